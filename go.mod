@@ -1,0 +1,3 @@
+module github.com/ntbnet/ntbnet
+
+go 1.26

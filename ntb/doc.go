@@ -1,0 +1,40 @@
+// Package ntb is the contract of one PCIe non-transparent bridge: two hosts,
+// each of which can write into a window of the other's memory.
+//
+// It is not a transport. It knows nothing of nodes, connections or messages; it
+// owns the device interface and the store instructions that everything above
+// relies on. The backends are packages below this one:
+//
+//   - ntb/ntbshm: two processes of one machine, over shared memory;
+//   - ntb/ntbmem: two ends in one process, on the Go heap, for tests;
+//   - ntb/ntbfault: a device around a device, which delays stores and delays,
+//     drops or repeats doorbells;
+//   - ntb/ntbtest: the conformance suite that every backend passes.
+//
+// # The picture
+//
+//	 this host                                       the peer
+//	┌────────────────────┐                    ┌────────────────────┐
+//	│ Inbound()  []byte  │◄───── stores ──────│ Outbound() Window  │
+//	│ Outbound() Window  │────── stores ─────►│ Inbound()  []byte  │
+//	│ Spad(i)            │◄───────────────────│ SetPeerSpad(i, v)  │
+//	│ WaitDoorbell(bit)  │◄───────────────────│ RingDoorbell(bit)  │
+//	└────────────────────┘                    └────────────────────┘
+//
+// # The laws
+//
+// An outbound window can only be written: [Window] has no method that reads. A
+// read across a bridge stalls the CPU for a microsecond, and on a dead link it
+// returns all ones.
+//
+// Stores made through one window arrive in the order of its Publish calls: all
+// that was stored before a Publish is visible to the peer before the published
+// word is. Nothing else is promised; in particular the stores between two
+// Publish calls may arrive in any order and in parts.
+//
+// A doorbell is a hint. It may be lost, late or repeated, and several may arrive
+// as one. After a doorbell, look at memory.
+//
+// Words that the peer writes are read with [Load32] and [Load64], once, into a
+// local, and checked there.
+package ntb

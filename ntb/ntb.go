@@ -1,0 +1,104 @@
+package ntb
+
+import "errors"
+
+// Errors of devices. A backend wraps them with what it was doing.
+var (
+	// ErrClosed: this side closed the device.
+	ErrClosed = errors.New("ntb: device closed")
+	// ErrLinkDown: the peer or the cable is gone.
+	ErrLinkDown = errors.New("ntb: link down")
+	// ErrNotSupported: this system has no such backend.
+	ErrNotSupported = errors.New("ntb: not supported on this system (needs Linux on amd64 or arm64)")
+)
+
+// Caps tells what a device has. It does not change while the device is open.
+type Caps struct {
+	// Backend is the short name of the backend: "shm", "mem".
+	Backend string
+	// Doorbells is the number of doorbell bits, 1 to 64. Each bit is waited for
+	// on its own.
+	Doorbells int
+	// Scratchpads is the number of 32-bit scratchpad registers, at least 8.
+	Scratchpads int
+	// Coherent: the peer's memory is on this machine, so that reading it would
+	// be cheap and processor atomics work on it. Nothing may depend on it but
+	// what has another way too.
+	Coherent bool
+	// LossyDoorbells: doorbells can get lost, so whoever waits must look at
+	// memory now and then.
+	LossyDoorbells bool
+	// FenceToLook: a store that is followed by a look for the peer's answer
+	// needs [Fence] between the two. It is false where [Device.Order] makes
+	// the peer's stores visible all by itself.
+	FenceToLook bool
+	// DMAChannels is the number of DMA channels; 0 means no engine.
+	DMAChannels int
+}
+
+// Device is one end of a bridge. Its methods may be called at the same time
+// from any goroutine.
+type Device interface {
+	// Caps tells what the device has.
+	Caps() Caps
+
+	// Inbound is the window of this side's memory that the peer writes into. It
+	// begins on a 64-byte boundary, and is all zero when the device is made. It
+	// stays readable until Close, also after the link went down.
+	Inbound() []byte
+
+	// Outbound is the peer's inbound window, to be written only. Stores made
+	// while the link is down vanish.
+	Outbound() Window
+
+	// Spad reads this side's scratchpad i. A scratchpad that was never written
+	// is 0; every bit is 1 if the link is gone.
+	Spad(i int) uint32
+
+	// SetPeerSpad writes the peer's scratchpad i. It is ordered after the
+	// stores made through the outbound window.
+	SetPeerSpad(i int, v uint32)
+
+	// RingDoorbell rings a doorbell bit of the peer. It is ordered after the
+	// stores made through the outbound window. It never blocks.
+	RingDoorbell(bit int)
+
+	// WaitDoorbell returns nil after bit was rung, having cleared it, and also
+	// for no reason at all. When the link goes down it returns ErrLinkDown, at
+	// once and ever after; after Close, ErrClosed. One goroutine may wait for
+	// each bit.
+	WaitDoorbell(bit int) error
+
+	// LinkUp tells if the peer is reachable.
+	LinkUp() bool
+
+	// Order is called by whoever is about to sleep, between its last store and
+	// its last look. On return, (1) this side's earlier stores are visible to
+	// the peer and (2) what the peer stored without having seen them is visible
+	// here. It may take microseconds.
+	Order()
+
+	// DMA returns channel i, 0 <= i < Caps().DMAChannels.
+	DMA(i int) DMAChannel
+
+	// Close takes the link down and releases the memory. The caller must have
+	// stopped using Inbound and Outbound. It may be called twice.
+	Close() error
+}
+
+// DMAChannel copies local memory into the peer's inbound window without the
+// CPU. A channel's copies arrive in order; they are not ordered with stores
+// made through a Window.
+type DMAChannel interface {
+	// Start queues a copy of src to offset off of the outbound window. src must
+	// not change until the copy is done. The number it returns is one more than
+	// that of the copy before, beginning with 1. If the queue is full it
+	// returns 0 and no error.
+	Start(off int, src []byte) (uint64, error)
+	// Done returns the number of the last copy that has arrived, all before it
+	// included, and the error that stopped the channel, if any.
+	Done() (uint64, error)
+	// Stop abandons what is queued and waits for what is under way. On return
+	// the channel stores nothing any more and can be used anew.
+	Stop() error
+}

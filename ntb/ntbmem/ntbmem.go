@@ -1,0 +1,122 @@
+package ntbmem
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+const (
+	doorbells   = 8
+	scratchpads = 16
+)
+
+// Pair returns the two ends of a bridge with windows of size bytes each. The
+// link is up until either end is closed.
+func Pair(size int) (a, b ntb.Device) {
+	if size < 64 || size%64 != 0 {
+		panic(fmt.Sprintf("ntbmem: window of %d bytes, want a multiple of 64", size))
+	}
+	c := &cable{down: make(chan struct{})}
+	x, y := newEnd(c, size), newEnd(c, size)
+	x.peer, y.peer = y, x
+	return x, y
+}
+
+// cable joins two ends.
+type cable struct {
+	once sync.Once
+	down chan struct{} // closed when the first end closes
+}
+
+type end struct {
+	cable *cable // immutable
+	peer  *end   // immutable
+	mem   []byte // immutable; the peer stores, this end reads
+
+	spads  [scratchpads]atomic.Uint32 // stored by the peer
+	rung   [doorbells]chan struct{}   // capacity 1, sent to by the peer
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newEnd(c *cable, size int) *end {
+	e := &end{cable: c, mem: ntb.AlignedBytes(size), closed: make(chan struct{})}
+	for i := range e.rung {
+		e.rung[i] = make(chan struct{}, 1)
+	}
+	return e
+}
+
+func (e *end) Caps() ntb.Caps {
+	return ntb.Caps{
+		Backend: "mem", Doorbells: doorbells, Scratchpads: scratchpads,
+		Coherent: true, FenceToLook: true,
+	}
+}
+
+func (e *end) Inbound() []byte      { return e.mem }
+func (e *end) Outbound() ntb.Window { return ntb.MappedWindow(e.peer.mem, ntb.Coherent) }
+
+func (e *end) Spad(i int) uint32 {
+	if !e.LinkUp() {
+		return ^uint32(0)
+	}
+	return e.spads[i].Load()
+}
+
+func (e *end) SetPeerSpad(i int, v uint32) {
+	if e.LinkUp() {
+		e.peer.spads[i].Store(v)
+	}
+}
+
+func (e *end) RingDoorbell(bit int) {
+	select {
+	case e.peer.rung[bit] <- struct{}{}:
+	default: // it is rung already
+	}
+}
+
+func (e *end) WaitDoorbell(bit int) error {
+	select {
+	case <-e.closed:
+		return ntb.ErrClosed
+	case <-e.cable.down:
+		return ntb.ErrLinkDown
+	default:
+	}
+	select {
+	case <-e.rung[bit]:
+		return nil
+	case <-e.closed:
+		return ntb.ErrClosed
+	case <-e.cable.down:
+		return ntb.ErrLinkDown
+	}
+}
+
+func (e *end) LinkUp() bool {
+	select {
+	case <-e.cable.down:
+		return false
+	default:
+		return true
+	}
+}
+
+// Order is a fence: both ends' CPUs are coherent, and publishers fence before
+// they look (Caps.FenceToLook).
+func (e *end) Order() { ntb.Fence() }
+
+func (e *end) DMA(int) ntb.DMAChannel { panic("ntbmem: no DMA channels") }
+
+func (e *end) Close() error {
+	e.once.Do(func() {
+		close(e.closed)
+		e.cable.once.Do(func() { close(e.cable.down) })
+	})
+	return nil
+}

@@ -1,0 +1,31 @@
+//go:build (amd64 || arm64) && !race
+
+package ntb
+
+import "unsafe"
+
+// publish64 is one aligned store, ordered after all earlier stores of this CPU:
+// MOV on amd64, STLR on arm64. It is not sync/atomic's store, which on amd64 is
+// a locked exchange and would read across the bridge.
+//
+//go:noescape
+func publish64(p unsafe.Pointer, v uint64)
+
+//go:noescape
+func publish32(p unsafe.Pointer, v uint32)
+
+// flush empties the CPU's write-combining buffers: SFENCE, or DMB OSHST.
+func flush()
+
+// fence is a full barrier: later loads are not made before earlier stores are
+// visible to the other CPUs. MFENCE's work, by the faster locked ADD.
+func fence()
+
+// pause tells the CPU that this is a spinning loop.
+func pause()
+
+// copyWide copies n bytes by 8-byte stores where dst is aligned, so that a
+// bridge sees few transactions. copy promises no width and may store bytes.
+//
+//go:noescape
+func copyWide(dst, src unsafe.Pointer, n uintptr)

@@ -1,0 +1,136 @@
+package ntb
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+func TestWindowWriteIsExact(t *testing.T) {
+	for _, kind := range []MemoryKind{Coherent, WriteCombining} {
+		src := make([]byte, 300)
+		for i := range src {
+			src[i] = byte(i*7 + 1)
+		}
+		for off := 0; off < 20; off++ {
+			for n := 0; n < 260; n++ {
+				mem := AlignedBytes(320)
+				w := MappedWindow(mem, kind)
+				from := rand.IntN(8)
+				w.Write(off, src[from:from+n])
+				want := make([]byte, 320)
+				copy(want[off:], src[from:from+n])
+				if !bytes.Equal(mem, want) {
+					t.Fatalf("kind %d: %d bytes at %d: wrong memory", kind, n, off)
+				}
+			}
+		}
+	}
+}
+
+func TestPublishStoresOneWord(t *testing.T) {
+	for _, kind := range []MemoryKind{Coherent, WriteCombining} {
+		mem := AlignedBytes(32)
+		w := MappedWindow(mem, kind)
+		w.Publish64(8, 0x1122334455667788)
+		w.Publish32(20, 0xaabbccdd)
+		if got := Load64(mem, 8); got != 0x1122334455667788 {
+			t.Errorf("Load64 = %#x", got)
+		}
+		if got := Load32(mem, 20); got != 0xaabbccdd {
+			t.Errorf("Load32 = %#x", got)
+		}
+		if Load64(mem, 0) != 0 || Load32(mem, 16) != 0 || Load64(mem, 24) != 0 {
+			t.Errorf("neighbours of the published words changed: % x", mem)
+		}
+		Clear64(mem, 8)
+		if Load64(mem, 8) != 0 {
+			t.Error("Clear64 left the word")
+		}
+	}
+}
+
+func TestStoreOutsideWindowPanics(t *testing.T) {
+	w := MappedWindow(AlignedBytes(64), Coherent)
+	s := w.Slice(32, 32)
+	for name, f := range map[string]func(){
+		"write":     func() { s.Write(30, []byte("abc")) },
+		"negative":  func() { s.Write(-1, []byte("a")) },
+		"publish64": func() { s.Publish64(32, 1) },
+		"publish32": func() { s.Publish32(30, 1) },
+		"slice":     func() { s.Slice(0, 33) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestLoadOutsideMemoryPanics(t *testing.T) {
+	mem := AlignedBytes(64)[:32]
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	Load64(mem, 32)
+}
+
+func TestAlignedBytes(t *testing.T) {
+	for n := range 200 {
+		b := AlignedBytes(n)
+		if len(b) != n || cap(b) != n {
+			t.Fatalf("len %d cap %d, want %d", len(b), cap(b), n)
+		}
+		if n > 0 && uintptr(unsafe.Pointer(&b[0]))%64 != 0 {
+			t.Fatalf("not aligned")
+		}
+	}
+}
+
+// A reader that sees a published word must see what was stored before it.
+func TestPublishOrdersEarlierStores(t *testing.T) {
+	mem := AlignedBytes(4096)
+	w := MappedWindow(mem, Coherent)
+	const rounds = 20000
+	done := make(chan struct{})
+	seen := make(chan int, rounds)
+	go func() {
+		defer close(done)
+		for r := uint64(1); r <= rounds; r++ {
+			for Load64(mem, 0) != r {
+			}
+			if Load64(mem, 2048) != r*3 {
+				seen <- int(r)
+			}
+			seen <- 0
+		}
+	}()
+	for r := uint64(1); r <= rounds; r++ {
+		w.Publish64(2048, r*3)
+		w.Publish64(0, r)
+		if v := <-seen; v != 0 {
+			t.Fatalf("round %d: word visible before what was stored earlier", v)
+		}
+	}
+	<-done
+}
+
+func BenchmarkPublish64(b *testing.B) {
+	w := MappedWindow(AlignedBytes(64), Coherent)
+	for i := range b.N {
+		w.Publish64(8, uint64(i))
+	}
+}
+
+func BenchmarkFence(b *testing.B) {
+	for range b.N {
+		Fence()
+	}
+}

@@ -1,0 +1,116 @@
+package ntb
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Sink takes the stores of a window that is not mapped memory, such as one
+// whose stores are delayed. It must not keep p.
+type Sink interface {
+	// Store is an ordinary store.
+	Store(off int, p []byte)
+	// Publish stores the low width bytes of v, width 4 or 8, ordered after all
+	// earlier stores.
+	Publish(off int, v uint64, width int)
+}
+
+// MemoryKind says what the memory behind a window needs from the CPU.
+type MemoryKind uint8
+
+const (
+	// Coherent memory is ordinary memory of this machine.
+	Coherent MemoryKind = iota
+	// WriteCombining memory is a bridge's window mapped write-combining: a
+	// fence must flush it before a word is published, and stores should be
+	// wide.
+	WriteCombining
+)
+
+// Window is memory of the peer that can only be written. The zero Window has
+// length 0. A Window is a small value; copies and slices of it write the same
+// memory. Offsets and lengths are bytes; a store that does not fit panics, as
+// with a slice.
+type Window struct {
+	base unsafe.Pointer // first byte, nil if sink is set
+	n    int
+	off  int // of this window in sink
+	sink Sink
+	kind MemoryKind
+}
+
+// MappedWindow is a window onto mapped memory, or heap memory in tests. The
+// memory must stay where it is for as long as the window is used.
+func MappedWindow(mem []byte, kind MemoryKind) Window {
+	return Window{base: unsafe.Pointer(unsafe.SliceData(mem)), n: len(mem), kind: kind}
+}
+
+// SinkWindow is a window of n bytes whose stores go to s.
+func SinkWindow(s Sink, n int) Window { return Window{sink: s, n: n} }
+
+// Len is the length of the window in bytes.
+func (w *Window) Len() int { return w.n }
+
+// Slice is the window's bytes [off, off+n).
+func (w *Window) Slice(off, n int) Window {
+	w.check(off, n)
+	s := *w
+	s.n = n
+	if s.sink != nil {
+		s.off += off
+	} else {
+		s.base = unsafe.Add(s.base, off)
+	}
+	return s
+}
+
+func (w *Window) check(off, n int) {
+	if off < 0 || n < 0 || off > w.n-n {
+		outside(off, n, w.n)
+	}
+}
+
+//go:noinline
+func outside(off, n, size int) {
+	panic(fmt.Sprintf("ntb: store of %d bytes at %d of a window of %d", n, off, size))
+}
+
+// Write stores p at off, in any order.
+func (w *Window) Write(off int, p []byte) {
+	w.check(off, len(p))
+	switch {
+	case w.sink != nil:
+		w.sink.Store(w.off+off, p)
+	case w.kind == Coherent:
+		copy(unsafe.Slice((*byte)(unsafe.Add(w.base, off)), len(p)), p)
+	case len(p) > 0:
+		copyWide(unsafe.Add(w.base, off), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)))
+	}
+}
+
+// Publish64 stores v at off, a multiple of 8, in one piece. Everything stored
+// through any window of the same device before is visible to the peer first.
+func (w *Window) Publish64(off int, v uint64) {
+	w.check(off, 8)
+	if w.sink != nil {
+		w.sink.Publish(w.off+off, v, 8)
+		return
+	}
+	if w.kind != Coherent {
+		flush()
+	}
+	publish64(unsafe.Add(w.base, off), v)
+}
+
+// Publish32 is Publish64 for 4 bytes at a multiple of 4.
+func (w *Window) Publish32(off int, v uint32) {
+	w.check(off, 4)
+	if w.sink != nil {
+		w.sink.Publish(w.off+off, uint64(v), 4)
+		return
+	}
+	if w.kind != Coherent {
+		flush()
+	}
+	publish32(unsafe.Add(w.base, off), v)
+}
