@@ -1,0 +1,99 @@
+package ring
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Scratchpads of a link's bring-up, written by the peer:
+const (
+	spadMagic  = 0 // magic<<16 | version, written last
+	spadID     = 1 // the peer's id
+	spadWindow = 2 // size of the peer's inbound window, KiB
+	spadEpoch  = 3 // a random number, not 0
+	spadSeen   = 4 // our epoch, when the peer has seen it
+
+	magic = 0x4e7b
+	gone  = ^uint32(0) // what a scratchpad reads when the link is down
+)
+
+// retryEvery is how often a side repeats its scratchpads: what it wrote while
+// the other side was down is lost.
+const retryEvery = 5 * time.Millisecond
+
+// bringUp tells the peer who we are until both sides have seen each other's
+// epoch. run must be going already.
+func (p *Peer) bringUp(ctx context.Context) error {
+	epoch := rand.Uint32N(gone-1) + 1
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	var seen uint32
+	for {
+		p.dev.SetPeerSpad(spadID, uint32(p.node.id))
+		p.dev.SetPeerSpad(spadWindow, uint32(len(p.in)>>10))
+		p.dev.SetPeerSpad(spadEpoch, epoch)
+		p.dev.SetPeerSpad(spadSeen, seen)
+		p.dev.SetPeerSpad(spadMagic, magic<<16|Version)
+		p.dev.RingDoorbell(doorbellBit)
+
+		word := p.dev.Spad(spadMagic)
+		if word != 0 && word != gone {
+			if err := p.checkPeer(word); err != nil {
+				return err
+			}
+			was := seen
+			seen = p.dev.Spad(spadEpoch)
+			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
+				break // and the peer can see that we have seen it
+			}
+			if seen != was {
+				continue
+			}
+		}
+		select {
+		case <-p.kick:
+		case <-retry.C:
+		case <-p.done:
+			return p.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("ring: peer does not answer: %w", ctx.Err())
+		}
+	}
+	for number, s := range p.node.services {
+		if s != nil {
+			p.sessions[number] = s.Open(p)
+		}
+	}
+	// Under pollMu, so that either stop finds the sessions or we find it done.
+	p.pollMu.Lock()
+	if p.stopped {
+		p.closeSessions()
+		p.pollMu.Unlock()
+		return p.Err()
+	}
+	p.up.Store(true)
+	p.pollMu.Unlock()
+	p.look() // what came before up has rung already
+	return nil
+}
+
+// checkPeer checks what the peer's scratchpads say.
+func (p *Peer) checkPeer(word uint32) error {
+	if word>>16 != magic {
+		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", ErrProtocol, word)
+	}
+	if v := word & 0xffff; v != Version {
+		return fmt.Errorf("%w: this side speaks %d, the peer %d", ErrVersion, Version, v)
+	}
+	id, window := p.dev.Spad(spadID), p.dev.Spad(spadWindow)
+	if id == 0 || id == gone {
+		return fmt.Errorf("%w: node id %#x", ErrProtocol, id)
+	}
+	if int(window) != p.out.Len()>>10 {
+		return fmt.Errorf("%w: peer says its window has %d KiB, the bridge says %d", ErrProtocol, window, p.out.Len()>>10)
+	}
+	p.id = ID(id)
+	return nil
+}

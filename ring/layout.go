@@ -1,0 +1,32 @@
+package ring
+
+// Offsets in a window. See the package comment.
+const (
+	offMaster       = 0x0000
+	offSetupCredit  = 0x0040
+	offSetupBlocked = 0x0080
+	offSummary      = 0x0400
+	offSetup        = 0x1000
+	offNotes        = offSetup + setupSlots*setupSize
+
+	setupSlots = 64
+	setupSize  = 256
+
+	groupSlots = 64 // slots per summary word
+	maxSlots   = 1 << 14
+	minSlots   = groupSlots
+
+	// MinWindow is the smallest window that a link can use, in bytes.
+	MinWindow = 64 << 10
+)
+
+// slotsOf is the number of slots of a window: as many as could each have 16 KiB
+// of it, 64 to 16384, a multiple of 64.
+func slotsOf(window int) int {
+	return max(minSlots, min(maxSlots, window>>14)) &^ (groupSlots - 1)
+}
+
+// regionOf is where the region of a window begins.
+func regionOf(window int) int {
+	return (offNotes + 8*slotsOf(window) + 4095) &^ 4095
+}

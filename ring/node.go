@@ -1,0 +1,123 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Services by number, the same on every node.
+const (
+	ServiceSDP   = 1
+	numServices  = 8
+	doorbellBit  = 0
+	maxSetupData = setupSize - setupHeader
+)
+
+// Errors that end a link.
+var (
+	// ErrClosed: this node closed the link.
+	ErrClosed = errors.New("ring: closed")
+	// ErrDown: the peer is gone.
+	ErrDown = errors.New("ring: link down")
+	// ErrProtocol: the peer wrote what no peer may write.
+	ErrProtocol = errors.New("ring: protocol violation")
+	// ErrVersion: the peer speaks another version.
+	ErrVersion = errors.New("ring: version mismatch")
+)
+
+// Service is an upper layer.
+type Service interface {
+	// Open is called when a peer came up, before its first message.
+	Open(p *Peer) Session
+}
+
+// Session is a service's state with one peer. The methods are called one at a
+// time, and must not block.
+type Session interface {
+	// Message handles a set-up message. m is valid until Message returns. An
+	// error takes the link down.
+	Message(m []byte) error
+	// Down is called once, after the last Message.
+	Down(err error)
+}
+
+// Node is this process among the nodes of a fabric.
+type Node struct {
+	id       ID
+	services [numServices]Service // set before the first Up
+
+	mu     sync.Mutex
+	peers  map[*Peer]struct{} // guarded by mu
+	closed bool               // guarded by mu
+	wg     sync.WaitGroup     // one for each peer whose device is open
+}
+
+// NewNode is a node without peers.
+func NewNode(id ID) *Node { return &Node{id: id, peers: map[*Peer]struct{}{}} }
+
+// ID is the node's own id.
+func (n *Node) ID() ID { return n.id }
+
+// Register sets the service of a number. It must be called before the first Up.
+func (n *Node) Register(number int, s Service) { n.services[number] = s }
+
+// Up brings a link up over dev, which it owns from then on, and returns the peer
+// at its other end. It waits for the other side until ctx ends.
+func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
+	p, err := newPeer(n, dev)
+	if err != nil {
+		dev.Close()
+		return nil, err
+	}
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		dev.Close()
+		return nil, ErrClosed
+	}
+	n.peers[p] = struct{}{}
+	n.wg.Add(1)
+	n.mu.Unlock()
+
+	go p.run()
+	if err := p.bringUp(ctx); err != nil {
+		p.fail(err)
+		<-p.done
+		return nil, err
+	}
+	return p, nil
+}
+
+// Peers are the peers that are up.
+func (n *Node) Peers() []*Peer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	peers := make([]*Peer, 0, len(n.peers))
+	for p := range n.peers {
+		if p.isUp() {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// Close takes every link down and waits until each one's memory is released,
+// which is when the last [Peer.Release] has been called.
+func (n *Node) Close() {
+	n.mu.Lock()
+	n.closed = true
+	for p := range n.peers {
+		p.fail(ErrClosed)
+	}
+	n.mu.Unlock()
+	n.wg.Wait()
+}
+
+func (n *Node) remove(p *Peer) {
+	n.mu.Lock()
+	delete(n.peers, p)
+	n.mu.Unlock()
+}

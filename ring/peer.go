@@ -1,0 +1,222 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Peer is another node.
+type Peer struct {
+	// Immutable.
+	node   *Node
+	dev    ntb.Device
+	caps   ntb.Caps
+	in     []byte        // the whole inbound window
+	out    ntb.Window    // the whole outbound window
+	local  []byte        // the region of in
+	remote ntb.Window    // the region of out
+	kick   chan struct{} // capacity 1: a doorbell during bring-up
+	done   chan struct{} // closed after Session.Down
+
+	// Set by bringUp, constant once up is set.
+	id       ID
+	sessions [numServices]Session
+	up       atomic.Bool
+
+	refs   atomic.Int32 // the device is closed when none is left
+	errMu  sync.Mutex
+	err    error // why the link went down; guarded by errMu
+	setup  setupSend
+	notes  noteTable
+	number atomic.Uint32 // last number used to notify
+
+	pollMu   sync.Mutex    // held by whoever looks through the words
+	seen     atomic.Uint32 // master word seen last; stored under pollMu
+	received setupReceive  // guarded by pollMu
+	stopped  bool          // stop was called; guarded by pollMu
+
+	rescues   atomic.Uint64
+	doorbells atomic.Uint64
+}
+
+func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
+	in, out := dev.Inbound(), dev.Outbound()
+	if len(in) < MinWindow || out.Len() < MinWindow {
+		return nil, fmt.Errorf("ring: windows of %d and %d bytes, want at least %d", len(in), out.Len(), MinWindow)
+	}
+	p := &Peer{
+		node: n, dev: dev, caps: dev.Caps(), in: in, out: out,
+		local:  in[regionOf(len(in)):],
+		remote: out.Slice(regionOf(out.Len()), out.Len()-regionOf(out.Len())),
+		kick:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
+	}
+	p.notes.init(slotsOf(len(in)))
+	p.setup.account = flowctl.NewSend(setupSlots)
+	p.refs.Store(1) // run's
+	return p, nil
+}
+
+// ID is the peer's id.
+func (p *Peer) ID() ID { return p.id }
+
+// Caps are those of the bridge to the peer.
+func (p *Peer) Caps() ntb.Caps { return p.caps }
+
+// Session is what the service of that number opened for this peer.
+func (p *Peer) Session(service int) Session { return p.sessions[service] }
+
+// Local is the region here that the peer writes. It is valid while the caller
+// holds the peer.
+func (p *Peer) Local() []byte { return p.local }
+
+// Remote is the region at the peer that this node writes.
+func (p *Peer) Remote() ntb.Window { return p.remote }
+
+// Slots is how many objects can be attached here.
+func (p *Peer) Slots() int { return p.notes.n }
+
+// RemoteSlots is how many can be at the peer.
+func (p *Peer) RemoteSlots() int { return slotsOf(p.out.Len()) }
+
+// Reclaim gives whole pages of the local region back to the system, where the
+// bridge can. They read as zero then. The peer must have stopped writing there.
+func (p *Peer) Reclaim(off, n int) {
+	if r, ok := p.dev.(ntb.Reclaimer); ok {
+		r.Reclaim(len(p.in)-len(p.local)+off, n)
+	}
+}
+
+// Hold keeps the peer's memory from being released. The caller must know that
+// it is held at the moment: by a Session that is not down, or another hold.
+func (p *Peer) Hold() { p.refs.Add(1) }
+
+// Release ends a hold.
+func (p *Peer) Release() {
+	if p.refs.Add(-1) == 0 {
+		p.dev.Close()
+		p.node.wg.Done()
+	}
+}
+
+func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
+
+// Up tells if the link to the peer is up.
+func (p *Peer) Up() bool { return p.isUp() }
+
+// Done is closed when the link is down and its sessions know.
+func (p *Peer) Done() <-chan struct{} { return p.done }
+
+// Err is why the link went down.
+func (p *Peer) Err() error {
+	p.errMu.Lock()
+	defer p.errMu.Unlock()
+	return p.err
+}
+
+// fail takes the link down, for the first reason given.
+func (p *Peer) fail(err error) {
+	p.errMu.Lock()
+	if p.err == nil {
+		p.err = err
+	}
+	p.errMu.Unlock()
+	p.dev.Disable()
+}
+
+// Order is for whoever is about to sleep, after it said so to the peer and
+// before its last look. See [ntb.Device].
+func (p *Peer) Order() { p.dev.Order() }
+
+// FenceToLook tells that an [ntb.Fence] is needed between a publish and a look
+// whether the peer sleeps.
+func (p *Peer) FenceToLook() bool { return p.caps.FenceToLook }
+
+// guardEvery is how often a link with lossy doorbells is looked at. A word that
+// nobody handled in a whole period is a lost doorbell.
+const guardEvery = 500 * time.Millisecond
+
+// run is the link's goroutine: it looks through the words at each doorbell, and
+// cleans up at the end.
+func (p *Peer) run() {
+	var guard *time.Timer
+	if p.caps.LossyDoorbells {
+		var last uint32
+		guard = time.AfterFunc(guardEvery, func() {
+			master := ntb.Load32(p.in, offMaster)
+			if p.up.Load() && p.Pending() && master == last {
+				p.rescues.Add(1)
+				p.look()
+			}
+			last = master
+			guard.Reset(guardEvery)
+		})
+	}
+	var err error
+	for {
+		if err = p.dev.WaitDoorbell(doorbellBit); err != nil {
+			break
+		}
+		if !p.up.Load() {
+			select {
+			case p.kick <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		p.look()
+	}
+	if errors.Is(err, ntb.ErrLinkDown) {
+		err = ErrDown
+	}
+	p.fail(err)
+	p.stop(guard)
+	p.node.remove(p)
+	close(p.done)
+	p.Release()
+}
+
+// stop handles what the peer published before the link went down, and tells the
+// sessions.
+func (p *Peer) stop(guard *time.Timer) {
+	p.pollMu.Lock()
+	defer p.pollMu.Unlock()
+	if guard != nil {
+		guard.Stop()
+	}
+	p.stopped = true
+	if !p.up.Load() {
+		return
+	}
+	p.lookLocked()
+	p.notes.closed = true
+	p.closeSessions()
+}
+
+func (p *Peer) closeSessions() {
+	for _, s := range p.sessions {
+		if s != nil {
+			s.Down(p.Err())
+		}
+	}
+}
+
+// Stats of one link, since it came up.
+type Stats struct {
+	// Doorbells is how many this node rang.
+	Doorbells uint64
+	// Rescues is how often the slow guard found words that no doorbell had
+	// announced. It is 0 unless doorbells get lost.
+	Rescues uint64
+}
+
+// Stats are the link's counters.
+func (p *Peer) Stats() Stats {
+	return Stats{Doorbells: p.doorbells.Load(), Rescues: p.rescues.Load()}
+}

@@ -1,0 +1,173 @@
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// A set-up message in its 256-byte slot:
+//
+//	0  4  sequence number: 1 for the first message, then one more each
+//	4  2  length of the payload, 0 to 240
+//	6  1  service, 1 to 7
+//	7  1  kind: 1
+//	8  4  source node
+//	12 4  destination node
+//	16    payload
+//
+// The first 8 bytes are published last. They lie where no payload ever does, so
+// a stale one shows by its sequence number.
+const (
+	setupHeader = 16
+	setupKind   = 1
+
+	// maxPending bounds the messages that wait for a peer which does not read.
+	maxPending = 1 << 14
+)
+
+// setupSend is the sending end of the set-up queue. Positions count messages.
+type setupSend struct {
+	mu      sync.Mutex
+	account flowctl.Send // guarded by mu
+	sent    uint32       // messages put into the queue; guarded by mu
+	pending [][]byte     // waiting for credit; guarded by mu
+	waiting atomic.Bool  // len(pending) > 0
+	blocked uint32       // last word published to say so; guarded by mu
+}
+
+// Send sends a set-up message of at most 240 bytes to a service of the peer. It
+// does not block: if the queue is full the message waits for its turn.
+func (p *Peer) Send(service int, m []byte) error {
+	if len(m) > maxSetupData {
+		panic(fmt.Sprintf("ring: set-up message of %d bytes, want at most %d", len(m), maxSetupData))
+	}
+	if !p.isUp() {
+		return ErrDown
+	}
+	buf := make([]byte, setupHeader+len(m))
+	binary.LittleEndian.PutUint16(buf[4:], uint16(len(m)))
+	buf[6] = byte(service)
+	buf[7] = setupKind
+	binary.LittleEndian.PutUint32(buf[8:], uint32(p.node.id))
+	binary.LittleEndian.PutUint32(buf[12:], uint32(p.id))
+	copy(buf[setupHeader:], m)
+
+	s := &p.setup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) >= maxPending {
+		p.fail(fmt.Errorf("%w: %v does not read its set-up queue", ErrProtocol, p.id))
+		return ErrDown
+	}
+	s.pending = append(s.pending, buf)
+	s.flush(p)
+	return nil
+}
+
+// flush puts pending messages into the queue. When it is full, it tells the peer
+// so and looks again, because credit may have come before the peer could know.
+func (s *setupSend) flush(p *Peer) {
+	armed := false
+	for {
+		if !s.account.Credit(flowctl.Pos(ntb.Load32(p.in, offSetupCredit))) {
+			p.fail(fmt.Errorf("%w: impossible set-up credit from %v", ErrProtocol, p.id))
+			return
+		}
+		sent := false
+		for len(s.pending) > 0 && s.account.Room() > 0 {
+			s.put(p, s.pending[0])
+			s.pending = s.pending[1:]
+			sent = true
+		}
+		if sent {
+			p.announce(p.number.Add(1))
+		}
+		s.waiting.Store(len(s.pending) > 0)
+		if len(s.pending) == 0 {
+			s.pending = nil
+			return
+		}
+		if armed && s.account.Room() == 0 {
+			return
+		}
+		s.blocked++
+		p.out.Publish32(offSetupBlocked, s.blocked)
+		p.Order()
+		armed = true
+	}
+}
+
+func (s *setupSend) put(p *Peer, m []byte) {
+	off := offSetup + int(s.sent%setupSlots)*setupSize
+	s.sent++
+	p.out.Write(off+8, m[8:])
+	binary.LittleEndian.PutUint32(m, s.sent)
+	p.out.Publish64(off, binary.LittleEndian.Uint64(m))
+	s.account.Produce(1)
+}
+
+func (s *setupSend) creditArrived(p *Peer) {
+	if s.waiting.Load() {
+		s.mu.Lock()
+		s.flush(p)
+		s.mu.Unlock()
+	}
+}
+
+// setupReceive is the receiving end. Guarded by Peer.pollMu.
+type setupReceive struct {
+	received uint32
+	credited uint32
+	blocked  uint32 // word of the peer that was answered last
+}
+
+// receiveSetup handles the set-up messages that have come, and returns credit.
+func (p *Peer) receiveSetup() {
+	r := &p.received
+	for {
+		off := offSetup + int(r.received%setupSlots)*setupSize
+		header := ntb.Load64(p.in, off)
+		if uint32(header) != r.received+1 {
+			break
+		}
+		// The payload is copied before it is looked at: the peer may change it.
+		var m [setupSize]byte
+		copy(m[:], p.in[off:off+setupSize])
+		r.received++
+		if err := p.handleSetup(header, m[:]); err != nil {
+			p.fail(err)
+			return
+		}
+	}
+	if r.credited != r.received {
+		r.credited = r.received
+		p.out.Publish32(offSetupCredit, r.credited)
+	}
+	if p.caps.FenceToLook {
+		ntb.Fence()
+	}
+	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {
+		r.blocked = b
+		p.announce(p.number.Add(1))
+	}
+}
+
+func (p *Peer) handleSetup(header uint64, m []byte) error {
+	n, service, kind := int(header>>32&0xffff), int(header>>48&0xff), byte(header>>56)
+	src := ID(binary.LittleEndian.Uint32(m[8:]))
+	dst := ID(binary.LittleEndian.Uint32(m[12:]))
+	switch {
+	case kind != setupKind || n > maxSetupData:
+		return fmt.Errorf("%w: set-up message of kind %d and %d bytes from %v", ErrProtocol, kind, n, p.id)
+	case service >= numServices || p.sessions[service] == nil:
+		return fmt.Errorf("%w: set-up message for service %d from %v", ErrProtocol, service, p.id)
+	case src != p.id || dst != p.node.id:
+		return fmt.Errorf("%w: set-up message from %v to %v on the link to %v", ErrProtocol, src, dst, p.id)
+	}
+	return p.sessions[service].Message(m[setupHeader : setupHeader+n])
+}
