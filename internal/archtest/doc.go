@@ -1,0 +1,13 @@
+// Package archtest holds the rules of this repository that a compiler does not
+// check: which package may import which, where unsafe may stand, how long a
+// file may be, what no file may mention. It has only tests; no package imports
+// it.
+//
+// A new package needs a row in the table of table_test.go. The rules are in
+// rules_test.go and imports_test.go, each with a test that sees it broken, and
+// the test of the repository itself is in arch_test.go.
+//
+// The sources are read with go/parser, whatever their build tags, rather than
+// asked of the go command: what a test reads itself is known to the test cache,
+// what a command that it runs reads is not, and a stale pass would be served.
+package archtest

@@ -1,0 +1,109 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checkTable compares the imports of the module's own packages with the table.
+func checkTable(files []file, table map[string][]string) []string {
+	var bad []string
+	unknown := map[string]bool{}
+	for _, f := range files {
+		if f.syntax == nil {
+			continue
+		}
+		row, ok := table[f.dir]
+		if !ok {
+			if !unknown[f.dir] {
+				unknown[f.dir] = true
+				bad = append(bad, fmt.Sprintf("package %s is not in the table: add a row to internal/archtest/table_test.go "+
+					"with the packages of this module that it imports, all of them below it in the picture", f.dir))
+			}
+			continue
+		}
+		if f.isTest() {
+			continue
+		}
+		for _, imp := range imports(f) {
+			if !within(imp, module) {
+				continue
+			}
+			own := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+			if slices.Contains(row, own) || slices.Contains(row, public) && isPublic(own) {
+				continue
+			}
+			bad = append(bad, fmt.Sprintf("%s: %s may not import %s; it may import: %s",
+				f.path, f.dir, own, strings.Join(slices.Concat(row, []string{"nothing else of this module"}), ", ")))
+		}
+	}
+	return bad
+}
+
+func isPublic(dir string) bool {
+	return !within(dir, "internal") && !within(dir, "cmd")
+}
+
+// checkThirdParty finds imports of modules that are not listed, or not where
+// they may be, and cgo.
+func checkThirdParty(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		if f.syntax == nil {
+			continue
+		}
+		for _, imp := range imports(f) {
+			if imp == "C" {
+				bad = append(bad, fmt.Sprintf("%s: the module is built without cgo", f.path))
+				continue
+			}
+			first, _, _ := strings.Cut(imp, "/")
+			if !strings.Contains(first, ".") || within(imp, module) {
+				continue // of the standard library, or ours
+			}
+			if why := forbidden(f, imp); why != "" {
+				bad = append(bad, fmt.Sprintf("%s: %s may be imported %s", f.path, imp, why))
+			}
+		}
+	}
+	return bad
+}
+
+// forbidden says where imp may be imported if that is not in f, else nothing.
+func forbidden(f file, imp string) string {
+	for _, t := range thirdParty {
+		if within(imp, t.module) {
+			if t.ok(f) {
+				return ""
+			}
+			return t.where
+		}
+	}
+	return "nowhere"
+}
+
+// checkUnsafe keeps unsafe where it is looked for.
+func checkUnsafe(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		if f.syntax != nil && !f.isTest() && !strings.HasSuffix(f.path, "_unsafe.go") &&
+			slices.Contains(imports(f), "unsafe") {
+			bad = append(bad, fmt.Sprintf("%s: unsafe may be imported only in files named *_unsafe.go and in tests", f.path))
+		}
+	}
+	return bad
+}
+
+func imports(f file) []string {
+	var list []string
+	for _, spec := range f.syntax.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			panic(err) // the parser has accepted it
+		}
+		list = append(list, p)
+	}
+	return list
+}

@@ -1,0 +1,72 @@
+package archtest
+
+const module = "github.com/ntbnet/ntbnet"
+
+// public in a row stands for every package that is not below internal or cmd.
+const public = "(public)"
+
+// table names every package of the module, by its folder, and the packages of
+// the module that its code may import directly; its tests may import anything.
+// A row may be there before its package is.
+//
+// The picture, imports going down only:
+//
+//	cmd/sdp-perf   cmd/sdp-proxy   integration
+//	       └───────────┬──┴───────────┘        │
+//	                 sdp                     shmem
+//	             ┌────┴────┐                   │
+//	           dial      listen                │
+//	             └────┬────┘                   │
+//	               bounce                      │
+//	             ┌────┴────┐            internal/fabric
+//	         flowctl      ring ────────────────┘
+//	             └────┬────┘
+//	                 ntb
+//	  ntb/ntbmem  ntb/ntbshm  ntb/ntbivshmem  ntb/ntbfault  ntb/ntbtest
+var table = map[string][]string{
+	"cmd/sdp-perf":  {public, "internal/perf"},
+	"cmd/sdp-proxy": {public, "internal/proxy"},
+	"integration":   {public},
+
+	"internal/perf":  {"sdp"},
+	"internal/proxy": {"sdp"},
+
+	"sdp":   {"dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
+	"shmem": {"internal/fabric", "ring", "ntb"},
+
+	"dial":           {"bounce", "ring", "internal/hello"},
+	"listen":         {"bounce", "ring", "internal/hello"},
+	"internal/hello": {},
+
+	"bounce":  {"ring", "flowctl", "ntb"},
+	"ring":    {"flowctl", "ntb"},
+	"flowctl": {},
+
+	// The only package besides the commands that names backends.
+	"internal/fabric": {
+		"ring", "ntb", "ntb/ntbmem", "ntb/ntbshm", "ntb/ntbivshmem", "ntb/ntbfault",
+	},
+
+	"ntb":            {},
+	"ntb/ntbmem":     {"ntb"},
+	"ntb/ntbshm":     {"ntb"},
+	"ntb/ntbivshmem": {"ntb"},
+	"ntb/ntbfault":   {"ntb"},
+	"ntb/ntbtest":    {"ntb"},
+
+	"internal/archtest": {},
+	"internal/leak":     {},
+}
+
+// thirdParty are the modules of others that may be imported at all. What users
+// of the transport download is the first alone.
+var thirdParty = []struct {
+	module string
+	where  string // in words, for the message
+	ok     func(f file) bool
+}{
+	{"golang.org/x/sys", "anywhere", func(file) bool { return true }},
+	{"github.com/spf13/pflag", "in cmd only", func(f file) bool { return within(f.dir, "cmd") }},
+	{"golang.org/x/net", "in tests only", file.isTest},
+	{"github.com/stretchr/testify", "in tests only", file.isTest},
+}

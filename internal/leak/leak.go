@@ -1,0 +1,120 @@
+package leak
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long what a test has closed may take to go away.
+const patience = 5 * time.Second
+
+// Check notes what the process has now. When the test and its later cleanups
+// are done, it waits up to 5 s until nothing is left that was not there, else
+// it fails the test and prints what is: stacks, descriptors, mappings. A test
+// that has failed anyway is not looked at: it often stops half-way.
+func Check(t testing.TB) {
+	t.Helper()
+	check(t, patience)
+}
+
+func check(t testing.TB, patience time.Duration) {
+	t.Helper()
+	before := take()
+	t.Cleanup(func() {
+		t.Helper()
+		if t.Failed() {
+			return
+		}
+		deadline := time.Now().Add(patience)
+		for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+			extra := take().since(before)
+			if len(extra) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				for _, e := range extra {
+					t.Errorf("left behind: %s", e)
+				}
+				return
+			}
+			if keptByNet(extra) {
+				runtime.GC()
+			}
+			time.Sleep(pause)
+		}
+	})
+}
+
+// keptByNet tells if no more than pipes is left. Package net keeps those that
+// it copies through between sockets, until the collector has run twice. That is
+// the only reason to collect: files that a test forgot would be closed too.
+func keptByNet(extra []string) bool {
+	return !slices.ContainsFunc(extra, func(e string) bool { return !strings.Contains(e, " -> pipe:[") })
+}
+
+// snapshot is what a process has at one moment.
+type snapshot struct {
+	goroutines map[string]string // number to stack; numbers are not used again
+	system                       // what the system knows of
+}
+
+func take() snapshot {
+	return snapshot{goroutines: goroutines(), system: takeSystem()}
+}
+
+// since returns a text for each thing in s that was not there before.
+func (s snapshot) since(before snapshot) []string {
+	var extra []string
+	for id, stack := range s.goroutines {
+		if _, ok := before.goroutines[id]; !ok {
+			extra = append(extra, stack)
+		}
+	}
+	slices.Sort(extra)
+	return append(extra, s.system.since(before.system)...)
+}
+
+// goroutines returns the stacks of all goroutines but those that the runtime
+// and package testing run for themselves.
+func goroutines() map[string]string {
+	buf := make([]byte, 64<<10)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) { // cut off
+		buf = make([]byte, 2*len(buf))
+		n = runtime.Stack(buf, true)
+	}
+	all := map[string]string{}
+	for stack := range strings.SplitSeq(string(buf[:n]), "\n\n") {
+		stack = strings.TrimSpace(stack)
+		id, _, ok := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		if ok && !systemEntry(entry(stack)) {
+			all[id] = stack
+		}
+	}
+	return all
+}
+
+// entry is the call that a goroutine began with, "main.serve(...)". A stack has
+// two lines for each call, innermost first, the second of them indented, and at
+// last two for the go statement; a goroutine that has not run yet may have
+// runtime.goexit outside its entry.
+func entry(stack string) string {
+	last := ""
+	for i, line := range strings.Split(stack, "\n") {
+		if strings.HasPrefix(line, "created by ") {
+			break
+		}
+		if i > 0 && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "runtime.goexit(") {
+			last = line
+		}
+	}
+	return last
+}
+
+func systemEntry(f string) bool {
+	return strings.HasPrefix(f, "runtime.") || strings.HasPrefix(f, "testing.") ||
+		strings.HasPrefix(f, "os/signal.loop(") // started once, by the first Notify
+}
