@@ -102,3 +102,15 @@ type DMAChannel interface {
 	// the channel stores nothing any more and can be used anew.
 	Stop() error
 }
+
+// Reclaimer is what a device has that can give memory of its inbound window
+// back to the system.
+type Reclaimer interface {
+	// Reclaim gives back the memory of the pages that lie wholly in the bytes
+	// [off, off+n) of the inbound window. Those pages read as zero afterwards
+	// and take memory again when they are stored to; bytes of the range that
+	// share a page with others stay as they are. The peer must not be using the
+	// range. A range outside of the window panics. It returns ErrClosed after
+	// Close, or the system's error.
+	Reclaim(off, n int) error
+}
