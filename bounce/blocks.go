@@ -1,0 +1,80 @@
+package bounce
+
+import "math/bits"
+
+// blocks divides an area into blocks whose sizes are powers of two, from
+// minQueue to maxQueue, by the buddy method. Offsets are multiples of the size.
+type blocks struct {
+	total, used int // bytes
+	free        [orders][]int
+	// order of each free block, by its offset. An entry in free counts only if
+	// it agrees: a block that merged away leaves its entry behind.
+	state map[int]int
+}
+
+const (
+	minOrder = 12
+	orders   = 11 // 4 KiB to 4 MiB
+)
+
+// newBlocks is an area of [0, total) of which the part below first is taken.
+func newBlocks(first, total int) *blocks {
+	b := &blocks{state: map[int]int{}}
+	// From the end, so that low offsets come first.
+	first = (first + minQueue - 1) &^ (minQueue - 1)
+	for end := total &^ (minQueue - 1); end > first; {
+		size := min(maxQueue, end&-end)
+		for end-size < first {
+			size /= 2
+		}
+		end -= size
+		b.put(end, orderOf(size))
+		b.total += size
+	}
+	return b
+}
+
+func orderOf(size int) int { return bits.Len(uint(size-1)) - minOrder }
+
+func (b *blocks) put(off, order int) {
+	b.free[order] = append(b.free[order], off)
+	b.state[off] = order
+}
+
+// alloc takes a block of size bytes, a power of two.
+func (b *blocks) alloc(size int) (off int, ok bool) {
+	want := orderOf(size)
+	for order := want; order < orders; order++ {
+		for n := len(b.free[order]); n > 0; n = len(b.free[order]) {
+			off = b.free[order][n-1]
+			b.free[order] = b.free[order][:n-1]
+			if o, ok := b.state[off]; !ok || o != order {
+				continue
+			}
+			delete(b.state, off)
+			for order > want { // give the upper halves back
+				order--
+				b.put(off+minQueue<<order, order)
+			}
+			b.used += size
+			return off, true
+		}
+	}
+	return 0, false
+}
+
+// release gives a block back.
+func (b *blocks) release(off, size int) {
+	b.used -= size
+	order := orderOf(size)
+	for order < orders-1 {
+		buddy := off ^ minQueue<<order
+		if o, ok := b.state[buddy]; !ok || o != order {
+			break
+		}
+		delete(b.state, buddy)
+		off = min(off, buddy)
+		order++
+	}
+	b.put(off, order)
+}

@@ -1,0 +1,53 @@
+// Package bounce is the data path of a connection: a bounce buffer in each
+// direction, the record queue inside it, and how the two ends wait for each
+// other.
+//
+// It is not a net.Conn: it knows no addresses and no ports, and its errors are
+// plain. Package sdp wraps it.
+//
+// A [Pool] divides the memory that one peer may write, among the connections
+// with that peer. A [Pair] is one end of one connection: the queue it reads, in
+// its own memory, and the queue it writes, in the peer's.
+//
+//	this host                                  the peer
+//	Pair.Read ◄── rx queue ◄─────── stores ─── Pair.Write
+//	Pair.Write ── stores ───────► rx queue ──► Pair.Read
+//	     line  ◄── credit, grants, arms, state ── line
+//
+// # The region
+//
+// Offsets from the beginning of the region ([ring.Peer.Local]), all written by
+// the peer; S is the number of slots.
+//
+//	0     64 S   lines: one per connection, by slot
+//	....         queues, in blocks of 4 KiB to 4 MiB
+//
+// # A line
+//
+// Each word has one writer at the peer, and is stored in one piece.
+//
+//	0   8  credit: generation of the queue<<32 | bytes consumed    by its reader
+//	8   8  grant: where to go on writing, see grantWord             by its reader
+//	16  4  data arm: changes when the reader is about to sleep      by its reader
+//	20  4  space arm: changes when the writer is about to sleep     by its writer
+//	24  4  state: bits, see stateReadClosed and so on                by its close
+//
+// # A record
+//
+// Records lie one behind the other from offset 0 of a queue, each a multiple of
+// 64 bytes. A record's header is 8 bytes, published in one piece after the rest
+// of the record:
+//
+//	0  4  sequence number: 1 for a connection's first record, then one more each
+//	4  3  length of the payload
+//	7  1  kind: inline data 1, bulk data 2, pad 3, FIN 4, move 5
+//
+// Inline data begins right behind the header, so that one cache line carries a
+// short message and its validity. Bulk data begins 64 bytes behind it. The rest
+// of a pad is skipped, and the record behind it is at offset 0. Behind a move,
+// records go on at offset 0 of the queue that was granted last.
+//
+// The header behind a record is cleared before the record's own header is
+// published, so that the reader, who looks at one header only, finds either
+// zero there or a new record, never an old one or payload.
+package bounce

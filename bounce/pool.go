@@ -1,0 +1,212 @@
+package bounce
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Errors of this package, besides io.EOF, os.ErrDeadlineExceeded and errno
+// values.
+var (
+	// ErrClosed: this side closed the connection.
+	ErrClosed = errors.New("bounce: connection closed")
+	// ErrBadGrant: the peer named memory that it may not name.
+	ErrBadGrant = errors.New("bounce: bad grant")
+)
+
+// DefaultBuffer is how large the queue of one direction may grow unless told
+// otherwise, in bytes.
+const DefaultBuffer = 1 << 20
+
+// Options of a pool.
+type Options struct {
+	// NoSpin makes every wait park at once.
+	NoSpin bool
+	// Buffer is how large the queue of one direction may grow: 0 for
+	// DefaultBuffer, else 4 KiB to 4 MiB.
+	Buffer int
+
+	skipLookAgain bool // tests: leave out the look between arming and parking
+}
+
+// Pool is the memory here that one peer may write, divided among the
+// connections with it.
+type Pool struct {
+	peer *ring.Peer // immutable
+	opts Options    // immutable
+
+	mu       sync.Mutex
+	blocks   *blocks            // guarded by mu
+	pairs    map[*Pair]struct{} // that hold memory; guarded by mu
+	retained int                // freed memory not given back to the system; guarded by mu
+	gen      uint32             // of the pair made last; guarded by mu
+	down     bool               // guarded by mu
+	closed   Stats              // of the pairs that are gone; guarded by mu
+}
+
+// NewPool is the pool of a peer's local region.
+func NewPool(p *ring.Peer, o Options) *Pool {
+	if o.Buffer == 0 {
+		o.Buffer = DefaultBuffer
+	}
+	return &Pool{
+		peer:   p,
+		opts:   o,
+		blocks: newBlocks(line*p.Slots(), len(p.Local())),
+		pairs:  map[*Pair]struct{}{},
+	}
+}
+
+// Peer is whose pool it is.
+func (p *Pool) Peer() *ring.Peer { return p.peer }
+
+// alloc takes a queue of size bytes and clears its first header. To grow, it
+// leaves a quarter of the memory for new connections.
+func (p *Pool) alloc(size int, grow bool) (queue, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if grow && p.blocks.used+size > p.blocks.total/4*3 {
+		return queue{}, false
+	}
+	off, ok := p.blocks.alloc(size)
+	if !ok {
+		return queue{}, false
+	}
+	p.retained = max(0, p.retained-size)
+	q := queue{off: off, mem: p.peer.Local()[off : off+size : off+size]}
+	ntb.Clear64(q.mem, 0)
+	return q, true
+}
+
+// How much freed memory is kept for the next connection rather than given back
+// to the system, and the smallest block that is always given back.
+const (
+	maxRetained = 1 << 20
+	bigBlock    = 64 << 10
+)
+
+// release frees a queue that the peer does not write any more.
+func (p *Pool) release(q queue) {
+	if q.mem == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(q.mem) >= bigBlock || p.retained >= maxRetained {
+		p.peer.Reclaim(q.off, len(q.mem))
+	} else {
+		p.retained += len(q.mem)
+	}
+	p.blocks.release(q.off, len(q.mem))
+}
+
+// queue is a block of the pool.
+type queue struct {
+	off int
+	mem []byte // nil: none
+}
+
+// Down is to be called when the link is down. Data that arrived can still be
+// read.
+func (p *Pool) Down() {
+	p.mu.Lock()
+	p.down = true
+	pairs := make([]*Pair, 0, len(p.pairs))
+	for c := range p.pairs {
+		pairs = append(pairs, c)
+	}
+	p.mu.Unlock()
+	for _, c := range pairs {
+		c.linkDown()
+	}
+}
+
+// Stats sums the counters of all connections, those that are gone too, and says
+// how many hold memory.
+func (p *Pool) Stats() (Stats, int) {
+	p.mu.Lock()
+	sum := p.closed
+	pairs := make([]*Pair, 0, len(p.pairs))
+	for c := range p.pairs {
+		pairs = append(pairs, c)
+	}
+	p.mu.Unlock()
+	for _, c := range pairs {
+		sum.Add(c.Stats())
+	}
+	return sum, len(pairs)
+}
+
+// End is what one side of a connection tells the other: where its line and its
+// first queue are.
+type End struct {
+	Slot   uint32 // of its line
+	Gen    uint32 // of the slot, to tell one user of it from the next
+	Offset uint64 // of its queue in its region, a multiple of 4096
+	Size   uint32 // of its queue: a power of two, 4 KiB to 4 MiB
+}
+
+// errFull is ENOBUFS with the reason.
+func errFull(what string) error {
+	return fmt.Errorf("window full: no free %s: %w", what, syscall.ENOBUFS)
+}
+
+// NewPair makes this side's end of a connection. It is not usable before
+// Connect. The error wraps ENOBUFS if the window is full, ECONNRESET if the link
+// is down.
+func (p *Pool) NewPair() (*Pair, error) {
+	q, ok := p.alloc(minQueue, false)
+	if !ok {
+		return nil, errFull("bounce buffer")
+	}
+	c := newPair(p, q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, fmt.Errorf("link down: %w", syscall.ECONNRESET)
+	}
+	slot, err := p.peer.Attach(c)
+	if err != nil {
+		p.blocks.release(q.off, len(q.mem))
+		return nil, errFull("connection slot")
+	}
+	p.gen++
+	c.gen, c.slot = p.gen, slot
+	c.line = p.peer.Local()[line*slot : line*slot+line : line*slot+line]
+	for off := 0; off < line; off += 8 {
+		ntb.Clear64(c.line, off)
+	}
+	p.pairs[c] = struct{}{}
+	p.peer.Hold()
+	c.attached.Store(true)
+	return c, nil
+}
+
+// Discard frees a pair that was never connected, when the peer does not know of
+// it or said that it never stores to it.
+func (p *Pool) Discard(c *Pair) { p.remove(c) }
+
+// remove frees all that a pair holds. The peer has stopped writing.
+func (p *Pool) remove(c *Pair) {
+	p.mu.Lock()
+	if _, ok := p.pairs[c]; !ok {
+		p.mu.Unlock()
+		return
+	}
+	delete(p.pairs, c)
+	p.closed.Add(c.Stats())
+	p.mu.Unlock()
+
+	p.release(c.rx.queue)
+	p.release(c.rx.moved)
+	if next := c.granted.Swap(nil); next != nil {
+		p.release(*next)
+	}
+	p.peer.Detach(c.slot)
+	p.peer.Release()
+}

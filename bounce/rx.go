@@ -1,0 +1,153 @@
+package bounce
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// errBadRecord: the peer published a header that no honest peer would.
+var errBadRecord = errors.New("bad record")
+
+// rx is the reading end of one record queue. It never waits. All of it is owned
+// by whoever holds the Pair's read lock.
+type rx struct {
+	mem  []byte // the queue, in our memory, written by the peer
+	pos  int    // of the record under way, or the next header
+	seq  uint32 // of the record read last
+	gen  uint32 // of the queue
+	recv flowctl.Recv
+
+	off, left int // payload of the record under way that is not read yet, in mem
+	size      int // of the record under way
+	fin       bool
+
+	next  []byte // granted, and not in use before a move
+	moved []byte // the queue left by the last move, for its owner to take
+	st    rxStats
+}
+
+type rxStats struct{ records, bytes uint64 }
+
+func (r *rx) init(mem []byte) { r.start(mem) }
+
+func (r *rx) start(mem []byte) {
+	r.mem, r.pos = mem, 0
+	r.gen++
+	r.recv = flowctl.NewRecv(len(mem))
+}
+
+// ready tells that get has something: data, an end or a bad record.
+func (r *rx) ready() bool {
+	return r.left > 0 || r.fin || ntb.Load64(r.mem, r.pos) != 0
+}
+
+// get reads into p what is there. It returns 0 and no error if nothing is, and
+// io.EOF after the FIN.
+func (r *rx) get(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if r.left == 0 {
+			more, err := r.open()
+			if !more {
+				if n > 0 {
+					err = nil // it will be there next time
+				}
+				return n, err
+			}
+		}
+		k := copy(p[n:], r.mem[r.off:r.off+r.left])
+		n += k
+		r.take(k)
+	}
+	return n, nil
+}
+
+// take counts k bytes of the payload under way as read.
+func (r *rx) take(k int) {
+	r.off += k
+	r.left -= k
+	if r.left == 0 {
+		r.st.bytes += uint64(k)
+		r.done(r.size)
+		return
+	}
+	r.st.bytes += uint64(k)
+}
+
+// open goes to the next record with payload.
+func (r *rx) open() (bool, error) {
+	for !r.fin {
+		h := header(ntb.Load64(r.mem, r.pos)) // read once; the peer may change it
+		if h == 0 {
+			return false, nil
+		}
+		if err := r.check(h); err != nil {
+			return false, err
+		}
+		r.seq++
+		switch h.kind() {
+		case kindInline:
+			r.off, r.left, r.size = r.pos+headerSize, h.len(), h.size()
+			r.st.records++
+			return true, nil
+		case kindBulk:
+			r.off, r.left, r.size = r.pos+line, h.len(), h.size()
+			r.st.records++
+			return true, nil
+		case kindPad:
+			r.done(h.size())
+		case kindMove:
+			r.moved = r.mem
+			r.start(r.next)
+			r.next = nil
+		case kindFIN:
+			r.fin = true
+		}
+	}
+	return false, io.EOF
+}
+
+// check refuses what would lead outside the queue or out of the protocol.
+func (r *rx) check(h header) error {
+	n, size := h.len(), h.size()
+	bad := ""
+	switch {
+	case h.seq() != r.seq+1:
+		bad = "wrong sequence number"
+	case r.pos+size > len(r.mem):
+		bad = "beyond the queue"
+	case h.kind() == kindInline && (n == 0 || n > maxInline):
+		bad = "wrong length"
+	case h.kind() == kindBulk && n == 0:
+		bad = "wrong length"
+	case h.kind() == kindPad && r.pos+size != len(r.mem):
+		bad = "not up to the queue's end"
+	case h.kind() == kindMove && r.next == nil:
+		bad = "no queue was granted"
+	case h.kind() < kindInline || h.kind() > kindMove:
+		bad = "unknown kind"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w %#016x at %d of %d, after record %d: %s", errBadRecord, uint64(h), r.pos, len(r.mem), r.seq, bad)
+}
+
+// done goes behind a record of size bytes.
+func (r *rx) done(size int) {
+	r.pos += size
+	if r.pos == len(r.mem) {
+		r.pos = 0
+	}
+	r.recv.Consume(size)
+}
+
+// takeMoved returns the queue that the last move left, once.
+func (r *rx) takeMoved() []byte {
+	m := r.moved
+	r.moved = nil
+	return m
+}

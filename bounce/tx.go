@@ -1,0 +1,115 @@
+package bounce
+
+import (
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// tx is the writing end of one record queue. It never waits. All of it is owned
+// by whoever holds the Pair's write lock.
+type tx struct {
+	win  ntb.Window // the queue, in the peer's memory
+	size int
+	pos  int    // where the next header goes
+	seq  uint32 // of the record written last
+	gen  uint32 // of the queue: 1, then one more with each move
+	send flowctl.Send
+	max  int // how many bytes may be under way, whatever the queue's size
+	st   pathStats
+}
+
+// pathStats counts payload by the way it took.
+type pathStats struct {
+	inlineRecords, inlineBytes uint64
+	mmioRecords, mmioBytes     uint64
+}
+
+func (t *tx) init(win ntb.Window, max int) {
+	t.max = max
+	t.start(win)
+}
+
+// start goes on at the beginning of an empty queue. Its owner has cleared the
+// first header.
+func (t *tx) start(win ntb.Window) {
+	t.win, t.size, t.pos = win, win.Len(), 0
+	t.gen++
+	t.send = flowctl.NewSend(t.size)
+	t.limit(t.max)
+}
+
+// limit lets at most n bytes be under way.
+func (t *tx) limit(n int) {
+	t.max = n
+	t.send.SetLimit(max(min(n, t.size), minQueue))
+}
+
+// room is how many bytes of the queue data may take now.
+func (t *tx) room() int { return t.send.Room() - reserve }
+
+// put writes the first bytes of p as one record and returns how many, 0 if
+// there is no room for a worthwhile record.
+func (t *tx) put(p []byte) int {
+	toEnd := t.size - t.pos
+	room := t.room()
+	if len(p) <= maxInline {
+		need := inlineSize(len(p))
+		if need > toEnd {
+			if room < toEnd+need {
+				return 0
+			}
+			t.pad()
+		} else if room < need {
+			return 0
+		}
+		t.win.Write(t.pos+headerSize, p)
+		t.publish(makeHeader(t.seq+1, len(p), kindInline))
+		t.st.inlineRecords++
+		t.st.inlineBytes += uint64(len(p))
+		return len(p)
+	}
+	if toEnd < minBulkTail {
+		if room < toEnd {
+			return 0
+		}
+		t.pad()
+		toEnd, room = t.size, t.room()
+	}
+	n := min(len(p), maxPiece, t.size/4-line, toEnd-line, (room-line)&^(line-1))
+	if n <= 0 || n < len(p) && n < minBulkTail-line {
+		return 0
+	}
+	t.win.Write(t.pos+line, p[:n])
+	t.publish(makeHeader(t.seq+1, n, kindBulk))
+	t.st.mmioRecords++
+	t.st.mmioBytes += uint64(n)
+	return n
+}
+
+// pad skips the rest of the queue.
+func (t *tx) pad() { t.publish(makeHeader(t.seq+1, t.size-t.pos-line, kindPad)) }
+
+// fin says that no data follows. It fits, by the reserve.
+func (t *tx) fin() { t.publish(makeHeader(t.seq+1, 0, kindFIN)) }
+
+// move says that the data goes on in next, and goes on there.
+func (t *tx) move(next ntb.Window) {
+	t.publish(makeHeader(t.seq+1, 0, kindMove))
+	t.start(next)
+}
+
+// publish makes the record at pos valid. The successor's header is cleared
+// first: without that the reader would find there what an earlier lap left,
+// which may look like anything.
+func (t *tx) publish(h header) {
+	n := h.size()
+	next := t.pos + n
+	if next == t.size {
+		next = 0
+	}
+	t.win.Publish64(next, 0)
+	t.win.Publish64(t.pos, uint64(h))
+	t.pos = next
+	t.seq++
+	t.send.Produce(n)
+}

@@ -1,0 +1,39 @@
+package fabric
+
+import (
+	"fmt"
+	"syscall"
+)
+
+const (
+	// DefaultName is the fabric of a user who names none.
+	DefaultName = "default"
+
+	maxName      = 32    // bytes of a fabric's name
+	maxProcess   = 65535 // process numbers are 1 to maxProcess
+	maxPort      = 65535 // ports are 1 to maxPort
+	firstFree    = 49152 // ports from here on are given to who asks for port 0
+	processBytes = 65536 // more than any process number
+	portShift    = 17    // bytes of a port in the claim file: 1 + processBytes fit
+)
+
+// checkName refuses names that are not 1 to 32 letters, digits, '_', '.' or '-',
+// or begin with a dot.
+func checkName(name string) error {
+	ok := len(name) >= 1 && len(name) <= maxName && name[0] != '.'
+	for _, c := range []byte(name) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '_' || c == '.' || c == '-')
+	}
+	if !ok {
+		return fmt.Errorf("fabric: name %q: want 1 to %d letters, digits, '_', '-' or '.', no '.' first: %w",
+			name, maxName, syscall.EINVAL)
+	}
+	return nil
+}
+
+// portByte is the byte of the claim file that claims port.
+func portByte(port int) int64 { return int64(port) << portShift }
+
+// holderByte is the byte that says that process holds port.
+func holderByte(port, process int) int64 { return portByte(port) + 1 + int64(process) }

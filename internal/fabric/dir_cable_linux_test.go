@@ -1,0 +1,177 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestCableToAnotherProcess(t *testing.T) {
+	base := newBase(t)
+	d := openDir(t, base)
+	p, number, _ := startHolder(t, base)
+	c, err := d.Connect(t.Context(), number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if b, err := io.ReadAll(c); err != nil || string(b) != "hello" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	p.kill()
+	if _, err := d.Connect(t.Context(), number); !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("connect to a dead process: %v, want EHOSTUNREACH", err)
+	}
+	// Nothing of the dead process is in the way of its successor.
+	n, err := d.ClaimProcess()
+	if err != nil || n != number {
+		t.Fatalf("process %d, %v, want %d", n, err, number)
+	}
+	l, err := d.Listen(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestConnectSaysWhyItCannot(t *testing.T) {
+	base := newBase(t)
+	d, own := openMember(t, base)
+	_, err := d.Connect(t.Context(), own)
+	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "network namespace") {
+		t.Errorf("process that does not listen: %v", err)
+	}
+	if _, err := d.Connect(t.Context(), 77); !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("no process: %v, want EHOSTUNREACH", err)
+	}
+	for _, n := range []int{-1, 0, maxProcess + 1} {
+		if _, err := d.Connect(t.Context(), n); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("process %d: %v, want EINVAL", n, err)
+		}
+	}
+	if _, err := d.Listen(own + 1); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("listen as another process: %v, want EINVAL", err)
+	}
+	l, err := d.Listen(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := d.Listen(own); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listen twice: %v, want EADDRINUSE", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Connect(ctx, own); !errors.Is(err, context.Canceled) {
+		t.Errorf("connect with a context that has ended: %v", err)
+	}
+}
+
+func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
+	base := newBase(t)
+	d, own := openMember(t, base)
+	l, err := d.Listen(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Listening again with a shorter queue is allowed.
+	if err := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := d.Connect(t.Context(), own) // fills the queue
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	done := make(chan error, 1)
+	go func() {
+		c, err := d.Connect(t.Context(), own)
+		if err == nil {
+			c.Close()
+		}
+		done <- err
+	}()
+	for range 2 {
+		c, err := AcceptPeer(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if err := <-done; err != nil {
+		t.Errorf("connect to a full queue that is emptied: %v", err)
+	}
+
+	second, err := d.Connect(t.Context(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, err := d.Connect(ctx, own); done <- err }()
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("connect to a full queue succeeds after its context has ended")
+	}
+}
+
+func TestStrangersAreNotAccepted(t *testing.T) {
+	exe, attr := asNobody(t)
+	base := newBase(t)
+	d, own := openMember(t, base)
+	l, err := d.Listen(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan *net.UnixConn, 1)
+	go func() {
+		c, err := AcceptPeer(l)
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- c
+	}()
+	if got := start(t, exe, "dial", d.cableName(own), attr).line(t); got != `got "", <nil>` {
+		t.Errorf("the stranger %s, want the end of the cable", got)
+	}
+	c, err := d.Connect(t.Context(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	other := <-accepted
+	if other == nil {
+		t.Fatal("nothing was accepted after the stranger")
+	}
+	defer other.Close()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(other, make([]byte, 1)); err != nil {
+		t.Errorf("the accepted cable is not this user's: %v", err)
+	}
+}
+
+func TestACableToAStrangerIsRefused(t *testing.T) {
+	exe, attr := asNobody(t)
+	d, own := openMember(t, newBase(t))
+	if got := start(t, exe, "listen", d.cableName(own), attr).line(t); got != "ready" {
+		t.Fatal(got)
+	}
+	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("connect: %v, want EPERM", err)
+	}
+}

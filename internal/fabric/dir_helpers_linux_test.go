@@ -1,0 +1,213 @@
+package fabric
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Variables that make the test binary another process of a test.
+const (
+	roleVariable = "FABRIC_TEST_ROLE"
+	argVariable  = "FABRIC_TEST_ARG"
+)
+
+func init() {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		return
+	}
+	if err := roles[role](os.Getenv(argVariable)); err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// roles are what another process can do. Each prints one line.
+var roles = map[string]func(arg string) error{
+	// open opens the fabric of a base directory and prints its id.
+	"open": func(base string) error {
+		d, err := openDirAt(base, "")
+		if err != nil {
+			return err
+		}
+		fmt.Println(d.ID())
+		return nil
+	},
+	// hold claims a port and prints its process number and the port, and then
+	// listens and accepts until it is killed.
+	"hold": func(base string) error {
+		d, err := openDirAt(base, "")
+		if err != nil {
+			return err
+		}
+		process, err := d.ClaimProcess()
+		if err != nil {
+			return err
+		}
+		port, err := d.ClaimPort(0)
+		if err != nil {
+			return err
+		}
+		l, err := d.Listen(process)
+		if err != nil {
+			return err
+		}
+		fmt.Println(process, port)
+		for {
+			c, err := AcceptPeer(l)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(c, "hello")
+			c.Close()
+		}
+	},
+	// dial connects to an abstract socket and prints what it gets.
+	"dial": func(name string) error {
+		c, err := net.Dial("unix", name)
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(c)
+		fmt.Printf("got %q, %v\n", b, err)
+		return nil
+	},
+	// listen listens at an abstract socket until it is killed.
+	"listen": func(name string) error {
+		l, err := net.Listen("unix", name)
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		for {
+			if _, err := l.Accept(); err != nil {
+				return err
+			}
+		}
+	},
+}
+
+// process is another process of a test.
+type process struct {
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+// start starts exe, a test binary, in a role. It is killed when the test ends.
+func start(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *process {
+	t.Helper()
+	cmd := exec.Command(exe)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, argVariable+"="+arg)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = attr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd, bufio.NewReader(out)}
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// line is the one line that the process prints.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	s, err := p.out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the other process printed %q, %v", s, err)
+	}
+	return strings.TrimSpace(s)
+}
+
+// startHolder starts a process in role "hold" of this user.
+func startHolder(t *testing.T, base string) (p *process, number, port int) {
+	t.Helper()
+	p = start(t, self(t), "hold", base, nil)
+	line := p.line(t)
+	if _, err := fmt.Sscan(line, &number, &port); err != nil {
+		t.Fatalf("holder: %s", line)
+	}
+	return p, number, port
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+func newBase(t *testing.T) string { return filepath.Join(t.TempDir(), "base") }
+
+func openDir(t *testing.T, base string) *Dir {
+	t.Helper()
+	d, err := openDirAt(base, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// openMember opens the fabric and claims a process number.
+func openMember(t *testing.T, base string) (*Dir, int) {
+	t.Helper()
+	d := openDir(t, base)
+	n, err := d.ClaimProcess()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, n
+}
+
+// nobody is a user that has nothing.
+const nobody = 65534
+
+// asNobody gives what starts a process of another user: a copy of the test
+// binary that it can run, and its attributes.
+func asNobody(t *testing.T) (exe string, attr *syscall.SysProcAttr) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start a process of another user")
+	}
+	dir, err := os.MkdirTemp("/tmp", "fabric-test-"+strconv.Itoa(os.Getpid())+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe = filepath.Join(dir, "exe")
+	if err := os.WriteFile(exe, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, exe} { // whatever the umask is
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return exe, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+}

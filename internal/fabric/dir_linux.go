@@ -1,0 +1,166 @@
+package fabric
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is this process's place in the directory of a local fabric. Its methods
+// may be called at the same time from any goroutine. A process may open several,
+// which are strangers to each other.
+type Dir struct {
+	path string // immutable
+	id   string // immutable; 32 hexadecimal digits
+
+	mu      sync.Mutex
+	claims  int              // the claim file; its open file has the locks; -1 after Close. Guarded by mu
+	look    int              // the claim file opened again, which sees those locks. Guarded by mu
+	process int              // own process number, 0 before ClaimProcess. Guarded by mu
+	ports   map[int]struct{} // own ports: the kernel lets an open file lock a byte again. Guarded by mu
+}
+
+// OpenDir opens the fabric name of this user, and makes it if it is not there.
+// The empty name is DefaultName. If the directory is not private to this user,
+// the error wraps EPERM or EACCES and says what to do.
+func OpenDir(name string) (*Dir, error) {
+	return openDirAt(baseDir("/run/user", "/tmp", os.Geteuid()), name)
+}
+
+// baseDir is where the fabrics of a user are. It depends on nothing but the
+// system and the uid, so that a shell and a cron job find each other.
+func baseDir(run, tmp string, uid int) string {
+	dir := filepath.Join(run, strconv.Itoa(uid))
+	var st unix.Stat_t
+	if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid {
+		return filepath.Join(dir, "ntbnet")
+	}
+	return filepath.Join(tmp, "ntbnet-"+strconv.Itoa(uid))
+}
+
+func openDirAt(base, name string) (*Dir, error) {
+	if name == "" {
+		name = DefaultName
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	baseFD, err := privateDir(unix.AT_FDCWD, base, base)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(baseFD)
+	path := filepath.Join(base, name)
+	fd, err := privateDir(baseFD, name, path)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+
+	file, err := claimFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{})}
+	if d.claims, err = openClaims(fd, path, file); err != nil {
+		return nil, err
+	}
+	if d.look, err = openClaims(fd, path, file); err != nil {
+		unix.Close(d.claims)
+		return nil, err
+	}
+	return d, nil
+}
+
+// privateDir makes directory name in the directory at, if it is not there, and
+// opens it. It is private to this user, or an error. What is checked is what was
+// opened, so nobody can put another in its place between the two.
+func privateDir(at int, name, path string) (int, error) {
+	if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
+		return -1, fmt.Errorf("fabric: make directory %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	fd, err := openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		// Say what is wrong with it rather than which call failed.
+		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			if err := checkPrivate(&st, path); err != nil {
+				return -1, err
+			}
+		}
+		return -1, fmt.Errorf("fabric: open directory %s: %w", path, err)
+	}
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = checkPrivate(&st, path)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// checkPrivate refuses everything but a directory of this user that no other
+// can enter.
+func checkPrivate(st *unix.Stat_t, path string) error {
+	uid := os.Geteuid()
+	switch {
+	case int(st.Uid) != uid:
+		return fmt.Errorf("fabric: %s belongs to uid %d, and this process is uid %d: have it removed, or use a fabric of your own: %w",
+			path, st.Uid, uid, syscall.EPERM)
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return fmt.Errorf("fabric: %s of uid %d is a symbolic link, want a directory: remove it: %w",
+			path, st.Uid, syscall.EPERM)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("fabric: %s of uid %d is not a directory: remove it: %w",
+			path, st.Uid, syscall.EPERM)
+	case st.Mode&0o777 != 0o700:
+		return fmt.Errorf("fabric: %s of uid %d has mode %#o, want 0700: chmod 700 it if only you have used it: %w",
+			path, st.Uid, st.Mode&0o777, syscall.EPERM)
+	}
+	return nil
+}
+
+// openat opens name in the directory at, follows no link, and goes on after
+// signals.
+func openat(at int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// ID names the fabric: 32 hexadecimal digits, the same for all its processes.
+func (d *Dir) ID() string { return d.id }
+
+// Path is the fabric's directory.
+func (d *Dir) Path() string { return d.path }
+
+// Close drops all claims. It may be called twice. Listeners and cables stay
+// open.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.claims < 0 {
+		return nil
+	}
+	// A child process that is just being started shares the open file until it
+	// runs its program, so closing alone might leave the locks for a moment.
+	err := lock(d.claims, unix.F_UNLCK, 0, 0)
+	unix.Close(d.claims)
+	unix.Close(d.look)
+	d.claims, d.look, d.process = -1, -1, 0
+	clear(d.ports)
+	if err != nil {
+		return fmt.Errorf("fabric: drop claims: %w", err)
+	}
+	return nil
+}

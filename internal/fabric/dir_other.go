@@ -1,0 +1,33 @@
+//go:build !linux
+
+package fabric
+
+import (
+	"context"
+	"net"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Dir is the directory of a local fabric. It needs Linux; here OpenDir returns
+// ntb.ErrNotSupported and nothing else can be called.
+type Dir struct{}
+
+// OpenDir returns ntb.ErrNotSupported.
+func OpenDir(name string) (*Dir, error) { return nil, ntb.ErrNotSupported }
+
+// AcceptPeer returns ntb.ErrNotSupported.
+func AcceptPeer(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
+
+func (d *Dir) ID() string                            { return "" }
+func (d *Dir) Path() string                          { return "" }
+func (d *Dir) Close() error                          { return nil }
+func (d *Dir) ClaimProcess() (int, error)            { return 0, ntb.ErrNotSupported }
+func (d *Dir) ClaimPort(int) (int, error)            { return 0, ntb.ErrNotSupported }
+func (d *Dir) ReleasePort(int)                       {}
+func (d *Dir) Holder(int) (int, bool, error)         { return 0, false, ntb.ErrNotSupported }
+func (d *Dir) Processes() ([]int, error)             { return nil, ntb.ErrNotSupported }
+func (d *Dir) Listen(int) (*net.UnixListener, error) { return nil, ntb.ErrNotSupported }
+func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {
+	return nil, ntb.ErrNotSupported
+}

@@ -1,0 +1,33 @@
+// Package fabric knows who is here: the processes of one host, the ports that
+// they hold, and the cables between them. It is not a transport: what goes over
+// a cable once it is connected is the business of ntb/ntbshm and of the packages
+// above.
+//
+// # The directory
+//
+// The processes of one user find each other in a directory, [Dir], that the
+// first of them makes. There is no daemon and nothing to set up:
+//
+//	/run/user/UID/ntbnet/NAME/claims-ID    where /run/user/UID exists
+//	/tmp/ntbnet-UID/NAME/claims-ID         elsewhere
+//
+// The place depends on the uid alone. Both directories have mode 0700 and are
+// refused if somebody else made them first. The one file in it stays empty and
+// is never removed; ID is 32 random hexadecimal digits, and names the fabric.
+//
+// Claims are locks on single bytes of that file, of the kind that belongs to an
+// open file (F_OFD_SETLK). The kernel drops them when the process dies, so no
+// claim is ever stale, and it tells who asks which byte is locked, so nothing
+// needs to be written:
+//
+//	byte N                    process N, 1 to 65535
+//	byte P<<17                port P, 1 to 65535
+//	byte (P<<17) + 1 + N      port P is held by process N
+//
+// No two bytes that one process locks are neighbours: the kernel would report
+// them as one lock.
+//
+// Process N listens for cables at the abstract Unix socket @ntbnet-ID-N, which
+// leaves nothing in the file system. Only who can read the directory knows the
+// name, and both sides check the other's uid.
+package fabric

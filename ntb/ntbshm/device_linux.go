@@ -1,0 +1,209 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbshm
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	scratchpads = 16
+	spadBytes   = 4 * scratchpads
+)
+
+// States of a device. They only grow.
+const (
+	linkUp int32 = iota
+	linkDown
+	closed
+)
+
+var (
+	_ ntb.Device    = (*device)(nil)
+	_ ntb.Reclaimer = (*device)(nil)
+)
+
+type device struct {
+	caps     ntb.Caps   // immutable
+	inbound  []byte     // immutable; own[headerSize:]
+	outbound ntb.Window // immutable
+
+	// Mapped until Close has shut the gate. The peer writes own, this side peer.
+	own, peer []byte
+	peerSpads ntb.Window
+
+	bells     []bell // own doorbells
+	peerBells []int  // the peer's eventfds, open until Close has shut the gate
+	gate      gate   // of own, peer and peerBells
+
+	cable   *net.UnixConn
+	state   atomic.Int32  // linkUp, linkDown or closed
+	watched chan struct{} // closed when watch has ended
+	once    sync.Once     // Close
+	err     error         // of Close; guarded by once
+}
+
+// bell is an own doorbell bit.
+type bell struct {
+	file *os.File // the eventfd, in Go's poller
+	buf  [8]byte  // owned by the one goroutine that waits
+}
+
+// connect exchanges files with the peer. On error it leaves only the cable open.
+func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
+	o, err = o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &device{cable: cable, gate: newGate(), watched: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			d.release()
+		}
+	}()
+
+	mine := hello{membarrier: registerMembarrier(), window: int64(o.Window), doorbells: o.Doorbells}
+	f, err := makeFiles(o)
+	if err != nil {
+		return nil, err
+	}
+	err = send(cable, mine, f)
+	if err == nil {
+		d.own, err = mapFile(f[0], mine.window)
+	}
+	unix.Close(f[0])
+	for _, fd := range f[1:] {
+		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range d.bells {
+		// A file that the poller did not take has no deadlines, and would fail
+		// to wait.
+		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
+			return nil, fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
+		}
+	}
+
+	theirs, f, err := receive(cable)
+	if err != nil {
+		return nil, err
+	}
+	d.peerBells = f[1:]
+	d.peer, err = mapFile(f[0], theirs.window)
+	unix.Close(f[0])
+	if err != nil {
+		return nil, err
+	}
+	if theirs.doorbells != mine.doorbells {
+		return nil, fmt.Errorf("%w: it has %d doorbells, this side %d", ErrBadPeer, theirs.doorbells, mine.doorbells)
+	}
+	if err := cable.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("ntbshm: clear the cable's deadline: %w", err)
+	}
+
+	d.caps = ntb.Caps{
+		Backend: "shm", Doorbells: o.Doorbells, Scratchpads: scratchpads, Coherent: true,
+		// Both sides have both flags, so they agree.
+		FenceToLook: !(mine.membarrier && theirs.membarrier),
+	}
+	d.inbound = d.own[headerSize:len(d.own):len(d.own)]
+	d.outbound = ntb.MappedWindow(d.peer[headerSize:], ntb.Coherent)
+	d.peerSpads = ntb.MappedWindow(d.peer[:spadBytes], ntb.Coherent)
+	go d.watch()
+	return d, nil
+}
+
+// watch waits for the end of the cable. The peer sends nothing after its files;
+// if it does, that ends the link too.
+func (d *device) watch() {
+	defer close(d.watched)
+	var b [1]byte
+	_, _ = d.cable.Read(b[:])
+	d.takeDown()
+}
+
+// takeDown ends the link on both sides and wakes who waits for a doorbell. The
+// state is stored first: who wakes must find it.
+func (d *device) takeDown() {
+	d.state.CompareAndSwap(linkUp, linkDown)
+	d.cable.Close()
+	for i := range d.bells {
+		_ = d.bells[i].file.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (d *device) Caps() ntb.Caps       { return d.caps }
+func (d *device) Inbound() []byte      { return d.inbound }
+func (d *device) Outbound() ntb.Window { return d.outbound }
+func (d *device) LinkUp() bool         { return d.state.Load() == linkUp }
+
+func (d *device) DMA(int) ntb.DMAChannel { panic("ntbshm: no DMA channels") }
+
+func (d *device) Spad(i int) uint32 {
+	checkSpad(i)
+	if !d.LinkUp() || !d.gate.enter() {
+		return ^uint32(0)
+	}
+	v := ntb.Load32(d.own[:spadBytes], 4*i)
+	d.gate.leave()
+	return v
+}
+
+func (d *device) SetPeerSpad(i int, v uint32) {
+	checkSpad(i)
+	if !d.LinkUp() || !d.gate.enter() {
+		return
+	}
+	d.peerSpads.Publish32(4*i, v)
+	d.gate.leave()
+}
+
+// checkSpad comes before the gate, which a panic must not leave counted.
+func checkSpad(i int) {
+	if i < 0 || i >= scratchpads {
+		panic(fmt.Sprintf("ntbshm: scratchpad %d of %d", i, scratchpads))
+	}
+}
+
+func (d *device) Disable() { d.takeDown() }
+
+// Close releases everything. It waits for the goroutine that watches the cable
+// and for calls that are under way.
+func (d *device) Close() error {
+	d.once.Do(func() {
+		d.state.Store(closed)
+		d.takeDown()
+		<-d.watched
+		d.gate.shutAndWait()
+		d.err = d.release()
+	})
+	return d.err
+}
+
+// release frees what there is of files and mappings. Closing a doorbell waits
+// for its waiter.
+func (d *device) release() (err error) {
+	for i := range d.bells {
+		d.bells[i].file.Close()
+	}
+	files(d.peerBells).close()
+	for _, mem := range [][]byte{d.own, d.peer} {
+		if mem == nil {
+			continue
+		}
+		if e := unix.Munmap(mem); e != nil && err == nil {
+			err = fmt.Errorf("ntbshm: unmap window: %w", e)
+		}
+	}
+	return err
+}

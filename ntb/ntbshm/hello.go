@@ -1,0 +1,77 @@
+package ntbshm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The one message that each side sends over the cable, little endian, with the
+// memory file and then the eventfds as SCM_RIGHTS:
+//
+//	 0  magic      8 bytes
+//	 8  version    4 bytes; magic and version stay where they are for ever
+//	12  flags      4 bytes, bit 0: registered with membarrier
+//	16  window     8 bytes: size of the sender's inbound window
+//	24  doorbells  4 bytes: number of eventfds
+//	28  zero       4 bytes
+const (
+	helloMagic   = "ntb-shm\n"
+	helloVersion = 1
+	helloSize    = 32
+
+	flagMembarrier = 1 << 0
+
+	minWindow int64 = 64
+	maxWindow int64 = 64 << 30
+)
+
+// hello is the message, without its files.
+type hello struct {
+	membarrier bool
+	window     int64
+	doorbells  int
+}
+
+func (h hello) encode() []byte {
+	b := make([]byte, helloSize)
+	copy(b, helloMagic)
+	binary.LittleEndian.PutUint32(b[8:], helloVersion)
+	if h.membarrier {
+		binary.LittleEndian.PutUint32(b[12:], flagMembarrier)
+	}
+	binary.LittleEndian.PutUint64(b[16:], uint64(h.window))
+	binary.LittleEndian.PutUint32(b[24:], uint32(h.doorbells))
+	return b
+}
+
+// parseHello accepts a message of version 1 and nothing else. The version is
+// looked at before the length, because another version may have another.
+func parseHello(b []byte) (h hello, err error) {
+	if len(b) < 12 || string(b[:8]) != helloMagic {
+		return h, fmt.Errorf("%w: %d bytes that are no hello", ErrBadPeer, len(b))
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != helloVersion {
+		return h, fmt.Errorf("%w: the peer has version %d, this side %d", ErrVersion, v, helloVersion)
+	}
+	if len(b) != helloSize {
+		return h, fmt.Errorf("%w: hello of %d bytes, want %d", ErrBadPeer, len(b), helloSize)
+	}
+	flags := binary.LittleEndian.Uint32(b[12:])
+	window := binary.LittleEndian.Uint64(b[16:])
+	doorbells := binary.LittleEndian.Uint32(b[24:])
+	switch {
+	case flags&^flagMembarrier != 0:
+		return h, fmt.Errorf("%w: flags %#x", ErrBadPeer, flags)
+	case window < uint64(minWindow) || window > uint64(maxWindow) || window%64 != 0:
+		return h, fmt.Errorf("%w: window of %d bytes", ErrBadPeer, window)
+	case doorbells < 1 || doorbells > maxDoorbells:
+		return h, fmt.Errorf("%w: %d doorbells", ErrBadPeer, doorbells)
+	case binary.LittleEndian.Uint32(b[28:]) != 0:
+		return h, fmt.Errorf("%w: bytes 28 to 31 are not zero", ErrBadPeer)
+	}
+	return hello{
+		membarrier: flags&flagMembarrier != 0,
+		window:     int64(window),
+		doorbells:  int(doorbells),
+	}, nil
+}

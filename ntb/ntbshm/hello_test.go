@@ -1,0 +1,81 @@
+package ntbshm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestHelloIsReadAsItWasWritten(t *testing.T) {
+	for _, h := range []hello{
+		{membarrier: true, window: 1 << 30, doorbells: 1},
+		{window: minWindow, doorbells: maxDoorbells},
+		{window: maxWindow, doorbells: 2},
+	} {
+		got, err := parseHello(h.encode())
+		if err != nil || got != h {
+			t.Errorf("got %+v, %v, want %+v", got, err, h)
+		}
+	}
+}
+
+func TestBadHelloIsRefused(t *testing.T) {
+	good := hello{membarrier: true, window: 8192, doorbells: 1}.encode()
+	with := func(off int, p ...byte) []byte {
+		b := bytes.Clone(good)
+		copy(b[off:], p)
+		return b
+	}
+	tests := []struct {
+		name string
+		msg  []byte
+		want error
+	}{
+		{"nothing", nil, ErrBadPeer},
+		{"short", good[:31], ErrBadPeer},
+		{"only magic and version", good[:12], ErrBadPeer},
+		{"long", append(bytes.Clone(good), 0), ErrBadPeer},
+		{"magic", with(0, 'N'), ErrBadPeer},
+		{"version 0", with(8, 0), ErrVersion},
+		{"version 2", with(8, 2), ErrVersion},
+		{"version 2, longer", append(with(8, 2), 1, 2, 3), ErrVersion},
+		{"unknown flag", with(12, 2), ErrBadPeer},
+		{"window 0", with(16, 0, 0), ErrBadPeer},
+		{"window of a part line", with(16, 1), ErrBadPeer},
+		{"window too large", with(16, 64, 0, 0, 0, 16), ErrBadPeer},
+		{"negative window", with(16, 0, 0, 0, 0, 0, 0, 0, 0x80), ErrBadPeer},
+		{"no doorbells", with(24, 0), ErrBadPeer},
+		{"too many doorbells", with(24, 17), ErrBadPeer},
+		{"doorbells of 32 bits", with(24, 1, 0, 0, 0x80), ErrBadPeer},
+		{"end not zero", with(31, 1), ErrBadPeer},
+	}
+	for _, tt := range tests {
+		if _, err := parseHello(tt.msg); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+func FuzzParseHello(f *testing.F) {
+	f.Add(hello{membarrier: true, window: 8192, doorbells: 1}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHello(b)
+		if err == nil && !bytes.Equal(h.encode(), b) {
+			t.Errorf("%x was read as %+v, which is %x", b, h, h.encode())
+		}
+	})
+}
+
+func TestOptionsOutOfRangeAreRefused(t *testing.T) {
+	for _, o := range []Options{
+		{Window: -4096}, {Window: 64}, {Window: 4097}, {Doorbells: -1}, {Doorbells: 17},
+	} {
+		if _, err := o.withDefaults(); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+	o, err := Options{}.withDefaults()
+	if err != nil || o != (Options{Window: 1 << 30, Doorbells: 1}) {
+		t.Errorf("defaults are %+v, %v", o, err)
+	}
+}

@@ -1,0 +1,94 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbshm
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"golang.org/x/sys/unix"
+)
+
+// one is what rings an eventfd: the number 1. Both architectures are little
+// endian. It is never changed.
+var one = [8]byte{1}
+
+// RingDoorbell adds 1 to the peer's eventfd. The system call orders it after
+// all stores before.
+func (d *device) RingDoorbell(bit int) {
+	fd := d.peerBells[bit] // a number only; it may be used inside of the gate
+	if !d.LinkUp() || !d.gate.enter() {
+		return
+	}
+	for {
+		// EAGAIN means that the eventfd is as full as can be: it is rung.
+		if _, err := unix.Write(fd, one[:]); err != unix.EINTR {
+			break
+		}
+	}
+	d.gate.leave()
+}
+
+// WaitDoorbell reads the eventfd, which clears it, or parks in Go's poller
+// until there is something to read. takeDown wakes it by a deadline.
+func (d *device) WaitDoorbell(bit int) error {
+	b := &d.bells[bit]
+	if err := d.linkError(); err != nil {
+		return err
+	}
+	_, err := b.file.Read(b.buf[:])
+	if err != nil {
+		// Nothing but takeDown or Close makes it fail, and they stored the
+		// state before. If something else did, the doorbell is lost for good.
+		d.takeDown()
+	}
+	return d.linkError()
+}
+
+// linkError is what WaitDoorbell returns in the present state.
+func (d *device) linkError() error {
+	switch d.state.Load() {
+	case linkUp:
+		return nil
+	case linkDown:
+		return ntb.ErrLinkDown
+	default:
+		return ntb.ErrClosed
+	}
+}
+
+// Order makes every thread of both processes that is running pass a barrier, so
+// that a publisher needs none between its store and its look.
+func (d *device) Order() {
+	if d.caps.FenceToLook {
+		ntb.Fence()
+		return
+	}
+	if err := membarrier(membarrierGlobalExpedited); err != nil {
+		// It worked when the process began. Going on without it would lose
+		// wake-ups.
+		d.takeDown()
+	}
+}
+
+// Reclaim implements ntb.Reclaimer. Pages are the system's, 4 KiB to 64 KiB.
+func (d *device) Reclaim(off, n int) error {
+	if off < 0 || n < 0 || off > len(d.inbound)-n {
+		panic(fmt.Sprintf("ntbshm: reclaim %d bytes at %d of a window of %d", n, off, len(d.inbound)))
+	}
+	if !d.gate.enter() {
+		return ntb.ErrClosed
+	}
+	defer d.gate.leave()
+	page := os.Getpagesize()
+	first := (headerSize + off + page - 1) / page * page
+	end := (headerSize + off + n) / page * page
+	if first >= end {
+		return nil
+	}
+	if err := unix.Madvise(d.own[first:end], unix.MADV_REMOVE); err != nil {
+		return fmt.Errorf("ntbshm: reclaim %d bytes: %w", end-first, err)
+	}
+	return nil
+}
