@@ -1,3 +1,8 @@
 module github.com/ntbnet/ntbnet
 
 go 1.26
+
+require (
+	github.com/spf13/pflag v1.0.10 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+)
