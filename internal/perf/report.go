@@ -43,7 +43,15 @@ type Result struct {
 	P99 *float64 `json:"p99,omitempty"`
 	// TimesFasterThan has the ratio to each other baseline that was measured;
 	// more than 1 is faster than it.
-	TimesFasterThan map[string]Spread `json:"times_faster_than,omitempty"`
+	TimesFasterThan map[string]Ratio `json:"times_faster_than,omitempty"`
+}
+
+// Ratio compares a transport with another.
+type Ratio struct {
+	Spread // of the ratios made within each round
+	// AgainstBest compares the median with the other's best round: the careful
+	// figure where the other's rounds are far apart.
+	AgainstBest float64 `json:"against_best_round"`
 }
 
 // series collects one transport in one test while the rounds go on.
@@ -65,7 +73,7 @@ func (s *series) result(t Test, all []*series) Result {
 			continue
 		}
 		if r.TimesFasterThan == nil {
-			r.TimesFasterThan = make(map[string]Spread)
+			r.TimesFasterThan = make(map[string]Ratio)
 		}
 		r.TimesFasterThan[base.transport] = timesFaster(t, s.rounds, base.rounds)
 	}

@@ -29,15 +29,29 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(rank, 1)-1]
 }
 
-// timesFaster compares two transports round by round.
-func timesFaster(t Test, own, base []float64) Spread {
+// timesFaster compares two transports round by round. Both have as many rounds.
+func timesFaster(t Test, own, base []float64) Ratio {
 	ratios := make([]float64, len(own))
 	for i := range own {
-		if t == RoundTrip { // less is better
-			ratios[i] = base[i] / own[i]
-		} else {
-			ratios[i] = own[i] / base[i]
-		}
+		ratios[i] = t.faster(own[i], base[i])
 	}
-	return spreadOf(ratios)
+	return Ratio{
+		Spread:      spreadOf(ratios),
+		AgainstBest: t.faster(spreadOf(own).Median, t.best(spreadOf(base))),
+	}
+}
+
+// faster is how many times better own is than base.
+func (t Test) faster(own, base float64) float64 {
+	if t == RoundTrip { // less is better
+		return base / own
+	}
+	return own / base
+}
+
+func (t Test) best(s Spread) float64 {
+	if t == RoundTrip {
+		return s.Min
+	}
+	return s.Max
 }

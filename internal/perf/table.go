@@ -23,8 +23,36 @@ func (r *Report) Table(w io.Writer) error {
 	if len(r.columns()) > 0 {
 		b.WriteString("Ratios are made within each round: 2.00x is twice as fast.\n")
 	}
+	r.writeDoubts(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// unsteady is how far apart the rounds of a baseline may be before the table says
+// that its ratios are to be taken with care. The usual cause is not other load but
+// where the scheduler puts the two processes: on one CPU a wake-up is cheap, on
+// two the other CPU may have to be woken first, which on a virtual machine takes
+// many times longer than the message.
+const unsteady = 1.5
+
+func (r *Report) writeDoubts(b *strings.Builder) {
+	for _, t := range r.Tests {
+		for _, base := range t.Results {
+			if base.Max < unsteady*base.Min {
+				continue
+			}
+			var best []string
+			for _, res := range t.Results {
+				if ratio, ok := res.TimesFasterThan[base.Transport]; ok {
+					best = append(best, fmt.Sprintf("%s %sx", res.Transport, number(ratio.AgainstBest)))
+				}
+			}
+			if len(best) > 0 {
+				fmt.Fprintf(b, "Unsteady: %s, %s: the rounds differ %sx. Against its best round: %s.\n",
+					t.Test, base.Transport, number(base.Max/base.Min), strings.Join(best, ", "))
+			}
+		}
+	}
 }
 
 // columns are the baselines that something was compared with.
@@ -121,12 +149,12 @@ func optional(v *float64, unit string) string {
 	return number(*v) + " " + unit
 }
 
-func ratioText(ratios map[string]Spread, base string) string {
+func ratioText(ratios map[string]Ratio, base string) string {
 	s, ok := ratios[base]
 	if !ok {
 		return "-"
 	}
-	return fmt.Sprintf("%sx (%s)", number(s.Median), rangeText(s))
+	return fmt.Sprintf("%sx (%s)", number(s.Median), rangeText(s.Spread))
 }
 
 // SizeText writes a number of bytes with the largest binary unit that leaves no
