@@ -21,6 +21,10 @@ const (
 	defaultRoundTripSize = 64
 	defaultOneWaySize    = 64 << 10
 	verifyBytes          = 32 << 20
+
+	// maxBuffers bounds the message buffers of all connections together. Each
+	// of the two processes has up to two for every connection.
+	maxBuffers = 256 << 20
 )
 
 // flagSet is a pflag.FlagSet whose mistakes come back as badInput.
@@ -106,6 +110,10 @@ func (m *measureFlags) plan() (perf.Plan, error) {
 	}
 	if m.size > 0 {
 		p.RoundTripSize, p.OneWaySize = int(m.size), int(m.size)
+	}
+	if m.connections*max(p.RoundTripSize, p.OneWaySize) > maxBuffers {
+		return perf.Plan{}, badInputf("--connections %d with --size %s: use fewer or smaller, %s together",
+			m.connections, perf.SizeText(int(m.size)), perf.SizeText(maxBuffers))
 	}
 	switch m.only {
 	case "":

@@ -212,6 +212,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--duration 5", "--duration"},
 		{"--duration 2m", "use a time from 1ms to 1m"},
 		{"--connections 0", "--connections 0: use a number from 1 to 1000"},
+		{"--connections 17 --size 16M", "use fewer or smaller, 256 MiB together"},
 		{"--only speed", "--only speed: use latency or throughput"},
 		{"--transports udp", `unknown transport "udp": use sdp, tcp, unix`},
 		{"--transports tcp,tcp", "tcp is there twice"},

@@ -27,7 +27,7 @@ type Plan struct {
 	// Warm-up and samples take a third of it on top.
 	Duration time.Duration
 	// VerifyBytes is how much goes each way on each transport in the verifying
-	// pass. It is rounded up to a multiple of Connections.
+	// pass. Each connection carries its part, rounded up to a KiB.
 	VerifyBytes uint64
 	// Dial opens a connection.
 	Dial func(context.Context, Endpoint) (net.Conn, error)
@@ -123,7 +123,7 @@ func (t *target) connect(ctx context.Context, p Plan) error {
 }
 
 func verifyAll(ctx context.Context, p Plan, targets []*target) (Verified, error) {
-	each := (p.VerifyBytes + uint64(p.Connections) - 1) / uint64(p.Connections)
+	each := (p.VerifyBytes/uint64(p.Connections) + 1023) &^ 1023
 	v := Verified{BytesEachWay: each * uint64(p.Connections)}
 	for _, t := range targets {
 		p.tell("verifying: " + t.Network)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -262,6 +263,19 @@ func TestRunEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	defer cancel()
 	_, err = Run(ctx, shortPlan([]Endpoint{{"tcp", ln.Addr().String()}}))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestAHangIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, silent := net.Pipe()
+		defer silent.Close()
+		tg := &target{clients: []*client{newClient(conn, 1, 1)}}
+		err := tg.guard(context.Background(), 5*time.Second, func() error {
+			_, err := tg.clients[0].receive()
+			return err
+		})
+		assert.EqualError(t, err, "no end after 15s: it hangs")
+	})
 }
 
 func TestServerCloseEndsConnectionsInUse(t *testing.T) {

@@ -129,9 +129,11 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// number has three digits that count.
+// number has two or three digits that count.
 func number(v float64) string {
 	switch {
+	case v < 0.095:
+		return fmt.Sprintf("%.2g", v)
 	case v < 9.995:
 		return fmt.Sprintf("%.2f", v)
 	case v < 99.95:
