@@ -61,6 +61,10 @@ func parseCommand(b *[commandSize]byte) (command, error) {
 		count: binary.LittleEndian.Uint64(b[16:]),
 		seed:  binary.LittleEndian.Uint64(b[24:]),
 	}
+	// Whatever the command: the size is what the server allocates.
+	if c.size > MaxSize {
+		return command{}, fmt.Errorf("command %d: messages of %d bytes: too large", c.op, c.size)
+	}
 	switch c.op {
 	case opHello:
 	case opVerify:
@@ -68,7 +72,7 @@ func parseCommand(b *[commandSize]byte) (command, error) {
 			return command{}, fmt.Errorf("verify: %d bytes: too many", c.count)
 		}
 	case opEcho, opSink:
-		if c.size == 0 || c.size > MaxSize || c.count > 1<<32 {
+		if c.size == 0 || c.count > 1<<32 {
 			return command{}, fmt.Errorf("command %d: %d messages of %d bytes: out of range", c.op, c.count, c.size)
 		}
 	default:

@@ -26,6 +26,8 @@ func TestServerRefusesCommandsOutOfRange(t *testing.T) {
 	for _, c := range []command{
 		{op: 0},
 		{op: opSink + 1},
+		{op: opHello, size: MaxSize + 1},
+		{op: opVerify, size: MaxSize + 1},
 		{op: opVerify, count: 1<<40 + 1},
 		{op: opEcho, size: 0, count: 1},
 		{op: opEcho, size: MaxSize + 1, count: 1},
