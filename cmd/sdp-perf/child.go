@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// The second process. Its standard input is a pipe that only the parent holds and
+// nobody writes to: when it ends, the parent has closed it or is dead, by whatever
+// signal, and the child cleans up and ends. So a killed parent leaves neither a
+// process nor a socket file. On its standard output it says once where it listens.
+
+const childCommand = "child"
+
+const (
+	childStart = 10 * time.Second // to listen
+	childStop  = 5 * time.Second  // to end by itself, before it is killed
+)
+
+// childReady is what the child says when it listens, or why it does not.
+type childReady struct {
+	Endpoints []perf.Endpoint
+	Error     string
+}
+
+// child is the parent's hold on the second process.
+type child struct {
+	endpoints []perf.Endpoint
+	cmd       *exec.Cmd
+	end       context.CancelFunc
+}
+
+// startChild starts this program again and waits until it listens. dir is the
+// child's to remove as well.
+func startChild(ctx context.Context, dir string, transports []string) (*child, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{childCommand, dir}
+	for _, e := range childEndpoints(dir, transports) {
+		args = append(args, e.String())
+	}
+	// Not ctx: an interrupt first closes the connections, then ends the child.
+	life, end := context.WithCancel(context.Background())
+	c := &child{cmd: exec.CommandContext(life, exe, args...), end: end}
+	c.cmd.Stderr = os.Stderr
+	c.cmd.WaitDelay = childStop
+	stdin, inErr := c.cmd.StdinPipe()
+	stdout, outErr := c.cmd.StdoutPipe()
+	c.cmd.Cancel = func() error { return stdin.Close() }
+	if err := errors.Join(inErr, outErr); err != nil {
+		end()
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		end()
+		return nil, fmt.Errorf("start the second process: %w", err)
+	}
+	if c.endpoints, err = awaitReady(ctx, stdout); err != nil {
+		c.stop()
+		return nil, fmt.Errorf("the second process: %w", err)
+	}
+	return c, nil
+}
+
+// awaitReady reads the child's message from stdout.
+func awaitReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("does not listen after %v", childStart))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { stdout.Close() })()
+	var ready childReady
+	err := json.NewDecoder(stdout).Decode(&ready)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, errors.New("ended before it listened")
+	case ready.Error != "":
+		return nil, errors.New(ready.Error)
+	}
+	return ready.Endpoints, nil
+}
+
+// stop ends the child and returns how it ended.
+func (c *child) stop() *os.ProcessState {
+	c.end()
+	// The error says only that it was asked to end; the state says the rest.
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState
+}
+
+// runChild is the second process: arguments are the directory of the socket, to
+// be removed, and where to listen.
+func runChild(ctx context.Context, args []string, out io.Writer) error {
+	// The terminal sends its signals to both processes. The parent decides.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if len(args) < 2 {
+		return badInputf("%s is started by sdp-perf itself", childCommand)
+	}
+	dir := args[0]
+	srv := perf.NewServer()
+	defer os.RemoveAll(dir)
+	defer srv.Close()
+
+	var ready childReady
+	for _, arg := range args[1:] {
+		e, err := serveOn(ctx, srv, arg)
+		if err != nil {
+			ready = childReady{Error: oneLine(err)}
+			break
+		}
+		ready.Endpoints = append(ready.Endpoints, e)
+	}
+	if err := json.NewEncoder(out).Encode(ready); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// serveOn listens and serves in the background until srv is closed.
+func serveOn(ctx context.Context, srv *perf.Server, endpoint string) (perf.Endpoint, error) {
+	e, err := perf.ParseEndpoint(endpoint)
+	if err != nil {
+		return e, err
+	}
+	ln, err := listen(ctx, e)
+	if err != nil {
+		return e, err
+	}
+	go func() {
+		if err := srv.Serve(ln); err != nil {
+			fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
+		}
+	}()
+	return whereItListens(ln, e), nil
+}

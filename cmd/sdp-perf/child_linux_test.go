@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestADeadChildIsReported(t *testing.T) {
+	p := startLong(t)
+	pid := childOf(t, p.Process.Pid)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	assert.Equal(t, 1, p.wait(t))
+	assertOneLine(t, p.stderr.String(), "(the second process: signal: killed)")
+}
+
+// childOf finds the process whose parent is pid.
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		// "pid (name) state ppid ...", and the name may hold anything.
+		after := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if after[1] == strconv.Itoa(pid) {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			require.NoError(t, err)
+			return child
+		}
+	}
+	t.Fatalf("process %d has no child", pid)
+	return 0
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// runClient measures a server that somebody else has started.
+func runClient(ctx context.Context, args []string, out io.Writer) error {
+	var flags measureFlags
+	fs := newFlagSet()
+	where := fs.String("connect", "", "the server: `NET://ADDRESS`")
+	flags.register(fs)
+	if helped, err := fs.parse(args, out); helped || err != nil {
+		return err
+	}
+	e, err := endpointFlag("connect", *where)
+	if err != nil {
+		return err
+	}
+	plan, err := flags.plan()
+	if err != nil {
+		return err
+	}
+	plan.Targets, plan.Dial = []perf.Endpoint{e}, dialGiven
+	return measure(ctx, plan, flags, out)
+}
+
+// dialGiven dials an address that the user has given: that nobody is there is for
+// the user to mend.
+func dialGiven(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
+	c, err := dial(ctx, e)
+	if err != nil {
+		return nil, badInputf("%w (start one there: sdp-perf server --listen %s)", err, e)
+	}
+	return c, nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// The default run: 5 rounds of 2 tests on 3 transports, with warm-up and samples
+// about 12 seconds.
+const (
+	defaultRounds        = 5
+	defaultDuration      = 300 * time.Millisecond
+	defaultRoundTripSize = 64
+	defaultOneWaySize    = 64 << 10
+	verifyBytes          = 32 << 20
+
+	// maxBuffers bounds the message buffers of all connections together. Each
+	// of the two processes has up to two for every connection.
+	maxBuffers = 256 << 20
+)
+
+// flagSet is a pflag.FlagSet whose mistakes come back as badInput.
+type flagSet struct {
+	*pflag.FlagSet
+	help bool
+}
+
+func newFlagSet() *flagSet {
+	fs := &flagSet{FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
+	fs.SetOutput(io.Discard)
+	fs.SortFlags = false
+	fs.BoolVarP(&fs.help, "help", "h", false, "print this")
+	return fs
+}
+
+// parse returns true if the help was asked for and printed.
+func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) {
+	if err := fs.Parse(args); err != nil {
+		return false, badInputf("%w (see sdp-perf --help)", err)
+	}
+	if fs.help {
+		return true, printHelp(out, fs)
+	}
+	if fs.NArg() > 0 {
+		return false, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(0))
+	}
+	return false, nil
+}
+
+func printHelp(out io.Writer, fs *flagSet) error {
+	var b strings.Builder
+	b.WriteString("sdp-perf measures SDP against loopback TCP and Unix sockets.\n\n")
+	for _, c := range commands() {
+		if !c.hidden {
+			fmt.Fprintf(&b, "  %-48s %s\n", "sdp-perf "+c.synopsis, c.summary)
+		}
+	}
+	b.WriteString("\nNET://ADDRESS is sdp://localhost:7000, tcp://127.0.0.1:7000 or unix:///path.\n\nFlags:\n")
+	b.WriteString(fs.FlagUsages())
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// measureFlags are those of every command that measures.
+type measureFlags struct {
+	size        size
+	rounds      int
+	duration    time.Duration
+	connections int
+	only        string
+	json        bool
+	cpuProfile  string
+}
+
+func (m *measureFlags) register(fs *flagSet) {
+	fs.Var(&m.size, "size", "bytes of a message, e.g. 512 or 64K (default 64 for round trips, 64K one way)")
+	fs.IntVar(&m.rounds, "rounds", defaultRounds, "how often each transport is measured, 1 to 1000")
+	fs.DurationVar(&m.duration, "duration", defaultDuration, "of one test on one transport in one round, 1ms to 1m")
+	fs.IntVar(&m.connections, "connections", 1, "connections at work at the same time, 1 to 1000")
+	fs.StringVar(&m.only, "only", "", "latency or throughput (default both)")
+	fs.BoolVar(&m.json, "json", false, "print the result as JSON")
+	fs.StringVar(&m.cpuProfile, "cpuprofile", "", "write a CPU profile of the measuring process to `FILE`")
+}
+
+// plan checks the flags. The targets and how to dial them are the caller's.
+func (m *measureFlags) plan() (perf.Plan, error) {
+	switch {
+	case m.rounds < 1 || m.rounds > 1000:
+		return perf.Plan{}, badInputf("--rounds %d: use a number from 1 to 1000", m.rounds)
+	case m.duration < time.Millisecond || m.duration > time.Minute:
+		return perf.Plan{}, badInputf("--duration %v: use a time from 1ms to 1m", m.duration)
+	case m.connections < 1 || m.connections > 1000:
+		return perf.Plan{}, badInputf("--connections %d: use a number from 1 to 1000", m.connections)
+	}
+	p := perf.Plan{
+		RoundTripSize: defaultRoundTripSize,
+		OneWaySize:    defaultOneWaySize,
+		Rounds:        m.rounds,
+		Connections:   m.connections,
+		Duration:      m.duration,
+		VerifyBytes:   verifyBytes,
+	}
+	if m.size > 0 {
+		p.RoundTripSize, p.OneWaySize = int(m.size), int(m.size)
+	}
+	if m.connections*max(p.RoundTripSize, p.OneWaySize) > maxBuffers {
+		return perf.Plan{}, badInputf("--connections %d with --size %s: use fewer or smaller, %s together",
+			m.connections, perf.SizeText(int(m.size)), perf.SizeText(maxBuffers))
+	}
+	switch m.only {
+	case "":
+	case "latency":
+		p.OneWaySize = 0
+	case "throughput":
+		p.RoundTripSize = 0
+	default:
+		return perf.Plan{}, badInputf("--only %s: use latency or throughput", m.only)
+	}
+	return p, nil
+}
+
+// checkTransports checks the value of --transports.
+func checkTransports(names []string) error {
+	if len(names) == 0 {
+		return badInputf("--transports: name at least one of %s", strings.Join(perf.Networks, ", "))
+	}
+	for i, n := range names {
+		if !slices.Contains(perf.Networks, n) {
+			return badInputf("--transports: unknown transport %q: use %s", n, strings.Join(perf.Networks, ", "))
+		}
+		if slices.Contains(names[:i], n) {
+			return badInputf("--transports: %s is there twice", n)
+		}
+	}
+	return nil
+}
+
+// endpointFlag checks the value of --listen and --connect.
+func endpointFlag(flag, value string) (perf.Endpoint, error) {
+	if value == "" {
+		return perf.Endpoint{}, badInputf("say where: --%s sdp://localhost:7000 (see sdp-perf --help)", flag)
+	}
+	e, err := perf.ParseEndpoint(value)
+	if err != nil {
+		return e, badInputf("--%s %w", flag, err)
+	}
+	return e, nil
+}
+
+// size is a flag's value in bytes: a number, or one with K or M for the binary
+// multiples. 0 is "not given".
+type size int
+
+// String is the default that the help shows: none.
+func (s *size) String() string { return "" }
+
+// Type is what the help calls the value.
+func (s *size) Type() string { return "SIZE" }
+
+// Set reads the value.
+func (s *size) Set(text string) error {
+	digits, unit := text, 1
+	for suffix, u := range map[string]int{"K": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MiB": 1 << 20} {
+		if d, ok := strings.CutSuffix(text, suffix); ok {
+			digits, unit = d, u
+		}
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > perf.MaxSize/unit {
+		return fmt.Errorf("use 1 to %dM bytes, e.g. 512 or 64K", perf.MaxSize>>20)
+	}
+	*s = size(n * unit)
+	return nil
+}

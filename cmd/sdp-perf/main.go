@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const (
+	exitFailed      = 1
+	exitBadInput    = 2
+	exitInterrupted = 130
+)
+
+// badInput is an error that the user can mend on the command line.
+type badInput struct{ error }
+
+func (e badInput) Unwrap() error { return e.error }
+
+func badInputf(format string, args ...any) error {
+	return badInput{fmt.Errorf(format, args...)}
+}
+
+// command is what the first argument chooses.
+type command struct {
+	name     string // "" is the default
+	synopsis string // what follows the program's name in the help
+	summary  string
+	hidden   bool // started by the program itself only
+	run      func(ctx context.Context, args []string, out io.Writer) error
+}
+
+// commands is the place to add one.
+func commands() []command {
+	return []command{
+		{name: "", synopsis: "[flags]", summary: "start a second process and compare the transports", run: runCompare},
+		{name: "server", synopsis: "server --listen NET://ADDRESS", summary: "serve measurements until interrupted", run: runServer},
+		{name: "client", synopsis: "client --connect NET://ADDRESS [flags]", summary: "measure a server started by hand", run: runClient},
+		{name: childCommand, hidden: true, run: runChild},
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the program even if the clean-up hangs.
+	context.AfterFunc(ctx, stop)
+	err := dispatch(ctx, os.Args[1:], os.Stdout)
+	if ctx.Err() != nil && err != nil {
+		fmt.Fprintln(os.Stderr, "sdp-perf: interrupted")
+		os.Exit(exitInterrupted)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
+	}
+	os.Exit(exitStatus(err))
+}
+
+func dispatch(ctx context.Context, args []string, out io.Writer) error {
+	name := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
+	}
+	var known []string
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(ctx, args, out)
+		}
+		if c.name != "" && !c.hidden {
+			known = append(known, c.name)
+		}
+	}
+	return badInputf("unknown command %q: use %s, or none (see sdp-perf --help)", name, strings.Join(known, ", "))
+}
+
+func exitStatus(err error) int {
+	var bad badInput
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &bad):
+		return exitBadInput
+	}
+	return exitFailed
+}
+
+// oneLine keeps the promise that a failure is one line, whatever a lower layer
+// puts into its message.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

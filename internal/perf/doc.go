@@ -1,0 +1,48 @@
+// Package perf measures stream transports against each other: how long a round
+// trip takes, and how much one connection carries one way.
+//
+// It is not a transport and knows none: the caller gives a function that dials.
+// It stands beside cmd/sdp-perf, which puts the transports in, starts the second
+// process and reads the command line.
+//
+// Two halves talk over the measured connections themselves:
+//
+//	Run (client)                               Server
+//	command: hello             ─────────────►
+//	                           ◄─────────────  reply: version
+//	command: verify, n bytes   ─────────────►
+//	n pseudo-random bytes      ◄────────────►  n pseudo-random bytes
+//	                           ◄─────────────  reply: first bad byte
+//	command: echo, n messages  ─────────────►
+//	message                    ─────────────►
+//	                           ◄─────────────  the same message, n times
+//	command: sink, n messages  ─────────────►
+//	n messages                 ─────────────►  counts bytes
+//	                           ◄─────────────  reply: bytes received
+//
+// How it measures, so that the figures can be believed:
+//
+//   - Every byte is checked in a pass of its own before anything is timed.
+//   - The rounds are interleaved: each round measures every transport for a short
+//     slice after a warm-up, in an order that changes from round to round. So a
+//     disturbance of the machine hits all of them. Ratios are made within a round;
+//     the report has the median of the rounds and the spread.
+//   - A slice is a few batches. The clock is read once for a batch, not for a
+//     message. Only the percentiles have a clock reading for each message, in
+//     batches that do not count for the mean.
+//   - One-way figures count what the receiver says it has received, until its
+//     answer has arrived.
+//   - The timed loops do not allocate.
+//
+// Example:
+//
+//	srv := perf.NewServer()
+//	go srv.Serve(ln)
+//	defer srv.Close()
+//	report, err := perf.Run(ctx, perf.Plan{
+//		Targets:       []perf.Endpoint{{Network: "tcp", Address: ln.Addr().String()}},
+//		RoundTripSize: 64,
+//		Rounds:        5, Connections: 1, Duration: 300 * time.Millisecond,
+//		Dial:          dial,
+//	})
+package perf

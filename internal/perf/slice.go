@@ -1,0 +1,125 @@
+package perf
+
+import (
+	"sync"
+	"time"
+)
+
+// maxSamples is how many single round trips one slice times, all connections
+// together.
+const maxSamples = 20000
+
+// Test is what is measured.
+type Test int
+
+const (
+	// RoundTrip: a message to the server and back, one after the other.
+	RoundTrip Test = iota
+	// OneWay: messages to the server as fast as they go.
+	OneWay
+)
+
+// String is the name of the test in the report.
+func (t Test) String() string {
+	if t == RoundTrip {
+		return "round trip"
+	}
+	return "one way"
+}
+
+// unit is that of slice.
+func (t Test) unit() string {
+	if t == RoundTrip {
+		return "us"
+	}
+	return "GB/s"
+}
+
+// stretch is what one connection did in a slice.
+type stretch struct {
+	messages int
+	start    time.Time
+	took     time.Duration
+	err      error
+}
+
+// slice measures a test on every client at once, after a warm-up, and returns
+// microseconds for a round trip or bytes in a nanosecond (which is GB/s).
+func slice(clients []*client, t Test, size int, d time.Duration) (float64, error) {
+	var ready, done sync.WaitGroup
+	ready.Add(len(clients))
+	all := make([]stretch, len(clients))
+	for i, c := range clients {
+		done.Go(func() {
+			_, _, err := c.batches(t, size, d/6)
+			// Nobody begins before all are warm.
+			ready.Done()
+			ready.Wait()
+			if err == nil {
+				all[i].start = time.Now()
+				all[i].messages, all[i].took, err = c.batches(t, size, d)
+			}
+			if err == nil && t == RoundTrip {
+				err = c.takeSamples(size, d/6)
+			}
+			if err != nil {
+				// The others wait for nothing from this one, but the slice is
+				// worth nothing any more.
+				closeAll(clients)
+			}
+			all[i].err = err
+		})
+	}
+	done.Wait()
+	return reduce(all, t, size)
+}
+
+func (c *client) batches(t Test, size int, d time.Duration) (int, time.Duration, error) {
+	if t == RoundTrip {
+		return c.roundTrips.run(d, func(n int) error { return c.echo(size, n) })
+	}
+	return c.writes.run(d, func(n int) error { return c.sink(size, n) })
+}
+
+// takeSamples times single round trips, from no sample on, for d or until the
+// samples are full.
+func (c *client) takeSamples(size int, d time.Duration) error {
+	c.samples = c.samples[:0]
+	p := pacer{n: c.roundTrips.n}
+	for start := time.Now(); time.Since(start) < d && len(c.samples) < cap(c.samples); {
+		if err := c.sample(size, max(p.n/8, 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduce makes one figure of all connections: the mean round trip in µs, or all
+// bytes over the time from the first start to the last acknowledgement in GB/s.
+func reduce(all []stretch, t Test, size int) (float64, error) {
+	var (
+		messages int
+		took     time.Duration
+		first    = all[0].start
+		last     = all[0].start
+		failed   error
+	)
+	for _, s := range all {
+		failed = firstCause(failed, s.err)
+		messages += s.messages
+		took += s.took
+		if s.start.Before(first) {
+			first = s.start
+		}
+		if end := s.start.Add(s.took); end.After(last) {
+			last = end
+		}
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	if t == RoundTrip {
+		return float64(took) / float64(messages) / 1e3, nil
+	}
+	return float64(messages) * float64(size) / float64(last.Sub(first)), nil
+}
