@@ -29,7 +29,8 @@
 //	0   8  credit: generation of the queue<<32 | bytes consumed    by its reader
 //	8   8  grant: where to go on writing, see grantWord             by its reader
 //	16  4  data arm: changes when the reader is about to sleep      by its reader
-//	20  4  space arm: changes when the writer is about to sleep     by its writer
+//	20  4  space arm: changes when the writer is about to sleep;    by its writer
+//	       the queue's generation in the high 8 bits
 //	24  4  state: bits, see stateReadClosed and so on                by its close
 //
 // # A record

@@ -183,7 +183,6 @@ func (p *Pool) NewPair() (*Pair, error) {
 	}
 	p.pairs[c] = struct{}{}
 	p.peer.Hold()
-	c.attached.Store(true)
 	return c, nil
 }
 
@@ -203,9 +202,8 @@ func (p *Pool) remove(c *Pair) {
 	p.mu.Unlock()
 
 	p.release(c.rx.queue)
-	p.release(c.rx.moved)
-	if next := c.granted.Swap(nil); next != nil {
-		p.release(*next)
+	for !c.rx.granted.none() {
+		p.release(c.rx.granted.take())
 	}
 	p.peer.Detach(c.slot)
 	p.peer.Release()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/ntbnet/ntbnet/flowctl"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -15,29 +16,55 @@ var errBadRecord = errors.New("bad record")
 // rx is the reading end of one record queue. It never waits. All of it is owned
 // by whoever holds the Pair's read lock.
 type rx struct {
-	mem  []byte // the queue, in our memory, written by the peer
-	pos  int    // of the record under way, or the next header
-	seq  uint32 // of the record read last
-	gen  uint32 // of the queue
-	recv flowctl.Recv
+	queue        // in our memory, written by the peer
+	pos   int    // of the record under way, or the next header
+	seq   uint32 // of the record read last
+	gen   uint32 // of the queue
+	recv  flowctl.Recv
 
-	off, left int // payload of the record under way that is not read yet, in mem
-	size      int // of the record under way
-	fin       bool
+	at, left int // payload of the record under way that is not read yet, in mem
+	size     int // of the record under way
+	fin      bool
 
-	next  []byte // granted, and not in use before a move
-	moved []byte // the queue left by the last move, for its owner to take
-	st    rxStats
+	granted grants
+	free    func(queue) // takes a queue that a move left
+	st      rxStats
+}
+
+// grants are the queues where the peer may go on by its next moves, in order.
+// Whoever grants one adds it before the peer learns of it.
+type grants struct {
+	mu   sync.Mutex
+	list []queue // guarded by mu
+}
+
+func (g *grants) add(q queue) {
+	g.mu.Lock()
+	g.list = append(g.list, q)
+	g.mu.Unlock()
+}
+
+func (g *grants) none() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.list) == 0
+}
+
+func (g *grants) take() queue {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.list[0]
+	g.list = g.list[1:]
+	return q
 }
 
 type rxStats struct{ records, bytes uint64 }
 
-func (r *rx) init(mem []byte) { r.start(mem) }
-
-func (r *rx) start(mem []byte) {
-	r.mem, r.pos = mem, 0
+// start goes on at the beginning of an empty queue.
+func (r *rx) start(q queue) {
+	r.queue, r.pos = q, 0
 	r.gen++
-	r.recv = flowctl.NewRecv(len(mem))
+	r.recv = flowctl.NewRecv(len(q.mem))
 }
 
 // ready tells that get has something: data, an end or a bad record.
@@ -59,7 +86,7 @@ func (r *rx) get(p []byte) (int, error) {
 				return n, err
 			}
 		}
-		k := copy(p[n:], r.mem[r.off:r.off+r.left])
+		k := copy(p[n:], r.mem[r.at:r.at+r.left])
 		n += k
 		r.take(k)
 	}
@@ -68,14 +95,12 @@ func (r *rx) get(p []byte) (int, error) {
 
 // take counts k bytes of the payload under way as read.
 func (r *rx) take(k int) {
-	r.off += k
+	r.at += k
 	r.left -= k
-	if r.left == 0 {
-		r.st.bytes += uint64(k)
-		r.done(r.size)
-		return
-	}
 	r.st.bytes += uint64(k)
+	if r.left == 0 {
+		r.done(r.size)
+	}
 }
 
 // open goes to the next record with payload.
@@ -91,19 +116,19 @@ func (r *rx) open() (bool, error) {
 		r.seq++
 		switch h.kind() {
 		case kindInline:
-			r.off, r.left, r.size = r.pos+headerSize, h.len(), h.size()
+			r.at, r.left, r.size = r.pos+headerSize, h.len(), h.size()
 			r.st.records++
 			return true, nil
 		case kindBulk:
-			r.off, r.left, r.size = r.pos+line, h.len(), h.size()
+			r.at, r.left, r.size = r.pos+line, h.len(), h.size()
 			r.st.records++
 			return true, nil
 		case kindPad:
 			r.done(h.size())
 		case kindMove:
-			r.moved = r.mem
-			r.start(r.next)
-			r.next = nil
+			old := r.queue
+			r.start(r.granted.take()) // check has seen that there is one
+			r.free(old)
 		case kindFIN:
 			r.fin = true
 		}
@@ -126,7 +151,7 @@ func (r *rx) check(h header) error {
 		bad = "wrong length"
 	case h.kind() == kindPad && r.pos+size != len(r.mem):
 		bad = "not up to the queue's end"
-	case h.kind() == kindMove && r.next == nil:
+	case h.kind() == kindMove && r.granted.none():
 		bad = "no queue was granted"
 	case h.kind() < kindInline || h.kind() > kindMove:
 		bad = "unknown kind"
@@ -143,11 +168,4 @@ func (r *rx) done(size int) {
 		r.pos = 0
 	}
 	r.recv.Consume(size)
-}
-
-// takeMoved returns the queue that the last move left, once.
-func (r *rx) takeMoved() []byte {
-	m := r.moved
-	r.moved = nil
-	return m
 }

@@ -145,18 +145,8 @@ const guardEvery = 500 * time.Millisecond
 // run is the link's goroutine: it looks through the words at each doorbell, and
 // cleans up at the end.
 func (p *Peer) run() {
-	var guard *time.Timer
 	if p.caps.LossyDoorbells {
-		var last uint32
-		guard = time.AfterFunc(guardEvery, func() {
-			master := ntb.Load32(p.in, offMaster)
-			if p.up.Load() && p.Pending() && master == last {
-				p.rescues.Add(1)
-				p.look()
-			}
-			last = master
-			guard.Reset(guardEvery)
-		})
+		go p.guard()
 	}
 	var err error
 	for {
@@ -176,20 +166,41 @@ func (p *Peer) run() {
 		err = ErrDown
 	}
 	p.fail(err)
-	p.stop(guard)
+	p.stop()
 	p.node.remove(p)
 	close(p.done)
 	p.Release()
 }
 
+// guard looks after a link whose doorbells get lost.
+func (p *Peer) guard() {
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	var last uint32
+	for {
+		select {
+		case <-p.done:
+			return
+		case <-tick.C:
+		}
+		p.pollMu.Lock()
+		if p.up.Load() && !p.stopped {
+			master := ntb.Load32(p.in, offMaster)
+			if p.Pending() && master == last {
+				p.rescues.Add(1)
+				p.lookLocked()
+			}
+			last = master
+		}
+		p.pollMu.Unlock()
+	}
+}
+
 // stop handles what the peer published before the link went down, and tells the
 // sessions.
-func (p *Peer) stop(guard *time.Timer) {
+func (p *Peer) stop() {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
-	if guard != nil {
-		guard.Stop()
-	}
 	p.stopped = true
 	if !p.up.Load() {
 		return

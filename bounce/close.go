@@ -1,0 +1,147 @@
+package bounce
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// SetReadDeadline makes a Read that waits, and later ones, end at t with
+// os.ErrDeadlineExceeded. The zero time means never.
+func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setDeadline(t) }
+
+// SetWriteDeadline is SetReadDeadline for Write.
+func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setDeadline(t) }
+
+// Closed tells that Close or Abort was called.
+func (c *Pair) Closed() bool { return c.rw.stop.Load()&stopClosed != 0 }
+
+// CloseWrite ends the direction to the peer: it reads io.EOF after what was
+// written. A Write that waits ends with EPIPE.
+func (c *Pair) CloseWrite() error {
+	if c.Closed() {
+		return ErrClosed
+	}
+	c.ww.interrupt(stopShut)
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.Closed() {
+		return ErrClosed
+	}
+	c.sendFIN()
+	return nil
+}
+
+// sendFIN publishes the FIN, once. The caller holds wmu.
+func (c *Pair) sendFIN() {
+	if c.finSent {
+		return
+	}
+	c.finSent = true
+	c.tx.fin()
+	c.announce()
+}
+
+// CloseRead ends the direction from the peer: a Read returns io.EOF, and the
+// peer's Write EPIPE.
+func (c *Pair) CloseRead() error {
+	if c.Closed() {
+		return ErrClosed
+	}
+	c.rw.interrupt(stopShut)
+	c.addState(stateReadClosed)
+	return nil
+}
+
+// addState tells the peer of the end of something. Nothing is stored any more
+// after stateStopped.
+func (c *Pair) addState(bits uint32) {
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	if c.gone || c.state|bits == c.state {
+		return
+	}
+	c.state |= bits
+	c.far.Publish32(offState, c.state)
+	c.peer.Notify(c.farSlot, ring.Space)
+	c.gone = bits&stateStopped != 0
+}
+
+// Close ends both directions. What was written reaches the peer, and then
+// io.EOF. It wakes Read and Write, which return ErrClosed.
+func (c *Pair) Close() error { return c.end(false) }
+
+// Abort ends the connection; the peer's Read returns ECONNRESET after what has
+// arrived, and its Write at once.
+func (c *Pair) Abort() error { return c.end(true) }
+
+func (c *Pair) end(abort bool) error {
+	if c.rw.stop.Or(stopClosed)&stopClosed != 0 {
+		return ErrClosed
+	}
+	c.rw.notify()
+	c.ww.interrupt(stopClosed)
+	c.rw.stopTimer()
+	c.ww.stopTimer()
+	// Wait for a Read and a Write to leave: they see that we are closed after
+	// the piece that they are at.
+	c.rmu.Lock()
+	c.wmu.Lock()
+	state := uint32(stateReadClosed | stateStopped)
+	if abort && !c.finSent {
+		state |= stateReset
+	} else if c.ww.stop.Load()&(stopDown|stopBroken) == 0 {
+		c.sendFIN()
+	}
+	c.wmu.Unlock()
+	c.rmu.Unlock()
+	c.gmu.Lock() // a grow that is under way
+	c.gmu.Unlock()
+	c.addState(state)
+	c.tryRemove()
+	return nil
+}
+
+// linkDown is called after the link's last word was handled.
+func (c *Pair) linkDown() {
+	c.rw.interrupt(stopDown)
+	c.ww.interrupt(stopDown)
+	c.tryRemove()
+}
+
+// tryRemove frees our memory when we are closed and the peer has stopped: it
+// said so, or it is gone.
+func (c *Pair) tryRemove() {
+	c.smu.Lock()
+	gone := c.gone
+	c.smu.Unlock()
+	if gone && (c.peerState()&stateStopped != 0 || c.rw.stop.Load()&stopDown != 0) {
+		c.pool.remove(c)
+	}
+}
+
+// blame gives the connection up because the peer broke the protocol.
+func (c *Pair) blame(err error) error {
+	c.smu.Lock()
+	if c.why == nil {
+		c.why = fmt.Errorf("peer broke the protocol: %w: %w", err, syscall.ECONNRESET)
+	}
+	err = c.why
+	c.smu.Unlock()
+	c.rw.interrupt(stopBroken)
+	c.ww.interrupt(stopBroken)
+	c.addState(stateReset)
+	return err
+}
+
+// resetErr is ECONNRESET, with its cause if it was a bad word.
+func (c *Pair) resetErr() error {
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	if c.why != nil {
+		return c.why
+	}
+	return syscall.ECONNRESET
+}

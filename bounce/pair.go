@@ -1,0 +1,387 @@
+package bounce
+
+import (
+	"fmt"
+	"io"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Words of a line. See the package comment.
+const (
+	offCredit   = 0
+	offGrant    = 8
+	offDataArm  = 16
+	offSpaceArm = 20
+	offState    = 24
+)
+
+// Bits of a line's state word. They are only ever added.
+const (
+	stateReadClosed = 1 << iota // the peer reads no more
+	stateReset                  // the peer gave the connection up
+	stateStopped                // the peer stores nothing here any more
+)
+
+// Pair is one end of a connection. Its methods may be called at the same time
+// from any goroutine; reads exclude each other, and so do writes.
+type Pair struct {
+	// Immutable.
+	pool  *Pool
+	peer  *ring.Peer
+	slot  int    // of our line
+	gen   uint32 // of the slot
+	line  []byte // our line, written by the peer
+	fence bool   // a look needs a fence after a publish
+
+	// Constant after Connect.
+	far     ntb.Window // our line at the peer, written by us
+	farSlot int
+
+	linked atomic.Bool // Connect is done: notifications count
+
+	rmu        sync.Mutex // held by Read, also while it waits
+	rx         rx         // guarded by rmu
+	dataArm    uint32     // last word published when about to sleep; guarded by rmu
+	spaceSeen  uint32     // the peer's space arm that was answered; guarded by rmu
+	rw         waiter
+	readBuffer atomic.Int64 // how large rx may grow
+
+	wmu        sync.Mutex // held by Write, also while it waits
+	tx         tx         // guarded by wmu
+	spaceArm   uint32     // counts the arms; guarded by wmu
+	dataSeen   uint32     // the peer's data arm that was answered; guarded by wmu
+	creditSeen uint64     // guarded by wmu
+	grantSeen  uint64     // guarded by wmu
+	finSent    bool       // guarded by wmu
+	doorbells  uint64     // rung for the peer's reader; guarded by wmu
+	ww         waiter
+
+	gmu       sync.Mutex // held by grow
+	grantGen  uint32     // generation of the queue granted last; guarded by gmu
+	rxSize    int        // size of the queue granted last; guarded by gmu
+	growAsked uint32     // the peer's space arm that grow has seen; guarded by gmu
+
+	smu   sync.Mutex
+	state uint32 // our state word at the peer; guarded by smu
+	why   error  // what a bad word of the peer was; guarded by smu
+	stats Stats  // as of the last wait; guarded by smu
+	gone  bool   // we store nothing any more; guarded by smu
+}
+
+func newPair(p *Pool, q queue) *Pair {
+	c := &Pair{pool: p, peer: p.peer, fence: p.peer.FenceToLook()}
+	c.rw.init()
+	c.ww.init()
+	c.rx.free = p.release
+	c.rx.start(q)
+	c.grantGen, c.rxSize = c.rx.gen, len(q.mem)
+	c.readBuffer.Store(int64(p.opts.Buffer))
+	return c
+}
+
+// End is what the peer needs to know of this end.
+func (c *Pair) End() End {
+	return End{Slot: uint32(c.slot), Gen: c.gen, Offset: uint64(c.rx.queue.off), Size: uint32(len(c.rx.mem))}
+}
+
+// Peer is who is at the other end.
+func (c *Pair) Peer() *ring.Peer { return c.peer }
+
+// Connect completes a pair with the other side's end. It refuses an end that
+// would have us store where no connection's memory can be.
+func (c *Pair) Connect(far End) error {
+	remote := c.peer.Remote()
+	if int64(far.Slot) >= int64(c.peer.RemoteSlots()) {
+		return fmt.Errorf("%w: slot %d of %d", ErrBadGrant, far.Slot, c.peer.RemoteSlots())
+	}
+	win, err := c.remoteQueue(far.Offset, uint64(far.Size))
+	if err != nil {
+		return err
+	}
+	c.far = remote.Slice(line*int(far.Slot), line)
+	c.farSlot = int(far.Slot)
+	c.wmu.Lock()
+	c.tx.init(win, c.pool.opts.Buffer)
+	c.wmu.Unlock()
+	c.linked.Store(true)
+	return nil
+}
+
+// remoteQueue checks a queue that the peer named.
+func (c *Pair) remoteQueue(off, size uint64) (ntb.Window, error) {
+	remote := c.peer.Remote()
+	n := uint64(remote.Len())
+	if size < minQueue || size > maxQueue || bits.OnesCount64(size) != 1 ||
+		off%minQueue != 0 || off > n || size > n-off || off < uint64(line*c.peer.RemoteSlots()) {
+		return ntb.Window{}, fmt.Errorf("%w: queue of %d bytes at %d of %d", ErrBadGrant, size, off, n)
+	}
+	return remote.Slice(int(off), int(size)), nil
+}
+
+// Read reads what has arrived, and waits if nothing has. Its errors are io.EOF
+// after the peer's FIN or CloseRead, ErrClosed, os.ErrDeadlineExceeded, and
+// ECONNRESET, wrapped if a bad word of the peer was the cause.
+func (c *Pair) Read(p []byte) (int, error) {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	for {
+		// Both are loaded before the queue is looked at: what arrived before
+		// the end is read first. The memory may be gone after Close.
+		stop := c.rw.stop.Load()
+		if err := stopErr(stop, io.EOF); err != nil {
+			return 0, err
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+		ended := stop != 0 || c.ended(ring.Data)
+		n, err := c.rx.get(p)
+		if n > 0 {
+			c.returnCredit()
+			return n, nil
+		}
+		if err != nil {
+			if err != io.EOF {
+				err = c.blame(err)
+			}
+			return 0, err
+		}
+		if ended {
+			return 0, c.resetErr()
+		}
+		c.wait(&c.rw, ring.Data)
+	}
+}
+
+// Write writes all of p. Its errors are EPIPE when either side ended this
+// direction, ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET. With an error
+// comes the number of bytes that were written before.
+func (c *Pair) Write(p []byte) (n int, err error) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	for {
+		if err := c.writeErr(); err != nil {
+			return n, err
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		k := c.tx.put(p[n:])
+		if k == 0 {
+			if err := c.takeCredit(); err != nil {
+				return n, c.blame(err)
+			}
+			if k = c.tx.put(p[n:]); k == 0 {
+				c.wait(&c.ww, ring.Space)
+				continue
+			}
+		}
+		n += k
+		c.announce()
+		if n == len(p) {
+			return n, nil
+		}
+	}
+}
+
+// writeErr is why nothing can be written, if so.
+func (c *Pair) writeErr() error {
+	if stop := c.ww.stop.Load(); stop != 0 {
+		if err := stopErr(stop, syscall.EPIPE); err != nil {
+			return err
+		}
+		return c.resetErr()
+	}
+	if state := c.peerState(); state != 0 {
+		if state&stateReset != 0 {
+			return c.resetErr()
+		}
+		return syscall.EPIPE
+	}
+	return nil
+}
+
+func (c *Pair) peerState() uint32 { return ntb.Load32(c.line, offState) }
+
+// ended tells that the peer does nothing more in a direction: it gave up, or it
+// reads no more.
+func (c *Pair) ended(direction int) bool {
+	if direction == ring.Data {
+		return c.peerState()&stateReset != 0
+	}
+	return c.peerState() != 0
+}
+
+// announce follows a published record: if the peer's reader said that it is
+// about to sleep, it is notified, once for each time that it said so. It pairs
+// with wait: either we see its arm here, or it sees the record there.
+func (c *Pair) announce() {
+	if c.fence {
+		ntb.Fence()
+	}
+	if arm := ntb.Load32(c.line, offDataArm); arm != c.dataSeen {
+		c.dataSeen = arm
+		c.doorbells++
+		c.peer.Notify(c.farSlot, ring.Data)
+	}
+}
+
+// returnCredit follows a read: it tells the peer how far we are when that is
+// worth it, and at once if its writer said that it is about to sleep.
+func (c *Pair) returnCredit() {
+	if c.rx.recv.Due() || ntb.Load32(c.line, offSpaceArm) != c.spaceSeen {
+		c.publishCredit()
+	}
+}
+
+// publishCredit pairs with wait as announce does.
+func (c *Pair) publishCredit() {
+	if c.rx.recv.Owed() > 0 {
+		c.far.Publish64(offCredit, uint64(c.rx.gen)<<32|uint64(c.rx.recv.Return()))
+	}
+	if c.fence {
+		ntb.Fence()
+	}
+	if arm := ntb.Load32(c.line, offSpaceArm); arm != c.spaceSeen {
+		c.spaceSeen = arm
+		c.peer.Notify(c.farSlot, ring.Space)
+	}
+}
+
+// takeCredit looks at the words by which the peer gives room: credit for the
+// queue, and a new queue.
+func (c *Pair) takeCredit() error {
+	c.creditSeen = ntb.Load64(c.line, offCredit)
+	// Credit for a queue that was left is late, not wrong.
+	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {
+		return fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
+	}
+	c.grantSeen = ntb.Load64(c.line, offGrant)
+	if gen := uint32(c.grantSeen >> 40); gen == (c.tx.gen+1)&0xffffff {
+		win, err := c.remoteQueue(c.grantSeen&0xffffffff*minQueue, 1<<(c.grantSeen>>32&0x3f))
+		if err != nil {
+			return err
+		}
+		c.tx.move(win)
+		c.announce()
+	}
+	return nil
+}
+
+// grantWord tells the peer where to go on: generation of the queue in 24 bits,
+// logarithm of its size in 8, its offset in units of 4 KiB in 32.
+func grantWord(gen uint32, off, size int) uint64 {
+	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
+}
+
+// grow grants the peer a larger queue if its writer waits for room and we have
+// memory. It is called by the link's goroutine, so that the writer need not wait
+// for our application to read.
+func (c *Pair) grow() {
+	c.gmu.Lock()
+	defer c.gmu.Unlock()
+	arm := ntb.Load32(c.line, offSpaceArm)
+	if arm == c.growAsked || c.rw.stop.Load()&^stopDeadline != 0 {
+		return
+	}
+	c.growAsked = arm
+	limit := int(c.readBuffer.Load())
+	if c.rxSize >= limit || arm>>24 != c.grantGen&0xff {
+		return // as large as it gets, or the writer has not taken the last grant
+	}
+	size := min(c.rxSize*growBy, limit)
+	q, ok := c.pool.alloc(size, true)
+	if !ok {
+		return
+	}
+	c.grantGen++
+	c.rxSize = size
+	c.rx.granted.add(q)
+	c.far.Publish64(offGrant, grantWord(c.grantGen, q.off, size))
+	c.peer.Notify(c.farSlot, ring.Space)
+}
+
+// growBy is the factor from one size of queue to the next: 4 KiB, 64 KiB, 1 MiB.
+const growBy = 16
+
+// changed tells that there is something for whoever waits in a direction. The
+// caller holds its lock.
+func (c *Pair) changed(direction int) bool {
+	if direction == ring.Data {
+		return c.rx.ready()
+	}
+	return ntb.Load64(c.line, offCredit) != c.creditSeen || ntb.Load64(c.line, offGrant) != c.grantSeen
+}
+
+// wait returns when there may be something to do: data or room, a reason to
+// stop, or nothing at all. The caller holds the direction's lock and looks
+// again.
+//
+// The order is: spin, arm, order, look again, park. Arming is a word in the
+// peer's memory. After Order, either the peer has seen it before it publishes
+// what we wait for, and then notifies us, or we see here what it published.
+func (c *Pair) wait(w *waiter, direction int) {
+	c.peer.Poll()
+	if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
+		return
+	}
+	if !c.pool.opts.NoSpin && w.spin(c, direction) {
+		return
+	}
+	w.parked.Store(true)
+	defer w.parked.Store(false)
+	if direction == ring.Data {
+		c.publishCredit() // all of it: the writer may need it before we wake
+		c.dataArm++
+		c.far.Publish32(offDataArm, c.dataArm)
+	} else {
+		c.spaceArm++
+		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm&0xffffff)
+		// The peer's reader answers when it reads; its link's goroutine grants
+		// a larger queue now, as long as there is one.
+		if c.tx.size < c.tx.max {
+			c.peer.Notify(c.farSlot, ring.Data)
+		}
+	}
+	if !c.pool.opts.skipLookAgain {
+		c.peer.Order()
+		if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
+			return
+		}
+		c.peer.Poll()
+	}
+	w.parks++
+	c.saveStats(direction)
+	start := time.Now()
+	<-w.wake
+	w.woke(c.changed(direction), time.Since(start))
+}
+
+// Notified is called by the link when the peer wants a look.
+func (c *Pair) Notified(direction int) {
+	if !c.linked.Load() {
+		return
+	}
+	if state := c.peerState(); state != 0 || direction == ring.Space {
+		if c.ww.parked.Load() {
+			c.ww.notify()
+		}
+		if state != 0 {
+			c.tryRemove()
+		}
+	}
+	if c.rw.parked.Load() {
+		c.rw.notify()
+	}
+	if direction == ring.Data {
+		c.grow()
+	}
+}

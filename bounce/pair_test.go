@@ -1,0 +1,478 @@
+package bounce
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// poolService makes a Pool for each peer.
+type poolService struct{ opts Options }
+
+type poolSession struct{ *Pool }
+
+func (s poolService) Open(p *ring.Peer) ring.Session { return poolSession{NewPool(p, s.opts)} }
+func (poolSession) Message([]byte) error             { return nil }
+func (s poolSession) Down(error)                     { s.Pool.Down() }
+
+// linkPools joins two nodes over a bridge and returns each one's pool.
+func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
+	t.Helper()
+	na, nb := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
+	na.Register(ring.ServiceSDP, poolService{o})
+	nb.Register(ring.ServiceSDP, poolService{o})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		p, err := nb.Up(ctx, b)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		pb = p.Session(ring.ServiceSDP).(poolSession).Pool
+	})
+	p, err := na.Up(ctx, a)
+	require.NoError(t, err)
+	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
+	wg.Wait()
+	require.NotNil(t, pb)
+	t.Cleanup(func() {
+		// As a process that ends: connections first.
+		for _, p := range []*Pool{pa, pb} {
+			p.closeAll()
+		}
+		na.Close()
+		nb.Close()
+	})
+	return pa, pb
+}
+
+func (p *Pool) closeAll() {
+	p.mu.Lock()
+	var pairs []*Pair
+	for c := range p.pairs {
+		pairs = append(pairs, c)
+	}
+	p.mu.Unlock()
+	for _, c := range pairs {
+		c.Close()
+	}
+}
+
+func connect(t testing.TB, pa, pb *Pool) (a, b *Pair) {
+	t.Helper()
+	a, err := pa.NewPair()
+	require.NoError(t, err)
+	b, err = pb.NewPair()
+	require.NoError(t, err)
+	require.NoError(t, a.Connect(b.End()))
+	require.NoError(t, b.Connect(a.End()))
+	return a, b
+}
+
+func memPools(t testing.TB, o Options) (pa, pb *Pool) {
+	a, b := ntbmem.Pair(8 << 20)
+	return linkPools(t, a, b, o)
+}
+
+// within fails if f takes longer than any honest run would.
+func within(t testing.TB, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("hangs")
+	}
+}
+
+func TestBytesArriveInOrderBothWays(t *testing.T) {
+	for _, o := range []Options{{}, {NoSpin: true}, {NoSpin: true, Buffer: 4096}} {
+		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
+			pa, pb := memPools(t, o)
+			a, b := connect(t, pa, pb)
+			const n = 3 << 20
+			within(t, func() {
+				var wg sync.WaitGroup
+				for i, c := range []*Pair{a, b} {
+					wg.Go(func() {
+						src := rand.NewChaCha8([32]byte{byte(i)})
+						rnd := rand.New(rand.NewPCG(uint64(i), 9))
+						for left := n; left > 0; {
+							p := make([]byte, min(left, 1+rnd.IntN(1<<(1+rnd.IntN(17)))))
+							src.Read(p)
+							k, err := c.Write(p)
+							if err != nil || k != len(p) {
+								t.Errorf("write: %d, %v", k, err)
+								return
+							}
+							left -= k
+						}
+						c.CloseWrite()
+					})
+					wg.Go(func() {
+						want := make([]byte, n)
+						rand.NewChaCha8([32]byte{byte(1 - i)}).Read(want)
+						got, err := io.ReadAll(c)
+						if err != nil || !bytes.Equal(got, want) {
+							t.Errorf("end %d: %d bytes, %v, equal %v", i, len(got), err, bytes.Equal(got, want))
+						}
+					})
+				}
+				wg.Wait()
+			})
+			require.Equal(t, uint64(n), func() uint64 { s := a.Stats(); return s.BytesWritten() }())
+			require.Equal(t, uint64(n), b.Stats().BytesRead)
+		})
+	}
+}
+
+// What the writer can put in flight does not depend on the reader reading: as
+// with TCP, both sides may write some before either reads.
+func TestQueueGrowsWithoutReader(t *testing.T) {
+	pa, pb := memPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	p := make([]byte, 512<<10)
+	within(t, func() {
+		_, err := a.Write(p)
+		require.NoError(t, err)
+		_, err = b.Write(p)
+		require.NoError(t, err)
+		_, err = io.ReadFull(a, p)
+		require.NoError(t, err)
+		_, err = io.ReadFull(b, p)
+		require.NoError(t, err)
+	})
+	require.Equal(t, uint64(2), a.Stats().MovesWritten)
+	require.Equal(t, uint64(2), b.Stats().MovesRead)
+}
+
+func TestMemoryReturnsToThePool(t *testing.T) {
+	pa, pb := memPools(t, Options{})
+	for range 300 {
+		a, b := connect(t, pa, pb)
+		within(t, func() {
+			var wg sync.WaitGroup
+			wg.Go(func() { a.Write(make([]byte, 100<<10)); a.Close() })
+			_, err := io.Copy(io.Discard, b)
+			require.NoError(t, err)
+			wg.Wait()
+			b.Close()
+		})
+	}
+	for _, p := range []*Pool{pa, pb} {
+		require.Eventually(t, func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.blocks.used == 0 && len(p.pairs) == 0
+		}, 10*time.Second, time.Millisecond)
+		s, open := p.Stats()
+		require.Zero(t, open)
+		require.Equal(t, uint64(300*100<<10), s.BytesWritten()+s.BytesRead)
+	}
+}
+
+// Memory is not given to another connection before the peer has stopped.
+func TestClosedEndKeepsItsMemoryUntilThePeerStops(t *testing.T) {
+	pa, pb := memPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	a.Close()
+	used := func(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return p.blocks.used }
+	require.Equal(t, minQueue, used(pa))
+	b.Close()
+	for _, p := range []*Pool{pa, pb} {
+		require.Eventually(t, func() bool { return used(p) == 0 }, 10*time.Second, time.Millisecond)
+	}
+}
+
+func TestWindowFull(t *testing.T) {
+	a, b := ntbmem.Pair(128 << 10)
+	pa, _ := linkPools(t, a, b, Options{})
+	var pairs []*Pair
+	for {
+		c, err := pa.NewPair()
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ENOBUFS)
+			break
+		}
+		pairs = append(pairs, c)
+	}
+	require.Greater(t, len(pairs), 5)
+	for _, c := range pairs {
+		pa.Discard(c)
+	}
+	c, err := pa.NewPair()
+	require.NoError(t, err)
+	pa.Discard(c)
+}
+
+func TestEnds(t *testing.T) {
+	buf := make([]byte, 10)
+	for name, f := range map[string]func(t *testing.T, a, b *Pair){
+		"close: data, then EOF": func(t *testing.T, a, b *Pair) {
+			a.Write([]byte("last"))
+			a.Close()
+			got, err := io.ReadAll(b)
+			require.NoError(t, err)
+			require.Equal(t, "last", string(got))
+		},
+		"close: the peer's write fails": func(t *testing.T, a, b *Pair) {
+			a.Close()
+			require.Eventually(t, func() bool {
+				_, err := b.Write([]byte("x"))
+				return err == syscall.EPIPE
+			}, 10*time.Second, time.Millisecond)
+		},
+		"close: own calls fail": func(t *testing.T, a, b *Pair) {
+			require.NoError(t, a.Close())
+			_, err := a.Read(buf)
+			require.Equal(t, ErrClosed, err)
+			_, err = a.Write(buf)
+			require.Equal(t, ErrClosed, err)
+			require.Equal(t, ErrClosed, a.Close())
+			require.Equal(t, ErrClosed, a.CloseWrite())
+			require.Equal(t, ErrClosed, a.CloseRead())
+		},
+		"close wakes own read": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.Close() }()
+			_, err := a.Read(buf)
+			require.Equal(t, ErrClosed, err)
+		},
+		"close wakes own write": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.Close() }()
+			_, err := a.Write(make([]byte, 8<<20))
+			require.Equal(t, ErrClosed, err)
+		},
+		"close wakes the peer's blocked write": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.Close() }()
+			_, err := b.Write(make([]byte, 8<<20))
+			require.Equal(t, syscall.EPIPE, err)
+		},
+		"abort: data, then reset": func(t *testing.T, a, b *Pair) {
+			a.Write([]byte("last"))
+			a.Abort()
+			got, err := io.ReadAll(b)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.Equal(t, "last", string(got))
+			_, err = b.Write(buf)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		},
+		"abort wakes the peer's read": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.Abort() }()
+			_, err := b.Read(buf)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		},
+		"half close": func(t *testing.T, a, b *Pair) {
+			require.NoError(t, a.CloseWrite())
+			_, err := a.Write(buf)
+			require.Equal(t, syscall.EPIPE, err)
+			_, err = b.Read(buf)
+			require.Equal(t, io.EOF, err)
+			_, err = b.Write([]byte("answer"))
+			require.NoError(t, err)
+			n, err := a.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, "answer", string(buf[:n]))
+		},
+		"close write wakes own write": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.CloseWrite() }()
+			_, err := a.Write(make([]byte, 8<<20))
+			require.Equal(t, syscall.EPIPE, err)
+		},
+		"close read": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.CloseRead() }()
+			_, err := a.Read(buf)
+			require.Equal(t, io.EOF, err)
+			_, err = b.Write(buf)
+			require.Equal(t, syscall.EPIPE, err)
+			_, err = a.Write([]byte("still"))
+			require.NoError(t, err)
+			n, err := b.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, "still", string(buf[:n]))
+		},
+		"waiting after the peer's close read": func(t *testing.T, a, b *Pair) {
+			a.CloseRead()
+			go func() { time.Sleep(20 * time.Millisecond); a.Write([]byte("late")) }()
+			n, err := b.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, "late", string(buf[:n]))
+		},
+		"deadline": func(t *testing.T, a, b *Pair) {
+			a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			_, err := a.Read(buf)
+			require.Equal(t, os.ErrDeadlineExceeded, err)
+			a.SetReadDeadline(time.Time{})
+			b.Write([]byte("x"))
+			_, err = a.Read(buf)
+			require.NoError(t, err)
+			a.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			n, err := a.Write(make([]byte, 8<<20))
+			require.Equal(t, os.ErrDeadlineExceeded, err)
+			require.Positive(t, n)
+			_, err = a.Write(nil)
+			require.Equal(t, os.ErrDeadlineExceeded, err)
+		},
+		"past deadline wakes": func(t *testing.T, a, b *Pair) {
+			go func() { time.Sleep(20 * time.Millisecond); a.SetReadDeadline(time.Unix(1, 0)) }()
+			_, err := a.Read(buf)
+			require.Equal(t, os.ErrDeadlineExceeded, err)
+		},
+		"moved deadline": func(t *testing.T, a, b *Pair) {
+			a.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			a.SetReadDeadline(time.Now().Add(10 * time.Second))
+			time.Sleep(30 * time.Millisecond)
+			b.Write([]byte("x"))
+			_, err := a.Read(buf)
+			require.NoError(t, err)
+		},
+		"zero write sends nothing": func(t *testing.T, a, b *Pair) {
+			n, err := a.Write(nil)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			_, err = b.Read(buf)
+			require.Equal(t, os.ErrDeadlineExceeded, err)
+		},
+	} {
+		for _, o := range []Options{{}, {NoSpin: true}} {
+			t.Run(fmt.Sprintf("%s/nospin=%v", name, o.NoSpin), func(t *testing.T) {
+				pa, pb := memPools(t, o)
+				a, b := connect(t, pa, pb)
+				within(t, func() { f(t, a, b) })
+			})
+		}
+	}
+}
+
+// When the link goes down, what had arrived is read first; then EOF if the FIN
+// was among it, else a reset.
+func TestLinkDown(t *testing.T) {
+	for _, fin := range []bool{true, false} {
+		da, db := ntbmem.Pair(8 << 20)
+		pa, pb := linkPools(t, da, db, Options{})
+		a, b := connect(t, pa, pb)
+		_, err := a.Write([]byte("published"))
+		require.NoError(t, err)
+		if fin {
+			a.CloseWrite()
+		}
+		blocked := make(chan error)
+		go func() { _, err := b.Write(make([]byte, 8<<20)); blocked <- err }()
+		da.Disable()
+		within(t, func() {
+			<-pb.peer.Done()
+			got, err := io.ReadAll(b)
+			require.Equal(t, "published", string(got))
+			if fin {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+			require.ErrorIs(t, <-blocked, syscall.ECONNRESET)
+		})
+		_, err = pb.NewPair()
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+}
+
+// A peer that breaks the protocol loses that connection and no other.
+func TestHostilePeer(t *testing.T) {
+	for name, attack := range map[string]func(a *Pair){
+		"record":     func(a *Pair) { a.tx.win.Publish64(a.tx.pos, ^uint64(0)) },
+		"credit":     func(a *Pair) { a.far.Publish64(offCredit, 1<<32|0xfffff) },
+		"grant":      func(a *Pair) { a.far.Publish64(offGrant, grantWord(2, 1<<40, 4096)) },
+		"big grant":  func(a *Pair) { a.far.Publish64(offGrant, 2<<40|63<<32|1000) },
+		"low grant":  func(a *Pair) { a.far.Publish64(offGrant, grantWord(2, 0, 4096)) },
+		"arms":       func(a *Pair) { a.far.Publish64(offDataArm, ^uint64(0)) },
+		"all of it":  func(a *Pair) { a.far.Write(0, bytes.Repeat([]byte{0xff}, line)) },
+		"move twice": func(a *Pair) { a.tx.publish(makeHeader(a.tx.seq+1, 0, kindMove)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pa, pb := memPools(t, Options{Buffer: 4096})
+			a, b := connect(t, pa, pb)
+			c, d := connect(t, pa, pb)
+			attack(a)
+			pa.peer.Notify(a.farSlot, ring.Data)
+			pa.peer.Notify(a.farSlot, ring.Space)
+			within(t, func() {
+				b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+				_, rerr := b.Read(make([]byte, 10))
+				b.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+				_, werr := b.Write(make([]byte, 1<<20))
+				require.Error(t, rerr)
+				require.Error(t, werr)
+				b.Close()
+				_, err := c.Write([]byte("fine"))
+				require.NoError(t, err)
+				_, err = io.ReadFull(d, make([]byte, 4))
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+func TestConnectRefusesEndsOutsideTheRegion(t *testing.T) {
+	pa, _ := memPools(t, Options{})
+	c, err := pa.NewPair()
+	require.NoError(t, err)
+	defer pa.Discard(c)
+	good := End{Slot: 1, Offset: uint64(64*pa.peer.RemoteSlots()+4095) &^ 4095, Size: 4096}
+	for name, e := range map[string]End{
+		"slot":           {Slot: uint32(pa.peer.RemoteSlots()), Offset: good.Offset, Size: good.Size},
+		"unaligned":      {Slot: 1, Offset: good.Offset + 64, Size: good.Size},
+		"over the lines": {Slot: 1, Offset: 0, Size: good.Size},
+		"size":           {Slot: 1, Offset: good.Offset, Size: 5000},
+		"size 0":         {Slot: 1, Offset: good.Offset},
+		"large":          {Slot: 1, Offset: good.Offset, Size: 8 << 20},
+		"beyond":         {Slot: 1, Offset: 8 << 20, Size: 4096},
+		"wraps":          {Slot: 1, Offset: ^uint64(4095), Size: 8192},
+	} {
+		require.ErrorIs(t, c.Connect(e), ErrBadGrant, name)
+	}
+	require.NoError(t, c.Connect(good))
+}
+
+func TestReadAndWriteDoNotAllocate(t *testing.T) {
+	pa, pb := memPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	for _, size := range []int{64, 8 << 10} {
+		p := make([]byte, size)
+		n := testing.AllocsPerRun(1000, func() {
+			a.Write(p)
+			io.ReadFull(b, p)
+		})
+		require.Zero(t, n, "size %d", size)
+	}
+}
+
+func BenchmarkPairStream64(b *testing.B)  { benchmarkStream(b, 64) }
+func BenchmarkPairStream64K(b *testing.B) { benchmarkStream(b, 64<<10) }
+
+func benchmarkStream(b *testing.B, size int) {
+	pa, pb := memPools(b, Options{})
+	x, y := connect(b, pa, pb)
+	b.SetBytes(int64(size))
+	go func() {
+		p := make([]byte, size)
+		for range b.N {
+			x.Write(p)
+		}
+		x.CloseWrite()
+	}()
+	io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{y}, make([]byte, 64<<10))
+}

@@ -1,0 +1,87 @@
+package bounce
+
+import "github.com/ntbnet/ntbnet/ring"
+
+// Stats count what a connection did. They are exact when no Read or Write is
+// under way; during one they may be as old as its last wait.
+type Stats struct {
+	BytesRead, RecordsRead uint64
+
+	// Payload written, by path: in the record's own lines, or behind it by CPU
+	// stores.
+	InlineBytes, InlineRecords uint64
+	MMIOBytes, MMIORecords     uint64
+
+	// Doorbells rung because the peer's reader was about to sleep. Every other
+	// record saved one.
+	Doorbells, DoorbellsSaved uint64
+
+	// Waits that spun, those of them that ended by data or room, and waits that
+	// parked, for data to read and for room to write.
+	ReadSpins, ReadSpinHits, ReadParks    uint64
+	WriteSpins, WriteSpinHits, WriteParks uint64
+
+	// Moves to another queue, read and written.
+	MovesRead, MovesWritten uint64
+}
+
+// BytesWritten is the payload written by all paths.
+func (s *Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes }
+
+// Add adds o to s.
+func (s *Stats) Add(o Stats) {
+	s.BytesRead += o.BytesRead
+	s.RecordsRead += o.RecordsRead
+	s.InlineBytes += o.InlineBytes
+	s.InlineRecords += o.InlineRecords
+	s.MMIOBytes += o.MMIOBytes
+	s.MMIORecords += o.MMIORecords
+	s.Doorbells += o.Doorbells
+	s.DoorbellsSaved += o.DoorbellsSaved
+	s.ReadSpins += o.ReadSpins
+	s.ReadSpinHits += o.ReadSpinHits
+	s.ReadParks += o.ReadParks
+	s.WriteSpins += o.WriteSpins
+	s.WriteSpinHits += o.WriteSpinHits
+	s.WriteParks += o.WriteParks
+	s.MovesRead += o.MovesRead
+	s.MovesWritten += o.MovesWritten
+}
+
+// Stats are the connection's counters.
+func (c *Pair) Stats() Stats {
+	if c.rmu.TryLock() {
+		c.saveStats(ring.Data)
+		c.rmu.Unlock()
+	}
+	if c.wmu.TryLock() {
+		c.saveStats(ring.Space)
+		c.wmu.Unlock()
+	}
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	return c.stats
+}
+
+// saveStats copies one direction's counters to where Stats finds them while the
+// direction's lock is held. The caller holds that lock.
+func (c *Pair) saveStats(direction int) {
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	s := &c.stats
+	if direction == ring.Data {
+		s.BytesRead, s.RecordsRead = c.rx.st.bytes, c.rx.st.records
+		s.MovesRead = uint64(c.rx.gen - 1)
+		s.ReadSpins, s.ReadSpinHits, s.ReadParks = c.rw.spins, c.rw.spinHits, c.rw.parks
+		return
+	}
+	t := &c.tx.st
+	s.InlineBytes, s.InlineRecords = t.inlineBytes, t.inlineRecords
+	s.MMIOBytes, s.MMIORecords = t.mmioBytes, t.mmioRecords
+	s.Doorbells = c.doorbells
+	s.DoorbellsSaved = t.inlineRecords + t.mmioRecords - c.doorbells
+	s.WriteSpins, s.WriteSpinHits, s.WriteParks = c.ww.spins, c.ww.spinHits, c.ww.parks
+	if c.tx.gen > 0 {
+		s.MovesWritten = uint64(c.tx.gen - 1)
+	}
+}
