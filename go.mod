@@ -3,12 +3,10 @@ module github.com/ntbnet/ntbnet
 go 1.26.0
 
 require (
+	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
+	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 )
 
-require (
-	github.com/spf13/pflag v1.0.10 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/net v0.62.0 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

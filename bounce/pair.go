@@ -52,7 +52,7 @@ type Pair struct {
 	dataArm    uint32     // last word published when about to sleep; guarded by rmu
 	spaceSeen  uint32     // the peer's space arm that was answered; guarded by rmu
 	rw         waiter
-	readBuffer atomic.Int64 // how large rx may grow
+	readBuffer atomic.Int64 // how large rx may grow, in bytes
 
 	wmu        sync.Mutex // held by Write, also while it waits
 	tx         tx         // guarded by wmu
@@ -63,6 +63,7 @@ type Pair struct {
 	finSent    bool       // guarded by wmu
 	doorbells  uint64     // rung for the peer's reader; guarded by wmu
 	ww         waiter
+	writeLimit atomic.Int64 // what tx.max shall be
 
 	gmu       sync.Mutex // held by grow
 	grantGen  uint32     // generation of the queue granted last; guarded by gmu
@@ -84,12 +85,26 @@ func newPair(p *Pool, q queue) *Pair {
 	c.rx.start(q)
 	c.grantGen, c.rxSize = c.rx.gen, len(q.mem)
 	c.readBuffer.Store(int64(p.opts.Buffer))
+	c.writeLimit.Store(int64(p.opts.Buffer))
 	return c
 }
 
 // End is what the peer needs to know of this end.
 func (c *Pair) End() End {
 	return End{Slot: uint32(c.slot), Gen: c.gen, Offset: uint64(c.rx.queue.off), Size: uint32(len(c.rx.mem))}
+}
+
+// SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded
+// up to a power of two from 4 KiB to 4 MiB. A queue that is larger stays.
+func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
+
+// SetWriteBuffer sets how much may be written that the peer has not read: n
+// bytes, rounded likewise. It counts from the next time that a Write has to wait.
+func (c *Pair) SetWriteBuffer(n int) { c.writeLimit.Store(int64(bufferSize(n))) }
+
+func bufferSize(n int) int {
+	n = max(minQueue, min(n, maxQueue))
+	return 1 << bits.Len(uint(n-1))
 }
 
 // Peer is who is at the other end.
@@ -109,7 +124,7 @@ func (c *Pair) Connect(far End) error {
 	c.far = remote.Slice(line*int(far.Slot), line)
 	c.farSlot = int(far.Slot)
 	c.wmu.Lock()
-	c.tx.init(win, c.pool.opts.Buffer)
+	c.tx.init(win, int(c.writeLimit.Load()))
 	c.wmu.Unlock()
 	c.linked.Store(true)
 	return nil
@@ -259,6 +274,9 @@ func (c *Pair) publishCredit() {
 // takeCredit looks at the words by which the peer gives room: credit for the
 // queue, and a new queue.
 func (c *Pair) takeCredit() error {
+	if n := int(c.writeLimit.Load()); n != c.tx.max {
+		c.tx.limit(n)
+	}
 	c.creditSeen = ntb.Load64(c.line, offCredit)
 	// Credit for a queue that was left is late, not wrong.
 	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {

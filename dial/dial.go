@@ -1,0 +1,203 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// ErrLinkDown: the link went down before the peer answered. Whoever dialled may
+// try another link.
+var ErrLinkDown = errors.New("link went down before the answer")
+
+// Backoff between tries when the listener is full, in which it doubles.
+const (
+	firstBackoff = time.Millisecond
+	lastBackoff  = 50 * time.Millisecond
+)
+
+// Table is the dials under way with one peer.
+type Table struct {
+	pool *bounce.Pool // immutable
+
+	mu    sync.Mutex
+	calls map[key]*call // guarded by mu
+	down  bool          // guarded by mu
+}
+
+// key names a Hello: the pair's slot and its generation.
+type key struct{ slot, gen uint32 }
+
+// call is one Hello that was not answered yet.
+type call struct {
+	pair *bounce.Pair
+	// answer has capacity 1, and is sent to once, unless the call is abandoned.
+	answer    chan error
+	abandoned bool // guarded by Table.mu
+}
+
+// NewTable is the table of a pool's peer.
+func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
+
+// Dial opens a connection from port from to the peer's port to. It waits until
+// ctx ends if the listener's backlog is full, and, if patient, if a window is
+// full. Errors: those of ctx, ECONNREFUSED, ENOBUFS if a window is full (also
+// beside the context's), ErrLinkDown.
+func (t *Table) Dial(ctx context.Context, from, to uint16, patient bool) (*bounce.Pair, error) {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		c, err := t.try(ctx, from, to)
+		if err == nil {
+			return c, nil
+		}
+		full := errors.Is(err, syscall.ENOBUFS)
+		if !errors.Is(err, errBacklog) && !(full && patient) {
+			return nil, err
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+var errBacklog = errors.New(hello.BacklogFull.String())
+
+// try sends one Hello.
+func (t *Table) try(ctx context.Context, from, to uint16) (*bounce.Pair, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	pair, err := t.pool.NewPair()
+	if errors.Is(err, syscall.ECONNRESET) {
+		return nil, ErrLinkDown
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &call{pair: pair, answer: make(chan error, 1)}
+	end := pair.End()
+	k := key{end.Slot, end.Gen}
+	if !t.add(k, c) {
+		t.pool.Discard(pair)
+		return nil, ErrLinkDown
+	}
+	h := hello.Hello{Version: hello.Version, From: from, To: to, End: hello.End(end)}
+	if t.pool.Peer().Send(ring.ServiceSDP, h.Marshal()) != nil {
+		t.remove(k)
+		t.pool.Discard(pair)
+		return nil, ErrLinkDown
+	}
+	select {
+	case err = <-c.answer:
+	case <-ctx.Done():
+		if t.abandon(c) {
+			return nil, ctx.Err()
+		}
+		err = <-c.answer // it came at the same moment
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pair, nil
+}
+
+func (t *Table) add(k key, c *call) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.down {
+		return false
+	}
+	t.calls[k] = c
+	return true
+}
+
+func (t *Table) remove(k key) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.calls[k]
+	delete(t.calls, k)
+	return c
+}
+
+// abandon leaves the answer to Ack, Refuse or Down, unless it is there already.
+// The pair's memory is kept until then: the peer may have been granted it.
+func (t *Table) abandon(c *call) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(c.answer) > 0 {
+		return false
+	}
+	c.abandoned = true
+	return true
+}
+
+// finish ends a call: answered with err, or given to undo if nobody waits for
+// it any more.
+func (t *Table) finish(c *call, err error, undo func()) {
+	t.mu.Lock()
+	if !c.abandoned {
+		c.answer <- err
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	undo()
+}
+
+// Ack handles a HelloAck. An error is the peer's violation of the protocol.
+func (t *Table) Ack(a *hello.HelloAck) error {
+	c := t.remove(key{a.Slot, a.Gen})
+	if c == nil {
+		return fmt.Errorf("%w: HelloAck for slot %d, which did not dial", hello.ErrMalformed, a.Slot)
+	}
+	if err := c.pair.Connect(bounce.End(a.End)); err != nil {
+		t.pool.Discard(c.pair) // the link goes down for this
+		t.finish(c, err, func() {})
+		return err
+	}
+	t.finish(c, nil, func() { c.pair.Abort() })
+	return nil
+}
+
+// Refuse handles a Refuse.
+func (t *Table) Refuse(r *hello.Refuse) error {
+	c := t.remove(key{r.Slot, r.Gen})
+	if c == nil {
+		return fmt.Errorf("%w: Refuse for slot %d, which did not dial", hello.ErrMalformed, r.Slot)
+	}
+	t.pool.Discard(c.pair) // the peer was granted it, and says that it never stores there
+	var err error
+	switch r.Reason {
+	case hello.BacklogFull:
+		err = errBacklog
+	case hello.WindowFull:
+		err = fmt.Errorf("%v: %w", r.Reason, syscall.ENOBUFS)
+	case hello.BadVersion:
+		err = fmt.Errorf("%v: %w", r.Reason, syscall.EPROTONOSUPPORT)
+	default:
+		err = syscall.ECONNREFUSED
+	}
+	t.finish(c, err, func() {})
+	return nil
+}
+
+// Down ends all calls: the link is down.
+func (t *Table) Down() {
+	t.mu.Lock()
+	t.down = true
+	calls := t.calls
+	t.calls = nil
+	t.mu.Unlock()
+	for _, c := range calls {
+		t.pool.Discard(c.pair)
+		t.finish(c, ErrLinkDown, func() {})
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !(linux && (amd64 || arm64))
+
+package fabric
+
+import "github.com/ntbnet/ntbnet/ntb"
+
+func openShm(string) (network, error) { return nil, ntb.ErrNotSupported }

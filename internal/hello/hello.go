@@ -1,0 +1,146 @@
+package hello
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Version of the messages. A Hello of another version is refused.
+const Version = 1
+
+// ErrMalformed: the message is none that an honest peer would send.
+var ErrMalformed = errors.New("malformed set-up message")
+
+// Reason says why a Hello was refused.
+type Reason uint16
+
+// Reasons of a Refuse.
+const (
+	NotListening Reason = 1 + iota // nobody listens on the port
+	BacklogFull                    // too many connections wait for Accept
+	WindowFull                     // no memory for another connection
+	BadVersion                     // the Hello is of another version
+	lastReason   = BadVersion
+)
+
+// String says it in words.
+func (r Reason) String() string {
+	switch r {
+	case NotListening:
+		return "nobody listens on the port"
+	case BacklogFull:
+		return "the listener's backlog is full"
+	case WindowFull:
+		return "the listener's window is full"
+	case BadVersion:
+		return "the listener speaks another version"
+	}
+	return fmt.Sprintf("reason %d", uint16(r))
+}
+
+// End is where one side's line and first queue are. Its fields are those of
+// bounce.End.
+type End struct {
+	Slot   uint32
+	Gen    uint32
+	Offset uint64
+	Size   uint32
+}
+
+// Hello asks for a connection from port From to port To.
+type Hello struct {
+	Version uint8
+	From    uint16
+	To      uint16
+	End     End
+}
+
+// HelloAck accepts the Hello whose End had Slot and Gen.
+type HelloAck struct {
+	Slot, Gen uint32
+	End       End
+}
+
+// Refuse refuses it.
+type Refuse struct {
+	Slot, Gen uint32
+	Reason    Reason
+}
+
+const (
+	typeHello  = 1
+	typeAck    = 2
+	typeRefuse = 3
+
+	endSize    = 20
+	helloSize  = 8 + endSize
+	ackSize    = 12 + endSize
+	refuseSize = 16
+)
+
+var le = binary.LittleEndian
+
+// Marshal is the message as it goes over the wire.
+func (h *Hello) Marshal() []byte {
+	b := make([]byte, 8, helloSize)
+	b[0], b[1] = typeHello, h.Version
+	le.PutUint16(b[2:], h.From)
+	le.PutUint16(b[4:], h.To)
+	return h.End.append(b)
+}
+
+// Marshal is the message as it goes over the wire.
+func (a *HelloAck) Marshal() []byte {
+	b := make([]byte, 12, ackSize)
+	b[0] = typeAck
+	le.PutUint32(b[4:], a.Slot)
+	le.PutUint32(b[8:], a.Gen)
+	return a.End.append(b)
+}
+
+// Marshal is the message as it goes over the wire.
+func (r *Refuse) Marshal() []byte {
+	b := make([]byte, refuseSize)
+	b[0] = typeRefuse
+	le.PutUint32(b[4:], r.Slot)
+	le.PutUint32(b[8:], r.Gen)
+	le.PutUint16(b[12:], uint16(r.Reason))
+	return b
+}
+
+func (e *End) append(b []byte) []byte {
+	b = le.AppendUint32(b, e.Slot)
+	b = le.AppendUint32(b, e.Gen)
+	b = le.AppendUint64(b, e.Offset)
+	return le.AppendUint32(b, e.Size)
+}
+
+func parseEnd(b []byte) End {
+	return End{Slot: le.Uint32(b), Gen: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Size: le.Uint32(b[16:])}
+}
+
+// Parse returns a *Hello, a *HelloAck or a *Refuse. It checks the form only;
+// what an End may name is checked where it is used.
+func Parse(b []byte) (any, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: empty", ErrMalformed)
+	}
+	switch {
+	case b[0] == typeHello && len(b) == helloSize:
+		h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
+		if h.From == 0 || h.To == 0 || b[6]|b[7] != 0 {
+			return nil, fmt.Errorf("%w: Hello from port %d to port %d", ErrMalformed, h.From, h.To)
+		}
+		return h, nil
+	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
+		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil
+	case b[0] == typeRefuse && len(b) == refuseSize && b[1]|b[2]|b[3]|b[14]|b[15] == 0:
+		r := &Refuse{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:]))}
+		if r.Reason < NotListening || r.Reason > lastReason {
+			return nil, fmt.Errorf("%w: Refuse for %v", ErrMalformed, r.Reason)
+		}
+		return r, nil
+	}
+	return nil, fmt.Errorf("%w: type %d, %d bytes", ErrMalformed, b[0], len(b))
+}

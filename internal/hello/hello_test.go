@@ -1,0 +1,67 @@
+package hello
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var end = End{Slot: 0x01020304, Gen: 0x05060708, Offset: 0x1112131415161718, Size: 0x21222324}
+
+var wire = map[string]struct {
+	msg  interface{ Marshal() []byte }
+	want []byte
+}{
+	"hello": {
+		&Hello{Version: 1, From: 0xc001, To: 8080, End: end},
+		[]byte{1, 1, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
+	},
+	"ack": {
+		&HelloAck{Slot: 3, Gen: 9, End: end},
+		[]byte{2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
+	},
+	"refuse": {
+		&Refuse{Slot: 3, Gen: 9, Reason: BacklogFull},
+		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
+	},
+}
+
+func TestWireFormat(t *testing.T) {
+	for name, tc := range wire {
+		require.Equal(t, tc.want, tc.msg.Marshal(), name)
+		got, err := Parse(tc.want)
+		require.NoError(t, err, name)
+		require.Equal(t, tc.msg, got, name)
+	}
+}
+
+func TestMalformedMessagesAreRefused(t *testing.T) {
+	bad := [][]byte{nil, {}, {0}, {4}, bytes.Repeat([]byte{0xff}, 28), bytes.Repeat([]byte{0}, 28)}
+	for _, tc := range wire {
+		bad = append(bad, tc.want[:len(tc.want)-1], append(tc.want[:len(tc.want):len(tc.want)], 0))
+	}
+	noPort := (&Hello{Version: 1, From: 1, To: 0}).Marshal()
+	noReason := (&Refuse{Reason: 0}).Marshal()
+	badReason := (&Refuse{Reason: lastReason + 1}).Marshal()
+	for _, b := range append(bad, noPort, noReason, badReason) {
+		_, err := Parse(b)
+		require.ErrorIs(t, err, ErrMalformed, "% x", b)
+	}
+}
+
+// What parses is what would be sent.
+func FuzzParse(f *testing.F) {
+	for _, tc := range wire {
+		f.Add(tc.want)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Parse(b)
+		if err != nil {
+			return
+		}
+		if got := m.(interface{ Marshal() []byte }).Marshal(); !bytes.Equal(got, b) {
+			t.Fatalf("% x parses as % x", b, got)
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package sdp
+
+import (
+	"context"
+	"net"
+	"strconv"
+)
+
+// Network is the name of this transport, for Dial, Listen and Addr.
+const Network = "sdp"
+
+// Addr is the address of one end of a connection, or of a listener.
+type Addr struct {
+	Host string // "localhost" for this host
+	Port int    // 1 to 65535
+}
+
+// Network is "sdp".
+func (a *Addr) Network() string { return Network }
+
+// String is "host:port", which net.SplitHostPort splits and Dial takes.
+func (a *Addr) String() string {
+	if a == nil {
+		return "<nil>"
+	}
+	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
+}
+
+// thisHost is the name of this host in addresses.
+const thisHost = "localhost"
+
+// splitAddress takes "host:port" apart. The port is a number or the name of a
+// TCP service. Errors are those of package net.
+func splitAddress(ctx context.Context, address string) (host string, port int, err error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	return host, port, err
+}

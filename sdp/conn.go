@@ -1,0 +1,192 @@
+package sdp
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+)
+
+// Conn is a connection. It implements net.Conn, io.ReaderFrom and io.WriterTo.
+// Its methods may be called at the same time from any goroutine.
+type Conn struct {
+	pair          *bounce.Pair // immutable; the data path
+	host          *Host        // immutable
+	local, remote *Addr        // immutable
+	abort         atomic.Bool  // SetLinger(0) was called
+}
+
+func newConn(h *Host, p *bounce.Pair, local, remote *Addr) (*Conn, error) {
+	c := &Conn{pair: p, host: h, local: local, remote: remote}
+	if err := h.add(c); err != nil {
+		p.Abort()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
+
+// Read reads what has arrived, at least one byte, and waits for it. After the
+// other side's last byte it returns io.EOF if that side closed, ECONNRESET if it
+// died or gave up.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.pair.Read(p)
+	raceAcquire(c.pair)
+	if err != nil {
+		err = c.opError(opRead, err)
+	}
+	return n, err
+}
+
+// Write writes all of p into the other side's memory, and waits for room there.
+// When it returns, the bytes are there: they are not lost when this process ends.
+func (c *Conn) Write(p []byte) (int, error) {
+	raceRelease(c.pair)
+	n, err := c.pair.Write(p)
+	if err != nil {
+		err = c.opError(opWrite, err)
+	}
+	return n, err
+}
+
+// Close ends the connection. It wakes Read and Write. What was written reaches
+// the other side.
+func (c *Conn) Close() error {
+	raceRelease(c.pair)
+	end := c.pair.Close
+	if c.abort.Load() {
+		end = c.pair.Abort
+	}
+	if err := end(); err != nil {
+		return c.opError(opClose, err)
+	}
+	c.host.remove(c)
+	return nil
+}
+
+// CloseWrite ends the direction to the other side, which reads io.EOF after what
+// was written.
+func (c *Conn) CloseWrite() error {
+	raceRelease(c.pair)
+	return c.opError(opClose, c.pair.CloseWrite())
+}
+
+// CloseRead ends the direction from the other side: Read returns io.EOF, and the
+// other side's Write fails with EPIPE.
+func (c *Conn) CloseRead() error { return c.opError(opClose, c.pair.CloseRead()) }
+
+// SetLinger with 0 makes Close abort the connection: the other side reads what
+// has arrived and then ECONNRESET. With any other number, Close ends it in order,
+// without waiting, since what was written is at the other side already.
+func (c *Conn) SetLinger(sec int) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.abort.Store(sec == 0)
+	return nil
+}
+
+// LocalAddr is this end's *Addr.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr is the other end's *Addr.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// open is the error of setting something on a closed connection.
+func (c *Conn) open() error {
+	if c.pair.Closed() {
+		return c.opError(opSet, bounce.ErrClosed)
+	}
+	return nil
+}
+
+// SetDeadline sets both deadlines.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.pair.SetReadDeadline(t)
+	c.pair.SetWriteDeadline(t)
+	return nil
+}
+
+// SetReadDeadline makes Read fail with os.ErrDeadlineExceeded from t on. The zero
+// time means never. It wakes a Read that waits.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.pair.SetReadDeadline(t)
+	return nil
+}
+
+// SetWriteDeadline is SetReadDeadline for Write, which may have written a part.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.pair.SetWriteDeadline(t)
+	return nil
+}
+
+// SetReadBuffer sets how large the bounce buffer that Read reads from may grow,
+// in bytes, rounded up to a power of two from 4 KiB to 4 MiB. It begins at 4 KiB
+// and grows on demand, to 1 MiB unless set. It does not shrink.
+func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetReadBuffer) }
+
+// SetWriteBuffer sets how many bytes may be written that the other side has not
+// read, rounded likewise; what the other side's read buffer takes is a limit too.
+func (c *Conn) SetWriteBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetWriteBuffer) }
+
+func (c *Conn) setBuffer(bytes int, set func(int)) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	if bytes <= 0 {
+		return c.opError(opSet, fmt.Errorf("buffer of %d bytes: %w", bytes, syscall.EINVAL))
+	}
+	set(bytes)
+	return nil
+}
+
+// Stats are the connection's counters. They can be asked after Close too.
+func (c *Conn) Stats() Stats { return c.pair.Stats() }
+
+// copyBuffers are for ReadFrom and WriteTo.
+var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// ReadFrom writes what it reads from r, until io.EOF.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) { return copyThrough(c.Write, r.Read) }
+
+// WriteTo writes to w what it reads, until io.EOF.
+func (c *Conn) WriteTo(w io.Writer) (int64, error) { return copyThrough(w.Write, c.Read) }
+
+func copyThrough(write, read func([]byte) (int, error)) (n int64, err error) {
+	buf := copyBuffers.Get().(*[64 << 10]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		k, rerr := read(buf[:])
+		if k > 0 {
+			w, werr := write(buf[:k])
+			n += int64(w)
+			if werr != nil {
+				return n, werr
+			}
+			if w < k {
+				return n, io.ErrShortWrite
+			}
+		}
+		if rerr == io.EOF {
+			return n, nil
+		}
+		if rerr != nil {
+			return n, rerr
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package sdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/dial"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Dialer dials with options. The zero Dialer is that of Dial.
+type Dialer struct {
+	// Timeout limits a dial; 0 means no limit of its own, as in package net:
+	// about two minutes.
+	Timeout time.Duration
+	// Deadline is the time at which a dial fails; zero means none.
+	Deadline time.Time
+	// Host is whose fabric is used; nil means the default one.
+	Host *Host
+	// TCP dials where network "tcp" takes TCP; nil means a zero net.Dialer.
+	// Timeout and Deadline above count for it too.
+	TCP *net.Dialer
+}
+
+// Dial connects to "host:port". Networks are "sdp", and "tcp", "tcp4", "tcp6" as
+// the package comment says.
+func Dial(network, address string) (net.Conn, error) {
+	return (&Dialer{}).Dial(network, address)
+}
+
+// DialTimeout is Dial with a limit.
+func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	return (&Dialer{Timeout: timeout}).Dial(network, address)
+}
+
+// DialContext is Dial that ends with ctx.
+func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&Dialer{}).DialContext(ctx, network, address)
+}
+
+// Dial is DialContext without a context.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects to "host:port". ctx limits the dial, not the connection.
+//
+// If the listener's backlog is full, it waits as with TCP. If a window has no
+// memory for another connection, it fails with ENOBUFS, at once if the dial has
+// no deadline, and by the deadline if it has one.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !d.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.Deadline)
+		defer cancel()
+	}
+	if d.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+	}
+	switch network {
+	case Network:
+		return d.dialSDP(ctx, address)
+	case "tcp", "tcp4", "tcp6":
+		return d.dialEither(ctx, network, address)
+	}
+	return nil, &net.OpError{Op: opDial, Net: network, Err: net.UnknownNetworkError(network)}
+}
+
+func (d *Dialer) host() (*Host, func(), error) {
+	if d.Host != nil {
+		return d.Host, func() {}, nil
+	}
+	return useDefault()
+}
+
+func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) {
+	name, port, err := splitAddress(ctx, address)
+	if err == nil && port == 0 {
+		err = fmt.Errorf("port 0 cannot be dialled: %w", syscall.ECONNREFUSED)
+	}
+	if err != nil {
+		return nil, opError(opDial, nil, nil, err)
+	}
+	remote := &Addr{name, port}
+	h, done, err := d.host()
+	if err != nil {
+		return nil, opError(opDial, nil, remote, err)
+	}
+	defer done()
+	if !h.isHere(ctx, name) {
+		err := fmt.Errorf("no node %q in this fabric: %w", name, syscall.EHOSTUNREACH)
+		return nil, opError(opDial, nil, remote, err)
+	}
+	c, err := h.dialPort(ctx, port)
+	if err != nil {
+		return nil, opError(opDial, nil, remote, err)
+	}
+	return c, nil
+}
+
+// isHere tells if name is this host, asking the name server if need be.
+func (h *Host) isHere(ctx context.Context, name string) bool {
+	f := h.stack.fabric
+	if f.IsLocal(name) {
+		return true
+	}
+	if net.ParseIP(name) != nil || strings.HasPrefix(name, "node") && !strings.Contains(name, ".") {
+		return false
+	}
+	ips, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err != nil {
+		return false
+	}
+	for _, ip := range ips {
+		if f.IsLocal(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// connectTimeout ends a dial that has no other limit.
+	connectTimeout = 127 * time.Second
+	// maxLinks is how many links a dial tries that go down under it.
+	maxLinks = 3
+)
+
+// dialPort connects to whichever process of this host holds port.
+func (h *Host) dialPort(ctx context.Context, port int) (*Conn, error) {
+	_, patient := ctx.Deadline()
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	var err error
+	for range maxLinks {
+		var c *Conn
+		c, err = h.dialOnce(ctx, port, patient)
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, dial.ErrLinkDown) {
+			return nil, err
+		}
+	}
+	// Each process that held the port went away.
+	return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
+}
+
+func (h *Host) dialOnce(ctx context.Context, port int, patient bool) (*Conn, error) {
+	id, ok, err := h.stack.fabric.Holder(port)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, syscall.ECONNREFUSED
+	}
+	peer, err := h.stack.fabric.Peer(ctx, id)
+	if err != nil {
+		if _, ok, _ := h.stack.fabric.Holder(port); !ok {
+			return nil, syscall.ECONNREFUSED // it has just gone
+		}
+		return nil, err
+	}
+	from := h.stack.dialPort()
+	pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, uint16(from), uint16(port), patient)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(h, pair, &Addr{thisHost, from}, &Addr{thisHost, port})
+}
+
+// dialEither is network "tcp": SDP if the host is here and listens by SDP on the
+// port, else TCP. Why it is TCP is counted.
+func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.Conn, error) {
+	c, why := d.trySDP(ctx, address)
+	if c != nil {
+		return c, nil
+	}
+	if why != nil {
+		why.Add(1)
+	}
+	var tcp net.Dialer
+	if d.TCP != nil {
+		tcp = *d.TCP
+	}
+	return tcp.DialContext(ctx, network, address)
+}
+
+// trySDP returns a connection, or the counter of why there is none. An address
+// that is none is left to TCP, whose error is the one that users know.
+func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter) {
+	name, port, err := splitAddress(ctx, address)
+	if err != nil || port == 0 {
+		return nil, nil
+	}
+	h, done, err := d.host()
+	if err != nil {
+		return nil, &defaultHost.counters.dialNoFabric
+	}
+	defer done()
+	// The port is looked up first: it is cheap, and mostly the answer is no.
+	if _, ok, err := h.stack.fabric.Holder(port); err != nil || !ok {
+		return nil, &h.counters.dialNoSDP
+	}
+	if !h.isHere(ctx, name) {
+		return nil, &h.counters.dialNotLocal
+	}
+	c, err := h.dialPort(ctx, port)
+	if err != nil {
+		return nil, &h.counters.dialSDPFailed
+	}
+	h.counters.dialSDP.Add(1)
+	return c, nil
+}
+
+type counter interface{ Add(uint64) uint64 }

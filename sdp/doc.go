@@ -1,0 +1,37 @@
+// Package sdp is a net.Conn transport over PCIe non-transparent bridges, and
+// over shared memory between the processes of one machine, where it needs no
+// set-up at all.
+//
+// It is a Sockets Direct Protocol of its own, not the wire format of InfiniBand's
+// SDP, and not a message protocol: a connection is a stream of bytes, as with
+// TCP.
+//
+//	ln, err := sdp.Listen("sdp", ":8080")
+//	c, err := sdp.Dial("sdp", "localhost:8080")
+//
+// Servers that use package net replace net.Listen and net.Dial, and change
+// nothing else.
+//
+// # Networks
+//
+// Network "sdp" is this transport only. Network "tcp" (and "tcp4", "tcp6") is
+// this transport where it can be, and TCP otherwise: [Listen] serves both on one
+// port; [Dial] takes SDP if the host is this machine and something there listens
+// by SDP on that port. Which one a connection took shows in
+// RemoteAddr().Network(), and is counted, by reason, in [Host.Stats].
+//
+// # Hosts
+//
+// A [Host] is this process' membership in a fabric. The package's functions use
+// a default one, which is opened by its first use and released shortly after its
+// last listener and connection are closed. The environment variable SDP_FABRIC
+// names its fabric; without it, the processes of one user on one machine share
+// one.
+//
+// # Errors
+//
+// As with net, every error but io.EOF is a *net.OpError. errors.Is finds its
+// cause: net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNREFUSED,
+// ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, or ENOBUFS when a window has no
+// memory for another connection.
+package sdp

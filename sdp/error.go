@@ -1,0 +1,62 @@
+package sdp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/listen"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Names of operations in a *net.OpError, as package net's.
+const (
+	opDial   = "dial"
+	opListen = "listen"
+	opAccept = "accept"
+	opRead   = "read"
+	opWrite  = "write"
+	opClose  = "close"
+	opSet    = "set"
+)
+
+// opError makes the error that a caller sees. io.EOF is passed as it is, since
+// it is no error; everything else becomes a *net.OpError.
+func opError(op string, source, addr net.Addr, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &net.OpError{Op: op, Net: Network, Source: source, Addr: addr, Err: cause(err)}
+}
+
+// cause is err in package net's terms.
+func cause(err error) error {
+	switch {
+	case errors.Is(err, bounce.ErrClosed), errors.Is(err, listen.ErrClosed),
+		errors.Is(err, fabric.ErrClosed), errors.Is(err, ring.ErrClosed):
+		return net.ErrClosed
+	case errors.Is(err, context.DeadlineExceeded):
+		return &timeoutError{err}
+	}
+	return err
+}
+
+// timeoutError is a dial that ran into its deadline.
+type timeoutError struct{ err error }
+
+func (e *timeoutError) Error() string {
+	if e.err == context.DeadlineExceeded {
+		return "i/o timeout"
+	}
+	return "i/o timeout: " + e.err.Error()
+}
+func (e *timeoutError) Timeout() bool   { return true }
+func (e *timeoutError) Temporary() bool { return true }
+func (e *timeoutError) Unwrap() []error {
+	return []error{e.err, os.ErrDeadlineExceeded, syscall.ETIMEDOUT}
+}

@@ -1,0 +1,225 @@
+package sdp
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+)
+
+// Stats count what a connection did. See package bounce for the fields.
+type Stats = bounce.Stats
+
+// HostStats count what a Host's fabric membership did, since it was opened.
+type HostStats struct {
+	Stats // sum over all connections of this process on the fabric
+
+	// Links is how many other processes are joined now; a process that dials
+	// itself counts two.
+	Links int
+	// LinkDoorbells is all doorbells rung, those of set-up included.
+	LinkDoorbells uint64
+	// Rescues is how often a lost doorbell was made up for. It is 0 where
+	// doorbells are not lost.
+	Rescues uint64
+
+	Networks NetworkStats
+}
+
+// NetworkStats count the connections of network "tcp" by the way they took, and
+// why.
+type NetworkStats struct {
+	DialSDP       uint64 // host is here and listens by SDP
+	DialNotLocal  uint64 // TCP: the host is not in the fabric
+	DialNoSDP     uint64 // TCP: nothing listens by SDP on the port
+	DialSDPFailed uint64 // TCP: SDP was tried and failed
+	DialNoFabric  uint64 // TCP: no fabric could be opened
+	AcceptSDP     uint64
+	AcceptTCP     uint64
+	ListenTCPOnly uint64 // no fabric could be opened
+}
+
+type networkCounters struct {
+	dialSDP, dialNotLocal, dialNoSDP, dialSDPFailed, dialNoFabric atomic.Uint64
+	acceptSDP, acceptTCP, listenTCPOnly                           atomic.Uint64
+}
+
+func (c *networkCounters) stats() NetworkStats {
+	return NetworkStats{
+		DialSDP: c.dialSDP.Load(), DialNotLocal: c.dialNotLocal.Load(), DialNoSDP: c.dialNoSDP.Load(),
+		DialSDPFailed: c.dialSDPFailed.Load(), DialNoFabric: c.dialNoFabric.Load(),
+		AcceptSDP: c.acceptSDP.Load(), AcceptTCP: c.acceptTCP.Load(), ListenTCPOnly: c.listenTCPOnly.Load(),
+	}
+}
+
+// Host is this process' membership in a fabric.
+type Host struct {
+	stack    *stack // immutable
+	counters *networkCounters
+	lazy     bool // the default Host
+
+	mu     sync.Mutex
+	users  map[user]struct{} // open listeners and connections; guarded by mu
+	calls  int               // of the default Host, under way; guarded by mu
+	timer  *time.Timer       // of the default Host: closes it; guarded by mu
+	closed bool              // guarded by mu
+}
+
+// user is a *Conn or a *Listener.
+type user interface{ Close() error }
+
+// Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one
+// that this user's processes on this machine share; "shm:NAME" for another one on
+// this machine; "mem:NAME" for one within this process, for tests. The caller
+// closes the Host.
+//
+// Its errors wrap EPERM or EACCES if the fabric is another user's.
+func Open(fabric string) (*Host, error) {
+	s, err := openStack(fabric)
+	if err != nil {
+		return nil, opError("open", nil, nil, err)
+	}
+	return newHost(s, &networkCounters{}), nil
+}
+
+func newHost(s *stack, c *networkCounters) *Host {
+	return &Host{stack: s, counters: c, users: map[user]struct{}{}}
+}
+
+// Close closes the Host's listeners and connections and leaves the fabric. What
+// was written reaches the other side.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return net.ErrClosed
+	}
+	h.closed = true
+	users := h.users
+	h.users = map[user]struct{}{}
+	h.mu.Unlock()
+	for u := range users {
+		u.Close()
+	}
+	h.stack.release()
+	return nil
+}
+
+// Stats are the Host's counters.
+func (h *Host) Stats() HostStats {
+	s := h.stack.stats()
+	s.Networks = h.counters.stats()
+	return s
+}
+
+// Dial is Dialer.Dial on this Host.
+func (h *Host) Dial(network, address string) (net.Conn, error) {
+	return (&Dialer{Host: h}).Dial(network, address)
+}
+
+// DialContext is Dialer.DialContext on this Host.
+func (h *Host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&Dialer{Host: h}).DialContext(ctx, network, address)
+}
+
+// Listen is ListenConfig.Listen on this Host.
+func (h *Host) Listen(network, address string) (net.Listener, error) {
+	return (&ListenConfig{Host: h}).Listen(context.Background(), network, address)
+}
+
+// add keeps a listener or connection, to close it with the Host.
+func (h *Host) add(u user) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return net.ErrClosed
+	}
+	h.users[u] = struct{}{}
+	return nil
+}
+
+// remove forgets one that is closed.
+func (h *Host) remove(u user) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.users, u)
+	h.lingerIfIdle()
+}
+
+// linger is how long the default Host stays open without listeners and
+// connections, so that programs which dial one connection after the other do not
+// join the fabric each time.
+const linger = 250 * time.Millisecond
+
+// lingerIfIdle lets the default Host go when nobody needs it. The caller holds
+// h.mu.
+func (h *Host) lingerIfIdle() {
+	if !h.lazy || h.closed || h.calls > 0 || len(h.users) > 0 {
+		return
+	}
+	if h.timer == nil {
+		h.timer = time.AfterFunc(linger, h.closeIfIdle)
+	} else {
+		h.timer.Reset(linger)
+	}
+}
+
+// closeIfIdle closes the default Host unless it has come into use again.
+func (h *Host) closeIfIdle() {
+	defaultHost.mu.Lock()
+	defer defaultHost.mu.Unlock()
+	h.mu.Lock()
+	idle := !h.closed && h.calls == 0 && len(h.users) == 0
+	h.mu.Unlock()
+	if idle { // and nobody can begin to use it while we hold defaultHost.mu
+		defaultHost.host = nil
+		h.Close()
+	}
+}
+
+// defaultHost is the Host of the package's functions.
+var defaultHost struct {
+	mu       sync.Mutex
+	host     *Host // guarded by mu
+	counters networkCounters
+}
+
+// useDefault returns the default Host, opened if need be, for one call. The
+// caller calls done after it.
+func useDefault() (h *Host, done func(), err error) {
+	defaultHost.mu.Lock()
+	defer defaultHost.mu.Unlock()
+	h = defaultHost.host
+	if h == nil {
+		s, err := openStack("")
+		if err != nil {
+			return nil, nil, err
+		}
+		h = newHost(s, &defaultHost.counters)
+		h.lazy = true
+		defaultHost.host = h
+	}
+	h.mu.Lock()
+	h.calls++
+	h.mu.Unlock()
+	return h, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.calls--
+		h.lingerIfIdle()
+	}, nil
+}
+
+// DefaultStats are the counters of the default Host: those of the fabric if it is
+// open now, and those by network since the process began.
+func DefaultStats() HostStats {
+	defaultHost.mu.Lock()
+	defer defaultHost.mu.Unlock()
+	if defaultHost.host == nil {
+		return HostStats{Networks: defaultHost.counters.stats()}
+	}
+	return defaultHost.host.Stats()
+}

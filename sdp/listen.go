@@ -1,0 +1,129 @@
+package sdp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/listen"
+)
+
+// ListenConfig listens with options. The zero ListenConfig is that of Listen.
+type ListenConfig struct {
+	// Backlog is how many connections may wait for Accept; 0 means 4096.
+	Backlog int
+	// Host is whose fabric is used; nil means the default one.
+	Host *Host
+	// TCP listens where network "tcp" does; nil means a zero net.ListenConfig.
+	TCP *net.ListenConfig
+}
+
+// Listen listens on "host:port" or ":port". Port 0 picks a free one, which Addr
+// tells. Host must be this host. Networks are as for Dial.
+func Listen(network, address string) (net.Listener, error) {
+	return (&ListenConfig{}).Listen(context.Background(), network, address)
+}
+
+// Listen listens on "host:port". ctx limits the resolution of the address, not
+// the listener.
+func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	switch network {
+	case Network:
+		l, err := lc.listenSDP(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	case "tcp", "tcp4", "tcp6":
+		return lc.listenBoth(ctx, network, address)
+	}
+	return nil, &net.OpError{Op: opListen, Net: network, Err: net.UnknownNetworkError(network)}
+}
+
+func (lc *ListenConfig) host() (*Host, func(), error) {
+	if lc.Host != nil {
+		return lc.Host, func() {}, nil
+	}
+	return useDefault()
+}
+
+func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listener, error) {
+	name, port, err := splitAddress(ctx, address)
+	if err != nil {
+		return nil, opError(opListen, nil, nil, err)
+	}
+	local := &Addr{name, port}
+	h, done, err := lc.host()
+	if err != nil {
+		return nil, opError(opListen, nil, local, err)
+	}
+	defer done()
+	if !h.isHere(ctx, name) {
+		err := fmt.Errorf("%q is not this host: %w", name, syscall.EADDRNOTAVAIL)
+		return nil, opError(opListen, nil, local, err)
+	}
+	l, err := h.listenPort(port, lc.Backlog)
+	if err != nil {
+		return nil, opError(opListen, nil, local, err)
+	}
+	return l, nil
+}
+
+func (h *Host) listenPort(port, backlog int) (*Listener, error) {
+	port, err := h.stack.fabric.ClaimPort(port)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{host: h, addr: &Addr{thisHost, port}, queue: h.stack.listeners.Listen(port, backlog)}
+	if err := h.add(l); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Listener accepts connections of network "sdp".
+type Listener struct {
+	host  *Host // immutable
+	addr  *Addr // immutable
+	queue *listen.Listener
+}
+
+// Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed
+// and os.ErrDeadlineExceeded.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		a, err := l.queue.Accept()
+		if err != nil {
+			return nil, opError(opAccept, nil, l.addr, err)
+		}
+		c, err := newConn(l.host, a.Pair, l.addr, &Addr{thisHost, a.From})
+		if err != nil {
+			return nil, opError(opAccept, nil, l.addr, err)
+		}
+		raceAcquire(c.pair)
+		return c, nil
+	}
+}
+
+// Close stops listening, wakes Accept, and resets the connections that wait for
+// it. Connections that were accepted stay.
+func (l *Listener) Close() error {
+	if err := l.queue.Close(); err != nil {
+		return opError(opClose, nil, l.addr, err)
+	}
+	l.host.stack.fabric.ReleasePort(l.addr.Port)
+	l.host.remove(l)
+	return nil
+}
+
+// Addr is the *Addr that it listens on.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// SetDeadline makes Accept fail at t; the zero time means never.
+func (l *Listener) SetDeadline(t time.Time) error {
+	l.queue.SetDeadline(t)
+	return nil
+}

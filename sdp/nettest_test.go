@@ -1,0 +1,52 @@
+package sdp
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+)
+
+// fabrics are the backends on which the behaviours are tested.
+func fabrics() []string {
+	return []string{"mem:test", fmt.Sprintf("shm:test-%d", os.Getpid())}
+}
+
+// onFabrics runs a test on a Host of each backend.
+func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
+	for _, spec := range fabrics() {
+		t.Run(spec[:3], func(t *testing.T) {
+			h, err := Open(spec)
+			require.NoError(t, err)
+			defer h.Close()
+			f(t, h)
+		})
+	}
+}
+
+// pipe makes the two ends of a connection.
+func pipe(h *Host) (c1, c2 net.Conn, stop func(), err error) {
+	ln, err := h.Listen("sdp", "localhost:0")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer ln.Close()
+	c1, err = h.Dial("sdp", ln.Addr().String())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c2, err = ln.Accept()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return c1, c2, func() { c1.Close(); c2.Close() }, nil
+}
+
+func TestConn(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
+	})
+}

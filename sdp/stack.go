@@ -1,0 +1,151 @@
+package sdp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/dial"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/listen"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// stack is SDP on one fabric, shared by the Hosts of this process on it.
+type stack struct {
+	fabric    *fabric.Fabric // constant after newStack
+	listeners *listen.Table
+	opts      bounce.Options
+	port      atomic.Uint32 // counts the dialling ends' ports
+
+	refs int // Hosts; guarded by stacks.mu
+
+	mu       sync.Mutex
+	sessions map[*session]struct{} // links that are up; guarded by mu
+	ended    HostStats             // of links that are down; guarded by mu
+}
+
+// session is SDP with one peer.
+type session struct {
+	stack *stack
+	pool  *bounce.Pool
+	dials *dial.Table
+}
+
+// stacks are those of this process, by fabric.
+var stacks = struct {
+	mu   sync.Mutex
+	open map[string]*stack // guarded by mu
+}{open: map[string]*stack{}}
+
+// openStack joins a fabric, or shares in it.
+func openStack(spec string) (*stack, error) {
+	spec = fabric.Canonical(spec)
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	if s := stacks.open[spec]; s != nil {
+		s.refs++
+		return s, nil
+	}
+	s := newStack(bounce.Options{})
+	f, err := fabric.Open(spec, s.start)
+	if err != nil {
+		return nil, err
+	}
+	s.fabric, s.refs = f, 1
+	stacks.open[spec] = s
+	return s, nil
+}
+
+func newStack(o bounce.Options) *stack {
+	s := &stack{listeners: listen.NewTable(), opts: o, sessions: map[*session]struct{}{}}
+	s.port.Store(rand.Uint32N(dialPorts))
+	return s
+}
+
+func (s *stack) start(n *ring.Node) { n.Register(ring.ServiceSDP, s) }
+
+// release ends one Host's share. The last one leaves the fabric.
+func (s *stack) release() {
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	if s.refs--; s.refs > 0 {
+		return
+	}
+	if stacks.open[s.fabric.Spec()] == s {
+		delete(stacks.open, s.fabric.Spec())
+	}
+	s.fabric.Close()
+}
+
+// Ports of dialling ends. They are not claimed: they only tell connections of
+// one process apart.
+const (
+	firstDialPort = 32768
+	dialPorts     = 16384
+)
+
+func (s *stack) dialPort() int { return firstDialPort + int(s.port.Add(1)%dialPorts) }
+
+// Open is called by ring when a peer came up.
+func (s *stack) Open(p *ring.Peer) ring.Session {
+	pool := bounce.NewPool(p, s.opts)
+	e := &session{stack: s, pool: pool, dials: dial.NewTable(pool)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[e] = struct{}{}
+	return e
+}
+
+// Message handles a set-up message of the peer.
+func (e *session) Message(m []byte) error {
+	msg, err := hello.Parse(m)
+	if err == nil {
+		switch msg := msg.(type) {
+		case *hello.Hello:
+			err = e.stack.listeners.Hello(e.pool, msg)
+		case *hello.HelloAck:
+			err = e.dials.Ack(msg)
+		case *hello.Refuse:
+			err = e.dials.Refuse(msg)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: from %v: %w", ring.ErrProtocol, e.pool.Peer().ID(), err)
+	}
+	return nil
+}
+
+// Down is called when the link is down.
+func (e *session) Down(error) {
+	e.dials.Down()
+	e.pool.Down()
+	e.stack.mu.Lock()
+	defer e.stack.mu.Unlock()
+	delete(e.stack.sessions, e)
+	e.addTo(&e.stack.ended)
+}
+
+func (e *session) addTo(s *HostStats) {
+	sum, _ := e.pool.Stats()
+	s.Stats.Add(sum)
+	link := e.pool.Peer().Stats()
+	s.LinkDoorbells += link.Doorbells
+	s.Rescues += link.Rescues
+}
+
+// stats are those of all links. Connections that outlive their link count as of
+// the moment it went down.
+func (s *stack) stats() HostStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.ended
+	sum.Links = len(s.sessions)
+	for e := range s.sessions {
+		e.addTo(&sum)
+	}
+	return sum
+}
