@@ -73,13 +73,6 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, &net.OpError{Op: opDial, Net: network, Err: net.UnknownNetworkError(network)}
 }
 
-func (d *Dialer) host() (*Host, func(), error) {
-	if d.Host != nil {
-		return d.Host, func() {}, nil
-	}
-	return useDefault()
-}
-
 func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err == nil && port == 0 {
@@ -89,7 +82,7 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, nil, err)
 	}
 	remote := &Addr{name, port}
-	h, done, err := d.host()
+	h, done, err := d.Host.use()
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
@@ -179,9 +172,9 @@ func (h *Host) dialOnce(ctx context.Context, port int, patient bool) (*Conn, err
 // dialEither is network "tcp": SDP if the host is here and listens by SDP on the
 // port, else TCP. Why it is TCP is counted.
 func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.Conn, error) {
-	c, why := d.trySDP(ctx, address)
-	if c != nil {
-		return c, nil
+	c, why, err := d.trySDP(ctx, address)
+	if c != nil || err != nil {
+		return c, err
 	}
 	if why != nil {
 		why.Add(1)
@@ -195,29 +188,32 @@ func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.C
 
 // trySDP returns a connection, or the counter of why there is none. An address
 // that is none is left to TCP, whose error is the one that users know.
-func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter) {
+func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil || port == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	h, done, err := d.host()
+	h, done, err := d.Host.use()
+	if err != nil && d.Host != nil {
+		return nil, nil, opError(opDial, nil, &Addr{name, port}, err)
+	}
 	if err != nil {
-		return nil, &defaultHost.counters.dialNoFabric
+		return nil, &defaultHost.counters.dialNoFabric, nil
 	}
 	defer done()
 	// The port is looked up first: it is cheap, and mostly the answer is no.
 	if _, ok, err := h.stack.fabric.Holder(port); err != nil || !ok {
-		return nil, &h.counters.dialNoSDP
+		return nil, &h.counters.dialNoSDP, nil
 	}
 	if !h.isHere(ctx, name) {
-		return nil, &h.counters.dialNotLocal
+		return nil, &h.counters.dialNotLocal, nil
 	}
 	c, err := h.dialPort(ctx, port)
 	if err != nil {
-		return nil, &h.counters.dialSDPFailed
+		return nil, &h.counters.dialSDPFailed, nil
 	}
 	h.counters.dialSDP.Add(1)
-	return c, nil
+	return c, nil, nil
 }
 
 type counter interface{ Add(uint64) uint64 }

@@ -18,7 +18,10 @@ func (lc *ListenConfig) listenBoth(ctx context.Context, network, address string)
 	if lc.TCP != nil {
 		config = *lc.TCP
 	}
-	h, done, err := lc.host()
+	h, done, err := lc.Host.use()
+	if err != nil && lc.Host != nil {
+		return nil, opError(opListen, nil, nil, err)
+	}
 	if err != nil {
 		defaultHost.counters.listenTCPOnly.Add(1)
 		return config.Listen(ctx, network, address)

@@ -130,6 +130,20 @@ func (h *Host) Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{Host: h}).Listen(context.Background(), network, address)
 }
 
+// use returns the Host for one call, or the default one if h is nil. The caller
+// calls done after it.
+func (h *Host) use() (_ *Host, done func(), err error) {
+	if h == nil {
+		return useDefault()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, nil, net.ErrClosed
+	}
+	return h, func() {}, nil
+}
+
 // add keeps a listener or connection, to close it with the Host.
 func (h *Host) add(u user) error {
 	h.mu.Lock()

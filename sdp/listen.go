@@ -42,20 +42,13 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	return nil, &net.OpError{Op: opListen, Net: network, Err: net.UnknownNetworkError(network)}
 }
 
-func (lc *ListenConfig) host() (*Host, func(), error) {
-	if lc.Host != nil {
-		return lc.Host, func() {}, nil
-	}
-	return useDefault()
-}
-
 func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listener, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil {
 		return nil, opError(opListen, nil, nil, err)
 	}
 	local := &Addr{name, port}
-	h, done, err := lc.host()
+	h, done, err := lc.Host.use()
 	if err != nil {
 		return nil, opError(opListen, nil, local, err)
 	}

@@ -1,9 +1,7 @@
 package sdp
 
 import (
-	"fmt"
 	"net"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +10,7 @@ import (
 
 // fabrics are the backends on which the behaviours are tested.
 func fabrics() []string {
-	return []string{"mem:test", fmt.Sprintf("shm:test-%d", os.Getpid())}
+	return []string{"mem:test", "shm:sdp-test"}
 }
 
 // onFabrics runs a test on a Host of each backend.

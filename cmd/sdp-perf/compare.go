@@ -29,9 +29,6 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	if err := checkTransports(transports); err != nil {
 		return err
 	}
-	if err := ownFabric(); err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "sdp-perf-")
 	if err != nil {
 		return err
@@ -48,16 +45,6 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 		err = fmt.Errorf("%w (the second process: %v)", err, state)
 	}
 	return err
-}
-
-// ownFabric has this process and its child meet in a fabric that nobody else
-// uses, unless the user has named one. It must be called before anything of
-// package sdp.
-func ownFabric() error {
-	if os.Getenv("SDP_FABRIC") != "" {
-		return nil
-	}
-	return os.Setenv("SDP_FABRIC", fmt.Sprintf("shm:perf-%d", os.Getpid()))
 }
 
 // childEndpoints is where the child is to listen: free ports, and a socket in

@@ -24,6 +24,9 @@ type shmNetwork struct {
 }
 
 func openShm(name string) (network, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	dir, err := OpenDir(name)
 	if err != nil {
 		return nil, err

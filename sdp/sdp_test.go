@@ -1,0 +1,522 @@
+package sdp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	// The default Host of these tests.
+	os.Setenv(fabric.EnvFabric, "shm:sdp-test-default")
+	os.Exit(m.Run())
+}
+
+func mustPipe(t *testing.T, h *Host) (a, b *Conn) {
+	t.Helper()
+	x, y, stop, err := pipe(h)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return x.(*Conn), y.(*Conn)
+}
+
+func TestAddressesCanBeSplitAndDialled(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", ":0")
+		require.NoError(t, err)
+		defer ln.Close()
+		for _, name := range []string{"localhost", "127.0.0.1", "::1", "", "node1", "LOCALHOST."} {
+			_, port, err := net.SplitHostPort(ln.Addr().String())
+			require.NoError(t, err)
+			c, err := h.Dial("sdp", net.JoinHostPort(name, port))
+			require.NoError(t, err, name)
+			s, err := ln.Accept()
+			require.NoError(t, err)
+			for _, a := range []net.Addr{ln.Addr(), c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr()} {
+				require.Equal(t, "sdp", a.Network())
+				_, port, err := net.SplitHostPort(a.String())
+				require.NoError(t, err)
+				n, err := strconv.Atoi(port)
+				require.NoError(t, err)
+				require.Positive(t, n)
+			}
+			require.Equal(t, ln.Addr().String(), c.RemoteAddr().String())
+			require.Equal(t, c.LocalAddr().String(), s.RemoteAddr().String())
+			c.Close()
+			s.Close()
+		}
+	})
+}
+
+// Every error is a *net.OpError whose cause errors.Is finds.
+func TestErrors(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		closed, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		closed.Close()
+		conn, _ := mustPipe(t, h)
+		conn.Close()
+		dial := func(network, address string) error { _, err := h.Dial(network, address); return err }
+		lis := func(network, address string) error { _, err := h.Listen(network, address); return err }
+		var (
+			addrErr    *net.AddrError
+			dnsErr     *net.DNSError
+			unknownErr net.UnknownNetworkError
+		)
+		for name, tc := range map[string]struct {
+			err error
+			op  string
+			is  error
+			as  any
+		}{
+			"dial unknown network":     {dial("udp", "localhost:1"), "dial", nil, &unknownErr},
+			"listen unknown network":   {lis("sdp6", "localhost:1"), "listen", nil, &unknownErr},
+			"dial without port":        {dial("sdp", "localhost"), "dial", nil, &addrErr},
+			"listen without port":      {lis("sdp", "localhost"), "listen", nil, &addrErr},
+			"dial port out of range":   {dial("sdp", "localhost:65536"), "dial", nil, &addrErr},
+			"listen port out of range": {lis("sdp", "localhost:-1"), "listen", nil, &addrErr},
+			"dial unknown service":     {dial("sdp", "localhost:nosuchservice"), "dial", nil, &dnsErr},
+			"dial port 0":              {dial("sdp", "localhost:0"), "dial", syscall.ECONNREFUSED, nil},
+			"nothing listens":          {dial("sdp", "localhost:1"), "dial", syscall.ECONNREFUSED, nil},
+			"listener closed":          {dial("sdp", closed.Addr().String()), "dial", syscall.ECONNREFUSED, nil},
+			"no such node":             {dial("sdp", "node7:80"), "dial", syscall.EHOSTUNREACH, nil},
+			"another machine":          {dial("sdp", "192.0.2.1:80"), "dial", syscall.EHOSTUNREACH, nil},
+			"port in use":              {lis("sdp", ln.Addr().String()), "listen", syscall.EADDRINUSE, nil},
+			"listen elsewhere":         {lis("sdp", "192.0.2.1:80"), "listen", syscall.EADDRNOTAVAIL, nil},
+			"accept on a closed one":   {func() error { _, err := closed.Accept(); return err }(), "accept", net.ErrClosed, nil},
+			"close a closed listener":  {closed.Close(), "close", net.ErrClosed, nil},
+			"read on a closed one":     {func() error { _, err := conn.Read(nil); return err }(), "read", net.ErrClosed, nil},
+			"write on a closed one":    {func() error { _, err := conn.Write(nil); return err }(), "write", net.ErrClosed, nil},
+			"close a closed one":       {conn.Close(), "close", net.ErrClosed, nil},
+			"close write a closed one": {conn.CloseWrite(), "close", net.ErrClosed, nil},
+			"close read a closed one":  {conn.CloseRead(), "close", net.ErrClosed, nil},
+			"deadline of a closed one": {conn.SetDeadline(time.Now()), "set", net.ErrClosed, nil},
+			"buffer of a closed one":   {conn.SetReadBuffer(4096), "set", net.ErrClosed, nil},
+			"linger of a closed one":   {conn.SetLinger(0), "set", net.ErrClosed, nil},
+		} {
+			var op *net.OpError
+			require.ErrorAs(t, tc.err, &op, name)
+			require.Equal(t, tc.op, op.Op, name)
+			require.NotContains(t, tc.err.Error(), "\n", name)
+			if tc.is != nil {
+				require.ErrorIs(t, tc.err, tc.is, name)
+				require.Equal(t, "sdp", op.Net, name)
+			} else {
+				require.ErrorAs(t, tc.err, tc.as, name)
+			}
+		}
+	})
+	for _, spec := range []string{"ring", "shm:", "shm:../x", "mem:", "ivshmem:0", "x:y"} {
+		_, err := Open(spec)
+		require.ErrorIs(t, err, syscall.EINVAL, spec)
+	}
+}
+
+func TestBufferSizesAreChecked(t *testing.T) {
+	h, err := Open("mem:test")
+	require.NoError(t, err)
+	defer h.Close()
+	a, b := mustPipe(t, h)
+	require.ErrorIs(t, a.SetReadBuffer(0), syscall.EINVAL)
+	require.ErrorIs(t, a.SetWriteBuffer(-1), syscall.EINVAL)
+	require.NoError(t, a.SetReadBuffer(64<<10))
+	require.NoError(t, b.SetWriteBuffer(1))
+	// The smaller of both limits what is under way.
+	b.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	n, err := b.Write(make([]byte, 1<<20))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Less(t, n, 8<<10)
+	a.SetReadBuffer(64 << 10)
+	a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	n, _ = a.Write(make([]byte, 4<<20))
+	require.Greater(t, n, 512<<10)
+	require.Less(t, n, 1200<<10)
+}
+
+func TestHalfClose(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		for _, swap := range []bool{false, true} {
+			a, b := mustPipe(t, h)
+			if swap {
+				a, b = b, a
+			}
+			_, err := a.Write([]byte("question"))
+			require.NoError(t, err)
+			require.NoError(t, a.CloseWrite())
+			got, err := io.ReadAll(b)
+			require.NoError(t, err)
+			require.Equal(t, "question", string(got))
+			_, err = b.Write([]byte("answer"))
+			require.NoError(t, err)
+			require.NoError(t, b.Close())
+			got, err = io.ReadAll(a)
+			require.NoError(t, err)
+			require.Equal(t, "answer", string(got))
+			_, err = a.Write([]byte("x"))
+			require.ErrorIs(t, err, syscall.EPIPE)
+		}
+	})
+}
+
+func TestDataBeforeFINIsNeverLost(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		for i := range 200 {
+			a, b := mustPipe(t, h)
+			n := i * 1000
+			go func() {
+				a.Write(make([]byte, n))
+				a.Close()
+			}()
+			k, err := io.Copy(io.Discard, b)
+			require.NoError(t, err)
+			require.EqualValues(t, n, k)
+			b.Close()
+		}
+	})
+}
+
+func TestAbortResets(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		a.Write([]byte("last"))
+		require.NoError(t, a.SetLinger(0))
+		require.NoError(t, a.Close())
+		got, err := io.ReadAll(b)
+		require.Equal(t, "last", string(got))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		var op *net.OpError
+		require.ErrorAs(t, err, &op)
+		require.Equal(t, "read", op.Op)
+		_, err = b.Write([]byte("x"))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	})
+}
+
+func TestCloseWakesWhoWaits(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, _ := mustPipe(t, h)
+		c, _ := mustPipe(t, h)
+		ln, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		for name, tc := range map[string]struct {
+			wait  func() error
+			close func() error
+		}{
+			"read":   {func() error { _, err := a.Read(make([]byte, 1)); return err }, a.Close},
+			"write":  {func() error { _, err := c.Write(make([]byte, 8<<20)); return err }, c.Close},
+			"accept": {func() error { _, err := ln.Accept(); return err }, ln.Close},
+		} {
+			done := make(chan error)
+			go func() { done <- tc.wait() }()
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, tc.close())
+			select {
+			case err := <-done:
+				require.ErrorIs(t, err, net.ErrClosed, name)
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s still waits", name)
+			}
+		}
+	})
+}
+
+func TestBacklogFull(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := (&ListenConfig{Host: h, Backlog: 2}).Listen(context.Background(), "sdp", "localhost:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		var conns []net.Conn
+		for range 2 {
+			c, err := h.Dial("sdp", ln.Addr().String())
+			require.NoError(t, err)
+			conns = append(conns, c)
+		}
+		// A third waits, by its limit ...
+		d := Dialer{Host: h, Timeout: 50 * time.Millisecond}
+		_, err = d.Dial("sdp", ln.Addr().String())
+		var ne net.Error
+		require.ErrorAs(t, err, &ne)
+		require.True(t, ne.Timeout())
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "backlog")
+		// ... or until there is room, ...
+		done := make(chan error)
+		go func() {
+			c, err := h.Dial("sdp", ln.Addr().String())
+			if err == nil {
+				c.Close()
+			}
+			done <- err
+		}()
+		time.Sleep(20 * time.Millisecond)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		s.Close()
+		require.NoError(t, <-done)
+		// ... or until its context is cancelled.
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
+		_, err = h.DialContext(ctx, "sdp", ln.Addr().String())
+		require.ErrorIs(t, err, context.Canceled)
+		// Closing the listener resets those that wait.
+		require.NoError(t, ln.Close())
+		_, err = conns[1].Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+}
+
+func TestDialWithEndedContext(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err = h.DialContext(ctx, "sdp", ln.Addr().String())
+		require.ErrorIs(t, err, context.Canceled)
+		d := Dialer{Host: h, Deadline: time.Now().Add(-time.Second)}
+		_, err = d.Dial("sdp", ln.Addr().String())
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	})
+}
+
+func TestAcceptDeadline(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		l := ln.(*Listener)
+		l.SetDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err = ln.Accept()
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		l.SetDeadline(time.Time{})
+		go h.Dial("sdp", ln.Addr().String())
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		c.Close()
+	})
+}
+
+// Connections made and closed by several goroutines at once, each with a few
+// bytes to and fro; nothing is left.
+func TestManyShortConnections(t *testing.T) {
+	leak.Check(t)
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				wg.Go(func() { io.Copy(c, c); c.Close() })
+			}
+		})
+		var dials sync.WaitGroup
+		for range 4 {
+			dials.Go(func() {
+				for i := range 500 {
+					c, err := h.Dial("sdp", ln.Addr().String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					msg := strconv.Itoa(i)
+					c.Write([]byte(msg))
+					c.(*Conn).CloseWrite()
+					got, err := io.ReadAll(c)
+					if err != nil || string(got) != msg {
+						t.Errorf("got %q, %v, want %q", got, err, msg)
+					}
+					c.Close()
+				}
+			})
+		}
+		dials.Wait()
+		ln.Close()
+		wg.Wait()
+	})
+}
+
+func TestReadFromAndWriteTo(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		c, d := mustPipe(t, h)
+		const n = 5 << 20
+		go func() { io.Copy(a, io.LimitReader(zeros{}, n)); a.CloseWrite() }() // ReadFrom
+		go func() { io.Copy(c, b); c.CloseWrite() }()                          // WriteTo
+		k, err := io.Copy(io.Discard, d)
+		require.NoError(t, err)
+		require.EqualValues(t, n, k)
+		sent, got := a.Stats(), d.Stats()
+		require.EqualValues(t, n, sent.BytesWritten())
+		require.EqualValues(t, n, got.BytesRead)
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestHostsOfOneProcessShareAFabric(t *testing.T) {
+	leak.Check(t)
+	for _, spec := range fabrics() {
+		h1, err := Open(spec)
+		require.NoError(t, err)
+		h2, err := Open(spec)
+		require.NoError(t, err)
+		ln, err := h1.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		_, err = h2.Listen("sdp", ln.Addr().String())
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		c, err := h2.Dial("sdp", ln.Addr().String())
+		require.NoError(t, err)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		require.NoError(t, h2.Close()) // closes c
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = s.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.NoError(t, h1.Close())
+		_, err = ln.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, h1.Close(), net.ErrClosed)
+		for _, network := range []string{"sdp", "tcp"} {
+			_, err = h1.Listen(network, "localhost:0")
+			require.ErrorIs(t, err, net.ErrClosed)
+			_, err = h1.Dial(network, "localhost:1")
+			require.ErrorIs(t, err, net.ErrClosed)
+		}
+	}
+}
+
+// The default Host is there when it is needed, and gone, with all that it held,
+// when it is not.
+func TestDefaultHostIsReleased(t *testing.T) {
+	leak.Check(t)
+	for range 3 {
+		ln, err := Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		c, err := DialTimeout("sdp", ln.Addr().String(), 10*time.Second)
+		require.NoError(t, err)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+		_, err = c.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(s, make([]byte, 1))
+		require.NoError(t, err)
+		require.Positive(t, DefaultStats().BytesRead)
+		c.Close()
+		s.Close()
+		require.Eventually(t, func() bool {
+			defaultHost.mu.Lock()
+			defer defaultHost.mu.Unlock()
+			return defaultHost.host == nil
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	_, err := Dial("sdp", "localhost:1")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
+	leak.Check(t)
+	h, err := Open("shm:sdp-test")
+	require.NoError(t, err)
+	defer h.Close()
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer plain.Close()
+
+	exchange := func(c net.Conn, ln net.Listener, network string) {
+		t.Helper()
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		require.Equal(t, network, c.RemoteAddr().Network())
+		require.Equal(t, network, s.RemoteAddr().Network())
+		_, err = c.Write([]byte("hello"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(s, make([]byte, 5))
+		require.NoError(t, err)
+		c.Close()
+		s.Close()
+	}
+	c, err := h.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	exchange(c, ln, "sdp")
+	c, err = net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	exchange(c, ln, "tcp")
+	c, err = h.Dial("tcp", plain.Addr().String())
+	require.NoError(t, err)
+	exchange(c, plain, "tcp")
+
+	n := h.Stats().Networks
+	require.Equal(t, NetworkStats{DialSDP: 1, DialNoSDP: 1, AcceptSDP: 1, AcceptTCP: 1}, n)
+
+	// A port that only one of the two has is in use.
+	_, err = h.Listen("tcp", ln.Addr().String())
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	_, err = h.Listen("sdp", "localhost:"+port)
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	// Close wakes Accept.
+	done := make(chan error)
+	go func() { _, err := ln.Accept(); done <- err }()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, <-done, net.ErrClosed)
+	require.ErrorIs(t, ln.Close(), net.ErrClosed)
+	_, err = h.Dial("tcp", ln.Addr().String())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+func TestOpErrorKeepsEOFAndMakesNetErrors(t *testing.T) {
+	local, remote := &Addr{"localhost", 1}, &Addr{"localhost", 2}
+	require.Nil(t, opError(opRead, local, remote, nil))
+	require.Equal(t, io.EOF, opError(opRead, local, remote, io.EOF))
+	for _, tc := range []struct {
+		err     error
+		is      error
+		timeout bool
+		text    string
+	}{
+		{os.ErrDeadlineExceeded, os.ErrDeadlineExceeded, true, "read sdp localhost:1->localhost:2: i/o timeout"},
+		{context.DeadlineExceeded, context.DeadlineExceeded, true, "read sdp localhost:1->localhost:2: i/o timeout"},
+		{bounce.ErrClosed, net.ErrClosed, false, "read sdp localhost:1->localhost:2: use of closed network connection"},
+		{syscall.ECONNRESET, syscall.ECONNRESET, false, "read sdp localhost:1->localhost:2: connection reset by peer"},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, fs.ErrPermission, false, "read sdp localhost:1->localhost:2: open /x: permission denied"},
+	} {
+		err := opError(opRead, local, remote, tc.err)
+		require.ErrorIs(t, err, tc.is)
+		require.Equal(t, tc.text, err.Error())
+		var ne net.Error
+		require.True(t, errors.As(err, &ne))
+		require.Equal(t, tc.timeout, ne.Timeout())
+	}
+}
