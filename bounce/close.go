@@ -25,6 +25,9 @@ func (c *Pair) CloseWrite() error {
 		return ErrClosed
 	}
 	c.ww.interrupt(stopShut)
+	if c.leaveTo(leaseWrite) {
+		return nil
+	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	if c.Closed() {
@@ -36,7 +39,7 @@ func (c *Pair) CloseWrite() error {
 
 // sendFIN publishes the FIN, once. The caller holds wmu.
 func (c *Pair) sendFIN() {
-	if c.finSent {
+	if c.finSent || c.ww.stop.Load()&(stopDown|stopBroken) != 0 || c.aborted() {
 		return
 	}
 	c.finSent = true
@@ -85,23 +88,41 @@ func (c *Pair) end(abort bool) error {
 	c.ww.interrupt(stopClosed)
 	c.rw.stopTimer()
 	c.ww.stopTimer()
-	// Wait for a Read and a Write to leave: they see that we are closed after
-	// the piece that they are at.
-	c.rmu.Lock()
-	c.wmu.Lock()
-	state := uint32(stateReadClosed | stateStopped)
-	if abort && !c.finSent {
-		state |= stateReset
-	} else if c.ww.stop.Load()&(stopDown|stopBroken) == 0 {
-		c.sendFIN()
+	if abort {
+		c.addState(stateReset)
 	}
-	c.wmu.Unlock()
-	c.rmu.Unlock()
+	// Wait for a Read and a Write to leave: they see that we are closed after
+	// the piece that they are at. A lease may be out for long; then what is left
+	// to do is done at its end.
+	if !c.leaveTo(leaseWrite) {
+		c.wmu.Lock()
+		c.sendFIN()
+		c.wmu.Unlock()
+	}
+	if !c.leaveTo(leaseRead) {
+		c.rmu.Lock()
+		c.rmu.Unlock()
+	}
+	c.smu.Lock()
+	c.endDone = true
+	c.smu.Unlock()
+	c.stopIfLeft()
+	return nil
+}
+
+// stopIfLeft tells the peer that we store nothing any more, when nobody does:
+// Close has done its part, and no lease is out.
+func (c *Pair) stopIfLeft() {
+	c.smu.Lock()
+	left := c.endDone && c.leases == 0
+	c.smu.Unlock()
+	if !left {
+		return
+	}
 	c.gmu.Lock() // a grow that is under way
 	c.gmu.Unlock()
-	c.addState(state)
+	c.addState(stateReadClosed | stateStopped)
 	c.tryRemove()
-	return nil
 }
 
 // linkDown is called after the link's last word was handled.
@@ -120,6 +141,12 @@ func (c *Pair) tryRemove() {
 	if gone && (c.peerState()&stateStopped != 0 || c.rw.stop.Load()&stopDown != 0) {
 		c.pool.remove(c)
 	}
+}
+
+func (c *Pair) aborted() bool {
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	return c.state&stateReset != 0
 }
 
 // blame gives the connection up because the peer broke the protocol.

@@ -61,7 +61,12 @@ type Pair struct {
 	creditSeen uint64     // guarded by wmu
 	grantSeen  uint64     // guarded by wmu
 	finSent    bool       // guarded by wmu
-	doorbells  uint64     // rung for the peer's reader; guarded by wmu
+	// The lease of Reserve; guarded by wmu.
+	reserved   int
+	staging    []byte // filled instead of the peer's memory, where that is not mapped
+	staged     []byte
+	stagedAt   int
+	doorbells  uint64 // rung for the peer's reader; guarded by wmu
 	ww         waiter
 	writeLimit atomic.Int64 // what tx.max shall be
 
@@ -75,6 +80,11 @@ type Pair struct {
 	why   error  // what a bad word of the peer was; guarded by smu
 	stats Stats  // as of the last wait; guarded by smu
 	gone  bool   // we store nothing any more; guarded by smu
+	// Leases that are out, and what Close or CloseWrite left to their end;
+	// guarded by smu.
+	leases  uint8
+	finDue  bool
+	endDone bool
 }
 
 func newPair(p *Pool, q queue) *Pair {
@@ -148,32 +158,47 @@ func (c *Pair) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
 	for {
-		// Both are loaded before the queue is looked at: what arrived before
-		// the end is read first. The memory may be gone after Close.
-		stop := c.rw.stop.Load()
-		if err := stopErr(stop, io.EOF); err != nil {
+		ended, err := c.beforeRead()
+		if err != nil || len(p) == 0 {
 			return 0, err
 		}
-		if len(p) == 0 {
-			return 0, nil
-		}
-		ended := stop != 0 || c.ended(ring.Data)
 		n, err := c.rx.get(p)
 		if n > 0 {
 			c.returnCredit()
 			return n, nil
 		}
-		if err != nil {
-			if err != io.EOF {
-				err = c.blame(err)
-			}
+		if err := c.nothingRead(ended, err); err != nil {
 			return 0, err
 		}
-		if ended {
-			return 0, c.resetErr()
-		}
-		c.wait(&c.rw, ring.Data)
 	}
+}
+
+// beforeRead is what comes before a look at the queue: an error if it must not
+// be looked at, since the memory may be gone after Close; and whether the
+// connection has ended, so that what arrived before the end is read first.
+func (c *Pair) beforeRead() (ended bool, err error) {
+	stop := c.rw.stop.Load()
+	if stop != 0 {
+		if err := stopErr(stop, io.EOF); err != nil {
+			return false, err
+		}
+	}
+	return stop != 0 || c.ended(ring.Data), nil
+}
+
+// nothingRead is what follows a look at the queue that found no data: the end,
+// or a wait.
+func (c *Pair) nothingRead(ended bool, err error) error {
+	switch {
+	case err == io.EOF:
+		return err
+	case err != nil:
+		return c.blame(err)
+	case ended:
+		return c.resetErr()
+	}
+	c.wait(&c.rw, ring.Data)
+	return nil
 }
 
 // Write writes all of p. Its errors are EPIPE when either side ended this
@@ -183,21 +208,15 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	for {
-		if err := c.writeErr(); err != nil {
+		if err := c.writeErr(); err != nil || n == len(p) {
 			return n, err
-		}
-		if n == len(p) {
-			return n, nil
 		}
 		k := c.tx.put(p[n:])
 		if k == 0 {
-			if err := c.takeCredit(); err != nil {
-				return n, c.blame(err)
+			if err := c.makeRoom(); err != nil {
+				return n, err
 			}
-			if k = c.tx.put(p[n:]); k == 0 {
-				c.wait(&c.ww, ring.Space)
-				continue
-			}
+			continue
 		}
 		n += k
 		c.announce()
@@ -205,6 +224,18 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 			return n, nil
 		}
 	}
+}
+
+// makeRoom takes the credit that has come, or waits for some.
+func (c *Pair) makeRoom() error {
+	progress, err := c.takeCredit()
+	if err != nil {
+		return c.blame(err)
+	}
+	if !progress {
+		c.wait(&c.ww, ring.Space)
+	}
+	return nil
 }
 
 // writeErr is why nothing can be written, if so.
@@ -272,26 +303,27 @@ func (c *Pair) publishCredit() {
 }
 
 // takeCredit looks at the words by which the peer gives room: credit for the
-// queue, and a new queue.
-func (c *Pair) takeCredit() error {
+// queue, and a new queue. It reports whether either has changed.
+func (c *Pair) takeCredit() (progress bool, err error) {
 	if n := int(c.writeLimit.Load()); n != c.tx.max {
 		c.tx.limit(n)
 	}
+	progress = c.changed(ring.Space)
 	c.creditSeen = ntb.Load64(c.line, offCredit)
 	// Credit for a queue that was left is late, not wrong.
 	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {
-		return fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
+		return false, fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
 	}
 	c.grantSeen = ntb.Load64(c.line, offGrant)
 	if gen := uint32(c.grantSeen >> 40); gen == (c.tx.gen+1)&0xffffff {
 		win, err := c.remoteQueue(c.grantSeen&0xffffffff*minQueue, 1<<(c.grantSeen>>32&0x3f))
 		if err != nil {
-			return err
+			return false, err
 		}
 		c.tx.move(win)
 		c.announce()
 	}
-	return nil
+	return progress, nil
 }
 
 // grantWord tells the peer where to go on: generation of the queue in 24 bits,

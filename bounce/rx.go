@@ -93,6 +93,17 @@ func (r *rx) get(p []byte) (int, error) {
 	return n, nil
 }
 
+// view is the payload under way that is not read yet, in place. It is empty if
+// nothing is there, with io.EOF after the FIN.
+func (r *rx) view() ([]byte, error) {
+	if r.left == 0 {
+		if more, err := r.open(); !more {
+			return nil, err
+		}
+	}
+	return r.mem[r.at : r.at+r.left : r.at+r.left], nil
+}
+
 // take counts k bytes of the payload under way as read.
 func (r *rx) take(k int) {
 	r.at += k

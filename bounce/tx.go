@@ -12,6 +12,7 @@ type tx struct {
 	size int
 	pos  int    // where the next header goes
 	seq  uint32 // of the record written last
+	kind kind   // of the record that reserve found room for
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
 	max  int // how many bytes may be under way, whatever the queue's size
@@ -50,40 +51,59 @@ func (t *tx) room() int { return t.send.Room() - reserve }
 // put writes the first bytes of p as one record and returns how many, 0 if
 // there is no room for a worthwhile record.
 func (t *tx) put(p []byte) int {
+	off, n := t.reserve(len(p))
+	if n > 0 {
+		t.win.Write(off, p[:n])
+		t.commit(n)
+	}
+	return n
+}
+
+// reserve finds room for a record with payload of up to n bytes: where its
+// payload goes, and how much it may be, 0 if there is no room for a worthwhile
+// record. commit makes the record.
+func (t *tx) reserve(n int) (off, k int) {
 	toEnd := t.size - t.pos
 	room := t.room()
-	if len(p) <= maxInline {
-		need := inlineSize(len(p))
+	if n <= maxInline {
+		need := inlineSize(n)
 		if need > toEnd {
 			if room < toEnd+need {
-				return 0
+				return 0, 0
 			}
 			t.pad()
 		} else if room < need {
-			return 0
+			return 0, 0
 		}
-		t.win.Write(t.pos+headerSize, p)
-		t.publish(makeHeader(t.seq+1, len(p), kindInline))
-		t.st.inlineRecords++
-		t.st.inlineBytes += uint64(len(p))
-		return len(p)
+		t.kind = kindInline
+		return t.pos + headerSize, n
 	}
 	if toEnd < minBulkTail {
 		if room < toEnd {
-			return 0
+			return 0, 0
 		}
 		t.pad()
 		toEnd, room = t.size, t.room()
 	}
-	n := min(len(p), maxPiece, t.size/4-line, toEnd-line, (room-line)&^(line-1))
-	if n <= 0 || n < len(p) && n < minBulkTail-line {
-		return 0
+	k = min(n, maxPiece, t.size/4-line, toEnd-line, (room-line)&^(line-1))
+	if k <= 0 || k < n && k < minBulkTail-line {
+		return 0, 0
 	}
-	t.win.Write(t.pos+line, p[:n])
-	t.publish(makeHeader(t.seq+1, n, kindBulk))
-	t.st.mmioRecords++
-	t.st.mmioBytes += uint64(n)
-	return n
+	t.kind = kindBulk
+	return t.pos + line, k
+}
+
+// commit makes a record of the first n bytes, at least one, of the room that
+// reserve found, which hold its payload by now.
+func (t *tx) commit(n int) {
+	t.publish(makeHeader(t.seq+1, n, t.kind))
+	if t.kind == kindInline {
+		t.st.inlineRecords++
+		t.st.inlineBytes += uint64(n)
+	} else {
+		t.st.mmioRecords++
+		t.st.mmioBytes += uint64(n)
+	}
 }
 
 // pad skips the rest of the queue.

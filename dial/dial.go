@@ -51,11 +51,16 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // full. Errors: those of ctx, ECONNREFUSED, ENOBUFS if a window is full (also
 // beside the context's), ErrLinkDown.
 func (t *Table) Dial(ctx context.Context, from, to uint16, patient bool) (*bounce.Pair, error) {
+	var refused error // why the try before failed
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		c, err := t.try(ctx, from, to)
 		if err == nil {
 			return c, nil
 		}
+		if refused != nil && ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", err, refused)
+		}
+		refused = err
 		full := errors.Is(err, syscall.ENOBUFS)
 		if !errors.Is(err, errBacklog) && !(full && patient) {
 			return nil, err

@@ -75,6 +75,17 @@ func outside(off, n, size int) {
 	panic(fmt.Sprintf("ntb: store of %d bytes at %d of a window of %d", n, off, size))
 }
 
+// Bytes is n bytes of the window at off to be filled in place, or nil if the
+// window is not ordinary memory of this machine; then use Write. They are to be
+// written only: who reads them depends on what no bridge has.
+func (w *Window) Bytes(off, n int) []byte {
+	w.check(off, n)
+	if w.sink != nil || w.kind != Coherent {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(w.base, off)), n)
+}
+
 // Write stores p at off, in any order.
 func (w *Window) Write(off int, p []byte) {
 	w.check(off, len(p))

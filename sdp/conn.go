@@ -2,9 +2,7 @@ package sdp
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -157,36 +155,3 @@ func (c *Conn) setBuffer(bytes int, set func(int)) error {
 
 // Stats are the connection's counters. They can be asked after Close too.
 func (c *Conn) Stats() Stats { return c.pair.Stats() }
-
-// copyBuffers are for ReadFrom and WriteTo.
-var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
-// ReadFrom writes what it reads from r, until io.EOF.
-func (c *Conn) ReadFrom(r io.Reader) (int64, error) { return copyThrough(c.Write, r.Read) }
-
-// WriteTo writes to w what it reads, until io.EOF.
-func (c *Conn) WriteTo(w io.Writer) (int64, error) { return copyThrough(w.Write, c.Read) }
-
-func copyThrough(write, read func([]byte) (int, error)) (n int64, err error) {
-	buf := copyBuffers.Get().(*[64 << 10]byte)
-	defer copyBuffers.Put(buf)
-	for {
-		k, rerr := read(buf[:])
-		if k > 0 {
-			w, werr := write(buf[:k])
-			n += int64(w)
-			if werr != nil {
-				return n, werr
-			}
-			if w < k {
-				return n, io.ErrShortWrite
-			}
-		}
-		if rerr == io.EOF {
-			return n, nil
-		}
-		if rerr != nil {
-			return n, rerr
-		}
-	}
-}

@@ -1,0 +1,141 @@
+package sdp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLeasesCarryEveryByte(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		want := make([]byte, 5<<20)
+		rand.NewChaCha8([32]byte{1}).Read(want)
+		go func() {
+			rnd := rand.New(rand.NewPCG(1, 1))
+			for rest := want; len(rest) > 0; {
+				space, err := a.Reserve(min(len(rest), 1+rnd.IntN(1<<(1+rnd.IntN(18)))))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n := rnd.IntN(len(space) + 1)
+				copy(space, rest[:n])
+				a.Commit(n)
+				rest = rest[n:]
+			}
+			a.CloseWrite()
+		}()
+		var got []byte
+		for {
+			p, err := b.Peek()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			n := (len(p) + 2) / 2
+			n = min(n, len(p))
+			got = append(got, p[:n]...)
+			b.Discard(n)
+		}
+		require.True(t, bytes.Equal(got, want))
+	})
+}
+
+// Close does not wait for a lease, whose memory stays; at its end comes what
+// Close left to do.
+func TestCloseUnderALease(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		_, err := a.Write([]byte("data"))
+		require.NoError(t, err)
+		p, err := b.Peek()
+		require.NoError(t, err)
+		space, err := b.Reserve(100)
+		require.NoError(t, err)
+		require.NoError(t, b.Close())
+		require.Equal(t, "data", string(p))
+		copy(space, "answer")
+		b.Commit(6)
+		b.Discard(4)
+		got, err := io.ReadAll(a)
+		require.NoError(t, err)
+		require.Equal(t, "answer", string(got))
+		_, err = b.Peek()
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = b.Reserve(1)
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.Eventually(t, func() bool {
+			_, err := a.Write([]byte("x"))
+			return errors.Is(err, syscall.EPIPE)
+		}, 10*time.Second, time.Millisecond)
+	})
+}
+
+func TestLeaseHoldsBackItsOwnConnectionOnly(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		c, d := mustPipe(t, h)
+		a.Write([]byte("held"))
+		_, err := b.Peek()
+		require.NoError(t, err)
+		a.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = a.Write(make([]byte, 16<<20))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		go c.Write(make([]byte, 16<<20))
+		_, err = io.ReadFull(d, make([]byte, 16<<20))
+		require.NoError(t, err)
+		b.Discard(4)
+	})
+}
+
+func TestLeaseMistakesPanic(t *testing.T) {
+	h, err := Open("mem:test")
+	require.NoError(t, err)
+	defer h.Close()
+	a, b := mustPipe(t, h)
+	require.Panics(t, func() { a.Reserve(0) })
+	space, err := a.Reserve(10)
+	require.NoError(t, err)
+	require.Panics(t, func() { a.Commit(len(space) + 1) })
+	a.Commit(copy(space, "x"))
+	p, err := b.Peek()
+	require.NoError(t, err)
+	require.Panics(t, func() { b.Discard(len(p) + 1) })
+	b.Discard(len(p))
+}
+
+// io.Copy from a file to a connection, through another one, to a file.
+func TestCopyFromFileToFile(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		want := make([]byte, 3<<20)
+		rand.NewChaCha8([32]byte{2}).Read(want)
+		name := filepath.Join(t.TempDir(), "from")
+		require.NoError(t, os.WriteFile(name, want, 0o600))
+		a, b := mustPipe(t, h)
+		c, d := mustPipe(t, h)
+		from, err := os.Open(name)
+		require.NoError(t, err)
+		defer from.Close()
+		to, err := os.Create(name + ".to")
+		require.NoError(t, err)
+		defer to.Close()
+		go func() { io.Copy(a, from); a.CloseWrite() }()
+		go func() { io.Copy(c, b); c.CloseWrite() }()
+		n, err := io.Copy(to, d)
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), n)
+		got, err := os.ReadFile(name + ".to")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(got, want))
+	})
+}
