@@ -24,7 +24,7 @@ func main() {
 	// A log that nobody reads any more must not end the connections.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
+	signal.Notify(signals, append(countersSignals, syscall.SIGTERM, os.Interrupt)...)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"log"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -66,7 +66,7 @@ func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
 	for {
 		select {
 		case sig := <-s.signals:
-			if sig != syscall.SIGUSR1 {
+			if !slices.Contains(countersSignals, sig) {
 				return statusOK
 			}
 			s.printStats()
@@ -96,7 +96,7 @@ func (s *server) drain() (cut int64) {
 		case cut = <-done:
 			return cut
 		case sig := <-s.signals:
-			if sig == syscall.SIGUSR1 {
+			if slices.Contains(countersSignals, sig) {
 				s.printStats()
 			} else {
 				cancel()

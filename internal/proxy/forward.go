@@ -170,14 +170,14 @@ func (f *Forwarder) start(client net.Conn) {
 func (f *Forwarder) serve(client net.Conn) {
 	target, err := f.dial()
 	if err != nil {
-		reset(client)
+		if f.ctx.Err() == nil {
+			f.log("cannot reach %v for a client of %v: %v", f.m.Target, f.addr, err)
+		}
 		f.mu.Lock()
 		f.pending--
 		f.past.Failed++
 		f.mu.Unlock()
-		if f.ctx.Err() == nil {
-			f.log("cannot reach %v for a client of %v: %v", f.m.Target, f.addr, err)
-		}
+		reset(client) // last: who sees it finds it counted and logged
 		return
 	}
 	r := &relay{client: client, target: target}

@@ -9,14 +9,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -37,13 +37,12 @@ type env struct {
 
 var fabrics atomic.Int64
 
-// newEnv also checks at the end of the test that no goroutine of this package is
-// left.
+// newEnv also checks that the test leaves nothing behind.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	t.Cleanup(func() { checkNoGoroutines(t) }) // runs last
+	leak.Check(t)
 	host, err := sdp.Open(fmt.Sprintf("shm:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
-	if errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, ntb.ErrNotSupported) {
 		t.Skipf("no SDP on this system: %v", err)
 	}
 	if err != nil {
@@ -130,7 +129,13 @@ func (e *env) pair(listen, target string) (client, server conn, f *Forwarder) {
 	ln, at := e.serverOn(target)
 	f = e.forward(listen, at, Config{})
 	client = e.dial(f.Addr())
-	return client, accept(e.t, ln), f
+	server = accept(e.t, ln)
+	eventually(e.t, "the two are joined", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.relays) == 1
+	})
+	return client, server, f
 }
 
 // conn is what every network's connection has.
@@ -190,19 +195,6 @@ func randomBytes(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	io.ReadFull(r, b)
 	return b
-}
-
-// checkNoGoroutines waits for the goroutines of this package to end.
-func checkNoGoroutines(t *testing.T) {
-	var stacks string
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		stacks = string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(stacks, "proxy.(*Forwarder)") && !strings.Contains(stacks, "proxy.(*relay)") {
-			return
-		}
-	}
-	t.Errorf("goroutines are left:\n%s", stacks)
 }
 
 // logLines collects what a forwarder logs.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -119,24 +118,6 @@ func removeStale(path string) error {
 	}
 	// A full backlog, or a socket of another type: not ours to remove.
 	return syscall.EADDRINUSE
-}
-
-// lockDirectory takes the lock of a directory, which leaves no file behind. It
-// gives up after a second, because anyone who can read /tmp can hold its lock;
-// then it goes on without.
-func lockDirectory(dir string) (unlock func()) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return func() {}
-	}
-	for range 100 {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return func() { f.Close() } // closing unlocks
 }
 
 // unixListener removes its file when it is closed, but only its own: by then

@@ -115,25 +115,6 @@ func isSDP(c net.Conn) bool {
 	return ok
 }
 
-// isDown tells if a TCP connection is closed in the kernel: by a reset, or
-// because both sides have ended it.
-func isDown(c net.Conn) bool {
-	t, ok := c.(*net.TCPConn)
-	if !ok {
-		return false
-	}
-	raw, err := t.SyscallConn()
-	if err != nil {
-		return true
-	}
-	down := false
-	err = raw.Control(func(fd uintptr) {
-		_, err := syscall.Getpeername(int(fd))
-		down = errors.Is(err, syscall.ENOTCONN)
-	})
-	return down || err != nil // err: abort is closing it just now
-}
-
 func closeWrite(c net.Conn) error {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()
