@@ -41,7 +41,7 @@ var fabrics atomic.Int64
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	leak.Check(t)
-	host, err := sdp.Open(fmt.Sprintf("shm:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
+	host, err := sdp.Open(fmt.Sprintf("mem:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
 	if errors.Is(err, ntb.ErrNotSupported) {
 		t.Skipf("no SDP on this system: %v", err)
 	}
