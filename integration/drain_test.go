@@ -77,7 +77,8 @@ func TestSIGTERMLetsConnectionsEnd(t *testing.T) {
 					t.Errorf("the %s proxy ends with status %d", name, s)
 				}
 				c := parseCounters(t, proxy.waitFor(countersLine, 1))[proxy.listening[0]]
-				if c.toTarget != 11 || c.fromTarget != 11 || c.aborted != 0 {
+				// waitUntilRefused may have made further connections, without bytes.
+				if c.toTarget != 11 || c.fromTarget != 11 {
 					t.Errorf("the %s proxy's counters: %+v, want 11 bytes each way", name, c)
 				}
 			}
