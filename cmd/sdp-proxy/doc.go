@@ -1,0 +1,12 @@
+// Command sdp-proxy forwards connections between TCP, Unix sockets and SDP, so
+// that programs which know only sockets can use it.
+//
+// A Redis server and its clients, over SDP:
+//
+//	sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
+//	sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000
+//	redis-cli -p 6380
+//
+// It only parses flags and handles signals; the work is done by
+// internal/proxy. "sdp-proxy --help" tells the rest.
+package main

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/proxy"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses.
+const (
+	statusOK    = 0
+	statusCut   = 1 // connections were cut, or a listener failed
+	statusUsage = 2 // it could not start
+)
+
+func main() {
+	// A log that nobody reads any more must not end the connections.
+	signal.Ignore(syscall.SIGPIPE)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, append(countersSignals, syscall.SIGTERM, os.Interrupt)...)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
+}
+
+// run is the program, and returns its exit status.
+func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	logger := log.New(stderr, "sdp-proxy: ", log.Lmsgprefix)
+	o, err := parseOptions(args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		logger.Printf("%v (sdp-proxy --help tells more)", err)
+		return statusUsage
+	}
+	host, err := openHost(o.maps)
+	if err != nil {
+		logger.Printf("cannot open the SDP fabric: %v", err)
+		return statusUsage
+	}
+	if host != nil {
+		defer host.Close()
+	}
+	s := &server{options: o, log: logger, signals: signals}
+	if err := s.listen(host); err != nil {
+		logger.Print(err)
+		return statusUsage
+	}
+	return s.serve()
+}
+
+// openHost attaches to the fabric if a map needs it. Without this, a proxy that
+// only dials would attach and detach with every connection.
+func openHost(maps []proxy.Map) (*sdp.Host, error) {
+	for _, m := range maps {
+		if m.Listen.Network == "sdp" || m.Target.Network == "sdp" {
+			return sdp.Open("") // what SDP_FABRIC names, or the user's own
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// runProxy runs the program without signals, so only what ends by itself.
+func runProxy(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = run(args, &out, &errs, nil)
+	return status, out.String(), errs.String()
+}
+
+func TestBadInputIsOneLineAndStatus2(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	used := "tcp://" + ln.Addr().String()
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const good = "--map=tcp://127.0.0.1:0=tcp://127.0.0.1:1"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "give --map LISTEN=TARGET, as in"},
+		{[]string{"--map"}, "flag needs an argument: --map"},
+		{[]string{"--nonsense"}, "unknown flag: --nonsense"},
+		{[]string{"tcp://:1=tcp://:2"}, "maps are given with --map"},
+		{[]string{"--map", "tcp://:1"}, "must be LISTEN=TARGET"},
+		{[]string{"--map", "http://:1=tcp://:2"}, "unknown scheme"},
+		{[]string{"--map", "tcp://:1=tcp://:70000"}, "is not a port"},
+		{[]string{good, "--dial-timeout", "soon"}, "invalid argument"},
+		{[]string{good, "--drain-timeout", "-1s"}, "cannot be negative"},
+		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
+		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
+		{[]string{"--map", "unix://" + file + "=tcp://:1"}, "not a socket; remove it"},
+	} {
+		status, stdout, stderr := runProxy(c.args...)
+		if status != 2 || stdout != "" {
+			t.Errorf("%q: status %d, stdout %q; want 2 and nothing", c.args, status, stdout)
+		}
+		if !strings.HasPrefix(stderr, "sdp-proxy: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: %q, want one line with %q", c.args, stderr, c.want)
+		}
+	}
+}
+
+func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
+	status, stdout, stderr := runProxy("--help")
+	if status != 0 || stderr != "" {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{
+		"--map", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1",
+		"sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the help does not tell %q", want)
+		}
+	}
+}
+
+// The examples of the help must be accepted.
+func TestExamplesOfTheHelpParse(t *testing.T) {
+	examples := 0
+	for line := range strings.Lines(usageHead) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] != "sdp-proxy" || fields[1] != "--map" {
+			continue
+		}
+		examples++
+		o, err := parseOptions(fields[1:], nil)
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		if len(o.maps) != strings.Count(line, "--map") {
+			t.Errorf("%q: %d maps", line, len(o.maps))
+		}
+	}
+	if examples < 3 {
+		t.Errorf("only %d examples were found", examples)
+	}
+}
+
+func TestTimeoutsHaveTheDefaultsOfTheHelp(t *testing.T) {
+	o, err := parseOptions([]string{"--map", "tcp://:1=sdp://localhost:2"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.dialTimeout != 10*time.Second || o.drainTimeout != 30*time.Second {
+		t.Errorf("dial %v, drain %v", o.dialTimeout, o.drainTimeout)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/proxy"
+	"github.com/spf13/pflag"
+)
+
+const usageHead = `sdp-proxy forwards connections between TCP, Unix sockets and SDP.
+
+Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...]
+
+It listens on the left side and forwards each connection to the right side. A
+side is one of
+  tcp://HOST:PORT     TCP; an empty HOST listens on all addresses
+  sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC or this user's own
+  unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
+Port 0 on the left picks a free one, which the first line on stderr tells.
+
+Examples, a Redis server and its clients over SDP:
+  sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
+  sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000
+  redis-cli -p 6380
+Two services at once, one of them on a Unix socket:
+  sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 --map tcp://:8080=sdp://localhost:7002
+
+Flags:
+`
+
+const usageTail = `
+Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
+one cuts them. SIGUSR1 prints the counters.
+
+Exit status: 0 after all connections ended; 1 if some were cut at the end, or a
+listener failed; 2 if it could not start.
+`
+
+// options are what the command line says.
+type options struct {
+	maps         []proxy.Map
+	dialTimeout  time.Duration
+	drainTimeout time.Duration
+	quiet        bool
+	stats        bool
+}
+
+// parseOptions reads the command line. The error is pflag.ErrHelp after it wrote
+// the help to stdout, else one line that says what to do.
+func parseOptions(args []string, stdout io.Writer) (options, error) {
+	var o options
+	fs := pflag.NewFlagSet("sdp-proxy", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard) // run writes the one line
+	fs.SortFlags = false
+	specs := fs.StringArray("map", nil, "`LISTEN=TARGET` listens on the left, forwards to the right; may be repeated")
+	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
+	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
+	fs.BoolVar(&o.stats, "stats", false, "print the counters at the end")
+	fs.BoolVar(&o.quiet, "quiet", false, "write only what went wrong")
+	fs.Usage = func() {
+		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
+	}
+	if err := fs.Parse(args); err != nil {
+		return options{}, err
+	}
+	if fs.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected %q; maps are given with --map LISTEN=TARGET", fs.Arg(0))
+	}
+	if len(*specs) == 0 {
+		return options{}, errors.New("nothing to do: give --map LISTEN=TARGET, as in --map tcp://127.0.0.1:6379=sdp://localhost:7000")
+	}
+	if o.dialTimeout < 0 || o.drainTimeout < 0 {
+		return options{}, errors.New("a timeout cannot be negative")
+	}
+	for _, spec := range *specs {
+		m, err := proxy.ParseMap(spec)
+		if err != nil {
+			return options{}, err
+		}
+		o.maps = append(o.maps, m)
+	}
+	return o, nil
+}

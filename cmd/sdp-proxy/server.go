@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/internal/proxy"
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// server runs the forwarders from listening to the end.
+type server struct {
+	options
+	log        *log.Logger
+	signals    <-chan os.Signal
+	forwarders []*proxy.Forwarder // immutable after listen
+}
+
+// listen opens all maps or none.
+func (s *server) listen(host *sdp.Host) error {
+	cfg := proxy.Config{Host: host, DialTimeout: s.dialTimeout, Logf: s.log.Printf}
+	for _, m := range s.maps {
+		f, err := proxy.Listen(context.Background(), m, cfg)
+		if err != nil {
+			for _, f := range s.forwarders {
+				f.Close()
+			}
+			return err
+		}
+		s.forwarders = append(s.forwarders, f)
+	}
+	for _, f := range s.forwarders {
+		s.tell("listening on %v, forwarding to %v", f.Addr(), f.Target())
+	}
+	return nil
+}
+
+// serve runs until a signal or a failed listener, drains, and returns the exit
+// status.
+func (s *server) serve() int {
+	failed := make(chan struct{}, len(s.forwarders))
+	for _, f := range s.forwarders {
+		go func() {
+			if err := f.Serve(); err != nil {
+				s.log.Printf("cannot accept on %v any more: %v", f.Addr(), err)
+				failed <- struct{}{}
+			}
+		}()
+	}
+	status := s.waitForEnd(failed)
+	if cut := s.drain(); cut > 0 {
+		s.log.Printf("cut %d connections that had not ended", cut)
+		status = statusCut
+	}
+	if s.stats {
+		s.printStats()
+	}
+	return status
+}
+
+func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
+	for {
+		select {
+		case sig := <-s.signals:
+			if !slices.Contains(countersSignals, sig) {
+				return statusOK
+			}
+			s.printStats()
+		case <-failed:
+			return statusCut
+		}
+	}
+}
+
+// drain stops listening and lets the connections end, until the time is over or
+// another signal comes. It returns how many it cut.
+func (s *server) drain() (cut int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.drainTimeout)
+	defer cancel()
+	done := make(chan int64, 1)
+	go func() {
+		var sum atomic.Int64
+		var wg sync.WaitGroup
+		for _, f := range s.forwarders {
+			wg.Go(func() { sum.Add(int64(f.Drain(ctx))) })
+		}
+		wg.Wait()
+		done <- sum.Load()
+	}()
+	for {
+		select {
+		case cut = <-done:
+			return cut
+		case sig := <-s.signals:
+			if slices.Contains(countersSignals, sig) {
+				s.printStats()
+			} else {
+				cancel()
+			}
+		}
+	}
+}
+
+func (s *server) printStats() {
+	for _, f := range s.forwarders {
+		s.log.Printf("%v to %v: %v", f.Addr(), f.Target(), f.Stats())
+	}
+}
+
+// tell writes what is not an error.
+func (s *server) tell(format string, args ...any) {
+	if !s.quiet {
+		s.log.Printf(format, args...)
+	}
+}

@@ -1,0 +1,11 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// countersSignals are those that print the counters.
+var countersSignals = []os.Signal{syscall.SIGUSR1}

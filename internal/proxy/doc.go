@@ -1,0 +1,22 @@
+// Package proxy forwards stream connections between TCP, Unix sockets and SDP:
+// what is behind cmd/sdp-proxy.
+//
+// It is not an application proxy: it passes bytes and the ways in which a
+// stream can end, and knows no protocol.
+//
+//	client ──► Forwarder: listens ──► relay ──► dials ──► target
+//	           tcp:// unix:// sdp://            tcp:// unix:// sdp://
+//
+// One [Forwarder] serves one [Map]. Each connection is a relay with one copying
+// goroutine per direction and nothing else: an idle connection costs no CPU.
+//
+// # How a stream ends
+//
+//   - End of file on one side becomes CloseWrite on the other. The other
+//     direction goes on; the connection ends when both have ended.
+//   - An error on one side (a reset, say) becomes a reset of the other, so that
+//     cut data never looks like a clean end. A Unix socket has no reset: its
+//     peer sees an end of file, or ECONNRESET if it had sent bytes that were
+//     not read.
+//   - A target that cannot be dialled is a reset for the client.
+package proxy

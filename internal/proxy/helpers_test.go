@@ -1,0 +1,216 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// patience is how long a test waits for what must come. No test waits for it to
+// pass.
+const patience = 20 * time.Second
+
+var networks = []string{networkTCP, networkUnix, networkSDP}
+
+// env is what one test needs: an SDP host, a directory for sockets, and the log
+// of its forwarders.
+type env struct {
+	t    *testing.T
+	host *sdp.Host
+	dir  string
+	log  logLines
+}
+
+var fabrics atomic.Int64
+
+// newEnv also checks that the test leaves nothing behind.
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	leak.Check(t)
+	host, err := sdp.Open(fmt.Sprintf("mem:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
+	if errors.Is(err, ntb.ErrNotSupported) {
+		t.Skipf("no SDP on this system: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Errorf("Host.Close: %v", err)
+		}
+	})
+	// Not t.TempDir: a Unix socket's path is short.
+	dir, err := os.MkdirTemp("", "proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return &env{t: t, host: host, dir: dir}
+}
+
+// free returns an endpoint to listen on.
+func (e *env) free(network string) Endpoint {
+	switch network {
+	case networkUnix:
+		return Endpoint{network, filepath.Join(e.dir, fmt.Sprintf("%d.sock", rand.Uint32()))}
+	case networkSDP:
+		return Endpoint{network, "localhost:0"}
+	}
+	return Endpoint{network, "127.0.0.1:0"}
+}
+
+// serverOn listens as the target of a forwarder.
+func (e *env) serverOn(network string) (net.Listener, Endpoint) {
+	e.t.Helper()
+	at := e.free(network)
+	ln, err := listen(context.Background(), at, e.host)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { ln.Close() })
+	return ln, Endpoint{network, ln.Addr().String()}
+}
+
+// forward starts a forwarder, which is closed at the end of the test.
+func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
+	e.t.Helper()
+	cfg.Host, cfg.Logf = e.host, e.log.printf
+	f, err := Listen(context.Background(), Map{e.free(network), target}, cfg)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- f.Serve() }()
+	e.t.Cleanup(func() {
+		f.Close()
+		if err := <-served; err != nil {
+			e.t.Errorf("Serve: %v", err)
+		}
+	})
+	return f
+}
+
+// dial is a client of a forwarder.
+func (e *env) dial(at Endpoint) conn {
+	e.t.Helper()
+	c, err := e.tryDial(at)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(patience))
+	return c.(conn)
+}
+
+func (e *env) tryDial(at Endpoint) (net.Conn, error) {
+	if at.Network == networkSDP {
+		return (&sdp.Dialer{Host: e.host, Timeout: patience}).DialContext(context.Background(), at.Network, at.Address)
+	}
+	return net.DialTimeout(at.Network, at.Address, patience)
+}
+
+// pair is a client joined to a server through a new forwarder.
+func (e *env) pair(listen, target string) (client, server conn, f *Forwarder) {
+	e.t.Helper()
+	ln, at := e.serverOn(target)
+	f = e.forward(listen, at, Config{})
+	client = e.dial(f.Addr())
+	server = accept(e.t, ln)
+	eventually(e.t, "the two are joined", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.relays) == 1
+	})
+	return client, server, f
+}
+
+// conn is what every network's connection has.
+type conn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+func accept(t *testing.T, ln net.Listener) conn {
+	t.Helper()
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(patience))
+	return c.(conn)
+}
+
+// eachPair runs a subtest for every pair of the networks given.
+func eachPair(t *testing.T, networks []string, test func(t *testing.T, listen, target string)) {
+	for _, l := range networks {
+		for _, r := range networks {
+			t.Run(l+" to "+r, func(t *testing.T) { test(t, l, r) })
+		}
+	}
+}
+
+// eventually waits until ok returns true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// isReset tells if err is how a stream looks that did not end in order.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// readToError reads until there is an error, io.EOF included.
+func readToError(c net.Conn) error {
+	buf := make([]byte, 64<<10)
+	for {
+		if _, err := c.Read(buf); err != nil {
+			return err
+		}
+	}
+}
+
+// randomBytes returns the same n bytes for the same seed.
+func randomBytes(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	io.ReadFull(r, b)
+	return b
+}
+
+// logLines collects what a forwarder logs.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string // guarded by mu
+}
+
+func (l *logLines) printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *logLines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.lines...)
+}

@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+)
+
+// A limiter lets limitBurst lines through at once and one per second after that.
+const (
+	limitBurst    = 5
+	limitInterval = time.Second
+)
+
+// limiter keeps a target that is down from filling the log. Its zero value is
+// ready.
+type limiter struct {
+	mu   sync.Mutex
+	used int       // guarded by mu; of the burst
+	last time.Time // guarded by mu; when used was last brought up to date
+	left int       // guarded by mu; lines left out since the last one
+}
+
+// allow tells if a line may be written, and how many were left out before it.
+func (l *limiter) allow() (left int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if gained := int(now.Sub(l.last) / limitInterval); gained > 0 {
+		l.used = max(0, l.used-gained)
+		l.last = now
+	}
+	if l.used == limitBurst {
+		l.left++
+		return 0, false
+	}
+	l.used++
+	left, l.left = l.left, 0
+	return left, true
+}

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// listen opens the left side of a map. The error is one line that says what to
+// do.
+func listen(ctx context.Context, e Endpoint, host *sdp.Host) (net.Listener, error) {
+	var ln net.Listener
+	var err error
+	switch e.Network {
+	case networkSDP:
+		ln, err = (&sdp.ListenConfig{Host: host}).Listen(ctx, e.Network, e.Address)
+	case networkUnix:
+		ln, err = listenUnix(ctx, e.Address)
+	default:
+		// Plain TCP: with Multipath TCP, a path may end alone, and a reset
+		// would not mean what relay takes it to mean.
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		ln, err = lc.Listen(ctx, e.Network, e.Address)
+	}
+	if err != nil {
+		return nil, explainListen(e, err)
+	}
+	return ln, nil
+}
+
+// explainListen adds what can be done about err.
+func explainListen(e Endpoint, err error) error {
+	var advice string
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		advice = "another program listens there; stop it or choose another address"
+	case errors.Is(err, os.ErrPermission) && e.Network == networkTCP:
+		advice = "ports below 1024 need privileges; choose a higher one"
+	case errors.Is(err, os.ErrPermission):
+		advice = "this user may not create it; choose another place or check the rights there"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		advice = "this machine has no such address"
+	case e.Network == networkUnix && errors.Is(err, os.ErrNotExist):
+		advice = "make the directory first"
+	default:
+		return fmt.Errorf("cannot listen on %v: %w", e, err)
+	}
+	return fmt.Errorf("cannot listen on %v: %w; %s", e, rootCause(err), advice)
+}
+
+// rootCause takes off the layers that only repeat the address.
+func rootCause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// listenUnix listens on a path. The file of a listener that is gone is replaced.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, networkUnix, path)
+	if isAbstract(path) {
+		return ln, err
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		// Between the look at the old file and its removal another process may
+		// put its own live socket there. The lock keeps out those who use it,
+		// other proxies.
+		unlock := lockDirectory(filepath.Dir(path))
+		defer unlock()
+		if err := removeStale(path); err != nil {
+			return nil, err
+		}
+		ln, err = lc.Listen(ctx, networkUnix, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ownUnixFile(ln.(*net.UnixListener), path)
+}
+
+func isAbstract(path string) bool { return strings.HasPrefix(path, "@") }
+
+// removeStale removes path if it is a socket that nobody listens on, and says
+// EADDRINUSE if somebody does.
+func removeStale(path string) error {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fi.Mode().Type() != os.ModeSocket {
+		return errors.New("the file exists and is not a socket; remove it or choose another path")
+	}
+	c, err := net.Dial(networkUnix, path)
+	switch {
+	case err == nil:
+		c.Close()
+		return syscall.EADDRINUSE
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		return err
+	}
+	// A full backlog, or a socket of another type: not ours to remove.
+	return syscall.EADDRINUSE
+}
+
+// unixListener removes its file when it is closed, but only its own: by then
+// somebody may have put another in its place.
+type unixListener struct {
+	*net.UnixListener
+	path string      // immutable, absolute
+	file os.FileInfo // immutable
+}
+
+func ownUnixFile(ln *net.UnixListener, path string) (net.Listener, error) {
+	ln.SetUnlinkOnClose(false)
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		var file os.FileInfo
+		if file, err = os.Lstat(abs); err == nil {
+			return &unixListener{ln, abs, file}, nil
+		}
+	}
+	ln.Close()
+	return nil, err
+}
+
+// Close removes the file before it stops listening, so that nobody finds a
+// stale one in between.
+func (l *unixListener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
+		os.Remove(l.path)
+	}
+	return l.UnixListener.Close()
+}

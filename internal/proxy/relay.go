@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// relay joins two connections. It owns both.
+type relay struct {
+	client, target       net.Conn  // immutable
+	toTarget, fromTarget direction // each is owned by one goroutine of run
+
+	once  sync.Once // for abort
+	cause error     // what abort was called with; read after run
+}
+
+// direction is one of the two streams of a relay.
+type direction struct {
+	// bytes is how many were passed on; read by whoever asks for counters.
+	bytes atomic.Int64
+	// clean is set when all bytes up to the end of file were passed on, before
+	// CloseWrite. Pairs with the load in pump, see there.
+	clean atomic.Bool
+}
+
+// run copies both ways until both directions ended, and closes both
+// connections. It returns what cut the connection, or nil for a clean end.
+func (r *relay) run() error {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget) })
+	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget)
+	wg.Wait()
+	r.client.Close()
+	r.target.Close()
+	return r.cause
+}
+
+// pump copies src to dst, and passes on how src ended.
+func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
+	err := d.copy(dst, src)
+	// A kernel reports a reset once, to a reader or to a writer. If the other
+	// direction got it with its write, the read here sees an end of file that
+	// is none. A connection may also be down because both sides closed it in
+	// order; then the other direction has set clean before it closed.
+	if err == nil && isDown(src) && !back.clean.Load() {
+		err = syscall.ECONNRESET
+	}
+	if err == nil {
+		d.clean.Store(true)
+		err = closeWrite(dst)
+	}
+	if err != nil {
+		r.abort(err)
+	}
+}
+
+// abort resets both connections, which ends both directions. Only the first
+// call has an effect.
+func (r *relay) abort(cause error) {
+	r.once.Do(func() {
+		r.cause = cause
+		reset(r.client)
+		reset(r.target)
+	})
+}
+
+// copy copies src to dst until end of file. An SDP connection on either side is
+// copied to or from its bounce buffers directly (WriteTo, ReadFrom), and
+// counted as it goes. Between two kernel sockets the kernel moves the bytes,
+// and they are counted at the end.
+func (d *direction) copy(dst, src net.Conn) error {
+	if isSDP(src) {
+		_, err := io.Copy(&meteredWriter{dst, &d.bytes}, src)
+		return err
+	}
+	if isSDP(dst) {
+		_, err := io.Copy(dst, &meteredReader{src, &d.bytes})
+		return err
+	}
+	n, err := io.Copy(dst, src)
+	d.bytes.Add(n)
+	return err
+}
+
+type meteredWriter struct {
+	w     io.Writer
+	bytes *atomic.Int64
+}
+
+func (m *meteredWriter) Write(p []byte) (int, error) {
+	n, err := m.w.Write(p)
+	m.bytes.Add(int64(n))
+	return n, err
+}
+
+type meteredReader struct {
+	r     io.Reader
+	bytes *atomic.Int64
+}
+
+func (m *meteredReader) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.bytes.Add(int64(n))
+	return n, err
+}
+
+func isSDP(c net.Conn) bool {
+	_, ok := c.(*sdp.Conn)
+	return ok
+}
+
+func closeWrite(c net.Conn) error {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// reset closes c so that its peer gets an error rather than an end of file,
+// where the network has such a thing. Bytes on the way to the peer are lost.
+func reset(c net.Conn) {
+	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
+		l.SetLinger(0)
+	}
+	c.Close()
+}
