@@ -308,13 +308,14 @@ func (c *Pair) takeCredit() (progress bool, err error) {
 	if n := int(c.writeLimit.Load()); n != c.tx.max {
 		c.tx.limit(n)
 	}
-	progress = c.changed(ring.Space)
-	c.creditSeen = ntb.Load64(c.line, offCredit)
+	// Each word is loaded once: what is compared is what is taken.
+	credit, grant := ntb.Load64(c.line, offCredit), ntb.Load64(c.line, offGrant)
+	progress = credit != c.creditSeen || grant != c.grantSeen
+	c.creditSeen, c.grantSeen = credit, grant
 	// Credit for a queue that was left is late, not wrong.
 	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {
 		return false, fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
 	}
-	c.grantSeen = ntb.Load64(c.line, offGrant)
 	if gen := uint32(c.grantSeen >> 40); gen == (c.tx.gen+1)&0xffffff {
 		win, err := c.remoteQueue(c.grantSeen&0xffffffff*minQueue, 1<<(c.grantSeen>>32&0x3f))
 		if err != nil {
@@ -383,7 +384,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
 		return
 	}
-	if !c.pool.opts.NoSpin && w.spin(c, direction) {
+	if c.pool.opts.Spin > 0 && w.spin(c, direction) {
 		return
 	}
 	w.parked.Store(true)
@@ -412,7 +413,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	c.saveStats(direction)
 	start := time.Now()
 	<-w.wake
-	w.woke(c.changed(direction), time.Since(start))
+	w.woke(c.changed(direction), time.Since(start), c.pool.opts.Spin)
 }
 
 // Notified is called by the link when the peer wants a look.

@@ -88,6 +88,9 @@ func memPools(t testing.TB, o Options) (pa, pb *Pool) {
 	return linkPools(t, a, b, o)
 }
 
+// spinning are the options of real use; the zero Options park at once.
+var spinning = Options{Spin: DefaultSpin}
+
 // within fails if f takes longer than any honest run would.
 func within(t testing.TB, f func()) {
 	t.Helper()
@@ -101,7 +104,7 @@ func within(t testing.TB, f func()) {
 }
 
 func TestBytesArriveInOrderBothWays(t *testing.T) {
-	for _, o := range []Options{{}, {NoSpin: true}, {NoSpin: true, Buffer: 4096}} {
+	for _, o := range []Options{spinning, {}, {Buffer: 4096}} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			pa, pb := memPools(t, o)
 			a, b := connect(t, pa, pb)
@@ -144,7 +147,7 @@ func TestBytesArriveInOrderBothWays(t *testing.T) {
 // What the writer can put in flight does not depend on the reader reading: as
 // with TCP, both sides may write some before either reads.
 func TestQueueGrowsWithoutReader(t *testing.T) {
-	pa, pb := memPools(t, Options{})
+	pa, pb := memPools(t, spinning)
 	a, b := connect(t, pa, pb)
 	p := make([]byte, 512<<10)
 	within(t, func() {
@@ -162,7 +165,7 @@ func TestQueueGrowsWithoutReader(t *testing.T) {
 }
 
 func TestMemoryReturnsToThePool(t *testing.T) {
-	pa, pb := memPools(t, Options{})
+	pa, pb := memPools(t, spinning)
 	for range 300 {
 		a, b := connect(t, pa, pb)
 		within(t, func() {
@@ -188,7 +191,7 @@ func TestMemoryReturnsToThePool(t *testing.T) {
 
 // Memory is not given to another connection before the peer has stopped.
 func TestClosedEndKeepsItsMemoryUntilThePeerStops(t *testing.T) {
-	pa, pb := memPools(t, Options{})
+	pa, pb := memPools(t, spinning)
 	a, b := connect(t, pa, pb)
 	a.Close()
 	used := func(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return p.blocks.used }
@@ -201,7 +204,7 @@ func TestClosedEndKeepsItsMemoryUntilThePeerStops(t *testing.T) {
 
 func TestWindowFull(t *testing.T) {
 	a, b := ntbmem.Pair(128 << 10)
-	pa, _ := linkPools(t, a, b, Options{})
+	pa, _ := linkPools(t, a, b, spinning)
 	var pairs []*Pair
 	for {
 		c, err := pa.NewPair()
@@ -349,8 +352,8 @@ func TestEnds(t *testing.T) {
 			require.Equal(t, os.ErrDeadlineExceeded, err)
 		},
 	} {
-		for _, o := range []Options{{}, {NoSpin: true}} {
-			t.Run(fmt.Sprintf("%s/nospin=%v", name, o.NoSpin), func(t *testing.T) {
+		for _, o := range []Options{spinning, {}} {
+			t.Run(fmt.Sprintf("%s/spin=%v", name, o.Spin), func(t *testing.T) {
 				pa, pb := memPools(t, o)
 				a, b := connect(t, pa, pb)
 				within(t, func() { f(t, a, b) })
@@ -364,7 +367,7 @@ func TestEnds(t *testing.T) {
 func TestLinkDown(t *testing.T) {
 	for _, fin := range []bool{true, false} {
 		da, db := ntbmem.Pair(8 << 20)
-		pa, pb := linkPools(t, da, db, Options{})
+		pa, pb := linkPools(t, da, db, spinning)
 		a, b := connect(t, pa, pb)
 		_, err := a.Write([]byte("published"))
 		require.NoError(t, err)
@@ -403,7 +406,7 @@ func TestHostilePeer(t *testing.T) {
 		"move twice": func(a *Pair) { a.tx.publish(makeHeader(a.tx.seq+1, 0, kindMove)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pa, pb := memPools(t, Options{Buffer: 4096})
+			pa, pb := memPools(t, Options{Spin: DefaultSpin, Buffer: 4096})
 			a, b := connect(t, pa, pb)
 			c, d := connect(t, pa, pb)
 			attack(a)
@@ -427,7 +430,7 @@ func TestHostilePeer(t *testing.T) {
 }
 
 func TestConnectRefusesEndsOutsideTheRegion(t *testing.T) {
-	pa, _ := memPools(t, Options{})
+	pa, _ := memPools(t, spinning)
 	c, err := pa.NewPair()
 	require.NoError(t, err)
 	defer pa.Discard(c)
@@ -448,7 +451,7 @@ func TestConnectRefusesEndsOutsideTheRegion(t *testing.T) {
 }
 
 func TestReadAndWriteDoNotAllocate(t *testing.T) {
-	pa, pb := memPools(t, Options{})
+	pa, pb := memPools(t, spinning)
 	a, b := connect(t, pa, pb)
 	for _, size := range []int{64, 8 << 10} {
 		p := make([]byte, size)
@@ -464,7 +467,7 @@ func BenchmarkPairStream64(b *testing.B)  { benchmarkStream(b, 64) }
 func BenchmarkPairStream64K(b *testing.B) { benchmarkStream(b, 64<<10) }
 
 func benchmarkStream(b *testing.B, size int) {
-	pa, pb := memPools(b, Options{})
+	pa, pb := memPools(b, spinning)
 	x, y := connect(b, pa, pb)
 	b.SetBytes(int64(size))
 	go func() {

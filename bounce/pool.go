@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -23,10 +24,16 @@ var (
 // otherwise, in bytes.
 const DefaultBuffer = 1 << 20
 
+// DefaultSpin is how long a wait looks before it parks unless told otherwise. It
+// is more than the time that parking and being woken takes, so that a wait that
+// would end soon does not pay for both.
+const DefaultSpin = 20 * time.Microsecond
+
 // Options of a pool.
 type Options struct {
-	// NoSpin makes every wait park at once.
-	NoSpin bool
+	// Spin is how long a wait looks before it parks: 0 parks at once, less than 0
+	// means DefaultSpin.
+	Spin time.Duration
 	// Buffer is how large the queue of one direction may grow: 0 for
 	// DefaultBuffer, else 4 KiB to 4 MiB.
 	Buffer int
@@ -53,6 +60,9 @@ type Pool struct {
 func NewPool(p *ring.Peer, o Options) *Pool {
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
+	}
+	if o.Spin < 0 {
+		o.Spin = DefaultSpin
 	}
 	return &Pool{
 		peer:   p,

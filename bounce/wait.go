@@ -19,11 +19,6 @@ const (
 	stopBroken               // the peer broke the protocol
 )
 
-// spinFor is how long a wait looks before it parks. It is more than the time
-// that parking and being woken takes, so that a wait that would end soon does
-// not pay for both.
-const spinFor = 20 * time.Microsecond
-
 // spinners counts the goroutines that spin, so that they leave processors to
 // those that work.
 var spinners atomic.Int32
@@ -155,7 +150,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 		if c.peer.Pending() {
 			c.peer.Poll()
 		}
-		if time.Since(start) > spinFor {
+		if time.Since(start) > c.pool.opts.Spin {
 			w.miss()
 			return false
 		}
@@ -175,8 +170,8 @@ func (w *waiter) miss() {
 
 // woke counts how a parked wait ended: data that came soon would have been
 // caught by spinning, so the next wait spins again.
-func (w *waiter) woke(byData bool, after time.Duration) {
-	if byData && after < spinFor {
+func (w *waiter) woke(byData bool, after, spin time.Duration) {
+	if byData && after < spin {
 		w.fails, w.skip = 0, 0
 	} else if !byData {
 		w.miss()

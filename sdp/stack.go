@@ -16,7 +16,8 @@ import (
 
 // stack is SDP on one fabric, shared by the Hosts of this process on it.
 type stack struct {
-	fabric    *fabric.Fabric // constant after newStack
+	name      string         // by which Hosts share it; constant after openStack
+	fabric    *fabric.Fabric // likewise
 	listeners *listen.Table
 	opts      bounce.Options
 	port      atomic.Uint32 // counts the dialling ends' ports
@@ -41,22 +42,29 @@ var stacks = struct {
 	open map[string]*stack // guarded by mu
 }{open: map[string]*stack{}}
 
-// openStack joins a fabric, or shares in it.
-func openStack(spec string) (*stack, error) {
-	spec = fabric.Canonical(spec)
+// openStack joins a fabric, or shares in it. Hosts share if they name it by the
+// same words.
+func openStack(name string) (*stack, error) {
+	if name == "" {
+		name = fabric.DefaultSpec()
+	}
+	spec, err := fabric.ParseSpec(name)
+	if err != nil {
+		return nil, err
+	}
 	stacks.mu.Lock()
 	defer stacks.mu.Unlock()
-	if s := stacks.open[spec]; s != nil {
+	if s := stacks.open[name]; s != nil {
 		s.refs++
 		return s, nil
 	}
-	s := newStack(bounce.Options{})
+	s := newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin})
 	f, err := fabric.Open(spec, s.start)
 	if err != nil {
 		return nil, err
 	}
-	s.fabric, s.refs = f, 1
-	stacks.open[spec] = s
+	s.name, s.fabric, s.refs = name, f, 1
+	stacks.open[name] = s
 	return s, nil
 }
 
@@ -75,8 +83,8 @@ func (s *stack) release() {
 	if s.refs--; s.refs > 0 {
 		return
 	}
-	if stacks.open[s.fabric.Spec()] == s {
-		delete(stacks.open, s.fabric.Spec())
+	if stacks.open[s.name] == s {
+		delete(stacks.open, s.name)
 	}
 	s.fabric.Close()
 }

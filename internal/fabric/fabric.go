@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -26,7 +25,6 @@ var ErrClosed = errors.New("fabric: closed")
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
-	spec string     // immutable
 	node *ring.Node // immutable
 	net  network    // immutable
 
@@ -63,38 +61,32 @@ type network interface {
 	close()
 }
 
-// Open joins the fabric that spec names: "" for the one that SDP_FABRIC names,
-// or else the user's own on this machine; "shm:NAME" for another one on this
-// machine; "mem:NAME" for one within this process, for tests. start is called
-// with the node before any peer can come up.
-func Open(spec string, start func(*ring.Node)) (*Fabric, error) {
-	spec = Canonical(spec)
-	kind, name, _ := strings.Cut(spec, ":")
-	switch kind {
-	case "shm":
-		n, err := openShm(name)
-		if err != nil {
-			return nil, err
+// Open joins the fabric that spec names. start is called with the node before any
+// peer can come up.
+func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
+	if spec.Kind == "mem" {
+		window := spec.Window
+		if window == 0 {
+			window = defaultMemWindow
 		}
-		return newFabric(spec, n, start), nil
-	case "mem":
-		if err := checkName(name); err != nil {
-			return nil, err
-		}
-		return newFabric(spec, newMemNetwork(defaultMemWindow, nil), start), nil
+		return newFabric(newMemNetwork(window, nil), start), nil
 	}
-	return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME: %w", spec, syscall.EINVAL)
+	n, err := openShm(spec.Name, spec.Window)
+	if err != nil {
+		return nil, err
+	}
+	return newFabric(n, start), nil
 }
 
 // OpenMem is a fabric within this process with windows of the given size in
 // bytes, whose bridges wrap may wrap.
 func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*ring.Node)) *Fabric {
-	return newFabric("mem:test", newMemNetwork(window, wrap), start)
+	return newFabric(newMemNetwork(window, wrap), start)
 }
 
-func newFabric(spec string, n network, start func(*ring.Node)) *Fabric {
+func newFabric(n network, start func(*ring.Node)) *Fabric {
 	f := &Fabric{
-		spec: spec, net: n,
+		net:    n,
 		node:   ring.NewNode(ring.MakeID(localHost, n.process())),
 		peers:  map[ring.ID]*ring.Peer{},
 		making: map[ring.ID]*makingPeer{},
@@ -104,9 +96,6 @@ func newFabric(spec string, n network, start func(*ring.Node)) *Fabric {
 	n.serve(f.accepted)
 	return f
 }
-
-// Spec is the name by which Open found it.
-func (f *Fabric) Spec() string { return f.spec }
 
 // Node is this process' node.
 func (f *Fabric) Node() *ring.Node { return f.node }
@@ -242,15 +231,4 @@ func (f *Fabric) accepted(dev ntb.Device) {
 		}
 		f.mu.Unlock()
 	}()
-}
-
-// Canonical is the full form of a spec: what Open takes for it.
-func Canonical(spec string) string {
-	if spec == "" {
-		spec = os.Getenv(EnvFabric)
-	}
-	if spec == "" {
-		spec = "shm:" + DefaultName
-	}
-	return spec
 }

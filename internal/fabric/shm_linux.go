@@ -17,21 +17,19 @@ import (
 type shmNetwork struct {
 	dir    *Dir // immutable
 	number int  // immutable
+	window int  // bytes, 0 for the default; immutable
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // serve and the exchanges under way
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-func openShm(name string) (network, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
+func openShm(name string, window int) (network, error) {
 	dir, err := OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	n := &shmNetwork{dir: dir}
+	n := &shmNetwork{dir: dir, window: window}
 	if n.number, err = dir.ClaimProcess(); err == nil {
 		n.ln, err = dir.Listen(n.number)
 	}
@@ -54,18 +52,18 @@ func (n *shmNetwork) connect(ctx context.Context, process int) (ntb.Device, erro
 	if err != nil {
 		return nil, err
 	}
-	return exchange(ctx, cable)
+	return n.exchange(ctx, cable)
 }
 
 // exchange makes a bridge of a cable.
-func exchange(ctx context.Context, cable *net.UnixConn) (ntb.Device, error) {
+func (n *shmNetwork) exchange(ctx context.Context, cable *net.UnixConn) (ntb.Device, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := cable.SetDeadline(deadline); err != nil {
 			cable.Close()
 			return nil, err
 		}
 	}
-	return ntbshm.New(cable, ntbshm.Options{})
+	return ntbshm.New(cable, ntbshm.Options{Window: n.window})
 }
 
 func (n *shmNetwork) serve(accepted func(ntb.Device)) {
@@ -88,7 +86,7 @@ func (n *shmNetwork) serve(accepted func(ntb.Device)) {
 				ctx, cancel := context.WithTimeout(n.ctx, linkTimeout)
 				defer cancel()
 				stop := context.AfterFunc(ctx, func() { cable.Close() })
-				dev, err := exchange(ctx, cable)
+				dev, err := n.exchange(ctx, cable)
 				if err == nil && stop() {
 					accepted(dev)
 				} else if err == nil {
