@@ -45,6 +45,9 @@ func (c *Pair) sendFIN() {
 	c.finSent = true
 	c.tx.fin()
 	c.announce()
+	if c.tx.dma != nil {
+		c.tx.dma.kick(startClose)
+	}
 }
 
 // CloseRead ends the direction from the peer: a Read returns io.EOF, and the
@@ -118,6 +121,10 @@ func (c *Pair) stopIfLeft() {
 	c.smu.Unlock()
 	if !left {
 		return
+	}
+	if c.tx.dma != nil {
+		c.tx.dma.kick(startClose)
+		c.tx.dma.drain()
 	}
 	c.gmu.Lock() // a grow that is under way
 	c.gmu.Unlock()

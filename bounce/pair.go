@@ -54,19 +54,19 @@ type Pair struct {
 	rw         waiter
 	readBuffer atomic.Int64 // how large rx may grow, in bytes
 
-	wmu        sync.Mutex // held by Write, also while it waits
-	tx         tx         // guarded by wmu
-	spaceArm   uint32     // counts the arms; guarded by wmu
-	dataSeen   uint32     // the peer's data arm that was answered; guarded by wmu
-	creditSeen uint64     // guarded by wmu
-	grantSeen  uint64     // guarded by wmu
-	finSent    bool       // guarded by wmu
+	wmu        sync.Mutex    // held by Write, also while it waits
+	tx         tx            // guarded by wmu
+	spaceArm   uint32        // counts the arms; guarded by wmu
+	dataSeen   atomic.Uint32 // the peer's data arm that was answered
+	creditSeen uint64        // guarded by wmu
+	grantSeen  uint64        // guarded by wmu
+	finSent    bool          // guarded by wmu
 	// The lease of Reserve; guarded by wmu.
 	reserved   int
 	staging    []byte // filled instead of the peer's memory, where that is not mapped
 	staged     []byte
 	stagedAt   int
-	doorbells  uint64 // rung for the peer's reader; guarded by wmu
+	doorbells  atomic.Uint64 // rung for the peer's reader
 	ww         waiter
 	writeLimit atomic.Int64 // what tx.max shall be
 
@@ -134,7 +134,11 @@ func (c *Pair) Connect(far End) error {
 	c.far = remote.Slice(line*int(far.Slot), line)
 	c.farSlot = int(far.Slot)
 	c.wmu.Lock()
-	c.tx.init(win, int(c.writeLimit.Load()))
+	var dma *dmaTx
+	if ch := c.pool.channel(c.gen); ch != nil {
+		dma = newDMA(ch, c.pool.dmaThreshold, c.announce)
+	}
+	c.tx.init(win, int(c.writeLimit.Load()), dma)
 	c.wmu.Unlock()
 	c.linked.Store(true)
 	return nil
@@ -267,15 +271,15 @@ func (c *Pair) ended(direction int) bool {
 }
 
 // announce follows a published record: if the peer's reader said that it is
-// about to sleep, it is notified, once for each time that it said so. It pairs
-// with wait: either we see its arm here, or it sees the record there.
+// about to sleep, it is notified, once for each time that it said so. Besides
+// Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm here, or it sees the record there.
 func (c *Pair) announce() {
 	if c.fence {
 		ntb.Fence()
 	}
-	if arm := ntb.Load32(c.line, offDataArm); arm != c.dataSeen {
-		c.dataSeen = arm
-		c.doorbells++
+	seen := c.dataSeen.Load()
+	if arm := ntb.Load32(c.line, offDataArm); arm != seen && c.dataSeen.CompareAndSwap(seen, arm) {
+		c.doorbells.Add(1)
 		c.peer.Notify(c.farSlot, ring.Data)
 	}
 }
@@ -381,6 +385,9 @@ func (c *Pair) changed(direction int) bool {
 // what we wait for, and then notifies us, or we see here what it published.
 func (c *Pair) wait(w *waiter, direction int) {
 	c.peer.Poll()
+	if c.tx.dma != nil && direction == ring.Data {
+		c.tx.dma.kick(startRead) // the peer may have to read that before it answers
+	}
 	if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
 		return
 	}

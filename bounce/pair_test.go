@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -478,4 +479,127 @@ func benchmarkStream(b *testing.B, size int) {
 		x.CloseWrite()
 	}()
 	io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{y}, make([]byte, 64<<10))
+}
+
+// dmaPools are memPools with a software engine.
+func dmaPools(t testing.TB, o Options, e ntbdma.Options) (pa, pb *Pool) {
+	a, b := ntbmem.Pair(16 << 20)
+	return linkPools(t, ntbdma.Wrap(a, e), ntbdma.Wrap(b, e), o)
+}
+
+// With everything through an engine, also one that fails now and then, the bytes
+// arrive as they do without.
+func TestDMACarriesEveryByte(t *testing.T) {
+	for _, e := range []ntbdma.Options{{Channels: 1}, {Channels: 2, FailEvery: 3}, {Channels: 1, FailEvery: 1}} {
+		t.Run(fmt.Sprintf("%+v", e), func(t *testing.T) {
+			pa, pb := dmaPools(t, Options{Spin: DefaultSpin, DMAThreshold: 1}, e)
+			a, b := connect(t, pa, pb)
+			const n = 3 << 20
+			want := make([]byte, n)
+			rand.NewChaCha8([32]byte{3}).Read(want)
+			within(t, func() {
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(5, 9))
+					p := make([]byte, 1<<18)
+					for rest := want; len(rest) > 0; {
+						k := copy(p[:1+rnd.IntN(1<<(1+rnd.IntN(18)))], rest)
+						a.Write(p[:k])
+						clear(p[:k]) // Write does not keep the slice
+						rest = rest[k:]
+					}
+					a.Close()
+				})
+				got, err := io.ReadAll(b)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(got, want))
+				wg.Wait()
+			})
+			s := a.Stats()
+			require.EqualValues(t, n, s.DMABytes)
+			require.Zero(t, s.MMIOBytes+s.InlineBytes)
+			require.Positive(t, s.DMACopies)
+			require.LessOrEqual(t, s.DMACopies, s.DMARecords)
+			require.Equal(t, e.FailEvery > 0, s.DMAErrors > 0)
+		})
+	}
+}
+
+// heldEngine is an engine whose copies wait until they are let go.
+type heldEngine struct {
+	*ntbdma.Device
+	gate chan struct{}
+}
+
+type heldChannel struct {
+	ntb.DMAChannel
+	gate chan struct{}
+}
+
+func (h heldEngine) DMA(i int) ntb.DMAChannel { return heldChannel{h.Device.DMA(i), h.gate} }
+
+func (h heldChannel) Start(off int, src []byte, done func(error)) bool {
+	return h.DMAChannel.Start(off, src, func(err error) { <-h.gate; done(err) })
+}
+
+// Write returns before the engine is done. The four rules start what waits, and
+// the copies are joined.
+func TestDMAStartRules(t *testing.T) {
+	da, db := ntbmem.Pair(16 << 20)
+	gate := make(chan struct{}, 1000)
+	for range 100 { // the measurement at link-up
+		gate <- struct{}{}
+	}
+	pa, pb := linkPools(t, heldEngine{ntbdma.Wrap(da, ntbdma.Options{Channels: 1}), gate}, db, Options{DMAThreshold: 512})
+	for len(gate) > 0 {
+		<-gate
+	}
+	a, b := connect(t, pa, pb)
+	// Grow first, by CPU stores, so that there is room.
+	release := func(n int) {
+		for range n {
+			gate <- struct{}{}
+		}
+	}
+	within(t, func() {
+		go func() { time.Sleep(10 * time.Millisecond); release(64) }()
+		_, err := a.Write(make([]byte, 100<<10))
+		require.NoError(t, err)
+		_, err = io.ReadFull(b, make([]byte, 100<<10))
+		require.NoError(t, err)
+		a.tx.dma.drain()
+		for len(gate) > 0 {
+			<-gate
+		}
+		before := a.Stats()
+		big := make([]byte, 20<<10)
+		a.Write(big) // the engine is idle: started
+		a.Write(big) // waits, to be joined
+		a.Write(big)
+		s := a.Stats()
+		require.Equal(t, before.DMAStartIdle+1, s.DMAStartIdle)
+		require.Equal(t, before.DMACopies+1, s.DMACopies)
+		b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		_, err = b.Read(make([]byte, 1))
+		require.Equal(t, os.ErrDeadlineExceeded, err, "published before it arrived")
+		b.SetReadDeadline(time.Time{})
+
+		a.Write(make([]byte, 1000)) // below the coalescing threshold
+		s = a.Stats()
+		require.Equal(t, before.DMAStartSmall+1, s.DMAStartSmall)
+		require.Equal(t, before.DMACopies+2, s.DMACopies, "three records in one copy")
+
+		a.Write(big)
+		a.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		a.Read(make([]byte, 1))
+		require.Equal(t, before.DMAStartRead+1, a.Stats().DMAStartRead)
+
+		a.Write(big)
+		a.CloseWrite()
+		require.Equal(t, before.DMAStartClose+1, a.Stats().DMAStartClose)
+		release(100)
+		got, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Len(t, got, 5*len(big)+1000)
+	})
 }

@@ -38,6 +38,11 @@ type Options struct {
 	// DefaultBuffer, else 4 KiB to 4 MiB.
 	Buffer int
 
+	// DMAThreshold is the size in bytes from which on payload goes through the
+	// bridge's DMA engine, if it has one; 0 means to measure it when the link comes
+	// up, which may find that the engine never pays.
+	DMAThreshold int
+
 	skipLookAgain bool // tests: leave out the look between arming and parking
 }
 
@@ -46,6 +51,9 @@ type Options struct {
 type Pool struct {
 	peer *ring.Peer // immutable
 	opts Options    // immutable
+
+	crossover    []CrossoverPoint // measured by NewPool
+	dmaThreshold int              // 0: no DMA; constant after NewPool
 
 	mu       sync.Mutex
 	blocks   *blocks            // guarded by mu
@@ -64,12 +72,28 @@ func NewPool(p *ring.Peer, o Options) *Pool {
 	if o.Spin < 0 {
 		o.Spin = DefaultSpin
 	}
-	return &Pool{
+	pool := &Pool{
 		peer:   p,
 		opts:   o,
-		blocks: newBlocks(line*p.Slots(), len(p.Local())),
+		blocks: newBlocks(line*p.Slots(), scratchOf(len(p.Local()))),
 		pairs:  map[*Pair]struct{}{},
 	}
+	if p.Caps().DMAChannels > 0 {
+		pool.crossover = measureCrossover(p)
+		pool.dmaThreshold = o.DMAThreshold
+		if o.DMAThreshold == 0 {
+			pool.dmaThreshold = thresholdOf(pool.crossover)
+		}
+	}
+	return pool
+}
+
+// channel is the DMA channel of a connection, nil if it uses none.
+func (p *Pool) channel(gen uint32) ntb.DMAChannel {
+	if p.dmaThreshold == 0 {
+		return nil
+	}
+	return p.peer.DMA(int(gen) % p.peer.Caps().DMAChannels)
 }
 
 // Peer is whose pool it is.

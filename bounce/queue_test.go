@@ -23,7 +23,7 @@ func newTestQueue(size int) *testQueue {
 	mem := ntb.AlignedBytes(size)
 	q.rx.free = func(old queue) { q.freed = append(q.freed, old) }
 	q.rx.start(queue{mem: mem})
-	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20)
+	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20, nil)
 	return q
 }
 
@@ -212,7 +212,7 @@ func TestSuccessorIsClearedBeforeTheHeader(t *testing.T) {
 	ntb.Clear64(mem, 0)
 	q := &testQueue{}
 	q.rx.start(queue{mem: mem})
-	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20)
+	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20, nil)
 	q.tx.put([]byte("a"))
 	n, err := q.rx.get(make([]byte, 10))
 	require.NoError(t, err)

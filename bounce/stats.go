@@ -12,6 +12,13 @@ type Stats struct {
 	InlineBytes, InlineRecords uint64
 	MMIOBytes, MMIORecords     uint64
 
+	// Payload written by a DMA engine, the copies it took, those of them that
+	// failed and were made by the CPU, and why copies were started: the bounce
+	// buffer was full, a Read followed, the end, the data was below the coalescing
+	// threshold, the engine was idle.
+	DMABytes, DMARecords, DMACopies, DMAErrors                             uint64
+	DMAStartFull, DMAStartRead, DMAStartClose, DMAStartSmall, DMAStartIdle uint64
+
 	// Doorbells rung because the peer's reader was about to sleep. Every other
 	// record saved one.
 	Doorbells, DoorbellsSaved uint64
@@ -26,7 +33,7 @@ type Stats struct {
 }
 
 // BytesWritten is the payload written by all paths.
-func (s *Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes }
+func (s *Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes + s.DMABytes }
 
 // Add adds o to s.
 func (s *Stats) Add(o Stats) {
@@ -36,6 +43,15 @@ func (s *Stats) Add(o Stats) {
 	s.InlineRecords += o.InlineRecords
 	s.MMIOBytes += o.MMIOBytes
 	s.MMIORecords += o.MMIORecords
+	s.DMABytes += o.DMABytes
+	s.DMARecords += o.DMARecords
+	s.DMACopies += o.DMACopies
+	s.DMAErrors += o.DMAErrors
+	s.DMAStartFull += o.DMAStartFull
+	s.DMAStartRead += o.DMAStartRead
+	s.DMAStartClose += o.DMAStartClose
+	s.DMAStartSmall += o.DMAStartSmall
+	s.DMAStartIdle += o.DMAStartIdle
 	s.Doorbells += o.Doorbells
 	s.DoorbellsSaved += o.DoorbellsSaved
 	s.ReadSpins += o.ReadSpins
@@ -78,8 +94,16 @@ func (c *Pair) saveStats(direction int) {
 	t := &c.tx.st
 	s.InlineBytes, s.InlineRecords = t.inlineBytes, t.inlineRecords
 	s.MMIOBytes, s.MMIORecords = t.mmioBytes, t.mmioRecords
-	s.Doorbells = c.doorbells
-	s.DoorbellsSaved = t.inlineRecords + t.mmioRecords - c.doorbells
+	if c.tx.dma != nil {
+		d := c.tx.dma.stats()
+		s.DMABytes, s.DMARecords, s.DMACopies, s.DMAErrors = d.bytes, d.records, d.copies, d.errors
+		s.DMAStartFull, s.DMAStartRead, s.DMAStartClose = d.startFull, d.startRead, d.startClose
+		s.DMAStartSmall, s.DMAStartIdle = d.startSmall, d.startIdle
+	}
+	s.Doorbells = c.doorbells.Load()
+	if records := s.InlineRecords + s.MMIORecords + s.DMARecords; records > s.Doorbells {
+		s.DoorbellsSaved = records - s.Doorbells
+	}
 	s.WriteSpins, s.WriteSpinHits, s.WriteParks = c.ww.spins, c.ww.spinHits, c.ww.parks
 	if c.tx.gen > 0 {
 		s.MovesWritten = uint64(c.tx.gen - 1)

@@ -15,8 +15,11 @@ type tx struct {
 	kind kind   // of the record that reserve found room for
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
-	max  int // how many bytes may be under way, whatever the queue's size
-	st   pathStats
+	dma  *dmaTx // nil: no engine; constant after init
+	// maxInline is the largest payload of an inline record.
+	maxInline int
+	max       int // how many bytes may be under way, whatever the queue's size
+	st        pathStats
 }
 
 // pathStats counts payload by the way it took.
@@ -25,8 +28,11 @@ type pathStats struct {
 	mmioRecords, mmioBytes     uint64
 }
 
-func (t *tx) init(win ntb.Window, max int) {
-	t.max = max
+func (t *tx) init(win ntb.Window, limit int, dma *dmaTx) {
+	t.max, t.dma, t.maxInline = limit, dma, maxInline
+	if dma != nil {
+		t.maxInline = min(maxInline, dma.threshold-1)
+	}
 	t.start(win)
 }
 
@@ -52,7 +58,15 @@ func (t *tx) room() int { return t.send.Room() - reserve }
 // there is no room for a worthwhile record.
 func (t *tx) put(p []byte) int {
 	off, n := t.reserve(len(p))
-	if n > 0 {
+	switch {
+	case n == 0:
+		if t.dma != nil {
+			t.dma.kick(startFull)
+		}
+	case t.dma != nil && n >= t.dma.threshold:
+		h := makeHeader(t.seq+1, n, kindBulk)
+		t.dma.stage(t.win, t.advance(h), t.size, t.gen, h, p[:n])
+	default:
 		t.win.Write(off, p[:n])
 		t.commit(n)
 	}
@@ -65,7 +79,7 @@ func (t *tx) put(p []byte) int {
 func (t *tx) reserve(n int) (off, k int) {
 	toEnd := t.size - t.pos
 	room := t.room()
-	if n <= maxInline {
+	if n <= t.maxInline {
 		need := inlineSize(n)
 		if need > toEnd {
 			if room < toEnd+need {
@@ -118,18 +132,25 @@ func (t *tx) move(next ntb.Window) {
 	t.start(next)
 }
 
-// publish makes the record at pos valid. The successor's header is cleared
-// first: without that the reader would find there what an earlier lap left,
-// which may look like anything.
+// publish makes the record at pos valid, whose payload is stored.
 func (t *tx) publish(h header) {
+	pos := t.advance(h)
+	t.win.Publish64(pos, uint64(h))
+}
+
+// advance takes the room of a record that is to be published at pos, which it
+// returns. It clears the header of the successor first: without that the reader
+// would find there what an earlier lap left, which may look like anything.
+func (t *tx) advance(h header) (pos int) {
 	n := h.size()
-	next := t.pos + n
+	pos = t.pos
+	next := pos + n
 	if next == t.size {
 		next = 0
 	}
 	t.win.Publish64(next, 0)
-	t.win.Publish64(t.pos, uint64(h))
 	t.pos = next
 	t.seq++
 	t.send.Produce(n)
+	return pos
 }

@@ -34,7 +34,7 @@ const (
 type Window struct {
 	base unsafe.Pointer // first byte, nil if sink is set
 	n    int
-	off  int // of this window in sink
+	off  int // of this window in the device's outbound window
 	sink Sink
 	kind MemoryKind
 }
@@ -51,14 +51,17 @@ func SinkWindow(s Sink, n int) Window { return Window{sink: s, n: n} }
 // Len is the length of the window in bytes.
 func (w *Window) Len() int { return w.n }
 
+// Offset is where the window begins in the device's outbound window, of which it
+// is a slice.
+func (w *Window) Offset() int { return w.off }
+
 // Slice is the window's bytes [off, off+n).
 func (w *Window) Slice(off, n int) Window {
 	w.check(off, n)
 	s := *w
 	s.n = n
-	if s.sink != nil {
-		s.off += off
-	} else {
+	s.off += off
+	if s.sink == nil {
 		s.base = unsafe.Add(s.base, off)
 	}
 	return s

@@ -69,6 +69,10 @@ func (p *Peer) ID() ID { return p.id }
 // Caps are those of the bridge to the peer.
 func (p *Peer) Caps() ntb.Caps { return p.caps }
 
+// DMA is the bridge's DMA channel i, less than Caps().DMAChannels. Offsets of its
+// copies are those of the whole outbound window, as Window.Offset gives them.
+func (p *Peer) DMA(i int) ntb.DMAChannel { return p.dev.DMA(i) }
+
 // Session is what the service of that number opened for this peer.
 func (p *Peer) Session(service int) Session { return p.sessions[service] }
 

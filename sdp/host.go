@@ -115,6 +115,17 @@ func (h *Host) Stats() HostStats {
 	return s
 }
 
+// Crossover is what payload costs by CPU stores and by the DMA engine, by size, as
+// measured when a link came up.
+type Crossover struct {
+	Peer      string // the node at the other end
+	Threshold int    // size in bytes from which on the engine is used; 0 for never
+	Points    []bounce.CrossoverPoint
+}
+
+// Crossovers are those of the links that are up and have an engine.
+func (h *Host) Crossovers() []Crossover { return h.stack.crossovers() }
+
 // Dial is Dialer.Dial on this Host.
 func (h *Host) Dial(network, address string) (net.Conn, error) {
 	return (&Dialer{Host: h}).Dial(network, address)

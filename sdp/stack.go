@@ -58,7 +58,7 @@ func openStack(name string) (*stack, error) {
 		s.refs++
 		return s, nil
 	}
-	s := newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin})
+	s := newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
 	f, err := fabric.Open(spec, s.start)
 	if err != nil {
 		return nil, err
@@ -156,4 +156,17 @@ func (s *stack) stats() HostStats {
 		e.addTo(&sum)
 	}
 	return sum
+}
+
+func (s *stack) crossovers() []Crossover {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Crossover
+	for e := range s.sessions {
+		points, threshold := e.pool.Crossover()
+		if e.pool.Peer().Caps().DMAChannels > 0 {
+			all = append(all, Crossover{e.pool.Peer().ID().String(), threshold, points})
+		}
+	}
+	return all
 }

@@ -56,6 +56,14 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	for {
 		b, err := c.Reserve(copyPiece)
 		if err != nil {
+			// It is an error only if there is something to write.
+			var one [1]byte
+			if k, rerr := r.Read(one[:]); k == 0 && rerr != nil {
+				err = rerr
+			}
+			if err == io.EOF {
+				err = nil
+			}
 			return n, err
 		}
 		k, err := r.Read(b)

@@ -139,3 +139,21 @@ func TestCopyFromFileToFile(t *testing.T) {
 		require.True(t, bytes.Equal(got, want))
 	})
 }
+
+// As with any io.Copy, that nothing can be written is an error only if there is
+// something to write.
+func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		b.Close()
+		require.Eventually(t, func() bool {
+			_, err := a.Write([]byte("x"))
+			return err != nil
+		}, 10*time.Second, time.Millisecond)
+		n, err := a.ReadFrom(bytes.NewReader(nil))
+		require.NoError(t, err)
+		require.Zero(t, n)
+		_, err = a.ReadFrom(bytes.NewReader([]byte("data")))
+		require.ErrorIs(t, err, syscall.EPIPE)
+	})
+}

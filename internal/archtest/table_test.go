@@ -44,7 +44,7 @@ var table = map[string][]string{
 
 	// The only package besides the commands that names backends.
 	"internal/fabric": {
-		"ring", "ntb", "ntb/ntbmem", "ntb/ntbshm", "ntb/ntbivshmem", "ntb/ntbfault",
+		"ring", "ntb", "ntb/ntbmem", "ntb/ntbshm", "ntb/ntbivshmem", "ntb/ntbfault", "ntb/ntbdma",
 	},
 
 	"ntb":            {},
@@ -52,6 +52,7 @@ var table = map[string][]string{
 	"ntb/ntbshm":     {"ntb"},
 	"ntb/ntbivshmem": {"ntb"},
 	"ntb/ntbfault":   {"ntb"},
+	"ntb/ntbdma":     {"ntb"},
 	"ntb/ntbtest":    {"ntb"},
 
 	"internal/archtest": {},

@@ -69,9 +69,10 @@ func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
 		if window == 0 {
 			window = defaultMemWindow
 		}
-		return newFabric(newMemNetwork(window, nil), start), nil
+		wrap := func(a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a), spec.wrap(b) }
+		return newFabric(newMemNetwork(window, wrap), start), nil
 	}
-	n, err := openShm(spec.Name, spec.Window)
+	n, err := openShm(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -15,21 +15,21 @@ import (
 
 // shmNetwork is the processes of one user on one machine.
 type shmNetwork struct {
-	dir    *Dir // immutable
-	number int  // immutable
-	window int  // bytes, 0 for the default; immutable
+	dir    *Dir  // immutable
+	number int   // immutable
+	spec   *Spec // immutable
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // serve and the exchanges under way
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-func openShm(name string, window int) (network, error) {
-	dir, err := OpenDir(name)
+func openShm(spec *Spec) (network, error) {
+	dir, err := OpenDir(spec.Name)
 	if err != nil {
 		return nil, err
 	}
-	n := &shmNetwork{dir: dir, window: window}
+	n := &shmNetwork{dir: dir, spec: spec}
 	if n.number, err = dir.ClaimProcess(); err == nil {
 		n.ln, err = dir.Listen(n.number)
 	}
@@ -63,7 +63,11 @@ func (n *shmNetwork) exchange(ctx context.Context, cable *net.UnixConn) (ntb.Dev
 			return nil, err
 		}
 	}
-	return ntbshm.New(cable, ntbshm.Options{Window: n.window})
+	dev, err := ntbshm.New(cable, ntbshm.Options{Window: n.spec.Window})
+	if err != nil {
+		return nil, err
+	}
+	return n.spec.wrap(dev), nil
 }
 
 func (n *shmNetwork) serve(accepted func(ntb.Device)) {

@@ -4,4 +4,4 @@ package fabric
 
 import "github.com/ntbnet/ntbnet/ntb"
 
-func openShm(string, int) (network, error) { return nil, ntb.ErrNotSupported }
+func openShm(*Spec) (network, error) { return nil, ntb.ErrNotSupported }

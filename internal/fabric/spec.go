@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 )
 
 // Spec is a fabric and its options, in the form KIND:NAME?OPTION=VALUE&…
@@ -17,11 +20,16 @@ import (
 //	buffer=BYTES  how large a connection's queue may grow, per direction: a power
 //	              of two from 4096 to 4194304
 //	spin=TIME     how long a wait looks before it sleeps, "0" to "1ms"
+//	dma=N         a DMA engine of software with N channels, 0 to 16: for trials
+//	dmafrom=BYTES size from which on payload goes through an engine, 1 or more;
+//	              0 to measure it when a link comes up
 type Spec struct {
 	Kind, Name string
 	Window     int           // 0: the kind's default
 	Buffer     int           // 0: the default
 	Spin       time.Duration // -1: the default
+	DMA        int           // channels of a software engine
+	DMAFrom    int
 }
 
 // DefaultSpec is the fabric of a process that names none: SDP_FABRIC's, or else
@@ -73,8 +81,26 @@ func (s *Spec) set(name, value string) (err error) {
 		if err == nil && (s.Spin < 0 || s.Spin > time.Millisecond) {
 			err = fmt.Errorf("want a time from 0 to 1ms")
 		}
+	case "dma":
+		s.DMA, err = strconv.Atoi(value)
+		if err == nil && (s.DMA < 0 || s.DMA > 16) {
+			err = fmt.Errorf("want 0 to 16 channels")
+		}
+	case "dmafrom":
+		s.DMAFrom, err = strconv.Atoi(value)
+		if err == nil && s.DMAFrom < 0 {
+			err = fmt.Errorf("want 0 or more bytes")
+		}
 	default:
-		err = fmt.Errorf("want window, buffer or spin")
+		err = fmt.Errorf("want window, buffer, spin, dma or dmafrom")
 	}
 	return err
+}
+
+// wrap puts the software engine around a device, if the spec asks for one.
+func (s *Spec) wrap(dev ntb.Device) ntb.Device {
+	if s.DMA == 0 {
+		return dev
+	}
+	return ntbdma.Wrap(dev, ntbdma.Options{Channels: s.DMA})
 }

@@ -1,0 +1,82 @@
+package bounce
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// CrossoverPoint is what one payload size costs by either way, until it has
+// arrived and its header could be published.
+type CrossoverPoint struct {
+	Size int           // bytes
+	MMIO time.Duration // CPU stores
+	DMA  time.Duration // the engine, from its start to its completion
+}
+
+// scratch is the end of a region that holds no queue, so that costs can be
+// measured without harm. Small regions have none.
+const scratch = 64 << 10
+
+// scratchOf is where the scratch of a region of n bytes begins, n if it has none.
+func scratchOf(n int) int {
+	if n < 64*scratch {
+		return n
+	}
+	return n&^4095 - scratch
+}
+
+const crossoverRounds = 9
+
+// measureCrossover measures both ways into the peer's scratch. It takes a
+// millisecond or so.
+func measureCrossover(p *ring.Peer) []CrossoverPoint {
+	win := p.Remote()
+	at := scratchOf(win.Len())
+	if at == win.Len() {
+		return nil
+	}
+	src := make([]byte, scratch)
+	done := make(chan error, 1)
+	report := func(err error) { done <- err }
+	var points []CrossoverPoint
+	for size := 512; size <= scratch; size *= 2 {
+		var mmio, dma []time.Duration
+		for range crossoverRounds {
+			start := time.Now()
+			win.Write(at, src[:size])
+			win.Publish64(at, 0) // on write-combining memory, this flushes
+			mmio = append(mmio, time.Since(start))
+			start = time.Now()
+			if !p.DMA(0).Start(win.Offset()+at, src[:size], report) || <-done != nil {
+				return nil // an engine that fails from the start is not used
+			}
+			dma = append(dma, time.Since(start))
+		}
+		points = append(points, CrossoverPoint{size, median(mmio), median(dma)})
+	}
+	return points
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// thresholdOf is the size from which on the engine is the faster way, 0 if it is
+// for none.
+func thresholdOf(points []CrossoverPoint) int {
+	threshold := 0
+	for _, p := range slices.Backward(points) {
+		if p.DMA > p.MMIO {
+			break
+		}
+		threshold = p.Size
+	}
+	return threshold
+}
+
+// Crossover is what was measured when the link came up, and the threshold in
+// use, 0 for none. It is empty if the bridge has no engine.
+func (p *Pool) Crossover() ([]CrossoverPoint, int) { return p.crossover, p.dmaThreshold }

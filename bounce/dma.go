@@ -1,0 +1,221 @@
+package bounce
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// dmaTx is the way of a queue's large records through a DMA engine. Write copies
+// the payload into the local bounce buffer, which has the size and the offsets of
+// the peer's queue, and returns; the engine moves it. When a copy has arrived,
+// the CPU publishes its records' headers.
+//
+// Copies are started when
+//
+//  1. there is no room for more in the bounce buffer,
+//  2. the application reads,
+//  3. it ends the direction or closes,
+//  4. the data is below the coalescing threshold, so that nothing waits,
+//
+// and whenever the engine is idle. What is written while it is busy is joined,
+// and started when the copy before is done; so nothing waits for ever.
+//
+// Records may be published in any order: the place of each one's successor is
+// cleared when its room is reserved, in order. The reader stops at the first one
+// that is not published.
+type dmaTx struct {
+	channel   ntb.DMAChannel // immutable
+	threshold int            // payload from here on goes this way; immutable
+	published func()         // called after headers were published; immutable
+	done      func(error)    // the method value copied, made once
+
+	mu     sync.Mutex
+	local  []byte            // the bounce buffer, of the queue in use; guarded by mu
+	gen    uint32            // of the queue in use; guarded by mu
+	staged ringOf[dmaRecord] // not started; guarded by mu
+	flying ringOf[dmaRecord] // under way; guarded by mu
+	copies ringOf[int]       // how many records each copy under way has; guarded by mu
+	bytes  int               // payload staged; guarded by mu
+	idle   sync.Cond         // nothing is staged or under way
+	st     dmaStats          // guarded by mu
+
+	waiting atomic.Bool // something is staged: whoever reads starts it
+}
+
+type dmaStats struct {
+	records, bytes, copies, errors uint64
+	// Starts by reason.
+	startFull, startRead, startClose, startSmall, startIdle uint64
+}
+
+// dmaRecord is a record whose header is not published.
+type dmaRecord struct {
+	win    ntb.Window // the queue
+	pos    int        // of the header in it
+	header header
+	data   []byte // the payload, in the local bounce buffer
+}
+
+const (
+	// coalesce is the size below which data is started at once.
+	coalesce = 16 << 10
+	// maxJoined is how much payload is joined before it is started anyway.
+	maxJoined = 256 << 10
+)
+
+func newDMA(ch ntb.DMAChannel, threshold int, published func()) *dmaTx {
+	d := &dmaTx{channel: ch, threshold: threshold, published: published}
+	d.idle.L = &d.mu
+	d.done = d.copied
+	return d
+}
+
+// stage takes a record. The successor's header is cleared already.
+func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gen != gen {
+		d.local, d.gen = make([]byte, size), gen // copies under way keep the one before
+	}
+	// Joined records are one copy, headers included: nothing may show there.
+	clear(d.local[pos : pos+headerSize])
+	data := d.local[pos+line : pos+line+len(p)]
+	copy(data, p)
+	d.staged.push(dmaRecord{win, pos, h, data})
+	d.bytes += len(p)
+	d.st.records++
+	d.st.bytes += uint64(len(p))
+	d.waiting.Store(true)
+	switch {
+	case d.flying.len() == 0:
+		d.st.startIdle++
+		d.start()
+	case len(p) < coalesce:
+		d.st.startSmall++
+		d.start()
+	case d.bytes >= maxJoined:
+		d.st.startFull++
+		d.start()
+	}
+}
+
+// kick starts what is staged, and counts why.
+func (d *dmaTx) kick(why func(*dmaStats) *uint64) {
+	if !d.waiting.Load() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.staged.len() > 0 {
+		*why(&d.st)++
+		d.start()
+	}
+}
+
+func startFull(s *dmaStats) *uint64  { return &s.startFull }
+func startRead(s *dmaStats) *uint64  { return &s.startRead }
+func startClose(s *dmaStats) *uint64 { return &s.startClose }
+
+// start gives the engine what is staged, as far as its queue takes it. The caller
+// holds mu.
+func (d *dmaTx) start() {
+	for d.staged.len() > 0 {
+		first := d.staged.at(0)
+		n, end := 1, first.pos+line+len(first.data)
+		for n < d.staged.len() {
+			r := d.staged.at(n)
+			if r.win.Offset() != first.win.Offset() || r.pos != (end+line-1)&^(line-1) {
+				break // another queue, around its end, or another record between
+			}
+			end = r.pos + line + len(r.data)
+			n++
+		}
+		from := first.pos + line
+		src := first.data[: end-from : end-from]
+		if !d.channel.Start(first.win.Offset()+from, src, d.done) {
+			return // full: copied goes on
+		}
+		d.copies.push(n)
+		d.st.copies++
+		for range n {
+			r := d.staged.pop()
+			d.bytes -= len(r.data)
+			d.flying.push(r)
+		}
+	}
+	d.waiting.Store(false)
+}
+
+// copied is called by the engine when the oldest copy under way is done.
+func (d *dmaTx) copied(err error) {
+	d.mu.Lock()
+	n := d.copies.pop()
+	if err != nil {
+		d.st.errors++
+	}
+	for range n {
+		r := d.flying.pop()
+		if err != nil {
+			// The engine stores nothing more for this copy, so we may.
+			r.win.Write(r.pos+line, r.data)
+		}
+		r.win.Publish64(r.pos, uint64(r.header))
+	}
+	d.mu.Unlock()
+	d.published()
+	d.mu.Lock()
+	d.start()
+	if d.flying.len()+d.staged.len() == 0 {
+		d.idle.Broadcast()
+	}
+	d.mu.Unlock()
+}
+
+// drain waits until everything has arrived.
+func (d *dmaTx) drain() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.flying.len()+d.staged.len() > 0 {
+		d.idle.Wait()
+	}
+}
+
+func (d *dmaTx) stats() dmaStats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.st
+}
+
+// ringOf is a queue that keeps its memory.
+type ringOf[T any] struct {
+	buf  []T // length is a power of two, or 0
+	head int
+	n    int
+}
+
+func (r *ringOf[T]) len() int { return r.n }
+
+func (r *ringOf[T]) at(i int) *T { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
+
+func (r *ringOf[T]) push(v T) {
+	if r.n == len(r.buf) {
+		buf := make([]T, max(16, 2*r.n))
+		for i := range r.n {
+			buf[i] = *r.at(i)
+		}
+		r.buf, r.head = buf, 0
+	}
+	r.n++
+	*r.at(r.n - 1) = v
+}
+
+func (r *ringOf[T]) pop() T {
+	v := *r.at(0)
+	var zero T
+	*r.at(0) = zero
+	r.head = (r.head + 1) & (len(r.buf) - 1)
+	r.n--
+	return v
+}

@@ -1,0 +1,108 @@
+package ntbdma
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// ErrInjected is the error of a copy that was told to fail.
+var ErrInjected = errors.New("ntbdma: injected failure")
+
+// Options of an engine.
+type Options struct {
+	// Channels is how many there are, at least 1.
+	Channels int
+	// FailEvery makes every copy fail whose number, counted per channel from 1,
+	// is a multiple of it; 0 means none. A copy that fails stores half of its
+	// bytes.
+	FailEvery int
+}
+
+// depth is how many copies a channel queues.
+const depth = 64
+
+// Device is a device with channels.
+type Device struct {
+	ntb.Device
+	channels []*channel
+	once     sync.Once
+}
+
+// Wrap puts an engine around dev, which it owns from then on.
+func Wrap(dev ntb.Device, o Options) *Device {
+	d := &Device{Device: dev}
+	for range o.Channels {
+		c := &channel{win: dev.Outbound(), fail: o.FailEvery, queue: make(chan transfer, depth), ended: make(chan struct{})}
+		d.channels = append(d.channels, c)
+		go c.run()
+	}
+	return d
+}
+
+// Caps are those of the inner device, with channels.
+func (d *Device) Caps() ntb.Caps {
+	caps := d.Device.Caps()
+	caps.DMAChannels = len(d.channels)
+	return caps
+}
+
+// DMA returns channel i.
+func (d *Device) DMA(i int) ntb.DMAChannel { return d.channels[i] }
+
+// Reclaim is the inner device's, where it has one.
+func (d *Device) Reclaim(off, n int) error {
+	if r, ok := d.Device.(ntb.Reclaimer); ok {
+		return r.Reclaim(off, n)
+	}
+	return nil
+}
+
+// Close waits for the copies that are queued, and closes the inner device.
+func (d *Device) Close() error {
+	d.once.Do(func() {
+		for _, c := range d.channels {
+			close(c.queue)
+			<-c.ended
+		}
+	})
+	return d.Device.Close()
+}
+
+type transfer struct {
+	off  int
+	src  []byte
+	done func(error)
+}
+
+type channel struct {
+	win   ntb.Window
+	fail  int
+	queue chan transfer
+	ended chan struct{} // closed when run has ended
+}
+
+func (c *channel) Start(off int, src []byte, done func(error)) bool {
+	select {
+	case c.queue <- transfer{off, src, done}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *channel) run() {
+	defer close(c.ended)
+	n := 0
+	for t := range c.queue {
+		n++
+		if c.fail > 0 && n%c.fail == 0 {
+			c.win.Write(t.off, t.src[:len(t.src)/2])
+			t.done(ErrInjected)
+			continue
+		}
+		c.win.Write(t.off, t.src)
+		t.done(nil)
+	}
+}

@@ -1,0 +1,77 @@
+package sdp
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+)
+
+// openWrapped is a Host on a fabric within this process whose bridges are
+// wrapped.
+func openWrapped(o bounce.Options, window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *Host {
+	s := newStack(o)
+	s.fabric, s.refs = fabric.OpenMem(window, wrap, s.start), 1
+	return newHost(s, &networkCounters{})
+}
+
+func TestConnWithEverythingThroughDMA(t *testing.T) {
+	for name, e := range map[string]ntbdma.Options{
+		"engine":         {Channels: 2},
+		"failing engine": {Channels: 2, FailEvery: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := bounce.Options{Spin: -1, DMAThreshold: 1}
+			h := openWrapped(o, 16<<20, func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+				return ntbdma.Wrap(a, e), ntbdma.Wrap(b, e)
+			})
+			defer h.Close()
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
+			s := h.Stats()
+			require.Positive(t, s.DMABytes)
+			require.Zero(t, s.MMIOBytes+s.InlineBytes)
+			require.Equal(t, e.FailEvery > 0, s.DMAErrors > 0)
+		})
+	}
+	t.Run("shm", func(t *testing.T) {
+		h, err := Open("shm:sdp-test-dma?dma=2&dmafrom=1")
+		require.NoError(t, err)
+		defer h.Close()
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
+		require.Positive(t, h.Stats().DMABytes)
+	})
+}
+
+func TestNoEngineMeansNoDMA(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		go a.Write(make([]byte, 1<<20))
+		_, err := io.ReadFull(b, make([]byte, 1<<20))
+		require.NoError(t, err)
+		require.Zero(t, h.Stats().DMABytes)
+		require.Empty(t, h.Crossovers())
+	})
+}
+
+func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
+	h, err := Open("shm:sdp-test-dma?dma=1")
+	require.NoError(t, err)
+	defer h.Close()
+	mustPipe(t, h)
+	all := h.Crossovers()
+	require.Len(t, all, 2) // both ends of the link to itself
+	for _, c := range all {
+		require.NotEmpty(t, c.Points)
+		for i, p := range c.Points {
+			require.Equal(t, 512<<i, p.Size)
+			require.Positive(t, p.MMIO)
+			require.Positive(t, p.DMA)
+		}
+	}
+}
