@@ -33,6 +33,9 @@
 //	       the queue's generation in the high 8 bits
 //	24  4  state: bits, see stateReadClosed and so on                by its close
 //
+// The lowest bit of an arm word is no part of what changes: it asks for a fence
+// between each publish and the look at that word.
+//
 // # A record
 //
 // Records lie one behind the other from offset 0 of a queue, each a multiple of

@@ -274,20 +274,36 @@ func (c *Pair) ended(direction int) bool {
 // about to sleep, it is notified, once for each time that it said so. Besides
 // Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm here, or it sees the record there.
 func (c *Pair) announce() {
-	if c.fence {
-		ntb.Fence()
-	}
 	seen := c.dataSeen.Load()
-	if arm := ntb.Load32(c.line, offDataArm); arm != seen && c.dataSeen.CompareAndSwap(seen, arm) {
+	if arm := c.peerArm(offDataArm, seen); armed(arm, seen) && c.dataSeen.CompareAndSwap(seen, arm) {
 		c.doorbells.Add(1)
 		c.peer.Notify(c.farSlot, ring.Data)
 	}
 }
 
+// peerArm looks at an arm word of the peer after we published. Unless it has
+// changed, a fence must come before the look if this device needs one, or if the
+// peer asks for it by parkingBit, so that it need not order our stores itself
+// each time that it parks.
+func (c *Pair) peerArm(off int, seen uint32) uint32 {
+	arm := ntb.Load32(c.line, off)
+	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
+		ntb.Fence()
+		arm = ntb.Load32(c.line, off)
+	}
+	return arm
+}
+
+// parkingBit is the lowest bit of an arm word; the others tell one arm from the
+// next.
+const parkingBit = 1
+
+func armed(arm, seen uint32) bool { return (arm^seen)&^parkingBit != 0 }
+
 // returnCredit follows a read: it tells the peer how far we are when that is
 // worth it, and at once if its writer said that it is about to sleep.
 func (c *Pair) returnCredit() {
-	if c.rx.recv.Due() || ntb.Load32(c.line, offSpaceArm) != c.spaceSeen {
+	if c.rx.recv.Due() || armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
 		c.publishCredit()
 	}
 }
@@ -297,10 +313,7 @@ func (c *Pair) publishCredit() {
 	if c.rx.recv.Owed() > 0 {
 		c.far.Publish64(offCredit, uint64(c.rx.gen)<<32|uint64(c.rx.recv.Return()))
 	}
-	if c.fence {
-		ntb.Fence()
-	}
-	if arm := ntb.Load32(c.line, offSpaceArm); arm != c.spaceSeen {
+	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
 		c.spaceSeen = arm
 		c.peer.Notify(c.farSlot, ring.Space)
 	}
@@ -344,7 +357,7 @@ func (c *Pair) grow() {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
 	arm := ntb.Load32(c.line, offSpaceArm)
-	if arm == c.growAsked || c.rw.stop.Load()&^stopDeadline != 0 {
+	if !armed(arm, c.growAsked) || c.rw.stop.Load()&^stopDeadline != 0 {
 		return
 	}
 	c.growAsked = arm
@@ -399,10 +412,10 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if direction == ring.Data {
 		c.publishCredit() // all of it: the writer may need it before we wake
 		c.dataArm++
-		c.far.Publish32(offDataArm, c.dataArm)
+		c.far.Publish32(offDataArm, c.dataArm<<1|parkingBit)
 	} else {
 		c.spaceArm++
-		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm&0xffffff)
+		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<1&0xffffff|parkingBit)
 		// The peer's reader answers when it reads; its link's goroutine grants
 		// a larger queue now, as long as there is one.
 		if c.tx.size < c.tx.max {
@@ -410,7 +423,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 		}
 	}
 	if !c.pool.opts.skipLookAgain {
-		c.peer.Order()
+		c.order(w)
 		if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
 			return
 		}
@@ -421,6 +434,29 @@ func (c *Pair) wait(w *waiter, direction int) {
 	start := time.Now()
 	<-w.wake
 	w.woke(c.changed(direction), time.Since(start), c.pool.opts.Spin)
+}
+
+// order comes between arming and the last look. Once the peer is sure to know
+// that we park, it fences after each publish, and a fence here is enough, where
+// memory is coherent; the first time, and on a bridge each time, the device must
+// order both sides' stores.
+func (c *Pair) order(w *waiter) {
+	if w.fenced {
+		ntb.Fence()
+		return
+	}
+	c.peer.Order()
+	w.fenced = c.peer.Caps().Coherent && !c.fence
+}
+
+// unpark takes parkingBit back, because waits spin again.
+func (c *Pair) unpark(w *waiter, direction int) {
+	w.fenced = false
+	if direction == ring.Data {
+		c.far.Publish32(offDataArm, c.dataArm<<1)
+	} else {
+		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<1&0xffffff)
+	}
 }
 
 // Notified is called by the link when the peer wants a look.

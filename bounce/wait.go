@@ -39,8 +39,11 @@ type waiter struct {
 	parked atomic.Bool // stored before the last look; whoever wakes looks at it after the event
 
 	// Guarded by the direction's lock.
-	fails                  uint // spins in a row that ended without data
-	skip                   int  // waits that park at once
+	fails uint // spins in a row that ended without data
+	skip  int  // waits that park at once
+	hits  int  // spins in a row that ended by data
+	// fenced: the peer knows by parkingBit that we park, and fences.
+	fenced                 bool
 	spins, spinHits, parks uint64
 
 	mu       sync.Mutex
@@ -138,6 +141,9 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	for i := 1; ; i++ {
 		if c.changed(direction) {
 			w.hit()
+			if w.fenced && w.hits >= unparkAfter {
+				c.unpark(w, direction)
+			}
 			return true
 		}
 		if i&15 != 0 {
@@ -157,13 +163,19 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 }
 
+// unparkAfter is how many spins in a row must end by data before the peer is told
+// that it need not fence any more. To park again costs a Device.Order.
+const unparkAfter = 32
+
 func (w *waiter) hit() {
 	w.spinHits++
+	w.hits++
 	w.fails, w.skip = 0, 0
 }
 
 // miss makes the next waits park at once, more of them after each miss in a row.
 func (w *waiter) miss() {
+	w.hits = 0
 	w.fails = min(w.fails+1, 6)
 	w.skip = 1<<w.fails - 1
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -17,6 +18,7 @@ import (
 const (
 	scratchpads = 16
 	spadBytes   = 4 * scratchpads
+	ringsAt     = 64 // ring words, 4 bytes for each doorbell bit
 )
 
 // States of a device. They only grow.
@@ -37,12 +39,13 @@ type device struct {
 	outbound ntb.Window // immutable
 
 	// Mapped until Close has shut the gate. The peer writes own, this side peer.
-	own, peer []byte
-	peerSpads ntb.Window
+	own, peer  []byte
+	peerHeader ntb.Window // scratchpads and ring words
 
-	bells     []bell // own doorbells
-	peerBells []int  // the peer's eventfds, open until Close has shut the gate
-	gate      gate   // of own, peer and peerBells
+	bells     []bell                      // own doorbells
+	rings     [maxDoorbells]atomic.Uint32 // how often each of the peer's was rung
+	peerBells []int                       // the peer's eventfds, open until Close has shut the gate
+	gate      gate                        // of own, peer and peerBells
 
 	cable   *net.UnixConn
 	state   atomic.Int32  // linkUp, linkDown or closed
@@ -54,7 +57,8 @@ type device struct {
 // bell is an own doorbell bit.
 type bell struct {
 	file *os.File // the eventfd, in Go's poller
-	buf  [8]byte  // owned by the one goroutine that waits
+	conn syscall.RawConn
+	rung func(uintptr) bool // tells if it was rung; owned by the one goroutine that waits
 }
 
 // connect exchanges files with the peer. On error it leaves only the cable open.
@@ -92,6 +96,10 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
 			return nil, fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
 		}
+		if d.bells[i].conn, err = d.bells[i].file.SyscallConn(); err != nil {
+			return nil, fmt.Errorf("ntbshm: doorbell: %w", err)
+		}
+		d.bells[i].rung = d.newRung(i)
 	}
 
 	theirs, f, err := receive(cable)
@@ -118,7 +126,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	}
 	d.inbound = d.own[headerSize:len(d.own):len(d.own)]
 	d.outbound = ntb.MappedWindow(d.peer[headerSize:], ntb.Coherent)
-	d.peerSpads = ntb.MappedWindow(d.peer[:spadBytes], ntb.Coherent)
+	d.peerHeader = ntb.MappedWindow(d.peer[:headerSize], ntb.Coherent)
 	go d.watch()
 	return d, nil
 }
@@ -164,7 +172,7 @@ func (d *device) SetPeerSpad(i int, v uint32) {
 	if !d.LinkUp() || !d.gate.enter() {
 		return
 	}
-	d.peerSpads.Publish32(4*i, v)
+	d.peerHeader.Publish32(4*i, v)
 	d.gate.leave()
 }
 

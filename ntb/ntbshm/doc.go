@@ -6,10 +6,12 @@
 // to write:
 //
 //	byte 0      16 scratchpads of 4 bytes, written by the peer
-//	byte 64     unused
+//	byte 64     ring words, 4 bytes for each doorbell bit, written by the peer
+//	byte 128    unused
 //	byte 4096   the inbound window
 //
-// A doorbell bit is an eventfd of the side that waits for it. The cable is a
+// A doorbell bit is an eventfd of the side that waits for it, and a word that
+// changes with each ring. The cable is a
 // connected Unix stream socket: each side sends one message with its files over
 // it, and after that its only use is to end. When a process dies the kernel
 // closes its end, and the other side's link is down at once. A process that is
