@@ -73,6 +73,7 @@ type Pair struct {
 	gmu       sync.Mutex // held by grow
 	grantGen  uint32     // generation of the queue granted last; guarded by gmu
 	rxSize    int        // size of the queue granted last; guarded by gmu
+	readThen  uint64     // what was read when shrink looked last; guarded by gmu
 	growAsked uint32     // the peer's space arm that grow has seen; guarded by gmu
 
 	smu   sync.Mutex
@@ -366,14 +367,18 @@ func (c *Pair) grow() {
 		return // as large as it gets, or the writer has not taken the last grant
 	}
 	size := min(c.rxSize*growBy, limit)
-	q, ok := c.pool.alloc(size, true)
-	if !ok {
-		return
+	if q, ok := c.pool.alloc(size, true); ok {
+		c.grant(q)
 	}
+}
+
+// grant makes the peer go on in q. The caller holds gmu, and knows that the peer
+// has taken the grant before: the word has room for one.
+func (c *Pair) grant(q queue) {
 	c.grantGen++
-	c.rxSize = size
+	c.rxSize = len(q.mem)
 	c.rx.granted.add(q)
-	c.far.Publish64(offGrant, grantWord(c.grantGen, q.off, size))
+	c.far.Publish64(offGrant, grantWord(c.grantGen, q.off, len(q.mem)))
 	c.peer.Notify(c.farSlot, ring.Space)
 }
 
@@ -476,6 +481,9 @@ func (c *Pair) Notified(direction int) {
 		c.rw.notify()
 	}
 	if direction == ring.Data {
+		c.idleRead()
 		c.grow()
+	} else {
+		c.idleMove()
 	}
 }

@@ -63,10 +63,7 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 
 func (p *Pool) closeAll() {
 	p.mu.Lock()
-	var pairs []*Pair
-	for c := range p.pairs {
-		pairs = append(pairs, c)
-	}
+	pairs := p.all()
 	p.mu.Unlock()
 	for _, c := range pairs {
 		c.Close()
@@ -602,4 +599,46 @@ func TestDMAStartRules(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 5*len(big)+1000)
 	})
+}
+
+// Queues that grew go back to their first size when both applications are idle,
+// whether they wait in Read or not, and grow again.
+func TestIdleQueuesShrink(t *testing.T) {
+	for _, reading := range []bool{true, false} {
+		pa, pb := memPools(t, spinning)
+		pa.shrinkEvery, pb.shrinkEvery = 20*time.Millisecond, 20*time.Millisecond
+		a, b := connect(t, pa, pb)
+		const n = 2 << 20
+		used := func(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return p.blocks.used }
+		for range 3 {
+			within(t, func() {
+				var wg sync.WaitGroup
+				wg.Go(func() { a.Write(make([]byte, n)) })
+				wg.Go(func() { b.Write(make([]byte, n)) })
+				wg.Go(func() { io.ReadFull(a, make([]byte, n)) })
+				wg.Go(func() { io.ReadFull(b, make([]byte, n)) })
+				wg.Wait()
+			})
+			require.Greater(t, used(pa), minQueue)
+			stop := make(chan struct{})
+			if reading {
+				for _, c := range []*Pair{a, b} {
+					go func() { c.Read(make([]byte, 1)); stop <- struct{}{} }()
+				}
+			}
+			require.Eventually(t, func() bool { return used(pa) == minQueue && used(pb) == minQueue },
+				10*time.Second, 5*time.Millisecond)
+			pa.mu.Lock()
+			require.False(t, pa.shrinking, "no timer when all is small")
+			pa.mu.Unlock()
+			if reading {
+				within(t, func() {
+					for _, c := range []*Pair{a, b} {
+						c.Write([]byte("x"))
+						<-stop
+					}
+				})
+			}
+		}
+	}
 }

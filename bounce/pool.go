@@ -3,6 +3,8 @@ package bounce
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -55,13 +57,16 @@ type Pool struct {
 	crossover    []CrossoverPoint // measured by NewPool
 	dmaThreshold int              // 0: no DMA; constant after NewPool
 
-	mu       sync.Mutex
-	blocks   *blocks            // guarded by mu
-	pairs    map[*Pair]struct{} // that hold memory; guarded by mu
-	retained int                // freed memory not given back to the system; guarded by mu
-	gen      uint32             // of the pair made last; guarded by mu
-	down     bool               // guarded by mu
-	closed   Stats              // of the pairs that are gone; guarded by mu
+	mu          sync.Mutex
+	blocks      *blocks            // guarded by mu
+	pairs       map[*Pair]struct{} // that hold memory; guarded by mu
+	retained    int                // freed memory not given back to the system; guarded by mu
+	shrinker    *time.Timer        // calls shrink; guarded by mu
+	shrinking   bool               // shrinker is set; guarded by mu
+	shrinkEvery time.Duration      // tests make it shorter before they begin
+	gen         uint32             // of the pair made last; guarded by mu
+	down        bool               // guarded by mu
+	closed      Stats              // of the pairs that are gone; guarded by mu
 }
 
 // NewPool is the pool of a peer's local region.
@@ -77,6 +82,8 @@ func NewPool(p *ring.Peer, o Options) *Pool {
 		opts:   o,
 		blocks: newBlocks(line*p.Slots(), scratchOf(len(p.Local()))),
 		pairs:  map[*Pair]struct{}{},
+
+		shrinkEvery: shrinkEvery,
 	}
 	if p.Caps().DMAChannels > 0 {
 		pool.crossover = measureCrossover(p)
@@ -112,6 +119,9 @@ func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 		return queue{}, false
 	}
 	p.retained = max(0, p.retained-size)
+	if grow {
+		p.growing()
+	}
 	q := queue{off: off, mem: p.peer.Local()[off : off+size : off+size]}
 	ntb.Clear64(q.mem, 0)
 	return q, true
@@ -150,25 +160,25 @@ type queue struct {
 func (p *Pool) Down() {
 	p.mu.Lock()
 	p.down = true
-	pairs := make([]*Pair, 0, len(p.pairs))
-	for c := range p.pairs {
-		pairs = append(pairs, c)
+	if p.shrinker != nil {
+		p.shrinker.Stop()
 	}
+	pairs := p.all()
 	p.mu.Unlock()
 	for _, c := range pairs {
 		c.linkDown()
 	}
 }
 
+// all are the pairs that hold memory. The caller holds p.mu.
+func (p *Pool) all() []*Pair { return slices.Collect(maps.Keys(p.pairs)) }
+
 // Stats sums the counters of all connections, those that are gone too, and says
 // how many hold memory.
 func (p *Pool) Stats() (Stats, int) {
 	p.mu.Lock()
 	sum := p.closed
-	pairs := make([]*Pair, 0, len(p.pairs))
-	for c := range p.pairs {
-		pairs = append(pairs, c)
-	}
+	pairs := p.all()
 	p.mu.Unlock()
 	for _, c := range pairs {
 		sum.Add(c.Stats())

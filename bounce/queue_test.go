@@ -43,7 +43,11 @@ func (q *testQueue) grant(size int) []byte {
 // A random walk of writes, reads, credits and moves carries every byte in order,
 // as a plain byte slice would, for each size of queue and many sizes of write.
 func TestQueueAgreesWithByteSlice(t *testing.T) {
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		q := newTestQueue(minQueue << rnd.IntN(4))
 		q.tx.seq = ^uint32(0) - uint32(rnd.IntN(100)) // sequence numbers wrap
@@ -227,7 +231,7 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 	type block struct{ off, size int }
 	var live []block
 	owner := make([]int, total/minQueue)
-	for step := 1; step < 20000; step++ {
+	for step := 1; step < 5000; step++ {
 		if rnd.IntN(2) == 0 {
 			size := minQueue << rnd.IntN(orders)
 			off, ok := b.alloc(size)

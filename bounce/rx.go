@@ -137,14 +137,30 @@ func (r *rx) open() (bool, error) {
 		case kindPad:
 			r.done(h.size())
 		case kindMove:
-			old := r.queue
-			r.start(r.granted.take()) // check has seen that there is one
-			r.free(old)
+			r.followMove()
 		case kindFIN:
 			r.fin = true
 		}
 	}
 	return false, io.EOF
+}
+
+// takeMoves takes the moves that are next, and leaves everything else.
+func (r *rx) takeMoves() {
+	for r.left == 0 && !r.fin {
+		h := header(ntb.Load64(r.mem, r.pos))
+		if h.kind() != kindMove || r.check(h) != nil {
+			return // a bad one is reported to whoever reads
+		}
+		r.seq++
+		r.followMove()
+	}
+}
+
+func (r *rx) followMove() {
+	old := r.queue
+	r.start(r.granted.take()) // check has seen that there is one
+	r.free(old)
 }
 
 // check refuses what would lead outside the queue or out of the protocol.

@@ -1,0 +1,115 @@
+package bounce
+
+import (
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// A queue that grew for a bulk transfer is given back when nothing was read for a
+// while: the peer is granted one of the first size again, moves there, and the
+// large one is freed when the move is read. The link's goroutine does both sides'
+// part, since the applications are idle.
+
+// shrinkEvery is how often grown queues are looked at. A queue is given back at
+// the second look in a row that finds it idle, so after 10 to 20 seconds.
+const shrinkEvery = 10 * time.Second
+
+// growing starts the looks, which end when no queue is grown. The caller holds
+// p.mu.
+func (p *Pool) growing() {
+	if p.shrinking || p.down {
+		return
+	}
+	p.shrinking = true
+	if p.shrinker == nil {
+		p.shrinker = time.AfterFunc(p.shrinkEvery, p.shrink)
+	} else {
+		p.shrinker.Reset(p.shrinkEvery)
+	}
+}
+
+// shrink looks at all connections.
+func (p *Pool) shrink() {
+	p.mu.Lock()
+	if p.down {
+		p.mu.Unlock()
+		return
+	}
+	p.peer.Hold() // the link, which is not down, holds it now
+	defer p.peer.Release()
+	pairs := p.all()
+	p.mu.Unlock()
+	grown := false
+	for _, c := range pairs {
+		grown = c.shrink() || grown
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shrinking = grown && !p.down; p.shrinking {
+		p.shrinker.Reset(p.shrinkEvery)
+	}
+}
+
+// shrink grants a small queue if the one in use is large and nothing was read
+// since the last call. It reports whether to look again.
+func (c *Pair) shrink() bool {
+	c.gmu.Lock()
+	defer c.gmu.Unlock()
+	if c.rxSize <= minQueue || !c.linked.Load() || c.rw.stop.Load()&^stopDeadline != 0 {
+		return false
+	}
+	read, known := c.bytesRead()
+	idle := known && read == c.readThen
+	c.readThen = read
+	// If the peer has not taken the last grant, it is not idle either.
+	if !idle || !c.rx.granted.none() {
+		return true
+	}
+	q, ok := c.pool.alloc(minQueue, false)
+	if !ok {
+		return true
+	}
+	c.grant(q)
+	return false
+}
+
+// bytesRead is how much was read, if nobody is reading at the moment.
+func (c *Pair) bytesRead() (n uint64, known bool) {
+	if c.rmu.TryLock() {
+		defer c.rmu.Unlock()
+		return c.rx.st.bytes, true
+	}
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	return c.stats.BytesRead, c.rw.parked.Load() // saved before it parked
+}
+
+// idleMove goes on in the queue that was granted, if nobody is writing, and tells
+// the peer, whose application may be idle as well.
+func (c *Pair) idleMove() {
+	if ntb.Load64(c.line, offGrant) == 0 || !c.wmu.TryLock() {
+		return // never granted, or whoever writes takes the grant
+	}
+	defer c.wmu.Unlock()
+	if ntb.Load64(c.line, offGrant) == c.grantSeen || c.ww.stop.Load()&^stopDeadline != 0 || c.finSent {
+		return
+	}
+	if _, err := c.takeCredit(); err != nil {
+		c.blame(err)
+		return
+	}
+	c.peer.Notify(c.farSlot, ring.Data)
+}
+
+// idleRead takes a move if nobody is reading and it is next.
+func (c *Pair) idleRead() {
+	if !c.rmu.TryLock() {
+		return // whoever reads takes it
+	}
+	defer c.rmu.Unlock()
+	if c.rw.stop.Load()&(stopClosed|stopBroken) == 0 {
+		c.rx.takeMoves()
+	}
+}
