@@ -33,8 +33,9 @@
 //	       the queue's generation in the high 8 bits
 //	24  4  state: bits, see stateReadClosed and so on                by its close
 //
-// The lowest bit of an arm word is no part of what changes: it asks for a fence
-// between each publish and the look at that word.
+// An arm word has a count above two low bits: bit 0 asks for a fence between each
+// publish and the look at that word, bit 1 says that it is an arm; without it the
+// word takes one back.
 //
 // # A record
 //

@@ -162,6 +162,7 @@ func (c *Pair) remoteQueue(off, size uint64) (ntb.Window, error) {
 func (c *Pair) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
+	c.rw.guessFor(len(p))
 	for {
 		ended, err := c.beforeRead()
 		if err != nil || len(p) == 0 {
@@ -170,6 +171,7 @@ func (c *Pair) Read(p []byte) (int, error) {
 		n, err := c.rx.get(p)
 		if n > 0 {
 			c.returnCredit()
+			c.rw.worked(n)
 			return n, nil
 		}
 		if err := c.nothingRead(ended, err); err != nil {
@@ -225,6 +227,7 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 		}
 		n += k
 		c.announce()
+		c.ww.worked(k)
 		if n == len(p) {
 			return n, nil
 		}
@@ -295,11 +298,15 @@ func (c *Pair) peerArm(off int, seen uint32) uint32 {
 	return arm
 }
 
-// parkingBit is the lowest bit of an arm word; the others tell one arm from the
-// next.
-const parkingBit = 1
+// The low bits of an arm word. The bits above tell one arm from the next.
+const (
+	parkingBit = 1 << iota // fence between each publish and the look at this word
+	armedBit               // whoever published it is about to sleep or sleeps
+	armShift   = iota
+)
 
-func armed(arm, seen uint32) bool { return (arm^seen)&^parkingBit != 0 }
+// armed tells that the peer sleeps, or is about to, and was not notified yet.
+func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armShift != 0 }
 
 // returnCredit follows a read: it tells the peer how far we are when that is
 // worth it, and at once if its writer said that it is about to sleep.
@@ -417,10 +424,11 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if direction == ring.Data {
 		c.publishCredit() // all of it: the writer may need it before we wake
 		c.dataArm++
-		c.far.Publish32(offDataArm, c.dataArm<<1|parkingBit)
 	} else {
 		c.spaceArm++
-		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<1&0xffffff|parkingBit)
+	}
+	c.publishArm(direction, armedBit|parkingBit)
+	if direction == ring.Space {
 		// The peer's reader answers when it reads; its link's goroutine grants
 		// a larger queue now, as long as there is one.
 		if c.tx.size < c.tx.max {
@@ -430,6 +438,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if !c.pool.opts.skipLookAgain {
 		c.order(w)
 		if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
+			c.publishArm(direction, parkingBit)
 			return
 		}
 		c.peer.Poll()
@@ -438,7 +447,22 @@ func (c *Pair) wait(w *waiter, direction int) {
 	c.saveStats(direction)
 	start := time.Now()
 	<-w.wake
-	w.woke(c.changed(direction), time.Since(start), c.pool.opts.Spin)
+	byData := c.changed(direction)
+	if !byData {
+		// So that the peer does not ring for nothing. If it has rung, no harm.
+		c.publishArm(direction, parkingBit)
+	}
+	w.yielded = time.Now()
+	w.guess.woke(byData, w.yielded.Sub(start), c.pool.opts.Spin)
+}
+
+// publishArm publishes our arm word of a direction with the given low bits.
+func (c *Pair) publishArm(direction int, bits uint32) {
+	if direction == ring.Data {
+		c.far.Publish32(offDataArm, c.dataArm<<armShift|bits)
+	} else {
+		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<armShift&0xffffff|bits)
+	}
 }
 
 // order comes between arming and the last look. Once the peer is sure to know
@@ -457,11 +481,7 @@ func (c *Pair) order(w *waiter) {
 // unpark takes parkingBit back, because waits spin again.
 func (c *Pair) unpark(w *waiter, direction int) {
 	w.fenced = false
-	if direction == ring.Data {
-		c.far.Publish32(offDataArm, c.dataArm<<1)
-	} else {
-		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<1&0xffffff)
-	}
+	c.publishArm(direction, 0)
 }
 
 // Notified is called by the link when the peer wants a look.

@@ -39,11 +39,13 @@ type waiter struct {
 	parked atomic.Bool // stored before the last look; whoever wakes looks at it after the event
 
 	// Guarded by the direction's lock.
-	fails uint // spins in a row that ended without data
-	skip  int  // waits that park at once
-	hits  int  // spins in a row that ended by data
-	// fenced: the peer knows by parkingBit that we park, and fences.
-	fenced                 bool
+	guesses [2]guess
+	guess   *guess    // the one for the call under way
+	hits    int       // spins in a row that ended by data
+	fenced  bool      // the peer knows by parkingBit that we park, and fences
+	yielded time.Time // when other goroutines last had a chance to run here
+	work    int       // done since then, see worked
+
 	spins, spinHits, parks uint64
 
 	mu       sync.Mutex
@@ -51,7 +53,10 @@ type waiter struct {
 	timer    *time.Timer // made with the first deadline; guarded by mu
 }
 
-func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
+func (w *waiter) init() {
+	w.wake = make(chan struct{}, 1)
+	w.guess = &w.guesses[0]
+}
 
 // interrupt sets a reason to stop, and wakes who waits.
 func (w *waiter) interrupt(why uint32) {
@@ -124,11 +129,30 @@ func stopErr(stop uint32, shut error) error {
 	return nil
 }
 
+// turn is how long a goroutine may go on without giving way to others, where its
+// waits end before it parks: else two that answer each other at once would keep
+// the processors to themselves until the scheduler stops them.
+const turn = 50 * time.Microsecond
+
+// turnWork is the work that worked takes for about a turn: bytes, and callCost for
+// each call.
+const (
+	turnWork = 1 << 20
+	callCost = 256
+)
+
+// worked counts what a call did, and gives way to other goroutines at times.
+func (w *waiter) worked(n int) {
+	if w.work += n + callCost; w.work > turnWork {
+		w.work = 0
+		runtime.Gosched()
+	}
+}
+
 // spin looks until there is something, a reason to stop, or the budget is used
 // up. It reports whether to look again rather than park.
 func (w *waiter) spin(c *Pair, direction int) bool {
-	if w.skip > 0 {
-		w.skip--
+	if !w.guess.spins() {
 		return false
 	}
 	if spinners.Add(1) > maxSpinners() {
@@ -138,9 +162,16 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	defer spinners.Add(-1)
 	w.spins++
 	start := time.Now()
+	if start.Sub(w.yielded) > turn {
+		runtime.Gosched()
+		start = time.Now()
+		w.yielded, w.work = start, 0
+	}
 	for i := 1; ; i++ {
 		if c.changed(direction) {
-			w.hit()
+			w.spinHits++
+			w.hits++
+			w.guess.hit()
 			if w.fenced && w.hits >= unparkAfter {
 				c.unpark(w, direction)
 			}
@@ -150,15 +181,14 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			ntb.Pause()
 			continue
 		}
-		if w.stop.Load() != 0 || c.ended(direction) {
-			return true
-		}
 		if c.peer.Pending() {
 			c.peer.Poll()
 		}
-		if time.Since(start) > c.pool.opts.Spin {
-			w.miss()
-			return false
+		stopped := w.stop.Load() != 0 || c.ended(direction)
+		if stopped || time.Since(start) > c.pool.opts.Spin {
+			w.hits = 0
+			w.guess.miss()
+			return stopped
 		}
 	}
 }
@@ -167,25 +197,46 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 // that it need not fence any more. To park again costs a Device.Order.
 const unparkAfter = 32
 
-func (w *waiter) hit() {
-	w.spinHits++
-	w.hits++
-	w.fails, w.skip = 0, 0
+// guess tells if a wait should spin, from how the last ones ended.
+type guess struct {
+	fails uint // spins in a row that ended without data
+	skip  int  // waits that park at once
 }
+
+// guessFor takes the guess for a Read of n bytes. Reads of a single byte are
+// guessed apart: net/http's servers keep one waiting while a handler runs, and it
+// ends without data.
+func (w *waiter) guessFor(n int) {
+	if n == 1 {
+		w.guess = &w.guesses[1]
+	} else {
+		w.guess = &w.guesses[0]
+	}
+}
+
+// spins tells if the next wait should spin.
+func (g *guess) spins() bool {
+	if g.skip > 0 {
+		g.skip--
+		return false
+	}
+	return true
+}
+
+func (g *guess) hit() { g.fails, g.skip = 0, 0 }
 
 // miss makes the next waits park at once, more of them after each miss in a row.
-func (w *waiter) miss() {
-	w.hits = 0
-	w.fails = min(w.fails+1, 6)
-	w.skip = 1<<w.fails - 1
+func (g *guess) miss() {
+	g.fails = min(g.fails+1, 6)
+	g.skip = 1<<g.fails - 1
 }
 
-// woke counts how a parked wait ended: data that came soon would have been
+// woke is told how a parked wait ended: data that came soon would have been
 // caught by spinning, so the next wait spins again.
-func (w *waiter) woke(byData bool, after, spin time.Duration) {
+func (g *guess) woke(byData bool, after, spin time.Duration) {
 	if byData && after < spin {
-		w.fails, w.skip = 0, 0
+		g.hit()
 	} else if !byData {
-		w.miss()
+		g.miss()
 	}
 }
