@@ -81,6 +81,10 @@ type Device interface {
 	// DMA returns channel i, 0 <= i < Caps().DMAChannels.
 	DMA(i int) DMAChannel
 
+	// Disable takes the link down for good: WaitDoorbell returns ErrLinkDown on
+	// both sides. The windows stay until Close.
+	Disable()
+
 	// Close takes the link down and releases the memory. The caller must have
 	// stopped using Inbound and Outbound. It may be called twice.
 	Close() error
@@ -101,4 +105,16 @@ type DMAChannel interface {
 	// Stop abandons what is queued and waits for what is under way. On return
 	// the channel stores nothing any more and can be used anew.
 	Stop() error
+}
+
+// Reclaimer is what a device has that can give memory of its inbound window
+// back to the system.
+type Reclaimer interface {
+	// Reclaim gives back the memory of the pages that lie wholly in the bytes
+	// [off, off+n) of the inbound window. Those pages read as zero afterwards
+	// and take memory again when they are stored to; bytes of the range that
+	// share a page with others stay as they are. The peer must not be using the
+	// range. A range outside of the window panics. It returns ErrClosed after
+	// Close, or the system's error.
+	Reclaim(off, n int) error
 }

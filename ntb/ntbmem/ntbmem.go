@@ -113,10 +113,12 @@ func (e *end) Order() { ntb.Fence() }
 
 func (e *end) DMA(int) ntb.DMAChannel { panic("ntbmem: no DMA channels") }
 
+func (e *end) Disable() { e.cable.once.Do(func() { close(e.cable.down) }) }
+
 func (e *end) Close() error {
 	e.once.Do(func() {
 		close(e.closed)
-		e.cable.once.Do(func() { close(e.cable.down) })
+		e.Disable()
 	})
 	return nil
 }
