@@ -2,6 +2,7 @@ package ntbtest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -108,7 +109,9 @@ func reclaim(e *env) {
 	m.write(&m.out, 0, 0, all)
 	m.check()
 	off, n := 100, all-200
-	if err := r.Reclaim(off, n); err != nil {
+	if err := r.Reclaim(off, n); errors.Is(err, ntb.ErrNotSupported) {
+		e.Skip("the device around which this one is cannot give memory back")
+	} else if err != nil {
 		e.Fatalf("Reclaim: %v", err)
 	}
 	in := e.b.Inbound()
@@ -136,7 +139,7 @@ func reclaim(e *env) {
 	if err := e.b.Close(); err != nil {
 		e.Errorf("Close: %v", err)
 	}
-	if err := r.Reclaim(0, 1); err != ntb.ErrClosed {
+	if err := r.Reclaim(0, 1); !errors.Is(err, ntb.ErrClosed) {
 		e.Errorf("Reclaim after Close: %v, want %v", err, ntb.ErrClosed)
 	}
 }
