@@ -163,9 +163,9 @@ func bellManyTimes(e *env) {
 // waits for a doorbell, which is rung once for each store: if it arrived before
 // the store, or was lost between the look and the wait, both sides would sleep.
 func bellConversation(e *env) {
-	rounds, enough := uint64(5000), time.Second
+	rounds, enough := uint64(5000), time.Second/2
 	if testing.Short() {
-		rounds, enough = 1000, time.Second/4
+		rounds, enough = 1000, time.Second/8
 	}
 	const atLeast = 20
 	bit := min(1, e.a.Caps().Doorbells-1)

@@ -103,7 +103,7 @@ func orderConsume(e *env, d ntb.Device, rounds, slots uint64) {
 func orderDrains(e *env) {
 	in, out := e.b.Inbound(), e.a.Outbound()
 	var buf [slotTail]byte
-	for r := uint64(1); r <= 100; r++ {
+	for r := uint64(1); r <= 50; r++ {
 		p := fill(&buf, r)
 		out.Write(slotsAt, p)
 		out.Publish64(firstWord, r)
@@ -129,7 +129,7 @@ func orderBothSides(e *env) {
 	e.start(func() {
 		defer done.Store(true)
 		out := e.a.Outbound()
-		for r := uint64(1); r <= 200 && !e.stop.Load(); r++ {
+		for r := uint64(1); r <= 50 && !e.stop.Load(); r++ {
 			out.Publish64(0, r)
 			e.a.Order()
 		}
@@ -142,9 +142,9 @@ func orderBothSides(e *env) {
 // and looks if there is data. If both miss what the other stored, the sleeper
 // sleeps for ever.
 func handshake(e *env) {
-	rounds, enough := uint64(20000), 2*time.Second
+	rounds, enough := uint64(20000), time.Second
 	if testing.Short() {
-		rounds, enough = 3000, time.Second/2
+		rounds, enough = 3000, time.Second/4
 	}
 	const atLeast = 50 // however slow the device is
 	var (

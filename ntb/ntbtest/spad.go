@@ -40,7 +40,7 @@ func scratchpads(e *env) {
 func scratchpadOrder(e *env) {
 	in, out := e.b.Inbound(), e.a.Outbound()
 	var buf [slotTail]byte
-	for r := uint64(1); r <= 200; r++ {
+	for r := uint64(1); r <= 50; r++ {
 		slot := slotsAt + int(r%8)*slotSize
 		p := fill(&buf, r)
 		out.Write(slot, p)
