@@ -64,36 +64,39 @@ func dmaCopies(e *env) {
 	})
 }
 
+// dmaStop stops copies to one place and then copies to another: nothing may
+// change in the first.
 func dmaStop(e *env) {
 	forEachDMA(e, func(c ntb.DMAChannel) {
-		ones := bytes.Repeat([]byte{1}, 1024)
-		var last uint64
+		const size = 1024
+		in := e.b.Inbound()
+		src := bytes.Repeat([]byte{1}, size)
 		for range 20 {
-			n, err := c.Start(0, ones)
-			if err != nil {
+			if _, err := c.Start(0, src); err != nil {
 				e.Fatalf("Start: %v", err)
 			}
-			last = max(last, n)
 		}
 		if err := c.Stop(); err != nil {
 			e.Fatalf("Stop: %v", err)
 		}
-		before := bytes.Clone(e.b.Inbound()[:1024])
-		copy(ones, bytes.Repeat([]byte{2}, 1024)) // it may change: nothing is copied any more
-		if !bytes.Equal(before, e.b.Inbound()[:1024]) {
-			e.Error("DMA stores after Stop")
-		}
+		before := bytes.Clone(in[:size])
+		copy(src, bytes.Repeat([]byte{2}, size)) // it is the caller's again
+
+		again := bytes.Repeat([]byte{3}, size)
 		var n uint64
 		e.must("room in the DMA queue", func() bool {
 			var err error
-			if n, err = c.Start(0, ones); err != nil {
+			if n, err = c.Start(size, again); err != nil {
 				e.Fatalf("Start after Stop: %v", err)
 			}
 			return n != 0
 		})
 		e.done(c, n)
-		if got := e.b.Inbound()[:1024]; !bytes.Equal(got, ones) {
+		if !bytes.Equal(in[size:2*size], again) {
 			e.Error("copy after Stop has not arrived")
+		}
+		if !bytes.Equal(in[:size], before) {
+			e.Error("a copy that was stopped has arrived later")
 		}
 	})
 }
