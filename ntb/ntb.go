@@ -95,17 +95,12 @@ type Device interface {
 // CPU. A channel's copies arrive in order; they are not ordered with stores
 // made through a Window.
 type DMAChannel interface {
-	// Start queues a copy of src to offset off of the outbound window. src must
-	// not change until the copy is done. The number it returns is one more than
-	// that of the copy before, beginning with 1. If the queue is full it
-	// returns 0 and no error.
-	Start(off int, src []byte) (uint64, error)
-	// Done returns the number of the last copy that has arrived, all before it
-	// included, and the error that stopped the channel, if any.
-	Done() (uint64, error)
-	// Stop abandons what is queued and waits for what is under way. On return
-	// the channel stores nothing any more and can be used anew.
-	Stop() error
+	// Start queues a copy of src to offset off of the outbound window, or
+	// returns false if the queue is full. It does not block. When the copy has
+	// arrived, or has failed, done is called, once, on another goroutine, in the
+	// order of the starts. src must not change before. When done is called, the
+	// engine stores nothing more for this copy, whatever the error.
+	Start(off int, src []byte, done func(error)) bool
 }
 
 // Reclaimer is what a device has that can give memory of its inbound window

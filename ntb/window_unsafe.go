@@ -34,7 +34,7 @@ const (
 type Window struct {
 	base unsafe.Pointer // first byte, nil if sink is set
 	n    int
-	off  int // of this window in sink
+	off  int // of this window in the device's outbound window
 	sink Sink
 	kind MemoryKind
 }
@@ -51,14 +51,17 @@ func SinkWindow(s Sink, n int) Window { return Window{sink: s, n: n} }
 // Len is the length of the window in bytes.
 func (w *Window) Len() int { return w.n }
 
+// Offset is where the window begins in the device's outbound window, of which it
+// is a slice.
+func (w *Window) Offset() int { return w.off }
+
 // Slice is the window's bytes [off, off+n).
 func (w *Window) Slice(off, n int) Window {
 	w.check(off, n)
 	s := *w
 	s.n = n
-	if s.sink != nil {
-		s.off += off
-	} else {
+	s.off += off
+	if s.sink == nil {
 		s.base = unsafe.Add(s.base, off)
 	}
 	return s
@@ -73,6 +76,17 @@ func (w *Window) check(off, n int) {
 //go:noinline
 func outside(off, n, size int) {
 	panic(fmt.Sprintf("ntb: store of %d bytes at %d of a window of %d", n, off, size))
+}
+
+// Bytes is n bytes of the window at off to be filled in place, or nil if the
+// window is not ordinary memory of this machine; then use Write. They are to be
+// written only: who reads them depends on what no bridge has.
+func (w *Window) Bytes(off, n int) []byte {
+	w.check(off, n)
+	if w.sink != nil || w.kind != Coherent {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(w.base, off)), n)
 }
 
 // Write stores p at off, in any order.

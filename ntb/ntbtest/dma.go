@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -19,85 +21,109 @@ func forEachDMA(e *env, f func(c ntb.DMAChannel)) {
 	}
 }
 
-// done waits until copy number n of c has arrived.
-func (e *env) done(c ntb.DMAChannel, n uint64) {
-	e.Helper()
-	e.must("DMA copy done", func() bool {
-		got, err := c.Done()
+// copies starts copies on one channel and checks the calls of their done.
+type copies struct {
+	*env
+	c       ntb.DMAChannel
+	starts  sync.Mutex // held during Start: done may not be called by Start itself
+	started int
+	done    atomic.Int64
+}
+
+// try starts a copy, or returns false if the queue is full.
+func (c *copies) try(off int, src []byte) bool {
+	n := int64(c.started)
+	var calls atomic.Int32
+	c.starts.Lock()
+	ok := c.c.Start(off, src, func(err error) {
+		// A Start that calls done itself waits here in vain.
+		if !c.until("Start returns, and done is called elsewhere", c.starts.TryLock) {
+			return
+		}
+		defer c.starts.Unlock()
 		if err != nil {
-			e.Fatalf("Done: %v", err)
+			c.Errorf("copy %d failed: %v", n, err)
 		}
-		if got > n {
-			e.Fatalf("copy %d is done, but %d is the last that was started", got, n)
+		if calls.Add(1) != 1 {
+			c.Errorf("copy %d is done more than once", n)
 		}
-		return got == n
+		if !c.done.CompareAndSwap(n, n+1) {
+			c.Errorf("copy %d is done when %d are done: not in order", n, c.done.Load())
+		}
 	})
+	c.starts.Unlock()
+	if ok {
+		c.started++
+	}
+	return ok
+}
+
+func (c *copies) start(off int, src []byte) {
+	c.Helper()
+	c.must("room in the DMA queue", func() bool { return c.try(off, src) })
+	if c.Failed() {
+		c.FailNow() // the same again for each copy would take long
+	}
+}
+
+// wait waits until all copies are done.
+func (c *copies) wait() {
+	c.Helper()
+	c.must("copies done", func() bool { return c.done.Load() == int64(c.started) })
 }
 
 func dmaCopies(e *env) {
-	forEachDMA(e, func(c ntb.DMAChannel) {
-		m := newModel(e)
-		copy(m.want, e.b.Inbound()) // what an earlier channel copied
-		var last uint64
+	m := newModel(e)
+	forEachDMA(e, func(ch ntb.DMAChannel) {
+		c := &copies{env: e, c: ch}
 		for _, size := range []int{1, 7, 8, 63, 64, 65, 1000, m.room()} {
 			for range 4 {
 				off := m.rng.IntN(m.room() - size + 1)
 				src := m.bytes(size)
-				var n uint64
-				e.must("room in the DMA queue", func() bool {
-					var err error
-					if n, err = c.Start(off, src); err != nil {
-						e.Fatalf("Start: %v", err)
-					}
-					return n != 0
-				})
-				if last++; n != last {
-					e.Fatalf("copy has number %d, want %d", n, last)
-				}
+				c.start(off, src)
 				copy(m.want[off:], src) // in order: a later copy overwrites
 			}
 		}
-		e.done(c, last)
+		c.wait()
 		if got := e.b.Inbound(); !bytes.Equal(got, m.want) {
 			e.Error("window differs from what was copied")
 		}
 	})
 }
 
-// dmaStop stops copies to one place and then copies to another: nothing may
-// change in the first.
-func dmaStop(e *env) {
-	forEachDMA(e, func(c ntb.DMAChannel) {
-		const size = 1024
-		in := e.b.Inbound()
-		src := bytes.Repeat([]byte{1}, size)
-		for range 20 {
-			if _, err := c.Start(0, src); err != nil {
-				e.Fatalf("Start: %v", err)
+// dmaSource changes the source as soon as its copy is done.
+func dmaSource(e *env) {
+	forEachDMA(e, func(ch ntb.DMAChannel) {
+		c := &copies{env: e, c: ch}
+		src := make([]byte, 1000)
+		for round := range 20 {
+			for i := range src {
+				src[i] = byte(round + i)
+			}
+			c.start(100, src)
+			c.wait()
+			want := bytes.Clone(src)
+			clear(src)
+			if got := e.b.Inbound()[100:1100]; !bytes.Equal(got, want) {
+				e.Fatalf("round %d: other bytes arrived than were there until done", round)
 			}
 		}
-		if err := c.Stop(); err != nil {
-			e.Fatalf("Stop: %v", err)
-		}
-		before := bytes.Clone(in[:size])
-		copy(src, bytes.Repeat([]byte{2}, size)) // it is the caller's again
+	})
+}
 
-		again := bytes.Repeat([]byte{3}, size)
-		var n uint64
-		e.must("room in the DMA queue", func() bool {
-			var err error
-			if n, err = c.Start(size, again); err != nil {
-				e.Fatalf("Start after Stop: %v", err)
+// dmaFull starts copies until the queue is full, which blocks nobody.
+func dmaFull(e *env) {
+	forEachDMA(e, func(ch ntb.DMAChannel) {
+		c := &copies{env: e, c: ch}
+		src := make([]byte, len(e.b.Inbound())/2)
+		e.mustReturn("Start", func() {
+			for range 2000 {
+				c.try(0, src)
 			}
-			return n != 0
 		})
-		e.done(c, n)
-		if !bytes.Equal(in[size:2*size], again) {
-			e.Error("copy after Stop has not arrived")
-		}
-		if !bytes.Equal(in[:size], before) {
-			e.Error("a copy that was stopped has arrived later")
-		}
+		c.wait()
+		c.start(0, src)
+		c.wait()
 	})
 }
 

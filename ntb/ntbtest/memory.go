@@ -183,6 +183,26 @@ func slicesExact(e *env) {
 	m.check()
 }
 
+func bytesExact(e *env) {
+	m := newModel(e)
+	part := m.out.Slice(512, 1024)
+	if part.Offset() != 512 {
+		e.Errorf("Offset is %d, want 512", part.Offset())
+	}
+	for _, size := range []int{1, 8, 61, 1000} {
+		p := part.Bytes(3, size)
+		if p == nil {
+			e.Skip("the window is not ordinary memory of this machine")
+		}
+		if len(p) != size {
+			e.Fatalf("%d bytes, want %d", len(p), size)
+		}
+		copy(m.want[515:], m.bytes(size))
+		copy(p, m.want[515:])
+		m.check()
+	}
+}
+
 func misfits(e *env) {
 	m := newModel(e)
 	n := m.out.Len()
@@ -196,6 +216,7 @@ func misfits(e *env) {
 		"publish 64 before start":   func() { m.out.Publish64(-8, 1) },
 		"slice past the end":        func() { m.out.Slice(64, n) },
 		"slice of negative length":  func() { m.out.Slice(64, -1) },
+		"bytes past the end":        func() { m.out.Bytes(n-1, 2) },
 		"write past a slice":        func() { part.Write(60, make([]byte, 5)) },
 		"publish 64 past a slice":   func() { part.Publish64(64, 1) },
 		"write before a slice":      func() { part.Write(-1, []byte{1}) },

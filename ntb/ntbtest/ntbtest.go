@@ -32,6 +32,7 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s.both("large stores arrive exactly", largeStoresExact)
 	s.both("published words arrive exactly", publishesExact)
 	s.both("slices of the window store where they are", slicesExact)
+	s.both("bytes filled in place arrive exactly", bytesExact)
 	s.both("stores that do not fit panic and store nothing", misfits)
 	s.run("stores arrive in the order of publishing, both ways at once", order)
 	s.both("order makes earlier stores visible to the peer", orderDrains)
@@ -57,8 +58,9 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s.both("close after the link went down", closeAfterDown)
 	s.both("disable takes the link down and keeps the windows", disable)
 
-	s.both("DMA copies arrive and are numbered", dmaCopies)
-	s.both("DMA channel is usable after Stop", dmaStop)
+	s.both("DMA copies arrive and are done in order", dmaCopies)
+	s.both("DMA source is the caller's when the copy is done", dmaSource)
+	s.both("DMA queue that is full blocks nobody", dmaFull)
 	s.both("reclaimed pages are zero and usable", reclaim)
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -267,56 +268,81 @@ var flaws = []struct {
 			return d.Device.Close()
 		}
 	}},
-	{"DMA copies out of order", "DMA copies arrive", func(d *device) {
-		d.caps = func(c ntb.Caps) ntb.Caps { c.DMAChannels = 1; return c }
-		d.dma = func(int) ntb.DMAChannel { return &engine{out: d.Device.Outbound(), backwards: true} }
-	}},
-	{"DMA goes on after stop", "DMA channel is usable after Stop", func(d *device) {
-		d.caps = func(c ntb.Caps) ntb.Caps { c.DMAChannels = 1; return c }
-		d.dma = func(int) ntb.DMAChannel { return &engine{out: d.Device.Outbound(), stuck: true} }
-	}},
+	{"DMA copies out of order", "DMA copies arrive", dma(func(c *engine) { c.backwards = true })},
+	{"DMA copies done before they are", "DMA source", dma(func(c *engine) { c.early = true })},
+	{"DMA start calls done", "DMA copies arrive", dma(func(c *engine) { c.atOnce = true })},
+	{"DMA queue blocks", "DMA queue", dma(func(c *engine) { c.blocks = true })},
 }
 
-// engine is a DMA engine that copies when it is asked if it has.
+// engine is a DMA channel; each batch of copies has a goroutine, so that nobody
+// has to close it.
 type engine struct {
-	out              ntb.Window
-	n                uint64
-	queue            []func()
-	backwards, stuck bool
+	out                      ntb.Window
+	backwards, early, blocks bool
+	atOnce                   bool
+
+	mu      sync.Mutex
+	queue   []func()
+	running bool
 }
 
-func (c *engine) Start(off int, src []byte) (uint64, error) {
-	if len(c.queue) == 8 {
-		if !c.backwards {
-			c.run()
-		}
-		if len(c.queue) == 8 {
-			c.run()
-			return 0, nil
-		}
+func dma(spoil func(c *engine)) func(d *device) {
+	return func(d *device) {
+		c := &engine{out: d.Device.Outbound()}
+		spoil(c)
+		d.caps = func(c ntb.Caps) ntb.Caps { c.DMAChannels = 1; return c }
+		d.dma = func(int) ntb.DMAChannel { return c }
 	}
-	c.queue = append(c.queue, func() { c.out.Write(off, src) })
-	c.n++
-	return c.n, nil
+}
+
+func (c *engine) Start(off int, src []byte, done func(error)) bool {
+	if c.atOnce {
+		c.out.Write(off, src)
+		done(nil)
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 8 {
+		if c.blocks {
+			select {}
+		}
+		return false
+	}
+	c.queue = append(c.queue, func() {
+		if c.early {
+			done(nil)
+			time.Sleep(time.Millisecond)
+			c.out.Write(off, src)
+			return
+		}
+		c.out.Write(off, src)
+		done(nil)
+	})
+	if !c.running {
+		c.running = true
+		go c.run()
+	}
+	return true
 }
 
 func (c *engine) run() {
-	for i := range c.queue {
-		if c.backwards {
-			i = len(c.queue) - 1 - i
-		}
-		c.queue[i]()
-	}
-	c.queue = nil
-}
-
-func (c *engine) Done() (uint64, error) { c.run(); return c.n, nil }
-
-func (c *engine) Stop() error {
-	if !c.stuck {
+	for {
+		c.mu.Lock()
+		queue := c.queue
 		c.queue = nil
+		c.running = len(queue) > 0
+		c.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		if c.backwards {
+			slices.Reverse(queue)
+		}
+		for _, f := range queue {
+			f()
+		}
 	}
-	return nil
 }
 
 // TestSuitePasses runs the suite on a device that has what ntbmem has not: DMA
@@ -327,9 +353,7 @@ func TestSuitePasses(t *testing.T) {
 		a, b = ntbfault.Pair(x, y, ntbfault.Options{DropDoorbell: 0.3})
 		ends := [2]*device{{Device: a}, {Device: b}}
 		for _, d := range ends {
-			c := &engine{out: d.Outbound()}
-			d.caps = func(c ntb.Caps) ntb.Caps { c.DMAChannels = 1; return c }
-			d.dma = func(int) ntb.DMAChannel { return c }
+			dma(func(*engine) {})(d)
 		}
 		return ends[0], ends[1]
 	})
