@@ -3,6 +3,7 @@ package ntbtest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -21,34 +22,42 @@ func forEachDMA(e *env, f func(c ntb.DMAChannel)) {
 	}
 }
 
-// copies starts copies on one channel and checks the calls of their done.
+// copies starts copies on one channel and checks the calls of their done. The
+// goroutines that call are the device's and may outlive the subtest, so they do
+// not fail it.
 type copies struct {
 	*env
 	c       ntb.DMAChannel
 	starts  sync.Mutex // held during Start: done may not be called by Start itself
 	started int
 	done    atomic.Int64
+	fault   atomic.Pointer[string] // the first
 }
 
 // try starts a copy, or returns false if the queue is full.
 func (c *copies) try(off int, src []byte) bool {
 	n := int64(c.started)
 	var calls atomic.Int32
+	fault := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		c.fault.CompareAndSwap(nil, &text)
+	}
 	c.starts.Lock()
 	ok := c.c.Start(off, src, func(err error) {
 		// A Start that calls done itself waits here in vain.
-		if !c.until("Start returns, and done is called elsewhere", c.starts.TryLock) {
+		if !c.poll(c.starts.TryLock) {
+			fault("copy %d: done is called, but Start does not return before", n)
 			return
 		}
 		defer c.starts.Unlock()
 		if err != nil {
-			c.Errorf("copy %d failed: %v", n, err)
+			fault("copy %d failed: %v", n, err)
 		}
 		if calls.Add(1) != 1 {
-			c.Errorf("copy %d is done more than once", n)
+			fault("copy %d is done more than once", n)
 		}
 		if !c.done.CompareAndSwap(n, n+1) {
-			c.Errorf("copy %d is done when %d are done: not in order", n, c.done.Load())
+			fault("copy %d is done when %d are done: not in order", n, c.done.Load())
 		}
 	})
 	c.starts.Unlock()
@@ -60,16 +69,22 @@ func (c *copies) try(off int, src []byte) bool {
 
 func (c *copies) start(off int, src []byte) {
 	c.Helper()
-	c.must("room in the DMA queue", func() bool { return c.try(off, src) })
-	if c.Failed() {
-		c.FailNow() // the same again for each copy would take long
-	}
+	c.must("room in the DMA queue", func() bool { return c.try(off, src) || c.fault.Load() != nil })
+	c.check()
 }
 
 // wait waits until all copies are done.
 func (c *copies) wait() {
 	c.Helper()
-	c.must("copies done", func() bool { return c.done.Load() == int64(c.started) })
+	c.must("copies done", func() bool { return c.done.Load() == int64(c.started) || c.fault.Load() != nil })
+	c.check()
+}
+
+func (c *copies) check() {
+	c.Helper()
+	if f := c.fault.Load(); f != nil {
+		c.Fatal(*f)
+	}
 }
 
 func dmaCopies(e *env) {

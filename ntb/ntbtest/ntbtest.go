@@ -153,9 +153,18 @@ func (e *env) wait(what string) {
 	}
 }
 
-// until waits for cond, by spinning at first. It fails the test and returns
-// false after the limit, and returns false if the subtest is over.
+// until waits for cond. It fails the test and returns false after the limit, and
+// returns false if the subtest is over.
 func (e *env) until(what string, cond func() bool) bool {
+	ok := e.poll(cond)
+	if !ok && !e.stop.Load() {
+		e.Errorf("after %v: still not: %s", limit, what)
+	}
+	return ok
+}
+
+// poll waits for cond, by spinning at first, and tells if it came true.
+func (e *env) poll(cond func() bool) bool {
 	var deadline time.Time
 	for i := 0; ; i++ {
 		if cond() {
@@ -179,11 +188,7 @@ func (e *env) until(what string, cond func() bool) bool {
 			deadline = time.Now().Add(limit)
 		}
 		if time.Now().After(deadline) {
-			if !cond() {
-				e.Errorf("after %v: still not: %s", limit, what)
-				return false
-			}
-			return true
+			return cond()
 		}
 	}
 }
