@@ -86,7 +86,8 @@ type Device interface {
 	Disable()
 
 	// Close takes the link down and releases the memory. The caller must have
-	// stopped using Inbound and Outbound. It may be called twice.
+	// stopped using Inbound and Outbound. What this side stored before arrives
+	// before the peer sees the link down. It may be called twice.
 	Close() error
 }
 

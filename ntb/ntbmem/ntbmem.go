@@ -81,21 +81,29 @@ func (e *end) RingDoorbell(bit int) {
 }
 
 func (e *end) WaitDoorbell(bit int) error {
-	select {
-	case <-e.closed:
-		return ntb.ErrClosed
-	case <-e.cable.down:
-		return ntb.ErrLinkDown
-	default:
+	if err := e.linkError(); err != nil {
+		return err
 	}
 	select {
 	case <-e.rung[bit]:
-		return nil
+	case <-e.cable.down:
+	}
+	return e.linkError()
+}
+
+// linkError is what WaitDoorbell returns now. Close takes the link down too, so
+// it looks for Close first, which marks the end before the cable: a select would
+// choose either.
+func (e *end) linkError() error {
+	select {
 	case <-e.closed:
 		return ntb.ErrClosed
-	case <-e.cable.down:
+	default:
+	}
+	if !e.LinkUp() {
 		return ntb.ErrLinkDown
 	}
+	return nil
 }
 
 func (e *end) LinkUp() bool {

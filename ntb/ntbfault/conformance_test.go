@@ -1,0 +1,48 @@
+package ntbfault_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+)
+
+const us, ms = time.Microsecond, time.Millisecond
+
+// A device whose faults are those of a real bridge keeps every promise of a
+// device.
+func TestConformance(t *testing.T) {
+	tests := []struct {
+		name  string
+		seeds uint64
+		o     ntbfault.Options
+	}{
+		{"no faults", 1, ntbfault.Options{}},
+		{"stores late by up to 1 us", 1, ntbfault.Options{StoreDelayMax: us}},
+		{"stores late by up to 50 us", 1, ntbfault.Options{StoreDelayMax: 50 * us}},
+		{"stores late by 1 to 2 ms", 1, ntbfault.Options{StoreDelayMin: ms, StoreDelayMax: 2 * ms}},
+		{"stores late, little room", 1, ntbfault.Options{StoreDelayMax: 20 * us, QueueBytes: 256}},
+		{"doorbells late", 1, ntbfault.Options{DoorbellDelayMax: ms}},
+		{"doorbells lost", 1, ntbfault.Options{DropDoorbell: 0.4}},
+		{"doorbells repeated", 1, ntbfault.Options{RepeatDoorbell: 0.5}},
+		{"all", 3, ntbfault.Options{StoreDelayMax: 100 * us, DoorbellDelayMax: 200 * us, DropDoorbell: 0.2, RepeatDoorbell: 0.2}},
+	}
+	for _, tt := range tests {
+		for seed := range tt.seeds {
+			if seed > 0 && testing.Short() {
+				break
+			}
+			t.Run(fmt.Sprintf("%s, seed %d", tt.name, seed), func(t *testing.T) {
+				tt.o.Seed = seed
+				ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
+					a, b = ntbmem.Pair(16 << 10)
+					return ntbfault.Pair(a, b, tt.o)
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// Package ntbtest is the conformance suite of bridges: each promise that package
+// ntb makes about a device is a subtest that every backend must pass. It is not
+// a load or a speed test: a wait has a limit that only fails, and no timing is
+// asserted. Only tests import it.
+//
+//	func TestConformance(t *testing.T) {
+//		ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
+//			return ntbmem.Pair(1 << 16)
+//		})
+//	}
+//
+// The suite is clean under the race detector if the device's memory is: what the
+// peer published is read with [ntb.Load64], and other stores only after that.
+package ntbtest

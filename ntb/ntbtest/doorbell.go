@@ -1,0 +1,242 @@
+package ntbtest
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// ringAgain is how often a lossy doorbell is rung until it is seen.
+const ringAgain = time.Millisecond
+
+// fewWakeups is how many times a wait may return for no reason in a subtest.
+// The contract allows it, but a waiter must mostly sleep.
+const fewWakeups = 10
+
+// waiter waits for one bit until the link goes down or the device is closed.
+type waiter struct {
+	wakeups atomic.Int64
+	err     atomic.Pointer[error] // what ended it
+}
+
+func (e *env) waiter(d ntb.Device, bit int) *waiter {
+	w := &waiter{}
+	e.start(func() {
+		for {
+			if err := d.WaitDoorbell(bit); err != nil {
+				w.err.Store(&err)
+				return
+			}
+			if w.wakeups.Add(1); e.stop.Load() {
+				return
+			}
+		}
+	})
+	return w
+}
+
+func (e *env) waiters(d ntb.Device) []*waiter {
+	all := make([]*waiter, d.Caps().Doorbells)
+	for bit := range all {
+		all[bit] = e.waiter(d, bit)
+	}
+	return all
+}
+
+// ended waits until the waiter has ended with an error, and wants it to be want.
+func (e *env) ended(w *waiter, bit int, want error) {
+	e.Helper()
+	e.must("waiter ends", func() bool { return w.err.Load() != nil })
+	if err := *w.err.Load(); !errors.Is(err, want) {
+		e.Errorf("WaitDoorbell(%d) ended with %v, want %v", bit, err, want)
+	}
+}
+
+// ringUntil rings once and waits for seen; it rings again where doorbells are
+// lossy.
+func (e *env) ringUntil(from ntb.Device, bit int, what string, seen func() bool) {
+	e.Helper()
+	from.RingDoorbell(bit)
+	rung := time.Now()
+	e.must(what, func() bool {
+		if seen() {
+			return true
+		}
+		if from.Caps().LossyDoorbells && time.Since(rung) > ringAgain {
+			from.RingDoorbell(bit)
+			rung = time.Now()
+		}
+		return false
+	})
+}
+
+func bellBeforeWait(e *env) {
+	for bit := range e.b.Caps().Doorbells {
+		for range 3 {
+			e.a.RingDoorbell(bit)
+			var woken atomic.Bool
+			e.start(func() {
+				if err := e.b.WaitDoorbell(bit); err != nil {
+					e.Errorf("WaitDoorbell(%d): %v", bit, err)
+				}
+				woken.Store(true)
+			})
+			if e.a.Caps().LossyDoorbells {
+				e.ringUntil(e.a, bit, "doorbell seen", woken.Load)
+			} else {
+				e.must("doorbell seen that was rung before the wait", woken.Load)
+			}
+		}
+	}
+}
+
+func bellWakesWaiter(e *env) {
+	for bit, w := range e.waiters(e.b) {
+		for range 3 {
+			time.Sleep(time.Millisecond) // so that it sleeps, most likely
+			before := w.wakeups.Load()
+			e.ringUntil(e.a, bit, "waiter woken", func() bool { return w.wakeups.Load() > before })
+		}
+	}
+}
+
+func bellAlone(e *env, bit int) {
+	all := e.waiters(e.b)
+	for range 5 * fewWakeups {
+		before := all[bit].wakeups.Load()
+		e.ringUntil(e.a, bit, "waiter woken", func() bool { return all[bit].wakeups.Load() > before })
+	}
+	for i, w := range all {
+		if n := w.wakeups.Load(); i != bit && n > fewWakeups {
+			e.Errorf("ringing bit %d woke the waiter of bit %d %d times", bit, i, n)
+		}
+	}
+	for i, w := range e.waiters(e.a) {
+		if n := w.wakeups.Load(); n > fewWakeups {
+			e.Errorf("ringing the peer's bit %d woke own waiter of bit %d %d times", bit, i, n)
+		}
+	}
+}
+
+// bellSilent stores, so that there is something that could be taken for a
+// doorbell, and rings nothing.
+func bellSilent(e *env) {
+	all := append(e.waiters(e.a), e.waiters(e.b)...)
+	out := e.a.Outbound()
+	for r := uint64(1); r <= 50; r++ {
+		out.Publish64(0, r)
+		e.a.SetPeerSpad(0, uint32(r))
+		e.a.Order()
+		time.Sleep(time.Millisecond)
+	}
+	for i, w := range all {
+		if n := w.wakeups.Load(); n > fewWakeups {
+			e.Errorf("waiter %d of %d woke %d times, but nobody rang", i, len(all), n)
+		}
+		if err := w.err.Load(); err != nil {
+			e.Errorf("waiter %d of %d ended with %v", i, len(all), *err)
+		}
+	}
+}
+
+func bellManyTimes(e *env) {
+	n := 10000
+	if testing.Short() {
+		n = 1000
+	}
+	e.mustReturn("RingDoorbell with nobody waiting", func() {
+		for range n {
+			for bit := range e.a.Caps().Doorbells {
+				e.a.RingDoorbell(bit)
+			}
+		}
+	})
+	for bit, w := range e.waiters(e.b) {
+		e.ringUntil(e.a, bit, "waiter woken", func() bool { return w.wakeups.Load() > 0 })
+	}
+}
+
+// bellConversation has each side answer the other. A side looks at memory, then
+// waits for a doorbell, which is rung once for each store: if it arrived before
+// the store, or was lost between the look and the wait, both sides would sleep.
+func bellConversation(e *env) {
+	rounds, enough := uint64(5000), time.Second/2
+	if testing.Short() {
+		rounds, enough = 1000, time.Second/8
+	}
+	const atLeast = 20
+	bit := min(1, e.a.Caps().Doorbells-1)
+	var now atomic.Uint64 // the last round that a began
+	var over atomic.Bool
+	start := time.Now()
+
+	// hear waits for the peer's word of round r.
+	hear := func(d ntb.Device, r uint64) bool {
+		for in := d.Inbound(); ntb.Load64(in, 0) < r; {
+			if err := d.WaitDoorbell(bit); err != nil {
+				e.Errorf("WaitDoorbell in round %d: %v", r, err)
+				return false
+			}
+			if e.stop.Load() {
+				return false
+			}
+		}
+		return true
+	}
+	say := func(d ntb.Device, r uint64) {
+		out := d.Outbound()
+		out.Publish64(0, r)
+		d.RingDoorbell(bit)
+	}
+	e.start(func() {
+		defer over.Store(true)
+		for r := uint64(1); ; r++ {
+			now.Store(r)
+			end := r == rounds || r >= atLeast && time.Since(start) > enough
+			if end {
+				say(e.a, r|lastRound)
+				return
+			}
+			say(e.a, r)
+			if !hear(e.a, r) {
+				return
+			}
+		}
+	})
+	var answered atomic.Bool
+	e.start(func() {
+		defer answered.Store(true)
+		for r := uint64(1); ; r++ {
+			if !hear(e.b, r) {
+				return
+			}
+			if ntb.Load64(e.b.Inbound(), 0)&lastRound != 0 {
+				return
+			}
+			say(e.b, r)
+		}
+	})
+	for !over.Load() || !answered.Load() {
+		before := now.Load()
+		progress := func() bool { return now.Load() > before || over.Load() && answered.Load() }
+		if !e.a.Caps().LossyDoorbells {
+			e.must("next round", progress)
+			continue
+		}
+		var rung time.Time
+		e.must("next round", func() bool {
+			if time.Since(rung) > ringAgain {
+				e.a.RingDoorbell(bit)
+				e.b.RingDoorbell(bit)
+				rung = time.Now()
+			}
+			return progress()
+		})
+	}
+}
+
+// lastRound is set in the last word of a conversation, which is not answered.
+const lastRound = 1 << 63
