@@ -185,9 +185,12 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			c.peer.Poll()
 		}
 		stopped := w.stop.Load() != 0 || c.ended(direction)
-		if stopped || time.Since(start) > c.pool.opts.Spin {
+		if took := time.Since(start); stopped || took > c.pool.opts.Spin {
 			w.hits = 0
 			w.guess.miss()
+			if took > 2*c.pool.opts.Spin {
+				w.guess.crowded()
+			}
 			return stopped
 		}
 	}
@@ -199,9 +202,11 @@ const unparkAfter = 32
 
 // guess tells if a wait should spin, from how the last ones ended.
 type guess struct {
-	fails uint // spins in a row that ended without data
+	fails uint // spins in a row that ended without data, at most maxFails
 	skip  int  // waits that park at once
 }
+
+const maxFails = 6
 
 // guessFor takes the guess for a Read of n bytes. Reads of a single byte are
 // guessed apart: net/http's servers keep one waiting while a handler runs, and it
@@ -227,15 +232,23 @@ func (g *guess) hit() { g.fails, g.skip = 0, 0 }
 
 // miss makes the next waits park at once, more of them after each miss in a row.
 func (g *guess) miss() {
-	g.fails = min(g.fails+1, 6)
+	g.fails = min(g.fails+1, maxFails)
+	g.skip = 1<<g.fails - 1
+}
+
+// crowded is called after a spin that was stopped in the middle: others want the
+// processor, and get it sooner from who sleeps.
+func (g *guess) crowded() {
+	g.fails = maxFails
 	g.skip = 1<<g.fails - 1
 }
 
 // woke is told how a parked wait ended: data that came soon would have been
-// caught by spinning, so the next wait spins again.
+// caught by spinning, so waits spin again earlier.
 func (g *guess) woke(byData bool, after, spin time.Duration) {
 	if byData && after < spin {
-		g.hit()
+		g.skip /= 2
+		g.fails -= min(g.fails, 1)
 	} else if !byData {
 		g.miss()
 	}

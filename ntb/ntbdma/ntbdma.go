@@ -34,7 +34,7 @@ type Device struct {
 func Wrap(dev ntb.Device, o Options) *Device {
 	d := &Device{Device: dev}
 	for range o.Channels {
-		c := &channel{win: dev.Outbound(), fail: o.FailEvery, queue: make(chan transfer, depth), ended: make(chan struct{})}
+		c := &channel{win: dev.Outbound(), fail: o.FailEvery, queue: make(chan transfer, depth), closing: make(chan struct{}), ended: make(chan struct{})}
 		d.channels = append(d.channels, c)
 		go c.run()
 	}
@@ -56,14 +56,14 @@ func (d *Device) Reclaim(off, n int) error {
 	if r, ok := d.Device.(ntb.Reclaimer); ok {
 		return r.Reclaim(off, n)
 	}
-	return nil
+	return ntb.ErrNotSupported
 }
 
 // Close waits for the copies that are queued, and closes the inner device.
 func (d *Device) Close() error {
 	d.once.Do(func() {
 		for _, c := range d.channels {
-			close(c.queue)
+			close(c.closing)
 			<-c.ended
 		}
 	})
@@ -77,13 +77,19 @@ type transfer struct {
 }
 
 type channel struct {
-	win   ntb.Window
-	fail  int
-	queue chan transfer
-	ended chan struct{} // closed when run has ended
+	win     ntb.Window
+	fail    int
+	queue   chan transfer
+	closing chan struct{} // closed by Close
+	ended   chan struct{} // closed when run has ended
 }
 
 func (c *channel) Start(off int, src []byte, done func(error)) bool {
+	select {
+	case <-c.closing:
+		return false
+	default:
+	}
 	select {
 	case c.queue <- transfer{off, src, done}:
 		return true
@@ -94,15 +100,42 @@ func (c *channel) Start(off int, src []byte, done func(error)) bool {
 
 func (c *channel) run() {
 	defer close(c.ended)
-	n := 0
-	for t := range c.queue {
-		n++
-		if c.fail > 0 && n%c.fail == 0 {
-			c.win.Write(t.off, t.src[:len(t.src)/2])
-			t.done(ErrInjected)
-			continue
+	for n := 1; ; n++ {
+		t, ok := c.next()
+		if !ok {
+			return
 		}
-		c.win.Write(t.off, t.src)
-		t.done(nil)
+		c.copy(t, c.fail > 0 && n%c.fail == 0)
 	}
+}
+
+// next waits for a copy. When the channel is closing it still returns those that
+// are queued.
+func (c *channel) next() (transfer, bool) {
+	select {
+	case t := <-c.queue:
+		return t, true
+	default:
+	}
+	select {
+	case t := <-c.queue:
+		return t, true
+	case <-c.closing:
+	}
+	select {
+	case t := <-c.queue:
+		return t, true
+	default:
+		return transfer{}, false
+	}
+}
+
+func (c *channel) copy(t transfer, fail bool) {
+	if fail {
+		c.win.Write(t.off, t.src[:len(t.src)/2])
+		t.done(ErrInjected)
+		return
+	}
+	c.win.Write(t.off, t.src)
+	t.done(nil)
 }

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,4 +56,11 @@ func TestFullQueueIsRefused(t *testing.T) {
 	}
 	require.LessOrEqual(t, n, depth+1)
 	close(release)
+}
+
+func TestConformance(t *testing.T) {
+	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
+		a, b = ntbmem.Pair(1 << 20)
+		return Wrap(a, Options{Channels: 2}), Wrap(b, Options{Channels: 2})
+	})
 }

@@ -1,11 +1,52 @@
 package bounce
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
+
+// grantWord tells the peer where to go on: generation of the queue in 24 bits,
+// logarithm of its size in 8, its offset in units of 4 KiB in 32.
+func grantWord(gen uint32, off, size int) uint64 {
+	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
+}
+
+// grow grants the peer a larger queue if its writer waits for room and we have
+// memory. It is called by the link's goroutine, so that the writer need not wait
+// for our application to read.
+func (c *Pair) grow() {
+	c.gmu.Lock()
+	defer c.gmu.Unlock()
+	arm := ntb.Load32(c.line, offSpaceArm)
+	if !armed(arm, c.growAsked) || c.rw.stop.Load()&^stopDeadline != 0 {
+		return
+	}
+	c.growAsked = arm
+	limit := int(c.readBuffer.Load())
+	if c.rxSize >= limit || arm>>24 != c.grantGen&0xff {
+		return // as large as it gets, or the writer has not taken the last grant
+	}
+	size := min(c.rxSize*growBy, limit)
+	if q, ok := c.pool.alloc(size, true); ok {
+		c.grant(q)
+	}
+}
+
+// grant makes the peer go on in q. The caller holds gmu, and knows that the peer
+// has taken the grant before: the word has room for one.
+func (c *Pair) grant(q queue) {
+	c.grantGen++
+	c.rxSize = len(q.mem)
+	c.rx.granted.add(q)
+	c.far.Publish64(offGrant, grantWord(c.grantGen, q.off, len(q.mem)))
+	c.peer.Notify(c.farSlot, ring.Space)
+}
+
+// growBy is the factor from one size of queue to the next: 4 KiB, 64 KiB, 1 MiB.
+const growBy = 16
 
 // A queue that grew for a bulk transfer is given back when nothing was read for a
 // while: the peer is granted one of the first size again, moves there, and the

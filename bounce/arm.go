@@ -1,0 +1,125 @@
+package bounce
+
+import (
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// announce follows a published record: if the peer's reader said that it is
+// about to sleep, it is notified, once for each time that it said so. Besides
+// Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm here, or it sees the record there.
+func (c *Pair) announce() {
+	seen := c.dataSeen.Load()
+	if arm := c.peerArm(offDataArm, seen); armed(arm, seen) && c.dataSeen.CompareAndSwap(seen, arm) {
+		c.doorbells.Add(1)
+		c.peer.Notify(c.farSlot, ring.Data)
+	}
+}
+
+// peerArm looks at an arm word of the peer after we published. Unless it has
+// changed, a fence must come before the look if this device needs one, or if the
+// peer asks for it by parkingBit, so that it need not order our stores itself
+// each time that it parks.
+func (c *Pair) peerArm(off int, seen uint32) uint32 {
+	arm := ntb.Load32(c.line, off)
+	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
+		ntb.Fence()
+		arm = ntb.Load32(c.line, off)
+	}
+	return arm
+}
+
+// The low bits of an arm word. The bits above tell one arm from the next.
+const (
+	parkingBit = 1 << iota // fence between each publish and the look at this word
+	armedBit               // whoever published it is about to sleep or sleeps
+	armShift   = iota
+)
+
+// armed tells that the peer sleeps, or is about to, and was not notified yet.
+func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armShift != 0 }
+
+// wait returns when there may be something to do: data or room, a reason to
+// stop, or nothing at all. The caller holds the direction's lock and looks
+// again.
+//
+// The order is: spin, arm, order, look again, park. Arming is a word in the
+// peer's memory. After Order, either the peer has seen it before it publishes
+// what we wait for, and then notifies us, or we see here what it published.
+func (c *Pair) wait(w *waiter, direction int) {
+	c.peer.Poll()
+	if c.tx.dma != nil && direction == ring.Data {
+		c.tx.dma.kick(startRead) // the peer may have to read that before it answers
+	}
+	if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
+		return
+	}
+	if c.pool.opts.Spin > 0 && w.spin(c, direction) {
+		return
+	}
+	w.parked.Store(true)
+	defer w.parked.Store(false)
+	if direction == ring.Data {
+		c.publishCredit() // all of it: the writer may need it before we wake
+		c.dataArm++
+	} else {
+		c.spaceArm++
+	}
+	c.publishArm(direction, armedBit|parkingBit)
+	if direction == ring.Space {
+		// The peer's reader answers when it reads; its link's goroutine grants
+		// a larger queue now, as long as there is one.
+		if c.tx.size < c.tx.max {
+			c.peer.Notify(c.farSlot, ring.Data)
+		}
+	}
+	if !c.pool.opts.skipLookAgain {
+		c.order(w)
+		if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
+			c.publishArm(direction, parkingBit)
+			return
+		}
+		c.peer.Poll()
+	}
+	w.parks++
+	c.saveStats(direction)
+	start := time.Now()
+	<-w.wake
+	byData := c.changed(direction)
+	if !byData {
+		// So that the peer does not ring for nothing. If it has rung, no harm.
+		c.publishArm(direction, parkingBit)
+	}
+	w.yielded = time.Now()
+	w.guess.woke(byData, w.yielded.Sub(start), c.pool.opts.Spin)
+}
+
+// publishArm publishes our arm word of a direction with the given low bits.
+func (c *Pair) publishArm(direction int, bits uint32) {
+	if direction == ring.Data {
+		c.far.Publish32(offDataArm, c.dataArm<<armShift|bits)
+	} else {
+		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<armShift&0xffffff|bits)
+	}
+}
+
+// order comes between arming and the last look. Once the peer is sure to know
+// that we park, it fences after each publish, and a fence here is enough, where
+// memory is coherent; the first time, and on a bridge each time, the device must
+// order both sides' stores.
+func (c *Pair) order(w *waiter) {
+	if w.fenced {
+		ntb.Fence()
+		return
+	}
+	c.peer.Order()
+	w.fenced = c.peer.Caps().Coherent && !c.fence
+}
+
+// unpark takes parkingBit back, because waits spin again.
+func (c *Pair) unpark(w *waiter, direction int) {
+	w.fenced = false
+	c.publishArm(direction, 0)
+}

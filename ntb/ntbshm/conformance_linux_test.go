@@ -1,0 +1,14 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbshm
+
+import (
+	"testing"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+)
+
+func TestConformance(t *testing.T) {
+	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return pair(t, Options{Window: 1 << 20}) })
+}
