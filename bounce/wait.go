@@ -44,6 +44,7 @@ type waiter struct {
 	hits    int       // spins in a row that ended by data
 	fenced  bool      // the peer knows by parkingBit that we park, and fences
 	yielded time.Time // when other goroutines last had a chance to run here
+	spun    time.Time // when the last spin began
 	work    int       // done since then, see worked
 
 	spins, spinHits, parks uint64
@@ -134,6 +135,10 @@ func stopErr(stop uint32, shut error) error {
 // the processors to themselves until the scheduler stops them.
 const turn = 50 * time.Microsecond
 
+// longGap is a time between two spins of one waiter after which it is worth to
+// ask whether the system stopped us in between.
+const longGap = 200 * time.Microsecond
+
 // turnWork is the work that worked takes for about a turn: bytes, and callCost for
 // each call.
 const (
@@ -160,13 +165,20 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 		return false
 	}
 	defer spinners.Add(-1)
-	w.spins++
 	start := time.Now()
+	if crowding.now(start) {
+		return false
+	}
 	if start.Sub(w.yielded) > turn {
+		if start.Sub(w.spun) > longGap {
+			crowding.look(start)
+		}
 		runtime.Gosched()
 		start = time.Now()
 		w.yielded, w.work = start, 0
 	}
+	w.spun = start
+	w.spins++
 	for i := 1; ; i++ {
 		if c.changed(direction) {
 			w.spinHits++
@@ -188,9 +200,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 		if took := time.Since(start); stopped || took > c.pool.opts.Spin {
 			w.hits = 0
 			w.guess.miss()
-			if took > 2*c.pool.opts.Spin {
-				w.guess.crowded()
-			}
+			crowding.look(start.Add(took))
 			return stopped
 		}
 	}
@@ -233,13 +243,6 @@ func (g *guess) hit() { g.fails, g.skip = 0, 0 }
 // miss makes the next waits park at once, more of them after each miss in a row.
 func (g *guess) miss() {
 	g.fails = min(g.fails+1, maxFails)
-	g.skip = 1<<g.fails - 1
-}
-
-// crowded is called after a spin that was stopped in the middle: others want the
-// processor, and get it sooner from who sleeps.
-func (g *guess) crowded() {
-	g.fails = maxFails
 	g.skip = 1<<g.fails - 1
 }
 
