@@ -33,18 +33,21 @@ func (c *Pair) CloseWrite() error {
 	if c.Closed() {
 		return ErrClosed
 	}
-	c.sendFIN()
+	c.sendFIN(true)
 	return nil
 }
 
-// sendFIN publishes the FIN, once. The caller holds wmu.
-func (c *Pair) sendFIN() {
+// sendFIN publishes the FIN, once, and wakes the peer's reader if told to. The
+// caller holds wmu.
+func (c *Pair) sendFIN(wake bool) {
 	if c.finSent || c.ww.stop.Load()&(stopDown|stopBroken) != 0 || c.aborted() {
 		return
 	}
 	c.finSent = true
 	c.tx.fin()
-	c.announce()
+	if wake {
+		c.announce()
+	}
 	if c.tx.dma != nil {
 		c.tx.dma.kick(startClose)
 	}
@@ -99,7 +102,7 @@ func (c *Pair) end(abort bool) error {
 	// to do is done at its end.
 	if !c.leaveTo(leaseWrite) {
 		c.wmu.Lock()
-		c.sendFIN()
+		c.sendFIN(false) // what tells of the end follows
 		c.wmu.Unlock()
 	}
 	if !c.leaveTo(leaseRead) {

@@ -124,7 +124,7 @@ func (c *Pair) Commit(n int) {
 	}
 	c.reserved, c.staged = 0, nil
 	if c.unlease(leaseWrite) {
-		c.sendFIN()
+		c.sendFIN(true)
 	}
 	c.wmu.Unlock()
 	c.afterLease()

@@ -206,6 +206,27 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 }
 
+// SpinUntil looks at done for as long as a wait may spin, if at all, and at what
+// the peer announces. It reports whether done.
+func (p *Pool) SpinUntil(done func() bool) bool {
+	start := time.Now()
+	if p.opts.Spin <= 0 || crowding.now(start) {
+		return done()
+	}
+	defer spinners.Add(-1)
+	if spinners.Add(1) > maxSpinners() {
+		return done()
+	}
+	for i := 1; !done(); i++ {
+		p.peer.Poll()
+		ntb.Pause()
+		if i&15 == 0 && time.Since(start) > p.opts.Spin {
+			return false
+		}
+	}
+	return true
+}
+
 // unparkAfter is how many spins in a row must end by data before the peer is told
 // that it need not fence any more. To park again costs a Device.Order.
 const unparkAfter = 32

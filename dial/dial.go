@@ -100,6 +100,7 @@ func (t *Table) try(ctx context.Context, from, to uint16) (*bounce.Pair, error) 
 		t.pool.Discard(pair)
 		return nil, ErrLinkDown
 	}
+	t.pool.SpinUntil(func() bool { return len(c.answer) > 0 })
 	select {
 	case err = <-c.answer:
 	case <-ctx.Done():

@@ -27,6 +27,7 @@
 //	0x0000   4  master word: changes with every notification and set-up message
 //	0x0040   4  set-up credit: how many of our set-up messages the peer consumed
 //	0x0080   4  set-up blocked: changes when the peer waits for set-up credit
+//	0x00c0   4  arm: changes when the peer's link goroutine is about to sleep
 //	0x0400 N/16 summary words, 4 bytes for each 64 slots
 //	0x1000 16K  set-up queue: 64 messages of 256 bytes
 //	0x5000  8N  notification words: data, space, 4 bytes each, for each slot
@@ -36,7 +37,8 @@
 //
 // To notify slot s of direction d, a node takes a number that was never used
 // before, and publishes it as the notification word, then as the summary word,
-// then as the master word, then rings doorbell 0. Whoever looks compares the
+// then as the master word. It rings doorbell 0 if the peer's link goroutine has
+// said, by its arm word, that it sleeps, and was not woken since. Whoever looks compares the
 // master word with the one it saw last, then the summary words, then the words
 // of a changed group. Any number that differs means "look". Nothing overflows,
 // nothing blocks, and a notifier that is preempted between two stores delays

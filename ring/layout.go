@@ -5,6 +5,7 @@ const (
 	offMaster       = 0x0000
 	offSetupCredit  = 0x0040
 	offSetupBlocked = 0x0080
+	offArm          = 0x00c0
 	offSummary      = 0x0400
 	offSetup        = 0x1000
 	offNotes        = offSetup + setupSlots*setupSize

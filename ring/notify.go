@@ -91,11 +91,17 @@ func (p *Peer) Notify(slot, direction int) {
 	p.announce(v)
 }
 
-// announce changes the peer's master word and rings.
+// announce changes the peer's master word, and wakes its link goroutine if that
+// sleeps. It pairs with settle: either we see the arm here, or it sees the master
+// word there.
 func (p *Peer) announce(v uint32) {
 	p.out.Publish32(offMaster, v)
-	p.doorbells.Add(1)
-	p.dev.RingDoorbell(doorbellBit)
+	ntb.Fence()
+	rung := p.rung.Load()
+	if arm := ntb.Load32(p.in, offArm); arm != rung && p.rung.CompareAndSwap(rung, arm) {
+		p.doorbells.Add(1)
+		p.dev.RingDoorbell(doorbellBit)
+	}
 }
 
 // Pending tells that the peer has announced something that nobody here has
@@ -112,10 +118,28 @@ func (p *Peer) Poll() {
 	}
 }
 
-func (p *Peer) look() {
+// settle looks through the words until nothing is pending and the peer knows that
+// nobody here looks any more, so that it rings. It is for the link's goroutine,
+// which sleeps after it.
+func (p *Peer) settle() {
 	p.pollMu.Lock()
-	p.lookLocked()
-	p.pollMu.Unlock()
+	defer p.pollMu.Unlock()
+	if p.stopped {
+		return // the memory may be gone
+	}
+	for {
+		p.lookLocked()
+		p.arm++
+		p.out.Publish32(offArm, p.arm)
+		if p.caps.Coherent {
+			ntb.Fence() // the other side's is in announce
+		} else {
+			p.dev.Order()
+		}
+		if !p.Pending() {
+			return
+		}
+	}
 }
 
 func (p *Peer) lookLocked() {

@@ -35,10 +35,12 @@ type Peer struct {
 	setup  setupSend
 	notes  noteTable
 	number atomic.Uint32 // last number used to notify
+	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
 	pollMu   sync.Mutex    // held by whoever looks through the words
 	seen     atomic.Uint32 // master word seen last; stored under pollMu
 	received setupReceive  // guarded by pollMu
+	arm      uint32        // last arm word published; guarded by pollMu
 	stopped  bool          // stop was called; guarded by pollMu
 
 	rescues   atomic.Uint64
@@ -164,7 +166,7 @@ func (p *Peer) run() {
 			}
 			continue
 		}
-		p.look()
+		p.settle()
 	}
 	if errors.Is(err, ntb.ErrLinkDown) {
 		err = ErrDown
@@ -188,15 +190,17 @@ func (p *Peer) guard() {
 		case <-tick.C:
 		}
 		p.pollMu.Lock()
+		master, lost := last, false
 		if p.up.Load() && !p.stopped {
-			master := ntb.Load32(p.in, offMaster)
-			if p.Pending() && master == last {
-				p.rescues.Add(1)
-				p.lookLocked()
-			}
-			last = master
+			master = ntb.Load32(p.in, offMaster)
+			lost = p.Pending() && master == last
 		}
 		p.pollMu.Unlock()
+		last = master
+		if lost {
+			p.rescues.Add(1)
+			p.settle()
+		}
 	}
 }
 

@@ -360,7 +360,7 @@ func FuzzHostileWindow(f *testing.F) {
 			data, off = data[8:], off+8
 		}
 		pa.announce(uint32(len(data)) + 12345)
-		pb.look()
+		pb.Poll()
 		_ = pb.Send(ServiceSDP, []byte("still alive or cleanly down"))
 	})
 }
