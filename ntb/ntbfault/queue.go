@@ -1,0 +1,400 @@
+package ntbfault
+
+import (
+	"bytes"
+	"container/heap"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+const (
+	// entryBytes is what an entry of the queue costs besides its payload.
+	entryBytes = 64
+	// spinBelow is the longest time that is waited by yielding: a timer of
+	// that length would be several times too late.
+	spinBelow = 20 * time.Microsecond
+	// spinTurns ends the yielding where time stands still meanwhile, as in a
+	// bubble of testing/synctest.
+	spinTurns = 1000
+	// maxBatch is how many entries are applied between two looks at the lock.
+	maxBatch = 64
+	// maxPending is how many doorbells may be put off before those of one bit
+	// are merged.
+	maxPending = 4096
+)
+
+type kind uint8
+
+const (
+	store   kind = iota
+	publish      // of width bytes
+	spad
+	doorbell
+)
+
+// entry is something that one side sent.
+type entry struct {
+	due   time.Time // it may not arrive before
+	kind  kind
+	width int
+	off   int // offset, scratchpad or doorbell bit
+	v     uint64
+	p     []byte // owned by the entry
+	bell  bell   // of a doorbell
+}
+
+// bell is what happens to a doorbell once it is its turn.
+type bell struct {
+	delay, repeat time.Duration // repeat counts from the first ring; 0 is none
+}
+
+// ring is a doorbell that has been put off.
+type ring struct {
+	due time.Time
+	bit int
+}
+
+// States of a queue. They only grow.
+type state uint8
+
+const (
+	open      state = iota
+	finishing       // takes nothing more, and ends when it is empty
+	down            // has dropped everything, and ends
+)
+
+// queue is one direction. It implements ntb.Sink. A goroutine of its own takes
+// the entries when they are due and passes them to the inner device.
+type queue struct {
+	dev     ntb.Device // immutable; the inner device of the side that sends
+	out     ntb.Window // immutable; owned by the queue's goroutine
+	options Options    // immutable
+	wake    chan struct{}
+	ended   chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	changed sync.Cond // mu; applied, bytes or state has changed
+
+	// Guarded by mu.
+	state    state
+	rng      *rand.Rand
+	entries  []entry // in order; due never decreases
+	bytes    int     // of entries that are not applied
+	lastDue  time.Time
+	queued   uint64    // number of entries ever queued
+	applied  uint64    // of those, how many have been applied: the first ones
+	asleepTo time.Time // when the goroutine wakes by itself; zero if it is awake
+	stats    Stats
+
+	lastStore uint64   // number of the last entry that is not a doorbell
+	lastBell  []uint64 // for each bit, number of its last entry
+	rings     rings    // doorbells that have been put off
+	pending   []int    // for each bit, how many of rings
+}
+
+// never is when an idle goroutine wakes by itself.
+var never = time.Unix(1<<40, 0)
+
+func newQueue(dev ntb.Device, o Options, direction uint64) *queue {
+	bits := dev.Caps().Doorbells
+	q := &queue{
+		dev: dev, out: dev.Outbound(), options: o,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		rng:      rand.New(rand.NewPCG(o.Seed, direction)),
+		lastBell: make([]uint64, bits), pending: make([]int, bits),
+	}
+	q.changed.L = &q.mu
+	go q.run()
+	return q
+}
+
+// upTo chooses a time from 0 to d, both included. It always uses the generator
+// once, so that later choices do not depend on the options of other kinds.
+func (q *queue) upTo(d time.Duration) time.Duration {
+	f := q.rng.Float64()
+	return min(d, time.Duration(f*float64(d+1)))
+}
+
+// Store implements ntb.Sink.
+func (q *queue) Store(off int, p []byte) {
+	if len(p) > 0 {
+		q.push(entry{kind: store, off: off, p: bytes.Clone(p)})
+	}
+}
+
+// Publish implements ntb.Sink.
+func (q *queue) Publish(off int, v uint64, width int) {
+	q.push(entry{kind: publish, off: off, v: v, width: width})
+}
+
+// push queues what is not a doorbell. It waits for room; what is longer than
+// the whole queue waits until the queue is empty.
+func (q *queue) push(e entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.state == open && q.bytes > 0 && q.bytes+entryBytes+len(e.p) > q.options.QueueBytes {
+		q.changed.Wait()
+	}
+	if q.state != open {
+		return
+	}
+	q.stats.StoresDelayed++
+	q.append(e)
+	q.lastStore = q.queued
+}
+
+// append gives e its time and queues it. The caller holds mu.
+func (q *queue) append(e entry) {
+	o := q.options
+	e.due = time.Now().Add(o.StoreDelayMin + q.upTo(o.StoreDelayMax-o.StoreDelayMin))
+	if e.due.Before(q.lastDue) {
+		e.due = q.lastDue
+	}
+	q.lastDue = e.due
+	q.entries = append(q.entries, e)
+	q.bytes += entryBytes + len(e.p)
+	q.queued++
+	q.wakeFor(e.due)
+}
+
+// ring decides what happens to a doorbell. It never waits: a queue that is full
+// takes one doorbell of each bit.
+func (q *queue) ring(bit int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != open {
+		return
+	}
+	o := q.options
+	// The generator is used the same number of times whatever comes out.
+	drop := q.rng.Float64() < o.DropDoorbell
+	repeat := q.rng.Float64() < o.RepeatDoorbell
+	b := bell{delay: q.upTo(o.DoorbellDelayMax)}
+	later := o.DoorbellDelayMax
+	if later == 0 {
+		later = defaultRepeat
+	}
+	if again := 1 + q.upTo(later-1); repeat {
+		b.repeat = again
+	}
+
+	q.stats.DoorbellsRung++
+	if drop {
+		q.stats.DoorbellsDropped++
+		return
+	}
+	if repeat {
+		q.stats.DoorbellsRepeated++
+	}
+	if b.delay > 0 {
+		q.stats.DoorbellsDelayed++
+	}
+	switch {
+	case !o.delaysStores():
+		if b.delay == 0 {
+			q.dev.RingDoorbell(bit)
+		}
+		q.putOff(bit, b)
+	case q.bytes >= o.QueueBytes && q.lastBell[bit] > max(q.lastStore, q.taken()):
+		// That one is not rung yet, and comes after all stores before this
+		// call, so it can be this ring too.
+		q.stats.DoorbellsMerged++
+	default:
+		q.append(entry{kind: doorbell, off: bit, bell: b})
+		q.lastBell[bit] = q.queued
+	}
+}
+
+// taken is the number of entries that the goroutine has begun to apply. The
+// caller holds mu.
+func (q *queue) taken() uint64 { return q.queued - uint64(len(q.entries)) }
+
+// putOff schedules what of b is in the future. The caller holds mu.
+func (q *queue) putOff(bit int, b bell) {
+	now := time.Now()
+	for i, delay := range [2]time.Duration{b.delay, b.delay + b.repeat} {
+		if delay == 0 || i == 1 && b.repeat == 0 {
+			continue
+		}
+		if len(q.rings) >= maxPending && q.pending[bit] > 0 {
+			q.stats.DoorbellsMerged++
+			continue
+		}
+		due := now.Add(delay)
+		heap.Push(&q.rings, ring{due, bit})
+		q.pending[bit]++
+		q.wakeFor(due)
+	}
+}
+
+// wakeFor wakes the goroutine if it would sleep for longer than until due. The
+// caller holds mu.
+func (q *queue) wakeFor(due time.Time) {
+	if due.Before(q.asleepTo) {
+		q.asleepTo = time.Time{}
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drain waits until all that has been queued by now has been applied.
+func (q *queue) drain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n := q.queued; q.applied < n && q.state != down; {
+		q.changed.Wait()
+	}
+}
+
+// finish takes nothing more, and returns when all that was queued is applied.
+func (q *queue) finish() { q.end(finishing) }
+
+// cut drops everything; on return nothing is being applied.
+func (q *queue) cut() { q.end(down) }
+
+func (q *queue) end(s state) {
+	q.mu.Lock()
+	q.state = max(q.state, s)
+	if q.state == down {
+		q.entries, q.rings = nil, nil
+	}
+	q.changed.Broadcast()
+	q.wakeFor(time.Time{}.Add(1))
+	q.mu.Unlock()
+	<-q.ended
+}
+
+// run is the goroutine.
+func (q *queue) run() {
+	defer close(q.ended)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var batch []entry
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.state != down {
+		now := time.Now()
+		if len(q.rings) > 0 && !q.rings[0].due.After(now) {
+			bit := heap.Pop(&q.rings).(ring).bit
+			q.pending[bit]--
+			// It does not block, so the lock may be held.
+			q.dev.RingDoorbell(bit)
+			continue
+		}
+		batch = q.takeDue(batch[:0], now)
+		if len(batch) > 0 {
+			q.mu.Unlock()
+			size := q.apply(batch)
+			q.mu.Lock()
+			q.applied += uint64(len(batch))
+			q.bytes -= size
+			for _, e := range batch {
+				if e.kind == doorbell {
+					q.putOff(e.off, e.bell)
+				}
+			}
+			q.changed.Broadcast()
+			continue
+		}
+		if q.state == finishing && len(q.entries) == 0 {
+			return // doorbells that are put off go down with the link
+		}
+		q.sleep(timer, now)
+	}
+}
+
+// takeDue moves the entries that are due to batch. The caller holds mu.
+func (q *queue) takeDue(batch []entry, now time.Time) []entry {
+	n := 0
+	for n < min(len(q.entries), maxBatch) && !q.entries[n].due.After(now) {
+		n++
+	}
+	batch = append(batch, q.entries[:n]...)
+	clear(q.entries[:n]) // the payload is the batch's
+	q.entries = q.entries[n:]
+	return batch
+}
+
+// apply passes entries to the inner device, and returns how much room they took.
+func (q *queue) apply(batch []entry) (size int) {
+	for _, e := range batch {
+		size += entryBytes + len(e.p)
+		switch e.kind {
+		case store:
+			q.out.Write(e.off, e.p)
+		case publish:
+			if e.width == 4 {
+				q.out.Publish32(e.off, uint32(e.v))
+			} else {
+				q.out.Publish64(e.off, e.v)
+			}
+		case spad:
+			q.dev.SetPeerSpad(e.off, uint32(e.v))
+		case doorbell:
+			if e.bell.delay == 0 {
+				q.dev.RingDoorbell(e.off)
+			}
+		}
+	}
+	return size
+}
+
+// sleep waits until something is due, or was queued that is due earlier, or the
+// state has changed; it may return before. The caller holds mu, which is free
+// meanwhile.
+func (q *queue) sleep(timer *time.Timer, now time.Time) {
+	due := never
+	if len(q.entries) > 0 {
+		due = q.entries[0].due
+	}
+	if len(q.rings) > 0 && q.rings[0].due.Before(due) {
+		due = q.rings[0].due
+	}
+	rest := due.Sub(now)
+	if rest <= spinBelow {
+		q.mu.Unlock()
+		for range spinTurns {
+			runtime.Gosched()
+			if rest = time.Until(due); rest <= 0 {
+				break
+			}
+		}
+		time.Sleep(rest)
+		q.mu.Lock()
+		return
+	}
+	q.asleepTo = due
+	q.mu.Unlock()
+	if due == never {
+		<-q.wake
+	} else {
+		timer.Reset(rest)
+		select {
+		case <-q.wake:
+		case <-timer.C:
+		}
+	}
+	q.mu.Lock()
+	q.asleepTo = time.Time{}
+}
+
+// rings is a heap, the earliest first.
+type rings []ring
+
+func (r rings) Len() int           { return len(r) }
+func (r rings) Less(i, j int) bool { return r[i].due.Before(r[j].due) }
+func (r rings) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *rings) Push(x any)        { *r = append(*r, x.(ring)) }
+
+func (r *rings) Pop() any {
+	old := *r
+	last := old[len(old)-1]
+	*r = old[:len(old)-1]
+	return last
+}
