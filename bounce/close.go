@@ -59,8 +59,8 @@ func (c *Pair) CloseRead() error {
 	if c.Closed() {
 		return ErrClosed
 	}
+	c.addState(stateReadClosed) // the peer first: whoever sees our Read end may rely on it
 	c.rw.interrupt(stopShut)
-	c.addState(stateReadClosed)
 	return nil
 }
 

@@ -236,13 +236,14 @@ func (p *Pool) Discard(c *Pair) { p.remove(c) }
 
 // remove frees all that a pair holds. The peer has stopped writing.
 func (p *Pool) remove(c *Pair) {
+	stats := c.Stats() // it takes the pair's locks, whose holders may want ours
 	p.mu.Lock()
 	if _, ok := p.pairs[c]; !ok {
 		p.mu.Unlock()
 		return
 	}
 	delete(p.pairs, c)
-	p.closed.Add(c.Stats())
+	p.closed.Add(stats)
 	p.mu.Unlock()
 
 	p.release(c.rx.queue)

@@ -1,6 +1,11 @@
 package bounce
 
-import "github.com/ntbnet/ntbnet/ring"
+import (
+	"runtime"
+	"sync"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
 
 // Stats count what a connection did. They are exact when no Read or Write is
 // under way; during one they may be as old as its last wait.
@@ -66,17 +71,27 @@ func (s *Stats) Add(o Stats) {
 
 // Stats are the connection's counters.
 func (c *Pair) Stats() Stats {
-	if c.rmu.TryLock() {
-		c.saveStats(ring.Data)
-		c.rmu.Unlock()
-	}
-	if c.wmu.TryLock() {
-		c.saveStats(ring.Space)
-		c.wmu.Unlock()
-	}
+	c.saveIfFree(&c.rmu, &c.rw, ring.Data, leaseRead)
+	c.saveIfFree(&c.wmu, &c.ww, ring.Space, leaseWrite)
 	c.smu.Lock()
 	defer c.smu.Unlock()
 	return c.stats
+}
+
+// saveIfFree saves one direction's counters, unless a call that may last long has
+// its lock: one that is parked, and has saved them, or a lease.
+func (c *Pair) saveIfFree(mu *sync.Mutex, w *waiter, direction int, lease uint8) {
+	for !mu.TryLock() {
+		c.smu.Lock()
+		leased := c.leases&lease != 0
+		c.smu.Unlock()
+		if leased || w.parked.Load() {
+			return
+		}
+		runtime.Gosched()
+	}
+	c.saveStats(direction)
+	mu.Unlock()
 }
 
 // saveStats copies one direction's counters to where Stats finds them while the

@@ -88,9 +88,9 @@ type Device struct {
 }
 
 // Pair wraps the two ends of a bridge. It owns them from now on: nobody else may
-// use them, and closing both results closes them. The results are of type
-// *Device. It panics if an option is out of range.
-func Pair(a, b ntb.Device, o Options) (ntb.Device, ntb.Device) {
+// use them, and closing both results closes them. It panics if an option is out
+// of range.
+func Pair(a, b ntb.Device, o Options) (*Device, *Device) {
 	o = o.checked()
 	ab, ba := newQueue(a, o, 1), newQueue(b, o, 2)
 	return newDevice(a, b, o, ab, ba), newDevice(b, a, o, ba, ab)

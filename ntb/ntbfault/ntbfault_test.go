@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -27,8 +28,7 @@ func pair(t *testing.T, o ntbfault.Options) (a, b *ntbfault.Device) {
 
 func wrap(t *testing.T, x, y ntb.Device, o ntbfault.Options) (a, b *ntbfault.Device) {
 	t.Helper()
-	p, q := ntbfault.Pair(x, y, o)
-	a, b = p.(*ntbfault.Device), q.(*ntbfault.Device)
+	a, b = ntbfault.Pair(x, y, o)
 	t.Cleanup(func() {
 		for _, d := range []*ntbfault.Device{a, b} {
 			if err := d.Close(); err != nil {
@@ -502,5 +502,76 @@ func TestBadOptionsPanic(t *testing.T) {
 			}()
 			ntbfault.Pair(x, y, o)
 		}()
+	}
+}
+
+// Either side's Order waits for both queues, so it must not hold up the other's.
+func TestBothSidesMayOrderAtOnce(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, ntbfault.Options{StoreDelayMax: 100 * us, DoorbellDelayMax: 100 * us})
+	var sides sync.WaitGroup
+	for _, d := range []*ntbfault.Device{a, b} {
+		for i := range 2 { // two goroutines of each side
+			sides.Go(func() {
+				w := d.Outbound()
+				for r := range uint64(200) {
+					w.Publish64(8*i, r+1)
+					d.RingDoorbell(i)
+					d.Order()
+				}
+			})
+		}
+	}
+	sides.Wait()
+	for _, d := range []*ntbfault.Device{a, b} {
+		for i := range 2 {
+			if got := ntb.Load64(d.Inbound(), 8*i); got != 200 {
+				t.Errorf("word %d is %d after Order, want 200", i, got)
+			}
+		}
+	}
+}
+
+// closing is a device that says when it is used after Close.
+type closing struct {
+	ntb.Device
+	closed, late atomic.Bool
+}
+
+func (c *closing) RingDoorbell(bit int) {
+	if c.closed.Load() {
+		c.late.Store(true)
+	}
+	c.Device.RingDoorbell(bit)
+}
+
+func (c *closing) Close() error {
+	c.closed.Store(true)
+	return c.Device.Close()
+}
+
+func TestNothingIsLeftAfterBothAreClosed(t *testing.T) {
+	for _, o := range []ntbfault.Options{
+		{DoorbellDelayMax: 2 * ms, RepeatDoorbell: 0.5},
+		{DoorbellDelayMax: 2 * ms, RepeatDoorbell: 0.5, StoreDelayMax: 2 * ms},
+		{DoorbellDelayMax: time.Hour, RepeatDoorbell: 1},
+	} {
+		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
+			leak.Check(t)
+			x, y := ntbmem.Pair(4096)
+			cx, cy := &closing{Device: x}, &closing{Device: y}
+			a, b := ntbfault.Pair(cx, cy, o)
+			for i := range 200 {
+				a.SetPeerSpad(0, uint32(i))
+				a.RingDoorbell(i % 8)
+				b.RingDoorbell(i % 8)
+			}
+			a.Close()
+			b.Close()
+			time.Sleep(5 * ms)
+			if cx.late.Load() || cy.late.Load() {
+				t.Error("a doorbell rang in a device that is closed")
+			}
+		})
 	}
 }
