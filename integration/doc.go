@@ -1,0 +1,8 @@
+// Package integration drives the built programs, as a user would: in processes
+// of their own, over fabrics of their own, and with real servers and clients. It
+// has only tests, one file per behaviour; the shared parts are in main_test.go
+// (building), process_test.go and pair_test.go.
+//
+// A test whose tool is missing is skipped with a reason. With CI=true in the
+// environment it fails instead. Tests that move much are left out by -short.
+package integration
