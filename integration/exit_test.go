@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -84,26 +83,27 @@ func TestClientExitsAtOnce(t *testing.T) {
 // Clients that are gone before anybody accepts are accepted all the same, with
 // what they wrote.
 func TestClientExitsBeforeAccept(t *testing.T) {
-	for _, n := range []int{0, 1, 100, 3000} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			newFabric(t)
-			ln, err := sdp.Listen("sdp", "localhost:0")
+	newFabric(t)
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	const times = 20
+	sizes := []int{0, 1, 100, 3000}
+	for _, n := range sizes {
+		client := startHit(t, ln.Addr().String(), n, "close", times)
+		client.wait()
+		require.Zero(t, client.cmd.ProcessState.ExitCode(), "%s", client.stderr.String())
+		client.quiet()
+	}
+	for _, n := range sizes {
+		for i := range times {
+			c, err := ln.Accept()
 			require.NoError(t, err)
-			defer ln.Close()
-			const times = 20
-			client := startHit(t, ln.Addr().String(), n, "close", times)
-			client.wait()
-			require.Zero(t, client.cmd.ProcessState.ExitCode(), "%s", client.stderr.String())
-			client.quiet()
-			for i := range times {
-				c, err := ln.Accept()
-				require.NoError(t, err)
-				require.NoError(t, wantSDP(c))
-				require.NoError(t, newStream(i).readExactly(c, int64(n)))
-				_, err = c.Read(make([]byte, 1))
-				require.Equal(t, io.EOF, err)
-				require.NoError(t, c.Close())
-			}
-		})
+			require.NoError(t, wantSDP(c))
+			require.NoError(t, newStream(i).readExactly(c, int64(n)), "connection %d of %d bytes", i, n)
+			_, err = c.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			require.NoError(t, c.Close())
+		}
 	}
 }

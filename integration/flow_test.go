@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,7 +117,9 @@ func (f *flow) receive(s *stream) error {
 // usage is what a process uses and has done.
 type usage struct {
 	Descriptors, Goroutines int
-	Heap, Resident          int64 // bytes
+	Heap                    int64 // bytes in use
+	Runtime                 int64 // bytes that the runtime has of the system, heap and stacks included
+	Window                  int64 // bytes of shared memory that are in use
 	Conns                   int64 // accepted
 	Open                    int64 // of them
 	Received, Sent          int64 // payload of flows
@@ -130,20 +131,23 @@ func takeUsage() (u usage, err error) {
 	runtime.GC() // what pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	u.Heap = int64(m.HeapAlloc)
+	u.Heap, u.Runtime = int64(m.HeapAlloc), int64(m.Sys)
 	u.Goroutines = runtime.NumGoroutine()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return u, err
 	}
 	u.Descriptors = len(fds)
-	statm, err := os.ReadFile("/proc/self/statm")
+	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return u, err
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
-	u.Resident = pages * int64(os.Getpagesize())
-	return u, err
+	_, shared, _ := strings.Cut(string(status), "\nRssShmem:")
+	if _, err := fmt.Sscan(shared, &u.Window); err != nil {
+		return u, fmt.Errorf("RssShmem: %w", err)
+	}
+	u.Window <<= 10
+	return u, nil
 }
 
 // playServe accepts flows until the test is done, and tells its usage when
@@ -236,6 +240,17 @@ func wantServed(t *testing.T) {
 	c := dialSDP(t, address)
 	require.NoError(t, (&flow{c: c, seed: 1, n: 3 << 20}).dialling())
 	require.NoError(t, c.Close())
-	require.EqualValues(t, 1, server.usage().Conns)
-	server.end()
+	until(t, "the server is done", func() bool { return server.usage().Open == 0 })
+	there := server.usage()
+	require.EqualValues(t, 1, there.Conns)
+	require.EqualValues(t, 3<<20, there.Received)
+	server.quietly()
+}
+
+// quietly kills a server that has done its work; it takes a moment to end by
+// itself.
+func (p *peer) quietly() {
+	p.t.Helper()
+	p.kill()
+	p.quiet()
 }

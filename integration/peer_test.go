@@ -146,7 +146,8 @@ func startPeer(t *testing.T, role string, args []string, options ...peerOption) 
 	require.NoError(t, err)
 	p := &peer{t: t, role: role, cmd: exec.Command(exe, args...), lines: make(chan string, 64), exited: make(chan struct{})}
 	p.cmd.Dir = "/"
-	p.cmd.Env = append(os.Environ(), peerVariable+"="+role)
+	// The race detector makes a program wait for a second when it ends.
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), peerVariable+"="+role)
 	p.cmd.Stderr = &p.stderr
 	// If the tests die, so does it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
