@@ -1,0 +1,410 @@
+//go:build linux
+
+package integration
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+)
+
+// playEnd is one end of one connection, which is to be killed. Arguments: the
+// address to dial or "listen"; what to do; the file of a tally.
+func playEnd(p *self) error {
+	c, err := endConn(p)
+	if err != nil {
+		return err
+	}
+	written, err := openTally(p.args[2])
+	if err != nil {
+		return err
+	}
+	p.say("connected")
+	switch p.args[1] {
+	case "pour": // writes for ever, and tallies what Write has taken
+		s := newStream(1)
+		for i := 0; ; i++ {
+			n, err := c.Write(s.next(1 << (i % 18)))
+			if err != nil {
+				return err
+			}
+			if err := written.add(n); err != nil {
+				return err
+			}
+		}
+	case "drain": // reads for ever
+		_, err := io.Copy(struct{ io.Writer }{newStream(1)}, c)
+		return fmt.Errorf("the stream has ended: %v", err)
+	case "burst": // tallies that it has written all just before it ends its direction
+		if _, err := c.Write(newStream(1).next(burstBytes)); err != nil {
+			return err
+		}
+		if err := written.add(burstBytes); err != nil {
+			return err
+		}
+		if err := c.(*sdp.Conn).CloseWrite(); err != nil {
+			return err
+		}
+	case "fin": // writes a little and ends its direction
+		if _, err := c.Write(newStream(1).next(finBytes)); err != nil {
+			return err
+		}
+		if err := c.(*sdp.Conn).CloseWrite(); err != nil {
+			return err
+		}
+		p.say("fin")
+	case "idle":
+	}
+	p.stay()
+	return c.Close()
+}
+
+const (
+	finBytes   = 3000
+	burstBytes = 900_000
+)
+
+func endConn(p *self) (net.Conn, error) {
+	if p.args[0] != "listen" {
+		return sdp.Dial("sdp", p.args[0])
+	}
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	if err != nil {
+		return nil, err
+	}
+	p.say("%s", ln.Addr())
+	return ln.Accept()
+}
+
+// tally is a file in which a process keeps a number that outlives it.
+type tally struct {
+	path  string
+	file  *os.File // of the process that counts
+	total uint64   // likewise
+}
+
+func newTally(t *testing.T) *tally {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tally")
+	require.NoError(t, os.WriteFile(path, make([]byte, 8), 0o600))
+	return &tally{path: path}
+}
+
+func openTally(path string) (*tally, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	return &tally{path: path, file: f}, err
+}
+
+// add is one system call, so it is done or not.
+func (f *tally) add(n int) error {
+	f.total += uint64(n)
+	_, err := f.file.WriteAt(binary.LittleEndian.AppendUint64(nil, f.total), 0)
+	return err
+}
+
+func (f *tally) get(t *testing.T) int64 {
+	t.Helper()
+	b, err := os.ReadFile(f.path)
+	require.NoError(t, err)
+	require.Len(t, b, 8)
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+// still waits until a number that something increases stays as it is.
+func still(t *testing.T, get func() int64) {
+	t.Helper()
+	last, since := get(), time.Now()
+	until(t, "it stops", func() bool {
+		if now := get(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 200*time.Millisecond
+	})
+}
+
+// victims runs a test where the process that dies has dialled, and where it has
+// accepted.
+func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *peer, tally *tally)) {
+	for _, dials := range []bool{true, false} {
+		t.Run(map[bool]string{true: "dialled", false: "accepted"}[dials], func(t *testing.T) {
+			newFabric(t)
+			tally := newTally(t)
+			var c net.Conn
+			var victim *peer
+			if dials {
+				ln, err := sdp.Listen("sdp", "localhost:0")
+				require.NoError(t, err)
+				defer ln.Close()
+				victim = startPeer(t, "end", []string{ln.Addr().String(), do, tally.path})
+				c, err = ln.Accept()
+				require.NoError(t, err)
+			} else {
+				victim = startPeer(t, "end", []string{"listen", do, tally.path})
+				address := victim.hear()
+				c = dialSDP(t, address)
+				defer func() { // it is dead
+					_, err := sdp.Dial("sdp", address)
+					require.ErrorIs(t, err, syscall.ECONNREFUSED)
+				}()
+			}
+			defer c.Close()
+			require.NoError(t, wantSDP(c))
+			require.Equal(t, "connected", victim.hear())
+			f(t, c.(*sdp.Conn), victim, tally)
+			require.True(t, victim.killed(), "%v", victim.cmd.ProcessState)
+			victim.quiet()
+			require.NoError(t, c.Close())
+			wantServed(t)
+		})
+	}
+}
+
+// killed waits for the end and tells if it was SIGKILL.
+func (p *peer) killed() bool {
+	p.t.Helper()
+	p.wait()
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// wantNotice waits for what a dead peer makes an operation return. It is wanted
+// within a second; the limit is generous, for slow machines.
+func wantNotice(t *testing.T, death time.Time, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		t.Logf("noticed after %v", time.Since(death).Round(10*time.Microsecond))
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the death was not noticed within 10 s")
+	}
+	return nil
+}
+
+// readOn reads and checks the stream until an error.
+func readOn(c net.Conn, s *stream, n *int64) error {
+	buf := make([]byte, 64<<10)
+	for {
+		k, err := c.Read(buf)
+		if _, err := s.Write(buf[:k]); err != nil {
+			return fmt.Errorf("after %d bytes: %w", *n, err)
+		}
+		*n += int64(k)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const beforeDeath = 8 << 20
+
+// Of a writer that dies in the middle of a transfer everything arrives that its
+// Write has taken, whether the reader keeps up or not.
+func TestKilledWriter(t *testing.T) {
+	for _, reads := range []string{"reading", "stalled"} {
+		t.Run(reads, func(t *testing.T) {
+			victims(t, "pour", func(t *testing.T, c *sdp.Conn, victim *peer, tally *tally) {
+				s := newStream(1)
+				require.NoError(t, s.readExactly(c, beforeDeath))
+				if reads == "stalled" {
+					still(t, func() int64 { return tally.get(t) }) // the window is full, and the writer waits
+					require.Greater(t, tally.get(t), int64(beforeDeath))
+				}
+				n := int64(beforeDeath)
+				result := make(chan error, 1)
+				read := func() { go func() { result <- readOn(c, s, &n) }() }
+				if reads == "reading" {
+					read()
+				}
+				death := time.Now()
+				require.NoError(t, victim.cmd.Process.Kill())
+				if reads == "stalled" {
+					require.True(t, victim.killed())
+					death = time.Now()
+					read()
+				}
+				require.ErrorIs(t, wantNotice(t, death, result), syscall.ECONNRESET)
+				require.True(t, victim.killed())
+				require.GreaterOrEqual(t, n, tally.get(t), "bytes that were written are lost")
+				_, err := c.Write([]byte{1})
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+				_, err = c.Read([]byte{1})
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			})
+		})
+	}
+}
+
+// A Write that waits for room in the window of a reader that dies ends.
+func TestKilledReader(t *testing.T) {
+	for _, do := range []string{"idle", "drain"} {
+		t.Run(do, func(t *testing.T) {
+			victims(t, do, func(t *testing.T, c *sdp.Conn, victim *peer, _ *tally) {
+				result := make(chan error, 1)
+				go func() {
+					_, err := io.Copy(struct{ io.Writer }{c}, newStream(1))
+					result <- err
+				}()
+				total := func() int64 { s := c.Stats(); return int64(s.BytesWritten()) }
+				if do == "idle" {
+					still(t, total)
+					require.Positive(t, c.Stats().WriteParks)
+				} else {
+					until(t, "the transfer is under way", func() bool { return total() > beforeDeath })
+				}
+				death := time.Now()
+				require.NoError(t, victim.cmd.Process.Kill())
+				require.ErrorIs(t, wantNotice(t, death, result), syscall.ECONNRESET)
+				_, err := c.Read([]byte{1})
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			})
+		})
+	}
+}
+
+// A Read of a connection on which nothing happens ends when the other side dies.
+func TestKilledIdlePeer(t *testing.T) {
+	victims(t, "idle", func(t *testing.T, c *sdp.Conn, victim *peer, _ *tally) {
+		result := make(chan error, 1)
+		go func() {
+			_, err := c.Read([]byte{1})
+			result <- err
+		}()
+		until(t, "Read waits", func() bool { return c.Stats().ReadParks > 0 })
+		death := time.Now()
+		require.NoError(t, victim.cmd.Process.Kill())
+		require.ErrorIs(t, wantNotice(t, death, result), syscall.ECONNRESET)
+		_, err := c.Write([]byte{1})
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	})
+}
+
+// The end of the stream counts if it was published before the death.
+func TestKilledAfterFIN(t *testing.T) {
+	for _, order := range []string{"read after the death", "read before"} {
+		t.Run(order, func(t *testing.T) {
+			victims(t, "fin", func(t *testing.T, c *sdp.Conn, victim *peer, _ *tally) {
+				require.Equal(t, "fin", victim.hear())
+				s := newStream(1)
+				if order == "read before" {
+					require.NoError(t, s.readExactly(c, finBytes))
+				}
+				require.NoError(t, victim.cmd.Process.Kill())
+				require.True(t, victim.killed())
+				if order != "read before" {
+					require.NoError(t, s.readExactly(c, finBytes))
+				}
+				for range 2 {
+					n, err := c.Read([]byte{1})
+					require.Zero(t, n)
+					require.Equal(t, io.EOF, err)
+				}
+				result := make(chan error, 1)
+				go func() {
+					for { // until the death is known
+						if _, err := c.Write([]byte{1}); err != nil {
+							result <- err
+							return
+						}
+					}
+				}()
+				require.ErrorIs(t, wantNotice(t, time.Now(), result), syscall.ECONNRESET)
+			})
+		})
+	}
+}
+
+// At whatever moment the writer dies: the end of the stream means that all was
+// read, and a reset that something may be missing, but nothing that was written.
+func TestKilledAtAnyMoment(t *testing.T) {
+	newFabric(t)
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	ends := map[error]int{}
+	times := long(40, 10)
+	for range times {
+		tally := newTally(t)
+		victim := startPeer(t, "end", []string{ln.Addr().String(), "burst", tally.path})
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		defer c.Close()
+		s, n := newStream(1), random.Int64N(burstBytes+1)
+		require.NoError(t, s.readExactly(c, n))
+		require.NoError(t, victim.cmd.Process.Kill())
+		switch err := readOn(c, s, &n); {
+		case err == io.EOF:
+			require.EqualValues(t, burstBytes, n, "the stream has ended too early")
+			ends[io.EOF]++
+		default:
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			ends[syscall.ECONNRESET]++
+		}
+		require.True(t, victim.killed())
+		require.GreaterOrEqual(t, n, tally.get(t), "bytes that were written are lost")
+		victim.quiet()
+		require.NoError(t, c.Close())
+	}
+	t.Logf("%v", ends)
+	require.EqualValues(t, times, ends[io.EOF]+ends[syscall.ECONNRESET])
+}
+
+// playOpenOnly joins the fabric and leaves it.
+func playOpenOnly(p *self) error {
+	h, err := sdp.Open("")
+	if err != nil {
+		return err
+	}
+	p.say("open")
+	p.stay()
+	return h.Close()
+}
+
+// When everybody is dead, the directory with its empty file is all that is left,
+// and who comes next uses it without a word.
+func TestBothKilled(t *testing.T) {
+	name := newFabric(t)
+	dir := filepath.Join(fabricBase(os.Geteuid()), name)
+	shm := dirNames(t, "/dev/shm")
+	claims := ""
+	for range 3 {
+		tally := newTally(t)
+		server := startPeer(t, "end", []string{"listen", "pour", tally.path})
+		client := startPeer(t, "end", []string{server.hear(), "drain", newTally(t).path})
+		bystander := startPeer(t, "open-only", nil)
+		require.Equal(t, "open", bystander.hear())
+		until(t, "the transfer is under way", func() bool { return tally.get(t) > beforeDeath })
+		all := []*peer{server, client, bystander}
+		for _, p := range all {
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that none sees another's death
+		}
+		for _, p := range all {
+			require.NoError(t, p.cmd.Process.Kill())
+		}
+		for _, p := range all {
+			require.True(t, p.killed(), "%v", p.cmd.ProcessState)
+			p.quiet()
+		}
+		require.False(t, claimed(t, dir), "a dead process has a claim")
+		require.Subset(t, shm, dirNames(t, "/dev/shm"))
+		if claims != "" {
+			require.Equal(t, claims, onlyClaims(t, dir), "the directory was not used again")
+		}
+		claims = onlyClaims(t, dir)
+	}
+	wantServed(t)
+	require.Equal(t, claims, onlyClaims(t, dir))
+}

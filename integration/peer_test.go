@@ -1,0 +1,400 @@
+//go:build linux
+
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// peerPatience is how long a test waits for what must come.
+const peerPatience = 60 * time.Second
+
+// peerVariable makes the test binary a second process of a test.
+const peerVariable = "INTEGRATION_PEER"
+
+// roles are what a second process can do.
+var roles = map[string]func(p *self) error{
+	"http":      playHTTP,
+	"rpc":       playRPC,
+	"hit":       playHit,
+	"serve":     playServe,
+	"end":       playEnd,
+	"stranger":  playStranger,
+	"turncoat":  playTurncoat,
+	"tcp":       playTCP,
+	"nofabric":  playNoFabric,
+	"open-only": playOpenOnly,
+}
+
+func init() {
+	if role := os.Getenv(peerVariable); role != "" {
+		os.Exit(play(role))
+	}
+}
+
+// self is this process where it is the second one of a test.
+type self struct {
+	args []string
+	in   *bufio.Scanner
+	mu   sync.Mutex // held while a line is written
+}
+
+// play runs a role and returns the exit status. What the role leaves behind is a
+// failure too.
+func play(name string) int {
+	p := &self{args: os.Args[1:], in: bufio.NewScanner(os.Stdin)}
+	reporter := &peerReporter{}
+	leak.Check(reporter)
+	if err := roles[name](p); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return reporter.finish()
+}
+
+// say writes a line to the test.
+func (p *self) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Printf(format+"\n", args...)
+}
+
+// hear waits for a line of the test. It is false when the test is done with us.
+func (p *self) hear() (string, bool) {
+	ok := p.in.Scan()
+	return p.in.Text(), ok
+}
+
+// stay waits until the test is done with us.
+func (p *self) stay() {
+	for {
+		if _, ok := p.hear(); !ok {
+			return
+		}
+	}
+}
+
+// peerReporter is what leak.Check needs of a test.
+type peerReporter struct {
+	testing.TB
+	cleanup []func()
+	failed  bool
+}
+
+func (r *peerReporter) Helper()          {}
+func (r *peerReporter) Failed() bool     { return r.failed }
+func (r *peerReporter) Cleanup(f func()) { r.cleanup = append(r.cleanup, f) }
+func (r *peerReporter) Errorf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	r.failed = true
+}
+
+func (r *peerReporter) finish() int {
+	for _, f := range r.cleanup {
+		f()
+	}
+	if r.failed {
+		return 1
+	}
+	return 0
+}
+
+// peer is the second process of a test. It is killed when the test ends.
+type peer struct {
+	t      *testing.T
+	role   string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	lines  chan string   // closed at the end of its output
+	exited chan struct{} // closed when it has ended
+	stderr bytes.Buffer  // complete when exited is closed
+}
+
+// peerOption changes the command before it starts.
+type peerOption func(*exec.Cmd)
+
+// asUser runs exe as a user that has nothing else.
+func asUser(exe string, uid int) peerOption {
+	return func(c *exec.Cmd) {
+		c.Path = exe
+		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+}
+
+func startPeer(t *testing.T, role string, args []string, options ...peerOption) *peer {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	p := &peer{t: t, role: role, cmd: exec.Command(exe, args...), lines: make(chan string, 64), exited: make(chan struct{})}
+	p.cmd.Dir = "/"
+	// The race detector makes a program wait for a second when it ends.
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), peerVariable+"="+role)
+	p.cmd.Stderr = &p.stderr
+	// If the tests die, so does it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	for _, o := range options {
+		o(p.cmd)
+	}
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+		close(p.lines)
+		p.cmd.Wait() // the status is in ProcessState
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s %q wrote: %s", role, args, p.stderr.String())
+		}
+	})
+	return p
+}
+
+// hear waits for the next line of the peer.
+func (p *peer) hear() string {
+	p.t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			<-p.exited
+			p.t.Fatalf("%s has ended: %s", p.role, p.stderr.String())
+		}
+		return line
+	case <-time.After(peerPatience):
+		p.t.Fatalf("%s says nothing", p.role)
+	}
+	return ""
+}
+
+// ask says a line and takes the answer.
+func (p *peer) ask(question string) string {
+	p.t.Helper()
+	_, err := fmt.Fprintln(p.in, question)
+	require.NoError(p.t, err)
+	return p.hear()
+}
+
+// askFor is ask where the answer is JSON.
+func (p *peer) askFor(question string, answer any) {
+	p.t.Helper()
+	line := p.ask(question)
+	require.NoError(p.t, json.Unmarshal([]byte(line), answer), "%q", line)
+}
+
+// end tells the peer that the test is done with it. It must end well and have
+// complained of nothing.
+func (p *peer) end() {
+	p.t.Helper()
+	p.in.Close()
+	p.wait()
+	require.Equal(p.t, 0, p.cmd.ProcessState.ExitCode(), "%s: %v: %s", p.role, p.cmd.ProcessState, p.stderr.String())
+	p.quiet()
+}
+
+// quiet fails the test if the peer complained.
+func (p *peer) quiet() {
+	p.t.Helper()
+	require.Empty(p.t, p.stderr.String(), "%s complained", p.role)
+}
+
+// wait waits until the peer has ended by itself.
+func (p *peer) wait() {
+	p.t.Helper()
+	late := time.After(peerPatience)
+	for lines := p.lines; ; {
+		select {
+		case _, ok := <-lines:
+			if !ok {
+				lines = nil
+			}
+		case <-p.exited:
+			return
+		case <-late:
+			p.t.Fatalf("%s does not end", p.role)
+		}
+	}
+}
+
+// kill ends the peer at once, as kill -9 does, and waits until it is gone.
+func (p *peer) kill() {
+	p.cmd.Process.Kill() // an error means that it has ended
+	p.in.Close()
+	for range p.lines {
+	}
+	<-p.exited
+}
+
+// newFabric gives a test, and the processes that it starts, a fabric of their
+// own, which it returns. After the test nothing must be left in this process or
+// in /dev/shm, and of the fabric only its directory with one empty file; that is
+// removed.
+func newFabric(t *testing.T) string {
+	t.Helper()
+	leak.Check(t)
+	name := fmt.Sprintf("it-%d-%08x", os.Getpid(), rand.Uint32())
+	dir := filepath.Join(fabricBase(os.Geteuid()), name)
+	shm := dirNames(t, "/dev/shm")
+	t.Setenv("SDP_FABRIC", "shm:"+name)
+	t.Cleanup(func() {
+		defer os.RemoveAll(dir)
+		if t.Failed() {
+			return // half-way, and connections may be open
+		}
+		until(t, "the last claim in "+dir+" is dropped", func() bool { return !claimed(t, dir) })
+		claims := onlyClaims(t, dir)
+		info, err := os.Stat(filepath.Join(dir, claims))
+		require.NoError(t, err)
+		require.Zero(t, info.Size(), "the claim file is not empty")
+		require.Subset(t, shm, dirNames(t, "/dev/shm"), "something is left in /dev/shm")
+	})
+	return name
+}
+
+// fabricBase is where the fabrics of a user are: see package internal/fabric.
+func fabricBase(uid int) string {
+	run := fmt.Sprintf("/run/user/%d", uid)
+	if _, err := os.Stat(run); err == nil {
+		return filepath.Join(run, "ntbnet")
+	}
+	return fmt.Sprintf("/tmp/ntbnet-%d", uid)
+}
+
+// onlyClaims returns the name of the one file in a fabric's directory.
+func onlyClaims(t *testing.T, dir string) string {
+	t.Helper()
+	names := dirNames(t, dir)
+	require.Len(t, names, 1, "in %s", dir)
+	require.Regexp(t, `^claims-[0-9a-f]{32}$`, names[0])
+	return names[0]
+}
+
+// claimed tells if any process holds a claim in a fabric's directory.
+func claimed(t *testing.T, dir string) bool {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, onlyClaims(t, dir)), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock))
+	return lock.Type != unix.F_UNLCK
+}
+
+func dirNames(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// until waits until ok returns true.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(peerPatience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// long is the first number, or the second where tests are to be short.
+func long(n, short int64) int64 {
+	if testing.Short() {
+		return short
+	}
+	return n
+}
+
+// wantSDP checks that both addresses of a connection are of this transport.
+func wantSDP(c net.Conn) error {
+	for _, a := range []net.Addr{c.LocalAddr(), c.RemoteAddr()} {
+		if _, _, err := net.SplitHostPort(a.String()); a.Network() != "sdp" || err != nil {
+			return fmt.Errorf("address %s of network %s: %v", a, a.Network(), err)
+		}
+	}
+	return nil
+}
+
+// stream is a sequence of bytes that both sides know. Its period is a prime, so
+// that no size of any buffer is a multiple of it.
+type stream struct{ at int }
+
+const streamPeriod = 1_000_003
+
+// streamBytes holds the period twice, so that pieces need not be cut at its end.
+var streamBytes = sync.OnceValue(func() []byte {
+	b := make([]byte, streamPeriod, 2*streamPeriod)
+	rand.NewChaCha8([32]byte{}).Read(b) // never fails
+	return append(b, b...)
+})
+
+// newStream is one of as many streams as there are seeds below the period.
+func newStream(seed int) *stream { return &stream{seed * 499 % streamPeriod} }
+
+// next returns the next bytes, at most n and at most the period.
+func (s *stream) next(n int) []byte {
+	b := streamBytes()[s.at:][:min(n, streamPeriod)]
+	s.at = (s.at + len(b)) % streamPeriod
+	return b
+}
+
+// Read never fails and never ends.
+func (s *stream) Read(p []byte) (int, error) { return copy(p, s.next(len(p))), nil }
+
+var errWrongBytes = errors.New("wrong bytes")
+
+// Write checks that p are the next bytes.
+func (s *stream) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		want := s.next(len(p) - n)
+		if !bytes.Equal(p[n:n+len(want)], want) {
+			return n, errWrongBytes
+		}
+		n += len(want)
+	}
+	return n, nil
+}
+
+// readExactly reads n bytes of the stream from r.
+func (s *stream) readExactly(r io.Reader, n int64) error {
+	got, err := io.CopyBuffer(struct{ io.Writer }{s}, struct{ io.Reader }{io.LimitReader(r, n)}, make([]byte, 64<<10))
+	if err == nil && got < n {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("read, after %d bytes of %d: %w", got, n, err)
+	}
+	return nil
+}
+
+// words splits a line.
+func words(line string) []string { return strings.Fields(line) }

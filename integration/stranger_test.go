@@ -1,0 +1,328 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb/ntbshm"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+)
+
+// attempt is what came of something that another user tried.
+type attempt struct {
+	Error      string // "": it worked
+	Permission bool   // errors.Is finds fs.ErrPermission
+	Errno      bool   // errors.Is finds EPERM or EACCES
+	Refused    bool   // errors.Is finds ECONNREFUSED
+	Bytes      int    // received
+}
+
+func newAttempt(err error, n int) attempt {
+	a := attempt{Bytes: n}
+	if err != nil {
+		a.Error = err.Error()
+		a.Permission = errors.Is(err, fs.ErrPermission)
+		a.Errno = errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES)
+		a.Refused = errors.Is(err, syscall.ECONNREFUSED)
+	}
+	return a
+}
+
+// denied wants an error that says that it was refused for want of permission.
+func (a attempt) denied(t *testing.T) {
+	t.Helper()
+	require.True(t, a.Permission && a.Errno, "%+v", a)
+	require.Zero(t, a.Bytes)
+}
+
+// playStranger tries what the test tells it to.
+func playStranger(p *self) error {
+	for {
+		line, ok := p.hear()
+		if !ok {
+			return nil
+		}
+		w := words(line)
+		n, err := try(w[0], w[1:])
+		b, err := json.Marshal(newAttempt(err, n))
+		if err != nil {
+			return err
+		}
+		p.say("%s", b)
+	}
+}
+
+func try(verb string, args []string) (n int, err error) {
+	switch verb {
+	case "uid":
+		if uid := strconv.Itoa(os.Geteuid()); uid != args[0] {
+			err = fmt.Errorf("uid %s", uid)
+		}
+	case "open": // the fabric that SDP_FABRIC names
+		var h *sdp.Host
+		if h, err = sdp.Open(""); err == nil {
+			err = h.Close()
+		}
+	case "dial":
+		var c net.Conn
+		if c, err = sdp.DialTimeout("sdp", args[0], peerPatience); err == nil {
+			n, err = c.Read(make([]byte, 1))
+			c.Close()
+		}
+	case "list":
+		_, err = os.ReadDir(args[0])
+	case "read": // an abstract socket
+		var c net.Conn
+		if c, err = net.Dial("unix", args[0]); err == nil {
+			var b []byte
+			b, err = io.ReadAll(c)
+			n = len(b)
+			c.Close()
+		}
+	case "cable": // an abstract socket, in the way of the fabric's members
+		var c *net.UnixConn
+		if c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"}); err == nil {
+			c.SetDeadline(time.Now().Add(peerPatience))
+			dev, e := ntbshm.New(c, ntbshm.Options{})
+			if err = e; err == nil {
+				n = len(dev.Inbound())
+				dev.Close()
+			}
+		}
+	case "mkdir":
+		err = os.Mkdir(args[0], 0o700)
+	case "symlink":
+		err = os.Symlink(args[0], args[1])
+	case "remove":
+		err = os.RemoveAll(args[0])
+	default:
+		err = fmt.Errorf("unknown verb %q", verb)
+	}
+	return n, err
+}
+
+// try has a stranger try something.
+func (p *peer) try(line string) (a attempt) {
+	p.t.Helper()
+	p.askFor(line, &a)
+	return a
+}
+
+// nobody is a user that has nothing.
+const nobody = 65534
+
+// strangerExe is a copy of the test binary that every user can run.
+func strangerExe(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start processes of other users")
+	}
+	dir, err := os.MkdirTemp("/tmp", "stranger")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	own, err := os.Executable()
+	require.NoError(t, err)
+	b, err := os.ReadFile(own)
+	require.NoError(t, err)
+	exe := filepath.Join(dir, "exe")
+	require.NoError(t, os.WriteFile(exe, b, 0o755))
+	for _, path := range []string{dir, exe} { // whatever the umask is
+		require.NoError(t, os.Chmod(path, 0o755))
+	}
+	return exe
+}
+
+// startStranger starts a process of another user.
+func startStranger(t *testing.T, exe string, uid int) *peer {
+	t.Helper()
+	p := startPeer(t, "stranger", nil, asUser(exe, uid))
+	require.Equal(t, attempt{}, p.try(fmt.Sprintf("uid %d", uid)))
+	return p
+}
+
+// A process of another user that names the same fabric has one of its own. It
+// can neither look into ours nor attach to one of its processes, even if it
+// knows the names.
+func TestStrangerCannotAttach(t *testing.T) {
+	name := newFabric(t)
+	exe := strangerExe(t)
+	server, address := startServer(t)
+	own := dialSDP(t, address)
+	before := server.usage()
+	stranger := startStranger(t, exe, nobody)
+	base := fabricBase(nobody)
+	defer os.Remove(base) // if it is empty
+	defer os.RemoveAll(filepath.Join(base, name))
+
+	// By the names that everybody uses. It has the fabric to itself.
+	require.Equal(t, attempt{}, stranger.try("open"))
+	a := stranger.try("dial " + address)
+	require.True(t, a.Refused, "%+v", a)
+
+	// By ours.
+	dir := filepath.Join(fabricBase(os.Geteuid()), name)
+	stranger.try("list " + dir).denied(t)
+	stranger.try("list " + filepath.Dir(dir)).denied(t)
+
+	// By the socket, whose name it cannot know. It is let in and thrown out
+	// without a word: no file, no byte.
+	id := onlyClaims(t, dir)[len("claims-"):]
+	for process := 1; process <= 2; process++ { // the server and this one
+		socket := fmt.Sprintf("@ntbnet-%s-%d", id, process)
+		require.Contains(t, unixSockets(t), socket)
+		for range 3 {
+			a = stranger.try("cable " + socket)
+			require.NotEmpty(t, a.Error, "the stranger is attached")
+			require.Zero(t, a.Bytes)
+			a = stranger.try("read " + socket)
+			require.Zero(t, a.Bytes, "%+v", a)
+		}
+	}
+	stranger.end()
+
+	// The server has not noticed, and serves its own.
+	require.NoError(t, (&flow{c: own, seed: 1, n: 1 << 20}).dialling())
+	require.NoError(t, own.Close())
+	after := server.usage()
+	require.EqualValues(t, 1, after.Conns)
+	require.LessOrEqual(t, after.Goroutines, before.Goroutines)
+	require.LessOrEqual(t, after.Descriptors, before.Descriptors)
+	server.end()
+}
+
+// unixSockets is the list of the Unix sockets of this machine.
+func unixSockets(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/net/unix")
+	require.NoError(t, err)
+	return string(b)
+}
+
+// A link to a directory of ours, in the place where a stranger's own would be,
+// does not help it.
+func TestStrangerCannotLinkToAFabric(t *testing.T) {
+	name := newFabric(t)
+	exe := strangerExe(t)
+	_, address := startServer(t)
+	uid := someUID()
+	base := fmt.Sprintf("/tmp/ntbnet-%d", uid)
+	defer os.RemoveAll(base)
+	stranger := startStranger(t, exe, uid)
+	ours := fabricBase(os.Geteuid())
+
+	require.Equal(t, attempt{}, stranger.try("symlink "+ours+" "+base))
+	for _, attack := range []string{"open", "dial " + address} {
+		a := stranger.try(attack)
+		a.denied(t)
+		require.Contains(t, a.Error, base)
+		require.Contains(t, a.Error, "symbolic link")
+	}
+	require.Equal(t, attempt{}, stranger.try("remove "+base))
+
+	require.Equal(t, attempt{}, stranger.try("mkdir "+base))
+	require.Equal(t, attempt{}, stranger.try("symlink "+filepath.Join(ours, name)+" "+filepath.Join(base, name)))
+	for _, attack := range []string{"open", "dial " + address} {
+		a := stranger.try(attack)
+		a.denied(t)
+		require.Contains(t, a.Error, filepath.Join(base, name))
+	}
+	stranger.end()
+}
+
+// someUID is a user that is nobody's here, and not that of another run of these
+// tests.
+func someUID() int { return 20_000 + os.Getpid()%40_000 }
+
+// Somebody who makes the directory of another user first gets nobody into it.
+func TestSquattedDirectoryIsRefused(t *testing.T) {
+	name := newFabric(t)
+	require.NoError(t, func() error { // so that there is a directory to look at
+		h, err := sdp.Open("")
+		if err != nil {
+			return err
+		}
+		return h.Close()
+	}())
+	exe := strangerExe(t)
+	uid := someUID()
+	base := fmt.Sprintf("/tmp/ntbnet-%d", uid)
+	defer os.RemoveAll(base)
+	squatter := startStranger(t, exe, nobody)
+	victim := startStranger(t, exe, uid)
+	elsewhere := filepath.Join("/tmp", "squatter-"+name)
+	defer os.RemoveAll(elsewhere)
+	require.Equal(t, attempt{}, squatter.try("mkdir "+elsewhere))
+
+	for _, squat := range []string{"mkdir " + base, "symlink " + elsewhere + " " + base} {
+		require.Equal(t, attempt{}, squatter.try(squat))
+		for _, use := range []string{"open", "dial localhost:1"} {
+			a := victim.try(use)
+			a.denied(t)
+			require.Contains(t, a.Error, base)
+			require.Contains(t, a.Error, fmt.Sprintf("uid %d", nobody))
+		}
+		require.Equal(t, attempt{}, squatter.try("remove "+base))
+	}
+	require.Equal(t, attempt{}, victim.try("open"), "it is free again")
+	squatter.end()
+	victim.end()
+}
+
+// playTurncoat joins the fabric, becomes another user, and dials.
+func playTurncoat(p *self) error {
+	h, err := sdp.Open("")
+	if err != nil {
+		return err
+	}
+	if err := syscall.Setuid(nobody); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
+	defer cancel()
+	c, err := h.DialContext(ctx, "sdp", p.args[0])
+	if err == nil {
+		c.Close()
+	}
+	b, err := json.Marshal(newAttempt(err, 0))
+	if err != nil {
+		return err
+	}
+	p.say("%s", b)
+	p.stay()
+	// What is left cannot be looked at any more: /proc/self is root's.
+	os.Exit(0)
+	return nil
+}
+
+// A process that is another user by the time that it dials is refused by both
+// sides, and says so, though it has the directory open.
+func TestProcessThatChangesItsUserIsRefused(t *testing.T) {
+	newFabric(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start processes of other users")
+	}
+	server, address := startServer(t)
+	turncoat := startPeer(t, "turncoat", []string{address})
+	var a attempt
+	require.NoError(t, json.Unmarshal([]byte(turncoat.hear()), &a))
+	a.denied(t)
+	require.Contains(t, a.Error, "uid 0")
+	require.Contains(t, a.Error, fmt.Sprintf("uid %d", nobody))
+	turncoat.end()
+	require.Zero(t, server.usage().Conns)
+	server.end()
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+)
+
+// playTCP serves flows on network "tcp".
+func playTCP(p *self) error {
+	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	var seen networks
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			seen.add(c)
+			wg.Go(func() {
+				if err := (&flow{c: c}).accepted(); err != nil {
+					failed.Store(&err)
+				}
+				c.Close()
+			})
+		}
+	})
+	p.say("%s", ln.Addr())
+	err = seen.report(p)
+	ln.Close()
+	wg.Wait()
+	if f := failed.Load(); err == nil && f != nil {
+		err = *f
+	}
+	return err
+}
+
+// since is what was counted since before.
+func since(before sdp.NetworkStats) sdp.NetworkStats {
+	now := sdp.DefaultStats().Networks
+	return sdp.NetworkStats{
+		DialSDP:       now.DialSDP - before.DialSDP,
+		DialNotLocal:  now.DialNotLocal - before.DialNotLocal,
+		DialNoSDP:     now.DialNoSDP - before.DialNoSDP,
+		DialSDPFailed: now.DialSDPFailed - before.DialSDPFailed,
+		DialNoFabric:  now.DialNoFabric - before.DialNoFabric,
+		AcceptSDP:     now.AcceptSDP - before.AcceptSDP,
+		AcceptTCP:     now.AcceptTCP - before.AcceptTCP,
+		ListenTCPOnly: now.ListenTCPOnly - before.ListenTCPOnly,
+	}
+}
+
+// wantFlow moves something over a connection of network "tcp" which is to be of
+// the given one in truth, and closes it.
+func wantFlow(t *testing.T, c net.Conn, network string) {
+	t.Helper()
+	defer c.Close()
+	require.Equal(t, network, c.RemoteAddr().Network())
+	require.Equal(t, network, c.LocalAddr().Network())
+	require.NoError(t, (&flow{c: c, seed: 3, n: 1 << 20}).dialling())
+	require.NoError(t, c.Close())
+}
+
+// Network "tcp" takes SDP between two that can, and TCP where one of them cannot,
+// and counts which and why.
+func TestNetworkTCP(t *testing.T) {
+	newFabric(t)
+	server := startPeer(t, "tcp", nil)
+	address := server.hear()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	before := sdp.DefaultStats().Networks
+
+	for _, a := range []string{address, "localhost:" + port, "[::1]:" + port} {
+		c, err := sdp.Dial("tcp", a)
+		require.NoError(t, err, a)
+		wantFlow(t, c, "sdp")
+	}
+	require.Equal(t, sdp.NetworkStats{DialSDP: 3}, since(before))
+
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	wantFlow(t, c, "tcp")
+	require.Equal(t, sdp.NetworkStats{DialSDP: 3}, since(before))
+
+	// A server of package net.
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer plain.Close()
+	result := make(chan error, 1)
+	go func() {
+		c, err := plain.Accept()
+		if err == nil {
+			err = (&flow{c: c}).accepted()
+			c.Close()
+		}
+		result <- err
+	}()
+	c, err = sdp.Dial("tcp", plain.Addr().String())
+	require.NoError(t, err)
+	require.IsType(t, (*net.TCPConn)(nil), c)
+	wantFlow(t, c, "tcp")
+	require.NoError(t, <-result)
+	require.Equal(t, sdp.NetworkStats{DialSDP: 3, DialNoSDP: 1}, since(before))
+
+	// An address for documentation, which is nobody's, at a port that is taken
+	// here. TCP gets it, whatever it makes of it.
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	c, err = sdp.DialContext(ctx, "tcp", "192.0.2.1:"+port)
+	if err == nil { // something between answers for everybody
+		require.Equal(t, "tcp", c.RemoteAddr().Network())
+		c.Close()
+	}
+	require.Equal(t, sdp.NetworkStats{DialSDP: 3, DialNoSDP: 1, DialNotLocal: 1}, since(before))
+
+	var there serverReport
+	server.askFor("report", &there)
+	require.Equal(t, map[string]int{"sdp": 3, "tcp": 1}, there.Networks)
+	require.Equal(t, sdp.NetworkStats{AcceptSDP: 3, AcceptTCP: 1}, there.Stats.Networks)
+	require.GreaterOrEqual(t, there.Stats.BytesRead, uint64(3<<20))
+
+	// Network "sdp" is the same port, and never TCP.
+	c, err = sdp.Dial("sdp", address)
+	require.NoError(t, err)
+	wantFlow(t, c, "sdp")
+	_, err = sdp.Dial("sdp", plain.Addr().String())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	// Both halves of the port are taken, here too.
+	for _, network := range []string{"tcp", "sdp"} {
+		_, err = sdp.Listen(network, address)
+		require.ErrorIs(t, err, syscall.EADDRINUSE, network)
+	}
+	server.end()
+	_, err = sdp.Dial("tcp", address)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// playNoFabric cannot have a fabric. It dials what stands in its arguments, and
+// listens, on network "tcp".
+func playNoFabric(p *self) error {
+	os.Setenv("SDP_FABRIC", "shm:"+strings.Repeat("x", 100)) // the name is too long
+	c, err := sdp.Dial("tcp", p.args[0])
+	if err != nil {
+		return err
+	}
+	if err := (&flow{c: c, n: 1000}).dialling(); err != nil {
+		return err
+	}
+	c.Close()
+	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	p.say("%s", ln.Addr())
+	d, err := ln.Accept()
+	if err != nil {
+		return err
+	}
+	if err := (&flow{c: d}).accepted(); err != nil {
+		return err
+	}
+	d.Close()
+	ln.Close()
+	b, err := json.Marshal(sdp.DefaultStats().Networks)
+	if err != nil {
+		return err
+	}
+	p.say("%s %s %s", c.RemoteAddr().Network(), d.RemoteAddr().Network(), b)
+	if _, err := sdp.Dial("sdp", p.args[0]); err == nil {
+		return fmt.Errorf("network sdp works without a fabric")
+	}
+	return nil
+}
+
+// A program that cannot join a fabric has TCP on network "tcp", and it is
+// counted.
+func TestNetworkTCPWithoutFabric(t *testing.T) {
+	newFabric(t)
+	server := startPeer(t, "tcp", nil)
+	client := startPeer(t, "nofabric", []string{server.hear()})
+	before := sdp.DefaultStats().Networks
+	c, err := sdp.Dial("tcp", client.hear())
+	require.NoError(t, err)
+	wantFlow(t, c, "tcp")
+	require.Equal(t, sdp.NetworkStats{DialNoSDP: 1}, since(before))
+	answer := words(client.hear())
+	require.Equal(t, []string{"tcp", "tcp"}, answer[:2])
+	var n sdp.NetworkStats
+	require.NoError(t, json.Unmarshal([]byte(answer[2]), &n))
+	require.Equal(t, sdp.NetworkStats{DialNoFabric: 1, ListenTCPOnly: 1}, n)
+	client.end()
+	var there serverReport
+	server.askFor("report", &there)
+	require.Equal(t, map[string]int{"tcp": 1}, there.Networks)
+	server.end()
+}
+
+// Where SDP is tried and fails, TCP is taken, and it is counted.
+func TestNetworkTCPWhereSDPFails(t *testing.T) {
+	leak.Check(t)
+	h, err := sdp.Open("mem:tcp-where-sdp-fails")
+	require.NoError(t, err)
+	defer h.Close()
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer ln.Close()
+	var accepted atomic.Pointer[net.TCPConn]
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if c, ok := c.(*net.TCPConn); ok {
+				accepted.Store(c)
+			}
+		}
+	})
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for err == nil { // until the window is full
+		_, err = h.Dial("sdp", "localhost:"+port)
+	}
+	require.ErrorIs(t, err, syscall.ENOBUFS)
+	c, err := h.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	require.IsType(t, (*net.TCPConn)(nil), c)
+	until(t, "it is accepted", func() bool { return accepted.Load() != nil })
+	n := h.Stats().Networks
+	require.EqualValues(t, 1, n.DialSDPFailed)
+	require.EqualValues(t, 1, n.AcceptTCP)
+	require.Positive(t, n.AcceptSDP)
+	result := make(chan error, 1)
+	go func() { result <- (&flow{c: accepted.Load()}).accepted() }()
+	wantFlow(t, c, "tcp")
+	require.NoError(t, <-result)
+	require.NoError(t, accepted.Load().Close())
+}
