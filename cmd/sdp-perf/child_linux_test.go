@@ -20,8 +20,15 @@ func TestADeadChildIsReported(t *testing.T) {
 	assertOneLine(t, p.stderr.String(), "(the second process: signal: killed)")
 }
 
-// childOf finds the process whose parent is pid.
+// childOf is the process whose parent is pid.
 func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	child, ok := findChild(t, pid)
+	require.True(t, ok, "process %d has no child", pid)
+	return child
+}
+
+func findChild(t *testing.T, pid int) (child int, ok bool) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
@@ -35,9 +42,8 @@ func childOf(t *testing.T, pid int) int {
 		if after[1] == strconv.Itoa(pid) {
 			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			require.NoError(t, err)
-			return child
+			return child, true
 		}
 	}
-	t.Fatalf("process %d has no child", pid)
-	return 0
+	return 0, false
 }
