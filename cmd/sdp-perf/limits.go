@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/perf/limits"
 )
@@ -110,7 +108,7 @@ func (h *helper) close() error {
 
 // runHelper is the second process.
 func runHelper(_ context.Context, args []string, _ io.Writer) error {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ignoreSignals()
 	if len(args) != 0 {
 		return badInputf("%s is started by sdp-perf itself", helperCommand)
 	}
