@@ -40,8 +40,9 @@ func (b *benchFlags) register(fs *flagSet) {
 	fs.StringVar(&b.shmipc, "shmipc", "", "measure shmipc-go too, by the `PROGRAM` made in benchmarks/")
 }
 
-// plan checks the flags. What has to be started is the caller's.
-func (b *benchFlags) plan() (bench.Plan, error) {
+// plan checks the flags; changed tells which were given. What has to be started
+// is the caller's.
+func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 	switch {
 	case b.rounds < 1 || b.rounds > 1000:
 		return bench.Plan{}, badInputf("--rounds %d: use a number from 1 to 1000", b.rounds)
@@ -60,7 +61,13 @@ func (b *benchFlags) plan() (bench.Plan, error) {
 		p.SweepRounds, p.SweepDuration = 3, 100*time.Millisecond
 	}
 	if b.quick {
-		p.Rounds, p.Duration, p.Effort = 1, 5*time.Millisecond, limits.Quick
+		p.Effort = limits.Quick
+		if !changed("rounds") {
+			p.Rounds = 1
+		}
+		if !changed("duration") {
+			p.Duration = 5 * time.Millisecond
+		}
 		p.SweepRounds, p.SweepDuration = min(p.SweepRounds, 1), 2*time.Millisecond
 		p.Idle = idleElsewhere(20, 100*time.Millisecond)
 	}
@@ -75,7 +82,7 @@ func runBench(ctx context.Context, args []string, out io.Writer) error {
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
-	plan, err := flags.plan()
+	plan, err := flags.plan(fs.Changed)
 	if err != nil {
 		return err
 	}

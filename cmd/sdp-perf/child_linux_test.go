@@ -23,12 +23,12 @@ func TestADeadChildIsReported(t *testing.T) {
 // childOf is the process whose parent is pid.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	child, ok := findChild(t, pid)
-	require.True(t, ok, "process %d has no child", pid)
-	return child
+	children := findChildren(t, pid)
+	require.Len(t, children, 1)
+	return children[0]
 }
 
-func findChild(t *testing.T, pid int) (child int, ok bool) {
+func findChildren(t *testing.T, pid int) (children []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
@@ -42,8 +42,8 @@ func findChild(t *testing.T, pid int) (child int, ok bool) {
 		if after[1] == strconv.Itoa(pid) {
 			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			require.NoError(t, err)
-			return child, true
+			children = append(children, child)
 		}
 	}
-	return 0, false
+	return children
 }

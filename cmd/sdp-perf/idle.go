@@ -69,6 +69,42 @@ func idle(ctx context.Context, transport string, connections int, d time.Duratio
 	return report, err
 }
 
+// idleCommand is idle for another process: its arguments are the transport, the
+// connections and the duration. It ends with its standard input, and answers with
+// an idleAnswer.
+const idleCommand = "idle-worker"
+
+type idleAnswer struct {
+	Report *bench.IdleReport
+	Error  string
+}
+
+func runIdleWorker(ctx context.Context, args []string, out io.Writer) error {
+	ignoreSignals()
+	if len(args) != 3 {
+		return badInputf("%s is started by sdp-perf itself", idleCommand)
+	}
+	connections, err := strconv.Atoi(args[1])
+	if err != nil {
+		return badInput{err}
+	}
+	duration, err := time.ParseDuration(args[2])
+	if err != nil {
+		return badInput{err}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it has ended
+		cancel(errors.New("interrupted"))
+	}()
+	var a idleAnswer
+	if a.Report, err = idle(ctx, args[0], connections, duration); err != nil {
+		a = idleAnswer{Error: oneLine(err)}
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
 // idleElsewhere has a process of its own do it, which has done nothing else.
 func idleElsewhere(connections int, d time.Duration) func(context.Context, string) (*bench.IdleReport, error) {
 	return func(ctx context.Context, transport string) (*bench.IdleReport, error) {
@@ -76,19 +112,25 @@ func idleElsewhere(connections int, d time.Duration) func(context.Context, strin
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, exe, "idle", "--json", "--transport", transport,
-			"--connections", strconv.Itoa(connections), "--duration", d.String())
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd := exec.CommandContext(ctx, exe, idleCommand, transport, strconv.Itoa(connections), d.String())
+		cmd.Stderr = os.Stderr
 		cmd.WaitDelay = childStop
-		b, err := cmd.Output()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return nil, errors.New(oneLine(errors.New(string(exit.Stderr))))
-		}
+		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			return nil, err
 		}
-		report := new(bench.IdleReport)
-		return report, json.Unmarshal(b, report)
+		cmd.Cancel = stdin.Close
+		b, err := cmd.Output()
+		if err != nil {
+			return nil, err
+		}
+		var a idleAnswer
+		if err := json.Unmarshal(b, &a); err != nil {
+			return nil, err
+		}
+		if a.Error != "" {
+			return nil, errors.New(a.Error)
+		}
+		return a.Report, nil
 	}
 }

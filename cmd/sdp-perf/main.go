@@ -44,6 +44,7 @@ func commands() []command {
 		{name: "limits", synopsis: "limits [--json]", summary: "measure what the machine allows two processes", run: runLimits},
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
+		{name: idleCommand, hidden: true, run: runIdleWorker},
 		{name: workerCommand, hidden: true, run: runWorker},
 		{name: loadCommand, hidden: true, run: runLoad},
 		{name: helperCommand, hidden: true, run: runHelper},

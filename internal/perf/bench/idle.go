@@ -105,6 +105,6 @@ func (r *run) idle(ctx context.Context) ([]Row, error) {
 	}
 	return r.rows(measurement{item: "idle", rows: []figure{
 		{fmt.Sprintf("idle connections, %d: CPU", connections), "%", true, noLimit, value},
-		{"… PSS of each", "KiB", true, noLimit, func(o Outcome) float64 { return o.Rate }},
+		{fmt.Sprintf("idle connections, %d: PSS of each", connections), "KiB", true, noLimit, func(o Outcome) float64 { return o.Rate }},
 	}}, cells), nil
 }

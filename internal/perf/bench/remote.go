@@ -125,12 +125,12 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer write.Close()
 	cmd.Stdout = write
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
+	write.Close() // so that the worker's end is the end of what it says
 	if err != nil {
 		out.Close()
 		return err

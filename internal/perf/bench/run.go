@@ -185,9 +185,9 @@ func (r *run) round(ctx context.Context, round int) error {
 // each round.
 func (r *run) measurement(ctx context.Context, round int, m measurement, cells []cell) (err error) {
 	if m.busy {
-		stop, err := r.Load(ctx)
-		if err != nil {
-			return err
+		stop, loadErr := r.Load(ctx)
+		if loadErr != nil {
+			return loadErr
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}

@@ -95,14 +95,14 @@ func measurements() []measurement {
 			item: "many", task: Task{Test: OneWay, Size: 64 << 10, Connections: many},
 			rows: []figure{
 				{"one way, 64 KiB, 64 connections", "GB/s", false, noLimit, value},
-				{"… slowest, of its fair share", "%", false, noLimit, slowest},
+				{"slowest of them, of its fair share", "%", false, noLimit, slowest},
 			},
 		},
 		{
 			item: "many", task: Task{Test: RoundTrip, Size: smallMessage, Connections: many},
 			rows: []figure{
 				{"round trips, 64 B, 64 connections", "k/s", false, noLimit, func(o Outcome) float64 { return o.Rate / 1e3 }},
-				{"… slowest, of its fair share", "%", false, noLimit, slowest},
+				{"slowest of those, of its fair share", "%", false, noLimit, slowest},
 			},
 		},
 		{
