@@ -61,7 +61,7 @@ func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 		p.SweepRounds, p.SweepDuration = 3, 100*time.Millisecond
 	}
 	if b.quick {
-		p.Effort = limits.Quick
+		p.Effort, p.VerifyBytes = limits.Quick, 1<<20
 		if !changed("rounds") {
 			p.Rounds = 1
 		}
