@@ -60,7 +60,7 @@ func TestBenchHasEveryRow(t *testing.T) {
 }
 
 func TestBenchTableOfSomeRows(t *testing.T) {
-	p := newProgram(t, nil, "bench", "--rounds", "2", "--duration", "2ms", "--items", "connect", "--transports", "unix,tcp")
+	p := newProgram(t, nil, "bench", "--quick", "--rounds", "2", "--duration", "2ms", "--items", "connect", "--transports", "unix,tcp")
 	require.Zero(t, p.run(t), p.stderr.String())
 	out := p.stdout.String()
 	for _, s := range []string{"rounds: 2, of 2 ms", "one cache line to and fro", "connect, 1 B to and fro, close", "against tcp"} {
