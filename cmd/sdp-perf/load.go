@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 )
 
 // loadCommand is a process that does nothing but compute, until its standard
@@ -63,6 +64,9 @@ func startOneLoad(ctx context.Context, exe string) (end func() error, err error)
 	return end, nil
 }
 
+// computed is what a busy process does.
+var computed atomic.Uint64
+
 // runLoad is one such process.
 func runLoad(_ context.Context, args []string, out io.Writer) error {
 	ignoreSignals()
@@ -74,6 +78,7 @@ func runLoad(_ context.Context, args []string, out io.Writer) error {
 	}
 	go func() {
 		for {
+			computed.Add(1)
 		}
 	}()
 	_, err := io.Copy(io.Discard, os.Stdin)
