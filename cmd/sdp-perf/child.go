@@ -35,21 +35,21 @@ type childReady struct {
 
 // child is the parent's hold on the second process.
 type child struct {
-	endpoints []perf.Endpoint
+	endpoints []perf.Endpoint // in the order of the services
 	cmd       *exec.Cmd
 	end       context.CancelFunc
 }
 
 // startChild starts this program again and waits until it listens. dir is the
 // child's to remove as well.
-func startChild(ctx context.Context, dir string, transports []string) (*child, error) {
+func startChild(ctx context.Context, dir string, services []service) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{childCommand, dir}
-	for _, e := range childEndpoints(dir, transports) {
-		args = append(args, e.String())
+	for _, s := range services {
+		args = append(args, s.String())
 	}
 	// Not ctx: an interrupt first closes the connections, then ends the child.
 	life, end := context.WithCancel(context.Background())
@@ -100,22 +100,20 @@ func (c *child) stop() *os.ProcessState {
 	return c.cmd.ProcessState
 }
 
-// runChild is the second process: arguments are the directory of the socket, to
-// be removed, and where to listen.
+// runChild is the second process: arguments are the directory of the sockets, to
+// be removed, and the services.
 func runChild(ctx context.Context, args []string, out io.Writer) error {
-	// The terminal sends its signals to both processes. The parent decides.
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ignoreSignals()
 	if len(args) < 2 {
 		return badInputf("%s is started by sdp-perf itself", childCommand)
 	}
 	dir := args[0]
-	srv := perf.NewServer()
+	all := newServers()
 	defer os.RemoveAll(dir)
-	defer srv.Close()
-
+	defer all.close()
 	var ready childReady
 	for _, arg := range args[1:] {
-		e, err := serveOn(ctx, srv, arg)
+		e, err := all.serve(ctx, arg)
 		if err != nil {
 			ready = childReady{Error: oneLine(err)}
 			break
@@ -129,20 +127,6 @@ func runChild(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// serveOn listens and serves in the background until srv is closed.
-func serveOn(ctx context.Context, srv *perf.Server, endpoint string) (perf.Endpoint, error) {
-	e, err := perf.ParseEndpoint(endpoint)
-	if err != nil {
-		return e, err
-	}
-	ln, err := listen(ctx, e)
-	if err != nil {
-		return e, err
-	}
-	go func() {
-		if err := srv.Serve(ln); err != nil {
-			fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
-		}
-	}()
-	return whereItListens(ln, e), nil
-}
+// ignoreSignals is for every process that this program starts. The terminal sends
+// its signals to all of them. The parent decides.
+func ignoreSignals() { signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
@@ -35,7 +34,7 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 
-	child, err := startChild(ctx, dir, transports)
+	child, err := startChild(ctx, dir, services(dir, commandService, transports))
 	if err != nil {
 		return err
 	}
@@ -45,19 +44,4 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 		err = fmt.Errorf("%w (the second process: %v)", err, state)
 	}
 	return err
-}
-
-// childEndpoints is where the child is to listen: free ports, and a socket in
-// dir.
-func childEndpoints(dir string, transports []string) []perf.Endpoint {
-	addresses := map[string]string{
-		"sdp":  "localhost:0",
-		"tcp":  "127.0.0.1:0",
-		"unix": filepath.Join(dir, "socket"),
-	}
-	endpoints := make([]perf.Endpoint, len(transports))
-	for i, t := range transports {
-		endpoints[i] = perf.Endpoint{Network: t, Address: addresses[t]}
-	}
-	return endpoints
 }

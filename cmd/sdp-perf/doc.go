@@ -12,8 +12,14 @@
 //	sdp-perf server --listen sdp://localhost:7000
 //	sdp-perf client --connect sdp://localhost:7000
 //
-// How it measures is in package internal/perf. Here are the command line, the
-// processes and the transports.
+// The whole table, beside what the machine allows, and a picture:
+//
+//	sdp-perf limits
+//	sdp-perf bench --svg picture.svg
+//	sdp-perf idle --connections 10000
+//
+// How it measures is in package internal/perf and those below it. Here are the
+// command line, the processes and the transports.
 //
 // Exit status: 0, or 1 when something failed, 2 for bad input (an address on the
 // command line that cannot be listened on or dialed is that too), 130 when it was

@@ -41,6 +41,13 @@ func commands() []command {
 		{name: "", synopsis: "[flags]", summary: "start a second process and compare the transports", run: runCompare},
 		{name: "server", synopsis: "server --listen NET://ADDRESS", summary: "serve measurements until interrupted", run: runServer},
 		{name: "client", synopsis: "client --connect NET://ADDRESS [flags]", summary: "measure a server started by hand", run: runClient},
+		{name: "limits", synopsis: "limits [--json]", summary: "measure what the machine allows two processes", run: runLimits},
+		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
+		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
+		{name: idleCommand, hidden: true, run: runIdleWorker},
+		{name: workerCommand, hidden: true, run: runWorker},
+		{name: loadCommand, hidden: true, run: runLoad},
+		{name: helperCommand, hidden: true, run: runHelper},
 		{name: childCommand, hidden: true, run: runChild},
 	}
 }

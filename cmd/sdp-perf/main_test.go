@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -293,41 +292,4 @@ func TestHelpIsEnoughToStart(t *testing.T) {
 		}
 		assert.NotContains(t, out, childCommand, "it is nobody's business")
 	}
-}
-
-// startLong starts a run that does not end by itself soon, and returns when its
-// child listens.
-func startLong(t *testing.T) *program {
-	t.Helper()
-	p := newProgram(t, nil, "--duration", "1m", "--rounds", "1000")
-	p.start(t)
-	eventually(t, "the child listens", p.socketExists)
-	return p
-}
-
-func TestAnInterruptLeavesNoChildAndNoSocket(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		p := startLong(t)
-		require.NoError(t, p.Process.Signal(sig))
-		assert.Equal(t, exitInterrupted, p.wait(t))
-		assertOneLine(t, p.stderr.String(), "interrupted")
-	}
-}
-
-// A terminal sends the signal to the whole process group.
-func TestAnInterruptFromTheTerminal(t *testing.T) {
-	p := newProgram(t, nil, "--duration", "1m")
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.start(t)
-	eventually(t, "the child listens", p.socketExists)
-	require.NoError(t, syscall.Kill(-p.Process.Pid, syscall.SIGINT))
-	assert.Equal(t, exitInterrupted, p.wait(t))
-	assertOneLine(t, p.stderr.String(), "interrupted")
-}
-
-func TestTheChildEndsWhenItsParentIsKilled(t *testing.T) {
-	p := startLong(t)
-	require.NoError(t, p.Process.Kill())
-	assert.Equal(t, -1, p.wait(t))
-	assert.Empty(t, p.stderr.String())
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"runtime/pprof"
@@ -27,9 +26,7 @@ func measure(ctx context.Context, plan perf.Plan, flags measureFlags, out io.Wri
 		return err
 	}
 	if flags.json {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(report)
+		return writeJSON(out, report)
 	}
 	return report.Table(out)
 }

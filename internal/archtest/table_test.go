@@ -24,12 +24,15 @@ const public = "(public)"
 //	                 ntb
 //	  ntb/ntbmem  ntb/ntbshm  ntb/ntbivshmem  ntb/ntbfault  ntb/ntbtest
 var table = map[string][]string{
-	"cmd/sdp-perf":  {public, "internal/perf"},
+	"cmd/sdp-perf":  {public, "internal/perf", "internal/perf/bench", "internal/perf/limits"},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"integration":   {public},
 
-	"internal/perf":  {"sdp"},
-	"internal/proxy": {"sdp"},
+	"internal/perf":        {},
+	"internal/perf/limits": {"internal/perf", "ntb"},
+	"internal/perf/plot":   {},
+	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
+	"internal/proxy":       {"sdp"},
 
 	"sdp":   {"dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
 	"shmem": {"internal/fabric", "ring", "ntb"},

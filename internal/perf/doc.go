@@ -19,6 +19,11 @@
 //	command: sink, n messages  ─────────────►
 //	n messages                 ─────────────►  counts bytes
 //	                           ◄─────────────  reply: bytes received
+//	command: memory, or CPU    ─────────────►
+//	                           ◄─────────────  reply: what the process has used
+//
+// A [Group] is the client's side for those who put it together differently:
+// package bench below this one does, beside what package limits measures.
 //
 // How it measures, so that the figures can be believed:
 //

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -30,4 +31,10 @@ func ThisHost() Host {
 		Arch:       runtime.GOARCH,
 		Kernel:     kernel,
 	}
+}
+
+// String is the first line of every report.
+func (h Host) String() string {
+	return fmt.Sprintf("%s, GOMAXPROCS %d, %s, %s/%s, kernel %s",
+		plural(h.CPUs, "CPU"), h.GOMAXPROCS, h.Go, h.OS, h.Arch, h.Kernel)
 }

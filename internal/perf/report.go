@@ -62,7 +62,7 @@ type series struct {
 }
 
 func (s *series) result(t Test, all []*series) Result {
-	r := Result{Transport: s.transport, Spread: spreadOf(s.rounds), Rounds: s.rounds}
+	r := Result{Transport: s.transport, Spread: SpreadOf(s.rounds), Rounds: s.rounds}
 	if len(s.samples) > 0 {
 		slices.Sort(s.samples)
 		p50, p99 := micros(percentile(s.samples, 50)), micros(percentile(s.samples, 99))

@@ -57,7 +57,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		p.tell("connecting: " + e.Network)
 		t := &target{Endpoint: e, tests: make(map[Test]*series)}
 		targets = append(targets, t)
-		if err := t.connect(ctx, p); err != nil {
+		if err := t.connect(ctx, p, maxSamples); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Network, err)
 		}
 	}
@@ -100,13 +100,14 @@ func (p *Plan) size(t Test) int {
 
 // connect opens the connections of a target and makes sure that they are what
 // they should be: a figure of TCP under the name of SDP is worse than none.
-func (t *target) connect(ctx context.Context, p Plan) error {
+// They have room for samples single round trips together.
+func (t *target) connect(ctx context.Context, p Plan, samples int) error {
 	for range p.Connections {
 		conn, err := p.Dial(ctx, t.Endpoint)
 		if err != nil {
 			return err
 		}
-		c := newClient(conn, max(p.RoundTripSize, p.OneWaySize), maxSamples/p.Connections)
+		c := newClient(conn, max(p.RoundTripSize, p.OneWaySize), samples/p.Connections)
 		t.clients = append(t.clients, c)
 		if got := conn.RemoteAddr().Network(); got != t.Network {
 			return fmt.Errorf("the connection goes by %s", got)

@@ -12,6 +12,8 @@ const readSize = 64 << 10
 
 // Server answers the commands of Run, on any number of listeners.
 type Server struct {
+	serve func(net.Conn) error // immutable
+
 	mu      sync.Mutex
 	closed  bool                   // guarded by mu
 	closers map[io.Closer]struct{} // listeners and connections; guarded by mu
@@ -19,7 +21,15 @@ type Server struct {
 }
 
 // NewServer returns a server that has no listener yet.
-func NewServer() *Server { return &Server{closers: make(map[io.Closer]struct{})} }
+func NewServer() *Server { return newServer(serveConn) }
+
+// NewByteServer returns a server that answers no commands: it sends the first
+// byte of each connection back, and closes when the client does.
+func NewByteServer() *Server { return newServer(serveByte) }
+
+func newServer(serve func(net.Conn) error) *Server {
+	return &Server{serve: serve, closers: make(map[io.Closer]struct{})}
+}
 
 // Serve accepts connections from ln until Close; it then returns nil. It owns ln.
 func (s *Server) Serve(ln net.Listener) error {
@@ -41,7 +51,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		go func() {
 			defer s.remove(c)
 			// The client reports what went wrong; it knows what it asked for.
-			_ = serveConn(c)
+			_ = s.serve(c)
 		}()
 	}
 }
@@ -102,7 +112,7 @@ func serveConn(c net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if need := max(int(cmd.size), readSize); len(buf) < need {
+		if need := cmd.buffer(); len(buf) < need {
 			buf = make([]byte, need)
 		}
 		value := uint64(version)
@@ -113,6 +123,10 @@ func serveConn(c net.Conn) error {
 			err = serveEcho(c, buf[:cmd.size], cmd.count)
 		case opSink:
 			value, err = serveSink(c, buf[:readSize], cmd.count*uint64(cmd.size))
+		case opMemory:
+			value, err = memory()
+		case opCPU:
+			value, err = cpu()
 		}
 		if err != nil {
 			return err
@@ -169,4 +183,29 @@ func serveVerify(c net.Conn, cmd command) (uint64, error) {
 		return bad.at, nil
 	}
 	return allGood, nil
+}
+
+// buffer is how many bytes the server needs: no more, since an idle connection
+// keeps them.
+func (c command) buffer() int {
+	switch c.op {
+	case opEcho:
+		return int(c.size)
+	case opSink:
+		return readSize
+	}
+	return 0
+}
+
+// serveByte is NewByteServer's.
+func serveByte(c net.Conn) error {
+	var b [1]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return err
+	}
+	if _, err := c.Write(b[:]); err != nil {
+		return err
+	}
+	_, err := c.Read(b[:])
+	return err
 }

@@ -46,6 +46,11 @@ type stretch struct {
 // slice measures a test on every client at once, after a warm-up, and returns
 // microseconds for a round trip or bytes in a nanosecond (which is GB/s).
 func slice(clients []*client, t Test, size int, d time.Duration) (float64, error) {
+	return reduce(stretches(clients, t, size, d), t, size)
+}
+
+// stretches has what each client did, in their order.
+func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 	var ready, done sync.WaitGroup
 	ready.Add(len(clients))
 	all := make([]stretch, len(clients))
@@ -71,7 +76,7 @@ func slice(clients []*client, t Test, size int, d time.Duration) (float64, error
 		})
 	}
 	done.Wait()
-	return reduce(all, t, size)
+	return all
 }
 
 func (c *client) batches(t Test, size int, d time.Duration) (int, time.Duration, error) {

@@ -13,9 +13,9 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf needs one value at least. The median of an even number of values is
+// SpreadOf needs one value at least. The median of an even number of values is
 // the mean of the two in the middle.
-func spreadOf(values []float64) Spread {
+func SpreadOf(values []float64) Spread {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	return Spread{Median: (s[(n-1)/2] + s[n/2]) / 2, Min: s[0], Max: s[n-1]}
@@ -31,27 +31,29 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 // timesFaster compares two transports round by round. Both have as many rounds.
 func timesFaster(t Test, own, base []float64) Ratio {
+	return Compare(own, base, t == RoundTrip)
+}
+
+// Compare makes the ratios of two transports within each round. Both have as many
+// rounds, at least one. lessIsBetter says that the values are times.
+func Compare(own, base []float64, lessIsBetter bool) Ratio {
 	ratios := make([]float64, len(own))
 	for i := range own {
-		ratios[i] = t.faster(own[i], base[i])
+		ratios[i] = timesBetter(own[i], base[i], lessIsBetter)
+	}
+	best := SpreadOf(base).Max
+	if lessIsBetter {
+		best = SpreadOf(base).Min
 	}
 	return Ratio{
-		Spread:      spreadOf(ratios),
-		AgainstBest: t.faster(spreadOf(own).Median, t.best(spreadOf(base))),
+		Spread:      SpreadOf(ratios),
+		AgainstBest: timesBetter(SpreadOf(own).Median, best, lessIsBetter),
 	}
 }
 
-// faster is how many times better own is than base.
-func (t Test) faster(own, base float64) float64 {
-	if t == RoundTrip { // less is better
+func timesBetter(own, base float64, lessIsBetter bool) float64 {
+	if lessIsBetter {
 		return base / own
 	}
 	return own / base
-}
-
-func (t Test) best(s Spread) float64 {
-	if t == RoundTrip {
-		return s.Min
-	}
-	return s.Max
 }

@@ -21,7 +21,7 @@ func TestSpread(t *testing.T) {
 		{[]float64{8, 2, 4, 6}, Spread{5, 2, 8}},
 	} {
 		before := append([]float64(nil), c.values...)
-		assert.Equal(t, c.want, spreadOf(c.values), "%v", c.values)
+		assert.Equal(t, c.want, SpreadOf(c.values), "%v", c.values)
 		assert.Equal(t, before, c.values, "the rounds keep their order")
 	}
 }

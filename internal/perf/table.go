@@ -11,12 +11,10 @@ import (
 // to know above and below.
 func (r *Report) Table(w io.Writer) error {
 	var b strings.Builder
-	h := r.Host
-	fmt.Fprintf(&b, "%s, GOMAXPROCS %d, %s, %s/%s, kernel %s\n",
-		plural(h.CPUs, "CPU"), h.GOMAXPROCS, h.Go, h.OS, h.Arch, h.Kernel)
+	fmt.Fprintf(&b, "%s\n", r.Host)
 	fmt.Fprintf(&b, "%s of %g ms for each test and transport, %s\n\n",
 		plural(r.Rounds, "round"), r.SliceMS, plural(r.Connections, "connection"))
-	writeAligned(&b, r.rows())
+	WriteAligned(&b, r.rows())
 	fmt.Fprintf(&b, "\nVerified before measuring, every byte of %s each way: %s.\n",
 		SizeText(int(r.Verified.BytesEachWay)), strings.Join(r.Verified.Transports, ", "))
 	b.WriteString("Median of the rounds, and their lowest and highest. GB/s: 10^9 bytes received in a second.\n")
@@ -44,12 +42,12 @@ func (r *Report) writeDoubts(b *strings.Builder) {
 			var best []string
 			for _, res := range t.Results {
 				if ratio, ok := res.TimesFasterThan[base.Transport]; ok {
-					best = append(best, fmt.Sprintf("%s %sx", res.Transport, number(ratio.AgainstBest)))
+					best = append(best, fmt.Sprintf("%s %sx", res.Transport, Number(ratio.AgainstBest)))
 				}
 			}
 			if len(best) > 0 {
 				fmt.Fprintf(b, "Unsteady: %s, %s: the rounds differ %sx. Against its best round: %s.\n",
-					t.Test, base.Transport, number(base.Max/base.Min), strings.Join(best, ", "))
+					t.Test, base.Transport, Number(base.Max/base.Min), strings.Join(best, ", "))
 			}
 		}
 	}
@@ -90,7 +88,7 @@ func (r *Report) rows() [][]string {
 			row := []string{
 				t.Test + ", " + SizeText(t.Size),
 				res.Transport,
-				number(res.Median) + " " + unit,
+				Number(res.Median) + " " + unit,
 				rangeText(res.Spread),
 				optional(res.P50, unit),
 				optional(res.P99, unit),
@@ -104,9 +102,9 @@ func (r *Report) rows() [][]string {
 	return rows
 }
 
-// writeAligned puts two spaces between columns: the first two to the left, the
+// WriteAligned puts two spaces between columns: the first two to the left, the
 // figures to the right.
-func writeAligned(b *strings.Builder, rows [][]string) {
+func WriteAligned(b *strings.Builder, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -129,8 +127,8 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// number has two or three digits that count.
-func number(v float64) string {
+// Number is v with two or three digits that count.
+func Number(v float64) string {
 	switch {
 	case v < 0.095:
 		return fmt.Sprintf("%.2g", v)
@@ -142,13 +140,13 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func rangeText(s Spread) string { return number(s.Min) + ".." + number(s.Max) }
+func rangeText(s Spread) string { return Number(s.Min) + ".." + Number(s.Max) }
 
 func optional(v *float64, unit string) string {
 	if v == nil {
 		return "-"
 	}
-	return number(*v) + " " + unit
+	return Number(*v) + " " + unit
 }
 
 func ratioText(ratios map[string]Ratio, base string) string {
@@ -156,7 +154,7 @@ func ratioText(ratios map[string]Ratio, base string) string {
 	if !ok {
 		return "-"
 	}
-	return fmt.Sprintf("%sx (%s)", number(s.Median), rangeText(s.Spread))
+	return fmt.Sprintf("%sx (%s)", Number(s.Median), rangeText(s.Spread))
 }
 
 // SizeText writes a number of bytes with the largest binary unit that leaves no

@@ -91,6 +91,6 @@ func TestNumbersHaveDigitsThatCount(t *testing.T) {
 	for v, want := range map[float64]string{
 		0.00123: "0.0012", 0.096: "0.10", 0.612: "0.61", 9.994: "9.99", 9.996: "10.0", 99.94: "99.9", 99.96: "100", 1234.5: "1234",
 	} {
-		assert.Equal(t, want, number(v))
+		assert.Equal(t, want, Number(v))
 	}
 }

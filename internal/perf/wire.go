@@ -11,7 +11,7 @@ import (
 // one connection.
 const MaxSize = 16 << 20
 
-const version = 1
+const version = 2
 
 type op uint32
 
@@ -20,6 +20,8 @@ const (
 	opVerify               // count bytes both ways; reply: first bad byte, or allGood
 	opEcho                 // count messages of size bytes, each sent back; no reply
 	opSink                 // count messages of size bytes; reply: bytes received
+	opMemory               // reply: bytes of memory that the server's process has, settled
+	opCPU                  // reply: nanoseconds that the server's process has run
 )
 
 // A command begins every exchange. Little endian:
@@ -66,7 +68,7 @@ func parseCommand(b *[commandSize]byte) (command, error) {
 		return command{}, fmt.Errorf("command %d: messages of %d bytes: too large", c.op, c.size)
 	}
 	switch c.op {
-	case opHello:
+	case opHello, opMemory, opCPU:
 	case opVerify:
 		if c.count > 1<<40 {
 			return command{}, fmt.Errorf("verify: %d bytes: too many", c.count)

@@ -25,7 +25,7 @@ func TestCommandSurvivesTheWire(t *testing.T) {
 func TestServerRefusesCommandsOutOfRange(t *testing.T) {
 	for _, c := range []command{
 		{op: 0},
-		{op: opSink + 1},
+		{op: opCPU + 1},
 		{op: opHello, size: MaxSize + 1},
 		{op: opVerify, size: MaxSize + 1},
 		{op: opVerify, count: 1<<40 + 1},

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/ntbnet/ntbnet/internal/perf/limits"
+)
+
+// helperCommand is the second process of the limits. It inherits the shared
+// memory as its first descriptor after the standard ones, and reads commands from
+// its standard input until that ends.
+const (
+	helperCommand = "limits-helper"
+	helperMemory  = 3
+)
+
+// runLimits measures what the machine allows.
+func runLimits(ctx context.Context, args []string, out io.Writer) error {
+	fs := newFlagSet()
+	asJSON := fs.Bool("json", false, "print the result as JSON")
+	quick := fs.Bool("quick", false, "one short run: to see that it works, not for figures")
+	if helped, err := fs.parse(args, out); helped || err != nil {
+		return err
+	}
+	effort := limits.Full
+	if *quick {
+		effort = limits.Quick
+	}
+	h, err := startHelper(ctx)
+	if err != nil {
+		return err
+	}
+	line := newProgress(os.Stderr)
+	line.show("measuring the limits")
+	report, err := h.Measure(effort)
+	line.clear()
+	if err = errors.Join(err, h.close()); err != nil {
+		return err
+	}
+	if *asJSON {
+		return writeJSON(out, report)
+	}
+	return report.Table(out)
+}
+
+func writeJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// helper is the second process and the session with it.
+type helper struct {
+	*limits.Session
+	mem    *limits.Memory
+	stdin  io.Closer
+	forget func() bool // of the context
+	ended  chan error  // one value, when the process has
+}
+
+// startHelper starts the second process. When ctx ends or the process does, a
+// measurement under way fails.
+func startHelper(ctx context.Context) (*helper, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	mem, file, err := limits.NewMemory()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	cmd := exec.Command(exe, helperCommand)
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the second process: %w", err), mem.Close())
+	}
+	h := &helper{Session: limits.NewSession(mem, stdin), mem: mem, stdin: stdin, ended: make(chan error, 1)}
+	h.forget = context.AfterFunc(ctx, h.Stop)
+	go func() {
+		h.ended <- cmd.Wait()
+		h.Stop()
+	}()
+	return h, nil
+}
+
+// close ends the process and waits for it. No measurement is under way.
+func (h *helper) close() error {
+	h.forget()
+	h.stdin.Close()
+	err := <-h.ended
+	if err != nil {
+		err = fmt.Errorf("the second process: %w", err)
+	}
+	return errors.Join(err, h.mem.Close())
+}
+
+// runHelper is the second process.
+func runHelper(_ context.Context, args []string, _ io.Writer) error {
+	ignoreSignals()
+	if len(args) != 0 {
+		return badInputf("%s is started by sdp-perf itself", helperCommand)
+	}
+	mem, err := limits.OpenMemory(os.NewFile(helperMemory, "limits"))
+	if err != nil {
+		return badInputf("%s is started by sdp-perf itself (%w)", helperCommand, err)
+	}
+	return errors.Join(limits.Serve(mem, os.Stdin), mem.Close())
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/bench"
+)
+
+// The kinds of service that the second process has.
+const (
+	commandService = "socket" // perf.NewServer
+	byteService    = "byte"   // perf.NewByteServer
+	httpService    = "http"   // bench.NewHTTPServer
+	controlService = "control"
+)
+
+// service is a kind of server and where it listens.
+type service struct {
+	kind string
+	at   perf.Endpoint
+}
+
+// String is the form in which the second process gets it: "http=sdp://localhost:0".
+func (s service) String() string { return s.kind + "=" + s.at.String() }
+
+// services are one kind on several transports: free ports, and a socket in dir.
+func services(dir, kind string, transports []string) []service {
+	addresses := map[string]string{
+		"sdp":  "localhost:0",
+		"tcp":  "127.0.0.1:0",
+		"unix": filepath.Join(dir, kind),
+	}
+	list := make([]service, len(transports))
+	for i, t := range transports {
+		list[i] = service{kind, perf.Endpoint{Network: t, Address: addresses[t]}}
+	}
+	return list
+}
+
+// server is one kind of service. Serve returns nil after Close.
+type server interface {
+	Serve(net.Listener) error
+	Close()
+}
+
+// servers are those of the second process.
+type servers map[string]server
+
+func newServers() servers {
+	commands := perf.NewServer()
+	return servers{
+		commandService: commands,
+		controlService: commands,
+		byteService:    perf.NewByteServer(),
+		httpService:    bench.NewHTTPServer(),
+	}
+}
+
+func (all servers) close() {
+	for _, s := range all {
+		s.Close()
+	}
+}
+
+// serve listens and serves in the background until close.
+func (all servers) serve(ctx context.Context, arg string) (perf.Endpoint, error) {
+	kind, endpoint, _ := strings.Cut(arg, "=")
+	srv, ok := all[kind]
+	if !ok {
+		return perf.Endpoint{}, fmt.Errorf("unknown service %q", arg)
+	}
+	e, err := perf.ParseEndpoint(endpoint)
+	if err != nil {
+		return e, err
+	}
+	ln, err := listen(ctx, e)
+	if err != nil {
+		return e, err
+	}
+	go func() {
+		if err := srv.Serve(ln); err != nil {
+			fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
+		}
+	}()
+	return whereItListens(ln, e), nil
+}

@@ -1,0 +1,268 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/limits"
+)
+
+// Report is the outcome of Run.
+type Report struct {
+	Host     perf.Host     `json:"host"`
+	Rounds   int           `json:"rounds"`
+	SliceMS  float64       `json:"slice_ms"` // one measurement
+	Verified perf.Verified `json:"verified"`
+	Limits   *Limits       `json:"limits,omitempty"`
+	Rows     []Row         `json:"rows"`
+	Sweep    []Curve       `json:"sweep,omitempty"`
+}
+
+// Limits are the best that was measured, and what each round gave.
+type Limits struct {
+	Line         float64       `json:"cache_line_us"`
+	LineRounds   []float64     `json:"cache_line_us_each_round"`
+	Filled       float64       `json:"filled_line_us"`
+	FilledRounds []float64     `json:"filled_line_us_each_round"`
+	Copies       limits.Copies `json:"two_copies"`
+	CopiesRounds []float64     `json:"two_copies_gb_per_s_each_round"`
+}
+
+// Row is one line of the table.
+type Row struct {
+	Item         string   `json:"item"`
+	Name         string   `json:"name"`
+	Unit         string   `json:"unit"`
+	LessIsBetter bool     `json:"less_is_better,omitempty"`
+	Limit        *float64 `json:"limit,omitempty"`
+	Results      []Result `json:"results"`
+}
+
+// Result is one transport in one row. Without rounds there is no figure, and Why
+// says why not, unless it does not offer the test.
+type Result struct {
+	Transport string `json:"transport"`
+	perf.Spread
+	Rounds []float64 `json:"each_round"`
+	Why    string    `json:"why,omitempty"`
+	Failed bool      `json:"failed,omitempty"`
+	// OfLimit is the median as a part of the limit: 1 is the limit.
+	OfLimit *float64 `json:"of_limit,omitempty"`
+	// TimesBetterThan has the ratio to each other transport.
+	TimesBetterThan map[string]perf.Ratio `json:"times_better_than,omitempty"`
+}
+
+// rows are those of one measurement.
+func (r *run) rows(m measurement, cells []cell) (rows []Row) {
+	for _, f := range m.rows {
+		row := Row{Item: m.item, Name: f.name, Unit: f.unit, LessIsBetter: f.less, Limit: r.limit(f.limit)}
+		for i := range cells {
+			row.Results = append(row.Results, result(r.Transports[i].Name(), &cells[i], f))
+		}
+		row.compare()
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *run) limit(y yardstick) *float64 {
+	switch {
+	case r.limits == nil:
+	case y == lineLimit:
+		return &r.limits.Line
+	case y == copyLimit:
+		return &r.limits.Copies.GBs
+	}
+	return nil
+}
+
+func result(name string, c *cell, f figure) Result {
+	res := Result{Transport: name}
+	switch {
+	case errors.Is(c.failed, ErrUnsupported):
+		res.Why = reason(c.failed)
+	case c.failed != nil:
+		res.Why, res.Failed = c.failed.Error(), true
+	default:
+		res.Rounds = c.values(f.of)
+		res.Spread = perf.SpreadOf(res.Rounds)
+	}
+	return res
+}
+
+// compare fills in the shares and ratios.
+func (row *Row) compare() {
+	for i := range row.Results {
+		own := &row.Results[i]
+		if own.Rounds == nil {
+			continue
+		}
+		if row.Limit != nil {
+			share := own.Median / *row.Limit
+			if row.LessIsBetter {
+				share = 1 / share
+			}
+			own.OfLimit = &share
+		}
+		for _, other := range row.Results {
+			// Nothing is a number of times better than nothing.
+			if other.Transport == own.Transport || other.Rounds == nil || other.Min <= 0 || own.Min <= 0 {
+				continue
+			}
+			if own.TimesBetterThan == nil {
+				own.TimesBetterThan = make(map[string]perf.Ratio)
+			}
+			own.TimesBetterThan[other.Transport] = perf.Compare(own.Rounds, other.Rounds, row.LessIsBetter)
+		}
+	}
+}
+
+// Failures says what has failed of these transports.
+func (r *Report) Failures(transports []string) (list []string) {
+	for _, row := range r.Rows {
+		for _, res := range row.Results {
+			if res.Failed && slices.Contains(transports, res.Transport) {
+				list = append(list, fmt.Sprintf("%s: %s: %s", res.Transport, row.Name, res.Why))
+			}
+		}
+	}
+	return list
+}
+
+// Table writes two tables of plain text: the figures, and what the first
+// transport is beside the limits and the others.
+func (r *Report) Table(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nrounds: %d, of %g ms for each figure\n\n", r.Host, r.Rounds, r.SliceMS)
+	r.writeLimits(&b)
+	if len(r.Rows) > 0 {
+		perf.WriteAligned(&b, r.figures())
+		fmt.Fprintf(&b, "\n%s beside the limit and the others:\n\n", r.Rows[0].Results[0].Transport)
+		perf.WriteAligned(&b, r.ratios())
+		r.writeNotes(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) writeLimits(b *strings.Builder) {
+	l := r.Limits
+	if l == nil {
+		return
+	}
+	perf.WriteAligned(b, [][]string{
+		{"limit between two processes", "", "best", "each round"},
+		{"one cache line to and fro", "a word", perf.Number(l.Line) + " µs", spreadText(l.LineRounds)},
+		{"", "a word and 56 B", perf.Number(l.Filled) + " µs", spreadText(l.FilledRounds)},
+		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(l.Copies.Queue), perf.SizeText(l.Copies.Piece)),
+			perf.Number(l.Copies.GBs) + " GB/s", spreadText(l.CopiesRounds)},
+	})
+	b.WriteByte('\n')
+}
+
+func spreadText(values []float64) string {
+	if len(values) == 0 {
+		return ""
+	}
+	s := perf.SpreadOf(values)
+	return perf.Number(s.Min) + ".." + perf.Number(s.Max)
+}
+
+func (r *Report) figures() [][]string {
+	head := []string{"test", "unit"}
+	for _, res := range r.Rows[0].Results {
+		head = append(head, res.Transport)
+	}
+	rows := [][]string{head}
+	for _, row := range r.Rows {
+		line := []string{row.Name, row.Unit}
+		for _, res := range row.Results {
+			line = append(line, res.text())
+		}
+		rows = append(rows, line)
+	}
+	return rows
+}
+
+// text is the median and the spread.
+func (res *Result) text() string {
+	switch {
+	case res.Failed:
+		return "failed"
+	case len(res.Rounds) == 0:
+		return "-"
+	case len(res.Rounds) == 1:
+		return perf.Number(res.Median)
+	}
+	return perf.Number(res.Median) + " (" + spreadText(res.Rounds) + ")"
+}
+
+func (r *Report) ratios() [][]string {
+	head := []string{"test", "unit", "limit", "beside it"}
+	for _, res := range r.Rows[0].Results[1:] {
+		head = append(head, "against "+res.Transport)
+	}
+	rows := [][]string{head}
+	for _, row := range r.Rows {
+		rows = append(rows, row.ratios())
+	}
+	return rows
+}
+
+func (row *Row) ratios() []string {
+	first := row.Results[0]
+	line := []string{row.Name, row.Unit, "-", "-"}
+	if row.Limit != nil {
+		line[2] = perf.Number(*row.Limit)
+	}
+	if first.OfLimit != nil {
+		if row.LessIsBetter {
+			line[3] = fmt.Sprintf("%+.2f", first.Median-*row.Limit)
+		} else {
+			line[3] = fmt.Sprintf("%.0f %%", 100**first.OfLimit)
+		}
+	}
+	for _, res := range row.Results[1:] {
+		cell := "-"
+		if ratio, ok := first.TimesBetterThan[res.Transport]; ok {
+			cell = perf.Number(ratio.Median) + "x"
+			if len(first.Rounds) > 1 {
+				cell += " (" + perf.Number(ratio.Min) + ".." + perf.Number(ratio.Max) + ")"
+			}
+		}
+		line = append(line, cell)
+	}
+	return line
+}
+
+// unsteady is how far apart the rounds of a transport may be before the report
+// says that its ratios are to be taken with care.
+const unsteady = 1.5
+
+func (r *Report) writeNotes(b *strings.Builder) {
+	b.WriteString("\nMedian of the rounds (lowest..highest). GB/s: 10^9 bytes received in a second. Ratios are made within\n" +
+		"each round: 2.00x is twice as good. The limit is the best of all rounds.\n")
+	if v := r.Verified; len(v.Transports) > 0 {
+		fmt.Fprintf(b, "Verified before measuring, every byte of %s each way: %s.\n",
+			perf.SizeText(int(v.BytesEachWay)), strings.Join(v.Transports, ", "))
+	}
+	for _, row := range r.Rows {
+		first := row.Results[0]
+		for _, res := range row.Results {
+			ratio, compared := first.TimesBetterThan[res.Transport]
+			switch {
+			case res.Why != "":
+				fmt.Fprintf(b, "%s: %s: %s\n", row.Name, res.Transport, oneLine(res.Why))
+			case compared && row.Unit != "%" && res.Max >= unsteady*res.Min:
+				fmt.Fprintf(b, "Unsteady: %s, %s: the rounds differ %sx. Against its best round %s has %sx.\n", row.Name,
+					res.Transport, perf.Number(res.Max/res.Min), first.Transport, perf.Number(ratio.AgainstBest))
+			}
+		}
+	}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

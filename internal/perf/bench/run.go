@@ -1,0 +1,283 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/limits"
+)
+
+// Plan is what Run does.
+type Plan struct {
+	// Transports are measured. The first is the one that the others are
+	// compared with.
+	Transports []Transport
+	// Items choose rows; none means all.
+	Items []string
+	// Rounds is at least 1. Duration is that of one measurement; the warm-up is
+	// a sixth of it on top.
+	Rounds   int
+	Duration time.Duration
+	// SweepRounds and SweepDuration are those of the picture; no rounds, no
+	// picture.
+	SweepRounds   int
+	SweepDuration time.Duration
+	// VerifyBytes go each way on every Network before the measuring.
+	VerifyBytes uint64
+	// Limits measures the machine, if not nil.
+	Limits *limits.Session
+	Effort limits.Effort
+	// Load keeps all processors busy until stop is called. Nil leaves the rows
+	// out that need it.
+	Load func(context.Context) (stop func() error, err error)
+	// Idle measures idle connections in processes of their own. Nil leaves the
+	// rows out.
+	Idle func(ctx context.Context, network string) (*IdleReport, error)
+	// Progress, if not nil, is told what begins.
+	Progress func(what string)
+}
+
+// cell is one transport in one measurement.
+type cell struct {
+	rounds []Outcome
+	failed error // once it has failed it is not tried again
+}
+
+// run is Run under way.
+type run struct {
+	Plan
+	table    []measurement
+	cells    [][]cell // by measurement and transport
+	limits   *Limits
+	fast     []limits.Copies // those of the full measurement, to be measured again
+	done, of int             // steps, for the progress
+}
+
+// Run measures and reports. An error means that there is no report; what failed
+// in one measurement is in the report.
+func Run(ctx context.Context, p Plan) (*Report, error) {
+	r := &run{Plan: p}
+	for _, m := range measurements() {
+		if r.wants(m.item) && (!m.busy || p.Load != nil) {
+			r.table = append(r.table, m)
+			r.cells = append(r.cells, make([]cell, len(p.Transports)))
+		}
+	}
+	r.of = p.Rounds * len(r.table) * len(p.Transports)
+	report := &Report{Host: perf.ThisHost(), Rounds: p.Rounds, SliceMS: float64(p.Duration) / float64(time.Millisecond)}
+	var err error
+	if report.Verified, err = r.verify(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.measureLimits(ctx); err != nil {
+		return nil, err
+	}
+	for round := range p.Rounds {
+		if err := r.round(ctx, round); err != nil {
+			return nil, err
+		}
+	}
+	report.Limits = r.limits
+	for i, m := range r.table {
+		report.Rows = append(report.Rows, r.rows(m, r.cells[i])...)
+	}
+	if p.Idle != nil && r.wants("idle") {
+		rows, err := r.idle(ctx)
+		if err != nil {
+			return nil, err
+		}
+		report.Rows = append(report.Rows, rows...)
+	}
+	report.Sweep, err = r.sweep(ctx)
+	return report, err
+}
+
+func (r *run) wants(item string) bool {
+	return len(r.Items) == 0 || slices.Contains(r.Items, item)
+}
+
+func (r *run) tell(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *run) verify(ctx context.Context) (perf.Verified, error) {
+	v := perf.Verified{BytesEachWay: r.VerifyBytes}
+	for _, t := range r.Transports {
+		n, ok := t.(*Network)
+		if !ok {
+			continue // a worker's is not ours
+		}
+		r.tell("verifying: %s", n.Name())
+		if err := n.Verify(ctx, r.VerifyBytes); err != nil {
+			return v, fmt.Errorf("%s: verifying: %w", n.Name(), err)
+		}
+		v.Transports = append(v.Transports, n.Name())
+	}
+	return v, nil
+}
+
+// fastest is how many sizes of queue and piece are measured again in each round.
+const fastest = 4
+
+func (r *run) measureLimits(ctx context.Context) error {
+	if r.Limits == nil {
+		return nil
+	}
+	r.tell("measuring the limits")
+	full, err := r.Limits.Measure(r.Effort)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	r.fast = full.Fastest(fastest)
+	r.limits = &Limits{Line: full.Line.Best, Filled: full.Filled.Best, Copies: full.Best}
+	return nil
+}
+
+// limitsAgain measures the limits in a round; the best of all counts.
+func (r *run) limitsAgain() error {
+	l := r.limits
+	line, err := r.Limits.CacheLine(false, r.Effort.Rounds)
+	if err != nil {
+		return err
+	}
+	filled, err := r.Limits.CacheLine(true, r.Effort.Rounds)
+	if err != nil {
+		return err
+	}
+	l.Line, l.Filled = min(l.Line, line), min(l.Filled, filled)
+	copied := 0.
+	for _, c := range r.fast {
+		if c.GBs, err = r.Limits.Copies(c.Queue, c.Piece, r.Effort.Bytes); err != nil {
+			return err
+		}
+		copied = max(copied, c.GBs)
+		if c.GBs > l.Copies.GBs {
+			l.Copies = c
+		}
+	}
+	l.LineRounds = append(l.LineRounds, line)
+	l.FilledRounds = append(l.FilledRounds, filled)
+	l.CopiesRounds = append(l.CopiesRounds, copied)
+	return nil
+}
+
+func (r *run) round(ctx context.Context, round int) error {
+	if r.Limits != nil {
+		if err := r.limitsAgain(); err != nil {
+			return cause(ctx, err)
+		}
+	}
+	for i, m := range r.table {
+		if err := r.measurement(ctx, round, m, r.cells[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measurement measures one row on every transport, beginning with another one in
+// each round.
+func (r *run) measurement(ctx context.Context, round int, m measurement, cells []cell) (err error) {
+	if m.busy {
+		stop, loadErr := r.Load(ctx)
+		if loadErr != nil {
+			return loadErr
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	for k := range r.Transports {
+		i := (round + k) % len(r.Transports)
+		t, c := r.Transports[i], &cells[i]
+		r.tell("%d %%, round %d of %d: %s: %s", 100*r.done/r.of, round+1, r.Rounds, m.rows[0].name, t.Name())
+		r.done++
+		if c.failed != nil {
+			continue
+		}
+		o, err := t.Measure(ctx, m.task, r.Duration)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.rounds, c.failed = append(c.rounds, o), err
+	}
+	return nil
+}
+
+// cause is why ctx has ended if it has, else err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// Point is a size in bytes and the median there.
+type Point struct {
+	Size  int     `json:"size_bytes"`
+	Value float64 `json:"value"`
+}
+
+// Curve is one transport in the picture.
+type Curve struct {
+	Transport string  `json:"transport"`
+	RoundTrip []Point `json:"round_trip_us"`
+	OneWay    []Point `json:"one_way_gb_per_s"`
+}
+
+// sweep measures every size on every transport. A size that fails leaves a gap.
+func (r *run) sweep(ctx context.Context) ([]Curve, error) {
+	if r.SweepRounds == 0 {
+		return nil, nil
+	}
+	curves := make([]Curve, len(r.Transports))
+	for i, t := range r.Transports {
+		curves[i].Transport = t.Name()
+	}
+	for _, size := range sweepSizes() {
+		for _, test := range []Test{RoundTrip, OneWay} {
+			m := measurement{task: Task{Test: test, Size: size, Connections: 1},
+				rows: []figure{{name: fmt.Sprintf("picture: %s, %s", test, perf.SizeText(size))}}}
+			cells := make([]cell, len(r.Transports))
+			if err := r.sweepOne(ctx, m, cells); err != nil {
+				return nil, err
+			}
+			for i := range cells {
+				if cells[i].failed != nil {
+					continue
+				}
+				p := Point{size, perf.SpreadOf(cells[i].values(value)).Median}
+				if test == RoundTrip {
+					curves[i].RoundTrip = append(curves[i].RoundTrip, p)
+				} else {
+					curves[i].OneWay = append(curves[i].OneWay, p)
+				}
+			}
+		}
+	}
+	return curves, nil
+}
+
+func (r *run) sweepOne(ctx context.Context, m measurement, cells []cell) error {
+	short := *r
+	short.Duration, short.Rounds = r.SweepDuration, r.SweepRounds
+	short.done, short.of = 0, r.SweepRounds*len(r.Transports)
+	for round := range r.SweepRounds {
+		if err := short.measurement(ctx, round, m, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// values are one figure of all rounds.
+func (c *cell) values(of func(Outcome) float64) (list []float64) {
+	for _, o := range c.rounds {
+		list = append(list, of(o))
+	}
+	return list
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// Test names what a Task does.
+type Test string
+
+// The tests.
+const (
+	RoundTrip Test = "round trip" // value: µs
+	OneWay    Test = "one way"    // value: GB/s (10^9 bytes)
+	Dialing   Test = "connect"    // connect, one byte to and fro, close; value: a second
+	Get       Test = "get"        // HTTP, keep-alive; value: a second
+)
+
+// Task is one measurement of one transport.
+type Task struct {
+	Test        Test `json:"test"`
+	Size        int  `json:"size_bytes"`  // of a message or body
+	Connections int  `json:"connections"` // at work at the same time
+	SpinOff     bool `json:"spin_off,omitempty"`
+}
+
+// Outcome is what a Task gave.
+type Outcome struct {
+	Value float64 `json:"value"` // in the unit of the test
+	// Rate is messages or round trips a second, all connections together, and
+	// Slowest the slowest connection's part of the fair share. Both are 0 for
+	// tests other than RoundTrip and OneWay.
+	Rate    float64 `json:"rate,omitempty"`
+	Slowest float64 `json:"slowest,omitempty"`
+}
+
+// Items are the names by which rows are chosen, in the order of the table.
+var Items = []string{
+	"roundtrip", "oneway", "stream", "parked", "busy", "many", "connect", "http", "idle",
+}
+
+// yardstick is the limit that a row is laid beside.
+type yardstick int
+
+const (
+	noLimit yardstick = iota
+	lineLimit
+	copyLimit
+)
+
+// figure is one row of the table: a part of an Outcome.
+type figure struct {
+	name  string
+	unit  string
+	less  bool // less is better
+	limit yardstick
+	of    func(Outcome) float64
+}
+
+// measurement is a Task and the rows that come of it.
+type measurement struct {
+	item string
+	task Task
+	busy bool // while other processes use all processors
+	rows []figure
+}
+
+func value(o Outcome) float64   { return o.Value }
+func slowest(o Outcome) float64 { return 100 * o.Slowest }
+
+// many is how many connections are at work at once where many are.
+const many = 64
+
+// smallMessage is that of a stream of small writes.
+const smallMessage = 64
+
+// measurements is the table, but for idle connections, which need no rounds.
+func measurements() []measurement {
+	return []measurement{
+		roundTrip("roundtrip", 56, "", lineLimit),
+		roundTrip("roundtrip", 64, "", lineLimit),
+		oneWay("oneway", 16<<10, "", copyLimit),
+		oneWay("oneway", 64<<10, "", copyLimit),
+		oneWay("oneway", 1<<20, "", copyLimit),
+		{
+			item: "stream", task: Task{Test: OneWay, Size: smallMessage, Connections: 1},
+			rows: []figure{{"stream of 64 B writes", "M/s", false, noLimit, func(o Outcome) float64 { return o.Rate / 1e6 }}},
+		},
+		parked(roundTrip("parked", 64, ", spin off", noLimit)),
+		busy(roundTrip("busy", 64, ", all processors busy", noLimit)),
+		busy(oneWay("busy", 64<<10, ", all processors busy", noLimit)),
+		{
+			item: "many", task: Task{Test: OneWay, Size: 64 << 10, Connections: many},
+			rows: []figure{
+				{"one way, 64 KiB, 64 connections", "GB/s", false, noLimit, value},
+				{"slowest of them, of its fair share", "%", false, noLimit, slowest},
+			},
+		},
+		{
+			item: "many", task: Task{Test: RoundTrip, Size: smallMessage, Connections: many},
+			rows: []figure{
+				{"round trips, 64 B, 64 connections", "k/s", false, noLimit, func(o Outcome) float64 { return o.Rate / 1e3 }},
+				{"slowest of those, of its fair share", "%", false, noLimit, slowest},
+			},
+		},
+		{
+			item: "connect", task: Task{Test: Dialing, Size: 1, Connections: 1},
+			rows: []figure{{"connect, 1 B to and fro, close", "/s", false, noLimit, value}},
+		},
+		get(1<<10, 1),
+		get(1<<10, 32),
+		get(1<<20, 1),
+	}
+}
+
+func roundTrip(item string, size int, when string, limit yardstick) measurement {
+	return measurement{
+		item: item, task: Task{Test: RoundTrip, Size: size, Connections: 1},
+		rows: []figure{{"round trip, " + perf.SizeText(size) + when, "µs", true, limit, value}},
+	}
+}
+
+func oneWay(item string, size int, when string, limit yardstick) measurement {
+	return measurement{
+		item: item, task: Task{Test: OneWay, Size: size, Connections: 1},
+		rows: []figure{{"one way, " + perf.SizeText(size) + when, "GB/s", false, limit, value}},
+	}
+}
+
+func get(size, clients int) measurement {
+	name := fmt.Sprintf("HTTP GET of %s, clients: %d", perf.SizeText(size), clients)
+	return measurement{
+		item: "http", task: Task{Test: Get, Size: size, Connections: clients},
+		rows: []figure{{name, "/s", false, noLimit, value}},
+	}
+}
+
+func busy(m measurement) measurement {
+	m.busy = true
+	return m
+}
+
+func parked(m measurement) measurement {
+	m.task.SpinOff = true
+	return m
+}
+
+// sweepSizes are the message sizes of the picture, in bytes.
+func sweepSizes() (sizes []int) {
+	for n := 4; n <= 4<<20; n *= 4 {
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// CheckItems returns the first of names that is not one of Items, or nothing.
+func CheckItems(names []string) (unknown string) {
+	for _, n := range names {
+		if !slices.Contains(Items, n) {
+			return n
+		}
+	}
+	return ""
+}

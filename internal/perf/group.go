@@ -1,0 +1,122 @@
+package perf
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+)
+
+// Group is connections to one server that work at the same time: the part of Run
+// that others put together differently. One goroutine uses it at a time.
+type Group struct {
+	t *target
+}
+
+// Figures are those of one slice.
+type Figures struct {
+	// Value is that of the test: the mean round trip in microseconds, or GB/s
+	// (10^9 bytes) of all connections together.
+	Value float64
+	// Each is the messages or round trips per second of each connection.
+	Each []float64
+}
+
+// Sum is the messages or round trips per second of all connections.
+func (f Figures) Sum() (sum float64) {
+	for _, v := range f.Each {
+		sum += v
+	}
+	return sum
+}
+
+// Slowest is the rate of the slowest connection as a part of the fair share,
+// which is the mean: 1 is fair.
+func (f Figures) Slowest() float64 {
+	return slices.Min(f.Each) * float64(len(f.Each)) / f.Sum()
+}
+
+// Connect opens n connections, at least 1, for messages of up to largest bytes,
+// and checks that they go by e's transport to a server of this program. The
+// caller closes the Group.
+func Connect(ctx context.Context, e Endpoint, n, largest int, dial func(context.Context, Endpoint) (net.Conn, error)) (*Group, error) {
+	t := &target{Endpoint: e}
+	p := Plan{RoundTripSize: largest, Connections: n, Dial: dial}
+	if err := t.connect(ctx, p, 0); err != nil {
+		closeAll(t.clients)
+		return nil, err
+	}
+	return &Group{t}, nil
+}
+
+// Slice measures a test with messages of size bytes for d, after a warm-up. If
+// ctx ends or the transport hangs, it closes the connections and fails.
+func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f Figures, err error) {
+	err = g.t.guard(ctx, 2*d, func() error {
+		all := stretches(g.t.clients, t, size, d)
+		f.Value, err = reduce(all, t, size)
+		for _, s := range all {
+			f.Each = append(f.Each, float64(s.messages)/s.took.Seconds())
+		}
+		return err
+	})
+	return f, err
+}
+
+// Verify sends about n pseudo-random bytes each way, divided among the
+// connections, and checks every one.
+func (g *Group) Verify(ctx context.Context, n uint64) error {
+	return g.t.guard(ctx, 0, func() error {
+		return verifyClients(g.t.clients, n/uint64(len(g.t.clients)))
+	})
+}
+
+// Echo makes one round trip of size bytes on every connection, one connection
+// after the other.
+func (g *Group) Echo(ctx context.Context, size int) error {
+	return g.each(ctx, func(c *client) error { return c.echo(size, 1) })
+}
+
+// each guards f for every connection, one after the other.
+func (g *Group) each(ctx context.Context, f func(c *client) error) error {
+	return g.t.guard(ctx, 0, func() error {
+		for _, c := range g.t.clients {
+			if err := f(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Memory is the bytes of memory (PSS) that this process and the server's have
+// together, without garbage.
+func (g *Group) Memory(ctx context.Context) (uint64, error) {
+	return g.both(ctx, opMemory, memory)
+}
+
+// CPU is how long this process and the server's have run.
+func (g *Group) CPU(ctx context.Context) (time.Duration, error) {
+	n, err := g.both(ctx, opCPU, cpu)
+	return time.Duration(n), err
+}
+
+// both asks the server by the first connection, and adds what is here.
+func (g *Group) both(ctx context.Context, op op, here func() (uint64, error)) (there uint64, err error) {
+	c := g.t.clients[0]
+	err = g.t.guard(ctx, 0, func() error {
+		if err := c.send(command{op: op}); err != nil {
+			return err
+		}
+		there, err = c.receive()
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	own, err := here()
+	return own + there, err
+}
+
+// Close closes the connections. It may be called from any goroutine.
+func (g *Group) Close() { closeAll(g.t.clients) }

@@ -1,0 +1,44 @@
+package limits
+
+import "github.com/ntbnet/ntbnet/ntb"
+
+// The places in the shared memory, in bytes. The words are far enough apart that
+// no processor fetches two of them together.
+const (
+	ping      = 0
+	pong      = 1024
+	head      = 2048
+	tail      = 3072
+	queueBase = 4096
+
+	maxQueue   = 8 << 20
+	memorySize = queueBase + maxQueue
+)
+
+// A cache line with payload: 56 bytes, then the word.
+const (
+	payload = 56
+	wordAt  = payload
+)
+
+// Memory is the memory that the two processes share. Both may store to all of it.
+type Memory struct {
+	b   []byte
+	out ntb.Window // the same bytes: for the stores
+}
+
+func newMemory(b []byte) *Memory {
+	return &Memory{b: b, out: ntb.MappedWindow(b, ntb.Coherent)}
+}
+
+// publish stores a word, after everything stored before. Its pair is load.
+func (m *Memory) publish(off int, v uint64) { m.out.Publish64(off, v) }
+
+func (m *Memory) load(off int) uint64 { return ntb.Load64(m.b, off) }
+
+// piece is n bytes of a queue at position pos. n divides the queue's size, and
+// pos is a multiple of n.
+func (m *Memory) piece(pos uint64, n, queue int) []byte {
+	at := queueBase + int(pos&uint64(queue-1))
+	return m.b[at : at+n]
+}

@@ -1,0 +1,171 @@
+package limits
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// Effort is how long Measure takes.
+type Effort struct {
+	Runs   int // of every figure; the best counts
+	Rounds int // round trips in one run
+	Bytes  int // through the queue in one run
+}
+
+// Full takes about 6 seconds.
+var Full = Effort{Runs: 5, Rounds: 50_000, Bytes: 256 << 20}
+
+// Quick is for tests of what prints the figures.
+var Quick = Effort{Runs: 1, Rounds: 500, Bytes: 256 << 10}
+
+// Queues and Pieces are the sizes in bytes that Measure tries, each with each
+// unless the piece is the larger one.
+var (
+	Queues = powers(64<<10, 8<<20)
+	Pieces = powers(4<<10, 256<<10)
+)
+
+func powers(from, to int) (list []int) {
+	for n := from; n <= to; n *= 2 {
+		list = append(list, n)
+	}
+	return list
+}
+
+// Report is what the machine allows.
+type Report struct {
+	Host perf.Host `json:"host"`
+	Runs int       `json:"runs"`
+	// Line is a word to and fro, Filled a line with 56 bytes of payload: the
+	// best of the runs, in microseconds for a round trip.
+	Line   Figure `json:"cache_line_us"`
+	Filled Figure `json:"filled_line_us"`
+	// Best is the fastest of Copies, which are in order of queue and piece.
+	Best   Copies   `json:"best_two_copies"`
+	Copies []Copies `json:"two_copies"`
+}
+
+// Figure is one limit and the runs it is the best of.
+type Figure struct {
+	Best float64   `json:"best"`
+	Runs []float64 `json:"runs"`
+}
+
+// Copies is the throughput with one size of queue and piece.
+type Copies struct {
+	Queue int     `json:"queue_bytes"`
+	Piece int     `json:"piece_bytes"`
+	GBs   float64 `json:"gb_per_s"` // 10^9 bytes, the best of the runs
+}
+
+// Measure takes the best of several runs of everything. The runs of one figure
+// are spread over the whole time, so that a disturbance does not hit all of them.
+func (s *Session) Measure(e Effort) (*Report, error) {
+	r := &Report{Host: perf.ThisHost(), Runs: e.Runs}
+	for _, q := range Queues {
+		for _, p := range Pieces {
+			if p <= q {
+				r.Copies = append(r.Copies, Copies{Queue: q, Piece: p})
+			}
+		}
+	}
+	for range e.Runs {
+		if err := s.measureOnce(r, e); err != nil {
+			return nil, err
+		}
+	}
+	r.Line.Best, r.Filled.Best = slices.Min(r.Line.Runs), slices.Min(r.Filled.Runs)
+	r.Best = slices.MaxFunc(r.Copies, slower)
+	return r, nil
+}
+
+func (s *Session) measureOnce(r *Report, e Effort) error {
+	for _, line := range []struct {
+		figure *Figure
+		full   bool
+	}{{&r.Line, false}, {&r.Filled, true}} {
+		v, err := s.CacheLine(line.full, e.Rounds)
+		if err != nil {
+			return err
+		}
+		line.figure.Runs = append(line.figure.Runs, v)
+	}
+	for i := range r.Copies {
+		c := &r.Copies[i]
+		v, err := s.Copies(c.Queue, c.Piece, e.Bytes)
+		if err != nil {
+			return err
+		}
+		c.GBs = max(c.GBs, v)
+	}
+	return nil
+}
+
+func slower(a, b Copies) int {
+	switch {
+	case a.GBs < b.GBs:
+		return -1
+	case a.GBs > b.GBs:
+		return 1
+	}
+	return 0
+}
+
+// Fastest are the n sizes with the highest throughput, the fastest first.
+func (r *Report) Fastest(n int) []Copies {
+	list := slices.Clone(r.Copies)
+	slices.SortStableFunc(list, func(a, b Copies) int { return slower(b, a) })
+	return list[:min(n, len(list))]
+}
+
+// Table writes the report as plain text.
+func (r *Report) Table(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nbest of %d runs, no code of a connection\n\n", r.Host, r.Runs)
+	perf.WriteAligned(&b, [][]string{
+		{"limit between two processes", "", "best", "each run"},
+		{"one cache line to and fro", "a word", perf.Number(r.Line.Best) + " µs", texts(r.Line.Runs)},
+		{"", "a word and 56 B", perf.Number(r.Filled.Best) + " µs", texts(r.Filled.Runs)},
+		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(r.Best.Queue), perf.SizeText(r.Best.Piece)),
+			perf.Number(r.Best.GBs) + " GB/s", ""},
+	})
+	b.WriteString("\nTwo copies, GB/s (10^9 bytes), by size of the queue and of a piece:\n\n")
+	perf.WriteAligned(&b, r.grid())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func texts(values []float64) string {
+	var list []string
+	for _, v := range values {
+		list = append(list, perf.Number(v))
+	}
+	return strings.Join(list, " ")
+}
+
+// grid has a row for each queue and a column for each piece.
+func (r *Report) grid() [][]string {
+	top := []string{"queue", ""}
+	for _, p := range Pieces {
+		top = append(top, perf.SizeText(p))
+	}
+	rows := [][]string{top}
+	for _, q := range Queues {
+		row := []string{perf.SizeText(q), ""}
+		for _, p := range Pieces {
+			cell := "-"
+			for _, c := range r.Copies {
+				if c.Queue == q && c.Piece == p {
+					cell = perf.Number(c.GBs)
+				}
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

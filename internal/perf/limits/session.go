@@ -1,0 +1,135 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+)
+
+var (
+	errStopped = errors.New("stopped")
+	errOneCPU  = errors.New("the limits need two processors: both sides spin")
+)
+
+// Session is the half that measures. One goroutine uses it at a time; only Stop
+// may come from another.
+type Session struct {
+	party
+	commands io.Writer
+}
+
+// NewSession is a session with the helper that reads commands and has mapped the
+// same memory.
+func NewSession(m *Memory, commands io.Writer) *Session {
+	return &Session{party: party{m: m}, commands: commands}
+}
+
+// Stop ends a measurement that is under way, and all later ones, with an error:
+// the helper is dead, or nobody wants to know any more.
+func (s *Session) Stop() { s.stop.Store(true) }
+
+// begin sets the words to zero while the helper does not look at them, and tells
+// it what comes.
+func (s *Session) begin(c command) error {
+	if runtime.NumCPU() < 2 {
+		return errOneCPU
+	}
+	for _, off := range []int{ping, ping + wordAt, pong, pong + wordAt, head, tail} {
+		s.m.publish(off, 0)
+	}
+	if _, err := fmt.Fprintln(s.commands, c); err != nil {
+		return fmt.Errorf("tell the second process: %w", err)
+	}
+	return nil
+}
+
+// CacheLine sends one cache line to and fro, and returns microseconds for one
+// round trip: of a word alone, or of a line filled with 56 bytes and a word,
+// which both sides copy from and to memory of their own.
+func (s *Session) CacheLine(full bool, rounds int) (float64, error) {
+	warm := uint64(rounds / 8)
+	c := command{kind: lines, count: warm + uint64(rounds)}
+	do := s.askLines
+	if full {
+		c.kind, do = filled, s.askFilled
+	}
+	if err := s.begin(c); err != nil {
+		return 0, err
+	}
+	if !do(1, warm) {
+		return 0, errStopped
+	}
+	start := time.Now()
+	if !do(warm+1, c.count) {
+		return 0, errStopped
+	}
+	return float64(time.Since(start)) / float64(rounds) / 1e3, nil
+}
+
+func (s *Session) askLines(from, to uint64) bool {
+	for i := from; i <= to; i++ {
+		s.m.publish(ping, i)
+		if !s.await(pong, i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Session) askFilled(from, to uint64) bool {
+	var private [payload]byte
+	for i := from; i <= to; i++ {
+		copy(s.m.b[ping:ping+payload], private[:])
+		s.m.publish(ping+wordAt, i)
+		if !s.await(pong+wordAt, i) {
+			return false
+		}
+		copy(private[:], s.m.b[pong:pong+payload])
+	}
+	return true
+}
+
+// Copies sends at least total bytes through a queue, in pieces that both sides
+// copy: from memory of the session's own into the queue, and from there into
+// memory of the helper's. All are bytes; queue and piece are powers of two, a
+// piece is not larger than the queue, and the queue at most 8 MiB. It returns
+// GB/s (10^9 bytes), counted when the helper has copied.
+func (s *Session) Copies(queue, piece, total int) (float64, error) {
+	n := uint64(max(total/piece, 1))
+	warm := max(n/8, 1)
+	c := command{copies, queue, piece, warm + n}
+	if err := s.begin(c); err != nil {
+		return 0, err
+	}
+	private := make([]byte, piece)
+	if !s.produce(c, private, 0, warm) {
+		return 0, errStopped
+	}
+	start := time.Now()
+	if !s.produce(c, private, warm, warm+n) {
+		return 0, errStopped
+	}
+	return float64(n) * float64(piece) / float64(time.Since(start)), nil
+}
+
+// produce puts the pieces [from, to) into the queue and waits until they are
+// consumed.
+func (s *Session) produce(c command, private []byte, from, to uint64) bool {
+	size := uint64(c.piece)
+	pos, end := from*size, to*size
+	room := pos + uint64(c.queue) // everything before is consumed
+	for ; pos < end; pos += size {
+		if next := pos + size; next > room {
+			consumed, ok := s.awaitAtLeast(tail, next-uint64(c.queue))
+			if !ok {
+				return false
+			}
+			room = consumed + uint64(c.queue)
+		}
+		copy(s.m.piece(pos, c.piece, c.queue), private)
+		s.m.publish(head, pos+size)
+	}
+	return s.await(tail, end)
+}
