@@ -163,8 +163,9 @@ func handshake(e *env) {
 			if !e.until("the other side begins", func() bool { return begun[other].Load() >= r }) {
 				return
 			}
-			for range rng.IntN(100) {
-				ntb.Pause()
+			// The stores must meet within the few nanoseconds that a CPU keeps
+			// one to itself, or in a slow device within much longer.
+			for range rng.IntN(1 << rng.IntN(12)) {
 			}
 			out.Publish64(0, r)
 			if int(r%2) == me { // roles change with every round
