@@ -27,14 +27,18 @@ var broken = flag.String("broken", "", "run the suite on this broken device")
 type device struct {
 	ntb.Device
 	caps     func(ntb.Caps) ntb.Caps
+	inbound  func() []byte
 	outbound func(ntb.Window) ntb.Window
 	spad     func(i int) uint32
+	setSpad  func(i int, v uint32)
 	ring     func(bit int)
 	wait     func(bit int) error
 	linkUp   func() bool
 	order    func()
 	dma      func(i int) ntb.DMAChannel
+	disable  func()
 	close    func() error
+	reclaim  func(off, n int) error
 }
 
 func (d *device) Caps() ntb.Caps {
@@ -42,6 +46,13 @@ func (d *device) Caps() ntb.Caps {
 		return d.Device.Caps()
 	}
 	return d.caps(d.Device.Caps())
+}
+
+func (d *device) Inbound() []byte {
+	if d.inbound == nil {
+		return d.Device.Inbound()
+	}
+	return d.inbound()
 }
 
 func (d *device) Outbound() ntb.Window {
@@ -56,6 +67,14 @@ func (d *device) Spad(i int) uint32 {
 		return d.Device.Spad(i)
 	}
 	return d.spad(i)
+}
+
+func (d *device) SetPeerSpad(i int, v uint32) {
+	if d.setSpad == nil {
+		d.Device.SetPeerSpad(i, v)
+		return
+	}
+	d.setSpad(i, v)
 }
 
 func (d *device) RingDoorbell(bit int) {
@@ -93,6 +112,22 @@ func (d *device) DMA(i int) ntb.DMAChannel {
 		return d.Device.DMA(i)
 	}
 	return d.dma(i)
+}
+
+func (d *device) Disable() {
+	if d.disable == nil {
+		d.Device.Disable()
+		return
+	}
+	d.disable()
+}
+
+// Reclaim implements ntb.Reclaimer.
+func (d *device) Reclaim(off, n int) error {
+	if d.reclaim == nil {
+		return ntb.ErrNotSupported
+	}
+	return d.reclaim(off, n)
 }
 
 func (d *device) Close() error {
@@ -145,12 +180,14 @@ func publishes(f func(w *ntb.Window, off int, v uint64, width int)) func(d *devi
 	}
 }
 
-// flaws are what is wrong with each broken device, and the subtest that must
-// find it.
-var flaws = []struct {
+type flaw struct {
 	name, subtest string
 	spoil         func(d *device)
-}{
+}
+
+// flaws are what is wrong with each broken device, and the subtest that must
+// find it.
+var flaws = []flaw{
 	{"caps change", "capabilities", func(d *device) {
 		var calls atomic.Int32
 		d.caps = func(c ntb.Caps) ntb.Caps {
@@ -345,8 +382,8 @@ func (c *engine) run() {
 	}
 }
 
-// TestSuitePasses runs the suite on a device that has what ntbmem has not: DMA
-// and doorbells that get lost.
+// TestSuitePasses runs the suite on a device that has what ntbmem has not: DMA,
+// doorbells that get lost, memory given back.
 func TestSuitePasses(t *testing.T) {
 	ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
 		x, y := ntbmem.Pair(16 << 10)
@@ -354,6 +391,7 @@ func TestSuitePasses(t *testing.T) {
 		ends := [2]*device{{Device: a}, {Device: b}}
 		for _, d := range ends {
 			dma(func(*engine) {})(d)
+			reclaims(ntbtest.WholePages)(d)
 		}
 		return ends[0], ends[1]
 	})
@@ -365,7 +403,7 @@ func TestBroken(t *testing.T) {
 		t.Skip("only for TestSuiteFindsFlaws")
 	}
 	ntbtest.SetLimit(300 * time.Millisecond)
-	for _, f := range flaws {
+	for _, f := range slices.Concat(flaws, moreFlaws) {
 		if f.name != *broken {
 			continue
 		}
@@ -392,7 +430,7 @@ func TestSuiteFindsFlaws(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range flaws {
+	for _, f := range slices.Concat(flaws, moreFlaws) {
 		t.Run(f.name, func(t *testing.T) {
 			subtest := strings.ReplaceAll(f.subtest, " ", "_")
 			cmd := exec.Command(self, "-test.run=^TestBroken$/^"+subtest, "-test.timeout=60s", "-test.short", "-broken="+f.name)
