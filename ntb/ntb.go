@@ -48,7 +48,7 @@ type Device interface {
 	Inbound() []byte
 
 	// Outbound is the peer's inbound window, to be written only. Stores made
-	// while the link is down vanish.
+	// while the link is down may vanish.
 	Outbound() Window
 
 	// Spad reads this side's scratchpad i. A scratchpad that was never written

@@ -27,9 +27,9 @@ var faults = []struct {
 	seeds []uint64
 	o     ntbfault.Options
 }{
-	{"doorbells lost", []uint64{18}, ntbfault.Options{DropDoorbell: 0.005}},
+	{"doorbells lost", []uint64{18}, ntbfault.Options{DropDoorbell: 0.007}},
 	{"all", []uint64{20}, ntbfault.Options{
-		StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond, RepeatDoorbell: 0.3, DropDoorbell: 0.005}},
+		StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond, RepeatDoorbell: 0.3, DropDoorbell: 0.007}},
 	{"all but lost doorbells", []uint64{15, 16}, ntbfault.Options{
 		StoreDelayMax: 200 * time.Microsecond, DoorbellDelayMax: 300 * time.Microsecond, RepeatDoorbell: 0.3}},
 	{"stores late by ms", []uint64{9, 10}, ntbfault.Options{StoreDelayMin: time.Millisecond, StoreDelayMax: 2 * time.Millisecond}},

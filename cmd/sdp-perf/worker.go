@@ -21,7 +21,7 @@ import (
 const workerCommand = "worker"
 
 // spinOff is the environment in which SDP parks at once instead of spinning.
-const spinOff = "SDP_SPIN=off"
+const spinOff = "SDP_FABRIC=shm:perf-parked?spin=0"
 
 // networks starts the second process with everything that bench measures.
 func networks(ctx context.Context, dir string, transports []string) (*child, []*bench.Network, error) {
