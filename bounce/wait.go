@@ -44,7 +44,6 @@ type waiter struct {
 	hits    int       // spins in a row that ended by data
 	fenced  bool      // the peer knows by parkingBit that we park, and fences
 	yielded time.Time // when other goroutines last had a chance to run here
-	spun    time.Time // when the last spin began
 	work    int       // done since then, see worked
 
 	spins, spinHits, parks uint64
@@ -135,10 +134,6 @@ func stopErr(stop uint32, shut error) error {
 // the processors to themselves until the scheduler stops them.
 const turn = 50 * time.Microsecond
 
-// longGap is a time between two spins of one waiter after which it is worth to
-// ask whether the system stopped us in between.
-const longGap = 200 * time.Microsecond
-
 // turnWork is the work that worked takes for about a turn: bytes, and callCost for
 // each call.
 const (
@@ -166,18 +161,11 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 	defer spinners.Add(-1)
 	start := time.Now()
-	if crowding.now(start) {
-		return false
-	}
 	if start.Sub(w.yielded) > turn {
-		if start.Sub(w.spun) > longGap {
-			crowding.look(start)
-		}
 		runtime.Gosched()
 		start = time.Now()
 		w.yielded, w.work = start, 0
 	}
-	w.spun = start
 	w.spins++
 	for i := 1; ; i++ {
 		if c.changed(direction) {
@@ -197,10 +185,9 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			c.peer.Poll()
 		}
 		stopped := w.stop.Load() != 0 || c.ended(direction)
-		if took := time.Since(start); stopped || took > c.pool.opts.Spin {
+		if stopped || time.Since(start) > c.pool.opts.Spin {
 			w.hits = 0
 			w.guess.miss()
-			crowding.look(start.Add(took))
 			return stopped
 		}
 	}
@@ -210,7 +197,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 // the peer announces. It reports whether done.
 func (p *Pool) SpinUntil(done func() bool) bool {
 	start := time.Now()
-	if p.opts.Spin <= 0 || crowding.now(start) {
+	if p.opts.Spin <= 0 {
 		return done()
 	}
 	defer spinners.Add(-1)
