@@ -2,6 +2,7 @@ package bounce
 
 import (
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -106,14 +107,19 @@ func (c *Pair) end(abort bool) error {
 		c.wmu.Unlock()
 	}
 	if !c.leaveTo(leaseRead) {
-		c.rmu.Lock()
-		c.rmu.Unlock()
+		passed(&c.rmu)
 	}
 	c.smu.Lock()
 	c.endDone = true
 	c.smu.Unlock()
 	c.stopIfLeft()
 	return nil
+}
+
+// passed waits until whoever holds mu now has let it go.
+func passed(mu *sync.Mutex) {
+	mu.Lock()
+	defer mu.Unlock()
 }
 
 // stopIfLeft tells the peer that we store nothing any more, when nobody does:
@@ -129,8 +135,7 @@ func (c *Pair) stopIfLeft() {
 		c.tx.dma.kick(startClose)
 		c.tx.dma.drain()
 	}
-	c.gmu.Lock() // a grow that is under way
-	c.gmu.Unlock()
+	passed(&c.gmu) // a grow that is under way
 	c.addState(stateReadClosed | stateStopped)
 	c.tryRemove()
 }

@@ -196,10 +196,7 @@ func TestSetupMessagesArriveInOrder(t *testing.T) {
 	}
 }
 
-type counter struct {
-	n [2]int
-	c chan int
-}
+type counter struct{ c chan int }
 
 func (c *counter) Notified(direction int) {
 	select {

@@ -76,6 +76,19 @@ type user interface{ Close() error }
 // this machine; "mem:NAME" for one within this process, for tests. The caller
 // closes the Host.
 //
+// Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
+//
+//	window=BYTES  size of this side's window on each link, 1 GiB unless given: a
+//	              multiple of 4096 from 128 KiB to 64 GiB. Memory is taken only as
+//	              it is used.
+//	buffer=BYTES  how large a connection's bounce buffer may grow, per direction,
+//	              1 MiB unless given: a power of two from 4096 to 4194304
+//	spin=TIME     how long a wait looks before it sleeps, 50us unless given: 0 to
+//	              1ms
+//	dma=N         an engine of software with N channels, 0 to 16, for trials of DMA
+//	dmafrom=BYTES size from which on payload goes through a DMA engine; 0, the
+//	              default, means to measure it when a link comes up
+//
 // Its errors wrap EPERM or EACCES if the fabric is another user's.
 func Open(fabric string) (*Host, error) {
 	s, err := openStack(fabric)

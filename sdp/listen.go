@@ -87,18 +87,16 @@ type Listener struct {
 // Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed
 // and os.ErrDeadlineExceeded.
 func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		a, err := l.queue.Accept()
-		if err != nil {
-			return nil, opError(opAccept, nil, l.addr, err)
-		}
-		c, err := newConn(l.host, a.Pair, l.addr, &Addr{thisHost, a.From})
-		if err != nil {
-			return nil, opError(opAccept, nil, l.addr, err)
-		}
-		raceAcquire(c.pair)
-		return c, nil
+	a, err := l.queue.Accept()
+	if err != nil {
+		return nil, opError(opAccept, nil, l.addr, err)
 	}
+	c, err := newConn(l.host, a.Pair, l.addr, &Addr{thisHost, a.From})
+	if err != nil {
+		return nil, opError(opAccept, nil, l.addr, err)
+	}
+	raceAcquire(c.pair)
+	return c, nil
 }
 
 // Close stops listening, wakes Accept, and resets the connections that wait for

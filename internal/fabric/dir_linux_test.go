@@ -224,8 +224,10 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Close() != nil || d.Close() != nil {
-			t.Error("Close fails")
+		for range 2 {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 		if _, err := openDirAt(bad, ""); err == nil {
 			t.Fatal("a fifo was accepted as the claim file")
