@@ -182,25 +182,25 @@ func (p *Peer) run() {
 func (p *Peer) guard() {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
-	var last uint32
+	var last uint32  // p.seen a period ago
+	pending := false // as of then
 	for {
 		select {
 		case <-p.done:
 			return
 		case <-tick.C:
 		}
+		// It must not matter if more is announced meanwhile: the peer does not
+		// ring for that, since it has rung.
 		p.pollMu.Lock()
-		master, lost := last, false
-		if p.up.Load() && !p.stopped {
-			master = ntb.Load32(p.in, offMaster)
-			lost = p.Pending() && master == last
-		}
+		was, seen := pending, p.seen.Load()
+		pending = p.up.Load() && !p.stopped && p.Pending()
 		p.pollMu.Unlock()
-		last = master
-		if lost {
+		if was && pending && seen == last {
 			p.rescues.Add(1)
 			p.settle()
 		}
+		last = seen
 	}
 }
 
