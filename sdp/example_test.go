@@ -1,0 +1,214 @@
+package sdp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"go/format"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// The functions between here and the first Example are in README.md too, word for
+// word: see TestREADMEShowsTheseExamples.
+
+// serveEcho sends back what it reads.
+func serveEcho(ln net.Listener) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return // the listener was closed
+		}
+		go func() {
+			defer c.Close()
+			io.Copy(c, c)
+		}()
+	}
+}
+
+// ask sends a line and returns the answer.
+func ask(address, line string) (string, error) {
+	c, err := sdp.Dial("sdp", address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintln(c, line); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
+}
+
+// serveHTTP serves on TCP and SDP, on one port.
+func serveHTTP(address string) (net.Listener, error) {
+	ln, err := sdp.Listen("tcp", address) // was: net.Listen
+	if err != nil {
+		return nil, err
+	}
+	go http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		fmt.Fprintf(w, "served over %s\n", local.Network())
+	}))
+	return ln, nil
+}
+
+// httpClient takes SDP where the server is on this machine and listens by SDP, and
+// TCP elsewhere.
+func httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: (&sdp.Dialer{}).DialContext}}
+}
+
+func Example() {
+	ln, err := sdp.Listen("sdp", "localhost:0") // port 0 picks a free one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ln.Close()
+	go serveEcho(ln)
+
+	answer, err := ask(ln.Addr().String(), "hello")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(answer)
+	// Output: hello
+}
+
+func Example_http() {
+	ln, err := serveHTTP("localhost:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ln.Close()
+	url := "http://" + ln.Addr().String()
+
+	client := httpClient()
+	defer client.CloseIdleConnections()
+	for _, c := range []*http.Client{client, http.DefaultClient} {
+		r, err := c.Get(url)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		io.Copy(os.Stdout, r.Body)
+		r.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	// Output:
+	// served over sdp
+	// served over tcp
+}
+
+// Errors are those of package net.
+func ExampleDial_errors() {
+	_, err := sdp.Dial("sdp", "localhost:9")
+	var opError *net.OpError
+	fmt.Println(errors.As(err, &opError), errors.Is(err, syscall.ECONNREFUSED))
+
+	_, err = sdp.Dial("sdp", "node7:80")
+	fmt.Println(errors.Is(err, syscall.EHOSTUNREACH))
+	// Output:
+	// true true
+	// true
+}
+
+// A client says that it has sent all, and goes on reading.
+func ExampleConn_CloseWrite() {
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ln.Close()
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		all, _ := io.ReadAll(c) // ends with the client's CloseWrite
+		fmt.Fprintf(c, "%d bytes", len(all))
+	}()
+
+	c, err := sdp.Dial("sdp", ln.Addr().String())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	c.Write(make([]byte, 100_000))
+	c.(*sdp.Conn).CloseWrite()
+	answer, _ := io.ReadAll(c)
+	fmt.Printf("%s\n", answer)
+	// Output: 100000 bytes
+}
+
+// A Host of its own fabric, which other programs do not see unless they name it
+// too. "mem:" is one within this process, for tests.
+func ExampleOpen() {
+	host, err := sdp.Open("mem:example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer host.Close()
+	ln, err := host.Listen("sdp", ":7000")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go serveEcho(ln)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := host.DialContext(ctx, "sdp", "localhost:7000")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.RemoteAddr().Network(), c.RemoteAddr())
+	// Output: sdp localhost:7000
+}
+
+// The Go code of README.md is in this file, where it is compiled and run.
+func TestREADMEShowsTheseExamples(t *testing.T) {
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for text := string(readme); ; {
+		_, rest, ok := strings.Cut(text, "```go\n")
+		if !ok {
+			break
+		}
+		var block string
+		block, text, _ = strings.Cut(rest, "```")
+		blocks++
+		if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
+			t.Errorf("block %d is not formatted: %v", blocks, err)
+		}
+		if !strings.Contains(string(source), block) {
+			t.Errorf("block %d of README.md is not in example_test.go:\n%s", blocks, block)
+		}
+	}
+	if blocks < 2 {
+		t.Errorf("%d blocks of Go in README.md, want at least 2", blocks)
+	}
+}
