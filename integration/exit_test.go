@@ -54,14 +54,9 @@ func TestClientExitsAtOnce(t *testing.T) {
 	for _, how := range []string{"close", "exit"} {
 		t.Run(how, func(t *testing.T) {
 			newFabric(t)
-			ln, err := sdp.Listen("sdp", "localhost:0")
-			require.NoError(t, err)
-			defer ln.Close()
+			ln := listenSDP(t)
 			client := startHit(t, ln.Addr().String(), size, how, 1)
-			c, err := ln.Accept()
-			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, wantSDP(c))
+			c := acceptSDP(t, ln)
 			s := newStream(0)
 			require.NoError(t, s.readExactly(c, size-tail))
 			client.wait() // the rest is in our window
@@ -74,7 +69,7 @@ func TestClientExitsAtOnce(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, syscall.ECONNRESET)
 			}
-			require.GreaterOrEqual(t, c.(*sdp.Conn).Stats().BytesRead, uint64(size))
+			require.GreaterOrEqual(t, c.Stats().BytesRead, uint64(size))
 			client.quiet()
 		})
 	}
@@ -84,9 +79,7 @@ func TestClientExitsAtOnce(t *testing.T) {
 // what they wrote.
 func TestClientExitsBeforeAccept(t *testing.T) {
 	newFabric(t)
-	ln, err := sdp.Listen("sdp", "localhost:0")
-	require.NoError(t, err)
-	defer ln.Close()
+	ln := listenSDP(t)
 	const times = 20
 	sizes := []int{0, 1, 100, 3000}
 	for _, n := range sizes {
@@ -97,11 +90,9 @@ func TestClientExitsBeforeAccept(t *testing.T) {
 	}
 	for _, n := range sizes {
 		for i := range times {
-			c, err := ln.Accept()
-			require.NoError(t, err)
-			require.NoError(t, wantSDP(c))
+			c := acceptSDP(t, ln)
 			require.NoError(t, newStream(i).readExactly(c, int64(n)), "connection %d of %d bytes", i, n)
-			_, err = c.Read(make([]byte, 1))
+			_, err := c.Read(make([]byte, 1))
 			require.Equal(t, io.EOF, err)
 			require.NoError(t, c.Close())
 		}

@@ -223,16 +223,6 @@ func (p *peer) usage() (u usage) {
 	return u
 }
 
-// dialSDP dials, checks the addresses, and closes the connection with the test.
-func dialSDP(t *testing.T, address string) *sdp.Conn {
-	t.Helper()
-	c, err := sdp.Dial("sdp", address)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	require.NoError(t, wantSDP(c))
-	return c.(*sdp.Conn)
-}
-
 // wantServed starts a new server and moves something both ways: everything works.
 func wantServed(t *testing.T) {
 	t.Helper()

@@ -139,15 +139,12 @@ func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *
 		t.Run(map[bool]string{true: "dialled", false: "accepted"}[dials], func(t *testing.T) {
 			newFabric(t)
 			tally := newTally(t)
-			var c net.Conn
+			var c *sdp.Conn
 			var victim *peer
 			if dials {
-				ln, err := sdp.Listen("sdp", "localhost:0")
-				require.NoError(t, err)
-				defer ln.Close()
+				ln := listenSDP(t)
 				victim = startPeer(t, "end", []string{ln.Addr().String(), do, tally.path})
-				c, err = ln.Accept()
-				require.NoError(t, err)
+				c = acceptSDP(t, ln)
 			} else {
 				victim = startPeer(t, "end", []string{"listen", do, tally.path})
 				address := victim.hear()
@@ -157,10 +154,8 @@ func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *
 					require.ErrorIs(t, err, syscall.ECONNREFUSED)
 				}()
 			}
-			defer c.Close()
-			require.NoError(t, wantSDP(c))
 			require.Equal(t, "connected", victim.hear())
-			f(t, c.(*sdp.Conn), victim, tally)
+			f(t, c, victim, tally)
 			require.True(t, victim.killed(), "%v", victim.cmd.ProcessState)
 			victim.quiet()
 			require.NoError(t, c.Close())
@@ -328,9 +323,7 @@ func TestKilledAfterFIN(t *testing.T) {
 // read, and a reset that something may be missing, but nothing that was written.
 func TestKilledAtAnyMoment(t *testing.T) {
 	newFabric(t)
-	ln, err := sdp.Listen("sdp", "localhost:0")
-	require.NoError(t, err)
-	defer ln.Close()
+	ln := listenSDP(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -339,9 +332,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for range times {
 		tally := newTally(t)
 		victim := startPeer(t, "end", []string{ln.Addr().String(), "burst", tally.path})
-		c, err := ln.Accept()
-		require.NoError(t, err)
-		defer c.Close()
+		c := acceptSDP(t, ln)
 		s, n := newStream(1), random.Int64N(burstBytes+1)
 		require.NoError(t, s.readExactly(c, n))
 		require.NoError(t, victim.cmd.Process.Kill())

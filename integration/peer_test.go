@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -263,8 +264,11 @@ func newFabric(t *testing.T) string {
 	t.Setenv("SDP_FABRIC", "shm:"+name)
 	t.Cleanup(func() {
 		defer os.RemoveAll(dir)
-		if t.Failed() {
-			return // half-way, and connections may be open
+		if t.Failed() { // half-way; let at least the default Host go before the next test
+			for end := time.Now().Add(5 * time.Second); claimed(t, dir) && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			return
 		}
 		until(t, "the last claim in "+dir+" is dropped", func() bool { return !claimed(t, dir) })
 		claims := onlyClaims(t, dir)
@@ -274,6 +278,37 @@ func newFabric(t *testing.T) string {
 		require.Subset(t, shm, dirNames(t, "/dev/shm"), "something is left in /dev/shm")
 	})
 	return name
+}
+
+// listenSDP listens until the test ends. Accept fails if nobody comes.
+func listenSDP(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { ln.Close() })
+	require.NoError(t, ln.(*sdp.Listener).SetDeadline(time.Now().Add(peerPatience)))
+	return ln
+}
+
+// acceptSDP accepts, checks the addresses, and closes the connection with the
+// test.
+func acceptSDP(t *testing.T, ln net.Listener) *sdp.Conn {
+	t.Helper()
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, wantSDP(c))
+	return c.(*sdp.Conn)
+}
+
+// dialSDP dials, checks the addresses, and closes the connection with the test.
+func dialSDP(t *testing.T, address string) *sdp.Conn {
+	t.Helper()
+	c, err := sdp.Dial("sdp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, wantSDP(c))
+	return c.(*sdp.Conn)
 }
 
 // fabricBase is where the fabrics of a user are: see package internal/fabric.

@@ -263,11 +263,13 @@ func TestSquattedDirectoryIsRefused(t *testing.T) {
 	defer os.RemoveAll(base)
 	squatter := startStranger(t, exe, nobody)
 	victim := startStranger(t, exe, uid)
-	elsewhere := filepath.Join("/tmp", "squatter-"+name)
-	defer os.RemoveAll(elsewhere)
-	require.Equal(t, attempt{}, squatter.try("mkdir "+elsewhere))
+	theirs, own := filepath.Join("/tmp", "squatter-"+name), filepath.Join("/tmp", "victim-"+name)
+	defer os.RemoveAll(theirs)
+	defer os.RemoveAll(own)
+	require.Equal(t, attempt{}, squatter.try("mkdir "+theirs))
+	require.Equal(t, attempt{}, victim.try("mkdir "+own))
 
-	for _, squat := range []string{"mkdir " + base, "symlink " + elsewhere + " " + base} {
+	for _, squat := range []string{"mkdir " + base, "symlink " + theirs + " " + base, "symlink " + own + " " + base} {
 		require.Equal(t, attempt{}, squatter.try(squat))
 		for _, use := range []string{"open", "dial localhost:1"} {
 			a := victim.try(use)
@@ -277,6 +279,7 @@ func TestSquattedDirectoryIsRefused(t *testing.T) {
 		}
 		require.Equal(t, attempt{}, squatter.try("remove "+base))
 	}
+	require.Empty(t, dirNames(t, own), "the victim was led to another place")
 	require.Equal(t, attempt{}, victim.try("open"), "it is free again")
 	squatter.end()
 	victim.end()
