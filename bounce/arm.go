@@ -11,10 +11,17 @@ import (
 // about to sleep, it is notified, once for each time that it said so. Besides
 // Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm here, or it sees the record there.
 func (c *Pair) announce() {
-	seen := c.dataSeen.Load()
-	if arm := c.peerArm(offDataArm, seen); armed(arm, seen) && c.dataSeen.CompareAndSwap(seen, arm) {
-		c.doorbells.Add(1)
-		c.peer.Notify(c.farSlot, ring.Data)
+	for {
+		seen := c.dataSeen.Load()
+		arm := c.peerArm(offDataArm, seen)
+		if !armed(arm, seen) {
+			return
+		}
+		if c.dataSeen.CompareAndSwap(seen, arm) {
+			c.doorbells.Add(1)
+			c.peer.Notify(c.farSlot, ring.Data)
+			return
+		}
 	}
 }
 

@@ -101,13 +101,17 @@ func (c *Pair) end(abort bool) error {
 	// Wait for a Read and a Write to leave: they see that we are closed after
 	// the piece that they are at. A lease may be out for long; then what is left
 	// to do is done at its end.
-	if !c.leaveTo(leaseWrite) {
+	writing, reading := c.leaveTo(leaseWrite), c.leaveTo(leaseRead)
+	if !writing {
 		c.wmu.Lock()
-		c.sendFIN(false) // what tells of the end follows
+		c.sendFIN(reading) // else what tells of the end follows
 		c.wmu.Unlock()
 	}
-	if !c.leaveTo(leaseRead) {
+	if !reading {
 		passed(&c.rmu)
+	}
+	if reading || writing {
+		c.addState(stateReadClosed) // the peer need not wait for the lease
 	}
 	c.smu.Lock()
 	c.endDone = true
@@ -151,9 +155,11 @@ func (c *Pair) linkDown() {
 // said so, or it is gone.
 func (c *Pair) tryRemove() {
 	c.smu.Lock()
-	gone := c.gone
+	// Our hold on the memory lasts until somebody has claimed the removal here.
+	free := c.gone && !c.removed && (c.rw.stop.Load()&stopDown != 0 || c.peerState()&stateStopped != 0)
+	c.removed = c.removed || free
 	c.smu.Unlock()
-	if gone && (c.peerState()&stateStopped != 0 || c.rw.stop.Load()&stopDown != 0) {
+	if free {
 		c.pool.remove(c)
 	}
 }

@@ -31,21 +31,22 @@ type dmaTx struct {
 	published func()         // called after headers were published; immutable
 	done      func(error)    // the method value copied, made once
 
-	mu     sync.Mutex
-	local  []byte            // the bounce buffer, of the queue in use; guarded by mu
-	gen    uint32            // of the queue in use; guarded by mu
-	staged ringOf[dmaRecord] // not started; guarded by mu
-	flying ringOf[dmaRecord] // under way; guarded by mu
-	copies ringOf[int]       // how many records each copy under way has; guarded by mu
-	bytes  int               // payload staged; guarded by mu
-	idle   sync.Cond         // nothing is staged or under way
-	st     dmaStats          // guarded by mu
+	mu        sync.Mutex
+	local     []byte            // the bounce buffer, of the queue in use; guarded by mu
+	gen       uint32            // of the queue in use; guarded by mu
+	staged    ringOf[dmaRecord] // not started; guarded by mu
+	flying    ringOf[dmaRecord] // under way; guarded by mu
+	copies    ringOf[int]       // how many records each copy under way has; guarded by mu
+	bytes     int               // payload staged; guarded by mu
+	idle      sync.Cond         // nothing is staged or under way
+	finishing int               // calls of copied that have published and not told so; guarded by mu
+	st        dmaStats          // guarded by mu
 
 	waiting atomic.Bool // something is staged: whoever reads starts it
 }
 
 type dmaStats struct {
-	records, bytes, copies, errors uint64
+	records, bytes, copies, errors, full uint64
 	// Starts by reason.
 	startFull, startRead, startClose, startSmall, startIdle uint64
 }
@@ -135,7 +136,11 @@ func (d *dmaTx) start() {
 		from := first.pos + line
 		src := first.data[: end-from : end-from]
 		if !d.channel.Start(first.win.Offset()+from, src, d.done) {
-			return // full: copied goes on
+			if d.flying.len() > 0 {
+				return // full: copied goes on
+			}
+			d.byCPU(n) // full of others' copies: nobody would come back to ours
+			continue
 		}
 		d.copies.push(n)
 		d.st.copies++
@@ -146,6 +151,18 @@ func (d *dmaTx) start() {
 		}
 	}
 	d.waiting.Store(false)
+}
+
+// byCPU stores the first n staged records itself. The caller holds mu.
+func (d *dmaTx) byCPU(n int) {
+	d.st.full++
+	for range n {
+		r := d.staged.pop()
+		d.bytes -= len(r.data)
+		r.win.Write(r.pos+line, r.data)
+		r.win.Publish64(r.pos, uint64(r.header))
+	}
+	d.published()
 }
 
 // copied is called by the engine when the oldest copy under way is done.
@@ -163,11 +180,13 @@ func (d *dmaTx) copied(err error) {
 		}
 		r.win.Publish64(r.pos, uint64(r.header))
 	}
+	d.finishing++
 	d.mu.Unlock()
 	d.published()
 	d.mu.Lock()
+	d.finishing--
 	d.start()
-	if d.flying.len()+d.staged.len() == 0 {
+	if d.busy() == 0 {
 		d.idle.Broadcast()
 	}
 	d.mu.Unlock()
@@ -177,10 +196,13 @@ func (d *dmaTx) copied(err error) {
 func (d *dmaTx) drain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.flying.len()+d.staged.len() > 0 {
+	for d.busy() > 0 {
 		d.idle.Wait()
 	}
 }
+
+// busy is 0 when nothing is left to do. The caller holds mu.
+func (d *dmaTx) busy() int { return d.flying.len() + d.staged.len() + d.finishing }
 
 func (d *dmaTx) stats() dmaStats {
 	d.mu.Lock()

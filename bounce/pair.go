@@ -85,6 +85,7 @@ type Pair struct {
 	leases  uint8
 	finDue  bool
 	endDone bool
+	removed bool // pool.remove was called; guarded by smu
 }
 
 func newPair(p *Pool, q queue) *Pair {
@@ -141,6 +142,9 @@ func (c *Pair) Connect(far End) error {
 	c.tx.init(win, int(c.writeLimit.Load()), dma)
 	c.wmu.Unlock()
 	c.linked.Store(true)
+	// What the peer announced before could not be heeded.
+	c.Notified(ring.Space)
+	c.Notified(ring.Data)
 	return nil
 }
 

@@ -113,6 +113,9 @@ func (p *Pool) Peer() *ring.Peer { return p.peer }
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.down {
+		return queue{}, false // the memory may be gone
+	}
 	if grow && p.blocks.used+size > p.blocks.total/4*3 {
 		return queue{}, false
 	}
@@ -197,6 +200,17 @@ type End struct {
 	Size   uint32 // of its queue: a power of two, 4 KiB to 4 MiB
 }
 
+// Hold keeps the peer's memory, as its method does, unless the link is down. The
+// caller releases the peer.
+func (p *Pool) Hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.down {
+		p.peer.Hold()
+	}
+	return !p.down
+}
+
 // errFull is ENOBUFS with the reason.
 func errFull(what string) error {
 	return fmt.Errorf("window full: no free %s: %w", what, syscall.ENOBUFS)
@@ -207,7 +221,10 @@ func errFull(what string) error {
 // is down.
 func (p *Pool) NewPair() (*Pair, error) {
 	q, ok := p.alloc(minQueue, false)
-	if !ok {
+	if !ok && !p.Hold() {
+		return nil, fmt.Errorf("link down: %w", syscall.ECONNRESET)
+	} else if !ok {
+		p.peer.Release()
 		return nil, errFull("bounce buffer")
 	}
 	c := newPair(p, q)

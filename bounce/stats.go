@@ -18,10 +18,11 @@ type Stats struct {
 	MMIOBytes, MMIORecords     uint64
 
 	// Payload written by a DMA engine, the copies it took, those of them that
-	// failed and were made by the CPU, and why copies were started: the bounce
+	// failed and were made by the CPU, how often the CPU did the work of a channel
+	// that was full, and why copies were started: the bounce
 	// buffer was full, a Read followed, the end, the data was below the coalescing
 	// threshold, the engine was idle.
-	DMABytes, DMARecords, DMACopies, DMAErrors                             uint64
+	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull                    uint64
 	DMAStartFull, DMAStartRead, DMAStartClose, DMAStartSmall, DMAStartIdle uint64
 
 	// Doorbells rung because the peer's reader was about to sleep. Every other
@@ -52,6 +53,7 @@ func (s *Stats) Add(o Stats) {
 	s.DMARecords += o.DMARecords
 	s.DMACopies += o.DMACopies
 	s.DMAErrors += o.DMAErrors
+	s.DMAFull += o.DMAFull
 	s.DMAStartFull += o.DMAStartFull
 	s.DMAStartRead += o.DMAStartRead
 	s.DMAStartClose += o.DMAStartClose
@@ -112,6 +114,7 @@ func (c *Pair) saveStats(direction int) {
 	if c.tx.dma != nil {
 		d := c.tx.dma.stats()
 		s.DMABytes, s.DMARecords, s.DMACopies, s.DMAErrors = d.bytes, d.records, d.copies, d.errors
+		s.DMAFull = d.full
 		s.DMAStartFull, s.DMAStartRead, s.DMAStartClose = d.startFull, d.startRead, d.startClose
 		s.DMAStartSmall, s.DMAStartIdle = d.startSmall, d.startIdle
 	}

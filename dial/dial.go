@@ -80,6 +80,10 @@ func (t *Table) try(ctx context.Context, from, to uint16) (*bounce.Pair, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if !t.pool.Hold() { // Down may discard the pair while we are here
+		return nil, ErrLinkDown
+	}
+	defer t.pool.Peer().Release()
 	pair, err := t.pool.NewPair()
 	if errors.Is(err, syscall.ECONNRESET) {
 		return nil, ErrLinkDown

@@ -48,7 +48,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
 				break // and the peer can see that we have seen it
 			}
-			if seen != was {
+			if seen != was && ctx.Err() == nil {
 				continue
 			}
 		}

@@ -41,7 +41,7 @@
 // said, by its arm word, that it sleeps, and was not woken since. Whoever looks compares the
 // master word with the one it saw last, then the summary words, then the words
 // of a changed group. Any number that differs means "look". Nothing overflows,
-// nothing blocks, and a notifier that is preempted between two stores delays
-// nobody else. Numbers that pass each other do no harm: a late one differs from
+// nothing blocks, and a notifier that is preempted before it rings delays the
+// sleeper until it goes on; whoever looks meanwhile finds its words. Numbers that pass each other do no harm: a late one differs from
 // the last one seen as well.
 package ring

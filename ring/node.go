@@ -82,6 +82,8 @@ func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
 	n.wg.Add(1)
 	n.mu.Unlock()
 
+	p.Hold() // run may end before bringUp does
+	defer p.Release()
 	go p.run()
 	if err := p.bringUp(ctx); err != nil {
 		p.fail(err)

@@ -142,22 +142,20 @@ func (p *Peer) settle() {
 	}
 }
 
-func (p *Peer) lookLocked() {
-	for {
-		master := ntb.Load32(p.in, offMaster)
-		// Stored before the scan: what is announced during it is seen by the
-		// next round, or by whoever finds Pending.
-		p.seen.Store(master)
-		if p.notes.closed {
-			return
-		}
-		p.receiveSetup()
-		p.setup.creditArrived(p)
-		p.scan()
-		if ntb.Load32(p.in, offMaster) == master {
-			return
-		}
+// lookLocked looks through the words once, and reports whether more was announced
+// meanwhile. The caller holds pollMu.
+func (p *Peer) lookLocked() (more bool) {
+	master := ntb.Load32(p.in, offMaster)
+	// Stored before the scan: what is announced during it is seen by the next
+	// round, or by whoever finds Pending.
+	p.seen.Store(master)
+	if p.notes.closed {
+		return false
 	}
+	p.receiveSetup()
+	p.setup.creditArrived(p)
+	p.scan()
+	return ntb.Load32(p.in, offMaster) != master
 }
 
 // scan finds the notification words that changed.

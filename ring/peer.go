@@ -126,6 +126,9 @@ func (p *Peer) Err() error {
 	return p.err
 }
 
+// Fail takes the link down.
+func (p *Peer) Fail(err error) { p.fail(err) }
+
 // fail takes the link down, for the first reason given.
 func (p *Peer) fail(err error) {
 	p.errMu.Lock()
@@ -213,7 +216,8 @@ func (p *Peer) stop() {
 	if !p.up.Load() {
 		return
 	}
-	p.lookLocked()
+	for p.lookLocked() {
+	}
 	p.notes.closed = true
 	p.closeSessions()
 }

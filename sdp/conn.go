@@ -43,7 +43,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Write writes all of p into the other side's memory, and waits for room there.
-// When it returns, the bytes are there: they are not lost when this process ends.
+// When it returns, the bytes are there, unless a DMA engine still has them, for which
+// Close waits: they are not lost when this process ends after that.
 func (c *Conn) Write(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.Write(p)

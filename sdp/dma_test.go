@@ -3,7 +3,9 @@ package sdp
 import (
 	"io"
 	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
@@ -46,6 +48,47 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
 		require.Positive(t, h.Stats().DMABytes)
 	})
+}
+
+// A channel's queue that others have filled stops nobody.
+func TestManyConnectionsShareAChannel(t *testing.T) {
+	h, err := Open("mem:test?dma=1&dmafrom=1&window=134217728")
+	require.NoError(t, err)
+	defer h.Close()
+	ln, err := h.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(c, struct{ io.Reader }{c})
+		}
+	}()
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for range 100 {
+		c, err := h.Dial("sdp", ln.Addr().String())
+		require.NoError(t, err)
+		all.Go(func() {
+			<-start
+			p := make([]byte, 3000)
+			for range 30 {
+				c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				if _, err := c.Write(p); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(c, p); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	close(start)
+	all.Wait()
 }
 
 func TestNoEngineMeansNoDMA(t *testing.T) {

@@ -208,13 +208,15 @@ func (h *Host) lingerIfIdle() {
 // closeIfIdle closes the default Host unless it has come into use again.
 func (h *Host) closeIfIdle() {
 	defaultHost.mu.Lock()
-	defer defaultHost.mu.Unlock()
 	h.mu.Lock()
 	idle := !h.closed && h.calls == 0 && len(h.users) == 0
 	h.mu.Unlock()
 	if idle { // and nobody can begin to use it while we hold defaultHost.mu
 		defaultHost.host = nil
-		h.Close()
+	}
+	defaultHost.mu.Unlock()
+	if idle {
+		h.Close() // may have to wait for a lease
 	}
 }
 

@@ -285,6 +285,29 @@ func TestBacklogFull(t *testing.T) {
 	})
 }
 
+// A dial that waits for room in a backlog ends when the listener's process does,
+// whose link and memory go with it. Two names of one fabric are two nodes here.
+func TestDialWhenTheListenersProcessEnds(t *testing.T) {
+	leak.Check(t)
+	for range 5 {
+		a, err := Open("shm:sdp-test?spin=20us")
+		require.NoError(t, err)
+		b, err := Open("shm:sdp-test?spin=21us")
+		require.NoError(t, err)
+		ln, err := (&ListenConfig{Backlog: 1, Host: b}).Listen(context.Background(), "sdp", "localhost:0")
+		require.NoError(t, err)
+		c, err := a.Dial("sdp", ln.Addr().String())
+		require.NoError(t, err)
+		done := make(chan error)
+		go func() { _, err := a.Dial("sdp", ln.Addr().String()); done <- err }()
+		time.Sleep(30 * time.Millisecond)
+		c.Close()
+		b.Close()
+		require.ErrorIs(t, <-done, syscall.ECONNREFUSED)
+		a.Close()
+	}
+}
+
 func TestDialWithEndedContext(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		ln, err := h.Listen("sdp", "localhost:0")

@@ -79,14 +79,15 @@ func (s *stack) start(n *ring.Node) { n.Register(ring.ServiceSDP, s) }
 // release ends one Host's share. The last one leaves the fabric.
 func (s *stack) release() {
 	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	if s.refs--; s.refs > 0 {
-		return
-	}
-	if stacks.open[s.name] == s {
+	s.refs--
+	last := s.refs == 0
+	if last && stacks.open[s.name] == s {
 		delete(stacks.open, s.name)
 	}
-	s.fabric.Close()
+	stacks.mu.Unlock()
+	if last {
+		s.fabric.Close() // may have to wait for a lease
+	}
 }
 
 // Ports of dialling ends. They are not claimed: they only tell connections of

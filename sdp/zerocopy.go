@@ -1,6 +1,13 @@
 package sdp
 
-import "io"
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+)
 
 // Peek waits for data and returns some of it where it lies, in the bounce
 // buffer: at least one byte, at most one record, which is up to 64 KiB. It is
@@ -47,28 +54,22 @@ func (c *Conn) Commit(n int) {
 	c.pair.Commit(n)
 }
 
-// copyPiece is how much ReadFrom reserves at a time.
+// copyPiece is how much ReadFrom and WriteTo move at a time.
 const copyPiece = 64 << 10
 
-// ReadFrom writes what it reads from r, until io.EOF. r reads into the other
-// side's bounce buffer; nothing is copied in between.
+// copyBuffers are for copies that cannot be made in place.
+var copyBuffers = sync.Pool{New: func() any { return new([copyPiece]byte) }}
+
+// ReadFrom writes what it reads from r, until io.EOF. A regular file, or bytes in
+// memory, are read right into the other side's bounce buffer. Other readers could
+// block or look at what they are given, and read into memory of our own.
 func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
+	if !steady(r) {
+		return copyThrough(c.Write, r.Read)
+	}
 	for {
-		b, err := c.Reserve(copyPiece)
-		if err != nil {
-			// It is an error only if there is something to write.
-			var one [1]byte
-			if k, rerr := r.Read(one[:]); k == 0 && rerr != nil {
-				err = rerr
-			}
-			if err == io.EOF {
-				err = nil
-			}
-			return n, err
-		}
-		k, err := r.Read(b)
-		c.Commit(max(k, 0))
-		n += int64(max(k, 0))
+		k, err := c.readPiece(r)
+		n += int64(k)
 		if err == io.EOF {
 			return n, nil
 		}
@@ -78,26 +79,92 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// WriteTo writes to w what arrives, until io.EOF. w reads it where it lies;
-// nothing is copied in between.
+// readPiece reads once from r into the other side's buffer.
+func (c *Conn) readPiece(r io.Reader) (n int, err error) {
+	b, err := c.Reserve(copyPiece)
+	if err != nil {
+		// It is an error only if there is something to write.
+		var one [1]byte
+		if k, rerr := r.Read(one[:]); k == 0 && rerr != nil {
+			err = rerr
+		}
+		return 0, err
+	}
+	defer func() { c.Commit(n) }() // also if r panics
+	n, err = r.Read(b)
+	return max(n, 0), err
+}
+
+// steady tells that r neither blocks for long nor keeps or passes on what it reads.
+func steady(r io.Reader) bool {
+	switch r := r.(type) {
+	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
+		return true
+	case *os.File:
+		info, err := r.Stat()
+		return err == nil && info.Mode().IsRegular()
+	case *io.LimitedReader:
+		return steady(r.R)
+	}
+	return false
+}
+
+// WriteTo writes to w what arrives, until io.EOF. A file, a socket and another Conn
+// take it right from the bounce buffer. Other writers might read it twice, which
+// the other side could abuse, and get a copy.
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
+	switch w.(type) {
+	case *Conn, *net.TCPConn, *net.UnixConn, *os.File:
+	default:
+		return copyThrough(w.Write, c.Read)
+	}
 	for {
-		b, err := c.Peek()
+		k, err := c.writePiece(w)
+		n += int64(k)
 		if err == io.EOF {
 			return n, nil
 		}
 		if err != nil {
 			return n, err
 		}
-		k, err := w.Write(b)
-		if err == nil && k < len(b) {
-			err = io.ErrShortWrite
+	}
+}
+
+// writePiece writes to w what lies next in our buffer.
+func (c *Conn) writePiece(w io.Writer) (n int, err error) {
+	b, err := c.Peek()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { c.Discard(n) }() // also if w panics
+	n, err = w.Write(b)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return min(max(n, 0), len(b)), err
+}
+
+// copyThrough copies by way of a buffer.
+func copyThrough(write, read func([]byte) (int, error)) (n int64, err error) {
+	buf := copyBuffers.Get().(*[copyPiece]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		k, rerr := read(buf[:])
+		if k > 0 {
+			w, werr := write(buf[:k])
+			n += int64(w)
+			if werr == nil && w < k {
+				werr = io.ErrShortWrite
+			}
+			if werr != nil {
+				return n, werr
+			}
 		}
-		k = min(max(k, 0), len(b))
-		c.Discard(k)
-		n += int64(k)
-		if err != nil {
-			return n, err
+		if rerr == io.EOF {
+			return n, nil
+		}
+		if rerr != nil {
+			return n, rerr
 		}
 	}
 }

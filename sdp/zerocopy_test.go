@@ -157,3 +157,50 @@ func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EPIPE)
 	})
 }
+
+// A copy from a source that blocks does not keep Close or CloseWrite from telling
+// the other side, nor other Writes from going on.
+func TestCloseWhileCopyingFromABlockedSource(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		for _, half := range []bool{false, true} {
+			a, b := mustPipe(t, h)
+			r, w := io.Pipe()
+			done := make(chan struct{})
+			go func() { io.Copy(a, r); close(done) }()
+			w.Write([]byte("some"))
+			b.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_, err := io.ReadFull(b, make([]byte, 4))
+			require.NoError(t, err)
+			_, err = a.Write([]byte("more"))
+			require.NoError(t, err)
+			if half {
+				a.CloseWrite()
+			} else {
+				a.Close()
+			}
+			got, err := io.ReadAll(b)
+			require.NoError(t, err)
+			require.Equal(t, "more", string(got))
+			w.Close()
+			<-done
+		}
+	})
+}
+
+// A lease that is out keeps Close from freeing memory, and nothing else.
+func TestTheOtherSideNeedNotWaitForALease(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, b := mustPipe(t, h)
+		b.Write([]byte("held"))
+		_, err := a.Peek()
+		require.NoError(t, err)
+		read, written := make(chan error), make(chan error)
+		go func() { _, err := b.Read(make([]byte, 1)); read <- err }()
+		go func() { _, err := b.Write(make([]byte, 16<<20)); written <- err }()
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, a.Close())
+		require.Equal(t, io.EOF, <-read)
+		require.ErrorIs(t, <-written, syscall.EPIPE)
+		a.Discard(4)
+	})
+}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // runCompare is the command without a name: everything by itself.
@@ -28,6 +30,9 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	if err := checkTransports(transports); err != nil {
 		return err
 	}
+	if err := checkFabric(transports); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "sdp-perf-")
 	if err != nil {
 		return err
@@ -44,4 +49,17 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 		err = fmt.Errorf("%w (the second process: %v)", err, state)
 	}
 	return err
+}
+
+// checkFabric finds out before anything is started that this system has no SDP, or
+// that the fabric which SDP_FABRIC names cannot be joined.
+func checkFabric(transports []string) error {
+	if !slices.Contains(transports, sdp.Network) {
+		return nil
+	}
+	h, err := sdp.Open("")
+	if err != nil {
+		return badInputf("%w", err)
+	}
+	return h.Close()
 }

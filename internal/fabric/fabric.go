@@ -197,6 +197,10 @@ func (f *Fabric) makeLink(id ring.ID, m *makingPeer) {
 	if err == nil {
 		m.peer, err = f.node.Up(ctx, dev)
 	}
+	if err == nil && m.peer.ID() != id {
+		err = fmt.Errorf("fabric: %v answered for %v: %w", m.peer.ID(), id, ring.ErrProtocol)
+		m.peer.Fail(err)
+	}
 	m.err = err
 	f.mu.Lock()
 	delete(f.making, id)

@@ -127,6 +127,9 @@ func Parse(b []byte) (any, error) {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
 	}
 	switch {
+	case b[0] == typeHello && len(b) >= 16 && b[1] != Version:
+		// Only this much is the same in every version: enough to refuse it.
+		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
 	case b[0] == typeHello && len(b) == helloSize:
 		h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
 		if h.From == 0 || h.To == 0 || b[6]|b[7] != 0 {
