@@ -43,6 +43,7 @@ func commands() []command {
 		{name: "client", synopsis: "client --connect NET://ADDRESS [flags]", summary: "measure a server started by hand", run: runClient},
 		{name: "limits", synopsis: "limits [--json]", summary: "measure what the machine allows two processes", run: runLimits},
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
+		{name: "crossover", synopsis: "crossover [--fabric F] [--json]", summary: "what payload costs by CPU stores and by DMA", run: runCrossover},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
 		{name: idleCommand, hidden: true, run: runIdleWorker},
 		{name: workerCommand, hidden: true, run: runWorker},

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCrossoverPrintsEachSize(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, runCrossover(context.Background(), nil, &out))
+	for _, size := range []string{"512", "1024", "4096", "65536"} {
+		require.Contains(t, out.String(), size+" ")
+	}
+	require.Contains(t, out.String(), "the engine")
+}
+
+func TestCrossoverNeedsAnEngine(t *testing.T) {
+	var out bytes.Buffer
+	for _, fabric := range []string{"shm:perf-test", "tcp:x"} {
+		err := runCrossover(context.Background(), []string{"--fabric", fabric}, &out)
+		require.Equal(t, exitBadInput, exitStatus(err), "%v", err)
+	}
+}
