@@ -4,12 +4,14 @@ package integration
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -351,6 +353,41 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	t.Logf("%v", ends)
 	require.EqualValues(t, times, ends[io.EOF]+ends[syscall.ECONNRESET])
+}
+
+// Dials that are under way when the listening process dies fail, as refused or
+// reset, and do no harm to the one that dials.
+func TestKilledWhileDialled(t *testing.T) {
+	newFabric(t)
+	const dialling = 4
+	for range long(30, 10) {
+		server, address := startServer(t)
+		var dialled atomic.Int64
+		results := make(chan error, dialling)
+		for range dialling {
+			go func() {
+				for {
+					c, err := sdp.Dial("sdp", address)
+					if err != nil {
+						results <- err
+						return
+					}
+					dialled.Add(1)
+					c.Close()
+				}
+			}()
+		}
+		until(t, "dials are under way", func() bool { return dialled.Load() > 100 })
+		require.NoError(t, server.cmd.Process.Kill())
+		death := time.Now()
+		for range dialling {
+			if err := wantNotice(t, death, results); !errors.Is(err, syscall.ECONNREFUSED) {
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+		}
+		require.True(t, server.killed())
+	}
+	wantServed(t)
 }
 
 // playOpenOnly joins the fabric and leaves it.
