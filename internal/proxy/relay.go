@@ -38,6 +38,7 @@ func (r *relay) run() error {
 	wg.Wait()
 	r.client.Close()
 	r.target.Close()
+	r.once.Do(func() {}) // an abort from elsewhere is done now, or has no effect
 	return r.cause
 }
 
