@@ -39,7 +39,7 @@ type Stats struct {
 }
 
 // BytesWritten is the payload written by all paths.
-func (s *Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes + s.DMABytes }
+func (s Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes + s.DMABytes }
 
 // Add adds o to s.
 func (s *Stats) Add(o Stats) {
