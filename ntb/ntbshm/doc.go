@@ -20,7 +20,8 @@
 // The files are sealed: neither side can shrink a window that the other has
 // mapped. Everything that the peer sends is checked before it is used. What
 // remains possible for a peer, which has the same user, is to spoil doorbells
-// by changing the eventfds that both sides hold.
+// by changing the eventfds that both sides hold: it can lose rings, and, by
+// making one blocking and filling it, keep RingDoorbell from returning.
 //
 // Linux on amd64 and arm64 only; elsewhere New returns ntb.ErrNotSupported.
 //
