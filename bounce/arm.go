@@ -92,15 +92,31 @@ func (c *Pair) wait(w *waiter, direction int) {
 	}
 	w.parks++
 	c.saveStats(direction)
-	start := time.Now()
 	<-w.wake
-	byData := c.changed(direction)
-	if !byData {
+	if !c.changed(direction) {
 		// So that the peer does not ring for nothing. If it has rung, no harm.
 		c.publishArm(direction, parkingBit)
+		if w.stop.Load() != 0 {
+			w.guess.miss()
+		}
 	}
 	w.yielded = time.Now()
-	w.guess.woke(byData, w.yielded.Sub(start), c.pool.opts.Spin)
+}
+
+// askToGrow asks for a larger queue, once for each, while waiting for room that
+// may well come before we park. The caller holds wmu.
+func (c *Pair) askToGrow(w *waiter) {
+	if c.tx.size >= c.tx.max || c.askedIn == c.tx.gen {
+		return
+	}
+	c.askedIn = c.tx.gen
+	c.spaceArm++
+	bits := uint32(armedBit)
+	if w.fenced {
+		bits |= parkingBit
+	}
+	c.publishArm(ring.Space, bits)
+	c.peer.Notify(c.farSlot, ring.Data)
 }
 
 // publishArm publishes our arm word of a direction with the given low bits.

@@ -56,6 +56,7 @@ type Pair struct {
 	wmu        sync.Mutex    // held by Write, also while it waits
 	tx         tx            // guarded by wmu
 	spaceArm   uint32        // counts the arms; guarded by wmu
+	askedIn    uint32        // generation of the queue for which askToGrow asked; guarded by wmu
 	dataSeen   atomic.Uint32 // the peer's data arm that was answered
 	creditSeen uint64        // guarded by wmu
 	grantSeen  uint64        // guarded by wmu

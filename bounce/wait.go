@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Reasons to stop waiting, as bits of waiter.stop.
@@ -168,6 +169,16 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 	w.spins++
 	for i := 1; ; i++ {
+		if i&63 == 32 {
+			// Not at once, since it costs as much as a quick answer takes. But what
+			// we wait for may depend on a goroutine that is ready to run here, such
+			// as one that was handed what the last call read: another processor
+			// takes it over only after a pause of its own.
+			runtime.Gosched()
+			if direction == ring.Space {
+				c.askToGrow(w)
+			}
+		}
 		if c.changed(direction) {
 			w.spinHits++
 			w.hits++
@@ -220,11 +231,18 @@ const unparkAfter = 32
 
 // guess tells if a wait should spin, from how the last ones ended.
 type guess struct {
-	fails uint // spins in a row that ended without data, at most maxFails
-	skip  int  // waits that park at once
+	fails int // spins in a row that ended without data, at most maxFails
+	skip  int // waits that park at once
 }
 
-const maxFails = 6
+// A few spins in vain mean little: the peer was parked, and takes longer than a
+// spin lasts to be woken. If we parked more often than it for that, it would find
+// us parked in turn, and both would stay so. Many in a row mean that waits are
+// long, or that the peer needs the processor on which we spin.
+const (
+	patience = 4
+	maxFails = patience + 5
+)
 
 // guessFor takes the guess for a Read of n bytes. Reads of a single byte are
 // guessed apart: net/http's servers keep one waiting while a handler runs, and it
@@ -248,19 +266,9 @@ func (g *guess) spins() bool {
 
 func (g *guess) hit() { g.fails, g.skip = 0, 0 }
 
-// miss makes the next waits park at once, more of them after each miss in a row.
+// miss makes the next wait park at once, and after many misses in a row more of
+// them, up to 63.
 func (g *guess) miss() {
 	g.fails = min(g.fails+1, maxFails)
-	g.skip = 1<<g.fails - 1
-}
-
-// woke is told how a parked wait ended: data that came soon would have been
-// caught by spinning, so waits spin again earlier.
-func (g *guess) woke(byData bool, after, spin time.Duration) {
-	if byData && after < spin {
-		g.skip /= 2
-		g.fails -= min(g.fails, 1)
-	} else if !byData {
-		g.miss()
-	}
+	g.skip = 2<<max(0, g.fails-patience) - 1
 }

@@ -1,0 +1,62 @@
+package bounce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A token that was left from an earlier event wakes a Read for nothing. That says
+// nothing about how long waits are, so later ones must spin as before.
+func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
+	pa, pb := memPools(t, Options{Spin: 0}) // so that only what wakes a wait counts
+	a, b := connect(t, pa, pb)
+	buf := make([]byte, 8)
+	for range 20 {
+		b.rw.notify()
+		time.AfterFunc(100*time.Microsecond, func() { a.Write(buf[:2]) })
+		_, err := b.Read(buf)
+		require.NoError(t, err)
+	}
+	require.Zero(t, b.rw.guesses[0].fails)
+}
+
+// Reads of one byte that a deadline ends, as net/http's servers have one under
+// way during each request, must not keep the others from spinning.
+func TestReadsEndedByDeadlineSpinApart(t *testing.T) {
+	pa, pb := memPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	one, buf := make([]byte, 1), make([]byte, 4096)
+	for range 50 {
+		done := make(chan error, 1)
+		go func() { _, err := b.Read(one); done <- err }()
+		time.Sleep(200 * time.Microsecond)
+		b.SetReadDeadline(time.Unix(1, 0))
+		require.Error(t, <-done)
+		b.SetReadDeadline(time.Time{})
+		a.Write(buf[:10])
+		_, err := b.Read(buf)
+		require.NoError(t, err)
+	}
+	require.Zero(t, b.rw.guesses[0].fails)
+	require.GreaterOrEqual(t, b.rw.guesses[1].fails, patience)
+}
+
+func TestManyMissesParkLonger(t *testing.T) {
+	var g guess
+	spun := func(waits int) (n int) {
+		for range waits {
+			if g.spins() {
+				n++
+				g.miss()
+			}
+		}
+		return n
+	}
+	require.Equal(t, 4, spun(8)) // every other one
+	spun(200)
+	require.Equal(t, 10, spun(640)) // one in 64
+	g.hit()
+	require.Equal(t, 1, spun(1))
+}
