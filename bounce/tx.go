@@ -66,11 +66,29 @@ func (t *tx) put(p []byte) int {
 	case t.dma != nil && n >= t.dma.threshold:
 		h := makeHeader(t.seq+1, n, kindBulk)
 		t.dma.stage(t.win, t.advance(h), t.size, t.gen, h, p[:n])
+	case t.kind == kindInline:
+		t.putInline(p[:n])
 	default:
 		t.win.Write(off, p[:n])
 		t.commit(n)
 	}
 	return n
+}
+
+// putInline makes an inline record of p, for which reserve has found room. The
+// line with the header is stored to last and all at once: the reader looks at it
+// all the time, and would take it back from us between two stores.
+func (t *tx) putInline(p []byte) {
+	h := makeHeader(t.seq+1, len(p), kindInline)
+	pos := t.advance(h)
+	if len(p) > line-headerSize {
+		t.win.Write(pos+line, p[line-headerSize:])
+		p = p[:line-headerSize]
+	}
+	t.win.Write(pos+headerSize, p)
+	t.win.Publish64(pos, uint64(h))
+	t.st.inlineRecords++
+	t.st.inlineBytes += uint64(h.len())
 }
 
 // reserve finds room for a record with payload of up to n bytes: where its
