@@ -42,6 +42,7 @@ func (c *Pair) peerArm(off int, seen uint32) uint32 {
 const (
 	parkingBit = 1 << iota // fence between each publish and the look at this word
 	armedBit               // whoever published it is about to sleep or sleeps
+	growBit                // and wants a larger queue; in space arms only
 	armShift   = iota
 )
 
@@ -74,13 +75,13 @@ func (c *Pair) wait(w *waiter, direction int) {
 	} else {
 		c.spaceArm++
 	}
-	c.publishArm(direction, armedBit|parkingBit)
-	if direction == ring.Space {
+	if direction == ring.Space && c.tx.wantsLarger() {
 		// The peer's reader answers when it reads; its link's goroutine grants
-		// a larger queue now, as long as there is one.
-		if c.tx.size < c.tx.max {
-			c.peer.Notify(c.farSlot, ring.Data)
-		}
+		// a larger queue now, if it can.
+		c.publishArm(direction, armedBit|parkingBit|growBit)
+		c.peer.Notify(c.farSlot, ring.Data)
+	} else {
+		c.publishArm(direction, armedBit|parkingBit)
 	}
 	if !c.pool.opts.skipLookAgain {
 		c.order(w)
@@ -106,12 +107,12 @@ func (c *Pair) wait(w *waiter, direction int) {
 // askToGrow asks for a larger queue, once for each, while waiting for room that
 // may well come before we park. The caller holds wmu.
 func (c *Pair) askToGrow(w *waiter) {
-	if c.tx.size >= c.tx.max || c.askedIn == c.tx.gen {
+	if c.askedIn == c.tx.gen || !c.tx.wantsLarger() {
 		return
 	}
 	c.askedIn = c.tx.gen
 	c.spaceArm++
-	bits := uint32(armedBit)
+	bits := uint32(armedBit | growBit)
 	if w.fenced {
 		bits |= parkingBit
 	}

@@ -14,7 +14,7 @@ type blocks struct {
 
 const (
 	minOrder = 12
-	orders   = 11 // 4 KiB to 4 MiB
+	orders   = 13 // 4 KiB to 16 MiB
 )
 
 // newBlocks is an area of [0, total) of which the part below first is taken.

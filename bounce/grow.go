@@ -21,7 +21,7 @@ func (c *Pair) grow() {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
 	arm := ntb.Load32(c.line, offSpaceArm)
-	if !armed(arm, c.growAsked) || c.rw.stop.Load()&^stopDeadline != 0 {
+	if arm&growBit == 0 || !armed(arm, c.growAsked) || c.rw.stop.Load()&^stopDeadline != 0 {
 		return
 	}
 	c.growAsked = arm
@@ -45,8 +45,20 @@ func (c *Pair) grant(q queue) {
 	c.peer.Notify(c.farSlot, ring.Space)
 }
 
-// growBy is the factor from one size of queue to the next: 4 KiB, 64 KiB, 1 MiB.
+// growBy is the factor from one size of queue to the next: 4 KiB, 64 KiB, 1 MiB,
+// and what the limit is.
 const growBy = 16
+
+// A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
+// through one of that size, since to touch that much memory for the first time takes
+// as long as to copy it several times, and only while all such queues of a link
+// leave most of the window free. It is faster for an endless stream: it is
+// larger than the processors' caches, so that what the writer stores to has left
+// the reader's.
+const (
+	bulkQueue = 1 << 20
+	bulkAfter = 64 << 20
+)
 
 // A queue that grew for a bulk transfer is given back when nothing was read for a
 // while: the peer is granted one of the first size again, moves there, and the

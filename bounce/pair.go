@@ -107,7 +107,7 @@ func (c *Pair) End() End {
 }
 
 // SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded
-// up to a power of two from 4 KiB to 4 MiB. A queue that is larger stays.
+// up to a power of two from 4 KiB to 16 MiB. A queue that is larger stays.
 func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
 
 // SetWriteBuffer sets how much may be written that the peer has not read: n

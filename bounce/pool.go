@@ -24,7 +24,7 @@ var (
 
 // DefaultBuffer is how large the queue of one direction may grow unless told
 // otherwise, in bytes.
-const DefaultBuffer = 1 << 20
+const DefaultBuffer = 8 << 20
 
 // DefaultSpin is how long a wait looks before it parks unless told otherwise. It
 // is several times what parking and being woken takes, because the system now and
@@ -39,7 +39,7 @@ type Options struct {
 	// means DefaultSpin.
 	Spin time.Duration
 	// Buffer is how large the queue of one direction may grow: 0 for
-	// DefaultBuffer, else 4 KiB to 4 MiB.
+	// DefaultBuffer, else 4 KiB to 16 MiB.
 	Buffer int
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
@@ -109,14 +109,15 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 func (p *Pool) Peer() *ring.Peer { return p.peer }
 
 // alloc takes a queue of size bytes and clears its first header. To grow, it
-// leaves a quarter of the memory for new connections.
+// leaves a quarter of the memory for new connections, and to grow beyond bulkQueue
+// most of it for all.
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
 		return queue{}, false // the memory may be gone
 	}
-	if grow && p.blocks.used+size > p.blocks.total/4*3 {
+	if grow && p.blocks.used+size > p.blocks.total/4*3 || size > bulkQueue && p.blocks.used+size > p.blocks.total/8 {
 		return queue{}, false
 	}
 	off, ok := p.blocks.alloc(size)
@@ -197,7 +198,7 @@ type End struct {
 	Slot   uint32 // of its line
 	Gen    uint32 // of the slot, to tell one user of it from the next
 	Offset uint64 // of its queue in its region, a multiple of 4096
-	Size   uint32 // of its queue: a power of two, 4 KiB to 4 MiB
+	Size   uint32 // of its queue: a power of two, 4 KiB to 16 MiB
 }
 
 // Hold keeps the peer's memory, as its method does, unless the link is down. The

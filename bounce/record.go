@@ -18,7 +18,7 @@ const (
 	maxInline   = 4*line - headerSize
 	maxPayload  = 1<<24 - 1
 	minQueue    = 4 << 10
-	maxQueue    = 4 << 20
+	maxQueue    = 16 << 20
 	maxPiece    = 64 << 10 // payload of one record, so that the reader starts early
 	minBulkTail = 512      // a bulk record that would get less than this pads instead
 	// reserve is the room kept for a pad, a FIN, a move and the clear behind

@@ -15,6 +15,7 @@ type tx struct {
 	kind kind   // of the record that reserve found room for
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
+	done int    // bytes that this queue took since it was granted
 	dma  *dmaTx // nil: no engine; constant after init
 	// maxInline is the largest payload of an inline record.
 	maxInline int
@@ -41,6 +42,7 @@ func (t *tx) init(win ntb.Window, limit int, dma *dmaTx) {
 func (t *tx) start(win ntb.Window) {
 	t.win, t.size, t.pos = win, win.Len(), 0
 	t.gen++
+	t.done = 0
 	t.send = flowctl.NewSend(t.size)
 	t.limit(t.max)
 }
@@ -49,6 +51,11 @@ func (t *tx) start(win ntb.Window) {
 func (t *tx) limit(n int) {
 	t.max = n
 	t.send.SetLimit(max(min(n, t.size), minQueue))
+}
+
+// wantsLarger tells that a larger queue would serve whoever waits for room.
+func (t *tx) wantsLarger() bool {
+	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
 
 // room is how many bytes of the queue data may take now.
@@ -169,6 +176,7 @@ func (t *tx) advance(h header) (pos int) {
 	t.win.Publish64(next, 0)
 	t.pos = next
 	t.seq++
+	t.done += n
 	t.send.Produce(n)
 	return pos
 }

@@ -135,8 +135,9 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 }
 
 // SetReadBuffer sets how large the bounce buffer that Read reads from may grow,
-// in bytes, rounded up to a power of two from 4 KiB to 4 MiB. It begins at 4 KiB
-// and grows on demand, to 1 MiB unless set. It does not shrink.
+// in bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 4 KiB
+// and grows on demand, to 1 MiB, and for a long stream to 8 MiB unless set. It shrinks
+// when it was idle for some time.
 func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetReadBuffer) }
 
 // SetWriteBuffer sets how many bytes may be written that the other side has not

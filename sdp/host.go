@@ -82,7 +82,7 @@ type user interface{ Close() error }
 //	              multiple of 4096 from 128 KiB to 64 GiB. Memory is taken only as
 //	              it is used.
 //	buffer=BYTES  how large a connection's bounce buffer may grow, per direction,
-//	              1 MiB unless given: a power of two from 4096 to 4194304
+//	              8 MiB unless given: a power of two from 4096 to 16777216
 //	spin=TIME     how long a wait looks before it sleeps, 50us unless given: 0 to
 //	              1ms
 //	dma=N         an engine of software with N channels, 0 to 16, for trials of DMA

@@ -18,7 +18,7 @@ import (
 //	window=BYTES  size of this side's window on each link, a multiple of 4096,
 //	              128 KiB or more
 //	buffer=BYTES  how large a connection's queue may grow, per direction: a power
-//	              of two from 4096 to 4194304
+//	              of two from 4096 to 16777216
 //	spin=TIME     how long a wait looks before it sleeps, "0" to "1ms"
 //	dma=N         a DMA engine of software with N channels, 0 to 16: for trials
 //	dmafrom=BYTES size from which on payload goes through an engine, 1 or more;
@@ -73,8 +73,8 @@ func (s *Spec) set(name, value string) (err error) {
 		}
 	case "buffer":
 		s.Buffer, err = strconv.Atoi(value)
-		if err == nil && (s.Buffer < 4<<10 || s.Buffer > 4<<20 || s.Buffer&(s.Buffer-1) != 0) {
-			err = fmt.Errorf("want a power of two from 4096 to 4194304")
+		if err == nil && (s.Buffer < 4<<10 || s.Buffer > 16<<20 || s.Buffer&(s.Buffer-1) != 0) {
+			err = fmt.Errorf("want a power of two from 4096 to 16777216")
 		}
 	case "spin":
 		s.Spin, err = time.ParseDuration(value)

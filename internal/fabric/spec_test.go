@@ -20,7 +20,7 @@ func TestSpecs(t *testing.T) {
 	require.Equal(t, time.Duration(-1), got.Spin)
 	for _, bad := range []string{
 		"", "shm", "shm:", "tcp:x", "shm:a/b", "shm:x?spin", "shm:x?spin=-1s", "shm:x?spin=2ms",
-		"shm:x?buffer=5000", "shm:x?buffer=8388608", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=17", "shm:x?dma=-1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
+		"shm:x?buffer=5000", "shm:x?buffer=33554432", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=17", "shm:x?dma=-1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
