@@ -13,8 +13,8 @@ type blocks struct {
 }
 
 const (
-	minOrder = 12
-	orders   = 13 // 4 KiB to 16 MiB
+	minOrder = 11
+	orders   = 14 // 2 KiB to 16 MiB
 )
 
 // newBlocks is an area of [0, total) of which the part below first is taken.
@@ -63,8 +63,9 @@ func (b *blocks) alloc(size int) (off int, ok bool) {
 	return 0, false
 }
 
-// release gives a block back.
-func (b *blocks) release(off, size int) {
+// release gives a block back, and returns how large the free block is of which it
+// is a part now.
+func (b *blocks) release(off, size int) (free int) {
 	b.used -= size
 	order := orderOf(size)
 	for order < orders-1 {
@@ -77,4 +78,5 @@ func (b *blocks) release(off, size int) {
 		order++
 	}
 	b.put(off, order)
+	return minQueue << order
 }

@@ -20,7 +20,7 @@
 // the peer; S is the number of slots.
 //
 //	0     64 S   lines: one per connection, by slot
-//	....         queues, in blocks of 4 KiB to 16 MiB
+//	....         queues, in blocks of 2 KiB to 16 MiB
 //
 // # A line
 //

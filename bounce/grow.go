@@ -9,7 +9,7 @@ import (
 )
 
 // grantWord tells the peer where to go on: generation of the queue in 24 bits,
-// logarithm of its size in 8, its offset in units of 4 KiB in 32.
+// logarithm of its size in 8, its offset in units of 2 KiB in 32.
 func grantWord(gen uint32, off, size int) uint64 {
 	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
 }
@@ -29,7 +29,7 @@ func (c *Pair) grow() {
 	if c.rxSize >= limit || arm>>24 != c.grantGen&0xff {
 		return // as large as it gets, or the writer has not taken the last grant
 	}
-	size := min(c.rxSize*growBy, limit)
+	size := min(larger(c.rxSize), limit)
 	if q, ok := c.pool.alloc(size, true); ok {
 		c.grant(q)
 	}
@@ -45,9 +45,9 @@ func (c *Pair) grant(q queue) {
 	c.peer.Notify(c.farSlot, ring.Space)
 }
 
-// growBy is the factor from one size of queue to the next: 4 KiB, 64 KiB, 1 MiB,
-// and what the limit is.
-const growBy = 16
+// larger is the size of the queue that follows one of size bytes: 2 KiB, 64 KiB,
+// 1 MiB, and what the limit is.
+func larger(size int) int { return max(64<<10, 16*size) }
 
 // A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
 // through one of that size, since to touch that much memory for the first time takes

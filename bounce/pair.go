@@ -114,8 +114,11 @@ func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
 // bytes, rounded likewise. It counts from the next time that a Write has to wait.
 func (c *Pair) SetWriteBuffer(n int) { c.writeLimit.Store(int64(bufferSize(n))) }
 
+// minBuffer is the smallest limit that can be set.
+const minBuffer = 4 << 10
+
 func bufferSize(n int) int {
-	n = max(minQueue, min(n, maxQueue))
+	n = max(minBuffer, min(n, maxQueue))
 	return 1 << bits.Len(uint(n-1))
 }
 

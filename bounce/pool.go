@@ -138,6 +138,7 @@ func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 const (
 	maxRetained = 1 << 20
 	bigBlock    = 64 << 10
+	page        = 4 << 10
 )
 
 // release frees a queue that the peer does not write any more.
@@ -147,12 +148,13 @@ func (p *Pool) release(q queue) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(q.mem) >= bigBlock || p.retained >= maxRetained {
-		p.peer.Reclaim(q.off, len(q.mem))
-	} else {
+	free := p.blocks.release(q.off, len(q.mem))
+	switch {
+	case len(q.mem) < bigBlock && p.retained < maxRetained:
 		p.retained += len(q.mem)
+	case free >= page:
+		p.peer.Reclaim(q.off&^(page-1), max(len(q.mem), page))
 	}
-	p.blocks.release(q.off, len(q.mem))
 }
 
 // queue is a block of the pool.
@@ -197,8 +199,8 @@ func (p *Pool) Stats() (Stats, int) {
 type End struct {
 	Slot   uint32 // of its line
 	Gen    uint32 // of the slot, to tell one user of it from the next
-	Offset uint64 // of its queue in its region, a multiple of 4096
-	Size   uint32 // of its queue: a power of two, 4 KiB to 16 MiB
+	Offset uint64 // of its queue in its region, a multiple of 2048
+	Size   uint32 // of its queue: a power of two, 2 KiB to 16 MiB
 }
 
 // Hold keeps the peer's memory, as its method does, unless the link is down. The

@@ -227,7 +227,7 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	const total = 64<<20 - 12<<10
 	b := newBlocks(5000, total)
-	require.Equal(t, total-8192, b.total)
+	require.Equal(t, total-6144, b.total)
 	type block struct{ off, size int }
 	var live []block
 	owner := make([]int, total/minQueue)
@@ -240,7 +240,7 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 			}
 			require.Zero(t, off%size)
 			require.LessOrEqual(t, off+size, total)
-			require.GreaterOrEqual(t, off, 8192)
+			require.GreaterOrEqual(t, off, 6144)
 			for i := off / minQueue; i < (off+size)/minQueue; i++ {
 				require.Zero(t, owner[i], "step %d: block given twice", step)
 				owner[i] = step
@@ -268,6 +268,6 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 		}
 		n++
 	}
-	// All but the first 4 MiB, of which the lines have a part, and the last.
+	// All but the first 16 MiB, of which the lines have a part, and the last.
 	require.Equal(t, total/maxQueue-1, n)
 }

@@ -17,7 +17,7 @@ const (
 	headerSize  = 8
 	maxInline   = 4*line - headerSize
 	maxPayload  = 1<<24 - 1
-	minQueue    = 4 << 10
+	minQueue    = 2 << 10
 	maxQueue    = 16 << 20
 	maxPiece    = 64 << 10 // payload of one record, so that the reader starts early
 	minBulkTail = 512      // a bulk record that would get less than this pads instead

@@ -135,7 +135,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 }
 
 // SetReadBuffer sets how large the bounce buffer that Read reads from may grow,
-// in bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 4 KiB
+// in bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB
 // and grows on demand, to 1 MiB, and for a long stream to 8 MiB unless set. It shrinks
 // when it was idle for some time.
 func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetReadBuffer) }
