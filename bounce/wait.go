@@ -44,6 +44,8 @@ type waiter struct {
 	guess   *guess    // the one for the call under way
 	hits    int       // spins in a row that ended by data
 	fenced  bool      // the peer knows by parkingBit that we park, and fences
+	early   vain      // yields during a spin
+	turns   vain      // yields at the end of a turn
 	yielded time.Time // when other goroutines last had a chance to run here
 	work    int       // done since then, see worked
 
@@ -130,26 +132,6 @@ func stopErr(stop uint32, shut error) error {
 	return nil
 }
 
-// turn is how long a goroutine may go on without giving way to others, where its
-// waits end before it parks: else two that answer each other at once would keep
-// the processors to themselves until the scheduler stops them.
-const turn = 50 * time.Microsecond
-
-// turnWork is the work that worked takes for about a turn: bytes, and callCost for
-// each call.
-const (
-	turnWork = 1 << 20
-	callCost = 256
-)
-
-// worked counts what a call did, and gives way to other goroutines at times.
-func (w *waiter) worked(n int) {
-	if w.work += n + callCost; w.work > turnWork {
-		w.work = 0
-		runtime.Gosched()
-	}
-}
-
 // spin looks until there is something, a reason to stop, or the budget is used
 // up. It reports whether to look again rather than park.
 func (w *waiter) spin(c *Pair, direction int) bool {
@@ -162,19 +144,17 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 	defer spinners.Add(-1)
 	start := time.Now()
-	if start.Sub(w.yielded) > turn {
-		runtime.Gosched()
-		start = time.Now()
+	if start.Sub(w.yielded) > turn<<w.turns {
+		start = w.turns.yield()
 		w.yielded, w.work = start, 0
 	}
 	w.spins++
+	budget := w.guess.budget(c.pool.opts.Spin)
+	yieldAt := firstYield << w.early
 	for i := 1; ; i++ {
-		if i&63 == 32 {
-			// Not at once, since it costs as much as a quick answer takes. But what
-			// we wait for may depend on a goroutine that is ready to run here, such
-			// as one that was handed what the last call read: another processor
-			// takes it over only after a pause of its own.
-			runtime.Gosched()
+		if i == yieldAt {
+			w.early.yield()
+			yieldAt += 2 * firstYield << w.early
 			if direction == ring.Space {
 				c.askToGrow(w)
 			}
@@ -196,7 +176,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			c.peer.Poll()
 		}
 		stopped := w.stop.Load() != 0 || c.ended(direction)
-		if stopped || time.Since(start) > c.pool.opts.Spin {
+		if stopped || time.Since(start) > budget {
 			w.hits = 0
 			w.guess.miss()
 			return stopped
@@ -262,6 +242,16 @@ func (g *guess) spins() bool {
 		return false
 	}
 	return true
+}
+
+// budget is how long the spin that spins allowed may last. The rare one after many
+// misses lasts longer: where being woken takes longer than a spin, two sides that
+// both park would never find each other spinning.
+func (g *guess) budget(spin time.Duration) time.Duration {
+	if g.fails == maxFails {
+		return 4 * spin
+	}
+	return spin
 }
 
 func (g *guess) hit() { g.fails, g.skip = 0, 0 }

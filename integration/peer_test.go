@@ -44,11 +44,17 @@ var roles = map[string]func(p *self) error{
 	"tcp":       playTCP,
 	"nofabric":  playNoFabric,
 	"open-only": playOpenOnly,
+	"echo":      playEcho,
+	"sum":       playSum,
 }
 
 func init() {
 	if role := os.Getenv(peerVariable); role != "" {
-		os.Exit(play(role))
+		// Not here: this goroutine is bound to its thread during initialization,
+		// which makes each wait far slower than in a program.
+		status := make(chan int)
+		go func() { status <- play(role) }()
+		os.Exit(<-status)
 	}
 }
 
@@ -121,7 +127,7 @@ func (r *peerReporter) finish() int {
 
 // peer is the second process of a test. It is killed when the test ends.
 type peer struct {
-	t      *testing.T
+	t      testing.TB
 	role   string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -141,7 +147,7 @@ func asUser(exe string, uid int) peerOption {
 	}
 }
 
-func startPeer(t *testing.T, role string, args []string, options ...peerOption) *peer {
+func startPeer(t testing.TB, role string, args []string, options ...peerOption) *peer {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)

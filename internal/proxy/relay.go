@@ -71,14 +71,12 @@ func (r *relay) abort(cause error) {
 	})
 }
 
-// copy copies src to dst until end of file. An SDP connection on either side is
-// copied to or from its bounce buffers directly (WriteTo, ReadFrom), and
-// counted as it goes. Between two kernel sockets the kernel moves the bytes,
-// and they are counted at the end.
+// copy copies src to dst until end of file. What comes from an SDP connection is
+// written right from its bounce buffer, and counted as it goes. Between two kernel
+// sockets the kernel moves the bytes, and they are counted at the end.
 func (d *direction) copy(dst, src net.Conn) error {
-	if isSDP(src) {
-		_, err := io.Copy(&meteredWriter{dst, &d.bytes}, src)
-		return err
+	if c, ok := src.(*sdp.Conn); ok {
+		return d.copyInPlace(dst, c)
 	}
 	if isSDP(dst) {
 		_, err := io.Copy(dst, &meteredReader{src, &d.bytes})
@@ -89,15 +87,23 @@ func (d *direction) copy(dst, src net.Conn) error {
 	return err
 }
 
-type meteredWriter struct {
-	w     io.Writer
-	bytes *atomic.Int64
-}
-
-func (m *meteredWriter) Write(p []byte) (int, error) {
-	n, err := m.w.Write(p)
-	m.bytes.Add(int64(n))
-	return n, err
+// copyInPlace is what io.Copy would do by WriteTo, but counts.
+func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
+	for {
+		b, err := src.Peek()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n, err := dst.Write(b)
+		d.bytes.Add(int64(n))
+		src.Discard(n)
+		if err != nil {
+			return err
+		}
+	}
 }
 
 type meteredReader struct {
