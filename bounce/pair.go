@@ -248,6 +248,7 @@ func (c *Pair) makeRoom() error {
 		return c.blame(err)
 	}
 	if !progress {
+		c.tx.stalled()
 		c.wait(&c.ww, ring.Space)
 	}
 	return nil

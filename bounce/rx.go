@@ -71,8 +71,8 @@ func (r *rx) start(q queue) {
 func (r *rx) ready() bool {
 	if r.size > line && r.pos+line < len(r.mem) {
 		// The next record is likely to have a second line as well, which comes before
-		// the first. Looking there fetches it meanwhile. What it holds is not used.
-		ntb.Load64(r.mem, r.pos+line)
+		// the first.
+		ntb.Prefetch(r.mem, r.pos+line)
 	}
 	return r.left > 0 || r.fin || ntb.Load64(r.mem, r.pos) != 0
 }

@@ -34,6 +34,11 @@ type Stats struct {
 	ReadSpins, ReadSpinHits, ReadParks    uint64
 	WriteSpins, WriteSpinHits, WriteParks uint64
 
+	// Waits of a Write for room, because the queue was full although it is as large
+	// as it gets, because of the limit that SetWriteBuffer set, or because the queue
+	// is small and a larger one was asked for. Each may spin or park several times.
+	StallsFull, StallsLimit, StallsSmall uint64
+
 	// Moves to another queue, read and written.
 	MovesRead, MovesWritten uint64
 }
@@ -67,6 +72,9 @@ func (s *Stats) Add(o Stats) {
 	s.WriteSpins += o.WriteSpins
 	s.WriteSpinHits += o.WriteSpinHits
 	s.WriteParks += o.WriteParks
+	s.StallsFull += o.StallsFull
+	s.StallsLimit += o.StallsLimit
+	s.StallsSmall += o.StallsSmall
 	s.MovesRead += o.MovesRead
 	s.MovesWritten += o.MovesWritten
 }
@@ -123,6 +131,7 @@ func (c *Pair) saveStats(direction int) {
 		s.DoorbellsSaved = records - s.Doorbells
 	}
 	s.WriteSpins, s.WriteSpinHits, s.WriteParks = c.ww.spins, c.ww.spinHits, c.ww.parks
+	s.StallsFull, s.StallsLimit, s.StallsSmall = t.stallsFull, t.stallsLimit, t.stallsSmall
 	if c.tx.gen > 0 {
 		s.MovesWritten = uint64(c.tx.gen - 1)
 	}

@@ -27,6 +27,20 @@ type tx struct {
 type pathStats struct {
 	inlineRecords, inlineBytes uint64
 	mmioRecords, mmioBytes     uint64
+	// Waits for room, by what would have helped.
+	stallsFull, stallsLimit, stallsSmall uint64
+}
+
+// stalled counts a wait for room.
+func (t *tx) stalled() {
+	switch {
+	case t.max < t.size:
+		t.st.stallsLimit++
+	case t.wantsLarger():
+		t.st.stallsSmall++
+	default:
+		t.st.stallsFull++
+	}
 }
 
 func (t *tx) init(win ntb.Window, limit int, dma *dmaTx) {

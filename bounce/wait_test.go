@@ -1,6 +1,9 @@
 package bounce
 
 import (
+	"io"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,4 +62,32 @@ func TestManyMissesParkLonger(t *testing.T) {
 	require.Equal(t, 10, spun(640)) // one in 64
 	g.hit()
 	require.Equal(t, 1, spun(1))
+}
+
+func TestStallsAreCountedByReason(t *testing.T) {
+	pa, pb := memPools(t, Options{Buffer: 64 << 10})
+	a, b := connect(t, pa, pb)
+	stalls := func() [3]uint64 {
+		s := a.Stats()
+		return [3]uint64{s.StallsFull, s.StallsLimit, s.StallsSmall}
+	}
+	fill := func() {
+		a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := a.Write(make([]byte, 1<<20))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	fill()
+	first := stalls()
+	require.NotZero(t, first[2], "the first queue is small")
+	require.NotZero(t, first[0], "the second is as large as it gets")
+	require.Zero(t, first[1])
+	a.SetWriteBuffer(4 << 10)
+	var reading sync.WaitGroup
+	reading.Go(func() { io.Copy(io.Discard, b) })
+	a.SetWriteDeadline(time.Time{})
+	_, err := a.Write(make([]byte, 1<<20))
+	require.NoError(t, err)
+	a.CloseWrite()
+	reading.Wait()
+	require.NotZero(t, stalls()[1])
 }

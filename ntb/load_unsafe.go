@@ -33,3 +33,7 @@ func AlignedBytes(n int) []byte {
 	pad := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & 63)
 	return mem[pad : pad+n : pad+n]
 }
+
+// Prefetch tells the CPU that the cache line of mem[off] is about to be read. It
+// reads nothing itself.
+func Prefetch(mem []byte, off int) { prefetch(unsafe.Pointer(&mem[off])) }

@@ -32,6 +32,12 @@ TEXT ·pause(SB), NOSPLIT, $0-0
 	PAUSE
 	RET
 
+// func prefetch(p unsafe.Pointer)
+TEXT ·prefetch(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	PREFETCHT0 (AX)
+	RET
+
 // func copyWide(dst, src unsafe.Pointer, n uintptr)
 TEXT ·copyWide(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI

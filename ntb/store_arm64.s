@@ -32,6 +32,12 @@ TEXT ·pause(SB), NOSPLIT, $0-0
 	YIELD
 	RET
 
+// func prefetch(p unsafe.Pointer)
+TEXT ·prefetch(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
+	PRFM (R0), PLDL1KEEP
+	RET
+
 // func copyWide(dst, src unsafe.Pointer, n uintptr)
 TEXT ·copyWide(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R0

@@ -24,6 +24,11 @@ func fence()
 // pause tells the CPU that this is a spinning loop.
 func pause()
 
+// prefetch asks for a cache line.
+//
+//go:noescape
+func prefetch(p unsafe.Pointer)
+
 // copyWide copies n bytes by 8-byte stores where dst is aligned, so that a
 // bridge sees few transactions. copy promises no width and may store bytes.
 //

@@ -22,6 +22,8 @@ func fence() { fenceWord.Add(1) }
 
 func pause() {}
 
+func prefetch(unsafe.Pointer) {}
+
 func copyWide(dst, src unsafe.Pointer, n uintptr) {
 	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
 }
