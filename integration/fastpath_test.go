@@ -161,17 +161,31 @@ func playSum(p *self) error {
 // leaseSize is that of the messages, in bytes.
 const leaseSize = 64 << 10
 
+// sumWords and fillWords take four words at a time, so that memory is what limits
+// them.
 func sumWords(b []byte) (sum uint64) {
+	le := binary.LittleEndian
+	for ; len(b) >= 32; b = b[32:] {
+		sum += le.Uint64(b) + le.Uint64(b[8:]) + le.Uint64(b[16:]) + le.Uint64(b[24:])
+	}
 	for ; len(b) >= 8; b = b[8:] {
-		sum += binary.LittleEndian.Uint64(b)
+		sum += le.Uint64(b)
 	}
 	return sum
 }
 
 // fillWords fills b with the next words from v on.
 func fillWords(b []byte, v uint64) uint64 {
+	le := binary.LittleEndian
+	for ; len(b) >= 32; b = b[32:] {
+		le.PutUint64(b, v)
+		le.PutUint64(b[8:], v+1)
+		le.PutUint64(b[16:], v+2)
+		le.PutUint64(b[24:], v+3)
+		v += 4
+	}
 	for ; len(b) >= 8; b = b[8:] {
-		binary.LittleEndian.PutUint64(b, v)
+		le.PutUint64(b, v)
 		v++
 	}
 	return v
