@@ -153,8 +153,12 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	yieldAt := firstYield << w.early
 	for i := 1; ; i++ {
 		if i == yieldAt {
-			w.early.yield()
-			yieldAt += 2 * firstYield << w.early
+			if i == firstYield<<w.early {
+				w.early.yield() // later ones of this spin tell nothing
+			} else {
+				runtime.Gosched()
+			}
+			yieldAt = i + 2*firstYield<<w.early
 			if direction == ring.Space {
 				c.askToGrow(w)
 			}
