@@ -24,6 +24,9 @@
 //	byte P<<17                port P, 1 to 65535
 //	byte (P<<17) + 1 + N      port P is held by process N
 //
+// Port 65536, which no listener can have, stands for the host's bridges to other
+// hosts: who holds it owns them.
+//
 // No two bytes that one process locks are neighbours: the kernel would report
 // them as one lock.
 //

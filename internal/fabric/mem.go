@@ -32,6 +32,7 @@ func newMemNetwork(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Devic
 	return &memNetwork{window: window, wrap: wrap, ports: map[int]bool{}}
 }
 
+func (n *memNetwork) host() int                       { return localHost }
 func (n *memNetwork) process() int                    { return 1 }
 func (n *memNetwork) serve(accepted func(ntb.Device)) { n.accepted = accepted }
 func (n *memNetwork) close()                          {}

@@ -1,0 +1,290 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// link is this node's end of one wire, which is made, and made again, as long as
+// the node runs. All but the wire is guarded by hosts.mu.
+//
+// Either side may begin, by connecting a cable. A node that begins does so once
+// its neighbour is there; one whose neighbour is not there sleeps, since the
+// neighbour will begin. If both begin, the node with the lower number goes on:
+// it answers "busy" while it has asked itself. From then on the link is "being
+// made", at most once at a time on each side.
+type link struct {
+	wire wire // immutable
+	to   int  // the neighbour; immutable
+
+	peer   *ring.Peer // of the last time that it came up
+	asking bool       // we have connected and wait for the answer
+	making bool       // a cable is being made a bridge, and that brought up
+	absent bool       // the neighbour was not there when we looked
+	err    error      // why it is not up
+	ups    int        // how often it came up
+	since  time.Time  // when its state changed last
+}
+
+// Pauses between tries to make a link to a neighbour that runs.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
+
+var errAgain = errors.New("fabric: the neighbour made the link again")
+
+// states of a link.
+const (
+	linkUp     = "up"
+	linkMaking = "making"
+	linkAbsent = "absent" // the neighbour does not run
+	linkDown   = "down"   // it runs, and why there is no link is the error
+)
+
+// state is one of those. The caller holds mu.
+func (l *link) state() string {
+	switch {
+	case l.peer != nil && l.peer.Up():
+		return linkUp
+	case l.making, l.asking:
+		return linkMaking
+	case l.absent:
+		return linkAbsent
+	}
+	return linkDown
+}
+
+// change tells everyone that a link has changed. The caller holds mu.
+func (h *hosts) change(l *link) {
+	l.since = time.Now()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// keep makes the link whenever it is down and the neighbour runs.
+func (h *hosts) keep(l *link) {
+	pause := firstPause
+	for h.ctx.Err() == nil {
+		h.mu.Lock()
+		changed, peer, state := h.changed, l.peer, l.state()
+		h.mu.Unlock()
+		switch state {
+		case linkUp:
+			select {
+			case <-peer.Done():
+				h.mu.Lock()
+				if l.peer == peer {
+					l.err = peer.Err()
+					h.change(l)
+				}
+				h.mu.Unlock()
+			case <-h.ctx.Done():
+			}
+			pause = firstPause
+			continue
+		case linkMaking:
+			h.wait(changed, 0)
+			continue
+		}
+		// changed was taken before this look: a neighbour that comes after it
+		// finds us, and what comes of that closes changed.
+		there, err := h.station.present(l.to)
+		h.mu.Lock()
+		l.absent = err == nil && !there
+		if err != nil {
+			l.err = err
+		}
+		h.mu.Unlock()
+		if err == nil && !there {
+			h.wait(changed, 0)
+			pause = firstPause
+			continue
+		}
+		if err == nil && h.begin(l) {
+			continue
+		}
+		h.wait(nil, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// wait waits for a change, or for a time if that is not 0.
+func (h *hosts) wait(changed <-chan struct{}, d time.Duration) {
+	var late <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-changed:
+	case <-late:
+	case <-h.ctx.Done():
+	}
+}
+
+// begin asks the neighbour for the link. It is false if there is none and the
+// next try should wait.
+func (h *hosts) begin(l *link) bool {
+	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
+	defer cancel()
+	h.mu.Lock()
+	if s := l.state(); s == linkUp || s == linkMaking {
+		h.mu.Unlock()
+		return true
+	}
+	l.asking = true
+	h.mu.Unlock()
+
+	mine := h.greeting(wantLink)
+	mine.Wire = l.wire.number
+	var answer *greeting
+	var release func() bool
+	c, err := h.station.connect(ctx, l.to, 0)
+	if err == nil {
+		answer, release, err = ask(ctx, c, mine)
+	}
+	busy := false
+	if err == nil {
+		defer release()
+		busy = answer.Busy
+		err = mine.verdict(answer)
+		if errors.Is(err, ErrMismatch) {
+			h.refuse(err)
+		}
+	}
+
+	h.mu.Lock()
+	l.asking = false
+	up := l.making || l.peer != nil && l.peer.Up()
+	goOn := err == nil && !busy && !up
+	l.making = l.making || goOn
+	if err != nil {
+		l.err = err
+	}
+	h.change(l)
+	h.mu.Unlock()
+	if !goOn {
+		if answer != nil {
+			c.Close()
+		}
+		return up
+	}
+	dev, err := h.bridge(c)
+	if !release() && err == nil {
+		dev.Close()
+		err = ctx.Err()
+	}
+	return h.finish(ctx, l, dev, err)
+}
+
+// take begins to make the link for a neighbour that asks. It is false if the
+// neighbour has to wait for us.
+func (h *hosts) take(l *link) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.making || l.asking && h.spec.Node < l.to {
+		return false
+	}
+	// It may be up still: its end may be news that has not come yet. Or the
+	// neighbour asked long ago; then it hangs up now, and what is up stays.
+	l.making = true
+	h.change(l)
+	return true
+}
+
+// failed ends what take began.
+func (h *hosts) failed(l *link, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.making = false
+	if err != nil {
+		l.err = err
+	}
+	h.change(l)
+}
+
+// finish brings the link up over a bridge on which both sides have agreed.
+func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) bool {
+	if err != nil {
+		h.failed(l, err)
+		return false
+	}
+	h.mu.Lock()
+	old := l.peer
+	h.mu.Unlock()
+	if old != nil {
+		old.Fail(errAgain) // if it is not down already
+		<-old.Done()
+	}
+	p, err := h.node.Up(ctx, dev)
+	if err == nil && p.ID().Host() != l.to {
+		err = fmt.Errorf("fabric: %v answered for node %d: %w", p.ID(), l.to, ring.ErrProtocol)
+		p.Fail(err)
+	}
+	if err != nil {
+		h.failed(l, err)
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.peer, l.making, l.absent, l.err = p, false, false, nil
+	l.ups++
+	h.change(l)
+	return true
+}
+
+// peer is the link to a node, for which it waits until ctx ends.
+func (h *hosts) peer(ctx context.Context, node int) (*ring.Peer, error) {
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		var why error
+		next := false // to this node
+		for _, l := range h.links {
+			if l.to != node {
+				continue
+			}
+			next = true
+			if l.peer != nil && l.peer.Up() {
+				h.mu.Unlock()
+				return l.peer, nil
+			}
+			if why == nil || l.err != nil {
+				why = l.why()
+			}
+		}
+		h.mu.Unlock()
+		if !next {
+			return nil, fmt.Errorf("no way leads to %s: %w", nodeName(node), syscall.EHOSTUNREACH)
+		}
+		if errors.Is(why, ErrMismatch) {
+			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not mend it
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), why, syscall.EHOSTUNREACH)
+		case <-h.ctx.Done():
+			return nil, ErrClosed
+		}
+	}
+}
+
+// why says why the link is not up. The caller holds mu.
+func (l *link) why() error {
+	switch {
+	case l.absent:
+		return fmt.Errorf("%s is not there", nodeName(l.to))
+	case l.err != nil:
+		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.err)
+	}
+	return fmt.Errorf("link to %s is just being made", nodeName(l.to))
+}
