@@ -32,6 +32,17 @@ type link struct {
 	since  time.Time  // when its state changed last
 }
 
+// direction is where the link leads from this node.
+func (l *link) direction(spec *Spec) ring.Direction {
+	switch {
+	case spec.Kind == topologyMesh:
+		return ring.Direct
+	case l.wire.a == spec.Node:
+		return ring.Right
+	}
+	return ring.Left
+}
+
 // Pauses between tries to make a link to a neighbour that runs.
 const (
 	firstPause = 10 * time.Millisecond
