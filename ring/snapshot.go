@@ -1,5 +1,11 @@
 package ring
 
+import (
+	"maps"
+	"slices"
+	"sort"
+)
+
 // Snapshot is what a node knows of the fabric. Its JSON form is what
 // sdp-perf topology prints.
 type Snapshot struct {
@@ -75,4 +81,103 @@ type TunnelInfo struct {
 	Resent      uint64 `json:"resent"`
 	Received    uint64 `json:"received"` // in order, once each
 	Unconfirmed int    `json:"unconfirmed_bytes"`
+}
+
+// Topology is a snapshot of the fabric as this node sees it. It is empty before
+// Join.
+func (n *Node) Topology() Snapshot {
+	r, err := n.joined()
+	if err != nil {
+		return Snapshot{}
+	}
+	o := r.opts
+	s := Snapshot{
+		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Nodes, Lanes: o.Lanes,
+		Links: []LinkInfo{}, Routes: []RouteInfo{}, Tunnels: []TunnelInfo{}, Drops: map[string]uint64{},
+	}
+	r.mu.Lock()
+	for host := 1; host <= o.Nodes; host++ {
+		h := HostInfo{Host: host, State: "unknown"}
+		if n := r.news[host]; n != nil {
+			h.ID, h.Epoch = n.id, n.number
+		}
+		if o.Topology != Mesh {
+			h.Left, h.Right = r.news[host].side(Left).String(), r.news[host].side(Right).String()
+		}
+		link, hops := r.routeLocked(host)
+		switch {
+		case host == r.host:
+			h.State = "self"
+		case link == nil:
+			h.State = "unreachable"
+			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "unreachable"})
+		default:
+			if r.news[host] != nil || o.Topology == Mesh {
+				h.State = "up"
+			}
+			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops})
+		}
+		if o.Topology == Mesh && link != nil {
+			h.ID = link.id
+		}
+		s.Hosts = append(s.Hosts, h)
+	}
+	links := slices.Collect(maps.Values(r.links))
+	r.mu.Unlock() // it comes after the lanes' locks
+	for _, l := range links {
+		s.Links = append(s.Links, l.info())
+	}
+	for _, t := range r.tunnels.all() {
+		s.Tunnels = append(s.Tunnels, t.info())
+	}
+	sort.Slice(s.Links, func(i, j int) bool { return s.Links[i].Neighbour < s.Links[j].Neighbour })
+	for why := range r.drops {
+		if v := r.drops[why].Load(); v > 0 {
+			s.Drops[dropNames[why]] = v
+		}
+	}
+	return s
+}
+
+func (l *Link) info() LinkInfo {
+	i := LinkInfo{
+		Direction: l.direction.String(), Neighbour: l.id, Name: l.id.String(), State: "up",
+		Epoch: l.epoch, NeighbourEpoch: l.farEpoch,
+	}
+	if !l.dev.LinkUp() {
+		i.State = "down"
+	}
+	for _, o := range l.out {
+		o.mu.Lock()
+		i.OwnFrames += o.stats.ownFrames
+		i.OwnBytes += o.stats.ownBytes
+		i.ForwardedFrames += o.stats.fwdFrames
+		i.ForwardedBytes += o.stats.fwdBytes
+		i.Doorbells += o.stats.doorbells
+		o.mu.Unlock()
+	}
+	for _, in := range l.in {
+		in.mu.Lock()
+		i.ReceivedFrames += in.frames
+		i.ReceivedBytes += in.bytes
+		in.mu.Unlock()
+	}
+	return i
+}
+
+func (t *tunnel) info() TunnelInfo {
+	t.rmu.Lock()
+	got := t.got
+	t.rmu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := TunnelInfo{
+		Peer: t.remote, Name: t.remote.String(), State: t.current().String(), Lane: t.lane, Epoch: t.epoch,
+		Path: t.resends, Sent: t.stats.sent, SentBytes: t.stats.sentBytes, Resent: t.stats.resent,
+		Received: got, Unconfirmed: t.kept.bytes(),
+	}
+	if t.link != nil {
+		i.Direction = t.link.direction.String()
+	}
+	return i
 }
