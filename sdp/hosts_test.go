@@ -98,11 +98,9 @@ func TestNodesDialEachOtherByName(t *testing.T) {
 						hosts = append(hosts, node(t, topology, backend, i, n))
 						ports = append(ports, echoOn(t, hosts[i-1]))
 					}
-					for i, h := range hosts {
+					for _, h := range hosts {
 						for j, port := range ports {
-							if topology == "mesh" || i-j >= -1 && i-j <= 1 || topology == "ring" && (i-j == n-1 || j-i == n-1) {
-								echoed(t, h, fmt.Sprintf("node%d:%s", j+1, port))
-							}
+							echoed(t, h, fmt.Sprintf("node%d:%s", j+1, port))
 						}
 					}
 				})

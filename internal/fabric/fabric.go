@@ -91,8 +91,12 @@ func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
 }
 
 func joinHosts(h *hosts, start func(*ring.Node)) (*Fabric, error) {
-	f := newFabric(h, func(n *ring.Node) { h.attach(n); start(n) })
-	if err := h.join(); err != nil {
+	var err error
+	f := newFabric(h, func(n *ring.Node) { start(n); err = h.attach(n) })
+	if err == nil {
+		err = h.join()
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -253,7 +257,7 @@ const ownerProcess = 1
 // it waits until ctx ends: that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 	if f.far != nil && id.Host() != f.net.host() {
-		return f.far.peer(ctx, id.Host())
+		return f.far.peer(ctx, id)
 	}
 	f.mu.Lock()
 	if f.closed {

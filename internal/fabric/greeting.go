@@ -42,6 +42,8 @@ type greeting struct {
 	Topology string `json:"topology,omitempty"`
 	Nodes    int    `json:"nodes,omitempty"`
 	Lanes    int    `json:"lanes,omitempty"`
+	Slots    int    `json:"slots,omitempty"`
+	Frame    int    `json:"frame,omitempty"`
 	Node     int    `json:"node,omitempty"` // its own number
 	Wire     int    `json:"wire,omitempty"`
 	PID      int    `json:"pid,omitempty"`
@@ -109,7 +111,7 @@ func (g *greeting) fits(other *greeting) error {
 	case g.Ring != other.Ring:
 		return fmt.Errorf("%w: node %d speaks version %d of the links, node %d version %d: %w",
 			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, ring.ErrVersion)
-	case g.Topology != other.Topology || g.Nodes != other.Nodes || g.Lanes != other.Lanes:
+	case g.plan() != other.plan():
 		return fmt.Errorf("%w: node %d is of %s, node %d of %s", ErrMismatch, g.Node, g.plan(), other.Node, other.plan())
 	case other.Node < 1 || other.Node > g.Nodes:
 		return fmt.Errorf("%w: node %d of %d", ErrMismatch, other.Node, g.Nodes)
@@ -119,5 +121,9 @@ func (g *greeting) fits(other *greeting) error {
 
 // plan is for messages. The text may be a peer's.
 func (g *greeting) plan() string {
-	return fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
+	text := fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
+	if g.Slots != 0 || g.Frame != 0 {
+		text += fmt.Sprintf(", slots=%d, frame=%d", g.Slots, g.Frame)
+	}
+	return text
 }

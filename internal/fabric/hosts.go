@@ -82,13 +82,32 @@ func (h *hosts) process() int                       { return h.station.process()
 func (h *hosts) claimPort(port int) (int, error)    { return h.station.claimPort(port) }
 func (h *hosts) releasePort(port int)               { h.station.releasePort(port) }
 func (h *hosts) holder(port int) (int, bool, error) { return h.station.holder(port) }
-func (h *hosts) attach(node *ring.Node)             { h.node = node }
+
+// attach makes the node part of the fabric.
+func (h *hosts) attach(node *ring.Node) error {
+	h.node = node
+	return node.Join(h.options())
+}
+
+// options are what the links' layer is told.
+func (h *hosts) options() ring.Options {
+	s := h.spec
+	return ring.Options{
+		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
+		Nodes:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
+		Window: min(s.Window, maxTunnel), // 0 is the default of each
+	}
+}
+
+// maxTunnel is the largest window of a node that is not a neighbour, in bytes.
+const maxTunnel = 1 << 30
 
 // greeting is what this process says of itself.
 func (h *hosts) greeting(want string) *greeting {
 	return &greeting{
 		Version: greetingVersion, Ring: ring.Version, Want: want,
-		Topology: h.spec.Kind, Nodes: h.spec.Nodes, Lanes: h.spec.Lanes, Node: h.spec.Node, PID: os.Getpid(),
+		Topology: h.spec.Kind, Nodes: h.spec.Nodes, Lanes: h.spec.Lanes,
+		Slots: h.spec.Slots, Frame: h.spec.Frame, Node: h.spec.Node, PID: os.Getpid(),
 	}
 }
 
@@ -238,7 +257,7 @@ func (h *hosts) answer(c cable) {
 		return
 	}
 	// From here on the device's own deadline counts.
-	dev, err := h.bridge(c)
+	dev, err := h.bridge(c, g.Want)
 	if err == nil && !release() {
 		dev.Close()
 		err = ctx.Err()
@@ -305,7 +324,7 @@ func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
 		c.Close()
 		return nil, err
 	}
-	dev, err := h.bridge(c)
+	dev, err := h.bridge(c, wantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
@@ -313,9 +332,19 @@ func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
 	return dev, err
 }
 
-// bridge makes a bridge of a cable.
-func (h *hosts) bridge(c cable) (ntb.Device, error) {
-	dev, err := c.bridge(h.spec.Window, h.spec.Lanes+1)
+// bridge makes a bridge of a cable, for a link or within the host.
+func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
+	window, doorbells := h.spec.Window, 1
+	if window == 0 {
+		window = defaultShmWindow
+		if h.spec.Backend == "mem" {
+			window = defaultMemWindow
+		}
+	}
+	if want == wantLink {
+		window, doorbells = h.options().LinkWindow(window), h.spec.Lanes+1
+	}
+	dev, err := c.bridge(window, doorbells)
 	if err != nil {
 		return nil, err
 	}

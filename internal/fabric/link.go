@@ -23,7 +23,7 @@ type link struct {
 	wire wire // immutable
 	to   int  // the neighbour; immutable
 
-	peer   *ring.Peer // of the last time that it came up
+	ring   *ring.Link // of the last time that it came up
 	asking bool       // we have connected and wait for the answer
 	making bool       // a cable is being made a bridge, and that brought up
 	absent bool       // the neighbour was not there when we looked
@@ -49,8 +49,6 @@ const (
 	lastPause  = time.Second
 )
 
-var errAgain = errors.New("fabric: the neighbour made the link again")
-
 // states of a link.
 const (
 	linkUp     = "up"
@@ -59,10 +57,13 @@ const (
 	linkDown   = "down"   // it runs, and why there is no link is the error
 )
 
+// up tells if the link is up. The caller holds mu.
+func (l *link) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
+
 // state is one of those. The caller holds mu.
 func (l *link) state() string {
 	switch {
-	case l.peer != nil && l.peer.Up():
+	case l.up():
 		return linkUp
 	case l.making, l.asking:
 		return linkMaking
@@ -84,15 +85,15 @@ func (h *hosts) keep(l *link) {
 	pause := firstPause
 	for h.ctx.Err() == nil {
 		h.mu.Lock()
-		changed, peer, state := h.changed, l.peer, l.state()
+		changed, link, state := h.changed, l.ring, l.state()
 		h.mu.Unlock()
 		switch state {
 		case linkUp:
 			select {
-			case <-peer.Done():
+			case <-link.Done():
 				h.mu.Lock()
-				if l.peer == peer {
-					l.err = peer.Err()
+				if l.ring == link {
+					l.err = link.Err()
 					h.change(l)
 				}
 				h.mu.Unlock()
@@ -101,7 +102,7 @@ func (h *hosts) keep(l *link) {
 			pause = firstPause
 			continue
 		case linkMaking:
-			h.wait(changed, 0)
+			h.wait(h.ctx, changed, 0)
 			continue
 		}
 		// changed was taken before this look: a neighbour that comes after it
@@ -114,20 +115,20 @@ func (h *hosts) keep(l *link) {
 		}
 		h.mu.Unlock()
 		if err == nil && !there {
-			h.wait(changed, 0)
+			h.wait(h.ctx, changed, 0)
 			pause = firstPause
 			continue
 		}
 		if err == nil && h.begin(l) {
 			continue
 		}
-		h.wait(nil, pause)
+		h.wait(h.ctx, nil, pause)
 		pause = min(2*pause, lastPause)
 	}
 }
 
-// wait waits for a change, or for a time if that is not 0.
-func (h *hosts) wait(changed <-chan struct{}, d time.Duration) {
+// wait waits for a change, or for a time if that is not 0, or until ctx ends.
+func (h *hosts) wait(ctx context.Context, changed <-chan struct{}, d time.Duration) {
 	var late <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -137,6 +138,7 @@ func (h *hosts) wait(changed <-chan struct{}, d time.Duration) {
 	select {
 	case <-changed:
 	case <-late:
+	case <-ctx.Done():
 	case <-h.ctx.Done():
 	}
 }
@@ -174,7 +176,7 @@ func (h *hosts) begin(l *link) bool {
 
 	h.mu.Lock()
 	l.asking = false
-	up := l.making || l.peer != nil && l.peer.Up()
+	up := l.making || l.up()
 	goOn := err == nil && !busy && !up
 	l.making = l.making || goOn
 	if err != nil {
@@ -188,7 +190,7 @@ func (h *hosts) begin(l *link) bool {
 		}
 		return up
 	}
-	dev, err := h.bridge(c)
+	dev, err := h.bridge(c, wantLink)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
@@ -229,16 +231,16 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 		return false
 	}
 	h.mu.Lock()
-	old := l.peer
+	old := l.ring
 	h.mu.Unlock()
 	if old != nil {
-		old.Fail(errAgain) // if it is not down already
+		old.Close() // if it is not down already: the neighbour has made it again
 		<-old.Done()
 	}
-	p, err := h.node.Up(ctx, dev)
-	if err == nil && p.ID().Host() != l.to {
-		err = fmt.Errorf("fabric: %v answered for node %d: %w", p.ID(), l.to, ring.ErrProtocol)
-		p.Fail(err)
+	made, err := h.node.Link(ctx, dev, l.direction(h.spec))
+	if err == nil && made.ID().Host() != l.to {
+		err = fmt.Errorf("fabric: %v answered for node %d: %w", made.ID(), l.to, ring.ErrProtocol)
+		made.Close()
 	}
 	if err != nil {
 		h.failed(l, err)
@@ -246,47 +248,64 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.peer, l.making, l.absent, l.err = p, false, false, nil
+	l.ring, l.making, l.absent, l.err = made, false, false, nil
 	l.ups++
 	h.change(l)
 	return true
 }
 
-// peer is the link to a node, for which it waits until ctx ends.
-func (h *hosts) peer(ctx context.Context, node int) (*ring.Peer, error) {
+// lookAgain is how often a way is looked for to a node that none leads to: what
+// other nodes' links do does not show here.
+const lookAgain = 100 * time.Millisecond
+
+// peer is another node, over a link or several hops. It waits until ctx ends.
+func (h *hosts) peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 	for {
 		h.mu.Lock()
 		changed := h.changed
-		var why error
-		next := false // to this node
-		for _, l := range h.links {
-			if l.to != node {
-				continue
-			}
-			next = true
-			if l.peer != nil && l.peer.Up() {
-				h.mu.Unlock()
-				return l.peer, nil
-			}
-			if why == nil || l.err != nil {
-				why = l.why()
-			}
-		}
 		h.mu.Unlock()
-		if !next {
-			return nil, fmt.Errorf("no way leads to %s: %w", nodeName(node), syscall.EHOSTUNREACH)
+		p, err := h.node.Peer(ctx, id)
+		switch {
+		case err == nil:
+			return p, nil
+		case h.ctx.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(id.Host()), syscall.EHOSTUNREACH)
+		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, ring.ErrDown):
+			return nil, err
 		}
-		if errors.Is(why, ErrMismatch) {
+		if why := h.why(id.Host()); misfit(why) {
 			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not mend it
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), why, syscall.EHOSTUNREACH)
-		case <-h.ctx.Done():
-			return nil, ErrClosed
+		h.wait(ctx, changed, lookAgain)
+	}
+}
+
+// misfit tells that a link was refused because the two sides differ.
+func misfit(err error) bool {
+	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrVersion} {
+		if errors.Is(err, e) {
+			return true
 		}
 	}
+	return false
+}
+
+// why says why a node cannot be reached.
+func (h *hosts) why(node int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var why error
+	for _, l := range h.links {
+		if l.to == node && (why == nil || l.err != nil) {
+			why = l.why()
+		}
+	}
+	if why == nil {
+		why = fmt.Errorf("no way leads to %s", nodeName(node))
+	}
+	return why
 }
 
 // why says why the link is not up. The caller holds mu.

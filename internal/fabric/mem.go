@@ -16,6 +16,7 @@ const (
 	linkTimeout = 10 * time.Second
 
 	defaultMemWindow = 16 << 20
+	defaultShmWindow = 1 << 30 // address space: memory is taken as it is touched
 )
 
 // memNetwork is a network of one process, whose links lead back to itself.

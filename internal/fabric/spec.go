@@ -25,6 +25,13 @@ import (
 //	node=I        this process' node, 1 to nodes. There is no node 0.
 //	nodes=N       how many nodes the fabric has, 2 to 16, the same for all
 //	lanes=L       lanes of each link, 1 to 8, the same for all; 1 unless given
+//	slots=N       frames that a lane holds, 2 to 4096, the same for all; 8 unless
+//	              given
+//	frame=BYTES   the most that a frame carries, 256 to 1048576, a multiple of 64,
+//	              the same for all; 67584 unless given
+//	failover=1    connections to a neighbour go on by the other way when the link
+//	              is cut, at the cost of frames where there would be stores; 0
+//	              unless given
 //	backend=NAME  what the links are made of: shm, between processes, or mem,
 //	              within one process, for tests; shm unless given
 //
@@ -40,9 +47,12 @@ import (
 //	              0 to measure it when a link comes up
 type Spec struct {
 	Kind, Name string
-	Node       int           // 1 to Nodes; 0 where there is one host
-	Nodes      int           // 2 to maxNodes; 0 where there is one host
-	Lanes      int           // 1 to maxLanes; 0 where there is one host
+	Node       int // 1 to Nodes; 0 where there is one host
+	Nodes      int // 2 to maxNodes; 0 where there is one host
+	Lanes      int // 1 to maxLanes; 0 where there is one host
+	Slots      int // of a lane; 0 for the default
+	Frame      int // bytes; 0 for the default
+	Failover   bool
 	Backend    string        // "shm" or "mem"
 	Window     int           // 0: the kind's default
 	Buffer     int           // 0: the default
@@ -117,7 +127,7 @@ func (s *Spec) checkHosts() error {
 }
 
 // hostOptions are those of fabrics of several hosts alone.
-var hostOptions = []string{"node", "nodes", "lanes", "backend"}
+var hostOptions = []string{"node", "nodes", "lanes", "slots", "frame", "failover", "backend"}
 
 func (s *Spec) set(name, value string) (err error) {
 	if !s.hosts() && slices.Contains(hostOptions, name) {
@@ -130,6 +140,17 @@ func (s *Spec) set(name, value string) (err error) {
 		s.Nodes, err = number(value, minNodes, maxNodes)
 	case "lanes":
 		s.Lanes, err = number(value, 1, maxLanes)
+	case "slots":
+		s.Slots, err = number(value, 2, 4096)
+	case "frame":
+		s.Frame, err = number(value, 256, 1<<20)
+		if err == nil && s.Frame%64 != 0 {
+			err = fmt.Errorf("want a multiple of 64")
+		}
+	case "failover":
+		var n int
+		n, err = number(value, 0, 1)
+		s.Failover = n == 1
 	case "backend":
 		s.Backend = value
 		if value != "shm" && value != "mem" {
@@ -163,7 +184,7 @@ func (s *Spec) set(name, value string) (err error) {
 	default:
 		err = fmt.Errorf("want window, buffer, spin, dma or dmafrom")
 		if s.hosts() {
-			err = fmt.Errorf("want node, nodes, lanes, backend, window, buffer, spin, dma or dmafrom")
+			err = fmt.Errorf("want node, nodes, lanes, slots, frame, failover, backend, window, buffer, spin, dma or dmafrom")
 		}
 	}
 	return err

@@ -50,14 +50,17 @@ type RouteView struct {
 // view is what this node knows.
 func (h *hosts) view() *NodeView {
 	g := h.greeting("")
+	below := h.node.Topology()
 	v := &NodeView{
 		Node: g.Node, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
-		Uptime: time.Since(h.begun).Seconds(),
+		Uptime: time.Since(h.begun).Seconds(), Ring: &below,
+	}
+	for _, r := range below.Routes {
+		v.Routes = append(v.Routes, RouteView{To: r.Host, State: r.State, Direction: r.Direction, Hops: r.Hops})
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v.Refused = h.refused
-	up := map[int]LinkView{}
 	for _, l := range h.links {
 		lv := LinkView{
 			Wire: l.wire.number, To: l.to, Direction: l.direction(h.spec).String(),
@@ -66,20 +69,12 @@ func (h *hosts) view() *NodeView {
 		if l.err != nil && lv.State != linkUp {
 			lv.Error = l.err.Error()
 		}
-		if lv.State == linkUp {
-			up[l.to] = lv
+		for _, info := range below.Links {
+			if lv.State == linkUp && info.Direction == lv.Direction && info.Neighbour.Host() == l.to {
+				lv.Epoch, lv.OwnBytes, lv.ForwardedBytes = info.Epoch, info.OwnBytes, info.ForwardedBytes
+			}
 		}
 		v.Links = append(v.Links, lv)
-	}
-	for node := 1; node <= h.spec.Nodes; node++ {
-		if node == h.spec.Node {
-			continue
-		}
-		r := RouteView{To: node, State: "unreachable"}
-		if l, ok := up[node]; ok {
-			r = RouteView{To: node, State: linkUp, Direction: l.Direction, Hops: 1}
-		}
-		v.Routes = append(v.Routes, r)
 	}
 	return v
 }
