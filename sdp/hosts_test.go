@@ -205,23 +205,31 @@ func TestPortsBelongToTheNode(t *testing.T) {
 	})
 }
 
-func TestConnBetweenNodes(t *testing.T) {
+// A line of five has nodes at every distance up to four.
+func TestConnOverSeveralHops(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		a, b := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
-		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-			ln, err := b.Listen("sdp", ":0")
-			if err != nil {
-				return nil, nil, nil, err
-			}
-			defer ln.Close()
-			if c1, err = a.Dial("sdp", ln.Addr().String()); err != nil {
-				return nil, nil, nil, err
-			}
-			if c2, err = ln.Accept(); err != nil {
-				return nil, nil, nil, err
-			}
-			return c1, c2, func() { c1.Close(); c2.Close() }, nil
-		})
+		var hosts []*Host
+		for i := 1; i <= 5; i++ {
+			hosts = append(hosts, node(t, "line", backend, i, 5))
+		}
+		for _, hops := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
+				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+					ln, err := hosts[hops].Listen("sdp", ":0")
+					if err != nil {
+						return nil, nil, nil, err
+					}
+					defer ln.Close()
+					if c1, err = hosts[0].Dial("sdp", ln.Addr().String()); err != nil {
+						return nil, nil, nil, err
+					}
+					if c2, err = ln.Accept(); err != nil {
+						return nil, nil, nil, err
+					}
+					return c1, c2, func() { c1.Close(); c2.Close() }, nil
+				})
+			})
+		}
 	})
 }
 
