@@ -154,7 +154,11 @@ var spinners atomic.Int32
 // work is the goroutine of lane i in both directions: frames that come, and
 // credit for those that go.
 func (l *Link) work(i int) {
-	defer l.workers.Done()
+	defer func() {
+		if l.workers.Add(-1) == 0 {
+			close(l.idle)
+		}
+	}()
 	in, out := l.in[i], l.out[i]
 	for {
 		worked := in.drain()

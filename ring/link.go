@@ -84,8 +84,9 @@ type Link struct {
 	news      *newsSender
 	done      chan struct{} // closed when no lane is used any more
 
-	refs    atomic.Int32   // the device is closed when none is left: lanes, direct peer
-	workers sync.WaitGroup // one for each lane
+	refs    atomic.Int32  // the device is closed when none is left: lanes, direct peer
+	workers atomic.Int32  // that have not ended
+	idle    chan struct{} // closed when the last has
 
 	errMu sync.Mutex
 	err   error // why the link went down; guarded by errMu
@@ -270,7 +271,8 @@ func (l *Link) start() {
 	l.refs.Store(2) // the lanes, the direct peer
 	l.router.node.wg.Add(1)
 	l.news = &newsSender{link: l}
-	l.workers.Add(len(l.in))
+	l.workers.Store(int32(len(l.in)))
+	l.idle = make(chan struct{})
 	for i := range l.in {
 		go l.work(i)
 	}
@@ -280,11 +282,6 @@ func (l *Link) start() {
 // end cleans up when the workers have ended, and looks after doorbells that get
 // lost until then.
 func (l *Link) end() {
-	stop := make(chan struct{})
-	go func() {
-		l.workers.Wait()
-		close(stop)
-	}()
 	var tick <-chan time.Time
 	if l.caps.LossyDoorbells {
 		t := time.NewTicker(guardEvery)
@@ -293,7 +290,7 @@ func (l *Link) end() {
 	}
 	for up := true; up; {
 		select {
-		case <-stop:
+		case <-l.idle:
 			up = false
 		case <-tick:
 			for i := range l.in {

@@ -32,15 +32,14 @@ func (s tunnelState) String() string { return [...]string{"opening", "up", "down
 // that it can be sent again by another way.
 type tunnel struct {
 	// Immutable.
-	router  *router
-	remote  ID
-	index   uint32 // its number here
-	epoch   uint32 // the same at both ends
-	lane    int
-	asked   bool          // this node made it
-	down    chan struct{} // closed with tunnelDown
-	closing chan struct{} // closed with tunnelClosed
-	opened  chan struct{} // closed when the other end's number and window are known
+	router *router
+	remote ID
+	index  uint32 // its number here
+	epoch  uint32 // the same at both ends
+	lane   int
+	asked  bool          // this node made it
+	down   chan struct{} // closed with tunnelDown
+	opened chan struct{} // closed when the other end's number and window are known
 
 	state atomic.Uint32 // a tunnelState; stored under mu
 
@@ -107,7 +106,7 @@ func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
 func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
 	t := &tunnel{
 		router: r, remote: remote, epoch: epoch,
-		down: make(chan struct{}), closing: make(chan struct{}), opened: make(chan struct{}),
+		down: make(chan struct{}), opened: make(chan struct{}),
 		in: alignedBytes(r.opts.Window), kept: newRetention(r.opts.Retention), base: 1,
 		patience: resendFirst, ackAt: r.opts.Retention / 4,
 	}
@@ -328,21 +327,32 @@ func (t *tunnel) Order() {
 func (t *tunnel) Disable() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.finish(tunnelDown)
+}
+
+// finish ends the device here, and has the other end told. The caller holds mu.
+func (t *tunnel) finish(s tunnelState) {
+	if t.current() >= s {
+		return
+	}
 	t.flush()
 	t.sayClose = !t.ended
-	t.goDown()
+	t.goDown(s)
 	t.push(false)
 }
 
-// goDown ends the device here. The caller holds mu.
-func (t *tunnel) goDown() {
-	if t.current() >= tunnelDown {
+// goDown takes the state on to s. The caller holds mu.
+func (t *tunnel) goDown(s tunnelState) {
+	was := t.current()
+	if was >= s {
 		return
 	}
-	t.state.Store(uint32(tunnelDown))
-	t.kept.open = false
-	close(t.down)
-	t.room.Broadcast()
+	t.state.Store(uint32(s)) // first: who wakes must find it
+	if was < tunnelDown {
+		t.kept.open = false
+		close(t.down)
+		t.room.Broadcast()
+	}
 }
 
 // end forgets what was to be sent: nobody is there to get it. The caller holds mu.
@@ -353,24 +363,22 @@ func (t *tunnel) end() {
 	t.base += uint32(t.kept.count)
 	t.kept.drop(t.kept.count)
 	t.next, t.high = 0, 0
-	t.goDown()
+	t.goDown(tunnelDown)
 	t.tryRemove()
 }
 
 // Close implements ntb.Device. It does not wait: what was sent, and that it is the
 // end, is sent on and again until it is acknowledged.
 func (t *tunnel) Close() error {
-	t.Disable()
+	t.mu.Lock()
+	t.finish(tunnelClosed)
+	t.mu.Unlock()
 	t.rmu.Lock()
 	t.gone = true
 	t.memory.in, t.memory.win = nil, ntb.Window{}
 	t.rmu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() != tunnelClosed {
-		t.state.Store(uint32(tunnelClosed))
-		close(t.closing)
-	}
 	t.tryRemove()
 	return nil
 }
