@@ -4,10 +4,12 @@ package integration
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -188,8 +190,10 @@ type topologyView struct {
 	}
 	Absent []int
 	Wires  []struct {
-		A, B  int
-		State string
+		A, B        int
+		State       string
+		ForwardedAB uint64 `json:"forwarded_ab_bytes"`
+		ForwardedBA uint64 `json:"forwarded_ba_bytes"`
 	}
 }
 
@@ -340,4 +344,114 @@ func TestANodeIsStoppedWhileItsNeighbourStarts(t *testing.T) {
 	require.NoError(t, r.nodes[1].cmd.Process.Signal(syscall.SIGCONT))
 	r.all(1000)
 	r.end()
+}
+
+func init() { roles["leave"] = playLeave }
+
+// playLeave is a node that writes to another one, closes and ends.
+func playLeave(p *self) error {
+	h, err := sdp.Open(p.args[0])
+	if err != nil {
+		return err
+	}
+	c, err := dialNode(h, p.args[1])
+	if err != nil {
+		return err
+	}
+	var n int64
+	if _, err := fmt.Sscan(p.args[2], &n); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(c, newStream(1), n); err != nil {
+		return err
+	}
+	if err := c.Close(); err != nil {
+		return err
+	}
+	return h.Close()
+}
+
+// A client three hops away writes, closes and ends at once.
+func TestWhatALeavingNodeWroteArrives(t *testing.T) {
+	r := newRing(t, "line", 4)
+	h, err := sdp.Open(r.spec(1))
+	require.NoError(t, err)
+	defer h.Close()
+	ln, err := h.Listen("sdp", ":0")
+	require.NoError(t, err)
+	defer ln.Close()
+	for _, node := range []int{2, 3} {
+		r.begin(node)
+		r.ready(node)
+	}
+	n := long(64<<20, 4<<20)
+	leaving := startPeer(t, "leave", []string{r.spec(4), ln.Addr().String(), fmt.Sprint(n)})
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(peerPatience))
+	require.Contains(t, c.RemoteAddr().String(), "node4:")
+	require.NoError(t, newStream(1).readExactly(c, n))
+	rest, err := io.ReadAll(c)
+	require.NoError(t, err, "the end of the stream, and no reset")
+	require.Empty(t, rest)
+	leaving.end()
+	r.end()
+}
+
+func TestHTTPOverHops(t *testing.T) {
+	for topology, n := range map[string]int{"ring": 5, "line": 5} {
+		t.Run(topology, func(t *testing.T) {
+			r := newRing(t, topology, n)
+			// Two hops away in a ring, and four in a line.
+			at := map[string]int{"ring": 4, "line": 5}[topology]
+			for node := 2; node <= n; node++ {
+				if node != at {
+					r.begin(node)
+					r.ready(node)
+				}
+			}
+			server := startPeer(t, "http", []string{"HTTP/1.1"}, func(c *exec.Cmd) {
+				c.Env = append(c.Env, "SDP_FABRIC="+r.spec(at))
+			})
+			r.nodes[at] = server
+			address := server.hear()
+			require.Contains(t, address, fmt.Sprintf("node%d:", at))
+
+			h, err := sdp.Open(r.spec(1))
+			require.NoError(t, err)
+			defer h.Close()
+			transport := &http.Transport{DialContext: (&sdp.Dialer{Host: h}).DialContext}
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport, Timeout: peerPatience}
+			const size = 5_000_000
+			for range 3 {
+				got, err := client.Get(fmt.Sprintf("http://%s/stream?n=%d", address, size))
+				require.NoError(t, err)
+				require.NoError(t, newStream(1).readExactly(got.Body, size))
+				require.NoError(t, got.Body.Close())
+				sum := sha256.New()
+				put, err := http.NewRequest("PUT", "http://"+address+"/sum", io.TeeReader(io.LimitReader(newStream(2), size), sum))
+				require.NoError(t, err)
+				got, err = client.Do(put)
+				require.NoError(t, err)
+				answer, err := io.ReadAll(got.Body)
+				require.NoError(t, err)
+				require.NoError(t, got.Body.Close())
+				require.Equal(t, fmt.Sprintf("%d %x <nil>", size, sum.Sum(nil)), string(answer))
+			}
+			// It went through the others, as they tell.
+			var forwarded uint64
+			for _, w := range r.look().Wires {
+				forwarded += w.ForwardedAB + w.ForwardedBA
+			}
+			require.Greater(t, forwarded, uint64(6*size))
+			transport.CloseIdleConnections()
+			var report serverReport
+			server.askFor("report", &report)
+			require.Equal(t, map[string]int{"sdp": report.Networks["sdp"]}, report.Networks)
+			require.Positive(t, report.Networks["sdp"])
+			r.end()
+		})
+	}
 }
