@@ -66,7 +66,7 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
 		fmt.Fprintf(w, "node%d\tno answer\t\t\t\n", node)
 	}
-	fmt.Fprintln(w, "\nlink\tbetween\tstate\tepochs\tup, times\tfor\tforwarded\town frames")
+	fmt.Fprintln(w, "\nlink\tbetween\tstate\tepochs\tup, times\tfor\tforwarded →, ←\town frames →, ←")
 	for _, l := range t.Wires {
 		a, b := end(t, l.A, l.Wire), end(t, l.B, l.Wire)
 		fmt.Fprintf(w, "%d\tnode%d - node%d\t%s\t%s %s\t%d %d\t%s\t%s, %s\t%s, %s\n", l.Wire, l.A, l.B, l.State,
@@ -169,7 +169,7 @@ func drawTopology(t *fabric.Topology) plot.Circle {
 		case l.State == stateUp:
 			e.Mark, e.Note = plot.Good, ""
 			if l.ForwardedAB+l.ForwardedBA > 0 {
-				e.Note = fmt.Sprintf("forwarded %s, %s", amount(l.ForwardedAB), amount(l.ForwardedBA))
+				e.Note = fmt.Sprintf("forwarded to node%d %s, to node%d %s", l.B, amount(l.ForwardedAB), l.A, amount(l.ForwardedBA))
 			}
 		case l.State == "absent":
 			e.Mark, e.Note = plot.Missing, ""

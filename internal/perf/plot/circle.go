@@ -55,7 +55,7 @@ const (
 	circleSize = 640
 	circleTop  = 40
 	circleBend = 0.18 // of the distance, for a second edge between the same nodes
-	nodeRadius = 34
+	nodeRadius = 40
 	noteHeight = 16
 )
 
@@ -100,7 +100,7 @@ func (c Circle) count(pair [2]int) (n int) {
 // place is the middle of a node.
 func (c Circle) place(i int) (x, y float64) {
 	angle := 2*math.Pi*float64(i)/float64(len(c.Nodes)) - math.Pi/2
-	const radius = circleSize/2 - 2*nodeRadius - 20
+	const radius = circleSize/2 - nodeRadius - 30
 	return circleSize/2 + radius*math.Cos(angle), circleTop + circleSize/2 + radius*math.Sin(angle)
 }
 
