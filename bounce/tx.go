@@ -179,7 +179,9 @@ func (t *tx) publish(h header) {
 
 // advance takes the room of a record that is to be published at pos, which it
 // returns. It clears the header of the successor first: without that the reader
-// would find there what an earlier lap left, which may look like anything.
+// would find there what an earlier lap left, which may look like anything. The
+// reader gets there only after the header, which is published later, so that the
+// zero need not be ordered by itself.
 func (t *tx) advance(h header) (pos int) {
 	n := h.size()
 	pos = t.pos
@@ -187,7 +189,7 @@ func (t *tx) advance(h header) (pos int) {
 	if next == t.size {
 		next = 0
 	}
-	t.win.Publish64(next, 0)
+	t.win.Store64(next, 0)
 	t.pos = next
 	t.seq++
 	t.done += n

@@ -35,6 +35,7 @@ func TestPublishStoresOneWord(t *testing.T) {
 		mem := AlignedBytes(32)
 		w := MappedWindow(mem, kind)
 		w.Publish64(8, 0x1122334455667788)
+		w.Store64(24, 0x99)
 		w.Publish32(20, 0xaabbccdd)
 		if got := Load64(mem, 8); got != 0x1122334455667788 {
 			t.Errorf("Load64 = %#x", got)
@@ -42,7 +43,7 @@ func TestPublishStoresOneWord(t *testing.T) {
 		if got := Load32(mem, 20); got != 0xaabbccdd {
 			t.Errorf("Load32 = %#x", got)
 		}
-		if Load64(mem, 0) != 0 || Load32(mem, 16) != 0 || Load64(mem, 24) != 0 {
+		if Load64(mem, 0) != 0 || Load32(mem, 16) != 0 || Load64(mem, 24) != 0x99 {
 			t.Errorf("neighbours of the published words changed: % x", mem)
 		}
 		Clear64(mem, 8)
@@ -59,6 +60,7 @@ func TestStoreOutsideWindowPanics(t *testing.T) {
 		"write":     func() { s.Write(30, []byte("abc")) },
 		"negative":  func() { s.Write(-1, []byte("a")) },
 		"publish64": func() { s.Publish64(32, 1) },
+		"store64":   func() { s.Store64(32, 1) },
 		"publish32": func() { s.Publish32(30, 1) },
 		"slice":     func() { s.Slice(0, 33) },
 	} {
@@ -134,5 +136,43 @@ func BenchmarkPublish64(b *testing.B) {
 func BenchmarkFence(b *testing.B) {
 	for range b.N {
 		Fence()
+	}
+}
+
+// recorder is a Sink that keeps what it gets.
+type recorder struct {
+	off []int
+	v   []byte
+}
+
+func (r *recorder) Store(off int, p []byte) {
+	r.off = append(r.off, off)
+	r.v = append(r.v, p...)
+}
+func (r *recorder) Publish(off int, v uint64, _ int) { r.Store(off, []byte{byte(v)}) }
+
+// words is a recorder that is told of words.
+type words struct{ recorder }
+
+func (w *words) Store64(off int, v uint64) { w.Publish(off, v, 8) }
+
+func TestPartOfAWindowBeginsAtZero(t *testing.T) {
+	var r recorder
+	all := SinkWindow(&r, 256)
+	part := all.Part(64, 128)
+	s := part.Slice(32, 32)
+	if part.Offset() != 0 || s.Offset() != 32 || part.Len() != 128 {
+		t.Errorf("part at %d of %d bytes, its slice at %d", part.Offset(), part.Len(), s.Offset())
+	}
+	s.Publish64(8, 7)
+	s.Store64(16, 0x0102)
+	if r.off[0] != 64+32+8 || r.off[1] != 64+32+16 || !bytes.Equal(r.v, []byte{7, 2, 1, 0, 0, 0, 0, 0, 0}) {
+		t.Errorf("the sink got %v at %v", r.v, r.off)
+	}
+	w := words{}
+	all = SinkWindow(&w, 64)
+	all.Store64(8, 9)
+	if w.off[0] != 8 || !bytes.Equal(w.v, []byte{9}) {
+		t.Errorf("the sink got %v at %v", w.v, w.off)
 	}
 }

@@ -1,6 +1,7 @@
 package ntb
 
 import (
+	"encoding/binary"
 	"fmt"
 	"unsafe"
 )
@@ -13,6 +14,13 @@ type Sink interface {
 	// Publish stores the low width bytes of v, width 4 or 8, ordered after all
 	// earlier stores.
 	Publish(off int, v uint64, width int)
+}
+
+// WordSink is a Sink for which a single word costs less than other stores.
+type WordSink interface {
+	Sink
+	// Store64 is Store of the 8 bytes of v, little endian, in one piece.
+	Store64(off int, v uint64)
 }
 
 // MemoryKind says what the memory behind a window needs from the CPU.
@@ -34,7 +42,8 @@ const (
 type Window struct {
 	base unsafe.Pointer // first byte, nil if sink is set
 	n    int
-	off  int // of this window in the device's outbound window
+	off  int // of this window in the sink's
+	part int // where the device's outbound window begins in the sink's
 	sink Sink
 	kind MemoryKind
 }
@@ -53,7 +62,15 @@ func (w *Window) Len() int { return w.n }
 
 // Offset is where the window begins in the device's outbound window, of which it
 // is a slice.
-func (w *Window) Offset() int { return w.off }
+func (w *Window) Offset() int { return w.off - w.part }
+
+// Part is the window's bytes [off, off+n) as the whole outbound window of a
+// device: its Offset is 0.
+func (w *Window) Part(off, n int) Window {
+	s := w.Slice(off, n)
+	s.part = s.off
+	return s
+}
 
 // Slice is the window's bytes [off, off+n).
 func (w *Window) Slice(off, n int) Window {
@@ -100,6 +117,25 @@ func (w *Window) Write(off int, p []byte) {
 	case len(p) > 0:
 		copyWide(unsafe.Add(w.base, off), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)))
 	}
+}
+
+// Store64 stores v at off, a multiple of 8, in one piece. Like Write it may
+// become visible in any order with other stores, but not after a word that is
+// published later through a window of the same device by whoever knows of it.
+// Where stores travel in packets, it need not make one of its own.
+func (w *Window) Store64(off int, v uint64) {
+	w.check(off, 8)
+	if w.sink == nil {
+		publish64(unsafe.Add(w.base, off), v)
+		return
+	}
+	if s, ok := w.sink.(WordSink); ok {
+		s.Store64(w.off+off, v)
+		return
+	}
+	var p [8]byte
+	binary.LittleEndian.PutUint64(p[:], v)
+	w.sink.Store(w.off+off, p[:])
 }
 
 // Publish64 stores v at off, a multiple of 8, in one piece. Everything stored

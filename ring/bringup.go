@@ -94,6 +94,9 @@ func (p *Peer) checkPeer(word uint32) error {
 	if int(window) != p.out.Len()>>10 {
 		return fmt.Errorf("%w: peer says its window has %d KiB, the bridge says %d", ErrProtocol, window, p.out.Len()>>10)
 	}
+	if p.want != 0 && ID(id) != p.want {
+		return fmt.Errorf("%w: peer says it is %v, but %v was expected", ErrProtocol, ID(id), p.want)
+	}
 	p.id = ID(id)
 	return nil
 }

@@ -52,7 +52,8 @@ type Node struct {
 	mu     sync.Mutex
 	peers  map[*Peer]struct{} // guarded by mu
 	closed bool               // guarded by mu
-	wg     sync.WaitGroup     // one for each peer whose device is open
+	router *router            // set by Join; guarded by mu
+	wg     sync.WaitGroup     // one for each peer or link whose device is open
 }
 
 // NewNode is a node without peers.
@@ -67,6 +68,11 @@ func (n *Node) Register(number int, s Service) { n.services[number] = s }
 // Up brings a link up over dev, which it owns from then on, and returns the peer
 // at its other end. It waits for the other side until ctx ends.
 func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
+	return n.up(ctx, dev, 0)
+}
+
+// up is Up for a peer that must have the id want, if that is not 0.
+func (n *Node) up(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
 	p, err := newPeer(n, dev)
 	if err != nil {
 		dev.Close()
@@ -78,6 +84,7 @@ func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
 		dev.Close()
 		return nil, ErrClosed
 	}
+	p.want = want
 	n.peers[p] = struct{}{}
 	n.wg.Add(1)
 	n.mu.Unlock()
@@ -107,19 +114,35 @@ func (n *Node) Peers() []*Peer {
 }
 
 // Close takes every link down and waits until each one's memory is released,
-// which is when the last [Peer.Release] has been called.
+// which is when the last [Peer.Release] has been called. What was sent to routed
+// peers reaches them first, if it can within 2 s.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
+	r := n.router
 	for p := range n.peers {
-		p.fail(ErrClosed)
+		if r == nil || p.routed() {
+			p.fail(ErrClosed)
+		}
 	}
 	n.mu.Unlock()
+	if r != nil {
+		r.close()
+		n.mu.Lock()
+		for p := range n.peers {
+			p.fail(ErrClosed)
+		}
+		n.mu.Unlock()
+	}
 	n.wg.Wait()
 }
 
 func (n *Node) remove(p *Peer) {
 	n.mu.Lock()
 	delete(n.peers, p)
+	r := n.router
 	n.mu.Unlock()
+	if r != nil {
+		r.forget(p)
+	}
 }

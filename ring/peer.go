@@ -23,6 +23,7 @@ type Peer struct {
 	remote ntb.Window    // the region of out
 	kick   chan struct{} // capacity 1: a doorbell during bring-up
 	done   chan struct{} // closed after Session.Down
+	want   ID            // what the peer's id must be; 0: any
 
 	// Set by bringUp, constant once up is set.
 	id       ID
@@ -113,6 +114,12 @@ func (p *Peer) Release() {
 
 func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 
+// routed tells that frames lead to the peer.
+func (p *Peer) routed() bool {
+	_, ok := p.dev.(*tunnel)
+	return ok
+}
+
 // Up tells if the link to the peer is up.
 func (p *Peer) Up() bool { return p.isUp() }
 
@@ -171,7 +178,10 @@ func (p *Peer) run() {
 		}
 		p.settle()
 	}
-	if errors.Is(err, ntb.ErrLinkDown) {
+	switch {
+	case errors.Is(err, ErrUnreachable):
+		err = fmt.Errorf("%w: %w", ErrDown, err)
+	case errors.Is(err, ntb.ErrLinkDown):
 		err = ErrDown
 	}
 	p.fail(err)

@@ -11,7 +11,7 @@ const Network = "sdp"
 
 // Addr is the address of one end of a connection, or of a listener.
 type Addr struct {
-	Host string // "localhost" for this host
+	Host string // "localhost" for this host; "node3" in a fabric of several
 	Port int    // 1 to 65535
 }
 
@@ -26,8 +26,11 @@ func (a *Addr) String() string {
 	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
 }
 
+// hostName is what a host is called in addresses.
+func (h *Host) hostName(host int) string { return h.stack.fabric.HostName(host) }
+
 // thisHost is the name of this host in addresses.
-const thisHost = "localhost"
+func (h *Host) thisHost() string { return h.hostName(h.stack.fabric.Host()) }
 
 // splitAddress takes "host:port" apart. The port is a number or the name of a
 // TCP service. Errors are those of package net.

@@ -87,36 +87,37 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, remote, err)
 	}
 	defer done()
-	if !h.isHere(ctx, name) {
-		err := fmt.Errorf("no node %q in this fabric: %w", name, syscall.EHOSTUNREACH)
+	host, ok := h.findHost(ctx, name)
+	if !ok {
+		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, h.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
 		return nil, opError(opDial, nil, remote, err)
 	}
-	c, err := h.dialPort(ctx, port)
+	c, err := h.dialPort(ctx, host, port)
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
 	return c, nil
 }
 
-// isHere tells if name is this host, asking the name server if need be.
-func (h *Host) isHere(ctx context.Context, name string) bool {
+// findHost finds a host of the fabric by name, asking the name server if need be.
+func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
 	f := h.stack.fabric
-	if f.IsLocal(name) {
-		return true
+	if host, ok := f.FindHost(name); ok {
+		return host, true
 	}
 	if net.ParseIP(name) != nil || strings.HasPrefix(name, "node") && !strings.Contains(name, ".") {
-		return false
+		return 0, false
 	}
 	ips, err := net.DefaultResolver.LookupHost(ctx, name)
 	if err != nil {
-		return false
+		return 0, false
 	}
 	for _, ip := range ips {
 		if f.IsLocal(ip) {
-			return true
+			return f.Host(), true
 		}
 	}
-	return false
+	return 0, false
 }
 
 const (
@@ -126,15 +127,15 @@ const (
 	maxLinks = 3
 )
 
-// dialPort connects to whichever process of this host holds port.
-func (h *Host) dialPort(ctx context.Context, port int) (*Conn, error) {
+// dialPort connects to whichever process of a host holds port.
+func (h *Host) dialPort(ctx context.Context, host, port int) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var err error
 	for range maxLinks {
 		var c *Conn
-		c, err = h.dialOnce(ctx, port, patient)
+		c, err = h.dialOnce(ctx, host, port, patient)
 		if err == nil {
 			return c, nil
 		}
@@ -142,12 +143,15 @@ func (h *Host) dialPort(ctx context.Context, port int) (*Conn, error) {
 			return nil, err
 		}
 	}
+	if host != h.stack.fabric.Host() {
+		return nil, fmt.Errorf("%w: %w", err, syscall.EHOSTUNREACH)
+	}
 	// Each process that held the port went away.
 	return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 }
 
-func (h *Host) dialOnce(ctx context.Context, port int, patient bool) (*Conn, error) {
-	id, ok, err := h.stack.fabric.Holder(port)
+func (h *Host) dialOnce(ctx context.Context, host, port int, patient bool) (*Conn, error) {
+	id, ok, err := h.stack.fabric.Holder(host, port)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (h *Host) dialOnce(ctx context.Context, port int, patient bool) (*Conn, err
 	}
 	peer, err := h.stack.fabric.Peer(ctx, id)
 	if err != nil {
-		if _, ok, _ := h.stack.fabric.Holder(port); !ok {
+		if _, ok, _ := h.stack.fabric.Holder(host, port); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 		return nil, err
@@ -166,15 +170,15 @@ func (h *Host) dialOnce(ctx context.Context, port int, patient bool) (*Conn, err
 	if err != nil {
 		return nil, err
 	}
-	return newConn(h, pair, &Addr{thisHost, from}, &Addr{thisHost, port})
+	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(host), port})
 }
 
 // dialEither is network "tcp": SDP if the host is here and listens by SDP on the
 // port, else TCP. Why it is TCP is counted.
 func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.Conn, error) {
-	c, why, err := d.trySDP(ctx, address)
-	if c != nil || err != nil {
-		return c, err
+	c, why, sdpErr := d.trySDP(ctx, address)
+	if c != nil || why == nil && sdpErr != nil {
+		return c, sdpErr
 	}
 	if why != nil {
 		why.Add(1)
@@ -183,11 +187,16 @@ func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.C
 	if d.TCP != nil {
 		tcp = *d.TCP
 	}
-	return tcp.DialContext(ctx, network, address)
+	c, err := tcp.DialContext(ctx, network, address)
+	if unknown := new(net.DNSError); sdpErr != nil && (errors.As(err, &unknown) || ctx.Err() != nil) {
+		return nil, sdpErr // a node's name is mostly unknown to the name server
+	}
+	return c, err
 }
 
-// trySDP returns a connection, or the counter of why there is none. An address
-// that is none is left to TCP, whose error is the one that users know.
+// trySDP returns a connection, or the counter of why there is none, with the error
+// if the host is another node of the fabric. An error without a counter is final.
+// An address that is none is left to TCP, whose error is the one that users know.
 func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil || port == 0 {
@@ -201,14 +210,28 @@ func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter,
 		return nil, &defaultHost.counters.dialNoFabric, nil
 	}
 	defer done()
-	// The port is looked up first: it is cheap, and mostly the answer is no.
-	if _, ok, err := h.stack.fabric.Holder(port); err != nil || !ok {
+	f := h.stack.fabric
+	host, found := f.FindHost(name)
+	if found && host != f.Host() {
+		c, err := h.dialPort(ctx, host, port)
+		if err != nil {
+			return nil, &h.counters.dialSDPFailed, opError(opDial, nil, &Addr{name, port}, err)
+		}
+		h.counters.dialSDP.Add(1)
+		return c, nil, nil
+	}
+	// The port is looked up before the name server is asked: it is cheap, and
+	// mostly the answer is no.
+	if _, ok, err := f.Holder(f.Host(), port); err != nil || !ok {
 		return nil, &h.counters.dialNoSDP, nil
 	}
-	if !h.isHere(ctx, name) {
+	if !found {
+		host, found = h.findHost(ctx, name)
+	}
+	if !found {
 		return nil, &h.counters.dialNotLocal, nil
 	}
-	c, err := h.dialPort(ctx, port)
+	c, err := h.dialPort(ctx, host, port)
 	if err != nil {
 		return nil, &h.counters.dialSDPFailed, nil
 	}

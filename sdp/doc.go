@@ -28,6 +28,22 @@
 // names its fabric; without it, the processes of one user on one machine share
 // one.
 //
+// # Nodes
+//
+// A fabric may have several hosts with bridges between them, in a ring, a line, or
+// each with each. At present the bridges are shared memory, so all hosts are
+// processes of one machine, one process each:
+//
+//	SDP_FABRIC='ring:lab?node=1&nodes=5' server
+//	SDP_FABRIC='ring:lab?node=2&nodes=5' client
+//
+// Nodes are numbered from 1, in the order of their cables; there is no node 0. They
+// start in any order, and may end and start again. node3:8080, or 3:8080, is port
+// 8080 of node 3; localhost and a node's own name are the node itself. Each node
+// has ports of its own. A dial to a node that does not run waits until it does, or
+// the deadline has come; then it fails with EHOSTUNREACH beside the timeout. A name
+// beyond the last node is EHOSTUNREACH at once.
+//
 // # Errors
 //
 // As with net, every error but io.EOF is a *net.OpError. errors.Is finds its

@@ -44,7 +44,7 @@ func (lc *ListenConfig) listenBoth(ctx context.Context, network, address string)
 		tcp.Close()
 		if asked != 0 || try == portTries || !errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("port %d is free for TCP, but not for SDP: %w", port, err)
-			return nil, opError(opListen, nil, &Addr{thisHost, port}, err)
+			return nil, opError(opListen, nil, &Addr{h.thisHost(), port}, err)
 		}
 	}
 }

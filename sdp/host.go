@@ -76,6 +76,12 @@ type user interface{ Close() error }
 // this machine; "mem:NAME" for one within this process, for tests. The caller
 // closes the Host.
 //
+// "ring:NAME?node=I&nodes=N" makes this process node I of a ring of N hosts, each
+// with a link to the two next to it: see the package comment. "line:" leaves out
+// the link from the last to the first, "mesh:" has one between any two. Open does
+// not wait for the other nodes. It fails with EADDRINUSE if a process is node I
+// already, and says so if a node that runs has another N.
+//
 // Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
 //
 //	window=BYTES  size of this side's window on each link, 1 GiB unless given: a
@@ -88,6 +94,10 @@ type user interface{ Close() error }
 //	dma=N         an engine of software with N channels, 0 to 16, for trials of DMA
 //	dmafrom=BYTES size from which on payload goes through a DMA engine; 0, the
 //	              default, means to measure it when a link comes up
+//	node=I        of several hosts: which one this is, 1 to N
+//	nodes=N       how many there are, 2 to 16
+//	lanes=L       lanes of each link, 1 to 8; 1 unless given
+//	backend=mem   all nodes are in this process, for tests
 //
 // Its errors wrap EPERM or EACCES if the fabric is another user's.
 func Open(fabric string) (*Host, error) {

@@ -53,7 +53,7 @@ func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listene
 		return nil, opError(opListen, nil, local, err)
 	}
 	defer done()
-	if !h.isHere(ctx, name) {
+	if host, ok := h.findHost(ctx, name); !ok || host != h.stack.fabric.Host() {
 		err := fmt.Errorf("%q is not this host: %w", name, syscall.EADDRNOTAVAIL)
 		return nil, opError(opListen, nil, local, err)
 	}
@@ -69,7 +69,7 @@ func (h *Host) listenPort(port, backlog int) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{host: h, addr: &Addr{thisHost, port}, queue: h.stack.listeners.Listen(port, backlog)}
+	l := &Listener{host: h, addr: &Addr{h.thisHost(), port}, queue: h.stack.listeners.Listen(port, backlog)}
 	if err := h.add(l); err != nil {
 		l.Close()
 		return nil, err
@@ -91,7 +91,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}
-	c, err := newConn(l.host, a.Pair, l.addr, &Addr{thisHost, a.From})
+	c, err := newConn(l.host, a.Pair, l.addr, &Addr{l.host.hostName(a.Pair.Peer().ID().Host()), a.From})
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}

@@ -18,6 +18,10 @@
 //	sdp-perf bench --svg picture.svg
 //	sdp-perf idle --connections 10000
 //
+// Of a ring that runs, nodes, links and routes, and a picture of them:
+//
+//	sdp-perf topology --fabric ring:NAME --svg picture.svg
+//
 // How it measures is in package internal/perf and those below it. Here are the
 // command line, the processes and the transports.
 //

@@ -44,6 +44,7 @@ func commands() []command {
 		{name: "limits", synopsis: "limits [--json]", summary: "measure what the machine allows two processes", run: runLimits},
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "crossover", synopsis: "crossover [--fabric F] [--json]", summary: "what payload costs by CPU stores and by DMA", run: runCrossover},
+		{name: "topology", synopsis: "topology [--fabric F] [--json] [--svg FILE]", summary: "nodes, links and routes of a ring that runs", run: runTopology},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
 		{name: idleCommand, hidden: true, run: runIdleWorker},
 		{name: workerCommand, hidden: true, run: runWorker},

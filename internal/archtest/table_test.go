@@ -24,7 +24,10 @@ const public = "(public)"
 //	                 ntb
 //	  ntb/ntbmem  ntb/ntbshm  ntb/ntbivshmem  ntb/ntbfault  ntb/ntbtest
 var table = map[string][]string{
-	"cmd/sdp-perf":  {public, "internal/perf", "internal/perf/bench", "internal/perf/limits"},
+	"cmd/sdp-perf": {
+		public, "internal/fabric",
+		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/plot",
+	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"integration":   {public},
 

@@ -9,12 +9,13 @@ const (
 	// DefaultName is the fabric of a user who names none.
 	DefaultName = "default"
 
-	maxName      = 32    // bytes of a fabric's name
-	maxProcess   = 65535 // process numbers are 1 to maxProcess
-	maxPort      = 65535 // ports are 1 to maxPort
-	firstFree    = 49152 // ports from here on are given to who asks for port 0
-	processBytes = 65536 // more than any process number
-	portShift    = 17    // bytes of a port in the claim file: 1 + processBytes fit
+	maxName      = 32          // bytes of a fabric's name
+	maxProcess   = 65535       // process numbers are 1 to maxProcess
+	maxPort      = 65535       // ports are 1 to maxPort
+	firstFree    = 49152       // ports from here on are given to who asks for port 0
+	processBytes = 65536       // more than any process number
+	ownerPort    = maxPort + 1 // stands for the ownership of a host's bridges: no listener has it
+	portShift    = 17          // bytes of a port in the claim file: 1 + processBytes fit
 )
 
 // checkName refuses names that are not 1 to 32 letters, digits, '_', '.' or '-',

@@ -120,6 +120,46 @@ func (d *Dir) dropPort(port int) {
 	_ = lock(d.claims, unix.F_UNLCK, portByte(port), 1+processBytes)
 }
 
+// ClaimOwner claims the host's bridges and a process number. If another process
+// owns them, the error wraps EADDRINUSE, and no number is claimed. ClaimProcess
+// need not come first.
+func (d *Dir) ClaimOwner() (process int, err error) {
+	d.mu.Lock()
+	if d.claims < 0 {
+		d.mu.Unlock()
+		return 0, errDirClosed
+	}
+	ok, err := d.take(portByte(ownerPort))
+	d.mu.Unlock()
+	if err == nil && !ok {
+		err = syscall.EADDRINUSE
+	}
+	if err != nil {
+		return 0, fmt.Errorf("fabric: claim the bridges of this host: %w", err)
+	}
+	// Who looks between the two finds bridges without an owner, as before.
+	if process, err = d.ClaimProcess(); err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.claims < 0 {
+		return 0, errDirClosed
+	}
+	ok, err = d.take(holderByte(ownerPort, process))
+	if err == nil && !ok {
+		err = fmt.Errorf("another program has locked the claim file: %w", syscall.EPERM)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("fabric: claim the bridges of this host: %w", err)
+	}
+	return process, nil
+}
+
+// Owner tells which process owns the host's bridges, this one included; ok is
+// false if none does.
+func (d *Dir) Owner() (process int, ok bool, err error) { return d.holderOf(ownerPort) }
+
 // ReleasePort gives back a port that this Dir has claimed; it does nothing for
 // others.
 func (d *Dir) ReleasePort(port int) {
@@ -137,6 +177,10 @@ func (d *Dir) Holder(port int) (process int, ok bool, err error) {
 	if port < 1 || port > maxPort {
 		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, maxPort, syscall.EINVAL)
 	}
+	return d.holderOf(port)
+}
+
+func (d *Dir) holderOf(port int) (process int, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.claims < 0 {

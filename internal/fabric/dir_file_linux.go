@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -17,12 +18,16 @@ const (
 	idLen       = 32 // hexadecimal digits of a fabric's id
 )
 
-// claimFile finds the name of the claim file, or makes the file. Of several
-// processes that find none, the one with the lock on the directory makes it.
-func claimFile(dir *os.File) (string, error) {
+// claimFile finds the name of the claim file, or makes the file, if create. Of
+// several processes that find none, the one with the lock on the directory makes
+// it.
+func claimFile(dir *os.File, create bool) (string, error) {
 	name, err := findClaims(dir)
 	if err != nil || name != "" {
 		return name, err
+	}
+	if !create {
+		return "", fmt.Errorf("fabric: claim file in %s: %w", dir.Name(), fs.ErrNotExist)
 	}
 	fd := int(dir.Fd())
 	if err := flock(fd, unix.LOCK_EX); err != nil {

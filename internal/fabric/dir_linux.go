@@ -50,20 +50,34 @@ func openDirAt(base, name string) (*Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	baseFD, err := privateDir(unix.AT_FDCWD, base, base)
+	return openNamed(base, name, true)
+}
+
+// openHostDir opens the directory of one host of a fabric of several. Without
+// create, the error wraps fs.ErrNotExist if it was never made.
+func openHostDir(name string, node int, create bool) (*Dir, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	// No name that a user may give has an @ in it.
+	return openNamed(baseDir("/run/user", "/tmp", os.Geteuid()), name+"@"+strconv.Itoa(node), create)
+}
+
+func openNamed(base, name string, create bool) (*Dir, error) {
+	baseFD, err := privateDir(unix.AT_FDCWD, base, base, create)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(baseFD)
 	path := filepath.Join(base, name)
-	fd, err := privateDir(baseFD, name, path)
+	fd, err := privateDir(baseFD, name, path, create)
 	if err != nil {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
 
-	file, err := claimFile(dir)
+	file, err := claimFile(dir, create)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +92,14 @@ func openDirAt(base, name string) (*Dir, error) {
 	return d, nil
 }
 
-// privateDir makes directory name in the directory at, if it is not there, and
-// opens it. It is private to this user, or an error. What is checked is what was
+// privateDir makes directory name in the directory at, if it is not there and
+// create, and opens it. It is private to this user, or an error. What is checked is what was
 // opened, so nobody can put another in its place between the two.
-func privateDir(at int, name, path string) (int, error) {
-	if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
-		return -1, fmt.Errorf("fabric: make directory %s: %w", path, err)
+func privateDir(at int, name, path string, create bool) (int, error) {
+	if create {
+		if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
+			return -1, fmt.Errorf("fabric: make directory %s: %w", path, err)
+		}
 	}
 	var st unix.Stat_t
 	fd, err := openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY)

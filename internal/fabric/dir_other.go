@@ -23,6 +23,8 @@ func (d *Dir) ID() string                            { return "" }
 func (d *Dir) Path() string                          { return "" }
 func (d *Dir) Close() error                          { return nil }
 func (d *Dir) ClaimProcess() (int, error)            { return 0, ntb.ErrNotSupported }
+func (d *Dir) ClaimOwner() (int, error)              { return 0, ntb.ErrNotSupported }
+func (d *Dir) Owner() (int, bool, error)             { return 0, false, ntb.ErrNotSupported }
 func (d *Dir) ClaimPort(int) (int, error)            { return 0, ntb.ErrNotSupported }
 func (d *Dir) ReleasePort(int)                       {}
 func (d *Dir) Holder(int) (int, bool, error)         { return 0, false, ntb.ErrNotSupported }

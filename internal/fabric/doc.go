@@ -24,8 +24,31 @@
 //	byte P<<17                port P, 1 to 65535
 //	byte (P<<17) + 1 + N      port P is held by process N
 //
+// Port 65536, which no listener can have, stands for the host's bridges to other
+// hosts: who holds it owns them.
+//
 // No two bytes that one process locks are neighbours: the kernel would report
 // them as one lock.
+//
+// # Several hosts
+//
+// In a ring, a line or a mesh each host has a directory of its own, NAME@NODE, and
+// in it processes and ports as above. No other fabric's name has an @. A host's
+// first process owns its links; at present it is the only one.
+//
+// A cable between hosts begins with a greeting and an answer, by which both sides
+// learn if they are of one plan. So a node with another number of nodes, topology,
+// number of lanes or version is refused on both sides, before anything is mapped:
+// by Open, which asks all nodes that run, or when a link is made. The same socket
+// tells anyone of this user what the node knows: [ReadTopology].
+//
+// Links are made and kept made by a goroutine each, which sleeps while the link is
+// up or the neighbour is not there. A node that starts makes cables to those that
+// run; who was there first does nothing. If the link goes down and the neighbour
+// still runs, both try, with pauses of 10 ms to 1 s, and the node with the lower
+// number wins.
+//
+// # Cables
 //
 // Process N listens for cables at the abstract Unix socket @ntbnet-ID-N, which
 // leaves nothing in the file system. Only who can read the directory knows the

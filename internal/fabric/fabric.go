@@ -27,6 +27,8 @@ var ErrClosed = errors.New("fabric: closed")
 type Fabric struct {
 	node *ring.Node // immutable
 	net  network    // immutable
+	// far is net where the fabric has several hosts, else nil. Immutable.
+	far *hosts
 
 	mu     sync.Mutex
 	peers  map[ring.ID]*ring.Peer  // the links that dials use; guarded by mu
@@ -46,6 +48,8 @@ type makingPeer struct {
 
 // network is how the processes of a fabric find each other.
 type network interface {
+	// host is this host's number.
+	host() int
 	// process is this process' number.
 	process() int
 	claimPort(port int) (int, error)
@@ -72,11 +76,57 @@ func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
 		wrap := func(a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a), spec.wrap(b) }
 		return newFabric(newMemNetwork(window, wrap), start), nil
 	}
+	if spec.hosts() {
+		h, err := openHosts(spec)
+		if err != nil {
+			return nil, err
+		}
+		return joinHosts(h, start)
+	}
 	n, err := openShm(spec)
 	if err != nil {
 		return nil, err
 	}
 	return newFabric(n, start), nil
+}
+
+func joinHosts(h *hosts, start func(*ring.Node)) (*Fabric, error) {
+	var err error
+	f := newFabric(h, func(n *ring.Node) { start(n); err = h.attach(n) })
+	if err == nil {
+		err = h.join()
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenMemHosts opens all nodes of a fabric of several hosts within this process:
+// node I is the I-1st of the result. The spec's name and node do not count. wrap
+// may wrap each bridge, and be nil.
+func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*ring.Node)) ([]*Fabric, error) {
+	hub := newMemHub(wrap)
+	var all []*Fabric
+	for node := 1; node <= spec.Nodes; node++ {
+		own := *spec
+		own.Node = node
+		h, err := openMemHosts(&own, hub)
+		if err == nil {
+			var f *Fabric
+			if f, err = joinHosts(h, start); err == nil {
+				all = append(all, f)
+			}
+		}
+		if err != nil {
+			for _, f := range all {
+				f.Close()
+			}
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // OpenMem is a fabric within this process with windows of the given size in
@@ -88,10 +138,11 @@ func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), st
 func newFabric(n network, start func(*ring.Node)) *Fabric {
 	f := &Fabric{
 		net:    n,
-		node:   ring.NewNode(ring.MakeID(localHost, n.process())),
+		node:   ring.NewNode(ring.MakeID(n.host(), n.process())),
 		peers:  map[ring.ID]*ring.Peer{},
 		making: map[ring.ID]*makingPeer{},
 	}
+	f.far, _ = n.(*hosts)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	start(f.node)
 	n.serve(f.accepted)
@@ -129,7 +180,7 @@ func (f *Fabric) ReleasePort(port int) { f.net.releasePort(port) }
 // another address of this machine.
 func (f *Fabric) IsLocal(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || host == "localhost" || host == fmt.Sprintf("node%d", localHost) {
+	if host == "" || host == "localhost" || host == nodeName(f.net.host()) {
 		return true
 	}
 	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
@@ -155,14 +206,59 @@ func isLocalIP(ip net.IP) bool {
 	return false
 }
 
-// Holder finds the node of this host that holds a port.
-func (f *Fabric) Holder(port int) (id ring.ID, ok bool, err error) {
-	process, ok, err := f.net.holder(port)
-	return ring.MakeID(localHost, process), ok, err
+// Host is this host's number.
+func (f *Fabric) Host() int { return f.net.host() }
+
+// FindHost finds a host of the fabric by what IsLocal takes, and, where there are
+// several, by the name or number of a node, as in "node3" or "3".
+func (f *Fabric) FindHost(name string) (host int, ok bool) {
+	if f.IsLocal(name) {
+		return f.net.host(), true
+	}
+	if f.far == nil {
+		return 0, false
+	}
+	host, ok = parseNode(strings.TrimSuffix(strings.ToLower(name), "."))
+	return host, ok && host <= f.far.spec.Nodes
 }
 
-// Peer is the link to a node, made if there is none.
+// HostName is what a host is called in addresses: localhost where there is one.
+func (f *Fabric) HostName(host int) string {
+	if f.far == nil {
+		return "localhost"
+	}
+	return nodeName(host)
+}
+
+// HostNames says which hosts there are, for messages.
+func (f *Fabric) HostNames() string {
+	if f.far == nil {
+		return "this host alone"
+	}
+	return nodeName(1) + " to " + nodeName(f.far.spec.Nodes)
+}
+
+// Holder finds the node of a host that holds a port. On another host than this
+// it is the one that owns the links, which knows: ok does not say then that
+// something listens there.
+func (f *Fabric) Holder(host, port int) (id ring.ID, ok bool, err error) {
+	if host != f.net.host() {
+		return ring.MakeID(host, ownerProcess), true, nil
+	}
+	process, ok, err := f.net.holder(port)
+	return ring.MakeID(host, process), ok, err
+}
+
+// ownerProcess is the process that owns the links of a host. At present it is
+// the only one there.
+const ownerProcess = 1
+
+// Peer is the link to a node, made if there is none. For a node of another host
+// it waits until ctx ends: that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
+	if f.far != nil && id.Host() != f.net.host() {
+		return f.far.peer(ctx, id)
+	}
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()

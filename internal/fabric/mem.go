@@ -16,6 +16,7 @@ const (
 	linkTimeout = 10 * time.Second
 
 	defaultMemWindow = 16 << 20
+	defaultShmWindow = 1 << 30 // address space: memory is taken as it is touched
 )
 
 // memNetwork is a network of one process, whose links lead back to itself.
@@ -32,6 +33,7 @@ func newMemNetwork(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Devic
 	return &memNetwork{window: window, wrap: wrap, ports: map[int]bool{}}
 }
 
+func (n *memNetwork) host() int                       { return localHost }
 func (n *memNetwork) process() int                    { return 1 }
 func (n *memNetwork) serve(accepted func(ntb.Device)) { n.accepted = accepted }
 func (n *memNetwork) close()                          {}

@@ -41,6 +41,7 @@ func openShm(spec *Spec) (network, error) {
 	return n, nil
 }
 
+func (n *shmNetwork) host() int                       { return localHost }
 func (n *shmNetwork) process() int                    { return n.number }
 func (n *shmNetwork) claimPort(port int) (int, error) { return n.dir.ClaimPort(port) }
 func (n *shmNetwork) releasePort(port int)            { n.dir.ReleasePort(port) }
@@ -100,9 +101,6 @@ func (n *shmNetwork) serve(accepted func(ntb.Device)) {
 		}
 	})
 }
-
-// acceptPause is how long to wait after accept failed.
-const acceptPause = 20 * time.Millisecond
 
 func (n *shmNetwork) close() {
 	n.cancel()

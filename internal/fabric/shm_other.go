@@ -2,6 +2,14 @@
 
 package fabric
 
-import "github.com/ntbnet/ntbnet/ntb"
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
 
 func openShm(*Spec) (network, error) { return nil, ntb.ErrNotSupported }
+
+func openShmStation(string, int) (station, error) { return nil, ntb.ErrNotSupported }
+
+func shmConnect(context.Context, string, int, int) (cable, error) { return nil, ntb.ErrNotSupported }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,27 @@ import (
 
 // Spec is a fabric and its options, in the form KIND:NAME?OPTION=VALUE&…
 //
+// The kinds are shm (the processes of one host), mem (one process, for tests),
+// and, for several hosts with bridges between them, ring, line and mesh: each
+// node with the two next to it, the same without a link between the last and the
+// first, or each with each, as behind a switch. Those need a node's number and
+// how many there are:
+//
+//	node=I        this process' node, 1 to nodes. There is no node 0.
+//	nodes=N       how many nodes the fabric has, 2 to 16, the same for all
+//	lanes=L       lanes of each link, 1 to 8, the same for all; 1 unless given
+//	slots=N       frames that a lane holds, 2 to 4096, the same for all; 8 unless
+//	              given
+//	frame=BYTES   the most that a frame carries, 256 to 1048576, a multiple of 64,
+//	              the same for all; 67584 unless given
+//	failover=1    connections to a neighbour go on by the other way when the link
+//	              is cut, at the cost of frames where there would be stores; 0
+//	              unless given
+//	backend=NAME  what the links are made of: shm, between processes, or mem,
+//	              within one process, for tests; shm unless given
+//
+// The others may be given with each kind:
+//
 //	window=BYTES  size of this side's window on each link, a multiple of 4096,
 //	              128 KiB or more
 //	buffer=BYTES  how large a connection's queue may grow, per direction: a power
@@ -25,6 +47,13 @@ import (
 //	              0 to measure it when a link comes up
 type Spec struct {
 	Kind, Name string
+	Node       int // 1 to Nodes; 0 where there is one host
+	Nodes      int // 2 to maxNodes; 0 where there is one host
+	Lanes      int // 1 to maxLanes; 0 where there is one host
+	Slots      int // of a lane; 0 for the default
+	Frame      int // bytes; 0 for the default
+	Failover   bool
+	Backend    string        // "shm" or "mem"
 	Window     int           // 0: the kind's default
 	Buffer     int           // 0: the default
 	Spin       time.Duration // -1: the default
@@ -46,8 +75,13 @@ func ParseSpec(s string) (*Spec, error) {
 	rest, query, _ := strings.Cut(s, "?")
 	spec := &Spec{Spin: -1}
 	spec.Kind, spec.Name, _ = strings.Cut(rest, ":")
-	if spec.Kind != "shm" && spec.Kind != "mem" {
-		return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME: %w", s, syscall.EINVAL)
+	switch {
+	case spec.Kind == "shm", spec.Kind == "mem":
+		spec.Backend = spec.Kind
+	case isTopology(spec.Kind):
+		spec.Backend, spec.Lanes = "shm", 1
+	default:
+		return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME, or ring:NAME, line:NAME or mesh:NAME with node and nodes: %w", s, syscall.EINVAL)
 	}
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
@@ -61,11 +95,67 @@ func ParseSpec(s string) (*Spec, error) {
 			return nil, fmt.Errorf("fabric %q: option %s=%s: %v: %w", s, name, values[len(values)-1], err, syscall.EINVAL)
 		}
 	}
+	if err := spec.checkHosts(); err != nil {
+		return nil, fmt.Errorf("fabric %q: %v: %w", s, err, syscall.EINVAL)
+	}
 	return spec, nil
 }
 
+// Limits of a fabric of several hosts.
+const (
+	minNodes = 2
+	maxNodes = 16
+	maxLanes = 8
+)
+
+// hosts tells that the fabric has several hosts.
+func (s *Spec) hosts() bool { return isTopology(s.Kind) }
+
+// checkHosts looks for what a fabric of several hosts must have.
+func (s *Spec) checkHosts() error {
+	switch {
+	case !s.hosts():
+		return nil
+	case s.Nodes == 0:
+		return fmt.Errorf("option nodes is missing: say how many nodes it has, nodes=%d to nodes=%d", minNodes, maxNodes)
+	case s.Node == 0:
+		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
+	case s.Node > s.Nodes:
+		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
+	}
+	return nil
+}
+
+// hostOptions are those of fabrics of several hosts alone.
+var hostOptions = []string{"node", "nodes", "lanes", "slots", "frame", "failover", "backend"}
+
 func (s *Spec) set(name, value string) (err error) {
+	if !s.hosts() && slices.Contains(hostOptions, name) {
+		return fmt.Errorf("%s:%s is one host: want ring:, line: or mesh:", s.Kind, s.Name)
+	}
 	switch name {
+	case "node":
+		s.Node, err = number(value, 1, maxNodes)
+	case "nodes":
+		s.Nodes, err = number(value, minNodes, maxNodes)
+	case "lanes":
+		s.Lanes, err = number(value, 1, maxLanes)
+	case "slots":
+		s.Slots, err = number(value, 2, 4096)
+	case "frame":
+		s.Frame, err = number(value, 256, 1<<20)
+		if err == nil && s.Frame%64 != 0 {
+			err = fmt.Errorf("want a multiple of 64")
+		}
+	case "failover":
+		var n int
+		n, err = number(value, 0, 1)
+		s.Failover = n == 1
+	case "backend":
+		s.Backend = value
+		if value != "shm" && value != "mem" {
+			err = fmt.Errorf("want shm or mem")
+		}
 	case "window":
 		s.Window, err = strconv.Atoi(value)
 		if err == nil && (s.Window < 128<<10 || s.Window > 64<<30 || s.Window%4096 != 0) {
@@ -93,8 +183,20 @@ func (s *Spec) set(name, value string) (err error) {
 		}
 	default:
 		err = fmt.Errorf("want window, buffer, spin, dma or dmafrom")
+		if s.hosts() {
+			err = fmt.Errorf("want node, nodes, lanes, slots, frame, failover, backend, window, buffer, spin, dma or dmafrom")
+		}
 	}
 	return err
+}
+
+// number reads a number from first to last.
+func number(value string, first, last int) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < first || n > last {
+		return 0, fmt.Errorf("want a number from %d to %d", first, last)
+	}
+	return n, nil
 }
 
 // wrap puts the software engine around a device, if the spec asks for one.

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -11,10 +12,10 @@ import (
 func TestSpecs(t *testing.T) {
 	got, err := ParseSpec("shm:x?spin=0&buffer=65536&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "shm", Name: "x", Window: 1 << 20, Buffer: 64 << 10}, got)
+	require.Equal(t, &Spec{Kind: "shm", Name: "x", Backend: "shm", Window: 1 << 20, Buffer: 64 << 10}, got)
 	got, err = ParseSpec("mem:a.b?spin=15us")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "mem", Name: "a.b", Spin: 15 * time.Microsecond}, got)
+	require.Equal(t, &Spec{Kind: "mem", Name: "a.b", Backend: "mem", Spin: 15 * time.Microsecond}, got)
 	got, err = ParseSpec("shm:default")
 	require.NoError(t, err)
 	require.Equal(t, time.Duration(-1), got.Spin)
@@ -27,12 +28,79 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+func TestSpecsOfSeveralHosts(t *testing.T) {
+	got, err := ParseSpec("ring:x?node=2&nodes=5&window=1048576")
+	require.NoError(t, err)
+	require.Equal(t, &Spec{Kind: "ring", Name: "x", Backend: "shm", Node: 2, Nodes: 5, Lanes: 1, Window: 1 << 20, Spin: -1}, got)
+	got, err = ParseSpec("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
+	require.NoError(t, err)
+	require.Equal(t, &Spec{Kind: "mesh", Name: "x", Backend: "mem", Node: 16, Nodes: 16, Lanes: 8}, got)
+	for bad, want := range map[string]string{
+		"ring:x":                            "option nodes is missing",
+		"ring:x?node=1":                     "option nodes is missing",
+		"line:x?nodes=3":                    "option node is missing",
+		"mesh:x?node=4&nodes=3":             "want 1 to 3",
+		"ring:x?node=0&nodes=3":             "want a number from 1 to 16",
+		"ring:x?node=-1&nodes=3":            "want a number from 1 to 16",
+		"ring:x?node=a&nodes=3":             "want a number from 1 to 16",
+		"ring:x?node=1&nodes=1":             "want a number from 2 to 16",
+		"ring:x?node=1&nodes=17":            "want a number from 2 to 16",
+		"ring:x?node=1&nodes=3&lanes=0":     "want a number from 1 to 8",
+		"ring:x?node=1&nodes=3&lanes=9":     "want a number from 1 to 8",
+		"ring:x?node=1&nodes=3&backend=tcp": "want shm or mem",
+		"ring:x?node=1&nodes=3&slots=1":     "want a number from 2 to 4096",
+		"ring:x?node=1&nodes=3&frame=1000":  "want a multiple of 64",
+		"ring:x?node=1&nodes=3&failover=x":  "want a number from 0 to 1",
+		"ring:x?node=1&nodes=3&hops=2":      "want node, nodes, lanes",
+		"ring:?node=1&nodes=3":              "want 1 to 32 letters",
+		"shm:x?node=1":                      "is one host",
+		"mem:x?lanes=1":                     "is one host",
+		"star:x?node=1&nodes=3":             "want shm:NAME or mem:NAME, or ring:NAME",
+	} {
+		_, err := ParseSpec(bad)
+		require.ErrorIs(t, err, syscall.EINVAL, bad)
+		require.ErrorContains(t, err, want, bad)
+	}
+}
+
+func TestWiring(t *testing.T) {
+	for _, c := range []struct {
+		topology string
+		nodes    int
+		want     []wire
+	}{
+		{"ring", 2, []wire{{1, 1, 2}, {2, 2, 1}}},
+		{"ring", 4, []wire{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 4, 1}}},
+		{"line", 2, []wire{{1, 1, 2}}},
+		{"line", 4, []wire{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}}},
+		{"mesh", 2, []wire{{1, 1, 2}}},
+		{"mesh", 4, []wire{{1, 1, 2}, {2, 1, 3}, {3, 1, 4}, {4, 2, 3}, {5, 2, 4}, {6, 3, 4}}},
+	} {
+		require.Equal(t, c.want, slices.Collect(wires(c.topology, c.nodes)), "%s of %d", c.topology, c.nodes)
+	}
+}
+
+func TestNamesOfNodes(t *testing.T) {
+	for name, want := range map[string]int{
+		"node1": 1, "node16": 16, "3": 3, "node99999": 99999,
+		"": 0, "node": 0, "node0": 0, "node01": 0, "node-1": 0, "node1.2": 0, "nodex": 0, "node123456": 0, "localhost": 0,
+	} {
+		got, ok := parseNode(name)
+		require.Equal(t, want, got, name)
+		require.Equal(t, want != 0, ok, name)
+	}
+}
+
 func FuzzParseSpec(f *testing.F) {
 	f.Add("shm:x?spin=0&buffer=65536&window=1048576")
 	f.Add("mem:a?b=%41")
+	f.Add("ring:a?node=3&nodes=5&lanes=2")
 	f.Fuzz(func(t *testing.T, s string) {
 		spec, err := ParseSpec(s)
 		if err == nil && (spec.Window < 0 || spec.Buffer < 0 || spec.Spin > time.Millisecond) {
+			t.Fatalf("%q: %+v", s, spec)
+		}
+		if err == nil && spec.hosts() && (spec.Node < 1 || spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	doorbells   = 8
+	doorbells   = 16
 	scratchpads = 16
 )
 

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/perf/plot"
+)
+
+// runTopology asks the nodes of a fabric of several hosts what they know. It is no
+// node itself.
+func runTopology(ctx context.Context, args []string, out io.Writer) error {
+	fs := newFlagSet()
+	name := fs.String("fabric", fabric.DefaultSpec(), "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count")
+	asJSON := fs.Bool("json", false, "print all that the nodes tell, as JSON")
+	svg := fs.String("svg", "", "write a picture to `FILE` too, as SVG")
+	if helped, err := fs.parse(args, out); helped || err != nil {
+		return err
+	}
+	t, err := fabric.ReadTopology(ctx, *name)
+	if errors.Is(err, syscall.EINVAL) {
+		return badInputf("--fabric: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if *svg != "" {
+		var picture bytes.Buffer
+		if err := plot.WriteCircle(&picture, drawTopology(t)); err != nil {
+			return err
+		}
+		if err := os.WriteFile(*svg, picture.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	if *asJSON {
+		return writeJSON(out, t)
+	}
+	return printTopology(out, t)
+}
+
+// stateUp is what the fabric calls a link or a way that works.
+const stateUp = "up"
+
+func printTopology(out io.Writer, t *fabric.Topology) error {
+	fmt.Fprintf(out, "%s: a %s of %d nodes, %d running here, lanes=%d\n\n", t.Fabric, t.Topology, t.Nodes, len(t.Views), t.Lanes)
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "node\tprocess\trunning for\trefused\troutes")
+	for _, v := range t.Views {
+		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
+	}
+	for _, node := range t.Absent {
+		fmt.Fprintf(w, "node%d\tnot there\t\t\t\n", node)
+	}
+	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
+		fmt.Fprintf(w, "node%d\tno answer\t\t\t\n", node)
+	}
+	fmt.Fprintln(w, "\nlink\tbetween\tstate\tepochs\tup, times\tfor\tforwarded →, ←\town frames →, ←")
+	for _, l := range t.Wires {
+		a, b := end(t, l.A, l.Wire), end(t, l.B, l.Wire)
+		fmt.Fprintf(w, "%d\tnode%d - node%d\t%s\t%s %s\t%d %d\t%s\t%s, %s\t%s, %s\n", l.Wire, l.A, l.B, l.State,
+			epoch(a), epoch(b), a.Ups, b.Ups, duration(max(a.Since, b.Since)),
+			amount(l.ForwardedAB), amount(l.ForwardedBA), amount(l.OwnAB), amount(l.OwnBA))
+	}
+	if list := complaints(t); len(list) > 0 {
+		fmt.Fprintln(w, "\n"+strings.Join(list, "\n"))
+	}
+	return w.Flush()
+}
+
+// end is what a node says of a wire; nothing if it does not answer.
+func end(t *fabric.Topology, node, wire int) fabric.LinkView {
+	for _, v := range t.Views {
+		for _, l := range v.Links {
+			if v.Node == node && l.Wire == wire {
+				return l
+			}
+		}
+	}
+	return fabric.LinkView{}
+}
+
+// epoch is a link's own, as both ends know it, "-" while it is not up.
+func epoch(l fabric.LinkView) string {
+	if l.Epoch == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%08x", l.Epoch)
+}
+
+// routes are a node's ways: where to, by which direction, over how many links.
+func routes(v *fabric.NodeView) string {
+	var list []string
+	for _, r := range v.Routes {
+		if r.State == stateUp {
+			list = append(list, fmt.Sprintf("%d:%s/%d", r.To, r.Direction, r.Hops))
+		} else {
+			list = append(list, fmt.Sprintf("%d:-", r.To))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// complaints are one line each.
+func complaints(t *fabric.Topology) []string {
+	var list []string
+	for _, l := range t.Wires {
+		if l.Error != "" && l.State != stateUp {
+			list = append(list, oneLine(fmt.Errorf("link %d is %s: %s", l.Wire, l.State, l.Error)))
+		}
+	}
+	for _, v := range t.Views {
+		if v.Refused.Count > 0 {
+			list = append(list, oneLine(fmt.Errorf("node%d has refused %d, the last one because: %s", v.Node, v.Refused.Count, v.Refused.Last)))
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
+		list = append(list, oneLine(fmt.Errorf("node%d gives no answer: %s", node, t.Silent[node])))
+	}
+	return list
+}
+
+func duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// amount is bytes in decimal units, short.
+func amount(n uint64) string {
+	v, unit := float64(n), 0
+	for ; v >= 1000 && unit < len(units)-1; unit++ {
+		v /= 1000
+	}
+	return fmt.Sprintf("%.3g %s", v, units[unit])
+}
+
+var units = []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
+
+func drawTopology(t *fabric.Topology) plot.Circle {
+	c := plot.Circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
+	for node := 1; node <= t.Nodes; node++ {
+		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: "not there", Mark: plot.Missing})
+	}
+	for _, v := range t.Views {
+		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].Mark = fmt.Sprintf("process %d", v.PID), plot.Good
+	}
+	for node := range t.Silent {
+		if node <= len(c.Nodes) {
+			c.Nodes[node-1].Note, c.Nodes[node-1].Mark = "no answer", plot.Bad
+		}
+	}
+	for _, l := range t.Wires {
+		e := plot.Edge{From: l.A - 1, To: l.B - 1, Note: l.State, Mark: plot.Bad}
+		switch {
+		case l.State == stateUp:
+			e.Mark, e.Note = plot.Good, ""
+			if l.ForwardedAB+l.ForwardedBA > 0 {
+				e.Note = fmt.Sprintf("forwarded to node%d %s, to node%d %s", l.B, amount(l.ForwardedAB), l.A, amount(l.ForwardedBA))
+			}
+		case l.State == "absent":
+			e.Mark, e.Note = plot.Missing, ""
+		}
+		c.Edges = append(c.Edges, e)
+	}
+	return c
+}

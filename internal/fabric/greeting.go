@@ -1,0 +1,129 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// What is said over a cable between the processes of a fabric of several hosts
+// before it becomes a bridge: the one that connected greets, the other answers.
+// Each of the two is a frame:
+//
+//	 0  magic   8 bytes
+//	 8  length  4 bytes, little endian
+//	12          a greeting, or the answer to one, as JSON
+//
+// Magic, the length's place and the field "version" stay as they are for ever.
+const (
+	greetingMagic   = "ntbhost\n"
+	greetingVersion = 1
+	maxGreeting     = 4 << 10 // bytes
+	maxAnswer       = 1 << 20 // bytes: a topology may be long
+)
+
+// What a greeting wants.
+const (
+	wantLink     = "link"     // the cable becomes the bridge of wire Wire
+	wantProcess  = "process"  // the cable becomes a bridge within the host
+	wantCheck    = "check"    // to hear if the two may be in one fabric
+	wantTopology = "topology" // what the node knows of the fabric
+)
+
+// greeting is what one process says of itself. Both sides compare.
+type greeting struct {
+	Version  int    `json:"version"` // of the greeting
+	Ring     int    `json:"ring"`    // ring.Version
+	Want     string `json:"want,omitempty"`
+	Topology string `json:"topology,omitempty"`
+	Nodes    int    `json:"nodes,omitempty"`
+	Lanes    int    `json:"lanes,omitempty"`
+	Slots    int    `json:"slots,omitempty"`
+	Frame    int    `json:"frame,omitempty"`
+	Node     int    `json:"node,omitempty"` // its own number
+	Wire     int    `json:"wire,omitempty"`
+	PID      int    `json:"pid,omitempty"`
+
+	// In an answer.
+	Busy     bool      `json:"busy,omitempty"`    // this link is just being made; no error
+	Refused  string    `json:"refused,omitempty"` // why not
+	Snapshot *NodeView `json:"snapshot,omitempty"`
+}
+
+// Errors of greetings.
+var (
+	// errGreeting: what came over the cable is no greeting.
+	errGreeting = errors.New("not a greeting of a node")
+	// ErrMismatch: two nodes that cannot be in one fabric: another version,
+	// topology, number of nodes or lanes, or the same number.
+	ErrMismatch = errors.New("nodes do not fit")
+)
+
+// writeGreeting writes one frame.
+func writeGreeting(w io.Writer, g *greeting) error {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	b := append([]byte(greetingMagic), 0, 0, 0, 0)
+	binary.LittleEndian.PutUint32(b[8:], uint32(len(text)))
+	_, err = w.Write(append(b, text...))
+	return err
+}
+
+// readGreeting reads one frame of at most limit bytes, and not a byte more: what
+// follows carries files.
+func readGreeting(r io.Reader, limit int) (*greeting, error) {
+	var head [12]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[8:])
+	if string(head[:8]) != greetingMagic || n > uint32(limit) {
+		return nil, fmt.Errorf("%w: it begins with %q", errGreeting, head)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, err
+	}
+	g := new(greeting)
+	// The version first: another one may have other types of fields.
+	var v struct{ Version int }
+	if json.Unmarshal(text, &v) == nil && v.Version != greetingVersion {
+		return &greeting{Version: v.Version}, nil
+	}
+	if err := json.Unmarshal(text, g); err != nil {
+		return nil, fmt.Errorf("%w: %v", errGreeting, err)
+	}
+	return g, nil
+}
+
+// fits is nil if the two may be in one fabric. It says the same on both sides,
+// up to who is "this" one.
+func (g *greeting) fits(other *greeting) error {
+	switch {
+	case g.Version != other.Version:
+		return fmt.Errorf("%w: this process greets in version %d, the other in %d", ErrMismatch, g.Version, other.Version)
+	case g.Ring != other.Ring:
+		return fmt.Errorf("%w: node %d speaks version %d of the links, node %d version %d: %w",
+			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, ring.ErrVersion)
+	case g.plan() != other.plan():
+		return fmt.Errorf("%w: node %d is of %s, node %d of %s", ErrMismatch, g.Node, g.plan(), other.Node, other.plan())
+	case other.Node < 1 || other.Node > g.Nodes:
+		return fmt.Errorf("%w: node %d of %d", ErrMismatch, other.Node, g.Nodes)
+	}
+	return nil
+}
+
+// plan is for messages. The text may be a peer's.
+func (g *greeting) plan() string {
+	text := fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
+	if g.Slots != 0 || g.Frame != 0 {
+		text += fmt.Sprintf(", slots=%d, frame=%d", g.Slots, g.Frame)
+	}
+	return text
+}

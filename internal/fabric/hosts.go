@@ -1,0 +1,360 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// hosts is the network of a fabric of several hosts: this host's processes and
+// ports as those of a fabric of one, and its links to the other hosts.
+type hosts struct {
+	spec     *Spec            // immutable
+	station  station          // immutable
+	node     *ring.Node       // set before serve
+	accepted func(ntb.Device) // likewise
+	ctx      context.Context  // ends with close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // all goroutines
+	begun    time.Time      // immutable
+
+	mu      sync.Mutex
+	links   []*link       // the slice is immutable; the links are guarded by mu
+	changed chan struct{} // closed, and replaced, at every change of a link; guarded by mu
+	refused Refusals      // guarded by mu
+}
+
+// Refusals are processes that were kept out because they do not fit.
+type Refusals struct {
+	Count uint64 `json:"count"`
+	Last  string `json:"last,omitempty"` // why
+}
+
+func openHosts(spec *Spec) (*hosts, error) {
+	if spec.Backend == "mem" {
+		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
+	}
+	s, err := openShmStation(spec.Name, spec.Node)
+	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec.Name, spec.Node, 0) }
+	return newHosts(spec, s, err, connect)
+}
+
+func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
+	s, err := hub.open(spec.Node)
+	connect := func(ctx context.Context) (cable, error) { return hub.connect(ctx, spec.Node, 0) }
+	return newHosts(spec, s, err, connect)
+}
+
+// newHosts makes the network of a station, or says why there is none: connect
+// reaches the process that has the number already.
+func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
+	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{})}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		// The other is told, so that it can say that there was a second one.
+		who := ""
+		if answer, e := h.check(connect); e == nil {
+			who = fmt.Sprintf(" in process %d", answer.PID)
+		}
+		return nil, fmt.Errorf("%s of fabric %s:%s runs already%s: %w", nodeName(spec.Node), spec.Kind, spec.Name, who, syscall.EADDRINUSE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	for w := range wires(spec.Kind, spec.Nodes) {
+		if to := w.other(spec.Node); to != 0 {
+			h.links = append(h.links, &link{wire: w, to: to, since: h.begun})
+		}
+	}
+	return h, nil
+}
+
+func (h *hosts) host() int                          { return h.spec.Node }
+func (h *hosts) process() int                       { return h.station.process() }
+func (h *hosts) claimPort(port int) (int, error)    { return h.station.claimPort(port) }
+func (h *hosts) releasePort(port int)               { h.station.releasePort(port) }
+func (h *hosts) holder(port int) (int, bool, error) { return h.station.holder(port) }
+
+// attach makes the node part of the fabric.
+func (h *hosts) attach(node *ring.Node) error {
+	h.node = node
+	return node.Join(h.options())
+}
+
+// options are what the links' layer is told.
+func (h *hosts) options() ring.Options {
+	s := h.spec
+	return ring.Options{
+		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
+		Nodes:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
+		Window: min(s.Window, maxTunnel), // 0 is the default of each
+	}
+}
+
+// maxTunnel is the largest window of a node that is not a neighbour, in bytes.
+const maxTunnel = 1 << 30
+
+// greeting is what this process says of itself.
+func (h *hosts) greeting(want string) *greeting {
+	return &greeting{
+		Version: greetingVersion, Ring: ring.Version, Want: want,
+		Topology: h.spec.Kind, Nodes: h.spec.Nodes, Lanes: h.spec.Lanes,
+		Slots: h.spec.Slots, Frame: h.spec.Frame, Node: h.spec.Node, PID: os.Getpid(),
+	}
+}
+
+// ask greets over a cable and takes the answer. The cable is closed on error,
+// and at the latest when ctx ends, unless release is called.
+func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release func() bool, err error) {
+	release = context.AfterFunc(ctx, func() { c.Close() })
+	if deadline, ok := ctx.Deadline(); ok {
+		err = c.SetDeadline(deadline)
+	}
+	if err == nil {
+		err = writeGreeting(c, g)
+	}
+	if err == nil {
+		answer, err = readGreeting(c, maxAnswer)
+	}
+	if err != nil {
+		release()
+		c.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, nil, fmt.Errorf("fabric: greet a node: %w", err)
+	}
+	return answer, release, nil
+}
+
+// checkTimeout is how long a node that begins waits for another one's word. One
+// that is stopped says nothing; what it would say comes out when a link is made.
+const checkTimeout = time.Second
+
+// check asks the process at the end of a cable if this one may be in its fabric.
+func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mine := h.greeting(wantCheck)
+	answer, release, err := ask(ctx, c, mine)
+	if err != nil {
+		return nil, err
+	}
+	release()
+	c.Close()
+	return answer, nil
+}
+
+// join compares this process with the nodes that run, and then makes the links.
+// It is called after serve: of two that begin together, one finds the other.
+func (h *hosts) join() error {
+	errs := make([]error, maxNodes+1)
+	var wg sync.WaitGroup
+	for node := 1; node <= maxNodes; node++ {
+		if node == h.spec.Node {
+			continue
+		}
+		if ok, err := h.station.present(node); err != nil || !ok {
+			continue // whoever comes later looks for us
+		}
+		wg.Go(func() {
+			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.station.connect(ctx, node, 0) })
+			if err == nil {
+				errs[node] = h.greeting("").verdict(answer)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
+		}
+	}
+	for _, l := range h.links {
+		h.wg.Go(func() { h.keep(l) })
+	}
+	return nil
+}
+
+// verdict is what a process makes of an answer: its own look comes first, since
+// that tells both sides.
+func (g *greeting) verdict(answer *greeting) error {
+	if err := g.fits(answer); err != nil {
+		return err
+	}
+	if answer.Refused != "" {
+		return fmt.Errorf("%w: node %d refuses: %.200q", ErrMismatch, answer.Node, answer.Refused)
+	}
+	return nil
+}
+
+// serve answers who connects.
+func (h *hosts) serve(accepted func(ntb.Device)) {
+	h.accepted = accepted
+	h.wg.Go(func() {
+		for {
+			c, err := h.station.accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				// Out of descriptors, say. The other side's dial fails or waits.
+				select {
+				case <-h.ctx.Done():
+					return
+				case <-time.After(acceptPause):
+				}
+				continue
+			}
+			h.wg.Go(func() { h.answer(c) })
+		}
+	})
+}
+
+// acceptPause is how long to wait after accept failed.
+const acceptPause = 20 * time.Millisecond
+
+// answer reads a greeting, answers it, and does what it wants.
+func (h *hosts) answer(c cable) {
+	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
+	defer cancel()
+	release := context.AfterFunc(ctx, func() { c.Close() })
+	defer release()
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	g, err := readGreeting(c, maxGreeting)
+	if err != nil {
+		if errors.Is(err, errGreeting) {
+			h.refuse(err)
+		}
+		c.Close()
+		return
+	}
+	answer := h.greeting("")
+	l, err := h.judge(g, answer)
+	if err != nil {
+		answer.Refused = err.Error()
+		h.refuse(err)
+	}
+	err = writeGreeting(c, answer)
+	if err != nil || answer.Refused != "" || answer.Busy || g.Want == wantCheck || g.Want == wantTopology {
+		if l != nil && !answer.Busy {
+			h.failed(l, err)
+		}
+		c.Close()
+		return
+	}
+	// From here on the device's own deadline counts.
+	dev, err := h.bridge(c, g.Want)
+	if err == nil && !release() {
+		dev.Close()
+		err = ctx.Err()
+	}
+	switch {
+	case l != nil:
+		h.finish(ctx, l, dev, err)
+	case err == nil:
+		h.accepted(dev)
+	}
+}
+
+// judge decides what becomes of a greeting. If it returns a link and the answer
+// is not busy, that link is being made.
+func (h *hosts) judge(g, answer *greeting) (*link, error) {
+	if g.Want == wantTopology && g.Version == greetingVersion {
+		answer.Snapshot = h.view()
+		return nil, nil
+	}
+	if err := answer.fits(g); err != nil {
+		return nil, err
+	}
+	switch {
+	case g.Want == wantProcess && g.Node == h.spec.Node:
+		return nil, nil
+	case g.Node == h.spec.Node:
+		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
+			ErrMismatch, g.Node, os.Getpid(), g.PID)
+	case g.Want == wantCheck:
+		return nil, nil
+	case g.Want == wantLink:
+		for _, l := range h.links {
+			if l.wire.number == g.Wire && l.to == g.Node {
+				answer.Busy = !h.take(l)
+				return l, nil
+			}
+		}
+		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", ErrMismatch, g.Wire, g.Node, h.spec.Node)
+	}
+	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
+}
+
+// refuse counts who was kept out.
+func (h *hosts) refuse(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused.Count++
+	h.refused.Last = why.Error()
+}
+
+// connect makes a bridge to another process of this host.
+func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
+	c, err := h.station.connect(ctx, h.spec.Node, process)
+	if err != nil {
+		return nil, err
+	}
+	mine := h.greeting(wantProcess)
+	answer, release, err := ask(ctx, c, mine)
+	if err != nil {
+		return nil, err
+	}
+	if err := mine.verdict(answer); err != nil {
+		release()
+		c.Close()
+		return nil, err
+	}
+	dev, err := h.bridge(c, wantProcess)
+	if !release() && err == nil {
+		dev.Close()
+		err = ctx.Err()
+	}
+	return dev, err
+}
+
+// bridge makes a bridge of a cable, for a link or within the host.
+func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
+	window, doorbells := h.spec.Window, 1
+	if window == 0 {
+		window = defaultShmWindow
+		if h.spec.Backend == "mem" {
+			window = defaultMemWindow
+		}
+	}
+	if want == wantLink {
+		window, doorbells = h.options().LinkWindow(window), h.spec.Lanes+1
+	}
+	dev, err := c.bridge(window, doorbells)
+	if err != nil {
+		return nil, err
+	}
+	return h.spec.wrap(dev), nil
+}
+
+// close drops all claims and ends the goroutines. The links end with the node.
+func (h *hosts) close() {
+	h.cancel()
+	h.station.stop()
+	h.wg.Wait()
+	h.station.close()
+}

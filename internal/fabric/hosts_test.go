@@ -1,0 +1,304 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+const patience = 20 * time.Second
+
+func backends() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"mem", "shm"}
+	}
+	return []string{"mem"}
+}
+
+func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
+	for _, b := range backends() {
+		t.Run(b, func(t *testing.T) {
+			leak.Check(t)
+			f(t, b)
+		})
+	}
+}
+
+func nodeSpec(backend, plan string, node int) string {
+	return fmt.Sprintf("%s&node=%d&backend=%s&window=131072", plan, node, backend)
+}
+
+func openNode(backend, plan string, node int) (*Fabric, error) {
+	spec, err := ParseSpec(nodeSpec(backend, plan, node))
+	if err != nil {
+		return nil, err
+	}
+	return Open(spec, func(*ring.Node) {})
+}
+
+func mustNode(t *testing.T, backend, plan string, node int) *Fabric {
+	t.Helper()
+	f, err := openNode(backend, plan, node)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// allUp waits until every link of the nodes is up, and each is one link.
+func allUp(t *testing.T, nodes ...*Fabric) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, f := range nodes {
+			v := f.far.view()
+			for _, l := range v.Links {
+				if l.State != linkUp {
+					return false
+				}
+			}
+			if len(f.node.Peers()) != len(v.Links) {
+				return false
+			}
+		}
+		return true
+	}, patience, time.Millisecond)
+}
+
+func TestNodesStartInAnyOrder(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for seed := range uint64(8) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			topology := []string{"ring", "line", "mesh"}[seed%3]
+			n := 2 + r.IntN(5)
+			plan := fmt.Sprintf("%s:fabric-order-%s?nodes=%d", topology, backend, n)
+			nodes := make([]*Fabric, n)
+			var wg sync.WaitGroup
+			for _, i := range r.Perm(n) {
+				pause := time.Duration(r.IntN(3)) * time.Millisecond
+				wg.Go(func() {
+					time.Sleep(pause)
+					f, err := openNode(backend, plan, i+1)
+					if err != nil {
+						t.Errorf("seed %d: %v", seed, err)
+						return
+					}
+					nodes[i] = f
+				})
+			}
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+			allUp(t, nodes...)
+			// One restarts, while the others look for it.
+			i := r.IntN(n)
+			nodes[i].Close()
+			f, err := openNode(backend, plan, i+1)
+			require.NoError(t, err, "seed %d", seed)
+			nodes[i] = f
+			allUp(t, nodes...)
+			for _, f := range nodes {
+				wg.Go(f.Close)
+			}
+			wg.Wait()
+		}
+	})
+}
+
+func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		plan := "ring:fabric-cut-" + backend + "?nodes=3"
+		a, b, c := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 3)
+		for i := range 10 {
+			allUp(t, a, b, c)
+			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), ring.MakeID(2-i%2, 1))
+			require.NoError(t, err)
+			p.Fail(fmt.Errorf("cut %d", i))
+			<-p.Done()
+		}
+		allUp(t, a, b, c)
+		for _, l := range a.far.view().Links {
+			if l.To == 2 {
+				require.GreaterOrEqual(t, l.Ups, 11)
+			} else {
+				require.Equal(t, 1, l.Ups, "the other link was not touched")
+			}
+		}
+	})
+}
+
+func TestOneNumberIsOneNode(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		plan := "ring:fabric-twice-" + backend + "?nodes=3"
+		a, b := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2)
+		_, err := openNode(backend, plan, 1)
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		require.ErrorContains(t, err, "node1")
+		require.ErrorContains(t, err, "runs already in process")
+		// The one that runs has heard of it and goes on.
+		refused := a.far.view().Refused
+		require.EqualValues(t, 1, refused.Count)
+		require.Contains(t, refused.Last, "node 1 runs already")
+		require.Zero(t, b.far.view().Refused.Count)
+		_, err = b.Peer(t.Context(), ring.MakeID(1, 1))
+		require.NoError(t, err)
+	})
+}
+
+func TestNodesThatDoNotFit(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		name := ":fabric-fit-" + backend
+		a := mustNode(t, backend, "ring"+name+"?nodes=3", 1)
+		// In the process' own memory, fabrics of other kinds have other names.
+		other := map[string]string{"?nodes=5": "5 nodes", "?nodes=3&lanes=2": "lanes=2"}
+		count := uint64(0)
+		for plan, want := range other {
+			_, err := openNode(backend, "ring"+name+plan, 2)
+			require.ErrorIs(t, err, ErrMismatch, plan)
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "3 nodes, lanes=1")
+			// It may have found the newcomer as well as the newcomer it.
+			refused := a.far.view().Refused
+			require.Greater(t, refused.Count, count)
+			count = refused.Count
+			require.Contains(t, refused.Last, want)
+		}
+		if backend == "shm" {
+			_, err := openNode(backend, "line"+name+"?nodes=3", 3)
+			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorContains(t, err, `"line"`)
+		}
+		allFit := mustNode(t, backend, "ring"+name+"?nodes=3", 2)
+		_, err := allFit.Peer(t.Context(), ring.MakeID(1, 1))
+		require.NoError(t, err)
+	})
+}
+
+// say greets a node and returns its answer.
+func say(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := f.far.station.connect(ctx, f.Host(), 0)
+	require.NoError(t, err)
+	g := f.far.greeting(wantLink)
+	g.Node = 2
+	g.Wire = 1
+	change(g)
+	answer, release, err := ask(ctx, c, g)
+	require.NoError(t, err)
+	release()
+	c.Close()
+	return answer
+}
+
+func TestANodeSaysWhatItRefuses(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		f := mustNode(t, backend, "ring:fabric-refuse-"+backend+"?nodes=3", 1)
+		for want, change := range map[string]func(*greeting){
+			"version 1, the other in 9":     func(g *greeting) { g.Version = 9 },
+			"node 2 version 99":             func(g *greeting) { g.Ring = 99 },
+			"node 2 of a \"mesh\"":          func(g *greeting) { g.Topology = "mesh" },
+			"of 4 nodes":                    func(g *greeting) { g.Nodes = 4 },
+			"lanes=3":                       func(g *greeting) { g.Lanes = 3 },
+			"node 0 of 3":                   func(g *greeting) { g.Node = 0 },
+			"node 4 of 3":                   func(g *greeting) { g.Node = 4 },
+			"node 1 runs already":           func(g *greeting) { g.Node = 1 },
+			"no wire 2 from node 2":         func(g *greeting) { g.Wire = 2 },
+			"no wire 1 from node 3":         func(g *greeting) { g.Node = 3 },
+			"node 2 wants \"all\"":          func(g *greeting) { g.Want = "all" },
+			"node 2 wants \"process\"":      func(g *greeting) { g.Want = wantProcess },
+			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting) { g.Topology = "rrrrrrrrrrrrrrrr" },
+		} {
+			before := f.far.view().Refused.Count
+			answer := say(t, f, change)
+			require.Contains(t, answer.Refused, want)
+			require.NotContains(t, answer.Refused, "rrrrrrrrr")
+			require.Error(t, f.far.greeting("").verdict(answer))
+			require.Equal(t, before+1, f.far.view().Refused.Count)
+			require.Contains(t, f.far.view().Refused.Last, want)
+		}
+		// One that hangs up after it was welcome leaves nothing behind.
+		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
+		b := mustNode(t, backend, "ring:fabric-refuse-"+backend+"?nodes=3", 2)
+		_, err := b.Peer(t.Context(), ring.MakeID(1, 1))
+		require.NoError(t, err)
+	})
+}
+
+// A neighbour that breaks off half-way does not get in the way of its successor.
+func TestGarbageInsteadOfAGreeting(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		f := mustNode(t, backend, "ring:fabric-garbage-"+backend+"?nodes=2", 1)
+		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greetingMagic + "\xff\xff\xff\xff", greetingMagic + "\x02\x00\x00\x00[]", greetingMagic + "\x02\x00\x00\x00{"} {
+			c, err := f.far.station.connect(t.Context(), 1, 0)
+			require.NoError(t, err)
+			if b != "" {
+				_, _ = c.Write([]byte(b))
+			}
+			c.Close()
+		}
+		require.Eventually(t, func() bool { return f.far.view().Refused.Count == 3 }, patience, time.Millisecond)
+		allUp(t, f, mustNode(t, backend, "ring:fabric-garbage-"+backend+"?nodes=2", 2))
+	})
+}
+
+func TestAllNodesInOneCall(t *testing.T) {
+	leak.Check(t)
+	spec, err := ParseSpec("ring:any?node=1&nodes=4&backend=mem&window=131072")
+	require.NoError(t, err)
+	started := 0
+	all, err := OpenMemHosts(spec, nil, func(*ring.Node) { started++ })
+	require.NoError(t, err)
+	require.Equal(t, 4, started)
+	allUp(t, all...)
+	for i, f := range all {
+		require.Equal(t, ring.MakeID(i+1, 1), f.Node().ID())
+		f.Close()
+	}
+}
+
+func FuzzReadGreeting(f *testing.F) {
+	g, err := json.Marshal((&hosts{spec: &Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}}).greeting(wantLink))
+	require.NoError(f, err)
+	f.Add(g)
+	f.Add([]byte(`{"version":2,"node":"x"}`))
+	f.Add([]byte(`{"version":1,"snapshot":{"links":[{}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		b := append([]byte(greetingMagic), byte(len(text)), byte(len(text)>>8), byte(len(text)>>16), 0)
+		rest := append(append(b, text...), "files"...)
+		r := &counter{b: rest}
+		g, err := readGreeting(r, maxGreeting)
+		if err != nil {
+			return
+		}
+		if left := len(rest) - r.n; left != len("files") {
+			t.Fatalf("%d bytes left, want %d", left, len("files"))
+		}
+		mine := (&hosts{spec: &Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}}).greeting("")
+		if mine.fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3) {
+			t.Fatalf("accepted %+v", g)
+		}
+	})
+}
+
+// counter is a reader that counts.
+type counter struct {
+	b []byte
+	n int
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n := copy(b, c.b[c.n:])
+	c.n += n
+	return n, nil
+}

@@ -1,0 +1,320 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// link is this node's end of one wire, which is made, and made again, as long as
+// the node runs. All but the wire is guarded by hosts.mu.
+//
+// Either side may begin, by connecting a cable. A node that begins does so once
+// its neighbour is there; one whose neighbour is not there sleeps, since the
+// neighbour will begin. If both begin, the node with the lower number goes on:
+// it answers "busy" while it has asked itself. From then on the link is "being
+// made", at most once at a time on each side.
+type link struct {
+	wire wire // immutable
+	to   int  // the neighbour; immutable
+
+	ring   *ring.Link // of the last time that it came up
+	asking bool       // we have connected and wait for the answer
+	making bool       // a cable is being made a bridge, and that brought up
+	absent bool       // the neighbour was not there when we looked
+	err    error      // why it is not up
+	ups    int        // how often it came up
+	since  time.Time  // when its state changed last
+}
+
+// direction is where the link leads from this node.
+func (l *link) direction(spec *Spec) ring.Direction {
+	switch {
+	case spec.Kind == topologyMesh:
+		return ring.Direct
+	case l.wire.a == spec.Node:
+		return ring.Right
+	}
+	return ring.Left
+}
+
+// Pauses between tries to make a link to a neighbour that runs.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// states of a link.
+const (
+	linkUp     = "up"
+	linkMaking = "making"
+	linkAbsent = "absent" // the neighbour does not run
+	linkDown   = "down"   // it runs, and why there is no link is the error
+)
+
+// up tells if the link is up. The caller holds mu.
+func (l *link) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
+
+// state is one of those. The caller holds mu.
+func (l *link) state() string {
+	switch {
+	case l.up():
+		return linkUp
+	case l.making, l.asking:
+		return linkMaking
+	case l.absent:
+		return linkAbsent
+	}
+	return linkDown
+}
+
+// change tells everyone that a link has changed. The caller holds mu.
+func (h *hosts) change(l *link) {
+	l.since = time.Now()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// keep makes the link whenever it is down and the neighbour runs.
+func (h *hosts) keep(l *link) {
+	pause := firstPause
+	for h.ctx.Err() == nil {
+		h.mu.Lock()
+		changed, link, state := h.changed, l.ring, l.state()
+		h.mu.Unlock()
+		switch state {
+		case linkUp:
+			select {
+			case <-link.Done():
+				h.mu.Lock()
+				if l.ring == link {
+					l.err = link.Err()
+					h.change(l)
+				}
+				h.mu.Unlock()
+			case <-h.ctx.Done():
+			}
+			pause = firstPause
+			continue
+		case linkMaking:
+			h.wait(h.ctx, changed, 0)
+			continue
+		}
+		// changed was taken before this look: a neighbour that comes after it
+		// finds us, and what comes of that closes changed.
+		there, err := h.station.present(l.to)
+		h.mu.Lock()
+		l.absent = err == nil && !there
+		if err != nil {
+			l.err = err
+		}
+		h.mu.Unlock()
+		if err == nil && !there {
+			h.wait(h.ctx, changed, 0)
+			pause = firstPause
+			continue
+		}
+		if err == nil && h.begin(l) {
+			continue
+		}
+		h.wait(h.ctx, nil, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// wait waits for a change, or for a time if that is not 0, or until ctx ends.
+func (h *hosts) wait(ctx context.Context, changed <-chan struct{}, d time.Duration) {
+	var late <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-changed:
+	case <-late:
+	case <-ctx.Done():
+	case <-h.ctx.Done():
+	}
+}
+
+// begin asks the neighbour for the link. It is false if there is none and the
+// next try should wait.
+func (h *hosts) begin(l *link) bool {
+	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
+	defer cancel()
+	h.mu.Lock()
+	if s := l.state(); s == linkUp || s == linkMaking {
+		h.mu.Unlock()
+		return true
+	}
+	l.asking = true
+	h.mu.Unlock()
+
+	mine := h.greeting(wantLink)
+	mine.Wire = l.wire.number
+	var answer *greeting
+	var release func() bool
+	c, err := h.station.connect(ctx, l.to, 0)
+	if err == nil {
+		answer, release, err = ask(ctx, c, mine)
+	}
+	busy := false
+	if err == nil {
+		defer release()
+		busy = answer.Busy
+		err = mine.verdict(answer)
+		if errors.Is(err, ErrMismatch) {
+			h.refuse(err)
+		}
+	}
+
+	h.mu.Lock()
+	l.asking = false
+	up := l.making || l.up()
+	goOn := err == nil && !busy && !up
+	l.making = l.making || goOn
+	if err != nil {
+		l.err = err
+	}
+	h.change(l)
+	h.mu.Unlock()
+	if !goOn {
+		if answer != nil {
+			c.Close()
+		}
+		return up
+	}
+	dev, err := h.bridge(c, wantLink)
+	if !release() && err == nil {
+		dev.Close()
+		err = ctx.Err()
+	}
+	return h.finish(ctx, l, dev, err)
+}
+
+// take begins to make the link for a neighbour that asks. It is false if the
+// neighbour has to wait for us.
+func (h *hosts) take(l *link) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.making || l.asking && h.spec.Node < l.to {
+		return false
+	}
+	// It may be up still: its end may be news that has not come yet. Or the
+	// neighbour asked long ago; then it hangs up now, and what is up stays.
+	l.making = true
+	h.change(l)
+	return true
+}
+
+// failed ends what take began.
+func (h *hosts) failed(l *link, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.making = false
+	if err != nil {
+		l.err = err
+	}
+	h.change(l)
+}
+
+// finish brings the link up over a bridge on which both sides have agreed.
+func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) bool {
+	if err != nil {
+		h.failed(l, err)
+		return false
+	}
+	h.mu.Lock()
+	old := l.ring
+	h.mu.Unlock()
+	if old != nil {
+		old.Close() // if it is not down already: the neighbour has made it again
+		<-old.Done()
+	}
+	made, err := h.node.Link(ctx, dev, l.direction(h.spec))
+	if err == nil && made.ID().Host() != l.to {
+		err = fmt.Errorf("fabric: %v answered for node %d: %w", made.ID(), l.to, ring.ErrProtocol)
+		made.Close()
+	}
+	if err != nil {
+		h.failed(l, err)
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.ring, l.making, l.absent, l.err = made, false, false, nil
+	l.ups++
+	h.change(l)
+	return true
+}
+
+// lookAgain is how often a way is looked for to a node that none leads to: what
+// other nodes' links do does not show here.
+const lookAgain = 100 * time.Millisecond
+
+// peer is another node, over a link or several hops. It waits until ctx ends.
+func (h *hosts) peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		h.mu.Unlock()
+		p, err := h.node.Peer(ctx, id)
+		switch {
+		case err == nil:
+			return p, nil
+		case h.ctx.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(id.Host()), syscall.EHOSTUNREACH)
+		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, ring.ErrDown):
+			return nil, err
+		}
+		if why := h.why(id.Host()); misfit(why) {
+			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not mend it
+		}
+		h.wait(ctx, changed, lookAgain)
+	}
+}
+
+// misfit tells that a link was refused because the two sides differ.
+func misfit(err error) bool {
+	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrVersion} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// why says why a node cannot be reached.
+func (h *hosts) why(node int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var why error
+	for _, l := range h.links {
+		if l.to == node && (why == nil || l.err != nil) {
+			why = l.why()
+		}
+	}
+	if why == nil {
+		why = fmt.Errorf("no way leads to %s", nodeName(node))
+	}
+	return why
+}
+
+// why says why the link is not up. The caller holds mu.
+func (l *link) why() error {
+	switch {
+	case l.absent:
+		return fmt.Errorf("%s is not there", nodeName(l.to))
+	case l.err != nil:
+		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.err)
+	}
+	return fmt.Errorf("link to %s is just being made", nodeName(l.to))
+}

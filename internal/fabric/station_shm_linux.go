@@ -1,0 +1,111 @@
+//go:build linux && (amd64 || arm64)
+
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbshm"
+)
+
+// shmStation is a node of a fabric whose hosts are all on this machine. Each
+// host has a directory of its own, so that its processes and ports are apart
+// from those of the others.
+type shmStation struct {
+	name   string // of the fabric; immutable
+	node   int    // immutable
+	dir    *Dir   // this host's; immutable
+	number int    // immutable
+	ln     *net.UnixListener
+}
+
+func openShmStation(name string, node int) (station, error) {
+	dir, err := openHostDir(name, node, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &shmStation{name: name, node: node, dir: dir}
+	if s.number, err = dir.ClaimOwner(); err == nil {
+		s.ln, err = dir.Listen(s.number)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *shmStation) process() int                       { return s.number }
+func (s *shmStation) claimPort(port int) (int, error)    { return s.dir.ClaimPort(port) }
+func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(port) }
+func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
+func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.name, node) }
+func (s *shmStation) stop()                              { s.ln.Close() }
+func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
+func (s *shmStation) accept() (cable, error) {
+	c, err := AcceptPeer(s.ln)
+	if err != nil {
+		return nil, err
+	}
+	return &shmCable{c}, nil
+}
+
+func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {
+	return shmConnect(ctx, s.name, node, process)
+}
+
+// shmPresent tells if a node of a fabric runs on this machine.
+func shmPresent(name string, node int) (bool, error) {
+	dir, err := openHostDir(name, node, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	_, ok, err := dir.Owner()
+	return ok, err
+}
+
+// shmConnect makes a cable to a process of a node, 0 for the owner of its links.
+// The directory is opened each time: it may have been removed and made again.
+func shmConnect(ctx context.Context, name string, node, process int) (cable, error) {
+	absent := fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
+	dir, err := openHostDir(name, node, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, absent
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if process == 0 {
+		owner, ok, err := dir.Owner()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, absent
+		}
+		process = owner
+	}
+	c, err := dir.Connect(ctx, process)
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", node, err)
+	}
+	return &shmCable{c}, nil
+}
+
+// shmCable is an end of a Unix socket.
+type shmCable struct{ *net.UnixConn }
+
+func (c *shmCable) bridge(window, doorbells int) (ntb.Device, error) {
+	return ntbshm.New(c.UnixConn, ntbshm.Options{Window: window, Doorbells: doorbells})
+}

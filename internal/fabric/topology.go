@@ -1,0 +1,172 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Topology is a fabric of several hosts as the nodes on this machine see it,
+// asked at about the same time.
+type Topology struct {
+	Fabric   string `json:"fabric"` // as in "ring:NAME"
+	Topology string `json:"topology"`
+	Nodes    int    `json:"nodes"`
+	Lanes    int    `json:"lanes"`
+	// Views are those of the nodes that answered, in the order of their numbers.
+	Views []*NodeView `json:"views"`
+	// Absent are the nodes that do not run on this machine.
+	Absent []int `json:"absent,omitempty"`
+	// Silent are those that run and gave no answer that can be used, and why.
+	Silent map[int]string `json:"silent,omitempty"`
+	// Wires are all links that the fabric should have.
+	Wires []WireView `json:"wires"`
+}
+
+// WireView is a link as both its ends see it.
+type WireView struct {
+	Wire int `json:"wire"`
+	A    int `json:"a"`
+	B    int `json:"b"`
+	// State is "up" if both ends say so, "absent" if a node is not there, else
+	// what an end says that does not say "up".
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+	// ForwardedAB and ForwardedBA are the bytes of other nodes that A sent to B
+	// over it and B to A, since it came up.
+	ForwardedAB uint64 `json:"forwarded_ab_bytes"`
+	ForwardedBA uint64 `json:"forwarded_ba_bytes"`
+	// OwnAB and OwnBA are those that A and B sent over it themselves in frames.
+	OwnAB uint64 `json:"own_ab_bytes"`
+	OwnBA uint64 `json:"own_ba_bytes"`
+}
+
+// TopologyName takes the name of a fabric of several hosts from a spec, whose
+// options do not count: node and nodes may be left out.
+func TopologyName(spec string) (kind, name string, err error) {
+	rest, _, _ := strings.Cut(spec, "?")
+	kind, name, _ = strings.Cut(rest, ":")
+	if !isTopology(kind) {
+		return "", "", fmt.Errorf("fabric %q has one host: want ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
+	}
+	return kind, name, checkName(name)
+}
+
+// ReadTopology asks all nodes of a fabric that run on this machine what they
+// know. It takes no part in the fabric. The error wraps EHOSTUNREACH if none
+// runs.
+func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
+	kind, name, err := TopologyName(spec)
+	if err != nil {
+		return nil, err
+	}
+	return readTopology(ctx, kind, name, func(ctx context.Context, node int) (cable, error) {
+		return shmConnect(ctx, name, node, 0)
+	})
+}
+
+func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*Topology, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var views [maxNodes + 1]*NodeView
+	var errs [maxNodes + 1]error
+	var wg sync.WaitGroup
+	for node := 1; node <= maxNodes; node++ {
+		wg.Go(func() { views[node], errs[node] = askView(ctx, node, connect) })
+	}
+	wg.Wait()
+	t := &Topology{Fabric: kind + ":" + name, Silent: map[int]string{}}
+	for node, v := range views {
+		switch {
+		case v == nil:
+			continue
+		case t.Nodes == 0:
+			t.Topology, t.Nodes, t.Lanes = v.Topology, v.Nodes, v.Lanes
+		case t.Topology != v.Topology || t.Nodes != v.Nodes || t.Lanes != v.Lanes:
+			views[node] = nil
+			errs[node] = fmt.Errorf("%w: it is of a %s of %d nodes, lanes=%d", ErrMismatch, v.Topology, v.Nodes, v.Lanes)
+			continue
+		}
+		t.Views = append(t.Views, v)
+	}
+	if t.Nodes == 0 {
+		for _, err := range errs[1:] {
+			if err != nil && !isAbsent(err) {
+				return nil, err
+			}
+		}
+		return nil, fmt.Errorf("no node of %s runs on this machine: %w", t.Fabric, syscall.EHOSTUNREACH)
+	}
+	for node := 1; node <= maxNodes; node++ {
+		switch {
+		case views[node] != nil:
+		case errs[node] != nil && !isAbsent(errs[node]):
+			t.Silent[node] = errs[node].Error()
+		case node <= t.Nodes:
+			t.Absent = append(t.Absent, node)
+		}
+	}
+	for w := range wires(t.Topology, t.Nodes) {
+		t.Wires = append(t.Wires, w.view(&views))
+	}
+	return t, nil
+}
+
+// askView asks one node. What it says is checked as far as this package uses it.
+func askView(ctx context.Context, node int, connect func(context.Context, int) (cable, error)) (*NodeView, error) {
+	c, err := connect(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: ring.Version, Want: wantTopology})
+	if err != nil {
+		return nil, err
+	}
+	release()
+	c.Close()
+	v := answer.Snapshot
+	switch {
+	case answer.Version != greetingVersion:
+		return nil, fmt.Errorf("%w: node %d greets in version %d, this program in %d", ErrMismatch, node, answer.Version, greetingVersion)
+	case v == nil:
+		return nil, fmt.Errorf("%w: node %d tells nothing: %.200q", errGreeting, node, answer.Refused)
+	case v.Node != node || !isTopology(v.Topology) || v.Nodes < minNodes || v.Nodes > maxNodes || node > v.Nodes:
+		return nil, fmt.Errorf("%w: node %d says that it is node %d of a %.8q of %d", errGreeting, node, v.Node, v.Topology, v.Nodes)
+	}
+	return v, nil
+}
+
+// view puts together what the two ends of a wire say.
+func (w wire) view(views *[maxNodes + 1]*NodeView) WireView {
+	v := WireView{Wire: w.number, A: w.a, B: w.b, State: linkUp}
+	for _, end := range []int{w.a, w.b} {
+		own, forwarded := &v.OwnAB, &v.ForwardedAB
+		if end == w.b {
+			own, forwarded = &v.OwnBA, &v.ForwardedBA
+		}
+		node := views[end]
+		if node == nil {
+			v.State = linkAbsent
+			continue
+		}
+		state := linkDown
+		for _, l := range node.Links {
+			if l.Wire != w.number {
+				continue
+			}
+			state = l.State
+			if l.Error != "" {
+				v.Error = fmt.Sprintf("%s: %s", nodeName(end), l.Error)
+			}
+			*own, *forwarded = l.OwnBytes, l.ForwardedBytes
+		}
+		if v.State == linkUp {
+			v.State = state
+		}
+	}
+	return v
+}

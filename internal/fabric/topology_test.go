@@ -1,0 +1,117 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// look reads the topology of a fabric of a backend.
+func look(ctx context.Context, backend, name string) (*Topology, error) {
+	if backend == "shm" {
+		return ReadTopology(ctx, "ring:"+name+"?nodes=99")
+	}
+	hub := namedHub("ring:" + name)
+	return readTopology(ctx, "ring", name, func(ctx context.Context, node int) (cable, error) { return hub.connect(ctx, node, 0) })
+}
+
+func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		name := "fabric-look-" + backend
+		_, err := look(t.Context(), backend, name)
+		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+		plan := "ring:" + name + "?nodes=4"
+		a, b, d := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 4)
+		for _, f := range []*Fabric{b, d} {
+			_, err := a.Peer(t.Context(), f.Node().ID())
+			require.NoError(t, err)
+			_, err = f.Peer(t.Context(), a.Node().ID())
+			require.NoError(t, err)
+		}
+		top, err := look(t.Context(), backend, name)
+		require.NoError(t, err)
+		require.Equal(t, "ring:"+name, top.Fabric)
+		require.Equal(t, []int{3}, top.Absent)
+		require.Empty(t, top.Silent)
+		require.Len(t, top.Views, 3)
+		var states []string
+		for _, w := range top.Wires {
+			states = append(states, fmt.Sprintf("%d-%d %s", w.A, w.B, w.State))
+		}
+		require.Equal(t, []string{"1-2 up", "2-3 absent", "3-4 absent", "4-1 up"}, states)
+		require.Equal(t, "right", top.Views[0].Links[0].Direction)
+		require.Equal(t, "left", top.Views[0].Links[1].Direction)
+
+		// As JSON it says the same.
+		text, err := json.Marshal(top)
+		require.NoError(t, err)
+		var again Topology
+		require.NoError(t, json.Unmarshal(text, &again))
+		require.Equal(t, top.Wires, again.Wires)
+		require.Equal(t, top.Views, again.Views)
+	})
+}
+
+func TestNamesOfTopologies(t *testing.T) {
+	kind, name, err := TopologyName("line:x?node=77&bad=%zz")
+	require.NoError(t, err)
+	require.Equal(t, "line x", kind+" "+name)
+	for _, bad := range []string{"", "shm:x", "mem:x", "ring:", "ring:a/b", "ring"} {
+		_, _, err := TopologyName(bad)
+		require.ErrorIs(t, err, syscall.EINVAL, bad)
+	}
+}
+
+// pretend is a node that answers with a view of its own making.
+func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
+	t.Helper()
+	s, err := hub.open(node)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := s.accept()
+			if err != nil {
+				return
+			}
+			if _, err := readGreeting(c, maxGreeting); err == nil {
+				_ = writeGreeting(c, &greeting{Version: greetingVersion, Ring: ring.Version, Snapshot: view})
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { s.close(); <-done })
+}
+
+func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
+	good := func(node int) *NodeView { return &NodeView{Node: node, Topology: "ring", Nodes: 5, Lanes: 1} }
+	for _, bad := range []*NodeView{
+		nil,
+		{},
+		{Node: 1, Topology: "ring", Nodes: 5, Lanes: 1},
+		{Node: 2, Topology: "star", Nodes: 5, Lanes: 1},
+		{Node: 2, Topology: "ring", Nodes: 1 << 40, Lanes: 1},
+		{Node: 2, Topology: "ring", Nodes: -5, Lanes: 1},
+		{Node: 2, Topology: "ring", Nodes: 6, Lanes: 1},
+		{Node: 2, Topology: "mesh", Nodes: 5, Lanes: 1},
+	} {
+		t.Run(fmt.Sprintf("%+v", bad), func(t *testing.T) {
+			hub := newMemHub(nil)
+			pretend(t, hub, 1, good(1))
+			pretend(t, hub, 2, bad)
+			top, err := readTopology(t.Context(), "ring", "x", func(ctx context.Context, node int) (cable, error) { return hub.connect(ctx, node, 0) })
+			require.NoError(t, err)
+			require.Len(t, top.Views, 1)
+			require.Contains(t, top.Silent, 2)
+			require.False(t, slices.Contains(top.Absent, 2))
+			require.Len(t, top.Wires, 5)
+		})
+	}
+}

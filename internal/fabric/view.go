@@ -1,0 +1,85 @@
+package fabric
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// NodeView is what one node knows of its fabric.
+type NodeView struct {
+	Node     int        `json:"node"` // its number
+	PID      int        `json:"pid"`  // its process
+	Topology string     `json:"topology"`
+	Nodes    int        `json:"nodes"`
+	Lanes    int        `json:"lanes"`
+	Uptime   float64    `json:"uptime_s"`
+	Links    []LinkView `json:"links"`
+	// Routes are the ways to the other nodes.
+	Routes  []RouteView `json:"routes"`
+	Refused Refusals    `json:"refused"`
+	// Ring is what the links' own layer knows.
+	Ring *ring.Snapshot `json:"ring,omitempty"`
+}
+
+// LinkView is a node's end of one link.
+type LinkView struct {
+	Wire      int     `json:"wire"` // number, the same at both ends
+	To        int     `json:"to"`   // the neighbour
+	Direction string  `json:"direction"`
+	State     string  `json:"state"`           // "up", "making", "absent" or "down"
+	Error     string  `json:"error,omitempty"` // why it is not up
+	Ups       int     `json:"ups"`             // how often it came up
+	Since     float64 `json:"since_s"`         // how long the state has lasted
+	Epoch     uint32  `json:"epoch"`           // of this side, while it is up
+	// Bytes sent over it in frames since it came up, of this node and of others.
+	OwnBytes       uint64 `json:"own_bytes"`
+	ForwardedBytes uint64 `json:"forwarded_bytes"`
+}
+
+// RouteView is a node's way to another.
+type RouteView struct {
+	To        int    `json:"to"`
+	State     string `json:"state"` // "up" or "unreachable"
+	Direction string `json:"direction,omitempty"`
+	Hops      int    `json:"hops,omitempty"`
+}
+
+// view is what this node knows.
+func (h *hosts) view() *NodeView {
+	g := h.greeting("")
+	below := h.node.Topology()
+	v := &NodeView{
+		Node: g.Node, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
+		Uptime: time.Since(h.begun).Seconds(), Ring: &below,
+	}
+	for _, r := range below.Routes {
+		v.Routes = append(v.Routes, RouteView{To: r.Host, State: r.State, Direction: r.Direction, Hops: r.Hops})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.Refused = h.refused
+	for _, l := range h.links {
+		lv := LinkView{
+			Wire: l.wire.number, To: l.to, Direction: l.direction(h.spec).String(),
+			State: l.state(), Ups: l.ups, Since: time.Since(l.since).Seconds(),
+		}
+		if l.err != nil && lv.State != linkUp {
+			lv.Error = l.err.Error()
+		}
+		for _, info := range below.Links {
+			if lv.State == linkUp && info.Direction == lv.Direction && info.Neighbour.Host() == l.to {
+				lv.Epoch, lv.OwnBytes, lv.ForwardedBytes = info.Epoch, info.OwnBytes, info.ForwardedBytes
+			}
+		}
+		v.Links = append(v.Links, lv)
+	}
+	return v
+}
+
+// isAbsent tells that a node does not run.
+func isAbsent(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ECONNREFUSED)
+}

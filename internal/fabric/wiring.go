@@ -1,0 +1,73 @@
+package fabric
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+)
+
+// Topologies.
+const (
+	topologyRing = "ring" // each node with the two next to it
+	topologyLine = "line" // a ring without the link from the last to the first
+	topologyMesh = "mesh" // each node with each, as behind a switch
+)
+
+func isTopology(kind string) bool {
+	return kind == topologyRing || kind == topologyLine || kind == topologyMesh
+}
+
+// wire is one cable of the plan. Its number tells the two wires between the
+// nodes of a ring of two apart.
+type wire struct {
+	number int // 1 to the number of wires, the same on every node
+	a, b   int // the nodes that it joins: in a ring, b comes next after a
+}
+
+// other is the node at the other end, 0 if node is at neither.
+func (w wire) other(node int) int {
+	switch node {
+	case w.a:
+		return w.b
+	case w.b:
+		return w.a
+	}
+	return 0
+}
+
+// wires is the plan: every cable of a fabric.
+func wires(topology string, nodes int) iter.Seq[wire] {
+	return func(yield func(wire) bool) {
+		number := 0
+		for a := 1; a <= nodes; a++ {
+			first, last := a+1, a+1
+			switch {
+			case topology == topologyMesh:
+				last = nodes
+			case a == nodes && topology == topologyRing:
+				first, last = 1, 1
+			case a == nodes:
+				continue
+			}
+			for b := first; b <= last; b++ {
+				number++
+				if !yield(wire{number, a, b}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nodeName is the name of a node in addresses.
+func nodeName(node int) string { return "node" + strconv.Itoa(node) }
+
+// parseNode reads a node's name or number: "node3" or "3".
+func parseNode(name string) (node int, ok bool) {
+	digits := strings.TrimPrefix(name, "node")
+	if digits == "" || len(digits) > 5 || digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	node, err := strconv.Atoi(digits)
+	return node, err == nil
+}

@@ -1,0 +1,122 @@
+package plot
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// Circle is nodes on a circle, the first at the top, clockwise, with lines
+// between them.
+type Circle struct {
+	Title string
+	Nodes []CircleNode
+	Edges []Edge
+	Notes []string // lines of text below
+}
+
+// CircleNode is a node and how it is.
+type CircleNode struct {
+	Name string
+	Note string // below the name
+	Mark Mark
+}
+
+// Edge joins two nodes, by their places in Circle.Nodes.
+type Edge struct {
+	From, To int
+	Note     string
+	Mark     Mark
+}
+
+// Mark is how a thing is. It shows as a colour and as a kind of line.
+type Mark int
+
+// Marks.
+const (
+	Good    Mark = iota // a full line
+	Bad                 // a thick broken line
+	Missing             // a thin dotted line
+)
+
+func (m Mark) stroke() string {
+	switch m {
+	case Good:
+		return `stroke="#009e73" stroke-width="3"`
+	case Bad:
+		return `stroke="#d55e00" stroke-width="4" stroke-dasharray="10 6"`
+	}
+	return `stroke="#999" stroke-width="1.5" stroke-dasharray="2 5"`
+}
+
+// Places in the picture of a circle, in pixels.
+const (
+	circleSize = 640
+	circleTop  = 40
+	circleBend = 0.18 // of the distance, for a second edge between the same nodes
+	nodeRadius = 40
+	noteHeight = 16
+)
+
+// WriteCircle writes the picture as SVG.
+func WriteCircle(w io.Writer, c Circle) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n",
+		circleSize, circleTop+circleSize+noteHeight*(len(c.Notes)+1))
+	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
+	text(&b, circleSize/2, 24, "middle", `font-size="15"`, c.Title)
+	seen := map[[2]int]bool{}
+	for _, e := range c.Edges {
+		// Of two edges between the same nodes both are bent, one to each side.
+		pair := [2]int{min(e.From, e.To), max(e.From, e.To)}
+		double := c.count(pair) > 1
+		c.edge(&b, e, double, seen[pair])
+		seen[pair] = true
+	}
+	for i, n := range c.Nodes {
+		x, y := c.place(i)
+		fmt.Fprintf(&b, `<circle cx="%s" cy="%s" r="%d" fill="white" %s/>`+"\n", fixed(x), fixed(y), nodeRadius, n.Mark.stroke())
+		text(&b, x, y, "middle", `font-weight="bold"`, n.Name)
+		text(&b, x, y+14, "middle", `font-size="10"`, n.Note)
+	}
+	for i, note := range c.Notes {
+		text(&b, 20, float64(circleTop+circleSize+noteHeight*i), "start", "", note)
+	}
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (c Circle) count(pair [2]int) (n int) {
+	for _, e := range c.Edges {
+		if pair == [2]int{min(e.From, e.To), max(e.From, e.To)} {
+			n++
+		}
+	}
+	return n
+}
+
+// place is the middle of a node.
+func (c Circle) place(i int) (x, y float64) {
+	angle := 2*math.Pi*float64(i)/float64(len(c.Nodes)) - math.Pi/2
+	const radius = circleSize/2 - nodeRadius - 30
+	return circleSize/2 + radius*math.Cos(angle), circleTop + circleSize/2 + radius*math.Sin(angle)
+}
+
+func (c Circle) edge(b *strings.Builder, e Edge, double, second bool) {
+	x1, y1 := c.place(e.From)
+	x2, y2 := c.place(e.To)
+	mx, my := (x1+x2)/2, (y1+y2)/2
+	if double {
+		bend := circleBend
+		if second != (e.From > e.To) { // the side must not depend on the order of the ends
+			bend = -bend
+		}
+		mx, my = mx+bend*(y2-y1), my-bend*(x2-x1)
+	}
+	fmt.Fprintf(b, `<path fill="none" %s d="M%s,%s Q%s,%s %s,%s"/>`+"\n",
+		e.Mark.stroke(), fixed(x1), fixed(y1), fixed(2*mx-(x1+x2)/2), fixed(2*my-(y1+y2)/2), fixed(x2), fixed(y2))
+	// White below the letters, so that a line does not hide them.
+	text(b, mx, my-4, "middle", `font-size="10" stroke="white" stroke-width="4" paint-order="stroke"`, e.Note)
+}

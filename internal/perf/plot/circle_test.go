@@ -1,0 +1,50 @@
+package plot
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestACircleHasEveryNodeAndEdge(t *testing.T) {
+	var b bytes.Buffer
+	c := Circle{
+		Title: "a ring <&>",
+		Nodes: []CircleNode{{Name: "node1"}, {Name: "node2", Note: "not there", Mark: Missing}, {Name: "node3", Mark: Bad}},
+		Edges: []Edge{{From: 0, To: 1, Mark: Missing}, {From: 1, To: 2, Note: "down", Mark: Bad}, {From: 2, To: 0, Note: "1.5 kB"}},
+		Notes: []string{"link 2 is down"},
+	}
+	require.NoError(t, WriteCircle(&b, c))
+	wellFormed(t, b.Bytes())
+	doc := b.String()
+	for _, s := range []string{"a ring &lt;&amp;&gt;", "node1", "node2", "node3", "not there", ">down<", "1.5 kB", "link 2 is down"} {
+		assert.Contains(t, doc, s)
+	}
+	assert.Equal(t, 3, strings.Count(doc, "<circle"))
+	assert.Equal(t, 3, strings.Count(doc, "<path"))
+	assert.NotContains(t, doc, "%!")
+	assert.NotContains(t, doc, "NaN")
+	require.NoError(t, WriteCircle(&b, Circle{}), "nothing to draw")
+	r, w := io.Pipe()
+	r.Close()
+	assert.ErrorIs(t, WriteCircle(w, c), io.ErrClosedPipe)
+}
+
+// The two links of a ring of two must not lie upon each other, in whatever order
+// their ends are named.
+func TestTwoEdgesBetweenTheSameNodesAreApart(t *testing.T) {
+	paths := regexp.MustCompile(`Q(\S+) `)
+	for _, second := range []Edge{{From: 1, To: 0}, {From: 0, To: 1}} {
+		var b strings.Builder
+		c := Circle{Nodes: make([]CircleNode, 2), Edges: []Edge{{From: 0, To: 1}, second}}
+		require.NoError(t, WriteCircle(&b, c))
+		bends := paths.FindAllStringSubmatch(b.String(), -1)
+		require.Len(t, bends, 2)
+		assert.NotEqual(t, bends[0][1], bends[1][1])
+	}
+}

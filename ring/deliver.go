@@ -1,0 +1,210 @@
+package ring
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// deliver takes a frame whose destination is this node. The caller is a lane's
+// worker, and has that inLane's lock only. It does not wait.
+func (r *router) deliver(f *frame, body []byte) {
+	if f.kind == frameOpen {
+		r.open(f)
+		return
+	}
+	t := r.tunnels.get(f.to)
+	switch {
+	case t == nil || t.epoch != f.epoch:
+		r.drop(dropUnknownTunnel)
+		r.reset(f)
+	case t.remote != f.src:
+		r.drop(dropForged)
+		r.reset(f)
+	case f.kind == frameAccept:
+		t.accepted(f)
+	case f.kind == frameReset:
+		t.mu.Lock()
+		t.end()
+		t.mu.Unlock()
+	case f.kind == frameAck:
+		t.take(f, 0, false)
+	default:
+		t.receive(f, body)
+	}
+}
+
+// reset tells the source of a frame that its tunnel is none here. It is sent if
+// there is room; if not, the source tries again anyway.
+func (r *router) reset(f *frame) {
+	if f.kind == frameReset || f.kind == frameAck {
+		return
+	}
+	link, _ := r.route(f.src.Host())
+	if link == nil {
+		return
+	}
+	back := frame{
+		kind: frameReset, src: r.node.id, dst: f.src, hops: uint16(r.opts.Nodes),
+		to: f.from, from: f.to, epoch: f.epoch,
+	}
+	link.out[0].own(&back, nil, discard{}, false)
+}
+
+// discard is a source of frames that are not worth waiting for.
+type discard struct{}
+
+func (discard) serve(*outLane) {}
+
+// receive takes a frame in sequence: the stores, then the doorbells.
+func (t *tunnel) receive(f *frame, body []byte) {
+	r := t.router
+	t.rmu.Lock()
+	if t.current() == tunnelOpening {
+		t.rmu.Unlock()
+		return // comes again; the answer to open was lost or is late
+	}
+	now := false
+	n := f.size()
+	next := f.seq == t.expect.Load()
+	switch {
+	case !next && int32(f.seq-t.expect.Load()) < 0:
+		r.drop(dropDuplicate)
+		now = true // the acknowledgement was lost, most likely
+	case !next:
+		r.drop(dropGap)
+		n = 0
+	case f.kind == frameClose:
+		t.expect.Add(1)
+		now = true
+	case t.gone:
+		r.drop(dropClosed)
+		t.expect.Add(1)
+	case !t.memory.apply(body):
+		r.drop(dropBadBody)
+		t.rmu.Unlock()
+		r.reset(f)
+		t.broken(fmt.Errorf("%w: bad frame from %v", ErrProtocol, t.remote))
+		return
+	default:
+		t.expect.Add(1)
+		t.got++
+		for bit := range tunnelBells {
+			if f.bells&(1<<bit) != 0 {
+				select {
+				case t.bells[bit] <- struct{}{}:
+				default: // it is rung already
+				}
+			}
+		}
+	}
+	t.rmu.Unlock()
+	if !next {
+		t.take(f, n, now)
+		return
+	}
+	t.mu.Lock()
+	if f.ask != 0 {
+		t.answer = f.ask
+	}
+	if f.answer != 0 && int32(f.answer-t.answered) > 0 && int32(t.asks-f.answer) >= 0 {
+		t.answered = f.answer
+		t.room.Broadcast()
+	}
+	t.mu.Unlock()
+	t.take(f, n, now)
+	if f.kind == frameClose {
+		t.mu.Lock()
+		t.end()
+		t.mu.Unlock()
+	}
+}
+
+// take is what every frame of a tunnel is followed by: acknowledgements, ours and
+// theirs, and what waited for them.
+func (t *tunnel) take(f *frame, n int, now bool) {
+	t.mu.Lock()
+	if t.current() == tunnelOpening {
+		t.mu.Unlock()
+		return
+	}
+	ok := t.acknowledged(f.ack)
+	if n > 0 || now {
+		t.owes(n, now)
+	}
+	t.signal()
+	t.push(false)
+	t.mu.Unlock()
+	if !ok {
+		t.broken(fmt.Errorf("%w: %v acknowledges what was not sent", ErrProtocol, t.remote))
+	}
+}
+
+// broken ends a tunnel whose other end breaks the protocol.
+func (t *tunnel) broken(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err))
+}
+
+// endFor ends the tunnel for a reason. The caller holds mu.
+func (t *tunnel) endFor(err error) {
+	if t.current() < tunnelDown {
+		t.err = err // before the state, by which others read it
+	}
+	t.end()
+}
+
+// open makes this end of a tunnel that another node asks for, or answers again.
+func (r *router) open(f *frame) {
+	window := int(f.arg) << 10
+	if f.epoch == 0 || window < MinWindow || window > 1<<30 || f.src.Host() == r.host {
+		r.drop(dropBadBody)
+		r.reset(f)
+		return
+	}
+	if t := r.tunnels.byEpoch(f.src, f.epoch); t != nil {
+		t.mu.Lock()
+		t.sayAccept = !t.ended
+		t.push(false)
+		t.mu.Unlock()
+		return
+	}
+	t := newTunnel(r, f.src, f.epoch)
+	t.to = f.from
+	t.opening(window, f.ask)
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.tunnels.add(t)
+	r.node.wg.Add(1)
+	r.mu.Unlock()
+	go r.answer(t)
+}
+
+// opening sets what is known of the other end. It comes before others know t, or
+// with mu held.
+func (t *tunnel) opening(window int, retention uint32) {
+	t.out = ntb.SinkWindow(t, window)
+	t.ackAt = max(1, min(t.ackAt, int(retention)<<10/4))
+	t.state.Store(uint32(tunnelUp))
+	close(t.opened)
+}
+
+// accepted takes the answer to open.
+func (t *tunnel) accepted(f *frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	window := int(f.arg) << 10
+	if t.current() != tunnelOpening || window < MinWindow || window > 1<<30 {
+		return
+	}
+	t.to = f.from
+	t.sayOpen = false
+	t.opening(window, f.ask)
+}
+
+func newEpoch() uint32 { return rand.Uint32N(gone-1) + 1 }

@@ -1,0 +1,150 @@
+package ring
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+	"github.com/stretchr/testify/require"
+)
+
+// fabric is a ring or a line of nodes in this process.
+type fabric struct {
+	t     testing.TB
+	o     Options
+	nodes []*Node // host i+1
+	mu    sync.Mutex
+	cable map[int]*Link // the right link of host i+1; guarded by mu
+}
+
+// small are options for tests: little memory, slots that are soon full.
+func small(nodes int) Options {
+	return Options{Nodes: nodes, Slots: 2, FrameBytes: 512, Window: 1 << 20, Retention: 16 << 10}
+}
+
+func newFabric(t testing.TB, o Options) *fabric {
+	t.Helper()
+	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
+	for host := 1; host <= o.Nodes; host++ {
+		n := NewNode(MakeID(host, 1))
+		n.Register(ServiceSDP, newEcho())
+		require.NoError(t, n.Join(o))
+		f.nodes = append(f.nodes, n)
+	}
+	var wg sync.WaitGroup
+	for i := range f.cables() {
+		wg.Go(func() { f.connect(i) })
+	}
+	wg.Wait()
+	t.Cleanup(f.close)
+	if t.Failed() {
+		t.FailNow()
+	}
+	return f
+}
+
+func (f *fabric) close() {
+	var wg sync.WaitGroup
+	for _, n := range f.nodes {
+		wg.Go(n.Close)
+	}
+	wg.Wait()
+}
+
+func (f *fabric) cables() int {
+	if f.o.Topology == Line {
+		return f.o.Nodes - 1
+	}
+	return f.o.Nodes
+}
+
+// connect cables host i+1 to its right neighbour.
+func (f *fabric) connect(i int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	a, b := ntbmem.Pair(f.o.LinkWindow(256 << 10))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := f.nodes[(i+1)%f.o.Nodes].Link(ctx, b, Left); err != nil {
+			f.t.Error(err)
+		}
+	})
+	l, err := f.nodes[i].Link(ctx, a, Right)
+	if err != nil {
+		f.t.Error(err)
+	}
+	wg.Wait()
+	f.mu.Lock()
+	f.cable[i] = l
+	f.mu.Unlock()
+}
+
+// cut cuts the right cable of host i+1.
+func (f *fabric) cut(i int) {
+	f.mu.Lock()
+	l := f.cable[i]
+	f.mu.Unlock()
+	l.Close()
+	<-l.Done()
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// tunnels makes the two ends of a tunnel from host a to host b, without peers.
+func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
+	t.Helper()
+	from, to := f.nodes[a-1].router, f.nodes[b-1].router
+	to.hook = make(chan *tunnel, 1)
+	x1, err := from.dial(within(t), MakeID(b, 1))
+	require.NoError(t, err)
+	return x1, <-to.hook
+}
+
+func TestTunnelIsABridge(t *testing.T) {
+	leak.Check(t)
+	for _, hops := range []int{1, 2, 4} {
+		o := small(hops + 1)
+		o.Topology = Line
+		o.Window = MinWindow
+		f := newFabric(t, o)
+		t.Run(string(rune('0'+hops))+" hops", func(t *testing.T) {
+			ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return f.tunnels(t, 1, hops+1) })
+		})
+	}
+}
+
+func TestPeersOverARing(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(5))
+	for from := range f.nodes {
+		for to := range f.nodes {
+			if from == to {
+				continue
+			}
+			p, err := f.nodes[from].Peer(within(t), MakeID(to+1, 1))
+			require.NoError(t, err)
+			require.Equal(t, MakeID(to+1, 1), p.ID())
+			neighbour := (from-to+5)%5 == 1 || (to-from+5)%5 == 1
+			require.Equal(t, !neighbour, p.routed())
+			require.NoError(t, p.Send(ServiceSDP, []byte{byte(from)}))
+		}
+	}
+	for to, n := range f.nodes {
+		e := n.services[ServiceSDP].(*echo)
+		e.wait(t, func() bool { return len(e.messages) == 4 })
+		var sum int
+		for _, m := range e.messages {
+			sum += int(m[0])
+		}
+		require.Equal(t, 0+1+2+3+4-to, sum)
+	}
+}

@@ -1,0 +1,189 @@
+package ring
+
+import (
+	"encoding/binary"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// A frame in its slot. All numbers are little endian.
+//
+//	 0  4  hop number: 1 for the first frame of a lane, then one more each
+//	 4  1  kind
+//	 5  1  version: 1
+//	 6  2  links that it may still go over, this one included
+//	 8  4  source node
+//	12  4  destination node; 0: whoever gets it
+//	16  4  tunnel: its number at the destination
+//	20  4  its number at the source
+//	24  4  epoch of the tunnel
+//	28  4  sequence number in the tunnel
+//	32  4  acknowledgement: the sequence number expected next
+//	36  4  length of the body, a multiple of 8
+//	40  4  doorbell bits
+//	44  4  KiB of window (open, accept)
+//	48  4  order: number of a request, 0: none; retention in KiB (open, accept)
+//	52  4  order: number of an answer, 0: none
+//	56  8  zero
+//	64     body
+//
+// The first 8 bytes are published last. They are no payload's place, so a frame
+// of an earlier lap shows by its hop number. They are never zero nor all ones.
+const (
+	frameVersion = 1
+	frameHeader  = 64
+	headerWords  = frameHeader / 8
+)
+
+// frameKind says what a frame is for.
+type frameKind uint8
+
+const (
+	frameData   frameKind = 1 + iota // entries, in sequence
+	frameAck                         // an acknowledgement alone, not in sequence
+	frameOpen                        // makes a tunnel
+	frameAccept                      // answers open
+	frameClose                       // the last of a tunnel, in sequence
+	frameReset                       // the destination's tunnel is none of the source's
+	frameNews                        // from neighbour to neighbour: the links of a node
+)
+
+// frame is a header, in a copy of our own.
+type frame struct {
+	kind     frameKind
+	hops     uint16
+	src, dst ID
+	to, from uint32 // numbers of the tunnel at the destination and at the source
+	epoch    uint32
+	seq, ack uint32
+	length   uint32
+	bells    uint32
+	arg      uint32
+	ask      uint32 // of Order
+	answer   uint32
+}
+
+// newsNumber is the 64-bit number of a frame of news, which has no tunnel.
+func (f *frame) newsNumber() uint64 { return uint64(f.epoch) | uint64(f.seq)<<32 }
+
+// size is what the frame takes of a slot.
+func (f *frame) size() int { return frameHeader + int(f.length) }
+
+// first is the word that makes the frame valid in a slot.
+func (f *frame) first(hop uint32) uint64 {
+	return uint64(hop) | uint64(f.kind)<<32 | frameVersion<<40 | uint64(f.hops)<<48
+}
+
+// encode writes what follows the first word.
+func (f *frame) encode(b *[frameHeader]byte) {
+	put := binary.LittleEndian.PutUint32
+	put(b[8:], uint32(f.src))
+	put(b[12:], uint32(f.dst))
+	put(b[16:], f.to)
+	put(b[20:], f.from)
+	put(b[24:], f.epoch)
+	put(b[28:], f.seq)
+	put(b[32:], f.ack)
+	put(b[36:], f.length)
+	put(b[40:], f.bells)
+	put(b[44:], f.arg)
+	put(b[48:], f.ask)
+	put(b[52:], f.answer)
+	clear(b[56:])
+}
+
+// readFrame reads the header of a slot whose first word is first, each word
+// once: the neighbour may change them. It reports false if no node may send it.
+func readFrame(slot []byte, first uint64, f *frame) bool {
+	var w [headerWords]uint64
+	for i := 1; i < headerWords; i++ {
+		w[i] = ntb.Load64(slot, 8*i)
+	}
+	*f = frame{
+		kind: frameKind(first >> 32), hops: uint16(first >> 48),
+		src: ID(w[1]), dst: ID(w[1] >> 32),
+		to: uint32(w[2]), from: uint32(w[2] >> 32),
+		epoch: uint32(w[3]), seq: uint32(w[3] >> 32),
+		ack: uint32(w[4]), length: uint32(w[4] >> 32),
+		bells: uint32(w[5]), arg: uint32(w[5] >> 32),
+		ask: uint32(w[6]), answer: uint32(w[6] >> 32),
+	}
+	return uint8(first>>40) == frameVersion && f.kind >= frameData && f.kind <= frameNews &&
+		int64(f.length) <= int64(len(slot)-frameHeader) && f.length%8 == 0
+}
+
+// The body of a frame of data: entries, one behind the other, each a word
+//
+//	0  4  offset in the destination's window; number of a scratchpad
+//	4  3  bytes n
+//	7  1  kind
+//
+// and n bytes, rounded up to 8. They are stored in their order.
+type entryKind uint8
+
+const (
+	entryData    entryKind = 1 + iota // n bytes
+	entryStore                        // a word of n = 8 bytes, not ordered
+	entryPublish                      // a word of n = 4 or 8 bytes
+	entrySpad                         // a scratchpad, n = 4
+)
+
+const (
+	entryHeader   = 8
+	wordEntry     = entryHeader + 8
+	maxEntryBytes = 1<<24 - 8
+)
+
+func entryWord(k entryKind, off, n int) uint64 {
+	return uint64(uint32(off)) | uint64(n)<<32 | uint64(k)<<56
+}
+
+// round8 rounds up to a multiple of 8.
+func round8(n int) int { return (n + 7) &^ 7 }
+
+// sinkMemory is where entries are stored.
+type sinkMemory struct {
+	in  []byte
+	win ntb.Window // onto in
+	// spad takes a scratchpad; it reports false if there is none of that number.
+	spad func(i int, v uint32) bool
+}
+
+// apply stores the entries of a body, of which the neighbour may change every
+// byte meanwhile. It reports false at the first entry that is not wholly inside
+// of the body and of the window; what came before it is stored.
+func (m *sinkMemory) apply(body []byte) bool {
+	for i := 0; i < len(body); {
+		w := ntb.Load64(body, i) // bodies have a multiple of 8 bytes
+		i += entryHeader
+		off, n := int(uint32(w)), int(w>>32&0xffffff)
+		if n > len(body)-i {
+			return false
+		}
+		kind := entryKind(w >> 56)
+		if kind != entrySpad && (off > len(m.in) || n > len(m.in)-off) {
+			return false
+		}
+		switch {
+		case kind == entryData:
+			m.win.Write(off, body[i:i+n])
+		case kind == entryStore && n == 8 && off%8 == 0:
+			m.win.Store64(off, ntb.Load64(body, i))
+		case kind == entryPublish && n == 8 && off%8 == 0:
+			m.win.Publish64(off, ntb.Load64(body, i))
+		case kind == entryPublish && n == 4 && off%4 == 0:
+			m.win.Publish32(off, ntb.Load32(body, i))
+		case kind == entrySpad && n == 4:
+			if !m.spad(off, ntb.Load32(body, i)) {
+				return false
+			}
+		default:
+			return false
+		}
+		i += round8(n)
+		if i > len(body) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,197 @@
+package ring
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// inLane is a lane of a link, from the neighbour. Frames are taken in order, by
+// whoever calls drain: the lane's worker, or whoever made room for a head that
+// waited. Nobody blocks there.
+type inLane struct {
+	link  *Link
+	index int
+	slots []byte     // the queue, in this node's window; immutable
+	words ntb.Window // the lane's words at the neighbour; immutable
+	mine  []byte     // the lane's words here; immutable
+
+	next    atomic.Uint32 // hop number expected; stored under mu
+	blocked atomic.Bool   // the head waits for room in another lane; stored under mu
+
+	mu       sync.Mutex
+	closed   bool   // the windows may be gone; guarded by mu
+	final    bool   // the link is down: what cannot go on now is dropped; guarded by mu
+	answered uint32 // the neighbour's space arm that was answered; guarded by mu
+	frame    frame  // the head's; guarded by mu
+	frames   uint64 // taken; guarded by mu
+	bytes    uint64 // guarded by mu
+
+	arm uint32 // last data arm published; owned by the worker
+}
+
+// slot is the slot of the frame expected next.
+func (l *inLane) slot(next uint32) []byte {
+	size := frameHeader + l.link.opts.FrameBytes
+	at := int((next-1)%uint32(l.link.opts.Slots)) * size
+	return l.slots[at : at+size : at+size]
+}
+
+// ready tells that the head is there and was not looked at. It takes no lock.
+func (l *inLane) ready() bool {
+	next := l.next.Load()
+	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == next
+}
+
+// drain takes the frames that have come, until one must wait for room. It reports
+// whether it took any. The caller has no locks of lanes or tunnels.
+func (l *inLane) drain() (worked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.blocked.Store(false)
+	for !l.closed {
+		next := l.next.Load()
+		slot := l.slot(next)
+		first := ntb.Load64(slot, 0)
+		if uint32(first) != next {
+			break
+		}
+		if !readFrame(slot, first, &l.frame) {
+			l.link.fail(fmt.Errorf("%w: bad frame %#x in lane %d from %v", ErrProtocol, first, l.index, l.link.id))
+			l.blocked.Store(true)
+			l.closed = true
+			break
+		}
+		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)]) {
+			l.blocked.Store(true)
+			break
+		}
+		worked = true
+		l.frames++
+		l.bytes += uint64(l.frame.size())
+		l.release(next)
+	}
+	return worked
+}
+
+// release gives the slot of frame number next back. The caller holds mu.
+func (l *inLane) release(next uint32) {
+	l.next.Store(next + 1)
+	l.words.Publish32(laneCredit, next)
+	// It pairs with outLane.await.
+	if l.link.caps.FenceToLook {
+		ntb.Fence()
+	}
+	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
+		l.answered = arm
+		l.link.dev.RingDoorbell(l.index)
+	}
+}
+
+// route delivers a frame, sends it on, or drops it. It reports false if the frame
+// must wait. The caller holds mu.
+func (l *inLane) route(f *frame, body []byte) bool {
+	r := l.link.router
+	switch {
+	case f.kind == frameNews:
+		r.newsFrom(l.link, f)
+	case f.dst == r.node.id:
+		r.deliver(f, body)
+	case f.dst.Host() == r.host || f.src == r.node.id:
+		r.drop(dropUnknownNode)
+	case f.hops <= 1:
+		r.drop(dropHops)
+	default:
+		to := r.onward(l.link)
+		if to == nil {
+			r.drop(dropNoLink)
+			return true
+		}
+		f.hops--
+		switch to.out[l.index].forward(f, body, l) {
+		case putWait:
+			f.hops++
+			return false
+		case putDown:
+			r.drop(dropNoLink)
+		}
+	}
+	return true
+}
+
+// close is for the end of the link: what has come is taken, as far as it can be
+// without waiting.
+func (l *inLane) close() {
+	l.mu.Lock()
+	l.final = true
+	l.mu.Unlock()
+	l.drain()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+}
+
+// sleep tells the neighbour to ring for the next frame, and reports whether
+// there is none yet. It is the worker's.
+func (l *inLane) sleep() bool {
+	l.arm++
+	l.words.Publish32(laneDataArm, l.arm)
+	l.link.dev.Order()
+	return !l.ready()
+}
+
+// spinFor is how long a worker looks before it sleeps, after it had work.
+const spinFor = 10 * time.Microsecond
+
+// spinners counts the workers that spin, so that they leave processors to those
+// that work.
+var spinners atomic.Int32
+
+// work is the goroutine of lane i in both directions: frames that come, and
+// credit for those that go.
+func (l *Link) work(i int) {
+	defer func() {
+		if l.workers.Add(-1) == 0 {
+			close(l.idle)
+		}
+	}()
+	in, out := l.in[i], l.out[i]
+	for {
+		worked := in.drain()
+		out.poll()
+		if l.dev.LinkUp() && (worked && l.spin(in, out) || !in.sleep() || out.stirred()) {
+			continue
+		}
+		if err := l.dev.WaitDoorbell(i); err != nil {
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// spin looks for work for a short while.
+func (l *Link) spin(in *inLane, out *outLane) bool {
+	if spinners.Add(1) > int32(runtime.GOMAXPROCS(0)+1)/2 {
+		spinners.Add(-1)
+		return in.ready() || out.stirred()
+	}
+	defer spinners.Add(-1)
+	start := time.Now()
+	for i := 1; ; i++ {
+		if in.ready() || out.stirred() {
+			return true
+		}
+		if i%16 != 0 {
+			ntb.Pause()
+			continue
+		}
+		if time.Since(start) > spinFor {
+			return false
+		}
+		runtime.Gosched()
+	}
+}

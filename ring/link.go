@@ -1,0 +1,312 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// The beginning of a link's window is the lanes':
+//
+//	0x0000 + 256 i  words of lane i, all written by the neighbour:
+//	   +0    4  credit: how many of our frames it has taken
+//	   +64   4  data arm: changes when its worker sleeps
+//	   +128  4  space arm: changes when it waits for room
+//	0x1000          queue of lane 0: the slots of frames that come here
+//	...             queues of the other lanes
+//
+// up to the next multiple of 4096. The rest is the direct peer's window.
+const (
+	laneWords    = 256
+	laneCredit   = 0
+	laneDataArm  = 64
+	laneSpaceArm = 128
+	lanesAt      = 4096
+)
+
+// lanesBytes is how much of a window the lanes take.
+func (o *Options) lanesBytes() int {
+	return (lanesAt + o.Lanes*o.laneBytes() + 4095) &^ 4095
+}
+
+func (o *Options) laneBytes() int { return o.Slots * (frameHeader + o.FrameBytes) }
+
+// LinkWindow is how large each side's window of a link must be for the lanes,
+// and size bytes for the direct peer, at least MinWindow. It is a multiple of
+// 4096, and 0 if the options are out of range.
+func (o Options) LinkWindow(size int) int {
+	o, err := o.withDefaults()
+	if err != nil {
+		return 0
+	}
+	return o.lanesBytes() + (max(size, MinWindow)+4095)&^4095
+}
+
+// Scratchpads of a link's bring-up, written by the neighbour. The direct peer's
+// own come behind them.
+const (
+	linkMagicSpad = 0 // magic<<16 | version, written last
+	linkIDSpad    = 1 // its id
+	linkShapeSpad = 2 // number of nodes<<16 | topology<<8 | direction
+	linkLanesSpad = 3 // slots<<8 | lanes
+	linkFrameSpad = 4 // bytes of a frame's body
+	linkSizeSpad  = 5 // size of its inbound window, KiB
+	linkEpochSpad = 6 // a random number, not 0
+	linkSeenSpad  = 7 // our epoch, when it has seen it and all the above
+	linkSpads     = 8
+
+	linkMagic   = 0x4e7c
+	linkVersion = 1
+)
+
+// Link is a link to a neighbour: lanes for frames, and its direct Peer.
+type Link struct {
+	// Immutable once the link is up.
+	router    *router
+	opts      *Options
+	dev       ntb.Device
+	caps      ntb.Caps
+	direction Direction
+	id        ID
+	epoch     uint32
+	farEpoch  uint32
+	in        []*inLane
+	out       []*outLane
+	peer      *Peer // set before ready
+	ready     bool  // the direct peer is up; guarded by router.mu
+	news      *newsSender
+	done      chan struct{} // closed when no lane is used any more
+
+	refs    atomic.Int32  // the device is closed when none is left: lanes, direct peer
+	workers atomic.Int32  // that have not ended
+	idle    chan struct{} // closed when the last has
+
+	errMu sync.Mutex
+	err   error // why the link went down; guarded by errMu
+}
+
+// Peer is the neighbour's direct peer.
+func (l *Link) Peer() *Peer { return l.peer }
+
+// ID is the neighbour's id.
+func (l *Link) ID() ID { return l.id }
+
+// Direction is where the link leads.
+func (l *Link) Direction() Direction { return l.direction }
+
+// Done is closed when the link is down and nothing uses its lanes any more.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// Err is why the link went down, nil while it is up.
+func (l *Link) Err() error {
+	l.errMu.Lock()
+	defer l.errMu.Unlock()
+	return l.err
+}
+
+// Close takes the link down, as if its cable was cut. It does not wait.
+func (l *Link) Close() { l.fail(ErrClosed) }
+
+// fail takes the link down, for the first reason given.
+func (l *Link) fail(err error) {
+	if errors.Is(err, ntb.ErrLinkDown) {
+		err = ErrDown
+	}
+	l.errMu.Lock()
+	if l.err == nil {
+		l.err = err
+	}
+	l.errMu.Unlock()
+	l.dev.Disable()
+}
+
+func (l *Link) release() {
+	if l.refs.Add(-1) == 0 {
+		l.dev.Close()
+		l.router.node.wg.Done()
+	}
+}
+
+// newLink checks that the device has what a link needs.
+func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
+	l := &Link{router: r, opts: &r.opts, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
+	out := dev.Outbound()
+	need := r.opts.lanesBytes() + MinWindow
+	if n := min(len(dev.Inbound()), out.Len()); n < need {
+		return nil, fmt.Errorf("ring: link window of %d bytes, want at least %d", n, need)
+	}
+	if l.caps.Doorbells < r.opts.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
+		return nil, fmt.Errorf("ring: the bridge has %d doorbell bits and %d scratchpads, want %d and %d",
+			l.caps.Doorbells, l.caps.Scratchpads, r.opts.Lanes+1, 2*linkSpads)
+	}
+	for i := range r.opts.Lanes {
+		n := r.opts.laneBytes()
+		at := lanesAt + i*n
+		words := out.Slice(laneWords*i, laneWords)
+		mine := dev.Inbound()[laneWords*i : laneWords*(i+1)]
+		in := &inLane{link: l, index: i, slots: dev.Inbound()[at : at+n], words: words, mine: mine}
+		in.next.Store(1)
+		l.in = append(l.in, in)
+		l.out = append(l.out, &outLane{
+			link: l, index: i, queue: out.Slice(at, n), words: words, mine: mine,
+			account: flowctl.NewSend(r.opts.Slots),
+		})
+	}
+	return l, nil
+}
+
+// bringUp tells the neighbour who we are until both sides have seen each other.
+// A side that refuses the other says so by an error, after the other has seen
+// enough to refuse as well.
+func (l *Link) bringUp(ctx context.Context) error {
+	o, dev := l.opts, l.dev
+	l.epoch = rand.Uint32N(gone-1) + 1
+	retry := time.NewTicker(retryEvery / 2)
+	defer retry.Stop()
+	var seen uint32
+	var refused error
+	var patience <-chan time.Time // how long the other side may take to refuse too
+	for {
+		if !dev.LinkUp() {
+			if refused != nil {
+				return refused
+			}
+			return ErrDown
+		}
+		for i, v := range [linkSpads]uint32{
+			linkIDSpad:    uint32(l.router.node.id),
+			linkShapeSpad: uint32(o.Nodes)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
+			linkLanesSpad: uint32(o.Slots)<<8 | uint32(o.Lanes),
+			linkFrameSpad: uint32(o.FrameBytes),
+			linkSizeSpad:  uint32(len(dev.Inbound()) >> 10),
+			linkEpochSpad: l.epoch,
+			linkSeenSpad:  seen,
+		} {
+			if i != linkMagicSpad {
+				dev.SetPeerSpad(i, v)
+			}
+		}
+		dev.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
+
+		if word := dev.Spad(linkMagicSpad); word != 0 && word != gone {
+			err := l.check(word)
+			if err != nil && refused == nil {
+				refused = err
+				patience = time.After(time.Second)
+			}
+			was := seen
+			seen = dev.Spad(linkEpochSpad)
+			if dev.Spad(linkSeenSpad) == l.epoch && seen == was && seen != 0 {
+				l.farEpoch = seen
+				return refused
+			}
+			if seen != was && ctx.Err() == nil {
+				continue
+			}
+		}
+		select {
+		case <-retry.C:
+		case <-patience:
+			return refused
+		case <-ctx.Done():
+			return fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err())
+		}
+	}
+}
+
+// check checks what the neighbour's scratchpads say.
+func (l *Link) check(word uint32) error {
+	if word>>16 == magic {
+		return fmt.Errorf("%w: the neighbour brings up a direct link, without lanes", ErrMismatch)
+	}
+	if word>>16 != linkMagic {
+		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", ErrProtocol, word)
+	}
+	if v := word & 0xffff; v != linkVersion {
+		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", ErrVersion, linkVersion, v)
+	}
+	o, dev := l.opts, l.dev
+	id, shape := dev.Spad(linkIDSpad), dev.Spad(linkShapeSpad)
+	lanes, frame, size := dev.Spad(linkLanesSpad), dev.Spad(linkFrameSpad), dev.Spad(linkSizeSpad)
+	l.id = ID(id)
+	out := dev.Outbound()
+	differs := func(what string, ours, theirs any) error {
+		return fmt.Errorf("%w: %s: %v here, %v at %v", ErrMismatch, what, ours, theirs, l.id)
+	}
+	switch {
+	case id == 0 || id == gone:
+		return fmt.Errorf("%w: node id %#x", ErrProtocol, id)
+	case l.id == l.router.node.id:
+		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)
+	case l.id.Host() == l.router.host:
+		return fmt.Errorf("%w: %v and %v are the same host", ErrSameID, l.router.node.id, l.id)
+	case int(shape>>16) != o.Nodes:
+		return differs("number of nodes", o.Nodes, shape>>16)
+	case Topology(shape>>8) != o.Topology:
+		return differs("topology", o.Topology, Topology(shape>>8))
+	case Direction(shape) != l.direction.opposite():
+		return differs("direction of the link", l.direction, Direction(shape))
+	case lanes != uint32(o.Slots)<<8|uint32(o.Lanes):
+		return differs("lanes, and slots of each", fmt.Sprint(o.Lanes, ", ", o.Slots), fmt.Sprint(lanes&0xff, ", ", lanes>>8))
+	case frame != uint32(o.FrameBytes):
+		return differs("bytes in a frame", o.FrameBytes, frame)
+	case int(size) != out.Len()>>10:
+		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", ErrProtocol, l.id, size, out.Len()>>10)
+	case l.direction != Direct && l.id.Host() != o.neighbour(l.router.host, l.direction):
+		return fmt.Errorf("%w: the %v neighbour is %v, host %d belongs there", ErrMismatch, l.direction, l.id,
+			o.neighbour(l.router.host, l.direction))
+	}
+	return nil
+}
+
+// start starts the lanes.
+func (l *Link) start() {
+	l.refs.Store(2) // the lanes, the direct peer
+	l.router.node.wg.Add(1)
+	l.news = &newsSender{link: l}
+	l.workers.Store(int32(len(l.in)))
+	l.idle = make(chan struct{})
+	for i := range l.in {
+		go l.work(i)
+	}
+	go l.end()
+}
+
+// end cleans up when the workers have ended, and looks after doorbells that get
+// lost until then.
+func (l *Link) end() {
+	var tick <-chan time.Time
+	if l.caps.LossyDoorbells {
+		t := time.NewTicker(guardEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	for up := true; up; {
+		select {
+		case <-l.idle:
+			up = false
+		case <-tick:
+			for i := range l.in {
+				l.in[i].drain()
+				l.out[i].poll()
+			}
+		}
+	}
+	// What came before the end is taken first; then others learn of it.
+	for _, in := range l.in {
+		in.close()
+	}
+	l.router.linkDown(l)
+	for _, out := range l.out {
+		out.close()
+	}
+	close(l.done)
+	l.release()
+}

@@ -1,0 +1,297 @@
+package ring
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// patience is how long forwarded traffic leaves a lane's only free slot alone
+// when it is this node's turn, which needs two.
+const patience = 200 * time.Microsecond
+
+// ownSource is a source of frames of this node: a tunnel, or the news of a link.
+type ownSource interface {
+	// serve puts one frame into o, by outLane.own with served set, then goes on
+	// as at any other time. It has no locks of lanes or tunnels.
+	serve(o *outLane)
+}
+
+// put results.
+type putResult uint8
+
+const (
+	putDone putResult = iota
+	putWait           // no room: whoever asked will be called
+	putDown           // the link is down
+)
+
+// outLane is a lane of a link, towards the neighbour. It decides, under one lock,
+// who may put a frame in.
+type outLane struct {
+	link  *Link
+	index int
+	queue ntb.Window // the slots, in the neighbour's window; immutable
+	words ntb.Window // the lane's words there; immutable
+	mine  []byte     // the lane's words here, written by the neighbour; immutable
+
+	mu      sync.Mutex
+	down    bool         // guarded by mu; the windows may be gone
+	account flowctl.Send // of slots; guarded by mu
+	hop     uint32       // number of the last frame; guarded by mu
+	arm     uint32       // last space arm published; guarded by mu
+	armed   bool         // and nobody has looked since; guarded by mu
+	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
+	fwd     []*inLane    // lanes whose head waits; guarded by mu
+	waiting []ownSource  // in the order of asking, each once; guarded by mu
+	lastOwn bool         // the last frame was this node's own; guarded by mu
+	held    time.Time    // since when the only free slot is left alone; guarded by mu
+	timer   *time.Timer  // ends that; guarded by mu
+	header  [frameHeader]byte
+	stats   laneStats // guarded by mu
+
+	waits  atomic.Bool   // someone waits: for the worker's last look
+	credit atomic.Uint32 // credit word seen last
+}
+
+type laneStats struct {
+	ownFrames, ownBytes, fwdFrames, fwdBytes, doorbells uint64
+}
+
+func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
+
+// free takes the credit that has come, and is how many slots are free. The
+// caller holds mu.
+func (o *outLane) free() int {
+	word := ntb.Load32(o.mine, laneCredit)
+	if word != o.credit.Load() {
+		if !o.account.Credit(flowctl.Pos(word)) {
+			o.down = true
+			o.link.fail(fmt.Errorf("%w: impossible credit of lane %d from %v", ErrProtocol, o.index, o.link.id))
+			return 0
+		}
+		o.credit.Store(word)
+	}
+	return o.account.Room()
+}
+
+// ownNeeds is how many slots must be free for a frame of this node's own: the
+// bubble rule. See the package comment.
+func (o *outLane) ownNeeds() int {
+	if o.link.opts.noBubble {
+		return 1
+	}
+	return 2
+}
+
+// mayForward tells if the lane may take a forwarded frame, with free slots. If
+// the next turn is this node's own and needs another slot, that has a while to
+// become free. The caller holds mu.
+func (o *outLane) mayForward(free int) bool {
+	if free < 1 {
+		return false
+	}
+	if len(o.waiting) == 0 || o.lastOwn {
+		return true
+	}
+	if free >= o.ownNeeds() {
+		return false // own goes first
+	}
+	if o.held.IsZero() {
+		o.held = time.Now()
+		if o.timer == nil {
+			o.timer = time.AfterFunc(patience, o.poll)
+		} else {
+			o.timer.Reset(patience)
+		}
+		return false
+	}
+	return time.Since(o.held) >= patience
+}
+
+// mayOwn tells if the lane may take a frame of this node's own. The caller holds
+// mu.
+func (o *outLane) mayOwn(free int) bool {
+	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lastOwn)
+}
+
+// forward puts a frame in that came over another link, whose lane waits if there
+// is no room, unless it is in its last moments. The caller holds from.mu.
+func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		if o.down {
+			return putDown
+		}
+		free := o.free()
+		switch {
+		case o.mayForward(free):
+			o.put(f, body)
+			o.lastOwn = false
+			o.held = time.Time{}
+			o.stats.fwdFrames++
+			o.stats.fwdBytes += uint64(f.size())
+			return putDone
+		case free >= o.ownNeeds() && len(o.waiting) > 0:
+			o.serveOne()
+		case from.final:
+			return putDown
+		default:
+			if !slices.Contains(o.fwd, from) {
+				o.fwd = append(o.fwd, from)
+			}
+			if !o.await() {
+				return putWait
+			}
+		}
+	}
+}
+
+// own puts a frame of this node's own in, or has s wait for its turn. served says
+// that it is. The caller has no lane's lock but perhaps an inLane's.
+func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		turn := served || len(o.waiting) == 0 || o.waiting[0] == s
+		if turn && o.mayOwn(o.free()) && !o.down {
+			o.unwait(s)
+			o.put(f, body)
+			o.lastOwn = true
+			o.held = time.Time{}
+			o.stats.ownFrames++
+			o.stats.ownBytes += uint64(f.size())
+			return putDone
+		}
+		if o.down {
+			o.unwait(s)
+			return putDown
+		}
+		if !slices.Contains(o.waiting, s) {
+			if served {
+				o.waiting = slices.Insert(o.waiting, 0, s) // its turn was not used
+			} else {
+				o.waiting = append(o.waiting, s)
+			}
+		}
+		if !o.await() {
+			return putWait
+		}
+	}
+}
+
+// unwait takes s out of those that wait. The caller holds mu.
+func (o *outLane) unwait(s ownSource) {
+	if i := slices.Index(o.waiting, s); i >= 0 {
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+	}
+}
+
+// serveOne lets the next own source put a frame in. The caller holds mu, which is
+// released meanwhile.
+func (o *outLane) serveOne() {
+	s := o.waiting[0]
+	o.waiting = slices.Delete(o.waiting, 0, 1)
+	o.mu.Unlock()
+	s.serve(o)
+	o.mu.Lock()
+}
+
+// put fills the next slot, which is free. The caller holds mu.
+func (o *outLane) put(f *frame, body []byte) {
+	at := int(o.hop%uint32(o.link.opts.Slots)) * o.slotBytes()
+	o.hop++
+	f.encode(&o.header)
+	o.queue.Write(at+8, o.header[8:])
+	if f.length > 0 {
+		o.queue.Write(at+frameHeader, body[:f.length])
+	}
+	o.queue.Publish64(at, f.first(o.hop))
+	o.account.Produce(1)
+	// It pairs with inLane.sleep: either the arm is seen here, or the frame there.
+	if o.link.caps.FenceToLook {
+		ntb.Fence()
+	}
+	if arm := ntb.Load32(o.mine, laneDataArm); arm != o.rung {
+		o.rung = arm
+		o.stats.doorbells++
+		o.link.dev.RingDoorbell(o.index)
+	}
+}
+
+// await asks the neighbour to ring when it gives credit, and reports whether some
+// has come meanwhile, so that the caller must look again. The caller holds mu.
+func (o *outLane) await() bool {
+	o.waits.Store(true)
+	if o.armed || o.down {
+		return false
+	}
+	o.armed = true
+	o.arm++
+	before := o.credit.Load()
+	o.words.Publish32(laneSpaceArm, o.arm)
+	o.link.dev.Order()
+	o.free()
+	return o.credit.Load() != before
+}
+
+// stirred tells that someone waits and credit has come. It takes no lock.
+func (o *outLane) stirred() bool {
+	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.credit.Load()
+}
+
+// poll lets those go on that waited for room, turn by turn. The caller has no
+// locks of lanes or tunnels.
+func (o *outLane) poll() {
+	if !o.waits.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.armed = false
+	for !o.down {
+		free := o.free()
+		switch {
+		case len(o.fwd) > 0 && o.mayForward(free):
+			l := o.fwd[0]
+			o.fwd = slices.Delete(o.fwd, 0, 1)
+			o.mu.Unlock()
+			l.drain()
+			o.mu.Lock()
+		case len(o.waiting) > 0 && o.mayOwn(free):
+			o.serveOne()
+		case len(o.fwd) == 0 && len(o.waiting) == 0:
+			o.waits.Store(false)
+			return
+		default:
+			if !o.await() {
+				return
+			}
+		}
+	}
+}
+
+// close is for the end of the link: nothing is put in any more, and whoever waits
+// finds another way.
+func (o *outLane) close() {
+	o.mu.Lock()
+	o.down = true
+	fwd, waiting := o.fwd, o.waiting
+	o.fwd, o.waiting = nil, nil
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	o.mu.Unlock()
+	for _, l := range fwd {
+		l.drain()
+	}
+	for _, s := range waiting {
+		s.serve(o)
+	}
+}

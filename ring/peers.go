@@ -1,0 +1,187 @@
+package ring
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// bringUpLimit bounds the bring-up of a peer over a tunnel that another node made.
+const bringUpLimit = 10 * time.Second
+
+// lingerLimit is how long Close waits until others have what was sent to them.
+const lingerLimit = 2 * time.Second
+
+// Peer is another node, by its id. For a neighbour whose link is up it is the
+// direct peer, unless [Options.Failover] is set; for others, or with Failover,
+// it is a routed one, made when first asked for, at both ends: the other node's
+// services are opened too. It waits for the other node's answer until ctx ends.
+// It returns ErrUnreachable if no way leads there, at once when that is known.
+//
+// The peer's Done is closed when the node is unreachable for a second, in all
+// directions.
+func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
+	r, err := n.joined()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		r.mu.Lock()
+		if p := r.knownLocked(id); p != nil {
+			r.mu.Unlock()
+			return p, nil
+		}
+		if link, _ := r.routeLocked(id.Host()); link == nil || r.closed {
+			r.mu.Unlock()
+			return nil, fmt.Errorf("%w %v", ErrUnreachable, id)
+		}
+		a := r.asking[id]
+		if a == nil {
+			break
+		}
+		r.mu.Unlock()
+		select {
+		case <-a.done:
+			if a.err == nil {
+				return a.peer, nil
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	a := &asking{done: make(chan struct{})}
+	r.asking[id] = a
+	n.wg.Add(1)
+	r.mu.Unlock()
+	a.peer, a.err = r.ask(ctx, id)
+	n.wg.Done()
+	r.mu.Lock()
+	delete(r.asking, id)
+	r.mu.Unlock()
+	close(a.done)
+	return a.peer, a.err
+}
+
+// knownLocked is the peer of an id that is up, if there is one.
+func (r *router) knownLocked(id ID) *Peer {
+	if !r.opts.Failover {
+		for _, l := range r.links {
+			if l.ready && l.id == id && l.peer.isUp() {
+				return l.peer
+			}
+		}
+	}
+	if p := r.routed[id]; p != nil && p.isUp() {
+		return p
+	}
+	return nil
+}
+
+// ask makes a tunnel and brings a peer up over it.
+func (r *router) ask(ctx context.Context, id ID) (*Peer, error) {
+	t, err := r.dial(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.peerOver(ctx, t)
+}
+
+// dial makes a tunnel.
+func (r *router) dial(ctx context.Context, id ID) (*tunnel, error) {
+	t := newTunnel(r, id, newEpoch())
+	t.asked, t.sayOpen = true, true
+	r.tunnels.add(t)
+	t.mu.Lock()
+	t.watch(openEvery)
+	t.push(false)
+	t.mu.Unlock()
+	var err error
+	select {
+	case <-t.opened:
+		return t, nil
+	case <-t.down:
+		err = fmt.Errorf("%w %v", ErrUnreachable, id)
+	case <-ctx.Done():
+		err = fmt.Errorf("ring: %v does not answer: %w", id, ctx.Err())
+	}
+	t.mu.Lock()
+	t.end()
+	t.mu.Unlock()
+	t.Close()
+	return nil, err
+}
+
+// answer is ask's counterpart, a goroutine.
+func (r *router) answer(t *tunnel) {
+	defer r.node.wg.Done()
+	t.mu.Lock()
+	t.sayAccept = true
+	t.push(false)
+	t.mu.Unlock()
+	if r.hook != nil {
+		r.hook <- t
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bringUpLimit)
+	defer cancel()
+	r.peerOver(ctx, t)
+}
+
+func (r *router) peerOver(ctx context.Context, t *tunnel) (*Peer, error) {
+	p, err := r.node.up(ctx, t, t.remote)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.routed[t.remote]; old == nil || !old.isUp() || t.asked {
+		r.routed[t.remote] = p
+	}
+	return p, nil
+}
+
+// forget takes a routed peer that is down out of the table.
+func (r *router) forget(p *Peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.routed[p.id] == p {
+		delete(r.routed, p.id)
+	}
+}
+
+// close takes the links down after what was sent to others has reached them. All
+// peers are down.
+func (r *router) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	for end := time.Now().Add(lingerLimit); r.lingers() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	for _, t := range r.tunnels.all() {
+		t.mu.Lock()
+		t.end()
+		t.mu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.links {
+		l.fail(ErrClosed)
+	}
+}
+
+// lingers tells that a tunnel has something to send, and a way.
+func (r *router) lingers() bool {
+	for _, t := range r.tunnels.all() {
+		t.mu.Lock()
+		busy := !t.ended && t.link != nil
+		t.mu.Unlock()
+		if busy {
+			return true
+		}
+	}
+	return false
+}

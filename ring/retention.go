@@ -1,0 +1,130 @@
+package ring
+
+// retained is a frame that is not acknowledged.
+type retained struct {
+	off, n int // of its body in the buffer
+	bells  uint32
+	ask    uint32
+	answer uint32
+}
+
+// retention keeps the frames of a tunnel from when their stores are gathered
+// until they are acknowledged: bodies in a ring of bytes, each in one piece. It
+// is arithmetic and memory; the tunnel's mu guards it.
+type retention struct {
+	buf    []byte
+	frames []retained // a ring
+	head   int
+	count  int
+	tail   int // where the next body goes
+
+	open    bool // a body is being gathered at tail
+	openLen int
+	openMax int
+}
+
+// maxFrames bounds the frames without acknowledgement, whatever their size. The
+// last of them are for those without a body.
+const (
+	maxFrames  = 1 << 12
+	bodyFrames = maxFrames - 8
+)
+
+func newRetention(size int) retention {
+	return retention{buf: alignedBytes(size), frames: make([]retained, maxFrames)}
+}
+
+func (r *retention) at(i int) *retained { return &r.frames[(r.head+i)&(maxFrames-1)] }
+
+func (r *retention) body(f *retained) []byte { return r.buf[f.off : f.off+f.n] }
+
+// begin opens a body of up to n bytes, or reports false if there is no room.
+func (r *retention) begin(n int) bool {
+	if r.count >= bodyFrames {
+		return false
+	}
+	first := -1 // where the oldest body begins
+	for i := range r.count {
+		if f := r.at(i); f.n > 0 {
+			first = f.off
+			break
+		}
+	}
+	switch {
+	case first < 0:
+		r.tail = 0
+	case first < r.tail: // the bodies lie between
+		if len(r.buf)-r.tail < n {
+			if first <= n { // not equal: full and empty would look alike
+				return false
+			}
+			r.tail = 0
+		}
+	case first-r.tail <= n:
+		return false
+	}
+	r.open, r.openLen, r.openMax = true, 0, n
+	return true
+}
+
+// extend is n more bytes of the open body, which has them.
+func (r *retention) extend(n int) []byte {
+	at := r.tail + r.openLen
+	r.openLen += n
+	return r.buf[at : at+n]
+}
+
+// left is how many bytes the open body has left.
+func (r *retention) left() int { return r.openMax - r.openLen }
+
+// end makes a frame of the open body.
+func (r *retention) end() {
+	r.push(retained{off: r.tail, n: r.openLen})
+	r.tail += r.openLen
+	r.open = false
+}
+
+func (r *retention) push(f retained) {
+	*r.at(r.count) = f
+	r.count++
+}
+
+// reopen goes on with the last frame's body, up to n bytes, if that leaves need
+// bytes and there is room behind it. It reports whether it did.
+func (r *retention) reopen(need, n int) bool {
+	f := *r.at(r.count - 1)
+	if f.n == 0 || f.bells|f.ask|f.answer != 0 || f.off+f.n != r.tail || f.n+need > n {
+		return false
+	}
+	limit := len(r.buf)
+	for i := range r.count {
+		if o := r.at(i); o.n > 0 {
+			if o.off > f.off {
+				limit = o.off - 1 // the bodies go round: this one is before the oldest
+			}
+			break
+		}
+	}
+	if limit-f.off < n {
+		return false
+	}
+	r.count--
+	r.tail = f.off
+	r.open, r.openLen, r.openMax = true, f.n, n
+	return true
+}
+
+// drop forgets the first n frames.
+func (r *retention) drop(n int) {
+	r.head = (r.head + n) & (maxFrames - 1)
+	r.count -= n
+}
+
+// bytes is how much the frames take.
+func (r *retention) bytes() int {
+	n := 0
+	for i := range r.count {
+		n += r.at(i).n
+	}
+	return n
+}

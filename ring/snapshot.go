@@ -1,0 +1,183 @@
+package ring
+
+import (
+	"maps"
+	"slices"
+	"sort"
+)
+
+// Snapshot is what a node knows of the fabric. Its JSON form is what
+// sdp-perf topology prints.
+type Snapshot struct {
+	// Self is the node that made it, as a number and as ID.String gives it.
+	Self     ID     `json:"self"`
+	Name     string `json:"name"`
+	Topology string `json:"topology"` // "ring", "line", "mesh"
+	Nodes    int    `json:"nodes"`
+	Lanes    int    `json:"lanes"`
+	// Hosts are all hosts, 1 to Nodes.
+	Hosts []HostInfo `json:"hosts"`
+	// Links are this node's own links.
+	Links []LinkInfo `json:"links"`
+	// Routes are the ways to the other hosts, in the order of their numbers.
+	Routes []RouteInfo `json:"routes"`
+	// Tunnels are the routed peers.
+	Tunnels []TunnelInfo `json:"tunnels"`
+	// Drops counts frames dropped here, by reason. Reasons that did not happen
+	// are left out.
+	Drops map[string]uint64 `json:"drops"`
+}
+
+// HostInfo is a host as its news say.
+type HostInfo struct {
+	Host  int    `json:"host"`
+	ID    ID     `json:"id"`    // of its node; 0: nothing was heard of it
+	State string `json:"state"` // "self", "up", "unreachable", "unknown"
+	// Left and Right are the states of its links: "up", "down", "none" (the end
+	// of a line), "unknown". They are empty in a mesh.
+	Left  string `json:"left,omitempty"`
+	Right string `json:"right,omitempty"`
+	// Epoch is the number of its latest news; greater is newer.
+	Epoch uint64 `json:"epoch"`
+}
+
+// LinkInfo is a link of this node. Frames and bytes are counted since the link
+// came up; bytes include the frames' headers.
+type LinkInfo struct {
+	Direction       string `json:"direction"` // "left", "right", "direct"
+	Neighbour       ID     `json:"neighbour"`
+	Name            string `json:"name"`
+	State           string `json:"state"`            // "up", "down"
+	Epoch           uint32 `json:"epoch"`            // of this side, chosen at bring-up
+	NeighbourEpoch  uint32 `json:"neighbour_epoch"`  // of the other side
+	OwnFrames       uint64 `json:"own_frames"`       // sent, of this node
+	OwnBytes        uint64 `json:"own_bytes"`        //
+	ForwardedFrames uint64 `json:"forwarded_frames"` // sent, of other nodes
+	ForwardedBytes  uint64 `json:"forwarded_bytes"`  //
+	ReceivedFrames  uint64 `json:"received_frames"`  // taken from the neighbour, for whomever
+	ReceivedBytes   uint64 `json:"received_bytes"`   //
+	Doorbells       uint64 `json:"doorbells"`        // rung for lanes
+}
+
+// RouteInfo is the way to a host.
+type RouteInfo struct {
+	Host      int    `json:"host"`
+	State     string `json:"state"`               // "up", "unreachable"
+	Direction string `json:"direction,omitempty"` // in use
+	Hops      int    `json:"hops"`                // in that direction
+}
+
+// TunnelInfo is a routed peer.
+type TunnelInfo struct {
+	Peer        ID     `json:"peer"`
+	Name        string `json:"name"`
+	State       string `json:"state"` // "opening", "up", "down", "closed"
+	Direction   string `json:"direction,omitempty"`
+	Lane        int    `json:"lane"`
+	Epoch       uint32 `json:"epoch"`
+	Path        uint32 `json:"path"` // how often frames were sent again from the first that was not acknowledged
+	Sent        uint64 `json:"sent"` // frames, first times only
+	SentBytes   uint64 `json:"sent_bytes"`
+	Resent      uint64 `json:"resent"`
+	Received    uint64 `json:"received"` // in order, once each
+	Unconfirmed int    `json:"unconfirmed_bytes"`
+}
+
+// Topology is a snapshot of the fabric as this node sees it. It is empty before
+// Join.
+func (n *Node) Topology() Snapshot {
+	r, err := n.joined()
+	if err != nil {
+		return Snapshot{}
+	}
+	o := r.opts
+	s := Snapshot{
+		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Nodes, Lanes: o.Lanes,
+		Links: []LinkInfo{}, Routes: []RouteInfo{}, Tunnels: []TunnelInfo{}, Drops: map[string]uint64{},
+	}
+	r.mu.Lock()
+	for host := 1; host <= o.Nodes; host++ {
+		h := HostInfo{Host: host, State: "unknown"}
+		if n := r.news[host]; n != nil {
+			h.ID, h.Epoch = n.id, n.number
+		}
+		if o.Topology != Mesh {
+			h.Left, h.Right = r.news[host].side(Left).String(), r.news[host].side(Right).String()
+		}
+		link, hops := r.routeLocked(host)
+		switch {
+		case host == r.host:
+			h.State = "self"
+		case link == nil:
+			h.State = "unreachable"
+			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "unreachable"})
+		default:
+			if r.news[host] != nil || o.Topology == Mesh {
+				h.State = "up"
+			}
+			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops})
+		}
+		if o.Topology == Mesh && link != nil {
+			h.ID = link.id
+		}
+		s.Hosts = append(s.Hosts, h)
+	}
+	links := slices.Collect(maps.Values(r.links))
+	r.mu.Unlock() // it comes after the lanes' locks
+	for _, l := range links {
+		s.Links = append(s.Links, l.info())
+	}
+	for _, t := range r.tunnels.all() {
+		s.Tunnels = append(s.Tunnels, t.info())
+	}
+	sort.Slice(s.Links, func(i, j int) bool { return s.Links[i].Neighbour < s.Links[j].Neighbour })
+	for why := range r.drops {
+		if v := r.drops[why].Load(); v > 0 {
+			s.Drops[dropNames[why]] = v
+		}
+	}
+	return s
+}
+
+func (l *Link) info() LinkInfo {
+	i := LinkInfo{
+		Direction: l.direction.String(), Neighbour: l.id, Name: l.id.String(), State: "up",
+		Epoch: l.epoch, NeighbourEpoch: l.farEpoch,
+	}
+	if !l.dev.LinkUp() {
+		i.State = "down"
+	}
+	for _, o := range l.out {
+		o.mu.Lock()
+		i.OwnFrames += o.stats.ownFrames
+		i.OwnBytes += o.stats.ownBytes
+		i.ForwardedFrames += o.stats.fwdFrames
+		i.ForwardedBytes += o.stats.fwdBytes
+		i.Doorbells += o.stats.doorbells
+		o.mu.Unlock()
+	}
+	for _, in := range l.in {
+		in.mu.Lock()
+		i.ReceivedFrames += in.frames
+		i.ReceivedBytes += in.bytes
+		in.mu.Unlock()
+	}
+	return i
+}
+
+func (t *tunnel) info() TunnelInfo {
+	t.rmu.Lock()
+	got := t.got
+	t.rmu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := TunnelInfo{
+		Peer: t.remote, Name: t.remote.String(), State: t.current().String(), Lane: t.lane, Epoch: t.epoch,
+		Path: t.resends, Sent: t.stats.sent, SentBytes: t.stats.sentBytes, Resent: t.stats.resent,
+		Received: got, Unconfirmed: t.kept.bytes(),
+	}
+	if t.link != nil {
+		i.Direction = t.link.direction.String()
+	}
+	return i
+}

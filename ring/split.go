@@ -1,0 +1,91 @@
+package ring
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// split is the part of a link's device that is the neighbour's direct Peer's: the
+// rest of the windows, the doorbell bits above the lanes', the upper scratchpads.
+// Everything else passes through: a store is the device's store.
+type split struct {
+	ntb.Device
+	link   *Link
+	caps   ntb.Caps
+	off    int // of the windows
+	bit    int // first doorbell bit
+	closed atomic.Bool
+	once   sync.Once
+}
+
+func newSplit(l *Link, off int) *split {
+	s := &split{Device: l.dev, link: l, caps: l.caps, off: off, bit: l.opts.Lanes}
+	s.caps.Doorbells -= s.bit
+	s.caps.Scratchpads -= linkSpads
+	return s
+}
+
+func (s *split) Caps() ntb.Caps { return s.caps }
+
+func (s *split) Inbound() []byte {
+	in := s.Device.Inbound()
+	return in[s.off:len(in):len(in)]
+}
+
+func (s *split) Outbound() ntb.Window {
+	out := s.Device.Outbound()
+	return out.Part(s.off, out.Len()-s.off)
+}
+
+func (s *split) Spad(i int) uint32           { return s.Device.Spad(linkSpads + i) }
+func (s *split) SetPeerSpad(i int, v uint32) { s.Device.SetPeerSpad(linkSpads+i, v) }
+func (s *split) RingDoorbell(bit int)        { s.Device.RingDoorbell(s.bit + bit) }
+
+func (s *split) WaitDoorbell(bit int) error {
+	err := ntb.ErrClosed
+	if !s.closed.Load() {
+		err = s.Device.WaitDoorbell(s.bit + bit)
+	}
+	if s.closed.Load() {
+		return ntb.ErrClosed
+	}
+	return err
+}
+
+func (s *split) DMA(i int) ntb.DMAChannel { return splitDMA{s.Device.DMA(i), s.off} }
+
+// splitDMA is a channel whose offsets are the part's.
+type splitDMA struct {
+	ntb.DMAChannel
+	off int
+}
+
+func (d splitDMA) Start(off int, src []byte, done func(error)) bool {
+	return d.DMAChannel.Start(d.off+off, src, done)
+}
+
+// Reclaim implements ntb.Reclaimer where the device does.
+func (s *split) Reclaim(off, n int) error {
+	if len := len(s.Device.Inbound()) - s.off; off < 0 || n < 0 || off > len-n {
+		panic("ring: reclaim outside of the window")
+	}
+	if s.closed.Load() {
+		return ntb.ErrClosed
+	}
+	if r, ok := s.Device.(ntb.Reclaimer); ok {
+		return r.Reclaim(s.off+off, n)
+	}
+	return ntb.ErrNotSupported
+}
+
+// Close takes the link down. The memory goes when the lanes do not use it either.
+func (s *split) Close() error {
+	s.once.Do(func() {
+		s.closed.Store(true)
+		s.Device.Disable()
+		s.link.release()
+	})
+	return nil
+}

@@ -1,0 +1,250 @@
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// A stream is a sender that fills slots of the other end's window, each with the
+// bytes of its round, and a receiver that checks them and gives credit by a word.
+const (
+	streamWord  = 0  // rounds sent
+	streamAck   = 64 // rounds checked
+	streamSlots = 8
+	streamAt    = 4096
+	streamSlot  = 4096
+)
+
+type stream struct {
+	from, to ntb.Device
+	rounds   uint64
+	size     int           // of a round's bytes at the most
+	done     atomic.Uint64 // rounds checked
+	wrong    atomic.Pointer[string]
+	stop     atomic.Bool
+}
+
+// payload is the bytes of a round: a length and contents that follow from it.
+func (s *stream) payload(buf []byte, r uint64) []byte {
+	rng := rand.New(rand.NewPCG(r, 7))
+	p := buf[:1+rng.IntN(s.size)]
+	for i := 0; i < len(p); i += 8 {
+		var w [8]byte
+		binary.LittleEndian.PutUint64(w[:], rng.Uint64())
+		copy(p[i:], w[:])
+	}
+	return p
+}
+
+// until waits without asserting a time; the test's own limit ends it.
+func (s *stream) until(d ntb.Device, cond func() bool) bool {
+	for i := 0; !cond(); i++ {
+		if s.stop.Load() || !d.LinkUp() {
+			return cond()
+		}
+		if i < 100 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+	return true
+}
+
+func (s *stream) send() {
+	in, out := s.from.Inbound(), s.from.Outbound()
+	buf := make([]byte, streamSlot)
+	for r := uint64(1); r <= s.rounds; r++ {
+		if !s.until(s.from, func() bool { return ntb.Load64(in, streamAck)+streamSlots >= r }) {
+			return
+		}
+		out.Write(streamAt+int(r%streamSlots)*streamSlot, s.payload(buf, r))
+		out.Publish64(streamWord, r)
+	}
+	s.until(s.from, func() bool { return ntb.Load64(in, streamAck) >= s.rounds })
+}
+
+func (s *stream) receive() {
+	in, out := s.to.Inbound(), s.to.Outbound()
+	buf := make([]byte, streamSlot)
+	for next := uint64(1); next <= s.rounds; {
+		var have uint64
+		if !s.until(s.to, func() bool { have = ntb.Load64(in, streamWord); return have >= next }) {
+			return
+		}
+		for ; next <= have; next++ {
+			want := s.payload(buf, next)
+			if got := in[streamAt+int(next%streamSlots)*streamSlot:][:len(want)]; string(got) != string(want) {
+				text := fmt.Sprintf("round %d: wrong bytes", next)
+				s.wrong.Store(&text)
+				return
+			}
+			s.done.Store(next)
+		}
+		out.Publish64(streamAck, have)
+	}
+}
+
+func (s *stream) start(wg *sync.WaitGroup) {
+	wg.Go(s.send)
+	wg.Go(s.receive)
+}
+
+func (s *stream) check(t testing.TB) {
+	t.Helper()
+	if w := s.wrong.Load(); w != nil {
+		t.Fatal(*w)
+	}
+	require.Equal(t, s.rounds, s.done.Load())
+}
+
+// once checks that what each end sent was taken once by the other.
+func once(t testing.TB, a, b ntb.Device) {
+	t.Helper()
+	for _, ends := range [][2]*tunnel{{a.(*tunnel), b.(*tunnel)}, {b.(*tunnel), a.(*tunnel)}} {
+		x, y := ends[0], ends[1]
+		x.Order()
+		x.mu.Lock()
+		sent := x.stats.sent
+		x.mu.Unlock()
+		y.rmu.Lock()
+		got := y.got
+		y.rmu.Unlock()
+		require.GreaterOrEqual(t, got, sent)
+		require.LessOrEqual(t, got, sent+2) // Orders of ours
+	}
+}
+
+func TestStreamOverHopsArrivesOnceInOrder(t *testing.T) {
+	leak.Check(t)
+	rounds := uint64(3000)
+	if testing.Short() {
+		rounds = 300
+	}
+	for _, hops := range []int{1, 2, 4} {
+		o := small(hops + 1)
+		o.Topology = Line
+		f := newFabric(t, o)
+		a, b := f.tunnels(t, 1, hops+1)
+		s := &stream{from: a, to: b, rounds: rounds, size: streamSlot}
+		back := &stream{from: b, to: a, rounds: rounds, size: 100}
+		// The way back is another part of the windows only in one direction: run
+		// one after the other.
+		var wg sync.WaitGroup
+		s.start(&wg)
+		wg.Wait()
+		s.check(t)
+		back.start(&wg)
+		wg.Wait()
+		once(t, a, b)
+		a.Close()
+		b.Close()
+	}
+}
+
+// allToAll has every node send to every other, and reports how many rounds of
+// each pair arrived until nothing moved for a second.
+func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint64) {
+	f := newFabric(t, o)
+	var streams []*stream
+	for a := 1; a <= o.Nodes; a++ {
+		for b := 1; b <= o.Nodes; b++ {
+			if a != b {
+				x, y := f.tunnels(t, a, b)
+				streams = append(streams, &stream{from: x, to: y, rounds: rounds, size: size})
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for _, s := range streams {
+		s.start(&wg)
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	sum := func() (n uint64) {
+		for _, s := range streams {
+			n += s.done.Load()
+		}
+		return n
+	}
+	last := sum()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for stuck := 0; stuck < 2; {
+		select {
+		case <-ended:
+			stuck = 2
+		case <-tick.C:
+			if now := sum(); now == last {
+				stuck++
+			} else {
+				stuck, last = 0, now
+			}
+		}
+	}
+	done = sum()
+	for _, s := range streams {
+		s.stop.Store(true)
+		if w := s.wrong.Load(); w != nil {
+			t.Error(*w)
+		}
+		if s.done.Load() == 0 {
+			t.Logf("%v to %v: nothing arrived", s.to.(*tunnel).remote, s.from.(*tunnel).remote)
+		}
+	}
+	for _, n := range f.nodes {
+		for _, t := range n.router.tunnels.all() {
+			t.mu.Lock()
+			t.end() // also those whose frames are stuck
+			t.mu.Unlock()
+		}
+	}
+	<-ended
+	for _, s := range streams {
+		s.from.Close()
+		s.to.Close()
+	}
+	return done, rounds * uint64(len(streams))
+}
+
+func TestAllToAllMakesProgress(t *testing.T) {
+	leak.Check(t)
+	for _, nodes := range []int{3, 5, 8} {
+		for _, lanes := range []int{1, 3} {
+			o := small(nodes)
+			o.Lanes = lanes
+			rounds := uint64(200)
+			if testing.Short() {
+				rounds = 40
+			}
+			done, want := allToAll(t, o, rounds, streamSlot)
+			require.Equal(t, want, done, "%d nodes, %d lanes", nodes, lanes)
+		}
+	}
+}
+
+// With the bubble rule off the same load stops: all slots of a direction hold
+// frames that wait for each other's.
+func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
+	leak.Check(t)
+	for try := 1; ; try++ {
+		o := small(5)
+		o.noBubble = true
+		done, want := allToAll(t, o, 400, streamSlot)
+		if done < want {
+			t.Logf("try %d: stopped after %d of %d", try, done, want)
+			return
+		}
+		require.Less(t, try, 5, "it never stopped")
+	}
+}

@@ -1,0 +1,200 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Topology is how hosts are cabled.
+type Topology uint8
+
+const (
+	// Ring: host h is cabled to h+1, and the last host to the first. Every host
+	// has a right and a left neighbour, in a ring of two the same one.
+	Ring Topology = iota + 1
+	// Line: a ring without the cable between the last host and the first.
+	Line
+	// Mesh: every host is cabled to every other, as through a switch.
+	Mesh
+)
+
+// String is the name that options use: "ring", "line", "mesh".
+func (t Topology) String() string {
+	switch t {
+	case Ring:
+		return "ring"
+	case Line:
+		return "line"
+	case Mesh:
+		return "mesh"
+	}
+	return fmt.Sprintf("topology %d", uint8(t))
+}
+
+// Direction is where a link leads, and which way a frame goes.
+type Direction uint8
+
+const (
+	// Left is towards the host whose number is one less.
+	Left Direction = iota
+	// Right is towards the host whose number is one more.
+	Right
+	// Direct is the direction of the links of a mesh.
+	Direct
+)
+
+// String is "left", "right" or "direct".
+func (d Direction) String() string {
+	switch d {
+	case Left:
+		return "left"
+	case Right:
+		return "right"
+	case Direct:
+		return "direct"
+	}
+	return fmt.Sprintf("direction %d", uint8(d))
+}
+
+// opposite is the direction of the same link at its other end.
+func (d Direction) opposite() Direction {
+	switch d {
+	case Left:
+		return Right
+	case Right:
+		return Left
+	}
+	return d
+}
+
+// Limits of the options.
+const (
+	MaxLanes = 8     // lanes of a link
+	MaxNodes = 65535 // hosts
+
+	minSlotCount  = 2
+	maxSlotCount  = 1 << 12
+	minFrameBytes = 256
+	maxFrameBytes = 1 << 20
+
+	defaultSlots     = 8
+	defaultFrame     = 66 << 10 // a record of 64 KiB with its words is one frame
+	defaultWindow    = 16 << 20
+	defaultRetention = 1 << 20
+)
+
+// Errors of routed peers and of links.
+var (
+	// ErrUnreachable: no way leads to the node: it does not exist, or the links
+	// to it are cut in every direction. sdp makes EHOSTUNREACH of it.
+	ErrUnreachable = errors.New("ring: no route to node")
+	// ErrMismatch: the two ends of a link are not set up alike: number of
+	// nodes, topology, lanes, slots, or the place in the ring.
+	ErrMismatch = errors.New("ring: the two ends of the link differ")
+	// ErrSameID: two nodes have the same id.
+	ErrSameID = errors.New("ring: two nodes have the same id")
+)
+
+// Options are how a node takes part in a fabric of several hosts. All nodes of
+// a fabric must have the same Topology, Nodes, Lanes, Slots and FrameBytes;
+// links between nodes that differ are refused on both sides.
+type Options struct {
+	// Topology is how the hosts are cabled; 0 is Ring.
+	Topology Topology
+	// Nodes is the number of hosts, at least 2. Hosts are numbered 1 to Nodes,
+	// in the order in which they are cabled; ID.Host is the number.
+	Nodes int
+	// Lanes is how many queues a link has in each direction, 1 to MaxLanes; 0
+	// is 1. Each has a doorbell bit and a goroutine; a tunnel stays on its lane.
+	// A bridge needs Lanes+1 doorbell bits.
+	Lanes int
+	// Slots is how many frames a lane holds, at least 2; 0 is 8.
+	Slots int
+	// FrameBytes is the most that one frame carries besides its header, 256
+	// bytes to 1 MiB, a multiple of 64; 0 is 66 KiB. The lanes take
+	// Lanes*Slots*(FrameBytes+64) bytes of each window.
+	FrameBytes int
+	// Window is the size in bytes of the memory here that each routed peer gets
+	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB.
+	Window int
+	// Retention is how many bytes of frames, per routed peer, may be under way
+	// and not acknowledged, at least four frames; 0 is 1 MiB or four frames. It is
+	// kept to be sent again by another way.
+	Retention int
+	// Failover makes Peer use a tunnel for neighbours too, so that every
+	// connection goes on by the other direction when a link is cut. Without it
+	// connections to a neighbour are stores through its window, and end with
+	// the link.
+	Failover bool
+
+	// Flaws for tests, which show that a rule is needed.
+	noBubble bool
+}
+
+func (o Options) withDefaults() (Options, error) {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if o.Topology == 0 {
+		o.Topology = Ring
+	}
+	set(&o.Lanes, 1)
+	set(&o.Slots, defaultSlots)
+	set(&o.FrameBytes, defaultFrame)
+	set(&o.Window, defaultWindow)
+	set(&o.Retention, max(defaultRetention, 4*o.FrameBytes))
+	for _, c := range []struct {
+		ok   bool
+		what string
+		v    int
+	}{
+		{o.Topology <= Mesh, "topology", int(o.Topology)},
+		{o.Nodes >= 2 && o.Nodes <= MaxNodes, "nodes", o.Nodes},
+		{o.Lanes >= 1 && o.Lanes <= MaxLanes, "lanes", o.Lanes},
+		{o.Slots >= minSlotCount && o.Slots <= maxSlotCount, "slots", o.Slots},
+		{o.FrameBytes >= minFrameBytes && o.FrameBytes <= maxFrameBytes && o.FrameBytes%64 == 0, "bytes in a frame", o.FrameBytes},
+		{o.Window >= MinWindow && o.Window <= 1<<30 && o.Window%4096 == 0, "bytes of window", o.Window},
+		{o.Retention >= 4*o.FrameBytes && o.Retention <= 1<<30, "bytes of retention", o.Retention},
+	} {
+		if !c.ok {
+			return o, fmt.Errorf("ring: option out of range: %s is %d", c.what, c.v)
+		}
+	}
+	return o, nil
+}
+
+// neighbour is the host that a link of a host in direction d leads to, 0 if
+// there is none.
+func (o *Options) neighbour(host int, d Direction) int {
+	switch {
+	case d == Right && host < o.Nodes:
+		return host + 1
+	case d == Left && host > 1:
+		return host - 1
+	case o.Topology != Ring || d == Direct:
+		return 0
+	case d == Right:
+		return 1
+	}
+	return o.Nodes
+}
+
+// hops is how many links lie between two hosts in direction d, 0 if that
+// direction does not lead there.
+func (o *Options) hops(from, to int, d Direction) int {
+	n := to - from
+	if d == Left {
+		n = -n
+	}
+	switch {
+	case o.Topology == Mesh:
+		return 1
+	case n < 0 && o.Topology == Ring:
+		n += o.Nodes
+	case n < 0:
+		return 0
+	}
+	return n
+}

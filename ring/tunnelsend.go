@@ -1,0 +1,235 @@
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
+
+// serve implements ownSource.
+func (t *tunnel) serve(*outLane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.push(true)
+}
+
+// push sends what is to be sent while there is room in the lane. The rest follows
+// when the lane calls serve, or when a way is found. The caller holds mu.
+func (t *tunnel) push(served bool) {
+	for !t.ended || t.sayAck {
+		f := frame{
+			src: t.router.node.id, dst: t.remote, hops: uint16(t.router.opts.Nodes),
+			to: t.to, from: t.index, epoch: t.epoch, ack: t.expect.Load(),
+		}
+		var body []byte
+		switch {
+		case t.ended:
+			f.kind = frameAck
+		case t.sayOpen || t.sayAccept:
+			f.kind = frameOpen
+			if t.sayAccept {
+				f.kind = frameAccept
+			}
+			f.arg = uint32(t.router.opts.Window >> 10)
+			f.ask = uint32(t.router.opts.Retention >> 10)
+		case t.current() == tunnelOpening:
+			return
+		case t.next < t.kept.count:
+			k := t.kept.at(t.next)
+			body = t.kept.body(k)
+			f.kind, f.seq, f.length = frameData, t.base+uint32(t.next), uint32(k.n)
+			f.bells, f.ask, f.answer = k.bells, k.ask, k.answer
+		case t.sayClose && !t.closeSent:
+			f.kind, f.seq = frameClose, t.base+uint32(t.kept.count)
+		case t.sayAck:
+			f.kind = frameAck
+		default:
+			return
+		}
+		if t.link == nil {
+			t.link, _ = t.router.route(t.remote.Host())
+			if t.link == nil {
+				return // reroute goes on
+			}
+		}
+		switch t.link.out[t.lane].own(&f, body, t, served) {
+		case putWait:
+			return
+		case putDown:
+			// Not again before the router knows: reroute begins anew then.
+			t.link = nil
+			return
+		}
+		served = false
+		t.sent(&f)
+	}
+}
+
+// sent counts a frame that is in the lane. The caller holds mu.
+func (t *tunnel) sent(f *frame) {
+	switch f.kind {
+	case frameOpen:
+		t.sayOpen = false
+		return // no acknowledgement in it
+	case frameAccept:
+		t.sayAccept = false
+		return
+	case frameData:
+		t.next++
+		if t.next > t.high {
+			t.high = t.next
+			t.stats.sent++
+			t.stats.sentBytes += uint64(f.length)
+		} else {
+			t.stats.resent++
+		}
+	case frameClose:
+		t.closeSent = true
+	}
+	t.sayAck, t.owed = false, 0
+	if f.kind != frameAck {
+		t.progress = time.Now()
+		t.watch(t.patience)
+	}
+}
+
+// watch sees to it that timeout is called. The caller holds mu.
+func (t *tunnel) watch(d time.Duration) {
+	if t.guarding {
+		return
+	}
+	t.guarding = true
+	if t.guard == nil {
+		t.guard = time.AfterFunc(d, t.timeout)
+	} else {
+		t.guard.Reset(d)
+	}
+}
+
+// timeout looks whether acknowledgements come. If none did for long, what is kept
+// is sent again: it was lost and no news said so.
+func (t *tunnel) timeout() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.guarding = false
+	switch {
+	case t.ended:
+	case t.current() == tunnelOpening:
+		t.sayOpen = true
+		t.watch(openEvery)
+		t.push(false)
+	case t.kept.count == 0 && !t.sayClose:
+	case t.link == nil:
+		t.watch(grace) // reroute or unreachable ends that
+	default:
+		if wait := t.patience - time.Since(t.progress); wait > 0 {
+			t.watch(wait)
+			return
+		}
+		t.patience = min(2*t.patience, resendMost)
+		t.again()
+		t.watch(t.patience)
+	}
+}
+
+// again sends everything that is kept from the beginning. The caller holds mu.
+func (t *tunnel) again() {
+	t.next, t.closeSent = 0, false
+	t.progress = time.Now()
+	t.resends++
+	t.push(false)
+}
+
+// reroute finds the way again after the links have changed. What is under way by
+// another is sent again by the new one. If there is none for long, the tunnel goes
+// down.
+func (t *tunnel) reroute() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	link, _ := t.router.route(t.remote.Host())
+	switch {
+	case link == nil:
+		if t.cut.IsZero() {
+			t.cut = time.Now()
+			time.AfterFunc(grace, t.unreachable)
+		}
+		t.link = nil
+	case link != t.link:
+		t.link, t.cut = link, time.Time{}
+		t.patience = resendFirst
+		t.again()
+	}
+}
+
+// unreachable ends the tunnel if there was no way for long.
+func (t *tunnel) unreachable() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.cut.IsZero() && time.Since(t.cut) >= grace && !t.ended {
+		t.endFor(fmt.Errorf("%w: %w %v", ntb.ErrLinkDown, ErrUnreachable, t.remote))
+	}
+}
+
+// acknowledged takes the other end's acknowledgement. It reports false if it is
+// for what was never sent. The caller holds mu.
+func (t *tunnel) acknowledged(ack uint32) bool {
+	n := int(int32(ack - t.base))
+	if n <= 0 || t.ended {
+		return true
+	}
+	end := t.high
+	if t.sayClose && t.high == t.kept.count {
+		end++
+	}
+	if n > end {
+		return false
+	}
+	t.progress = time.Now()
+	t.patience = resendFirst
+	closed := n > t.kept.count
+	n = min(n, t.kept.count)
+	t.kept.drop(n)
+	t.base += uint32(n)
+	t.next, t.high = max(0, t.next-n), t.high-n
+	if closed {
+		t.end()
+	}
+	t.room.Broadcast()
+	return true
+}
+
+// owes counts what was taken and is to be acknowledged: at once if it is much, or
+// came again, and soon otherwise. The caller holds mu.
+func (t *tunnel) owes(n int, now bool) {
+	t.owed += n
+	if now || t.owed >= t.ackAt {
+		t.sayAck = true
+		return
+	}
+	if t.acking {
+		return
+	}
+	t.acking = true
+	if t.acker == nil {
+		t.acker = time.AfterFunc(ackDelay, t.ackLate)
+	} else {
+		t.acker.Reset(ackDelay)
+	}
+}
+
+func (t *tunnel) ackLate() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.acking = false
+	if t.owed > 0 {
+		t.sayAck = true
+		t.push(false)
+	}
+}

@@ -1,0 +1,241 @@
+package sdp
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+)
+
+// node opens one node of a fabric in which all are in this process.
+func node(t *testing.T, topology, backend string, i, n int) *Host {
+	t.Helper()
+	h, err := Open(nodeSpec(t, topology, backend, i, n))
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func nodeSpec(t *testing.T, topology, backend string, i, n int) string {
+	return fmt.Sprintf("%s:sdp-%s-%s?backend=%s&node=%d&nodes=%d&window=1048576", topology, nameOf(t), backend, backend, i, n)
+}
+
+// onBackends runs f with what links within one process can be made of.
+func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
+	backends := []string{"mem"}
+	if runtime.GOOS == "linux" {
+		backends = append(backends, "shm")
+	}
+	for _, b := range backends {
+		t.Run(b, func(t *testing.T) {
+			leak.Check(t)
+			f(t, b)
+		})
+	}
+}
+
+// echoOn answers every connection of a host with what it sends, until both end.
+func echoOn(t *testing.T, h *Host) (port string) {
+	t.Helper()
+	ln, err := h.Listen("sdp", ":0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	_, port, err = net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// echoed sends a message over a new connection, half-closes it, and wants the
+// message back.
+func echoed(t *testing.T, h *Host, address string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c, err := h.DialContext(ctx, "sdp", address)
+	require.NoError(t, err, address)
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.WriteString(c, "to "+address)
+	require.NoError(t, err)
+	require.NoError(t, c.(*Conn).CloseWrite())
+	b, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "to "+address, string(b))
+	require.Equal(t, address, c.RemoteAddr().String())
+}
+
+func TestNodesDialEachOtherByName(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for _, topology := range []string{"ring", "line", "mesh"} {
+			for n := 2; n <= 5; n++ {
+				t.Run(fmt.Sprintf("%s of %d", topology, n), func(t *testing.T) {
+					var hosts []*Host
+					var ports []string
+					for i := 1; i <= n; i++ {
+						hosts = append(hosts, node(t, topology, backend, i, n))
+						ports = append(ports, echoOn(t, hosts[i-1]))
+					}
+					for _, h := range hosts {
+						for j, port := range ports {
+							echoed(t, h, fmt.Sprintf("node%d:%s", j+1, port))
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+func TestADialWaitsForANodeThatStartsLater(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		first := node(t, "ring", backend, 1, 3)
+		dialled := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			c, err := first.DialContext(ctx, "sdp", "node2:7")
+			if err == nil {
+				c.Close()
+			}
+			dialled <- err
+		}()
+		runtime.Gosched()
+		second := node(t, "ring", backend, 2, 3)
+		// Nothing listens there: the answer of the other node shows that the link
+		// is up.
+		require.ErrorIs(t, <-dialled, syscall.ECONNREFUSED)
+		port := echoOn(t, second)
+		echoed(t, first, "node2:"+port)
+
+		// A node that ends and starts again is found again.
+		second.Close()
+		second = node(t, "ring", backend, 2, 3)
+		port = echoOn(t, second)
+		echoed(t, first, "node2:"+port)
+	})
+}
+
+func TestAddressesOfNodes(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		h, other := node(t, "ring", backend, 2, 3), node(t, "ring", backend, 3, 3)
+		port := echoOn(t, h)
+		for _, name := range []string{"localhost", "node2", "NODE2.", "2", "127.0.0.1", ""} {
+			c, err := h.Dial("sdp", net.JoinHostPort(name, port))
+			require.NoError(t, err, name)
+			require.Equal(t, "node2:"+port, c.RemoteAddr().String())
+			c.Close()
+		}
+		for _, name := range []string{"node2", "2"} {
+			c, err := other.Dial("tcp", net.JoinHostPort(name, port))
+			require.NoError(t, err, name)
+			require.Equal(t, "sdp", c.RemoteAddr().Network())
+			require.Equal(t, "node2:"+port, c.RemoteAddr().String())
+			host, _, err := net.SplitHostPort(c.LocalAddr().String())
+			require.NoError(t, err)
+			require.Equal(t, "node3", host)
+			c.Close()
+		}
+		ln, err := h.Listen("sdp", "node2:0")
+		require.NoError(t, err)
+		c, err := other.Dial("sdp", ln.Addr().String())
+		require.NoError(t, err)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		require.Equal(t, c.LocalAddr().String(), s.RemoteAddr().String())
+		require.Equal(t, c.RemoteAddr().String(), s.LocalAddr().String())
+		s.Close()
+		c.Close()
+		ln.Close()
+
+		_, err = h.Listen("sdp", "node3:0")
+		require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
+		for _, name := range []string{"node4", "4", "node0", "node", "192.0.2.1"} {
+			_, err = h.Dial("sdp", net.JoinHostPort(name, port))
+			require.ErrorIs(t, err, syscall.EHOSTUNREACH, name)
+			require.ErrorContains(t, err, "node1 to node3", name)
+		}
+		_, err = h.Dial("sdp", "node3:1")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		_, err = h.Dial("tcp", "node3:1")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.EqualValues(t, 1, h.Stats().Networks.DialSDPFailed)
+
+		// Node 1 does not run.
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = h.DialContext(ctx, "sdp", "node1:1")
+		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "node1 is not there")
+	})
+}
+
+func TestPortsBelongToTheNode(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		a, b := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
+		port := echoOn(t, a)
+		ln, err := b.Listen("sdp", ":"+port)
+		require.NoError(t, err, "the same port of another node")
+		ln.Close()
+		_, err = a.Listen("sdp", ":"+port)
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+	})
+}
+
+// A line of five has nodes at every distance up to four.
+func TestConnOverSeveralHops(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		var hosts []*Host
+		for i := 1; i <= 5; i++ {
+			hosts = append(hosts, node(t, "line", backend, i, 5))
+		}
+		for _, hops := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
+				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+					ln, err := hosts[hops].Listen("sdp", ":0")
+					if err != nil {
+						return nil, nil, nil, err
+					}
+					defer ln.Close()
+					if c1, err = hosts[0].Dial("sdp", ln.Addr().String()); err != nil {
+						return nil, nil, nil, err
+					}
+					if c2, err = ln.Accept(); err != nil {
+						return nil, nil, nil, err
+					}
+					return c1, c2, func() { c1.Close(); c2.Close() }, nil
+				})
+			})
+		}
+	})
+}
+
+// nameOf is short enough for a fabric's name, and the same in every run.
+func nameOf(t *testing.T) string {
+	h := fnv.New32a()
+	h.Write([]byte(t.Name()))
+	return fmt.Sprintf("%08x", h.Sum32())
+}
