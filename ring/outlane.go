@@ -65,9 +65,12 @@ type laneStats struct {
 
 func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
 
-// free takes the credit that has come, and is how many slots are free. The
-// caller holds mu.
+// free takes the credit that has come, and is how many slots are free: none when
+// the link is down, whose memory may be gone. The caller holds mu.
 func (o *outLane) free() int {
+	if o.down {
+		return 0
+	}
 	word := ntb.Load32(o.mine, laneCredit)
 	if word != o.credit.Load() {
 		if !o.account.Credit(flowctl.Pos(word)) {
