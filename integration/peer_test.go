@@ -194,6 +194,11 @@ func (p *peer) hear() string {
 		}
 		return line
 	case <-time.After(peerPatience):
+		p.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do is in the log then
+		select {
+		case <-p.exited:
+		case <-time.After(time.Second):
+		}
 		p.t.Fatalf("%s says nothing", p.role)
 	}
 	return ""
