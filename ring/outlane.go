@@ -16,6 +16,8 @@ const (
 	// patience is how long forwarded traffic leaves a lane's only free slot
 	// alone when it is this node's turn, which needs two.
 	patience = 20 * time.Microsecond
+	// maxLead is how many frames either kind of traffic may owe the other.
+	maxLead = 16
 	// maxSkip is for how many turns at the most it does not, after it was in vain.
 	maxSkip = 15
 )
@@ -54,7 +56,7 @@ type outLane struct {
 	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
 	fwd     []*inLane    // lanes whose head waits; guarded by mu
 	waiting []ownSource  // in the order of asking, each once; guarded by mu
-	lastOwn bool         // the last frame was this node's own; guarded by mu
+	lead    int          // frames of this node's own more than forwarded ones, while both wait; guarded by mu
 	vain    int          // grows with holds in vain; guarded by mu
 	skip    int          // so many turns do without; guarded by mu
 	header  [frameHeader]byte
@@ -95,7 +97,7 @@ func (o *outLane) ownNeeds() int {
 }
 
 // ownTurn tells that the next frame should be this node's own. The caller holds mu.
-func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && !o.lastOwn }
+func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && o.lead <= 0 }
 
 // holds tells if a forwarded frame leaves the only free slot alone for now, since
 // it is this node's turn, which needs another one. It must not do so for long: if
@@ -121,7 +123,7 @@ func (o *outLane) holds(since *time.Time) bool {
 // mayOwn tells if the lane may take a frame of this node's own. The caller holds
 // mu.
 func (o *outLane) mayOwn(free int) bool {
-	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lastOwn)
+	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lead > 0)
 }
 
 // forward puts a frame in that came over another link, whose lane waits if there
@@ -129,13 +131,16 @@ func (o *outLane) mayOwn(free int) bool {
 func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// It may be among those that wait, and not be called by poll.
-	o.fwd = slices.DeleteFunc(o.fwd, func(l *inLane) bool { return l == from })
+	// It counts as waiting from now on, also while mu is released below.
+	if !slices.Contains(o.fwd, from) {
+		o.fwd = append(o.fwd, from)
+	}
 	var held time.Time
 	for {
 		free := o.free()
 		switch {
 		case o.down:
+			o.unforward(from)
 			return putDown
 		case free >= o.ownNeeds() && o.ownTurn():
 			o.vain = 0
@@ -145,20 +150,31 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 			runtime.Gosched()
 			o.mu.Lock()
 		case free > 0:
+			o.unforward(from)
 			o.put(f, body)
-			o.lastOwn = false
+			if len(o.waiting) > 0 {
+				o.lead = max(o.lead-1, -maxLead)
+			}
 			o.stats.fwdFrames++
 			o.stats.fwdBytes += uint64(f.size())
 			return putDone
 		case from.final:
+			o.unforward(from)
 			return putDown
 		default:
+			if !slices.Contains(o.fwd, from) {
+				o.fwd = append(o.fwd, from) // poll called it, to no avail
+			}
 			if !o.await() {
-				o.fwd = append(o.fwd, from)
 				return putWait
 			}
 		}
 	}
+}
+
+// unforward takes a lane out of those that wait. The caller holds mu.
+func (o *outLane) unforward(from *inLane) {
+	o.fwd = slices.DeleteFunc(o.fwd, func(l *inLane) bool { return l == from })
 }
 
 // own puts a frame of this node's own in, or has s wait for its turn. served says
@@ -171,7 +187,9 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 		if turn && o.mayOwn(o.free()) && !o.down {
 			o.unwait(s)
 			o.put(f, body)
-			o.lastOwn = true
+			if len(o.fwd) > 0 {
+				o.lead = min(o.lead+1, maxLead)
+			}
 			o.stats.ownFrames++
 			o.stats.ownBytes += uint64(f.size())
 			return putDone
