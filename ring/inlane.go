@@ -52,25 +52,8 @@ func (l *inLane) ready() bool {
 func (l *inLane) drain() (worked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.take(l.link.opts.Slots)
-}
-
-// help takes a frame or two for the worker, if it is not at it. A node that sends
-// much calls it, so that what it forwards gets its share of processors too. The
-// caller has no locks of lanes or tunnels.
-func (l *inLane) help() {
-	if l.ready() && l.mu.TryLock() {
-		l.take(2)
-		l.mu.Unlock()
-	}
-}
-
-// take is drain for n frames at the most, and as many as are there if n is the
-// number of slots. The caller holds mu.
-func (l *inLane) take(n int) (worked bool) {
-	all := n >= l.link.opts.Slots
 	l.blocked.Store(false)
-	for ; !l.closed && (all || n > 0); n-- {
+	for !l.closed {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)

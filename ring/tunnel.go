@@ -202,15 +202,9 @@ func (t *tunnel) Store64(off int, v uint64) {
 // Publish implements ntb.Sink: it ends the open frame and sends it.
 func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.word(entryPublish, off, v, width) {
 		t.flush()
-	}
-	link := t.link
-	t.mu.Unlock()
-	if link != nil && link.direction != Direct {
-		if from := t.router.sides[link.direction.opposite()].Load(); from != nil {
-			from.in[t.lane].help()
-		}
 	}
 }
 
