@@ -156,6 +156,9 @@ func (t *tunnel) endFor(err error) {
 	t.end()
 }
 
+// maxTunnels is how many tunnels one node may make to another: each takes memory.
+const maxTunnels = 64
+
 // open makes this end of a tunnel that another node asks for, or answers again.
 func (r *router) open(f *frame) {
 	window := int(f.arg) << 10
@@ -169,6 +172,11 @@ func (r *router) open(f *frame) {
 		t.sayAccept = !t.ended
 		t.push(false)
 		t.mu.Unlock()
+		return
+	}
+	if r.tunnels.askedBy(f.src) >= maxTunnels {
+		r.drop(dropTooMany)
+		r.reset(f)
 		return
 	}
 	t := newTunnel(r, f.src, f.epoch)

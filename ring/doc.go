@@ -15,8 +15,19 @@
 //   - an order of stores and looks for whoever is about to sleep ([Peer.Order]).
 //
 // Whether a peer is a neighbour over a mapped window or several hops away does
-// not show. (At present every peer is a neighbour; set-up frames carry source and
-// destination already.)
+// not show. To a neighbour a store is a CPU store and nothing more. To any other
+// node it is an entry of a frame, which the nodes between pass on.
+//
+// A process that only has direct links uses [Node.Up]. In a fabric of several
+// hosts [Node.Join] comes first, then [Node.Link] for each cable, and [Node.Peer]
+// finds any node:
+//
+//	n := ring.NewNode(ring.MakeID(2, 1)) // host 2
+//	n.Register(ring.ServiceSDP, service)
+//	err := n.Join(ring.Options{Topology: ring.Ring, Nodes: 5})
+//	left, err := n.Link(ctx, leftDevice, ring.Left)   // host 1
+//	right, err := n.Link(ctx, rightDevice, ring.Right) // host 3
+//	p, err := n.Peer(ctx, ring.MakeID(4, 1))          // two hops
 //
 // # The window of a link
 //
@@ -44,4 +55,90 @@
 // nothing blocks, and a notifier that is preempted before it rings delays the
 // sleeper until it goes on; whoever looks meanwhile finds its words. Numbers that pass each other do no harm: a late one differs from
 // the last one seen as well.
+//
+// # Links and lanes
+//
+// A [Link] splits a device. The beginning of the windows belongs to lanes, which
+// carry frames; the rest is a device of its own, with its own doorbell bits and
+// scratchpads, for the neighbour's direct Peer.
+//
+// A lane is a queue of fixed slots in the receiver's window, one in each
+// direction, with credit as a word in the sender's. It has a doorbell bit and a
+// worker, a goroutine that spins a little and then sleeps. A frame that came over
+// the left link goes on over the right one and the other way round, and stays on
+// its lane: it is copied from slot to slot, once per hop, without an allocation,
+// and without a system call while the workers are awake. A worker calls no upper
+// layer and waits for nobody: where the next link has no room, the head stays in
+// its slot, and whoever learns of credit there goes on with it.
+//
+// A hop costs about 0.14 µs of CPU for a small frame and 1.1 copies for 64 KiB
+// (BenchmarkForward, against BenchmarkPlainCopy), and a wake-up where the worker
+// sleeps.
+//
+// # The bubble rule
+//
+// In a ring of full queues every head waits for the next, for ever. So a node puts
+// a frame of its own into a lane only if two slots are free, and forwards if one
+// is; both are decided under the lane's lock. Then, in each direction and lane,
+//
+//   - one slot of all the ring's queues is always free: forwarding takes one and
+//     gives one back, delivering gives one back, and what is put in leaves one;
+//   - the node before a queue with a free slot can forward into it; if it has
+//     nothing to forward, its own incoming queue is empty, or has a head that is
+//     delivered, so that one has a free slot too, and the same holds for the node
+//     before: round the ring, a frame moves or all queues are empty;
+//   - the last node always takes its frames, since a worker does not wait.
+//
+// Frames have at most as many hops as there are nodes, so each arrives. The rule
+// counts slots as the sender knows them, which are never more than are free.
+// Without it the same load stops (TestAllToAllStopsWithoutTheBubbleRule).
+//
+// Own frames need two slots, so forwarding could starve them. Where both wait,
+// they take turns, and either makes up for turns that it missed, 16 at the most.
+// In its turn, own traffic may have the only free slot left alone for 20 µs, so
+// that another becomes free; not for longer, since all nodes of a ring may be
+// doing that at once, and less often where it was in vain.
+//
+// # Tunnels
+//
+// A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
+// works as over a bridge, bring-up included, and which passes the conformance
+// suite of bridges. Its inbound window is memory of this node, given to that one
+// source: the grant. Its outbound window is an [ntb.Sink]: stores are gathered in
+// an open frame that is sent at the next Publish, so a small message is one frame.
+// Order is a frame that the other end's worker answers: a round trip. All of a
+// tunnel's frames are in sequence, so whoever has the answer has what was
+// published before it.
+//
+// The source keeps what is not acknowledged ([Options.Retention]); senders wait
+// for room there and nowhere else. The destination takes the next number only, so
+// everything once and in order. It acknowledges in frames of the other direction,
+// alone after a quarter of the retention or 5 ms, and again what came again.
+//
+// What is published is sent, but has not arrived: it is in this process' memory or
+// on the way. Whoever must know calls [Peer.Order]. Node.Close waits up to 2 s
+// until it has arrived.
+//
+// # Failover
+//
+// Every node tells all others, by frames of news, which of its links are up.
+// Routes are the ring's two directions, the shorter first, those that are known to
+// be cut left out. When a tunnel's direction changes, everything kept is sent
+// again by the new one; late frames of the old one are duplicates. A cut link's
+// queues are never used again: a mended link is a new device. Frames that a cut
+// lost without any news are sent again after 200 ms without an acknowledgement.
+//
+//	state      when                                   what happens
+//	opening    open is sent, every 50 ms              accept comes: up; no way for 1 s: down
+//	up         the way changes                        all kept is sent again by the new one
+//	up         no acknowledgement for 0.2 to 3.2 s    all kept is sent again
+//	up         no way in any direction for 1 s        down, ErrUnreachable
+//	up         close or reset comes, or a bad frame   down
+//	down       closed here, close not acknowledged    kept and close are sent, and again
+//	closed     close is acknowledged                  forgotten
+//
+// Connections to a neighbour use its direct peer and end with that link. With
+// [Options.Failover] they use a tunnel as well, and go on.
+//
+// A stopped process keeps its tunnels, and stops all that goes through its node.
 package ring

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
@@ -18,8 +19,10 @@ type fabric struct {
 	t     testing.TB
 	o     Options
 	nodes []*Node // host i+1
-	mu    sync.Mutex
-	cable map[int]*Link // the right link of host i+1; guarded by mu
+	// faults, if set, are those of every cable.
+	faults *ntbfault.Options
+	mu     sync.Mutex
+	cable  map[int]*Link // the right link of host i+1; guarded by mu
 }
 
 // small are options for tests: little memory, slots that are soon full.
@@ -29,7 +32,12 @@ func small(nodes int) Options {
 
 func newFabric(t testing.TB, o Options) *fabric {
 	t.Helper()
-	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
+	return newFaultyFabric(t, o, nil)
+}
+
+func newFaultyFabric(t testing.TB, o Options, faults *ntbfault.Options) *fabric {
+	t.Helper()
+	f := &fabric{t: t, o: o, cable: map[int]*Link{}, faults: faults}
 	for host := 1; host <= o.Nodes; host++ {
 		n := NewNode(MakeID(host, 1))
 		n.Register(ServiceSDP, newEcho())
@@ -67,7 +75,14 @@ func (f *fabric) cables() int {
 func (f *fabric) connect(i int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	a, b := ntbmem.Pair(f.o.LinkWindow(256 << 10))
+	var a, b ntb.Device
+	a, b = ntbmem.Pair(f.o.LinkWindow(256 << 10))
+	if f.faults != nil {
+		o := *f.faults
+		o.Seed += uint64(i)
+		x, y := ntbfault.Pair(a, b, o)
+		a, b = x, y
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := f.nodes[(i+1)%f.o.Nodes].Link(ctx, b, Left); err != nil {

@@ -279,12 +279,16 @@ func (l *Link) start() {
 	go l.end()
 }
 
+// laneGuardEvery is how often lanes are looked at where doorbells get lost. A lost
+// one holds up all that goes over the lane.
+const laneGuardEvery = 100 * time.Millisecond
+
 // end cleans up when the workers have ended, and looks after doorbells that get
 // lost until then.
 func (l *Link) end() {
 	var tick <-chan time.Time
 	if l.caps.LossyDoorbells {
-		t := time.NewTicker(guardEvery)
+		t := time.NewTicker(laneGuardEvery)
 		defer t.Stop()
 		tick = t.C
 	}

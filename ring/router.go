@@ -55,13 +55,14 @@ const (
 	dropGap                             // one before it is missing
 	dropBadBody                         // entries outside of the window or of the body
 	dropClosed                          // for a tunnel that is closed here
+	dropTooMany                         // one node asks for too many tunnels
 	dropNews                            // news that no node may send
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
-	"bad body", "tunnel closed", "bad news",
+	"bad body", "tunnel closed", "too many tunnels", "bad news",
 }
 
 func (r *router) drop(why dropReason) { r.drops[why].Add(1) }

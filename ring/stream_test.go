@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/stretchr/testify/require"
 )
 
@@ -246,5 +247,33 @@ func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
 			return
 		}
 		require.Less(t, try, 5, "it never stopped")
+	}
+}
+
+// Stores come late and in any order between two Publish calls, doorbells late,
+// twice or not at all, and cables are cut and mended.
+func TestStreamOverFaultyLinks(t *testing.T) {
+	leak.Check(t)
+	for seed := uint64(1); seed <= 3; seed++ {
+		f := newFaultyFabric(t, small(4), &ntbfault.Options{
+			Seed: 100 * seed, StoreDelayMax: 30 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond,
+			DropDoorbell: 0.001, RepeatDoorbell: 0.05,
+		})
+		a, b := f.tunnels(t, 1, 3)
+		s := &stream{from: a, to: b, rounds: 300, size: streamSlot}
+		var wg sync.WaitGroup
+		s.start(&wg)
+		for i := range 4 {
+			for from := s.done.Load(); s.done.Load() < min(from+40, s.rounds); {
+				time.Sleep(time.Millisecond)
+			}
+			f.cut(i)
+			f.connect(i)
+		}
+		wg.Wait()
+		s.check(t)
+		once(t, a, b)
+		a.Close()
+		b.Close()
 	}
 }

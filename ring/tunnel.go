@@ -457,6 +457,16 @@ func (tt *tunnelTable) all() []*tunnel {
 	return all
 }
 
+// askedBy is how many tunnels another node made.
+func (tt *tunnelTable) askedBy(remote ID) (n int) {
+	for _, t := range tt.all() {
+		if t.remote == remote && !t.asked {
+			n++
+		}
+	}
+	return n
+}
+
 // byEpoch is the tunnel that another node made, nil if there is none.
 func (tt *tunnelTable) byEpoch(remote ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
