@@ -106,7 +106,9 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 	to.hook = make(chan *tunnel, 1)
 	x1, err := from.dial(within(t), MakeID(b, 1))
 	require.NoError(t, err)
-	return x1, <-to.hook
+	y1 := <-to.hook
+	to.hook = nil
+	return x1, y1
 }
 
 func TestTunnelIsABridge(t *testing.T) {

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,9 +12,15 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// patience is how long forwarded traffic leaves a lane's only free slot alone
-// when it is this node's turn, which needs two.
-const patience = 200 * time.Microsecond
+const (
+	// patience is how long forwarded traffic leaves a lane's only free slot
+	// alone when it is this node's turn, which needs two.
+	patience = 20 * time.Microsecond
+	// maxLead is how many frames either kind of traffic may owe the other.
+	maxLead = 16
+	// maxSkip is for how many turns at the most it does not, after it was in vain.
+	maxSkip = 15
+)
 
 // ownSource is a source of frames of this node: a tunnel, or the news of a link.
 type ownSource interface {
@@ -49,9 +56,9 @@ type outLane struct {
 	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
 	fwd     []*inLane    // lanes whose head waits; guarded by mu
 	waiting []ownSource  // in the order of asking, each once; guarded by mu
-	lastOwn bool         // the last frame was this node's own; guarded by mu
-	held    time.Time    // since when the only free slot is left alone; guarded by mu
-	timer   *time.Timer  // ends that; guarded by mu
+	lead    int          // frames of this node's own more than forwarded ones, while both wait; guarded by mu
+	vain    int          // grows with holds in vain; guarded by mu
+	skip    int          // so many turns do without; guarded by mu
 	header  [frameHeader]byte
 	stats   laneStats // guarded by mu
 
@@ -89,35 +96,34 @@ func (o *outLane) ownNeeds() int {
 	return 2
 }
 
-// mayForward tells if the lane may take a forwarded frame, with free slots. If
-// the next turn is this node's own and needs another slot, that has a while to
-// become free. The caller holds mu.
-func (o *outLane) mayForward(free int) bool {
-	if free < 1 {
+// ownTurn tells that the next frame should be this node's own. The caller holds mu.
+func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && o.lead <= 0 }
+
+// holds tells if a forwarded frame leaves the only free slot alone for now, since
+// it is this node's turn, which needs another one. It must not do so for long: if
+// all nodes of a ring do, none gets another. The caller holds mu.
+func (o *outLane) holds(since *time.Time) bool {
+	if o.skip > 0 {
+		o.skip--
 		return false
 	}
-	if len(o.waiting) == 0 || o.lastOwn {
+	now := time.Now()
+	if since.IsZero() {
+		*since = now
+	}
+	if now.Sub(*since) < patience {
 		return true
 	}
-	if free >= o.ownNeeds() {
-		return false // own goes first
-	}
-	if o.held.IsZero() {
-		o.held = time.Now()
-		if o.timer == nil {
-			o.timer = time.AfterFunc(patience, o.poll)
-		} else {
-			o.timer.Reset(patience)
-		}
-		return false
-	}
-	return time.Since(o.held) >= patience
+	// In vain: the ring is full. Forwarding comes first for a while.
+	o.vain = min(2*o.vain+1, maxSkip)
+	o.skip = o.vain
+	return false
 }
 
 // mayOwn tells if the lane may take a frame of this node's own. The caller holds
 // mu.
 func (o *outLane) mayOwn(free int) bool {
-	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lastOwn)
+	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lead > 0)
 }
 
 // forward puts a frame in that came over another link, whose lane waits if there
@@ -125,32 +131,50 @@ func (o *outLane) mayOwn(free int) bool {
 func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// It counts as waiting from now on, also while mu is released below.
+	if !slices.Contains(o.fwd, from) {
+		o.fwd = append(o.fwd, from)
+	}
+	var held time.Time
 	for {
-		if o.down {
-			return putDown
-		}
 		free := o.free()
 		switch {
-		case o.mayForward(free):
+		case o.down:
+			o.unforward(from)
+			return putDown
+		case free >= o.ownNeeds() && o.ownTurn():
+			o.vain = 0
+			o.serveOne()
+		case free > 0 && o.ownTurn() && !from.final && o.holds(&held):
+			o.mu.Unlock()
+			runtime.Gosched()
+			o.mu.Lock()
+		case free > 0:
+			o.unforward(from)
 			o.put(f, body)
-			o.lastOwn = false
-			o.held = time.Time{}
+			if len(o.waiting) > 0 {
+				o.lead = max(o.lead-1, -maxLead)
+			}
 			o.stats.fwdFrames++
 			o.stats.fwdBytes += uint64(f.size())
 			return putDone
-		case free >= o.ownNeeds() && len(o.waiting) > 0:
-			o.serveOne()
 		case from.final:
+			o.unforward(from)
 			return putDown
 		default:
 			if !slices.Contains(o.fwd, from) {
-				o.fwd = append(o.fwd, from)
+				o.fwd = append(o.fwd, from) // poll called it, to no avail
 			}
 			if !o.await() {
 				return putWait
 			}
 		}
 	}
+}
+
+// unforward takes a lane out of those that wait. The caller holds mu.
+func (o *outLane) unforward(from *inLane) {
+	o.fwd = slices.DeleteFunc(o.fwd, func(l *inLane) bool { return l == from })
 }
 
 // own puts a frame of this node's own in, or has s wait for its turn. served says
@@ -163,8 +187,9 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 		if turn && o.mayOwn(o.free()) && !o.down {
 			o.unwait(s)
 			o.put(f, body)
-			o.lastOwn = true
-			o.held = time.Time{}
+			if len(o.fwd) > 0 {
+				o.lead = min(o.lead+1, maxLead)
+			}
 			o.stats.ownFrames++
 			o.stats.ownBytes += uint64(f.size())
 			return putDone
@@ -258,7 +283,7 @@ func (o *outLane) poll() {
 	for !o.down {
 		free := o.free()
 		switch {
-		case len(o.fwd) > 0 && o.mayForward(free):
+		case len(o.fwd) > 0 && free > 0:
 			l := o.fwd[0]
 			o.fwd = slices.Delete(o.fwd, 0, 1)
 			o.mu.Unlock()
@@ -267,6 +292,8 @@ func (o *outLane) poll() {
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
+			// What was armed may have been answered: who waits next arms anew.
+			o.armed = false
 			o.waits.Store(false)
 			return
 		default:
@@ -284,9 +311,6 @@ func (o *outLane) close() {
 	o.down = true
 	fwd, waiting := o.fwd, o.waiting
 	o.fwd, o.waiting = nil, nil
-	if o.timer != nil {
-		o.timer.Stop()
-	}
 	o.mu.Unlock()
 	for _, l := range fwd {
 		l.drain()

@@ -96,8 +96,8 @@ func (r *router) dial(ctx context.Context, id ID) (*tunnel, error) {
 	r.tunnels.add(t)
 	t.mu.Lock()
 	t.watch(openEvery)
-	t.push(false)
 	t.mu.Unlock()
+	t.reroute()
 	var err error
 	select {
 	case <-t.opened:
@@ -119,8 +119,8 @@ func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.mu.Lock()
 	t.sayAccept = true
-	t.push(false)
 	t.mu.Unlock()
+	t.reroute()
 	if r.hook != nil {
 		r.hook <- t
 		return

@@ -51,18 +51,11 @@ func (t *tunnel) push(served bool) {
 			return
 		}
 		if t.link == nil {
-			t.link, _ = t.router.route(t.remote.Host())
-			if t.link == nil {
-				return // reroute goes on
-			}
+			return // reroute goes on
 		}
 		switch t.link.out[t.lane].own(&f, body, t, served) {
-		case putWait:
-			return
-		case putDown:
-			// Not again before the router knows: reroute begins anew then.
-			t.link = nil
-			return
+		case putWait, putDown:
+			return // serve, or reroute, goes on
 		}
 		served = false
 		t.sent(&f)

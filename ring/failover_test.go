@@ -1,0 +1,237 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
+)
+
+// Links on either way are cut and mended again and again during a transfer.
+func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
+	leak.Check(t)
+	cuts := 20
+	if testing.Short() {
+		cuts = 6
+	}
+	o := small(4)
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 3)
+	s := &stream{from: a, to: b, rounds: 1 << 40, size: streamSlot}
+	var wg sync.WaitGroup
+	s.start(&wg)
+	moved := func() {
+		from := s.done.Load()
+		for s.done.Load() < from+50 && a.LinkUp() && b.LinkUp() && s.wrong.Load() == nil {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	for i := range cuts {
+		moved()
+		f.cut(i % 4) // of both ways in turn, near the source, midway, near the destination
+		moved()
+		f.connect(i % 4)
+	}
+	moved()
+	s.stop.Store(true)
+	wg.Wait()
+	if w := s.wrong.Load(); w != nil {
+		t.Fatal(*w)
+	}
+	require.True(t, a.LinkUp())
+	once(t, a, b)
+	require.Positive(t, a.(*tunnel).resends)
+	a.Close()
+	b.Close()
+}
+
+func TestPeerIsUnreachableWhenBothWaysAreCut(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	p, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.NoError(t, err)
+	f.cut(0)
+	require.True(t, p.Up())
+	again, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.NoError(t, err)
+	require.Same(t, p, again)
+	f.cut(2)
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), ErrUnreachable)
+	require.ErrorIs(t, p.Err(), ErrDown)
+	_, err = f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.ErrorIs(t, err, ErrUnreachable)
+	// The other way round, where a moment may be missing to the second, and
+	// between those that still have a way.
+	for _, p := range f.nodes[2].Peers() {
+		if p.ID() == MakeID(1, 1) {
+			<-p.Done()
+		}
+	}
+	_, err = f.nodes[2].Peer(within(t), MakeID(1, 1))
+	require.ErrorIs(t, err, ErrUnreachable)
+	_, err = f.nodes[0].Peer(within(t), MakeID(4, 1))
+	require.NoError(t, err)
+	f.connect(0)
+	_, err = f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.NoError(t, err)
+}
+
+func TestKilledNodeTakesOnlyItsOwnTunnelsDown(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(5))
+	over, err := f.nodes[0].Peer(within(t), MakeID(3, 1)) // by way of host 2
+	require.NoError(t, err)
+	with, err := f.nodes[3].Peer(within(t), MakeID(2, 1))
+	require.NoError(t, err)
+	// As when a process is killed: its links go down, and nothing is said.
+	f.cut(0)
+	f.cut(1)
+	<-with.Done()
+	require.True(t, over.Up())
+	require.NoError(t, over.Send(ServiceSDP, []byte("on")))
+	e := f.nodes[2].services[ServiceSDP].(*echo)
+	e.wait(t, func() bool { return len(e.messages) == 1 })
+}
+
+func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Failover = true
+	f := newFabric(t, o)
+	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	require.NoError(t, err)
+	require.True(t, p.routed())
+	f.cut(0)
+	require.NoError(t, p.Send(ServiceSDP, []byte("on")))
+	e := f.nodes[1].services[ServiceSDP].(*echo)
+	e.wait(t, func() bool { return len(e.messages) == 1 })
+	require.True(t, p.Up())
+	require.Equal(t, "left", f.nodes[0].Topology().Tunnels[0].Direction)
+	f.connect(0)
+	require.True(t, p.Up())
+}
+
+// refuse brings up a link between two nodes that are to refuse each other.
+func refuse(t *testing.T, a, b *Node, da, db Direction) (error, error) {
+	t.Helper()
+	x, y := ntbmem.Pair(1 << 20)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	errs := make(chan error, 1)
+	go func() {
+		_, err := b.Link(ctx, y, db)
+		errs <- err
+	}()
+	_, err := a.Link(ctx, x, da)
+	other := <-errs
+	a.Close()
+	b.Close()
+	return err, other
+}
+
+func TestLinkIsRefusedOnBothSides(t *testing.T) {
+	leak.Check(t)
+	node := func(host, process int, change func(o *Options)) *Node {
+		o := small(4)
+		if change != nil {
+			change(&o)
+		}
+		n := NewNode(MakeID(host, process))
+		require.NoError(t, n.Join(o))
+		return n
+	}
+	for name, c := range map[string]struct {
+		a, b   *Node
+		da, db Direction
+		want   error
+	}{
+		"same id":           {node(1, 1, nil), node(1, 1, nil), Right, Left, ErrSameID},
+		"same host":         {node(1, 1, nil), node(1, 2, nil), Right, Left, ErrSameID},
+		"number of nodes":   {node(1, 1, nil), node(2, 1, func(o *Options) { o.Nodes = 5 }), Right, Left, ErrMismatch},
+		"topology":          {node(1, 1, nil), node(2, 1, func(o *Options) { o.Topology = Line }), Right, Left, ErrMismatch},
+		"lanes":             {node(1, 1, nil), node(2, 1, func(o *Options) { o.Lanes = 2 }), Right, Left, ErrMismatch},
+		"slots":             {node(1, 1, nil), node(2, 1, func(o *Options) { o.Slots = 3 }), Right, Left, ErrMismatch},
+		"frame":             {node(1, 1, nil), node(2, 1, func(o *Options) { o.FrameBytes = 576 }), Right, Left, ErrMismatch},
+		"direction":         {node(1, 1, nil), node(2, 1, nil), Right, Right, ErrMismatch},
+		"place in the ring": {node(1, 1, nil), node(3, 1, nil), Right, Left, ErrMismatch},
+	} {
+		ea, eb := refuse(t, c.a, c.b, c.da, c.db)
+		require.ErrorIs(t, ea, c.want, name)
+		require.ErrorIs(t, eb, c.want, name)
+	}
+}
+
+func TestLinkAndPlainPeerRefuseEachOther(t *testing.T) {
+	leak.Check(t)
+	x, y := ntbmem.Pair(1 << 20)
+	a, b := NewNode(MakeID(1, 1)), NewNode(MakeID(2, 1))
+	require.NoError(t, a.Join(small(2)))
+	errs := make(chan error, 1)
+	go func() { _, err := b.Up(within(t), y); errs <- err }()
+	_, err := a.Link(within(t), x, Right)
+	require.Error(t, err) // ErrMismatch, or the plain side was faster to hang up
+	require.ErrorIs(t, <-errs, ErrProtocol)
+	a.Close()
+	b.Close()
+}
+
+func TestNodesComeUpInAnyOrder(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	var nodes []*Node
+	for host := 1; host <= 3; host++ {
+		n := NewNode(MakeID(host, 1))
+		require.NoError(t, n.Join(o))
+		nodes = append(nodes, n)
+	}
+	_, err := nodes[0].Peer(within(t), MakeID(2, 1))
+	require.ErrorIs(t, err, ErrUnreachable)
+	f := &fabric{t: t, o: o, nodes: nodes, cable: map[int]*Link{}}
+	t.Cleanup(f.close)
+	f.connect(1)
+	_, err = nodes[0].Peer(within(t), MakeID(2, 1))
+	require.ErrorIs(t, err, ErrUnreachable)
+	f.connect(2) // 1 is left of 3's other side: 2 is two hops from it
+	for {
+		p, err := nodes[0].Peer(within(t), MakeID(2, 1))
+		if errors.Is(err, ErrUnreachable) {
+			continue // the news of 2 are under way
+		}
+		require.NoError(t, err)
+		require.True(t, p.routed())
+		break
+	}
+	f.connect(0)
+	p, err := nodes[0].Peer(within(t), MakeID(2, 1))
+	require.NoError(t, err)
+	require.False(t, p.routed())
+	// A node that comes again, as another process.
+	f.cut(0)
+	f.cut(1)
+	nodes[1].Close()
+	n := NewNode(MakeID(2, 7))
+	require.NoError(t, n.Join(o))
+	nodes[1] = n
+	f.connect(0)
+	f.connect(1)
+	_, err = nodes[0].Peer(within(t), MakeID(2, 7))
+	require.NoError(t, err)
+	require.Equal(t, MakeID(2, 7), nodes[2].Topology().Hosts[1].ID)
+}
+
+func TestLinkWithoutRoomForLanesIsRefused(t *testing.T) {
+	n := NewNode(MakeID(1, 1))
+	require.NoError(t, n.Join(small(2)))
+	defer n.Close()
+	x, y := ntbmem.Pair(64 << 10)
+	defer y.Close()
+	_, err := n.Link(context.Background(), x, Right)
+	require.ErrorContains(t, err, "link window")
+	require.False(t, y.LinkUp())
+}

@@ -1,0 +1,186 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDirectPartOfALinkIsABridge(t *testing.T) {
+	leak.Check(t)
+	o := small(2)
+	o.Lanes = 3
+	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
+		var ends []ntb.Device
+		x, y := ntbmem.Pair(o.LinkWindow(MinWindow))
+		for i, dev := range []ntb.Device{x, y} {
+			n := NewNode(MakeID(i+1, 1))
+			require.NoError(t, n.Join(o))
+			l, err := newLink(n.router, dev, Direction(i))
+			require.NoError(t, err)
+			l.refs.Store(1)
+			n.wg.Add(1)
+			ends = append(ends, newSplit(l, o.lanesBytesForTest()))
+		}
+		return ends[0], ends[1]
+	})
+}
+
+func (o Options) lanesBytesForTest() int {
+	o, _ = o.withDefaults()
+	return o.lanesBytes()
+}
+
+// dropsOf waits until a node has dropped a frame for a reason.
+func dropsOf(t *testing.T, n *Node, why dropReason) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); n.router.drops[why].Load() == 0; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "no frame dropped: %s", dropNames[why])
+	}
+}
+
+// forge has host 2 of a line of three put a frame of its own making into its link
+// to 3.
+func forge(t *testing.T, f *fabric, fr frame, body []byte) {
+	t.Helper()
+	fr.length = uint32(len(body))
+	o := f.nodes[1].router.sides[Right].Load().out[0]
+	for o.own(&fr, body, discard{}, false) != putDone {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestForgedFramesAreDroppedAndReset(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	out := a.Outbound()
+	out.Publish64(0, 1)
+	a.Order()
+	require.Equal(t, uint64(1), ntb.Load64(b.Inbound(), 0))
+	tb := b.(*tunnel)
+	word := make([]byte, wordEntry)
+	putWord(word, entryWord(entryPublish, 64, 8))
+	putWord(word[8:], 99)
+	good := frame{kind: frameData, hops: 3, dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expect.Load()}
+
+	// In its own name, for a tunnel that was not granted to it.
+	fr := good
+	fr.src = MakeID(2, 1)
+	forge(t, f, fr, word)
+	dropsOf(t, f.nodes[2], dropForged)
+	// In the right name, of another epoch, and for a number that is not there.
+	fr.src, fr.epoch = MakeID(1, 1), tb.epoch+1
+	forge(t, f, fr, word)
+	dropsOf(t, f.nodes[2], dropUnknownTunnel)
+	fr.epoch, fr.to, fr.from = tb.epoch, 1<<31, 77 // that of the source would be reset
+	forge(t, f, fr, word)
+	for f.nodes[2].router.drops[dropUnknownTunnel].Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	// For a process that is not there; and too far.
+	fr.dst = MakeID(3, 9)
+	forge(t, f, fr, word)
+	dropsOf(t, f.nodes[2], dropUnknownNode)
+	// News of a host that there is not.
+	forge(t, f, frame{kind: frameNews, src: MakeID(77, 1), seq: 1 << 31}, nil)
+	dropsOf(t, f.nodes[2], dropNews)
+
+	a.Order()
+	require.Zero(t, ntb.Load64(b.Inbound(), 64))
+	require.True(t, a.LinkUp() && b.LinkUp())
+
+	// A forwarder can do what the source can, but not beyond the window.
+	fr = good
+	fr.src, fr.seq = MakeID(1, 1), tb.expect.Load()
+	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
+	forge(t, f, fr, word)
+	dropsOf(t, f.nodes[2], dropBadBody)
+	require.ErrorIs(t, b.WaitDoorbell(0), ErrProtocol)
+	for a.LinkUp() {
+		time.Sleep(time.Millisecond)
+	}
+	require.ErrorIs(t, a.WaitDoorbell(0), ntb.ErrLinkDown)
+	// The links have nothing to do with it.
+	_, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.NoError(t, err)
+}
+
+func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	tb := b.(*tunnel)
+	forge(t, f, frame{
+		kind: frameAck, hops: 3, src: MakeID(1, 1), dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
+	}, nil)
+	require.ErrorIs(t, b.WaitDoorbell(0), ErrProtocol)
+}
+
+func TestBadSlotTakesTheLinkDown(t *testing.T) {
+	leak.Check(t)
+	for name, first := range map[string]uint64{
+		"kind":    1 | 99<<32 | frameVersion<<40,
+		"version": 1 | uint64(frameAck)<<32 | 7<<40,
+	} {
+		o := small(3)
+		f := newFabric(t, o)
+		l := f.nodes[0].router.sides[Right].Load()
+		far := f.nodes[1].router.sides[Left].Load()
+		o1 := l.out[0]
+		o1.mu.Lock()
+		at := int(o1.hop%uint32(o.Slots)) * o1.slotBytes()
+		o1.hop++
+		o1.queue.Publish64(at, first&^0xffffffff|uint64(o1.hop))
+		o1.mu.Unlock()
+		l.dev.RingDoorbell(0)
+		<-far.Done()
+		require.ErrorIs(t, far.Err(), ErrProtocol, name)
+		<-l.Done()
+	}
+}
+
+// Random frames from a neighbour: nobody panics, and other tunnels go on.
+func TestRandomFramesDoNoHarm(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 1000 {
+		body := make([]byte, 8*rng.IntN(20))
+		for i := 0; i+8 <= len(body); i += 8 {
+			putWord(body[i:], rng.Uint64()>>rng.IntN(64))
+		}
+		fr := frame{
+			kind: frameKind(1 + rng.IntN(int(frameNews))), hops: uint16(rng.IntN(5)),
+			src: MakeID(rng.IntN(5), rng.IntN(3)), dst: MakeID(rng.IntN(5), rng.IntN(3)),
+			to: uint32(rng.IntN(3)), from: uint32(rng.IntN(3)), epoch: rng.Uint32(), seq: uint32(rng.IntN(3)),
+			ack: uint32(rng.IntN(3)), bells: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(), answer: rng.Uint32(),
+		}
+		if fr.kind == frameOpen || fr.kind == frameNews {
+			continue // which it may send
+		}
+		forge(t, f, fr, body)
+	}
+	out := a.Outbound()
+	out.Publish64(8, 7)
+	a.Order()
+	require.Equal(t, uint64(7), ntb.Load64(b.Inbound(), 8))
+}
