@@ -73,8 +73,11 @@ type laneStats struct {
 func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
 
 // free takes the credit that has come, and is how many slots are free. The
-// caller holds mu.
+// caller holds mu. When the lane is down there is none, and its memory may be gone.
 func (o *outLane) free() int {
+	if o.down {
+		return 0
+	}
 	word := ntb.Load32(o.mine, laneCredit)
 	if word != o.credit.Load() {
 		if !o.account.Credit(flowctl.Pos(word)) {
