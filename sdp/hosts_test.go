@@ -1,10 +1,12 @@
 package sdp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"syscall"
@@ -238,4 +240,60 @@ func nameOf(t *testing.T) string {
 	h := fnv.New32a()
 	h.Write([]byte(t.Name()))
 	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// With failover, connections of neighbours and of others go on when links are cut
+// and made again.
+func TestConnectionsOutliveLinks(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		var hosts []*Host
+		for i := 1; i <= 4; i++ {
+			h, err := Open(nodeSpec(t, "ring", backend, i, 4) + "&failover=1")
+			require.NoError(t, err)
+			t.Cleanup(func() { h.Close() })
+			hosts = append(hosts, h)
+		}
+		for _, to := range []int{2, 3} {
+			ln, err := hosts[to-1].Listen("sdp", ":0")
+			require.NoError(t, err)
+			c, err := hosts[0].Dial("sdp", ln.Addr().String())
+			require.NoError(t, err)
+			s, err := ln.Accept()
+			require.NoError(t, err)
+			ln.Close()
+			for _, c := range []net.Conn{c, s} {
+				c.SetDeadline(time.Now().Add(60 * time.Second))
+			}
+			const size = 16 << 20
+			sent := make(chan error, 1)
+			go func() {
+				_, err := io.CopyN(c, rand.NewChaCha8([32]byte{}), size)
+				c.(*Conn).CloseWrite()
+				sent <- err
+			}()
+			// After every part of what arrives, a link of the way is cut.
+			want, got := rand.NewChaCha8([32]byte{}), make([]byte, size/16)
+			part := make([]byte, len(got))
+			cuts := 0
+			for i := range 16 {
+				_, err := io.ReadFull(s, got)
+				require.NoError(t, err, "after %d cuts", cuts)
+				want.Read(part)
+				require.True(t, bytes.Equal(part, got), "wrong bytes after %d cuts", cuts)
+				if i%2 == 0 {
+					cuts += hosts[0].stack.fabric.Cut(2)
+				} else {
+					cuts += hosts[1].stack.fabric.Cut(to)
+				}
+			}
+			require.NoError(t, <-sent)
+			rest, err := io.ReadAll(s)
+			require.NoError(t, err)
+			require.Empty(t, rest)
+			require.Positive(t, cuts)
+			t.Logf("%d cuts to node %d", cuts, to)
+			c.Close()
+			s.Close()
+		}
+	})
 }

@@ -61,10 +61,10 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
 	}
 	for _, node := range t.Absent {
-		fmt.Fprintf(w, "node%d\tnot there\t\t\t\n", node)
+		fmt.Fprintf(w, "node%d\tnot there\n", node)
 	}
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
-		fmt.Fprintf(w, "node%d\tno answer\t\t\t\n", node)
+		fmt.Fprintf(w, "node%d\tno answer\n", node)
 	}
 	fmt.Fprintln(w, "\nlink\tbetween\tstate\tepochs\tup, times\tfor\tforwarded →, ←\town frames →, ←")
 	for _, l := range t.Wires {

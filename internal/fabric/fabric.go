@@ -206,6 +206,23 @@ func isLocalIP(ip net.IP) bool {
 	return false
 }
 
+// Cut takes the links to a neighbour down, as if their cables were cut, for tests.
+// They are made again. It tells how many were up.
+func (f *Fabric) Cut(host int) (n int) {
+	if f.far == nil {
+		return 0
+	}
+	f.far.mu.Lock()
+	defer f.far.mu.Unlock()
+	for _, l := range f.far.links {
+		if l.to == host && l.up() {
+			l.ring.Close()
+			n++
+		}
+	}
+	return n
+}
+
 // Host is this host's number.
 func (f *Fabric) Host() int { return f.net.host() }
 
