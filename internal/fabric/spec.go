@@ -131,7 +131,7 @@ var hostOptions = []string{"node", "nodes", "lanes", "slots", "frame", "failover
 
 func (s *Spec) set(name, value string) (err error) {
 	if !s.hosts() && slices.Contains(hostOptions, name) {
-		return fmt.Errorf("%s:%s is one host: want ring:, line: or mesh:", s.Kind, s.Name)
+		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
 	}
 	switch name {
 	case "node":
