@@ -170,7 +170,8 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			refused := a.far.view().Refused
 			require.Greater(t, refused.Count, count)
 			count = refused.Count
-			require.Contains(t, refused.Last, want)
+			// Which of the refusals so far is the last depends on when each side looked.
+			require.Contains(t, refused.Last, "nodes do not fit")
 		}
 		if backend == "shm" {
 			_, err := openNode(backend, "line"+name+"?nodes=3", 3)
