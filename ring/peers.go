@@ -3,6 +3,7 @@ package ring
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -147,9 +148,8 @@ func (r *router) peerOver(ctx context.Context, t *tunnel) (*Peer, error) {
 func (r *router) forget(p *Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.routed[p.id] == p {
-		delete(r.routed, p.id)
-	}
+	// By the peer itself: its id may still be written, if it never came up.
+	maps.DeleteFunc(r.routed, func(_ ID, routed *Peer) bool { return routed == p })
 }
 
 // close takes the links down after what was sent to others has reached them. All
