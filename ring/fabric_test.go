@@ -151,7 +151,7 @@ func TestPeersOverARing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, MakeID(to+1, 1), p.ID())
 			neighbour := (from-to+5)%5 == 1 || (to-from+5)%5 == 1
-			require.Equal(t, !neighbour, p.routed())
+			require.Equal(t, !neighbour, p.Routed())
 			require.NoError(t, p.Send(ServiceSDP, []byte{byte(from)}))
 		}
 	}

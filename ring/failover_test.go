@@ -106,7 +106,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	f := newFabric(t, o)
 	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
 	require.NoError(t, err)
-	require.True(t, p.routed())
+	require.True(t, p.Routed())
 	f.cut(0)
 	require.NoError(t, p.Send(ServiceSDP, []byte("on")))
 	e := f.nodes[1].services[ServiceSDP].(*echo)
@@ -204,13 +204,13 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 			continue // the news of 2 are under way
 		}
 		require.NoError(t, err)
-		require.True(t, p.routed())
+		require.True(t, p.Routed())
 		break
 	}
 	f.connect(0)
 	p, err := nodes[0].Peer(within(t), MakeID(2, 1))
 	require.NoError(t, err)
-	require.False(t, p.routed())
+	require.False(t, p.Routed())
 	// A node that comes again, as another process.
 	f.cut(0)
 	f.cut(1)

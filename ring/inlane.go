@@ -31,7 +31,7 @@ type inLane struct {
 	frames   uint64 // taken; guarded by mu
 	bytes    uint64 // guarded by mu
 
-	arm uint32 // last data arm published; owned by the worker
+	arm atomic.Uint32 // last data arm; the worker's and the guard's
 }
 
 // slot is the slot of the frame expected next.
@@ -136,10 +136,10 @@ func (l *inLane) close() {
 }
 
 // sleep tells the neighbour to ring for the next frame, and reports whether
-// there is none yet. It is the worker's.
+// there is none yet. It is for the worker, before it sleeps, and for the guard,
+// since the neighbour has rung for the number before.
 func (l *inLane) sleep() bool {
-	l.arm++
-	l.words.Publish32(laneDataArm, l.arm)
+	l.words.Publish32(laneDataArm, l.arm.Add(1))
 	l.link.dev.Order()
 	return !l.ready()
 }

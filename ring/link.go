@@ -297,8 +297,9 @@ func (l *Link) end() {
 		case <-l.idle:
 			up = false
 		case <-tick:
-			for i := range l.in {
-				l.in[i].drain()
+			for i, in := range l.in {
+				for in.ready() && in.drain() && l.dev.LinkUp() && !in.sleep() {
+				}
 				l.out[i].poll()
 			}
 		}

@@ -121,7 +121,7 @@ func (n *Node) Close() {
 	n.closed = true
 	r := n.router
 	for p := range n.peers {
-		if r == nil || p.routed() {
+		if r == nil || p.Routed() {
 			p.fail(ErrClosed)
 		}
 	}

@@ -114,8 +114,9 @@ func (p *Peer) Release() {
 
 func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 
-// routed tells that frames lead to the peer.
-func (p *Peer) routed() bool {
+// Routed tells that frames lead to the peer: what was published has not arrived
+// before Order returns, and the peer survives a cut link.
+func (p *Peer) Routed() bool {
 	_, ok := p.dev.(*tunnel)
 	return ok
 }

@@ -1,0 +1,190 @@
+package bounce
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// hosts is a ring of nodes in this process, with pools.
+type hosts struct {
+	t     testing.TB
+	o     ring.Options
+	nodes []*ring.Node
+	right []*ring.Link
+}
+
+func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
+	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Nodes)}
+	for host := 1; host <= o.Nodes; host++ {
+		n := ring.NewNode(ring.MakeID(host, 1))
+		n.Register(ring.ServiceSDP, poolService{pool})
+		require.NoError(t, n.Join(o))
+		h.nodes = append(h.nodes, n)
+	}
+	for i := range h.nodes {
+		h.cable(i)
+	}
+	t.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, n := range h.nodes {
+			wg.Go(n.Close)
+		}
+		wg.Wait()
+	})
+	return h
+}
+
+// cable joins node i with its right neighbour.
+func (h *hosts) cable(i int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	a, b := ntbmem.Pair(h.o.LinkWindow(1 << 20))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := h.nodes[(i+1)%h.o.Nodes].Link(ctx, b, ring.Left); err != nil {
+			h.t.Error(err)
+		}
+	})
+	l, err := h.nodes[i].Link(ctx, a, ring.Right)
+	require.NoError(h.t, err)
+	h.right[i] = l
+	wg.Wait()
+}
+
+// pools are the pools of nodes a and b for each other.
+func (h *hosts) pools(a, b int) (pa, pb *Pool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	p, err := h.nodes[a].Peer(ctx, h.nodes[b].ID())
+	require.NoError(h.t, err)
+	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
+	for pb == nil { // the other end comes up a moment later
+		for _, p := range h.nodes[b].Peers() {
+			if p.ID() == h.nodes[a].ID() && p.Routed() {
+				pb = p.Session(ring.ServiceSDP).(poolSession).Pool
+			}
+		}
+	}
+	h.t.Cleanup(func() { pa.closeAll(); pb.closeAll() })
+	return pa, pb
+}
+
+func transfer(t *testing.T, from, to *Pair, n int) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		src, rnd := rand.NewChaCha8([32]byte{1}), rand.New(rand.NewPCG(1, 9))
+		for left := n; left > 0; {
+			p := make([]byte, min(left, 1+rnd.IntN(1<<(1+rnd.IntN(17)))))
+			src.Read(p)
+			if _, err := from.Write(p); err != nil {
+				t.Errorf("write: %v", err)
+				return
+			}
+			left -= len(p)
+		}
+		from.CloseWrite()
+	})
+	want := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(want)
+	got, err := io.ReadAll(to)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of %d, %v", len(got), n, err)
+	}
+	wg.Wait()
+}
+
+func TestBytesArriveOverHops(t *testing.T) {
+	leak.Check(t)
+	for _, hops := range []int{2, 4} {
+		for _, frame := range []int{512, 66 << 10} {
+			h := newHosts(t, ring.Options{Nodes: 2*hops + 1, Slots: 2, FrameBytes: frame}, spinning)
+			pa, pb := h.pools(0, hops)
+			a, b := connect(t, pa, pb)
+			within(t, func() {
+				var wg sync.WaitGroup
+				wg.Go(func() { transfer(t, a, b, 2<<20) })
+				wg.Go(func() { transfer(t, b, a, 2<<20) })
+				wg.Wait()
+			})
+		}
+	}
+}
+
+func TestConnectionGoesOnWhenCablesAreCut(t *testing.T) {
+	leak.Check(t)
+	h := newHosts(t, ring.Options{Nodes: 4, Failover: true}, spinning)
+	pa, pb := h.pools(0, 1) // a neighbour
+	a, b := connect(t, pa, pb)
+	size := 96 << 20
+	if testing.Short() {
+		size = 32 << 20
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); transfer(t, a, b, size) }()
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			require.Greater(t, i, 3)
+			t.Logf("%d cuts", i)
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+		h.right[i%4].Close()
+		<-h.right[i%4].Done()
+		h.cable(i % 4)
+	}
+}
+
+// A short message is one frame.
+func TestShortMessageIsOneFrame(t *testing.T) {
+	h := newHosts(t, ring.Options{Nodes: 5}, spinning)
+	pa, pb := h.pools(0, 2)
+	a, b := connect(t, pa, pb)
+	frames := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
+	_, err := a.Write(make([]byte, 100))
+	require.NoError(t, err)
+	_, err = io.ReadFull(b, make([]byte, 100))
+	require.NoError(t, err)
+	before := frames()
+	for range 10 {
+		_, err := a.Write(make([]byte, 100))
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, frames()-before, uint64(12)) // but for those that wake a sleeper
+	require.GreaterOrEqual(t, frames()-before, uint64(1))
+}
+
+func BenchmarkPingPongOverHops(b *testing.B) {
+	for _, hops := range []int{1, 2, 3, 4} {
+		b.Run(fmt.Sprintf("%d", hops), func(b *testing.B) {
+			h := newHosts(b, ring.Options{Nodes: 9, Failover: true}, spinning)
+			pa, pb := h.pools(0, hops)
+			x, y := connect(b, pa, pb)
+			go func() {
+				buf := make([]byte, 64)
+				for {
+					if _, err := io.ReadFull(y, buf); err != nil {
+						return
+					}
+					y.Write(buf)
+				}
+			}()
+			buf := make([]byte, 64)
+			for b.Loop() {
+				x.Write(buf)
+				io.ReadFull(x, buf)
+			}
+		})
+	}
+}
