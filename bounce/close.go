@@ -79,8 +79,12 @@ func (c *Pair) addState(bits uint32) {
 	c.gone = bits&stateStopped != 0
 }
 
+// deliverLimit is how long Close waits for a peer several hops away.
+const deliverLimit = 2 * time.Second
+
 // Close ends both directions. What was written reaches the peer, and then
-// io.EOF. It wakes Read and Write, which return ErrClosed.
+// io.EOF. It wakes Read and Write, which return ErrClosed. Where frames carry what
+// was written, it waits until they have arrived, for 2 s at the most.
 func (c *Pair) Close() error { return c.end(false) }
 
 // Abort ends the connection; the peer's Read returns ECONNRESET after what has
@@ -109,6 +113,9 @@ func (c *Pair) end(abort bool) error {
 	}
 	if !reading {
 		passed(&c.rmu)
+	}
+	if !abort {
+		c.peer.Deliver(deliverLimit) // this process may end now
 	}
 	if reading || writing {
 		c.addState(stateReadClosed) // the peer need not wait for the lease

@@ -121,6 +121,26 @@ func (p *Peer) Routed() bool {
 	return ok
 }
 
+// Deliver waits until what was stored before has arrived at the peer, or the link
+// is down, but at most for d. Only a routed peer is waited for: what is stored
+// through a window is there.
+func (p *Peer) Deliver(d time.Duration) {
+	if !p.Routed() {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		p.dev.Order()
+		close(done)
+	}()
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	}
+}
+
 // Up tells if the link to the peer is up.
 func (p *Peer) Up() bool { return p.isUp() }
 
