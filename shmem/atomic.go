@@ -149,15 +149,12 @@ func AtomicXor[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
 }
 
 // fetchFar is an atomic operation by a request with a reply.
-func fetchFar[T ExtAMO](c *Ctx, name string, p *peer, r request) T {
-	ch := c.channel(name, p)
-	if ch == nil {
-		return 0
+func fetchFar[T ExtAMO](c *Ctx, name string, p *peer, r request) (old T) {
+	if ch := c.channel(name, p); ch != nil {
+		r.width = uint8(sizeOf[T]())
+		c.fail(name, p, ch.fetch(&r, bytesAt(&old)))
 	}
-	r.width = uint8(sizeOf[T]())
-	v, err := ch.fetch(&r)
-	c.fail(name, p, err)
-	return fromWord[T](v)
+	return old
 }
 
 // doFar is one without.

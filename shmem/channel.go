@@ -22,7 +22,7 @@ type channel struct {
 
 	mu      sync.Mutex
 	buf     [requestBytes + smallPut]byte // guarded by mu
-	word    [8]byte                       // an atomic's reply; guarded by mu
+	word    [16]byte                      // a reply to one who waits; guarded by mu
 	number  uint32                        // of the last request with a reply; guarded by mu
 	waiting []reply                       // not read yet, in their order; guarded by mu
 	bytes   int                           // of their data; guarded by mu
@@ -45,22 +45,14 @@ const (
 	maxBytes   = 2 * maxGet
 )
 
-// send sends a request and its data, for which there may be no reply. The caller
-// holds mu.
+// send sends a request, with data of up to smallPut bytes. The caller holds mu.
 func (c *channel) send(r *request, data []byte) error {
 	if c.err != nil {
 		return c.err
 	}
 	r.encode(c.buf[:])
-	n := requestBytes
-	if len(data) <= smallPut {
-		n += copy(c.buf[requestBytes:], data)
-		data = nil
-	}
+	n := requestBytes + copy(c.buf[requestBytes:], data)
 	_, err := c.conn.Write(c.buf[:n])
-	if err == nil && len(data) > 0 {
-		_, err = c.conn.Write(data)
-	}
 	return c.failed(err)
 }
 
@@ -71,17 +63,30 @@ func (c *channel) failed(err error) error {
 	return c.err
 }
 
-// do sends a request without a reply.
+// do sends a request without a reply, with data of up to smallPut bytes.
 func (c *channel) do(r *request, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(data) > smallPut && len(c.waiting) > 0 {
-		if err := c.drain(0); err != nil {
-			return err
-		}
-	}
 	c.unacked = true
 	return c.send(r, data)
+}
+
+// doLong is do with data of any length, which do would move to the heap.
+func (c *channel) doLong(r *request, data []byte) error {
+	if len(data) <= smallPut {
+		return c.do(r, data)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.drain(0); err != nil {
+		return err
+	}
+	c.unacked = true
+	if err := c.send(r, nil); err != nil {
+		return err
+	}
+	_, err := c.conn.Write(data)
+	return c.failed(err)
 }
 
 // tell sends what has no effect on memory.
@@ -169,18 +174,18 @@ func (c *channel) read(p []byte) error {
 	return c.failed(err)
 }
 
-// fetch does an atomic operation that returns the old value.
-func (c *channel) fetch(r *request) (uint64, error) {
+// fetch asks for up to 16 bytes, and waits for them.
+func (c *channel) fetch(r *request, dst []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.word = [8]byte{}
-	if err := c.ask(r, reply{dst: c.word[:r.width], n: int(r.width)}); err != nil {
-		return 0, err
+	err := c.ask(r, reply{dst: c.word[:len(dst)], n: len(dst)})
+	if err == nil {
+		err = c.drain(0)
 	}
-	if err := c.drain(0); err != nil {
-		return 0, err
+	if err == nil {
+		copy(dst, c.word[:])
 	}
-	return binary.LittleEndian.Uint64(c.word[:]), nil
+	return err
 }
 
 // fetchTo is fetch whose reply comes until quiet.

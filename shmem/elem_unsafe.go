@@ -183,15 +183,5 @@ func word[T ExtAMO](v T) uint64 {
 	return *(*uint64)(unsafe.Pointer(&v))
 }
 
-// fromWord is the other way.
-func fromWord[T ExtAMO](w uint64) (v T) {
-	if unsafe.Sizeof(v) == 4 {
-		*(*uint32)(unsafe.Pointer(&v)) = uint32(w)
-	} else {
-		*(*uint64)(unsafe.Pointer(&v)) = w
-	}
-	return v
-}
-
 // bytesAt is the memory of one value.
 func bytesAt[T Elem](p *T) []byte { return bytesOf(unsafe.Slice(p, 1)) }

@@ -35,7 +35,7 @@ func putFar(c *Ctx, p *peer, off uintptr, b []byte) {
 		return
 	}
 	if ch := c.channel("put", p); ch != nil {
-		c.fail("put", p, ch.do(&request{op: opPut, off: uint64(off), a: uint64(len(b))}, b))
+		c.fail("put", p, ch.doLong(&request{op: opPut, off: uint64(off), a: uint64(len(b))}, b))
 	}
 }
 
@@ -82,8 +82,10 @@ func P[T Elem](c *Ctx, dst Sym[T], i int, v T, pe int) {
 }
 
 func pFar[T Elem](c *Ctx, p *peer, off uintptr, v T) {
-	b := [1]T{v}
-	putFar(c, p, off, bytesOf(b[:]))
+	if ch := c.channel("p", p); ch != nil {
+		b := bytesAt(&v)
+		c.fail("p", p, ch.do(&request{op: opPut, off: uint64(off), a: uint64(len(b))}, b))
+	}
 }
 
 // G returns element i of src at PE pe, like shmem_g. If the fabric fails it returns
@@ -97,10 +99,14 @@ func G[T Elem](c *Ctx, src Sym[T], i, pe int) T {
 	return gFar[T](c, p, off)
 }
 
-func gFar[T Elem](c *Ctx, p *peer, off uintptr) T {
-	var b [1]T
-	getFar(c, p, off, bytesOf(b[:]), true)
-	return b[0]
+func gFar[T Elem](c *Ctx, p *peer, off uintptr) (v T) {
+	ch := c.channel("g", p)
+	if ch == nil {
+		return v
+	}
+	b := bytesAt(&v)
+	c.fail("g", p, ch.fetch(&request{op: opGet, off: uint64(off), a: uint64(len(b))}, b))
+	return v
 }
 
 // TryG is G with the error of this call.
@@ -189,7 +195,7 @@ func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStr
 			return
 		}
 		r := request{op: opPutStrided, off: uint64(dst.at(i * dstStride)), a: uint64(block * size), b: uint64(dstStride * size), c: uint64(k)}
-		c.fail("iput", p, ch.do(&r, bytesOf(buf)))
+		c.fail("iput", p, ch.doLong(&r, bytesOf(buf)))
 		i += k
 	}
 }
