@@ -101,10 +101,8 @@ func open(ctx context.Context, o options) (*World, error) {
 func (w *World) abandon() {
 	w.mu.Lock()
 	w.closing = true
-	for c := range w.conns {
-		c.Close()
-	}
 	w.mu.Unlock()
+	w.hangUp()
 	w.release()
 }
 

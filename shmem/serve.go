@@ -55,6 +55,11 @@ func (s *server) next() error {
 	case opWake:
 		s.w.sleepers.wake()
 		return nil
+	case opDead:
+		if pe := r.c; pe < uint64(len(s.w.peers)) && int(pe) != s.w.pe {
+			s.w.fail(int(pe), fmt.Errorf("PE %d says so", s.pe))
+		}
+		return nil
 	case opExit:
 		s.w.exit(s.pe, int(int32(r.c)))
 		return nil

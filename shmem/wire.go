@@ -16,7 +16,7 @@ import (
 //	 8  8  offset in the heap
 //	16  8  put, get: bytes. Strided: bytes of a block. Atomic: operand
 //	24  8  strided: bytes from block to block. Compare-and-swap: value compared with
-//	32  8  strided: number of blocks. Exit: status
+//	32  8  strided: number of blocks. Exit: status. Dead: the PE
 //	40     put: the bytes. Strided put: the blocks, without gaps
 //
 // A reply is the request's number, 4 bytes, 4 zero bytes, and what was asked for:
@@ -38,7 +38,7 @@ const (
 	opWake   // whoever sleeps looks again
 	opBye    // the last one
 	opExit   // the job is to end
-	lastOp   = opExit
+	opDead   // a PE has ended
 )
 
 type amo uint8
@@ -110,7 +110,7 @@ func (r *request) check(size int) error {
 		replies = r.number != 0
 	case opAck:
 		inside, replies = true, true
-	case opWake, opBye, opExit:
+	case opWake, opBye, opExit, opDead:
 		inside = true
 	default:
 		return fmt.Errorf("request %d is none", r.op)

@@ -167,7 +167,8 @@ func (p *peer) reach(m *memory) {
 	p.base.Store(&m.bytes[0])
 }
 
-// fail ends the job for this PE: pe is gone. All that waits returns an error.
+// fail ends the job for this PE: pe is gone. All that waits returns an error. The
+// others are told: who is several hops away from pe learns of it late.
 func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,6 +179,13 @@ func (w *World) fail(pe int, err error) {
 	w.failure = &DeadError{pe, err}
 	close(w.failed)
 	w.sleepers.wake()
+	w.wg.Go(func() {
+		for _, p := range w.peers {
+			if p.ch != nil && p.pe != pe {
+				_ = p.ch.tell(opDead, pe)
+			}
+		}
+	})
 }
 
 // left is the orderly end of a PE.
@@ -227,13 +235,27 @@ func (w *World) Close() error {
 	w.mu.Lock()
 	for c := range w.conns {
 		_ = c.SetReadDeadline(time.Now().Add(closeLimit))
-		if err != nil {
-			c.Close()
-		}
 	}
 	w.mu.Unlock()
+	if err != nil {
+		w.hangUp()
+	}
 	w.release()
 	return err
+}
+
+// hangUp ends all connections, and what waits for them.
+func (w *World) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Close()
+	}
+	for _, p := range w.peers {
+		if p.ch != nil {
+			p.ch.conn.Close()
+		}
+	}
 }
 
 // release gives everything back.
