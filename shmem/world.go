@@ -42,6 +42,8 @@ type World struct {
 	mu      sync.Mutex
 	joined  map[int]bool // PEs whose requests are served; guarded by mu
 	arrived chan struct{}
+	misfit  error                 // of the first PE of the job that did not fit; guarded by mu
+	giveUp  func()                // ends joining; set before others are accepted
 	conns   map[net.Conn]struct{} // guarded by mu
 	gone    map[int]bool          // PEs that have said bye; guarded by mu
 	failure error                 // guarded by mu until failed is closed
