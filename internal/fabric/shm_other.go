@@ -10,6 +10,6 @@ import (
 
 func openShm(*Spec) (network, error) { return nil, ntb.ErrNotSupported }
 
-func openShmStation(string, int) (station, error) { return nil, ntb.ErrNotSupported }
+func openShmStation(string, int, bool) (station, error) { return nil, ntb.ErrNotSupported }
 
 func shmConnect(context.Context, string, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
