@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
 )
 
 // member opens a process of node i that owns no links. which tells members of one
@@ -113,5 +115,59 @@ func TestOwnersAreReplaced(t *testing.T) {
 		echoed(t, server, "node1:"+farPort)
 		_, err = Open(nodeSpec(t, "ring", backend, 2, 3) + "&spin=1us")
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
+	})
+}
+
+// Two members whose frames go up, over two links, and down.
+func TestConnBetweenMembers(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for i := 1; i <= 3; i++ {
+			node(t, "line", backend, i, 3)
+		}
+		client, server := member(t, "line", backend, 1, 1), member(t, "line", backend, 3, 1)
+		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+			ln, err := server.Listen("sdp", ":0")
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			defer ln.Close()
+			if c1, err = client.Dial("sdp", ln.Addr().String()); err != nil {
+				return nil, nil, nil, err
+			}
+			if c2, err = ln.Accept(); err != nil {
+				return nil, nil, nil, err
+			}
+			return c1, c2, func() { c1.Close(); c2.Close() }, nil
+		})
+	})
+}
+
+// A port is found wherever it is, also after it has moved to another process.
+func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		far, owner := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
+		a, b := member(t, "ring", backend, 2, 1), member(t, "ring", backend, 2, 2)
+		for _, h := range []*Host{a, owner, b, a} {
+			_, err := far.Dial("sdp", "node2:77")
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			ln, err := h.Listen("sdp", ":77")
+			require.NoError(t, err)
+			for _, other := range []*Host{a, b, owner} {
+				_, err := other.Listen("sdp", ":77")
+				require.ErrorIs(t, err, syscall.EADDRINUSE)
+			}
+			for _, from := range []*Host{far, a, b, owner} {
+				c, err := from.Dial("sdp", "node2:77")
+				require.NoError(t, err)
+				s, err := ln.Accept()
+				require.NoError(t, err)
+				require.Equal(t, "node2:77", c.RemoteAddr().String())
+				require.Equal(t, c.LocalAddr().String(), s.RemoteAddr().String())
+				require.Equal(t, from.OwnsLinks(), from == far || from == owner)
+				c.Close()
+				s.Close()
+			}
+			ln.Close()
+		}
 	})
 }

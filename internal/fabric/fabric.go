@@ -227,6 +227,9 @@ func (f *Fabric) Cut(host int) (n int) {
 // Host is this host's number.
 func (f *Fabric) Host() int { return f.net.host() }
 
+// OwnsLinks tells that this process owns its host's links to other hosts.
+func (f *Fabric) OwnsLinks() bool { return f.far != nil && !f.far.spec.member() }
+
 // FindHost finds a host of the fabric by what IsLocal takes, and, where there are
 // several, by the name or number of a node, as in "node3" or "3".
 func (f *Fabric) FindHost(name string) (host int, ok bool) {

@@ -35,8 +35,8 @@ type hosts struct {
 	links   []*link       // the slice is immutable; the links are guarded by mu
 	changed chan struct{} // closed, and replaced, at every change of a link; guarded by mu
 	refused Refusals      // guarded by mu
-	// members are the last links to members, by process; guarded by mu.
-	members map[int]*ring.Link
+	// members are those of this host whose links are up, by process; guarded by mu.
+	members map[int]*memberLink
 }
 
 // Refusals are processes that were kept out because they do not fit.
@@ -63,7 +63,7 @@ func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
 // newHosts makes the network of a station, or says why there is none: connect
 // reaches the process that has the number already.
 func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*ring.Link{}}
+	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*memberLink{}}
 	if !spec.member() {
 		h.plan.Store(spec)
 	}
@@ -297,7 +297,7 @@ func (h *hosts) answer(c cable) {
 	case l != nil:
 		h.finish(ctx, l, dev, err)
 	case err == nil && g.Want == wantUplink:
-		h.addMember(ctx, g.Process, dev)
+		h.addMember(ctx, g, dev)
 	case err == nil:
 		h.accepted(dev)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -112,27 +113,35 @@ func (h *hosts) callMembers() {
 	}
 }
 
-// addMember brings up the link to a member over a bridge that it asked for, and
+// memberLink is the link to a member.
+type memberLink struct {
+	ring  *ring.Link
+	pid   int // as it says
+	since time.Time
+}
+
+// addMember brings up the link to a member that greeted with g, over a bridge, and
 // forgets it when it is down.
-func (h *hosts) addMember(ctx context.Context, process int, dev ntb.Device) {
+func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 	h.mu.Lock()
-	old := h.members[process]
+	old := h.members[g.Process]
 	h.mu.Unlock()
 	if old != nil {
-		old.Close() // if it is not down already: the member has made it again
-		<-old.Done()
+		old.ring.Close() // if it is not down already: the member has made it again
+		<-old.ring.Done()
 	}
 	made, err := h.node.Link(ctx, dev, ring.Down)
-	if err == nil && made.ID().Process() != process {
-		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), process)
+	if err == nil && made.ID().Process() != g.Process {
+		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
 		made.Close()
 	}
 	if err != nil {
 		h.refuse(err) // the member has the same, or tries again
 		return
 	}
+	m := &memberLink{ring: made, pid: g.PID, since: time.Now()}
 	h.mu.Lock()
-	h.members[process] = made
+	h.members[g.Process] = m
 	h.mu.Unlock()
 	select {
 	case <-made.Done():
@@ -140,7 +149,7 @@ func (h *hosts) addMember(ctx context.Context, process int, dev ntb.Device) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.members[process] == made {
-		delete(h.members, process)
+	if h.members[g.Process] == m {
+		delete(h.members, g.Process)
 	}
 }
