@@ -347,3 +347,45 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 		n.Close()
 	}
 }
+
+// Who only waits for frames learns that the other end is another process by now,
+// with the same id.
+func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	m := f.member(t, 2, 5)
+	known(t, f.nodes[2], m.ID())
+	p, err := f.nodes[2].Peer(within(t), m.ID())
+	require.NoError(t, err)
+	for _, tn := range m.router.tunnels.all() { // it forgets them, and tells nobody
+		m.router.tunnels.remove(tn)
+	}
+	l := up(m)
+	l.Close()
+	<-l.Done()
+	f.uplink(t, m)
+	<-p.Done()
+}
+
+// What an owner does for a member's frame makes no garbage.
+func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
+	m := newMiddle(t, Options{Nodes: 3, Topology: Line}, 4096)
+	defer m.close()
+	r := m.n.router
+	for d, l := range map[Direction]*Link{Left: r.sides[Left].Load(), Right: r.sides[Right].Load()} {
+		r.links[linkKey{d, 0}] = l
+	}
+	// The left neighbour is turned into a member.
+	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
+	delete(r.links, linkKey{Left, 0})
+	m.f.src = m.in.link.id
+	m.f.encode(&m.header)
+	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
+		t.Errorf("%v allocations for a frame", n)
+	}
+	if m.out.stats.fwdFrames == 0 {
+		t.Error("nothing was forwarded")
+	}
+}

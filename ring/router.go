@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -258,6 +259,9 @@ func (r *router) changed(from *Link, hosts ...int) {
 	}
 	for _, t := range r.tunnels.all() {
 		t.reroute()
+		if slices.Contains(hosts, t.remote.Host()) {
+			t.probe()
+		}
 	}
 }
 

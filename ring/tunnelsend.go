@@ -161,6 +161,19 @@ func (t *tunnel) reroute() {
 	}
 }
 
+// probe finds out if the other end still has the tunnel: its node may have ended,
+// and another one begun with the same id. Who has nothing to send would not learn of
+// it. What is kept does as well as the frame without entries that is sent otherwise:
+// the answer is an acknowledgement or a reset.
+func (t *tunnel) probe() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current() == tunnelUp && t.kept.count == 0 {
+		t.kept.push(retained{})
+		t.push(false)
+	}
+}
+
 // unreachable ends the tunnel if there was no way for long.
 func (t *tunnel) unreachable() {
 	t.mu.Lock()
