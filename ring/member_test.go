@@ -359,6 +359,21 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	known(t, f.nodes[2], m.ID())
 	p, err := f.nodes[2].Peer(within(t), m.ID())
 	require.NoError(t, err)
+	idle := func(n *Node) bool {
+		for _, tn := range n.router.tunnels.all() {
+			tn.mu.Lock()
+			kept := tn.kept.count
+			tn.mu.Unlock()
+			if kept > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for !idle(f.nodes[2]) || !idle(m) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(2 * ackDelay)
 	for _, tn := range m.router.tunnels.all() { // it forgets them, and tells nobody
 		m.router.tunnels.remove(tn)
 	}

@@ -310,6 +310,9 @@ func (h *hosts) judge(g, answer *greeting) (*link, error) {
 		answer.Snapshot = h.view()
 		return nil, nil
 	}
+	if g.Want == wantOwner {
+		h.stir() // if it does not fit, the link's error should say so
+	}
 	if err := answer.fits(g); err != nil {
 		return nil, err
 	}

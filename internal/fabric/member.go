@@ -29,10 +29,7 @@ func (h *hosts) judgeOwn(g *greeting) bool {
 	case wantCheck:
 		return g.Member
 	case wantOwner:
-		if h.spec.member() && !g.Member {
-			h.stir()
-			return true
-		}
+		return h.spec.member() && !g.Member
 	}
 	return false
 }
