@@ -61,7 +61,7 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
 	}
 	for _, node := range t.Absent {
-		fmt.Fprintf(w, "node%d\tnot there\n", node)
+		fmt.Fprintf(w, "node%d\t%s\n", node, absence(t, node))
 	}
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
 		fmt.Fprintf(w, "node%d\tno answer\n", node)
@@ -78,6 +78,14 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 		fmt.Fprintln(w, "\n"+strings.Join(list, "\n"))
 	}
 	return w.Flush()
+}
+
+// absence is why nobody answers for a node that does not run, or is waited for.
+func absence(t *fabric.Topology, node int) string {
+	if n := t.Waiting[node]; n > 0 {
+		return fmt.Sprintf("no owner, %d waiting", n)
+	}
+	return "not there"
 }
 
 // printMembers tells of the processes that use the links of another one.
@@ -166,7 +174,7 @@ var units = []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 func drawTopology(t *fabric.Topology) plot.Circle {
 	c := plot.Circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
 	for node := 1; node <= t.Nodes; node++ {
-		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: "not there", Mark: plot.Missing})
+		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: absence(t, node), Mark: plot.Missing})
 	}
 	for _, v := range t.Views {
 		note := fmt.Sprintf("process %d", v.PID)

@@ -79,6 +79,17 @@ func shmPresent(name string, node int) (bool, error) {
 	return ok, err
 }
 
+// shmProcesses is how many processes of a node run on this machine.
+func shmProcesses(name string, node int) int {
+	dir, err := openHostDir(name, node, false)
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	all, _ := dir.Processes()
+	return len(all)
+}
+
 // shmConnect makes a cable to a process of a node, 0 for the owner of its links.
 // The directory is opened each time: it may have been removed and made again.
 func shmConnect(ctx context.Context, name string, node, process int) (cable, error) {
