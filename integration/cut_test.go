@@ -1,0 +1,110 @@
+//go:build linux
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cut cuts the cable between two nodes, at the end of the first. The link is made
+// again at once; if it is down still, cut waits for it.
+func (r *ring) cut(a, b int) time.Time {
+	r.t.Helper()
+	for end := time.Now().Add(peerPatience); ; time.Sleep(time.Millisecond) {
+		answer := r.ask(a, "cut %d", r.nodes[b].cmd.Process.Pid)
+		n, err := strconv.Atoi(answer)
+		require.NoError(r.t, err, answer)
+		if n > 0 {
+			return time.Now()
+		}
+		require.True(r.t, time.Now().Before(end), "there is no cable from node %d to node %d", a, b)
+	}
+}
+
+// receipt waits for that of a stream that a node sends.
+func (r *ring) receipt(node int) (got receipt) {
+	r.t.Helper()
+	answer, ok := strings.CutPrefix(r.nodes[node].hear(), "sent ")
+	require.True(r.t, ok)
+	require.NoError(r.t, json.Unmarshal([]byte(answer), &got), "%s", answer)
+	return got
+}
+
+// cutEvent is a cut, for the report.
+type cutEvent struct {
+	at   time.Time
+	what string
+}
+
+// longestPause reports, for each cut, the longest time without a byte that began
+// after it, or that it fell into, and returns the longest of all.
+func longestPause(t *testing.T, got receipt, cuts []cutEvent) (longest time.Duration) {
+	t.Helper()
+	var report strings.Builder
+	for i, c := range cuts {
+		var most time.Duration
+		for _, p := range got.Pauses {
+			if p.From.Add(p.For).After(c.at) && (i+1 == len(cuts) || p.From.Before(cuts[i+1].at)) {
+				most = max(most, p.For)
+			}
+		}
+		longest = max(longest, most)
+		fmt.Fprintf(&report, "\n%8.3f s: %s: %v", c.at.Sub(got.Begun).Seconds(), c.what, most.Round(time.Millisecond))
+	}
+	t.Logf("longest pauses of at least %v, by cut:%s", leastPause, report.String())
+	return longest
+}
+
+// Links of either way are cut, at either end, while a connection of neighbours or
+// one of two hops moves bytes. With NTBNET_LONG 1 GiB while links are cut 20
+// times.
+func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
+	size, cuts := int64(64<<20), 4
+	if longRun() {
+		size, cuts = 1<<30, 20
+	}
+	for _, to := range []int{3, 2} {
+		t.Run(fmt.Sprintf("to node %d of 4", to), func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rnd := rand.New(rand.NewPCG(seed, 3))
+			r := startMembers(t, "ring", 4, "&failover=1")
+			require.Equal(t, "sending", r.ask(1, "send node%d:8 %d %d", to, size, seed))
+			var events []cutEvent
+			for i := range cuts {
+				part := size / int64(cuts+1)
+				at := part*int64(i) + rnd.Int64N(part)
+				until(t, "so much has arrived", func() bool {
+					n, err := strconv.ParseInt(r.ask(to, "received"), 10, 64)
+					require.NoError(t, err)
+					return n >= at
+				})
+				a := 1 + rnd.IntN(4)
+				b := a%4 + 1
+				if rnd.IntN(2) == 0 {
+					a, b = b, a
+				}
+				events = append(events, cutEvent{r.cut(a, b), fmt.Sprintf("node %d to %d", a, b)})
+			}
+			got := r.receipt(1)
+			require.Equal(t, size, got.Bytes)
+			t.Logf("stood still for %v at the most", longestPause(t, got, events))
+			ups := 0
+			for _, v := range r.look().Views {
+				for _, l := range v.Links {
+					ups += l.Ups
+				}
+			}
+			require.GreaterOrEqual(t, ups, 2*4, "the links came up")
+			r.end()
+		})
+	}
+}
