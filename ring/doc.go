@@ -111,7 +111,8 @@
 // published before it.
 //
 // The source keeps what is not acknowledged ([Options.Retention]); senders wait
-// for room there and nowhere else. The destination takes the next number only, so
+// for room there, and while 16 frames wait for the lane, and nowhere else: what is
+// stored next, the peer's credit say, must not be late by all that waits. The destination takes the next number only, so
 // everything once and in order. It acknowledges in frames of the other direction,
 // alone after a quarter of the retention or 5 ms, and again what came again.
 //

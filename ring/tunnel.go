@@ -54,7 +54,7 @@ type tunnel struct {
 	got    uint64                     // frames taken; guarded by rmu
 
 	mu      sync.Mutex // before lanes' and the router's
-	room    sync.Cond  // acknowledgements came, answers, or the end; mu
+	room    sync.Cond  // acknowledgements came, answers, room in the lane, or the end; mu
 	out     ntb.Window // constant after opened
 	to      uint32     // its number at the other end; constant after opened
 	kept    retention  // guarded by mu
@@ -100,6 +100,11 @@ const (
 	openEvery   = 50 * time.Millisecond
 	ackDelay    = 5 * time.Millisecond
 )
+
+// maxUnsent is how many frames wait for the lane at the most, before storers wait
+// themselves. More would only make what is stored next late: the peer's credit,
+// say, behind a megabyte of data in a lane of small slots that everyone wants.
+const maxUnsent = 16
 
 func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
 
@@ -245,7 +250,7 @@ func (t *tunnel) gather(n int) bool {
 			t.flush()
 		// What could not be sent yet takes more stores.
 		case t.kept.count > t.high && t.kept.reopen(n, t.router.opts.FrameBytes):
-		case t.kept.begin(t.router.opts.FrameBytes):
+		case t.kept.count-t.high < maxUnsent && t.kept.begin(t.router.opts.FrameBytes):
 		default:
 			t.room.Wait()
 		}

@@ -74,6 +74,9 @@ func (t *tunnel) sent(f *frame) {
 	case frameData:
 		t.next++
 		if t.next > t.high {
+			if t.kept.count-t.high == maxUnsent {
+				t.room.Broadcast()
+			}
 			t.high = t.next
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
