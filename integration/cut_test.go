@@ -63,6 +63,37 @@ func longestPause(t *testing.T, got receipt, cuts []cutEvent) (longest time.Dura
 	return longest
 }
 
+// cutSomehow cuts links by a random choice: one, the same one as soon as it is
+// made again, both of a node, or one of each way.
+func (r *ring) cutSomehow(rnd *rand.Rand) cutEvent {
+	r.t.Helper()
+	a := 1 + rnd.IntN(r.n)
+	right, left := a%r.n+1, (a+r.n-2)%r.n+1
+	b, also := right, left
+	if rnd.IntN(2) == 0 {
+		b, also = left, right
+	}
+	e := cutEvent{r.cut(a, b), fmt.Sprintf("node %d to %d", a, b)}
+	switch rnd.IntN(5) {
+	case 0:
+		r.cut(a, b)
+		e.what += ", twice"
+	case 1:
+		r.cut(a, also)
+		e.what += fmt.Sprintf(" and to %d", also)
+	case 2:
+		far := (b+b-a+r.n-1)%r.n + 1 // beyond b
+		r.cut(b, far)
+		e.what += fmt.Sprintf(" and %d to %d", b, far)
+	case 3:
+		far := (b+b-a+r.n-1)%r.n + 1
+		further := (far+b-a+r.n-1)%r.n + 1
+		r.cut(far, further)
+		e.what += fmt.Sprintf(" and %d to %d", far, further)
+	}
+	return e
+}
+
 // Links of either way are cut, at either end, while a connection of neighbours or
 // one of two hops moves bytes. With NTBNET_LONG 1 GiB while links are cut 20
 // times.
@@ -87,12 +118,7 @@ func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
 					require.NoError(t, err)
 					return n >= at
 				})
-				a := 1 + rnd.IntN(4)
-				b := a%4 + 1
-				if rnd.IntN(2) == 0 {
-					a, b = b, a
-				}
-				events = append(events, cutEvent{r.cut(a, b), fmt.Sprintf("node %d to %d", a, b)})
+				events = append(events, r.cutSomehow(rnd))
 			}
 			got := r.receipt(1)
 			require.Equal(t, size, got.Bytes)

@@ -181,7 +181,7 @@ type pause struct {
 }
 
 // leastPause is the shortest that is written down.
-const leastPause = 10 * time.Millisecond
+const leastPause = time.Millisecond
 
 func (m *member) takeStream(c *sdp.Conn) {
 	r := receipt{Begun: time.Now()}
