@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,11 +116,7 @@ func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
 			for i := range cuts {
 				part := size / int64(cuts+1)
 				at := part*int64(i) + rnd.Int64N(part)
-				until(t, "so much has arrived", func() bool {
-					n, err := strconv.ParseInt(r.ask(to, "received"), 10, 64)
-					require.NoError(t, err)
-					return n >= at
-				})
+				r.arrived(to, at)
 				events = append(events, r.cutSomehow(rnd))
 			}
 			got := r.receipt(1)
@@ -133,4 +132,94 @@ func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
 			r.end()
 		})
 	}
+}
+
+// arrived waits until so much has come to port 8 of a node.
+func (r *ring) arrived(node int, n int64) {
+	r.t.Helper()
+	until(r.t, "so much has arrived", func() bool {
+		got, err := strconv.ParseInt(r.ask(node, "received"), 10, 64)
+		require.NoError(r.t, err)
+		return got >= n
+	})
+}
+
+// endlessBytes are those of a stream that is to be broken off.
+const endlessBytes = 1 << 50
+
+func requireGone(t *testing.T, answer string) {
+	t.Helper()
+	require.True(t, strings.Contains(answer, syscall.ECONNRESET.Error()) || strings.Contains(answer, syscall.EHOSTUNREACH.Error()), answer)
+}
+
+// A node is killed while streams begin at it, end at it, pass it, and are
+// elsewhere.
+func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
+	size := int64(32 << 20)
+	if longRun() {
+		size = 512 << 20
+	}
+	r := startMembers(t, "ring", 6, "&failover=1")
+	// 2 is killed. From 1 to 3 and back is shorter over it; 6 and 4 send to it, 2
+	// sends to 5; 5 sends to 4.
+	for from, to := range map[int]int{1: 3, 3: 1, 6: 2, 4: 2, 2: 5, 5: 4} {
+		n := int64(endlessBytes)
+		if from != 2 && to != 2 {
+			n = size
+		}
+		require.Equal(t, "sending", r.ask(from, "send node%d:8 %d %d", to, n, from))
+	}
+	for _, node := range []int{1, 2, 3, 5} {
+		r.arrived(node, 1<<20)
+	}
+	r.nodes[2].kill()
+	killed := time.Now()
+	for _, from := range []int{1, 3, 5} {
+		got := r.receipt(from)
+		require.Equal(t, size, got.Bytes)
+		t.Logf("from node %d: stood still for %v at the most", from, longestPause(t, got, []cutEvent{{killed, "killed"}}))
+	}
+	for _, from := range []int{6, 4} {
+		requireGone(t, r.nodes[from].hear())
+	}
+	r.nodes[2] = nil
+	r.end()
+}
+
+// pullAway takes the directories away by which nodes find each other: what is cut
+// from now on stays so.
+func (r *ring) pullAway() {
+	r.t.Helper()
+	for node := 1; node <= r.n; node++ {
+		dir := filepath.Join(fabricBase(os.Geteuid()), fmt.Sprintf("%s@%d", r.name, node))
+		require.NoError(r.t, os.Rename(dir, dir+"-away"))
+		r.t.Cleanup(func() { os.Rename(dir+"-away", dir) })
+	}
+}
+
+// One link of each way is cut and stays so.
+func TestNodesThatNoWayJoins(t *testing.T) {
+	r := startMembers(t, "ring", 4, "&failover=1")
+	for from, to := range map[int]int{1: 3, 3: 1, 4: 2, 2: 3} {
+		n := int64(endlessBytes)
+		if from == 2 {
+			n = 64 << 20
+		}
+		require.Equal(t, "sending", r.ask(from, "send node%d:8 %d %d", to, n, from))
+	}
+	for node := 1; node <= 3; node++ {
+		r.arrived(node, 1<<20)
+	}
+	r.pullAway()
+	r.cut(1, 2)
+	r.cut(3, 4)
+	for _, from := range []int{1, 3, 4} {
+		requireGone(t, r.nodes[from].hear())
+	}
+	require.EqualValues(t, 64<<20, r.receipt(2).Bytes, "2 and 3 are neighbours still")
+	answer := r.ask(1, "reach node3:8")
+	require.Contains(t, answer, syscall.EHOSTUNREACH.Error())
+	require.Equal(t, "ok", r.ask(1, "reach node4:8"))
+	require.Equal(t, "ok", r.ask(2, "reach node3:8"))
+	r.end()
 }

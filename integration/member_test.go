@@ -4,6 +4,8 @@ package integration
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -14,6 +16,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,6 +40,7 @@ func longRun() bool { return os.Getenv(longVariable) != "" }
 // own cables. It takes streams at port 8 and floods at port 9; the test says:
 //
 //	send ADDRESS N SEED     send N bytes to port 8; the answer is a receipt, in JSON
+//	reach ADDRESS           open a connection, in two seconds at the most
 //	received                how many bytes have come to port 8 so far
 //	cut PID                 cut the cables to a process; the answer is how many
 //	flood ADDRESS...        send to all these ports 9, at full speed
@@ -122,6 +126,14 @@ func (m *member) do(w []string) (string, error) {
 			m.say("sent %s", answer)
 		}()
 		return "sending", nil
+	case "reach":
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		c, err := m.host.DialContext(ctx, "sdp", w[1])
+		if err != nil {
+			return "", err
+		}
+		return "ok", c.Close()
 	case "received":
 		return fmt.Sprint(m.received.Load()), nil
 	case "cut":
@@ -180,8 +192,12 @@ type pause struct {
 	For  time.Duration
 }
 
-// leastPause is the shortest that is written down.
-const leastPause = time.Millisecond
+// leastPause is the shortest that is written down, and mostPauses how many of the
+// longest are told: a line of a process has its limit.
+const (
+	leastPause = time.Millisecond
+	mostPauses = 200
+)
 
 func (m *member) takeStream(c *sdp.Conn) {
 	r := receipt{Begun: time.Now()}
@@ -205,6 +221,8 @@ func (m *member) takeStream(c *sdp.Conn) {
 			return // the sender gets no receipt
 		}
 	}
+	slices.SortFunc(r.Pauses, func(a, b pause) int { return cmp.Compare(b.For, a.For) })
+	r.Pauses = r.Pauses[:min(len(r.Pauses), mostPauses)]
 	r.Sum = fmt.Sprintf("%x", sum.Sum(nil))
 	_ = json.NewEncoder(c).Encode(r) // likewise
 }
