@@ -25,6 +25,7 @@ type news struct {
 	id     ID
 	number uint64 // greater is newer; the time in nanoseconds, so that a new process counts on
 	sides  [2]sideState
+	links  [2]uint32 // of each side: differs when the link was made again; 0: none
 }
 
 func (n *news) side(d Direction) sideState {
@@ -48,6 +49,7 @@ func (r *router) ownNewsLocked() {
 			own.sides[d] = stateNone
 		case r.links[linkKey(d, 0)] != nil:
 			own.sides[d] = stateUp
+			own.links[d] = r.links[linkKey(d, 0)].epoch
 		default:
 			own.sides[d] = stateDown
 		}
@@ -58,7 +60,11 @@ func (r *router) ownNewsLocked() {
 // newsFrom takes news from a neighbour.
 func (r *router) newsFrom(l *Link, f *frame) {
 	host := f.src.Host()
-	n := &news{id: f.src, number: f.newsNumber(), sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)}}
+	n := &news{
+		id: f.src, number: f.newsNumber(),
+		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		links: [2]uint32{f.arg, f.ask},
+	}
 	if f.dst != 0 || f.length != 0 || host < 1 || host > r.opts.Nodes || r.opts.Topology == Mesh {
 		r.drop(dropNews)
 		return
@@ -113,6 +119,7 @@ func (s *newsSender) push(served bool) {
 		f := frame{
 			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 			bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+			arg:   n.links[Left], ask: n.links[Right],
 		}
 		switch s.link.out[0].own(&f, nil, s, served) {
 		case putDone:

@@ -250,6 +250,25 @@ func (r *router) routeLocked(host int) (*Link, int) {
 	return best, hops
 }
 
+// way is the route to a host, and a number that changes when a link of it is made
+// again, as far as is known. The numbers of links are those of their nearer ends,
+// whose news come first: a link must not count as new twice.
+func (r *router) way(host int) (*Link, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	link, _ := r.routeLocked(host)
+	if link == nil || link.direction == Direct {
+		return link, 0
+	}
+	way := uint64(0)
+	for h := r.opts.neighbour(r.host, link.direction); h != host; h = r.opts.neighbour(h, link.direction) {
+		if n := r.news[h]; n != nil {
+			way = way*0x9e3779b97f4a7c15 + uint64(n.links[link.direction])
+		}
+	}
+	return link, way
+}
+
 // openLocked tells that no link on the way to a host is known to be cut, this
 // node's own aside.
 func (r *router) openLocked(host int, d Direction) bool {

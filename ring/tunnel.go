@@ -62,6 +62,7 @@ type tunnel struct {
 	next    int        // of the frames kept, the next to be sent; guarded by mu
 	high    int        // of the frames kept, the first that was never sent; guarded by mu
 	link    *Link      // where frames go; nil: no way; guarded by mu
+	way     uint64     // see router.wayLocked; guarded by mu
 	cut     time.Time  // since when there is no way; guarded by mu
 	resends uint32     // path: how often it began again; guarded by mu
 	bell    uint32     // doorbells that found no frame; guarded by mu
@@ -78,6 +79,7 @@ type tunnel struct {
 	progress time.Time     // last acknowledgement, or beginning; guarded by mu
 	patience time.Duration // how long without one until frames are sent again; guarded by mu
 	guarding bool          // guard is set; guarded by mu
+	guardAt  time.Time     // for when; guarded by mu
 	guard    *time.Timer   // calls timeout; guarded by mu
 	acking   bool          // acker is set; guarded by mu
 	acker    *time.Timer   // guarded by mu

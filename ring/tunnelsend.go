@@ -93,12 +93,15 @@ func (t *tunnel) sent(f *frame) {
 	}
 }
 
-// watch sees to it that timeout is called. The caller holds mu.
+// watch sees to it that timeout is called, within d. An earlier call for later
+// does not stand in the way: d is short again after a way was found. The caller
+// holds mu.
 func (t *tunnel) watch(d time.Duration) {
-	if t.guarding {
+	at := time.Now().Add(d)
+	if t.guarding && !at.Before(t.guardAt) {
 		return
 	}
-	t.guarding = true
+	t.guarding, t.guardAt = true, at
 	if t.guard == nil {
 		t.guard = time.AfterFunc(d, t.timeout)
 	} else {
@@ -141,15 +144,15 @@ func (t *tunnel) again() {
 }
 
 // reroute finds the way again after the links have changed. What is under way by
-// another is sent again by the new one. If there is none for long, the tunnel goes
-// down.
+// another, or by a link that was cut and made again, is sent again by the new one.
+// If there is none for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
-	link, _ := t.router.route(t.remote.Host())
+	link, way := t.router.way(t.remote.Host())
 	switch {
 	case link == nil:
 		if t.cut.IsZero() {
@@ -157,8 +160,8 @@ func (t *tunnel) reroute() {
 			time.AfterFunc(grace, t.unreachable)
 		}
 		t.link = nil
-	case link != t.link:
-		t.link, t.cut = link, time.Time{}
+	case link != t.link || way != t.way:
+		t.link, t.way, t.cut = link, way, time.Time{}
 		t.patience = resendFirst
 		t.again()
 	}
