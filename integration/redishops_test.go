@@ -23,12 +23,13 @@ func startPairOn(r *ring, front, back int, target string) *pair {
 	return p
 }
 
-// The proxies are 1, 2 and 4 hops apart. The nodes between them only forward.
+// The proxies are 1, 2 and 4 hops apart. The nodes between them only forward. With
+// NTBNET_LONG there are more requests.
 func TestRedisOverHops(t *testing.T) {
 	cli, benchmark := tool(t, "redis-cli"), tool(t, "redis-benchmark")
 	requests := long(5000, 500)
 	if longRun() {
-		requests = 50_000
+		requests = 20_000
 	}
 	target := startRedis(t)
 	for _, c := range []struct {
