@@ -147,10 +147,12 @@
 // tunnel's frames are in sequence, so whoever has the answer has what was
 // published before it.
 //
-// The source keeps what is not acknowledged ([Options.Retention]); senders wait
-// for room there and nowhere else. The destination takes the next number only, so
-// everything once and in order. It acknowledges in frames of the other direction,
-// alone after a quarter of the retention or 5 ms, and again what came again.
+// The source keeps what is not acknowledged ([Options.Retention]); senders wait for
+// room there, and while 16 frames wait for the lane, and nowhere else: what is
+// stored next, the peer's credit say, must not be late by all that waits. The
+// destination takes the next number only, so everything once and in order. It
+// acknowledges in frames of the other direction, alone after a quarter of the
+// retention or 5 ms, and again what came again.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or
 // on the way. Whoever must know calls [Peer.Order]. Node.Close waits up to 2 s
@@ -158,16 +160,17 @@
 //
 // # Failover
 //
-// Every node tells all others, by frames of news, which of its links are up.
-// Routes are the ring's two directions, the shorter first, those that are known to
-// be cut left out. When a tunnel's direction changes, everything kept is sent
-// again by the new one; late frames of the old one are duplicates. A cut link's
-// queues are never used again: a mended link is a new device. Frames that a cut
-// lost without any news are sent again after 200 ms without an acknowledgement.
+// Every node tells all others, by frames of news, which of its links are up, and
+// their epochs: a link may be cut and made again before anyone is told. Routes are
+// the ring's two directions, the shorter first, those that are known to be cut left
+// out. When a tunnel's direction changes, everything kept is sent again by the new
+// one; late frames of the old one are duplicates. A cut link's queues are never used
+// again: a mended link is a new device. Frames that a cut lost without any news are
+// sent again after 200 ms without an acknowledgement.
 //
 //	state      when                                   what happens
 //	opening    open is sent, every 50 ms              accept comes: up; no way for 1 s: down
-//	up         the way changes                        all kept is sent again by the new one
+//	up         the way changes, or one of its links   all kept is sent again by the new one
 //	up         no acknowledgement for 0.2 to 3.2 s    all kept is sent again
 //	up         no way in any direction for 1 s        down, ErrUnreachable
 //	up         close or reset comes, or a bad frame   down

@@ -33,6 +33,7 @@ type news struct {
 	sides  [2]sideState
 	// members are the processes reached through this one, in order; immutable.
 	members []ID
+	links  [2]uint32 // of each side: differs when the link was made again; 0: none
 }
 
 // memberBytes is what a member takes in the body of news: its process number, 0
@@ -64,6 +65,7 @@ func (r *router) ownNewsLocked() {
 			own.sides[d] = stateNone
 		case r.links[linkKey{d, 0}] != nil:
 			own.sides[d] = stateUp
+			own.links[d] = r.links[linkKey{d, 0}].epoch
 		default:
 			own.sides[d] = stateDown
 		}
@@ -78,7 +80,11 @@ func (r *router) ownNewsLocked() {
 // newsFrom takes news from a neighbour, whose body the neighbour may change.
 func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	host := f.src.Host()
-	n := &news{id: f.src, number: f.newsNumber(), sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)}}
+	n := &news{
+		id: f.src, number: f.newsNumber(),
+		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		links: [2]uint32{f.arg, f.ask},
+	}
 	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
 		l.direction == Down || l.direction == Direct && f.src != l.id {
 		r.drop(dropNews)
@@ -190,6 +196,7 @@ func (s *newsSender) push(served bool) {
 		f := frame{
 			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 			bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+			arg:   n.links[Left], ask: n.links[Right],
 		}
 		body := n.body()
 		f.length = uint32(len(body))

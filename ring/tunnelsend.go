@@ -74,6 +74,9 @@ func (t *tunnel) sent(f *frame) {
 	case frameData:
 		t.next++
 		if t.next > t.high {
+			if t.kept.count-t.high == maxUnsent {
+				t.room.Broadcast()
+			}
 			t.high = t.next
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
@@ -90,12 +93,15 @@ func (t *tunnel) sent(f *frame) {
 	}
 }
 
-// watch sees to it that timeout is called. The caller holds mu.
+// watch sees to it that timeout is called, within d. An earlier call for later
+// does not stand in the way: d is short again after a way was found. The caller
+// holds mu.
 func (t *tunnel) watch(d time.Duration) {
-	if t.guarding {
+	at := time.Now().Add(d)
+	if t.guarding && !at.Before(t.guardAt) {
 		return
 	}
-	t.guarding = true
+	t.guarding, t.guardAt = true, at
 	if t.guard == nil {
 		t.guard = time.AfterFunc(d, t.timeout)
 	} else {
@@ -138,8 +144,8 @@ func (t *tunnel) again() {
 }
 
 // reroute finds the way again after the links have changed. What is under way by
-// another is sent again by the new one. If there is none for long, the tunnel goes
-// down.
+// another, or by a link that was cut and made again, is sent again by the new one.
+// If there is none for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
