@@ -106,6 +106,10 @@ func (w *World) Mapped(pe int) (bool, error) {
 	return p.base.Load() != nil, p.why
 }
 
+// Accessible tells if operations on a PE can work: it has not ended, like
+// shmem_pe_accessible. Each symmetric object can be reached on each such PE.
+func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
+
 // HeapLimit is how large the symmetric heap may grow, in bytes.
 func (w *World) HeapLimit() int { return w.heap.size }
 
