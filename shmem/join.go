@@ -94,6 +94,10 @@ func open(ctx context.Context, o options) (*World, error) {
 	}
 	w.ctx = newCtx(w, nil, w.peers)
 	w.team = worldTeam(w)
+	if err := w.share(ctx); err != nil {
+		w.abandon()
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -366,6 +370,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	}
 	p := w.peers[pe]
 	p.ch = &channel{pe: pe, conn: c}
+	p.node = h.Node
 	p.why = w.mapPeer(p, h)
 	return nil
 }

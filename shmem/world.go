@@ -21,16 +21,18 @@ import (
 // collective ones by all PEs in the same order, one at a time.
 type World struct {
 	// Immutable once open.
-	opts  options
-	pe    int
-	peers []*peer // by PE
-	self  *peer
-	heap  *heap
-	team  *Team
-	ctx   *Ctx
-	host  *sdp.Host // nil if this is the only PE
-	ln    net.Listener
-	token uint64 // names this PE's heap, see heapFile
+	opts    options
+	pe      int
+	peers   []*peer // by PE
+	self    *peer
+	heap    *heap
+	team    *Team
+	near    *Team      // see SharedTeam
+	sharers [][]uint64 // see share
+	ctx     *Ctx
+	host    *sdp.Host // nil if this is the only PE
+	ln      net.Listener
+	token   uint64 // names this PE's heap, see heapFile
 	// crowded: more PEs share this machine than it has processors.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
@@ -91,6 +93,10 @@ func (w *World) Ctx() *Ctx { return w.ctx }
 // Team is the team of all PEs.
 func (w *World) Team() *Team { return w.team }
 
+// SharedTeam is the team of the PEs of this host whose memory is mapped to each other,
+// like SHMEM_TEAM_SHARED. This PE is one of them. All of them have the same PEs in it.
+func (w *World) SharedTeam() *Team { return w.near }
+
 // Host is this PE's membership in the fabric, by which it may listen and dial as
 // well; nil for the only PE of a job. It is closed with the World.
 func (w *World) Host() *sdp.Host { return w.host }
@@ -144,7 +150,7 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.sleepers.init()
 	size := (o.heap + pageBytes - 1) &^ (pageBytes - 1)
-	objects := firstShared + uintptr(maxTeams)*teamBytes(o.n)
+	objects := firstShared + areas*teamBytes(o.n)
 	if uintptr(size) < objects+pageBytes {
 		return nil, fmt.Errorf("symmetric heap of %d bytes: %d PEs need at least %d", size, o.n, objects+pageBytes)
 	}
