@@ -33,7 +33,7 @@ type news struct {
 	sides  [2]sideState
 	// members are the processes reached through this one, in order; immutable.
 	members []ID
-	links  [2]uint32 // of each side: differs when the link was made again; 0: none
+	links   [2]uint32 // of each side: differs when the link was made again; 0: none
 }
 
 // memberBytes is what a member takes in the body of news: its process number, 0
