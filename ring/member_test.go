@@ -348,6 +348,39 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 	}
 }
 
+// A member hears of a cut from its owner, and sends again by the way that is left.
+func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	from, to := f.member(t, 1, 2), f.member(t, 3, 2)
+	known(t, from, to.ID())
+	known(t, to, from.ID())
+	to.router.hook = make(chan *tunnel, 1)
+	x, err := from.router.dial(within(t), to.ID())
+	require.NoError(t, err)
+	y := <-to.router.hook
+	to.router.hook = nil
+	s := &stream{from: x, to: y, rounds: 2000, size: streamSlot}
+	var wg sync.WaitGroup
+	s.start(&wg)
+	for _, cable := range []int{0, 2, 1, 3} {
+		at := s.done.Load()
+		for s.done.Load() < min(at+50, s.rounds) {
+			time.Sleep(time.Millisecond)
+		}
+		f.cut(cable)
+		for at = s.done.Load(); s.done.Load() < min(at+50, s.rounds); {
+			time.Sleep(time.Millisecond)
+		}
+		f.connect(cable)
+	}
+	wg.Wait()
+	s.check(t)
+	once(t, x, y)
+	x.Close()
+	y.Close()
+}
+
 // Who only waits for frames learns that the other end is another process by now,
 // with the same id.
 func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
