@@ -27,7 +27,7 @@
 //	err := n.Join(ring.Options{Topology: ring.Ring, Nodes: 5})
 //	left, err := n.Link(ctx, leftDevice, ring.Left)   // host 1
 //	right, err := n.Link(ctx, rightDevice, ring.Right) // host 3
-//	p, err := n.Peer(ctx, ring.MakeID(4, 1))          // two hops
+//	p, err := n.Peer(ctx, n.Owner(4))                  // two hops
 //
 // # The window of a link
 //
@@ -75,6 +75,31 @@
 // (BenchmarkForward, against BenchmarkPlainCopy), and a wake-up where the worker
 // sleeps.
 //
+// # Members
+//
+// Several processes of a host share its links. One owns them; each of the others, a
+// member ([Options.Member]), has one link, Up to the owner, whose end there is Down.
+// The owner forwards:
+//
+//	from        for              to
+//	Left,Right  this host        Down to that process
+//	Left,Right  another host     the other side
+//	Down        another host     the side that the owner's own frames would take
+//	Up          this process     here: a member forwards nothing
+//
+// So a frame goes over two links more than there are hosts on its way, at the most. A
+// frame that came from Down must name that member as its source; news, frames for
+// the same host, and anything else that a member may not send are dropped and counted.
+// Within the host, a link's direct peer serves for what the two have to say to each
+// other; members have no link among themselves.
+//
+// Members believe the owner: it passes all news on, and they make none. The owner's
+// news name its members. A member that is not named is not there: tunnels to it end
+// after the same second that an unreachable host has. When the owner ends, a new one
+// may take its place within that second; the tunnels of members go on then. Every news
+// of a host has tunnels to it ask if their other end still knows them, since another
+// process may have its id by now.
+//
 // # The bubble rule
 //
 // In a ring of full queues every head waits for the next, for ever. So a node puts
@@ -92,6 +117,18 @@
 // Frames have at most as many hops as there are nodes, so each arrives. The rule
 // counts slots as the sender knows them, which are never more than are free.
 // Without it the same load stops (TestAllToAllStopsWithoutTheBubbleRule).
+//
+// Links within a host are no part of the ring, so they need no rule of their own:
+//
+//   - a frame from a member enters the ring as the owner's own do, with two slots free
+//     and in turns with them; until then it waits in a slot of the member's link, where
+//     only that member's frames wait behind it;
+//   - a frame for a member leaves the ring, into a link whose other end forwards
+//     nothing and always takes. If that process is stopped, it does not: when it has
+//     given no credit for 100 ms, its frames are dropped and counted until it gives some
+//     again. Tunnels send them again.
+//
+// So no frame in the ring waits for ever for one outside of it.
 //
 // Own frames need two slots, so forwarding could starve them. Where both wait,
 // they take turns, and either makes up for turns that it missed, 16 at the most.
@@ -143,5 +180,6 @@
 // Connections to a neighbour use its direct peer and end with that link. With
 // [Options.Failover] they use a tunnel as well, and go on.
 //
-// A stopped process keeps its tunnels, and stops all that goes through its node.
+// A stopped process keeps its tunnels. An owner, or the only process of a host, stops
+// all that goes through its node; a member stops nobody else.
 package ring

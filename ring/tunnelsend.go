@@ -22,7 +22,7 @@ func (t *tunnel) serve(*outLane) {
 func (t *tunnel) push(served bool) {
 	for !t.ended || t.sayAck {
 		f := frame{
-			src: t.router.node.id, dst: t.remote, hops: uint16(t.router.opts.Nodes),
+			src: t.router.node.id, dst: t.remote, hops: t.router.opts.mostHops(),
 			to: t.to, from: t.index, epoch: t.epoch, ack: t.expect.Load(),
 		}
 		var body []byte
@@ -152,7 +152,7 @@ func (t *tunnel) reroute() {
 	if t.ended {
 		return
 	}
-	link, way := t.router.way(t.remote.Host())
+	link, way, made := t.router.wayTo(t.remote)
 	switch {
 	case link == nil:
 		if t.cut.IsZero() {
@@ -160,10 +160,23 @@ func (t *tunnel) reroute() {
 			time.AfterFunc(grace, t.unreachable)
 		}
 		t.link = nil
-	case link != t.link || way != t.way:
-		t.link, t.way, t.cut = link, way, time.Time{}
+	case link != t.link || way != t.way || made != t.made:
+		t.link, t.way, t.made, t.cut = link, way, made, time.Time{}
 		t.patience = resendFirst
 		t.again()
+	}
+}
+
+// probe finds out if the other end still has the tunnel: its node may have ended,
+// and another one begun with the same id. Who has nothing to send would not learn of
+// it. What is kept does as well as the frame without entries that is sent otherwise:
+// the answer is an acknowledgement or a reset.
+func (t *tunnel) probe() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current() == tunnelUp && t.kept.count == 0 {
+		t.kept.push(retained{})
+		t.push(false)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 		case Right:
 			fr.ask++
 		}
-		r.newsFrom(from, &fr)
+		r.newsFrom(from, &fr, nil)
 	}
 	ta := a.(*tunnel)
 	was := ta.beginnings()

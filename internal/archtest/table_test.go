@@ -37,8 +37,9 @@ var table = map[string][]string{
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp"},
 
-	"sdp":   {"dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
-	"shmem": {"internal/fabric", "ring", "ntb"},
+	"sdp":          {"dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
+	"shmem":        {"sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},
+	"shmem/mplite": {"shmem"},
 
 	"dial":           {"bounce", "ring", "internal/hello"},
 	"listen":         {"bounce", "ring", "internal/hello"},
@@ -55,14 +56,16 @@ var table = map[string][]string{
 
 	"ntb":            {},
 	"ntb/ntbmem":     {"ntb"},
-	"ntb/ntbshm":     {"ntb"},
+	"ntb/ntbshm":     {"ntb", "internal/membarrier"},
 	"ntb/ntbivshmem": {"ntb"},
 	"ntb/ntbfault":   {"ntb"},
 	"ntb/ntbdma":     {"ntb"},
 	"ntb/ntbtest":    {"ntb"},
 
-	"internal/archtest": {},
-	"internal/leak":     {},
+	"internal/archtest":   {},
+	"internal/leak":       {},
+	"internal/membarrier": {},
+	"internal/launch":     {},
 }
 
 // thirdParty are the modules of others that may be imported at all. What users

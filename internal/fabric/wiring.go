@@ -71,3 +71,18 @@ func parseNode(name string) (node int, ok bool) {
 	node, err := strconv.Atoi(digits)
 	return node, err == nil
 }
+
+// Hops is how many links lie between this process' node and another by the shortest
+// way that the fabric's plan has; 0 for the same node, or where there is one host.
+func (s *Spec) Hops(node int) int {
+	d := max(node, s.Node) - min(node, s.Node)
+	switch {
+	case d == 0 || !s.hosts():
+		return 0
+	case s.Kind == topologyMesh:
+		return 1
+	case s.Kind == topologyRing:
+		return min(d, s.Nodes-d)
+	}
+	return d
+}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -74,7 +75,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 		}
 	}()
 
-	mine := hello{membarrier: registerMembarrier(), window: int64(o.Window), doorbells: o.Doorbells}
+	mine := hello{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
 	f, err := makeFiles(o)
 	if err != nil {
 		return nil, err

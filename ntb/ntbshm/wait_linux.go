@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -81,7 +82,7 @@ func (d *device) Order() {
 		ntb.Fence()
 		return
 	}
-	if err := membarrier(membarrierGlobalExpedited); err != nil {
+	if err := membarrier.Global(); err != nil {
 		// It worked when the process began. Going on without it would lose
 		// wake-ups.
 		d.takeDown()

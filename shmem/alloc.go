@@ -1,0 +1,138 @@
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Memory management: chapter 9.3 of the specification. All calls are collective over
+// all PEs, which make them in the same order with the same arguments; so all find the
+// same offset, without a word. That the arguments are the same is checked: each PE
+// posts them, and reads those of all others.
+
+// ErrMismatch: the PEs of a collective call do not agree on its arguments, or called
+// different ones.
+var ErrMismatch = errors.New("shmem: PEs differ")
+
+const (
+	minAlign = 64 // a cache line, so that objects do not share one
+	maxAlign = 1 << 30
+)
+
+// Alloc makes a symmetric object of n elements, like shmem_malloc. What is in it is
+// not defined. It returns ErrMismatch on all PEs if they ask for different sizes, and
+// ErrHeapFull on all if there is no room. n of 0 makes an object without elements.
+func Alloc[T Elem](w *World, n int) (Sym[T], error) {
+	return AllocAligned[T](w, minAlign, n)
+}
+
+// AllocAligned is Alloc at a multiple of align bytes, a power of two up to 1 GiB,
+// like shmem_align.
+func AllocAligned[T Elem](w *World, align, n int) (Sym[T], error) {
+	w.check()
+	if n < 0 || uint64(n) > maxHeap/uint64(sizeOf[T]()) {
+		panic(fmt.Sprintf("shmem: object of %d elements", n))
+	}
+	if align < 1 || align > maxAlign || align&(align-1) != 0 {
+		panic(fmt.Sprintf("shmem: alignment of %d bytes", align))
+	}
+	size := uint64(n) * uint64(sizeOf[T]())
+	off, err := w.alloc(size, uintptr(max(align, minAlign)))
+	if err != nil {
+		return Sym[T]{}, err
+	}
+	return Sym[T]{w, off, n}, nil
+}
+
+// AllocZeroed is Alloc of zeros, like shmem_calloc.
+func AllocZeroed[T Elem](w *World, n int) (Sym[T], error) {
+	s, err := Alloc[T](w, n)
+	if err != nil {
+		return s, err
+	}
+	clear(s.Local())
+	return s, w.team.Sync(context.Background())
+}
+
+// Hint is what AllocHints may make use of.
+type Hint int
+
+// Hints, as SHMEM_MALLOC_ATOMICS_REMOTE and SHMEM_MALLOC_SIGNAL_REMOTE.
+const (
+	HintAtomicsRemote Hint = 1 << iota
+	HintSignalRemote
+)
+
+// AllocHints is Alloc, like shmem_malloc_with_hints. All memory is alike here.
+func AllocHints[T Elem](w *World, n int, _ Hint) (Sym[T], error) { return Alloc[T](w, n) }
+
+// Realloc makes the object one of n elements that begins with the same ones, like
+// shmem_realloc. s is not to be used any more, unless there is an error.
+func Realloc[T Elem](w *World, s Sym[T], n int) (Sym[T], error) {
+	made, err := Alloc[T](w, n)
+	if err != nil || s.n == 0 && s.w == nil {
+		return made, err
+	}
+	copy(made.Local(), s.Local())
+	return made, Free(s)
+}
+
+// Free gives an object back, like shmem_free. It is collective, so it is not for
+// finalizers. It panics if s is not a whole object.
+func Free[T Elem](s Sym[T]) error {
+	if s.w == nil {
+		return nil
+	}
+	s.w.check()
+	// Nobody may use it any more when it is another object.
+	if err := s.w.collective(argFree, uint64(s.off)); err != nil {
+		return err
+	}
+	if !s.w.heap.release(s.off) {
+		panic(fmt.Sprintf("shmem: free of offset %d, where no object begins", s.off))
+	}
+	return nil
+}
+
+// What collective calls post, to be told apart.
+const (
+	argAlloc = 1 + iota
+	argFree
+	argCollective
+)
+
+func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
+	if err := w.collective(argAlloc, n, uint64(align)); err != nil {
+		return 0, err
+	}
+	return w.heap.alloc((n+minAlign-1)&^(minAlign-1), align)
+}
+
+// collective waits until all PEs have called it, and compares what they passed.
+func (w *World) collective(args ...uint64) error {
+	return w.team.compare(context.Background(), args...)
+}
+
+// compare waits until all PEs of the team have called it, and compares what they
+// passed: ErrMismatch on all of them if that is not the same.
+func (t *Team) compare(ctx context.Context, args ...uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var differs error
+	var first [postWords]uint64
+	err := t.agree(ctx, args, func(pe int, words []uint64) {
+		if pe == 0 {
+			copy(first[:], words)
+		}
+		for i, v := range words {
+			if v != first[i] && differs == nil {
+				differs = fmt.Errorf("%w: PE %d passes %v, PE %d %v", ErrMismatch, t.pes[0], first[:len(words)], t.pes[pe], words)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return differs
+}

@@ -1,0 +1,219 @@
+package shmem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// channel is the way of this PE's requests to another PE: one connection, whose
+// other direction carries the replies.
+//
+// The other PE's server waits until its replies have room, and takes no request
+// meanwhile. So whoever sends must not wait for room while it owes a look at
+// replies that may not fit: what is asked for and not read yet is limited to what
+// the smallest queue holds of requests, and is read before a long put.
+type channel struct {
+	pe   int
+	conn net.Conn
+
+	mu      sync.Mutex
+	buf     [requestBytes + smallPut]byte // of a request; guarded by mu
+	in      [replyBytes + smallPut]byte   // of a reply; guarded by mu
+	word    [16]byte                      // a reply to one who waits; guarded by mu
+	number  uint32                        // of the last request with a reply; guarded by mu
+	waiting []reply                       // not read yet, in their order; guarded by mu
+	bytes   int                           // of their data; guarded by mu
+	unacked bool                          // something was sent that has no reply; guarded by mu
+	err     error                         // the first; guarded by mu
+}
+
+// reply is where a reply goes.
+type reply struct {
+	number uint32
+	dst    []byte
+	n      int // bytes that come
+	// They come in blocks that lie stride apart in dst, if that is not 0.
+	block, stride int
+}
+
+func (r *reply) short() bool { return r.stride == 0 && r.n <= smallPut }
+
+const (
+	smallPut   = 216 // bytes that go with their request in one record
+	maxWaiting = 16
+	maxBytes   = 2 * maxGet
+)
+
+// send sends a request, with data of up to smallPut bytes. The caller holds mu.
+func (c *channel) send(r *request, data []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	r.encode(c.buf[:])
+	n := requestBytes + copy(c.buf[requestBytes:], data)
+	_, err := c.conn.Write(c.buf[:n])
+	return c.failed(err)
+}
+
+func (c *channel) failed(err error) error {
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return c.err
+}
+
+// do sends a request without a reply, with data of up to smallPut bytes.
+func (c *channel) do(r *request, data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unacked = true
+	return c.send(r, data)
+}
+
+// doLong is do with data of any length, which do would move to the heap.
+func (c *channel) doLong(r *request, data []byte) error {
+	if len(data) <= smallPut {
+		return c.do(r, data)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.drain(0); err != nil {
+		return err
+	}
+	c.unacked = true
+	if err := c.send(r, nil); err != nil {
+		return err
+	}
+	_, err := c.conn.Write(data)
+	return c.failed(err)
+}
+
+// tell sends what has no effect on memory.
+func (c *channel) tell(op operation, status int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.send(&request{op: op, c: uint64(status)}, nil)
+}
+
+// ask sends a request, whose reply goes to dst later. It reads older ones if there
+// are too many. The caller holds mu.
+func (c *channel) ask(r *request, to reply) error {
+	for len(c.waiting) >= maxWaiting || len(c.waiting) > 0 && c.bytes+to.n > maxBytes {
+		if err := c.drain(len(c.waiting) - 1); err != nil {
+			return err
+		}
+	}
+	c.number++
+	if c.number == 0 {
+		c.number = 1
+	}
+	r.number, to.number = c.number, c.number
+	if err := c.send(r, nil); err != nil {
+		return err
+	}
+	c.waiting = append(c.waiting, to)
+	c.bytes += to.n
+	return nil
+}
+
+// get asks for bytes of the other PE's heap, in pieces. They are there when drain
+// has returned. The caller holds mu.
+func (c *channel) get(off uintptr, dst []byte) error {
+	for len(dst) > 0 {
+		n := min(len(dst), maxGet)
+		if err := c.ask(&request{op: opGet, off: uint64(off), a: uint64(n)}, reply{dst: dst[:n], n: n}); err != nil {
+			return err
+		}
+		off += uintptr(n)
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// drain reads replies until only keep are left. The caller holds mu.
+func (c *channel) drain(keep int) error {
+	for len(c.waiting) > keep {
+		r := c.waiting[0]
+		n := replyBytes
+		if r.short() {
+			n += r.n // one read for both
+		}
+		if err := c.read(c.in[:n]); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint32(c.in[:]) != r.number {
+			return c.failed(errors.New("a reply to no request"))
+		}
+		if r.short() {
+			copy(r.dst, c.in[replyBytes:n])
+		} else if err := c.scatter(r); err != nil {
+			return err
+		}
+		c.waiting = c.waiting[:copy(c.waiting, c.waiting[1:])]
+		c.bytes -= r.n
+	}
+	return nil
+}
+
+func (c *channel) scatter(r reply) error {
+	if r.stride == 0 {
+		return c.read(r.dst)
+	}
+	for at := 0; at < len(r.dst); at += r.stride {
+		if err := c.read(r.dst[at : at+r.block]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *channel) read(p []byte) error {
+	if len(p) == 0 {
+		return c.err
+	}
+	_, err := io.ReadFull(c.conn, p)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("it has ended: %w", net.ErrClosed)
+	}
+	return c.failed(err)
+}
+
+// fetch asks for up to 16 bytes, and waits for them.
+func (c *channel) fetch(r *request, dst []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.ask(r, reply{dst: c.word[:len(dst)], n: len(dst)})
+	if err == nil {
+		err = c.drain(0)
+	}
+	if err == nil {
+		copy(dst, c.word[:])
+	}
+	return err
+}
+
+// fetchTo is fetch whose reply comes until quiet.
+func (c *channel) fetchTo(r *request, dst []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ask(r, reply{dst: dst, n: len(dst)})
+}
+
+// quiet waits until all requests are done and all replies are here. begin makes
+// the request, so that several channels can be asked at once.
+func (c *channel) quiet(begin bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if begin {
+		if !c.unacked || c.err != nil {
+			return c.err
+		}
+		c.unacked = false
+		return c.ask(&request{op: opAck}, reply{})
+	}
+	return c.drain(0)
+}

@@ -1,0 +1,122 @@
+package shmem
+
+import "sync/atomic"
+
+// Ctx is a communication context: operations that are ordered and completed
+// together. Its errors are its own. PEs are numbered as in its team.
+//
+// A context may be used by several goroutines; the options of the specification,
+// serialized and private, allow an implementation less, and change nothing here.
+type Ctx struct {
+	w      *World  // immutable
+	team   *Team   // immutable; nil: the team of all
+	peers  []*peer // by PE of the team; immutable
+	far    []*peer // those that are reached by requests; immutable
+	err    atomic.Pointer[OpError]
+	closed atomic.Bool
+}
+
+// NewCtx makes a context of all PEs, like shmem_ctx_create. It is not collective.
+func NewCtx(w *World) *Ctx {
+	w.check()
+	return newCtx(w, nil, w.peers)
+}
+
+func newCtx(w *World, t *Team, peers []*peer) *Ctx {
+	c := &Ctx{w: w, team: t, peers: peers}
+	for _, p := range peers {
+		if p.ch != nil && p.base.Load() == nil && !p.dead.Load() {
+			c.far = append(c.far, p)
+		}
+	}
+	return c
+}
+
+// Team is the team whose PEs the context's operations number, like
+// shmem_ctx_get_team.
+func (c *Ctx) Team() *Team {
+	if c.team == nil {
+		return c.w.team
+	}
+	return c.team
+}
+
+// Close completes the context's operations, as Quiet does, and ends it.
+func (c *Ctx) Close() error {
+	if c == c.w.ctx {
+		panic("shmem: the default context is closed with its World")
+	}
+	if c.closed.Swap(true) {
+		return ErrClosed
+	}
+	return c.Quiet()
+}
+
+// Err is the first failure of the context's operations, an *OpError.
+func (c *Ctx) Err() error {
+	if e := c.err.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// peer is a PE of the context.
+func (c *Ctx) peer(pe int) *peer {
+	if uint(pe) >= uint(len(c.peers)) {
+		badPE(pe, len(c.peers))
+	}
+	return c.peers[pe]
+}
+
+// fail records the first failure.
+func (c *Ctx) fail(op string, p *peer, err error) {
+	if err != nil {
+		c.err.CompareAndSwap(nil, &OpError{op, p.pe, err})
+	}
+}
+
+// channel is the way to a PE that is not mapped. It is nil, and the failure
+// recorded, if the PE is gone. After Close of the World or the context it panics.
+func (c *Ctx) channel(op string, p *peer) *channel {
+	c.w.check()
+	if c.closed.Load() {
+		panic("shmem: use of a closed context")
+	}
+	if p.dead.Load() || p.ch == nil {
+		err := c.w.Err()
+		if err == nil {
+			err = ErrClosed // it has called Close
+		}
+		c.fail(op, p, err)
+		return nil
+	}
+	return p.ch
+}
+
+// Fence orders: what the context stored to a PE before is there before what it
+// stores to the same PE afterwards, like shmem_fence. Requests keep their order
+// without it.
+func (c *Ctx) Fence() { storeFence() }
+
+// Quiet waits until all the context's operations are done and can be seen by all
+// PEs, and what nonblocking ones fetch is here, like shmem_quiet. It returns the
+// first failure of the context, if any, at once.
+func (c *Ctx) Quiet() error {
+	fullFence()
+	if len(c.far) > 0 {
+		c.quiet()
+	}
+	return c.Err()
+}
+
+// quiet asks all first, and then waits for the answers.
+func (c *Ctx) quiet() {
+	for _, begin := range []bool{true, false} {
+		for _, p := range c.far {
+			err := p.ch.quiet(begin)
+			if err != nil && !c.w.hasLeft(p.pe) {
+				c.fail("quiet", p, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package shmem
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// sizeOf is a constant of each T.
+func sizeOf[T Elem]() uintptr {
+	var v T
+	return unsafe.Sizeof(v)
+}
+
+// elem is the T at an offset of a heap. The caller has checked that it is there.
+func elem[T Elem](base *byte, off uintptr) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(base), off))
+}
+
+// elems are n of them.
+func elems[T Elem](base *byte, off uintptr, n int) []T {
+	return unsafe.Slice(elem[T](base, off), n)
+}
+
+// bytesOf is the memory of a slice.
+func bytesOf[T Elem](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*sizeOf[T]())
+}
+
+// copyPiece is less than what Go's memmove takes for large: from 1 MiB on it
+// passes the caches by, which is half as fast where the memory is in them.
+const copyPiece = 512 << 10
+
+// put copies to a heap. One element is one store, so that who waits for it never
+// sees half of it.
+func put[T Elem](base *byte, off uintptr, src []T) {
+	if len(src) == 1 {
+		store(elem[T](base, off), src[0])
+		return
+	}
+	copyElems(elems[T](base, off, len(src)), src)
+}
+
+// copyElems copies in pieces.
+func copyElems[T Elem](dst, src []T) {
+	const words = copyPiece / 16 // elements of the largest type
+	for len(src) > words {
+		n := min(len(src), int(copyPiece/sizeOf[T]()))
+		copy(dst, src[:n])
+		dst, src = dst[n:], src[n:]
+	}
+	copy(dst, src)
+}
+
+// store stores an element at once. On arm64, and for the race detector, it is an
+// atomic store of those types that have one.
+func store[T Elem](p *T, v T) {
+	if !plainStores {
+		switch unsafe.Sizeof(v) {
+		case 4:
+			atomic.StoreUint32((*uint32)(unsafe.Pointer(p)), *(*uint32)(unsafe.Pointer(&v)))
+			return
+		case 8:
+			if unsafe.Alignof(v) == 8 { // not complex64
+				atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
+				return
+			}
+		}
+	}
+	*p = v
+}
+
+// load is store's counterpart.
+func load[T Elem](p *T) (v T) {
+	if !plainStores {
+		switch unsafe.Sizeof(v) {
+		case 4:
+			*(*uint32)(unsafe.Pointer(&v)) = atomic.LoadUint32((*uint32)(unsafe.Pointer(p)))
+			return v
+		case 8:
+			if unsafe.Alignof(v) == 8 {
+				*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
+				return v
+			}
+		}
+	}
+	return *p
+}
+
+// The atomics of package sync/atomic on any type of 4 or 8 bytes.
+
+func atomicLoad[T ExtAMO](p *T) (v T) {
+	if unsafe.Sizeof(v) == 4 {
+		*(*uint32)(unsafe.Pointer(&v)) = atomic.LoadUint32((*uint32)(unsafe.Pointer(p)))
+	} else {
+		*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
+	}
+	return v
+}
+
+func atomicStore[T ExtAMO](p *T, v T) {
+	if unsafe.Sizeof(v) == 4 {
+		atomic.StoreUint32((*uint32)(unsafe.Pointer(p)), *(*uint32)(unsafe.Pointer(&v)))
+	} else {
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
+	}
+}
+
+func atomicSwap[T ExtAMO](p *T, v T) (old T) {
+	if unsafe.Sizeof(v) == 4 {
+		*(*uint32)(unsafe.Pointer(&old)) = atomic.SwapUint32((*uint32)(unsafe.Pointer(p)), *(*uint32)(unsafe.Pointer(&v)))
+	} else {
+		*(*uint64)(unsafe.Pointer(&old)) = atomic.SwapUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
+	}
+	return old
+}
+
+func atomicCompareSwap[T AMO](p *T, want, v T) (old T) {
+	for {
+		old = atomicLoad(p)
+		if old != want {
+			return old
+		}
+		var done bool
+		if unsafe.Sizeof(v) == 4 {
+			done = atomic.CompareAndSwapUint32((*uint32)(unsafe.Pointer(p)), uint32(want), uint32(v))
+		} else {
+			done = atomic.CompareAndSwapUint64((*uint64)(unsafe.Pointer(p)), uint64(want), uint64(v))
+		}
+		if done {
+			return old
+		}
+	}
+}
+
+func atomicAdd[T AMO](p *T, v T) (old T) {
+	if unsafe.Sizeof(v) == 4 {
+		return T(atomic.AddUint32((*uint32)(unsafe.Pointer(p)), uint32(v))) - v
+	}
+	return T(atomic.AddUint64((*uint64)(unsafe.Pointer(p)), uint64(v))) - v
+}
+
+func atomicAnd[T Bits](p *T, v T) (old T) {
+	if unsafe.Sizeof(v) == 4 {
+		return T(atomic.AndUint32((*uint32)(unsafe.Pointer(p)), uint32(v)))
+	}
+	return T(atomic.AndUint64((*uint64)(unsafe.Pointer(p)), uint64(v)))
+}
+
+func atomicOr[T Bits](p *T, v T) (old T) {
+	if unsafe.Sizeof(v) == 4 {
+		return T(atomic.OrUint32((*uint32)(unsafe.Pointer(p)), uint32(v)))
+	}
+	return T(atomic.OrUint64((*uint64)(unsafe.Pointer(p)), uint64(v)))
+}
+
+func atomicXor[T Bits](p *T, v T) (old T) {
+	for {
+		old = atomicLoad(p)
+		if atomicCompareSwap(p, old, old^v) == old {
+			return old
+		}
+	}
+}
+
+// word4 and word8 are words of a heap.
+func word4(base *byte, off uintptr) *uint32 { return elem[uint32](base, off) }
+func word8(base *byte, off uintptr) *uint64 { return elem[uint64](base, off) }
+
+// get copies from a heap. One element is one load.
+func get[T Elem](base *byte, off uintptr, dst []T) {
+	if len(dst) == 1 {
+		dst[0] = load(elem[T](base, off))
+		return
+	}
+	copyElems(dst, elems[T](base, off, len(dst)))
+}
+
+// word is a value of 4 or 8 bytes as a number, for a request.
+func word[T ExtAMO](v T) uint64 {
+	if unsafe.Sizeof(v) == 4 {
+		return uint64(*(*uint32)(unsafe.Pointer(&v)))
+	}
+	return *(*uint64)(unsafe.Pointer(&v))
+}
+
+// bytesAt is the memory of one value.
+func bytesAt[T Elem](p *T) []byte { return bytesOf(unsafe.Slice(p, 1)) }

@@ -1,0 +1,116 @@
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// The heap of a PE. Offsets in bytes from its beginning:
+//
+//	0x0000  4  arm: changes when this PE is about to sleep; written by this PE
+//	0x1000     work areas of teams, see team.go; written by all PEs
+//	...        objects
+//
+// The memory is made at its limit. It takes pages as they are touched, so that it
+// grows without a copy, and no address ever changes.
+const (
+	armAt       = 0
+	firstShared = 0x1000
+	pageBytes   = 4096
+)
+
+// ErrHeapFull: the symmetric heap has no room for the object. Its limit is an
+// option.
+var ErrHeapFull = errors.New("shmem: symmetric heap is full")
+
+type heap struct {
+	// Immutable.
+	*memory
+	base *byte
+	size int
+
+	mu   sync.Mutex
+	free []extent           // by offset, none next to another; guarded by mu
+	used map[uintptr]uint64 // bytes of each object; guarded by mu
+}
+
+// extent is memory from off on.
+type extent struct {
+	off uintptr
+	n   uint64
+}
+
+func newHeap(m *memory, objectsAt uintptr) *heap {
+	size := len(m.bytes)
+	return &heap{
+		memory: m, base: &m.bytes[0], size: size,
+		free: []extent{{objectsAt, uint64(size) - uint64(objectsAt)}},
+		used: map[uintptr]uint64{},
+	}
+}
+
+// at is n bytes of the heap.
+func (h *heap) at(off uintptr, n int) []byte { return h.bytes[off : off+uintptr(n) : off+uintptr(n)] }
+
+// alloc takes the first extent that is large enough. All PEs do the same in the
+// same order, so all get the same offset.
+func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = max(1, n)
+	for i, e := range h.free {
+		off := (e.off + align - 1) &^ (align - 1)
+		gap := uint64(off - e.off)
+		if e.n < gap || e.n-gap < n {
+			continue
+		}
+		var left []extent
+		if gap > 0 {
+			left = append(left, extent{e.off, gap})
+		}
+		if rest := e.n - gap - n; rest > 0 {
+			left = append(left, extent{off + uintptr(n), rest})
+		}
+		h.free = slices.Replace(h.free, i, i+1, left...)
+		h.used[off] = n
+		return off, nil
+	}
+	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, n, h.size)
+}
+
+// release gives an object back. It is false if none begins there.
+func (h *heap) release(off uintptr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, ok := h.used[off]
+	if !ok {
+		return false
+	}
+	delete(h.used, off)
+	i, _ := slices.BinarySearchFunc(h.free, off, func(e extent, off uintptr) int {
+		if e.off < off {
+			return -1
+		}
+		return 1
+	})
+	h.free = slices.Insert(h.free, i, extent{off, n})
+	if i+1 < len(h.free) && off+uintptr(n) == h.free[i+1].off {
+		h.free[i].n += h.free[i+1].n
+		h.free = slices.Delete(h.free, i+1, i+2)
+	}
+	if i > 0 && h.free[i-1].off+uintptr(h.free[i-1].n) == off {
+		h.free[i-1].n += h.free[i].n
+		h.free = slices.Delete(h.free, i, i+1)
+	}
+	return true
+}
+
+// sizeAt is the size of the object that begins at off, in bytes.
+func (h *heap) sizeAt(off uintptr) (uint64, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, ok := h.used[off]
+	return n, ok
+}

@@ -1,0 +1,114 @@
+package shmem
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Option changes how Open joins a job.
+type Option func(*options)
+
+type options struct {
+	pe, n     int
+	job       string
+	fabric    string
+	heap      int
+	strict    bool
+	debug     bool
+	timeout   time.Duration
+	inProcess bool // several PEs share this process
+}
+
+// Limits of options.
+const (
+	MaxPEs = 1024 // PEs of a job
+
+	defaultHeap   = 8 << 30
+	defaultGoHeap = 64 << 20 // of PEs within one process
+	minHeap       = 1 << 20
+	maxHeap       = 1 << 40
+
+	defaultTimeout = 30 * time.Second
+)
+
+// PE says which PE this is, 0 to n-1, of how many, in place of what the launcher
+// says. job is the same for all PEs and no other job's that runs in the fabric.
+func PE(pe, n int, job string) Option {
+	return func(o *options) { o.pe, o.n, o.job = pe, n, job }
+}
+
+// Fabric names the fabric, in the words of sdp.Open. Without it, it is what
+// SDP_FABRIC names, or else one of the job's own on this machine.
+func Fabric(spec string) Option { return func(o *options) { o.fabric = spec } }
+
+// HeapLimit is how large the symmetric heap may grow, in bytes, 1 MiB to 1 TiB,
+// the same for all PEs. Memory is taken as it is used. It goes before
+// SHMEM_SYMMETRIC_SIZE; without either it is 8 GiB, or 64 MiB for PEs that share a
+// process by a fabric of kind mem.
+func HeapLimit(bytes int) Option { return func(o *options) { o.heap = bytes } }
+
+// Strict uses requests where the other PE's memory could be mapped: what a bridge
+// allows, where reads are slow and atomics do not pass. All PEs may choose for
+// themselves.
+func Strict() Option { return func(o *options) { o.strict = true } }
+
+// Debug compares what all PEs pass to collective calls, so that PEs which call
+// different ones are told. It costs some barriers for each. SHMEM_DEBUG in the
+// environment does the same.
+func Debug() Option { return func(o *options) { o.debug = true } }
+
+// Timeout is how long Open waits for all PEs; 30 s unless given.
+func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+
+// Environment variables of the specification.
+const (
+	envHeap  = "SHMEM_SYMMETRIC_SIZE"
+	envDebug = "SHMEM_DEBUG"
+)
+
+func (o *options) check() error {
+	switch {
+	case o.n < 1 || o.n > MaxPEs:
+		return fmt.Errorf("%d PEs: want 1 to %d", o.n, MaxPEs)
+	case o.pe < 0 || o.pe >= o.n:
+		return fmt.Errorf("PE %d of %d: want 0 to %d", o.pe, o.n, o.n-1)
+	case o.heap < minHeap || o.heap > maxHeap:
+		return fmt.Errorf("symmetric heap of %d bytes: want %d to %d", o.heap, minHeap, maxHeap)
+	case o.timeout <= 0:
+		return fmt.Errorf("timeout of %v: want more than 0", o.timeout)
+	}
+	return nil
+}
+
+// environment sets what no option has set.
+func (o *options) environment() (err error) {
+	if v := os.Getenv(envHeap); v != "" && o.heap == 0 {
+		if o.heap, err = parseSize(v); err != nil {
+			return fmt.Errorf("%s=%s: %w", envHeap, v, err)
+		}
+	}
+	if os.Getenv(envDebug) != "" {
+		o.debug = true
+	}
+	return nil
+}
+
+// parseSize reads a number of bytes as the specification has it: perhaps with a
+// fraction, and with a unit k, m, g or t, of 1024 each.
+func parseSize(s string) (int, error) {
+	number, unit := strings.ToLower(strings.TrimSpace(s)), 1.0
+	for i, suffix := range []string{"k", "m", "g", "t"} {
+		if n, ok := strings.CutSuffix(number, suffix); ok {
+			number, unit = n, float64(int(1)<<(10*(i+1)))
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(v*unit >= minHeap && v*unit <= maxHeap) {
+		return 0, fmt.Errorf("want bytes from 1m to 1024g, such as 512m or 1.5g")
+	}
+	return int(v*unit) &^ (pageBytes - 1), nil
+}

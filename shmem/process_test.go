@@ -1,0 +1,146 @@
+package shmem
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A PE that is a process runs this test binary with the name of a body in envBody.
+const (
+	envBody = "SHMEM_TEST_BODY"
+	envArgs = "SHMEM_TEST_ARGS" // PE, PEs, job, fabric, mode
+)
+
+// body is what each PE of a test does. It is looked up by its name in another process.
+type body func(t require.TestingT, w *World)
+
+// bodies are those that may run as processes. Each test file adds its own.
+var bodies = map[string]body{}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(envBody); name != "" {
+		os.Exit(runBody(name, strings.Fields(os.Getenv(envArgs))))
+	}
+	os.Exit(m.Run())
+}
+
+// childT is require's view of a PE's process.
+type childT struct{}
+
+func (childT) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
+func (childT) FailNow() {
+	debug.PrintStack()
+	os.Exit(1)
+}
+
+func runBody(name string, args []string) int {
+	pe, _ := strconv.Atoi(args[0])
+	n, _ := strconv.Atoi(args[1])
+	opts := append([]Option{PE(pe, n, args[2]), Fabric(args[3]), HeapLimit(256 << 20)}, modes[args[4]]...)
+	w, err := Open(context.Background(), opts...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	bodies[name](childT{}, w)
+	if err := w.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// processes runs a body on n PEs that are processes. fabric makes the fabric of each
+// PE; nil means one host.
+func processes(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for pe, cmd := range start(t, name, n, mode, fabric) {
+		wg.Go(func() {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("PE %d of %d: %v\n%s", pe, n, err, cmd.Stderr)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// start starts the PEs. Those that do not end within a minute are killed.
+func start(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) []*exec.Cmd {
+	t.Helper()
+	require.Contains(t, bodies, name)
+	job := fmt.Sprintf("t%d-%d", os.Getpid(), rand.Uint32())
+	if fabric == nil {
+		fabric = func(job string, _ int) string { return "shm:" + job }
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	var all []*exec.Cmd
+	for pe := range n {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), envBody+"="+name, fmt.Sprintf("%s=%d %d %s %s %s", envArgs, pe, n, job, fabric(job, pe), mode))
+		cmd.Stderr = new(bytes.Buffer)
+		require.NoError(t, cmd.Start())
+		all = append(all, cmd)
+	}
+	return all
+}
+
+// ringOf is a fabric where each PE is a node of a ring.
+func ringOf(n int) func(job string, pe int) string {
+	return func(job string, pe int) string { return fmt.Sprintf("ring:%s?node=%d&nodes=%d", job, pe+1, n) }
+}
+
+func init() { bodies["basics"] = basics }
+
+// basics puts, gets and adds between all PEs.
+func basics(t require.TestingT, w *World) {
+	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
+	s, err := Alloc[int64](w, 100_000)
+	require.NoError(t, err)
+	sum, err := AllocZeroed[int32](w, 1)
+	require.NoError(t, err)
+	right, left := (w.PE()+1)%n, (w.PE()+n-1)%n
+	src := make([]int64, s.Len()-1)
+	for i := range src {
+		src[i] = int64(w.PE()*1_000_000 + i)
+	}
+	Put(c, s.From(1), src, right)
+	for pe := range n {
+		AtomicAdd(c, sum, 0, int32(w.PE()+1), pe)
+	}
+	require.NoError(t, w.Team().Barrier(ctx))
+	require.Equal(t, int64(left*1_000_000+len(src)-1), s.Local()[len(src)])
+	got := make([]int64, len(src))
+	Get(c, got, s.From(1), right)
+	require.Equal(t, src, got)
+	require.Equal(t, int32(n*(n+1)/2), AtomicFetch(c, sum, 0, left))
+	P(c, s, 0, int64(-1-w.PE()), right)
+	require.NoError(t, WaitUntil(ctx, s, 0, Eq, int64(-1-left)))
+	require.NoError(t, w.Team().Barrier(ctx))
+	require.NoError(t, c.Err())
+}
+
+func TestBasics(t *testing.T) {
+	each(t, []int{1, 2, 3, 4, 7}, func(t *testing.T, w *World) { basics(t, w) })
+	for mode := range modes {
+		for _, n := range []int{2, 4} {
+			t.Run(fmt.Sprintf("processes/%s/%d", mode, n), func(t *testing.T) { processes(t, "basics", n, mode, nil) })
+		}
+	}
+	for n := 3; n <= 5; n += 2 {
+		t.Run(fmt.Sprintf("ring/%d", n), func(t *testing.T) { processes(t, "basics", n, "mapped", ringOf(n)) })
+	}
+}

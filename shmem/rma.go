@@ -1,0 +1,261 @@
+package shmem
+
+import "fmt"
+
+// Remote memory access: chapter 9.5 of the specification.
+//
+// To a PE whose heap is mapped, a put is a copy, or one store for one element, and
+// a look at the arm word there; a get is a copy. To any other, a put is a request
+// that carries the bytes, and a get one that the PE answers; long ones are cut into
+// requests of up to 64 KiB that are under way together. Requests to a PE are done in
+// their order.
+//
+// A put returns when src may be used again. Fence and Quiet say when it is there.
+
+// Put copies src to the beginning of dst at PE pe, like shmem_put.
+//
+// It panics if src does not fit or there is no such PE. What the fabric does wrong is
+// recorded in c, see Quiet; then nothing may have been stored.
+func Put[T Elem](c *Ctx, dst Sym[T], src []T, pe int) {
+	p := c.peer(pe)
+	if len(src) > dst.n {
+		badRoom(len(src), dst.n)
+	}
+	if base := p.base.Load(); base != nil {
+		put(base, dst.off, src)
+		p.stored()
+		return
+	}
+	putFar(c, p, dst.off, bytesOf(src))
+}
+
+// putFar is a put by a request.
+func putFar(c *Ctx, p *peer, off uintptr, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if ch := c.channel("put", p); ch != nil {
+		c.fail("put", p, ch.doLong(&request{op: opPut, off: uint64(off), a: uint64(len(b))}, b))
+	}
+}
+
+// Get copies the beginning of src at PE pe to dst, like shmem_get. If the fabric
+// fails, dst is left as it was, or in part, and the failure recorded in c.
+func Get[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
+	p := c.peer(pe)
+	if len(dst) > src.n {
+		badRoom(len(dst), src.n)
+	}
+	if base := p.base.Load(); base != nil {
+		get(base, src.off, dst)
+		return
+	}
+	getFar(c, p, src.off, bytesOf(dst), true)
+}
+
+// getFar is a get by requests; wait says to wait for it.
+func getFar(c *Ctx, p *peer, off uintptr, b []byte, wait bool) {
+	ch := c.channel("get", p)
+	if ch == nil {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	err := ch.get(off, b)
+	if err == nil && wait {
+		err = ch.drain(0)
+	}
+	c.fail("get", p, err)
+}
+
+// P stores v in element i of dst at PE pe, like shmem_p. Whoever waits for the
+// element there never sees half of v, if it has 8 bytes or less.
+func P[T Elem](c *Ctx, dst Sym[T], i int, v T, pe int) {
+	p := c.peer(pe)
+	off := dst.at(i)
+	if base := p.base.Load(); base != nil {
+		store(elem[T](base, off), v)
+		p.stored()
+		return
+	}
+	pFar(c, p, off, v)
+}
+
+func pFar[T Elem](c *Ctx, p *peer, off uintptr, v T) {
+	if ch := c.channel("p", p); ch != nil {
+		b := bytesAt(&v)
+		c.fail("p", p, ch.do(&request{op: opPut, off: uint64(off), a: uint64(len(b))}, b))
+	}
+}
+
+// G returns element i of src at PE pe, like shmem_g. If the fabric fails it returns
+// 0, and records the failure in c: see Ctx.Err and TryG.
+func G[T Elem](c *Ctx, src Sym[T], i, pe int) T {
+	p := c.peer(pe)
+	off := src.at(i)
+	if base := p.base.Load(); base != nil {
+		return load(elem[T](base, off))
+	}
+	return gFar[T](c, p, off)
+}
+
+func gFar[T Elem](c *Ctx, p *peer, off uintptr) (v T) {
+	ch := c.channel("g", p)
+	if ch == nil {
+		return v
+	}
+	b := bytesAt(&v)
+	c.fail("g", p, ch.fetch(&request{op: opGet, off: uint64(off), a: uint64(len(b))}, b))
+	return v
+}
+
+// TryG is G with the error of this call.
+func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (v T, err error) {
+	own := Ctx{w: c.w, team: c.team, peers: c.peers}
+	v = G(&own, src, i, pe)
+	return v, own.Err()
+}
+
+// PutNBI is Put that may use src until Quiet, like shmem_put_nbi. Here it does not.
+func PutNBI[T Elem](c *Ctx, dst Sym[T], src []T, pe int) { Put(c, dst, src, pe) }
+
+// GetNBI is Get whose dst is filled when Quiet has returned, like shmem_get_nbi.
+func GetNBI[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
+	p := c.peer(pe)
+	if len(dst) > src.n {
+		badRoom(len(dst), src.n)
+	}
+	if base := p.base.Load(); base != nil {
+		get(base, src.off, dst)
+		return
+	}
+	getFar(c, p, src.off, bytesOf(dst), false)
+}
+
+// IPut copies n elements of src, srcStride apart, to elements of dst at PE pe that
+// lie dstStride apart, like shmem_iput. Strides are in elements, at least 1.
+func IPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, n, pe int) {
+	IBPut(c, dst, dstStride, src, srcStride, 1, n, pe)
+}
+
+// IGet copies n elements of src at PE pe, srcStride apart, to elements of dst that
+// lie dstStride apart, like shmem_iget.
+func IGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, n, pe int) {
+	IBGet(c, dst, dstStride, src, srcStride, 1, n, pe)
+}
+
+// IBPut is IPut of n blocks of block elements each, whose beginnings lie that far
+// apart, like shmem_ibput of version 1.6. Strides are at least block.
+func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block, n, pe int) {
+	p := c.peer(pe)
+	checkStrides(dst.n, dstStride, len(src), srcStride, block, n)
+	if base := p.base.Load(); base != nil && n > 0 {
+		to := elems[T](base, dst.off, dst.n)
+		if block == 1 {
+			for i := range n {
+				store(&to[i*dstStride], src[i*srcStride])
+			}
+		} else {
+			for i := range n {
+				copy(to[i*dstStride:], src[i*srcStride:i*srcStride+block])
+			}
+		}
+		p.stored()
+		return
+	}
+	iputFar(c, p, dst, dstStride, src, srcStride, block, n)
+}
+
+// farBlocks is how many blocks go with one request.
+func farBlocks[T Elem](block, n int) int {
+	return min(n, max(1, maxGet/(block*int(sizeOf[T]()))))
+}
+
+// iputFar gathers blocks and sends them together.
+func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStride, block, n int) {
+	size := int(sizeOf[T]())
+	if block*size > maxGet { // long blocks are puts of their own
+		for i := range n {
+			putFar(c, p, dst.at(i*dstStride), bytesOf(src[i*srcStride:i*srcStride+block]))
+		}
+		return
+	}
+	if n == 0 {
+		return
+	}
+	buf := make([]T, 0, block*farBlocks[T](block, n))
+	for i := 0; i < n; {
+		k := farBlocks[T](block, n-i)
+		buf = buf[:0]
+		for j := i; j < i+k; j++ {
+			buf = append(buf, src[j*srcStride:j*srcStride+block]...)
+		}
+		ch := c.channel("iput", p)
+		if ch == nil {
+			return
+		}
+		r := request{op: opPutStrided, off: uint64(dst.at(i * dstStride)), a: uint64(block * size), b: uint64(dstStride * size), c: uint64(k)}
+		c.fail("iput", p, ch.doLong(&r, bytesOf(buf)))
+		i += k
+	}
+}
+
+// IBGet is IGet of n blocks, like shmem_ibget of version 1.6.
+func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block, n, pe int) {
+	p := c.peer(pe)
+	checkStrides(len(dst), dstStride, src.n, srcStride, block, n)
+	if base := p.base.Load(); base != nil && n > 0 {
+		from := elems[T](base, src.off, src.n)
+		for i := range n {
+			copy(dst[i*dstStride:i*dstStride+block], from[i*srcStride:])
+		}
+		return
+	}
+	igetFar(c, p, dst, dstStride, src, srcStride, block, n)
+}
+
+// igetFar asks for blocks together. They are scattered as they come.
+func igetFar[T Elem](c *Ctx, p *peer, dst []T, dstStride int, src Sym[T], srcStride, block, n int) {
+	size := int(sizeOf[T]())
+	if block*size > maxGet {
+		for i := range n {
+			getFar(c, p, src.at(i*srcStride), bytesOf(dst[i*dstStride:i*dstStride+block]), true)
+		}
+		return
+	}
+	if n == 0 {
+		return
+	}
+	ch := c.channel("iget", p)
+	if ch == nil {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for i := 0; i < n; {
+		k := farBlocks[T](block, n-i)
+		r := request{op: opGetStrided, off: uint64(src.at(i * srcStride)), a: uint64(block * size), b: uint64(srcStride * size), c: uint64(k)}
+		to := dst[i*dstStride : (i+k-1)*dstStride+block]
+		err := ch.ask(&r, reply{dst: bytesOf(to), n: k * block * size, block: block * size, stride: dstStride * size})
+		if err == nil {
+			err = ch.drain(0)
+		}
+		c.fail("iget", p, err)
+		i += k
+	}
+}
+
+func checkStrides(dst, dstStride, src, srcStride, block, n int) {
+	if n < 0 || block < 1 || dstStride < block || srcStride < block {
+		panic(fmt.Sprintf("shmem: %d blocks of %d elements, %d and %d apart", n, block, dstStride, srcStride))
+	}
+	if n == 0 {
+		return
+	}
+	if need := (n-1)*dstStride + block; need > dst {
+		badRoom(need, dst)
+	}
+	if need := (n-1)*srcStride + block; need > src {
+		panic(fmt.Sprintf("shmem: %d elements are wanted from %d", need, src))
+	}
+}

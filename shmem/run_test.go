@@ -1,0 +1,35 @@
+package shmem
+
+import (
+	"context"
+	"sync"
+	"testing"
+)
+
+// run runs body on n PEs within this process, and closes them.
+func run(t testing.TB, n int, fabric string, opts []Option, body func(w *World)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for pe := range n {
+		wg.Go(func() {
+			o := append([]Option{PE(pe, n, t.Name()), Fabric(fabric), HeapLimit(16 << 20)}, opts...)
+			w, err := Open(context.Background(), o...)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ended := false
+			defer func() {
+				if !ended { // the test has failed; others must not wait for this PE
+					w.abandon()
+				}
+			}()
+			body(w)
+			ended = true
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,57 @@
+package shmem
+
+import "context"
+
+// Signaling operations: chapter 9.8 of the specification. A put with signal is a put
+// and then an atomic operation on the signal, kept in this order: whoever has seen
+// the signal finds the data.
+
+// SignalOp says how a signal changes: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
+type SignalOp uint8
+
+// What becomes of a signal.
+const (
+	SignalSet SignalOp = iota // it is the given value
+	SignalAdd                 // the given value is added
+)
+
+// PutSignal copies src to dst at PE pe, and then changes the first element of sig
+// there, like shmem_put_signal.
+func PutSignal[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
+	sig.at(0)
+	Put(c, dst, src, pe)
+	c.Fence()
+	switch op {
+	case SignalSet:
+		P(c, sig, 0, v, pe)
+	case SignalAdd:
+		AtomicAdd(c, sig, 0, v, pe)
+	default:
+		panic("shmem: unknown signal operation")
+	}
+}
+
+// PutSignalNBI is PutSignal that may use src until Quiet, like
+// shmem_put_signal_nbi. Here it does not.
+func PutSignalNBI[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
+	PutSignal(c, dst, src, sig, v, op, pe)
+}
+
+// SignalFetch returns the first element of sig here, like shmem_signal_fetch.
+func SignalFetch(sig Sym[uint64]) uint64 { return atomicLoad(sig.local(0)) }
+
+// SignalWaitUntil waits until the first element of sig here is OP v, and returns it,
+// like shmem_signal_wait_until. Errors are those of WaitUntil.
+func SignalWaitUntil(ctx context.Context, sig Sym[uint64], op Cmp, v uint64) (uint64, error) {
+	p := sig.local(0)
+	var got uint64
+	look := func() bool {
+		got = atomicLoad(p)
+		return compare(got, op, v)
+	}
+	if look() {
+		return got, nil
+	}
+	err := sig.w.wait(ctx, look)
+	return got, err
+}

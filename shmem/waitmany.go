@@ -1,0 +1,199 @@
+package shmem
+
+import (
+	"context"
+	"fmt"
+)
+
+// Waits and tests over several elements: chapter 9.10 of the specification. skip says
+// which elements do not count, and may be nil; the specification calls it status. The
+// Vector forms compare each element with a value of its own. Like Test, they look at
+// this PE's own copy.
+
+// WaitUntilAll waits until every element of s here is OP v, like
+// shmem_wait_until_all. Errors are those of WaitUntil.
+func WaitUntilAll[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) error {
+	return waitAll(ctx, looker[T]{s: s, skip: skip, op: op, v: v})
+}
+
+// WaitUntilAny waits until some element is OP v, and returns its number, like
+// shmem_wait_until_any; -1, at once, if all are skipped.
+func WaitUntilAny[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) (int, error) {
+	return waitAny(ctx, looker[T]{s: s, skip: skip, op: op, v: v})
+}
+
+// WaitUntilSome waits until at least one element is OP v, and appends the numbers of
+// all that are to found, like shmem_wait_until_some; none, at once, if all are
+// skipped.
+func WaitUntilSome[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, v T) ([]int, error) {
+	return waitSome(ctx, found, looker[T]{s: s, skip: skip, op: op, v: v})
+}
+
+// WaitUntilAllVector is WaitUntilAll with a value for each element, like
+// shmem_wait_until_all_vector.
+func WaitUntilAllVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) error {
+	return waitAll(ctx, vector(s, skip, op, values))
+}
+
+// WaitUntilAnyVector is WaitUntilAny with a value for each element, like
+// shmem_wait_until_any_vector.
+func WaitUntilAnyVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) (int, error) {
+	return waitAny(ctx, vector(s, skip, op, values))
+}
+
+// WaitUntilSomeVector is WaitUntilSome with a value for each element, like
+// shmem_wait_until_some_vector.
+func WaitUntilSomeVector[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, values []T) ([]int, error) {
+	return waitSome(ctx, found, vector(s, skip, op, values))
+}
+
+// TestAll tells if every element of s here is OP v, like shmem_test_all.
+func TestAll[T AMO](s Sym[T], skip []bool, op Cmp, v T) bool {
+	l := looker[T]{s: s, skip: skip, op: op, v: v}
+	l.check()
+	return l.all()
+}
+
+// TestAny returns the number of an element that is OP v, -1 if there is none, like
+// shmem_test_any.
+func TestAny[T AMO](s Sym[T], skip []bool, op Cmp, v T) int {
+	l := looker[T]{s: s, skip: skip, op: op, v: v}
+	l.check()
+	return l.any()
+}
+
+// TestSome appends the numbers of all elements that are OP v to found, like
+// shmem_test_some.
+func TestSome[T AMO](found []int, s Sym[T], skip []bool, op Cmp, v T) []int {
+	l := looker[T]{s: s, skip: skip, op: op, v: v}
+	l.check()
+	return l.some(found)
+}
+
+// TestAllVector is TestAll with a value for each element, like
+// shmem_test_all_vector.
+func TestAllVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) bool {
+	l := vector(s, skip, op, values)
+	l.check()
+	return l.all()
+}
+
+// TestAnyVector is TestAny with a value for each element, like
+// shmem_test_any_vector.
+func TestAnyVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) int {
+	l := vector(s, skip, op, values)
+	l.check()
+	return l.any()
+}
+
+// TestSomeVector is TestSome with a value for each element, like
+// shmem_test_some_vector.
+func TestSomeVector[T AMO](found []int, s Sym[T], skip []bool, op Cmp, values []T) []int {
+	l := vector(s, skip, op, values)
+	l.check()
+	return l.some(found)
+}
+
+// looker looks at the elements of an object here.
+type looker[T AMO] struct {
+	s      Sym[T]
+	skip   []bool
+	op     Cmp
+	v      T
+	values []T // in place of v, if not nil
+}
+
+func vector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) looker[T] {
+	if len(values) != s.n {
+		panic(fmt.Sprintf("shmem: %d values for an object of %d elements", len(values), s.n))
+	}
+	return looker[T]{s: s, skip: skip, op: op, values: values}
+}
+
+// check panics at a skip that does not fit.
+func (l *looker[T]) check() {
+	if l.skip != nil && len(l.skip) != l.s.n {
+		panic(fmt.Sprintf("shmem: %d elements to skip or not, of an object of %d", len(l.skip), l.s.n))
+	}
+}
+
+func (l *looker[T]) counts(i int) bool { return l.skip == nil || !l.skip[i] }
+
+func (l *looker[T]) true(i int) bool {
+	v := l.v
+	if l.values != nil {
+		v = l.values[i]
+	}
+	return compare(atomicLoad(l.s.local(i)), l.op, v)
+}
+
+// none tells that no element counts.
+func (l *looker[T]) none() bool {
+	for i := range l.s.n {
+		if l.counts(i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *looker[T]) all() bool {
+	for i := range l.s.n {
+		if l.counts(i) && !l.true(i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *looker[T]) any() int {
+	for i := range l.s.n {
+		if l.counts(i) && l.true(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (l *looker[T]) some(found []int) []int {
+	for i := range l.s.n {
+		if l.counts(i) && l.true(i) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+func waitAll[T AMO](ctx context.Context, l looker[T]) error {
+	l.check()
+	if l.none() {
+		return nil
+	}
+	return l.s.w.wait(ctx, l.all)
+}
+
+func waitAny[T AMO](ctx context.Context, l looker[T]) (int, error) {
+	l.check()
+	if l.none() {
+		return -1, nil
+	}
+	found := -1
+	err := l.s.w.wait(ctx, func() bool {
+		found = l.any()
+		return found >= 0
+	})
+	return found, err
+}
+
+func waitSome[T AMO](ctx context.Context, found []int, l looker[T]) ([]int, error) {
+	l.check()
+	if l.none() {
+		return found, nil
+	}
+	before := len(found)
+	err := l.s.w.wait(ctx, func() bool {
+		found = l.some(found)
+		return len(found) > before
+	})
+	return found, err
+}
