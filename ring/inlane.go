@@ -68,6 +68,7 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 		if uint32(first) != next {
 			break
 		}
+		l.link.raceAcquire()
 		if !readFrame(slot, first, &l.frame) {
 			l.link.fail(fmt.Errorf("%w: bad frame %#x in lane %d from %v", ErrProtocol, first, l.index, l.link.id))
 			l.blocked.Store(true)

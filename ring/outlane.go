@@ -254,6 +254,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	at := int(o.hop%uint32(o.link.opts.Slots)) * o.slotBytes()
 	o.hop++
 	f.encode(&o.header)
+	o.link.raceRelease()
 	o.queue.Write(at+8, o.header[8:])
 	if f.length > 0 {
 		o.queue.Write(at+frameHeader, body[:f.length])
