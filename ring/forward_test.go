@@ -15,6 +15,7 @@ type middle struct {
 	n        *Node
 	in       *inLane
 	out      *outLane
+	left     ntb.Device // the neighbour's end
 	from, to ntb.Window // what the neighbours store to
 	f        frame
 	header   [frameHeader]byte
@@ -40,7 +41,7 @@ func newMiddle(t testing.TB, o Options, length int) *middle {
 	n.router.sides[Left].Store(l)
 	n.router.sides[Right].Store(r)
 	m := &middle{
-		o: n.router.opts, n: n, in: l.in[0], out: r.out[0], from: left.Outbound(), to: right.Outbound(),
+		o: n.router.opts, n: n, in: l.in[0], out: r.out[0], left: left, from: left.Outbound(), to: right.Outbound(),
 		f:       frame{kind: frameData, src: MakeID(1, 1), dst: MakeID(3, 1), hops: 3, length: uint32(length)},
 		devices: []ntb.Device{ldev, rdev},
 	}
@@ -52,6 +53,11 @@ func newMiddle(t testing.TB, o Options, length int) *middle {
 // all that went on.
 func (m *middle) feed() {
 	m.to.Publish32(laneCredit, m.hop)
+	m.put()
+}
+
+// put is the left neighbour sending one frame.
+func (m *middle) put() {
 	at := lanesAt + int(m.hop%uint32(m.o.Slots))*(frameHeader+m.o.FrameBytes)
 	m.hop++
 	m.from.Write(at+8, m.header[8:])
