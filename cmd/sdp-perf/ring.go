@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/hops"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ring"
 )
 
 // The default run takes about a minute.
@@ -51,6 +53,7 @@ func runRing(ctx context.Context, args []string, out io.Writer) error {
 	report, err := hops.Run(ctx, hops.Plan{
 		Nodes: *nodes, Hops: *hopsList, Lanes: *lanes, Rounds: *rounds, Duration: *duration,
 		Start: startRing, Progress: line.show,
+		Forward: func(size, n int) (time.Duration, time.Duration, error) { return ring.ForwardCost(ntbmem.Pair, size, n) },
 	})
 	line.clear()
 	if err != nil {

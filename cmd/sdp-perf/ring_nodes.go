@@ -39,8 +39,7 @@ func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A name that nobody else uses: the rings of two runs have nothing in common.
-	r := &ringNodes{fabric: fmt.Sprintf("%s:perf-%d-%08x", s.Topology, os.Getpid(), rand.Uint32())}
+	r := &ringNodes{fabric: freshName(s.Topology)}
 	for i := 1; i <= s.Nodes; i++ {
 		spec := fmt.Sprintf("%s?node=%d&nodes=%d&lanes=%d", r.fabric, i, s.Nodes, s.Lanes)
 		if s.Frames {
@@ -57,10 +56,15 @@ func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
 			return nil, errors.Join(fmt.Errorf("node%d: %w", i+1, err), r.Close())
 		}
 	}
-	if err := r.awaitLinks(ctx); err != nil {
+	if err := awaitLinks(ctx, r.fabric, s.Nodes); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// freshName is a fabric that nobody else uses: two runs have nothing in common.
+func freshName(topology string) string {
+	return fmt.Sprintf("%s:perf-%d-%08x", topology, os.Getpid(), rand.Uint32())
 }
 
 func startNode(exe, spec string) (*nodeProcess, error) {
@@ -77,13 +81,13 @@ func startNode(exe, spec string) (*nodeProcess, error) {
 	return &nodeProcess{cmd: cmd, stdin: stdin, asks: json.NewEncoder(stdin), answers: json.NewDecoder(stdout)}, nil
 }
 
-// awaitLinks waits until every link is up.
-func (r *ringNodes) awaitLinks(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", r.fabric, childStart))
+// awaitLinks waits until all nodes of a fabric are there and every link is up.
+func awaitLinks(ctx context.Context, name string, nodes int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", name, childStart))
 	defer cancel()
 	for {
-		t, err := fabric.ReadTopology(ctx, r.fabric)
-		if err == nil && len(t.Views) == len(r.nodes) &&
+		t, err := fabric.ReadTopology(ctx, name)
+		if err == nil && len(t.Views) == nodes &&
 			!slices.ContainsFunc(t.Wires, func(w fabric.WireView) bool { return w.State != stateUp }) {
 			return nil
 		}
@@ -162,17 +166,23 @@ func (r *ringNodes) Usage(ctx context.Context) ([]hops.Usage, error) {
 		return nil, fmt.Errorf("%s: %d of %d nodes tell their counters", r.fabric, len(t.Views), len(r.nodes))
 	}
 	for _, v := range t.Views {
-		u := &list[v.Node]
+		u := sent(v)
 		if u.CPU, err = perf.ProcessCPU(v.PID); err != nil {
 			return nil, err
 		}
-		for _, l := range v.Ring.Links {
-			u.OwnBytes += l.OwnBytes
-			u.ForwardedFrames += l.ForwardedFrames
-			u.ForwardedBytes += l.ForwardedBytes
-		}
+		list[v.Node] = u
 	}
 	return list, nil
+}
+
+// sent is what a node has sent in frames.
+func sent(v *fabric.NodeView) (u hops.Usage) {
+	for _, l := range v.Ring.Links {
+		u.OwnBytes += l.OwnBytes
+		u.ForwardedFrames += l.ForwardedFrames
+		u.ForwardedBytes += l.ForwardedBytes
+	}
+	return u
 }
 
 // Close implements hops.Ring.

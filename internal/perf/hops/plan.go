@@ -26,6 +26,9 @@ type Plan struct {
 	Duration time.Duration
 	// Start starts a ring, whose links are all up when it returns.
 	Start func(context.Context, Shape) (Ring, error)
+	// Forward measures the work of forwarding a frame of size bytes, and of a plain
+	// copy of as many, n times each.
+	Forward func(size, n int) (forwarded, copied time.Duration, err error)
 	// Progress, if not nil, is told what begins.
 	Progress func(what string)
 }
@@ -67,7 +70,8 @@ type Usage struct {
 	OwnBytes, ForwardedFrames, ForwardedBytes uint64
 }
 
-func (u Usage) since(before Usage) Usage {
+// Since is what came after before.
+func (u Usage) Since(before Usage) Usage {
 	return Usage{
 		CPU: u.CPU - before.CPU, OwnBytes: u.OwnBytes - before.OwnBytes,
 		ForwardedFrames: u.ForwardedFrames - before.ForwardedFrames, ForwardedBytes: u.ForwardedBytes - before.ForwardedBytes,

@@ -8,8 +8,8 @@ type Report struct {
 	Host    perf.Host `json:"host"`
 	Rounds  int       `json:"rounds"`
 	SliceMS float64   `json:"slice_ms"`
-	// Copy is a plain copy of 64 KiB from and to as much memory as a lane has.
-	Copy float64 `json:"plain_copy_us"`
+	// Work is that of forwarding 64 B and 64 KiB.
+	Work []Work `json:"work"`
 	// Rows are the matrix. The first is between neighbours by stores, for
 	// comparison.
 	Rows []Row `json:"rows"`
@@ -59,3 +59,14 @@ type Share struct {
 	// Throughput is that of both, in GB/s.
 	Throughput float64 `json:"gbps"`
 }
+
+// Work is the CPU time of forwarding a frame where the node is busy, so that nobody
+// sleeps and is woken, and that of a plain copy of the same bytes.
+type Work struct {
+	Size    int         `json:"bytes"`
+	Forward perf.Spread `json:"forward_us"`
+	Copy    perf.Spread `json:"plain_copy_us"`
+}
+
+// copy is a plain copy of 64 KiB, in microseconds.
+func (r *Report) copy() float64 { return r.Work[len(r.Work)-1].Copy.Median }

@@ -14,7 +14,9 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	r := &Report{
 		Host: perf.ThisHost(), Rounds: p.Rounds,
 		SliceMS: float64(p.Duration) / float64(time.Millisecond),
-		Copy:    plainCopy(),
+	}
+	if err := p.measureWork(r); err != nil {
+		return nil, err
 	}
 	first := Shape{Topology: "ring", Nodes: slices.Min(p.Nodes), Lanes: slices.Min(p.Lanes)}
 	if slices.Contains(p.Hops, 1) {
@@ -32,9 +34,37 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 			}
 		}
 	}
-	err := p.measureShares(ctx, r)
-	return r, err
+	if err := p.measureShares(ctx, r); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
+
+// workRounds and workFrames are how often the work of forwarding is measured, and of
+// how many frames.
+const (
+	workRounds = 9
+	workFrames = 2000
+)
+
+// measureWork comes first, when no other process of the run takes processors.
+func (p *Plan) measureWork(r *Report) error {
+	p.tell("forwarding a frame")
+	for _, size := range []int{small, large} {
+		var forward, plain []float64
+		for range workRounds {
+			f, c, err := p.Forward(size, workFrames)
+			if err != nil {
+				return err
+			}
+			forward, plain = append(forward, micros(f)), append(plain, micros(c))
+		}
+		r.Work = append(r.Work, Work{size, perf.SpreadOf(forward), perf.SpreadOf(plain)})
+	}
+	return nil
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // measureShape starts a ring and adds its rows to the report.
 func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int) (err error) {
@@ -107,7 +137,7 @@ func (p *Plan) round(ctx context.Context, ring Ring, s Shape, hops int, to *samp
 // forwarders is what all nodes have used that forwarded in a task.
 func forwarders(before, after []Usage, t Task) (sum Usage) {
 	for node := range after {
-		u := after[node].since(before[node])
+		u := after[node].Since(before[node])
 		if node != t.From && node != t.To && u.ForwardedFrames > 0 {
 			sum.CPU += u.CPU
 			sum.ForwardedFrames += u.ForwardedFrames
@@ -118,7 +148,7 @@ func forwarders(before, after []Usage, t Task) (sum Usage) {
 }
 
 func (s *samples) add(test perf.Test, alone Outcome, used Usage, together []Outcome) {
-	cpu := float64(used.CPU) / float64(time.Microsecond)
+	cpu := micros(used.CPU)
 	if test == perf.RoundTrip {
 		s.p50, s.p99 = append(s.p50, alone.P50), append(s.p99, alone.P99)
 		if used.ForwardedFrames > 0 {
@@ -158,21 +188,4 @@ func median(values []float64) float64 {
 		return 0
 	}
 	return perf.SpreadOf(values).Median
-}
-
-// plainCopy is how long a copy of 64 KiB takes, in microseconds: the median of
-// several batches. Memory is that of a lane, whose slots are used in turn.
-func plainCopy() float64 {
-	const slots, slot, batch = 8, large + 4096, 1000
-	from, to := make([]byte, slots*slot), make([]byte, slots*slot)
-	var times []float64
-	for range 9 {
-		start := time.Now()
-		for i := range batch {
-			at := i % slots * slot
-			copy(to[at:at+large], from[at:at+large])
-		}
-		times = append(times, float64(time.Since(start))/float64(time.Microsecond)/batch)
-	}
-	return median(times)
 }

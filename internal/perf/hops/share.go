@@ -68,5 +68,5 @@ func flood(ctx context.Context, ring Ring, sh Share, d time.Duration) (used Usag
 	if err != nil {
 		return used, took, err
 	}
-	return after[2].since(before[2]), took, nil
+	return after[2].Since(before[2]), took, nil
 }

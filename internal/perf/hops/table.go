@@ -17,7 +17,8 @@ func (r *Report) Table(w io.Writer) error {
 	b.WriteString("\nRound trips of 64 B in µs, one way with 64 KiB. Alone: node 1 and the node so many hops to its\n" +
 		"right. All: each node and that one, at once; GB/s of all, and the slowest pair's part of its fair share.\n" +
 		"Hop: CPU time of the processes that forward, wake-ups and all, for each frame of the round trips in µs,\n")
-	fmt.Fprintf(&b, "and for 64 KiB one way in plain copies of 64 KiB, of which one takes %s µs.\n", perf.Number(r.Copy))
+	fmt.Fprintf(&b, "and for 64 KiB one way in plain copies of 64 KiB, of which one takes %s µs.\n", perf.Number(r.copy()))
+	r.writeWork(&b)
 	r.writeScheduling(&b)
 	r.writeShares(&b)
 	r.writePapers(&b)
@@ -34,7 +35,7 @@ func (r *Report) rows() [][]string {
 		}
 		cost := []string{"-", "-"}
 		if row.Alone.Frame > 0 {
-			cost = []string{perf.Number(row.Alone.Frame), perf.Number(row.Alone.Data / r.Copy)}
+			cost = []string{perf.Number(row.Alone.Frame), perf.Number(row.Alone.Data / r.copy())}
 		}
 		rows = append(rows, []string{
 			fmt.Sprint(row.Nodes), fmt.Sprint(row.Lanes), hops,
@@ -45,6 +46,19 @@ func (r *Report) rows() [][]string {
 	return rows
 }
 
+func (r *Report) writeWork(b *strings.Builder) {
+	rows := [][]string{{"frame", "forwarded µs", "min..max", "plain copy µs", "copies"}}
+	for _, w := range r.Work {
+		rows = append(rows, []string{
+			perf.SizeText(w.Size), perf.Number(w.Forward.Median), perf.Number(w.Forward.Min) + ".." + perf.Number(w.Forward.Max),
+			perf.Number(w.Copy.Median), perf.Number(w.Forward.Median / w.Copy.Median),
+		})
+	}
+	b.WriteString("\nCPU time of one forwarded frame while the node is busy, measured within one process:\n\n")
+	perf.WriteAligned(b, rows)
+	b.WriteByte('\n')
+}
+
 // writeScheduling says what times mean where processes wait for processors.
 func (r *Report) writeScheduling(b *strings.Builder) {
 	most, least := 0, r.Rows[0].Nodes
@@ -53,7 +67,7 @@ func (r *Report) writeScheduling(b *strings.Builder) {
 	}
 	if most > r.Host.CPUs {
 		fmt.Fprintf(b, "More node processes (%d to %d) than processors (%d): times then measure the scheduler, which wakes\n"+
-			"process after process; the CPU time of a hop is what a hop costs.\n", least, most, r.Host.CPUs)
+			"process after process; the CPU times are what a hop costs.\n", least, most, r.Host.CPUs)
 	}
 }
 
@@ -76,7 +90,7 @@ func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 func (r *Report) writePapers(b *strings.Builder) {
 	rows := [][]string{{"median latency", "papers", "here, alone", "here, all"}}
 	for _, c := range r.comparisons() {
-		rows = append(rows, []string{c.what, c.papers, rangeOf(c.alone), rangeOf(c.all)})
+		rows = append(rows, []string{c.what, c.papers, changeOf(c.alone), changeOf(c.all)})
 	}
 	b.WriteString("\nBeside the ring over NTB (2019) and OpenSHMEM over the ring (JIPS 2022), measured on 3 to 5 hosts:\n\n")
 	perf.WriteAligned(b, rows)
@@ -129,8 +143,8 @@ func (r *Report) find(nodes, lanes, hops int) (Row, bool) {
 	return Row{}, false
 }
 
-// rangeOf is the median of changes, and the least and the greatest.
-func rangeOf(v []float64) string {
+// changeOf is the median of changes, and the least and the greatest.
+func changeOf(v []float64) string {
 	if len(v) == 0 {
 		return "-"
 	}
