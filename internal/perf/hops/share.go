@@ -11,6 +11,10 @@ import (
 // shareTimes is how much longer than another figure a share is measured.
 const shareTimes = 6
 
+// shareWarmUp is how long each connection is used before, so that its queue has
+// grown: one that waits for its own queue does not want all of the link.
+const shareWarmUp = 300 * time.Millisecond
+
 // measureShares has node 2 of a line of three send all it can, and node 1 too.
 func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 	s := Shape{Topology: "line", Nodes: 3, Lanes: 1, Frames: true}
@@ -24,6 +28,12 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 			err = closeErr
 		}
 	}()
+	for _, from := range []int{1, 2} {
+		t := Task{From: from, To: 3, Test: perf.OneWay, Size: large, Duration: shareWarmUp}
+		if _, err := ring.Measure(ctx, t); err != nil {
+			return fmt.Errorf("the share of a link: %w", err)
+		}
+	}
 	for _, size := range [][2]int{{large, large}, {4096, large}, {large, 4096}} {
 		sh := Share{OwnSize: size[0], ForwardedSize: size[1]}
 		var own, rate []float64
