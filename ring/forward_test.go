@@ -8,61 +8,12 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
 
-// middle is host 2 of three, whose neighbours are played by the test: frames come
-// by feed, and go on by in.drain.
-type middle struct {
-	o        Options
-	n        *Node
-	in       *inLane
-	out      *outLane
-	from, to ntb.Window // what the neighbours store to
-	f        frame
-	header   [frameHeader]byte
-	hop      uint32
-	devices  []ntb.Device
-}
-
-func newMiddle(t testing.TB, o Options, length int) *middle {
-	n := NewNode(MakeID(2, 1))
-	if err := n.Join(o); err != nil {
-		t.Fatal(err)
-	}
-	ldev, left := ntbmem.Pair(o.LinkWindow(0))
-	rdev, right := ntbmem.Pair(o.LinkWindow(0))
-	l, err := newLink(n.router, ldev, Left)
+func newMiddle(t testing.TB, o Options, length int) *relay {
+	m, err := newRelay(ntbmem.Pair, o, length)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newLink(n.router, rdev, Right)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.router.sides[Left].Store(l)
-	n.router.sides[Right].Store(r)
-	m := &middle{
-		o: n.router.opts, n: n, in: l.in[0], out: r.out[0], from: left.Outbound(), to: right.Outbound(),
-		f:       frame{kind: frameData, src: MakeID(1, 1), dst: MakeID(3, 1), hops: 3, length: uint32(length)},
-		devices: []ntb.Device{ldev, rdev},
-	}
-	m.f.encode(&m.header)
 	return m
-}
-
-// feed is the left neighbour sending one frame, and the right one having taken
-// all that went on.
-func (m *middle) feed() {
-	m.to.Publish32(laneCredit, m.hop)
-	at := lanesAt + int(m.hop%uint32(m.o.Slots))*(frameHeader+m.o.FrameBytes)
-	m.hop++
-	m.from.Write(at+8, m.header[8:])
-	m.from.Publish64(at, m.f.first(m.hop))
-}
-
-func (m *middle) close() {
-	for _, d := range m.devices {
-		d.Close()
-	}
-	m.n.Close()
 }
 
 func TestForwardingDoesNotAllocate(t *testing.T) {

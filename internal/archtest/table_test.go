@@ -26,12 +26,13 @@ const public = "(public)"
 var table = map[string][]string{
 	"cmd/sdp-perf": {
 		public, "internal/fabric",
-		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/plot",
+		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"integration":   {public},
 
 	"internal/perf":        {},
+	"internal/perf/hops":   {"internal/perf"},
 	"internal/perf/limits": {"internal/perf", "ntb"},
 	"internal/perf/plot":   {},
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
