@@ -29,6 +29,7 @@ var table = map[string][]string{
 		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
+	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},
 	"integration":   {public},
 
 	"internal/perf":        {},
