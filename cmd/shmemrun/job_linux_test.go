@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -68,4 +69,17 @@ func TestPE0ReadsFromTheTerminal(t *testing.T) {
 	assert.Contains(t, string(b), "0 typed\n <nil>\n")
 	assert.Contains(t, string(b), "1  <nil>\n")
 	assert.NoError(t, cmd.Wait())
+}
+
+func TestNothingIsLeftOfTheJobsFabric(t *testing.T) {
+	for _, flags := range []string{"-n 2", "--hosts 2"} {
+		status, out, errs := result(t, start(t, flags, "attach"))
+		require.Equal(t, 0, status, errs)
+		dirs := strings.Fields(out)
+		require.Len(t, dirs, 2)
+		for _, dir := range dirs {
+			_, err := os.Stat(dir)
+			assert.ErrorIs(t, err, os.ErrNotExist)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/launch"
 )
 
@@ -78,6 +79,11 @@ func runJob(o options, logger *log.Logger) int {
 	}
 	j.wait(signals)
 	j.copies.Wait()
+	if o.ownFabric() {
+		// Nobody else knows the name. A failure is no matter: somebody whom a PE has
+		// left behind still uses it, or this system has no fabrics.
+		_ = fabric.Remove(fabricName(j.name))
+	}
 	return j.status
 }
 

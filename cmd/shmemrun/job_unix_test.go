@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -43,6 +44,18 @@ func bePE(pe, what string, args []string) int {
 	switch what {
 	case "env":
 		fmt.Println(pe, os.Getenv("SHMEM_NPES"), os.Getenv("SHMEM_JOB"), os.Getenv("SDP_FABRIC"))
+	case "attach": // to the fabric, and tell where that is
+		spec, err := fabric.ParseSpec(os.Getenv("SDP_FABRIC"))
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		dir, err := fabric.OpenDir(spec.Name)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(dir.Path())
 	case "cat":
 		b, err := io.ReadAll(os.Stdin)
 		fmt.Printf("%s %s %v\n", pe, b, err)

@@ -120,11 +120,14 @@ func (o *options) ownFabric() bool {
 	return o.hosts > 0 || os.Getenv(fabric.EnvFabric) == ""
 }
 
+// fabricName is the name of the job's own fabric.
+func fabricName(job string) string { return "shmem-" + job }
+
 // fabric is a PE's part of the job's own fabric, in the words of sdp.Open.
 func (o *options) fabric(job string, pe int) string {
-	spec, sep := "shm:shmem-"+job, "?"
+	spec, sep := "shm:"+fabricName(job), "?"
 	if o.hosts > 0 {
-		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, "shmem-"+job, pe+1, o.hosts), "&"
+		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, fabricName(job), pe+1, o.hosts), "&"
 	}
 	if o.extra != "" {
 		spec += sep + o.extra
