@@ -11,7 +11,7 @@ const public = "(public)"
 //
 // The picture, imports going down only:
 //
-//	cmd/sdp-perf   cmd/sdp-proxy   integration
+//	cmd/sdp-perf   cmd/sdp-proxy   integration   cmd/shmemrun (internal/launch, internal/fabric)
 //	       └───────────┬──┴───────────┘        │
 //	                 sdp                     shmem
 //	             ┌────┴────┐                   │
