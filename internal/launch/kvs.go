@@ -75,7 +75,8 @@ func (j *Job) Barrier(ctx context.Context) error {
 }
 
 // Abort writes why to standard error, unless it is empty, and asks the launcher to
-// end all PEs with the exit status code. It returns before that is done: the
+// end all PEs with the exit status code. Some launchers then lose what was written
+// last. It returns before that is done: the
 // caller exits with code itself, which is what other launchers end the job for.
 func (j *Job) Abort(code int, why string) error {
 	if why != "" {

@@ -27,7 +27,8 @@ type pmi struct {
 }
 
 // spent are the jobs whose connection was opened, by PMI_FD: after Close that
-// number may be another file's.
+// number may be another file's. The connection of a Job that was forgotten without
+// Close stays open: to the launcher its end would be the end of the PE.
 var spent = struct {
 	sync.Mutex
 	jobs map[int]Job
@@ -53,15 +54,15 @@ func fromPMI(getenv env) (*Job, error) {
 	spent.Lock()
 	defer spent.Unlock()
 	if j, ok := spent.jobs[fd]; ok && j.PE == pe && j.N == n {
+		j.pmi = nil
 		return &j, nil
 	}
 	p, err := openPMI(fd)
 	if err != nil {
 		return nil, fmt.Errorf("PMI_FD=%d: %w", fd, err)
 	}
-	j := Job{PE: pe, N: n, Name: hashed("pmi", p.kvs), From: "PMI"}
+	j := Job{PE: pe, N: n, Name: hashed("pmi", p.kvs), From: "PMI", pmi: p}
 	spent.jobs[fd] = j
-	j.pmi = p
 	return &j, nil
 }
 
