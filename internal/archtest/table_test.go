@@ -11,7 +11,7 @@ const public = "(public)"
 //
 // The picture, imports going down only:
 //
-//	cmd/sdp-perf   cmd/sdp-proxy   integration
+//	cmd/sdp-perf   cmd/sdp-proxy   integration   cmd/shmemrun (internal/launch, internal/fabric)
 //	       └───────────┬──┴───────────┘        │
 //	                 sdp                     shmem
 //	             ┌────┴────┐                   │
@@ -29,6 +29,7 @@ var table = map[string][]string{
 		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
+	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},
 	"integration":   {public},
 
 	"internal/perf":        {},
