@@ -131,6 +131,9 @@ func (l *inLane) drain() (worked bool) {
 			l.closed = true
 			break
 		}
+		if trace := l.link.router.trace; trace != nil {
+			trace(l.frame, false)
+		}
 		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)]) {
 			l.blocked.Store(true)
 			break
