@@ -140,6 +140,9 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 			l.closed = true
 			break
 		}
+		if trace := l.link.router.trace; trace != nil {
+			trace(l.frame, false)
+		}
 		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)], turn) {
 			l.blocked.Store(true)
 			break

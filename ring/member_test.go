@@ -419,7 +419,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 }
 
 // newOwner is newMiddle with a member in place of the left neighbour.
-func newOwner(t testing.TB, o Options, length int) *middle {
+func newOwner(t testing.TB, o Options, length int) *relay {
 	m := newMiddle(t, o, length)
 	r := m.n.router
 	r.links[linkKey{Right, 0}] = r.sides[Right].Load()

@@ -288,6 +288,9 @@ func (o *outLane) put(f *frame, body []byte) {
 	if f.length > 0 {
 		o.queue.Write(at+frameHeader, body[:f.length])
 	}
+	if trace := o.link.router.trace; trace != nil {
+		trace(*f, true)
+	}
 	o.queue.Publish64(at, f.first(o.hop))
 	o.account.Produce(1)
 	// It pairs with inLane.sleep: either the arm is seen here, or the frame there.
