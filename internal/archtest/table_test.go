@@ -26,13 +26,14 @@ const public = "(public)"
 var table = map[string][]string{
 	"cmd/sdp-perf": {
 		public, "internal/fabric",
-		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/plot",
+		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/pgas", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"integration":   {public},
 
 	"internal/perf":        {},
 	"internal/perf/limits": {"internal/perf", "ntb"},
+	"internal/perf/pgas":   {"internal/perf", "shmem"},
 	"internal/perf/plot":   {},
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp"},
