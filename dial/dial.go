@@ -17,6 +17,15 @@ import (
 // try another link.
 var ErrLinkDown = errors.New("link went down before the answer")
 
+// ElsewhereError: another process of the peer's host holds the port.
+type ElsewhereError struct {
+	Process int // its number, 1 to 65535
+}
+
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("process %d of the host holds the port", e.Process)
+}
+
 // Backoff between tries when the listener is full, in which it doubles.
 const (
 	firstBackoff = time.Millisecond
@@ -49,7 +58,7 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // Dial opens a connection from port from to the peer's port to. It waits until
 // ctx ends if the listener's backlog is full, and, if patient, if a window is
 // full. Errors: those of ctx, ECONNREFUSED, ENOBUFS if a window is full (also
-// beside the context's), ErrLinkDown.
+// beside the context's), an *ElsewhereError, ErrLinkDown.
 func (t *Table) Dial(ctx context.Context, from, to uint16, patient bool) (*bounce.Pair, error) {
 	var refused error // why the try before failed
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -192,6 +201,8 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 		err = fmt.Errorf("%v: %w", r.Reason, syscall.ENOBUFS)
 	case hello.BadVersion:
 		err = fmt.Errorf("%v: %w", r.Reason, syscall.EPROTONOSUPPORT)
+	case hello.Elsewhere:
+		err = &ElsewhereError{int(r.Process)}
 	default:
 		err = syscall.ECONNREFUSED
 	}

@@ -4,5 +4,7 @@
 // (building), process_test.go and pair_test.go.
 //
 // A test whose tool is missing is skipped with a reason. With CI=true in the
-// environment it fails instead. Tests that move much are left out by -short.
+// environment it fails instead. Tests that move much are left out by -short. With
+// NTBNET_LONG in the environment some take minutes: whole rings under load, and
+// links that are cut while gigabytes move. CI does that in a step of its own.
 package integration

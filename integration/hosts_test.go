@@ -129,20 +129,22 @@ type ring struct {
 	topology string
 	name     string
 	n        int
+	role     string  // of the processes
+	options  string  // of all nodes, "&NAME=VALUE"
 	nodes    []*peer // that of node 1 is the second
 }
 
 func newRing(t *testing.T, topology string, n int) *ring {
 	_, name, _ := strings.Cut(fabric(t), ":")
-	return &ring{t: t, topology: topology, name: name, n: n, nodes: make([]*peer, n+1)}
+	return &ring{t: t, topology: topology, name: name, n: n, role: "node", nodes: make([]*peer, n+1)}
 }
 
 func (r *ring) spec(node int) string {
-	return fmt.Sprintf("%s:%s?node=%d&nodes=%d", r.topology, r.name, node, r.n)
+	return fmt.Sprintf("%s:%s?node=%d&nodes=%d%s", r.topology, r.name, node, r.n, r.options)
 }
 
 // begin starts a node, and does not wait for it.
-func (r *ring) begin(node int) { r.nodes[node] = startPeer(r.t, "node", []string{r.spec(node)}) }
+func (r *ring) begin(node int) { r.nodes[node] = startPeer(r.t, r.role, []string{r.spec(node)}) }
 
 // ready waits until all nodes that were started listen.
 func (r *ring) ready(nodes ...int) {

@@ -25,6 +25,10 @@ type Accepted struct {
 
 // Table is the listeners of a node, by port.
 type Table struct {
+	// Elsewhere, if set, finds another process of this host that holds a port, 0 if
+	// there is none. It is set before the first Hello, and must not block.
+	Elsewhere func(port int) (process int)
+
 	mu    sync.Mutex
 	ports map[int]*Listener // guarded by mu
 }
@@ -64,6 +68,11 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 		return err
 	}
 	r := hello.Refuse{Slot: h.End.Slot, Gen: h.End.Gen, Reason: reason}
+	if reason == hello.NotListening && t.Elsewhere != nil {
+		if process := t.Elsewhere(int(h.To)); process != 0 {
+			r.Reason, r.Process = hello.Elsewhere, uint16(process)
+		}
+	}
 	_ = p.Peer().Send(ring.ServiceSDP, r.Marshal()) // if the link is down, nobody waits
 	return nil
 }

@@ -41,12 +41,12 @@ func (r *router) reset(f *frame) {
 	if f.kind == frameReset || f.kind == frameAck {
 		return
 	}
-	link, _ := r.route(f.src.Host())
+	link, _, _ := r.route(f.src.Host())
 	if link == nil {
 		return
 	}
 	back := frame{
-		kind: frameReset, src: r.node.id, dst: f.src, hops: uint16(r.opts.Nodes),
+		kind: frameReset, src: r.node.id, dst: f.src, hops: r.opts.mostHops(),
 		to: f.from, from: f.to, epoch: f.epoch,
 	}
 	link.out[0].own(&back, nil, discard{}, false)

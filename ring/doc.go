@@ -27,7 +27,7 @@
 //	err := n.Join(ring.Options{Topology: ring.Ring, Nodes: 5})
 //	left, err := n.Link(ctx, leftDevice, ring.Left)   // host 1
 //	right, err := n.Link(ctx, rightDevice, ring.Right) // host 3
-//	p, err := n.Peer(ctx, ring.MakeID(4, 1))          // two hops
+//	p, err := n.Peer(ctx, n.Owner(4))                  // two hops
 //
 // # The window of a link
 //
@@ -75,6 +75,31 @@
 // (BenchmarkForward, against BenchmarkPlainCopy), and a wake-up where the worker
 // sleeps.
 //
+// # Members
+//
+// Several processes of a host share its links. One owns them; each of the others, a
+// member ([Options.Member]), has one link, Up to the owner, whose end there is Down.
+// The owner forwards:
+//
+//	from        for              to
+//	Left,Right  this host        Down to that process
+//	Left,Right  another host     the other side
+//	Down        another host     the side that the owner's own frames would take
+//	Up          this process     here: a member forwards nothing
+//
+// So a frame goes over two links more than there are hosts on its way, at the most. A
+// frame that came from Down must name that member as its source; news, frames for
+// the same host, and anything else that a member may not send are dropped and counted.
+// Within the host, a link's direct peer serves for what the two have to say to each
+// other; members have no link among themselves.
+//
+// Members believe the owner: it passes all news on, and they make none. The owner's
+// news name its members. A member that is not named is not there: tunnels to it end
+// after the same second that an unreachable host has. When the owner ends, a new one
+// may take its place within that second; the tunnels of members go on then. Every news
+// of a host has tunnels to it ask if their other end still knows them, since another
+// process may have its id by now.
+//
 // # The bubble rule
 //
 // In a ring of full queues every head waits for the next, for ever. So a node puts
@@ -93,6 +118,18 @@
 // counts slots as the sender knows them, which are never more than are free.
 // Without it the same load stops (TestAllToAllStopsWithoutTheBubbleRule).
 //
+// Links within a host are no part of the ring, so they need no rule of their own:
+//
+//   - a frame from a member enters the ring as the owner's own do, with two slots free
+//     and in turns with them; until then it waits in a slot of the member's link, where
+//     only that member's frames wait behind it;
+//   - a frame for a member leaves the ring, into a link whose other end forwards
+//     nothing and always takes. If that process is stopped, it does not: when it has
+//     given no credit for 100 ms, its frames are dropped and counted until it gives some
+//     again. Tunnels send them again.
+//
+// So no frame in the ring waits for ever for one outside of it.
+//
 // Own frames need two slots, so forwarding could starve them. Where both wait,
 // they take turns, and either makes up for turns that it missed, 16 at the most.
 // In its turn, own traffic may have the only free slot left alone for 20 µs, so
@@ -110,10 +147,12 @@
 // tunnel's frames are in sequence, so whoever has the answer has what was
 // published before it.
 //
-// The source keeps what is not acknowledged ([Options.Retention]); senders wait
-// for room there and nowhere else. The destination takes the next number only, so
-// everything once and in order. It acknowledges in frames of the other direction,
-// alone after a quarter of the retention or 5 ms, and again what came again.
+// The source keeps what is not acknowledged ([Options.Retention]); senders wait for
+// room there, and while 16 frames wait for the lane, and nowhere else: what is
+// stored next, the peer's credit say, must not be late by all that waits. The
+// destination takes the next number only, so everything once and in order. It
+// acknowledges in frames of the other direction, alone after a quarter of the
+// retention or 5 ms, and again what came again.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or
 // on the way. Whoever must know calls [Peer.Order]. Node.Close waits up to 2 s
@@ -121,16 +160,17 @@
 //
 // # Failover
 //
-// Every node tells all others, by frames of news, which of its links are up.
-// Routes are the ring's two directions, the shorter first, those that are known to
-// be cut left out. When a tunnel's direction changes, everything kept is sent
-// again by the new one; late frames of the old one are duplicates. A cut link's
-// queues are never used again: a mended link is a new device. Frames that a cut
-// lost without any news are sent again after 200 ms without an acknowledgement.
+// Every node tells all others, by frames of news, which of its links are up, and
+// their epochs: a link may be cut and made again before anyone is told. Routes are
+// the ring's two directions, the shorter first, those that are known to be cut left
+// out. When a tunnel's direction changes, everything kept is sent again by the new
+// one; late frames of the old one are duplicates. A cut link's queues are never used
+// again: a mended link is a new device. Frames that a cut lost without any news are
+// sent again after 200 ms without an acknowledgement.
 //
 //	state      when                                   what happens
 //	opening    open is sent, every 50 ms              accept comes: up; no way for 1 s: down
-//	up         the way changes                        all kept is sent again by the new one
+//	up         the way changes, or one of its links   all kept is sent again by the new one
 //	up         no acknowledgement for 0.2 to 3.2 s    all kept is sent again
 //	up         no way in any direction for 1 s        down, ErrUnreachable
 //	up         close or reset comes, or a bad frame   down
@@ -140,5 +180,6 @@
 // Connections to a neighbour use its direct peer and end with that link. With
 // [Options.Failover] they use a tunnel as well, and go on.
 //
-// A stopped process keeps its tunnels, and stops all that goes through its node.
+// A stopped process keeps its tunnels. An owner, or the only process of a host, stops
+// all that goes through its node; a member stops nobody else.
 package ring

@@ -22,7 +22,9 @@ type fabric struct {
 	// faults, if set, are those of every cable.
 	faults *ntbfault.Options
 	mu     sync.Mutex
-	cable  map[int]*Link // the right link of host i+1; guarded by mu
+	cable  map[int]*Link            // the right link of host i+1; guarded by mu
+	bridge map[int]*ntbfault.Device // its device, if it has faults; guarded by mu
+	made   uint64                   // how many cables; guarded by mu
 }
 
 // small are options for tests: little memory, slots that are soon full.
@@ -37,7 +39,7 @@ func newFabric(t testing.TB, o Options) *fabric {
 
 func newFaultyFabric(t testing.TB, o Options, faults *ntbfault.Options) *fabric {
 	t.Helper()
-	f := &fabric{t: t, o: o, cable: map[int]*Link{}, faults: faults}
+	f := &fabric{t: t, o: o, cable: map[int]*Link{}, bridge: map[int]*ntbfault.Device{}, faults: faults}
 	for host := 1; host <= o.Nodes; host++ {
 		n := NewNode(MakeID(host, 1))
 		n.Register(ServiceSDP, newEcho())
@@ -79,8 +81,12 @@ func (f *fabric) connect(i int) {
 	a, b = ntbmem.Pair(f.o.LinkWindow(256 << 10))
 	if f.faults != nil {
 		o := *f.faults
-		o.Seed += uint64(i)
+		f.mu.Lock()
+		o.Seed += f.made
+		f.made++
 		x, y := ntbfault.Pair(a, b, o)
+		f.bridge[i] = x
+		f.mu.Unlock()
 		a, b = x, y
 	}
 	var wg sync.WaitGroup
@@ -105,6 +111,16 @@ func (f *fabric) cut(i int) {
 	l := f.cable[i]
 	f.mu.Unlock()
 	l.Close()
+	<-l.Done()
+}
+
+// pull cuts the right cable of host i+1, and what is under way there vanishes. All
+// cables have faults, or the zero ones.
+func (f *fabric) pull(i int) {
+	f.mu.Lock()
+	l, dev := f.cable[i], f.bridge[i]
+	f.mu.Unlock()
+	dev.Cut()
 	<-l.Done()
 }
 

@@ -21,8 +21,9 @@ import (
 //	32  4  acknowledgement: the sequence number expected next
 //	36  4  length of the body, a multiple of 8
 //	40  4  doorbell bits
-//	44  4  KiB of window (open, accept)
-//	48  4  order: number of a request, 0: none; retention in KiB (open, accept)
+//	44  4  KiB of window (open, accept); the left link's epoch (news)
+//	48  4  order: number of a request, 0: none; retention in KiB (open, accept);
+//	       the right link's epoch (news)
 //	52  4  order: number of an answer, 0: none
 //	56  8  zero
 //	64     body

@@ -28,8 +28,12 @@ type inLane struct {
 	final    bool   // the link is down: what cannot go on now is dropped; guarded by mu
 	answered uint32 // the neighbour's space arm that was answered; guarded by mu
 	frame    frame  // the head's; guarded by mu
-	frames   uint64 // taken; guarded by mu
-	bytes    uint64 // guarded by mu
+	// The way out of the last frame that came from a member; guarded by mu.
+	way        *Link
+	wayHost    int
+	wayVersion uint32 // of the router, before the way was looked for
+	frames     uint64 // taken; guarded by mu
+	bytes      uint64 // guarded by mu
 
 	arm atomic.Uint32 // last data arm; the worker's and the guard's
 }
@@ -49,11 +53,15 @@ func (l *inLane) ready() bool {
 
 // drain takes the frames that have come, until one must wait for room. It reports
 // whether it took any. The caller has no locks of lanes or tunnels.
-func (l *inLane) drain() (worked bool) {
+func (l *inLane) drain() (worked bool) { return l.drainSome(nil, -1) }
+
+// drainSome is drain in the turn of lane turn, if that is not nil, for at most n
+// frames, if n is not negative. It reports whether it took n, or any.
+func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
-	for !l.closed {
+	for ; !l.closed && n != 0; n-- {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
@@ -66,14 +74,18 @@ func (l *inLane) drain() (worked bool) {
 			l.closed = true
 			break
 		}
-		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)]) {
+		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)], turn) {
 			l.blocked.Store(true)
 			break
 		}
+		turn = nil
 		worked = true
 		l.frames++
 		l.bytes += uint64(l.frame.size())
 		l.release(next)
+	}
+	if n >= 0 {
+		return n == 0
 	}
 	return worked
 }
@@ -92,23 +104,29 @@ func (l *inLane) release(next uint32) {
 	}
 }
 
-// route delivers a frame, sends it on, or drops it. It reports false if the frame
-// must wait. The caller holds mu.
-func (l *inLane) route(f *frame, body []byte) bool {
+// route delivers a frame, sends it on, or drops it. turn is for enter. It reports
+// false if the frame must wait. The caller holds mu.
+func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	r := l.link.router
 	switch {
 	case f.kind == frameNews:
-		r.newsFrom(l.link, f)
+		r.newsFrom(l.link, f, body)
+	case l.link.direction == Down:
+		return l.enter(f, body, turn)
 	case f.dst == r.node.id:
 		r.deliver(f, body)
-	case f.dst.Host() == r.host || f.src == r.node.id:
+	case f.src.Host() == r.host:
 		r.drop(dropUnknownNode)
 	case f.hops <= 1:
 		r.drop(dropHops)
 	default:
-		to := r.onward(l.link)
+		to := r.onward(l.link, f.dst)
 		if to == nil {
-			r.drop(dropNoLink)
+			why := dropNoLink
+			if f.dst.Host() == r.host {
+				why = dropUnknownNode
+			}
+			r.drop(why)
 			return true
 		}
 		f.hops--
@@ -118,6 +136,8 @@ func (l *inLane) route(f *frame, body []byte) bool {
 			return false
 		case putDown:
 			r.drop(dropNoLink)
+		case putStopped:
+			r.drop(dropStopped)
 		}
 	}
 	return true

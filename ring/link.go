@@ -245,7 +245,10 @@ func (l *Link) check(word uint32) error {
 		return fmt.Errorf("%w: node id %#x", ErrProtocol, id)
 	case l.id == l.router.node.id:
 		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)
-	case l.id.Host() == l.router.host:
+	case (l.id.Host() == l.router.host) != l.direction.within():
+		if l.direction.within() {
+			return fmt.Errorf("%w: %v and %v are not the same host", ErrMismatch, l.router.node.id, l.id)
+		}
 		return fmt.Errorf("%w: %v and %v are the same host", ErrSameID, l.router.node.id, l.id)
 	case int(shape>>16) != o.Nodes:
 		return differs("number of nodes", o.Nodes, shape>>16)
@@ -259,7 +262,7 @@ func (l *Link) check(word uint32) error {
 		return differs("bytes in a frame", o.FrameBytes, frame)
 	case int(size) != out.Len()>>10:
 		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", ErrProtocol, l.id, size, out.Len()>>10)
-	case l.direction != Direct && l.id.Host() != o.neighbour(l.router.host, l.direction):
+	case l.direction <= Right && l.id.Host() != o.neighbour(l.router.host, l.direction):
 		return fmt.Errorf("%w: the %v neighbour is %v, host %d belongs there", ErrMismatch, l.direction, l.id,
 			o.neighbour(l.router.host, l.direction))
 	}

@@ -1,12 +1,18 @@
 package ring
 
 import (
+	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // Every node tells all others of its links. A frame of news goes to the
-// neighbours, which send on what is newer than what they know.
+// neighbours, which send on what is newer than what they know. In a mesh they do
+// not: all are neighbours. An owner passes everything on to its members, who
+// believe it.
 
 // sideState is what a node says of one of its links.
 type sideState uint8
@@ -25,7 +31,14 @@ type news struct {
 	id     ID
 	number uint64 // greater is newer; the time in nanoseconds, so that a new process counts on
 	sides  [2]sideState
+	// members are the processes reached through this one, in order; immutable.
+	members []ID
+	links   [2]uint32 // of each side: differs when the link was made again; 0: none
 }
+
+// memberBytes is what a member takes in the body of news: its process number, 0
+// for none.
+const memberBytes = 2
 
 func (n *news) side(d Direction) sideState {
 	if n == nil {
@@ -35,8 +48,12 @@ func (n *news) side(d Direction) sideState {
 }
 
 // ownNewsLocked makes new news of this node. The caller holds mu, or has the only
-// reference.
+// reference. A member has none: its owner's are all that there is to say of the
+// host.
 func (r *router) ownNewsLocked() {
+	if r.opts.Member {
+		return
+	}
 	own := &news{id: r.node.id, number: uint64(time.Now().UnixNano())}
 	if was := r.news[r.host]; was != nil {
 		own.number = max(own.number, was.number+1)
@@ -46,31 +63,93 @@ func (r *router) ownNewsLocked() {
 		case r.opts.Topology == Mesh:
 		case r.opts.neighbour(r.host, d) == 0:
 			own.sides[d] = stateNone
-		case r.links[linkKey(d, 0)] != nil:
+		case r.links[linkKey{d, 0}] != nil:
 			own.sides[d] = stateUp
+			own.links[d] = r.links[linkKey{d, 0}].epoch
 		default:
 			own.sides[d] = stateDown
 		}
 	}
+	for id := range *r.members.Load() {
+		own.members = append(own.members, id)
+	}
+	slices.Sort(own.members)
 	r.news[r.host] = own
 }
 
-// newsFrom takes news from a neighbour.
-func (r *router) newsFrom(l *Link, f *frame) {
+// newsFrom takes news from a neighbour, whose body the neighbour may change.
+func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	host := f.src.Host()
-	n := &news{id: f.src, number: f.newsNumber(), sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)}}
-	if f.dst != 0 || f.length != 0 || host < 1 || host > r.opts.Nodes || r.opts.Topology == Mesh {
+	n := &news{
+		id: f.src, number: f.newsNumber(),
+		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		links: [2]uint32{f.arg, f.ask},
+	}
+	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
+		l.direction == Down || l.direction == Direct && f.src != l.id {
 		r.drop(dropNews)
 		return
 	}
+	n.members = readMembers(host, body)
 	r.mu.Lock()
-	if was := r.news[host]; host == r.host || was != nil && was.number >= n.number {
+	if was := r.news[host]; l.direction != Up && (host == r.host || was != nil && was.number >= n.number) {
 		r.mu.Unlock()
 		return
 	}
 	r.news[host] = n
 	r.mu.Unlock()
 	r.changed(l, host)
+}
+
+// readMembers are the members of a host that a body names.
+func readMembers(host int, body []byte) (ids []ID) {
+	for i := 0; i < len(body); i += 8 {
+		for w := ntb.Load64(body, i); w != 0; w >>= 16 {
+			if p := int(w & 0xffff); p != 0 {
+				ids = append(ids, MakeID(host, p))
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// body is the members as news carry them.
+func (n *news) body() []byte {
+	b := make([]byte, round8(memberBytes*len(n.members)))
+	for i, id := range n.members {
+		binary.LittleEndian.PutUint16(b[memberBytes*i:], uint16(id.Process()))
+	}
+	return b
+}
+
+// tells tells that a link's neighbour hears of a host.
+func (l *Link) tells(host int) bool {
+	switch l.direction {
+	case Up:
+		return false
+	case Direct:
+		return host == l.router.host
+	}
+	return true
+}
+
+// toTell is what a link's neighbour hears of a host, nil if nothing is known. Members of
+// a mesh hear, as of both sides, if this node's link to the host is up.
+func (l *Link) toTell(host int) *news {
+	r := l.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.news[host]
+	if n == nil || r.opts.Topology != Mesh || l.direction != Down {
+		return n
+	}
+	told := *n
+	told.sides = [2]sideState{stateDown, stateDown}
+	if link, _, _ := r.routeLocked(host); link != nil {
+		told.sides = [2]sideState{stateUp, stateUp}
+	}
+	return &told
 }
 
 // newsSender sends news over a link. It implements ownSource.
@@ -87,6 +166,9 @@ func (s *newsSender) add(hosts ...int) {
 	defer s.mu.Unlock()
 next:
 	for _, h := range hosts {
+		if !s.link.tells(h) {
+			continue
+		}
 		for _, p := range s.pending {
 			if p == h {
 				continue next
@@ -105,16 +187,20 @@ func (s *newsSender) serve(*outLane) {
 
 // push sends while there is room. The caller holds mu.
 func (s *newsSender) push(served bool) {
-	r := s.link.router
 	for len(s.pending) > 0 {
-		r.mu.Lock()
-		n := r.news[s.pending[0]]
-		r.mu.Unlock()
+		n := s.link.toTell(s.pending[0])
+		if n == nil {
+			s.pending = s.pending[1:] // it is told when it is heard
+			continue
+		}
 		f := frame{
 			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 			bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+			arg:   n.links[Left], ask: n.links[Right],
 		}
-		switch s.link.out[0].own(&f, nil, s, served) {
+		body := n.body()
+		f.length = uint32(len(body))
+		switch s.link.out[0].own(&f, body, s, served) {
 		case putDone:
 			s.pending = s.pending[1:]
 		case putWait:

@@ -22,7 +22,8 @@ const (
 	maxSkip = 15
 )
 
-// ownSource is a source of frames of this node: a tunnel, or the news of a link.
+// ownSource is a source of frames of this node: a tunnel, the news of a link, or
+// the lane of a member.
 type ownSource interface {
 	// serve puts one frame into o, by outLane.own with served set, then goes on
 	// as at any other time. It has no locks of lanes or tunnels.
@@ -33,9 +34,10 @@ type ownSource interface {
 type putResult uint8
 
 const (
-	putDone putResult = iota
-	putWait           // no room: whoever asked will be called
-	putDown           // the link is down
+	putDone    putResult = iota
+	putWait              // no room: whoever asked will be called
+	putDown              // the link is down
+	putStopped           // a member does not take frames
 )
 
 // outLane is a lane of a link, towards the neighbour. It decides, under one lock,
@@ -62,6 +64,12 @@ type outLane struct {
 	header  [frameHeader]byte
 	stats   laneStats // guarded by mu
 
+	// Of a lane to a member, guarded by mu; see watchStall.
+	stalled  bool // it gave no credit for long
+	watching bool // stall is set
+	watched  uint32
+	stall    *time.Timer
+
 	waits  atomic.Bool   // someone waits: for the worker's last look
 	credit atomic.Uint32 // credit word seen last
 }
@@ -86,6 +94,7 @@ func (o *outLane) free() int {
 			return 0
 		}
 		o.credit.Store(word)
+		o.stalled = false
 	}
 	return o.account.Room()
 }
@@ -164,11 +173,15 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 		case from.final:
 			o.unforward(from)
 			return putDown
+		case o.stalled:
+			o.unforward(from)
+			return putStopped
 		default:
 			if !slices.Contains(o.fwd, from) {
 				o.fwd = append(o.fwd, from) // poll called it, to no avail
 			}
 			if !o.await() {
+				o.watchStall()
 				return putWait
 			}
 		}
@@ -193,8 +206,13 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			if len(o.fwd) > 0 {
 				o.lead = min(o.lead+1, maxLead)
 			}
-			o.stats.ownFrames++
-			o.stats.ownBytes += uint64(f.size())
+			if _, member := s.(*inLane); member {
+				o.stats.fwdFrames++
+				o.stats.fwdBytes += uint64(f.size())
+			} else {
+				o.stats.ownFrames++
+				o.stats.ownBytes += uint64(f.size())
+			}
 			return putDone
 		}
 		if o.down {

@@ -32,7 +32,7 @@ func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
 			r.mu.Unlock()
 			return p, nil
 		}
-		if link, _ := r.routeLocked(id.Host()); link == nil || r.closed {
+		if link, _ := r.wayLocked(id); link == nil || r.closed {
 			r.mu.Unlock()
 			return nil, fmt.Errorf("%w %v", ErrUnreachable, id)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,14 +23,18 @@ type router struct {
 	// mu. Empty in a mesh.
 	sides [2]atomic.Pointer[Link]
 	drops [numDrops]atomic.Uint64
+	// members are the links Down that are up; replaced under mu.
+	members atomic.Pointer[map[ID]*Link]
+	// version changes after links and news have, for who keeps a way.
+	version atomic.Uint32
 
-	mu    sync.Mutex
-	links map[int]*Link // by the neighbour's host and direction, see linkKey; guarded by mu
-
-	news    map[int]*news  // by host; guarded by mu
-	closed  bool           // guarded by mu
-	asking  map[ID]*asking // tunnels being made here; guarded by mu
-	routed  map[ID]*Peer   // peers over tunnels; guarded by mu
+	mu      sync.Mutex
+	links   map[linkKey]*Link // guarded by mu
+	news    map[int]*news     // by host; guarded by mu
+	stirred chan struct{}     // closed, and replaced, after a change of links or news; guarded by mu
+	closed  bool              // guarded by mu
+	asking  map[ID]*asking    // tunnels being made here; guarded by mu
+	routed  map[ID]*Peer      // peers over tunnels; guarded by mu
 	tunnels tunnelTable
 
 	hook chan *tunnel // of tests: gets what others make, in place of a Peer
@@ -57,12 +62,14 @@ const (
 	dropClosed                          // for a tunnel that is closed here
 	dropTooMany                         // one node asks for too many tunnels
 	dropNews                            // news that no node may send
+	dropSource                          // a member sent it in another's name
+	dropStopped                         // for a member that does not take frames
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
-	"bad body", "tunnel closed", "too many tunnels", "bad news",
+	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "member stopped",
 }
 
 func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
@@ -81,10 +88,11 @@ func (n *Node) Join(o Options) error {
 	}
 	r := &router{
 		node: n, opts: o, host: host,
-		links: map[int]*Link{}, news: map[int]*news{},
+		links: map[linkKey]*Link{}, news: map[int]*news{}, stirred: make(chan struct{}),
 		asking: map[ID]*asking{}, routed: map[ID]*Peer{},
 	}
 	r.tunnels.init()
+	r.members.Store(&map[ID]*Link{})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.router != nil {
@@ -107,19 +115,13 @@ func (n *Node) joined() (*router, error) {
 	return n.router, nil
 }
 
-// linkKey tells links apart: by direction, in a mesh by the neighbour's host.
-func linkKey(d Direction, host int) int {
-	if d == Direct {
-		return host + 2
-	}
-	return int(d)
-}
-
 // Link brings up a link to the neighbour in direction d over dev, which it owns
 // from then on: the lanes that frames are forwarded by, and the neighbour's
 // direct Peer. It waits for the other side until ctx ends. In a ring or a line d
 // is Left or Right, the neighbour's end of the link is the other one, and the
 // neighbour must be the host of that place; in a mesh d is Direct at both ends.
+// Between two processes of one host it is Up at the member's end and Down at the
+// other; there may be any number Down, to different processes.
 //
 // When a link has gone down, Link may be called again with a new device for the
 // same neighbour. While a link of that direction is up, a second one is an
@@ -136,9 +138,9 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 		dev.Close()
 		return nil, err
 	}
-	if (d == Direct) != (r.opts.Topology == Mesh) || d > Direct {
+	if !r.opts.leads(d) {
 		dev.Close()
-		return nil, fmt.Errorf("ring: a link of a %v does not lead %v", r.opts.Topology, d)
+		return nil, fmt.Errorf("ring: a link of this node of a %v does not lead %v", r.opts.Topology, d)
 	}
 	l, err := newLink(r, dev, d)
 	if err == nil {
@@ -167,121 +169,99 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 // linkUp puts a link whose other side has answered into the table and starts it.
 func (r *router) linkUp(l *Link) error {
 	r.mu.Lock()
-	key := linkKey(l.direction, l.id.Host())
+	key := l.key()
 	switch {
 	case r.closed:
 		r.mu.Unlock()
 		return ErrClosed
+	case l.direction == Down && len(*r.members.Load()) >= r.opts.mostMembers():
+		r.mu.Unlock()
+		return fmt.Errorf("ring: %d processes are reached through this one already: %w", r.opts.mostMembers(), ErrTooMany)
 	case r.links[key] != nil && r.links[key].dev.LinkUp():
 		other := r.links[key].id
 		r.mu.Unlock()
 		return fmt.Errorf("ring: the link %v is up already, to %v", l.direction, other)
 	}
+	switch n := r.news[l.id.Host()]; {
+	case l.direction == Up:
+		clear(r.news) // the neighbour tells all that there is
+	case l.direction == Direct && n != nil && n.id != l.id:
+		delete(r.news, l.id.Host()) // of a process that was there before
+	}
 	l.start()
 	r.links[key] = l
-	if l.direction != Direct {
-		r.sides[l.direction].Store(l)
-	}
-	all := make([]int, 0, len(r.news))
+	r.setLocked(l, l)
 	r.ownNewsLocked()
+	all := make([]int, 0, len(r.news))
 	for host := range r.news {
 		all = append(all, host)
 	}
 	r.mu.Unlock()
 	l.news.add(all...)
-	r.changed(l, r.host)
+	r.changed(l, r.touched(l)...)
 	return nil
+}
+
+// setLocked makes now the link of l's direction, for frames that go on; nil if
+// there is none any more. It comes after the change of links. The caller holds mu.
+func (r *router) setLocked(l, now *Link) {
+	switch l.direction {
+	case Left, Right:
+		r.sides[l.direction].Store(now)
+	case Down:
+		members := map[ID]*Link{}
+		for _, l := range r.links {
+			if l.direction == Down {
+				members[l.id] = l
+			}
+		}
+		r.members.Store(&members)
+	}
+}
+
+// touched are the hosts whose news change with the state of a link.
+func (r *router) touched(l *Link) []int {
+	if l.direction == Direct {
+		return []int{r.host, l.id.Host()} // members hear of it as of that host
+	}
+	return []int{r.host}
 }
 
 // linkDown takes a link out of the table.
 func (r *router) linkDown(l *Link) {
 	r.mu.Lock()
-	key := linkKey(l.direction, l.id.Host())
-	if r.links[key] == l {
+	if key := l.key(); r.links[key] == l {
 		delete(r.links, key)
-		if l.direction != Direct {
-			r.sides[l.direction].Store(nil)
-		}
+		r.setLocked(l, nil)
 		r.ownNewsLocked()
 	}
 	r.mu.Unlock()
-	r.changed(nil, r.host)
-}
-
-// onward is the link by which a frame goes on that came over from, nil if it is
-// down or there is none: a frame never turns round.
-func (r *router) onward(from *Link) *Link {
-	if from.direction == Direct {
-		return nil
-	}
-	return r.sides[from.direction.opposite()].Load()
-}
-
-// route is the way to a host: the link, nil if there is none, and how many hops.
-// Shorter first, the right one of two that are alike.
-func (r *router) route(host int) (*Link, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.routeLocked(host)
-}
-
-func (r *router) routeLocked(host int) (*Link, int) {
-	if host < 1 || host > r.opts.Nodes || host == r.host {
-		return nil, 0
-	}
-	if r.opts.Topology == Mesh {
-		if l := r.links[linkKey(Direct, host)]; l != nil && l.dev.LinkUp() {
-			return l, 1
-		}
-		return nil, 0
-	}
-	var best *Link
-	hops := 0
-	for _, d := range []Direction{Right, Left} {
-		n := r.opts.hops(r.host, host, d)
-		l := r.links[linkKey(d, 0)]
-		if n == 0 || l == nil || !l.dev.LinkUp() || !r.openLocked(host, d) {
-			continue
-		}
-		if best == nil || n < hops {
-			best, hops = l, n
-		}
-	}
-	return best, hops
-}
-
-// openLocked tells that no link on the way to a host is known to be cut, this
-// node's own aside.
-func (r *router) openLocked(host int, d Direction) bool {
-	for h := r.opts.neighbour(r.host, d); h != host; {
-		next := r.opts.neighbour(h, d)
-		if r.news[h].side(d) == stateDown || r.news[next].side(d.opposite()) == stateDown {
-			return false
-		}
-		h = next
-	}
-	return true
+	r.changed(nil, r.touched(l)...)
 }
 
 // changed follows a change of what is known of hosts: others are told, but for
 // the link that it came over, and tunnels find their ways again. The caller has
 // no tunnel's lock.
 func (r *router) changed(from *Link, hosts ...int) {
+	r.version.Add(1)
 	r.mu.Lock()
 	links := make([]*Link, 0, len(r.links))
 	for _, l := range r.links {
 		links = append(links, l)
 	}
+	close(r.stirred)
+	r.stirred = make(chan struct{})
 	r.mu.Unlock()
-	if r.opts.Topology != Mesh {
-		for _, l := range links {
-			if l != from {
-				l.news.add(hosts...)
-			}
+	for _, l := range links {
+		if l != from {
+			l.news.add(hosts...)
 		}
 	}
 	for _, t := range r.tunnels.all() {
 		t.reroute()
+		if slices.Contains(hosts, t.remote.Host()) {
+			t.probe()
+		}
 	}
 }
 

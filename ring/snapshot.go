@@ -31,12 +31,14 @@ type Snapshot struct {
 // HostInfo is a host as its news say.
 type HostInfo struct {
 	Host  int    `json:"host"`
-	ID    ID     `json:"id"`    // of its node; 0: nothing was heard of it
+	ID    ID     `json:"id"`    // of the node that has its links; 0: nothing was heard of it
 	State string `json:"state"` // "self", "up", "unreachable", "unknown"
 	// Left and Right are the states of its links: "up", "down", "none" (the end
 	// of a line), "unknown". They are empty in a mesh.
 	Left  string `json:"left,omitempty"`
 	Right string `json:"right,omitempty"`
+	// Members are its nodes that are reached through that one.
+	Members []ID `json:"members,omitempty"`
 	// Epoch is the number of its latest news; greater is newer.
 	Epoch uint64 `json:"epoch"`
 }
@@ -44,7 +46,7 @@ type HostInfo struct {
 // LinkInfo is a link of this node. Frames and bytes are counted since the link
 // came up; bytes include the frames' headers.
 type LinkInfo struct {
-	Direction       string `json:"direction"` // "left", "right", "direct"
+	Direction       string `json:"direction"` // "left", "right", "direct", "up", "down"
 	Neighbour       ID     `json:"neighbour"`
 	Name            string `json:"name"`
 	State           string `json:"state"`            // "up", "down"
@@ -99,12 +101,12 @@ func (n *Node) Topology() Snapshot {
 	for host := 1; host <= o.Nodes; host++ {
 		h := HostInfo{Host: host, State: "unknown"}
 		if n := r.news[host]; n != nil {
-			h.ID, h.Epoch = n.id, n.number
+			h.ID, h.Epoch, h.Members = n.id, n.number, n.members
 		}
 		if o.Topology != Mesh {
 			h.Left, h.Right = r.news[host].side(Left).String(), r.news[host].side(Right).String()
 		}
-		link, hops := r.routeLocked(host)
+		link, _, hops := r.routeLocked(host)
 		switch {
 		case host == r.host:
 			h.State = "self"
@@ -117,7 +119,7 @@ func (n *Node) Topology() Snapshot {
 			}
 			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops})
 		}
-		if o.Topology == Mesh && link != nil {
+		if o.Topology == Mesh && link != nil && link.direction == Direct {
 			h.ID = link.id
 		}
 		s.Hosts = append(s.Hosts, h)

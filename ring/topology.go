@@ -41,9 +41,13 @@ const (
 	Right
 	// Direct is the direction of the links of a mesh.
 	Direct
+	// Up is towards the process of this host that owns its links to other hosts.
+	Up
+	// Down is towards a process of this host that is reached through this one.
+	Down
 )
 
-// String is "left", "right" or "direct".
+// String is "left", "right", "direct", "up" or "down".
 func (d Direction) String() string {
 	switch d {
 	case Left:
@@ -52,6 +56,10 @@ func (d Direction) String() string {
 		return "right"
 	case Direct:
 		return "direct"
+	case Up:
+		return "up"
+	case Down:
+		return "down"
 	}
 	return fmt.Sprintf("direction %d", uint8(d))
 }
@@ -63,9 +71,16 @@ func (d Direction) opposite() Direction {
 		return Right
 	case Right:
 		return Left
+	case Up:
+		return Down
+	case Down:
+		return Up
 	}
 	return d
 }
+
+// within tells that a link of direction d joins two processes of one host.
+func (d Direction) within() bool { return d == Up || d == Down }
 
 // Limits of the options.
 const (
@@ -91,6 +106,8 @@ var (
 	// ErrMismatch: the two ends of a link are not set up alike: number of
 	// nodes, topology, lanes, slots, or the place in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")
+	// ErrTooMany: a process has as many members as it can.
+	ErrTooMany = errors.New("ring: too many members")
 	// ErrSameID: two nodes have the same id.
 	ErrSameID = errors.New("ring: two nodes have the same id")
 )
@@ -126,6 +143,10 @@ type Options struct {
 	// connections to a neighbour are stores through its window, and end with
 	// the link.
 	Failover bool
+	// Member makes the node a member of its host: it has no links to other hosts,
+	// and reaches them through the one process there that has, over a link Up.
+	// Topology, Nodes, Lanes, Slots and FrameBytes are that one's.
+	Member bool
 
 	// Flaws for tests, which show that a rule is needed.
 	noBubble bool
@@ -180,6 +201,13 @@ func (o *Options) neighbour(host int, d Direction) int {
 	}
 	return o.Nodes
 }
+
+// mostHops is over how many links a frame may go: round the ring, and within the
+// first host and the last.
+func (o *Options) mostHops() uint16 { return uint16(min(o.Nodes+2, 1<<16-1)) }
+
+// mostMembers is how many members a host may have: its news name them.
+func (o *Options) mostMembers() int { return o.FrameBytes / memberBytes }
 
 // hops is how many links lie between two hosts in direction d, 0 if that
 // direction does not lead there.

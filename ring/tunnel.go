@@ -54,7 +54,7 @@ type tunnel struct {
 	got    uint64                     // frames taken; guarded by rmu
 
 	mu      sync.Mutex // before lanes' and the router's
-	room    sync.Cond  // acknowledgements came, answers, or the end; mu
+	room    sync.Cond  // acknowledgements came, answers, room in the lane, or the end; mu
 	out     ntb.Window // constant after opened
 	to      uint32     // its number at the other end; constant after opened
 	kept    retention  // guarded by mu
@@ -62,6 +62,7 @@ type tunnel struct {
 	next    int        // of the frames kept, the next to be sent; guarded by mu
 	high    int        // of the frames kept, the first that was never sent; guarded by mu
 	link    *Link      // where frames go; nil: no way; guarded by mu
+	way     uint64     // see router.wayTo; guarded by mu
 	cut     time.Time  // since when there is no way; guarded by mu
 	resends uint32     // path: how often it began again; guarded by mu
 	bell    uint32     // doorbells that found no frame; guarded by mu
@@ -78,6 +79,7 @@ type tunnel struct {
 	progress time.Time     // last acknowledgement, or beginning; guarded by mu
 	patience time.Duration // how long without one until frames are sent again; guarded by mu
 	guarding bool          // guard is set; guarded by mu
+	guardAt  time.Time     // for when; guarded by mu
 	guard    *time.Timer   // calls timeout; guarded by mu
 	acking   bool          // acker is set; guarded by mu
 	acker    *time.Timer   // guarded by mu
@@ -100,6 +102,11 @@ const (
 	openEvery   = 50 * time.Millisecond
 	ackDelay    = 5 * time.Millisecond
 )
+
+// maxUnsent is how many frames wait for the lane at the most, before storers wait
+// themselves. More would only make what is stored next late: the peer's credit,
+// say, behind a megabyte of data in a lane of small slots that everyone wants.
+const maxUnsent = 16
 
 func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
 
@@ -245,7 +252,7 @@ func (t *tunnel) gather(n int) bool {
 			t.flush()
 		// What could not be sent yet takes more stores.
 		case t.kept.count > t.high && t.kept.reopen(n, t.router.opts.FrameBytes):
-		case t.kept.begin(t.router.opts.FrameBytes):
+		case t.kept.count-t.high < maxUnsent && t.kept.begin(t.router.opts.FrameBytes):
 		default:
 			t.room.Wait()
 		}

@@ -22,7 +22,7 @@ func (t *tunnel) serve(*outLane) {
 func (t *tunnel) push(served bool) {
 	for !t.ended || t.sayAck {
 		f := frame{
-			src: t.router.node.id, dst: t.remote, hops: uint16(t.router.opts.Nodes),
+			src: t.router.node.id, dst: t.remote, hops: t.router.opts.mostHops(),
 			to: t.to, from: t.index, epoch: t.epoch, ack: t.expect.Load(),
 		}
 		var body []byte
@@ -74,6 +74,9 @@ func (t *tunnel) sent(f *frame) {
 	case frameData:
 		t.next++
 		if t.next > t.high {
+			if t.kept.count-t.high == maxUnsent {
+				t.room.Broadcast()
+			}
 			t.high = t.next
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
@@ -90,12 +93,15 @@ func (t *tunnel) sent(f *frame) {
 	}
 }
 
-// watch sees to it that timeout is called. The caller holds mu.
+// watch sees to it that timeout is called, within d. An earlier call for later
+// does not stand in the way: d is short again after a way was found. The caller
+// holds mu.
 func (t *tunnel) watch(d time.Duration) {
-	if t.guarding {
+	at := time.Now().Add(d)
+	if t.guarding && !at.Before(t.guardAt) {
 		return
 	}
-	t.guarding = true
+	t.guarding, t.guardAt = true, at
 	if t.guard == nil {
 		t.guard = time.AfterFunc(d, t.timeout)
 	} else {
@@ -138,15 +144,15 @@ func (t *tunnel) again() {
 }
 
 // reroute finds the way again after the links have changed. What is under way by
-// another is sent again by the new one. If there is none for long, the tunnel goes
-// down.
+// another, or by a link that was cut and made again, is sent again by the new one.
+// If there is none for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
-	link, _ := t.router.route(t.remote.Host())
+	link, way := t.router.wayTo(t.remote)
 	switch {
 	case link == nil:
 		if t.cut.IsZero() {
@@ -154,10 +160,23 @@ func (t *tunnel) reroute() {
 			time.AfterFunc(grace, t.unreachable)
 		}
 		t.link = nil
-	case link != t.link:
-		t.link, t.cut = link, time.Time{}
+	case link != t.link || way != t.way:
+		t.link, t.way, t.cut = link, way, time.Time{}
 		t.patience = resendFirst
 		t.again()
+	}
+}
+
+// probe finds out if the other end still has the tunnel: its node may have ended,
+// and another one begun with the same id. Who has nothing to send would not learn of
+// it. What is kept does as well as the frame without entries that is sent otherwise:
+// the answer is an acknowledgement or a reset.
+func (t *tunnel) probe() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current() == tunnelUp && t.kept.count == 0 {
+		t.kept.push(retained{})
+		t.push(false)
 	}
 }
 

@@ -125,6 +125,10 @@ const (
 	connectTimeout = 127 * time.Second
 	// maxLinks is how many links a dial tries that go down under it.
 	maxLinks = 3
+	// maxRedirects is how often it is sent on to another process of a host.
+	maxRedirects = 4
+	// redirectWait is how long it waits for that process to be reached.
+	redirectWait = 2 * time.Second
 )
 
 // dialPort connects to whichever process of a host holds port.
@@ -151,26 +155,67 @@ func (h *Host) dialPort(ctx context.Context, host, port int) (*Conn, error) {
 }
 
 func (h *Host) dialOnce(ctx context.Context, host, port int, patient bool) (*Conn, error) {
-	id, ok, err := h.stack.fabric.Holder(host, port)
+	f := h.stack.fabric
+	if host != f.Host() {
+		return h.dialFar(ctx, host, port, patient)
+	}
+	id, ok, err := f.Holder(port)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, syscall.ECONNREFUSED
 	}
-	peer, err := h.stack.fabric.Peer(ctx, id)
+	peer, err := f.Peer(ctx, id)
 	if err != nil {
-		if _, ok, _ := h.stack.fabric.Holder(host, port); !ok {
+		if _, ok, _ := f.Holder(port); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 		return nil, err
 	}
+	c, err := h.dialPeer(ctx, peer, port, patient)
+	if elsewhere := new(dial.ElsewhereError); errors.As(err, &elsewhere) {
+		err = fmt.Errorf("%w: %w", err, dial.ErrLinkDown) // it has just changed hands
+	}
+	return c, err
+}
+
+// dialFar connects to a port of another host. The process there that owns the
+// links is asked first; it says if another one holds the port.
+func (h *Host) dialFar(ctx context.Context, host, port int, patient bool) (*Conn, error) {
+	f := h.stack.fabric
+	peer, err := f.Owner(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for range maxRedirects {
+		c, err := h.dialPeer(ctx, peer, port, patient)
+		elsewhere := new(dial.ElsewhereError)
+		if !errors.As(err, &elsewhere) {
+			return c, err
+		}
+		// That process may be about to end, or its link to the owner to begin.
+		soon, cancel := context.WithTimeout(ctx, redirectWait)
+		peer, err = f.Peer(soon, ring.MakeID(host, elsewhere.Process))
+		cancel()
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %v: %w", elsewhere, err, dial.ErrLinkDown)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the port changed hands %d times: %w", maxRedirects, dial.ErrLinkDown)
+}
+
+// dialPeer connects to a port of a process.
+func (h *Host) dialPeer(ctx context.Context, peer *ring.Peer, port int, patient bool) (*Conn, error) {
 	from := h.stack.dialPort()
 	pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, uint16(from), uint16(port), patient)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(host), port})
+	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), port})
 }
 
 // dialEither is network "tcp": SDP if the host is here and listens by SDP on the
@@ -222,7 +267,7 @@ func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter,
 	}
 	// The port is looked up before the name server is asked: it is cheap, and
 	// mostly the answer is no.
-	if _, ok, err := f.Holder(f.Host(), port); err != nil || !ok {
+	if _, ok, err := f.Holder(port); err != nil || !ok {
 		return nil, &h.counters.dialNoSDP, nil
 	}
 	if !found {

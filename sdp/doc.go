@@ -32,7 +32,7 @@
 //
 // A fabric may have several hosts with bridges between them, in a ring, a line, or
 // each with each. At present the bridges are shared memory, so all hosts are
-// processes of one machine, one process each:
+// processes of one machine:
 //
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' server
 //	SDP_FABRIC='ring:lab?node=2&nodes=5' client
@@ -43,6 +43,12 @@
 // has ports of its own. A dial to a node that does not run waits until it does, or
 // the deadline has come; then it fails with EHOSTUNREACH beside the timeout. A name
 // beyond the last node is EHOSTUNREACH at once.
+//
+// Several processes of a node share its links: one owns them, by nodes=N, the others
+// leave that out. They share the node's ports, too.
+//
+//	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
+//	SDP_FABRIC='ring:lab?node=1' server
 //
 // # Errors
 //

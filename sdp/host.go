@@ -79,8 +79,14 @@ type user interface{ Close() error }
 // "ring:NAME?node=I&nodes=N" makes this process node I of a ring of N hosts, each
 // with a link to the two next to it: see the package comment. "line:" leaves out
 // the link from the last to the first, "mesh:" has one between any two. Open does
-// not wait for the other nodes. It fails with EADDRINUSE if a process is node I
-// already, and says so if a node that runs has another N.
+// not wait for the other nodes. The process owns the links of node I: if another one
+// does, Open fails with EADDRINUSE, and it says so if a node that runs has another N.
+//
+// "ring:NAME?node=I" makes it a member of node I: it shares the node's ports, and
+// reaches other nodes through the process that owns the links. Open does not wait for
+// that one; a dial of another node does, until its deadline. If the owner ends,
+// connections through it end with ECONNRESET, unless another process takes the links
+// over within a second.
 //
 // Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
 //
@@ -95,7 +101,7 @@ type user interface{ Close() error }
 //	dmafrom=BYTES size from which on payload goes through a DMA engine; 0, the
 //	              default, means to measure it when a link comes up
 //	node=I        of several hosts: which one this is, 1 to N
-//	nodes=N       how many there are, 2 to 16
+//	nodes=N       how many there are, 2 to 16, of the owner of the node's links
 //	lanes=L       lanes of each link, 1 to 8; 1 unless given
 //	backend=mem   all nodes are in this process, for tests
 //
@@ -130,6 +136,11 @@ func (h *Host) Close() error {
 	h.stack.release()
 	return nil
 }
+
+// OwnsLinks tells that this process owns the links of its node to other nodes,
+// which the other processes of the node use too: its fabric is of several hosts, and
+// was named with nodes=N.
+func (h *Host) OwnsLinks() bool { return h.stack.fabric.OwnsLinks() }
 
 // Stats are the Host's counters.
 func (h *Host) Stats() HostStats {

@@ -74,7 +74,10 @@ func newStack(o bounce.Options) *stack {
 	return s
 }
 
-func (s *stack) start(n *ring.Node) { n.Register(ring.ServiceSDP, s) }
+func (s *stack) start(f *fabric.Fabric) {
+	s.listeners.Elsewhere = f.Elsewhere
+	f.Node().Register(ring.ServiceSDP, s)
+}
 
 // release ends one Host's share. The last one leaves the fabric.
 func (s *stack) release() {

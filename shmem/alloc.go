@@ -2,18 +2,13 @@ package shmem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
 // Memory management: chapter 9.3 of the specification. All calls are collective over
 // all PEs, which make them in the same order with the same arguments; so all find the
 // same offset, without a word. That the arguments are the same is checked: each PE
-// posts them, and reads those of all others.
-
-// ErrMismatch: the PEs of a collective call do not agree on its arguments, or called
-// different ones.
-var ErrMismatch = errors.New("shmem: PEs differ")
+// tells all others, as in debug mode.
 
 const (
 	minAlign = 64 // a cache line, so that objects do not share one
@@ -86,7 +81,7 @@ func Free[T Elem](s Sym[T]) error {
 	}
 	s.w.check()
 	// Nobody may use it any more when it is another object.
-	if err := s.w.collective(argFree, uint64(s.off)); err != nil {
+	if err := s.w.collective(callFree, uint64(s.off)); err != nil {
 		return err
 	}
 	if !s.w.heap.release(s.off) {
@@ -95,44 +90,20 @@ func Free[T Elem](s Sym[T]) error {
 	return nil
 }
 
-// What collective calls post, to be told apart.
-const (
-	argAlloc = 1 + iota
-	argFree
-	argCollective
-)
-
 func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
-	if err := w.collective(argAlloc, n, uint64(align)); err != nil {
+	if err := w.collective(callAlloc, n, uint64(align)); err != nil {
 		return 0, err
 	}
 	return w.heap.alloc((n+minAlign-1)&^(minAlign-1), align)
 }
 
-// collective waits until all PEs have called it, and compares what they passed.
-func (w *World) collective(args ...uint64) error {
-	return w.team.compare(context.Background(), args...)
-}
-
-// compare waits until all PEs of the team have called it, and compares what they
-// passed: ErrMismatch on all of them if that is not the same.
-func (t *Team) compare(ctx context.Context, args ...uint64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var differs error
-	var first [postWords]uint64
-	err := t.agree(ctx, args, func(pe int, words []uint64) {
-		if pe == 0 {
-			copy(first[:], words)
-		}
-		for i, v := range words {
-			if v != first[i] && differs == nil {
-				differs = fmt.Errorf("%w: PE %d passes %v, PE %d %v", ErrMismatch, t.pes[0], first[:len(words)], t.pes[pe], words)
-			}
-		}
-	})
-	if err != nil {
+// collective completes this PE's operations on the default context, as these calls
+// are a barrier too, waits until all PEs have called it, and compares what they passed.
+func (w *World) collective(what call, args ...uint64) error {
+	if err := w.ctx.Quiet(); err != nil {
 		return err
 	}
-	return differs
+	mine := words{uint64(what)}
+	copy(mine[1:], args)
+	return w.team.compare(context.Background(), mine)
 }

@@ -21,7 +21,8 @@ type channel struct {
 	conn net.Conn
 
 	mu      sync.Mutex
-	buf     [requestBytes + smallPut]byte // guarded by mu
+	buf     [requestBytes + smallPut]byte // of a request; guarded by mu
+	in      [replyBytes + smallPut]byte   // of a reply; guarded by mu
 	word    [16]byte                      // a reply to one who waits; guarded by mu
 	number  uint32                        // of the last request with a reply; guarded by mu
 	waiting []reply                       // not read yet, in their order; guarded by mu
@@ -38,6 +39,8 @@ type reply struct {
 	// They come in blocks that lie stride apart in dst, if that is not 0.
 	block, stride int
 }
+
+func (r *reply) short() bool { return r.stride == 0 && r.n <= smallPut }
 
 const (
 	smallPut   = 216 // bytes that go with their request in one record
@@ -135,14 +138,19 @@ func (c *channel) get(off uintptr, dst []byte) error {
 func (c *channel) drain(keep int) error {
 	for len(c.waiting) > keep {
 		r := c.waiting[0]
-		var h [replyBytes]byte
-		if err := c.read(h[:]); err != nil {
+		n := replyBytes
+		if r.short() {
+			n += r.n // one read for both
+		}
+		if err := c.read(c.in[:n]); err != nil {
 			return err
 		}
-		if binary.LittleEndian.Uint32(h[:]) != r.number {
+		if binary.LittleEndian.Uint32(c.in[:]) != r.number {
 			return c.failed(errors.New("a reply to no request"))
 		}
-		if err := c.scatter(r); err != nil {
+		if r.short() {
+			copy(r.dst, c.in[replyBytes:n])
+		} else if err := c.scatter(r); err != nil {
 			return err
 		}
 		c.waiting = c.waiting[:copy(c.waiting, c.waiting[1:])]

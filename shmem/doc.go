@@ -1,5 +1,114 @@
-// Package shmem is OpenSHMEM for Go: programs whose processing elements (PEs) read and
-// write each other's memory.
+// Package shmem is OpenSHMEM for Go: programs of several processing elements (PEs),
+// processes as a rule, that read and write each other's memory without the other
+// one's help.
 //
-// It is not a backend that makes bridges of shared memory; that is ntb/ntbshm.
+// It is not a backend that makes a bridge of shared memory; that is ntb/ntbshm.
+//
+//	w, err := shmem.Open(ctx)                     // which PE of how many: the launcher says
+//	s, err := shmem.Alloc[int64](w, 1000)         // on every PE, at the same offset
+//	shmem.Put(w.Ctx(), s, []int64{1, 2}, right)   // to PE right
+//	err = w.Team().Barrier(ctx)                   // all have come, all puts are there
+//	fmt.Println(s.Local()[0])                     // what the left one has put
+//	err = w.Close()                               // collective
+//
+// shmemrun -n 4 ./prog starts four PEs on this machine; mpiexec of MPICH, srun and
+// oshrun do as well.
+//
+// # How operations travel
+//
+// A PE whose heap is mapped here is stored to and loaded from: those of the same host,
+// and of hosts that are neighbours by links of shared memory. A put is a copy; nobody
+// is told. Any other PE, and every PE with the option Strict, is asked by requests over
+// a connection of package sdp: so they pass any number of hops, get flow control, DMA
+// and failover, and arrive once and in order. A server goroutine of the target does
+// what they ask for, without the application's help. [World.Mapped] tells which it is.
+// The same call has the same result.
+//
+// # What may be looked at, and when
+//
+// What other PEs put into this PE's heap shows in [Sym.Local] at any time, in any
+// order. To look at it a program waits first: in a barrier, or for a word, by WaitUntil,
+// Test or a signal, which was stored after the data with a Fence between, as PutSignal
+// does. The Go memory model knows nothing of other processes; for PEs of one process
+// (a fabric of kind mem) the same waits make the accesses ordered, and the race
+// detector agrees.
+//
+// # Errors
+//
+// Mistakes of the caller panic, as with slices: a PE out of range, an index outside of
+// its object, use after Close. What the fabric does wrong is an error. Put, Get and the
+// like have no result for it: the first failure stays with their context, and Quiet,
+// [Ctx.Err] and collectives return it. What fetches from a PE that is gone returns 0
+// and records that; TryG returns the error as well. When a PE ends without Close, by a
+// crash or otherwise, every wait and collective of all other PEs returns a [*DeadError].
+//
+// # Waiting
+//
+// A wait looks for 200 µs, and then sleeps; a store of another PE wakes it, which costs
+// that one a request. With more PEs than processors it gives its processor away while
+// it looks. Waiting for long costs no processor time.
+//
+// # Names
+//
+// Functions have type parameters where C has a name for each type; contexts are the
+// first argument, and the default one is [World.Ctx]. TYPE stands for C's type names.
+//
+//	init, init_thread, my_pe, n_pes     Open; World.PE, World.NumPEs; all calls may come
+//	                                    from any goroutine (THREAD_MULTIPLE)
+//	finalize, global_exit               World.Close, World.GlobalExit
+//	pe_accessible, addr_accessible      World.Accessible; a Sym is always accessible
+//	ptr                                 Sym.Ptr
+//	info_get_version, info_get_name     MajorVersion, MinorVersion, Name
+//	malloc, calloc, align, realloc      Alloc, AllocZeroed, AllocAligned, Realloc
+//	malloc_with_hints, free             AllocHints, Free
+//	ctx_create, ctx_destroy             NewCtx, Ctx.Close
+//	team_create_ctx, ctx_get_team       Team.NewCtx, Ctx.Team
+//	TEAM_WORLD, TEAM_SHARED             World.Team, World.SharedTeam
+//	team_my_pe, team_n_pes              Team.MyPE, Team.NPEs
+//	team_translate_pe                   Team.TranslatePE
+//	team_split_strided, _2d             Team.SplitStrided, Team.Split2D
+//	team_destroy                        Team.Destroy
+//	TYPE_put, TYPE_get, putSIZE, putmem Put, Get
+//	TYPE_p, TYPE_g                      P, G, TryG
+//	TYPE_iput, TYPE_iget                IPut, IGet
+//	ibput, ibget (of version 1.6)       IBPut, IBGet
+//	put_nbi, get_nbi                    PutNBI, GetNBI
+//	atomic_fetch, _set, _swap           AtomicFetch, AtomicSet, AtomicSwap
+//	atomic_compare_swap                 AtomicCompareSwap
+//	atomic_fetch_inc, _inc              AtomicFetchInc, AtomicInc
+//	atomic_fetch_add, _add              AtomicFetchAdd, AtomicAdd
+//	atomic_fetch_and, _and              AtomicFetchAnd, AtomicAnd
+//	atomic_fetch_or, _or                AtomicFetchOr, AtomicOr
+//	atomic_fetch_xor, _xor              AtomicFetchXor, AtomicXor
+//	atomic_fetch_nbi, _swap_nbi         AtomicFetchNBI, AtomicSwapNBI
+//	atomic_compare_swap_nbi             AtomicCompareSwapNBI
+//	atomic_fetch_inc_nbi, _add_nbi      AtomicFetchIncNBI, AtomicFetchAddNBI
+//	atomic_fetch_and_nbi, _or_, _xor_   AtomicFetchAndNBI, AtomicFetchOrNBI, AtomicFetchXorNBI
+//	put_signal, put_signal_nbi          PutSignal, PutSignalNBI
+//	signal_fetch, signal_wait_until     SignalFetch, SignalWaitUntil
+//	wait_until, _all, _any, _some       WaitUntil, WaitUntilAll, WaitUntilAny, WaitUntilSome
+//	wait_until_all_vector, _any_, _some_ WaitUntilAllVector, WaitUntilAnyVector, WaitUntilSomeVector
+//	test, _all, _any, _some             Test, TestAll, TestAny, TestSome
+//	test_all_vector, _any_, _some_      TestAllVector, TestAnyVector, TestSomeVector
+//	fence, quiet                        Ctx.Fence, Ctx.Quiet
+//	barrier_all, sync_all               World.Team's Barrier, Sync
+//	team_sync                           Team.Sync
+//	broadcast, collect, fcollect        Broadcast, Collect, FCollect
+//	alltoall, alltoalls                 AlltoAll, AlltoAllS
+//	and_reduce, or_, xor_               AndReduce, OrReduce, XorReduce
+//	min_reduce, max_                    MinReduce, MaxReduce
+//	sum_reduce, prod_                   SumReduce, ProdReduce
+//	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
+//
+// Left out: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so
+// on); query_thread, since there is one level; pcontrol, since Go programs are profiled
+// by other means; team_get_config, since contexts take nothing that has to be reserved;
+// long double, for which Go has no type.
 package shmem
+
+// The version of the specification, and who made this.
+const (
+	MajorVersion = 1
+	MinorVersion = 5
+	Name         = "ntbnet"
+)

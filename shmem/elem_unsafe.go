@@ -185,3 +185,13 @@ func word[T ExtAMO](v T) uint64 {
 
 // bytesAt is the memory of one value.
 func bytesAt[T Elem](p *T) []byte { return bytesOf(unsafe.Slice(p, 1)) }
+
+// scratch is n elements of the team's own memory. It is valid until the next call. The
+// caller holds the team's mu.
+func scratch[T Elem](t *Team, n int) []T {
+	words := (uintptr(n)*sizeOf[T]() + 7) / 8
+	if uintptr(len(t.buf)) < words {
+		t.buf = make([]uint64, max(words, messageWords))
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&t.buf[0])), n)
+}

@@ -61,7 +61,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		o.fabric = os.Getenv(fabric.EnvFabric)
 	}
 	if o.fabric == "" {
-		o.fabric = "shm:shmem-" + o.job
+		o.fabric = fmt.Sprintf("shm:shmem-%016x", hashOf(o.job))
 	}
 	if o.timeout == 0 {
 		o.timeout = defaultTimeout
@@ -94,6 +94,10 @@ func open(ctx context.Context, o options) (*World, error) {
 	}
 	w.ctx = newCtx(w, nil, w.peers)
 	w.team = worldTeam(w)
+	if err := w.share(ctx); err != nil {
+		w.abandon()
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -113,9 +117,15 @@ const (
 )
 
 func (w *World) port(pe int) int {
-	h := fnv.New32a()
-	io.WriteString(h, w.opts.job)
-	return firstPort + int(h.Sum32()%portBases) + pe
+	return firstPort + int(hashOf(w.opts.job)%portBases) + pe
+}
+
+// hashOf is a number that all PEs make of the job's name, which may be longer than
+// names of fabrics, and of other characters.
+func hashOf(job string) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, job)
+	return h.Sum64()
 }
 
 // join connects all PEs with each other.
@@ -134,7 +144,7 @@ func (w *World) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.ln = ln
+	w.ln, w.giveUp = ln, cancel
 	w.wg.Add(1)
 	go w.accept(ln)
 
@@ -150,10 +160,16 @@ func (w *World) join(ctx context.Context) error {
 		}
 	}
 	wg.Wait()
-	if err := joinError(errs); err != nil {
-		return err
+	err = joinError(errs)
+	if err == nil {
+		err = w.awaitAll(ctx)
 	}
-	return w.awaitAll(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && w.misfit != nil {
+		err = w.misfit // whoever it is may not have answered us any more
+	}
+	return err
 }
 
 // joinError says what is wrong, what is final first.
@@ -313,6 +329,10 @@ func (w *World) greet(c net.Conn) {
 	}
 	if err != nil {
 		answer.Refused = err.Error()
+		if h.Job == w.opts.job && w.misfit == nil {
+			w.misfit = err
+			w.giveUp()
+		}
 	} else {
 		w.joined[h.PE] = true
 	}
@@ -350,6 +370,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	}
 	p := w.peers[pe]
 	p.ch = &channel{pe: pe, conn: c}
+	p.node = h.Node
 	p.why = w.mapPeer(p, h)
 	return nil
 }

@@ -9,6 +9,7 @@ type peer struct {
 	// Immutable once the World is open.
 	w     *World
 	pe    int
+	node  int     // of the fabric that its host is, 0 if there is one host
 	arm   *uint32 // its arm word, where its heap is mapped
 	fence bool    // a full barrier is needed between a store there and the look at arm
 	local *World  // the PE, if it is of this process and its heap Go memory

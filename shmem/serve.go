@@ -20,6 +20,7 @@ type server struct {
 
 	// Its goroutine's.
 	head  [requestBytes]byte
+	word  [8]byte
 	reply [replyBytes + smallPut]byte
 }
 
@@ -94,9 +95,8 @@ func (s *server) do(r *request) error {
 		if r.number == 0 {
 			return nil
 		}
-		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], old)
-		return s.answer(r, b[:r.width])
+		binary.LittleEndian.PutUint64(s.word[:], old)
+		return s.answer(r, s.word[:r.width])
 	}
 	return s.answer(r, nil) // opAck
 }
@@ -109,14 +109,13 @@ func (s *server) take(off uintptr, n int) error {
 		_, err := io.ReadFull(s.conn, s.w.heap.at(off, n))
 		return err
 	}
-	var b [8]byte
-	if _, err := io.ReadFull(s.conn, b[:n]); err != nil {
+	if _, err := io.ReadFull(s.conn, s.word[:n]); err != nil {
 		return err
 	}
 	if n == 4 {
-		store(word4(base, off), binary.LittleEndian.Uint32(b[:]))
+		store(word4(base, off), binary.LittleEndian.Uint32(s.word[:]))
 	} else {
-		store(word8(base, off), binary.LittleEndian.Uint64(b[:]))
+		store(word8(base, off), binary.LittleEndian.Uint64(s.word[:]))
 	}
 	return nil
 }

@@ -100,8 +100,9 @@ func (r *request) check(size int) error {
 		replies = true
 	case opPutStrided, opGetStrided:
 		// Blocks lie apart, and the last one ends inside.
-		inside = inside && r.a >= 1 && r.a <= r.b && r.c >= 1 && r.c <= end && r.b <= end && r.c*r.a <= maxGet &&
-			(r.c-1)*r.b+r.a <= end-r.off
+		// None of the products is more than 2^56: a heap has at most 2^40 bytes.
+		inside = inside && r.a >= 1 && r.a <= r.b && r.b <= end && r.c >= 1 && r.c <= maxGet && r.a <= maxGet &&
+			r.c*r.a <= maxGet && (r.c-1)*r.b+r.a <= end-r.off
 		replies = r.op == opGetStrided
 	case opAtomic:
 		width := uint64(r.width)

@@ -21,16 +21,18 @@ import (
 // collective ones by all PEs in the same order, one at a time.
 type World struct {
 	// Immutable once open.
-	opts  options
-	pe    int
-	peers []*peer // by PE
-	self  *peer
-	heap  *heap
-	team  *Team
-	ctx   *Ctx
-	host  *sdp.Host // nil if this is the only PE
-	ln    net.Listener
-	token uint64 // names this PE's heap, see heapFile
+	opts    options
+	pe      int
+	peers   []*peer // by PE
+	self    *peer
+	heap    *heap
+	team    *Team
+	near    *Team      // see SharedTeam
+	sharers [][]uint64 // see share
+	ctx     *Ctx
+	host    *sdp.Host // nil if this is the only PE
+	ln      net.Listener
+	token   uint64 // names this PE's heap, see heapFile
 	// crowded: more PEs share this machine than it has processors.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
@@ -42,6 +44,8 @@ type World struct {
 	mu      sync.Mutex
 	joined  map[int]bool // PEs whose requests are served; guarded by mu
 	arrived chan struct{}
+	misfit  error                 // of the first PE of the job that did not fit; guarded by mu
+	giveUp  func()                // ends joining; set before others are accepted
 	conns   map[net.Conn]struct{} // guarded by mu
 	gone    map[int]bool          // PEs that have said bye; guarded by mu
 	failure error                 // guarded by mu until failed is closed
@@ -89,6 +93,10 @@ func (w *World) Ctx() *Ctx { return w.ctx }
 // Team is the team of all PEs.
 func (w *World) Team() *Team { return w.team }
 
+// SharedTeam is the team of the PEs of this host whose memory is mapped to each other,
+// like SHMEM_TEAM_SHARED. This PE is one of them. All of them have the same PEs in it.
+func (w *World) SharedTeam() *Team { return w.near }
+
 // Host is this PE's membership in the fabric, by which it may listen and dial as
 // well; nil for the only PE of a job. It is closed with the World.
 func (w *World) Host() *sdp.Host { return w.host }
@@ -99,6 +107,10 @@ func (w *World) Mapped(pe int) (bool, error) {
 	p := w.peer(pe)
 	return p.base.Load() != nil, p.why
 }
+
+// Accessible tells if operations on a PE can work: it has not ended, like
+// shmem_pe_accessible. Each symmetric object can be reached on each such PE.
+func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
 
 // HeapLimit is how large the symmetric heap may grow, in bytes.
 func (w *World) HeapLimit() int { return w.heap.size }
@@ -138,7 +150,7 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.sleepers.init()
 	size := (o.heap + pageBytes - 1) &^ (pageBytes - 1)
-	objects := firstShared + uintptr(maxTeams)*teamBytes(o.n)
+	objects := firstShared + areas*teamBytes(o.n)
 	if uintptr(size) < objects+pageBytes {
 		return nil, fmt.Errorf("symmetric heap of %d bytes: %d PEs need at least %d", size, o.n, objects+pageBytes)
 	}

@@ -61,7 +61,7 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
 	}
 	for _, node := range t.Absent {
-		fmt.Fprintf(w, "node%d\tnot there\n", node)
+		fmt.Fprintf(w, "node%d\t%s\n", node, absence(t, node))
 	}
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
 		fmt.Fprintf(w, "node%d\tno answer\n", node)
@@ -73,10 +73,31 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 			epoch(a), epoch(b), a.Ups, b.Ups, duration(max(a.Since, b.Since)),
 			amount(l.ForwardedAB), amount(l.ForwardedBA), amount(l.OwnAB), amount(l.OwnBA))
 	}
+	printMembers(w, t)
 	if list := complaints(t); len(list) > 0 {
 		fmt.Fprintln(w, "\n"+strings.Join(list, "\n"))
 	}
 	return w.Flush()
+}
+
+// absence is why nobody answers for a node that does not run, or is waited for.
+func absence(t *fabric.Topology, node int) string {
+	if n := t.Waiting[node]; n > 0 {
+		return fmt.Sprintf("no owner, %d waiting", n)
+	}
+	return "not there"
+}
+
+// printMembers tells of the processes that use the links of another one.
+func printMembers(w io.Writer, t *fabric.Topology) {
+	head := "\nmember\tof\tprocess\tuplink\tepoch\tfor\tframes to it, from it\n"
+	for _, v := range t.Views {
+		for _, m := range v.Members {
+			fmt.Fprintf(w, "%snode%d.%d\tnode%d.%d\t%d\t%s\t%08x\t%s\t%s, %s\n", head, v.Node, m.Process, v.Node, v.Process, m.PID,
+				m.State, m.Epoch, duration(m.Since), amount(m.ToBytes), amount(m.FromBytes))
+			head = ""
+		}
+	}
 }
 
 // end is what a node says of a wire; nothing if it does not answer.
@@ -153,10 +174,14 @@ var units = []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 func drawTopology(t *fabric.Topology) plot.Circle {
 	c := plot.Circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
 	for node := 1; node <= t.Nodes; node++ {
-		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: "not there", Mark: plot.Missing})
+		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: absence(t, node), Mark: plot.Missing})
 	}
 	for _, v := range t.Views {
-		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].Mark = fmt.Sprintf("process %d", v.PID), plot.Good
+		note := fmt.Sprintf("process %d", v.PID)
+		if n := len(v.Members); n > 0 {
+			note += fmt.Sprintf(" and %d more", n)
+		}
+		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].Mark = note, plot.Good
 	}
 	for node := range t.Silent {
 		if node <= len(c.Nodes) {

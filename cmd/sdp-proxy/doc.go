@@ -7,6 +7,10 @@
 //	sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000
 //	redis-cli -p 6380
 //
+// A process that owns the links of a node of several, and does nothing else:
+//
+//	SDP_FABRIC='ring:lab?node=2&nodes=5' sdp-proxy --own
+//
 // It only parses flags and handles signals; the work is done by
 // internal/proxy. "sdp-proxy --help" tells the rest.
 package main

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/spf13/pflag"
 )
@@ -39,7 +38,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		logger.Printf("%v (sdp-proxy --help tells more)", err)
 		return statusUsage
 	}
-	host, err := openHost(o.maps)
+	host, err := openHost(o)
 	if err != nil {
 		logger.Printf("cannot open the SDP fabric: %v", err)
 		return statusUsage
@@ -47,18 +46,28 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 	if host != nil {
 		defer host.Close()
 	}
+	if o.own && !host.OwnsLinks() {
+		logger.Printf("--own: SDP_FABRIC is %q, want a node of several and their number, as in ring:lab?node=2&nodes=5", os.Getenv("SDP_FABRIC"))
+		return statusUsage
+	}
 	s := &server{options: o, log: logger, signals: signals}
 	if err := s.listen(host); err != nil {
 		logger.Print(err)
 		return statusUsage
 	}
+	if o.own {
+		s.tell("owning the links of %s", os.Getenv("SDP_FABRIC"))
+	}
 	return s.serve()
 }
 
-// openHost attaches to the fabric if a map needs it. Without this, a proxy that
+// openHost attaches to the fabric if it is to own links, or a map needs it. Without this, a proxy that
 // only dials would attach and detach with every connection.
-func openHost(maps []proxy.Map) (*sdp.Host, error) {
-	for _, m := range maps {
+func openHost(o options) (*sdp.Host, error) {
+	if o.own {
+		return sdp.Open("")
+	}
+	for _, m := range o.maps {
 		if m.Listen.Network == "sdp" || m.Target.Network == "sdp" {
 			return sdp.Open("") // what SDP_FABRIC names, or the user's own
 		}

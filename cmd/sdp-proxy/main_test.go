@@ -28,6 +28,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("SDP_FABRIC", "shm:proxy-own")
 	const good = "--map=tcp://127.0.0.1:0=tcp://127.0.0.1:1"
 	for _, c := range []struct {
 		args []string
@@ -44,6 +45,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{good, "--drain-timeout", "-1s"}, "cannot be negative"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
+		{[]string{"--own"}, "--own: SDP_FABRIC is \"shm:proxy-own\", want"},
 		{[]string{"--map", "unix://" + file + "=tcp://:1"}, "not a socket; remove it"},
 	} {
 		status, stdout, stderr := runProxy(c.args...)
@@ -62,7 +64,7 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	for _, want := range []string{
-		"--map", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1",
+		"--map", "--own", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1",
 		"sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000",
 	} {
 		if !strings.Contains(stdout, want) {

@@ -25,6 +25,8 @@ Examples, a Redis server and its clients over SDP:
   sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
   sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000
   redis-cli -p 6380
+A process that owns the links of a node, for the others of that node:
+  SDP_FABRIC='ring:lab?node=2&nodes=5' sdp-proxy --own
 Two services at once, one of them on a Unix socket:
   sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 --map tcp://:8080=sdp://localhost:7002
 
@@ -44,6 +46,7 @@ type options struct {
 	maps         []proxy.Map
 	dialTimeout  time.Duration
 	drainTimeout time.Duration
+	own          bool
 	quiet        bool
 	stats        bool
 }
@@ -56,6 +59,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.SetOutput(io.Discard) // run writes the one line
 	fs.SortFlags = false
 	specs := fs.StringArray("map", nil, "`LISTEN=TARGET` listens on the left, forwards to the right; may be repeated")
+	fs.BoolVar(&o.own, "own", false, "own the links of the node that SDP_FABRIC names, for the node's other processes; needs no --map")
 	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
 	fs.BoolVar(&o.stats, "stats", false, "print the counters at the end")
@@ -69,7 +73,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return options{}, fmt.Errorf("unexpected %q; maps are given with --map LISTEN=TARGET", fs.Arg(0))
 	}
-	if len(*specs) == 0 {
+	if len(*specs) == 0 && !o.own {
 		return options{}, errors.New("nothing to do: give --map LISTEN=TARGET, as in --map tcp://127.0.0.1:6379=sdp://localhost:7000")
 	}
 	if o.dialTimeout < 0 || o.drainTimeout < 0 {

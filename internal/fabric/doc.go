@@ -33,8 +33,19 @@
 // # Several hosts
 //
 // In a ring, a line or a mesh each host has a directory of its own, NAME@NODE, and
-// in it processes and ports as above. No other fabric's name has an @. A host's
-// first process owns its links; at present it is the only one.
+// in it processes and ports as above. No other fabric's name has an @. One process,
+// whose spec gives the number of nodes, owns the host's links. The others are
+// members: their links lead to the owner, which forwards for them, and to each other
+// they connect as in a fabric of one host.
+//
+// A member looks for the owner when it begins, and an owner for the members that are
+// there; so neither waits for the other by the clock. The member takes the plan of the
+// fabric from the first owner that it meets, and keeps it. When the owner has ended,
+// another process may claim the links, and finds the members likewise. Other hosts
+// learn its number from the links' own news.
+//
+// The holder of a port of another host is not known here. Who dials asks the owner
+// there, whose answer names the process if it is another one.
 //
 // A cable between hosts begins with a greeting and an answer, by which both sides
 // learn if they are of one plan. So a node with another number of nodes, topology,

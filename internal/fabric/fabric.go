@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -65,9 +66,9 @@ type network interface {
 	close()
 }
 
-// Open joins the fabric that spec names. start is called with the node before any
-// peer can come up.
-func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
+// Open joins the fabric that spec names. start is called before any peer can come
+// up; Node and Elsewhere may be called from then on.
+func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 	if spec.Kind == "mem" {
 		window := spec.Window
 		if window == 0 {
@@ -90,9 +91,9 @@ func Open(spec *Spec, start func(*ring.Node)) (*Fabric, error) {
 	return newFabric(n, start), nil
 }
 
-func joinHosts(h *hosts, start func(*ring.Node)) (*Fabric, error) {
+func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 	var err error
-	f := newFabric(h, func(n *ring.Node) { start(n); err = h.attach(n) })
+	f := newFabric(h, func(f *Fabric) { start(f); err = h.attach(f.node) })
 	if err == nil {
 		err = h.join()
 	}
@@ -106,7 +107,7 @@ func joinHosts(h *hosts, start func(*ring.Node)) (*Fabric, error) {
 // OpenMemHosts opens all nodes of a fabric of several hosts within this process:
 // node I is the I-1st of the result. The spec's name and node do not count. wrap
 // may wrap each bridge, and be nil.
-func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*ring.Node)) ([]*Fabric, error) {
+func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) ([]*Fabric, error) {
 	hub := newMemHub(wrap)
 	var all []*Fabric
 	for node := 1; node <= spec.Nodes; node++ {
@@ -131,11 +132,11 @@ func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device
 
 // OpenMem is a fabric within this process with windows of the given size in
 // bytes, whose bridges wrap may wrap.
-func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*ring.Node)) *Fabric {
+func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) *Fabric {
 	return newFabric(newMemNetwork(window, wrap), start)
 }
 
-func newFabric(n network, start func(*ring.Node)) *Fabric {
+func newFabric(n network, start func(*Fabric)) *Fabric {
 	f := &Fabric{
 		net:    n,
 		node:   ring.NewNode(ring.MakeID(n.host(), n.process())),
@@ -144,7 +145,7 @@ func newFabric(n network, start func(*ring.Node)) *Fabric {
 	}
 	f.far, _ = n.(*hosts)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	start(f.node)
+	start(f)
 	n.serve(f.accepted)
 	return f
 }
@@ -226,6 +227,9 @@ func (f *Fabric) Cut(host int) (n int) {
 // Host is this host's number.
 func (f *Fabric) Host() int { return f.net.host() }
 
+// OwnsLinks tells that this process owns its host's links to other hosts.
+func (f *Fabric) OwnsLinks() bool { return f.far != nil && !f.far.spec.member() }
+
 // FindHost finds a host of the fabric by what IsLocal takes, and, where there are
 // several, by the name or number of a node, as in "node3" or "3".
 func (f *Fabric) FindHost(name string) (host int, ok bool) {
@@ -236,7 +240,7 @@ func (f *Fabric) FindHost(name string) (host int, ok bool) {
 		return 0, false
 	}
 	host, ok = parseNode(strings.TrimSuffix(strings.ToLower(name), "."))
-	return host, ok && host <= f.far.spec.Nodes
+	return host, ok && host <= f.far.nodes()
 }
 
 // HostName is what a host is called in addresses: localhost where there is one.
@@ -252,29 +256,46 @@ func (f *Fabric) HostNames() string {
 	if f.far == nil {
 		return "this host alone"
 	}
-	return nodeName(1) + " to " + nodeName(f.far.spec.Nodes)
+	return nodeName(1) + " to " + nodeName(f.far.nodes())
 }
 
-// Holder finds the node of a host that holds a port. On another host than this
-// it is the one that owns the links, which knows: ok does not say then that
-// something listens there.
-func (f *Fabric) Holder(host, port int) (id ring.ID, ok bool, err error) {
-	if host != f.net.host() {
-		return ring.MakeID(host, ownerProcess), true, nil
-	}
+// Holder finds the node of this host that holds a port.
+func (f *Fabric) Holder(port int) (id ring.ID, ok bool, err error) {
 	process, ok, err := f.net.holder(port)
-	return ring.MakeID(host, process), ok, err
+	return ring.MakeID(f.net.host(), process), ok, err
 }
 
-// ownerProcess is the process that owns the links of a host. At present it is
-// the only one there.
-const ownerProcess = 1
+// Elsewhere finds another process of this host that holds a port, 0 if there is
+// none.
+func (f *Fabric) Elsewhere(port int) (process int) {
+	process, ok, err := f.net.holder(port)
+	if err != nil || !ok || process == f.net.process() {
+		return 0
+	}
+	return process
+}
+
+// Owner is the link to the process of another host that owns that one's links. It
+// knows who holds a port there. It waits until ctx ends: that host may be about to
+// start.
+func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
+	if f.far == nil {
+		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
+	}
+	return f.far.peer(ctx, host, 0)
+}
 
 // Peer is the link to a node, made if there is none. For a node of another host
 // it waits until ctx ends: that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 	if f.far != nil && id.Host() != f.net.host() {
-		return f.far.peer(ctx, id)
+		return f.far.peer(ctx, id.Host(), id.Process())
+	}
+	if f.far != nil {
+		// The link to the owner, or to a member, leads to a process of this host too.
+		if p, err := f.node.Peer(ctx, id); err == nil {
+			return p, nil
+		}
 	}
 	f.mu.Lock()
 	if f.closed {

@@ -30,6 +30,8 @@ const (
 const (
 	wantLink     = "link"     // the cable becomes the bridge of wire Wire
 	wantProcess  = "process"  // the cable becomes a bridge within the host
+	wantUplink   = "uplink"   // the cable becomes the bridge of a member and the owner
+	wantOwner    = "owner"    // a member to look for the owner, which has just begun
 	wantCheck    = "check"    // to hear if the two may be in one fabric
 	wantTopology = "topology" // what the node knows of the fabric
 )
@@ -44,7 +46,9 @@ type greeting struct {
 	Lanes    int    `json:"lanes,omitempty"`
 	Slots    int    `json:"slots,omitempty"`
 	Frame    int    `json:"frame,omitempty"`
-	Node     int    `json:"node,omitempty"` // its own number
+	Node     int    `json:"node,omitempty"`    // its own number
+	Process  int    `json:"process,omitempty"` // on its host
+	Member   bool   `json:"member,omitempty"`  // it owns no links
 	Wire     int    `json:"wire,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 
@@ -111,16 +115,23 @@ func (g *greeting) fits(other *greeting) error {
 	case g.Ring != other.Ring:
 		return fmt.Errorf("%w: node %d speaks version %d of the links, node %d version %d: %w",
 			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, ring.ErrVersion)
-	case g.plan() != other.plan():
+	case g.Topology != other.Topology, !g.open() && !other.open() && g.plan() != other.plan():
 		return fmt.Errorf("%w: node %d is of %s, node %d of %s", ErrMismatch, g.Node, g.plan(), other.Node, other.plan())
-	case other.Node < 1 || other.Node > g.Nodes:
+	case other.Node < 1 || !g.open() && other.Node > g.Nodes:
 		return fmt.Errorf("%w: node %d of %d", ErrMismatch, other.Node, g.Nodes)
 	}
 	return nil
 }
 
+// open tells that the sender is a member that has met no owner, so that any plan
+// fits it.
+func (g *greeting) open() bool { return g.Member && g.Nodes == 0 }
+
 // plan is for messages. The text may be a peer's.
 func (g *greeting) plan() string {
+	if g.open() {
+		return fmt.Sprintf("a %.8q", g.Topology)
+	}
 	text := fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
 	if g.Slots != 0 || g.Frame != 0 {
 		text += fmt.Sprintf(", slots=%d, frame=%d", g.Slots, g.Frame)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,17 +20,23 @@ import (
 type hosts struct {
 	spec     *Spec            // immutable
 	station  station          // immutable
+	number   int              // of this process on its host; 0 before it is claimed; immutable
 	node     *ring.Node       // set before serve
 	accepted func(ntb.Device) // likewise
 	ctx      context.Context  // ends with close
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
+	// plan is the fabric as the owner of this host's links says: its own spec, or,
+	// once a member has met it, a member's spec with what it says. Then it stays.
+	plan atomic.Pointer[Spec]
 
 	mu      sync.Mutex
 	links   []*link       // the slice is immutable; the links are guarded by mu
 	changed chan struct{} // closed, and replaced, at every change of a link; guarded by mu
 	refused Refusals      // guarded by mu
+	// members are those of this host whose links are up, by process; guarded by mu.
+	members map[int]*memberLink
 }
 
 // Refusals are processes that were kept out because they do not fit.
@@ -42,13 +49,13 @@ func openHosts(spec *Spec) (*hosts, error) {
 	if spec.Backend == "mem" {
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
-	s, err := openShmStation(spec.Name, spec.Node)
+	s, err := openShmStation(spec.Name, spec.Node, !spec.member())
 	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec.Name, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
 
 func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
-	s, err := hub.open(spec.Node)
+	s, err := hub.open(spec.Node, !spec.member())
 	connect := func(ctx context.Context) (cable, error) { return hub.connect(ctx, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
@@ -56,7 +63,10 @@ func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
 // newHosts makes the network of a station, or says why there is none: connect
 // reaches the process that has the number already.
 func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{})}
+	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*memberLink{}}
+	if !spec.member() {
+		h.plan.Store(spec)
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		// The other is told, so that it can say that there was a second one.
 		who := ""
@@ -68,7 +78,11 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 	if err != nil {
 		return nil, err
 	}
+	h.number = s.process()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if spec.member() {
+		h.links = append(h.links, &link{to: spec.Node, since: h.begun})
+	}
 	for w := range wires(spec.Kind, spec.Nodes) {
 		if to := w.other(spec.Node); to != 0 {
 			h.links = append(h.links, &link{wire: w, to: to, since: h.begun})
@@ -78,20 +92,30 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 }
 
 func (h *hosts) host() int                          { return h.spec.Node }
-func (h *hosts) process() int                       { return h.station.process() }
+func (h *hosts) process() int                       { return h.number }
 func (h *hosts) claimPort(port int) (int, error)    { return h.station.claimPort(port) }
 func (h *hosts) releasePort(port int)               { h.station.releasePort(port) }
 func (h *hosts) holder(port int) (int, bool, error) { return h.station.holder(port) }
 
-// attach makes the node part of the fabric.
+// nodes is how many nodes there are, or may be, as long as a member does not know.
+func (h *hosts) nodes() int {
+	if plan := h.plan.Load(); plan != nil {
+		return plan.Nodes
+	}
+	return maxNodes
+}
+
+// attach makes the node part of the fabric, if it knows which that is.
 func (h *hosts) attach(node *ring.Node) error {
 	h.node = node
-	return node.Join(h.options())
+	if plan := h.plan.Load(); plan != nil {
+		return node.Join(plan.options())
+	}
+	return nil
 }
 
 // options are what the links' layer is told.
-func (h *hosts) options() ring.Options {
-	s := h.spec
+func (s *Spec) options() ring.Options {
 	return ring.Options{
 		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
 		Nodes:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
@@ -104,11 +128,14 @@ const maxTunnel = 1 << 30
 
 // greeting is what this process says of itself.
 func (h *hosts) greeting(want string) *greeting {
-	return &greeting{
+	g := &greeting{
 		Version: greetingVersion, Ring: ring.Version, Want: want,
-		Topology: h.spec.Kind, Nodes: h.spec.Nodes, Lanes: h.spec.Lanes,
-		Slots: h.spec.Slots, Frame: h.spec.Frame, Node: h.spec.Node, PID: os.Getpid(),
+		Topology: h.spec.Kind, Node: h.spec.Node, PID: os.Getpid(), Member: h.spec.member(), Process: h.number,
 	}
+	if plan := h.plan.Load(); plan != nil {
+		g.Nodes, g.Lanes, g.Slots, g.Frame = plan.Nodes, plan.Lanes, plan.Slots, plan.Frame
+	}
+	return g
 }
 
 // ask greets over a cable and takes the answer. The cable is closed on error,
@@ -160,6 +187,9 @@ func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, 
 // join compares this process with the nodes that run, and then makes the links.
 // It is called after serve: of two that begin together, one finds the other.
 func (h *hosts) join() error {
+	if h.spec.member() {
+		return h.joinOwner()
+	}
 	errs := make([]error, maxNodes+1)
 	var wg sync.WaitGroup
 	for node := 1; node <= maxNodes; node++ {
@@ -185,6 +215,7 @@ func (h *hosts) join() error {
 	for _, l := range h.links {
 		h.wg.Go(func() { h.keep(l) })
 	}
+	h.wg.Go(h.callMembers)
 	return nil
 }
 
@@ -249,7 +280,7 @@ func (h *hosts) answer(c cable) {
 		h.refuse(err)
 	}
 	err = writeGreeting(c, answer)
-	if err != nil || answer.Refused != "" || answer.Busy || g.Want == wantCheck || g.Want == wantTopology {
+	if err != nil || answer.Refused != "" || answer.Busy || !g.bridges() {
 		if l != nil && !answer.Busy {
 			h.failed(l, err)
 		}
@@ -265,6 +296,8 @@ func (h *hosts) answer(c cable) {
 	switch {
 	case l != nil:
 		h.finish(ctx, l, dev, err)
+	case err == nil && g.Want == wantUplink:
+		h.addMember(ctx, g, dev)
 	case err == nil:
 		h.accepted(dev)
 	}
@@ -277,18 +310,21 @@ func (h *hosts) judge(g, answer *greeting) (*link, error) {
 		answer.Snapshot = h.view()
 		return nil, nil
 	}
+	if g.Want == wantOwner {
+		h.stir() // if it does not fit, the link's error should say so
+	}
 	if err := answer.fits(g); err != nil {
 		return nil, err
 	}
 	switch {
-	case g.Want == wantProcess && g.Node == h.spec.Node:
+	case g.Node == h.spec.Node && h.judgeOwn(g):
 		return nil, nil
 	case g.Node == h.spec.Node:
 		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
 			ErrMismatch, g.Node, os.Getpid(), g.PID)
 	case g.Want == wantCheck:
 		return nil, nil
-	case g.Want == wantLink:
+	case g.Want == wantLink && !g.Member:
 		for _, l := range h.links {
 			if l.wire.number == g.Wire && l.to == g.Node {
 				answer.Busy = !h.take(l)
@@ -341,8 +377,9 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 			window = defaultMemWindow
 		}
 	}
-	if want == wantLink {
-		window, doorbells = h.options().LinkWindow(window), h.spec.Lanes+1
+	if want == wantLink || want == wantUplink {
+		plan := h.plan.Load()
+		window, doorbells = plan.options().LinkWindow(window), plan.Lanes+1
 	}
 	dev, err := c.bridge(window, doorbells)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // it answers "busy" while it has asked itself. From then on the link is "being
 // made", at most once at a time on each side.
 type link struct {
-	wire wire // immutable
-	to   int  // the neighbour; immutable
+	wire wire // immutable; zero for the link of a member to the owner
+	to   int  // the neighbour, or this node itself; immutable
 
 	ring   *ring.Link // of the last time that it came up
 	asking bool       // we have connected and wait for the answer
@@ -32,9 +32,14 @@ type link struct {
 	since  time.Time  // when its state changed last
 }
 
+// uplink tells that the link is that of a member to the owner.
+func (l *link) uplink() bool { return l.wire.number == 0 }
+
 // direction is where the link leads from this node.
 func (l *link) direction(spec *Spec) ring.Direction {
 	switch {
+	case l.uplink():
+		return ring.Up
 	case spec.Kind == topologyMesh:
 		return ring.Direct
 	case l.wire.a == spec.Node:
@@ -102,7 +107,7 @@ func (h *hosts) keep(l *link) {
 			pause = firstPause
 			continue
 		case linkMaking:
-			h.wait(h.ctx, changed, 0)
+			h.wait(h.ctx, 0, changed, nil)
 			continue
 		}
 		// changed was taken before this look: a neighbour that comes after it
@@ -115,20 +120,20 @@ func (h *hosts) keep(l *link) {
 		}
 		h.mu.Unlock()
 		if err == nil && !there {
-			h.wait(h.ctx, changed, 0)
+			h.wait(h.ctx, 0, changed, nil)
 			pause = firstPause
 			continue
 		}
 		if err == nil && h.begin(l) {
 			continue
 		}
-		h.wait(h.ctx, nil, pause)
+		h.wait(h.ctx, pause, nil, nil)
 		pause = min(2*pause, lastPause)
 	}
 }
 
 // wait waits for a change, or for a time if that is not 0, or until ctx ends.
-func (h *hosts) wait(ctx context.Context, changed <-chan struct{}, d time.Duration) {
+func (h *hosts) wait(ctx context.Context, d time.Duration, changed, below <-chan struct{}) {
 	var late <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -137,6 +142,7 @@ func (h *hosts) wait(ctx context.Context, changed <-chan struct{}, d time.Durati
 	}
 	select {
 	case <-changed:
+	case <-below:
 	case <-late:
 	case <-ctx.Done():
 	case <-h.ctx.Done():
@@ -158,6 +164,9 @@ func (h *hosts) begin(l *link) bool {
 
 	mine := h.greeting(wantLink)
 	mine.Wire = l.wire.number
+	if l.uplink() {
+		mine.Want = wantUplink
+	}
 	var answer *greeting
 	var release func() bool
 	c, err := h.station.connect(ctx, l.to, 0)
@@ -169,6 +178,9 @@ func (h *hosts) begin(l *link) bool {
 		defer release()
 		busy = answer.Busy
 		err = mine.verdict(answer)
+		if err == nil && l.uplink() {
+			err = h.adopt(answer)
+		}
 		if errors.Is(err, ErrMismatch) {
 			h.refuse(err)
 		}
@@ -190,7 +202,7 @@ func (h *hosts) begin(l *link) bool {
 		}
 		return up
 	}
-	dev, err := h.bridge(c, wantLink)
+	dev, err := h.bridge(c, mine.Want)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
@@ -258,27 +270,37 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 // other nodes' links do does not show here.
 const lookAgain = 100 * time.Millisecond
 
-// peer is another node, over a link or several hops. It waits until ctx ends.
-func (h *hosts) peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
+// peer is a process of another node, 0 for the owner of its links, over a link or
+// several hops. It waits until ctx ends.
+func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error) {
 	for {
 		h.mu.Lock()
 		changed := h.changed
 		h.mu.Unlock()
-		p, err := h.node.Peer(ctx, id)
+		below := h.node.Changed() // nil as long as a member has met no owner
+		id := ring.MakeID(node, process)
+		if process == 0 {
+			id = h.node.Owner(node)
+		}
+		var p *ring.Peer
+		err := ring.ErrUnreachable
+		if below != nil && id != 0 {
+			p, err = h.node.Peer(ctx, id)
+		}
 		switch {
 		case err == nil:
 			return p, nil
 		case h.ctx.Err() != nil:
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(id.Host()), syscall.EHOSTUNREACH)
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(node), syscall.EHOSTUNREACH)
 		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, ring.ErrDown):
 			return nil, err
 		}
-		if why := h.why(id.Host()); misfit(why) {
+		if why := h.why(node); misfit(why) {
 			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not mend it
 		}
-		h.wait(ctx, changed, lookAgain)
+		h.wait(ctx, lookAgain, changed, below)
 	}
 }
 
@@ -298,7 +320,7 @@ func (h *hosts) why(node int) error {
 	defer h.mu.Unlock()
 	var why error
 	for _, l := range h.links {
-		if l.to == node && (why == nil || l.err != nil) {
+		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
 		}
 	}
@@ -311,6 +333,10 @@ func (h *hosts) why(node int) error {
 // why says why the link is not up. The caller holds mu.
 func (l *link) why() error {
 	switch {
+	case l.absent && l.uplink():
+		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
+	case l.uplink() && l.err != nil:
+		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
 	case l.absent:
 		return fmt.Errorf("%s is not there", nodeName(l.to))
 	case l.err != nil:

@@ -10,6 +10,8 @@ import (
 
 func openShm(*Spec) (network, error) { return nil, ntb.ErrNotSupported }
 
-func openShmStation(string, int) (station, error) { return nil, ntb.ErrNotSupported }
+func openShmStation(string, int, bool) (station, error) { return nil, ntb.ErrNotSupported }
 
 func shmConnect(context.Context, string, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
+
+func shmProcesses(string, int) int { return 0 }

@@ -19,8 +19,10 @@ import (
 // The kinds are shm (the processes of one host), mem (one process, for tests),
 // and, for several hosts with bridges between them, ring, line and mesh: each
 // node with the two next to it, the same without a link between the last and the
-// first, or each with each, as behind a switch. Those need a node's number and
-// how many there are:
+// first, or each with each, as behind a switch. Those need a node's number. The
+// process that also says how many nodes there are owns that node's links; there is
+// one. Others of the same node are its members: they reach other nodes through it,
+// and the options from nodes to failover are not theirs.
 //
 //	node=I        this process' node, 1 to nodes. There is no node 0.
 //	nodes=N       how many nodes the fabric has, 2 to 16, the same for all
@@ -48,8 +50,8 @@ import (
 type Spec struct {
 	Kind, Name string
 	Node       int // 1 to Nodes; 0 where there is one host
-	Nodes      int // 2 to maxNodes; 0 where there is one host
-	Lanes      int // 1 to maxLanes; 0 where there is one host
+	Nodes      int // 2 to maxNodes; 0 for members and where there is one host
+	Lanes      int // 1 to maxLanes; 0 likewise
 	Slots      int // of a lane; 0 for the default
 	Frame      int // bytes; 0 for the default
 	Failover   bool
@@ -79,9 +81,9 @@ func ParseSpec(s string) (*Spec, error) {
 	case spec.Kind == "shm", spec.Kind == "mem":
 		spec.Backend = spec.Kind
 	case isTopology(spec.Kind):
-		spec.Backend, spec.Lanes = "shm", 1
+		spec.Backend = "shm"
 	default:
-		return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME, or ring:NAME, line:NAME or mesh:NAME with node and nodes: %w", s, syscall.EINVAL)
+		return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME, or ring:NAME, line:NAME or mesh:NAME with node, and nodes for the owner of its links: %w", s, syscall.EINVAL)
 	}
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
@@ -111,18 +113,24 @@ const (
 // hosts tells that the fabric has several hosts.
 func (s *Spec) hosts() bool { return isTopology(s.Kind) }
 
+// member tells that the process owns no links to other hosts.
+func (s *Spec) member() bool { return s.hosts() && s.Nodes == 0 }
+
 // checkHosts looks for what a fabric of several hosts must have.
 func (s *Spec) checkHosts() error {
 	switch {
 	case !s.hosts():
 		return nil
-	case s.Nodes == 0:
-		return fmt.Errorf("option nodes is missing: say how many nodes it has, nodes=%d to nodes=%d", minNodes, maxNodes)
 	case s.Node == 0:
-		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
+		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", max(s.Nodes, minNodes))
+	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover):
+		return fmt.Errorf("lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
+	case s.Nodes == 0:
+		return nil
 	case s.Node > s.Nodes:
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
 	}
+	s.Lanes = max(s.Lanes, 1)
 	return nil
 }
 

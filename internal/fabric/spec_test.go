@@ -35,9 +35,15 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	got, err = ParseSpec("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "mesh", Name: "x", Backend: "mem", Node: 16, Nodes: 16, Lanes: 8}, got)
+	got, err = ParseSpec("line:x?node=3")
+	require.NoError(t, err)
+	require.Equal(t, &Spec{Kind: "line", Name: "x", Backend: "shm", Node: 3, Spin: -1}, got)
+	require.True(t, got.member())
 	for bad, want := range map[string]string{
-		"ring:x":                            "option nodes is missing",
-		"ring:x?node=1":                     "option nodes is missing",
+		"ring:x":                            "option node is missing",
+		"ring:x?node=1&lanes=2":             "for the owner of the links",
+		"ring:x?node=1&slots=4":             "for the owner of the links",
+		"ring:x?node=1&failover=1":          "for the owner of the links",
 		"line:x?nodes=3":                    "option node is missing",
 		"mesh:x?node=4&nodes=3":             "want 1 to 3",
 		"ring:x?node=0&nodes=3":             "want a number from 1 to 16",
@@ -100,7 +106,7 @@ func FuzzParseSpec(f *testing.F) {
 		if err == nil && (spec.Window < 0 || spec.Buffer < 0 || spec.Spin > time.Millisecond) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
-		if err == nil && spec.hosts() && (spec.Node < 1 || spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1) {
+		if err == nil && spec.hosts() && (spec.Node < 1 || spec.Node > 16 || !spec.member() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// station is one node's place in a fabric of several hosts: the claim of its
+// station is a process' place in a fabric of several hosts: the claim of its
 // number, its host's ports, and the cables to others.
 type station interface {
 	// process is this process' number on its host.
@@ -17,6 +17,8 @@ type station interface {
 	releasePort(port int)
 	// holder finds the process of this host that holds a port.
 	holder(port int) (process int, ok bool, err error)
+	// processes are the numbers of this host's processes.
+	processes() ([]int, error)
 	// present tells if a node runs: some process owns its links.
 	present(node int) (bool, error)
 	// connect makes a cable to a process of a node; 0 is the one that owns its

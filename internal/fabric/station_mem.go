@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"syscall"
@@ -17,8 +18,15 @@ import (
 type memHub struct {
 	wrap func(a, b ntb.Device) (ntb.Device, ntb.Device) // of each bridge; immutable, may be nil
 
-	mu       sync.Mutex
-	stations map[int]*memStation // guarded by mu
+	mu    sync.Mutex
+	hosts map[int]*memHost // by node; guarded by mu, with what is in them
+}
+
+// memHost is what the stations of a node share.
+type memHost struct {
+	ports    map[int]int // the process that holds it
+	stations map[int]*memStation
+	owner    *memStation // nil if there is none
 }
 
 // memHubs are those that have names.
@@ -41,48 +49,105 @@ func namedHub(name string) *memHub {
 }
 
 func newMemHub(wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *memHub {
-	return &memHub{wrap: wrap, stations: map[int]*memStation{}}
+	return &memHub{wrap: wrap, hosts: map[int]*memHost{}}
 }
 
-// memStation is a node of a hub.
+// memStation is a process of a node of a hub.
 type memStation struct {
-	*memNetwork // its ports
-	hub         *memHub
-	node        int
-	queue       chan *memCable // sent to by who connects
-	stopped     chan struct{}
-	once        sync.Once
+	hub     *memHub
+	host    *memHost
+	node    int
+	number  int
+	queue   chan *memCable // sent to by who connects
+	stopped chan struct{}
+	once    sync.Once
 }
 
-func (h *memHub) open(node int) (*memStation, error) {
-	s := &memStation{
-		memNetwork: newMemNetwork(0, nil),
-		hub:        h, node: node, queue: make(chan *memCable), stopped: make(chan struct{}),
-	}
+func (h *memHub) open(node int, owner bool) (*memStation, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stations[node] != nil {
+	host := h.hosts[node]
+	if host == nil {
+		host = &memHost{ports: map[int]int{}, stations: map[int]*memStation{}}
+		h.hosts[node] = host
+	}
+	if owner && host.owner != nil {
 		return nil, fmt.Errorf("fabric: claim the bridges of this host: %w", syscall.EADDRINUSE)
 	}
-	h.stations[node] = s
+	s := &memStation{hub: h, host: host, node: node, number: 1, queue: make(chan *memCable), stopped: make(chan struct{})}
+	for host.stations[s.number] != nil {
+		s.number++
+	}
+	host.stations[s.number] = s
+	if owner {
+		host.owner = s
+	}
 	return s, nil
 }
 
-func (h *memHub) at(node int) *memStation {
+// at is a process of a node, 0 for the owner of its links; nil if there is none.
+func (h *memHub) at(node, process int) *memStation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.stations[node]
+	host := h.hosts[node]
+	switch {
+	case host == nil:
+		return nil
+	case process == 0:
+		return host.owner
+	}
+	return host.stations[process]
 }
 
-func (s *memStation) present(node int) (bool, error) { return s.hub.at(node) != nil, nil }
+func (s *memStation) process() int { return s.number }
+
+func (s *memStation) claimPort(port int) (int, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if port == 0 {
+		for port = firstFree; s.host.ports[port] != 0; port++ {
+		}
+	}
+	if s.host.ports[port] != 0 || port > maxPort {
+		return 0, fmt.Errorf("port %d: %w", port, syscall.EADDRINUSE)
+	}
+	s.host.ports[port] = s.number
+	return port, nil
+}
+
+func (s *memStation) releasePort(port int) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if s.host.ports[port] == s.number {
+		delete(s.host.ports, port)
+	}
+}
+
+func (s *memStation) holder(port int) (process int, ok bool, err error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	process, ok = s.host.ports[port]
+	return process, ok, nil
+}
+
+func (s *memStation) processes() (all []int, _ error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for n := range s.host.stations {
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (s *memStation) present(node int) (bool, error) { return s.hub.at(node, 0) != nil, nil }
 
 func (s *memStation) connect(ctx context.Context, node, process int) (cable, error) {
 	return s.hub.connect(ctx, node, process)
 }
 
 func (h *memHub) connect(ctx context.Context, node, process int) (cable, error) {
-	to := h.at(node)
-	if to == nil || process != 0 && process != to.process() {
+	to := h.at(node, process)
+	if to == nil {
 		return nil, fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
 	}
 	a, b := net.Pipe()
@@ -115,9 +180,11 @@ func (s *memStation) close() {
 	s.stop()
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	if s.hub.stations[s.node] == s {
-		delete(s.hub.stations, s.node)
+	delete(s.host.stations, s.number)
+	if s.host.owner == s {
+		s.host.owner = nil
 	}
+	maps.DeleteFunc(s.host.ports, func(_, process int) bool { return process == s.number })
 }
 
 // memBridge is the bridge that a cable becomes.

@@ -14,7 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
 
-// shmStation is a node of a fabric whose hosts are all on this machine. Each
+// shmStation is a process of a fabric whose hosts are all on this machine. Each
 // host has a directory of its own, so that its processes and ports are apart
 // from those of the others.
 type shmStation struct {
@@ -25,13 +25,17 @@ type shmStation struct {
 	ln     *net.UnixListener
 }
 
-func openShmStation(name string, node int) (station, error) {
+func openShmStation(name string, node int, owner bool) (station, error) {
 	dir, err := openHostDir(name, node, true)
 	if err != nil {
 		return nil, err
 	}
 	s := &shmStation{name: name, node: node, dir: dir}
-	if s.number, err = dir.ClaimOwner(); err == nil {
+	claim := dir.ClaimProcess
+	if owner {
+		claim = dir.ClaimOwner
+	}
+	if s.number, err = claim(); err == nil {
 		s.ln, err = dir.Listen(s.number)
 	}
 	if err != nil {
@@ -45,6 +49,7 @@ func (s *shmStation) process() int                       { return s.number }
 func (s *shmStation) claimPort(port int) (int, error)    { return s.dir.ClaimPort(port) }
 func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(port) }
 func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
+func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
 func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.name, node) }
 func (s *shmStation) stop()                              { s.ln.Close() }
 func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
@@ -72,6 +77,17 @@ func shmPresent(name string, node int) (bool, error) {
 	defer dir.Close()
 	_, ok, err := dir.Owner()
 	return ok, err
+}
+
+// shmProcesses is how many processes of a node run on this machine.
+func shmProcesses(name string, node int) int {
+	dir, err := openHostDir(name, node, false)
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	all, _ := dir.Processes()
+	return len(all)
 }
 
 // shmConnect makes a cable to a process of a node, 0 for the owner of its links.

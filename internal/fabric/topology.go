@@ -21,6 +21,9 @@ type Topology struct {
 	Views []*NodeView `json:"views"`
 	// Absent are the nodes that do not run on this machine.
 	Absent []int `json:"absent,omitempty"`
+	// Waiting are the absent nodes of which processes run that need an owner of the
+	// links, and how many.
+	Waiting map[int]int `json:"waiting,omitempty"`
 	// Silent are those that run and gave no answer that can be used, and why.
 	Silent map[int]string `json:"silent,omitempty"`
 	// Wires are all links that the fabric should have.
@@ -64,9 +67,19 @@ func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readTopology(ctx, kind, name, func(ctx context.Context, node int) (cable, error) {
+	t, err := readTopology(ctx, kind, name, func(ctx context.Context, node int) (cable, error) {
 		return shmConnect(ctx, name, node, 0)
 	})
+	if err != nil {
+		return nil, err
+	}
+	t.Waiting = map[int]int{}
+	for _, node := range t.Absent {
+		if n := shmProcesses(name, node); n > 0 {
+			t.Waiting[node] = n
+		}
+	}
+	return t, nil
 }
 
 func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*Topology, error) {

@@ -71,7 +71,7 @@ func TestNamesOfTopologies(t *testing.T) {
 // pretend is a node that answers with a view of its own making.
 func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
 	t.Helper()
-	s, err := hub.open(node)
+	s, err := hub.open(node, true)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {

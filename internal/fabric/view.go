@@ -10,13 +10,16 @@ import (
 
 // NodeView is what one node knows of its fabric.
 type NodeView struct {
-	Node     int        `json:"node"` // its number
-	PID      int        `json:"pid"`  // its process
+	Node     int        `json:"node"`    // its number
+	Process  int        `json:"process"` // the number of the process on the node that owns the links
+	PID      int        `json:"pid"`     // its process
 	Topology string     `json:"topology"`
 	Nodes    int        `json:"nodes"`
 	Lanes    int        `json:"lanes"`
 	Uptime   float64    `json:"uptime_s"`
 	Links    []LinkView `json:"links"`
+	// Members are the processes of the node that are reached through this one.
+	Members []MemberView `json:"members"`
 	// Routes are the ways to the other nodes.
 	Routes  []RouteView `json:"routes"`
 	Refused Refusals    `json:"refused"`
@@ -39,6 +42,18 @@ type LinkView struct {
 	ForwardedBytes uint64 `json:"forwarded_bytes"`
 }
 
+// MemberView is the link of a process to the one that owns its node's links.
+type MemberView struct {
+	Process int     `json:"process"` // its number on the node
+	PID     int     `json:"pid"`
+	State   string  `json:"state"`   // "up" or "down"
+	Since   float64 `json:"since_s"` // how long ago the link was made
+	Epoch   uint32  `json:"epoch"`   // of the owner's side
+	// Bytes sent to it and taken from it in frames.
+	ToBytes   uint64 `json:"to_bytes"`
+	FromBytes uint64 `json:"from_bytes"`
+}
+
 // RouteView is a node's way to another.
 type RouteView struct {
 	To        int    `json:"to"`
@@ -52,8 +67,8 @@ func (h *hosts) view() *NodeView {
 	g := h.greeting("")
 	below := h.node.Topology()
 	v := &NodeView{
-		Node: g.Node, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
-		Uptime: time.Since(h.begun).Seconds(), Ring: &below,
+		Node: g.Node, Process: g.Process, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
+		Uptime: time.Since(h.begun).Seconds(), Members: []MemberView{}, Ring: &below,
 	}
 	for _, r := range below.Routes {
 		v.Routes = append(v.Routes, RouteView{To: r.Host, State: r.State, Direction: r.Direction, Hops: r.Hops})
@@ -75,6 +90,16 @@ func (h *hosts) view() *NodeView {
 			}
 		}
 		v.Links = append(v.Links, lv)
+	}
+	for _, info := range below.Links {
+		m := h.members[info.Neighbour.Process()]
+		if info.Direction != ring.Down.String() || m == nil {
+			continue
+		}
+		v.Members = append(v.Members, MemberView{
+			Process: info.Neighbour.Process(), PID: m.pid, State: info.State, Since: time.Since(m.since).Seconds(),
+			Epoch: info.Epoch, ToBytes: info.OwnBytes + info.ForwardedBytes, FromBytes: info.ReceivedBytes,
+		})
 	}
 	return v
 }

@@ -21,7 +21,8 @@ const (
 	BacklogFull                    // too many connections wait for Accept
 	WindowFull                     // no memory for another connection
 	BadVersion                     // the Hello is of another version
-	lastReason   = BadVersion
+	Elsewhere                      // another process of the host holds the port
+	lastReason   = Elsewhere
 )
 
 // String says it in words.
@@ -35,6 +36,8 @@ func (r Reason) String() string {
 		return "the listener's window is full"
 	case BadVersion:
 		return "the listener speaks another version"
+	case Elsewhere:
+		return "another process of the host holds the port"
 	}
 	return fmt.Sprintf("reason %d", uint16(r))
 }
@@ -66,6 +69,7 @@ type HelloAck struct {
 type Refuse struct {
 	Slot, Gen uint32
 	Reason    Reason
+	Process   uint16 // of Elsewhere: the process, 1 to 65535; else 0
 }
 
 const (
@@ -106,6 +110,7 @@ func (r *Refuse) Marshal() []byte {
 	le.PutUint32(b[4:], r.Slot)
 	le.PutUint32(b[8:], r.Gen)
 	le.PutUint16(b[12:], uint16(r.Reason))
+	le.PutUint16(b[14:], r.Process)
 	return b
 }
 
@@ -138,10 +143,10 @@ func Parse(b []byte) (any, error) {
 		return h, nil
 	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
 		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil
-	case b[0] == typeRefuse && len(b) == refuseSize && b[1]|b[2]|b[3]|b[14]|b[15] == 0:
-		r := &Refuse{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:]))}
-		if r.Reason < NotListening || r.Reason > lastReason {
-			return nil, fmt.Errorf("%w: Refuse for %v", ErrMalformed, r.Reason)
+	case b[0] == typeRefuse && len(b) == refuseSize && b[1]|b[2]|b[3] == 0:
+		r := &Refuse{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:])), Process: le.Uint16(b[14:])}
+		if r.Reason < NotListening || r.Reason > lastReason || (r.Reason == Elsewhere) != (r.Process != 0) {
+			return nil, fmt.Errorf("%w: Refuse for %v, process %d", ErrMalformed, r.Reason, r.Process)
 		}
 		return r, nil
 	}

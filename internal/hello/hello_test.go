@@ -25,6 +25,10 @@ var wire = map[string]struct {
 		&Refuse{Slot: 3, Gen: 9, Reason: BacklogFull},
 		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
 	},
+	"refuse, elsewhere": {
+		&Refuse{Slot: 3, Gen: 9, Reason: Elsewhere, Process: 0x0102},
+		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
+	},
 }
 
 func TestWireFormat(t *testing.T) {
@@ -44,7 +48,9 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	noPort := (&Hello{Version: 1, From: 1, To: 0}).Marshal()
 	noReason := (&Refuse{Reason: 0}).Marshal()
 	badReason := (&Refuse{Reason: lastReason + 1}).Marshal()
-	for _, b := range append(bad, noPort, noReason, badReason) {
+	noProcess := (&Refuse{Reason: Elsewhere}).Marshal()
+	process := (&Refuse{Reason: NotListening, Process: 1}).Marshal()
+	for _, b := range append(bad, noPort, noReason, badReason, noProcess, process) {
 		_, err := Parse(b)
 		require.ErrorIs(t, err, ErrMalformed, "% x", b)
 	}

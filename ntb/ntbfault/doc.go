@@ -1,6 +1,6 @@
 // Package ntbfault is a device around a device that misbehaves as a real bridge
-// may: stores arrive late, though in order, and doorbells are late, lost or
-// repeated. All choices come from a seed. It finds code that works only because
+// may: stores arrive late, though in order, doorbells are late, lost or repeated,
+// and windows are set up only after the link is up. All choices come from a seed. It finds code that works only because
 // stores in one machine are visible at once: a look that should have come after
 // Order, a wait that trusts a doorbell.
 //

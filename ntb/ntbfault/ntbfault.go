@@ -21,6 +21,12 @@ type Options struct {
 	// taken to be the same. If both are 0, stores pass at once.
 	StoreDelayMin, StoreDelayMax time.Duration
 
+	// InvalidMax is the longest time, chosen evenly from 0 for each direction,
+	// that a side's windows are not set up after the link is up: stores,
+	// scratchpads and doorbells that are sent there meanwhile vanish, and that
+	// side reads all ones from its scratchpads.
+	InvalidMax time.Duration
+
 	// DoorbellDelayMax is the longest time, chosen evenly from 0, that a
 	// doorbell comes later than the stores before it.
 	DoorbellDelayMax time.Duration
@@ -47,7 +53,7 @@ const (
 // checked fills in what is 0 and panics if a value is out of range.
 func (o Options) checked() Options {
 	bad := func(p float64) bool { return !(p >= 0 && p <= 1) }
-	if o.StoreDelayMin < 0 || o.StoreDelayMax < 0 || o.DoorbellDelayMax < 0 || o.QueueBytes < 0 ||
+	if o.StoreDelayMin < 0 || o.StoreDelayMax < 0 || o.InvalidMax < 0 || o.DoorbellDelayMax < 0 || o.QueueBytes < 0 ||
 		bad(o.DropDoorbell) || bad(o.RepeatDoorbell) {
 		panic(fmt.Sprintf("ntbfault: option out of range: %+v", o))
 	}
@@ -58,11 +64,13 @@ func (o Options) checked() Options {
 	return o
 }
 
-func (o Options) delaysStores() bool { return o.StoreDelayMax > 0 }
+// delaysStores tells that stores go through the queue, where some may vanish.
+func (o Options) delaysStores() bool { return o.StoreDelayMax > 0 || o.InvalidMax > 0 }
 
 // Stats counts what was done to what one side sent.
 type Stats struct {
 	StoresDelayed     uint64 // stores that went through the queue, scratchpads included
+	StoresVanished    uint64 // stores to a window that was not set up, scratchpads included
 	DoorbellsRung     uint64 // calls of RingDoorbell while the link was up
 	DoorbellsDropped  uint64 // of those, lost
 	DoorbellsRepeated uint64 // of those, rung twice
@@ -108,7 +116,7 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 }
 
 // Caps is the inner device's, with LossyDoorbells if doorbells are dropped, and
-// without Coherent and DMAChannels if stores are delayed.
+// without Coherent and DMAChannels if stores are delayed or can vanish.
 func (d *Device) Caps() ntb.Caps { return d.caps }
 
 // Inbound implements ntb.Device.
@@ -124,7 +132,12 @@ func (d *Device) Outbound() ntb.Window {
 }
 
 // Spad implements ntb.Device.
-func (d *Device) Spad(i int) uint32 { return d.inner.Spad(i) }
+func (d *Device) Spad(i int) uint32 {
+	if d.in.invalid() {
+		return ^uint32(0)
+	}
+	return d.inner.Spad(i)
+}
 
 // SetPeerSpad implements ntb.Device. It blocks while the queue is full.
 func (d *Device) SetPeerSpad(i int, v uint32) {

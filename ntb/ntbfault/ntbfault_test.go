@@ -189,6 +189,39 @@ func TestDoorbellComesAfterItsStoresAndLater(t *testing.T) {
 	})
 }
 
+func TestWhatIsSentToAWindowThatIsNotSetUpVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(5) {
+			a, b := pair(t, ntbfault.Options{Seed: seed, InvalidMax: 20 * ms})
+			w := a.Outbound()
+			sent := uint64(0)
+			for b.Spad(1) == ^uint32(0) {
+				sent++
+				w.Publish64(0, sent)
+				a.SetPeerSpad(1, 7)
+				a.RingDoorbell(0)
+				a.Order()
+				if got := ntb.Load64(b.Inbound(), 0); got != 0 {
+					t.Fatalf("seed %d: the store of %d has arrived", seed, got)
+				}
+				time.Sleep(ms / 10)
+			}
+			if got := a.Stats(); got.StoresVanished != 2*sent || sent == 0 || sent > 201 || got.DoorbellsRung != 0 {
+				t.Errorf("seed %d: %+v after %d stores", seed, got, sent)
+			}
+			if got := b.Spad(1); got != 0 {
+				t.Errorf("seed %d: the scratchpad is %d, want 0", seed, got)
+			}
+			w.Publish64(0, 99)
+			a.SetPeerSpad(1, 8)
+			a.Order()
+			if got, spad := ntb.Load64(b.Inbound(), 0), b.Spad(1); got != 99 || spad != 8 {
+				t.Errorf("seed %d: the word is %d and the scratchpad %d, want 99 and 8", seed, got, spad)
+			}
+		}
+	})
+}
+
 func TestRepeatedDoorbellRingsTwice(t *testing.T) {
 	for _, o := range []ntbfault.Options{
 		{RepeatDoorbell: 1},

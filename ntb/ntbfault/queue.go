@@ -73,6 +73,7 @@ type queue struct {
 	dev     ntb.Device // immutable; the inner device of the side that sends
 	out     ntb.Window // immutable; owned by the queue's goroutine
 	options Options    // immutable
+	validAt time.Time  // when the peer's windows are set up; immutable
 	wake    chan struct{}
 	ended   chan struct{} // closed when the goroutine has ended
 
@@ -107,6 +108,9 @@ func newQueue(dev ntb.Device, o Options, direction uint64) *queue {
 		rng:      rand.New(rand.NewPCG(o.Seed, direction)),
 		lastBell: make([]uint64, bits), pending: make([]int, bits),
 	}
+	// A generator of its own, so that other choices do not depend on this one.
+	f := rand.New(rand.NewPCG(o.Seed, 16+direction)).Float64()
+	q.validAt = time.Now().Add(time.Duration(f * float64(o.InvalidMax)))
 	q.changed.L = &q.mu
 	go q.run()
 	return q
@@ -118,6 +122,9 @@ func (q *queue) upTo(d time.Duration) time.Duration {
 	f := q.rng.Float64()
 	return min(d, time.Duration(f*float64(d+1)))
 }
+
+// invalid tells that the windows of the side that receives are not set up.
+func (q *queue) invalid() bool { return q.options.InvalidMax > 0 && time.Now().Before(q.validAt) }
 
 // Store implements ntb.Sink.
 func (q *queue) Store(off int, p []byte) {
@@ -140,6 +147,10 @@ func (q *queue) push(e entry) {
 		q.changed.Wait()
 	}
 	if q.state != open {
+		return
+	}
+	if q.invalid() {
+		q.stats.StoresVanished++
 		return
 	}
 	q.stats.StoresDelayed++
@@ -166,7 +177,7 @@ func (q *queue) append(e entry) {
 func (q *queue) ring(bit int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state != open {
+	if q.state != open || q.invalid() {
 		return
 	}
 	o := q.options

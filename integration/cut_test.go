@@ -1,0 +1,225 @@
+//go:build linux
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cut cuts the cable between two nodes, at the end of the first. The link is made
+// again at once; if it is down still, cut waits for it.
+func (r *ring) cut(a, b int) time.Time {
+	r.t.Helper()
+	for end := time.Now().Add(peerPatience); ; time.Sleep(time.Millisecond) {
+		answer := r.ask(a, "cut %d", r.nodes[b].cmd.Process.Pid)
+		n, err := strconv.Atoi(answer)
+		require.NoError(r.t, err, answer)
+		if n > 0 {
+			return time.Now()
+		}
+		require.True(r.t, time.Now().Before(end), "there is no cable from node %d to node %d", a, b)
+	}
+}
+
+// receipt waits for that of a stream that a node sends.
+func (r *ring) receipt(node int) (got receipt) {
+	r.t.Helper()
+	answer, ok := strings.CutPrefix(r.nodes[node].hear(), "sent ")
+	require.True(r.t, ok)
+	require.NoError(r.t, json.Unmarshal([]byte(answer), &got), "%s", answer)
+	return got
+}
+
+// cutEvent is a cut, for the report.
+type cutEvent struct {
+	at   time.Time
+	what string
+}
+
+// longestPause reports, for each cut, the longest time without a byte that began
+// after it, or that it fell into, and returns the longest of all.
+func longestPause(t *testing.T, got receipt, cuts []cutEvent) (longest time.Duration) {
+	t.Helper()
+	var report strings.Builder
+	for i, c := range cuts {
+		var most time.Duration
+		for _, p := range got.Pauses {
+			if p.From.Add(p.For).After(c.at) && (i+1 == len(cuts) || p.From.Before(cuts[i+1].at)) {
+				most = max(most, p.For)
+			}
+		}
+		longest = max(longest, most)
+		fmt.Fprintf(&report, "\n%8.3f s: %s: %v", c.at.Sub(got.Begun).Seconds(), c.what, most.Round(time.Millisecond))
+	}
+	t.Logf("longest pauses of at least %v, by cut:%s", leastPause, report.String())
+	return longest
+}
+
+// cutSomehow cuts links by a random choice: one, the same one as soon as it is
+// made again, both of a node, or one of each way.
+func (r *ring) cutSomehow(rnd *rand.Rand) cutEvent {
+	r.t.Helper()
+	a := 1 + rnd.IntN(r.n)
+	right, left := a%r.n+1, (a+r.n-2)%r.n+1
+	b, also := right, left
+	if rnd.IntN(2) == 0 {
+		b, also = left, right
+	}
+	e := cutEvent{r.cut(a, b), fmt.Sprintf("node %d to %d", a, b)}
+	switch rnd.IntN(5) {
+	case 0:
+		r.cut(a, b)
+		e.what += ", twice"
+	case 1:
+		r.cut(a, also)
+		e.what += fmt.Sprintf(" and to %d", also)
+	case 2:
+		far := (b+b-a+r.n-1)%r.n + 1 // beyond b
+		r.cut(b, far)
+		e.what += fmt.Sprintf(" and %d to %d", b, far)
+	case 3:
+		far := (b+b-a+r.n-1)%r.n + 1
+		further := (far+b-a+r.n-1)%r.n + 1
+		r.cut(far, further)
+		e.what += fmt.Sprintf(" and %d to %d", far, further)
+	}
+	return e
+}
+
+// Links of either way are cut, at either end, while a connection of neighbours or
+// one of two hops moves bytes. With NTBNET_LONG 1 GiB while links are cut 20
+// times.
+func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
+	size, cuts := int64(64<<20), 4
+	if longRun() {
+		size, cuts = 1<<30, 20
+	}
+	for _, to := range []int{3, 2} {
+		t.Run(fmt.Sprintf("to node %d of 4", to), func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rnd := rand.New(rand.NewPCG(seed, 3))
+			r := startMembers(t, "ring", 4, "&failover=1")
+			require.Equal(t, "sending", r.ask(1, "send node%d:8 %d %d", to, size, seed))
+			var events []cutEvent
+			for i := range cuts {
+				part := size / int64(cuts+1)
+				at := part*int64(i) + rnd.Int64N(part)
+				r.arrived(to, at)
+				events = append(events, r.cutSomehow(rnd))
+			}
+			got := r.receipt(1)
+			require.Equal(t, size, got.Bytes)
+			t.Logf("stood still for %v at the most", longestPause(t, got, events))
+			ups := 0
+			for _, v := range r.look().Views {
+				for _, l := range v.Links {
+					ups += l.Ups
+				}
+			}
+			require.GreaterOrEqual(t, ups, 2*4, "the links came up")
+			r.end()
+		})
+	}
+}
+
+// arrived waits until so much has come to port 8 of a node.
+func (r *ring) arrived(node int, n int64) {
+	r.t.Helper()
+	until(r.t, "so much has arrived", func() bool {
+		got, err := strconv.ParseInt(r.ask(node, "received"), 10, 64)
+		require.NoError(r.t, err)
+		return got >= n
+	})
+}
+
+// endlessBytes are those of a stream that is to be broken off.
+const endlessBytes = 1 << 50
+
+func requireGone(t *testing.T, answer string) {
+	t.Helper()
+	require.True(t, strings.Contains(answer, syscall.ECONNRESET.Error()) || strings.Contains(answer, syscall.EHOSTUNREACH.Error()), answer)
+}
+
+// A node is killed while streams begin at it, end at it, pass it, and are
+// elsewhere. With NTBNET_LONG they are longer.
+func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
+	size := int64(32 << 20)
+	if longRun() {
+		size = 512 << 20
+	}
+	r := startMembers(t, "ring", 6, "&failover=1")
+	// 2 is killed. From 1 to 3 and back is shorter over it; 6 and 4 send to it, and
+	// it sends to 5. 5 sends to 4.
+	for from, to := range map[int]int{1: 3, 3: 1, 6: 2, 4: 2, 2: 5, 5: 4} {
+		n := int64(endlessBytes)
+		if from != 2 && to != 2 {
+			n = size
+		}
+		require.Equal(t, "sending", r.ask(from, "send node%d:8 %d %d", to, n, from))
+	}
+	for _, node := range []int{1, 2, 3, 5} {
+		r.arrived(node, 1<<20)
+	}
+	r.nodes[2].kill()
+	killed := time.Now()
+	for _, from := range []int{1, 3, 5} {
+		got := r.receipt(from)
+		require.Equal(t, size, got.Bytes)
+		t.Logf("from node %d: stood still for %v at the most", from, longestPause(t, got, []cutEvent{{killed, "killed"}}))
+	}
+	for _, from := range []int{6, 4} {
+		requireGone(t, r.nodes[from].hear())
+	}
+	r.nodes[2] = nil
+	r.end()
+}
+
+// pullAway takes the directories away by which nodes find each other: what is cut
+// from now on stays so.
+func (r *ring) pullAway() {
+	r.t.Helper()
+	for node := 1; node <= r.n; node++ {
+		dir := filepath.Join(fabricBase(os.Geteuid()), fmt.Sprintf("%s@%d", r.name, node))
+		require.NoError(r.t, os.Rename(dir, dir+"-away"))
+		r.t.Cleanup(func() { os.Rename(dir+"-away", dir) })
+	}
+}
+
+// One link of each way is cut and stays so.
+func TestNodesThatNoWayJoins(t *testing.T) {
+	r := startMembers(t, "ring", 4, "&failover=1")
+	for from, to := range map[int]int{1: 3, 3: 1, 4: 2, 2: 3} {
+		n := int64(endlessBytes)
+		if from == 2 {
+			n = 64 << 20
+		}
+		require.Equal(t, "sending", r.ask(from, "send node%d:8 %d %d", to, n, from))
+	}
+	for node := 1; node <= 3; node++ {
+		r.arrived(node, 1<<20)
+	}
+	r.pullAway()
+	r.cut(1, 2)
+	r.cut(3, 4)
+	for _, from := range []int{1, 3, 4} {
+		requireGone(t, r.nodes[from].hear())
+	}
+	require.EqualValues(t, 64<<20, r.receipt(2).Bytes, "2 and 3 are neighbours still")
+	answer := r.ask(1, "reach node3:8")
+	require.Contains(t, answer, syscall.EHOSTUNREACH.Error())
+	require.Equal(t, "ok", r.ask(1, "reach node4:8"))
+	require.Equal(t, "ok", r.ask(2, "reach node3:8"))
+	r.end()
+}

@@ -1,0 +1,152 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// A member is a process of a host whose links another one owns. It has one link, to
+// that one, which it makes, and makes again, as owners make theirs. The plan of the
+// fabric is the first owner's that it meets.
+
+// bridges tells that the cable becomes a bridge if nobody refuses.
+func (g *greeting) bridges() bool {
+	return g.Want == wantLink || g.Want == wantUplink || g.Want == wantProcess
+}
+
+// judgeOwn tells that a greeting of a process of this host is welcome.
+func (h *hosts) judgeOwn(g *greeting) bool {
+	switch g.Want {
+	case wantProcess:
+		return true
+	case wantUplink:
+		return g.Member && !h.spec.member()
+	case wantCheck:
+		return g.Member
+	case wantOwner:
+		return h.spec.member() && !g.Member
+	}
+	return false
+}
+
+// stir makes all who wait for a change look again.
+func (h *hosts) stir() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// joinOwner compares a member with the owner, if that runs, and makes the link to
+// it. It is called after serve, as join is.
+func (h *hosts) joinOwner() error {
+	connect := func(ctx context.Context) (cable, error) { return h.station.connect(ctx, h.spec.Node, 0) }
+	if ok, err := h.station.present(h.spec.Node); err == nil && ok {
+		if answer, err := h.check(connect); err == nil {
+			if err := h.greeting("").verdict(answer); err != nil {
+				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
+			}
+		}
+	}
+	h.wg.Go(func() { h.keep(h.links[0]) })
+	return nil
+}
+
+// adopt takes the plan from the owner's answer, which fits the one that was taken
+// before.
+func (h *hosts) adopt(answer *greeting) error {
+	if h.plan.Load() != nil {
+		return nil
+	}
+	plan := *h.spec
+	plan.Nodes, plan.Lanes, plan.Slots, plan.Frame = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
+	o := plan.options()
+	o.Member = true
+	if plan.Nodes < minNodes || plan.Nodes > maxNodes || plan.Lanes < 1 {
+		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, nodeName(h.spec.Node), answer.plan())
+	}
+	if err := h.node.Join(o); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	h.plan.Store(&plan)
+	return nil
+}
+
+// callMembers tells the processes that were here before that the links have an
+// owner: whoever comes later looks for it.
+func (h *hosts) callMembers() {
+	all, err := h.station.processes()
+	if err != nil {
+		return // they are found when they look themselves
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, process := range all {
+		if process == h.number {
+			continue
+		}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(h.ctx, checkTimeout)
+			defer cancel()
+			c, err := h.station.connect(ctx, h.spec.Node, process)
+			if err != nil {
+				return
+			}
+			answer, release, err := ask(ctx, c, h.greeting(wantOwner))
+			if err != nil {
+				return
+			}
+			release()
+			c.Close()
+			if err := h.greeting("").verdict(answer); err != nil {
+				h.refuse(err)
+			}
+		})
+	}
+}
+
+// memberLink is the link to a member.
+type memberLink struct {
+	ring  *ring.Link
+	pid   int // as it says
+	since time.Time
+}
+
+// addMember brings up the link to a member that greeted with g, over a bridge, and
+// forgets it when it is down.
+func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
+	h.mu.Lock()
+	old := h.members[g.Process]
+	h.mu.Unlock()
+	if old != nil {
+		old.ring.Close() // if it is not down already: the member has made it again
+		<-old.ring.Done()
+	}
+	made, err := h.node.Link(ctx, dev, ring.Down)
+	if err == nil && made.ID().Process() != g.Process {
+		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
+		made.Close()
+	}
+	if err != nil {
+		h.refuse(err) // the member has the same, or tries again
+		return
+	}
+	m := &memberLink{ring: made, pid: g.PID, since: time.Now()}
+	h.mu.Lock()
+	h.members[g.Process] = m
+	h.mu.Unlock()
+	select {
+	case <-made.Done():
+	case <-h.ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.members[g.Process] == m {
+		delete(h.members, g.Process)
+	}
+}

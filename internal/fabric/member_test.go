@@ -1,0 +1,125 @@
+package fabric
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// uplinkOf waits for a member's link to have a state.
+func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if v = f.far.view().Links[0]; v.State == state {
+			return v
+		}
+		require.True(t, time.Now().Before(end), "want %s: %+v", state, v)
+	}
+}
+
+func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		owners, members := "ring:fabric-member-"+backend+"?nodes=3", "ring:fabric-member-"+backend+"?spin=1us"
+		a := mustNode(t, backend, members, 2)
+		v := uplinkOf(t, a, linkAbsent)
+		require.Equal(t, LinkView{To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
+		require.False(t, a.OwnsLinks())
+		host, ok := a.FindHost("node16")
+		require.True(t, ok, "nobody knows better")
+		require.Equal(t, 16, host)
+
+		for range 3 {
+			owner := mustNode(t, backend, owners, 2)
+			require.True(t, owner.OwnsLinks())
+			b := mustNode(t, backend, members, 2)
+			uplinkOf(t, a, linkUp)
+			uplinkOf(t, b, linkUp)
+			_, ok = a.FindHost("node4")
+			require.False(t, ok)
+			require.Eventually(t, func() bool { return len(owner.far.view().Members) == 2 }, patience, time.Millisecond)
+			for i, f := range []*Fabric{a, b} {
+				m := owner.far.view().Members[i]
+				require.Equal(t, linkUp, m.State)
+				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
+				// The link leads to the owner, so that a dial needs no other.
+				p, err := f.Peer(t.Context(), owner.node.ID())
+				require.NoError(t, err)
+				require.Len(t, f.node.Peers(), 1)
+				require.False(t, p.Routed())
+			}
+			b.Close()
+			require.Eventually(t, func() bool { return len(owner.far.view().Members) == 1 }, patience, time.Millisecond)
+			owner.Close()
+			uplinkOf(t, a, linkAbsent)
+		}
+	})
+}
+
+func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		name := ":fabric-misfit-" + backend
+		// The names of a ring's and a line's directories are the same: not so of hubs.
+		if backend == "shm" {
+			owner := mustNode(t, backend, "ring"+name+"?nodes=3", 2)
+			_, err := openNode(backend, "line"+name+"?spin=1us", 2)
+			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorContains(t, err, `a "line"`)
+			require.Positive(t, owner.far.view().Refused.Count)
+			owner.Close()
+		}
+		// What a member has learnt stays.
+		owner := mustNode(t, backend, "ring"+name+"?nodes=3&lanes=2", 2)
+		member := mustNode(t, backend, "ring"+name+"?spin=1us", 2)
+		uplinkOf(t, member, linkUp)
+		owner.Close()
+		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
+		v := uplinkOf(t, member, linkDown)
+		require.Eventually(t, func() bool { return other.far.view().Refused.Count > 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { v = uplinkOf(t, member, linkDown); return v.Error != "" }, patience, time.Millisecond)
+		for _, text := range []string{v.Error, other.far.view().Refused.Last} {
+			require.Contains(t, text, "3 nodes, lanes=2")
+			require.Contains(t, text, "4 nodes, lanes=2")
+		}
+		// Waiting would not mend it.
+		_, err := member.Owner(t.Context(), 1)
+		require.ErrorIs(t, err, ErrMismatch)
+		other.Close()
+		mustNode(t, backend, "ring"+name+"?nodes=3&lanes=2", 2)
+		uplinkOf(t, member, linkUp)
+	})
+}
+
+func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for _, topology := range []string{"line", "mesh"} {
+			owners, members := topology+":fabric-number-"+backend+"?nodes=3", topology+":fabric-number-"+backend+"?spin=1us"
+			a := mustNode(t, backend, members, 3)
+			b := mustNode(t, backend, members, 3)
+			last := mustNode(t, backend, owners, 3)
+			first := mustNode(t, backend, owners, 1)
+			middle := mustNode(t, backend, owners, 2)
+			require.NotEqual(t, 1, last.node.ID().Process())
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			for _, f := range []*Fabric{first, middle} {
+				p, err := f.Owner(ctx, 3)
+				require.NoError(t, err)
+				require.Equal(t, last.node.ID(), p.ID())
+				for _, m := range []*Fabric{a, b} {
+					p, err := f.Peer(ctx, m.node.ID())
+					require.NoError(t, err)
+					require.Equal(t, m.node.ID(), p.ID())
+				}
+			}
+			p, err := a.Owner(ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, ring.MakeID(1, 1), p.ID())
+			for _, f := range []*Fabric{a, b, last, first, middle} {
+				f.Close()
+			}
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package ring
+
+import (
+	"slices"
+	"time"
+)
+
+// A process that has no links to other hosts is a member of its host. Its link
+// leads to the one that has them, the owner, which passes its frames on.
+
+// leads tells that a node may have links in direction d.
+func (o *Options) leads(d Direction) bool {
+	switch {
+	case d == Up || o.Member:
+		return d == Up && o.Member
+	case d == Down:
+		return true
+	}
+	return (d == Direct) == (o.Topology == Mesh) && d <= Direct
+}
+
+// enter puts a frame of a member into the link that leads to its destination,
+// like one of this node's own: see "The bubble rule" in the package comment. from
+// is the lane whose turn it is, or nil. It reports false if the frame must wait.
+// The caller holds mu.
+func (l *inLane) enter(f *frame, body []byte, turn *outLane) bool {
+	r := l.link.router
+	switch {
+	case f.src != l.link.id:
+		r.drop(dropSource)
+		return true
+	case f.dst.Host() == r.host:
+		r.drop(dropUnknownNode) // members of one host have bridges of their own
+		return true
+	case f.hops <= 1:
+		r.drop(dropHops)
+		return true
+	}
+	to := l.wayOut(f.dst.Host())
+	if to == nil {
+		r.drop(dropNoLink)
+		return true
+	}
+	f.hops--
+	o := to.out[l.index]
+	switch o.own(f, body, l, turn == o) {
+	case putWait:
+		if !l.final {
+			f.hops++
+			return false
+		}
+		r.drop(dropNoLink)
+	case putDown:
+		r.drop(dropNoLink)
+	}
+	return true
+}
+
+// wayOut is the link to a host. The last one is kept while nothing changes, so
+// that the router's lock is not taken for each frame. The caller holds mu.
+func (l *inLane) wayOut(host int) *Link {
+	r := l.link.router
+	if v := r.version.Load(); host != l.wayHost || v != l.wayVersion {
+		l.way, _, _ = r.route(host)
+		l.wayHost, l.wayVersion = host, v
+	}
+	return l.way
+}
+
+// serve implements ownSource for the lanes of members.
+func (l *inLane) serve(o *outLane) {
+	if l.drainSome(o, l.link.opts.Slots) {
+		// More than a queueful came meanwhile, for other lanes. Whoever called has
+		// work of its own.
+		go l.drain()
+	}
+}
+
+// stallAfter is how long a member may give no credit until its frames are
+// dropped, so that others' go on.
+const stallAfter = 100 * time.Millisecond
+
+// watchStall sees to it that the frames which wait for a member do not wait for
+// long. The caller holds mu.
+func (o *outLane) watchStall() {
+	if o.watching || o.link.direction != Down {
+		return
+	}
+	o.watching = true
+	o.watched = o.credit.Load()
+	if o.stall == nil {
+		o.stall = time.AfterFunc(stallAfter, o.stallCheck)
+	} else {
+		o.stall.Reset(stallAfter)
+	}
+}
+
+// stallCheck drops what waits if no credit has come for stallAfter, and has it
+// dropped from then on until some comes.
+func (o *outLane) stallCheck() {
+	o.mu.Lock()
+	o.watching = false
+	o.free()
+	if o.down || len(o.fwd) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	if o.credit.Load() != o.watched {
+		o.watchStall()
+		o.mu.Unlock()
+		return
+	}
+	o.stalled = true
+	fwd := slices.Clone(o.fwd)
+	o.mu.Unlock()
+	for _, l := range fwd {
+		l.drain()
+	}
+}

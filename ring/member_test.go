@@ -1,0 +1,406 @@
+package ring
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+	"github.com/stretchr/testify/require"
+)
+
+// member adds a process to a host, whose first node owns its links.
+func (f *fabric) member(t testing.TB, host, process int) *Node {
+	t.Helper()
+	o := f.o
+	o.Member = true
+	n := NewNode(MakeID(host, process))
+	n.Register(ServiceSDP, newEcho())
+	require.NoError(t, n.Join(o))
+	t.Cleanup(n.Close)
+	f.uplink(t, n)
+	return n
+}
+
+// uplink joins a member to the owner, and returns its end.
+func (f *fabric) uplink(t testing.TB, n *Node) *Link {
+	t.Helper()
+	a, b := ntbmem.Pair(f.o.LinkWindow(256 << 10))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := f.nodes[n.ID().Host()-1].Link(within(t), b, Down); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := n.Link(within(t), a, Up)
+	require.NoError(t, err)
+	wg.Wait()
+	return l
+}
+
+// meshed is a mesh of nodes in this process.
+func meshed(t testing.TB, o Options) *fabric {
+	o.Topology = Mesh
+	f := &fabric{t: t, o: o}
+	for host := 1; host <= o.Nodes; host++ {
+		n := NewNode(MakeID(host, 1))
+		n.Register(ServiceSDP, newEcho())
+		require.NoError(t, n.Join(o))
+		f.nodes = append(f.nodes, n)
+	}
+	t.Cleanup(f.close)
+	for i, n := range f.nodes {
+		for _, m := range f.nodes[:i] {
+			a, b := ntbmem.Pair(o.LinkWindow(256 << 10))
+			var wg sync.WaitGroup
+			wg.Go(func() { _, err := m.Link(within(t), b, Direct); require.NoError(t, err) })
+			_, err := n.Link(within(t), a, Direct)
+			require.NoError(t, err)
+			wg.Wait()
+		}
+	}
+	return f
+}
+
+// known waits until a node knows of another, by its owner's news.
+func known(t testing.TB, n *Node, id ID) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		h := n.Topology().Hosts[id.Host()-1]
+		for _, m := range append(h.Members, h.ID) {
+			if m == id {
+				return true
+			}
+		}
+		return false
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestMembersOfHostsReachEachOther(t *testing.T) {
+	for name, build := range map[string]func(testing.TB, Options) *fabric{"ring": newFabric, "mesh": meshed} {
+		t.Run(name, func(t *testing.T) {
+			leak.Check(t)
+			f := build(t, small(4))
+			a, b, c := f.member(t, 1, 2), f.member(t, 3, 7), f.member(t, 3, 8)
+			nodes := append([]*Node{a, b, c}, f.nodes...)
+			for _, from := range nodes {
+				for _, to := range nodes {
+					if from.ID().Host() == to.ID().Host() {
+						continue
+					}
+					known(t, from, to.ID())
+					p, err := from.Peer(within(t), to.ID())
+					require.NoError(t, err)
+					require.NoError(t, p.Send(ServiceSDP, []byte{1}))
+				}
+			}
+			for _, n := range nodes {
+				e := n.services[ServiceSDP].(*echo)
+				e.wait(t, func() bool {
+					want := 0
+					for _, from := range nodes {
+						if from.ID().Host() != n.ID().Host() {
+							want++
+						}
+					}
+					return len(e.messages) == want
+				})
+			}
+			require.Equal(t, MakeID(3, 1), a.Owner(3))
+			require.Equal(t, MakeID(1, 1), a.Owner(1))
+			require.Equal(t, "up", a.Topology().Links[0].Direction)
+			require.Equal(t, []ID{MakeID(3, 7), MakeID(3, 8)}, f.nodes[1].Topology().Hosts[2].Members)
+			// Within a host there is the link alone, and none between members.
+			p, err := b.Peer(within(t), MakeID(3, 1))
+			require.NoError(t, err)
+			require.False(t, p.Routed())
+			_, err = b.Peer(within(t), c.ID())
+			require.ErrorIs(t, err, ErrUnreachable)
+		})
+	}
+}
+
+func TestTunnelBetweenMembersIsABridge(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	o.Window = MinWindow
+	f := newFabric(t, o)
+	from, to := f.member(t, 1, 2), f.member(t, 3, 2)
+	known(t, from, to.ID())
+	known(t, to, from.ID())
+	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
+		to.router.hook = make(chan *tunnel, 1)
+		x, err := from.router.dial(within(t), to.ID())
+		require.NoError(t, err)
+		y := <-to.router.hook
+		to.router.hook = nil
+		return x, y
+	})
+}
+
+// up is a member's link to the owner.
+func up(n *Node) *Link {
+	n.router.mu.Lock()
+	defer n.router.mu.Unlock()
+	return n.router.links[linkKey{Up, 0}]
+}
+
+func TestAMemberSpeaksForItselfAlone(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	bad, good := f.member(t, 2, 5), f.member(t, 2, 6)
+	owner := f.nodes[1]
+	send := func(fr frame, body []byte) {
+		t.Helper()
+		fr.length = uint32(len(body))
+		for up(bad).out[0].own(&fr, body, discard{}, false) != putDone {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	first := func(n *Node, why dropReason, send func()) {
+		t.Helper()
+		require.Zero(t, n.router.drops[why].Load(), dropNames[why])
+		send()
+		dropsOf(t, n, why)
+	}
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	tb := b.(*tunnel)
+	data := frame{kind: frameData, hops: 9, src: MakeID(1, 1), dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
+	word := make([]byte, wordEntry)
+	putWord(word, entryWord(entryPublish, 64, 8))
+	putWord(word[8:], 99)
+	// In the name of another host, of its own owner, of another member.
+	first(owner, dropSource, func() { send(data, word) })
+	for i, src := range []ID{owner.ID(), good.ID()} {
+		data.src = src
+		send(data, word)
+		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 10*time.Second, time.Millisecond)
+	}
+	// For the members of its own host, and the owner: it has bridges to them.
+	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
+	// News, and frames that may not go on.
+	first(owner, dropNews, func() { send(frame{kind: frameNews, src: MakeID(3, 1), seq: 1 << 31}, nil) })
+	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: MakeID(3, 1), hops: 1}, nil) })
+	// In its own name, for a tunnel of another.
+	data.src = bad.ID()
+	first(f.nodes[2], dropForged, func() { send(data, word) })
+	require.Zero(t, ntb.Load64(b.Inbound(), 64))
+	require.Equal(t, MakeID(3, 1), f.nodes[0].Owner(3))
+
+	// From the other side: for no member that there is, and in the host's own name.
+	first(f.nodes[2], dropUnknownNode, func() { forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(1, 1), dst: MakeID(3, 9)}, nil) })
+	forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(3, 9), dst: MakeID(3, 1)}, nil)
+	dropsOf(t, f.nodes[2], dropUnknownTunnel)
+	require.True(t, a.LinkUp() && b.LinkUp())
+}
+
+// A member whose workers stand still loses its frames, and nobody else does. What
+// was dropped comes again when it goes on.
+func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	m := f.member(t, 2, 5)
+	known(t, f.nodes[0], m.ID())
+	known(t, m, MakeID(1, 1))
+	m.router.hook = make(chan *tunnel, 1)
+	a, err := f.nodes[0].router.dial(within(t), m.ID())
+	require.NoError(t, err)
+	b := <-m.router.hook
+	x, y := f.tunnels(t, 1, 3) // through the member's owner
+	defer func() {
+		for _, d := range []ntb.Device{a, b, x, y} {
+			d.Close()
+		}
+	}()
+
+	in := up(m).in[0]
+	in.mu.Lock() // its worker takes no frame any more
+	const words = 64
+	out := a.Outbound()
+	for i := range uint64(words) { // more than all queues take, less than is retained
+		out.Publish64(8*int(i), i+1)
+	}
+	owner := f.nodes[1].router
+	dropsOf(t, f.nodes[1], dropStopped)
+	past := x.Outbound()
+	for i := range uint64(1000) {
+		past.Publish64(0, i)
+	}
+	x.Order()
+	require.Equal(t, uint64(999), ntb.Load64(y.Inbound(), 0))
+	dropped := owner.drops[dropStopped].Load()
+	in.mu.Unlock()
+	a.Order()
+	for i := range uint64(words) {
+		require.Equal(t, i+1, ntb.Load64(b.Inbound(), 8*int(i)))
+	}
+	require.Positive(t, dropped)
+}
+
+// Members of all hosts send to each other over the smallest queues, with the
+// owners' own traffic between.
+func TestMembersDoNotStopTheRing(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(3))
+	all := append([]*Node{}, f.nodes...)
+	for host := 1; host <= 3; host++ {
+		all = append(all, f.member(t, host, 2))
+	}
+	var devices []ntb.Device
+	for _, from := range all {
+		for _, to := range all {
+			if from.ID().Host() == to.ID().Host() {
+				continue
+			}
+			known(t, from, to.ID())
+			known(t, to, from.ID())
+			to.router.hook = make(chan *tunnel, 1)
+			d, err := from.router.dial(within(t), to.ID())
+			require.NoError(t, err)
+			devices = append(devices, d, <-to.router.hook)
+			to.router.hook = nil
+		}
+	}
+	var wg sync.WaitGroup
+	for _, d := range devices {
+		wg.Go(func() {
+			b := make([]byte, 700) // two frames
+			out := d.Outbound()
+			for i := range uint64(100) {
+				out.Write(64, b)
+				out.Publish64(0, i+1)
+			}
+			d.Order()
+		})
+	}
+	wg.Wait()
+	for _, d := range devices {
+		require.Equal(t, uint64(100), ntb.Load64(d.Inbound(), 0))
+	}
+	for _, d := range devices {
+		d.Close()
+	}
+}
+
+func TestATunnelEndsWithItsMember(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	m := f.member(t, 2, 5)
+	known(t, f.nodes[2], m.ID())
+	p, err := f.nodes[2].Peer(within(t), m.ID())
+	require.NoError(t, err)
+	up(m).Close()
+	<-p.Done() // it sends nothing, and hears of it
+	require.ErrorIs(t, p.Err(), ErrUnreachable)
+	_, err = f.nodes[2].Peer(within(t), m.ID())
+	require.ErrorIs(t, err, ErrUnreachable)
+
+	// A link that is made again in time is not noticed.
+	f.uplink(t, m)
+	known(t, f.nodes[2], m.ID())
+	p, err = f.nodes[2].Peer(within(t), m.ID())
+	require.NoError(t, err)
+	l := up(m)
+	l.Close()
+	<-l.Done()
+	f.uplink(t, m)
+	require.NoError(t, p.Send(ServiceSDP, []byte("again")))
+	e := m.services[ServiceSDP].(*echo)
+	e.wait(t, func() bool { return len(e.messages) == 1 })
+}
+
+func TestLinksWithinAHostAreChecked(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	f := newFabric(t, o)
+	for name, id := range map[string]ID{"another host's": MakeID(3, 2), "the owner's own": MakeID(1, 1)} {
+		n := NewNode(id)
+		o.Member = true
+		require.NoError(t, n.Join(o))
+		a, b := ntbmem.Pair(o.LinkWindow(MinWindow))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := f.nodes[0].Link(within(t), b, Down)
+			require.Error(t, err, name)
+		})
+		_, err := n.Link(within(t), a, Up)
+		require.Error(t, err, name)
+		wg.Wait()
+		for _, d := range []Direction{Left, Right, Direct, Down} {
+			a, b := ntbmem.Pair(o.LinkWindow(MinWindow))
+			_, err := n.Link(within(t), a, d)
+			require.ErrorContains(t, err, "does not lead", name)
+			b.Close()
+		}
+		n.Close()
+	}
+}
+
+// Who only waits for frames learns that the other end is another process by now,
+// with the same id.
+func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	m := f.member(t, 2, 5)
+	known(t, f.nodes[2], m.ID())
+	p, err := f.nodes[2].Peer(within(t), m.ID())
+	require.NoError(t, err)
+	idle := func(n *Node) bool {
+		for _, tn := range n.router.tunnels.all() {
+			tn.mu.Lock()
+			kept := tn.kept.count
+			tn.mu.Unlock()
+			if kept > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for !idle(f.nodes[2]) || !idle(m) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(2 * ackDelay)
+	for _, tn := range m.router.tunnels.all() { // it forgets them, and tells nobody
+		m.router.tunnels.remove(tn)
+	}
+	l := up(m)
+	l.Close()
+	<-l.Done()
+	f.uplink(t, m)
+	<-p.Done()
+}
+
+// What an owner does for a member's frame makes no garbage.
+func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
+	m := newMiddle(t, Options{Nodes: 3, Topology: Line}, 4096)
+	defer m.close()
+	r := m.n.router
+	for d, l := range map[Direction]*Link{Left: r.sides[Left].Load(), Right: r.sides[Right].Load()} {
+		r.links[linkKey{d, 0}] = l
+	}
+	// The left neighbour is turned into a member.
+	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
+	delete(r.links, linkKey{Left, 0})
+	m.f.src = m.in.link.id
+	m.f.encode(&m.header)
+	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
+		t.Errorf("%v allocations for a frame", n)
+	}
+	if m.out.stats.fwdFrames == 0 {
+		t.Error("nothing was forwarded")
+	}
+}

@@ -1,0 +1,92 @@
+package ring
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+func (t *tunnel) beginnings() uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.resends
+}
+
+// A link that is cut and made again so fast that its node says so once: nothing
+// else tells the source that frames are lost.
+func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(5))
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	r := f.nodes[0].router
+	// All news have come when all know of both links of all nodes.
+	known := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for host := 1; host <= 5; host++ {
+			if n := r.news[host]; n == nil || n.links[Left] == 0 || n.links[Right] == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(10 * time.Second); !known(); time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	from := r.sides[Right].Load()
+	tell := func(host int, d Direction) {
+		r.mu.Lock()
+		was := r.news[host]
+		fr := frame{
+			kind: frameNews, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
+			bells: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
+		}
+		r.mu.Unlock()
+		switch d {
+		case Left:
+			fr.arg++
+		case Right:
+			fr.ask++
+		}
+		r.newsFrom(from, &fr, nil)
+	}
+	ta := a.(*tunnel)
+	was := ta.beginnings()
+	tell(2, Direct) // news that say nothing new
+	tell(2, Left)   // the other end of our own link, which we know ourselves
+	tell(3, Left)   // the far end of the link from 2 to 3
+	tell(3, Right)  // not on the way
+	tell(4, Left)
+	require.Equal(t, was, ta.beginnings())
+	tell(2, Right)
+	require.Equal(t, was+1, ta.beginnings())
+	require.True(t, a.LinkUp())
+}
+
+// After frames were lost without news for long, a way that is cut and mended counts
+// anew: it does not wait for the end of a long time that began before.
+func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	a.Order()
+	ta := a.(*tunnel)
+	ta.mu.Lock()
+	ta.patience = resendMost
+	ta.guarding = false // or an earlier one stays
+	ta.watch(resendMost)
+	long := ta.guardAt
+	ta.mu.Unlock()
+	f.cut(0)
+	a.Order() // frames go by the new way
+	ta.mu.Lock()
+	defer ta.mu.Unlock()
+	require.Equal(t, resendFirst, ta.patience)
+	require.True(t, ta.guardAt.Before(long))
+}

@@ -1,0 +1,173 @@
+package sdp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+)
+
+// member opens a process of node i that owns no links. which tells members of one
+// node apart: Hosts of this process that name a fabric by the same words are one.
+func member(t *testing.T, topology, backend string, i, which int) *Host {
+	t.Helper()
+	h, err := Open(memberSpec(t, topology, backend, i, which))
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func memberSpec(t *testing.T, topology, backend string, i, which int) string {
+	return fmt.Sprintf("%s:sdp-%s-%s?backend=%s&node=%d&window=1048576&spin=%dus", topology, nameOf(t), backend, backend, i, 50+which)
+}
+
+func TestMembersDialAndAreDialled(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for _, topology := range []string{"ring", "line", "mesh"} {
+			t.Run(topology, func(t *testing.T) {
+				const n = 4
+				var hosts []*Host
+				var addresses []string
+				add := func(i int, h *Host) {
+					hosts = append(hosts, h)
+					addresses = append(addresses, fmt.Sprintf("node%d:%s", i, echoOn(t, h)))
+				}
+				add(1, member(t, topology, backend, 1, 1)) // before its owner
+				for i := 1; i <= n; i++ {
+					add(i, node(t, topology, backend, i, n))
+				}
+				add(1, member(t, topology, backend, 1, 2))
+				add(3, member(t, topology, backend, 3, 1))
+				for _, h := range hosts {
+					for _, a := range addresses {
+						echoed(t, h, a)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestAMemberWithoutAnOwnerSaysSo(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		h := member(t, "ring", backend, 2, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := h.DialContext(ctx, "sdp", "node1:7")
+		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+		require.ErrorContains(t, err, "no process owns the links of node2: start one with nodes=N")
+		// Within the host nothing is missing.
+		other := member(t, "ring", backend, 2, 2)
+		port := echoOn(t, other)
+		echoed(t, h, "node2:"+port)
+	})
+}
+
+func TestADialOfAMemberWaitsForTheOwner(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		server := node(t, "ring", backend, 1, 3)
+		port := echoOn(t, server)
+		h := member(t, "ring", backend, 2, 1)
+		done := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			c, err := h.DialContext(ctx, "sdp", "node1:"+port)
+			if err == nil {
+				c.Close()
+			}
+			done <- err
+		}()
+		node(t, "ring", backend, 2, 3)
+		require.NoError(t, <-done)
+	})
+}
+
+func TestOwnersAreReplaced(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		far := node(t, "ring", backend, 1, 3)
+		farPort := echoOn(t, far)
+		first := node(t, "ring", backend, 2, 3)
+		server := member(t, "ring", backend, 2, 1)
+		port := echoOn(t, server)
+		echoed(t, far, "node2:"+port)
+
+		// Nobody owns the links: what went through the owner ends.
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		c, err := far.DialContext(ctx, "sdp", "node2:"+port)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, first.Close())
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NotEqual(t, io.EOF, err)
+
+		// Another process takes over: the member is as it was.
+		node(t, "ring", backend, 2, 3)
+		echoed(t, far, "node2:"+port)
+		echoed(t, server, "node1:"+farPort)
+		_, err = Open(nodeSpec(t, "ring", backend, 2, 3) + "&spin=1us")
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+	})
+}
+
+// Two members whose frames go up, over two links, and down.
+func TestConnBetweenMembers(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		for i := 1; i <= 3; i++ {
+			node(t, "line", backend, i, 3)
+		}
+		client, server := member(t, "line", backend, 1, 1), member(t, "line", backend, 3, 1)
+		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+			ln, err := server.Listen("sdp", ":0")
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			defer ln.Close()
+			if c1, err = client.Dial("sdp", ln.Addr().String()); err != nil {
+				return nil, nil, nil, err
+			}
+			if c2, err = ln.Accept(); err != nil {
+				return nil, nil, nil, err
+			}
+			return c1, c2, func() { c1.Close(); c2.Close() }, nil
+		})
+	})
+}
+
+// A port is found wherever it is, also after it has moved to another process.
+func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		far, owner := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
+		a, b := member(t, "ring", backend, 2, 1), member(t, "ring", backend, 2, 2)
+		for _, h := range []*Host{a, owner, b, a} {
+			_, err := far.Dial("sdp", "node2:77")
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			ln, err := h.Listen("sdp", ":77")
+			require.NoError(t, err)
+			for _, other := range []*Host{a, b, owner} {
+				_, err := other.Listen("sdp", ":77")
+				require.ErrorIs(t, err, syscall.EADDRINUSE)
+			}
+			for _, from := range []*Host{far, a, b, owner} {
+				c, err := from.Dial("sdp", "node2:77")
+				require.NoError(t, err)
+				s, err := ln.Accept()
+				require.NoError(t, err)
+				require.Equal(t, "node2:77", c.RemoteAddr().String())
+				require.Equal(t, c.LocalAddr().String(), s.RemoteAddr().String())
+				require.Equal(t, from.OwnsLinks(), from == far || from == owner)
+				c.Close()
+				s.Close()
+			}
+			ln.Close()
+		}
+	})
+}

@@ -1,0 +1,300 @@
+package shmem
+
+import (
+	"context"
+	"fmt"
+)
+
+// Collect puts the first n elements of src of all PEs, in their order, one behind the
+// other into dst of all PEs, like shmem_collect. Each PE passes its own n. dst and src
+// do not overlap.
+//
+// Each PE sends each other a message with its n, so that all know the places. Then it
+// is like FCollect.
+func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
+	begin(t, n, src)
+	if t.w.opts.debug {
+		if err := same(ctx, t, callCollect, dst, src, n, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := t.begun(); err != nil {
+		return err
+	}
+	ends := make([]int, len(t.pes))
+	total, longest := 0, 0
+	err := t.agree(ctx, words{uint64(n)}, func(pe int, w words) {
+		k := int(min(w[0], maxHeap))
+		total += k
+		longest = max(longest, k)
+		ends[pe] = total
+	})
+	if err = t.leave(err); err != nil {
+		return err
+	}
+	dst.room(total) // it panics on all PEs
+	apart(dst, src, total, n, false)
+	if err := t.begun(); err != nil {
+		return err
+	}
+	return t.leave(gather(ctx, t, dst, src, blocks{ends: ends, longest: longest}))
+}
+
+// FCollect is Collect with the same n at all PEs, like shmem_fcollect.
+//
+// Small: each PE sends its block to each other as a message. Large, on one host: each
+// steps to each, gets the others' blocks and steps back. Where hosts form a ring or a
+// line: PEs in the order of their hosts pass the blocks on around, to the next one
+// only, which steps first to say that its dst may be written. Otherwise each steps to
+// each to say so, and puts its block to each.
+func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
+	begin(t, n, src)
+	t.each(n, dst.n)
+	apart(dst, src, n*len(t.pes), n, false)
+	if t.w.opts.debug {
+		if err := same(ctx, t, callFCollect, dst, src, n, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := t.begun(); err != nil {
+		return err
+	}
+	return t.leave(gather(ctx, t, dst, src, blocks{n: n, longest: n}))
+}
+
+// blocks are the PEs' places in dst.
+type blocks struct {
+	n       int   // of each, without ends
+	ends    []int // of each
+	longest int
+}
+
+// of is the place of a PE's block.
+func (b *blocks) of(pe int) (from, to int) {
+	switch {
+	case b.ends == nil:
+		return pe * b.n, (pe + 1) * b.n
+	case pe == 0:
+		return 0, b.ends[0]
+	}
+	return b.ends[pe-1], b.ends[pe]
+}
+
+func gather[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b blocks) error {
+	if b.longest == 0 {
+		return nil
+	}
+	from, to := b.of(t.me)
+	mine := src.Local()[:to-from]
+	copyElems(dst.Slice(from, to).Local(), mine)
+	switch {
+	case fits[T](b.longest):
+		return gatherSmall(ctx, t, dst, mine, &b)
+	case t.oneHost:
+		return gatherGet(ctx, t, dst, src, &b)
+	case t.chained:
+		return gatherRing(ctx, t, dst, &b)
+	}
+	return gatherPut(ctx, t, dst, mine, &b)
+}
+
+func gatherSmall[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks) error {
+	if err := sendAll(ctx, t, mine); err != nil {
+		return err
+	}
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		from, to := b.of(pe)
+		v, err := receive[T](ctx, t, pe, to-from)
+		if err != nil {
+			return err
+		}
+		keep(dst.Slice(from, to), v)
+		t.took(pe)
+	}
+	return nil
+}
+
+func gatherGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b *blocks) error {
+	t.stepAll()
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+		from, to := b.of(pe)
+		Get(t.ctx, dst.Slice(from, to).Local(), src, pe)
+		t.step(pe)
+	}
+	return t.awaitAll(ctx)
+}
+
+func gatherPut[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks) error {
+	t.stepAll()
+	from, to := b.of(t.me)
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+		Put(t.ctx, dst.Slice(from, to), mine, pe)
+		t.step(pe)
+	}
+	return t.awaitAll(ctx)
+}
+
+// gatherRing passes blocks on. Only the PE before this one writes to its dst, and
+// always another block than the one that this PE passes on meanwhile.
+func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks) error {
+	n := len(t.pes)
+	before, after := t.ring[(t.place+n-1)%n], t.ring[(t.place+1)%n]
+	t.step(before)
+	if err := t.await(ctx, after); err != nil {
+		return err
+	}
+	for i := range n - 1 {
+		from, to := b.of(t.ring[(t.place+n-i)%n])
+		Put(t.ctx, dst.Slice(from, to), dst.Slice(from, to).Local(), after)
+		t.step(after)
+		if err := t.await(ctx, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AlltoAll gives block j, of n elements, of PE i's src to PE j, as block i of its dst,
+// for all i and j, like shmem_alltoall. dst and src do not overlap.
+//
+// Small: as messages. Large, on one host: each PE steps to each, gets its blocks and
+// steps back. Otherwise each steps to each, to say that its dst may be written, and
+// puts its blocks.
+func AlltoAll[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
+	return alltoall(ctx, t, callAlltoAll, dst, src, 1, 1, n)
+}
+
+// AlltoAllS is AlltoAll of elements that lie dstStride apart in dst and srcStride in
+// src, like shmem_alltoalls: block k begins at element k*n*stride. Strides are at
+// least 1.
+func AlltoAllS[T Elem](ctx context.Context, t *Team, dst, src Sym[T], dstStride, srcStride, n int) error {
+	return alltoall(ctx, t, callAlltoAllS, dst, src, dstStride, srcStride, n)
+}
+
+// span is how many elements the blocks of all PEs take.
+func (t *Team) span(n, stride, have int) int {
+	if stride < 1 {
+		panic(fmt.Sprintf("shmem: stride of %d elements", stride))
+	}
+	if n == 0 {
+		return 0
+	}
+	t.each(n, (have-1)/stride+1)
+	return (n*len(t.pes)-1)*stride + 1
+}
+
+func alltoall[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], dstStride, srcStride, n int) error {
+	begin(t, n, src)
+	apart(dst, src, t.span(n, dstStride, dst.n), t.span(n, srcStride, src.n), false)
+	if t.w.opts.debug {
+		if err := same(ctx, t, what, dst, src, n, dstStride, srcStride); err != nil {
+			return err
+		}
+	}
+	if err := t.begun(); err != nil {
+		return err
+	}
+	if n == 0 {
+		return t.leave(nil)
+	}
+	x := exchange[T]{dst, src, dstStride, srcStride, n}
+	x.own(t)
+	switch {
+	case fits[T](n):
+		return t.leave(x.small(ctx, t))
+	case t.oneHost:
+		return t.leave(x.get(ctx, t))
+	}
+	return t.leave(x.put(ctx, t))
+}
+
+// exchange is an AlltoAll.
+type exchange[T Elem] struct {
+	dst, src             Sym[T]
+	dstStride, srcStride int
+	n                    int
+}
+
+// from and to are where a PE's block begins.
+func (x *exchange[T]) from(pe int) Sym[T] { return x.src.From(pe * x.n * x.srcStride) }
+func (x *exchange[T]) to(pe int) Sym[T]   { return x.dst.From(pe * x.n * x.dstStride) }
+
+// spread copies n elements.
+func spread[T Elem](dst []T, dstStride int, src []T, srcStride, n int) {
+	if dstStride == 1 && srcStride == 1 {
+		copyElems(dst, src[:n])
+		return
+	}
+	for i := range n {
+		dst[i*dstStride] = src[i*srcStride]
+	}
+}
+
+// own is this PE's block for itself.
+func (x *exchange[T]) own(t *Team) {
+	spread(x.to(t.me).Local(), x.dstStride, x.from(t.me).Local(), x.srcStride, x.n)
+}
+
+func (x *exchange[T]) small(ctx context.Context, t *Team) error {
+	buf := scratch[T](t, x.n)
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		spread(buf, 1, x.from(pe).Local(), x.srcStride, x.n)
+		if err := send(ctx, t, pe, buf); err != nil {
+			return err
+		}
+	}
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		v, err := receive[T](ctx, t, pe, x.n)
+		if err != nil {
+			return err
+		}
+		spread(x.to(pe).Local(), x.dstStride, v, 1, x.n)
+		t.took(pe)
+	}
+	return nil
+}
+
+func (x *exchange[T]) get(ctx context.Context, t *Team) error {
+	t.stepAll()
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+		if x.dstStride == 1 && x.srcStride == 1 {
+			Get(t.ctx, x.to(pe).Local()[:x.n], x.from(t.me), pe)
+		} else {
+			IGet(t.ctx, x.to(pe).Local(), x.dstStride, x.from(t.me), x.srcStride, x.n, pe)
+		}
+		t.step(pe)
+	}
+	return t.awaitAll(ctx)
+}
+
+func (x *exchange[T]) put(ctx context.Context, t *Team) error {
+	t.stepAll()
+	for i := 1; i < len(t.pes); i++ {
+		pe := t.next(i)
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+		if x.dstStride == 1 && x.srcStride == 1 {
+			Put(t.ctx, x.to(t.me), x.from(pe).Local()[:x.n], pe)
+		} else {
+			IPut(t.ctx, x.to(t.me), x.dstStride, x.from(pe).Local(), x.srcStride, x.n, pe)
+		}
+		t.step(pe)
+	}
+	return t.awaitAll(ctx)
+}

@@ -1,0 +1,120 @@
+package shmem
+
+import (
+	"context"
+	"fmt"
+)
+
+// Collective operations: chapter 9.9 of the specification, by teams. What they have in
+// common:
+//
+// All PEs of the team make the same calls in the same order, with the same n, root and
+// strides, and objects at the same offsets. Those are in elements. PEs are numbered as
+// in the team.
+//
+// A call returns when dst here is complete and src may be used again. Others may be
+// still in it. A PE's dst, and its src, are not touched by others before it has called,
+// and not after it has returned: dst is written by its PE, or by one to which that has
+// taken a step, which means "my dst may be written"; and it is complete here when all
+// have taken the step that says "it is written", or been read when they have taken
+// that step. So calls may follow each other at once, with any roots, and with teams
+// that have PEs in common, as long as they do not use the same objects at the same
+// time.
+//
+// They panic if a number is out of its range, an object is too short, or src and dst
+// overlap: they may be the same, where it is said, or be apart. Errors are those of
+// WaitUntil and of puts, and ErrMismatch in debug mode. ctx ends them early; the team
+// is then of no use any more.
+//
+// How they become writes. "Small" is what fits into a message of 48 bytes, see
+// steps.go. Where all PEs of a team are of one host, and their memory mapped to each
+// other, what is large is read from there, by all at once. Otherwise nothing is read
+// from another PE: reading over a bridge is slow. It is put, and if hosts form a ring
+// or a line, to a neighbour as far as that helps.
+//
+//	                 small            large, one host       large, several hosts or Strict
+//	Broadcast        message to each  each gets             pipeline, ring: two chains of
+//	                 (9 PEs or more:                        neighbours, else binomial tree
+//	                 binomial tree)
+//	Collect, FCollect message to each each gets from each   ring: N-1 rounds between
+//	                                                        neighbours, else put to each
+//	AlltoAll         message to each  each gets from each   put to each
+//	reductions       message to each  each gets its part    each puts parts to those that
+//	                                  of all, combines it,  combine them, and these the
+//	                                  puts it to all        result to all
+//
+// Whatever the way, a reduction combines PE 0's elements with PE 1's, then with PE 2's,
+// and so on: results do not depend on it.
+
+// begin is for the head of each collective call: it looks at the arguments that all
+// have.
+func begin[T Elem](t *Team, n int, src Sym[T]) {
+	if t == nil {
+		panic("shmem: collective call of a nil Team")
+	}
+	if n < 0 {
+		panic(fmt.Sprintf("shmem: collective call with %d elements", n))
+	}
+	if n > src.n {
+		panic(fmt.Sprintf("shmem: %d elements are wanted from %d", n, src.n))
+	}
+	if n > 0 && src.w != t.w {
+		panic("shmem: collective call with an object of another World")
+	}
+}
+
+// begun takes the team's lock.
+func (t *Team) begun() error {
+	t.w.check()
+	t.mu.Lock()
+	if t.ended {
+		t.mu.Unlock()
+		panic("shmem: use of a destroyed Team")
+	}
+	if err := t.err; err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// enter is begun, after a look in debug mode at what all PEs call.
+func (t *Team) enter(ctx context.Context, what call) error {
+	if t == nil {
+		panic("shmem: collective call of a nil Team")
+	}
+	if t.w.opts.debug {
+		if err := t.compare(ctx, words{uint64(what)}); err != nil {
+			return err
+		}
+	}
+	return t.begun()
+}
+
+// leave ends what begun began.
+func (t *Team) leave(err error) error {
+	if err == nil {
+		err = t.ctx.Err()
+	}
+	if err != nil {
+		t.err = err
+	}
+	t.mu.Unlock()
+	return err
+}
+
+// apart panics if objects overlap that may not. Equal ones may if same is true.
+func apart[T Elem](dst, src Sym[T], m, n int, same bool) {
+	d, s, size := dst.off, src.off, sizeOf[T]()
+	if m == 0 || n == 0 || d+uintptr(m)*size <= s || s+uintptr(n)*size <= d || same && d == s {
+		return
+	}
+	panic(fmt.Sprintf("shmem: objects of a collective call overlap: %d elements at offset %d, %d at %d", m, d, n, s))
+}
+
+// each panics if dst has no room for n elements of each PE.
+func (t *Team) each(n, dst int) {
+	if n > dst/len(t.pes) {
+		panic(fmt.Sprintf("shmem: %d elements of each of %d PEs do not fit into an object of %d", n, len(t.pes), dst))
+	}
+}

@@ -1,0 +1,140 @@
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Debug mode: before each collective call, all PEs of the team tell each other what
+// they call and with what, by a message, and compare. If they differ, all return
+// ErrMismatch and say who called what, instead of waiting for each other, or for ever.
+// Calls that manage memory and teams do that without debug mode as well.
+
+// ErrMismatch: the PEs of a collective call do not agree on its arguments, or called
+// different ones. Nothing has been done then, and the team can be used on.
+var ErrMismatch = errors.New("shmem: PEs differ")
+
+// call is a collective call. Its value goes between PEs.
+type call uint8
+
+const (
+	callAlloc call = 1 + iota
+	callFree
+	callSync
+	callBarrier
+	callSplitStrided
+	callSplit2D
+	callDestroy
+	callBroadcast
+	callCollect
+	callFCollect
+	callAlltoAll
+	callAlltoAllS
+	callAndReduce
+	callOrReduce
+	callXorReduce
+	callMinReduce
+	callMaxReduce
+	callSumReduce
+	callProdReduce
+)
+
+var callNames = [...]string{
+	callAlloc: "Alloc", callFree: "Free", callSync: "Sync", callBarrier: "Barrier",
+	callSplitStrided: "SplitStrided", callSplit2D: "Split2D", callDestroy: "Destroy",
+	callBroadcast: "Broadcast", callCollect: "Collect", callFCollect: "FCollect",
+	callAlltoAll: "AlltoAll", callAlltoAllS: "AlltoAllS",
+	callAndReduce: "AndReduce", callOrReduce: "OrReduce", callXorReduce: "XorReduce",
+	callMinReduce: "MinReduce", callMaxReduce: "MaxReduce",
+	callSumReduce: "SumReduce", callProdReduce: "ProdReduce",
+}
+
+// words are what a PE passes: the call, with the size of an element in bits 8 to 15,
+// and its arguments.
+type words [messageWords]uint64
+
+// String is the call, as far as it is one.
+func (w words) String() string {
+	c, size := int(w[0]&0xff), w[0]>>8
+	if c >= len(callNames) || callNames[c] == "" {
+		return fmt.Sprintf("unknown call %d", w[0])
+	}
+	args := ""
+	switch call(c) {
+	case callAlloc:
+		args = fmt.Sprintf("%d bytes, aligned to %d", w[1], w[2])
+	case callFree:
+		args = fmt.Sprintf("offset %d", w[1])
+	case callSplitStrided:
+		args = fmt.Sprintf("start %d, stride %d, size %d", int64(w[1]), int64(w[2]), int64(w[3]))
+	case callSplit2D:
+		args = fmt.Sprintf("xrange %d", int64(w[1]))
+	case callSync, callBarrier, callDestroy:
+	case callBroadcast:
+		args = fmt.Sprintf("root %d, ", w[4])
+	case callAlltoAllS:
+		args = fmt.Sprintf("strides %d and %d, ", w[4], w[5])
+	}
+	if call(c) >= callBroadcast {
+		args += fmt.Sprintf("dst at %d, src at %d, elements of %d bytes", w[2], w[3], size)
+		if call(c) != callCollect {
+			args += fmt.Sprintf(", n %d", w[1])
+		}
+	}
+	return callNames[c] + "(" + args + ")"
+}
+
+// same is for debug mode: it compares what all PEs of the team call.
+func same[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n, a, b int) error {
+	if what == callCollect { // n may differ
+		n = 0
+	}
+	return t.compare(ctx, words{uint64(what) | uint64(sizeOf[T]())<<8,
+		uint64(n), uint64(dst.off), uint64(src.off), uint64(a), uint64(b)})
+}
+
+// compare waits until all PEs of the team have called it, and compares what they pass:
+// ErrMismatch on all of them if that is not the same.
+func (t *Team) compare(ctx context.Context, mine words) error {
+	if err := t.begun(); err != nil {
+		return err
+	}
+	all := make([]words, len(t.pes))
+	err := t.leave(t.agree(ctx, mine, func(pe int, w words) { all[pe] = w }))
+	if err != nil {
+		return err
+	}
+	return t.differ(all)
+}
+
+// groups is how many different calls an error names.
+const groups = 4
+
+// differ is ErrMismatch if not all words are the same.
+func (t *Team) differ(all []words) error {
+	var kinds []words
+	pes := map[words][]string{}
+	for pe, w := range all {
+		if pes[w] == nil {
+			kinds = append(kinds, w)
+		}
+		pes[w] = append(pes[w], fmt.Sprint(t.pes[pe]))
+	}
+	if len(kinds) == 1 {
+		return nil
+	}
+	var said []string
+	for _, w := range kinds[:min(len(kinds), groups)] {
+		who := "PE "
+		if len(pes[w]) > 1 {
+			who = "PEs "
+		}
+		said = append(said, fmt.Sprintf("%s%s: %v", who, strings.Join(pes[w], ", "), w))
+	}
+	if len(kinds) > groups {
+		said = append(said, fmt.Sprintf("%d other calls", len(kinds)-groups))
+	}
+	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(said, "; "))
+}

@@ -1,0 +1,175 @@
+package shmem
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBadOptionsAreErrors(t *testing.T) {
+	for message, opts := range map[string][]Option{
+		"shmem: open PE 2 of 2: PE 2 of 2: want 0 to 1":                                           {PE(2, 2, "x")},
+		"shmem: open PE 0 of 0: 0 PEs: want 1 to 1024":                                            {PE(0, 0, "x")},
+		"shmem: open PE 0 of 2000: 2000 PEs: want 1 to 1024":                                      {PE(0, 2000, "x")},
+		"shmem: open PE 0 of 1: symmetric heap of 5 bytes: want 1048576 to 1099511627776":         {PE(0, 1, "x"), HeapLimit(5)},
+		"shmem: open PE 0 of 1: timeout of -1ns: want more than 0":                                {PE(0, 1, "x"), Timeout(-1)},
+		"shmem: open PE 0 of 600: symmetric heap of 1048576 bytes: 600 PEs need at least 2629632": {PE(0, 600, "x"), HeapLimit(1 << 20), Fabric("mem:x")},
+	} {
+		_, err := Open(context.Background(), opts...)
+		require.EqualError(t, err, message)
+	}
+	_, err := Open(context.Background(), PE(0, 2, "x"), Fabric("nonsense"))
+	require.ErrorIs(t, err, syscall.EINVAL)
+}
+
+func TestHeapSizesAsTheSpecificationHasThem(t *testing.T) {
+	for text, want := range map[string]int{"1m": 1 << 20, "2G": 2 << 30, "1.5g": 3 << 29, " 1048576 ": 1 << 20, "4194304": 4 << 20, "4096k": 4 << 20, "1t": 1 << 40} {
+		got, err := parseSize(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "x", "1", "-1g", "2t", "1mm", "1 g b", "nan", "inf"} {
+		_, err := parseSize(text)
+		require.Error(t, err, text)
+	}
+}
+
+func TestTheEnvironmentSetsTheHeap(t *testing.T) {
+	t.Setenv(envHeap, "8m")
+	t.Setenv(envDebug, "1")
+	w, err := Open(context.Background(), PE(0, 1, "x"))
+	require.NoError(t, err)
+	require.Equal(t, 8<<20, w.HeapLimit())
+	require.True(t, w.opts.debug)
+	require.NoError(t, w.Close())
+	t.Setenv(envHeap, "lots")
+	_, err = Open(context.Background(), PE(0, 1, "x"))
+	require.EqualError(t, err, "shmem: SHMEM_SYMMETRIC_SIZE=lots: want bytes from 1m to 1024g, such as 512m or 1.5g")
+}
+
+// openAll opens PEs of one job that differ.
+func openAll(t *testing.T, opts ...[]Option) []error {
+	leak.Check(t)
+	errs := make([]error, len(opts))
+	var wg sync.WaitGroup
+	for i, o := range opts {
+		wg.Go(func() {
+			w, err := Open(context.Background(), append([]Option{HeapLimit(8 << 20), Timeout(time.Second), Fabric(fmt.Sprintf("mem:fit%x", hashOf(t.Name())))}, o...)...)
+			if errs[i] = err; err == nil {
+				errs[i] = w.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func TestPEsThatDoNotFitAreTold(t *testing.T) {
+	t.Run("other number of PEs", func(t *testing.T) {
+		errs := openAll(t, []Option{PE(0, 2, "j")}, []Option{PE(1, 3, "j")})
+		require.ErrorContains(t, errs[0], "PE 0 of 2 here, PE 1 of 3 there")
+		require.ErrorContains(t, errs[1], "PE 1 of 3 here, PE 0 of 2 there")
+	})
+	t.Run("other heap", func(t *testing.T) {
+		errs := openAll(t, []Option{PE(0, 2, "j")}, []Option{PE(1, 2, "j"), HeapLimit(16 << 20)})
+		require.ErrorContains(t, errs[0], "symmetric heap of 8388608 bytes here, 16777216 at PE 1")
+		require.ErrorContains(t, errs[1], "symmetric heap of 16777216 bytes here, 8388608 at PE 0")
+	})
+	t.Run("one is missing", func(t *testing.T) {
+		errs := openAll(t, []Option{PE(0, 3, "j")}, []Option{PE(1, 3, "j")})
+		for _, err := range errs {
+			require.ErrorContains(t, err, "PEs 2 are missing")
+		}
+	})
+	t.Run("the same twice", func(t *testing.T) {
+		errs := openAll(t, []Option{PE(0, 2, "j")}, []Option{PE(0, 2, "j")})
+		require.ErrorContains(t, fmt.Errorf("%v, %v", errs[0], errs[1]), "has a PE 0 in this fabric already")
+	})
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	leak.Check(t)
+	for mode, opts := range modes {
+		for _, kind := range []string{"mem", "shm"} {
+			run(t, 3, fmt.Sprintf("%s:left%d-%s", kind, os.Getpid(), mode), opts, func(w *World) { basics(t, w) })
+		}
+	}
+}
+
+// The heap grows as it is used: what is not used takes no memory.
+func TestTheHeapTakesMemoryAsItIsUsed(t *testing.T) {
+	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(64<<30))
+	if err != nil {
+		t.Skip("no address space for a heap of 64 GiB: ", err)
+	}
+	big, err := Alloc[byte](w, 40<<30)
+	require.NoError(t, err)
+	first := &big.Local()[0]
+	more, err := Alloc[byte](w, 20<<30)
+	require.NoError(t, err)
+	require.Same(t, first, &big.Local()[0])
+	more.Local()[more.Len()-1] = 1
+	big.Local()[big.Len()/2] = 1
+	_, err = Alloc[byte](w, 10<<30)
+	require.ErrorIs(t, err, ErrHeapFull)
+	require.NoError(t, Free(more))
+	_, err = Alloc[byte](w, 10<<30)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+}
+
+func TestASizeThatDiffersIsToldToAll(t *testing.T) {
+	each(t, []int{2, 3}, func(t *testing.T, w *World) {
+		size := 100
+		if w.PE() == 1 {
+			size = 101
+		}
+		_, err := Alloc[int16](w, size)
+		require.ErrorIs(t, err, ErrMismatch)
+		// The job goes on.
+		s, err := Alloc[int16](w, 100)
+		require.NoError(t, err)
+		require.NoError(t, Free(s))
+	})
+}
+
+func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
+	each(t, []int{3}, func(t *testing.T, w *World) {
+		var all []Sym[uint32]
+		for i := range 60 {
+			s, err := AllocAligned[uint32](w, 1<<(i%13), (i*i)%3000)
+			require.NoError(t, err)
+			require.Zero(t, s.Offset()%(1<<(i%13)))
+			all = append(all, s)
+			if i%3 == 2 {
+				require.NoError(t, Free(all[i/2]))
+				all[i/2] = Sym[uint32]{}
+			}
+			where, err := AllocZeroed[int64](w, 1)
+			require.NoError(t, err)
+			AtomicXor(w.Ctx(), where, 0, int64(s.Offset()), 0)
+			require.NoError(t, w.Team().Barrier(context.Background()))
+			if w.PE() == 0 {
+				require.Equal(t, int64(s.Offset()), where.Local()[0]) // an odd number of them
+			}
+			require.NoError(t, Free(where))
+		}
+		for _, s := range all {
+			require.NoError(t, Free(s))
+		}
+		s, err := Alloc[uint32](w, 10)
+		require.NoError(t, err)
+		s.Local()[9] = 7
+		s, err = Realloc(w, s, 1000)
+		require.NoError(t, err)
+		require.Equal(t, uint32(7), s.Local()[9])
+		require.NoError(t, Free(s))
+	})
+}

@@ -1,0 +1,250 @@
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// How teams are made of others: chapter 9.4 of the specification. All PEs of the parent
+// tell each other what they pass and which work areas they have free. The members of a
+// new team take the first that is free to all of them, and tell each other whether
+// they could: a PE may be in several splits at once, of different parents. If not, all
+// try again.
+
+// ErrTooManyTeams: a PE is in 64 teams already.
+var ErrTooManyTeams = errors.New("shmem: too many teams")
+
+// Slots of work areas. Teams that are split take the others.
+const (
+	worldSlot = iota
+	sharedSlot
+	firstSlot
+	areas = firstSlot + maxTeams
+)
+
+// TeamConfig is what a team is made with, like shmem_team_config_t.
+type TeamConfig struct {
+	// NumContexts is how many contexts the program wants to make of the team at the
+	// same time. They are not limited here.
+	NumContexts int
+}
+
+// Config is what the team was made with, like shmem_team_get_config.
+func (t *Team) Config() TeamConfig { return t.config }
+
+// SplitStrided makes a team of size PEs of this one: start, start+stride, and so on,
+// like shmem_team_split_strided. It is collective over this team; PEs that are not
+// in the new one get nil. A stride may be negative, or 0 for a team of one. If there
+// are no such PEs, or the new team cannot be made, all get an error.
+func (t *Team) SplitStrided(ctx context.Context, start, stride, size int, config ...TeamConfig) (*Team, error) {
+	if t == nil {
+		return nil, errNoTeam
+	}
+	group := func(pe int) int {
+		if i := pe - start; i == 0 || stride != 0 && i%stride == 0 && i/stride > 0 && i/stride < size {
+			return 0
+		}
+		return -1
+	}
+	member := func(_, i int) int { return start + i*stride }
+	n := len(t.pes)
+	var err error
+	if size < 1 || size > n || start < 0 || start >= n || size > 1 && (stride == 0 || stride <= -n || stride >= n) ||
+		start+(size-1)*stride < 0 || start+(size-1)*stride >= n {
+		err = fmt.Errorf("shmem: split: %d PEs from %d on in steps of %d, of a team of %d", size, start, stride, n)
+	}
+	if size == 1 {
+		stride = 0
+	}
+	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, member, config)
+}
+
+// Split2D makes two teams of this one, whose PEs are laid out in rows of xrange, like
+// shmem_team_split_2d: x has the PEs of this PE's row, y those of its column. xrange
+// is at least 1; more than there are PEs is as many. The first config is for x, the
+// second for y. If a team cannot be made, all get an error and none is made.
+func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x, y *Team, err error) {
+	if t == nil {
+		return nil, nil, errNoTeam
+	}
+	what := words{uint64(callSplit2D), uint64(xrange)}
+	if xrange < 1 {
+		err = fmt.Errorf("shmem: split: rows of %d", xrange)
+	}
+	xrange = max(1, min(xrange, len(t.pes)))
+	x, err = t.split(ctx, what, err,
+		func(pe int) int { return pe / xrange },
+		func(row, i int) int { return row*xrange + i }, config[:min(1, len(config))])
+	if err != nil {
+		return nil, nil, err
+	}
+	y, err = t.split(ctx, what, nil,
+		func(pe int) int { return pe % xrange },
+		func(column, i int) int { return column + i*xrange }, config[min(1, len(config)):])
+	if err != nil {
+		x.release()
+		return nil, nil, err
+	}
+	return x, y, nil
+}
+
+var errNoTeam = errors.New("shmem: split of a nil Team")
+
+// split makes teams of groups of this one's PEs. group says which one a PE belongs to,
+// -1 if to none; member is the group's PE i, as long as group agrees. bad is what is
+// wrong with the arguments; it is told only when all have passed the same ones.
+func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int, config []TeamConfig) (*Team, error) {
+	if err := t.compare(ctx, what); err != nil {
+		return nil, err
+	}
+	if bad != nil {
+		return nil, bad
+	}
+	if err := t.begun(); err != nil {
+		return nil, err
+	}
+	var pes []int
+	me := -1
+	if g := group(t.me); g >= 0 {
+		for i := 0; ; i++ {
+			pe := member(g, i)
+			if pe < 0 || pe >= len(t.pes) || group(pe) != g {
+				break
+			}
+			if pe == t.me {
+				me = i
+			}
+			pes = append(pes, t.pes[pe])
+		}
+	}
+	slot, full, err := t.takeSlots(ctx, group)
+	var made *Team
+	if err == nil && !full {
+		if me >= 0 {
+			made = makeTeam(t.w, pes, me, slot)
+			made.clear()
+			if len(config) > 0 {
+				made.config = config[0]
+			}
+		}
+		err = t.sync(ctx) // nobody writes to the new area before it is clear
+	}
+	if err = t.leave(err); err != nil {
+		return nil, err
+	}
+	if full {
+		return nil, fmt.Errorf("shmem: split: %d teams are there already: %w", maxTeams, ErrTooManyTeams)
+	}
+	return made, nil
+}
+
+// What takeSlots tells.
+const (
+	slotTaken = iota
+	slotBusy  // another split was quicker
+	slotNone
+)
+
+// takeSlots takes a slot for the team that this PE will be in. full says that there is
+// none for some team.
+func (t *Team) takeSlots(ctx context.Context, group func(pe int) int) (slot int, full bool, err error) {
+	world := t.w.team
+	g := group(t.me)
+	for try := 0; ; try++ {
+		world.freeMu.Lock()
+		mine := world.free
+		world.freeMu.Unlock()
+		free := ^uint64(0)
+		err = t.agree(ctx, words{mine}, func(pe int, w words) {
+			if group(pe) == g {
+				free &= w[0]
+			}
+		})
+		if err != nil {
+			return 0, false, err
+		}
+		how := slotTaken
+		if g >= 0 {
+			slot, how = world.reserve(free, t.slot+try)
+		}
+		worst := slotTaken
+		err = t.agree(ctx, words{uint64(how)}, func(_ int, w words) { worst = max(worst, int(w[0])) })
+		if err == nil && worst == slotTaken {
+			return slot, false, nil
+		}
+		if g >= 0 && how == slotTaken {
+			world.unreserve(slot)
+		}
+		if err != nil || worst != slotBusy {
+			return 0, true, err
+		}
+	}
+}
+
+// reserve takes the first of the free slots after some, so that splits of different
+// parents at the same time look for different ones.
+func (t *Team) reserve(free uint64, after int) (slot, how int) {
+	if free == 0 {
+		return 0, slotNone
+	}
+	t.freeMu.Lock()
+	defer t.freeMu.Unlock()
+	after %= maxTeams
+	bit := (bits.TrailingZeros64(bits.RotateLeft64(free, -after)) + after) % maxTeams
+	if t.free>>bit&1 == 0 {
+		return 0, slotBusy
+	}
+	t.free &^= 1 << bit
+	return firstSlot + bit, slotTaken
+}
+
+func (t *Team) unreserve(slot int) {
+	t.freeMu.Lock()
+	defer t.freeMu.Unlock()
+	t.free |= 1 << (slot - firstSlot)
+}
+
+// clear makes this PE's work area that of a new team: an earlier one's numbers are
+// there.
+func (t *Team) clear() {
+	for off := t.area; off < t.from(len(t.pes)); off += 8 {
+		store(word8(t.w.heap.base, off), 0)
+	}
+}
+
+// release gives the work area back.
+func (t *Team) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.ended = true
+		t.w.team.unreserve(t.slot)
+	}
+}
+
+// Destroy ends the team, like shmem_team_destroy. It is collective over it. The team of
+// all PEs and the shared team are not to be destroyed. Contexts made of the team can be
+// used on.
+func (t *Team) Destroy(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	if t.slot < firstSlot {
+		panic("shmem: the team of all PEs and the shared team cannot be destroyed")
+	}
+	if err := t.enter(ctx, callDestroy); err != nil {
+		return err
+	}
+	// What this PE wrote to the others' work areas is there before they use them again.
+	err := t.ctx.Quiet()
+	if err == nil {
+		err = t.sync(ctx)
+	}
+	if err = t.leave(err); err != nil {
+		return err // the work area may be in use
+	}
+	t.release()
+	return nil
+}

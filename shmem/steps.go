@@ -1,0 +1,229 @@
+package shmem
+
+import (
+	"context"
+	"errors"
+)
+
+// What collective calls are made of. Each team has a work area at the same place of
+// all heaps. In it are lines of 64 bytes, of which each is written by one PE. Those
+// that PE src of the team writes begin at src*320; offsets from there:
+//
+//	0x00  8  steps: how many PE src has taken towards this PE
+//	0x08  8  taken: how many of this PE's messages PE src has taken
+//	0x40 64  four slots for messages, 64 bytes each
+//	   0x00 48  what it says
+//	   0x30  8  taken, as above
+//	   0x38  8  the message's number, from 1
+//
+// A step is a store to the count, after whatever was put before. A message is up to
+// 48 bytes that come with their number in one line, so that whoever looks for it has
+// it with one transfer between processors.
+//
+// Both sides of a pair take the same steps and send the same messages in the same
+// order, since all PEs make the same collective calls in the same order. So a number
+// alone says what it is about; numbers never go back, and nobody resets them. Every
+// step and message is awaited in the call in which it is sent, so none is left behind.
+//
+// The slot of message i is used again by message i+4, once the reader has said that
+// it has taken message i: with a message of its own, or alone after two. A sender may
+// have to wait for that; the reader is then in an earlier call than the sender, or has
+// yet to reach the same point, and does not wait for what the sender has not sent. So
+// the PE that is furthest behind can always go on.
+
+const (
+	areaLine     = 64
+	slots        = 4
+	pairBytes    = (1 + slots) * areaLine
+	takenAt      = 8
+	messageBytes = 48
+	slotTakenAt  = messageBytes
+	slotNumberAt = messageBytes + 8
+	messageWords = messageBytes / 8
+)
+
+// partner is what this PE knows of its steps and messages with another one. It is
+// guarded by the team's mu.
+type partner struct {
+	sent, seen uint64 // steps to it, and from it
+	put, taken uint64 // messages to it, of which it has said that it took them
+	got, told  uint64 // messages from it, of which it was told that they are taken
+}
+
+// teamBytes is what the work area of a team takes.
+func teamBytes(n int) uintptr {
+	return (uintptr(n)*pairBytes + pageBytes - 1) &^ (pageBytes - 1)
+}
+
+// from is the offset of what PE src writes.
+func (t *Team) from(src int) uintptr { return t.area + uintptr(src)*pairBytes }
+
+// step tells PE dst of the team that one more step is done towards it. What was put
+// there before is seen by whoever sees the step.
+func (t *Team) step(dst int) {
+	q := &t.pairs[dst]
+	q.sent++
+	t.tell(dst, t.from(t.me), q.sent)
+}
+
+// tell stores a word at PE dst, after all that was put there.
+func (t *Team) tell(dst int, off uintptr, v uint64) {
+	p := t.peers[dst]
+	if base := p.base.Load(); base != nil {
+		storeFence()
+		store(word8(base, off), v)
+		p.stored()
+		return
+	}
+	pFar(t.ctx, p, off, v)
+}
+
+// await waits for the next step of PE src.
+func (t *Team) await(ctx context.Context, src int) error {
+	q := &t.pairs[src]
+	q.seen++
+	return t.reaches(ctx, t.from(src), q.seen)
+}
+
+// reaches waits until a word here is want or more.
+func (t *Team) reaches(ctx context.Context, off uintptr, want uint64) error {
+	p := word8(t.w.heap.base, off)
+	if atomicLoad(p) >= want {
+		return nil
+	}
+	return t.w.wait(ctx, func() bool { return atomicLoad(p) >= want })
+}
+
+// stepAll takes a step towards each other PE, the next one first.
+func (t *Team) stepAll() {
+	for i := 1; i < len(t.pes); i++ {
+		t.step(t.next(i))
+	}
+}
+
+// awaitAll waits for a step of each other PE.
+func (t *Team) awaitAll(ctx context.Context) error {
+	for i := 1; i < len(t.pes); i++ {
+		if err := t.await(ctx, t.next(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next is the PE i further, around the team.
+func (t *Team) next(i int) int {
+	if i += t.me; i >= len(t.pes) {
+		i -= len(t.pes)
+	}
+	return i
+}
+
+// fits tells if n elements can be a message.
+func fits[T Elem](n int) bool { return uintptr(n)*sizeOf[T]() <= messageBytes }
+
+// send sends a message of up to messageBytes to PE dst.
+func send[T Elem](ctx context.Context, t *Team, dst int, v []T) error {
+	q := &t.pairs[dst]
+	if q.put-q.taken >= slots {
+		if err := t.room(ctx, dst); err != nil {
+			return err
+		}
+	}
+	q.put++
+	q.told = q.got
+	off := t.from(t.me) + areaLine + uintptr(q.put%slots)*areaLine
+	p := t.peers[dst]
+	if base := p.base.Load(); base != nil {
+		put(base, off, v)
+		store(word8(base, off+slotTakenAt), q.got)
+		storeFence()
+		store(word8(base, off+slotNumberAt), q.put)
+		p.stored()
+		return nil
+	}
+	line := bytesOf(t.line[:])
+	copy(line, bytesOf(v))
+	t.line[slotTakenAt/8] = q.got
+	putFar(t.ctx, p, off, line)
+	pFar(t.ctx, p, off+slotNumberAt, q.put)
+	return nil
+}
+
+// sendAll sends the same to each other PE.
+func sendAll[T Elem](ctx context.Context, t *Team, v []T) error {
+	for i := 1; i < len(t.pes); i++ {
+		if err := send(ctx, t, t.next(i), v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errTaken = errors.New("shmem: a PE has taken messages that were not sent")
+
+// room waits until there is a slot for one more message to PE dst.
+func (t *Team) room(ctx context.Context, dst int) error {
+	q := &t.pairs[dst]
+	off := t.from(dst) + takenAt
+	if err := t.reaches(ctx, off, q.put-slots+1); err != nil {
+		return err
+	}
+	return q.takes(atomicLoad(word8(t.w.heap.base, off)))
+}
+
+// takes notes what the other PE has said of messages taken.
+func (q *partner) takes(taken uint64) error {
+	if taken > q.put {
+		return errTaken
+	}
+	q.taken = max(q.taken, taken)
+	return nil
+}
+
+// receive waits for the next message of PE src, and returns it. It is valid until
+// took.
+func receive[T Elem](ctx context.Context, t *Team, src, n int) ([]T, error) {
+	q := &t.pairs[src]
+	off := t.from(src) + areaLine + uintptr((q.got+1)%slots)*areaLine
+	if err := t.reaches(ctx, off+slotNumberAt, q.got+1); err != nil {
+		return nil, err
+	}
+	base := t.w.heap.base
+	if err := q.takes(load(word8(base, off+slotTakenAt))); err != nil {
+		return nil, err
+	}
+	return elems[T](base, off, n), nil
+}
+
+// took gives the slot of the message of PE src back.
+func (t *Team) took(src int) {
+	q := &t.pairs[src]
+	q.got++
+	if q.got-q.told >= slots/2 {
+		q.told = q.got
+		t.tell(src, t.from(t.me)+takenAt, q.got)
+	}
+}
+
+// agree gives all PEs of the team what each passes, in the team's order, by calling
+// each with it. The caller holds mu.
+func (t *Team) agree(ctx context.Context, mine words, each func(pe int, w words)) error {
+	if err := sendAll(ctx, t, mine[:]); err != nil {
+		return err
+	}
+	for pe := range t.pes {
+		if pe == t.me {
+			each(pe, mine)
+			continue
+		}
+		m, err := receive[uint64](ctx, t, pe, messageWords)
+		if err != nil {
+			return err
+		}
+		w := words(m)
+		t.took(pe)
+		each(pe, w)
+	}
+	return t.ctx.Err()
+}
