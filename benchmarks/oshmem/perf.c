@@ -133,7 +133,7 @@ static void broadcast(long n) {
 		if (me != root && to[0] != total + i + 1)
 			die("broadcast", "wrong value");
 	}
-	total += n + (n & 1);
+	total += n;
 }
 
 static void put_large(long n) {

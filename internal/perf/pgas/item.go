@@ -34,6 +34,7 @@ var items = []Item{
 	{Key: "oneway", Name: "p + wait_until, one way", Aim: asFast, PEs: 2},
 	{Key: "barrier", Name: "barrier, 2 PEs", Aim: asFast, PEs: 2},
 	{Key: "barrier4", Name: "barrier, 4 PEs", Aim: asFast, PEs: 4},
+	{Key: "broadcast", Name: "broadcast 8 B, roots in turn", Aim: asFast, PEs: 2},
 	{Key: "put1m", Name: "put 1 MiB + quiet", Bytes: largeBytes, Aim: asFast, PEs: 2},
 	{Key: "get1m", Name: "get 1 MiB", Bytes: largeBytes, Aim: asFast, PEs: 2},
 	{Key: "copy", Name: "plain copy 1 MiB", Bytes: largeBytes, Mapped: true, PEs: 2},

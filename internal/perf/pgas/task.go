@@ -39,6 +39,7 @@ var tasks = map[string]task{
 	"oneway":     {run: oneWay, check: checkFlag, together: true, ways: 2},
 	"barrier":    {run: barrier, check: checkBarrier, together: true},
 	"barrier4":   {run: barrier, check: checkBarrier, together: true},
+	"broadcast":  {run: broadcast, together: true},
 	"put1m":      {run: putLarge, check: checkPutLarge, given: patternHere},
 	"get1m":      {run: getLarge, check: checkGetLarge, given: patternThere},
 	"copy":       {run: copyLarge, check: checkPutLarge, given: patternHere},
@@ -133,6 +134,24 @@ func barrier(p *part, n int) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// broadcast lets the roots take turns, so that none runs ahead.
+func broadcast(p *part, n int) error {
+	team, roots := p.w.Team(), [2]int{0, p.peer}
+	from, to := p.from.Local(), p.to.Local()
+	for i := range n {
+		want := p.total + int64(i) + 1
+		from[0] = want
+		if err := shmem.Broadcast(p.ctx, team, p.to, p.from, 1, roots[i&1]); err != nil {
+			return err
+		}
+		if to[0] != want {
+			return wrong("value", to[0], want)
+		}
+	}
+	p.total += int64(n)
 	return nil
 }
 
