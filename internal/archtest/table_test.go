@@ -26,7 +26,8 @@ const public = "(public)"
 var table = map[string][]string{
 	"cmd/sdp-perf": {
 		public, "internal/fabric",
-		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits", "internal/perf/plot",
+		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits",
+		"internal/perf/pgas", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},
@@ -35,6 +36,7 @@ var table = map[string][]string{
 	"internal/perf":        {},
 	"internal/perf/hops":   {"internal/perf"},
 	"internal/perf/limits": {"internal/perf", "ntb"},
+	"internal/perf/pgas":   {"internal/perf", "shmem"},
 	"internal/perf/plot":   {},
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp"},
