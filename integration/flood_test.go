@@ -184,7 +184,7 @@ func TestAllToAllBetweenProcesses(t *testing.T) {
 	}
 	for _, n := range []int{3, 5, 8} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
-			r := startMembers(t, "ring", n, "&slots=2&frame=256&failover=1")
+			r := startMembers(t, "ring", n, "&slots=2&frame=256&buffer=65536&failover=1")
 			for from := 1; from <= n; from++ {
 				var to []string
 				for node := 1; node <= n; node++ {

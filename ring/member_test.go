@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -348,6 +349,39 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 	}
 }
 
+// A member hears of a cut from its owner, and sends again by the way that is left.
+func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	from, to := f.member(t, 1, 2), f.member(t, 3, 2)
+	known(t, from, to.ID())
+	known(t, to, from.ID())
+	to.router.hook = make(chan *tunnel, 1)
+	x, err := from.router.dial(within(t), to.ID())
+	require.NoError(t, err)
+	y := <-to.router.hook
+	to.router.hook = nil
+	s := &stream{from: x, to: y, rounds: 2000, size: streamSlot}
+	var wg sync.WaitGroup
+	s.start(&wg)
+	for _, cable := range []int{0, 2, 1, 3} {
+		at := s.done.Load()
+		for s.done.Load() < min(at+50, s.rounds) {
+			time.Sleep(time.Millisecond)
+		}
+		f.cut(cable)
+		for at = s.done.Load(); s.done.Load() < min(at+50, s.rounds); {
+			time.Sleep(time.Millisecond)
+		}
+		f.connect(cable)
+	}
+	wg.Wait()
+	s.check(t)
+	once(t, x, y)
+	x.Close()
+	y.Close()
+}
+
 // Who only waits for frames learns that the other end is another process by now,
 // with the same id.
 func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
@@ -384,23 +418,43 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	<-p.Done()
 }
 
-// What an owner does for a member's frame makes no garbage.
-func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
-	m := newMiddle(t, Options{Nodes: 3, Topology: Line}, 4096)
-	defer m.close()
+// newOwner is newMiddle with a member in place of the left neighbour.
+func newOwner(t testing.TB, o Options, length int) *relay {
+	m := newMiddle(t, o, length)
 	r := m.n.router
-	for d, l := range map[Direction]*Link{Left: r.sides[Left].Load(), Right: r.sides[Right].Load()} {
-		r.links[linkKey{d, 0}] = l
-	}
-	// The left neighbour is turned into a member.
+	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
 	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
-	delete(r.links, linkKey{Left, 0})
 	m.f.src = m.in.link.id
 	m.f.encode(&m.header)
+	return m
+}
+
+func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
+	m := newOwner(t, Options{Nodes: 3, Topology: Line}, 4096)
+	defer m.close()
 	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
 		t.Errorf("%v allocations for a frame", n)
 	}
 	if m.out.stats.fwdFrames == 0 {
 		t.Error("nothing was forwarded")
+	}
+}
+
+// What an owner does for a frame of a member. Compare it with BenchmarkForward.
+func BenchmarkForwardForMember(b *testing.B) {
+	for _, n := range []int{64, 4096, 64 << 10} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := newOwner(b, Options{Nodes: 3, Topology: Line}, n)
+			defer m.close()
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				m.feed()
+				m.in.drain()
+			}
+			if m.out.stats.fwdFrames < uint64(b.N) {
+				b.Fatal("not forwarded")
+			}
+		})
 	}
 }

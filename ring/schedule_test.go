@@ -10,8 +10,9 @@ import (
 
 // schedule runs the lanes of a ring without their workers, in an order that the
 // seed chooses: every node sends to every other. It reports how many frames were
-// put in and how many arrived when nothing moved any more.
-func schedule(t *testing.T, seed uint64, noBubble bool) (sent, arrived uint64) {
+// put in and how many arrived when nothing moved any more. With members, each host
+// has one, and those alone send, to each other and to the owners.
+func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	nodes := []int{3, 5, 8}[seed%3]
 	o := Options{
@@ -30,9 +31,31 @@ func schedule(t *testing.T, seed uint64, noBubble bool) (sent, arrived uint64) {
 		require.NoError(t, err)
 		left, err := newLink(all[(i+1)%nodes].router, b, Left)
 		require.NoError(t, err)
-		all[i].router.sides[Right].Store(right)
-		all[(i+1)%nodes].router.sides[Left].Store(left)
+		for _, l := range []*Link{right, left} {
+			l.router.sides[l.direction].Store(l)
+			l.router.links[l.key()] = l
+		}
 		links = append(links, right, left)
+	}
+	processes := 1
+	if members {
+		processes = 2
+		for _, owner := range all[:nodes] {
+			n := NewNode(MakeID(owner.id.Host(), 2))
+			member := o
+			member.Member = true
+			require.NoError(t, n.Join(member))
+			all = append(all, n)
+			a, b := ntbmem.Pair(o.LinkWindow(0))
+			up, err := newLink(n.router, a, Up)
+			require.NoError(t, err)
+			down, err := newLink(owner.router, b, Down)
+			require.NoError(t, err)
+			up.id, down.id = owner.id, n.id
+			owner.router.members.Store(&map[ID]*Link{n.id: down})
+			down.out[0].watching = true // the clock has no part in it
+			links = append(links, up, down)
+		}
 	}
 	// A frame for a tunnel that is not there is dropped and counted.
 	count := func() (n uint64) {
@@ -43,15 +66,19 @@ func schedule(t *testing.T, seed uint64, noBubble bool) (sent, arrived uint64) {
 	}
 	send := func(l *Link) {
 		to := 1 + rng.IntN(nodes)
-		if to == l.router.host {
+		if to == l.router.host || members && l.direction != Up {
 			return
 		}
-		f := frame{kind: frameAck, src: l.router.node.id, dst: MakeID(to, 1), hops: uint16(nodes)}
+		f := frame{kind: frameAck, src: l.router.node.id, dst: MakeID(to, 1+rng.IntN(processes)), hops: l.router.opts.mostHops()}
 		if l.out[0].own(&f, nil, discard{}, false) == putDone {
 			sent++
 		}
 	}
-	for range 300 {
+	steps := 300
+	if members {
+		steps = 1000 // many do nothing
+	}
+	for range steps {
 		l := links[rng.IntN(len(links))]
 		switch rng.IntN(4) {
 		case 0:
@@ -82,26 +109,33 @@ func schedule(t *testing.T, seed uint64, noBubble bool) (sent, arrived uint64) {
 }
 
 func TestNoScheduleStopsARing(t *testing.T) {
-	seeds := uint64(3000)
-	if testing.Short() {
-		seeds = 300
+	for _, members := range []bool{false, true} {
+		seeds := uint64(3000)
+		if members {
+			seeds = 1000
+		}
+		if testing.Short() {
+			seeds /= 10
+		}
+		var frames uint64
+		for seed := range seeds {
+			sent, arrived := schedule(t, seed, false, members)
+			require.Equal(t, sent, arrived, "seed %d, members: %t", seed, members)
+			frames += sent
+		}
+		require.Greater(t, frames, 20*seeds)
 	}
-	var frames uint64
-	for seed := range seeds {
-		sent, arrived := schedule(t, seed, false)
-		require.Equal(t, sent, arrived, "seed %d", seed)
-		frames += sent
-	}
-	require.Greater(t, frames, 20*seeds)
 }
 
 func TestSomeSchedulesStopARingWithoutTheBubbleRule(t *testing.T) {
-	stopped := 0
-	for seed := range uint64(300) {
-		if sent, arrived := schedule(t, seed, true); arrived < sent {
-			stopped++
+	for _, members := range []bool{false, true} {
+		stopped := 0
+		for seed := range uint64(300) {
+			if sent, arrived := schedule(t, seed, true, members); arrived < sent {
+				stopped++
+			}
 		}
+		require.Positive(t, stopped, "members: %t", members)
+		t.Logf("%d of 300 schedules stop, members: %t", stopped, members)
 	}
-	require.Positive(t, stopped)
-	t.Logf("%d of 300 schedules stop", stopped)
 }

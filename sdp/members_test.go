@@ -171,3 +171,20 @@ func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 		}
 	})
 }
+
+// An owner that sends dials on for ever, or to nobody, does not keep them.
+func TestAnOwnerThatMisleadsADial(t *testing.T) {
+	far, owner := node(t, "ring", "mem", 1, 2), node(t, "ring", "mem", 2, 2)
+	self := owner.stack.fabric.Node().ID().Process()
+	process := self
+	owner.stack.listeners.Elsewhere = func(int) int { return process }
+	_, err := far.Dial("sdp", "node2:9")
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	require.ErrorContains(t, err, "changed hands")
+	process = self + 9
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = far.DialContext(ctx, "sdp", "node2:9")
+	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

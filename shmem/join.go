@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -42,6 +43,7 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 	}
 	w, err := open(ctx, o)
 	if err != nil {
+		// Not Close: to end without it is a failure to launchers, as it should be.
 		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.pe, o.n, err)
 	}
 	return w, nil
@@ -50,9 +52,15 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 // launched sets what the launcher says, unless an option has.
 func (o *options) launched() error {
 	if o.n != 0 || o.pe != -1 {
+		o.launcher = &launch.Job{PE: o.pe, N: o.n}
 		return nil
 	}
-	o.pe, o.n, o.job = 0, 1, "alone"
+	job, err := launch.Find(os.Getenv)
+	if err != nil {
+		return err
+	}
+	o.launcher = job
+	o.pe, o.n, o.job = job.PE, job.N, job.Name
 	return nil
 }
 
@@ -142,6 +150,9 @@ func (w *World) join(ctx context.Context) error {
 		err = fmt.Errorf("job %q, or another whose ports are the same, has a PE %d in this fabric already: %w", w.opts.job, w.pe, err)
 	}
 	if err != nil {
+		return err
+	}
+	if err := w.tellNode(ctx); err != nil {
 		return err
 	}
 	w.ln, w.giveUp = ln, cancel
@@ -422,6 +433,33 @@ func (w *World) mapPeer(p *peer, h *hello) error {
 	return nil
 }
 
+// tellNode tells the others by the launcher on which node of the fabric this PE is, if
+// the launcher can do that. Else they look for it.
+func (w *World) tellNode(ctx context.Context) error {
+	job := w.opts.launcher
+	if w.spec.Nodes == 0 || !job.HasKVS() {
+		return nil
+	}
+	if err := job.Put(nodeKey(w.pe), strconv.Itoa(w.spec.Node)); err != nil {
+		return err
+	}
+	return job.Barrier(ctx)
+}
+
+func nodeKey(pe int) string { return "shmem-node-" + strconv.Itoa(pe) }
+
+// node is where a PE is, or where to look first.
+func (w *World) node(pe int) int {
+	if w.opts.launcher.HasKVS() {
+		if v, err := w.opts.launcher.Get(nodeKey(pe)); err == nil {
+			if n, err := strconv.Atoi(v); err == nil && n >= 1 && n <= w.spec.Nodes {
+				return n
+			}
+		}
+	}
+	return pe%w.spec.Nodes + 1
+}
+
 // Pauses between dials of a PE that is not there yet.
 const (
 	firstPause = time.Millisecond
@@ -432,12 +470,16 @@ const (
 func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	port := strconv.Itoa(w.port(pe))
 	d := &sdp.Dialer{Host: w.host}
+	first := 0
+	if w.spec.Nodes > 0 {
+		first = w.node(pe)
+	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		var err error
 		for i := range max(1, w.spec.Nodes) {
 			host := "localhost"
 			if w.spec.Nodes > 0 {
-				host = "node" + strconv.Itoa((pe+i)%w.spec.Nodes+1)
+				host = "node" + strconv.Itoa((first-1+i)%w.spec.Nodes+1)
 			}
 			var c net.Conn
 			c, err = w.dialHost(ctx, d, host+":"+port)

@@ -253,6 +253,9 @@ func (w *World) Close() error {
 		w.hangUp()
 	}
 	w.release()
+	if err == nil {
+		err = w.opts.launcher.Close()
+	}
 	return err
 }
 

@@ -47,6 +47,8 @@ func commands() []command {
 		{name: "topology", synopsis: "topology [--fabric F] [--json] [--svg FILE]", summary: "nodes, links and routes of a ring that runs", run: runTopology},
 		{name: "shmem", synopsis: "shmem [--openmpi PROGRAM] [flags]", summary: "measure operations of package shmem", run: runShmem},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
+		{name: "ring", synopsis: "ring [--nodes N,...] [--hops H,...] [--lanes L,...]", summary: "measure rings of node processes", run: runRing},
+		{name: nodeCommand, hidden: true, run: runRingNode},
 		{name: idleCommand, hidden: true, run: runIdleWorker},
 		{name: workerCommand, hidden: true, run: runWorker},
 		{name: loadCommand, hidden: true, run: runLoad},

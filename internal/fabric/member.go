@@ -117,6 +117,10 @@ type memberLink struct {
 	since time.Time
 }
 
+// replaceWait is how long the owner waits for the end of a link that its member has
+// made again.
+const replaceWait = time.Second
+
 // addMember brings up the link to a member that greeted with g, over a bridge, and
 // forgets it when it is down.
 func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
@@ -124,8 +128,13 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 	old := h.members[g.Process]
 	h.mu.Unlock()
 	if old != nil {
-		old.ring.Close() // if it is not down already: the member has made it again
-		<-old.ring.Done()
+		// The member has made it again, so it is about to end. If it does not,
+		// somebody else has greeted in the member's name, and gets an error.
+		select {
+		case <-old.ring.Done():
+		case <-time.After(replaceWait):
+		case <-ctx.Done():
+		}
 	}
 	made, err := h.node.Link(ctx, dev, ring.Down)
 	if err == nil && made.ID().Process() != g.Process {
