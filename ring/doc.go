@@ -140,6 +140,8 @@
 // from when a frame lies in this node's window, looked at or not; and when own traffic
 // is ahead by more than four of the largest frames, also while the neighbour, which
 // waited for room, has been told of it and has not sent yet, for 10 ms at the most.
+// Stores of a direct peer are not frames and take no turns.
+//
 // In its turn, own traffic may have the only free slot left alone for 20 µs, so
 // that another becomes free; not for longer, since all nodes of a ring may be
 // doing that at once, and less often where it was in vain.
