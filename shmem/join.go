@@ -89,7 +89,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		return nil, err
 	}
 	if o.n > 1 {
-		w.spec = spec
+		w.spec, w.self.node = spec, spec.Node
 		err = w.join(ctx)
 	}
 	if err != nil {
