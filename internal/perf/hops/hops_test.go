@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -19,12 +20,15 @@ import (
 // lane, and where each node that forwards uses 3 µs for a frame.
 type madeUp struct {
 	shape  Shape
-	usage  []Usage
+	mu     sync.Mutex
+	usage  []Usage // guarded by mu
 	closed *int
 	err    error
 }
 
 func (m *madeUp) Measure(_ context.Context, tasks ...Task) ([]Outcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	out := make([]Outcome, len(tasks))
 	for i, t := range tasks {
 		hops := (t.To - t.From + m.shape.Nodes) % m.shape.Nodes
@@ -44,6 +48,8 @@ func (m *madeUp) Measure(_ context.Context, tasks ...Task) ([]Outcome, error) {
 }
 
 func (m *madeUp) Usage(context.Context) ([]Usage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.shape.Topology == "line" {
 		m.usage[2].OwnBytes += 6_000_000
 		m.usage[2].ForwardedBytes += 4_000_000
