@@ -77,7 +77,7 @@ type tunnel struct {
 	asks, answered             uint32 // Orders: last number asked, answered; guarded by mu
 	answer                     uint32 // request to be answered when a frame is free; guarded by mu
 
-	progress time.Time     // last acknowledgement, or beginning; guarded by mu
+	progress time.Time     // last acknowledgement, or when the first frame that waits for one was sent; guarded by mu
 	patience time.Duration // how long without one until frames are sent again; guarded by mu
 	guarding bool          // guard is set; guarded by mu
 	guardAt  time.Time     // for when; guarded by mu

@@ -87,10 +87,14 @@ func (t *tunnel) sent(f *frame) {
 		t.closeSent = true
 	}
 	t.sayAck, t.owed = false, 0
-	if f.kind != frameAck {
-		t.progress = time.Now()
-		t.watch(t.patience)
+	if f.kind == frameAck {
+		return
 	}
+	if t.next == 1 || f.kind == frameClose {
+		// Not with each frame: a writer that goes on would put off what was lost.
+		t.progress = time.Now()
+	}
+	t.watch(t.patience)
 }
 
 // watch sees to it that timeout is called, within d. An earlier call for later

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,4 +90,28 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	defer ta.mu.Unlock()
 	require.Equal(t, resendFirst, ta.patience)
 	require.True(t, ta.guardAt.Before(long))
+}
+
+// A writer that goes on does not put off that a lost frame is sent again.
+func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
+	leak.Check(t)
+	o := small(4)
+	o.Retention = 1 << 20
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 3)
+	defer a.Close()
+	defer b.Close()
+	a.Order()
+	ta := a.(*tunnel)
+	ta.mu.Lock()
+	ta.kept.push(retained{}) // as if it was sent
+	ta.next++
+	ta.high++
+	ta.mu.Unlock()
+	out := a.Outbound()
+	for i := uint64(1); ntb.Load64(b.Inbound(), 0) == 0; i++ {
+		require.Less(t, i, uint64(3000), "it is not sent again")
+		out.Publish64(0, i)
+		time.Sleep(time.Millisecond)
+	}
 }
