@@ -288,6 +288,12 @@ func TestCollectivesOneAfterTheOther(t *testing.T) {
 	})
 }
 
+func TestCollectivesOfMoreThanAFew(t *testing.T) {
+	each(t, []int{flat + 1, 13}, func(t *testing.T, w *World) {
+		try(t, w.Team(), arithmetic[float32](), []int{1, 5, 80}, 2, 25)
+	})
+}
+
 func TestLargeCollectives(t *testing.T) {
 	each(t, []int{2, 3, 4}, func(t *testing.T, w *World) {
 		try(t, w.Team(), []reduction[float64]{arithmetic[float64]()[0]}, []int{50_001}, 1, 30)
