@@ -178,13 +178,13 @@ func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 // Each pair moves on in each part of the run. With NTBNET_LONG that is 60 s for
 // each number of nodes.
 func TestAllToAllBetweenProcesses(t *testing.T) {
-	parts, each := 4, 500*time.Millisecond
+	parts, each := 3, 300*time.Millisecond
 	if longRun() {
 		parts, each = 12, 5*time.Second
 	}
 	for _, n := range []int{3, 5, 8} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
-			r := startMembers(t, "ring", n, "&slots=2&frame=256&failover=1")
+			r := startMembers(t, "ring", n, "&slots=2&frame=256&buffer=65536&failover=1")
 			for from := 1; from <= n; from++ {
 				var to []string
 				for node := 1; node <= n; node++ {

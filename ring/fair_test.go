@@ -1,7 +1,9 @@
 package ring
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -12,11 +14,12 @@ import (
 // greedy is a source that always has a frame to send.
 type greedy struct {
 	f    frame
+	body []byte
 	sent int
 }
 
 func (g *greedy) push(o *outLane, served bool) {
-	for o.own(&g.f, nil, g, served) == putDone {
+	for o.own(&g.f, g.body, g, served) == putDone {
 		g.sent++
 		served = false
 	}
@@ -76,5 +79,54 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 		ldev.Close()
 		rdev.Close()
 		n.Close()
+	}
+}
+
+// Frames have any size, and it is chance who gets to run: the neighbour before, this
+// node's worker, its own traffic, or the neighbour behind. Traffic of both kinds that
+// is always there gets its part of the bytes all the same, though own traffic needs
+// but one of them to have run and forwarded traffic two.
+func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
+	for seed := uint64(1); seed <= 8; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		o := small(3)
+		o.Topology, o.Slots = Line, 4+rng.IntN(8)
+		length := func() int { return 8 * rng.IntN(o.FrameBytes/8+1) }
+		m := newMiddle(t, o, length())
+		body := make([]byte, o.FrameBytes)
+		own := &greedy{f: frame{kind: frameData, src: m.n.id, dst: MakeID(3, 1), hops: 3, length: uint32(length())}, body: body}
+		var credit, arm uint32
+		steps := []func(){
+			func() { // The neighbour before has more than there is room for.
+				for m.hop < ntb.Load32(m.left.Inbound(), laneCredit)+uint32(o.Slots) {
+					m.put()
+				}
+				arm++
+				m.from.Publish32(laneSpaceArm, arm)
+			},
+			func() { m.in.drain(); m.in.pollOnward() },
+			func() { own.push(m.out, false) },
+			func() { // The neighbour behind takes some.
+				if n := rng.IntN(int(m.out.hop-credit) + 1); n != 1 {
+					credit += uint32(n) // one alone is not enough for own traffic
+				}
+				m.to.Publish32(laneCredit, credit)
+				m.out.poll()
+			},
+		}
+		var often []func()
+		for _, step := range steps {
+			often = append(often, slices.Repeat([]func(){step}, 1+rng.IntN(6))...)
+		}
+		for range 15000 {
+			often[rng.IntN(len(often))]()
+		}
+		st := m.out.stats
+		all := st.ownBytes + st.fwdBytes
+		what := fmt.Sprintf("seed %d, %d slots, own frames of %d bytes, forwarded ones of %d: own %d, forwarded %d",
+			seed, o.Slots, own.f.size(), m.f.size(), st.ownBytes, st.fwdBytes)
+		require.GreaterOrEqual(t, st.ownBytes*10, all*4, what)
+		require.GreaterOrEqual(t, st.fwdBytes*10, all*4, what)
+		m.close()
 	}
 }

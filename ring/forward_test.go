@@ -8,71 +8,51 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
 
-// middle is host 2 of three, whose neighbours are played by the test: frames come
-// by feed, and go on by in.drain.
-type middle struct {
-	o        Options
-	n        *Node
-	in       *inLane
-	out      *outLane
-	from, to ntb.Window // what the neighbours store to
-	f        frame
-	header   [frameHeader]byte
-	hop      uint32
-	devices  []ntb.Device
-}
-
-func newMiddle(t testing.TB, o Options, length int) *middle {
-	n := NewNode(MakeID(2, 1))
-	if err := n.Join(o); err != nil {
-		t.Fatal(err)
-	}
-	ldev, left := ntbmem.Pair(o.LinkWindow(0))
-	rdev, right := ntbmem.Pair(o.LinkWindow(0))
-	l, err := newLink(n.router, ldev, Left)
+func newMiddle(t testing.TB, o Options, length int) *relay {
+	m, err := newRelay(ntbmem.Pair, o, length)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newLink(n.router, rdev, Right)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.router.sides[Left].Store(l)
-	n.router.sides[Right].Store(r)
-	m := &middle{
-		o: n.router.opts, n: n, in: l.in[0], out: r.out[0], from: left.Outbound(), to: right.Outbound(),
-		f:       frame{kind: frameData, src: MakeID(1, 1), dst: MakeID(3, 1), hops: 3, length: uint32(length)},
-		devices: []ntb.Device{ldev, rdev},
-	}
-	m.f.encode(&m.header)
 	return m
 }
 
-// feed is the left neighbour sending one frame, and the right one having taken
-// all that went on.
-func (m *middle) feed() {
-	m.to.Publish32(laneCredit, m.hop)
-	at := lanesAt + int(m.hop%uint32(m.o.Slots))*(frameHeader+m.o.FrameBytes)
-	m.hop++
-	m.from.Write(at+8, m.header[8:])
-	m.from.Publish64(at, m.f.first(m.hop))
+// calls counts what a device may need the system for. Stores need it never.
+type calls struct {
+	ntb.Device
+	n *int
 }
 
-func (m *middle) close() {
-	for _, d := range m.devices {
-		d.Close()
-	}
-	m.n.Close()
+func (c calls) Order()               { *c.n++; c.Device.Order() }
+func (c calls) RingDoorbell(bit int) { *c.n++; c.Device.RingDoorbell(bit) }
+
+func (c calls) WaitDoorbell(bit int) error {
+	*c.n++
+	return c.Device.WaitDoorbell(bit)
 }
 
-func TestForwardingDoesNotAllocate(t *testing.T) {
-	m := newMiddle(t, Options{Nodes: 3, Topology: Line}, 4096)
-	defer m.close()
-	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
-		t.Errorf("%v allocations for a frame", n)
-	}
-	if m.out.stats.fwdFrames == 0 {
-		t.Error("nothing was forwarded")
+func TestForwardingNeitherAllocatesNorCallsTheSystem(t *testing.T) {
+	for _, length := range []int{0, 64, 4096, 64 << 10} {
+		n := 0
+		pair := func(window int) (a, b ntb.Device) {
+			a, b = ntbmem.Pair(window)
+			return calls{a, &n}, b
+		}
+		m, err := newRelay(pair, Options{Nodes: 3, Topology: Line}, length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = 0
+		const frames = 100
+		if n := testing.AllocsPerRun(frames, func() { m.feed(); m.in.drain(); m.in.pollOnward() }); n > 0 {
+			t.Errorf("%d bytes: %v allocations for a frame", length, n)
+		}
+		if n > 0 {
+			t.Errorf("%d bytes: %d calls of the device in %d frames", length, n, frames)
+		}
+		if m.out.stats.fwdFrames < frames {
+			t.Error("nothing was forwarded")
+		}
+		m.close()
 	}
 }
 

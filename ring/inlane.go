@@ -34,6 +34,12 @@ type inLane struct {
 	wayVersion uint32 // of the router, before the way was looked for
 	frames     uint64 // taken; guarded by mu
 	bytes      uint64 // guarded by mu
+	forwards   bool   // the last frame went on; guarded by mu
+	// awaited says that the neighbour waited for room, was told of it, and that no
+	// frame has come since: that of number until, or later. Guarded by mu.
+	awaited bool
+	until   uint32
+	lapse   *time.Timer // ends awaited; guarded by mu
 
 	arm atomic.Uint32 // last data arm; the worker's and the guard's
 }
@@ -51,6 +57,65 @@ func (l *inLane) ready() bool {
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == next
 }
 
+// goesOn tells if a frame is to go on over another link while nobody looks at it:
+// here says that it has come, coming that the neighbour has been told of the room
+// that it waited for. It never waits.
+func (l *inLane) goesOn() (here, coming bool) {
+	if l.blocked.Load() || !l.mu.TryLock() {
+		return false, false
+	}
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return false, false
+	case !l.ready():
+		return false, l.awaited
+	}
+	slot := l.slot(l.next.Load())
+	kind, dst := frameKind(ntb.Load64(slot, 0)>>32), ID(ntb.Load64(slot, 8)>>32)
+	return kind != frameNews && dst.Host() != l.link.router.host, false
+}
+
+// awaitedMost is how long this node's own traffic leaves room for a neighbour that
+// waited for room. It comes at once unless it is stopped, or has changed its mind,
+// and asks again each time, so this may be long.
+const awaitedMost = 10 * time.Millisecond
+
+// await expects more frames than have come to go on, since the neighbour waited for
+// room. The caller holds mu.
+func (l *inLane) await() {
+	if !l.forwards {
+		return
+	}
+	l.awaited, l.until = true, l.next.Load()
+	for range l.link.opts.Slots {
+		if uint32(ntb.Load64(l.slot(l.until), 0)) != l.until {
+			break
+		}
+		l.until++
+	}
+	if l.lapse == nil {
+		l.lapse = time.AfterFunc(awaitedMost, l.lapsed)
+	} else {
+		l.lapse.Reset(awaitedMost)
+	}
+}
+
+func (l *inLane) lapsed() {
+	l.mu.Lock()
+	l.awaited = false
+	l.mu.Unlock()
+	l.pollOnward()
+}
+
+// pollOnward lets this node's own frames go on that yielded to frames of this lane.
+// It comes after drain. The caller has no locks of lanes or tunnels.
+func (l *inLane) pollOnward() {
+	if to := l.link.router.onward(l.link, 0); to != nil {
+		to.out[l.index].poll()
+	}
+}
+
 // drain takes the frames that have come, until one must wait for room. It reports
 // whether it took any. The caller has no locks of lanes or tunnels.
 func (l *inLane) drain() (worked bool) { return l.drainSome(nil, -1) }
@@ -61,18 +126,24 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
-	for ; !l.closed && n != 0; n-- {
+	// Who waits for room is woken for several slots, not for each.
+	batch := max(1, l.link.opts.Slots/2)
+	for taken := 1; !l.closed && n != 0; taken, n = taken+1, n-1 {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
 		if uint32(first) != next {
 			break
 		}
+		l.link.raceAcquire()
 		if !readFrame(slot, first, &l.frame) {
 			l.link.fail(fmt.Errorf("%w: bad frame %#x in lane %d from %v", ErrProtocol, first, l.index, l.link.id))
 			l.blocked.Store(true)
 			l.closed = true
 			break
+		}
+		if trace := l.link.router.trace; trace != nil {
+			trace(l.frame, false)
 		}
 		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)], turn) {
 			l.blocked.Store(true)
@@ -83,6 +154,12 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 		l.frames++
 		l.bytes += uint64(l.frame.size())
 		l.release(next)
+		if taken%batch == 0 {
+			l.answer()
+		}
+	}
+	if worked && !l.closed {
+		l.answer()
 	}
 	if n >= 0 {
 		return n == 0
@@ -94,6 +171,13 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 func (l *inLane) release(next uint32) {
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, next)
+	if l.awaited && int32(next-l.until) >= 0 {
+		l.awaited = false
+	}
+}
+
+// answer tells the neighbour of room if it waits for some. The caller holds mu.
+func (l *inLane) answer() {
 	// It pairs with outLane.await.
 	if l.link.caps.FenceToLook {
 		ntb.Fence()
@@ -101,6 +185,7 @@ func (l *inLane) release(next uint32) {
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
 		l.link.dev.RingDoorbell(l.index)
+		l.await()
 	}
 }
 
@@ -108,6 +193,7 @@ func (l *inLane) release(next uint32) {
 // false if the frame must wait. The caller holds mu.
 func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	r := l.link.router
+	l.forwards = f.kind != frameNews && f.dst != r.node.id
 	switch {
 	case f.kind == frameNews:
 		r.newsFrom(l.link, f, body)
@@ -152,6 +238,9 @@ func (l *inLane) close() {
 	l.drain()
 	l.mu.Lock()
 	l.closed = true
+	if l.lapse != nil {
+		l.lapse.Stop()
+	}
 	l.mu.Unlock()
 }
 
@@ -182,6 +271,7 @@ func (l *Link) work(i int) {
 	in, out := l.in[i], l.out[i]
 	for {
 		worked := in.drain()
+		in.pollOnward()
 		out.poll()
 		if l.dev.LinkUp() && (worked && l.spin(in, out) || !in.sleep() || out.stirred()) {
 			continue

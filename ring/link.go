@@ -303,6 +303,7 @@ func (l *Link) end() {
 			for i, in := range l.in {
 				for in.ready() && in.drain() && l.dev.LinkUp() && !in.sleep() {
 				}
+				in.pollOnward()
 				l.out[i].poll()
 			}
 		}
@@ -310,6 +311,7 @@ func (l *Link) end() {
 	// What came before the end is taken first; then others learn of it.
 	for _, in := range l.in {
 		in.close()
+		in.pollOnward()
 	}
 	l.router.linkDown(l)
 	for _, out := range l.out {

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -417,23 +418,43 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	<-p.Done()
 }
 
-// What an owner does for a member's frame makes no garbage.
-func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
-	m := newMiddle(t, Options{Nodes: 3, Topology: Line}, 4096)
-	defer m.close()
+// newOwner is newMiddle with a member in place of the left neighbour.
+func newOwner(t testing.TB, o Options, length int) *relay {
+	m := newMiddle(t, o, length)
 	r := m.n.router
-	for d, l := range map[Direction]*Link{Left: r.sides[Left].Load(), Right: r.sides[Right].Load()} {
-		r.links[linkKey{d, 0}] = l
-	}
-	// The left neighbour is turned into a member.
+	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
 	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
-	delete(r.links, linkKey{Left, 0})
 	m.f.src = m.in.link.id
 	m.f.encode(&m.header)
+	return m
+}
+
+func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
+	m := newOwner(t, Options{Nodes: 3, Topology: Line}, 4096)
+	defer m.close()
 	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
 		t.Errorf("%v allocations for a frame", n)
 	}
 	if m.out.stats.fwdFrames == 0 {
 		t.Error("nothing was forwarded")
+	}
+}
+
+// What an owner does for a frame of a member. Compare it with BenchmarkForward.
+func BenchmarkForwardForMember(b *testing.B) {
+	for _, n := range []int{64, 4096, 64 << 10} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := newOwner(b, Options{Nodes: 3, Topology: Line}, n)
+			defer m.close()
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				m.feed()
+				m.in.drain()
+			}
+			if m.out.stats.fwdFrames < uint64(b.N) {
+				b.Fatal("not forwarded")
+			}
+		})
 	}
 }

@@ -31,9 +31,9 @@ type news struct {
 	id     ID
 	number uint64 // greater is newer; the time in nanoseconds, so that a new process counts on
 	sides  [2]sideState
+	links  [2]uint32 // of each side: differs when the link was made again; 0: none
 	// members are the processes reached through this one, in order; immutable.
 	members []ID
-	links   [2]uint32 // of each side: differs when the link was made again; 0: none
 }
 
 // memberBytes is what a member takes in the body of news: its process number, 0

@@ -16,8 +16,12 @@ const (
 	// patience is how long forwarded traffic leaves a lane's only free slot
 	// alone when it is this node's turn, which needs two.
 	patience = 20 * time.Microsecond
-	// maxLead is how many frames either kind of traffic may owe the other.
-	maxLead = 16
+	// leadFrames is how many of the largest frames either kind of traffic may owe
+	// the other.
+	leadFrames = 32
+	// aheadFrames is from how many on own traffic leaves off for forwarded frames
+	// that have yet to come.
+	aheadFrames = 4
 	// maxSkip is for how many turns at the most it does not, after it was in vain.
 	maxSkip = 15
 )
@@ -58,7 +62,7 @@ type outLane struct {
 	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
 	fwd     []*inLane    // lanes whose head waits; guarded by mu
 	waiting []ownSource  // in the order of asking, each once; guarded by mu
-	lead    int          // frames of this node's own more than forwarded ones, while both wait; guarded by mu
+	lead    int          // bytes of this node's own more than forwarded ones, up to maxLead, or less; guarded by mu
 	vain    int          // grows with holds in vain; guarded by mu
 	skip    int          // so many turns do without; guarded by mu
 	header  [frameHeader]byte
@@ -79,6 +83,9 @@ type laneStats struct {
 }
 
 func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
+
+// maxLead is how many bytes either kind of traffic may owe the other.
+func (o *outLane) maxLead() int { return leadFrames * o.slotBytes() }
 
 // free takes the credit that has come, and is how many slots are free: none when
 // the link is down, whose memory may be gone. The caller holds mu.
@@ -138,6 +145,23 @@ func (o *outLane) mayOwn(free int) bool {
 	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lead > 0)
 }
 
+// yields tells that it is the turn of frames to be forwarded that nobody looks at
+// yet. Without that, this node's own traffic, which needs neither a worker nor a
+// neighbour to get to run, would take each slot that becomes free before they do. For
+// frames that have yet to come it leaves off when it is far ahead only, so that the
+// link is busy meanwhile. The caller holds mu.
+func (o *outLane) yields() bool {
+	if o.lead <= 0 || o.link.direction > Right {
+		return false
+	}
+	from := o.link.router.sides[o.link.direction.opposite()].Load()
+	if from == nil {
+		return false
+	}
+	here, coming := from.in[o.index].goesOn()
+	return here || coming && o.lead > aheadFrames*o.slotBytes()
+}
+
 // forward puts a frame in that came over another link, whose lane waits if there
 // is no room, unless it is in its last moments. The caller holds from.mu.
 func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
@@ -164,9 +188,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 		case free > 0:
 			o.unforward(from)
 			o.put(f, body)
-			if len(o.waiting) > 0 {
-				o.lead = max(o.lead-1, -maxLead)
-			}
+			o.lead = max(o.lead-f.size(), -o.maxLead())
 			o.stats.fwdFrames++
 			o.stats.fwdBytes += uint64(f.size())
 			return putDone
@@ -200,12 +222,11 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 	defer o.mu.Unlock()
 	for {
 		turn := served || len(o.waiting) == 0 || o.waiting[0] == s
-		if turn && o.mayOwn(o.free()) && !o.down {
+		may := turn && o.mayOwn(o.free()) && !o.down
+		if may && !o.yields() {
 			o.unwait(s)
 			o.put(f, body)
-			if len(o.fwd) > 0 {
-				o.lead = min(o.lead+1, maxLead)
-			}
+			o.lead = min(o.lead+f.size(), o.maxLead())
 			if _, member := s.(*inLane); member {
 				o.stats.fwdFrames++
 				o.stats.fwdBytes += uint64(f.size())
@@ -225,6 +246,14 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			} else {
 				o.waiting = append(o.waiting, s)
 			}
+		}
+		if may {
+			// Whoever takes the frame that has come calls poll then: see pollOnward.
+			o.waits.Store(true)
+			if o.yields() {
+				return putWait
+			}
+			continue
 		}
 		if !o.await() {
 			return putWait
@@ -254,9 +283,13 @@ func (o *outLane) put(f *frame, body []byte) {
 	at := int(o.hop%uint32(o.link.opts.Slots)) * o.slotBytes()
 	o.hop++
 	f.encode(&o.header)
+	o.link.raceRelease()
 	o.queue.Write(at+8, o.header[8:])
 	if f.length > 0 {
 		o.queue.Write(at+frameHeader, body[:f.length])
+	}
+	if trace := o.link.router.trace; trace != nil {
+		trace(*f, true)
 	}
 	o.queue.Publish64(at, f.first(o.hop))
 	o.account.Produce(1)
@@ -311,6 +344,9 @@ func (o *outLane) poll() {
 			l.drain()
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
+			if o.yields() {
+				return // whoever takes that frame calls poll again
+			}
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
 			// What was armed may have been answered: who waits next arms anew.

@@ -30,28 +30,32 @@ func (r *router) onward(from *Link, dst ID) *Link {
 	return r.sides[from.direction.opposite()].Load()
 }
 
-// wayTo is the link to a node, nil if there is no way, and a number that changes
-// with the way: with the side that frames take from this host, and when a link of it
-// is made again, as far as is known. The numbers of links are those of their nearer
-// ends, whose news come first: a link must not count as new twice.
-func (r *router) wayTo(id ID) (*Link, uint64) {
+// wayTo is the way to a node: a link, and where frames go from there: by an uplink,
+// it is the side that its other end takes; and which links come then.
+func (r *router) wayTo(id ID) (l *Link, d Direction, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	link, d := r.wayLocked(id)
-	way := uint64(d)
-	if link == nil || d > Right {
-		return link, way
+	l, d = r.wayLocked(id)
+	if l != nil && d != Direct {
+		made = r.madeLocked(id.Host(), d)
 	}
-	h := r.host // a member's first link is its owner's
+	return l, d, made
+}
+
+// madeLocked is a number that changes when a link on the way to a host is made
+// again, as far as is known, this node's own aside. Links are told apart by what
+// their nearer ends say, whose news come first: none must count as new twice.
+func (r *router) madeLocked(host int, d Direction) (made uint64) {
+	h := r.host
 	if !r.opts.Member {
 		h = r.opts.neighbour(h, d)
 	}
-	for ; h != id.Host(); h = r.opts.neighbour(h, d) {
+	for ; h != host; h = r.opts.neighbour(h, d) {
 		if n := r.news[h]; n != nil {
-			way = way*0x9e3779b97f4a7c15 + uint64(n.links[d])
+			made = made*0x9e3779b97f4a7c15 + uint64(n.links[d])
 		}
 	}
-	return link, way
+	return made
 }
 
 // wayLocked is the way to a node, nil if there is none or it is known not to be

@@ -37,7 +37,10 @@ type router struct {
 	routed  map[ID]*Peer      // peers over tunnels; guarded by mu
 	tunnels tunnelTable
 
-	hook chan *tunnel // of tests: gets what others make, in place of a Peer
+	// trace, of tests, is told of each frame that this node takes from a lane, or is
+	// about to publish in one. Lanes are locked meanwhile. Set before there are links.
+	trace func(f frame, sent bool)
+	hook  chan *tunnel // of tests: gets what others make, in place of a Peer
 }
 
 // asking is a call of Peer that others wait for.

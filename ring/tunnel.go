@@ -62,7 +62,8 @@ type tunnel struct {
 	next    int        // of the frames kept, the next to be sent; guarded by mu
 	high    int        // of the frames kept, the first that was never sent; guarded by mu
 	link    *Link      // where frames go; nil: no way; guarded by mu
-	way     uint64     // see router.wayTo; guarded by mu
+	way     Direction  // and which side they take from this host; guarded by mu
+	made    uint64     // which links those are, see router.madeLocked; guarded by mu
 	cut     time.Time  // since when there is no way; guarded by mu
 	resends uint32     // path: how often it began again; guarded by mu
 	bell    uint32     // doorbells that found no frame; guarded by mu

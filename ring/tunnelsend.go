@@ -152,7 +152,7 @@ func (t *tunnel) reroute() {
 	if t.ended {
 		return
 	}
-	link, way := t.router.wayTo(t.remote)
+	link, way, made := t.router.wayTo(t.remote)
 	switch {
 	case link == nil:
 		if t.cut.IsZero() {
@@ -160,8 +160,8 @@ func (t *tunnel) reroute() {
 			time.AfterFunc(grace, t.unreachable)
 		}
 		t.link = nil
-	case link != t.link || way != t.way:
-		t.link, t.way, t.cut = link, way, time.Time{}
+	case link != t.link || way != t.way || made != t.made:
+		t.link, t.way, t.made, t.cut = link, way, made, time.Time{}
 		t.patience = resendFirst
 		t.again()
 	}

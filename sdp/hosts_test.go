@@ -31,13 +31,10 @@ func nodeSpec(t *testing.T, topology, backend string, i, n int) string {
 	return fmt.Sprintf("%s:sdp-%s-%s?backend=%s&node=%d&nodes=%d&window=1048576", topology, nameOf(t), backend, backend, i, n)
 }
 
-// sharedBetweenNodes tells to try shared memory between nodes of this process.
-var sharedBetweenNodes = runtime.GOOS == "linux"
-
 // onBackends runs f with what links within one process can be made of.
 func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 	backends := []string{"mem"}
-	if sharedBetweenNodes {
+	if runtime.GOOS == "linux" {
 		backends = append(backends, "shm")
 	}
 	for _, b := range backends {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/launch"
 )
 
 // Option changes how Open joins a job.
@@ -20,11 +22,12 @@ type options struct {
 	debug     bool
 	timeout   time.Duration
 	inProcess bool // several PEs share this process
+	launcher  *launch.Job
 }
 
 // Limits of options.
 const (
-	MaxPEs = 1024 // PEs of a job
+	MaxPEs = launch.MaxPEs // PEs of a job
 
 	defaultHeap   = 8 << 30
 	defaultGoHeap = 64 << 20 // of PEs within one process

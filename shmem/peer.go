@@ -37,6 +37,13 @@ func (p *peer) armed() bool {
 
 // stored follows every store to the peer's heap by way of its mapping.
 func (p *peer) stored() {
+	if p.fence || p.armed() {
+		p.look()
+	}
+}
+
+// look is the rarer part of stored.
+func (p *peer) look() {
 	if p.fence {
 		fullFence()
 	}

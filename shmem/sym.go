@@ -54,14 +54,6 @@ func (s Sym[T]) Ptr(pe int) ([]T, bool) {
 	return elems[T](base, s.off, s.n), true
 }
 
-// at is the offset of element i.
-func (s Sym[T]) at(i int) uintptr {
-	if uint(i) >= uint(s.n) {
-		badIndex(i, s.n)
-	}
-	return s.off + uintptr(i)*sizeOf[T]()
-}
-
 // local is the address of element i here.
 func (s Sym[T]) local(i int) *T {
 	off := s.at(i)
@@ -76,12 +68,15 @@ func (s Sym[T]) room(n int) {
 	}
 }
 
-// These are apart so that what calls them can be inlined.
+// These are apart, and not inlined, so that what calls them can be.
 
+//go:noinline
 func badIndex(i, n int) { panic(fmt.Sprintf("shmem: index %d of an object of %d elements", i, n)) }
 
+//go:noinline
 func badRoom(n, have int) {
 	panic(fmt.Sprintf("shmem: %d elements do not fit into an object of %d", n, have))
 }
 
+//go:noinline
 func badPE(pe, n int) { panic(fmt.Sprintf("shmem: PE %d of %d", pe, n)) }

@@ -45,8 +45,13 @@ const (
 	spinFor = 200 * time.Microsecond
 	// looks is how many looks lie between two at the clock.
 	looks = 64
-	// shareAfter is how many looks come before the first gift of the processor.
-	shareAfter = 256
+	// Who is to store it may need this very processor, even where there are enough:
+	// the scheduler likes to put whom this PE wakes on the same one, and does not move
+	// PEs that take turns. So the processor is offered after each shareEach looks,
+	// which take longer than a neighbour's answer; where PEs have to take turns
+	// anyway, after each look from shareAfter on.
+	shareEach  = 16
+	shareAfter = 8
 	// giveWay is how often other goroutines get a chance.
 	giveWay = 20 * time.Microsecond
 )
@@ -74,8 +79,7 @@ func (w *World) spin(look func() bool) bool {
 		if look() {
 			return true
 		}
-		if w.crowded && i >= shareAfter {
-			// Who is to store it may need this processor.
+		if i%shareEach == 0 || w.crowded && i >= shareAfter {
 			osYield()
 		} else {
 			ntb.Pause()

@@ -33,7 +33,8 @@ type World struct {
 	host    *sdp.Host // nil if this is the only PE
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
-	// crowded: more PEs share this machine than it has processors.
+	// crowded: more PEs share this machine than it has processors, or their servers
+	// need processors too, since no memory is mapped.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
 
@@ -169,7 +170,7 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.self = w.peers[w.pe]
 	w.self.reach(m)
-	w.crowded = o.n > runtime.NumCPU()
+	w.crowded = o.n > runtime.NumCPU() || o.strict && o.n > 1
 	return w, nil
 }
 
@@ -253,6 +254,9 @@ func (w *World) Close() error {
 		w.hangUp()
 	}
 	w.release()
+	if err == nil {
+		err = w.opts.launcher.Close()
+	}
 	return err
 }
 

@@ -45,12 +45,16 @@ func commands() []command {
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "crossover", synopsis: "crossover [--fabric F] [--json]", summary: "what payload costs by CPU stores and by DMA", run: runCrossover},
 		{name: "topology", synopsis: "topology [--fabric F] [--json] [--svg FILE]", summary: "nodes, links and routes of a ring that runs", run: runTopology},
+		{name: "shmem", synopsis: "shmem [--openmpi PROGRAM] [flags]", summary: "measure operations of package shmem", run: runShmem},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
+		{name: "ring", synopsis: "ring [--nodes N,...] [--hops H,...] [--lanes L,...]", summary: "measure rings of node processes", run: runRing},
+		{name: nodeCommand, hidden: true, run: runRingNode},
 		{name: idleCommand, hidden: true, run: runIdleWorker},
 		{name: workerCommand, hidden: true, run: runWorker},
 		{name: loadCommand, hidden: true, run: runLoad},
 		{name: helperCommand, hidden: true, run: runHelper},
 		{name: childCommand, hidden: true, run: runChild},
+		{name: peCommand, hidden: true, run: runPE},
 	}
 }
 

@@ -11,7 +11,7 @@ const public = "(public)"
 //
 // The picture, imports going down only:
 //
-//	cmd/sdp-perf   cmd/sdp-proxy   integration
+//	cmd/sdp-perf   cmd/sdp-proxy   integration   cmd/shmemrun (internal/launch, internal/fabric)
 //	       └───────────┬──┴───────────┘        │
 //	                 sdp                     shmem
 //	             ┌────┴────┐                   │
@@ -26,13 +26,17 @@ const public = "(public)"
 var table = map[string][]string{
 	"cmd/sdp-perf": {
 		public, "internal/fabric",
-		"internal/perf", "internal/perf/bench", "internal/perf/limits", "internal/perf/plot",
+		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits",
+		"internal/perf/pgas", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
+	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},
 	"integration":   {public},
 
 	"internal/perf":        {},
+	"internal/perf/hops":   {"internal/perf"},
 	"internal/perf/limits": {"internal/perf", "ntb"},
+	"internal/perf/pgas":   {"internal/perf", "shmem"},
 	"internal/perf/plot":   {},
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp"},

@@ -16,6 +16,9 @@ type Dir struct{}
 // OpenDir returns ntb.ErrNotSupported.
 func OpenDir(name string) (*Dir, error) { return nil, ntb.ErrNotSupported }
 
+// Remove returns ntb.ErrNotSupported.
+func Remove(name string) error { return ntb.ErrNotSupported }
+
 // AcceptPeer returns ntb.ErrNotSupported.
 func AcceptPeer(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
 

@@ -20,6 +20,9 @@ type Figures struct {
 	Value float64
 	// Each is the messages or round trips per second of each connection.
 	Each []float64
+	// P50 and P99 are of single round trips in microseconds, if there are samples:
+	// see TakeSamples.
+	P50, P99 float64
 }
 
 // Sum is the messages or round trips per second of all connections.
@@ -49,6 +52,14 @@ func Connect(ctx context.Context, e Endpoint, n, largest int, dial func(context.
 	return &Group{t}, nil
 }
 
+// TakeSamples makes room for the times of n single round trips, all connections
+// together, which Slice then takes in a third of its time on top.
+func (g *Group) TakeSamples(n int) {
+	for _, c := range g.t.clients {
+		c.samples = make([]time.Duration, 0, n/len(g.t.clients))
+	}
+}
+
 // Slice measures a test with messages of size bytes for d, after a warm-up. If
 // ctx ends or the transport hangs, it closes the connections and fails.
 func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f Figures, err error) {
@@ -58,9 +69,25 @@ func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f
 		for _, s := range all {
 			f.Each = append(f.Each, float64(s.messages)/s.took.Seconds())
 		}
+		if err == nil && t == RoundTrip {
+			f.P50, f.P99 = g.percentiles()
+		}
 		return err
 	})
 	return f, err
+}
+
+// percentiles are those of the samples of the last slice, 0 if there are none.
+func (g *Group) percentiles() (p50, p99 float64) {
+	var all []time.Duration
+	for _, c := range g.t.clients {
+		all = append(all, c.samples...)
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	return micros(percentile(all, 50)), micros(percentile(all, 99))
 }
 
 // Verify sends about n pseudo-random bytes each way, divided among the

@@ -2,8 +2,14 @@
 
 package perf
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 func memory() (uint64, error) { return 0, errors.ErrUnsupported }
 
 func cpu() (uint64, error) { return 0, errors.ErrUnsupported }
+
+// ProcessCPU is how long a process has run on all processors.
+func ProcessCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,362 @@
+/*
+ * The counterpart in C of package internal/perf/pgas: the same loops, counts and
+ * buffers, by OpenSHMEM. sdp-perf shmem --openmpi runs it beside the Go ones.
+ *
+ *	oshcc -O2 -Wall -Werror -o perf benchmarks/oshmem/perf.c
+ *	oshrun -n 2 --mca memory ^patcher ./perf 100 5 all
+ *
+ * Arguments: milliseconds for each item, rounds, and items, separated by commas.
+ * It prints a JSON object for each round: nanoseconds for each operation, by item.
+ * PE 0 measures, and PE 1 is the other one; further ones take part in barriers
+ * only. While PE 0 works alone, all others wait in a barrier.
+ *
+ * With Open MPI's memory hooks, which that option leaves out, it crashes at its end.
+ */
+#include <shmem.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	LINE = 64,
+	LARGE = 1 << 20, /* bytes of a large put */
+	LONGS = LARGE / sizeof(long),
+	PIECE = 512 << 10,
+	BATCHES = 9,
+	SHARE = 16,     /* a batch takes at least this part of an item's time */
+	TRIALS = 100,   /* of the checks of barriers */
+	PEER = 1,
+};
+
+static const long WORD = 0x0102030405060708;
+
+/* Symmetric, each on lines of its own. */
+static long *count; /* operations of a batch, told by PE 0; 0 ends an item */
+static long *expect;
+static long *word, *sum, *flag, *from, *to;
+static long *large;
+
+static long *src;  /* this PE's own: LARGE bytes */
+static long total; /* operations of the item until now, here */
+static int me, pes;
+
+static long *psync[2]; /* of broadcasts, by root */
+
+static void die(const char *item, const char *what) {
+	fprintf(stderr, "perf: PE %d: %s: %s\n", me, item, what);
+	shmem_global_exit(1);
+	exit(1);
+}
+
+static double now(void) { /* in ns */
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static long pattern(long i) { return (long)((unsigned long)(i + 1) * 0x9E3779B97F4A7C15ul); }
+
+/* Loops. Each does n operations, at PE 0 or at all PEs. */
+
+static void put(long n) {
+	for (long i = 0; i < n; i++) {
+		src[0] = total + i + 1;
+		shmem_long_put(word, src, 1, PEER);
+	}
+	total += n;
+}
+
+static void put_quiet(long n) {
+	for (long i = 0; i < n; i++) {
+		src[0] = total + i + 1;
+		shmem_long_put(word, src, 1, PEER);
+		shmem_quiet();
+	}
+	total += n;
+}
+
+static void get(long n) {
+	unsigned long all = 0;
+	for (long i = 0; i < n; i++) {
+		shmem_long_get(src, word, 1, PEER);
+		all += (unsigned long)src[0];
+	}
+	if (all != (unsigned long)n * (unsigned long)WORD)
+		die("get", "wrong value");
+}
+
+static void fetch_add(long n) {
+	for (long i = 0; i < n; i++)
+		if (shmem_long_atomic_fetch_add(sum, 1, PEER) != total + i)
+			die("fetchadd", "wrong value");
+	total += n;
+}
+
+static void contended(long n) {
+	if (me <= PEER)
+		for (long i = 0; i < n; i++)
+			shmem_long_atomic_fetch_add(sum, 1, PEER);
+	total += n;
+	shmem_barrier_all();
+}
+
+static void one_way(long n) {
+	if (me == 0)
+		for (long i = 1; i <= n; i++) {
+			shmem_long_p(flag, total + i, PEER);
+			shmem_long_wait_until(flag, SHMEM_CMP_EQ, total + i);
+		}
+	else if (me == PEER)
+		for (long i = 1; i <= n; i++) {
+			shmem_long_wait_until(flag, SHMEM_CMP_EQ, total + i);
+			shmem_long_p(flag, total + i, 0);
+		}
+	total += n;
+}
+
+static void barrier(long n) {
+	for (long i = 0; i < n; i++)
+		shmem_barrier_all();
+}
+
+/* The roots take turns, so that none runs ahead, and the work areas are free again. */
+static void broadcast(long n) {
+	if (me > PEER)
+		return;
+	for (long i = 0; i < n; i++) {
+		int root = i & 1;
+		from[0] = total + i + 1;
+		shmem_broadcast64(to, from, 1, root, 0, 0, 2, psync[root]);
+		if (me != root && to[0] != total + i + 1)
+			die("broadcast", "wrong value");
+	}
+	total += n;
+}
+
+static void put_large(long n) {
+	for (long i = 0; i < n; i++) {
+		shmem_long_put(large, src, LONGS, PEER);
+		shmem_quiet();
+	}
+}
+
+static void get_large(long n) {
+	for (long i = 0; i < n; i++)
+		shmem_long_get(src, large, LONGS, PEER);
+}
+
+static void copy_large(long n) {
+	void *dst = shmem_ptr(large, PEER);
+	for (long i = 0; i < n; i++) {
+		memcpy(dst, src, LARGE);
+		__asm__ volatile("" ::: "memory");
+	}
+}
+
+static void copy_pieces(long n) {
+	char *dst = shmem_ptr(large, PEER);
+	for (long i = 0; i < n; i++)
+		for (long at = 0; at < LARGE; at += PIECE) {
+			memcpy(dst + at, (char *)src + at, PIECE);
+			__asm__ volatile("" ::: "memory");
+		}
+}
+
+/* Checks at the end of an item, at all PEs. */
+
+static void check_word(const char *item) {
+	if (me == PEER && word[0] != expect[0])
+		die(item, "wrong value at the end");
+}
+
+static void check_sum(const char *item) {
+	if (me == PEER && sum[0] != expect[0])
+		die(item, "wrong sum at the end");
+}
+
+static void check_contended(const char *item) {
+	if (me == PEER && sum[0] != 2 * total)
+		die(item, "wrong sum at the end");
+}
+
+static void check_flag(const char *item) {
+	if (me <= PEER && flag[0] != total)
+		die(item, "wrong value at the end");
+}
+
+static void check_barrier(const char *item) {
+	for (long i = 1; i <= TRIALS; i++) {
+		shmem_long_p(word, i, (me + 1) % pes);
+		shmem_barrier_all();
+		if (word[0] != i)
+			die(item, "a put before it is not there");
+		shmem_barrier_all();
+	}
+}
+
+static void check_put_large(const char *item) {
+	for (long i = 0; me == PEER && i < LONGS; i++)
+		if (large[i] != pattern(i))
+			die(item, "wrong bytes");
+}
+
+static void check_get_large(const char *item) {
+	for (long i = 0; me == 0 && i < LONGS; i++)
+		if (src[i] != pattern(i))
+			die(item, "wrong bytes");
+}
+
+enum { PATTERN_HERE = 1, PATTERN_THERE = 2, NEEDS_PTR = 4, WORD_THERE = 8 };
+
+static const struct item {
+	const char *key;
+	void (*run)(long n);
+	void (*check)(const char *item);
+	bool together; /* all PEs run it */
+	int prepare;
+	int ways; /* that one operation of run goes */
+} items[] = {
+	{"put", put, check_word, false, 0, 1},
+	{"putquiet", put_quiet, check_word, false, 0, 1},
+	{"get", get, NULL, false, WORD_THERE, 1},
+	{"fetchadd", fetch_add, check_sum, false, 0, 1},
+	{"contended", contended, check_contended, true, 0, 1},
+	{"oneway", one_way, check_flag, true, 0, 2},
+	{"barrier", barrier, check_barrier, true, 0, 1},
+	{"barrier4", barrier, check_barrier, true, 0, 1},
+	{"broadcast", broadcast, NULL, true, 0, 1},
+	{"put1m", put_large, check_put_large, false, PATTERN_HERE, 1},
+	{"get1m", get_large, check_get_large, false, PATTERN_THERE, 1},
+	{"copy", copy_large, check_put_large, false, PATTERN_HERE | NEEDS_PTR, 1},
+	{"copypieces", copy_pieces, check_put_large, false, PATTERN_HERE | NEEDS_PTR, 1},
+};
+
+enum { ITEMS = sizeof items / sizeof items[0] };
+
+static void tell(long n) {
+	for (int pe = 0; pe < pes; pe++)
+		shmem_long_p(count, n, pe);
+}
+
+/* batch returns how many ns n operations took, at PE 0. */
+static double batch(const struct item *t, long n) {
+	if (t->together) {
+		tell(n);
+		shmem_barrier_all();
+	}
+	double begin = now();
+	t->run(n);
+	double took = now() - begin;
+	if (t->together)
+		shmem_barrier_all();
+	else
+		shmem_quiet();
+	return took;
+}
+
+static int ascending(const void *a, const void *b) {
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* time_it is ns for an operation, the median of the batches, at PE 0. */
+static double time_it(const struct item *t, double ns) {
+	long n = 1;
+	while (batch(t, n) < ns / SHARE)
+		n *= 2;
+	double each[BATCHES];
+	for (int i = 0; i < BATCHES; i++)
+		each[i] = batch(t, n) / n;
+	qsort(each, BATCHES, sizeof each[0], ascending);
+	return each[BATCHES / 2] / t->ways;
+}
+
+static double measure(const struct item *t, double ns) {
+	double took = 0;
+	total = 0;
+	word[0] = t->prepare & WORD_THERE ? WORD : 0;
+	sum[0] = flag[0] = to[0] = 0;
+	for (long i = 0; i < LONGS; i++) {
+		src[i] = t->prepare & PATTERN_HERE ? pattern(i) : 0;
+		large[i] = t->prepare & PATTERN_THERE ? pattern(i) : 0;
+	}
+	shmem_barrier_all();
+	if (me == 0) {
+		took = time_it(t, ns);
+		if (t->together)
+			tell(0);
+		else
+			shmem_long_p(expect, total, PEER);
+	}
+	shmem_barrier_all();
+	while (me != 0 && t->together && count[0] > 0) {
+		t->run(count[0]);
+		shmem_barrier_all(); /* all have done it, and read count */
+		shmem_barrier_all(); /* it is there again */
+	}
+	if (t->check)
+		t->check(t->key);
+	shmem_barrier_all();
+	return took;
+}
+
+static bool wanted(const char *list, const char *key) {
+	size_t n = strlen(key);
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, key, n) == 0 && (at[n] == ',' || at[n] == 0))
+			return true;
+	}
+	return strcmp(list, "all") == 0;
+}
+
+static long *lines(void) {
+	long *p = shmem_align(LINE, 2 * LINE);
+	if (!p)
+		die("start", "no symmetric memory");
+	memset(p, 0, 2 * LINE);
+	return p;
+}
+
+int main(int argc, char **argv) {
+	shmem_init();
+	me = shmem_my_pe(), pes = shmem_n_pes();
+	double ns = argc == 4 ? atof(argv[1]) * 1e6 : 0;
+	int rounds = argc == 4 ? atoi(argv[2]) : 0;
+	if (pes < 2 || ns <= 0 || rounds < 1)
+		die("start", "want 2 PEs or more, and MILLISECONDS ROUNDS ITEMS");
+	count = lines(), expect = lines(), word = lines(), sum = lines();
+	flag = lines(), from = lines(), to = lines();
+	large = shmem_align(4096, LARGE);
+	src = aligned_alloc(4096, LARGE);
+	for (int i = 0; i < 2; i++) {
+		psync[i] = shmem_align(LINE, _SHMEM_BCAST_SYNC_SIZE * sizeof(long));
+		for (int k = 0; psync[i] && k < _SHMEM_BCAST_SYNC_SIZE; k++)
+			psync[i][k] = _SHMEM_SYNC_VALUE;
+	}
+	if (!large || !src || !psync[0] || !psync[1])
+		die("start", "no memory");
+	shmem_barrier_all();
+	for (int round = 0; round < rounds; round++) {
+		const char *before = "{";
+		for (int i = 0; i < ITEMS; i++) {
+			if (!wanted(argv[3], items[i].key))
+				continue;
+			if (items[i].prepare & NEEDS_PTR && !shmem_ptr(large, PEER))
+				continue;
+			double took = measure(&items[i], ns);
+			if (me == 0)
+				printf("%s\"%s\": %.4g", before, items[i].key, took);
+			before = ", ";
+		}
+		if (me == 0) {
+			printf("%s}\n", strcmp(before, "{") ? "" : "{");
+			fflush(stdout);
+		}
+	}
+	shmem_finalize();
+	return 0;
+}

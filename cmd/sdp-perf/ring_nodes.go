@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/hops"
+)
+
+// ringNodes are the node processes of one fabric.
+type ringNodes struct {
+	fabric string // without options
+	nodes  []*nodeProcess
+}
+
+// nodeProcess is one of them.
+type nodeProcess struct {
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	asks    *json.Encoder
+	answers *json.Decoder
+	mu      sync.Mutex // held by whoever waits for an answer
+}
+
+// startRing starts the processes and waits for all their links.
+func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r := &ringNodes{fabric: freshName(s.Topology)}
+	for i := 1; i <= s.Nodes; i++ {
+		spec := fmt.Sprintf("%s?node=%d&nodes=%d&lanes=%d", r.fabric, i, s.Nodes, s.Lanes)
+		if s.Frames {
+			spec += "&failover=1"
+		}
+		n, err := startNode(exe, spec)
+		if err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+		r.nodes = append(r.nodes, n)
+	}
+	for i, n := range r.nodes {
+		if _, err := n.hear(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("node%d: %w", i+1, err), r.Close())
+		}
+	}
+	if err := awaitLinks(ctx, r.fabric, s.Nodes); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// freshName is a fabric that nobody else uses: two runs have nothing in common.
+func freshName(topology string) string {
+	return fmt.Sprintf("%s:perf-%d-%08x", topology, os.Getpid(), rand.Uint32())
+}
+
+func startNode(exe, spec string) (*nodeProcess, error) {
+	cmd := exec.Command(exe, nodeCommand, spec)
+	cmd.Stderr = os.Stderr
+	stdin, inErr := cmd.StdinPipe()
+	stdout, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a node: %w", err)
+	}
+	return &nodeProcess{cmd: cmd, stdin: stdin, asks: json.NewEncoder(stdin), answers: json.NewDecoder(stdout)}, nil
+}
+
+// awaitLinks waits until all nodes of a fabric are there and every link is up.
+func awaitLinks(ctx context.Context, name string, nodes int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", name, childStart))
+	defer cancel()
+	for {
+		t, err := fabric.ReadTopology(ctx, name)
+		if err == nil && len(t.Views) == nodes &&
+			!slices.ContainsFunc(t.Wires, func(w fabric.WireView) bool { return w.State != stateUp }) {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ask asks a node and waits for its answer. When ctx ends, the node is told to end.
+func (n *nodeProcess) ask(ctx context.Context, a ringAsk) (ringAnswer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.asks.Encode(a); err != nil {
+		return ringAnswer{}, fmt.Errorf("it has ended: %w", err)
+	}
+	return n.hear(ctx)
+}
+
+func (n *nodeProcess) hear(ctx context.Context) (a ringAnswer, err error) {
+	defer context.AfterFunc(ctx, func() { n.cmd.Process.Kill() })()
+	err = n.answers.Decode(&a)
+	switch {
+	case ctx.Err() != nil:
+		return a, context.Cause(ctx)
+	case err != nil:
+		return a, errors.New("ended before it answered")
+	case a.Error != "":
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+// lead is how long before a task begins the nodes hear of it.
+const lead = 5 * time.Millisecond
+
+// Measure implements hops.Ring.
+func (r *ringNodes) Measure(ctx context.Context, tasks ...hops.Task) ([]hops.Outcome, error) {
+	connect := slices.Clone(tasks)
+	for i := range connect {
+		connect[i].Duration = 0
+	}
+	if _, err := r.each(ctx, connect); err != nil {
+		return nil, err
+	}
+	return r.each(ctx, tasks)
+}
+
+func (r *ringNodes) each(ctx context.Context, tasks []hops.Task) ([]hops.Outcome, error) {
+	outcomes, errs := make([]hops.Outcome, len(tasks)), make([]error, len(tasks))
+	begin := time.Now().Add(lead)
+	var wg sync.WaitGroup
+	for i, t := range tasks {
+		wg.Go(func() {
+			a, err := r.nodes[t.From-1].ask(ctx, ringAsk{t, begin})
+			if err != nil {
+				errs[i] = fmt.Errorf("node%d to node%d: %w", t.From, t.To, err)
+			}
+			outcomes[i] = a.Outcome
+		})
+	}
+	wg.Wait()
+	return outcomes, errors.Join(errs...)
+}
+
+// Usage implements hops.Ring.
+func (r *ringNodes) Usage(ctx context.Context) ([]hops.Usage, error) {
+	list := make([]hops.Usage, len(r.nodes)+1)
+	t, err := fabric.ReadTopology(ctx, r.fabric)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Views) != len(r.nodes) {
+		return nil, fmt.Errorf("%s: %d of %d nodes tell their counters", r.fabric, len(t.Views), len(r.nodes))
+	}
+	for _, v := range t.Views {
+		u := sent(v)
+		if u.CPU, err = perf.ProcessCPU(v.PID); err != nil {
+			return nil, err
+		}
+		list[v.Node] = u
+	}
+	return list, nil
+}
+
+// sent is what a node has sent in frames.
+func sent(v *fabric.NodeView) (u hops.Usage) {
+	for _, l := range v.Ring.Links {
+		u.OwnBytes += l.OwnBytes
+		u.ForwardedFrames += l.ForwardedFrames
+		u.ForwardedBytes += l.ForwardedBytes
+	}
+	return u
+}
+
+// Close implements hops.Ring.
+func (r *ringNodes) Close() (err error) {
+	for _, n := range r.nodes {
+		n.stdin.Close()
+	}
+	for i, n := range r.nodes {
+		kill := time.AfterFunc(childStop, func() { n.cmd.Process.Kill() })
+		if waitErr := n.cmd.Wait(); waitErr != nil && err == nil {
+			err = fmt.Errorf("node%d: %w", i+1, waitErr)
+		}
+		kill.Stop()
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/launch"
+)
+
+// job is all that the main goroutine knows of the PEs. It alone uses it.
+type job struct {
+	options
+	log    *log.Logger
+	name   string
+	output sync.Mutex // one line at a time, of all PEs
+	copies sync.WaitGroup
+	pes    []*pe
+	live   int // PEs that have not ended
+	ends   chan end
+	passed map[syscall.Signal]int // how often each signal was passed on
+	status int                    // the job's, so far
+	ending bool                   // because of status
+	killed bool                   // the grace time is over
+}
+
+// end is news of a PE's end.
+type end struct {
+	pe    *pe
+	state *os.ProcessState // nil if it could not be waited for
+}
+
+// passedOn are the signals that all PEs get when shmemrun gets them.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
+	syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// runJob starts the PEs, waits for all of them, and returns the exit status. Its
+// goroutine must keep its thread.
+func runJob(o options, logger *log.Logger) int {
+	path, err := exec.LookPath(o.command[0])
+	if err != nil {
+		logger.Print(err)
+		return cannot(err)
+	}
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, passedOn...)
+	// Caught and not ignored, which the PEs would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	j := &job{
+		options: o, log: logger, name: launch.NewName(),
+		ends: make(chan end, o.n), passed: map[syscall.Signal]int{},
+	}
+	for number := range o.n {
+		p, err := j.start(path, number)
+		if err != nil {
+			logger.Printf("start PE %d: %v", number, err)
+			j.fail(cannot(err))
+			break
+		}
+		j.pes = append(j.pes, p)
+		j.live++
+		go func() {
+			state, _ := p.process.Wait()
+			close(p.ended)
+			j.ends <- end{p, state}
+		}()
+	}
+	j.wait(signals)
+	j.copies.Wait()
+	if o.ownFabric() {
+		// Nobody else knows the name. A failure is no matter: somebody whom a PE has
+		// left behind still uses it, or this system has no fabrics.
+		_ = fabric.Remove(fabricName(j.name))
+	}
+	return j.status
+}
+
+// cannot is the exit status for a program that did not start.
+func cannot(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot) || errors.Is(err, fs.ErrNotExist) {
+		return statusNotFound
+	}
+	return statusCannot
+}
+
+// wait returns when all PEs have ended and, if the job was ended, all that they
+// had started.
+func (j *job) wait(signals <-chan os.Signal) {
+	var timeout, kill, look <-chan time.Time
+	if j.timeout > 0 {
+		timeout = time.After(j.timeout)
+	}
+	for {
+		if j.ending && kill == nil {
+			j.signal(syscall.SIGTERM)
+			j.signal(syscall.SIGCONT) // or a stopped one does not see it
+			kill = time.After(j.grace)
+			look = time.Tick(10 * time.Millisecond)
+		}
+		// A group may still have members that are dead, but not waited for.
+		if j.live == 0 && (!j.ending || j.killed || !j.signal(0)) {
+			return
+		}
+		select {
+		case e := <-j.ends:
+			j.live--
+			j.look(e)
+		case s := <-signals:
+			j.pass(s.(syscall.Signal))
+		case <-timeout:
+			j.log.Printf("the job has not ended after %v", j.timeout)
+			j.fail(statusTimeout)
+		case <-kill:
+			j.killed = true
+			j.signal(syscall.SIGKILL)
+		case <-look: // for groups whose PE has ended
+		}
+	}
+}
+
+// fail ends the job, if it is not ending already.
+func (j *job) fail(status int) {
+	if !j.ending {
+		j.ending, j.status = true, status
+	}
+}
+
+// look decides what a PE's end means.
+func (j *job) look(e end) {
+	status, how := 1, "ended in an unknown way"
+	if e.state != nil {
+		ws := e.state.Sys().(syscall.WaitStatus)
+		switch {
+		case ws.Exited():
+			status, how = ws.ExitStatus(), fmt.Sprintf("exited with status %d", ws.ExitStatus())
+		case ws.Signaled():
+			status, how = statusSignal+int(ws.Signal()), fmt.Sprintf("was killed by signal %d (%v)", int(ws.Signal()), ws.Signal())
+			if j.passed[ws.Signal()] > 0 {
+				how = "" // no news to who sent it
+			}
+		}
+	}
+	if status == 0 && !j.ending {
+		e.pe.gone = true // what it has left behind, it has left on purpose
+	}
+	if status == 0 || j.ending {
+		return
+	}
+	if how != "" {
+		j.log.Printf("PE %d of %d %s", e.pe.number, j.n, how)
+	}
+	j.fail(status)
+}
+
+// pass hands a signal on.
+func (j *job) pass(s syscall.Signal) {
+	j.passed[s]++
+	j.signal(s)
+	switch {
+	case s == syscall.SIGTSTP:
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP) // goes on after CONT
+	case (s == syscall.SIGINT || s == syscall.SIGTERM) && j.passed[syscall.SIGINT]+j.passed[syscall.SIGTERM] > 1:
+		j.fail(statusSignal + int(s))
+	}
+}
+
+// signal sends a signal to the groups of all PEs, and tells if there are any.
+func (j *job) signal(s syscall.Signal) (any bool) {
+	for _, p := range j.pes {
+		any = p.signal(s) || any
+	}
+	return any
+}

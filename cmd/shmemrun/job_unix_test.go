@@ -1,0 +1,321 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The test binary is shmemrun too, if this variable is set, and the PE that it
+// starts, if its first argument is "pe".
+const envMain = "SHMEMRUN_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "pe":
+		os.Exit(bePE(os.Getenv("SHMEM_PE"), os.Args[2], os.Args[3:]))
+	case os.Getenv(envMain) != "":
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// bePE does what, and returns the exit status.
+func bePE(pe, what string, args []string) int {
+	signals := make(chan os.Signal, 16)
+	switch what {
+	case "env":
+		fmt.Println(pe, os.Getenv("SHMEM_NPES"), os.Getenv("SHMEM_JOB"), os.Getenv("SDP_FABRIC"))
+	case "attach": // to the fabric, and tell where that is
+		spec, err := fabric.ParseSpec(os.Getenv("SDP_FABRIC"))
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		dir, err := fabric.OpenDir(spec.Name)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(dir.Path())
+	case "cat":
+		b, err := io.ReadAll(os.Stdin)
+		fmt.Printf("%s %s %v\n", pe, b, err)
+	case "end": // one PE ends in some way, the others wait
+		signal.Notify(signals, syscall.SIGTERM)
+		if pe == args[0] {
+			n, _ := strconv.Atoi(args[2])
+			if args[1] == "exit" {
+				return n
+			}
+			syscall.Kill(os.Getpid(), syscall.Signal(n))
+		}
+		fmt.Println(pe, <-signals)
+	case "stubborn": // PE 0 fails when the other one is deaf
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		if pe == "0" {
+			os.Stdin.Read(make([]byte, 1))
+			return 5
+		}
+		fmt.Println("deaf")
+		select {}
+	case "signals": // tells of each, and ends with TERM
+		signal.Notify(signals)
+		fmt.Println(pe, "ready")
+		for s := range signals {
+			if s != syscall.SIGURG && s != syscall.SIGCONT {
+				fmt.Println(pe, s)
+			}
+			if s == syscall.SIGTERM {
+				return 0
+			}
+		}
+	case "lines": // in pieces, to both outputs
+		for i := range 200 {
+			fmt.Print(pe)
+			fmt.Printf("-%d-%s\n", i, strings.Repeat(pe, 300))
+			fmt.Fprint(os.Stderr, pe)
+			fmt.Fprintf(os.Stderr, "+%d+%s\n", i, strings.Repeat(pe, 300))
+		}
+		fmt.Print("no end ", pe)
+	}
+	return 0
+}
+
+// start starts shmemrun with flags, each PE doing what.
+func start(t *testing.T, flags string, what ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	args := append(strings.Fields(flags), exe, "pe")
+	return command(t, append(args, what...)...)
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), envMain+"=1", "SDP_FABRIC=",
+		"GORACE=atexit_sleep_ms=0") // or each PE ends a second late
+	return cmd
+}
+
+// result runs cmd to its end.
+func result(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	require.NotNil(t, cmd.ProcessState, "%v", err)
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func sortedLines(s string) []string {
+	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+func TestEachPELearnsWhoItIs(t *testing.T) {
+	jobs := map[string]bool{}
+	for _, c := range []struct{ flags, fabric string }{
+		{"-n 3", "shm:shmem-JOB"},
+		{"-n 3 --fabric-options spin=0", "shm:shmem-JOB?spin=0"},
+		{"--hosts 3", "ring:shmem-JOB?node=NODE&nodes=3"},
+		{"--hosts 3 -n 3 --topology mesh --fabric-options lanes=2", "mesh:shmem-JOB?node=NODE&nodes=3&lanes=2"},
+	} {
+		status, out, errs := result(t, start(t, c.flags, "env"))
+		assert.Equal(t, 0, status)
+		assert.Empty(t, errs)
+		lines := sortedLines(out)
+		require.Len(t, lines, 3, out)
+		job := strings.Fields(lines[0])[2]
+		for pe, line := range lines {
+			fabric := strings.NewReplacer("JOB", job, "NODE", strconv.Itoa(pe+1)).Replace(c.fabric)
+			assert.Equal(t, fmt.Sprintf("%d 3 %s %s", pe, job, fabric), line)
+		}
+		assert.False(t, jobs[job], "two jobs with one name")
+		jobs[job] = true
+	}
+}
+
+func TestAFabricThatIsGivenStays(t *testing.T) {
+	cmd := start(t, "-n 1", "env")
+	cmd.Env = append(cmd.Env, "SDP_FABRIC=shm:lab?spin=0")
+	_, out, _ := result(t, cmd)
+	assert.Contains(t, out, " shm:lab?spin=0\n")
+}
+
+func TestOnlyPE0HasTheInput(t *testing.T) {
+	for _, flags := range []string{"-n 3", "-n 3 -l"} {
+		cmd := start(t, flags, "cat")
+		cmd.Stdin = strings.NewReader("hello")
+		status, out, _ := result(t, cmd)
+		assert.Equal(t, 0, status)
+		if strings.Contains(flags, "-l") {
+			assert.Equal(t, []string{"[0] 0 hello <nil>", "[1] 1  <nil>", "[2] 2  <nil>"}, sortedLines(out))
+		} else {
+			assert.Equal(t, []string{"0 hello <nil>", "1  <nil>", "2  <nil>"}, sortedLines(out))
+		}
+	}
+}
+
+func TestLinesWithAPrefixStayWhole(t *testing.T) {
+	cmd := start(t, "-n 4 --prefix", "lines")
+	var both bytes.Buffer // one pipe for both outputs, as on a terminal
+	cmd.Stdout, cmd.Stderr = &both, &both
+	require.NoError(t, cmd.Run())
+	var want []string
+	for pe := range 4 {
+		for i := range 200 {
+			for _, sep := range "-+" {
+				want = append(want, fmt.Sprintf("[%[1]d] %[1]d%[2]c%[3]d%[2]c%[4]s", pe, sep, i, strings.Repeat(strconv.Itoa(pe), 300)))
+			}
+		}
+		want = append(want, fmt.Sprintf("[%d] no end %[1]d", pe))
+	}
+	slices.Sort(want)
+	assert.Equal(t, want, sortedLines(both.String()))
+}
+
+func TestOneFailureEndsTheOthers(t *testing.T) {
+	for _, c := range []struct {
+		how    []string
+		status int
+		says   string
+	}{
+		{[]string{"exit", "3"}, 3, "PE 1 of 3 exited with status 3"},
+		{[]string{"exit", "255"}, 255, "PE 1 of 3 exited with status 255"},
+		{[]string{"kill", "9"}, 128 + 9, "PE 1 of 3 was killed by signal 9 (killed)"},
+	} {
+		// Whom the TERM meets before it can catch it says nothing.
+		status, out, errs := result(t, start(t, "-n 3", append([]string{"end", "1"}, c.how...)...))
+		assert.Equal(t, c.status, status)
+		assert.Equal(t, "shmemrun: "+c.says+"\n", errs)
+		for line := range strings.Lines(out) {
+			assert.Regexp(t, "^[02] terminated\n$", line)
+		}
+	}
+}
+
+func TestWhoDoesNotHearTermIsKilled(t *testing.T) {
+	cmd := start(t, "-n 2 --grace 100ms", "stubborn")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "deaf\n", line)
+	require.NoError(t, in.Close())
+	cmd.Wait()
+	assert.Equal(t, 5, cmd.ProcessState.ExitCode())
+}
+
+func TestTheJobEndsAfterItsTimeout(t *testing.T) {
+	status, _, errs := result(t, start(t, "-n 2 --timeout 100ms", "end", "none"))
+	assert.Equal(t, statusTimeout, status)
+	assert.Equal(t, "shmemrun: the job has not ended after 100ms\n", errs)
+}
+
+func TestAProgramThatCannotBeStarted(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, []byte("no program\n"), 0o644))
+	garbage := filepath.Join(dir, "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte("no program\n"), 0o755))
+	for _, c := range []struct {
+		program string
+		want    int
+	}{
+		{"no-such-program-anywhere", 127},
+		{filepath.Join(dir, "none"), 127},
+		{text, 126},
+		{dir, 126},
+		{garbage, 126},
+	} {
+		status, out, errs := result(t, command(t, "-n", "3", c.program))
+		assert.Equal(t, c.want, status, c.program)
+		assert.Empty(t, out)
+		assert.Equal(t, 1, strings.Count(errs, "\n"), errs)
+		assert.Contains(t, errs, c.program)
+	}
+}
+
+// listen starts a job of PEs that tell their signals, and returns their lines when
+// all are ready.
+func listen(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	expect(t, lines, n, "ready")
+	return lines
+}
+
+// expect reads a line of each of n PEs.
+func expect(t *testing.T, lines *bufio.Scanner, n int, what string) {
+	t.Helper()
+	var got, want []string
+	for pe := range n {
+		require.True(t, lines.Scan(), "%v", got)
+		got = append(got, lines.Text())
+		want = append(want, fmt.Sprint(pe, " ", what))
+	}
+	slices.Sort(got)
+	require.Equal(t, want, got)
+}
+
+func TestSignalsArePassedOnToAll(t *testing.T) {
+	cmd := start(t, "-n 3", "signals")
+	lines := listen(t, cmd, 3)
+	for _, s := range []syscall.Signal{
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGUSR1,
+	} {
+		require.NoError(t, cmd.Process.Signal(s))
+		expect(t, lines, 3, s.String())
+	}
+	// The second of INT and TERM ends the job; who catches it may still end well.
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	expect(t, lines, 3, "terminated")
+	cmd.Wait()
+	assert.Equal(t, 128+15, cmd.ProcessState.ExitCode())
+}
+
+func TestPEsThatCatchTermEndWell(t *testing.T) {
+	cmd := start(t, "-n 2", "signals")
+	lines := listen(t, cmd, 2)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	expect(t, lines, 2, "terminated")
+	assert.NoError(t, cmd.Wait())
+}
+
+func TestWhatAPEHasStartedEndsToo(t *testing.T) {
+	// The shell ends at once, the sleep would not.
+	cmd := command(t, "-n", "2", "sh", "-c", `sleep 1000 & if [ "$SHMEM_PE" = 1 ]; then exit 4; fi; wait`)
+	status, _, _ := result(t, cmd) // which waits until nobody holds the pipes
+	assert.Equal(t, 4, status)
+}

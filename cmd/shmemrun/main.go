@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log"
+	"os"
+	"runtime"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses of shmemrun itself.
+const (
+	statusOK       = 0
+	statusUsage    = 2
+	statusTimeout  = 124
+	statusCannot   = 126 // the program cannot be run
+	statusNotFound = 127
+	statusSignal   = 128 // and the signal's number
+)
+
+func main() {
+	runtime.LockOSThread() // see "Processes" in the package comment
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program, and returns its exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	logger := log.New(stderr, "shmemrun: ", log.Lmsgprefix)
+	o, err := parseOptions(args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		logger.Printf("%v (shmemrun --help tells more)", err)
+		return statusUsage
+	}
+	return runJob(o, logger)
+}

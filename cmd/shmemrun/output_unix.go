@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxLine is how long a line is kept in one piece, in bytes.
+const maxLine = 1 << 20
+
+func prefixOf(pe int) []byte { return append(strconv.AppendInt([]byte{'['}, int64(pe), 10), "] "...) }
+
+// lines writes one PE's output to a file that all share.
+type lines struct {
+	mu     *sync.Mutex // held while a line is written
+	to     io.Writer
+	prefix []byte
+	ended  <-chan struct{} // closed when the PE has ended
+	grace  time.Duration   // after that, for those to whom the PE has left its output
+	line   []byte          // the prefix, and what has come of a line
+}
+
+// copy copies until the end of r, and closes it. When nobody takes the output any
+// more, it is closed for the PE too.
+func (l *lines) copy(r *os.File) {
+	defer r.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-l.ended:
+			r.SetReadDeadline(time.Now().Add(l.grace))
+		case <-stop:
+		}
+	}()
+	in := bufio.NewReaderSize(r, 64<<10)
+	l.line = append(l.line[:0], l.prefix...)
+	for idle := false; ; {
+		part, err := in.ReadSlice('\n')
+		idle = idle && len(part) == 0
+		if !l.add(part) {
+			return
+		}
+		switch {
+		case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, os.ErrDeadlineExceeded) && !idle:
+			// Perhaps the time went while a line was being written.
+			idle = true
+			r.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		default:
+			if len(l.line) > len(l.prefix) {
+				l.add([]byte{'\n'})
+			}
+			return
+		}
+	}
+}
+
+// add takes more of a line and writes it when it is whole. It returns false when it
+// cannot write.
+func (l *lines) add(part []byte) bool {
+	l.line = append(l.line, part...)
+	whole := bytes.HasSuffix(part, []byte{'\n'})
+	if !whole && len(l.line) < maxLine {
+		return true
+	}
+	if !whole {
+		l.line = append(l.line, '\n')
+	}
+	l.mu.Lock()
+	_, err := l.to.Write(l.line)
+	l.mu.Unlock()
+	l.line = append(l.line[:0], l.prefix...)
+	return err == nil
+}

@@ -1,0 +1,57 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Remove removes what the fabric name of this user has left in the file system: a
+// directory with an empty file, or one for each host. It is no error if there is
+// none. While a process is attached, nothing of that host is removed and the error
+// wraps EBUSY.
+//
+// Only who has made up the name may call it, and knows that nobody will come any
+// more: a process that attaches at the same time may be alone in a fabric that
+// nobody can find.
+func Remove(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	return removeAt(baseDir("/run/user", "/tmp", os.Geteuid()), name)
+}
+
+func removeAt(base, name string) error {
+	err := removeNamed(base, name)
+	for node := 1; node <= maxNodes; node++ {
+		err = errors.Join(err, removeNamed(base, name+"@"+strconv.Itoa(node)))
+	}
+	return err
+}
+
+func removeNamed(base, name string) error {
+	d, err := openNamed(base, name, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	// Whoever is attached has a lock on some byte.
+	if err := lock(d.claims, unix.F_WRLCK, 0, 0); err != nil {
+		return fmt.Errorf("fabric: %s: a process is attached: %w", d.path, unix.EBUSY)
+	}
+	if err := os.Remove(filepath.Join(d.path, claimPrefix+d.id)); err != nil {
+		return fmt.Errorf("fabric: %w", err)
+	}
+	if err := os.Remove(d.path); err != nil {
+		return fmt.Errorf("fabric: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package fabric
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRemoveLeavesNothingOfAFabric(t *testing.T) {
+	leak.Check(t)
+	base := filepath.Join(t.TempDir(), "base")
+	for _, name := range []string{"mine", "mine@1", "mine@16", "other", "mine2"} {
+		d, err := openNamed(base, name, true)
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+	}
+	require.NoError(t, removeAt(base, "mine"))
+	require.NoError(t, removeAt(base, "mine"), "nothing is left to remove")
+	entries, err := os.ReadDir(base)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	assert.Equal(t, []string{"mine2", "other"}, names)
+}
+
+func TestRemoveLeavesAFabricThatIsInUse(t *testing.T) {
+	leak.Check(t)
+	base := filepath.Join(t.TempDir(), "base")
+	d, err := openDirAt(base, "mine")
+	require.NoError(t, err)
+	_, err = d.ClaimProcess()
+	require.NoError(t, err)
+	assert.ErrorIs(t, removeAt(base, "mine"), syscall.EBUSY)
+	again, err := openDirAt(base, "mine")
+	require.NoError(t, err)
+	assert.Equal(t, d.ID(), again.ID())
+	require.NoError(t, again.Close())
+	require.NoError(t, d.Close())
+	assert.NoError(t, removeAt(base, "mine"))
+}

@@ -1,0 +1,133 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// errNoKVS is what the calls below return without a connection.
+var errNoKVS = errors.New("launch: the launcher has no key-value space")
+
+// HasKVS tells if the launcher keeps keys and values, and a barrier, for the job.
+// Only launchers with PMI-1 do. All the methods of a Job may be called from any
+// goroutine; they wait for each other.
+func (j *Job) HasKVS() bool { return j.pmi != nil }
+
+// Put sets a key, which other PEs can get after the next Barrier. Each key is put
+// once. Key and value are printable ASCII without space and '='; mpiexec.hydra
+// takes keys of 64 bytes and values of 1024.
+func (j *Job) Put(key, value string) error {
+	p := j.pmi
+	if p == nil {
+		return errNoKVS
+	}
+	err := checkWord("key", key, p.maxKey)
+	if err == nil {
+		err = checkWord("value", value, p.maxValue)
+	}
+	if err == nil {
+		_, err = p.ask("put_result", message{{"cmd", "put"}, {"kvsname", p.kvs}, {"key", key}, {"value", value}})
+	}
+	return j.failed(err)
+}
+
+// Get returns what a PE has put. The error wraps fs.ErrNotExist if the launcher
+// says that it has no such key.
+func (j *Job) Get(key string) (string, error) {
+	p := j.pmi
+	if p == nil {
+		return "", errNoKVS
+	}
+	if err := checkWord("key", key, p.maxKey); err != nil {
+		return "", j.failed(err)
+	}
+	m, err := p.ask("get_result", message{{"cmd", "get"}, {"kvsname", p.kvs}, {"key", key}})
+	switch {
+	case errors.Is(err, errRefused):
+		return "", j.failed(fmt.Errorf("key %s: %w: %w", key, err, fs.ErrNotExist))
+	case err != nil:
+		return "", j.failed(err)
+	}
+	value := m.get("value")
+	if !m.has("value") || len(value) > p.maxValue {
+		return "", j.failed(fmt.Errorf("key %s: the launcher answers with a value of %d bytes, want 1 to %d", key, len(value), p.maxValue))
+	}
+	return value, nil
+}
+
+// Barrier returns when all PEs have called it. If ctx ends before that, the
+// connection to the launcher is of no more use, but for Close.
+func (j *Job) Barrier(ctx context.Context) error {
+	p := j.pmi
+	if p == nil {
+		return errNoKVS
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.askLocked(ctx, 0, "barrier_out", message{{"cmd", "barrier_in"}})
+	return j.failed(err)
+}
+
+// Abort writes why to standard error, unless it is empty, and asks the launcher to
+// end all PEs with the exit status code. Some launchers then lose what was written
+// last. It returns before that is done: the
+// caller exits with code itself, which is what other launchers end the job for.
+func (j *Job) Abort(code int, why string) error {
+	if why != "" {
+		fmt.Fprintf(os.Stderr, "PE %d of %d: %s\n", j.PE, j.N, why)
+	}
+	if j.pmi == nil {
+		return nil
+	}
+	return j.failed(j.pmi.tell(message{{"cmd", "abort"}, {"exitcode", strconv.Itoa(code)}}))
+}
+
+// Close tells the launcher that this PE ends well, and ends the connection. To exit
+// without it is a failure to some launchers. A second Close does nothing.
+func (j *Job) Close() error {
+	if j.pmi == nil {
+		return nil
+	}
+	return j.failed(j.pmi.close())
+}
+
+func (j *Job) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("launch: PMI of PE %d: %w", j.PE, err)
+}
+
+// tell sends a line that has no answer. It goes past a Barrier that waits, so it
+// does not take p.mu: a short line is written in one piece.
+func (p *pmi) tell(m message) error {
+	if err := p.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := p.conn.WriteString(m.String() + "\n")
+	return err
+}
+
+// close says goodbye, unless the conversation has broken, and closes.
+func (p *pmi) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == errClosed {
+		return nil
+	}
+	var err error
+	if p.err == nil {
+		_, err = p.askLocked(context.Background(), patience, "finalize_ack", message{{"cmd", "finalize"}})
+	}
+	p.err = errClosed
+	return errors.Join(err, p.conn.Close())
+}
+
+// errClosed is the sticky error after Close.
+var errClosed = fmt.Errorf("use after Close: %w", net.ErrClosed)

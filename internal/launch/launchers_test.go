@@ -1,0 +1,143 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	eventually = 10 * time.Second
+	tick       = 10 * time.Millisecond
+)
+
+// envPE makes this test binary a PE of one of the tests below.
+const envPE = "LAUNCH_TEST_PE"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(envPE); what != "" {
+		if err := beAPE(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// beAPE finds out who it is, and prints that.
+func beAPE(what string) error {
+	j, err := Find(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if what == "abort" {
+		if j.PE == 1 {
+			return j.Abort(7, "told to")
+		}
+		return j.Barrier(context.Background())
+	}
+	sum := 0
+	if j.HasKVS() {
+		if err := j.Put("pe-"+strconv.Itoa(j.PE), strconv.Itoa(j.PE+1)); err != nil {
+			return err
+		}
+		if err := j.Barrier(context.Background()); err != nil {
+			return err
+		}
+		for pe := range j.N {
+			v, err := j.Get("pe-" + strconv.Itoa(pe))
+			if err != nil {
+				return err
+			}
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return err
+			}
+			sum += n
+		}
+	}
+	fmt.Printf("PE %d of %d, job %s by %s, sum %d\n", j.PE, j.N, j.Name, j.From, sum)
+	return j.Close()
+}
+
+// launcher is a command that starts PEs of this test binary. Without it the test
+// is skipped, but not in CI.
+func launcher(t *testing.T, what, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v; Debian has it in package mpich or openmpi-bin", err)
+	}
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, path, append(args, exe)...)
+	cmd.Env = append(os.Environ(), envPE+"="+what, "GORACE=atexit_sleep_ms=0") // or each PE ends a second late
+	return cmd
+}
+
+// jobOf checks that out is one line of each of n PEs of one job, and returns its name.
+func jobOf(t *testing.T, out string, n int, from string, sum int) string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, n, out)
+	_, rest, _ := strings.Cut(lines[0], "job ")
+	name, _, _ := strings.Cut(rest, " ")
+	for pe := range n {
+		assert.Contains(t, lines, fmt.Sprintf("PE %d of %d, job %s by %s, sum %d", pe, n, name, from, sum))
+	}
+	return name
+}
+
+func TestUnderMpiexecHydra(t *testing.T) {
+	var names [2]string
+	for i := range names {
+		out, err := launcher(t, "sum", "mpiexec.hydra", "-n", "4").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		names[i] = jobOf(t, string(out), 4, "PMI", 1+2+3+4)
+	}
+	assert.NotEqual(t, names[0], names[1])
+}
+
+func TestAbortUnderMpiexecHydra(t *testing.T) {
+	out, err := launcher(t, "abort", "mpiexec.hydra", "-n", "3").CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%s", out)
+	assert.Equal(t, 7, exit.ExitCode(), "%s", out)
+	// mpiexec.hydra may lose what the PEs wrote last.
+}
+
+func TestAbortSaysWhyWithoutALauncherToTell(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), envPE+"=abort", "SHMEM_PE=1", "SHMEM_NPES=3")
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err)
+	assert.Equal(t, "PE 1 of 3: told to\n", string(out))
+}
+
+func TestUnderOshrun(t *testing.T) {
+	var names [2]string
+	for i := range names {
+		cmd := launcher(t, "sum", "oshrun", "--oversubscribe", "-n", "3")
+		cmd.Env = append(cmd.Env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		names[i] = jobOf(t, string(out), 3, "OMPI_COMM_WORLD_RANK", 0)
+	}
+	assert.NotEqual(t, names[0], names[1])
+}

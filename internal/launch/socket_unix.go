@@ -1,0 +1,30 @@
+//go:build unix
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeSocket makes fd, which the launcher has left open for this process, a file
+// that children do not inherit. A program that a PE has started sees PMI_FD too,
+// but that number is another file there, or none.
+func takeSocket(fd int) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("not open in this process, which the launcher did not start itself: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, errors.New("no socket, so not the launcher's: it did not start this process itself")
+	}
+	unix.CloseOnExec(fd)
+	// Only so does a deadline end a read.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "PMI_FD"), nil
+}

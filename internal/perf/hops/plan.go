@@ -1,0 +1,106 @@
+package hops
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// Sizes of messages, in bytes.
+const (
+	small = 64
+	large = 64 << 10
+)
+
+// Plan is what Run does.
+type Plan struct {
+	// Nodes, Hops and Lanes are the matrix. What a ring does not have is left out:
+	// the way to no node is longer than half of it.
+	Nodes, Hops, Lanes []int
+	// Rounds is how often each figure is taken, at least 1.
+	Rounds int
+	// Duration is how long one is measured in a round. Warm-up and samples take a
+	// third of it on top.
+	Duration time.Duration
+	// Start starts a ring, whose links are all up when it returns.
+	Start func(context.Context, Shape) (Ring, error)
+	// Forward measures the work of forwarding a frame of size bytes, and of a plain
+	// copy of as many, n times each.
+	Forward func(size, n int) (forwarded, copied time.Duration, err error)
+	// Progress, if not nil, is told what begins.
+	Progress func(what string)
+}
+
+// Shape is what a ring is like.
+type Shape struct {
+	Topology string // "ring" or "line"
+	Nodes    int
+	Lanes    int
+	// Frames has neighbours use frames as all others do, instead of stores.
+	Frames bool
+}
+
+// String is short, for progress and errors.
+func (s Shape) String() string {
+	return fmt.Sprintf("%s, nodes=%d, lanes=%d", s.Topology, s.Nodes, s.Lanes)
+}
+
+// Task is something to measure on a connection between two nodes.
+type Task struct {
+	From, To int // numbers of nodes
+	Test     perf.Test
+	Size     int // bytes of a message, at most 64 KiB
+	Duration time.Duration
+}
+
+// Outcome is what a task gave.
+type Outcome struct {
+	// Value is that of [perf.Figures].
+	Value float64
+	// P50 and P99 are of single round trips, in microseconds.
+	P50, P99 float64
+}
+
+// Usage is what a node has used and sent since it started.
+type Usage struct {
+	CPU time.Duration // of the process
+	// Sent over its links in frames, of its own and of others.
+	OwnBytes, ForwardedFrames, ForwardedBytes uint64
+}
+
+// Since is what came after before.
+func (u Usage) Since(before Usage) Usage {
+	return Usage{
+		CPU: u.CPU - before.CPU, OwnBytes: u.OwnBytes - before.OwnBytes,
+		ForwardedFrames: u.ForwardedFrames - before.ForwardedFrames, ForwardedBytes: u.ForwardedBytes - before.ForwardedBytes,
+	}
+}
+
+// Ring is a ring of node processes.
+type Ring interface {
+	// Measure carries tasks out at the same time, and returns their outcomes in
+	// their order. No two have the same From.
+	Measure(ctx context.Context, tasks ...Task) ([]Outcome, error)
+	// Usage is each node's, that of node i at i. It may be called during Measure.
+	Usage(ctx context.Context) ([]Usage, error)
+	// Close ends all processes.
+	Close() error
+}
+
+func (p *Plan) tell(format string, args ...any) {
+	if p.Progress != nil {
+		p.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// hops are those of the plan that a ring of n nodes has.
+func (p *Plan) hops(n int) (list []int) {
+	for _, h := range p.Hops {
+		if h <= n/2 {
+			list = append(list, h)
+		}
+	}
+	return list
+}

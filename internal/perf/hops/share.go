@@ -1,0 +1,82 @@
+package hops
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// shareTimes is how much longer than another figure a share is measured.
+const shareTimes = 6
+
+// shareWarmUp is how long each connection is used before, so that its queue has
+// grown: one that waits for its own queue does not want all of the link.
+const shareWarmUp = 300 * time.Millisecond
+
+// measureShares has node 2 of a line of three send all it can, and node 1 too.
+func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
+	s := Shape{Topology: "line", Nodes: 3, Lanes: 1, Frames: true}
+	p.tell("starting: %v", s)
+	ring, err := p.Start(ctx, s)
+	if err != nil {
+		return fmt.Errorf("%v: %w", s, err)
+	}
+	defer func() {
+		if closeErr := ring.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for _, from := range []int{1, 2} {
+		t := Task{From: from, To: 3, Test: perf.OneWay, Size: large, Duration: shareWarmUp}
+		if _, err := ring.Measure(ctx, t); err != nil {
+			return fmt.Errorf("the share of a link: %w", err)
+		}
+	}
+	for _, size := range [][2]int{{large, large}, {4096, large}, {large, 4096}} {
+		sh := Share{OwnSize: size[0], ForwardedSize: size[1]}
+		var own, rate []float64
+		for round := range p.Rounds {
+			p.tell("round %d of %d: the share of a link, %s and %s", round+1, p.Rounds, perf.SizeText(size[0]), perf.SizeText(size[1]))
+			used, took, err := flood(ctx, ring, sh, shareTimes*p.Duration)
+			if err != nil {
+				return fmt.Errorf("the share of a link: %w", err)
+			}
+			sum := float64(used.OwnBytes + used.ForwardedBytes)
+			own = append(own, float64(used.OwnBytes)/sum)
+			rate = append(rate, sum/float64(took))
+		}
+		sh.Own, sh.Throughput = perf.SpreadOf(own), median(rate)
+		r.Shares = append(r.Shares, sh)
+	}
+	return nil
+}
+
+// flood has both nodes send for d, and is what node 2 sent in the middle of that
+// time. All that it forwards goes to node 3, but for a few small frames back.
+func flood(ctx context.Context, ring Ring, sh Share, d time.Duration) (used Usage, took time.Duration, err error) {
+	failed := make(chan error, 1)
+	go func() {
+		_, err := ring.Measure(ctx,
+			Task{From: 1, To: 3, Test: perf.OneWay, Size: sh.ForwardedSize, Duration: d},
+			Task{From: 2, To: 3, Test: perf.OneWay, Size: sh.OwnSize, Duration: d})
+		failed <- err
+	}()
+	time.Sleep(d / 3)
+	start := time.Now()
+	before, err := ring.Usage(ctx)
+	var after []Usage
+	if err == nil {
+		time.Sleep(d / 2)
+		took = time.Since(start)
+		after, err = ring.Usage(ctx)
+	}
+	if measureErr := <-failed; err == nil {
+		err = measureErr
+	}
+	if err != nil {
+		return used, took, err
+	}
+	return after[2].Since(before[2]), took, nil
+}
