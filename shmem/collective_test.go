@@ -288,6 +288,34 @@ func TestCollectivesOneAfterTheOther(t *testing.T) {
 	})
 }
 
+func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
+	each(t, []int{2, 4}, func(t *testing.T, w *World) {
+		ctx, n := context.Background(), w.NumPEs()
+		rng := rand.New(rand.NewPCG(testSeed, 90))
+		a, err := Alloc[int64](w, 20)
+		require.NoError(t, err)
+		b, err := Alloc[int64](w, 20)
+		require.NoError(t, err)
+		for round := range 12 {
+			root, size := rng.IntN(n), 1+round%3*9 // a message, or more than one holds
+			for i := range 4 * slots {
+				a.Local()[size-1] = int64(round*1000 + i)
+				if w.PE() != root && i%slots == 0 {
+					time.Sleep(50 * time.Microsecond)
+				}
+				require.NoError(t, Broadcast(ctx, w.Team(), b, a, size, root))
+				require.Equal(t, int64(round*1000+i), b.Local()[size-1], "seed %d", testSeed)
+			}
+		}
+	})
+}
+
+func TestCollectivesOfMoreThanAFew(t *testing.T) {
+	each(t, []int{flat + 1, 13}, func(t *testing.T, w *World) {
+		try(t, w.Team(), arithmetic[float32](), []int{1, 5, 80}, 2, 25)
+	})
+}
+
 func TestLargeCollectives(t *testing.T) {
 	each(t, []int{2, 3, 4}, func(t *testing.T, w *World) {
 		try(t, w.Team(), []reduction[float64]{arithmetic[float64]()[0]}, []int{50_001}, 1, 30)
