@@ -178,7 +178,7 @@ func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 // Each pair moves on in each part of the run. With NTBNET_LONG that is 60 s for
 // each number of nodes.
 func TestAllToAllBetweenProcesses(t *testing.T) {
-	parts, each := 4, 500*time.Millisecond
+	parts, each := 3, 300*time.Millisecond
 	if longRun() {
 		parts, each = 12, 5*time.Second
 	}

@@ -129,14 +129,15 @@ type ring struct {
 	topology string
 	name     string
 	n        int
-	role     string  // of the processes
-	options  string  // of all nodes, "&NAME=VALUE"
-	nodes    []*peer // that of node 1 is the second
+	role     string           // of the processes
+	options  string           // of all nodes, "&NAME=VALUE"
+	nodes    []*peer          // that of node 1 is the second
+	sent     map[int][]string // by node: what became of streams, see cut_test.go
 }
 
 func newRing(t *testing.T, topology string, n int) *ring {
 	_, name, _ := strings.Cut(fabric(t), ":")
-	return &ring{t: t, topology: topology, name: name, n: n, role: "node", nodes: make([]*peer, n+1)}
+	return &ring{t: t, topology: topology, name: name, n: n, role: "node", nodes: make([]*peer, n+1), sent: map[int][]string{}}
 }
 
 func (r *ring) spec(node int) string {
@@ -207,6 +208,20 @@ func (r *ring) look() (v topologyView) {
 	require.NoError(r.t, err)
 	require.NoError(r.t, json.Unmarshal(out, &v))
 	return v
+}
+
+// linked waits until all nodes are there and all links are up.
+func (r *ring) linked() {
+	r.t.Helper()
+	until(r.t, "all links are up", func() bool {
+		v := r.look()
+		for _, w := range v.Wires {
+			if w.State != "up" {
+				return false
+			}
+		}
+		return len(v.Absent) == 0 && len(v.Wires) > 0
+	})
 }
 
 func TestNodesStartInAnyOrder(t *testing.T) {
@@ -307,6 +322,7 @@ func TestANodeIsKilledAndStartsAgain(t *testing.T) {
 		r.begin(node)
 	}
 	r.ready(1, 2, 3, 4)
+	r.linked()
 	require.Equal(t, "ok", r.ask(1, "keep node2:7"))
 	require.Equal(t, "ok", r.ask(4, "keep node1:7"))
 	require.Equal(t, "ok", r.ask(1, "use 1000000"))

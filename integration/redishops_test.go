@@ -27,7 +27,7 @@ func startPairOn(r *ring, front, back int, target string) *pair {
 // NTBNET_LONG there are more requests.
 func TestRedisOverHops(t *testing.T) {
 	cli, benchmark := tool(t, "redis-cli"), tool(t, "redis-benchmark")
-	requests := long(5000, 500)
+	requests := long(2000, 500)
 	if longRun() {
 		requests = 20_000
 	}

@@ -53,15 +53,7 @@ func TestARingComesUpWhenTheStartIsSpread(t *testing.T) {
 				r.ready(node)
 			}
 			r.all(1000)
-			until(t, "all links are up", func() bool {
-				v := r.look()
-				for _, w := range v.Wires {
-					if w.State != "up" {
-						return false
-					}
-				}
-				return len(v.Absent) == 0 && len(v.Wires) == n
-			})
+			r.linked()
 			for _, v := range r.look().Views {
 				require.Zero(t, v.Refused.Count, "node %d has refused: %s", v.Node, v.Refused.Last)
 			}

@@ -83,11 +83,11 @@ const awaitedMost = 10 * time.Millisecond
 
 // await expects more frames than have come to go on, since the neighbour waited for
 // room. The caller holds mu.
-func (l *inLane) await(next uint32) {
+func (l *inLane) await() {
 	if !l.forwards {
 		return
 	}
-	l.awaited, l.until = true, next+1
+	l.awaited, l.until = true, l.next.Load()
 	for range l.link.opts.Slots {
 		if uint32(ntb.Load64(l.slot(l.until), 0)) != l.until {
 			break
@@ -126,7 +126,9 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
-	for ; !l.closed && n != 0; n-- {
+	// Who waits for room is woken for several slots, not for each.
+	batch := max(1, l.link.opts.Slots/2)
+	for taken := 1; !l.closed && n != 0; taken, n = taken+1, n-1 {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
@@ -152,6 +154,12 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 		l.frames++
 		l.bytes += uint64(l.frame.size())
 		l.release(next)
+		if taken%batch == 0 {
+			l.answer()
+		}
+	}
+	if worked && !l.closed {
+		l.answer()
 	}
 	if n >= 0 {
 		return n == 0
@@ -163,6 +171,13 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 func (l *inLane) release(next uint32) {
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, next)
+	if l.awaited && int32(next-l.until) >= 0 {
+		l.awaited = false
+	}
+}
+
+// answer tells the neighbour of room if it waits for some. The caller holds mu.
+func (l *inLane) answer() {
 	// It pairs with outLane.await.
 	if l.link.caps.FenceToLook {
 		ntb.Fence()
@@ -170,9 +185,7 @@ func (l *inLane) release(next uint32) {
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
 		l.link.dev.RingDoorbell(l.index)
-		l.await(next)
-	} else if l.awaited && int32(next-l.until) >= 0 {
-		l.awaited = false
+		l.await()
 	}
 }
 

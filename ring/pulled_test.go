@@ -24,14 +24,14 @@ func TestStreamsOverBridgesThatArePulled(t *testing.T) {
 		seeds, cuts = 10, 8
 	}
 	for name, o := range map[string]ntbfault.Options{
-		"nothing else":          {},
-		"stores late":           {StoreDelayMax: 200 * time.Microsecond},
-		"little room":           {StoreDelayMax: 50 * time.Microsecond, QueueBytes: 1024},
-		"doorbells late":        {DoorbellDelayMax: time.Millisecond},
-		"doorbells lost":        {DropDoorbell: 0.01},
-		"doorbells repeated":    {RepeatDoorbell: 0.5},
-		"windows set up late":   {InvalidMax: 20 * time.Millisecond},
-		"all, and all together": {StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 200 * time.Microsecond, DropDoorbell: 0.002, RepeatDoorbell: 0.1, InvalidMax: 10 * time.Millisecond},
+		"nothing else":        {},
+		"stores late":         {StoreDelayMax: 200 * time.Microsecond},
+		"little room":         {StoreDelayMax: 50 * time.Microsecond, QueueBytes: 1024},
+		"doorbells late":      {DoorbellDelayMax: time.Millisecond},
+		"doorbells lost":      {DropDoorbell: 0.01},
+		"doorbells repeated":  {RepeatDoorbell: 0.5},
+		"windows set up late": {InvalidMax: 20 * time.Millisecond},
+		"all":                 {StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 200 * time.Microsecond, DropDoorbell: 0.002, RepeatDoorbell: 0.1, InvalidMax: 10 * time.Millisecond},
 	} {
 		for seed := range seeds {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {

@@ -182,11 +182,15 @@ func ExampleOpen() {
 	// Output: sdp localhost:7000
 }
 
-// The Go code of README.md is in this file, where it is compiled and run.
+// The Go code of README.md is in this file, or in shmem's, where it is compiled and run.
 func TestREADMEShowsTheseExamples(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, file := range []string{"example_test.go", "../shmem/example_test.go"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, b...)
 	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -9,36 +9,41 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// Each PE puts its number to the one on its right. Here the PEs are goroutines of one
-// process; as processes, shmemrun starts them, and Open needs no options.
-func Example() {
-	pe := func(me, n int) {
-		ctx := context.Background()
-		w, err := shmem.Open(ctx, shmem.PE(me, n, "example"), shmem.Fabric("mem:example"))
-		if err != nil {
-			log.Fatal(err)
-		}
-		s, err := shmem.Alloc[int](w, 1)
-		if err != nil {
-			log.Fatal(err)
-		}
-		shmem.P(w.Ctx(), s, 0, w.PE(), (w.PE()+1)%w.NumPEs())
-		if err := w.Team().Barrier(ctx); err != nil {
-			log.Fatal(err)
-		}
-		if w.PE() == 0 {
-			fmt.Println("PE 0 got", s.Local()[0])
-		}
-		if err := w.Close(); err != nil {
-			log.Fatal(err)
-		}
+// sum adds up the numbers of all PEs, at PE 0. Every PE calls it, and gets the sum.
+func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
+	w, err := shmem.Open(ctx, opts...)
+	if err != nil {
+		return 0, err
 	}
+	total, err := shmem.AllocZeroed[int64](w, 1)
+	if err != nil {
+		return 0, err
+	}
+	shmem.AtomicAdd(w.Ctx(), total, 0, int64(w.PE()), 0)
+	if err := w.Team().Barrier(ctx); err != nil {
+		return 0, err
+	}
+	v := shmem.G(w.Ctx(), total, 0, 0)
+	return v, w.Close()
+}
+
+// Here the PEs are goroutines of one process; as processes, shmemrun starts them, and
+// Open needs no options.
+func Example() {
 	var wg sync.WaitGroup
-	for me := range 3 {
-		wg.Go(func() { pe(me, 3) })
+	for pe := range 4 {
+		wg.Go(func() {
+			v, err := sum(context.Background(), shmem.PE(pe, 4, "example"), shmem.Fabric("mem:example"))
+			if err != nil {
+				log.Fatal(err)
+			}
+			if pe == 3 {
+				fmt.Println("PE 3 found", v)
+			}
+		})
 	}
 	wg.Wait()
-	// Output: PE 0 got 2
+	// Output: PE 3 found 6
 }
 
 // A program that no launcher has started is PE 0 of 1.

@@ -28,8 +28,9 @@ var ErrHeapFull = errors.New("shmem: symmetric heap is full")
 type heap struct {
 	// Immutable.
 	*memory
-	base *byte
-	size int
+	base    *byte
+	size    int
+	objects int // where objects begin
 
 	mu   sync.Mutex
 	free []extent           // by offset, none next to another; guarded by mu
@@ -45,7 +46,7 @@ type extent struct {
 func newHeap(m *memory, objectsAt uintptr) *heap {
 	size := len(m.bytes)
 	return &heap{
-		memory: m, base: &m.bytes[0], size: size,
+		memory: m, base: &m.bytes[0], size: size, objects: int(objectsAt),
 		free: []extent{{objectsAt, uint64(size) - uint64(objectsAt)}},
 		used: map[uintptr]uint64{},
 	}

@@ -48,7 +48,12 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int, config
 		}
 		return -1
 	}
-	member := func(_, i int) int { return start + i*stride }
+	member := func(_, i int) int {
+		if i >= size {
+			return -1
+		}
+		return start + i*stride
+	}
 	n := len(t.pes)
 	var err error
 	if size < 1 || size > n || start < 0 || start >= n || size > 1 && (stride == 0 || stride <= -n || stride >= n) ||
@@ -93,8 +98,9 @@ func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x
 var errNoTeam = errors.New("shmem: split of a nil Team")
 
 // split makes teams of groups of this one's PEs. group says which one a PE belongs to,
-// -1 if to none; member is the group's PE i, as long as group agrees. bad is what is
-// wrong with the arguments; it is told only when all have passed the same ones.
+// -1 if to none; member is PE i of a group, no PE or another group's behind the last.
+// bad is what is wrong with the arguments; it is told only when all have passed the
+// same ones.
 func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int, config []TeamConfig) (*Team, error) {
 	if err := t.compare(ctx, what); err != nil {
 		return nil, err

@@ -7,11 +7,11 @@ import (
 
 // What collective calls are made of. Each team has a work area at the same place of
 // all heaps. In it are lines of 64 bytes, of which each is written by one PE. Those
-// that PE src of the team writes begin at src*320; offsets from there:
+// that PE src of the team writes begin at src*576; offsets from there:
 //
 //	0x00  8  steps: how many PE src has taken towards this PE
 //	0x08  8  taken: how many of this PE's messages PE src has taken
-//	0x40 64  four slots for messages, 64 bytes each
+//	0x40 64  eight slots for messages, 64 bytes each
 //	   0x00 48  what it says
 //	   0x30  8  taken, as above
 //	   0x38  8  the message's number, from 1
@@ -25,15 +25,15 @@ import (
 // alone says what it is about; numbers never go back, and nobody resets them. Every
 // step and message is awaited in the call in which it is sent, so none is left behind.
 //
-// The slot of message i is used again by message i+4, once the reader has said that
-// it has taken message i: with a message of its own, or alone after two. A sender may
+// The slot of message i is used again by message i+8, once the reader has said that
+// it has taken message i: with a message of its own, or alone after four. A sender may
 // have to wait for that; the reader is then in an earlier call than the sender, or has
 // yet to reach the same point, and does not wait for what the sender has not sent. So
 // the PE that is furthest behind can always go on.
 
 const (
 	areaLine     = 64
-	slots        = 4
+	slots        = 8
 	pairBytes    = (1 + slots) * areaLine
 	takenAt      = 8
 	messageBytes = 48

@@ -27,6 +27,11 @@
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
 //
+// Rings of node processes, by number of nodes, hops and lanes:
+//
+//	sdp-perf ring
+//	sdp-perf ring --nodes 4,8 --hops 2 --lanes 1 --json
+//
 // How it measures is in package internal/perf and those below it. Here are the
 // command line, the processes and the transports.
 //

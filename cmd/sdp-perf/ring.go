@@ -15,7 +15,7 @@ import (
 // The default run takes about a minute.
 const (
 	ringRounds   = 3
-	ringDuration = 40 * time.Millisecond
+	ringDuration = 25 * time.Millisecond
 )
 
 // runRing measures rings of node processes.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,23 @@ func TestControlCReachesEachPEOnce(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	expect(t, lines, 2, "terminated")
 	cmd.Wait()
+}
+
+func TestTheJobStopsAndGoesOn(t *testing.T) {
+	cmd := start(t, "-n 2", "signals")
+	lines := listen(t, cmd, 2)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTSTP))
+	expect(t, lines, 2, "stopped")
+	assert.Eventually(t, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		return err == nil && strings.Contains(string(b), ") T ")
+	}, 10*time.Second, 10*time.Millisecond, "shmemrun stops too, or its shell would wait")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	expect(t, lines, 2, "user defined signal 1")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	expect(t, lines, 2, "terminated")
+	assert.NoError(t, cmd.Wait())
 }
 
 func TestPE0ReadsFromTheTerminal(t *testing.T) {

@@ -26,8 +26,8 @@ const public = "(public)"
 var table = map[string][]string{
 	"cmd/sdp-perf": {
 		public, "internal/fabric",
-		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits", "internal/perf/pgas",
-		"internal/perf/plot",
+		"internal/perf", "internal/perf/bench", "internal/perf/hops", "internal/perf/limits",
+		"internal/perf/pgas", "internal/perf/plot",
 	},
 	"cmd/sdp-proxy": {public, "internal/proxy"},
 	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},

@@ -74,8 +74,7 @@ func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 		if window == 0 {
 			window = defaultMemWindow
 		}
-		wrap := func(a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a), spec.wrap(b) }
-		return newFabric(newMemNetwork(window, wrap), start), nil
+		return newFabric(newMemNetwork(window, spec.wrapPair), start), nil
 	}
 	if spec.hosts() {
 		h, err := openHosts(spec)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 )
 
 // Spec is a fabric and its options, in the form KIND:NAME?OPTION=VALUE&…
@@ -47,6 +48,9 @@ import (
 //	dma=N         a DMA engine of software with N channels, 0 to 16: for trials
 //	dmafrom=BYTES size from which on payload goes through an engine, 1 or more;
 //	              0 to measure it when a link comes up
+//	fault=SEED    of mem alone, for tests: bridges whose stores and doorbells are
+//	              late, and whose doorbells are repeated and lost, from a seed; 0:
+//	              not
 type Spec struct {
 	Kind, Name string
 	Node       int // 1 to Nodes; 0 where there is one host
@@ -61,6 +65,7 @@ type Spec struct {
 	Spin       time.Duration // -1: the default
 	DMA        int           // channels of a software engine
 	DMAFrom    int
+	Fault      uint64 // seed; 0: the bridges do as they should
 }
 
 // DefaultSpec is the fabric of a process that names none: SDP_FABRIC's, or else
@@ -189,6 +194,13 @@ func (s *Spec) set(name, value string) (err error) {
 		if err == nil && s.DMAFrom < 0 {
 			err = fmt.Errorf("want 0 or more bytes")
 		}
+	case "fault":
+		s.Fault, err = strconv.ParseUint(value, 10, 32)
+		if err != nil {
+			err = fmt.Errorf("want a number")
+		} else if s.Kind != "mem" {
+			err = fmt.Errorf("this is an option of mem: fabrics")
+		}
 	default:
 		err = fmt.Errorf("want window, buffer, spin, dma or dmafrom")
 		if s.hosts() {
@@ -205,6 +217,19 @@ func number(value string, first, last int) (int, error) {
 		return 0, fmt.Errorf("want a number from %d to %d", first, last)
 	}
 	return n, nil
+}
+
+// wrapPair puts a pair that misbehaves around the ends of a bridge within this process,
+// and the software engine around them, if the spec asks for it.
+func (s *Spec) wrapPair(a, b ntb.Device) (ntb.Device, ntb.Device) {
+	if s.Fault != 0 {
+		x, y := ntbfault.Pair(a, b, ntbfault.Options{
+			Seed: s.Fault, StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond,
+			RepeatDoorbell: 0.3, DropDoorbell: 0.002,
+		})
+		a, b = x, y
+	}
+	return s.wrap(a), s.wrap(b)
 }
 
 // wrap puts the software engine around a device, if the spec asks for one.

@@ -29,7 +29,7 @@ type env func(name string) string
 //
 // The error names the variables that are incomplete, out of range or contradict
 // each other. Under a launcher with PMI_FD, Find opens that connection, which the
-// Job has until Close; a later Find in the same process returns the same PE, N and
+// Job has until Close, which a program calls before it ends; a later Find in the same process returns the same PE, N and
 // Name without a connection.
 func Find(getenv func(string) string) (*Job, error) {
 	for _, look := range []source{fromSHMEM, fromPMI, fromOpenMPI, fromSlurm} {

@@ -85,14 +85,15 @@ func (r *Report) writeShares(b *strings.Builder) {
 
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 
-// writePapers compares with "Ring over NTB" (2019) and "OpenSHMEM over the ring"
-// (JIPS 2022), on three to five hosts.
+// writePapers compares with two papers on rings: Ring over NTB (Korea, 2019) and
+// OpenSHMEM over the ring (JIPS 2022).
 func (r *Report) writePapers(b *strings.Builder) {
 	rows := [][]string{{"median latency", "papers", "here, alone", "here, all"}}
 	for _, c := range r.comparisons() {
 		rows = append(rows, []string{c.what, c.papers, changeOf(c.alone), changeOf(c.all)})
 	}
-	b.WriteString("\nBeside the ring over NTB (2019) and OpenSHMEM over the ring (JIPS 2022), measured on 3 to 5 hosts:\n\n")
+	b.WriteString("\nBeside Ring over NTB (Korea, 2019) and OpenSHMEM over the ring (JIPS 2022), on 3 to 5 hosts with 1 to 8\n" +
+		"threads. Here a connection stays on its lane, so that lanes matter where several share a link:\n\n")
 	perf.WriteAligned(b, rows)
 }
 

@@ -1,0 +1,86 @@
+package shmem
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// benchmarkCollectives times each on PEs of this process that map each other's heap as
+// processes do.
+func benchmarkCollectives(b *testing.B, npes int, opts []Option) {
+	type object = Sym[float64]
+	loop := func(name string, bytes int, call func(t *Team, dst, src object) error) {
+		b.Run(fmt.Sprintf("%s/%d", name, npes), func(b *testing.B) {
+			opts := append([]Option{HeapLimit(64 << 20)}, opts...)
+			run(b, npes, fmt.Sprintf("shm:bench%d", os.Getpid()), opts, func(w *World) {
+				dst, err := AllocZeroed[float64](w, max(8, npes*bytes/8))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				src, err := AllocZeroed[float64](w, max(8, npes*bytes/8))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				for range 3 { // pages, scratch
+					if err := call(w.Team(), dst, src); err != nil {
+						b.Error(err)
+					}
+				}
+				if err := w.Team().Sync(context.Background()); err != nil {
+					b.Error(err)
+				}
+				if w.PE() == 0 {
+					b.SetBytes(int64(bytes))
+					b.ReportAllocs()
+					b.ResetTimer()
+				}
+				for range b.N {
+					if err := call(w.Team(), dst, src); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+				if err := w.Team().Sync(context.Background()); err != nil {
+					b.Error(err)
+				}
+				if w.PE() == 0 {
+					b.StopTimer()
+				}
+			})
+		})
+	}
+	ctx := context.Background()
+	loop("Sync", 0, func(t *Team, dst, src object) error { return t.Sync(ctx) })
+	loop("Barrier", 0, func(t *Team, dst, src object) error { return t.Barrier(ctx) })
+	loop("BroadcastSync8", 8, func(t *Team, dst, src object) error {
+		if err := Broadcast(ctx, t, dst, src, 1, 0); err != nil {
+			return err
+		}
+		return t.Sync(ctx)
+	})
+	for _, bytes := range []int{8, 1024, 1 << 20} {
+		n := bytes / 8
+		loop(fmt.Sprint("Broadcast", bytes), bytes, func(t *Team, dst, src object) error { return Broadcast(ctx, t, dst, src, n, 0) })
+		loop(fmt.Sprint("Sum", bytes), bytes, func(t *Team, dst, src object) error { return SumReduce(ctx, t, dst, src, n) })
+		loop(fmt.Sprint("FCollect", bytes), bytes, func(t *Team, dst, src object) error { return FCollect(ctx, t, dst, src, n) })
+		loop(fmt.Sprint("AlltoAll", bytes), bytes, func(t *Team, dst, src object) error { return AlltoAll(ctx, t, dst, src, n) })
+	}
+	loop("Collect8", 8, func(t *Team, dst, src object) error { return Collect(ctx, t, dst, src, 1) })
+	loop("AlltoAllS1024", 1024, func(t *Team, dst, src object) error { return AlltoAllS(ctx, t, dst, src, 2, 2, 64) })
+}
+
+func BenchmarkCollectivesMapped(b *testing.B) {
+	for _, n := range []int{2, 4} {
+		benchmarkCollectives(b, n, nil)
+	}
+}
+
+func BenchmarkCollectivesStrict(b *testing.B) {
+	for _, n := range []int{2, 4} {
+		benchmarkCollectives(b, n, []Option{Strict()})
+	}
+}

@@ -1,0 +1,156 @@
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// connect makes the connection for requests to a PE, and maps its heap if that can
+// be.
+func (w *World) connect(ctx context.Context, pe int) error {
+	c, err := w.dial(ctx, pe)
+	if err != nil {
+		return err
+	}
+	release := context.AfterFunc(ctx, func() { c.Close() })
+	h, err := w.introduce(c)
+	if err == nil && h.PE != pe {
+		err = fmt.Errorf("%w: PE %d answers for PE %d", errRefused, h.PE, pe)
+	}
+	if !release() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.Close()
+		return fmt.Errorf("PE %d: %w", pe, err)
+	}
+	p := w.peers[pe]
+	p.ch = &channel{pe: pe, conn: c}
+	p.node = h.Node
+	p.why = w.mapPeer(p, h)
+	return nil
+}
+
+func (w *World) introduce(c net.Conn) (*hello, error) {
+	if err := writeHello(c, w.hello()); err != nil {
+		return nil, err
+	}
+	h, err := readHello(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.fits(h); err != nil {
+		return nil, err
+	}
+	if h.Refused != "" {
+		return nil, fmt.Errorf("%w: PE %d says: %.200s", errRefused, h.PE, h.Refused)
+	}
+	return h, nil
+}
+
+// Reasons not to map a heap.
+var (
+	errStrict = errors.New("option Strict")
+	errFar    = errors.New("its host is not a neighbour")
+)
+
+// mapPeer maps the heap of a PE, or says why not.
+func (w *World) mapPeer(p *peer, h *hello) error {
+	switch {
+	case w.opts.strict:
+		return errStrict
+	case w.spec.Hops(h.Node) > 1:
+		return errFar
+	case w.opts.inProcess:
+		m := findGoMemory(h.File.Token)
+		if m == nil || len(m.bytes) != w.heap.size {
+			return errors.New("its heap is of another process")
+		}
+		p.reach(m)
+		return nil
+	}
+	m, err := mapHeap(h.File, w.heap.size)
+	if err != nil {
+		return err
+	}
+	p.mem = m
+	p.reach(m)
+	return nil
+}
+
+// tellNode tells the others by the launcher on which node of the fabric this PE is, if
+// the launcher can do that. Else they look for it.
+func (w *World) tellNode(ctx context.Context) error {
+	job := w.opts.launcher
+	if w.spec.Nodes == 0 || !job.HasKVS() {
+		return nil
+	}
+	if err := job.Put(nodeKey(w.pe), strconv.Itoa(w.spec.Node)); err != nil {
+		return err
+	}
+	return job.Barrier(ctx)
+}
+
+func nodeKey(pe int) string { return "shmem-node-" + strconv.Itoa(pe) }
+
+// node is where a PE is, or where to look first.
+func (w *World) node(pe int) int {
+	if w.opts.launcher.HasKVS() {
+		if v, err := w.opts.launcher.Get(nodeKey(pe)); err == nil {
+			if n, err := strconv.Atoi(v); err == nil && n >= 1 && n <= w.spec.Nodes {
+				return n
+			}
+		}
+	}
+	return pe%w.spec.Nodes + 1
+}
+
+// Pauses between dials of a PE that is not there yet.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 50 * time.Millisecond
+)
+
+// dial looks for a PE on all hosts of the fabric, until it is there.
+func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
+	port := strconv.Itoa(w.port(pe))
+	d := &sdp.Dialer{Host: w.host}
+	first := 0
+	if w.spec.Nodes > 0 {
+		first = w.node(pe)
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		var err error
+		for i := range max(1, w.spec.Nodes) {
+			host := "localhost"
+			if w.spec.Nodes > 0 {
+				host = "node" + strconv.Itoa((first-1+i)%w.spec.Nodes+1)
+			}
+			var c net.Conn
+			c, err = w.dialHost(ctx, d, host+":"+port)
+			if err == nil {
+				return c, nil
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("PE %d: %w", pe, err)
+		}
+	}
+}
+
+// hostLimit is how long one host is waited for, since the PE may be on another.
+const hostLimit = time.Second
+
+func (w *World) dialHost(ctx context.Context, d *sdp.Dialer, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, hostLimit)
+	defer cancel()
+	return d.DialContext(ctx, sdp.Network, address)
+}

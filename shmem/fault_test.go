@@ -1,0 +1,33 @@
+package shmem
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	bodies["atomics of one type"] = func(t require.TestingT, w *World) { amos[uint32](t, w) }
+}
+
+// Requests over bridges that misbehave: what arrives late must still be in order, and
+// a wait must not trust a doorbell.
+func TestRequestsOverFaultyBridges(t *testing.T) {
+	seeds := []int{1, 2, 3}
+	if testing.Short() {
+		seeds = seeds[:1]
+	}
+	for _, name := range []string{"basics", "waits", "heat", "sort", "random updates", "transpose", "atomics of one type"} {
+		seeds := seeds
+		if name == "atomics of one type" {
+			seeds = seeds[:1] // each fetch takes as long as a timer
+		}
+		for _, seed := range seeds {
+			t.Run(fmt.Sprintf("%s/seed %d", name, seed), func(t *testing.T) {
+				fabric := fmt.Sprintf("mem:fault%d?fault=%[1]d", seed)
+				run(t, 2, fabric, []Option{Strict()}, func(w *World) { bodies[name](t, w) })
+			})
+		}
+	}
+}

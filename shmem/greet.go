@@ -1,0 +1,148 @@
+package shmem
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// hello is what each side of a connection says first, as JSON behind its length.
+type hello struct {
+	Version int      `json:"version"`
+	Job     string   `json:"job"`
+	PE      int      `json:"pe"`
+	PEs     int      `json:"pes"`
+	Heap    int      `json:"heap"`
+	Node    int      `json:"node"` // of the fabric
+	Strict  bool     `json:"strict,omitempty"`
+	File    heapFile `json:"file"`
+	Refused string   `json:"refused,omitempty"` // why the other one may not join
+}
+
+const (
+	helloVersion = 1
+	maxHello     = 4096
+)
+
+// errRefused: a PE is of another kind than this one. Waiting does not mend it.
+var errRefused = errors.New("PEs do not fit together")
+
+func (w *World) hello() *hello {
+	f := w.heap.file()
+	f.Token = w.token
+	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.heap.size, Node: w.spec.Node, Strict: w.opts.strict, File: f}
+}
+
+// fits compares another PE's words with ours.
+func (w *World) fits(h *hello) error {
+	mine := w.hello()
+	switch {
+	case h.Version != mine.Version:
+		return fmt.Errorf("%w: version %d here, %d there", errRefused, mine.Version, h.Version)
+	case h.Job != mine.Job:
+		return fmt.Errorf("%w: job %q here, %.50q there", errRefused, mine.Job, h.Job)
+	case h.PEs != mine.PEs:
+		return fmt.Errorf("%w: PE %d of %d here, PE %d of %d there", errRefused, mine.PE, mine.PEs, h.PE, h.PEs)
+	case h.PE < 0 || h.PE >= mine.PEs || h.PE == mine.PE:
+		return fmt.Errorf("%w: PE %d here, PE %d there", errRefused, mine.PE, h.PE)
+	case h.Heap != mine.Heap:
+		return fmt.Errorf("%w: symmetric heap of %d bytes here, %d at PE %d", errRefused, mine.Heap, h.Heap, h.PE)
+	}
+	return nil
+}
+
+func writeHello(c net.Conn, h *hello) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...))
+	return err
+}
+
+func readHello(c net.Conn) (*hello, error) {
+	var n [4]byte
+	if _, err := io.ReadFull(c, n[:]); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32(n[:])
+	if size > maxHello {
+		return nil, fmt.Errorf("%w: greeting of %d bytes", errRefused, size)
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return nil, err
+	}
+	h := new(hello)
+	if err := json.Unmarshal(b, h); err != nil {
+		return nil, fmt.Errorf("%w: greeting: %v", errRefused, err)
+	}
+	return h, nil
+}
+
+// accept takes the connections that carry others' requests.
+func (w *World) accept(ln net.Listener) {
+	defer w.wg.Done()
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		w.mu.Lock()
+		if w.closing {
+			w.mu.Unlock()
+			c.Close()
+			continue
+		}
+		w.conns[c] = struct{}{}
+		w.wg.Add(1)
+		w.mu.Unlock()
+		go func() {
+			defer w.wg.Done()
+			w.greet(c)
+			c.Close()
+			w.mu.Lock()
+			delete(w.conns, c)
+			w.mu.Unlock()
+		}()
+	}
+}
+
+// greet answers who connects, and serves its requests if it may join.
+func (w *World) greet(c net.Conn) {
+	_ = c.SetDeadline(time.Now().Add(w.opts.timeout))
+	h, err := readHello(c)
+	if err != nil {
+		return
+	}
+	answer := w.hello()
+	err = w.fits(h)
+	w.mu.Lock()
+	if err == nil && w.joined[h.PE] {
+		err = fmt.Errorf("%w: there is a PE %d already", errRefused, h.PE)
+	}
+	if err != nil {
+		answer.Refused = err.Error()
+		if h.Job == w.opts.job && w.misfit == nil {
+			w.misfit = err
+			w.giveUp()
+		}
+	} else {
+		w.joined[h.PE] = true
+	}
+	w.mu.Unlock()
+	if writeHello(c, answer) != nil || err != nil {
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	select {
+	case w.arrived <- struct{}{}:
+	default:
+	}
+	s := &server{w: w, pe: h.PE, conn: c}
+	s.run()
+}

@@ -1,0 +1,159 @@
+package mplite
+
+import "github.com/ntbnet/ntbnet/shmem"
+
+// link is what a PE knows of one PE (itself as well).
+type link struct {
+	c  *Comm
+	pe int
+
+	// As who sends.
+
+	out     queue               // the send queue there
+	sent    uint64              // entries written to it
+	taken   uint64              // of them, those it has taken: wordTaken
+	tags    []int64             // of messages in its slots; noTag for other entries
+	posts   []posted            // receives it has posted, in their order
+	sends   []*Request          // not begun, in order
+	granted []give              // data it has asked for
+	waiting map[uint32]*Request // announced, by number
+	bufs    map[uint32]extent   // buffered, by number
+	gotten  uint64              // entries taken from its receive queue here
+	toldGot uint64              // as it was told
+
+	replies queue // its receive queue here
+
+	// As who receives.
+
+	in         queue               // its send queue here
+	arrived    uint64              // entries in it: wordHeaders
+	got        uint64              // of them, those taken
+	toldTaken  uint64              // as it was told
+	unexpected []message           // without a receive, in order
+	asked      map[uint32]*Request // receives whose message was announced, by its number
+	back       queue               // the receive queue there
+	wrote      uint64              // entries written to it
+	drained    uint64              // of them, those it has taken: wordDrained
+	backlog    []entry             // replies that have no room there
+	lastPost   uint32              // number of the last receive that was posted there
+	landing    []*Request          // receives that need the landing pieces; the first has them
+}
+
+// noTag is no message's.
+const noTag = -1 << 40
+
+// posted is a receive that another PE has posted here.
+type posted struct {
+	number uint32
+	tag    int32
+	off    uint64
+	size   int64
+}
+
+// give is data that a PE has asked for.
+type give struct {
+	r      *Request
+	number uint32
+	off    uint64
+	size   int64
+}
+
+// message is a header without a receive.
+type message struct {
+	entry
+	number uint32
+}
+
+func newLink(c *Comm, pe int) link {
+	slots := c.opts.Slots
+	return link{
+		c: c, pe: pe,
+		out: newQueue(c.senders, c.me, slots), in: newQueue(c.senders, pe, slots),
+		back: newQueue(c.replies, c.me, 2*slots), replies: newQueue(c.replies, pe, 2*slots),
+		tags: make([]int64, slots), waiting: map[uint32]*Request{}, bufs: map[uint32]extent{}, asked: map[uint32]*Request{},
+	}
+}
+
+// word is what the other PE has written, at once.
+func (l *link) word(k int) uint64 {
+	i := l.pe*wordsPerPE + k
+	v := shmem.AtomicFetch(l.c.ctx, l.c.words, i, l.c.me)
+	l.c.heard[i] = v
+	return v
+}
+
+// tell writes this PE's word there. All that was stored there before is seen by who
+// sees it.
+func (l *link) tell(k int, v uint64) {
+	l.c.ctx.Fence()
+	shmem.P(l.c.ctx, l.c.words, l.c.me*wordsPerPE+k, v, l.pe)
+}
+
+// room tells if the send queue has a free slot.
+func (l *link) room() bool { return l.sent-l.taken < l.out.slots }
+
+// header writes an entry to the send queue, which has room, and returns its number.
+func (l *link) header(e entry) uint32 {
+	tag := int64(noTag)
+	if e.kind.carries() {
+		tag = int64(e.tag)
+	}
+	l.tags[l.sent%l.out.slots] = tag
+	e.encode(l.c.scratch)
+	shmem.Put(l.c.ctx, l.out.slot(l.sent), l.c.scratch, l.pe)
+	number := uint32(l.sent)
+	l.sent++
+	l.tell(wordHeaders, l.sent)
+	return number
+}
+
+// spare tells if the receive queue has a free slot besides those that are kept for
+// messages which meet a posted receive on their way: one for each slot of the send
+// queue.
+func (l *link) spare() bool { return l.back.slots-(l.wrote-l.drained) > l.in.slots }
+
+// reply writes an entry to the receive queue, which has room.
+func (l *link) reply(e entry) {
+	e.encode(l.c.scratch)
+	shmem.Put(l.c.ctx, l.back.slot(l.wrote), l.c.scratch, l.pe)
+	l.wrote++
+	l.tell(wordReplies, l.wrote)
+}
+
+// replyLater is reply when there is room.
+func (l *link) replyLater(e entry) {
+	l.backlog = append(l.backlog, e)
+	l.flush()
+}
+
+func (l *link) flush() {
+	n := 0
+	for n < len(l.backlog) && l.spare() {
+		l.reply(l.backlog[n])
+		n++
+	}
+	l.backlog = l.backlog[:copy(l.backlog, l.backlog[n:])]
+}
+
+// credit tells the other PE what was taken.
+func (l *link) credit() {
+	if l.toldTaken != l.got {
+		l.toldTaken = l.got
+		l.tell(wordTaken, l.got)
+	}
+	if l.toldGot != l.gotten {
+		l.toldGot = l.gotten
+		l.tell(wordDrained, l.gotten)
+	}
+}
+
+// untaken tells if a message that lies in the send queue, sent without a posted
+// receive, may be for one that takes tag.
+func (l *link) untaken(tag int32) bool {
+	for i := l.taken; i != l.sent; i++ {
+		if t := l.tags[i%l.out.slots]; t != noTag && (tag == AnyTag || int64(tag) == t) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,31 @@
+package shmem
+
+import "unsafe"
+
+// At is the object of n elements at an offset that Offset has told, perhaps on
+// another PE: what a C program does with a symmetric address. It is false if that is
+// not memory for objects, or not aligned.
+func At[T Elem](w *World, off, n int) (Sym[T], bool) {
+	w.check()
+	var v T
+	if off < w.heap.objects || off%int(unsafe.Alignof(v)) != 0 || off > w.heap.size ||
+		n < 0 || n > (w.heap.size-off)/int(sizeOf[T]()) {
+		return Sym[T]{}, false
+	}
+	return Sym[T]{w, uintptr(off), n}, true
+}
+
+// Find is the symmetric object that s is this PE's copy of, so that
+// Find(w, x.Local()) is x. It is false if s is other memory, or empty.
+func Find[T Elem](w *World, s []T) (Sym[T], bool) {
+	w.check()
+	if len(s) == 0 {
+		return Sym[T]{}, false
+	}
+	// An address below the heap wraps to a large offset.
+	off := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(w.heap.base))
+	if off >= uintptr(w.heap.size) {
+		return Sym[T]{}, false
+	}
+	return At[T](w, int(off), len(s))
+}
