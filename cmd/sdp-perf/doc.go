@@ -18,6 +18,11 @@
 //	sdp-perf bench --svg picture.svg
 //	sdp-perf idle --connections 10000
 //
+// Operations of package shmem, in rings too, and beside Open MPI:
+//
+//	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
+//	sdp-perf shmem --openmpi ./oshmem-perf
+//
 // Of a ring that runs, nodes, links and routes, and a picture of them:
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
