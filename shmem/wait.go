@@ -42,7 +42,8 @@ func (s *sleepers) wake() {
 
 // Times of a wait.
 const (
-	spinFor = 200 * time.Microsecond
+	spinFor  = 200 * time.Microsecond
+	spinMost = 10 * time.Millisecond // after it was woken in vain
 	// looks is how many looks lie between two at the clock.
 	looks = 64
 	// Who is to store it may need this very processor, even where there are enough:
@@ -62,18 +63,20 @@ func (w *World) wait(ctx context.Context, look func() bool) error {
 	if look() {
 		return nil
 	}
-	for {
-		if w.spin(look) {
+	for budget := spinFor; ; budget = min(2*budget, spinMost) {
+		if w.spin(look, budget) {
 			return nil
 		}
 		if done, err := w.park(ctx, look); done || err != nil {
 			return err
 		}
+		// Others store here, though not yet what is waited for: each sleep costs the next
+		// of them a request.
 	}
 }
 
 // spin looks again and again for a while.
-func (w *World) spin(look func() bool) bool {
+func (w *World) spin(look func() bool, budget time.Duration) bool {
 	var begin, gave time.Time
 	for i := 1; ; i++ {
 		if look() {
@@ -91,7 +94,7 @@ func (w *World) spin(look func() bool) bool {
 		switch {
 		case begin.IsZero():
 			begin, gave = now, now
-		case now.Sub(begin) > spinFor || w.Err() != nil:
+		case now.Sub(begin) > budget || w.Err() != nil:
 			return false
 		case now.Sub(gave) > giveWay:
 			runtime.Gosched()
