@@ -107,11 +107,3 @@ func (h *heap) release(off uintptr) bool {
 	}
 	return true
 }
-
-// sizeAt is the size of the object that begins at off, in bytes.
-func (h *heap) sizeAt(off uintptr) (uint64, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n, ok := h.used[off]
-	return n, ok
-}

@@ -65,7 +65,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		o.fabric = os.Getenv(fabric.EnvFabric)
 	}
 	if o.fabric == "" {
-		o.fabric = fmt.Sprintf("shm:shmem-%016x", hashOf(o.job))
+		o.fabric = ownFabric(o.job)
 	}
 	if o.timeout == 0 {
 		o.timeout = defaultTimeout
@@ -113,6 +113,9 @@ func (w *World) abandon() {
 	w.hangUp()
 	w.release()
 }
+
+// ownFabric is the fabric of a job that is not told which to use.
+func ownFabric(job string) string { return fmt.Sprintf("shm:shmem-%016x", hashOf(job)) }
 
 // Ports of a job's PEs: a range by the job's name.
 const (

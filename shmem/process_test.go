@@ -46,9 +46,13 @@ func (childT) FailNow() {
 }
 
 func runBody(name string, args []string) int {
-	pe, _ := strconv.Atoi(args[0])
-	n, _ := strconv.Atoi(args[1])
-	opts := append([]Option{PE(pe, n, args[2]), Fabric(args[3]), HeapLimit(256 << 20)}, modes[args[4]]...)
+	opts := []Option{HeapLimit(256 << 20)}
+	if len(args) > 0 { // else the launcher says
+		pe, _ := strconv.Atoi(args[0])
+		n, _ := strconv.Atoi(args[1])
+		opts = append(opts, PE(pe, n, args[2]), Fabric(args[3]))
+		opts = append(opts, modes[args[4]]...)
+	}
 	w, err := Open(context.Background(), opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -190,5 +190,6 @@ func (w *World) exit(pe, status int) {
 		w.fail(pe, fmt.Errorf("it ended the job with status %d", status))
 		return
 	}
+	_ = w.opts.launcher.Abort(status, "") // others' launchers see how this process ends
 	os.Exit(status)
 }

@@ -292,6 +292,9 @@ func (w *World) release() {
 	}
 	if w.host != nil {
 		w.host.Close()
+		if w.opts.fabric == ownFabric(w.opts.job) {
+			_ = fabric.Remove(w.spec.Name) // the last one out
+		}
 	}
 	forgetGoMemory(w.token)
 	w.heap.close()
