@@ -69,6 +69,10 @@ func (c *Pair) wait(w *waiter, direction int) {
 	}
 	w.parked.Store(true)
 	defer w.parked.Store(false)
+	if c.routed {
+		c.watch(w, direction)
+		return
+	}
 	if direction == ring.Data {
 		c.publishCredit() // all of it: the writer may need it before we wake
 		c.dataArm++
@@ -100,6 +104,45 @@ func (c *Pair) wait(w *waiter, direction int) {
 		if w.stop.Load() != 0 {
 			w.guess.miss()
 		}
+	}
+	w.yielded = time.Now()
+}
+
+// watch is wait's end where frames lead to the peer: what it publishes is seen to
+// arrive, so a reader need not arm, which would be a frame, nor wait until the peer
+// knows, which would be a round trip. The peer may need credit before we wake; then it
+// arms, in a line that is watched too. The caller holds the direction's lock.
+func (c *Pair) watch(w *waiter, direction int) {
+	here := c.slot // the number of our line
+	w.watch.Lines = [2]int{here, here}
+	if direction == ring.Data {
+		w.watch.Lines[1] = (c.rx.off + c.rx.pos) / line
+	}
+	c.peer.Watch(&w.watch)
+	defer c.peer.Unwatch(&w.watch)
+	if direction == ring.Space {
+		// The peer's reader gives back all credit for it, and perhaps a larger queue.
+		c.spaceArm++
+		bits := uint32(armedBit)
+		if c.tx.wantsLarger() {
+			bits |= growBit
+		}
+		c.publishArm(direction, bits)
+		if bits&growBit != 0 {
+			c.peer.Notify(c.farSlot, ring.Data)
+		}
+	}
+	for !c.changed(direction) && w.stop.Load() == 0 && !c.ended(direction) {
+		if direction == ring.Data && armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
+			c.publishCredit()
+		}
+		c.peer.Poll()
+		w.parks++
+		c.saveStats(direction)
+		<-w.wake
+	}
+	if w.stop.Load() != 0 {
+		w.guess.miss()
 	}
 	w.yielded = time.Now()
 }

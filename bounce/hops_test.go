@@ -188,3 +188,32 @@ func BenchmarkPingPongOverHops(b *testing.B) {
 		})
 	}
 }
+
+// A reader over hops sleeps and is woken without a word to the writer: a round trip is
+// two frames of data, and few besides.
+func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
+	leak.Check(t)
+	h := newHosts(t, ring.Options{Nodes: 5}, Options{})
+	pa, pb := h.pools(0, 2)
+	a, b := connect(t, pa, pb)
+	sent := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
+	const trips = 200
+	ping := func() {
+		for _, end := range [][2]*Pair{{a, b}, {b, a}} {
+			read := make(chan error, 1)
+			go func() {
+				_, err := io.ReadFull(end[1], make([]byte, 64))
+				read <- err
+			}()
+			_, err := end[0].Write(make([]byte, 64))
+			require.NoError(t, err)
+			require.NoError(t, <-read)
+		}
+	}
+	ping()
+	before := sent()
+	for range trips {
+		ping()
+	}
+	require.LessOrEqual(t, sent()-before, uint64(trips*5/4)) // credit after each quarter of a queue
+}

@@ -33,12 +33,13 @@ const (
 // from any goroutine; reads exclude each other, and so do writes.
 type Pair struct {
 	// Immutable.
-	pool  *Pool
-	peer  *ring.Peer
-	slot  int    // of our line
-	gen   uint32 // of the slot
-	line  []byte // our line, written by the peer
-	fence bool   // a look needs a fence after a publish
+	pool   *Pool
+	peer   *ring.Peer
+	slot   int    // of our line
+	gen    uint32 // of the slot
+	line   []byte // our line, written by the peer
+	fence  bool   // a look needs a fence after a publish
+	routed bool   // frames lead to the peer
 
 	// Constant after Connect.
 	far     ntb.Window // our line at the peer, written by us
@@ -90,9 +91,12 @@ type Pair struct {
 }
 
 func newPair(p *Pool, q queue) *Pair {
-	c := &Pair{pool: p, peer: p.peer, fence: p.peer.FenceToLook()}
+	c := &Pair{pool: p, peer: p.peer, fence: p.peer.FenceToLook(), routed: p.peer.Routed()}
 	c.rw.init()
 	c.ww.init()
+	if c.routed {
+		c.rw.watch.Wake, c.ww.watch.Wake = c.rw.notify, c.ww.notify
+	}
 	c.rx.free = p.release
 	c.rx.start(q)
 	c.grantGen, c.rxSize = c.rx.gen, len(q.mem)

@@ -38,6 +38,7 @@ type waiter struct {
 	wake   chan struct{}
 	stop   atomic.Uint32
 	parked atomic.Bool // stored before the last look; whoever wakes looks at it after the event
+	watch  ring.Watch  // of a routed peer; the direction's lock's
 
 	// Guarded by the direction's lock.
 	guesses [2]guess

@@ -164,6 +164,10 @@
 // acknowledges in frames of the other direction, alone after a quarter of the
 // retention or 5 ms, and again what came again.
 //
+// All that the other end stores passes through this process, so whoever waits for it is
+// woken by its arrival ([Peer.Watch]), and need not tell the other end first: that would
+// be a frame, and a round trip until it knew. Notifications always ring.
+//
 // What is published is sent, but has not arrived: it is in this process' memory or
 // on the way. Whoever must know calls [Peer.Order]. Node.Close waits up to 2 s
 // until it has arrived.

@@ -148,6 +148,8 @@ type sinkMemory struct {
 	win ntb.Window // onto in
 	// spad takes a scratchpad; it reports false if there is none of that number.
 	spad func(i int, v uint32) bool
+	// published is told of each word published, after it is there.
+	published func(off int)
 }
 
 // apply stores the entries of a body, of which the neighbour may change every
@@ -172,8 +174,10 @@ func (m *sinkMemory) apply(body []byte) bool {
 			m.win.Store64(off, ntb.Load64(body, i))
 		case kind == entryPublish && n == 8 && off%8 == 0:
 			m.win.Publish64(off, ntb.Load64(body, i))
+			m.published(off)
 		case kind == entryPublish && n == 4 && off%4 == 0:
 			m.win.Publish32(off, ntb.Load32(body, i))
+			m.published(off)
 		case kind == entrySpad && n == 4:
 			if !m.spad(off, ntb.Load32(body, i)) {
 				return false

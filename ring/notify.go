@@ -86,8 +86,13 @@ func (p *Peer) Detach(slot int) {
 // before is visible to the peer then. slot must be less than RemoteSlots.
 func (p *Peer) Notify(slot, direction int) {
 	v := p.number.Add(1)
-	p.out.Publish32(offNotes+8*slot+4*direction, v)
-	p.out.Publish32(offSummary+4*(slot/groupSlots), v)
+	note, summary := offNotes+8*slot+4*direction, offSummary+4*(slot/groupSlots)
+	if t := p.tunnel(); t != nil {
+		t.announce(v, note, summary, offMaster)
+		return
+	}
+	p.out.Publish32(note, v)
+	p.out.Publish32(summary, v)
 	p.announce(v)
 }
 
@@ -95,6 +100,10 @@ func (p *Peer) Notify(slot, direction int) {
 // sleeps. It pairs with settle: either we see the arm here, or it sees the master
 // word there.
 func (p *Peer) announce(v uint32) {
+	if t := p.tunnel(); t != nil {
+		t.announce(v, offMaster)
+		return
+	}
 	p.out.Publish32(offMaster, v)
 	ntb.Fence()
 	rung := p.rung.Load()
@@ -120,7 +129,8 @@ func (p *Peer) Poll() {
 
 // settle looks through the words until nothing is pending and the peer knows that
 // nobody here looks any more, so that it rings. It is for the link's goroutine,
-// which sleeps after it.
+// which sleeps after it. A routed peer rings each time: to ask it would take a round
+// trip, and its bell comes in the frame of the word.
 func (p *Peer) settle() {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -129,16 +139,24 @@ func (p *Peer) settle() {
 	}
 	for {
 		p.lookLocked()
-		p.arm++
-		p.out.Publish32(offArm, p.arm)
-		if p.caps.Coherent {
-			ntb.Fence() // the other side's is in announce
-		} else {
-			p.dev.Order()
+		if !p.Routed() {
+			p.sayArmed()
 		}
 		if !p.Pending() {
 			return
 		}
+	}
+}
+
+// sayArmed tells the peer that the link's goroutine is about to sleep. The caller
+// holds pollMu.
+func (p *Peer) sayArmed() {
+	p.arm++
+	p.out.Publish32(offArm, p.arm)
+	if p.caps.Coherent {
+		ntb.Fence() // the other side's is in announce
+	} else {
+		p.dev.Order()
 	}
 }
 

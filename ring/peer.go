@@ -116,9 +116,12 @@ func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 
 // Routed tells that frames lead to the peer: what was published has not arrived
 // before Order returns, and the peer survives a cut link.
-func (p *Peer) Routed() bool {
-	_, ok := p.dev.(*tunnel)
-	return ok
+func (p *Peer) Routed() bool { return p.tunnel() != nil }
+
+// tunnel is the device of a routed peer, else nil.
+func (p *Peer) tunnel() *tunnel {
+	t, _ := p.dev.(*tunnel)
+	return t
 }
 
 // Deliver waits until what was stored before has arrived at the peer, or the link

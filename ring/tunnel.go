@@ -44,14 +44,15 @@ type tunnel struct {
 	state atomic.Uint32 // a tunnelState; stored under mu
 
 	// The end that receives.
-	spads  [tunnelSpads]atomic.Uint32 // stored by the lane's worker
-	bells  [tunnelBells]chan struct{} // capacity 1
-	expect atomic.Uint32              // sequence number expected; stored under rmu
-	rmu    sync.Mutex                 // held while a frame is stored
-	memory sinkMemory                 // guarded by rmu
-	in     []byte                     // the same memory, for Inbound; nil after Close
-	gone   bool                       // in may not be touched any more; guarded by rmu
-	got    uint64                     // frames taken; guarded by rmu
+	spads   [tunnelSpads]atomic.Uint32 // stored by the lane's worker
+	bells   [tunnelBells]chan struct{} // capacity 1
+	expect  atomic.Uint32              // sequence number expected; stored under rmu
+	rmu     sync.Mutex                 // held while a frame is stored
+	memory  sinkMemory                 // guarded by rmu
+	in      []byte                     // the same memory, for Inbound; nil after Close
+	gone    bool                       // in may not be touched any more; guarded by rmu
+	watched watches                    // guarded by rmu
+	got     uint64                     // frames taken; guarded by rmu
 
 	mu      sync.Mutex // before lanes' and the router's
 	room    sync.Cond  // acknowledgements came, answers, room in the lane, or the end; mu
@@ -123,7 +124,10 @@ func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
 	for i := range t.bells {
 		t.bells[i] = make(chan struct{}, 1)
 	}
-	t.memory = sinkMemory{in: t.in, win: ntb.MappedWindow(t.in, ntb.Coherent), spad: t.storeSpad}
+	t.watched = watches{}
+	t.memory = sinkMemory{
+		in: t.in, win: ntb.MappedWindow(t.in, ntb.Coherent), spad: t.storeSpad, published: t.published,
+	}
 	return t
 }
 
@@ -273,9 +277,13 @@ func (t *tunnel) flush() {
 func (t *tunnel) RingDoorbell(bit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() != tunnelUp {
-		return
+	if t.current() == tunnelUp {
+		t.ring(bit)
 	}
+}
+
+// ring is RingDoorbell. The caller holds mu.
+func (t *tunnel) ring(bit int) {
 	t.bell |= 1 << bit
 	if t.kept.open {
 		t.kept.end()
