@@ -222,6 +222,14 @@ func (c *Comm) bad(l *link, e entry) {
 	c.fail(fmt.Errorf("mplite: PE %d sent what no PE sends: %+v", l.pe, e))
 }
 
+// unknown is for an entry about a posted receive that is none, any more: bad, and what
+// comes of leaving the rule of the gap out.
+func (c *Comm) unknown(l *link, e entry) {
+	if !c.opts.trust {
+		c.bad(l, e)
+	}
+}
+
 // checkPE panics unless there is such a PE.
 func (c *Comm) checkPE(pe int) {
 	if uint(pe) >= uint(len(c.links)) {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
@@ -75,12 +73,8 @@ func filled(n, seed int) []byte {
 	return b
 }
 
-// memory is symmetric memory of this PE, or other.
-func memory(t require.TestingT, c *Comm, n int, symmetric bool) []byte {
-	if !symmetric {
-		return make([]byte, n)
-	}
+// symmetric is symmetric memory of this PE. It is collective, and not given back.
+func symmetric(c *Comm, n int) ([]byte, error) {
 	s, err := shmem.Alloc[byte](c.w, n)
-	require.NoError(t, err)
-	return s.Local()
+	return s.Local(), err
 }
