@@ -176,6 +176,7 @@ func TestProbeTellsWhatIsNext(t *testing.T) {
 		_, found, err := c.AProbe(AnySource, 3)
 		require.NoError(t, err)
 		require.False(t, found)
+		barrier(t, c)
 		require.NoError(t, Send(background, c, []float64{1, 2, 3}, other, 3))
 		for _, from := range []int{other, AnySource} {
 			for _, tag := range []int{3, AnyTag} {
