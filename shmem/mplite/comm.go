@@ -131,7 +131,7 @@ func Open(ctx context.Context, w *shmem.World, o Options) (*Comm, error) {
 	if c.senders, err = shmem.Alloc[uint64](w, n*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
-	// See queues in doc.go for the double size.
+	// Half of it is kept for replies that cannot wait: see doc.go.
 	if c.replies, err = shmem.Alloc[uint64](w, n*2*o.Slots*entryWords); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,10 @@ func TestADeathEndsCallsThatWait(t *testing.T) {
 			continue
 		}
 		for mode := range modes {
-			t.Run(name+"/"+mode, func(t *testing.T) { processes(t, name, 3, mode, oneHost) })
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel() // they sleep most of the time
+				processes(t, name, 3, mode, oneHost)
+			})
 		}
 	}
 }

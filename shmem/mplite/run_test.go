@@ -1,8 +1,10 @@
 package mplite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -60,18 +62,15 @@ func each(t *testing.T, sizes []int, o Options, body func(t *testing.T, c *Comm)
 	}
 }
 
-// fill is the contents of a message.
-func fill(b []byte, seed int) {
-	for i := range b {
-		b[i] = byte(seed + i*7 + i>>8)
-	}
-}
-
-func filled(n, seed int) []byte {
-	b := make([]byte, n)
-	fill(b, seed)
+// pattern is random, and the same everywhere.
+var pattern = func() []byte {
+	b := make([]byte, 2<<20)
+	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
-}
+}()
+
+// filled is a message of n bytes.
+func filled(n, seed int) []byte { return bytes.Clone(pattern[seed%1024:][:n]) }
 
 // symmetric is symmetric memory of this PE. It is collective, and not given back.
 func symmetric(c *Comm, n int) ([]byte, error) {

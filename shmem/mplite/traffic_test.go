@@ -189,9 +189,9 @@ func traffic(c *Comm, seed uint64, count int, sizes []int) error {
 }
 
 func TestRandomTrafficArrivesOnceAndInOrder(t *testing.T) {
-	for name, o := range map[string]Options{"normal": {}, "no buffers": {Slots: 1, Buffer: 64, Piece: 100}, "few": {Slots: 3, Buffer: 5000}} {
+	for name, o := range map[string]Options{"normal": {}, "no buffers": {Slots: 1, Buffer: 64, Piece: 1000}, "few": {Slots: 3, Buffer: 5000}} {
 		t.Run(name, func(t *testing.T) {
-			each(t, []int{1, 2, 3, 4}, o, func(t *testing.T, c *Comm) {
+			each(t, pes(o), o, func(t *testing.T, c *Comm) {
 				for range 3 {
 					seed := sameSeed(t, c)
 					require.NoError(t, traffic(c, seed, 30, []int{4, 8, 9, 24, 500, 4096}), "seed %d", seed)
