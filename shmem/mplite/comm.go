@@ -131,7 +131,7 @@ func Open(ctx context.Context, w *shmem.World, o Options) (*Comm, error) {
 	if c.senders, err = shmem.Alloc[uint64](w, n*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
-	// See queues in doc.go for the double size.
+	// Half of it is kept for replies that cannot wait: see doc.go.
 	if c.replies, err = shmem.Alloc[uint64](w, n*2*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
@@ -220,6 +220,14 @@ func (c *Comm) fail(err error) {
 // bad is the end for an entry that no PE of this package writes.
 func (c *Comm) bad(l *link, e entry) {
 	c.fail(fmt.Errorf("mplite: PE %d sent what no PE sends: %+v", l.pe, e))
+}
+
+// unknown is for an entry about a posted receive that is none, any more: bad, and what
+// comes of leaving the rule of the gap out.
+func (c *Comm) unknown(l *link, e entry) {
+	if !c.opts.trust {
+		c.bad(l, e)
+	}
 }
 
 // checkPE panics unless there is such a PE.

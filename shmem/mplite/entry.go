@@ -69,7 +69,9 @@ func withdrawal(size int64) (int64, bool) {
 	return size, false
 }
 
-// Words that a PE writes in the heap of another, next to each other, by PE.
+// Words that a PE writes in the heap of another, next to each other, by who writes.
+// They count from 0 and never go back. Each is stored at once, after all that it
+// counts, and loaded at once by link.hear, before that is looked at.
 const (
 	wordHeaders = iota // entries it has written to the send queue there
 	wordTaken          // entries it has taken from the send queue here

@@ -1,6 +1,7 @@
 package mplite
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -8,6 +9,15 @@ import (
 )
 
 var sizes = []int{0, 1, 8, 9, 24, 4096, 1 << 20}
+
+// pes are how many PEs a test runs with: where messages go through the eye of a
+// needle, four of them take long on two processors.
+func pes(o Options) []int {
+	if o.Slots != 0 {
+		return []int{1, 2, 3}
+	}
+	return []int{1, 2, 3, 4}
+}
 
 // Each PE sends messages of all sizes around, with receives before and after.
 func TestMessagesOfAllSizesArriveWhole(t *testing.T) {
@@ -17,7 +27,7 @@ func TestMessagesOfAllSizesArriveWhole(t *testing.T) {
 		"few slots":  {Slots: 2, Piece: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, []int{1, 2, 3, 4}, o, func(t *testing.T, c *Comm) {
+			each(t, pes(o), o, func(t *testing.T, c *Comm) {
 				for _, symmetric := range []bool{false, true} {
 					for _, early := range []bool{false, true} {
 						around(t, c, symmetric, early)
@@ -28,11 +38,16 @@ func TestMessagesOfAllSizesArriveWhole(t *testing.T) {
 	}
 }
 
-func around(t require.TestingT, c *Comm, symmetric, early bool) {
+func around(t require.TestingT, c *Comm, inHeap, early bool) {
 	ctx := context.Background()
 	n := c.NumPEs()
 	left, right := (c.PE()+n-1)%n, (c.PE()+1)%n
-	into := memory(t, c, 1<<20, symmetric)
+	into := make([]byte, 1<<20)
+	if inHeap {
+		var err error
+		into, err = symmetric(c, len(into))
+		require.NoError(t, err)
+	}
 	for i, size := range sizes {
 		clear(into)
 		var recv, send *Request
@@ -45,13 +60,10 @@ func around(t require.TestingT, c *Comm, symmetric, early bool) {
 			recv = ARecv(c, into, left, i)
 		}
 		_, err := send.Wait(ctx)
-		if n == 1 || c.opts.Buffer < size { // nobody has said that Send does not wait
-			require.NoError(t, err)
-		}
+		require.NoError(t, err)
 		last, err := recv.Wait(ctx)
 		require.NoError(t, err)
 		require.Equal(t, Last{left, i, size}, last)
-		require.Equal(t, filled(size, size+left), into[:size])
-		require.NoError(t, err)
+		require.True(t, bytes.Equal(filled(size, size+left), into[:size]), "contents of %d bytes", size)
 	}
 }

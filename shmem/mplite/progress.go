@@ -15,6 +15,7 @@ import (
 func (l *link) hear() {
 	c := l.c
 	drained, taken := l.word(wordDrained), l.word(wordTaken)
+	c.pause()
 	replies, arrived := l.word(wordReplies), l.word(wordHeaders)
 	if drained-l.drained > l.wrote-l.drained || taken-l.taken > l.sent-l.taken ||
 		replies-l.gotten > l.replies.slots || arrived-l.got > l.in.slots {

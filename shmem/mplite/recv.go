@@ -218,7 +218,8 @@ func (c *Comm) arrived(l *link, e entry) {
 			continue
 		}
 		if e.size < 0 || e.size > int64(len(r.buf)) || e.tag < 0 || !r.takes(l.pe, e.tag) {
-			break
+			c.bad(l, e)
+			return
 		}
 		if e.size <= inHeader {
 			outline(r.buf[:e.size], e.word)
@@ -228,7 +229,7 @@ func (c *Comm) arrived(l *link, e entry) {
 		c.received(r)
 		return
 	}
-	c.bad(l, e)
+	c.unknown(l, e)
 }
 
 func (c *Comm) received(r *Request) {

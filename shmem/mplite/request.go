@@ -44,9 +44,11 @@ type Request struct {
 }
 
 func newRequest[T shmem.Elem](c *Comm, buf []T, peer, tag int) *Request {
-	r := new(Request)
+	var r *Request
 	if n := len(c.spare); n > 0 {
 		r, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		r = new(Request)
 	}
 	*r = Request{c: c, buf: bytesOf(buf), peer: peer, tag: int32(tag)}
 	return r

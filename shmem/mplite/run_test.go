@@ -1,12 +1,12 @@
 package mplite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/shmem"
 )
@@ -62,25 +62,18 @@ func each(t *testing.T, sizes []int, o Options, body func(t *testing.T, c *Comm)
 	}
 }
 
-// fill is the contents of a message.
-func fill(b []byte, seed int) {
-	for i := range b {
-		b[i] = byte(seed + i*7 + i>>8)
-	}
-}
-
-func filled(n, seed int) []byte {
-	b := make([]byte, n)
-	fill(b, seed)
+// pattern is random, and the same everywhere.
+var pattern = func() []byte {
+	b := make([]byte, 2<<20)
+	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
-}
+}()
 
-// memory is symmetric memory of this PE, or other.
-func memory(t require.TestingT, c *Comm, n int, symmetric bool) []byte {
-	if !symmetric {
-		return make([]byte, n)
-	}
+// filled is a message of n bytes.
+func filled(n, seed int) []byte { return bytes.Clone(pattern[seed%1024:][:n]) }
+
+// symmetric is symmetric memory of this PE. It is collective, and not given back.
+func symmetric(c *Comm, n int) ([]byte, error) {
 	s, err := shmem.Alloc[byte](c.w, n)
-	require.NoError(t, err)
-	return s.Local()
+	return s.Local(), err
 }

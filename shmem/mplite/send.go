@@ -88,6 +88,7 @@ func (l *link) match(r *Request) int {
 
 // use puts a message into a posted receive.
 func (l *link) use(i int, r *Request) {
+	l.c.pause()
 	p := l.posts[i]
 	l.posts = append(l.posts[:i], l.posts[i+1:]...)
 	e := entry{kind: done, tag: r.tag, ref: p.number, size: int64(len(r.buf))}
@@ -187,7 +188,7 @@ func (l *link) withdraw(number uint32, e entry) {
 			return
 		}
 	}
-	l.c.bad(l, e)
+	l.c.unknown(l, e)
 }
 
 // inHeap tells if that many bytes at an offset are memory for objects.
