@@ -14,8 +14,9 @@ import (
 //
 // The other PE's server waits until its replies have room, and takes no request
 // meanwhile. So whoever sends must not wait for room while it owes a look at
-// replies that may not fit: what is asked for and not read yet is limited to what
-// the smallest queue holds of requests, and is read before a long put.
+// replies that may not fit. The requests behind the oldest reply that was not read yet,
+// with a reply or without, are limited to what the smallest queue holds; and all
+// replies are read before a long put.
 type channel struct {
 	pe   int
 	conn net.Conn
@@ -27,6 +28,7 @@ type channel struct {
 	number  uint32                        // of the last request with a reply; guarded by mu
 	waiting []reply                       // not read yet, in their order; guarded by mu
 	bytes   int                           // of their data; guarded by mu
+	sent    uint64                        // what all requests took of the queue; guarded by mu
 	unacked bool                          // something was sent that has no reply; guarded by mu
 	err     error                         // the first; guarded by mu
 }
@@ -35,7 +37,8 @@ type channel struct {
 type reply struct {
 	number uint32
 	dst    []byte
-	n      int // bytes that come
+	n      int    // bytes that come
+	sent   uint64 // up to its request
 	// They come in blocks that lie stride apart in dst, if that is not 0.
 	block, stride int
 }
@@ -43,15 +46,29 @@ type reply struct {
 func (r *reply) short() bool { return r.stride == 0 && r.n <= smallPut }
 
 const (
-	smallPut   = 216 // bytes that go with their request in one record
+	smallPut   = 208 // bytes that go with their request in one record of four lines
 	maxWaiting = 16
 	maxBytes   = 2 * maxGet
+	// maxBehind is for what requests behind a reply take of the queue. The smallest has
+	// 2 KiB, of which a quarter may be read and not given back yet, as much again skipped
+	// at its end, and 256 bytes are for other things.
+	maxBehind = 768
 )
+
+// taken is what a request of n bytes takes of the queue: whole cache lines, with the
+// header of its record.
+func taken(n int) uint64 { return uint64(n+8+areaLine-1) &^ (areaLine - 1) }
 
 // send sends a request, with data of up to smallPut bytes. The caller holds mu.
 func (c *channel) send(r *request, data []byte) error {
 	if c.err != nil {
 		return c.err
+	}
+	c.sent += taken(requestBytes + len(data))
+	for len(c.waiting) > 0 && c.sent-c.waiting[0].sent > maxBehind {
+		if err := c.drain(len(c.waiting) - 1); err != nil {
+			return err
+		}
 	}
 	r.encode(c.buf[:])
 	n := requestBytes + copy(c.buf[requestBytes:], data)
@@ -115,6 +132,7 @@ func (c *channel) ask(r *request, to reply) error {
 	if err := c.send(r, nil); err != nil {
 		return err
 	}
+	to.sent = c.sent
 	c.waiting = append(c.waiting, to)
 	c.bytes += to.n
 	return nil
