@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -74,12 +73,13 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 	server := startPeer(t, "echo", nil)
 	c := dialSDP(t, server.hear())
 	var trips atomic.Int64
+	var stop atomic.Bool
 	var failed error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		var buf [64]byte
-		for failed == nil {
+		for failed == nil && !stop.Load() {
 			if _, failed = c.Write(buf[:]); failed == nil {
 				_, failed = io.ReadFull(c, buf[:])
 			}
@@ -97,9 +97,10 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 		}
 		require.True(t, time.Now().Before(end), "%d system calls for %d round trips:\n%s", calls, n, report)
 	}
-	require.NoError(t, c.Close())
+	stop.Store(true) // a Close would race with the answer that is on its way
 	<-done
-	require.ErrorIs(t, failed, net.ErrClosed)
+	require.NoError(t, failed)
+	require.NoError(t, c.Close())
 	server.end()
 }
 
