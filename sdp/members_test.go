@@ -89,6 +89,25 @@ func TestADialOfAMemberWaitsForTheOwner(t *testing.T) {
 	})
 }
 
+func TestADialOfAMemberBeyondTheLastNodeFails(t *testing.T) {
+	onBackends(t, func(t *testing.T, backend string) {
+		h := member(t, "ring", backend, 2, 1)
+		done := make(chan error, 1)
+		go func() { // how many nodes there are it learns from the owner alone
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := h.DialContext(ctx, "sdp", "node4:7")
+			done <- err
+		}()
+		time.Sleep(20 * time.Millisecond) // mostly the dial waits by now
+		node(t, "ring", backend, 2, 3)
+		err := <-done
+		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `no node "node4" in this fabric, which has node1 to node3`)
+	})
+}
+
 func TestOwnersAreReplaced(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		far := node(t, "ring", backend, 1, 3)

@@ -133,8 +133,11 @@ func (g *greeting) plan() string {
 		return fmt.Sprintf("a %.8q", g.Topology)
 	}
 	text := fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
-	if g.Slots != 0 || g.Frame != 0 {
-		text += fmt.Sprintf(", slots=%d, frame=%d", g.Slots, g.Frame)
+	if g.Slots != 0 { // else the default
+		text += fmt.Sprintf(", slots=%d", g.Slots)
+	}
+	if g.Frame != 0 {
+		text += fmt.Sprintf(", frame=%d", g.Frame)
 	}
 	return text
 }

@@ -277,6 +277,9 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 		h.mu.Lock()
 		changed := h.changed
 		h.mu.Unlock()
+		if node > h.nodes() { // what a member may have learnt while it waited
+			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
+		}
 		below := h.node.Changed() // nil as long as a member has met no owner
 		id := ring.MakeID(node, process)
 		if process == 0 {

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -88,7 +89,7 @@ func ParseSpec(s string) (*Spec, error) {
 	case isTopology(spec.Kind):
 		spec.Backend = "shm"
 	default:
-		return nil, fmt.Errorf("fabric %q: want shm:NAME or mem:NAME, or ring:NAME, line:NAME or mesh:NAME with node, and nodes for the owner of its links: %w", s, syscall.EINVAL)
+		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
 	}
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
@@ -97,9 +98,13 @@ func ParseSpec(s string) (*Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fabric %q: %v: %w", s, err, syscall.EINVAL)
 	}
-	for name, values := range options {
-		if err := spec.set(name, values[len(values)-1]); err != nil {
-			return nil, fmt.Errorf("fabric %q: option %s=%s: %v: %w", s, name, values[len(values)-1], err, syscall.EINVAL)
+	for _, name := range slices.Sorted(maps.Keys(options)) { // the same error each time
+		values := options[name]
+		if len(values) > 1 {
+			return nil, fmt.Errorf("fabric %q: option %s is there twice: %w", s, name, syscall.EINVAL)
+		}
+		if err := spec.set(name, values[0]); err != nil {
+			return nil, fmt.Errorf("fabric %q: option %s=%s: %v: %w", s, name, values[0], err, syscall.EINVAL)
 		}
 	}
 	if err := spec.checkHosts(); err != nil {
@@ -126,8 +131,10 @@ func (s *Spec) checkHosts() error {
 	switch {
 	case !s.hosts():
 		return nil
+	case s.Node == 0 && s.Nodes == 0:
+		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
-		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", max(s.Nodes, minNodes))
+		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
 	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover):
 		return fmt.Errorf("lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
 	case s.Nodes == 0:
@@ -171,27 +178,24 @@ func (s *Spec) set(name, value string) (err error) {
 		}
 	case "window":
 		s.Window, err = strconv.Atoi(value)
-		if err == nil && (s.Window < 128<<10 || s.Window > 64<<30 || s.Window%4096 != 0) {
-			err = fmt.Errorf("want a multiple of 4096 from 131072 to 64 GiB")
+		if err != nil || s.Window < 128<<10 || s.Window > 64<<30 || s.Window%4096 != 0 {
+			err = fmt.Errorf("want bytes, a multiple of 4096 from 131072 to 68719476736")
 		}
 	case "buffer":
 		s.Buffer, err = strconv.Atoi(value)
-		if err == nil && (s.Buffer < 4<<10 || s.Buffer > 16<<20 || s.Buffer&(s.Buffer-1) != 0) {
-			err = fmt.Errorf("want a power of two from 4096 to 16777216")
+		if err != nil || s.Buffer < 4<<10 || s.Buffer > 16<<20 || s.Buffer&(s.Buffer-1) != 0 {
+			err = fmt.Errorf("want bytes, a power of two from 4096 to 16777216")
 		}
 	case "spin":
 		s.Spin, err = time.ParseDuration(value)
-		if err == nil && (s.Spin < 0 || s.Spin > time.Millisecond) {
-			err = fmt.Errorf("want a time from 0 to 1ms")
+		if err != nil || s.Spin < 0 || s.Spin > time.Millisecond {
+			err = fmt.Errorf("want a time from 0 to 1ms, with its unit, as in 20us")
 		}
 	case "dma":
-		s.DMA, err = strconv.Atoi(value)
-		if err == nil && (s.DMA < 0 || s.DMA > 16) {
-			err = fmt.Errorf("want 0 to 16 channels")
-		}
+		s.DMA, err = number(value, 0, 16)
 	case "dmafrom":
 		s.DMAFrom, err = strconv.Atoi(value)
-		if err == nil && s.DMAFrom < 0 {
+		if err != nil || s.DMAFrom < 0 {
 			err = fmt.Errorf("want 0 or more bytes")
 		}
 	case "fault":

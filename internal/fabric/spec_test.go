@@ -40,11 +40,12 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, &Spec{Kind: "line", Name: "x", Backend: "shm", Node: 3, Spin: -1}, got)
 	require.True(t, got.member())
 	for bad, want := range map[string]string{
-		"ring:x":                            "option node is missing",
+		"ring:x":                            "as in node=1&nodes=4",
+		"ring:x?node=1&nodes=3&node=2":      "option node is there twice",
 		"ring:x?node=1&lanes=2":             "for the owner of the links",
 		"ring:x?node=1&slots=4":             "for the owner of the links",
 		"ring:x?node=1&failover=1":          "for the owner of the links",
-		"line:x?nodes=3":                    "option node is missing",
+		"line:x?nodes=3":                    "node=1 to node=3",
 		"mesh:x?node=4&nodes=3":             "want 1 to 3",
 		"ring:x?node=0&nodes=3":             "want a number from 1 to 16",
 		"ring:x?node=-1&nodes=3":            "want a number from 1 to 16",
@@ -61,7 +62,13 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:?node=1&nodes=3":              "want 1 to 32 letters",
 		"shm:x?node=1":                      "is one host",
 		"mem:x?lanes=1":                     "is one host",
-		"star:x?node=1&nodes=3":             "want shm:NAME or mem:NAME, or ring:NAME",
+		"star:x?node=1&nodes=3":             "want shm:NAME, mem:NAME, or ring:NAME",
+		"shm:x?spin=20":                     "want a time from 0 to 1ms, with its unit",
+		"shm:x?window=1M":                   "want bytes, a multiple of 4096",
+		"shm:x?buffer=1M":                   "want bytes, a power of two",
+		"shm:x?dma=x":                       "want a number from 0 to 16",
+		"shm:x?dmafrom=x":                   "want 0 or more bytes",
+		"shm:x?window=1&buffer=1&spin=1":    "option buffer=1", // the first by name
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)

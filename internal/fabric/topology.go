@@ -54,7 +54,7 @@ func TopologyName(spec string) (kind, name string, err error) {
 	rest, _, _ := strings.Cut(spec, "?")
 	kind, name, _ = strings.Cut(rest, ":")
 	if !isTopology(kind) {
-		return "", "", fmt.Errorf("fabric %q has one host: want ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
+		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
 	}
 	return kind, name, checkName(name)
 }
