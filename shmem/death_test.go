@@ -43,6 +43,8 @@ func oneDies(call func(w *World) error) body {
 		require.ErrorAs(t, w.Ctx().Quiet(), &failed)
 		_, err = TryG(w.Ctx(), s, 0, dead.PE)
 		require.True(t, errors.As(err, &dead))
+		// The others are to hear of that PE's end first, not of this one's.
+		time.Sleep(200 * time.Millisecond)
 		require.Error(t, w.Close())
 		os.Exit(0)
 	}
