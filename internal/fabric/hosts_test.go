@@ -310,3 +310,32 @@ func (c *counter) Read(b []byte) (int, error) {
 	c.n += n
 	return n, nil
 }
+
+// A dial of a neighbour at the very beginning waits for the link that is being made,
+// rather than take another way for good.
+func TestANeighbourIsReachedDirectly(t *testing.T) {
+	leak.Check(t)
+	for range 20 {
+		spec, err := ParseSpec("ring:x?node=1&nodes=4&backend=mem")
+		require.NoError(t, err)
+		all, err := OpenMemHosts(spec, nil, func(f *Fabric) {})
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for i, f := range all {
+			for _, to := range []int{(i+1)%4 + 1, (i+3)%4 + 1} {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					defer cancel()
+					p, err := f.far.peer(ctx, to, 0)
+					if err != nil || p.Routed() {
+						t.Errorf("node %d to node %d: %v, routed: %v", i+1, to, err, err == nil)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for _, f := range all {
+			f.Close()
+		}
+	}
+}

@@ -281,6 +281,10 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
 		}
 		below := h.node.Changed() // nil as long as a member has met no owner
+		if h.soon(node) && ctx.Err() == nil {
+			h.wait(ctx, lookAgain, changed, nil)
+			continue
+		}
 		id := ring.MakeID(node, process)
 		if process == 0 {
 			id = h.node.Owner(node)
@@ -305,6 +309,35 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 		}
 		h.wait(ctx, lookAgain, changed, below)
 	}
+}
+
+// directWithin is how long a link to a neighbour that runs is waited for, since its
+// state changed, before connections take another way. Those that do stay there, frame by
+// frame, and learn late of the neighbour's end.
+const directWithin = 500 * time.Millisecond
+
+// soon tells that a link to a node is about to come up.
+func (h *hosts) soon(node int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	soon := false
+	for _, l := range h.links {
+		switch {
+		case l.to != node:
+			continue
+		case l.up() || h.spec.Failover:
+			return false
+		case l.absent && !l.making:
+			// It was not there when we looked; it may have begun since.
+			if there, err := h.station.present(node); err != nil || !there {
+				continue
+			}
+			l.absent = false
+			h.change(l)
+		}
+		soon = soon || l.err == nil && time.Since(l.since) < directWithin
+	}
+	return soon
 }
 
 // misfit tells that a link was refused because the two sides differ.
