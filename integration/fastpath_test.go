@@ -64,8 +64,12 @@ var straceTotal = regexp.MustCompile(`(?m)^\s*100\.00\s+[0-9.]+\s+[0-9]+\s+([0-9
 // the system takes a processor away; so there must be an interval with fewer than
 // one call for a hundred round trips. Of what strace watches each call takes very
 // long, which is why it is attached anew, with the traffic in full flow, each time.
+// Where other tests want the processors too, there is no such interval.
 func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 	strace := tool(t, "strace")
+	if !longRun() {
+		t.Skip("needs the processors for itself; NTBNET_LONG=1 runs it")
+	}
 	if runtime.NumCPU() < 2 || testing.Short() {
 		t.Skip("needs two processors, and is meaningless under the race detector")
 	}

@@ -37,7 +37,8 @@ type Response struct {
 	Unsupported bool    `json:"unsupported,omitempty"`
 }
 
-// ServeWorker is the worker's side.
+// ServeWorker is the worker's side. When in ends, a measurement under way does too: the
+// parent is dead.
 func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, transports []Transport) error {
 	enc := json.NewEncoder(out)
 	var hello Hello
@@ -47,14 +48,35 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, transports []
 	if err := enc.Encode(hello); err != nil {
 		return err
 	}
-	for dec := json.NewDecoder(in); ; {
-		var req Request
-		if err := dec.Decode(&req); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	requests := make(chan Request)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		for dec := json.NewDecoder(in); ; {
+			var req Request
+			if err := dec.Decode(&req); err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case requests <- req:
+			case <-ctx.Done():
+				return
+			}
 		}
-		if err := enc.Encode(respond(ctx, req, transports)); err != nil {
+	}()
+	for {
+		select {
+		case req := <-requests:
+			if err := enc.Encode(respond(ctx, req, transports)); err != nil {
+				return err
+			}
+		case err := <-ended:
+			if err == io.EOF {
+				return nil
+			}
 			return err
 		}
 	}
