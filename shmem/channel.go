@@ -76,9 +76,12 @@ func (c *channel) send(r *request, data []byte) error {
 	return c.failed(err)
 }
 
+// failed ends the channel at the first error: half a request may have been written. The
+// other PE notices, and ends its own. The caller holds mu.
 func (c *channel) failed(err error) error {
 	if err != nil && c.err == nil {
 		c.err = err
+		go c.conn.Close() // it may wait for a while
 	}
 	return c.err
 }

@@ -31,7 +31,9 @@ func (w *World) connect(ctx context.Context, pe int) error {
 		return fmt.Errorf("PE %d: %w", pe, err)
 	}
 	p := w.peers[pe]
-	p.ch = &channel{pe: pe, conn: c}
+	w.mu.Lock()
+	p.ch = &channel{pe: pe, conn: c} // a failure is told to those that are connected
+	w.mu.Unlock()
 	p.node = h.Node
 	p.why = w.mapPeer(p, h)
 	return nil

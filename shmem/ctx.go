@@ -1,6 +1,10 @@
 package shmem
 
-import "sync/atomic"
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+)
 
 // Ctx is a communication context: operations that are ordered and completed
 // together. Its errors are its own. PEs are numbered as in its team.
@@ -71,6 +75,9 @@ func (c *Ctx) peer(pe int) *peer {
 // fail records the first failure.
 func (c *Ctx) fail(op string, p *peer, err error) {
 	if err != nil {
+		if dead := c.w.Err(); dead != nil && errors.Is(err, net.ErrClosed) {
+			err = dead // that is why
+		}
 		c.err.CompareAndSwap(nil, &OpError{op, p.pe, err})
 	}
 }

@@ -98,7 +98,7 @@ func (w *World) accept(ln net.Listener) {
 			c.Close()
 			continue
 		}
-		w.conns[c] = struct{}{}
+		w.conns[c] = false
 		w.wg.Add(1)
 		w.mu.Unlock()
 		go func() {
@@ -132,13 +132,13 @@ func (w *World) greet(c net.Conn) {
 			w.giveUp()
 		}
 	} else {
-		w.joined[h.PE] = true
+		w.joined[h.PE], w.conns[c] = true, true
+		_ = c.SetDeadline(time.Time{}) // before Close may set another
 	}
 	w.mu.Unlock()
 	if writeHello(c, answer) != nil || err != nil {
 		return
 	}
-	_ = c.SetDeadline(time.Time{})
 	select {
 	case w.arrived <- struct{}{}:
 	default:

@@ -84,6 +84,8 @@ func open(ctx context.Context, o options) (*World, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
 	w, err := newWorld(o, o.inProcess)
 	if err != nil {
 		return nil, err
@@ -137,7 +139,7 @@ func hashOf(job string) uint64 {
 
 // join connects all PEs with each other.
 func (w *World) join(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.opts.timeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	host, err := sdp.Open(w.opts.fabric)
 	if err != nil {
@@ -151,10 +153,10 @@ func (w *World) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.ln, w.giveUp = ln, cancel
 	if err := w.tellNode(ctx); err != nil {
 		return err
 	}
-	w.ln, w.giveUp = ln, cancel
 	w.wg.Add(1)
 	go w.accept(ln)
 
@@ -176,8 +178,13 @@ func (w *World) join(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil && w.misfit != nil {
-		err = w.misfit // whoever it is may not have answered us any more
+	switch {
+	case err == nil:
+		return nil
+	case w.misfit != nil:
+		return w.misfit // whoever it is may not have answered us any more
+	case w.failure != nil && !errors.Is(err, errRefused) && err != w.failure:
+		return fmt.Errorf("%w (%w)", err, w.failure) // perhaps why we gave up
 	}
 	return err
 }

@@ -9,6 +9,17 @@ import (
 // run runs body on n PEs within this process, and closes them.
 func run(t testing.TB, n int, fabric string, opts []Option, body func(w *World)) {
 	t.Helper()
+	openEach(t, n, fabric, opts, func(w *World) {
+		body(w)
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// openEach runs body on n PEs within this process. It closes them.
+func openEach(t testing.TB, n int, fabric string, opts []Option, body func(w *World)) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for pe := range n {
 		wg.Go(func() {
@@ -26,9 +37,6 @@ func run(t testing.TB, n int, fabric string, opts []Option, body func(w *World))
 			}()
 			body(w)
 			ended = true
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 	wg.Wait()

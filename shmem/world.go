@@ -37,6 +37,9 @@ type World struct {
 	// need processors too, since no memory is mapped.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
+	// closeLimit is how long Close waits for others to say that they are done, after
+	// the barrier.
+	closeLimit time.Duration
 
 	sleepers sleepers
 	failed   chan struct{} // closed with the first failure
@@ -45,12 +48,12 @@ type World struct {
 	mu      sync.Mutex
 	joined  map[int]bool // PEs whose requests are served; guarded by mu
 	arrived chan struct{}
-	misfit  error                 // of the first PE of the job that did not fit; guarded by mu
-	giveUp  func()                // ends joining; set before others are accepted
-	conns   map[net.Conn]struct{} // guarded by mu
-	gone    map[int]bool          // PEs that have said bye; guarded by mu
-	failure error                 // guarded by mu until failed is closed
-	closing bool                  // guarded by mu
+	misfit  error             // of the first PE of the job that did not fit; guarded by mu
+	giveUp  func()            // ends joining; set before others are accepted
+	conns   map[net.Conn]bool // true: a PE has joined by it; guarded by mu
+	gone    map[int]bool      // PEs that have said bye; guarded by mu
+	failure error             // guarded by mu until failed is closed
+	closing bool              // guarded by mu
 	closed  atomic.Bool
 }
 
@@ -106,8 +109,16 @@ func (w *World) Host() *sdp.Host { return w.host }
 // loads and stores, and if not, why.
 func (w *World) Mapped(pe int) (bool, error) {
 	p := w.peer(pe)
-	return p.base.Load() != nil, p.why
+	switch {
+	case p.base.Load() != nil:
+		return true, nil
+	case p.why != nil:
+		return false, p.why
+	}
+	return false, errEnded
 }
+
+var errEnded = errors.New("it has ended")
 
 // Accessible tells if operations on a PE can work: it has not ended, like
 // shmem_pe_accessible. Each symmetric object can be reached on each such PE.
@@ -146,8 +157,8 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	w := &World{
 		opts: o, pe: o.pe,
 		failed: make(chan struct{}), arrived: make(chan struct{}, 1),
-		joined: map[int]bool{}, conns: map[net.Conn]struct{}{}, gone: map[int]bool{},
-		token: rand.Uint64() | 1,
+		joined: map[int]bool{}, conns: map[net.Conn]bool{}, gone: map[int]bool{},
+		token: rand.Uint64() | 1, closeLimit: closeLimit,
 	}
 	w.sleepers.init()
 	size := (o.heap + pageBytes - 1) &^ (pageBytes - 1)
@@ -192,18 +203,30 @@ func (w *World) fail(pe int, err error) {
 	w.failure = &DeadError{pe, err}
 	close(w.failed)
 	w.sleepers.wake()
+	if w.giveUp != nil {
+		w.giveUp()
+	}
+	if ch := w.peers[pe].ch; ch != nil {
+		w.wg.Go(func() { ch.conn.Close() }) // if it lives, it must not wait for us
+	}
+	others := w.channels(pe)
 	w.wg.Go(func() {
-		for _, p := range w.peers {
-			if p.ch != nil && p.pe != pe {
-				_ = p.ch.tell(opDead, pe)
-			}
+		for _, ch := range others {
+			_ = ch.tell(opDead, pe)
 		}
 	})
 }
 
-// left is the orderly end of a PE.
+var errEarly = errors.New("it has called Close, and this PE has not")
+
+// left is the orderly end of a PE: its Close has seen all others in theirs.
 func (w *World) left(pe int) {
 	w.mu.Lock()
+	if !w.closing {
+		w.mu.Unlock()
+		w.fail(pe, errEarly)
+		return
+	}
 	defer w.mu.Unlock()
 	w.gone[pe] = true
 	w.lost(pe)
@@ -223,8 +246,7 @@ func (w *World) lost(pe int) {
 	p.base.Store(nil)
 }
 
-// closeLimit is how long Close waits for others to say that they are done, after
-// the barrier.
+// closeLimit is World.closeLimit.
 const closeLimit = 5 * time.Second
 
 // Close ends this PE's part in the job. It is collective: it waits, like
@@ -240,18 +262,10 @@ func (w *World) Close() error {
 	w.closing = true
 	w.mu.Unlock()
 	err := w.team.Barrier(context.Background())
-	for _, p := range w.peers {
-		if p.ch != nil {
-			_ = p.ch.tell(opBye, 0)
-		}
-	}
-	w.mu.Lock()
-	for c := range w.conns {
-		_ = c.SetReadDeadline(time.Now().Add(closeLimit))
-	}
-	w.mu.Unlock()
-	if err != nil {
-		w.hangUp()
+	if err == nil {
+		w.sayBye()
+	} else {
+		w.hangUp() // for the others this is no orderly end: they must not wait
 	}
 	w.release()
 	if err == nil {
@@ -260,18 +274,66 @@ func (w *World) Close() error {
 	return err
 }
 
-// hangUp ends all connections, and what waits for them.
-func (w *World) hangUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.conns {
-		c.Close()
-	}
+// sayBye tells all others that this PE is done, and limits the wait for their words.
+func (w *World) sayBye() {
 	for _, p := range w.peers {
 		if p.ch != nil {
-			p.ch.conn.Close()
+			_ = p.ch.tell(opBye, 0)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, joined := range w.conns {
+		if joined {
+			_ = c.SetReadDeadline(time.Now().Add(w.closeLimit))
+		} else {
+			c.Close() // whoever it is, no PE is missing
+		}
+	}
+}
+
+// lastWords is how long hangUp waits for room to say why.
+const lastWords = time.Second
+
+// hangUp ends all connections, and what waits for them. The others are told first who
+// has failed, if anyone: they are to blame that one, and not this PE.
+func (w *World) hangUp() {
+	w.mu.Lock()
+	channels := w.channels(-1)
+	var dead *DeadError
+	errors.As(w.failure, &dead)
+	var conns []net.Conn
+	for c := range w.conns { // there will be no more
+		conns = append(conns, c)
+	}
+	w.mu.Unlock()
+	for _, ch := range channels {
+		_ = ch.conn.SetDeadline(time.Now().Add(lastWords))
+	}
+	for _, ch := range channels {
+		if dead != nil && ch.pe != dead.PE {
+			_ = ch.tell(opDead, dead.PE)
+		}
+	}
+	for _, ch := range channels {
+		conns = append(conns, ch.conn)
+	}
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() { c.Close() }) // each may wait for a while
+	}
+	wg.Wait()
+}
+
+// channels are those to all other PEs but one: while Open is under way, to some. The
+// caller holds mu.
+func (w *World) channels(but int) (all []*channel) {
+	for _, p := range w.peers {
+		if p.ch != nil && p.pe != but {
+			all = append(all, p.ch)
+		}
+	}
+	return all
 }
 
 // release gives everything back.

@@ -1,0 +1,110 @@
+package shmem
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+)
+
+// A PE whose collective failed cannot take part in the others' Close. For them it has
+// ended early, although it has called Close.
+func TestACloseThatFailsIsToldToAll(t *testing.T) {
+	leak.Check(t)
+	for mode, opts := range modes {
+		t.Run(mode, func(t *testing.T) {
+			openEach(t, 2, "mem:closefails-"+mode, opts, func(w *World) {
+				if w.PE() == 0 {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+					defer cancel()
+					require.Error(t, w.Team().Barrier(ctx))
+					require.ErrorIs(t, w.Close(), context.DeadlineExceeded)
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				s := Sym[uint64]{w, firstShared, 1}
+				err := WaitUntil(ctx, s, 0, Eq, 1<<63)
+				var dead *DeadError
+				require.ErrorAs(t, err, &dead)
+				require.Equal(t, 0, dead.PE)
+				require.Error(t, w.Close())
+			})
+		})
+	}
+}
+
+// A program that connects to a PE's port and says nothing does not hold up Close.
+func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
+	leak.Check(t)
+	openEach(t, 2, "mem:stray", nil, func(w *World) {
+		w.closeLimit = time.Hour
+		d := &sdp.Dialer{Host: w.Host()}
+		c, err := w.dialHost(context.Background(), d, "localhost:"+strconv.Itoa(w.port(1-w.PE())))
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, w.Team().Barrier(context.Background()))
+		require.NoError(t, w.Close())
+	})
+}
+
+// A PE whose channel is out of step, as after a reply to no request, cannot go on: it
+// and the other one are told, whatever they wait for.
+func TestABrokenChannelIsToldToBoth(t *testing.T) {
+	leak.Check(t)
+	openEach(t, 2, "mem:broken", []Option{Strict()}, func(w *World) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, w.Team().Barrier(ctx))
+		s := Sym[uint64]{w, firstShared, 1}
+		if w.PE() == 0 {
+			ch := w.peers[1].ch
+			ch.mu.Lock()
+			require.NoError(t, ch.send(&request{op: opGet, number: 77, off: firstShared, a: 8}, nil))
+			ch.mu.Unlock()
+			_, err := TryG(w.Ctx(), s, 0, 1)
+			require.ErrorContains(t, err, "a reply to no request")
+		}
+		var dead *DeadError
+		require.ErrorAs(t, WaitUntil(ctx, s, 0, Eq, 1<<63), &dead)
+		require.Equal(t, 1-w.PE(), dead.PE)
+		require.Error(t, w.Close())
+	})
+}
+
+// A PE that ends while others are still in Open is told at once, and they do not wait
+// for it until the time is over.
+func TestADeathDuringOpenIsNoticed(t *testing.T) {
+	leak.Check(t)
+	errs := make([]error, 3)
+	var wg sync.WaitGroup
+	for pe := range 2 {
+		wg.Go(func() {
+			_, errs[pe] = Open(context.Background(), PE(pe, 3, "j"), Fabric("mem:dieinopen"), HeapLimit(8<<20), Timeout(time.Hour))
+		})
+	}
+	// PE 2 comes, joins PE 0 and 1, and ends.
+	o := options{pe: 2, n: 3, job: "j", fabric: "mem:dieinopen", heap: 8 << 20, timeout: time.Hour, inProcess: true}
+	w, err := newWorld(o, true)
+	require.NoError(t, err)
+	w.spec, err = fabric.ParseSpec(o.fabric)
+	require.NoError(t, err)
+	w.host, err = sdp.Open(o.fabric)
+	require.NoError(t, err)
+	for pe := range 2 {
+		require.NoError(t, w.connect(context.Background(), pe))
+	}
+	w.abandon()
+	wg.Wait()
+	for pe := range 2 {
+		var dead *DeadError
+		require.ErrorAs(t, errs[pe], &dead)
+		require.ErrorContains(t, errs[pe], "are missing")
+	}
+}
