@@ -28,7 +28,7 @@ type Dialer struct {
 }
 
 // Dial connects to "host:port". Networks are "sdp", and "tcp", "tcp4", "tcp6" as
-// the package comment says.
+// the package comment says. Over SDP it gives up after 127 s.
 func Dial(network, address string) (net.Conn, error) {
 	return (&Dialer{}).Dial(network, address)
 }

@@ -102,10 +102,19 @@ type user interface{ Close() error }
 //	              default, means to measure it when a link comes up
 //	node=I        of several hosts: which one this is, 1 to N
 //	nodes=N       how many there are, 2 to 16, of the owner of the node's links
-//	lanes=L       lanes of each link, 1 to 8; 1 unless given
 //	backend=mem   all nodes are in this process, for tests
 //
-// Its errors wrap EPERM or EACCES if the fabric is another user's.
+// and, of owners alone, the first three the same on all nodes:
+//
+//	lanes=L       lanes of each link, 1 to 8; 1 unless given
+//	slots=N       frames that a lane holds, 2 to 4096; 8 unless given
+//	frame=BYTES   the most that a frame carries, 256 to 1048576, a multiple of 64;
+//	              67584 unless given
+//	failover=1    connections to a neighbour go on by the other way when the link is
+//	              cut, at the cost of frames where there would be stores; 0 unless given
+//
+// A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
+// is another user's.
 func Open(fabric string) (*Host, error) {
 	s, err := openStack(fabric)
 	if err != nil {

@@ -207,6 +207,9 @@ func joinError(errs []error) error {
 	if first == nil {
 		return nil
 	}
+	if len(missing) == 1 {
+		return fmt.Errorf("PE %s is missing: %w", missing[0], first)
+	}
 	return fmt.Errorf("PEs %s are missing: %w", strings.Join(missing, ", "), first)
 }
 

@@ -85,7 +85,7 @@ func TestPEsThatDoNotFitAreTold(t *testing.T) {
 	t.Run("one is missing", func(t *testing.T) {
 		errs := openAll(t, []Option{PE(0, 3, "j")}, []Option{PE(1, 3, "j")})
 		for _, err := range errs {
-			require.ErrorContains(t, err, "PEs 2 are missing")
+			require.ErrorContains(t, err, "PE 2 is missing")
 		}
 	})
 	t.Run("the same twice", func(t *testing.T) {

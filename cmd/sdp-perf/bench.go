@@ -77,7 +77,7 @@ func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 // runBench measures the whole table.
 func runBench(ctx context.Context, args []string, out io.Writer) error {
 	var flags benchFlags
-	fs := newFlagSet()
+	fs := newFlagSet("bench")
 	flags.register(fs)
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // runClient measures a server that somebody else has started.
 func runClient(ctx context.Context, args []string, out io.Writer) error {
 	var flags measureFlags
-	fs := newFlagSet()
+	fs := newFlagSet("client")
 	where := fs.String("connect", "", "the server: `NET://ADDRESS`")
 	flags.register(fs)
 	if helped, err := fs.parse(args, out); helped || err != nil {

@@ -14,7 +14,7 @@ import (
 // runCompare is the command without a name: everything by itself.
 func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	var (
-		fs         = newFlagSet()
+		fs         = newFlagSet("")
 		flags      measureFlags
 		transports []string
 	)

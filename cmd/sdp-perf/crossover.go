@@ -30,7 +30,7 @@ type crossoverPoint struct {
 
 // runCrossover shows what payload costs by CPU stores and by a DMA engine.
 func runCrossover(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
+	fs := newFlagSet("crossover")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	name := fs.String("fabric", crossoverFabric, "fabric whose links have an engine")
 	if helped, err := fs.parse(args, out); helped || err != nil {

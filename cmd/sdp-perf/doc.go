@@ -4,8 +4,8 @@
 //
 // needs no argument and no set-up: it starts a second process of itself, checks
 // every byte of a pseudo-random stream both ways on each transport, then measures
-// round trips and one-way writes and prints one table. It has a fabric of its own
-// and disturbs nobody.
+// round trips and one-way writes and prints one table. It listens on free
+// ports of the fabric that SDP_FABRIC names, and disturbs nobody.
 //
 // Between two terminals:
 //

@@ -30,11 +30,12 @@ const (
 // flagSet is a pflag.FlagSet whose mistakes come back as badInput.
 type flagSet struct {
 	*pflag.FlagSet
-	help bool
+	command string
+	help    bool
 }
 
-func newFlagSet() *flagSet {
-	fs := &flagSet{FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
+func newFlagSet(command string) *flagSet {
+	fs := &flagSet{command: command, FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
 	fs.BoolVarP(&fs.help, "help", "h", false, "print this")
@@ -47,7 +48,7 @@ func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) 
 		return false, badInputf("%w (see sdp-perf --help)", err)
 	}
 	if fs.help {
-		return true, printHelp(out, fs)
+		return true, fs.printHelp(out)
 	}
 	if fs.NArg() > 0 {
 		return false, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(0))
@@ -55,19 +56,38 @@ func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) 
 	return false, nil
 }
 
-func printHelp(out io.Writer, fs *flagSet) error {
+// printHelp prints the help of one command, and without one that of all.
+func (fs *flagSet) printHelp(out io.Writer) error {
 	var b strings.Builder
-	b.WriteString("sdp-perf measures SDP against loopback TCP and Unix sockets.\n\n")
+	end := ""
+	if fs.command == "" {
+		b.WriteString("sdp-perf measures SDP against loopback TCP and Unix sockets.\n\n")
+		end = helpEnd
+	}
 	for _, c := range commands() {
-		if !c.hidden {
+		switch {
+		case c.hidden:
+		case fs.command == "":
 			fmt.Fprintf(&b, "  %-48s %s\n", "sdp-perf "+c.synopsis, c.summary)
+		case fs.command == c.name:
+			fmt.Fprintf(&b, "sdp-perf %s: %s\n\nUsage: sdp-perf %s\n", c.name, c.summary, c.synopsis)
 		}
 	}
-	b.WriteString("\nNET://ADDRESS is sdp://localhost:7000, tcp://127.0.0.1:7000 or unix:///path.\n\nFlags:\n")
-	b.WriteString(fs.FlagUsages())
+	if fs.command == "" || fs.Lookup("listen") != nil || fs.Lookup("connect") != nil {
+		b.WriteString("\nNET://ADDRESS is sdp://localhost:7000, tcp://127.0.0.1:7000 or unix:///path.\n")
+	}
+	b.WriteString("\nFlags:\n" + fs.FlagUsages() + end)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
+
+const helpEnd = `
+"sdp-perf COMMAND --help" has the flags of a command. SDP_FABRIC names the fabric;
+crossover, ring and shmem make one of their own.
+
+Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot be
+listened on or dialled among it; 130 when interrupted.
+`
 
 // measureFlags are those of every command that measures.
 type measureFlags struct {

@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/internal/perf/bench"
 )
 
@@ -22,7 +25,7 @@ const (
 // runIdle measures idle connections of one transport between this process and a
 // second one.
 func runIdle(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
+	fs := newFlagSet("idle")
 	transport := fs.String("transport", "sdp", "sdp, tcp or unix")
 	connections := fs.Int("connections", defaultIdleConnections, "how many, 1 to 100000")
 	duration := fs.Duration("duration", defaultIdleDuration, "how long they idle, 1ms to 10m")
@@ -36,8 +39,8 @@ func runIdle(ctx context.Context, args []string, out io.Writer) error {
 	case *duration < time.Millisecond || *duration > 10*time.Minute:
 		return badInputf("--duration %v: use a time from 1ms to 10m", *duration)
 	}
-	if err := checkTransports([]string{*transport}); err != nil {
-		return err
+	if !slices.Contains(perf.Networks, *transport) {
+		return badInputf("--transport: unknown transport %q: use %s", *transport, strings.Join(perf.Networks, ", "))
 	}
 	report, err := idle(ctx, *transport, *connections, *duration)
 	if err != nil {

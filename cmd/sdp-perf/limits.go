@@ -22,7 +22,7 @@ const (
 
 // runLimits measures what the machine allows.
 func runLimits(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
+	fs := newFlagSet("limits")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	quick := fs.Bool("quick", false, "one short run: to see that it works, not for figures")
 	if helped, err := fs.parse(args, out); helped || err != nil {

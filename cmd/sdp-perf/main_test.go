@@ -282,13 +282,19 @@ func TestAFailureIsOneLineAndStatus1(t *testing.T) {
 }
 
 func TestHelpIsEnoughToStart(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"server", "--help"}, {"client", "--help"}} {
-		p := newProgram(t, nil, args...)
-		require.Zero(t, p.run(t), args)
+	for _, c := range []struct{ args, want []string }{
+		{[]string{"--help"}, []string{"sdp-perf [flags]", "server --listen", "client --connect", "sdp://localhost:7000", "Exit status"}},
+		{[]string{"-h"}, []string{"sdp-perf [flags]"}},
+		{[]string{"server", "--help"}, []string{"Usage: sdp-perf server --listen", "sdp://localhost:7000"}},
+		{[]string{"client", "--help"}, []string{"Usage: sdp-perf client --connect", "sdp://localhost:7000", "--rounds"}},
+		{[]string{"topology", "--help"}, []string{"Usage: sdp-perf topology", "--fabric"}},
+	} {
+		p := newProgram(t, nil, c.args...)
+		require.Zero(t, p.run(t), c.args)
 		assert.Empty(t, p.stderr.String())
 		out := p.stdout.String()
-		for _, s := range []string{"sdp-perf [flags]", "server --listen", "client --connect", "sdp://localhost:7000"} {
-			assert.Contains(t, out, s, args)
+		for _, s := range c.want {
+			assert.Contains(t, out, s, c.args)
 		}
 		assert.NotContains(t, out, childCommand, "it is nobody's business")
 	}

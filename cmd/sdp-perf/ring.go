@@ -20,7 +20,7 @@ const (
 
 // runRing measures rings of node processes.
 func runRing(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
+	fs := newFlagSet("ring")
 	nodes := fs.IntSlice("nodes", []int{3, 4, 5, 6, 7, 8}, "how many nodes, each 2 to 16")
 	hopsList := fs.IntSlice("hops", []int{1, 2, 3, 4}, "over how many hops, each 1 to 8; a ring of N has up to N/2")
 	lanes := fs.IntSlice("lanes", []int{1, 2, 4, 8}, "lanes of each link, each 1 to 8")

@@ -11,7 +11,7 @@ import (
 // runServer serves one endpoint until the user interrupts it, which is its normal
 // end.
 func runServer(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
+	fs := newFlagSet("server")
 	where := fs.String("listen", "", "where to serve: `NET://ADDRESS`; port 0 picks one")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err

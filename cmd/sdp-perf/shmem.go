@@ -74,7 +74,7 @@ func checkProgram(name string) error {
 // runShmem measures package shmem between processes.
 func runShmem(ctx context.Context, args []string, out io.Writer) error {
 	var flags shmemFlags
-	fs := newFlagSet()
+	fs := newFlagSet("shmem")
 	flags.register(fs)
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err

@@ -21,12 +21,18 @@ import (
 // runTopology asks the nodes of a fabric of several hosts what they know. It is no
 // node itself.
 func runTopology(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet()
-	name := fs.String("fabric", fabric.DefaultSpec(), "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count")
+	fs := newFlagSet("topology")
+	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC)")
 	asJSON := fs.Bool("json", false, "print all that the nodes tell, as JSON")
 	svg := fs.String("svg", "", "write a picture to `FILE` too, as SVG")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
+	}
+	if *name == "" {
+		*name = os.Getenv(fabric.EnvFabric)
+	}
+	if *name == "" {
+		return badInputf("say which: --fabric ring:NAME (see sdp-perf --help)")
 	}
 	t, err := fabric.ReadTopology(ctx, *name)
 	if errors.Is(err, syscall.EINVAL) {

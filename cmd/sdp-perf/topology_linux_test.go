@@ -84,12 +84,14 @@ func TestTopologyOfARing(t *testing.T) {
 }
 
 func TestTopologyOfNothing(t *testing.T) {
-	for status, args := range map[int][]string{
-		exitFailed:   {"topology", "--fabric", "ring:perf-test-nobody"},
-		exitBadInput: {"topology", "--fabric", "shm:perf-test"},
+	for _, c := range []struct {
+		status int
+		fabric string
+	}{
+		{exitFailed, "ring:perf-test-nobody"}, {exitBadInput, "shm:perf-test"}, {exitBadInput, ""},
 	} {
-		p := newProgram(t, nil, args...)
-		assert.Equal(t, status, p.run(t))
+		p := newProgram(t, []string{"SDP_FABRIC="}, "topology", "--fabric", c.fabric)
+		assert.Equal(t, c.status, p.run(t), c.fabric)
 		assert.Empty(t, p.stdout.String())
 		assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"))
 	}
