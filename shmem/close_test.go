@@ -105,6 +105,6 @@ func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	for pe := range 2 {
 		var dead *DeadError
 		require.ErrorAs(t, errs[pe], &dead)
-		require.ErrorContains(t, errs[pe], "are missing")
+		require.ErrorContains(t, errs[pe], "missing")
 	}
 }

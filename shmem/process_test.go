@@ -84,6 +84,9 @@ func processes(t *testing.T, name string, n int, mode string, fabric func(job st
 // start starts the PEs. Those that do not end within a minute are killed.
 func start(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) []*exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("processes: not with the race detector, which does not see what they share")
+	}
 	require.Contains(t, bodies, name)
 	job := fmt.Sprintf("t%d-%d", os.Getpid(), rand.Uint32())
 	if fabric == nil {

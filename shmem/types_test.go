@@ -89,7 +89,7 @@ func numbers[T Elem](n, from int) []T {
 // rma puts to the PE two further, which is not a neighbour in a ring of four, and gets
 // from it what it has been put.
 func rma[T Elem](t require.TestingT, w *World) {
-	const n = 40_000 // more than one request of the larger types
+	const n = 17_000 // more than one request of the larger types
 	ctx, c := context.Background(), w.Ctx()
 	to := (w.PE() + 2) % w.NumPEs()
 	from := (w.PE() + 2*w.NumPEs() - 2) % w.NumPEs()
