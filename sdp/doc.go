@@ -41,8 +41,9 @@
 // start in any order, and may end and start again. node3:8080, or 3:8080, is port
 // 8080 of node 3; localhost and a node's own name are the node itself. Each node
 // has ports of its own. A dial to a node that does not run waits until it does, or
-// the deadline has come; then it fails with EHOSTUNREACH beside the timeout. A name
-// beyond the last node is EHOSTUNREACH at once.
+// the deadline has come, 127 s unless given; then it fails with EHOSTUNREACH beside
+// the timeout. A name beyond the last node is EHOSTUNREACH at once; a member that has
+// met no owner yet waits until it knows.
 //
 // Several processes of a node share its links: one owns them, by nodes=N, the others
 // leave that out. They share the node's ports, too.

@@ -42,7 +42,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{"--map", "http://:1=tcp://:2"}, "unknown scheme"},
 		{[]string{"--map", "tcp://:1=tcp://:70000"}, "is not a port"},
 		{[]string{good, "--dial-timeout", "soon"}, "invalid argument"},
-		{[]string{good, "--drain-timeout", "-1s"}, "cannot be negative"},
+		{[]string{good, "--drain-timeout", "-1s"}, "--drain-timeout -1s: cannot be negative"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
 		{[]string{"--own"}, "--own: SDP_FABRIC is \"shm:proxy-own\", want"},

@@ -76,8 +76,11 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	if len(*specs) == 0 && !o.own {
 		return options{}, errors.New("nothing to do: give --map LISTEN=TARGET, as in --map tcp://127.0.0.1:6379=sdp://localhost:7000")
 	}
-	if o.dialTimeout < 0 || o.drainTimeout < 0 {
-		return options{}, errors.New("a timeout cannot be negative")
+	if o.dialTimeout < 0 {
+		return options{}, fmt.Errorf("--dial-timeout %v: cannot be negative", o.dialTimeout)
+	}
+	if o.drainTimeout < 0 {
+		return options{}, fmt.Errorf("--drain-timeout %v: cannot be negative", o.drainTimeout)
 	}
 	for _, spec := range *specs {
 		m, err := proxy.ParseMap(spec)

@@ -26,7 +26,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--hosts 3 -n 4 prog", "-n 4 with --hosts 3"},
 		{"--topology line prog", "--topology needs --hosts"},
 		{"--hosts 3 --topology star prog", "--topology star: want ring, line or mesh"},
-		{"--timeout -1s prog", "cannot be negative"},
+		{"--timeout -1s prog", "--timeout -1s: cannot be negative"},
 		{"--grace soon prog", "invalid argument"},
 		{"--fabric-options lanes=2 prog", "option lanes=2"},
 		{"--hosts 2 --fabric-options lanes=9 prog", "option lanes=9"},

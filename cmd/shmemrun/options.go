@@ -98,8 +98,10 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("--topology %s: want ring, line or mesh", o.topology)
 	case fs.Changed("topology") && o.hosts == 0:
 		return errors.New("--topology needs --hosts")
-	case o.timeout < 0 || o.grace < 0:
-		return errors.New("a time cannot be negative")
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout %v: cannot be negative", o.timeout)
+	case o.grace < 0:
+		return fmt.Errorf("--grace %v: cannot be negative", o.grace)
 	case o.extra != "" && !o.ownFabric():
 		return errors.New("--fabric-options are of the job's own fabric, but SDP_FABRIC is set: unset it, or write them there")
 	}
