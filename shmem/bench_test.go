@@ -7,17 +7,6 @@ import (
 	"testing"
 )
 
-// pair runs body on PE 0 of two, and other on PE 1.
-func pair(b *testing.B, opts []Option, body, other func(w *World)) {
-	run(b, 2, fmt.Sprintf("shm:bench%d", os.Getpid()), opts, func(w *World) {
-		if w.PE() == 0 {
-			body(w)
-		} else if other != nil {
-			other(w)
-		}
-	})
-}
-
 func benchmark(b *testing.B, opts []Option) {
 	words := func(name string, size int, body func(c *Ctx, s Sym[uint64], buf []uint64, n int)) {
 		b.Run(name, func(b *testing.B) {

@@ -12,7 +12,6 @@ type peer struct {
 	node  int     // of the fabric that its host is, 0 if there is one host
 	arm   *uint32 // its arm word, where its heap is mapped
 	fence bool    // a full barrier is needed between a store there and the look at arm
-	local *World  // the PE, if it is of this process and its heap Go memory
 	mem   *memory // the mapping, if it is not this PE's own heap
 	ch    *channel
 	why   error // why its heap is not mapped here
