@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +76,25 @@ func TestANilTeamSaysSo(t *testing.T) {
 	require.PanicsWithValue(t, "shmem: collective call of a nil Team", func() { _ = team.Barrier(context.Background()) })
 	require.PanicsWithValue(t, "shmem: context of a nil Team", func() { team.NewCtx() })
 	require.Equal(t, TeamConfig{}, team.Config())
+}
+
+// Who cannot make the processors of others pass a barrier before it sleeps, tells them:
+// then they do so after each store.
+func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
+	var all [2]*World
+	for pe := range all {
+		w, err := newWorld(options{pe: pe, n: 2, heap: minHeap, inProcess: true}, true)
+		require.NoError(t, err)
+		defer w.heap.close()
+		defer forgetGoMemory(w.token)
+		w.spec, err = fabric.ParseSpec("mem:x")
+		require.NoError(t, err)
+		w.self.fence, w.peers[1-pe].fence = pe == 1, pe == 1
+		all[pe] = w
+	}
+	require.NoError(t, all[0].mapPeer(all[0].peers[1], all[1].hello()))
+	require.True(t, all[0].peers[1].fence)
+	require.NoError(t, all[1].mapPeer(all[1].peers[0], all[0].hello()))
+	require.True(t, all[1].peers[0].fence)
+	require.False(t, all[0].self.fence)
 }
