@@ -84,8 +84,9 @@ func Free[T Elem](s Sym[T]) error {
 	if err := s.w.collective(callFree, uint64(s.off)); err != nil {
 		return err
 	}
-	if !s.w.heap.release(s.off) {
-		panic(fmt.Sprintf("shmem: free of offset %d, where no object begins", s.off))
+	size := uint64(s.n) * uint64(sizeOf[T]())
+	if !s.w.heap.release(s.off, size) {
+		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.off))
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
 	if err := w.collective(callAlloc, n, uint64(align)); err != nil {
 		return 0, err
 	}
-	return w.heap.alloc((n+minAlign-1)&^(minAlign-1), align)
+	return w.heap.alloc(n, align)
 }
 
 // collective completes this PE's operations on the default context, as these calls

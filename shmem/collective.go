@@ -46,11 +46,13 @@ import (
 // Whatever the way, a reduction combines PE 0's elements with PE 1's, then with PE 2's,
 // and so on: results do not depend on it.
 
+const nilTeam = "shmem: collective call of a nil Team"
+
 // begin is for the head of each collective call: it looks at the arguments that all
 // have.
 func begin[T Elem](t *Team, n int, src Sym[T]) {
 	if t == nil {
-		panic("shmem: collective call of a nil Team")
+		panic(nilTeam)
 	}
 	if n < 0 {
 		panic(fmt.Sprintf("shmem: collective call with %d elements", n))
@@ -81,7 +83,7 @@ func (t *Team) begun() error {
 // enter is begun, after a look in debug mode at what all PEs call.
 func (t *Team) enter(ctx context.Context, what call) error {
 	if t == nil {
-		panic("shmem: collective call of a nil Team")
+		panic(nilTeam)
 	}
 	if t.w.opts.debug {
 		if err := t.compare(ctx, words{uint64(what)}); err != nil {

@@ -64,6 +64,7 @@ var (
 
 // mapPeer maps the heap of a PE, or says why not.
 func (w *World) mapPeer(p *peer, h *hello) error {
+	p.fence = p.fence || h.Fence
 	switch {
 	case w.opts.strict:
 		return errStrict

@@ -68,7 +68,7 @@
 //	team_my_pe, team_n_pes              Team.MyPE, Team.NPEs
 //	team_translate_pe                   Team.TranslatePE
 //	team_split_strided, _2d             Team.SplitStrided, Team.Split2D
-//	team_destroy                        Team.Destroy
+//	team_get_config, team_destroy       Team.Config, Team.Destroy
 //	TYPE_put, TYPE_get, putSIZE, putmem Put, Get
 //	TYPE_p, TYPE_g                      P, G, TryG
 //	TYPE_iput, TYPE_iget                IPut, IGet
@@ -103,8 +103,8 @@
 //
 // Left out: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so
 // on); query_thread, since there is one level; pcontrol, since Go programs are profiled
-// by other means; team_get_config, since contexts take nothing that has to be reserved;
-// long double, for which Go has no type.
+// by other means; long double, for which Go has no type; the environment variables
+// SHMEM_VERSION and SHMEM_INFO, which print what is written here.
 package shmem
 
 // The version of the specification, and who made this.

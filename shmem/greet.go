@@ -19,6 +19,7 @@ type hello struct {
 	Heap    int      `json:"heap"`
 	Node    int      `json:"node"` // of the fabric
 	Strict  bool     `json:"strict,omitempty"`
+	Fence   bool     `json:"fence,omitempty"` // whoever stores to its heap needs a barrier, see peer
 	File    heapFile `json:"file"`
 	Refused string   `json:"refused,omitempty"` // why the other one may not join
 }
@@ -34,7 +35,7 @@ var errRefused = errors.New("PEs do not fit together")
 func (w *World) hello() *hello {
 	f := w.heap.file()
 	f.Token = w.token
-	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.heap.size, Node: w.spec.Node, Strict: w.opts.strict, File: f}
+	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.heap.size, Node: w.spec.Node, Strict: w.opts.strict, Fence: w.self.fence, File: f}
 }
 
 // fits compares another PE's words with ours.

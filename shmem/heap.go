@@ -34,7 +34,7 @@ type heap struct {
 
 	mu   sync.Mutex
 	free []extent           // by offset, none next to another; guarded by mu
-	used map[uintptr]uint64 // bytes of each object; guarded by mu
+	used map[uintptr]uint64 // bytes of each object, as they were asked for; guarded by mu
 }
 
 // extent is memory from off on.
@@ -60,7 +60,8 @@ func (h *heap) at(off uintptr, n int) []byte { return h.bytes[off : off+uintptr(
 func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n = max(1, n)
+	want := n
+	n = whole(n)
 	for i, e := range h.free {
 		off := (e.off + align - 1) &^ (align - 1)
 		gap := uint64(off - e.off)
@@ -75,20 +76,23 @@ func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 			left = append(left, extent{off + uintptr(n), rest})
 		}
 		h.free = slices.Replace(h.free, i, i+1, left...)
-		h.used[off] = n
+		h.used[off] = want
 		return off, nil
 	}
-	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, n, h.size)
+	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size)
 }
 
-// release gives an object back. It is false if none begins there.
-func (h *heap) release(off uintptr) bool {
+// whole is what an object of n bytes takes: cache lines, at least one.
+func whole(n uint64) uint64 { return max(minAlign, (n+minAlign-1)&^(minAlign-1)) }
+
+// release gives an object of n bytes back. It is false if there is none at off.
+func (h *heap) release(off uintptr, n uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n, ok := h.used[off]
-	if !ok {
+	if has, ok := h.used[off]; !ok || n != has {
 		return false
 	}
+	n = whole(n)
 	delete(h.used, off)
 	i, _ := slices.BinarySearchFunc(h.free, off, func(e extent, off uintptr) int {
 		if e.off < off {

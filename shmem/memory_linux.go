@@ -63,7 +63,9 @@ func (m *memory) file() (f heapFile) {
 
 // mapHeap maps the heap of a process of this machine.
 func mapHeap(f heapFile, size int) (*memory, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	// What the numbers name may be anything, until we have looked.
+	const how = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD), how, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
 	}

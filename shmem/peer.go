@@ -11,7 +11,7 @@ type peer struct {
 	pe    int
 	node  int     // of the fabric that its host is, 0 if there is one host
 	arm   *uint32 // its arm word, where its heap is mapped
-	fence bool    // a full barrier is needed between a store there and the look at arm
+	fence bool    // a full barrier is needed between a store there and the look at arm: one of both has no membarrier
 	mem   *memory // the mapping, if it is not this PE's own heap
 	ch    *channel
 	why   error // why its heap is not mapped here

@@ -148,7 +148,7 @@ func IGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, n, pe i
 // apart, like shmem_ibput of version 1.6. Strides are at least block.
 func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block, n, pe int) {
 	p := c.peer(pe)
-	checkStrides(dst.n, dstStride, len(src), srcStride, block, n)
+	dstStride, srcStride = checkStrides(dst.n, dstStride, len(src), srcStride, block, n)
 	if base := p.base.Load(); base != nil && n > 0 {
 		to := elems[T](base, dst.off, dst.n)
 		if block == 1 {
@@ -203,7 +203,7 @@ func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStr
 // IBGet is IGet of n blocks, like shmem_ibget of version 1.6.
 func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block, n, pe int) {
 	p := c.peer(pe)
-	checkStrides(len(dst), dstStride, src.n, srcStride, block, n)
+	dstStride, srcStride = checkStrides(len(dst), dstStride, src.n, srcStride, block, n)
 	if base := p.base.Load(); base != nil && n > 0 {
 		from := elems[T](base, src.off, src.n)
 		for i := range n {
@@ -245,17 +245,20 @@ func igetFar[T Elem](c *Ctx, p *peer, dst []T, dstStride int, src Sym[T], srcStr
 	}
 }
 
-func checkStrides(dst, dstStride, src, srcStride, block, n int) {
+// checkStrides panics at what does not fit. It returns the strides, which are of no
+// effect if there is one block: perhaps no heap is as large.
+func checkStrides(dst, dstStride, src, srcStride, block, n int) (int, int) {
 	if n < 0 || block < 1 || dstStride < block || srcStride < block {
 		panic(fmt.Sprintf("shmem: %d blocks of %d elements, %d and %d apart", n, block, dstStride, srcStride))
 	}
-	if n == 0 {
-		return
+	if n > 0 && (block > dst || n-1 > (dst-block)/dstStride) {
+		panic(fmt.Sprintf("shmem: %d blocks of %d elements, %d apart, do not fit into %d", n, block, dstStride, dst))
 	}
-	if need := (n-1)*dstStride + block; need > dst {
-		badRoom(need, dst)
+	if n > 0 && (block > src || n-1 > (src-block)/srcStride) {
+		panic(fmt.Sprintf("shmem: %d blocks of %d elements, %d apart, are wanted from %d", n, block, srcStride, src))
 	}
-	if need := (n-1)*srcStride + block; need > src {
-		panic(fmt.Sprintf("shmem: %d elements are wanted from %d", need, src))
+	if n == 1 {
+		return block, block
 	}
+	return dstStride, srcStride
 }

@@ -31,8 +31,14 @@ type TeamConfig struct {
 	NumContexts int
 }
 
-// Config is what the team was made with, like shmem_team_get_config.
-func (t *Team) Config() TeamConfig { return t.config }
+// Config is what the team was made with, like shmem_team_get_config; a zero one of a nil
+// team.
+func (t *Team) Config() TeamConfig {
+	if t == nil {
+		return TeamConfig{}
+	}
+	return t.config
+}
 
 // SplitStrided makes a team of size PEs of this one: start, start+stride, and so on,
 // like shmem_team_split_strided. It is collective over this team; PEs that are not

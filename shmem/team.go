@@ -92,6 +92,9 @@ func (t *Team) TranslatePE(pe int, other *Team) int {
 // NewCtx makes a context that numbers PEs as the team does, like
 // shmem_team_create_ctx.
 func (t *Team) NewCtx() *Ctx {
+	if t == nil {
+		panic("shmem: context of a nil Team")
+	}
 	t.w.check()
 	return newCtx(t.w, t, t.peers)
 }
@@ -109,6 +112,9 @@ func (t *Team) Sync(ctx context.Context) error {
 // until all PEs of the team have called it: with the team of all PEs, like
 // shmem_barrier_all.
 func (t *Team) Barrier(ctx context.Context) error {
+	if t == nil {
+		panic(nilTeam)
+	}
 	if err := t.w.ctx.Quiet(); err != nil {
 		return err
 	}

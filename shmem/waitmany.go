@@ -10,8 +10,8 @@ import (
 // Vector forms compare each element with a value of its own. Like Test, they look at
 // this PE's own copy.
 
-// WaitUntilAll waits until every element of s here is OP v, like
-// shmem_wait_until_all. Errors are those of WaitUntil.
+// WaitUntilAll waits until every element of s here has been OP v, one after the other,
+// like shmem_wait_until_all. Errors are those of WaitUntil.
 func WaitUntilAll[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) error {
 	return waitAll(ctx, looker[T]{s: s, skip: skip, op: op, v: v})
 }
@@ -138,8 +138,15 @@ func (l *looker[T]) none() bool {
 }
 
 func (l *looker[T]) all() bool {
-	for i := range l.s.n {
-		if l.counts(i) && !l.true(i) {
+	seen := 0
+	return l.allFrom(&seen)
+}
+
+// allFrom looks at the elements from *seen on, and counts it up to the first that is
+// not as it should be.
+func (l *looker[T]) allFrom(seen *int) bool {
+	for ; *seen < l.s.n; *seen++ {
+		if l.counts(*seen) && !l.true(*seen) {
 			return false
 		}
 	}
@@ -169,7 +176,8 @@ func waitAll[T AMO](ctx context.Context, l looker[T]) error {
 	if l.none() {
 		return nil
 	}
-	return l.s.w.wait(ctx, l.all)
+	seen := 0
+	return l.s.w.wait(ctx, func() bool { return l.allFrom(&seen) })
 }
 
 func waitAny[T AMO](ctx context.Context, l looker[T]) (int, error) {
