@@ -129,6 +129,7 @@ func (t *tunnel) take(f *frame, n int, now bool) {
 		t.mu.Unlock()
 		return
 	}
+	t.heard = true
 	ok := t.acknowledged(f.ack)
 	if n > 0 || now {
 		t.owes(n, now)
@@ -169,7 +170,9 @@ func (r *router) open(f *frame) {
 	}
 	if t := r.tunnels.byEpoch(f.src, f.epoch); t != nil {
 		t.mu.Lock()
-		t.sayAccept = !t.ended
+		if t.sayAccept = !t.ended; t.sayAccept && !t.heard {
+			t.again() // accept was lost, or is late, and so is what came after it
+		}
 		t.push(false)
 		t.mu.Unlock()
 		return
@@ -180,7 +183,7 @@ func (r *router) open(f *frame) {
 		return
 	}
 	t := newTunnel(r, f.src, f.epoch)
-	t.to = f.from
+	t.to, t.sayAccept = f.from, true // before others find t: it is the first frame
 	t.opening(window, f.ask)
 	r.mu.Lock()
 	if r.closed {

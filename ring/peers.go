@@ -118,9 +118,6 @@ func (r *router) dial(ctx context.Context, id ID) (*tunnel, error) {
 // answer is ask's counterpart, a goroutine.
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
-	t.mu.Lock()
-	t.sayAccept = true
-	t.mu.Unlock()
 	t.reroute()
 	if r.hook != nil {
 		r.hook <- t

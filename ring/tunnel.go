@@ -72,6 +72,7 @@ type tunnel struct {
 	sayOpen, sayAccept, sayAck bool   // frames to be sent out of sequence; guarded by mu
 	sayClose                   bool   // the last frame is to be sent; guarded by mu
 	closeSent                  bool   // since the last beginning; guarded by mu
+	heard                      bool   // the other end is up as well; guarded by mu
 	ended                      bool   // nothing more is sent, nor awaited; guarded by mu
 	owed                       int    // bytes not acknowledged to the other end; guarded by mu
 	ackAt                      int    // how much makes an acknowledgement of its own; guarded by mu

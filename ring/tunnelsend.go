@@ -139,9 +139,13 @@ func (t *tunnel) timeout() {
 	}
 }
 
-// again sends everything that is kept from the beginning. The caller holds mu.
+// again sends everything that is kept from the beginning, and before it what the other
+// end must have first: frames that overtake accept on a new way are lost. The caller
+// holds mu.
 func (t *tunnel) again() {
 	t.next, t.closeSent = 0, false
+	t.sayOpen = t.sayOpen || t.current() == tunnelOpening
+	t.sayAccept = t.sayAccept || !t.asked && !t.heard
 	t.progress = time.Now()
 	t.resends++
 	t.push(false)

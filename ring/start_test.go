@@ -1,0 +1,70 @@
+package ring
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+// asked is a tunnel that host 1 has asked host 3 for, and the frame that does so, which
+// nobody has seen yet.
+func asked(f *fabric) (*tunnel, *frame) {
+	r := f.nodes[0].router
+	x := newTunnel(r, MakeID(3, 1), newEpoch())
+	x.asked = true
+	r.tunnels.add(x)
+	return x, &frame{
+		kind: frameOpen, src: MakeID(1, 1), dst: MakeID(3, 1), from: x.index, epoch: x.epoch,
+		arg: uint32(f.o.Window >> 10), ask: uint32(r.opts.Retention >> 10),
+	}
+}
+
+// came waits until a tunnel has taken n frames, and requires that the other end has sent
+// each once.
+func came(t *testing.T, x, y *tunnel, n uint32) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); x.expect.Load() != n+1; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	require.Zero(t, y.stats.resent)
+}
+
+// News that come while a tunnel is being made have a frame sent in it.
+func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	r := f.nodes[2].router
+	r.hook = make(chan *tunnel, 1)
+	x, open := asked(f)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the news come first
+	r.open(open)
+	y := r.tunnels.byEpoch(open.src, open.epoch)
+	y.reroute() // as router.changed does
+	y.probe()
+	require.Same(t, y, <-r.hook)
+	defer x.Close()
+	defer y.Close()
+	came(t, x, y, 1)
+}
+
+// The way may be another one by the time that the second frame is sent, and faster.
+func TestAcceptIsSentAgainByANewWay(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	r := f.nodes[2].router
+	x, open := asked(f)
+	y := newTunnel(r, open.src, open.epoch)
+	y.to = open.from
+	y.opening(int(open.arg)<<10, open.ask) // and accept was sent, and has not come yet
+	r.tunnels.add(y)
+	defer x.Close()
+	defer y.Close()
+	y.probe()
+	y.reroute()
+	came(t, x, y, 1)
+}
