@@ -124,7 +124,7 @@ func rma[T Elem](t require.TestingT, w *World) {
 	for _, block := range []int{1, 3} {
 		clear(s.Local())
 		barrier()
-		const blocks = 5000
+		const blocks = 2500
 		IBPut(c, s, 2*block, mine, block, block, blocks, to)
 		barrier()
 		for i := range blocks * block {
