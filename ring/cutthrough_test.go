@@ -82,7 +82,7 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	frames := len(seen[1].went)
-	require.GreaterOrEqual(t, frames, size/defaultFrame)
+	require.GreaterOrEqual(t, frames, size/DefaultFrame)
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "host\tfirst received\tfirst sent\tlast received\tlast sent\tframes\t")

@@ -79,12 +79,12 @@ func BenchmarkForward(b *testing.B) {
 func BenchmarkPlainCopy(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			slot := frameHeader + defaultFrame
-			from, to := ntb.AlignedBytes(defaultSlots*slot), ntb.AlignedBytes(defaultSlots*slot)
+			slot := frameHeader + DefaultFrame
+			from, to := ntb.AlignedBytes(DefaultSlots*slot), ntb.AlignedBytes(DefaultSlots*slot)
 			b.SetBytes(int64(n))
 			i := 0
 			for b.Loop() {
-				at := i % defaultSlots * slot
+				at := i % DefaultSlots * slot
 				i++
 				copy(to[at:at+n], from[at:at+n])
 			}

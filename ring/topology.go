@@ -87,13 +87,16 @@ const (
 	MaxLanes = 8     // lanes of a link
 	MaxNodes = 65535 // hosts
 
+	// DefaultSlots and DefaultFrame are Options.Slots and FrameBytes of 0. A record of
+	// 64 KiB with its words is one frame.
+	DefaultSlots = 8
+	DefaultFrame = 66 << 10
+
 	minSlotCount  = 2
 	maxSlotCount  = 1 << 12
 	minFrameBytes = 256
 	maxFrameBytes = 1 << 20
 
-	defaultSlots     = 8
-	defaultFrame     = 66 << 10 // a record of 64 KiB with its words is one frame
 	defaultWindow    = 16 << 20
 	defaultRetention = 1 << 20
 )
@@ -162,8 +165,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Topology = Ring
 	}
 	set(&o.Lanes, 1)
-	set(&o.Slots, defaultSlots)
-	set(&o.FrameBytes, defaultFrame)
+	set(&o.Slots, DefaultSlots)
+	set(&o.FrameBytes, DefaultFrame)
 	set(&o.Window, defaultWindow)
 	set(&o.Retention, max(defaultRetention, 4*o.FrameBytes))
 	for _, c := range []struct {

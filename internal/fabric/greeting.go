@@ -133,10 +133,10 @@ func (g *greeting) plan() string {
 		return fmt.Sprintf("a %.8q", g.Topology)
 	}
 	text := fmt.Sprintf("a %.8q of %d nodes, lanes=%d", g.Topology, g.Nodes, g.Lanes)
-	if g.Slots != 0 { // else the default
+	if g.Slots != 0 && g.Slots != ring.DefaultSlots {
 		text += fmt.Sprintf(", slots=%d", g.Slots)
 	}
-	if g.Frame != 0 {
+	if g.Frame != 0 && g.Frame != ring.DefaultFrame {
 		text += fmt.Sprintf(", frame=%d", g.Frame)
 	}
 	return text
