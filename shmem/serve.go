@@ -22,6 +22,7 @@ type server struct {
 	head  [requestBytes]byte
 	word  [8]byte
 	reply [replyBytes + smallPut]byte
+	buf   []byte // of a strided get
 }
 
 // errBye ends a server whose PE is done.
@@ -143,12 +144,12 @@ func (s *server) begin(r *request) int {
 func (s *server) answerStrided(r *request) error {
 	n := s.begin(r)
 	_, err := s.conn.Write(s.reply[:n])
-	buf := make([]byte, 0, r.a*r.c) // at most maxGet
+	s.buf = s.buf[:0] // it grows to maxGet at most
 	for i := range r.c {
-		buf = append(buf, s.w.heap.at(uintptr(r.off+i*r.b), int(r.a))...)
+		s.buf = append(s.buf, s.w.heap.at(uintptr(r.off+i*r.b), int(r.a))...)
 	}
 	if err == nil {
-		_, err = s.conn.Write(buf)
+		_, err = s.conn.Write(s.buf)
 	}
 	return err
 }
