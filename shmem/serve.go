@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -183,13 +182,4 @@ func atomicDo[T uint32 | uint64](p *T, op amo, v, want T) (old T) {
 		return atomicXor(p, v)
 	}
 	return 0
-}
-
-// exit ends this process because a PE said so, as shmem_global_exit does.
-func (w *World) exit(pe, status int) {
-	if w.opts.inProcess {
-		w.fail(pe, fmt.Errorf("it ended the job with status %d", status))
-		return
-	}
-	os.Exit(status)
 }
