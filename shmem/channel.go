@@ -25,6 +25,7 @@ type channel struct {
 	buf     [requestBytes + smallPut]byte // of a request; guarded by mu
 	in      [replyBytes + smallPut]byte   // of a reply; guarded by mu
 	word    [16]byte                      // a reply to one who waits; guarded by mu
+	blocks  []byte                        // of a strided put; guarded by mu
 	number  uint32                        // of the last request with a reply; guarded by mu
 	waiting []reply                       // not read yet, in their order; guarded by mu
 	bytes   int                           // of their data; guarded by mu
@@ -96,15 +97,20 @@ func (c *channel) do(r *request, data []byte) error {
 
 // doLong is do with data of any length, which do would move to the heap.
 func (c *channel) doLong(r *request, data []byte) error {
-	if len(data) <= smallPut {
-		return c.do(r, data)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.long(r, data)
+}
+
+// long is doLong. The caller holds mu.
+func (c *channel) long(r *request, data []byte) error {
+	c.unacked = true
+	if len(data) <= smallPut {
+		return c.send(r, data)
+	}
 	if err := c.drain(0); err != nil {
 		return err
 	}
-	c.unacked = true
 	if err := c.send(r, nil); err != nil {
 		return err
 	}

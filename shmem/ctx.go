@@ -75,29 +75,39 @@ func (c *Ctx) peer(pe int) *peer {
 // fail records the first failure.
 func (c *Ctx) fail(op string, p *peer, err error) {
 	if err != nil {
-		if dead := c.w.Err(); dead != nil && errors.Is(err, net.ErrClosed) {
-			err = dead // that is why
-		}
-		c.err.CompareAndSwap(nil, &OpError{op, p.pe, err})
+		c.err.CompareAndSwap(nil, c.failure(op, p, err))
 	}
+}
+
+// failure says what failed, and why.
+func (c *Ctx) failure(op string, p *peer, err error) *OpError {
+	if dead := c.w.Err(); dead != nil && errors.Is(err, net.ErrClosed) {
+		err = dead // we have closed it ourselves
+	}
+	return &OpError{op, p.pe, err}
 }
 
 // channel is the way to a PE that is not mapped. It is nil, and the failure
 // recorded, if the PE is gone. After Close of the World or the context it panics.
 func (c *Ctx) channel(op string, p *peer) *channel {
+	ch, err := c.reach(p)
+	c.fail(op, p, err)
+	return ch
+}
+
+// reach is channel that does not record.
+func (c *Ctx) reach(p *peer) (*channel, error) {
 	c.w.check()
 	if c.closed.Load() {
 		panic("shmem: use of a closed context")
 	}
-	if p.dead.Load() || p.ch == nil {
-		err := c.w.Err()
-		if err == nil {
-			err = ErrClosed // it has called Close
-		}
-		c.fail(op, p, err)
-		return nil
+	if !p.dead.Load() && p.ch != nil {
+		return p.ch, nil
 	}
-	return p.ch
+	if err := c.w.Err(); err != nil {
+		return nil, err
+	}
+	return nil, ErrClosed // it has called Close
 }
 
 // Fence orders: what the context stored to a PE before is there before what it

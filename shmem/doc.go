@@ -39,7 +39,7 @@
 // its object, use after Close. What the fabric does wrong is an error. Put, Get and the
 // like have no result for it: the first failure stays with their context, and Quiet,
 // [Ctx.Err] and collectives return it. What fetches from a PE that is gone returns 0
-// and records that; TryG returns the error as well. When a PE ends without Close, by a
+// and records that; TryG returns the error instead. When a PE ends without Close, by a
 // crash or otherwise, or with a Close that fails, or if a connection to it breaks, every
 // wait and collective of all other PEs returns a [*DeadError]. Open fails with it, too.
 //

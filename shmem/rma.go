@@ -99,21 +99,33 @@ func G[T Elem](c *Ctx, src Sym[T], i, pe int) T {
 	return gFar[T](c, p, off)
 }
 
-func gFar[T Elem](c *Ctx, p *peer, off uintptr) (v T) {
-	ch := c.channel("g", p)
-	if ch == nil {
-		return v
-	}
-	b := bytesAt(&v)
-	c.fail("g", p, ch.fetch(&request{op: opGet, off: uint64(off), a: uint64(len(b))}, b))
+func gFar[T Elem](c *Ctx, p *peer, off uintptr) T {
+	v, err := tryFar[T](c, p, off)
+	c.fail("g", p, err)
 	return v
 }
 
-// TryG is G with the error of this call.
-func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (v T, err error) {
-	own := Ctx{w: c.w, team: c.team, peers: c.peers}
-	v = G(&own, src, i, pe)
-	return v, own.Err()
+func tryFar[T Elem](c *Ctx, p *peer, off uintptr) (v T, err error) {
+	ch, err := c.reach(p)
+	if err == nil {
+		b := bytesAt(&v)
+		err = ch.fetch(&request{op: opGet, off: uint64(off), a: uint64(len(b))}, b)
+	}
+	return v, err
+}
+
+// TryG is G with the error of this call, an *OpError, which is not recorded in c.
+func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (T, error) {
+	p := c.peer(pe)
+	off := src.at(i)
+	if base := p.base.Load(); base != nil {
+		return load(elem[T](base, off)), nil
+	}
+	v, err := tryFar[T](c, p, off)
+	if err != nil {
+		return v, c.failure("g", p, err)
+	}
+	return v, nil
 }
 
 // PutNBI is Put that may use src until Quiet, like shmem_put_nbi. Here it does not.
@@ -183,19 +195,21 @@ func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStr
 	if n == 0 {
 		return
 	}
-	buf := make([]T, 0, block*farBlocks[T](block, n))
+	ch := c.channel("iput", p)
+	if ch == nil {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
 	for i := 0; i < n; {
 		k := farBlocks[T](block, n-i)
-		buf = buf[:0]
+		buf := ch.blocks[:0]
 		for j := i; j < i+k; j++ {
-			buf = append(buf, src[j*srcStride:j*srcStride+block]...)
+			buf = append(buf, bytesOf(src[j*srcStride:j*srcStride+block])...)
 		}
-		ch := c.channel("iput", p)
-		if ch == nil {
-			return
-		}
+		ch.blocks = buf
 		r := request{op: opPutStrided, off: uint64(dst.at(i * dstStride)), a: uint64(block * size), b: uint64(dstStride * size), c: uint64(k)}
-		c.fail("iput", p, ch.doLong(&r, bytesOf(buf)))
+		c.fail("iput", p, ch.long(&r, buf))
 		i += k
 	}
 }

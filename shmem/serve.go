@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -22,6 +21,7 @@ type server struct {
 	head  [requestBytes]byte
 	word  [8]byte
 	reply [replyBytes + smallPut]byte
+	buf   []byte // of a strided get
 }
 
 // errBye ends a server whose PE is done.
@@ -143,12 +143,12 @@ func (s *server) begin(r *request) int {
 func (s *server) answerStrided(r *request) error {
 	n := s.begin(r)
 	_, err := s.conn.Write(s.reply[:n])
-	buf := make([]byte, 0, r.a*r.c) // at most maxGet
+	s.buf = s.buf[:0] // it grows to maxGet at most
 	for i := range r.c {
-		buf = append(buf, s.w.heap.at(uintptr(r.off+i*r.b), int(r.a))...)
+		s.buf = append(s.buf, s.w.heap.at(uintptr(r.off+i*r.b), int(r.a))...)
 	}
 	if err == nil {
-		_, err = s.conn.Write(buf)
+		_, err = s.conn.Write(s.buf)
 	}
 	return err
 }
@@ -182,14 +182,4 @@ func atomicDo[T uint32 | uint64](p *T, op amo, v, want T) (old T) {
 		return atomicXor(p, v)
 	}
 	return 0
-}
-
-// exit ends this process because a PE said so, as shmem_global_exit does.
-func (w *World) exit(pe, status int) {
-	if w.opts.inProcess {
-		w.fail(pe, fmt.Errorf("it ended the job with status %d", status))
-		return
-	}
-	_ = w.opts.launcher.Abort(status, "") // others' launchers see how this process ends
-	os.Exit(status)
 }

@@ -34,7 +34,7 @@ type World struct {
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
 	// crowded: more PEs share this machine than it has processors, or their servers
-	// need processors too, since no memory is mapped.
+	// need some too.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
 	// closeLimit is how long Close waits for others to say that they are done, after
@@ -54,6 +54,7 @@ type World struct {
 	gone    map[int]bool      // PEs that have said bye; guarded by mu
 	failure error             // guarded by mu until failed is closed
 	closing bool              // guarded by mu
+	exiting bool              // by GlobalExit; guarded by mu
 	closed  atomic.Bool
 }
 
@@ -197,7 +198,7 @@ func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost(pe)
-	if w.failure != nil || w.closing && w.gone[pe] || w.closed.Load() {
+	if w.failure != nil || w.exiting || w.closing && w.gone[pe] || w.closed.Load() {
 		return
 	}
 	w.failure = &DeadError{pe, err}
@@ -360,16 +361,4 @@ func (w *World) release() {
 	}
 	forgetGoMemory(w.token)
 	w.heap.close()
-}
-
-// GlobalExit ends the job, like shmem_global_exit: every PE's process exits with
-// status, 0 to 255, this one too. PEs that share this process do not end it: their
-// calls fail.
-func (w *World) GlobalExit(status int) {
-	for _, p := range w.peers {
-		if p.ch != nil {
-			_ = p.ch.tell(opExit, status)
-		}
-	}
-	w.exit(w.pe, status)
 }
