@@ -3,6 +3,7 @@ package shmem
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
@@ -38,7 +39,11 @@ func TestGlobalExitEndsAllProcesses(t *testing.T) {
 // GlobalExit from ending the others.
 func TestGlobalExitWaitsForNobody(t *testing.T) {
 	leak.Check(t)
+	var open sync.WaitGroup // not a barrier, which may fail while others leave it
+	open.Add(3)
 	openEach(t, 3, "mem:exit", []Option{Strict()}, func(w *World) {
+		open.Done()
+		open.Wait()
 		if w.PE() == 0 {
 			ch := w.peers[1].ch
 			ch.mu.Lock() // as an operation does
