@@ -18,7 +18,7 @@ type relay struct {
 	from, to    ntb.Window // what the neighbours store to
 	f           frame
 	header      [frameHeader]byte
-	hop         uint32 // frames put
+	hop         uint64 // frames put
 	devices     []ntb.Device
 }
 
@@ -54,16 +54,16 @@ func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*
 // feed is the left neighbour sending one frame, and the right one having taken
 // all that went on.
 func (m *relay) feed() {
-	m.to.Publish32(laneCredit, m.hop)
+	m.to.Publish32(laneCredit, uint32(m.hop))
 	m.put()
 }
 
 // put is the left neighbour sending one frame.
 func (m *relay) put() {
-	at := lanesAt + int(m.hop%uint32(m.o.Slots))*(frameHeader+m.o.FrameBytes)
+	at := lanesAt + int(m.hop%uint64(m.o.Slots))*(frameHeader+m.o.FrameBytes)
 	m.hop++
 	m.from.Write(at+8, m.header[8:])
-	m.from.Publish64(at, m.f.first(m.hop))
+	m.from.Publish64(at, m.f.first(uint32(m.hop)))
 }
 
 func (m *relay) close() {

@@ -65,7 +65,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 			l.in[0].drain()
 			own.push(r.out[0], false)
 			// Host 3 has taken some.
-			under := r.out[0].hop - credit
+			under := uint32(r.out[0].hop) - credit
 			require.Positive(t, under, "seed %d: nothing goes on", seed)
 			credit += 1 + uint32(rng.IntN(int(under)))
 			to.Publish32(laneCredit, credit)
@@ -98,7 +98,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 		var credit, arm uint32
 		steps := []func(){
 			func() { // The neighbour before has more than there is room for.
-				for m.hop < ntb.Load32(m.left.Inbound(), laneCredit)+uint32(o.Slots) {
+				for uint32(m.hop) < ntb.Load32(m.left.Inbound(), laneCredit)+uint32(o.Slots) {
 					m.put()
 				}
 				arm++
@@ -107,7 +107,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 			func() { m.in.drain(); m.in.pollOnward() },
 			func() { own.push(m.out, false) },
 			func() { // The neighbour behind takes some.
-				if n := rng.IntN(int(m.out.hop-credit) + 1); n != 1 {
+				if n := rng.IntN(int(uint32(m.out.hop)-credit) + 1); n != 1 {
 					credit += uint32(n) // one alone is not enough for own traffic
 				}
 				m.to.Publish32(laneCredit, credit)

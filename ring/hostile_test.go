@@ -143,9 +143,9 @@ func TestBadSlotTakesTheLinkDown(t *testing.T) {
 		far := f.nodes[1].router.sides[Left].Load()
 		o1 := l.out[0]
 		o1.mu.Lock()
-		at := int(o1.hop%uint32(o.Slots)) * o1.slotBytes()
+		at := int(o1.hop%uint64(o.Slots)) * o1.slotBytes()
 		o1.hop++
-		o1.queue.Publish64(at, first&^0xffffffff|uint64(o1.hop))
+		o1.queue.Publish64(at, first&^0xffffffff|o1.hop)
 		o1.mu.Unlock()
 		l.dev.RingDoorbell(0)
 		<-far.Done()

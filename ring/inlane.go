@@ -20,8 +20,10 @@ type inLane struct {
 	words ntb.Window // the lane's words at the neighbour; immutable
 	mine  []byte     // the lane's words here; immutable
 
-	next    atomic.Uint32 // hop number expected; stored under mu
-	blocked atomic.Bool   // the head waits for room in another lane; stored under mu
+	// next is the frame expected: its hop number is the lower half. The slot follows from
+	// all of it, since 2^32 need not be a multiple of the slots. Stored under mu.
+	next    atomic.Uint64
+	blocked atomic.Bool // the head waits for room in another lane; stored under mu
 
 	mu       sync.Mutex
 	closed   bool   // the windows may be gone; guarded by mu
@@ -38,23 +40,23 @@ type inLane struct {
 	// awaited says that the neighbour waited for room, was told of it, and that no
 	// frame has come since: that of number until, or later. Guarded by mu.
 	awaited bool
-	until   uint32
+	until   uint64
 	lapse   *time.Timer // ends awaited; guarded by mu
 
 	arm atomic.Uint32 // last data arm; the worker's and the guard's
 }
 
 // slot is the slot of the frame expected next.
-func (l *inLane) slot(next uint32) []byte {
+func (l *inLane) slot(next uint64) []byte {
 	size := frameHeader + l.link.opts.FrameBytes
-	at := int((next-1)%uint32(l.link.opts.Slots)) * size
+	at := int((next-1)%uint64(l.link.opts.Slots)) * size
 	return l.slots[at : at+size : at+size]
 }
 
 // ready tells that the head is there and was not looked at. It takes no lock.
 func (l *inLane) ready() bool {
 	next := l.next.Load()
-	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == next
+	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
 // goesOn tells if a frame is to go on over another link while nobody looks at it:
@@ -89,7 +91,7 @@ func (l *inLane) await() {
 	}
 	l.awaited, l.until = true, l.next.Load()
 	for range l.link.opts.Slots {
-		if uint32(ntb.Load64(l.slot(l.until), 0)) != l.until {
+		if uint32(ntb.Load64(l.slot(l.until), 0)) != uint32(l.until) {
 			break
 		}
 		l.until++
@@ -132,7 +134,7 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
-		if uint32(first) != next {
+		if uint32(first) != uint32(next) {
 			break
 		}
 		l.link.raceAcquire()
@@ -168,10 +170,10 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 }
 
 // release gives the slot of frame number next back. The caller holds mu.
-func (l *inLane) release(next uint32) {
+func (l *inLane) release(next uint64) {
 	l.next.Store(next + 1)
-	l.words.Publish32(laneCredit, next)
-	if l.awaited && int32(next-l.until) >= 0 {
+	l.words.Publish32(laneCredit, uint32(next))
+	if l.awaited && next >= l.until {
 		l.awaited = false
 	}
 }

@@ -40,6 +40,10 @@ type news struct {
 // for none.
 const memberBytes = 2
 
+// lastNews is the greatest number that news may have: there are greater ones, so that
+// those of a node go on.
+const lastNews = 1<<63 - 1
+
 func (n *news) side(d Direction) sideState {
 	if n == nil {
 		return stateUnknown
@@ -85,18 +89,34 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask},
 	}
-	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
+	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 || n.number > lastNews ||
 		l.direction == Down || l.direction == Direct && f.src != l.id {
 		r.drop(dropNews)
 		return
 	}
 	n.members = readMembers(host, body)
 	r.mu.Lock()
-	if was := r.news[host]; l.direction != Up && (host == r.host || was != nil && was.number >= n.number) {
+	was := r.news[host]
+	switch {
+	case l.direction == Up:
+		r.news[host] = n
+	case was != nil && was.number >= n.number:
 		r.mu.Unlock()
 		return
+	case host != r.host:
+		r.news[host] = n
+	case n.number <= uint64(time.Now().UnixNano()):
+		// Of another one with our number. If it runs, each would outdo the other
+		// for ever.
+		r.mu.Unlock()
+		return
+	default:
+		// Of a process that was here before, whose clock was ahead of ours. Nobody
+		// would take our news until ours is there.
+		r.news[host] = &news{number: n.number}
+		r.ownNewsLocked()
+		l = nil // who told us must hear of it too
 	}
-	r.news[host] = n
 	r.mu.Unlock()
 	r.changed(l, host)
 }

@@ -56,7 +56,7 @@ type outLane struct {
 	mu      sync.Mutex
 	down    bool         // guarded by mu; the windows may be gone
 	account flowctl.Send // of slots; guarded by mu
-	hop     uint32       // number of the last frame; guarded by mu
+	hop     uint64       // frames put; the lower half is the last hop number; guarded by mu
 	arm     uint32       // last space arm published; guarded by mu
 	armed   bool         // and nobody has looked since; guarded by mu
 	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
@@ -280,7 +280,7 @@ func (o *outLane) serveOne() {
 
 // put fills the next slot, which is free. The caller holds mu.
 func (o *outLane) put(f *frame, body []byte) {
-	at := int(o.hop%uint32(o.link.opts.Slots)) * o.slotBytes()
+	at := int(o.hop%uint64(o.link.opts.Slots)) * o.slotBytes()
 	o.hop++
 	f.encode(&o.header)
 	o.link.raceRelease()
@@ -291,7 +291,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	if trace := o.link.router.trace; trace != nil {
 		trace(*f, true)
 	}
-	o.queue.Publish64(at, f.first(o.hop))
+	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)
 	// It pairs with inLane.sleep: either the arm is seen here, or the frame there.
 	if o.link.caps.FenceToLook {

@@ -68,3 +68,21 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	y.reroute()
 	came(t, x, y, 1)
 }
+
+// The clock may have gone back since the process ended that had this id before.
+func TestNewsOfAProcessWhoseClockWentBackCount(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(3))
+	r := f.nodes[0].router
+	number := uint64(time.Now().Add(time.Hour).UnixNano())
+	r.newsFrom(r.sides[Left].Load(), &frame{
+		kind: frameNews, src: MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
+		bells: uint32(stateDown) | uint32(stateDown)<<8,
+	}, nil)
+	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
+		require.Eventually(t, func() bool {
+			h := n.Topology().Hosts[1]
+			return h.Epoch > number && h.Left == "up" && h.Right == "up"
+		}, 10*time.Second, time.Millisecond)
+	}
+}
