@@ -186,7 +186,9 @@ func (r *router) open(f *frame) {
 	t.to, t.sayAccept = f.from, true // before others find t: it is the first frame
 	t.opening(window, f.ask)
 	r.mu.Lock()
-	if r.closed {
+	// Again, since another worker may have a copy of the same frame, by another way. Two
+	// tunnels here would be one there.
+	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil {
 		r.mu.Unlock()
 		return
 	}

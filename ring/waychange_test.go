@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -113,5 +114,32 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 		require.Less(t, i, uint64(3000), "it is not sent again")
 		out.Publish64(0, i)
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A node asks again, by every way, until it is answered: copies that come by two ways at
+// the same moment make one tunnel.
+func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
+	leak.Check(t)
+	n := NewNode(MakeID(2, 1))
+	require.NoError(t, n.Join(small(4)))
+	defer n.Close()
+	r := n.router
+	r.hook = make(chan *tunnel, 16)
+	for epoch := uint32(1); epoch <= 300; epoch++ {
+		f := frame{kind: frameOpen, src: MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { r.open(&f) })
+		}
+		wg.Wait()
+		made := r.tunnels.all()
+		require.Len(t, made, 1)
+		<-r.hook
+		made[0].mu.Lock()
+		made[0].end()
+		made[0].mu.Unlock()
+		made[0].Close()
+		require.Empty(t, r.tunnels.all())
 	}
 }
