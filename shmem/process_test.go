@@ -141,6 +141,9 @@ func basics(t require.TestingT, w *World) {
 }
 
 func TestBasics(t *testing.T) {
+	t.Run("DMA", func(t *testing.T) {
+		run(t, 2, "mem:basics-dma?dma=1&dmafrom=512", modes["strict"], func(w *World) { basics(t, w) })
+	})
 	each(t, []int{1, 2, 3, 4, 7}, func(t *testing.T, w *World) { basics(t, w) })
 	for mode := range modes {
 		for _, n := range []int{2, 4} {
