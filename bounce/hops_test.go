@@ -146,6 +146,41 @@ func TestConnectionGoesOnWhenCablesAreCut(t *testing.T) {
 	}
 }
 
+// The writer says that it waits while the reader is within a record and owes nothing.
+// What the reader has read later goes back though it is little.
+func TestReaderWithinRecordGivesCreditLaterOverHops(t *testing.T) {
+	leak.Check(t)
+	h := newHosts(t, ring.Options{Nodes: 5}, spinning)
+	pa, pb := h.pools(0, 2)
+	a, b := connect(t, pa, pb)
+	much := make([]byte, 4<<20)
+	for range 2 {
+		go a.Write(much)
+		_, err := io.ReadFull(b, much)
+		require.NoError(t, err)
+		a.SetWriteBuffer(minBuffer) // far less than a quarter of the queue, when the next Write waits
+	}
+	const messages = 50
+	within(t, func() {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range messages {
+				if _, err := a.Write(make([]byte, 1000)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		part := make([]byte, 100)
+		for range 1000 * messages / len(part) {
+			time.Sleep(100 * time.Microsecond) // the writer fills what it may
+			if _, err := io.ReadFull(b, part); err != nil {
+				t.Error(err)
+			}
+		}
+		wg.Wait()
+	})
+}
+
 // A short message is one frame.
 func TestShortMessageIsOneFrame(t *testing.T) {
 	h := newHosts(t, ring.Options{Nodes: 5}, spinning)

@@ -294,11 +294,13 @@ func (c *Pair) returnCredit() {
 	}
 }
 
-// publishCredit pairs with wait as announce does.
+// publishCredit pairs with wait as announce does. Where nothing is owed the peer's arm
+// stays for when something is.
 func (c *Pair) publishCredit() {
-	if c.rx.recv.Owed() > 0 {
-		c.far.Publish64(offCredit, uint64(c.rx.gen)<<32|uint64(c.rx.recv.Return()))
+	if c.rx.recv.Owed() == 0 {
+		return
 	}
+	c.far.Publish64(offCredit, uint64(c.rx.gen)<<32|uint64(c.rx.recv.Return()))
 	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
 		c.spaceSeen = arm
 		c.peer.Notify(c.farSlot, ring.Space)

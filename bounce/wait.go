@@ -68,8 +68,11 @@ func (w *waiter) interrupt(why uint32) {
 	w.notify()
 }
 
-// notify wakes who waits.
+// notify wakes who waits, who finds what the caller stored before.
 func (w *waiter) notify() {
+	// A channel that looks full is left alone, at once and without a lock. Whoever
+	// takes the token out of it then must not look before our stores are visible.
+	ntb.Fence()
 	select {
 	case w.wake <- struct{}{}:
 	default: // there is a token already

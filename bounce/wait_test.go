@@ -3,10 +3,13 @@ package bounce
 import (
 	"io"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -90,4 +93,54 @@ func TestStallsAreCountedByReason(t *testing.T) {
 	a.CloseWrite()
 	reading.Wait()
 	require.NotZero(t, stalls()[1])
+}
+
+// Whoever takes a token that was left from before finds what is published at that
+// moment, or another token.
+func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
+	var w waiter
+	w.init()
+	mem := ntb.AlignedBytes(64)
+	win := ntb.MappedWindow(mem, ntb.Coherent)
+	pauses := func(n uint64) {
+		for range n {
+			ntb.Pause()
+		}
+	}
+	var ready, taken atomic.Uint64 // rounds
+	var over atomic.Bool
+	var ends sync.WaitGroup
+	ends.Go(func() {
+		for r := uint64(1); !over.Load(); r++ {
+			for ready.Load() < r && !over.Load() {
+			}
+			pauses(r / 16 % 16)
+			for ntb.Load64(mem, 0) < r && !over.Load() {
+				<-w.wake
+			}
+			taken.Store(r)
+		}
+	})
+	start := time.Now()
+	for r := uint64(1); !over.Load(); r++ {
+		w.notify()
+		ready.Store(r)
+		pauses(r % 16)
+		win.Publish64(0, r)
+		w.notify()
+		begin := time.Now()
+		for i := 1; taken.Load() < r; i++ {
+			if i&0xfff != 0 {
+				continue
+			}
+			if runtime.Gosched(); time.Since(begin) > 10*time.Second && !over.Swap(true) {
+				t.Errorf("round %d: no token", r)
+				w.notify()
+			}
+		}
+		if time.Since(start) > time.Second {
+			over.Store(true)
+		}
+	}
+	ends.Wait()
 }

@@ -90,6 +90,11 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	default:
 		t.expect.Add(1)
 		t.got++
+		if f.bells != 0 {
+			// What was stored must be visible before a channel looks full: whoever
+			// empties it then finds it.
+			ntb.Fence()
+		}
 		for bit := range tunnelBells {
 			if f.bells&(1<<bit) != 0 {
 				select {

@@ -115,5 +115,6 @@ func (o *outLane) stallCheck() {
 	o.mu.Unlock()
 	for _, l := range fwd {
 		l.drain()
+		l.pollOnward()
 	}
 }

@@ -342,6 +342,9 @@ func (o *outLane) poll() {
 			o.fwd = slices.Delete(o.fwd, 0, 1)
 			o.mu.Unlock()
 			l.drain()
+			if o.link.direction == Down {
+				l.pollOnward() // frames behind the head may have gone by another lane
+			}
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			if o.yields() {
@@ -371,6 +374,7 @@ func (o *outLane) close() {
 	o.mu.Unlock()
 	for _, l := range fwd {
 		l.drain()
+		l.pollOnward()
 	}
 	for _, s := range waiting {
 		s.serve(o)

@@ -35,7 +35,7 @@ func (t *transport) Measure(ctx context.Context, task bench.Task, d time.Duratio
 		return bench.Outcome{}, bench.ErrUnsupported
 	}
 	o, err := t.once(ctx, task, d)
-	for i := 1; i < attempts && errors.Is(err, errAround); i++ {
+	for i := 1; i < attempts && err != nil && ctx.Err() == nil; i++ {
 		o, err = t.once(ctx, task, d)
 	}
 	return o, err
@@ -43,7 +43,7 @@ func (t *transport) Measure(ctx context.Context, task bench.Task, d time.Duratio
 
 // attempts is how often a measurement is made until all of it went through shared
 // memory: the library's list of free memory can look empty for a moment when both
-// processes use it, and a stream that once took the socket stays there.
+// processes use it, and a stream that once took the socket stays there, or ends.
 const attempts = 3
 
 func (t *transport) once(ctx context.Context, task bench.Task, d time.Duration) (bench.Outcome, error) {

@@ -41,6 +41,10 @@ func TestBothAPIsAreMeasured(t *testing.T) {
 			{Test: bench.OneWay, Size: 64 << 10, Connections: 1},
 		} {
 			o, err := tr.Measure(ctx, task, 5*time.Millisecond)
+			for i := 0; i < 9 && err != nil; i++ {
+				t.Log(err) // of the library: see attempts
+				o, err = tr.Measure(ctx, task, 5*time.Millisecond)
+			}
 			if err != nil || o.Value <= 0 || o.Rate <= 0 {
 				t.Errorf("%s: %+v: %+v, %v", tr.Name(), task, o, err)
 			}

@@ -2,6 +2,7 @@ package ntbtest
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -240,3 +241,64 @@ func bellConversation(e *env) {
 
 // lastRound is set in the last word of a conversation, which is not answered.
 const lastRound = 1 << 63
+
+// bellBesideLast rings while the doorbell that was rung before is being taken. Whoever
+// takes that one finds what was published before the second, or is woken again: a
+// device that leaves out a doorbell since one is waiting must not look too early.
+func bellBesideLast(e *env) {
+	rounds, enough := uint64(200_000), time.Second/2
+	if testing.Short() {
+		rounds, enough = 20_000, time.Second/8
+	}
+	var ready, taken atomic.Uint64 // rounds
+	var over atomic.Bool
+	start := time.Now()
+	e.start(func() {
+		defer over.Store(true)
+		out := e.a.Outbound()
+		for r := uint64(1); r <= rounds && time.Since(start) < enough; r++ {
+			e.a.RingDoorbell(0)
+			ready.Store(r)
+			pauses(r % 16)
+			out.Publish64(0, r)
+			e.a.RingDoorbell(0)
+			for taken.Load() < r {
+				if runtime.Gosched(); e.stop.Load() {
+					return
+				}
+			}
+		}
+	})
+	e.start(func() {
+		for r := uint64(1); !over.Load(); r++ {
+			for ready.Load() < r {
+				if over.Load() || e.stop.Load() {
+					return
+				}
+			}
+			pauses(r / 16 % 16)
+			for in := e.b.Inbound(); ntb.Load64(in, 0) < r; {
+				if err := e.b.WaitDoorbell(0); err != nil {
+					e.Errorf("WaitDoorbell in round %d: %v", r, err)
+					return
+				}
+			}
+			taken.Store(r)
+		}
+	})
+	for !over.Load() {
+		before := taken.Load()
+		e.must("next round", func() bool {
+			if e.a.Caps().LossyDoorbells {
+				e.a.RingDoorbell(0)
+			}
+			return taken.Load() > before || over.Load()
+		})
+	}
+}
+
+func pauses(n uint64) {
+	for range n {
+		ntb.Pause()
+	}
+}

@@ -45,6 +45,15 @@ var moreFlaws = []flaw{
 			}
 		}
 	}},
+	{"doorbell left out after another", "doorbell beside the last one", func(d *device) {
+		var last time.Time
+		d.ring = func(bit int) {
+			if time.Since(last) > 50*time.Microsecond {
+				last = time.Now()
+				d.Device.RingDoorbell(bit)
+			}
+		}
+	}},
 
 	{"close overtakes stores", "close comes after", lastStoreLate},
 	{"doorbell hides that the link is down", "close comes after", func(d *device) {

@@ -49,6 +49,7 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s.run("doorbell that nobody rings wakes nobody", bellSilent)
 	s.both("doorbell can be rung many times without blocking", bellManyTimes)
 	s.run("doorbells alone carry a conversation", bellConversation)
+	s.both("doorbell beside the last one is not lost", bellBesideLast)
 
 	s.both("close is seen by the peer, repeatedly", closeSeenByPeer)
 	s.both("close comes after what was stored before", closeAfterStores)
