@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -38,9 +39,8 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		p.dev.SetPeerSpad(spadMagic, magic<<16|Version)
 		p.dev.RingDoorbell(doorbellBit)
 
-		word := p.dev.Spad(spadMagic)
-		if word != 0 && word != gone {
-			if err := p.checkPeer(word); err != nil {
+		if err := p.checkPeer(); err != errNotYet {
+			if err != nil {
 				return err
 			}
 			was := seen
@@ -79,8 +79,16 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	return nil
 }
 
+// errNotYet: the other side has not written all its scratchpads. What it writes while
+// the bridge is being set up vanishes, up to some word.
+var errNotYet = errors.New("ring: not all is there yet")
+
 // checkPeer checks what the peer's scratchpads say.
-func (p *Peer) checkPeer(word uint32) error {
+func (p *Peer) checkPeer() error {
+	word := p.dev.Spad(spadMagic)
+	if word == 0 || word == gone {
+		return errNotYet
+	}
 	if word>>16 != magic {
 		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", ErrProtocol, word)
 	}
@@ -89,7 +97,7 @@ func (p *Peer) checkPeer(word uint32) error {
 	}
 	id, window := p.dev.Spad(spadID), p.dev.Spad(spadWindow)
 	if id == 0 || id == gone {
-		return fmt.Errorf("%w: node id %#x", ErrProtocol, id)
+		return errNotYet // the first word written; or the link is down
 	}
 	if int(window) != p.out.Len()>>10 {
 		return fmt.Errorf("%w: peer says its window has %d KiB, the bridge says %d", ErrProtocol, window, p.out.Len()>>10)

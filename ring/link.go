@@ -195,8 +195,7 @@ func (l *Link) bringUp(ctx context.Context) error {
 		}
 		dev.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 
-		if word := dev.Spad(linkMagicSpad); word != 0 && word != gone {
-			err := l.check(word)
+		if err := l.check(); err != errNotYet {
 			if err != nil && refused == nil {
 				refused = err
 				patience = time.After(time.Second)
@@ -222,7 +221,11 @@ func (l *Link) bringUp(ctx context.Context) error {
 }
 
 // check checks what the neighbour's scratchpads say.
-func (l *Link) check(word uint32) error {
+func (l *Link) check() error {
+	word := l.dev.Spad(linkMagicSpad)
+	if word == 0 || word == gone {
+		return errNotYet
+	}
 	if word>>16 == magic {
 		return fmt.Errorf("%w: the neighbour brings up a direct link, without lanes", ErrMismatch)
 	}
@@ -242,7 +245,7 @@ func (l *Link) check(word uint32) error {
 	}
 	switch {
 	case id == 0 || id == gone:
-		return fmt.Errorf("%w: node id %#x", ErrProtocol, id)
+		return errNotYet
 	case l.id == l.router.node.id:
 		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)
 	case (l.id.Host() == l.router.host) != l.direction.within():

@@ -121,6 +121,43 @@ func TestBringUpEndsWithItsContext(t *testing.T) {
 	n.Close()
 }
 
+// lateSpad loses a scratchpad that this side writes, for some time.
+type lateSpad struct {
+	ntb.Device
+	i     int
+	until time.Time
+}
+
+func (d lateSpad) SetPeerSpad(i int, v uint32) {
+	if i != d.i || time.Now().After(d.until) {
+		d.Device.SetPeerSpad(i, v)
+	}
+}
+
+// What is written while the bridge is being set up vanishes, up to some word.
+func TestBringUpWaitsForTheFirstWord(t *testing.T) {
+	late := func(d ntb.Device, i int) ntb.Device { return lateSpad{d, i, time.Now().Add(50 * time.Millisecond)} }
+	t.Run("peer", func(t *testing.T) {
+		a, b := ntbmem.Pair(1 << 20)
+		join(t, a, late(b, spadID), newEcho(), newEcho())
+	})
+	t.Run("link", func(t *testing.T) {
+		o := Options{Nodes: 3}
+		a, b := ntbmem.Pair(o.LinkWindow(0))
+		var wg sync.WaitGroup
+		for i, dev := range []ntb.Device{a, late(b, linkIDSpad)} {
+			n := NewNode(MakeID(i+1, 1))
+			require.NoError(t, n.Join(o))
+			defer n.Close()
+			wg.Go(func() {
+				_, err := n.Link(within(t), dev, [...]Direction{Right, Left}[i])
+				require.NoError(t, err)
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestBringUpRefusesBadScratchpads(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spads [5]uint32
@@ -128,7 +165,6 @@ func TestBringUpRefusesBadScratchpads(t *testing.T) {
 	}{
 		"another version":  {[5]uint32{magic<<16 | (Version + 1), 7, 1024, 9, 0}, ErrVersion},
 		"another protocol": {[5]uint32{0x12345678, 7, 1024, 9, 0}, ErrProtocol},
-		"no id":            {[5]uint32{magic<<16 | Version, 0, 1024, 9, 0}, ErrProtocol},
 		"wrong window":     {[5]uint32{magic<<16 | Version, 7, 77, 9, 0}, ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {

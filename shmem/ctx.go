@@ -17,6 +17,7 @@ type Ctx struct {
 	peers  []*peer // by PE of the team; immutable
 	far    []*peer // those that are reached by requests; immutable
 	err    atomic.Pointer[OpError]
+	n      atomic.Uint32 // PEs that operations may name: len(peers), 0 after Close
 	closed atomic.Bool
 }
 
@@ -33,6 +34,7 @@ func newCtx(w *World, t *Team, peers []*peer) *Ctx {
 			c.far = append(c.far, p)
 		}
 	}
+	c.n.Store(uint32(len(peers)))
 	return c
 }
 
@@ -53,6 +55,7 @@ func (c *Ctx) Close() error {
 	if c.closed.Swap(true) {
 		return ErrClosed
 	}
+	c.n.Store(0)
 	return c.Quiet()
 }
 
@@ -66,11 +69,21 @@ func (c *Ctx) Err() error {
 
 // peer is a PE of the context.
 func (c *Ctx) peer(pe int) *peer {
-	if uint(pe) >= uint(len(c.peers)) {
-		badPE(pe, len(c.peers))
+	if uint(pe) >= uint(c.n.Load()) {
+		c.badPE(pe)
 	}
 	return c.peers[pe]
 }
+
+//go:noinline
+func (c *Ctx) badPE(pe int) {
+	if c.closed.Load() {
+		closedCtx()
+	}
+	badPE(pe, len(c.peers))
+}
+
+func closedCtx() { panic("shmem: use of a closed context") }
 
 // fail records the first failure.
 func (c *Ctx) fail(op string, p *peer, err error) {
@@ -99,7 +112,7 @@ func (c *Ctx) channel(op string, p *peer) *channel {
 func (c *Ctx) reach(p *peer) (*channel, error) {
 	c.w.check()
 	if c.closed.Load() {
-		panic("shmem: use of a closed context")
+		closedCtx()
 	}
 	if !p.dead.Load() && p.ch != nil {
 		return p.ch, nil

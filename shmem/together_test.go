@@ -81,7 +81,8 @@ func TestSocketsAndPutsGoOnTogether(t *testing.T) {
 
 func TestMistakesOfTheCallerPanic(t *testing.T) {
 	run(t, 2, "mem:mistakes", nil, func(w *World) {
-		c := w.Ctx()
+		c, closed := w.Ctx(), NewCtx(w)
+		require.NoError(t, closed.Close())
 		s, err := Alloc[int32](w, 10)
 		require.NoError(t, err)
 		require.NoError(t, w.Team().Barrier(context.Background()))
@@ -99,7 +100,8 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 			"shmem: 1 elements to skip or not, of an object of 10":               func() { TestAll(s, []bool{true}, Eq, 1) },
 			"shmem: unknown comparison":                                          func() { Test(s, 0, Le+1, 0) },
 			"shmem: 2 blocks of 3 elements, 2 and 3 apart":                       func() { IBPut(c, s, 2, make([]int32, 6), 3, 3, 2, 1) },
-			"shmem: use of a closed World, or of a zero Sym":                     func() { Put(&Ctx{w: nil, peers: w.peers}, Sym[int32]{}, nil, 1); Sym[int32]{n: 1}.Local() },
+			"shmem: use of a closed World, or of a zero Sym":                     func() { Sym[int32]{n: 1}.Local() },
+			"shmem: use of a closed context":                                     func() { P(closed, s, 0, 1, 1) },
 			"shmem: the default context is closed with its World":                func() { c.Close() },
 			"shmem: the team of all PEs and the shared team cannot be destroyed": func() { _ = w.Team().Destroy(context.Background()) },
 		} {
