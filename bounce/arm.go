@@ -79,7 +79,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	} else {
 		c.spaceArm++
 	}
-	if direction == ring.Space && c.tx.wantsLarger() {
+	if direction == ring.Space && c.asksToGrow() {
 		// The peer's reader answers when it reads; its link's goroutine grants
 		// a larger queue now, if it can.
 		c.publishArm(direction, armedBit|parkingBit|growBit)
@@ -124,7 +124,7 @@ func (c *Pair) watch(w *waiter, direction int) {
 		// The peer's reader gives back all credit for it, and perhaps a larger queue.
 		c.spaceArm++
 		bits := uint32(armedBit)
-		if c.tx.wantsLarger() {
+		if c.asksToGrow() {
 			bits |= growBit
 		}
 		c.publishArm(direction, bits)
@@ -145,6 +145,17 @@ func (c *Pair) watch(w *waiter, direction int) {
 		w.guess.miss()
 	}
 	w.yielded = time.Now()
+}
+
+// asksToGrow tells if an arm should ask for a larger queue: each one does, but beyond
+// bulkQueue, where memory may be short for long, one for each queue. The caller holds
+// wmu.
+func (c *Pair) asksToGrow() bool {
+	if !c.tx.wantsLarger() || c.tx.size >= bulkQueue && c.askedIn == c.tx.gen {
+		return false
+	}
+	c.askedIn = c.tx.gen
+	return true
 }
 
 // askToGrow asks for a larger queue, once for each, while waiting for room that

@@ -30,7 +30,12 @@ func (c *Pair) grow() {
 		return // as large as it gets, or the writer has not taken the last grant
 	}
 	size := min(larger(c.rxSize), limit)
-	if q, ok := c.pool.alloc(size, true); ok {
+	q, ok := c.pool.alloc(size, true)
+	for !ok && size/2 > max(c.rxSize, bulkQueue) {
+		size /= 2 // a window of a few MiB has room for that, perhaps
+		q, ok = c.pool.alloc(size, true)
+	}
+	if ok {
 		c.grant(q)
 	}
 }
@@ -51,14 +56,18 @@ func larger(size int) int { return max(64<<10, 16*size) }
 
 // A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
 // through one of that size, since to touch that much memory for the first time takes
-// as long as to copy it several times, and only while all such queues of a link
-// leave most of the window free. It is faster for an endless stream: it is
-// larger than the processors' caches, so that what the writer stores to has left
-// the reader's.
+// as long as to copy it several times, and only while all queues of a link take no
+// more than bulkShare. It is faster for an endless stream: it is larger than the
+// processors' caches, so that what the writer stores to has left the reader's. Over
+// several hops, where credit is long under way, it keeps the links busy.
 const (
 	bulkQueue = 1 << 20
 	bulkAfter = 64 << 20
 )
+
+// bulkShare is how much of a window of total bytes may be taken when a queue grows
+// beyond bulkQueue: an eighth, or in a small window half, up to 8 MiB.
+func bulkShare(total int) int { return max(total/8, min(total/2, 8<<20)) }
 
 // A queue that grew for a bulk transfer is given back when nothing was read for a
 // while: the peer is granted one of the first size again, moves there, and the

@@ -181,6 +181,31 @@ func TestReaderWithinRecordGivesCreditLaterOverHops(t *testing.T) {
 	})
 }
 
+// The window of a tunnel has no room for a queue of 8 MiB.
+func TestLongStreamOverHopsGetsWhatFits(t *testing.T) {
+	leak.Check(t)
+	h := newHosts(t, ring.Options{Nodes: 5}, Options{})
+	pa, pb := h.pools(0, 2)
+	a, b := connect(t, pa, pb)
+	within(t, func() {
+		go func() {
+			defer a.CloseWrite()
+			for range 5 * bulkAfter >> 20 {
+				if _, err := a.Write(make([]byte, 1<<20)); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		n, err := io.Copy(io.Discard, b)
+		require.NoError(t, err)
+		require.Equal(t, int64(5*bulkAfter), n)
+	})
+	b.gmu.Lock()
+	defer b.gmu.Unlock()
+	require.Equal(t, 4<<20, b.rxSize)
+	require.Equal(t, uint32(4), b.grantGen) // 2 KiB, 64 KiB, 1 MiB, 4 MiB
+}
+
 // A short message is one frame.
 func TestShortMessageIsOneFrame(t *testing.T) {
 	h := newHosts(t, ring.Options{Nodes: 5}, spinning)

@@ -110,14 +110,14 @@ func (p *Pool) Peer() *ring.Peer { return p.peer }
 
 // alloc takes a queue of size bytes and clears its first header. To grow, it
 // leaves a quarter of the memory for new connections, and to grow beyond bulkQueue
-// most of it for all.
+// all but bulkShare.
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
 		return queue{}, false // the memory may be gone
 	}
-	if grow && p.blocks.used+size > p.blocks.total/4*3 || size > bulkQueue && p.blocks.used+size > p.blocks.total/8 {
+	if grow && p.blocks.used+size > p.blocks.total/4*3 || size > bulkQueue && p.blocks.used+size > bulkShare(p.blocks.total) {
 		return queue{}, false
 	}
 	off, ok := p.blocks.alloc(size)

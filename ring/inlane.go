@@ -24,6 +24,8 @@ type inLane struct {
 	// all of it, since 2^32 need not be a multiple of the slots. Stored under mu.
 	next    atomic.Uint64
 	blocked atomic.Bool // the head waits for room in another lane; stored under mu
+	// forwards says that the last frame went on, or is about to; stored under mu.
+	forwards atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool   // the windows may be gone; guarded by mu
@@ -36,7 +38,6 @@ type inLane struct {
 	wayVersion uint32 // of the router, before the way was looked for
 	frames     uint64 // taken; guarded by mu
 	bytes      uint64 // guarded by mu
-	forwards   bool   // the last frame went on; guarded by mu
 	// awaited says that the neighbour waited for room, was told of it, and that no
 	// frame has come since: that of number until, or later. Guarded by mu.
 	awaited bool
@@ -59,12 +60,15 @@ func (l *inLane) ready() bool {
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
-// goesOn tells if a frame is to go on over another link while nobody looks at it:
-// here says that it has come, coming that the neighbour has been told of the room
-// that it waited for. It never waits.
+// goesOn tells if a frame is to go on over another link: here says that it has come,
+// and that nobody looks at it, or that whoever does so is at such frames; coming that
+// the neighbour has been told of the room that it waited for. It never waits.
 func (l *inLane) goesOn() (here, coming bool) {
-	if l.blocked.Load() || !l.mu.TryLock() {
+	if l.blocked.Load() {
 		return false, false
+	}
+	if !l.mu.TryLock() {
+		return l.forwards.Load(), false // the system may have stopped whoever it is
 	}
 	defer l.mu.Unlock()
 	switch {
@@ -86,7 +90,7 @@ const awaitedMost = 10 * time.Millisecond
 // await expects more frames than have come to go on, since the neighbour waited for
 // room. The caller holds mu.
 func (l *inLane) await() {
-	if !l.forwards {
+	if !l.forwards.Load() {
 		return
 	}
 	l.awaited, l.until = true, l.next.Load()
@@ -120,17 +124,17 @@ func (l *inLane) pollOnward() {
 
 // drain takes the frames that have come, until one must wait for room. It reports
 // whether it took any. The caller has no locks of lanes or tunnels.
-func (l *inLane) drain() (worked bool) { return l.drainSome(nil, -1) }
+func (l *inLane) drain() (worked bool) { return l.drainSome(nil, -1) > 0 }
 
 // drainSome is drain in the turn of lane turn, if that is not nil, for at most n
-// frames, if n is not negative. It reports whether it took n, or any.
-func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
+// frames, if n is not negative. It returns how many it took.
+func (l *inLane) drainSome(turn *outLane, n int) (taken int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
 	// Who waits for room is woken for several slots, not for each.
 	batch := max(1, l.link.opts.Slots/2)
-	for taken := 1; !l.closed && n != 0; taken, n = taken+1, n-1 {
+	for !l.closed && taken != n {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
@@ -152,7 +156,7 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 			break
 		}
 		turn = nil
-		worked = true
+		taken++
 		l.frames++
 		l.bytes += uint64(l.frame.size())
 		l.release(next)
@@ -160,13 +164,10 @@ func (l *inLane) drainSome(turn *outLane, n int) (worked bool) {
 			l.answer()
 		}
 	}
-	if worked && !l.closed {
+	if taken > 0 && !l.closed {
 		l.answer()
 	}
-	if n >= 0 {
-		return n == 0
-	}
-	return worked
+	return taken
 }
 
 // release gives the slot of frame number next back. The caller holds mu.
@@ -195,7 +196,9 @@ func (l *inLane) answer() {
 // false if the frame must wait. The caller holds mu.
 func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	r := l.link.router
-	l.forwards = f.kind != frameNews && f.dst != r.node.id
+	if forwards := f.kind != frameNews && f.dst != r.node.id; forwards != l.forwards.Load() {
+		l.forwards.Store(forwards)
+	}
 	switch {
 	case f.kind == frameNews:
 		r.newsFrom(l.link, f, body)
@@ -272,7 +275,8 @@ func (l *Link) work(i int) {
 	}()
 	in, out := l.in[i], l.out[i]
 	for {
-		worked := in.drain()
+		// At most a queueful: frames of this node's own may wait for the end.
+		worked := in.drainSome(nil, l.opts.Slots) > 0
 		in.pollOnward()
 		out.poll()
 		if l.dev.LinkUp() && (worked && l.spin(in, out) || !in.sleep() || out.stirred()) {

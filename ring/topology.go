@@ -98,7 +98,7 @@ const (
 	maxFrameBytes = 1 << 20
 
 	defaultWindow    = 16 << 20
-	defaultRetention = 1 << 20
+	defaultRetention = 2 << 20
 )
 
 // Errors of routed peers and of links.
