@@ -76,16 +76,9 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if direction == ring.Data {
 		c.publishCredit() // all of it: the writer may need it before we wake
 		c.dataArm++
-	} else {
-		c.spaceArm++
-	}
-	if direction == ring.Space && c.asksToGrow() {
-		// The peer's reader answers when it reads; its link's goroutine grants
-		// a larger queue now, if it can.
-		c.publishArm(direction, armedBit|parkingBit|growBit)
-		c.peer.Notify(c.farSlot, ring.Data)
-	} else {
 		c.publishArm(direction, armedBit|parkingBit)
+	} else {
+		c.armSpace(parkingBit)
 	}
 	if !c.pool.opts.skipLookAgain {
 		c.order(w)
@@ -122,15 +115,7 @@ func (c *Pair) watch(w *waiter, direction int) {
 	defer c.peer.Unwatch(&w.watch)
 	if direction == ring.Space {
 		// The peer's reader gives back all credit for it, and perhaps a larger queue.
-		c.spaceArm++
-		bits := uint32(armedBit)
-		if c.asksToGrow() {
-			bits |= growBit
-		}
-		c.publishArm(direction, bits)
-		if bits&growBit != 0 {
-			c.peer.Notify(c.farSlot, ring.Data)
-		}
+		c.armSpace(0)
 	}
 	for !c.changed(direction) && w.stop.Load() == 0 && !c.ended(direction) {
 		if direction == ring.Data && armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
@@ -147,15 +132,22 @@ func (c *Pair) watch(w *waiter, direction int) {
 	w.yielded = time.Now()
 }
 
-// asksToGrow tells if an arm should ask for a larger queue: each one does, but beyond
-// bulkQueue, where memory may be short for long, one for each queue. The caller holds
-// wmu.
-func (c *Pair) asksToGrow() bool {
-	if !c.tx.wantsLarger() || c.tx.size >= bulkQueue && c.askedIn == c.tx.gen {
-		return false
+// armSpace arms for room, and asks for a larger queue if that would help: the peer's
+// reader answers when it reads; its link's goroutine grants a queue now, if it can.
+// Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
+// The caller holds wmu.
+func (c *Pair) armSpace(bits uint32) {
+	c.spaceArm++
+	bits |= armedBit
+	if !c.tx.wantsLarger() {
+		c.publishArm(ring.Space, bits)
+		return
 	}
-	c.askedIn = c.tx.gen
-	return true
+	c.publishArm(ring.Space, bits|growBit)
+	if c.tx.size < bulkQueue || c.askedIn != c.tx.gen {
+		c.askedIn = c.tx.gen
+		c.peer.Notify(c.farSlot, ring.Data)
+	}
 }
 
 // askToGrow asks for a larger queue, once for each, while waiting for room that
@@ -164,14 +156,11 @@ func (c *Pair) askToGrow(w *waiter) {
 	if c.askedIn == c.tx.gen || !c.tx.wantsLarger() {
 		return
 	}
-	c.askedIn = c.tx.gen
-	c.spaceArm++
-	bits := uint32(armedBit | growBit)
 	if w.fenced {
-		bits |= parkingBit
+		c.armSpace(parkingBit)
+	} else {
+		c.armSpace(0)
 	}
-	c.publishArm(ring.Space, bits)
-	c.peer.Notify(c.farSlot, ring.Data)
 }
 
 // publishArm publishes our arm word of a direction with the given low bits.

@@ -138,7 +138,7 @@ type Options struct {
 	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB.
 	Window int
 	// Retention is how many bytes of frames, per routed peer, may be under way
-	// and not acknowledged, at least four frames; 0 is 1 MiB or four frames. It is
+	// and not acknowledged, at least four frames; 0 is 2 MiB or four frames. It is
 	// kept to be sent again by another way.
 	Retention int
 	// Failover makes Peer use a tunnel for neighbours too, so that every
