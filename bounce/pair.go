@@ -300,14 +300,15 @@ func (c *Pair) publishCredit() {
 	if c.rx.recv.Owed() == 0 {
 		return
 	}
-	asked := ntb.Load32(c.line, offSpaceArm)
-	c.far.Publish64(offCredit, uint64(c.rx.gen)<<32|uint64(c.rx.recv.Return()))
+	credit := uint64(c.rx.gen)<<32 | uint64(c.rx.recv.Return())
 	if c.routed {
-		// The credit itself wakes the peer. What it has armed by now may be for want of
-		// more: it may have used this.
-		c.spaceSeen = asked
+		// The credit itself wakes the peer. It answers what was armed before: who arms
+		// later may have used it already, and want more.
+		c.spaceSeen = ntb.Load32(c.line, offSpaceArm)
+		c.far.Publish64(offCredit, credit)
 		return
 	}
+	c.far.Publish64(offCredit, credit)
 	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
 		c.spaceSeen = arm
 		c.peer.Notify(c.farSlot, ring.Space)

@@ -130,3 +130,30 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 		m.close()
 	}
 }
+
+// Whoever looks at frames that go on may be stopped by the system. This node's own
+// traffic, if it is ahead, waits for that one to finish, and goes on then.
+func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
+	o := small(3)
+	o.Topology, o.Slots = Line, 8
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	m.feed()
+	require.True(t, m.in.drain()) // a frame that goes on
+	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
+	m.out.lead = 1 // byte ahead
+	m.in.mu.Lock()
+	own.push(m.out, false)
+	require.Zero(t, own.sent)
+	m.in.mu.Unlock()
+	m.in.pollOnward()
+	require.Positive(t, own.sent)
+
+	own.sent, m.out.lead = 0, 1
+	m.to.Publish32(laneCredit, uint32(m.out.hop)) // room again
+	m.in.forwards.Store(false)                    // the last frame was for this node
+	m.in.mu.Lock()
+	own.push(m.out, false)
+	m.in.mu.Unlock()
+	require.Positive(t, own.sent)
+}
