@@ -79,12 +79,13 @@ func (c *Pair) addState(bits uint32) {
 	c.gone = bits&stateStopped != 0
 }
 
-// deliverLimit is how long Close waits for a peer several hops away.
+// deliverLimit is for how long Close waits for a peer several hops away of which nothing is
+// heard.
 const deliverLimit = 2 * time.Second
 
 // Close ends both directions. What was written reaches the peer, and then
 // io.EOF. It wakes Read and Write, which return ErrClosed. Where frames carry what
-// was written, it waits until they have arrived, for 2 s at the most.
+// was written, it waits until they have arrived, or nothing was heard of the peer for 2 s.
 func (c *Pair) Close() error { return c.end(false) }
 
 // Abort ends the connection; the peer's Read returns ECONNRESET after what has

@@ -86,7 +86,12 @@ func (c *Pair) Reserve(n int) ([]byte, error) {
 func (c *Pair) reserve(n int) ([]byte, error) {
 	for {
 		if err := c.writeErr(); err != nil {
+			c.leaveTurn()
 			return nil, err
+		}
+		if c.turn != nil && !c.peer.Room(c.turn) {
+			c.waitTurn()
+			continue
 		}
 		off, k := c.tx.reserve(n)
 		if k == 0 {
@@ -96,6 +101,7 @@ func (c *Pair) reserve(n int) ([]byte, error) {
 			continue
 		}
 		c.reserved = k
+		c.leaveTurn() // what is committed later finds room, or is kept aside: one record at the most
 		if b := c.tx.win.Bytes(off, k); b != nil {
 			c.staged = nil
 			return b, nil
@@ -123,11 +129,18 @@ func (c *Pair) Commit(n int) {
 		c.announce()
 	}
 	c.reserved, c.staged = 0, nil
-	if c.unlease(leaseWrite) {
-		c.sendFIN(true)
-	}
+	c.endWriteLease()
 	c.wmu.Unlock()
 	c.afterLease()
+}
+
+// endWriteLease ends the write lease, after the FIN that Close or CloseWrite left to it:
+// once no lease is out the peer may be told that we store nothing any more. The caller
+// holds wmu.
+func (c *Pair) endWriteLease() {
+	for !c.unlease(leaseWrite) {
+		c.sendFIN(true)
+	}
 }
 
 // lease marks a lease as out, unless the connection was closed meanwhile.
@@ -141,12 +154,17 @@ func (c *Pair) lease(which uint8) error {
 	return nil
 }
 
-// unlease marks it as ended, and tells whether a FIN is due.
-func (c *Pair) unlease(which uint8) (finDue bool) {
+// unlease marks a lease as ended. It reports false, and does nothing, if it is the write
+// lease and a FIN is due that the caller did not know of, and must send first.
+func (c *Pair) unlease(which uint8) bool {
 	c.smu.Lock()
 	defer c.smu.Unlock()
+	if which == leaseWrite && c.finDue {
+		c.finDue = false
+		return false
+	}
 	c.leases &^= which
-	return c.finDue && which == leaseWrite
+	return true
 }
 
 // leaveTo leaves what is to do in a direction to the end of its lease, if one is

@@ -56,6 +56,7 @@ type Pair struct {
 
 	wmu        sync.Mutex    // held by Write, also while it waits
 	tx         tx            // guarded by wmu
+	turn       *ring.Turn    // before a routed peer, else nil; immutable, for who holds wmu
 	spaceArm   uint32        // counts the arms; guarded by wmu
 	askedIn    uint32        // generation of the queue for which askToGrow asked; guarded by wmu
 	dataSeen   atomic.Uint32 // the peer's data arm that was answered
@@ -96,6 +97,7 @@ func newPair(p *Pool, q queue) *Pair {
 	c.ww.init()
 	if c.routed {
 		c.rw.watch.Wake, c.ww.watch.Wake = c.rw.notify, c.ww.notify
+		c.turn = &ring.Turn{Wake: c.ww.notify}
 	}
 	c.rx.free = p.release
 	c.rx.start(q)
@@ -227,9 +229,16 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 	defer c.wmu.Unlock()
 	for {
 		if err := c.writeErr(); err != nil || n == len(p) {
+			if err != nil {
+				c.leaveTurn()
+			}
 			return n, err
 		}
-		k := c.tx.put(p[n:])
+		k, waits := c.put(p[n:])
+		if waits {
+			c.waitTurn()
+			continue
+		}
 		if k == 0 {
 			if err := c.makeRoom(); err != nil {
 				return n, err
@@ -247,6 +256,7 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 
 // makeRoom takes the credit that has come, or waits for some.
 func (c *Pair) makeRoom() error {
+	c.leaveTurn() // others' data need not wait for our credit
 	progress, err := c.takeCredit()
 	if err != nil {
 		return c.blame(err)

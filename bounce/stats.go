@@ -8,7 +8,7 @@ import (
 )
 
 // Stats count what a connection did. They are exact when no Read or Write is
-// under way; during one they may be as old as its last wait.
+// under way; during one they may be as old as its last wait, or as the call before.
 type Stats struct {
 	BytesRead, RecordsRead uint64
 
@@ -88,10 +88,19 @@ func (c *Pair) Stats() Stats {
 	return c.stats
 }
 
+// saveTries is how often a direction's lock is tried for the sake of counters. Most calls
+// are over by then; one that moves much is not waited for.
+const saveTries = 100
+
 // saveIfFree saves one direction's counters, unless a call that may last long has
 // its lock: one that is parked, and has saved them, or a lease.
 func (c *Pair) saveIfFree(mu *sync.Mutex, w *waiter, direction int, lease uint8) {
-	for !mu.TryLock() {
+	for range saveTries {
+		if mu.TryLock() {
+			c.saveStats(direction)
+			mu.Unlock()
+			return
+		}
 		c.smu.Lock()
 		leased := c.leases&lease != 0
 		c.smu.Unlock()
@@ -100,8 +109,6 @@ func (c *Pair) saveIfFree(mu *sync.Mutex, w *waiter, direction int, lease uint8)
 		}
 		runtime.Gosched()
 	}
-	c.saveStats(direction)
-	mu.Unlock()
 }
 
 // saveStats copies one direction's counters to where Stats finds them while the

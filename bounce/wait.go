@@ -52,9 +52,10 @@ type waiter struct {
 
 	spins, spinHits, parks uint64
 
-	mu       sync.Mutex
-	deadline time.Time   // guarded by mu
-	timer    *time.Timer // made with the first deadline; guarded by mu
+	mu     sync.Mutex
+	timer  *time.Timer // calls expire; made with the first deadline; guarded by mu
+	timing bool        // timer is set, and expire has not taken that into account; guarded by mu
+	late   int         // calls of expire to come for deadlines that were moved; guarded by mu
 }
 
 func (w *waiter) init() {
@@ -79,47 +80,56 @@ func (w *waiter) notify() {
 	}
 }
 
-// setDeadline makes waits end at t, or never if t is zero.
-func (w *waiter) setDeadline(t time.Time) {
+// setDeadline makes waits end at t, or never if t is zero. How long that is from now is
+// found once, here: the wall clock may be set afterwards, and does not count.
+func (w *waiter) setDeadline(t time.Time) { w.setLimit(!t.IsZero(), time.Until(t)) }
+
+// setLimit is setDeadline: limited says whether there is one, left how long it is.
+func (w *waiter) setLimit(limited bool, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deadline = t
-	switch d := time.Until(t); {
-	case t.IsZero():
+	w.stopTimerLocked()
+	switch {
+	case !limited:
 		w.stop.And(^uint32(stopDeadline))
-		if w.timer != nil {
-			w.timer.Stop()
-		}
-	case d <= 0:
+	case left <= 0:
 		w.interrupt(stopDeadline)
 	default:
 		w.stop.And(^uint32(stopDeadline))
+		w.timing = true
 		if w.timer == nil {
-			w.timer = time.AfterFunc(d, w.expire)
+			w.timer = time.AfterFunc(left, w.expire)
 		} else {
-			w.timer.Reset(d)
+			w.timer.Reset(left)
 		}
 	}
 }
 
-// expire runs when the timer fires, which may be too early: the deadline may
-// have been moved after the timer was due.
+// expire runs when the timer fires, perhaps after the deadline was moved.
 func (w *waiter) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.deadline.IsZero() && time.Until(w.deadline) <= 0 {
-		w.interrupt(stopDeadline)
+	if w.late > 0 {
+		w.late--
+		return
 	}
+	w.timing = false
+	w.interrupt(stopDeadline)
 }
 
 // stopTimer is for the end of the connection.
 func (w *waiter) stopTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deadline = time.Time{}
-	if w.timer != nil {
-		w.timer.Stop()
+	w.stopTimerLocked()
+}
+
+// stopTimerLocked stops the timer, if it is set. The caller holds mu.
+func (w *waiter) stopTimerLocked() {
+	if w.timing && !w.timer.Stop() {
+		w.late++ // expire waits for mu, or will
 	}
+	w.timing = false
 }
 
 // stopErr is the error of a Read or Write that must not go on, if any. What the

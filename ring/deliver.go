@@ -113,9 +113,8 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	if f.ask != 0 {
 		t.answer = f.ask
 	}
-	if f.answer != 0 && int32(f.answer-t.answered) > 0 && int32(t.asks-f.answer) >= 0 {
-		t.answered = f.answer
-		t.room.Broadcast()
+	if f.answer != 0 {
+		t.orders.answer(f.answer)
 	}
 	t.mu.Unlock()
 	t.take(f, n, now)

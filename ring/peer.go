@@ -125,22 +125,11 @@ func (p *Peer) tunnel() *tunnel {
 }
 
 // Deliver waits until what was stored before has arrived at the peer, or the link
-// is down, but at most for d. Only a routed peer is waited for: what is stored
-// through a window is there.
+// is down, or nothing was heard of the peer for d. Only a routed peer is waited for: what
+// is stored through a window is there.
 func (p *Peer) Deliver(d time.Duration) {
-	if !p.Routed() {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		p.dev.Order()
-		close(done)
-	}()
-	limit := time.NewTimer(d)
-	defer limit.Stop()
-	select {
-	case <-done:
-	case <-limit.C:
+	if t := p.tunnel(); t != nil {
+		t.deliver(d)
 	}
 }
 

@@ -38,33 +38,47 @@ func (r *retention) at(i int) *retained { return &r.frames[(r.head+i)&(maxFrames
 
 func (r *retention) body(f *retained) []byte { return r.buf[f.off : f.off+f.n] }
 
-// begin opens a body of up to n bytes, or reports false if there is no room.
-func (r *retention) begin(n int) bool {
+// fits reports whether begin would open a body of up to n bytes.
+func (r *retention) fits(n int) bool {
+	_, ok := r.place(n)
+	return ok
+}
+
+// place is where a new body of up to n bytes would begin, if there is room.
+func (r *retention) place(n int) (at int, ok bool) {
 	if r.count >= bodyFrames {
-		return false
+		return 0, false
 	}
-	first := -1 // where the oldest body begins
-	for i := range r.count {
-		if f := r.at(i); f.n > 0 {
-			first = f.off
-			break
-		}
-	}
+	first := r.oldest()
 	switch {
 	case first < 0:
-		r.tail = 0
-	case first < r.tail: // the bodies lie between
-		if len(r.buf)-r.tail < n {
-			if first <= n { // not equal: full and empty would look alike
-				return false
-			}
-			r.tail = 0
-		}
-	case first-r.tail <= n:
-		return false
+		return 0, len(r.buf) >= n
+	case first < r.tail && len(r.buf)-r.tail >= n: // the bodies lie between
+		return r.tail, true
+	case first < r.tail:
+		return 0, first > n // not equal: full and empty would be the same
 	}
-	r.open, r.openLen, r.openMax = true, 0, n
-	return true
+	return r.tail, first-r.tail > n
+}
+
+// oldest is where the oldest body begins, -1 if there is none.
+func (r *retention) oldest() int {
+	for i := range r.count {
+		if f := r.at(i); f.n > 0 {
+			return f.off
+		}
+	}
+	return -1
+}
+
+// begin opens a body of up to n bytes, or reports false if there is no room.
+func (r *retention) begin(n int) bool {
+	at, ok := r.place(n)
+	if ok {
+		r.tail = at
+		r.open, r.openLen, r.openMax = true, 0, n
+	}
+	return ok
 }
 
 // extend is n more bytes of the open body, which has them.
@@ -89,26 +103,27 @@ func (r *retention) push(f retained) {
 	r.count++
 }
 
-// reopen goes on with the last frame's body, up to n bytes, if that leaves need
-// bytes and there is room behind it. It reports whether it did.
-func (r *retention) reopen(need, n int) bool {
+// reopens reports whether reopen would go on with the last frame.
+func (r *retention) reopens(need, n int) bool {
 	f := *r.at(r.count - 1)
 	if f.n == 0 || f.bells|f.ask|f.answer != 0 || f.off+f.n != r.tail || f.n+need > n {
 		return false
 	}
 	limit := len(r.buf)
-	for i := range r.count {
-		if o := r.at(i); o.n > 0 {
-			if o.off > f.off {
-				limit = o.off - 1 // the bodies go round: this one is before the oldest
-			}
-			break
-		}
+	if first := r.oldest(); first > f.off {
+		limit = first - 1 // the bodies go round: this one is before the oldest
 	}
-	if limit-f.off < n {
+	return limit-f.off >= n
+}
+
+// reopen goes on with the last frame's body, up to n bytes, if that leaves need
+// bytes and there is room behind it. It reports whether it did.
+func (r *retention) reopen(need, n int) bool {
+	if !r.reopens(need, n) {
 		return false
 	}
 	r.count--
+	f := *r.at(r.count)
 	r.tail = f.off
 	r.open, r.openLen, r.openMax = true, f.n, n
 	return true

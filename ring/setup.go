@@ -38,6 +38,7 @@ type setupSend struct {
 	pending [][]byte     // waiting for credit; guarded by mu
 	waiting atomic.Bool  // len(pending) > 0
 	blocked uint32       // last word published to say so; guarded by mu
+	asked   bool         // a routed peer was told, and nothing was sent since; guarded by mu
 }
 
 // Send sends a set-up message of at most 240 bytes to a service of the peer. It
@@ -85,11 +86,16 @@ func (s *setupSend) flush(p *Peer) {
 			sent = true
 		}
 		if sent {
+			s.asked = false
 			p.announce(p.number.Add(1))
 		}
 		s.waiting.Store(len(s.pending) > 0)
 		if len(s.pending) == 0 {
 			s.pending = nil
+			return
+		}
+		if p.Routed() {
+			s.ask(p)
 			return
 		}
 		if armed && s.account.Room() == 0 {
@@ -100,6 +106,18 @@ func (s *setupSend) flush(p *Peer) {
 		p.Order()
 		armed = true
 	}
+}
+
+// ask tells a routed peer that messages wait for credit, once until some comes. Its look
+// follows the word in sequence, so there is nothing to order. The caller holds mu.
+func (s *setupSend) ask(p *Peer) {
+	if s.asked {
+		return
+	}
+	s.asked = true
+	s.blocked++
+	p.out.Publish32(offSetupBlocked, s.blocked)
+	p.announce(p.number.Add(1))
 }
 
 func (s *setupSend) put(p *Peer, m []byte) {

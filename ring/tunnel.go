@@ -55,10 +55,11 @@ type tunnel struct {
 	got     uint64                     // frames taken; guarded by rmu
 
 	mu      sync.Mutex // before lanes' and the router's
-	room    sync.Cond  // acknowledgements came, answers, room in the lane, or the end; mu
 	out     ntb.Window // constant after opened
 	to      uint32     // its number at the other end; constant after opened
 	kept    retention  // guarded by mu
+	late    backlog    // stores behind those of kept; guarded by mu
+	line    line       // who has data and waits for room; guarded by mu
 	base    uint32     // sequence number of the first frame kept; guarded by mu
 	next    int        // of the frames kept, the next to be sent; guarded by mu
 	high    int        // of the frames kept, the first that was never sent; guarded by mu
@@ -76,9 +77,11 @@ type tunnel struct {
 	ended                      bool   // nothing more is sent, nor awaited; guarded by mu
 	owed                       int    // bytes not acknowledged to the other end; guarded by mu
 	ackAt                      int    // how much makes an acknowledgement of its own; guarded by mu
-	asks, answered             uint32 // Orders: last number asked, answered; guarded by mu
+	orders                     orders // guarded by mu
+	ask                        uint32 // the last of them, to be asked when a frame is free; guarded by mu
 	answer                     uint32 // request to be answered when a frame is free; guarded by mu
 
+	silent   time.Time     // since when the other end has acknowledged nothing of what is kept; guarded by mu
 	progress time.Time     // last acknowledgement, or when the first frame that waits for one was sent; guarded by mu
 	patience time.Duration // how long without one until frames are sent again; guarded by mu
 	guarding bool          // guard is set; guarded by mu
@@ -106,8 +109,8 @@ const (
 	ackDelay    = 5 * time.Millisecond
 )
 
-// maxUnsent is how many frames wait for the lane at the most, before storers wait
-// themselves. More would only make what is stored next late: the peer's credit,
+// maxUnsent is how many frames wait for the lane at the most, before data waits for its
+// turn. More would only make what is stored next late: the peer's credit,
 // say, behind a megabyte of data in a lane of small slots that everyone wants.
 const maxUnsent = 16
 
@@ -120,7 +123,6 @@ func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
 		in: alignedBytes(r.opts.Window), kept: newRetention(r.opts.Retention), base: 1,
 		patience: resendFirst, ackAt: r.opts.Retention / 4,
 	}
-	t.room.L = &t.mu
 	t.expect.Store(1)
 	for i := range t.bells {
 		t.bells[i] = make(chan struct{}, 1)
@@ -186,23 +188,37 @@ func (t *tunnel) linkError() error {
 
 func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
 
-// Store implements ntb.Sink: the bytes join the open frame. It may wait for
-// acknowledgements.
+// Store implements ntb.Sink: the bytes join the open frame. Like all stores it never
+// waits: what finds no room is kept aside, and follows in its order.
 func (t *tunnel) Store(off int, p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(p) > 0 {
-		if !t.gather(entryHeader + min(8, round8(len(p)))) {
-			return
-		}
-		n := min(len(p), t.kept.left()-entryHeader, maxEntryBytes)
-		b := t.kept.extend(entryHeader + round8(n))
-		putWord(b, entryWord(entryData, off, n))
-		copy(b[entryHeader:], p[:n])
-		clear(b[entryHeader+n:])
-		off += n
-		p = p[n:]
+	if t.current() != tunnelUp {
+		return
 	}
+	n := 0
+	if t.late.empty() {
+		n = t.store(off, p, false)
+	}
+	t.late.bytes(off+n, p[n:])
+}
+
+// store puts the first bytes of p into frames, as many as there is room for, and returns
+// how many. data leaves some of the room. The caller holds mu.
+func (t *tunnel) store(off int, p []byte, data bool) (n int) {
+	for n < len(p) {
+		need := min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(len(p)-n)))
+		if !t.gather(need, data) {
+			return n
+		}
+		k := min(len(p)-n, t.kept.left()-entryHeader, maxEntryBytes)
+		b := t.kept.extend(entryHeader + round8(k))
+		putWord(b, entryWord(entryData, off+n, k))
+		copy(b[entryHeader:], p[n:n+k])
+		clear(b[entryHeader+k:])
+		n += k
+	}
+	return n
 }
 
 // Store64 implements ntb.WordSink.
@@ -216,9 +232,8 @@ func (t *tunnel) Store64(off int, v uint64) {
 func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.word(entryPublish, off, v, width) {
-		t.flush()
-	}
+	t.word(entryPublish, off, v, width)
+	t.flush()
 }
 
 // SetPeerSpad implements ntb.Device.
@@ -228,15 +243,20 @@ func (t *tunnel) SetPeerSpad(i int, v uint32) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.word(entrySpad, i, uint64(v), 4) {
-		t.flush()
+	t.word(entrySpad, i, uint64(v), 4)
+	t.flush()
+}
+
+// word stores a word if the link is up. The caller holds mu.
+func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
+	if t.current() == tunnelUp && !(t.late.empty() && t.putWord(kind, off, v, width)) {
+		t.late.word(kind, off, v, width)
 	}
 }
 
-// word puts a word into the open frame. It reports false if the link is down. The
-// caller holds mu.
-func (t *tunnel) word(kind entryKind, off int, v uint64, width int) bool {
-	if !t.gather(wordEntry) {
+// putWord puts a word into the open frame, if there is room. The caller holds mu.
+func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
+	if !t.gather(wordEntry, false) {
 		return false
 	}
 	b := t.kept.extend(wordEntry)
@@ -245,32 +265,73 @@ func (t *tunnel) word(kind entryKind, off int, v uint64, width int) bool {
 	return true
 }
 
-// gather sees to an open frame with n bytes left, and waits for room. It reports
-// false if the link is down. The caller holds mu.
-func (t *tunnel) gather(n int) bool {
+// gather sees to an open frame with n bytes left. It reports false if there is no room:
+// data leaves some of it for words. The caller holds mu.
+func (t *tunnel) gather(n int, data bool) bool {
+	size := t.router.opts.FrameBytes
 	for {
-		switch {
-		case t.current() != tunnelUp:
-			return false
+		switch unsent := t.kept.count - t.high; {
 		case t.kept.open && t.kept.left() >= n:
 			return true
 		case t.kept.open:
-			t.flush()
+			t.endFrame()
+			t.pushFrames(false)
 		// What could not be sent yet takes more stores.
-		case t.kept.count > t.high && t.kept.reopen(n, t.router.opts.FrameBytes):
-		case t.kept.count-t.high < maxUnsent && t.kept.begin(t.router.opts.FrameBytes):
+		case unsent > 0 && t.kept.reopen(n, size):
+		case unsent >= maxUnsent || data && !t.takesData():
+			return false
+		case t.kept.begin(size) || !data && t.kept.begin(min(size, wordsRoom)):
 		default:
-			t.room.Wait()
+			return false
 		}
+	}
+}
+
+// endFrame makes a frame of the open body, if there is one. The caller holds mu.
+func (t *tunnel) endFrame() {
+	if t.kept.open {
+		t.begins()
+		t.kept.end()
+	}
+}
+
+// begins is called before a frame is kept. The caller holds mu.
+func (t *tunnel) begins() {
+	if t.kept.count == 0 {
+		t.silent = time.Now()
 	}
 }
 
 // flush ends the open frame and sends it. The caller holds mu.
 func (t *tunnel) flush() {
 	if t.kept.open {
-		t.kept.end()
+		t.endFrame()
 		t.push(false)
 	}
+}
+
+// refill moves what was kept aside into frames, as far as there is room, and then lets
+// the next one in line store. It reports whether there is something to send. The caller
+// holds mu.
+func (t *tunnel) refill() (more bool) {
+	was := t.kept.count + t.high
+	for !t.late.empty() && !t.ended {
+		s := t.late.next()
+		if s.kind == entryData {
+			n := t.store(s.off, s.data, false)
+			s.off, s.data = s.off+n, s.data[n:]
+			if len(s.data) > 0 {
+				break
+			}
+		} else if s.kind != 0 && !t.putWord(s.kind, s.off, s.v, s.n) {
+			break
+		}
+		t.late.pop()
+	}
+	t.endFrame()
+	t.signal()
+	t.wakeNext()
+	return t.kept.count+t.high != was
 }
 
 // RingDoorbell implements ntb.Device. It never waits: the bit goes with a frame
@@ -286,57 +347,35 @@ func (t *tunnel) RingDoorbell(bit int) {
 // ring is RingDoorbell. The caller holds mu.
 func (t *tunnel) ring(bit int) {
 	t.bell |= 1 << bit
-	if t.kept.open {
-		t.kept.end()
-	}
+	t.endFrame()
 	t.signal()
 	t.push(false)
 }
 
-// signal puts doorbells, and an answer that is due, into a frame. The caller holds
-// mu.
+// signal puts doorbells, and an order to ask for or to answer, into a frame, behind
+// everything that was stored before. The caller holds mu.
 func (t *tunnel) signal() {
-	if t.bell == 0 && t.answer == 0 || t.ended {
+	if t.bell|t.ask|t.answer == 0 || t.ended || !t.late.empty() {
 		return
 	}
 	switch {
 	case t.kept.count > t.high:
 		f := t.kept.at(t.kept.count - 1)
 		f.bells |= t.bell
+		// Of several orders, and of several answers, the last says it all.
+		if t.ask != 0 {
+			f.ask = t.ask
+		}
 		if t.answer != 0 {
 			f.answer = t.answer
 		}
 	case t.kept.count < maxFrames-2:
-		t.kept.push(retained{bells: t.bell, answer: t.answer})
+		t.begins()
+		t.kept.push(retained{bells: t.bell, ask: t.ask, answer: t.answer})
 	default:
 		return // when acknowledgements come
 	}
-	t.bell, t.answer = 0, 0
-}
-
-// Order implements ntb.Device: a request in sequence, that the other end's worker
-// answers in sequence. When the answer is here, all that was stored here before is
-// there; and all that was stored there before our stores arrived is here.
-func (t *tunnel) Order() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.flush()
-	for t.current() == tunnelUp && t.kept.count >= bodyFrames {
-		t.room.Wait()
-	}
-	if t.current() != tunnelUp {
-		return
-	}
-	t.asks++
-	if t.asks == 0 {
-		t.asks++
-	}
-	number := t.asks
-	t.kept.push(retained{ask: number})
-	t.push(false)
-	for t.current() == tunnelUp && int32(t.answered-number) < 0 {
-		t.room.Wait()
-	}
+	t.bell, t.ask, t.answer = 0, 0, 0
 }
 
 // Disable implements ntb.Device. What was sent before arrives before the other end
@@ -368,7 +407,10 @@ func (t *tunnel) goDown(s tunnelState) {
 	if was < tunnelDown {
 		t.kept.open = false
 		close(t.down)
-		t.room.Broadcast()
+		t.orders.end()
+		for _, w := range t.line {
+			w.Wake()
+		}
 	}
 }
 
@@ -379,6 +421,7 @@ func (t *tunnel) end() {
 	t.kept.open = false
 	t.base += uint32(t.kept.count)
 	t.kept.drop(t.kept.count)
+	t.late.clear()
 	t.next, t.high = 0, 0
 	t.goDown(tunnelDown)
 	t.tryRemove()

@@ -18,8 +18,20 @@ func (t *tunnel) serve(*outLane) {
 }
 
 // push sends what is to be sent while there is room in the lane. The rest follows
-// when the lane calls serve, or when a way is found. The caller holds mu.
+// when the lane calls serve, or when a way is found. What was kept aside follows into the
+// room that this makes. The caller holds mu.
 func (t *tunnel) push(served bool) {
+	for {
+		t.pushFrames(served)
+		if !t.refill() {
+			return
+		}
+		served = false
+	}
+}
+
+// pushFrames sends what is in frames. The caller holds mu.
+func (t *tunnel) pushFrames(served bool) {
 	for !t.ended || t.sayAck {
 		f := frame{
 			src: t.router.node.id, dst: t.remote, hops: t.router.opts.mostHops(),
@@ -43,7 +55,7 @@ func (t *tunnel) push(served bool) {
 			body = t.kept.body(k)
 			f.kind, f.seq, f.length = frameData, t.base+uint32(t.next), uint32(k.n)
 			f.bells, f.ask, f.answer = k.bells, k.ask, k.answer
-		case t.sayClose && !t.closeSent:
+		case t.sayClose && !t.closeSent && t.late.empty():
 			f.kind, f.seq = frameClose, t.base+uint32(t.kept.count)
 		case t.sayAck:
 			f.kind = frameAck
@@ -74,9 +86,6 @@ func (t *tunnel) sent(f *frame) {
 	case frameData:
 		t.next++
 		if t.next > t.high {
-			if t.kept.count-t.high == maxUnsent {
-				t.room.Broadcast()
-			}
 			t.high = t.next
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
@@ -183,6 +192,7 @@ func (t *tunnel) probe() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current() == tunnelUp && t.kept.count == 0 {
+		t.begins()
 		t.kept.push(retained{})
 		t.push(false)
 	}
@@ -205,13 +215,14 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 		return true
 	}
 	end := t.high
-	if t.sayClose && t.high == t.kept.count {
+	if t.sayClose && t.high == t.kept.count && t.late.empty() {
 		end++
 	}
 	if n > end {
 		return false
 	}
 	t.progress = time.Now()
+	t.silent = t.progress
 	t.patience = resendFirst
 	closed := n > t.kept.count
 	n = min(n, t.kept.count)
@@ -221,7 +232,6 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 	if closed {
 		t.end()
 	}
-	t.room.Broadcast()
 	return true
 }
 

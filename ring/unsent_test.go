@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"encoding/binary"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,48 +11,172 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a lane does not take is not piled up behind it: a word that is stored later
-// would have to wait for all of it.
-func TestStorersWaitForTheLane(t *testing.T) {
-	leak.Check(t)
+// stuckTunnels is a line of two, and the two ends of a tunnel between them. The second
+// node takes no frames from the first until goOn is called.
+func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func()) {
 	o := small(2)
 	o.Topology, o.FrameBytes, o.Retention = Line, 256, 1<<20
+	change(&o)
 	f := newFabric(t, o)
-	a, b := f.tunnels(t, 1, 2)
-	defer a.Close()
-	defer b.Close()
-	ta := a.(*tunnel)
-	unsent := func() int {
-		ta.mu.Lock()
-		defer ta.mu.Unlock()
-		return ta.kept.count - ta.high
-	}
-	f.cut(0)
-	const words = 40 * maxUnsent
-	stored := make(chan struct{})
-	go func() {
-		defer close(stored)
-		for i := range words {
-			out := a.Outbound()
-			out.Write(64+256*i, make([]byte, 200)) // no two fit in a frame
-			out.Publish64(0, uint64(i+1))
+	near, far := f.tunnels(t, 1, 2)
+	t.Cleanup(func() { near.Close(); far.Close() })
+	a, b = near.(*tunnel), far.(*tunnel)
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
+	lane.Lock()
+	goOn = sync.OnceFunc(lane.Unlock)
+	t.Cleanup(goOn) // before the fabric ends
+	return a, b, goOn
+}
+
+func (t *tunnel) unsent() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kept.count - t.high
+}
+
+func newTurn() (*Turn, chan struct{}) {
+	woken := make(chan struct{}, 1)
+	return &Turn{Wake: func() {
+		select {
+		case woken <- struct{}{}:
+		default:
 		}
-	}()
-	for end := time.Now().Add(10 * time.Second); unsent() < maxUnsent; {
-		require.True(t, time.Now().Before(end))
-		time.Sleep(time.Millisecond)
+	}}, woken
+}
+
+// What a lane does not take is not piled up behind it: a word that is stored later
+// would have to wait for all of it. Data waits in line, words do not wait.
+func TestDataWaitsForTheLane(t *testing.T) {
+	leak.Check(t)
+	a, b, goOn := stuckTunnels(t, func(*Options) {})
+	first, woken := newTurn()
+	second, _ := newTurn()
+	const piece = 200 // no two fit in a frame
+	at := 64
+	for a.tryStore(at, make([]byte, piece), first) == piece {
+		require.LessOrEqual(t, a.unsent(), maxUnsent)
+		a.Publish(0, uint64(at), 8)
+		at += 256
 	}
-	for range 100 {
-		require.LessOrEqual(t, unsent(), maxUnsent)
-		time.Sleep(100 * time.Microsecond)
+	require.LessOrEqual(t, a.unsent(), maxUnsent)
+	require.Zero(t, a.tryStore(at, make([]byte, piece), second), "it is another one's turn")
+	require.Empty(t, woken)
+	for v := range uint64(1000) {
+		a.Publish(8, v, 8)
 	}
-	select {
-	case <-stored:
-		t.Fatal("all is stored, and the cable is cut")
-	default:
-	}
-	f.connect(0)
-	<-stored
+	a.Publish(0, 1, 8)
+	goOn()
+	<-woken
+	require.Zero(t, a.tryStore(at, make([]byte, piece), second), "it is still another one's turn")
+	require.NotZero(t, a.tryStore(at, make([]byte, piece), first))
 	a.Order()
-	require.EqualValues(t, words, ntb.Load64(b.Inbound(), 0))
+	require.EqualValues(t, 999, ntb.Load64(b.Inbound(), 8))
+	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
+}
+
+// One who is first in line and leaves lets the next one store.
+func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
+	leak.Check(t)
+	a, _, goOn := stuckTunnels(t, func(*Options) {})
+	first, woken := newTurn()
+	second, next := newTurn()
+	for a.tryStore(64, make([]byte, 200), first) > 0 {
+		a.Publish(0, 1, 8)
+	}
+	require.Zero(t, a.tryStore(64, make([]byte, 200), second))
+	goOn()
+	<-woken
+	require.Empty(t, next)
+	a.mu.Lock()
+	a.line.leave(first)
+	a.wakeNext()
+	a.mu.Unlock()
+	<-next
+	require.NotZero(t, a.tryStore(64, make([]byte, 200), second))
+}
+
+// Stores that find no room arrive in the order in which they were made, the last value of
+// each word at the place of that one, and what closes the tunnel behind all of them.
+func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
+	leak.Check(t)
+	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	var order []int
+	b.rmu.Lock()
+	b.memory.published = func(off int) { order = append(order, off) }
+	b.rmu.Unlock()
+	var want []int
+	for i := range 100 {
+		p := binary.LittleEndian.AppendUint64(nil, uint64(i))
+		for range 40 { // more than a frame takes
+			p = append(p, p[:8]...)
+		}
+		a.Store(4096+512*i, p)
+		a.Publish(8*i, uint64(i), 8)
+		want = append(want, 8*i)
+		a.Publish(2048, uint64(i), 8) // again and again
+		a.Publish(2056, uint64(i), 4)
+	}
+	want = append(want, 2048, 2056)
+	a.mu.Lock()
+	late := len(a.late.stores)
+	a.mu.Unlock()
+	require.NotZero(t, late, "this test means that there is no room")
+	require.Less(t, late, 300, "older values are dropped")
+	done := make(chan struct{})
+	go func() { a.Order(); close(done) }()
+	goOn()
+	<-done
+	for i := range 100 {
+		for j := range 41 {
+			require.EqualValues(t, i, ntb.Load64(b.Inbound(), 4096+512*i+8*j))
+		}
+	}
+	b.rmu.Lock()
+	defer b.rmu.Unlock()
+	var words []int
+	last := map[int]int{}
+	for i, off := range order {
+		last[off] = i
+	}
+	for i, off := range order {
+		if last[off] == i {
+			words = append(words, off)
+		}
+	}
+	require.Equal(t, want, words)
+}
+
+// What has no room when a tunnel is closed arrives before its end.
+func TestCloseComesBehindStoresWithoutRoom(t *testing.T) {
+	leak.Check(t)
+	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	for i := range 100 {
+		a.Publish(64*i, uint64(i+1), 8)
+		a.Store(8192+512*i, make([]byte, 400))
+	}
+	a.Disable()
+	goOn()
+	<-b.down
+	for i := range 100 {
+		require.EqualValues(t, i+1, ntb.Load64(b.Inbound(), 64*i))
+	}
+}
+
+// Nothing waits for ever in a call that has no limit: the end of the tunnel ends it.
+func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
+	leak.Check(t)
+	a, _, _ := stuckTunnels(t, func(*Options) {})
+	ended := make(chan struct{})
+	go func() { a.Order(); ended <- struct{}{} }()
+	go func() { a.deliver(time.Hour); ended <- struct{}{} }()
+	for asked := false; !asked; time.Sleep(time.Millisecond) {
+		a.mu.Lock()
+		asked = len(a.orders.waiting) == 2
+		a.mu.Unlock()
+	}
+	w, _ := newTurn()
+	a.Disable()
+	<-ended
+	<-ended
+	require.Equal(t, 8, a.tryStore(0, make([]byte, 8), w), "as with any bridge that is down")
 }

@@ -72,10 +72,11 @@ func (t *tunnel) published(off int) {
 func (t *tunnel) announce(v uint32, places ...int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.current() != tunnelUp {
+		return
+	}
 	for _, off := range places {
-		if !t.word(entryPublish, off, uint64(v), 4) {
-			return
-		}
+		t.word(entryPublish, off, uint64(v), 4)
 	}
 	t.ring(doorbellBit)
 }

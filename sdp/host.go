@@ -139,9 +139,12 @@ func (h *Host) Close() error {
 	users := h.users
 	h.users = map[user]struct{}{}
 	h.mu.Unlock()
+	// All at once: several may have to wait until the other side has what was written.
+	var all sync.WaitGroup
 	for u := range users {
-		u.Close()
+		all.Go(func() { u.Close() })
 	}
+	all.Wait()
 	h.stack.release()
 	return nil
 }
@@ -287,9 +290,10 @@ func useDefault() (h *Host, done func(), err error) {
 // open now, and those by network since the process began.
 func DefaultStats() HostStats {
 	defaultHost.mu.Lock()
-	defer defaultHost.mu.Unlock()
-	if defaultHost.host == nil {
+	h := defaultHost.host
+	defaultHost.mu.Unlock()
+	if h == nil {
 		return HostStats{Networks: defaultHost.counters.stats()}
 	}
-	return defaultHost.host.Stats()
+	return h.Stats()
 }

@@ -2,7 +2,9 @@ package sdp
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -135,10 +137,19 @@ func (e *session) Message(m []byte) error {
 func (e *session) Down(error) {
 	e.dials.Down()
 	e.pool.Down()
+	var sum HostStats
+	e.addTo(&sum)
 	e.stack.mu.Lock()
 	defer e.stack.mu.Unlock()
 	delete(e.stack.sessions, e)
-	e.addTo(&e.stack.ended)
+	e.stack.ended.add(&sum)
+}
+
+// add adds the counters of links.
+func (s *HostStats) add(o *HostStats) {
+	s.Stats.Add(o.Stats)
+	s.LinkDoorbells += o.LinkDoorbells
+	s.Rescues += o.Rescues
 }
 
 func (e *session) addTo(s *HostStats) {
@@ -152,21 +163,26 @@ func (e *session) addTo(s *HostStats) {
 // stats are those of all links. Connections that outlive their link count as of
 // the moment it went down.
 func (s *stack) stats() HostStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum := s.ended
-	sum.Links = len(s.sessions)
-	for e := range s.sessions {
+	sum, sessions := s.up()
+	sum.Links = len(sessions)
+	for _, e := range sessions {
 		e.addTo(&sum)
 	}
 	return sum
 }
 
-func (s *stack) crossovers() []Crossover {
+// up are the links that are up, and the counters of those that are down. They are added up
+// without the lock: new links wait for it.
+func (s *stack) up() (ended HostStats, sessions []*session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.ended, slices.Collect(maps.Keys(s.sessions))
+}
+
+func (s *stack) crossovers() []Crossover {
+	_, sessions := s.up()
 	var all []Crossover
-	for e := range s.sessions {
+	for _, e := range sessions {
 		points, threshold := e.pool.Crossover()
 		if e.pool.Peer().Caps().DMAChannels > 0 {
 			all = append(all, Crossover{e.pool.Peer().ID().String(), threshold, points})

@@ -1,0 +1,138 @@
+package ring
+
+import (
+	"slices"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Turn is a place in the line of those who have data for a routed peer that takes none
+// for now: as much is under way as may be, or waits for the lane. Used for one wait at a
+// time. Words, which are few, have room of their own and take no turn.
+type Turn struct {
+	// Wake is called when it is this one's turn, or may be. It must not block, and may
+	// be called once more after Leave.
+	Wake func()
+
+	waits bool // guarded by tunnel.mu
+}
+
+// TryWrite stores the first bytes of b at off of win, a part of Remote, and returns how
+// many: all of them on a link with a mapped window. It never waits. If a routed peer
+// takes none now, it returns 0 and w waits in line; the caller calls TryWrite or Room
+// again when w is woken, or Leave.
+//
+// Everything else that is stored for a peer never waits either: what finds no room is
+// kept, and follows in its order. So only data must ask.
+func (p *Peer) TryWrite(win *ntb.Window, off int, b []byte, w *Turn) int {
+	t := p.tunnel()
+	if t == nil {
+		win.Write(off, b)
+		return len(b)
+	}
+	to := win.Slice(off, len(b))
+	return t.tryStore(to.Offset(), b, w)
+}
+
+// Room reports whether TryWrite would store something. If not, w waits in line.
+func (p *Peer) Room(w *Turn) bool {
+	t := p.tunnel()
+	if t == nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current() != tunnelUp || t.turn(w)
+}
+
+// Leave ends the wait of w, if it waits.
+func (p *Peer) Leave(w *Turn) {
+	t := p.tunnel()
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.line.leave(w) {
+		t.wakeNext()
+	}
+}
+
+// line is those who wait for a turn, the first one first. A tunnel's mu guards it.
+type line []*Turn
+
+func (l *line) join(w *Turn) {
+	if !w.waits {
+		w.waits = true
+		*l = append(*l, w)
+	}
+}
+
+// leave takes w out, and reports whether it was there.
+func (l *line) leave(w *Turn) bool {
+	if !w.waits {
+		return false
+	}
+	w.waits = false
+	*l = slices.DeleteFunc(*l, func(o *Turn) bool { return o == w })
+	return true
+}
+
+// turn reports whether it is w's turn and there is room. If not, w waits in line. The
+// caller holds mu.
+func (t *tunnel) turn(w *Turn) bool {
+	if (len(t.line) == 0 || t.line[0] == w) && t.takesData() {
+		return true
+	}
+	t.line.join(w)
+	return false
+}
+
+// takesData reports whether there is room for data. Some is left for words. The caller
+// holds mu.
+func (t *tunnel) takesData() bool {
+	if !t.late.empty() {
+		return false
+	}
+	size := t.router.opts.FrameBytes
+	if unsent := t.kept.count - t.high; unsent > 0 && t.kept.reopens(min(size, minPiece), size) {
+		return true
+	}
+	return t.kept.count-t.high < maxUnsent && t.kept.count < dataFrames && t.kept.fits(size+wordsRoom)
+}
+
+const (
+	// minPiece is the least of a larger store that is worth an entry, in bytes.
+	minPiece = 512
+	// wordsRoom is what data leaves for words, in bytes, and dataFrames for frames
+	// that carry them.
+	wordsRoom  = 4 << 10
+	dataFrames = bodyFrames - 64
+)
+
+// tryStore is TryWrite.
+func (t *tunnel) tryStore(off int, p []byte, w *Turn) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.current() != tunnelUp:
+		return len(p) // it vanishes, as with any bridge that is down
+	case !t.turn(w):
+		return 0
+	}
+	n := t.store(off, p, true)
+	if n == 0 {
+		t.line.join(w) // the frame that was open took the last room
+		return 0
+	}
+	t.line.leave(w)
+	t.wakeNext()
+	return n
+}
+
+// wakeNext wakes who is first in line if there is room. The caller holds mu.
+func (t *tunnel) wakeNext() {
+	if len(t.line) > 0 && t.takesData() {
+		t.line[0].Wake()
+	}
+}
