@@ -3,6 +3,8 @@ package ring
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -102,15 +104,7 @@ func (n *Node) up(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
 
 // Peers are the peers that are up.
 func (n *Node) Peers() []*Peer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	peers := make([]*Peer, 0, len(n.peers))
-	for p := range n.peers {
-		if p.isUp() {
-			peers = append(peers, p)
-		}
-	}
-	return peers
+	return slices.DeleteFunc(n.all(), func(p *Peer) bool { return !p.isUp() })
 }
 
 // Close takes every link down and waits until each one's memory is released,
@@ -120,21 +114,27 @@ func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
 	r := n.router
-	for p := range n.peers {
+	n.mu.Unlock()
+	// What is said to a peer is said without the lock, which others' peers need.
+	for _, p := range n.all() {
 		if r == nil || p.Routed() {
 			p.fail(ErrClosed)
 		}
 	}
-	n.mu.Unlock()
 	if r != nil {
 		r.close()
-		n.mu.Lock()
-		for p := range n.peers {
+		for _, p := range n.all() {
 			p.fail(ErrClosed)
 		}
-		n.mu.Unlock()
 	}
 	n.wg.Wait()
+}
+
+// all are the peers that are not down. None is added once the node is closed.
+func (n *Node) all() []*Peer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Keys(n.peers))
 }
 
 func (n *Node) remove(p *Peer) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -164,8 +165,9 @@ func (r *router) close() {
 		t.mu.Unlock()
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.links {
+	links := slices.Collect(maps.Values(r.links))
+	r.mu.Unlock()
+	for _, l := range links {
 		l.fail(ErrClosed)
 	}
 }
