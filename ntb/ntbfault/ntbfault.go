@@ -3,6 +3,7 @@ package ntbfault
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -91,8 +92,9 @@ type Device struct {
 	caps    ntb.Caps   // immutable
 	out, in *queue     // immutable; of this side and of the other
 
-	once sync.Once // Close
-	err  error     // of Close; guarded by once
+	once   sync.Once   // Close
+	err    error       // of Close; guarded by once
+	closed atomic.Bool // Close has begun: stored before the link goes down
 }
 
 // Pair wraps the two ends of a bridge. It owns them from now on: nobody else may
@@ -160,7 +162,13 @@ func (d *Device) RingDoorbell(bit int) {
 }
 
 // WaitDoorbell implements ntb.Device.
-func (d *Device) WaitDoorbell(bit int) error { return d.inner.WaitDoorbell(bit) }
+func (d *Device) WaitDoorbell(bit int) error {
+	err := d.inner.WaitDoorbell(bit)
+	if err != nil && d.closed.Load() {
+		return ntb.ErrClosed // Close takes the link down first
+	}
+	return err
+}
 
 // LinkUp implements ntb.Device.
 func (d *Device) LinkUp() bool { return d.inner.LinkUp() }
@@ -220,6 +228,7 @@ func (d *Device) Disable() {
 // arrives although it is gone, as a bridge's posted stores do.
 func (d *Device) Close() error {
 	d.once.Do(func() {
+		d.closed.Store(true)
 		d.out.finish()
 		d.in.cut()
 		d.err = d.inner.Close()
