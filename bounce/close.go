@@ -10,11 +10,12 @@ import (
 )
 
 // SetReadDeadline makes a Read that waits, and later ones, end at t with
-// os.ErrDeadlineExceeded. The zero time means never.
-func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setDeadline(t) }
+// os.ErrDeadlineExceeded. The zero time means never. How long that is from now is found
+// once, here: the clock may be set afterwards, and does not count.
+func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
 // SetWriteDeadline is SetReadDeadline for Write.
-func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setDeadline(t) }
+func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
 // Closed tells that Close or Abort was called.
 func (c *Pair) Closed() bool { return c.rw.stop.Load()&stopClosed != 0 }

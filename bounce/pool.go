@@ -47,7 +47,9 @@ type Options struct {
 	// up, which may find that the engine never pays.
 	DMAThreshold int
 
-	skipLookAgain bool // tests: leave out the look between arming and parking
+	// For tests.
+	skipLookAgain bool                          // leave out the look between arming and parking
+	until         func(time.Time) time.Duration // time.Until, by another clock
 }
 
 // Pool is the memory here that one peer may write, divided among the
@@ -78,6 +80,9 @@ func NewPool(p *ring.Peer, o Options) *Pool {
 	}
 	if o.Spin < 0 {
 		o.Spin = DefaultSpin
+	}
+	if o.until == nil {
+		o.until = time.Until
 	}
 	pool := &Pool{
 		peer:   p,

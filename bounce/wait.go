@@ -80,11 +80,7 @@ func (w *waiter) notify() {
 	}
 }
 
-// setDeadline makes waits end at t, or never if t is zero. How long that is from now is
-// found once, here: the wall clock may be set afterwards, and does not count.
-func (w *waiter) setDeadline(t time.Time) { w.setLimit(!t.IsZero(), time.Until(t)) }
-
-// setLimit is setDeadline: limited says whether there is one, left how long it is.
+// setLimit makes waits end after left, or never if they are not limited.
 func (w *waiter) setLimit(limited bool, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

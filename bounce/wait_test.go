@@ -144,3 +144,52 @@ func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
 	}
 	ends.Wait()
 }
+
+// A deadline is looked at once, when it is set: one without a monotonic part ends a wait
+// also if the clock is set back meanwhile.
+func TestADeadlineCountsWhenTheClockIsSetBack(t *testing.T) {
+	var back atomic.Int64 // by how much the clock was set back
+	var asked atomic.Int64
+	o := Options{until: func(at time.Time) time.Duration {
+		asked.Add(1)
+		return time.Until(at) + time.Duration(back.Load())
+	}}
+	pa, pb := memPools(t, o)
+	a, b := connect(t, pa, pb)
+	within(t, func() {
+		for _, wait := range []struct {
+			set func(time.Time)
+			end func() error
+		}{
+			{a.SetReadDeadline, func() error { _, err := a.Read(make([]byte, 1)); return err }},
+			{b.SetWriteDeadline, func() error { _, err := b.Write(make([]byte, 32<<20)); return err }},
+		} {
+			back.Store(0)
+			before := asked.Load()
+			wait.set(time.Now().Round(0).Add(50 * time.Millisecond))
+			back.Store(int64(time.Hour))
+			require.Equal(t, os.ErrDeadlineExceeded, wait.end())
+			require.Equal(t, before+1, asked.Load())
+		}
+	})
+}
+
+// A timer that fires while its deadline is moved ends nothing, and the new deadline counts.
+func TestAMovedDeadlineIsTheOneThatCounts(t *testing.T) {
+	var w waiter
+	w.init()
+	for range 2000 {
+		w.setLimit(true, time.Nanosecond) // fires at any moment now
+		w.setLimit(true, time.Hour)
+		require.Zero(t, w.stop.Load())
+		runtime.Gosched()
+		require.Zero(t, w.stop.Load())
+	}
+	w.setLimit(true, time.Millisecond)
+	within(t, func() {
+		for w.stop.Load() == 0 {
+			<-w.wake
+		}
+	})
+	w.stopTimer()
+}

@@ -157,10 +157,15 @@
 // tunnel's frames are in sequence, so whoever has the answer has what was
 // published before it.
 //
-// The source keeps what is not acknowledged ([Options.Retention]); senders wait for
-// room there, and while 16 frames wait for the lane, and nowhere else: what is
-// stored next, the peer's credit say, must not be late by all that waits. The
-// destination takes the next number only, so everything once and in order. It
+// The source keeps what is not acknowledged ([Options.Retention]). No store waits for room
+// there: whoever stores may hold locks that others need. Data asks for room first
+// ([Peer.TryWrite]), and waits for its [Turn] where its deadline counts, while the
+// retention is full or 16 frames wait for the lane: what is stored next, the peer's
+// credit say, must not be late by all that waits. Some room is left for words. Those that
+// find none are kept aside, the latest value of each, and follow in their order; data
+// comes behind them.
+//
+// The destination takes the next number only, so everything once and in order. It
 // acknowledges in frames of the other direction, alone after a quarter of the
 // retention or 5 ms, and again what came again.
 //

@@ -81,8 +81,8 @@ func (t *tunnel) Order() {
 	}
 }
 
-// deliver waits until the other end has what was stored before, the link is down, or
-// nothing was heard of the other end for d.
+// deliver waits until the other end has what was stored before, the link is down, or it
+// has acknowledged nothing for d.
 func (t *tunnel) deliver(d time.Duration) {
 	w, silent := t.order()
 	if w == nil || silent >= d {
@@ -90,8 +90,18 @@ func (t *tunnel) deliver(d time.Duration) {
 	}
 	limit := time.NewTimer(d - silent)
 	defer limit.Stop()
-	select {
-	case <-w.done:
-	case <-limit.C:
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-limit.C:
+		}
+		t.mu.Lock()
+		left := d - time.Since(t.silent)
+		t.mu.Unlock()
+		if left <= 0 {
+			return
+		}
+		limit.Reset(left)
 	}
 }

@@ -125,7 +125,7 @@ func (p *Peer) tunnel() *tunnel {
 }
 
 // Deliver waits until what was stored before has arrived at the peer, or the link
-// is down, or nothing was heard of the peer for d. Only a routed peer is waited for: what
+// is down, or it has acknowledged nothing for d. Only a routed peer is waited for: what
 // is stored through a window is there.
 func (p *Peer) Deliver(d time.Duration) {
 	if t := p.tunnel(); t != nil {

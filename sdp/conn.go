@@ -55,8 +55,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // Close ends the connection. It wakes Read and Write. What was written reaches
-// the other side; where it goes over several nodes, Close waits for that, 2 s at the
-// most.
+// the other side. Where it goes over several nodes, Close waits for that, unless nothing
+// is heard of the other side for 2 s.
 func (c *Conn) Close() error {
 	raceRelease(c.pair)
 	end := c.pair.Close
