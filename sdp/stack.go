@@ -19,7 +19,9 @@ import (
 // stack is SDP on one fabric, shared by the Hosts of this process on it.
 type stack struct {
 	name      string         // by which Hosts share it; constant after openStack
-	fabric    *fabric.Fabric // likewise
+	opened    chan struct{}  // closed when fabric and err are known
+	fabric    *fabric.Fabric // constant then
+	err       error          // why there is no fabric; constant then
 	listeners *listen.Table
 	opts      bounce.Options
 	port      atomic.Uint32 // counts the dialling ends' ports
@@ -55,23 +57,32 @@ func openStack(name string) (*stack, error) {
 		return nil, err
 	}
 	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	if s := stacks.open[name]; s != nil {
+	s := stacks.open[name]
+	if s != nil {
 		s.refs++
-		return s, nil
+		stacks.mu.Unlock()
+		<-s.opened
+		return s, s.err
 	}
-	s := newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
-	f, err := fabric.Open(spec, s.start)
-	if err != nil {
-		return nil, err
-	}
-	s.name, s.fabric, s.refs = name, f, 1
+	s = newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
+	s.name, s.refs = name, 1
 	stacks.open[name] = s
-	return s, nil
+	stacks.mu.Unlock()
+	// Without the lock: nodes that run are asked, and one of them may be stopped.
+	s.fabric, s.err = fabric.Open(spec, s.start)
+	if s.err != nil {
+		stacks.mu.Lock()
+		delete(stacks.open, name)
+		stacks.mu.Unlock()
+	}
+	close(s.opened)
+	return s, s.err
 }
 
 func newStack(o bounce.Options) *stack {
-	s := &stack{listeners: listen.NewTable(), opts: o, sessions: map[*session]struct{}{}}
+	s := &stack{
+		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, sessions: map[*session]struct{}{},
+	}
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
 }
