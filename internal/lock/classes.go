@@ -1,0 +1,102 @@
+package lock
+
+// Class is what a mutex protects. The types below are all that there are.
+type Class interface{ class() info }
+
+// info is a row of the table.
+type info struct {
+	name   string
+	rank   int  // locked after classes of a lower rank only
+	shared bool // by several peers: nothing is said to one while it is held
+}
+
+// The classes, in the order in which they may be locked.
+type (
+	// sdp: who has a fabric open.
+	DefaultHost struct{}
+	Stacks      struct{}
+	Host        struct{}
+
+	// internal/fabric.
+	Fabric struct{}
+	Hosts  struct{}
+	Hub    struct{}
+	Dir    struct{}
+
+	// One peer: who looks through its words, and the two directions of a connection.
+	Poll  struct{}
+	Read  struct{}
+	Write struct{}
+	Grow  struct{}
+
+	// Opening a connection.
+	Stack   struct{}
+	Listen  struct{}
+	Dial    struct{}
+	Backlog struct{}
+
+	// One peer: what is said to it.
+	Pool  struct{}
+	State struct{}
+	DMA   struct{}
+	Setup struct{}
+
+	// The lanes of a link, and what goes over it.
+	LaneIn  struct{}
+	Receive struct{}
+	News    struct{}
+	Tunnel  struct{}
+	LaneOut struct{}
+
+	// Tables of a node.
+	Node    struct{}
+	Router  struct{}
+	Tunnels struct{}
+
+	// Under these nothing else is locked.
+	Notes   struct{}
+	Grants  struct{}
+	LinkErr struct{}
+	Wait    struct{}
+)
+
+func (DefaultHost) class() info { return info{"sdp.defaultHost", 10, true} }
+func (Stacks) class() info      { return info{"sdp.stacks", 11, true} }
+func (Host) class() info        { return info{"sdp.Host", 12, true} }
+
+func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
+func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
+func (Hub) class() info    { return info{"fabric.memHub", 22, true} }
+func (Dir) class() info    { return info{"fabric.Dir", 23, true} }
+
+func (Poll) class() info  { return info{"ring.Peer.pollMu", 30, false} }
+func (Read) class() info  { return info{"bounce.Pair.rmu", 31, false} }
+func (Write) class() info { return info{"bounce.Pair.wmu", 32, false} }
+func (Grow) class() info  { return info{"bounce.Pair.gmu", 33, false} }
+
+func (Stack) class() info   { return info{"sdp.stack", 40, true} }
+func (Listen) class() info  { return info{"listen.Table", 41, true} }
+func (Dial) class() info    { return info{"dial.Table", 42, false} }
+func (Backlog) class() info { return info{"listen.Listener", 43, true} }
+
+func (Pool) class() info  { return info{"bounce.Pool", 50, false} }
+func (State) class() info { return info{"bounce.Pair.smu", 51, false} }
+func (DMA) class() info   { return info{"bounce.dmaTx", 52, false} }
+func (Setup) class() info { return info{"ring.setupSend", 53, false} }
+
+// A lane is shared by all who are reached over its link. It is that link's own all the
+// same: nothing gets past a neighbour that takes nothing.
+func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
+func (Receive) class() info { return info{"ring.tunnel.rmu", 61, false} }
+func (News) class() info    { return info{"ring.newsSender", 62, false} }
+func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
+func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
+
+func (Node) class() info    { return info{"ring.Node", 70, true} }
+func (Router) class() info  { return info{"ring.router", 71, true} }
+func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
+
+func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
+func (Grants) class() info  { return info{"bounce.grants", 81, false} }
+func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
+func (Wait) class() info    { return info{"bounce.waiter", 83, false} }

@@ -1,0 +1,23 @@
+package lock
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The ranks follow the table's order, each once.
+func TestRanksAreTheOrderOfTheTable(t *testing.T) {
+	all := []Class{
+		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Hub{}, Dir{}, Poll{}, Read{}, Write{}, Grow{},
+		Stack{}, Listen{}, Dial{}, Backlog{}, Pool{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
+		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Notes{}, Grants{}, LinkErr{}, Wait{},
+	}
+	names, last := map[string]bool{}, 0
+	for _, c := range all {
+		i := c.class()
+		require.Greater(t, i.rank, last, i.name)
+		require.False(t, names[i.name], i.name)
+		names[i.name], last = true, i.rank
+	}
+}
