@@ -130,7 +130,7 @@ func (c *Pair) end(abort bool) error {
 }
 
 // passed waits until whoever holds mu now has let it go.
-func passed(mu *sync.Mutex) {
+func passed(mu sync.Locker) {
 	mu.Lock()
 	defer mu.Unlock()
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -31,7 +32,7 @@ type dmaTx struct {
 	published func()         // called after headers were published; immutable
 	done      func(error)    // the method value copied, made once
 
-	mu        sync.Mutex
+	mu        lock.Mutex[lock.DMA]
 	local     []byte            // the bounce buffer, of the queue in use; guarded by mu
 	gen       uint32            // of the queue in use; guarded by mu
 	staged    ringOf[dmaRecord] // not started; guarded by mu

@@ -27,6 +27,7 @@ func (c *Pair) Peek() ([]byte, error) {
 		c.rmu.Unlock()
 		return nil, err
 	}
+	c.rmu.Lend()
 	return b, nil
 }
 
@@ -80,6 +81,7 @@ func (c *Pair) Reserve(n int) ([]byte, error) {
 		c.wmu.Unlock()
 		return nil, err
 	}
+	c.wmu.Lend()
 	return b, nil
 }
 

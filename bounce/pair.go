@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -47,22 +47,22 @@ type Pair struct {
 
 	linked atomic.Bool // Connect is done: notifications count
 
-	rmu        sync.Mutex // held by Read, also while it waits
-	rx         rx         // guarded by rmu
-	dataArm    uint32     // last word published when about to sleep; guarded by rmu
-	spaceSeen  uint32     // the peer's space arm that was answered; guarded by rmu
+	rmu        lock.Mutex[lock.Read] // held by Read, also while it waits
+	rx         rx                    // guarded by rmu
+	dataArm    uint32                // last word published when about to sleep; guarded by rmu
+	spaceSeen  uint32                // the peer's space arm that was answered; guarded by rmu
 	rw         waiter
 	readBuffer atomic.Int64 // how large rx may grow, in bytes
 
-	wmu        sync.Mutex    // held by Write, also while it waits
-	tx         tx            // guarded by wmu
-	turn       *ring.Turn    // before a routed peer, else nil; immutable, for who holds wmu
-	spaceArm   uint32        // counts the arms; guarded by wmu
-	askedIn    uint32        // generation of the queue for which askToGrow asked; guarded by wmu
-	dataSeen   atomic.Uint32 // the peer's data arm that was answered
-	creditSeen uint64        // guarded by wmu
-	grantSeen  uint64        // guarded by wmu
-	finSent    bool          // guarded by wmu
+	wmu        lock.Mutex[lock.Write] // held by Write, also while it waits
+	tx         tx                     // guarded by wmu
+	turn       *ring.Turn             // before a routed peer, else nil; immutable, for who holds wmu
+	spaceArm   uint32                 // counts the arms; guarded by wmu
+	askedIn    uint32                 // generation of the queue for which askToGrow asked; guarded by wmu
+	dataSeen   atomic.Uint32          // the peer's data arm that was answered
+	creditSeen uint64                 // guarded by wmu
+	grantSeen  uint64                 // guarded by wmu
+	finSent    bool                   // guarded by wmu
 	// The lease of Reserve; guarded by wmu.
 	reserved   int
 	staging    []byte // filled instead of the peer's memory, where that is not mapped
@@ -72,13 +72,13 @@ type Pair struct {
 	ww         waiter
 	writeLimit atomic.Int64 // what tx.max shall be
 
-	gmu       sync.Mutex // held by grow
-	grantGen  uint32     // generation of the queue granted last; guarded by gmu
-	rxSize    int        // size of the queue granted last; guarded by gmu
-	readThen  uint64     // what was read when shrink looked last; guarded by gmu
-	growAsked uint32     // the peer's space arm that grow has seen; guarded by gmu
+	gmu       lock.Mutex[lock.Grow] // held by grow
+	grantGen  uint32                // generation of the queue granted last; guarded by gmu
+	rxSize    int                   // size of the queue granted last; guarded by gmu
+	readThen  uint64                // what was read when shrink looked last; guarded by gmu
+	growAsked uint32                // the peer's space arm that grow has seen; guarded by gmu
 
-	smu   sync.Mutex
+	smu   lock.Mutex[lock.State]
 	state uint32 // our state word at the peer; guarded by smu
 	why   error  // what a bad word of the peer was; guarded by smu
 	stats Stats  // as of the last wait; guarded by smu

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -61,7 +61,7 @@ type Pool struct {
 	crossover    []CrossoverPoint // measured by NewPool
 	dmaThreshold int              // 0: no DMA; constant after NewPool
 
-	mu          sync.Mutex
+	mu          lock.Mutex[lock.Pool]
 	blocks      *blocks            // guarded by mu
 	pairs       map[*Pair]struct{} // that hold memory; guarded by mu
 	retained    int                // freed memory not given back to the system; guarded by mu

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -34,7 +34,7 @@ type rx struct {
 // grants are the queues where the peer may go on by its next moves, in order.
 // Whoever grants one adds it before the peer learns of it.
 type grants struct {
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Grants]
 	list []queue // guarded by mu
 }
 

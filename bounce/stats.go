@@ -88,13 +88,19 @@ func (c *Pair) Stats() Stats {
 	return c.stats
 }
 
+// tryLocker is a lock of a direction.
+type tryLocker interface {
+	sync.Locker
+	TryLock() bool
+}
+
 // saveTries is how often a direction's lock is tried for the sake of counters. Most calls
 // are over by then; one that moves much is not waited for.
 const saveTries = 100
 
 // saveIfFree saves one direction's counters, unless a call that may last long has
 // its lock: one that is parked, and has saved them, or a lease.
-func (c *Pair) saveIfFree(mu *sync.Mutex, w *waiter, direction int, lease uint8) {
+func (c *Pair) saveIfFree(mu tryLocker, w *waiter, direction int, lease uint8) {
 	for range saveTries {
 		if mu.TryLock() {
 			c.saveStats(direction)

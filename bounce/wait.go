@@ -3,10 +3,10 @@ package bounce
 import (
 	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -52,7 +52,7 @@ type waiter struct {
 
 	spins, spinHits, parks uint64
 
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Wait]
 	timer  *time.Timer // calls expire; made with the first deadline; guarded by mu
 	timing bool        // timer is set, and expire has not taken that into account; guarded by mu
 	late   int         // calls of expire to come for deadlines that were moved; guarded by mu

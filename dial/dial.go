@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -36,7 +36,7 @@ const (
 type Table struct {
 	pool *bounce.Pool // immutable
 
-	mu    sync.Mutex
+	mu    lock.Mutex[lock.Dial]
 	calls map[key]*call // guarded by mu
 	down  bool          // guarded by mu
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"unsafe"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Sink takes the stores of a window that is not mapped memory, such as one
@@ -108,6 +110,7 @@ func (w *Window) Bytes(off, n int) []byte {
 
 // Write stores p at off, in any order.
 func (w *Window) Write(off int, p []byte) {
+	lock.Device()
 	w.check(off, len(p))
 	switch {
 	case w.sink != nil:
@@ -124,6 +127,7 @@ func (w *Window) Write(off int, p []byte) {
 // published later through a window of the same device by whoever knows of it.
 // Where stores travel in packets, it need not make one of its own.
 func (w *Window) Store64(off int, v uint64) {
+	lock.Device()
 	w.check(off, 8)
 	if w.sink == nil {
 		publish64(unsafe.Add(w.base, off), v)
@@ -141,6 +145,7 @@ func (w *Window) Store64(off int, v uint64) {
 // Publish64 stores v at off, a multiple of 8, in one piece. Everything stored
 // through any window of the same device before is visible to the peer first.
 func (w *Window) Publish64(off int, v uint64) {
+	lock.Device()
 	w.check(off, 8)
 	if w.sink != nil {
 		w.sink.Publish(w.off+off, v, 8)
@@ -154,6 +159,7 @@ func (w *Window) Publish64(off int, v uint64) {
 
 // Publish32 is Publish64 for 4 bytes at a multiple of 4.
 func (w *Window) Publish32(off int, v uint32) {
+	lock.Device()
 	w.check(off, 4)
 	if w.sink != nil {
 		w.sink.Publish(w.off+off, uint64(v), 4)

@@ -3,10 +3,10 @@ package ring
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -27,7 +27,7 @@ type inLane struct {
 	// forwards says that the last frame went on, or is about to; stored under mu.
 	forwards atomic.Bool
 
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.LaneIn]
 	closed   bool   // the windows may be gone; guarded by mu
 	final    bool   // the link is down: what cannot go on now is dropped; guarded by mu
 	answered uint32 // the neighbour's space arm that was answered; guarded by mu

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -88,7 +88,7 @@ type Link struct {
 	workers atomic.Int32  // that have not ended
 	idle    chan struct{} // closed when the last has
 
-	errMu sync.Mutex
+	errMu lock.Mutex[lock.LinkErr]
 	err   error // why the link went down; guarded by errMu
 }
 

@@ -3,9 +3,9 @@ package ring
 import (
 	"encoding/binary"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -176,7 +176,7 @@ func (l *Link) toTell(host int) *news {
 type newsSender struct {
 	link *Link
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.News]
 	pending []int // hosts whose news are to be sent, each once; guarded by mu
 }
 

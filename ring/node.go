@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -51,7 +52,7 @@ type Node struct {
 	id       ID
 	services [numServices]Service // set before the first Up
 
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Node]
 	peers  map[*Peer]struct{} // guarded by mu
 	closed bool               // guarded by mu
 	router *router            // set by Join; guarded by mu

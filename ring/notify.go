@@ -2,9 +2,9 @@ package ring
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -27,7 +27,7 @@ type Notified interface {
 // noteTable is who is attached at which slot, and which words were seen last.
 type noteTable struct {
 	n      int // slots; immutable
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Notes]
 	free   []int // slots that were attached before; guarded by mu
 	used   int   // slots 0 to used-1 were attached once; guarded by mu
 	groups []atomic.Pointer[noteGroup]
@@ -85,6 +85,7 @@ func (p *Peer) Detach(slot int) {
 // Notify makes the peer look at what is attached to its slot. What was stored
 // before is visible to the peer then. slot must be less than RemoteSlots.
 func (p *Peer) Notify(slot, direction int) {
+	lock.Device()
 	v := p.number.Add(1)
 	note, summary := offNotes+8*slot+4*direction, offSummary+4*(slot/groupSlots)
 	if t := p.tunnel(); t != nil {
@@ -100,6 +101,7 @@ func (p *Peer) Notify(slot, direction int) {
 // sleeps. It pairs with settle: either we see the arm here, or it sees the master
 // word there.
 func (p *Peer) announce(v uint32) {
+	lock.Device()
 	if t := p.tunnel(); t != nil {
 		t.announce(v, offMaster)
 		return

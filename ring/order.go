@@ -1,6 +1,10 @@
 package ring
 
-import "time"
+import (
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
+)
 
 // orders are those asked for in a tunnel. A tunnel's mu guards them.
 type orders struct {
@@ -58,6 +62,7 @@ func (o *orders) remove(done func(*order) bool) {
 // down, and for how long the other end has acknowledged nothing of what it was sent
 // before.
 func (t *tunnel) order() (w *order, silent time.Duration) {
+	lock.Device()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current() != tunnelUp {

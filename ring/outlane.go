@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -53,7 +53,7 @@ type outLane struct {
 	words ntb.Window // the lane's words there; immutable
 	mine  []byte     // the lane's words here, written by the neighbour; immutable
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.LaneOut]
 	down    bool         // guarded by mu; the windows may be gone
 	account flowctl.Send // of slots; guarded by mu
 	hop     uint64       // frames put; the lower half is the last hop number; guarded by mu

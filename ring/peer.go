@@ -3,11 +3,11 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -31,18 +31,18 @@ type Peer struct {
 	up       atomic.Bool
 
 	refs   atomic.Int32 // the device is closed when none is left
-	errMu  sync.Mutex
+	errMu  lock.Mutex[lock.LinkErr]
 	err    error // why the link went down; guarded by errMu
 	setup  setupSend
 	notes  noteTable
 	number atomic.Uint32 // last number used to notify
 	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
-	pollMu   sync.Mutex    // held by whoever looks through the words
-	seen     atomic.Uint32 // master word seen last; stored under pollMu
-	received setupReceive  // guarded by pollMu
-	arm      uint32        // last arm word published; guarded by pollMu
-	stopped  bool          // stop was called; guarded by pollMu
+	pollMu   lock.Mutex[lock.Poll] // held by whoever looks through the words
+	seen     atomic.Uint32         // master word seen last; stored under pollMu
+	received setupReceive          // guarded by pollMu
+	arm      uint32                // last arm word published; guarded by pollMu
+	stopped  bool                  // stop was called; guarded by pollMu
 
 	rescues   atomic.Uint64
 	doorbells atomic.Uint64

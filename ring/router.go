@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -28,7 +28,7 @@ type router struct {
 	// version changes after links and news have, for who keeps a way.
 	version atomic.Uint32
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Router]
 	links   map[linkKey]*Link // guarded by mu
 	news    map[int]*news     // by host; guarded by mu
 	stirred chan struct{}     // closed, and replaced, after a change of links or news; guarded by mu

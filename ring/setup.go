@@ -3,10 +3,10 @@ package ring
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // setupSend is the sending end of the set-up queue. Positions count messages.
 type setupSend struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Setup]
 	account flowctl.Send // guarded by mu
 	sent    uint32       // messages put into the queue; guarded by mu
 	pending [][]byte     // waiting for credit; guarded by mu
@@ -44,6 +44,7 @@ type setupSend struct {
 // Send sends a set-up message of at most 240 bytes to a service of the peer. It
 // does not block: if the queue is full the message waits for its turn.
 func (p *Peer) Send(service int, m []byte) error {
+	lock.Device()
 	if len(m) > maxSetupData {
 		panic(fmt.Sprintf("ring: set-up message of %d bytes, want at most %d", len(m), maxSetupData))
 	}

@@ -3,6 +3,7 @@ package ring
 import (
 	"slices"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -25,6 +26,7 @@ type Turn struct {
 // Everything else that is stored for a peer never waits either: what finds no room is
 // kept, and follows in its order. So only data must ask.
 func (p *Peer) TryWrite(win *ntb.Window, off int, b []byte, w *Turn) int {
+	lock.Device()
 	t := p.tunnel()
 	if t == nil {
 		win.Write(off, b)

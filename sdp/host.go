@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Stats count what a connection did. See package bounce for the fields.
@@ -61,7 +62,7 @@ type Host struct {
 	counters *networkCounters
 	lazy     bool // the default Host
 
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Host]
 	users  map[user]struct{} // open listeners and connections; guarded by mu
 	calls  int               // of the default Host, under way; guarded by mu
 	timer  *time.Timer       // of the default Host: closes it; guarded by mu
@@ -255,7 +256,7 @@ func (h *Host) closeIfIdle() {
 
 // defaultHost is the Host of the package's functions.
 var defaultHost struct {
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.DefaultHost]
 	host     *Host // guarded by mu
 	counters networkCounters
 }

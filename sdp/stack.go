@@ -5,13 +5,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -28,7 +28,7 @@ type stack struct {
 
 	refs int // Hosts; guarded by stacks.mu
 
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.Stack]
 	sessions map[*session]struct{} // links that are up; guarded by mu
 	ended    HostStats             // of links that are down; guarded by mu
 }
@@ -42,7 +42,7 @@ type session struct {
 
 // stacks are those of this process, by fabric.
 var stacks = struct {
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Stacks]
 	open map[string]*stack // guarded by mu
 }{open: map[string]*stack{}}
 

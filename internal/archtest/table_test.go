@@ -41,25 +41,25 @@ var table = map[string][]string{
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp"},
 
-	"sdp":          {"dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
+	"sdp":          {"internal/lock", "dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
 	"shmem":        {"sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},
 	"shmem/mplite": {"shmem"},
 
-	"dial":           {"bounce", "ring", "internal/hello"},
+	"dial":           {"internal/lock", "bounce", "ring", "internal/hello"},
 	"listen":         {"bounce", "ring", "internal/hello"},
 	"internal/hello": {},
 
-	"bounce":  {"ring", "flowctl", "ntb"},
-	"ring":    {"flowctl", "ntb"},
+	"bounce":  {"internal/lock", "ring", "flowctl", "ntb"},
+	"ring":    {"internal/lock", "flowctl", "ntb"},
 	"flowctl": {},
 
 	// The only package besides the commands that names backends.
 	"internal/fabric": {
-		"ring", "ntb", "ntb/ntbmem", "ntb/ntbshm", "ntb/ntbivshmem", "ntb/ntbfault", "ntb/ntbdma",
+		"internal/lock", "ring", "ntb", "ntb/ntbmem", "ntb/ntbshm", "ntb/ntbivshmem", "ntb/ntbfault", "ntb/ntbdma",
 	},
 
-	"ntb":            {},
-	"ntb/ntbmem":     {"ntb"},
+	"ntb":            {"internal/lock"},
+	"ntb/ntbmem":     {"internal/lock", "ntb"},
 	"ntb/ntbshm":     {"ntb", "internal/membarrier"},
 	"ntb/ntbivshmem": {"ntb"},
 	"ntb/ntbfault":   {"ntb"},
@@ -68,6 +68,7 @@ var table = map[string][]string{
 
 	"internal/archtest":   {},
 	"internal/leak":       {},
+	"internal/lock":       {},
 	"internal/membarrier": {},
 	"internal/launch":     {},
 }

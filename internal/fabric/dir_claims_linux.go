@@ -39,7 +39,7 @@ func (d *Dir) ClaimProcess() (int, error) {
 
 // take claims one byte. It is false if another has it. The caller holds mu.
 func (d *Dir) take(at int64) (bool, error) {
-	switch err := lock(d.claims, unix.F_WRLCK, at, 1); err {
+	switch err := lockBytes(d.claims, unix.F_WRLCK, at, 1); err {
 	case nil:
 		return true, nil
 	case unix.EAGAIN, unix.EACCES:
@@ -117,7 +117,7 @@ func (d *Dir) takePort(port int) (bool, error) {
 // two holders. Unlocking fails only for want of kernel memory; then the port
 // stays taken until Close.
 func (d *Dir) dropPort(port int) {
-	_ = lock(d.claims, unix.F_UNLCK, portByte(port), 1+processBytes)
+	_ = lockBytes(d.claims, unix.F_UNLCK, portByte(port), 1+processBytes)
 }
 
 // ClaimOwner claims the host's bridges and a process number. If another process

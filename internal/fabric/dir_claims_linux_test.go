@@ -221,7 +221,7 @@ func TestBadClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := lock(int(f.Fd()), unix.F_WRLCK, holderByte(90, 1), 100); err != nil {
+	if err := lockBytes(int(f.Fd()), unix.F_WRLCK, holderByte(90, 1), 100); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := d.Holder(90); !errors.Is(err, syscall.EPERM) {

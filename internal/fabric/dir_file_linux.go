@@ -102,9 +102,9 @@ func flock(fd, how int) error {
 	}
 }
 
-// lock changes the locks of fd's open file on n bytes from start; n = 0 means
+// lockBytes changes the locks of fd's open file on n bytes from start; n = 0 means
 // all from there on. If another open file has one of them, it is EAGAIN.
-func lock(fd int, typ int16, start, n int64) error {
+func lockBytes(fd int, typ int16, start, n int64) error {
 	l := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: start, Len: n}
 	for {
 		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l); err != unix.EINTR {

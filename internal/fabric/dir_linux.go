@@ -5,10 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Dir is this process's place in the directory of a local fabric. Its methods
@@ -18,7 +19,7 @@ type Dir struct {
 	path string // immutable
 	id   string // immutable; 32 hexadecimal digits
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Dir]
 	claims  int              // the claim file; its open file has the locks; -1 after Close. Guarded by mu
 	look    int              // the claim file opened again, which sees those locks. Guarded by mu
 	process int              // own process number, 0 before ClaimProcess. Guarded by mu
@@ -170,7 +171,7 @@ func (d *Dir) Close() error {
 	}
 	// A child process that is just being started shares the open file until it
 	// runs its program, so closing alone might leave the locks for a moment.
-	err := lock(d.claims, unix.F_UNLCK, 0, 0)
+	err := lockBytes(d.claims, unix.F_UNLCK, 0, 0)
 	unix.Close(d.claims)
 	unix.Close(d.look)
 	d.claims, d.look, d.process = -1, -1, 0

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -31,7 +32,7 @@ type Fabric struct {
 	// far is net where the fabric has several hosts, else nil. Immutable.
 	far *hosts
 
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Fabric]
 	peers  map[ring.ID]*ring.Peer  // the links that dials use; guarded by mu
 	making map[ring.ID]*makingPeer // guarded by mu
 	closed bool                    // guarded by mu

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -31,7 +32,7 @@ type hosts struct {
 	// once a member has met it, a member's spec with what it says. Then it stays.
 	plan atomic.Pointer[Spec]
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Hosts]
 	links   []*link       // the slice is immutable; the links are guarded by mu
 	changed chan struct{} // closed, and replaced, at every change of a link; guarded by mu
 	refused Refusals      // guarded by mu

@@ -3,10 +3,10 @@ package fabric
 import (
 	"context"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
@@ -24,7 +24,7 @@ type memNetwork struct {
 	window int
 	wrap   func(a, b ntb.Device) (ntb.Device, ntb.Device) // may be nil
 
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.Hub]
 	ports    map[int]bool     // guarded by mu
 	accepted func(ntb.Device) // set by serve
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
@@ -18,7 +19,7 @@ import (
 type memHub struct {
 	wrap func(a, b ntb.Device) (ntb.Device, ntb.Device) // of each bridge; immutable, may be nil
 
-	mu    sync.Mutex
+	mu    lock.Mutex[lock.Hub]
 	hosts map[int]*memHost // by node; guarded by mu, with what is in them
 }
 
@@ -31,7 +32,7 @@ type memHost struct {
 
 // memHubs are those that have names.
 var memHubs = struct {
-	mu  sync.Mutex
+	mu  lock.Mutex[lock.Hub]
 	all map[string]*memHub // guarded by mu
 }{all: map[string]*memHub{}}
 

@@ -20,8 +20,6 @@ type (
 	// internal/fabric.
 	Fabric struct{}
 	Hosts  struct{}
-	Hub    struct{}
-	Dir    struct{}
 
 	// One peer: who looks through its words, and the two directions of a connection.
 	Poll  struct{}
@@ -53,6 +51,10 @@ type (
 	Router  struct{}
 	Tunnels struct{}
 
+	// Who is here, and which ports they hold.
+	Hub struct{}
+	Dir struct{}
+
 	// Under these nothing else is locked.
 	Notes   struct{}
 	Grants  struct{}
@@ -66,8 +68,6 @@ func (Host) class() info        { return info{"sdp.Host", 12, true} }
 
 func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
 func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
-func (Hub) class() info    { return info{"fabric.memHub", 22, true} }
-func (Dir) class() info    { return info{"fabric.Dir", 23, true} }
 
 func (Poll) class() info  { return info{"ring.Peer.pollMu", 30, false} }
 func (Read) class() info  { return info{"bounce.Pair.rmu", 31, false} }
@@ -95,6 +95,9 @@ func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
 func (Node) class() info    { return info{"ring.Node", 70, true} }
 func (Router) class() info  { return info{"ring.router", 71, true} }
 func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
+
+func (Hub) class() info { return info{"fabric.memHub", 75, true} }
+func (Dir) class() info { return info{"fabric.Dir", 76, true} }
 
 func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }

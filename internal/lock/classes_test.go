@@ -9,9 +9,9 @@ import (
 // The ranks follow the table's order, each once.
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
-		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Hub{}, Dir{}, Poll{}, Read{}, Write{}, Grow{},
+		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Backlog{}, Pool{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
-		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Notes{}, Grants{}, LinkErr{}, Wait{},
+		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Notes{}, Grants{}, LinkErr{}, Wait{},
 	}
 	names, last := map[string]bool{}, 0
 	for _, c := range all {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -68,12 +69,14 @@ func (e *end) Spad(i int) uint32 {
 }
 
 func (e *end) SetPeerSpad(i int, v uint32) {
+	lock.Device()
 	if e.LinkUp() {
 		e.peer.spads[i].Store(v)
 	}
 }
 
 func (e *end) RingDoorbell(bit int) {
+	lock.Device()
 	// A channel that looks full is left alone, at once and without a lock. Whoever
 	// takes out what is in it must see what was stored before.
 	ntb.Fence()
@@ -120,7 +123,10 @@ func (e *end) LinkUp() bool {
 
 // Order is a fence: both ends' CPUs are coherent, and publishers fence before
 // they look (Caps.FenceToLook).
-func (e *end) Order() { ntb.Fence() }
+func (e *end) Order() {
+	lock.Device()
+	ntb.Fence()
+}
 
 func (e *end) DMA(int) ntb.DMAChannel { panic("ntbmem: no DMA channels") }
 

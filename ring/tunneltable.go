@@ -1,0 +1,86 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
+)
+
+// tunnelTable finds tunnels by their numbers.
+type tunnelTable struct {
+	mu    lock.Mutex[lock.Tunnels]
+	slots atomic.Pointer[[]*tunnel] // replaced under mu
+}
+
+func (tt *tunnelTable) init() {
+	tt.slots.Store(&[]*tunnel{})
+}
+
+// add gives t a number and a lane.
+func (tt *tunnelTable) add(t *tunnel) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	old := *tt.slots.Load()
+	i := 0
+	for i < len(old) && old[i] != nil {
+		i++
+	}
+	slots := make([]*tunnel, max(len(old), i+1))
+	copy(slots, old)
+	t.index = uint32(i)
+	t.lane = (i + rand.IntN(MaxLanes)) % t.router.opts.Lanes
+	slots[i] = t
+	tt.slots.Store(&slots)
+}
+
+func (tt *tunnelTable) remove(t *tunnel) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	old := *tt.slots.Load()
+	if old[t.index] != t {
+		return
+	}
+	slots := make([]*tunnel, len(old))
+	copy(slots, old)
+	slots[t.index] = nil
+	tt.slots.Store(&slots)
+}
+
+func (tt *tunnelTable) get(i uint32) *tunnel {
+	slots := *tt.slots.Load()
+	if uint64(i) >= uint64(len(slots)) {
+		return nil
+	}
+	return slots[i]
+}
+
+func (tt *tunnelTable) all() []*tunnel {
+	var all []*tunnel
+	for _, t := range *tt.slots.Load() {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// askedBy is how many tunnels another node made.
+func (tt *tunnelTable) askedBy(remote ID) (n int) {
+	for _, t := range tt.all() {
+		if t.remote == remote && !t.asked {
+			n++
+		}
+	}
+	return n
+}
+
+// byEpoch is the tunnel that another node made, nil if there is none.
+func (tt *tunnelTable) byEpoch(remote ID, epoch uint32) *tunnel {
+	for _, t := range tt.all() {
+		if t.remote == remote && t.epoch == epoch && !t.asked {
+			return t
+		}
+	}
+	return nil
+}
