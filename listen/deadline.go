@@ -1,13 +1,14 @@
 package listen
 
 import (
-	"sync"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // deadline is a time at which a channel is closed, and that can be moved.
 type deadline struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Accept]
 	timer   *time.Timer   // guarded by mu
 	expired chan struct{} // closed at the deadline; guarded by mu
 }

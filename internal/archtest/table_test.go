@@ -46,7 +46,7 @@ var table = map[string][]string{
 	"shmem/mplite": {"shmem"},
 
 	"dial":           {"internal/lock", "bounce", "ring", "internal/hello"},
-	"listen":         {"bounce", "ring", "internal/hello"},
+	"listen":         {"internal/lock", "bounce", "ring", "internal/hello"},
 	"internal/hello": {},
 
 	"bounce":  {"internal/lock", "ring", "flowctl", "ntb"},
@@ -60,7 +60,7 @@ var table = map[string][]string{
 
 	"ntb":            {"internal/lock"},
 	"ntb/ntbmem":     {"internal/lock", "ntb"},
-	"ntb/ntbshm":     {"ntb", "internal/membarrier"},
+	"ntb/ntbshm":     {"internal/lock", "ntb", "internal/membarrier"},
 	"ntb/ntbivshmem": {"ntb"},
 	"ntb/ntbfault":   {"ntb"},
 	"ntb/ntbdma":     {"ntb"},

@@ -28,10 +28,9 @@ type (
 	Grow  struct{}
 
 	// Opening a connection.
-	Stack   struct{}
-	Listen  struct{}
-	Dial    struct{}
-	Backlog struct{}
+	Stack  struct{}
+	Listen struct{}
+	Dial   struct{}
 
 	// One peer: what is said to it.
 	Pool  struct{}
@@ -60,6 +59,7 @@ type (
 	Grants  struct{}
 	LinkErr struct{}
 	Wait    struct{}
+	Accept  struct{}
 )
 
 func (DefaultHost) class() info { return info{"sdp.defaultHost", 10, true} }
@@ -74,10 +74,9 @@ func (Read) class() info  { return info{"bounce.Pair.rmu", 31, false} }
 func (Write) class() info { return info{"bounce.Pair.wmu", 32, false} }
 func (Grow) class() info  { return info{"bounce.Pair.gmu", 33, false} }
 
-func (Stack) class() info   { return info{"sdp.stack", 40, true} }
-func (Listen) class() info  { return info{"listen.Table", 41, true} }
-func (Dial) class() info    { return info{"dial.Table", 42, false} }
-func (Backlog) class() info { return info{"listen.Listener", 43, true} }
+func (Stack) class() info  { return info{"sdp.stack", 40, true} }
+func (Listen) class() info { return info{"listen.Table", 41, true} }
+func (Dial) class() info   { return info{"dial.Table", 42, false} }
 
 func (Pool) class() info  { return info{"bounce.Pool", 50, false} }
 func (State) class() info { return info{"bounce.Pair.smu", 51, false} }
@@ -103,3 +102,4 @@ func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
 func (Wait) class() info    { return info{"bounce.waiter", 83, false} }
+func (Accept) class() info  { return info{"listen.deadline", 84, true} }

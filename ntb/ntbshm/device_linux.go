@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ type device struct {
 
 	bells     []bell                      // own doorbells
 	rings     [maxDoorbells]atomic.Uint32 // how often each of the peer's was rung
-	peerBells []int                       // the peer's eventfds, open until Close has shut the gate
+	peerBells []int                       // the ringing ends of the peer's, open until Close has shut the gate
 	gate      gate                        // of own, peer and peerBells
 
 	cable   *net.UnixConn
@@ -57,26 +58,26 @@ type device struct {
 
 // bell is an own doorbell bit.
 type bell struct {
-	file *os.File // the eventfd, in Go's poller
+	file *os.File // the waiting end, in Go's poller
 	conn syscall.RawConn
-	rung func(uintptr) bool // tells if it was rung; owned by the one goroutine that waits
+	rung func(uintptr) bool // reports whether it was rung; owned by the one goroutine that waits
 }
 
-// connect exchanges files with the peer. On error it leaves only the cable open.
+// connect exchanges files with the peer. On error it leaves nothing open.
 func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
-	o, err = o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
 	d := &device{cable: cable, gate: newGate(), watched: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			d.release()
 		}
 	}()
+	o, err = o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
 
 	mine := hello{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
-	f, err := makeFiles(o)
+	f, waits, err := makeFiles(o)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +85,8 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	if err == nil {
 		d.own, err = mapFile(f[0], mine.window)
 	}
-	unix.Close(f[0])
-	for _, fd := range f[1:] {
+	f.close() // the ringing ends are the peer's alone
+	for _, fd := range waits {
 		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
 	}
 	if err != nil {
@@ -133,19 +134,28 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 }
 
 // watch waits for the end of the cable. The peer sends nothing after its files;
-// if it does, that ends the link too.
+// if it does, that ends the link too, and is not read: there may be files in it,
+// which the kernel would close before read returns.
 func (d *device) watch() {
 	defer close(d.watched)
-	var b [1]byte
-	_, _ = d.cable.Read(b[:])
+	if conn, err := d.cable.SyscallConn(); err == nil {
+		_ = conn.Read(func(fd uintptr) bool {
+			look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
+			n, err := unix.Poll(look, 0)
+			return n > 0 || err != nil && err != unix.EINTR
+		})
+	}
 	d.takeDown()
 }
 
 // takeDown ends the link on both sides and wakes who waits for a doorbell. The
-// state is stored first: who wakes must find it.
+// state is stored first: who wakes must find it. The cable is shut, not closed, for
+// the same reason as it is not read.
 func (d *device) takeDown() {
 	d.state.CompareAndSwap(linkUp, linkDown)
-	d.cable.Close()
+	_ = d.cable.CloseRead()
+	_ = d.cable.CloseWrite()
+	_ = d.cable.SetReadDeadline(time.Unix(1, 0))
 	for i := range d.bells {
 		_ = d.bells[i].file.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -169,6 +179,7 @@ func (d *device) Spad(i int) uint32 {
 }
 
 func (d *device) SetPeerSpad(i int, v uint32) {
+	lock.Device()
 	checkSpad(i)
 	if !d.LinkUp() || !d.gate.enter() {
 		return
@@ -205,7 +216,10 @@ func (d *device) release() (err error) {
 	for i := range d.bells {
 		d.bells[i].file.Close()
 	}
-	files(d.peerBells).close()
+	dispose(func() {
+		files(d.peerBells).close()
+		d.cable.Close()
+	})
 	for _, mem := range [][]byte{d.own, d.peer} {
 		if mem == nil {
 			continue

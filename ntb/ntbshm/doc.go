@@ -10,18 +10,20 @@
 //	byte 128    unused
 //	byte 4096   the inbound window
 //
-// A doorbell bit is an eventfd of the side that waits for it, and a word that
-// changes with each ring. The cable is a
-// connected Unix stream socket: each side sends one message with its files over
-// it, and after that its only use is to end. When a process dies the kernel
-// closes its end, and the other side's link is down at once. A process that is
-// only stopped keeps its link.
+// A doorbell bit is a word that changes with each ring, and a pair of Unix stream
+// sockets, both shut in both directions. The side that waits keeps one end and sends
+// the other one over the cable, and the peer rings by shutting that once more: the
+// kernel has an event for each, and nothing is queued. The cable is a connected Unix
+// stream socket: each side sends one message with its files over it, and after that
+// its only use is to end. When a process dies the kernel closes its end, and the
+// other side's link is down at once. A process that is only stopped keeps its link.
 //
 // The files are sealed: neither side can shrink a window that the other has
-// mapped. Everything that the peer sends is checked before it is used. What
-// remains possible for a peer, which has the same user, is to spoil doorbells
-// by changing the eventfds that both sides hold: it can lose rings, and, by
-// making one blocking and filling it, keep RingDoorbell from returning.
+// mapped. Everything that the peer sends is checked before it is used. Whatever a
+// peer does to its ends of the doorbells and the cable, no call here blocks for it:
+// it can only ring for nothing, or not ring. Files of the peer's that are not used
+// are closed by a goroutine of their own, since the peer may make that take long;
+// Close and New wait for it for 1 s at the most.
 //
 // Linux on amd64 and arm64 only; elsewhere New returns ntb.ErrNotSupported.
 //

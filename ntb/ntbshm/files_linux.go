@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
@@ -18,8 +19,11 @@ const headerSize = pageSize
 // wantSeals keep the size of a memory file, and the seals themselves.
 const wantSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
+// maxRights is how many files one message can have (SCM_MAX_FD).
+const maxRights = 253
+
 // files are the descriptors of one side's memory and doorbells: the memory file
-// first, then the eventfds. Whoever holds the slice owns them.
+// first, then the ringing ends. Whoever holds the slice owns them.
 type files []int
 
 func (f files) close() {
@@ -28,33 +32,56 @@ func (f files) close() {
 	}
 }
 
-// makeFiles makes this side's files. No page of the memory is touched.
-func makeFiles(o Options) (f files, err error) {
+// disposeLimit is how long dispose waits.
+const disposeLimit = time.Second
+
+// dispose calls f, which closes files of the peer, or a socket in which there may be
+// some. To close a file can take as long as the peer likes: a TCP socket may linger,
+// and a file system of the peer's own may not answer. Therefore another goroutine
+// does it, and dispose waits for it only as long as it may take with a good peer.
+func dispose(f func()) {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	limit := time.NewTimer(disposeLimit)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	}
+}
+
+// makeFiles makes this side's files, and the waiting ends of its doorbells, which it
+// keeps. No page of the memory is touched.
+func makeFiles(o Options) (f, waits files, err error) {
 	defer func() {
 		if err != nil {
 			f.close()
-			f = nil
+			waits.close()
+			f, waits = nil, nil
 		}
 	}()
+	if err := tryBells(); err != nil {
+		return nil, nil, err
+	}
 	mem, err := unix.MemfdCreate("ntbnet-window", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return f, fmt.Errorf("ntbshm: make memory file: %w", err)
+		return f, waits, fmt.Errorf("ntbshm: make memory file: %w", err)
 	}
 	f = append(f, mem)
 	if err := unix.Ftruncate(mem, headerSize+int64(o.Window)); err != nil {
-		return f, fmt.Errorf("ntbshm: size memory file: %w", err)
+		return f, waits, fmt.Errorf("ntbshm: size memory file: %w", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(mem), unix.F_ADD_SEALS, wantSeals); err != nil {
-		return f, fmt.Errorf("ntbshm: seal memory file: %w", err)
+		return f, waits, fmt.Errorf("ntbshm: seal memory file: %w", err)
 	}
 	for range o.Doorbells {
-		bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		wait, ring, err := makeBell()
 		if err != nil {
-			return f, fmt.Errorf("ntbshm: make doorbell: %w", err)
+			return f, waits, err
 		}
-		f = append(f, bell)
+		f, waits = append(f, ring), append(waits, wait)
 	}
-	return f, nil
+	return f, waits, nil
 }
 
 // send sends the one message. It does not take the files.
@@ -73,16 +100,16 @@ func send(cable *net.UnixConn, h hello, f files) error {
 // receive takes the peer's message and checks all of it. The caller owns the
 // files.
 func receive(cable *net.UnixConn) (h hello, f files, err error) {
-	// Room for a longer message of another version, and for one file too many,
-	// so that both are told apart from a good one. What more the peer sends
-	// the kernel drops, files included.
+	// Room for a longer message of another version, so that it is told apart from a
+	// good one, and for as many files as one message can have: those for which there
+	// is no room the kernel closes before it returns.
 	b := make([]byte, 4*helloSize)
-	oob := make([]byte, unix.CmsgSpace(4*(1+maxDoorbells+1)))
+	oob := make([]byte, unix.CmsgSpace(4*maxRights))
 	n, oobn, flags, _, err := cable.ReadMsgUnix(b, oob)
 	f, oobErr := rights(oob[:oobn])
 	defer func() {
 		if err != nil {
-			f.close()
+			dispose(f.close)
 			f = nil
 		}
 	}()
@@ -105,7 +132,7 @@ func receive(cable *net.UnixConn) (h hello, f files, err error) {
 		return h, f, err
 	}
 	for _, bell := range f[1:] {
-		if err := checkDoorbell(bell); err != nil {
+		if err := checkBell(bell); err != nil {
 			return h, f, err
 		}
 	}
@@ -129,19 +156,17 @@ func rights(oob []byte) (f files, err error) {
 // checkMemory refuses a file that a mapping of size bytes could make this
 // process fault on: one that can shrink, or whose pages cannot be had.
 func checkMemory(fd int, size int64) error {
+	// First, because it fails at once where a look at the file might not return.
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&wantSeals != wantSeals {
+		return fmt.Errorf("%w: memory is not sealed (seals %#x)", ErrBadPeer, seals)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("ntbshm: stat the peer's memory: %w", err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fmt.Errorf("%w: memory is not a regular file", ErrBadPeer)
-	}
 	if st.Size != size {
 		return fmt.Errorf("%w: memory of %d bytes, want %d", ErrBadPeer, st.Size, size)
-	}
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&wantSeals != wantSeals {
-		return fmt.Errorf("%w: memory is not sealed (seals %#x)", ErrBadPeer, seals)
 	}
 	// A file of huge pages can be sealed as well, and faults where none is free.
 	var fs unix.Statfs_t
@@ -149,31 +174,6 @@ func checkMemory(fd int, size int64) error {
 		return fmt.Errorf("%w: memory is not of ordinary pages", ErrBadPeer)
 	}
 	return nil
-}
-
-// checkDoorbell refuses what is not a nonblocking eventfd, such as a pipe that
-// would block, or kill with SIGPIPE. Of the files that are neither on a file
-// system nor sockets, only an eventfd takes 8 bytes; zero adds nothing to it.
-func checkDoorbell(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("ntbshm: stat the peer's doorbell: %w", err)
-	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil || st.Mode&unix.S_IFMT != 0 || flags&unix.O_NONBLOCK == 0 {
-		return fmt.Errorf("%w: doorbell is not a nonblocking eventfd", ErrBadPeer)
-	}
-	var zero [8]byte
-	for {
-		n, err := unix.Write(fd, zero[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if n != len(zero) {
-			return fmt.Errorf("%w: doorbell is not an eventfd: %w", ErrBadPeer, err)
-		}
-		return nil
-	}
 }
 
 // mapFile maps a whole memory file. Outbound windows are mapped to be read as

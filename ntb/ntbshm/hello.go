@@ -6,17 +6,17 @@ import (
 )
 
 // The one message that each side sends over the cable, little endian, with the
-// memory file and then the eventfds as SCM_RIGHTS:
+// memory file and then the ringing ends of the doorbells as SCM_RIGHTS:
 //
 //	 0  magic      8 bytes
 //	 8  version    4 bytes; magic and version stay where they are for ever
 //	12  flags      4 bytes, bit 0: registered with membarrier
 //	16  window     8 bytes: size of the sender's inbound window
-//	24  doorbells  4 bytes: number of eventfds
+//	24  doorbells  4 bytes: number of doorbells
 //	28  zero       4 bytes
 const (
 	helloMagic   = "ntb-shm\n"
-	helloVersion = 1
+	helloVersion = 2
 	helloSize    = 32
 
 	flagMembarrier = 1 << 0
@@ -44,7 +44,7 @@ func (h hello) encode() []byte {
 	return b
 }
 
-// parseHello accepts a message of version 1 and nothing else. The version is
+// parseHello accepts a message of this version and nothing else. The version is
 // looked at before the length, because another version may have another.
 func parseHello(b []byte) (h hello, err error) {
 	if len(b) < 12 || string(b[:8]) != helloMagic {

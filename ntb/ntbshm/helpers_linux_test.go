@@ -13,7 +13,7 @@ import (
 )
 
 // cables returns the two ends of a connected Unix stream socket.
-func cables(t *testing.T) (a, b *net.UnixConn) {
+func cables(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func goNew(c *net.UnixConn, o Options) <-chan result {
 }
 
 // pair returns the two ends of a bridge in this process.
-func pair(t *testing.T, o Options) (a, b ntb.Device) {
+func pair(t testing.TB, o Options) (a, b ntb.Device) {
 	t.Helper()
 	ca, cb := cables(t)
 	other := goNew(cb, o)

@@ -32,13 +32,45 @@ func memory(t *testing.T, size int64, flags, seals int) int {
 	return fd
 }
 
-func eventfd(t *testing.T, flags int) int {
+func eventfd(t *testing.T) int {
 	t.Helper()
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|flags)
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return fd
+}
+
+// ringing makes a good ringing end. Nobody waits at the other end.
+func ringing(t *testing.T) int {
+	t.Helper()
+	wait, ring, err := makeBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(wait)
+	return ring
+}
+
+// socket makes a socket for a bad peer.
+func socket(t *testing.T, domain, kind int) int {
+	t.Helper()
+	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("cannot make the bad socket: ", err)
+	}
+	return fd
+}
+
+// sockets makes one end of a pair. The other is closed.
+func sockets(t *testing.T, kind int) int {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fds[1])
+	return fds[0]
 }
 
 func pipeWriter(t *testing.T) int {
@@ -54,17 +86,34 @@ func pipeWriter(t *testing.T) int {
 func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 	const window = 8192
 	hi := hello{membarrier: true, window: window, doorbells: 1}
+	var keep files // other ends, until a test has ended
 	good := func(t *testing.T) files {
-		return files{memory(t, headerSize+window, 0, wantSeals), eventfd(t, unix.EFD_NONBLOCK)}
+		return files{memory(t, headerSize+window, 0, wantSeals), ringing(t)}
 	}
 	mem := func(size int64, flags, seals int) func(t *testing.T) files {
 		return func(t *testing.T) files {
-			return files{memory(t, size, flags, seals), eventfd(t, unix.EFD_NONBLOCK)}
+			return files{memory(t, size, flags, seals), ringing(t)}
 		}
 	}
 	bell := func(fd func(t *testing.T) int) func(t *testing.T) files {
 		return func(t *testing.T) files {
 			return files{memory(t, headerSize+window, 0, wantSeals), fd(t)}
+		}
+	}
+	// open makes a ringing end that is shut only so far.
+	open := func(how int) func(t *testing.T) int {
+		return func(t *testing.T) int {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if how >= 0 {
+				if err := unix.Shutdown(fds[0], how); err != nil {
+					t.Fatal(err)
+				}
+			}
+			keep = append(keep, fds[0])
+			return fds[1]
 		}
 	}
 	tests := []struct {
@@ -79,14 +128,14 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		{"100 files too many", hi.encode(), func(t *testing.T) files {
 			f := good(t)
 			for range 100 {
-				f = append(f, eventfd(t, unix.EFD_NONBLOCK))
+				f = append(f, ringing(t))
 			}
 			return f
 		}, "files or more"},
 		{"more files than any count", hello{window: window, doorbells: maxDoorbells}.encode(), func(t *testing.T) files {
 			f := good(t)
 			for range maxDoorbells {
-				f = append(f, eventfd(t, unix.EFD_NONBLOCK))
+				f = append(f, ringing(t))
 			}
 			return f
 		}, "18 files"},
@@ -94,11 +143,11 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		{"long message", append(hi.encode(), 0), good, "hello of 33 bytes"},
 		{"endless message", make([]byte, 5000), good, "no hello"},
 		{"pipe for memory", hi.encode(), func(t *testing.T) files {
-			return files{pipeWriter(t), eventfd(t, unix.EFD_NONBLOCK)}
-		}, "not a regular file"},
+			return files{pipeWriter(t), ringing(t)}
+		}, "not sealed"},
 		{"eventfd for memory", hi.encode(), func(t *testing.T) files {
-			return files{eventfd(t, 0), eventfd(t, unix.EFD_NONBLOCK)}
-		}, "not a regular file"},
+			return files{eventfd(t), ringing(t)}
+		}, "not sealed"},
 		{"unsealed memory", hi.encode(), mem(headerSize+window, 0, 0), "not sealed"},
 		{"memory that can shrink", hi.encode(), mem(headerSize+window, 0, unix.F_SEAL_GROW|unix.F_SEAL_SEAL), "not sealed"},
 		{"memory that can be sealed more", hi.encode(), mem(headerSize+window, 0, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK), "not sealed"},
@@ -111,20 +160,36 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			if err != nil || unix.Ftruncate(fd, headerSize+window) != nil {
 				t.Fatal(err)
 			}
-			return files{fd, eventfd(t, unix.EFD_NONBLOCK)}
+			return files{fd, ringing(t)}
 		}, "not sealed"},
 		{"memory that cannot be written", hi.encode(), mem(headerSize+window, 0, wantSeals|unix.F_SEAL_WRITE), "map window"},
-		{"pipe for a doorbell", hi.encode(), bell(pipeWriter), "not a nonblocking eventfd"},
-		{"blocking doorbell", hi.encode(), bell(func(t *testing.T) int { return eventfd(t, 0) }), "not a nonblocking eventfd"},
-		{"epoll for a doorbell", hi.encode(), bell(func(t *testing.T) int {
-			fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-			if err != nil || unix.SetNonblock(fd, true) != nil {
+		{"pipe for a doorbell", hi.encode(), bell(pipeWriter), "not a Unix socket"},
+		{"eventfd for a doorbell", hi.encode(), bell(eventfd), "not a Unix socket"},
+		{"TCP socket for a doorbell", hi.encode(), bell(func(t *testing.T) int {
+			return socket(t, unix.AF_INET, unix.SOCK_STREAM)
+		}), "not a Unix socket"},
+		{"datagrams for a doorbell", hi.encode(), bell(func(t *testing.T) int {
+			return sockets(t, unix.SOCK_DGRAM)
+		}), "not a stream socket"},
+		{"packets for a doorbell", hi.encode(), bell(func(t *testing.T) int {
+			return sockets(t, unix.SOCK_SEQPACKET)
+		}), "not a stream socket"},
+		{"doorbell without a waiting end", hi.encode(), bell(func(t *testing.T) int {
+			return socket(t, unix.AF_UNIX, unix.SOCK_STREAM)
+		}), "not a connected socket"},
+		{"listening doorbell", hi.encode(), bell(func(t *testing.T) int {
+			fd := socket(t, unix.AF_UNIX, unix.SOCK_STREAM)
+			// An empty name has the kernel choose one.
+			if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{}), unix.Listen(fd, 1)); err != nil {
 				t.Fatal(err)
 			}
 			return fd
-		}), "not an eventfd"},
+		}), "not a connected socket"},
+		{"doorbell that takes bytes", hi.encode(), bell(open(-1)), "not shut"},
+		{"doorbell that takes bytes this way", hi.encode(), bell(open(unix.SHUT_WR)), "not shut"},
+		{"doorbell that takes bytes the other way", hi.encode(), bell(open(unix.SHUT_RD)), "not shut"},
 		{"other number of doorbells", hello{window: window, doorbells: 2}.encode(), func(t *testing.T) files {
-			return append(good(t), eventfd(t, unix.EFD_NONBLOCK))
+			return append(good(t), ringing(t))
 		}, "it has 2 doorbells, this side 1"},
 	}
 	a, b := pair(t, small) // opens the poller
@@ -152,6 +217,8 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 				t.Errorf("error %q, want %q in it", err, tt.text)
 			}
 			cb.Close()
+			keep.close()
+			keep = nil
 			if got := openFiles(t); got != before {
 				t.Errorf("%d descriptors, %d before", got, before)
 			}
@@ -165,11 +232,12 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 func TestBothSidesReportAnotherVersion(t *testing.T) {
 	ca, cb := cables(t)
 	other := goNew(ca, small)
-	f, err := makeFiles(small)
+	f, waits, err := makeFiles(small)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
+	defer waits.close()
 	msg := hello{window: int64(small.Window), doorbells: small.Doorbells}.encode()
 	msg[8] = 9
 	if _, _, err := cb.WriteMsgUnix(append(msg, "more"...), unix.UnixRights(f...), nil); err != nil {

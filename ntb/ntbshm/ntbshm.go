@@ -44,8 +44,7 @@ type Options struct {
 func New(cable *net.UnixConn, o Options) (ntb.Device, error) {
 	d, err := connect(cable, o)
 	if err != nil {
-		cable.Close()
-		return nil, err
+		return nil, err // not a nil device in an interface
 	}
 	return d, nil
 }

@@ -8,4 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-func connect(*net.UnixConn, Options) (ntb.Device, error) { return nil, ntb.ErrNotSupported }
+func connect(cable *net.UnixConn, _ Options) (ntb.Device, error) {
+	cable.Close()
+	return nil, ntb.ErrNotSupported
+}

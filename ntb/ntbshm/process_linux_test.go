@@ -50,7 +50,7 @@ func echo() error {
 }
 
 // startPeer starts the other process and opens this end.
-func startPeer(t *testing.T) (ntb.Device, *exec.Cmd) {
+func startPeer(t testing.TB) (ntb.Device, *exec.Cmd) {
 	t.Helper()
 	ours, theirs := cables(t)
 	f, err := theirs.File()

@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
 
-// one is what rings an eventfd: the number 1. Both architectures are little
-// endian. It is never changed.
-var one = [8]byte{1}
-
-// RingDoorbell changes the peer's ring word, and adds 1 to its eventfd. The
+// RingDoorbell changes the peer's ring word and causes an event at its doorbell. The
 // system call orders that after all stores before.
 func (d *device) RingDoorbell(bit int) {
+	lock.Device()
 	fd := d.peerBells[bit] // a number only; it may be used inside of the gate
 	if !d.LinkUp() || !d.gate.enter() {
 		return
@@ -25,19 +23,15 @@ func (d *device) RingDoorbell(bit int) {
 	// Numbers of rings at the same time may arrive in either order; whichever
 	// is there last differs from what the peer saw before.
 	d.peerHeader.Publish32(ringsAt+4*bit, d.rings[bit].Add(1))
-	for {
-		// EAGAIN means that the eventfd is as full as can be: it is rung.
-		if _, err := unix.Write(fd, one[:]); err != unix.EINTR {
-			break
-		}
-	}
+	ringBell(fd)
 	d.gate.leave()
 }
 
-// WaitDoorbell parks in Go's poller until the ring word has changed. The eventfd
-// is never read: each write to it is an event of its own for the poller, and the
-// word tells if one has been handled. That saves two system calls for each ring.
-// takeDown wakes it by a deadline.
+// WaitDoorbell parks in Go's poller until the ring word has changed. Each ring is an
+// event of its own for the poller, which is edge-triggered, and the word says whether
+// it has been handled: an event that finds the word as it was is no ring, and so a
+// peer that closes its end, or shuts it for nothing, wakes the poller only. takeDown
+// wakes the waiter by a deadline.
 func (d *device) WaitDoorbell(bit int) error {
 	if err := d.linkError(); err != nil {
 		return err
@@ -78,6 +72,7 @@ func (d *device) linkError() error {
 // Order makes every thread of both processes that is running pass a barrier, so
 // that a publisher needs none between its store and its look.
 func (d *device) Order() {
+	lock.Device()
 	if d.caps.FenceToLook {
 		ntb.Fence()
 		return

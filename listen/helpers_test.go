@@ -1,0 +1,231 @@
+package listen
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/dial"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// guard is how long anything may take that does not hang.
+const guard = 30 * time.Second
+
+// returns fails with all stacks if f does not return.
+func returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(guard):
+		buf := make([]byte, 1<<18)
+		t.Fatalf("%s does not return:\n%s", what, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// valve is a device whose stores and doorbells block while it is shut.
+type valve struct {
+	ntb.Device
+	inner ntb.Window
+	held  chan struct{} // capacity 1; sent to by what blocks
+
+	mu   sync.Mutex
+	open chan struct{} // closed while stores pass; guarded by mu
+}
+
+func newValve(d ntb.Device) *valve {
+	v := &valve{Device: d, inner: d.Outbound(), held: make(chan struct{}, 1), open: make(chan struct{})}
+	close(v.open)
+	return v
+}
+
+func (v *valve) shut() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.open = make(chan struct{})
+}
+
+// release opens it, if it is shut.
+func (v *valve) release() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	select {
+	case <-v.open:
+	default:
+		close(v.open)
+	}
+}
+
+func (v *valve) pass() {
+	v.mu.Lock()
+	open := v.open
+	v.mu.Unlock()
+	select {
+	case <-open:
+		return
+	default:
+	}
+	select {
+	case v.held <- struct{}{}:
+	default:
+	}
+	<-open
+}
+
+// Caps leave out what would store by another way.
+func (v *valve) Caps() ntb.Caps {
+	c := v.Device.Caps()
+	c.Coherent, c.DMAChannels = false, 0
+	return c
+}
+
+func (v *valve) Outbound() ntb.Window { return ntb.SinkWindow(v, v.inner.Len()) }
+
+func (v *valve) RingDoorbell(bit int) {
+	v.pass()
+	v.Device.RingDoorbell(bit)
+}
+
+// Store implements ntb.Sink.
+func (v *valve) Store(off int, p []byte) {
+	v.pass()
+	v.inner.Write(off, p)
+}
+
+// Publish implements ntb.Sink.
+func (v *valve) Publish(off int, word uint64, width int) {
+	v.pass()
+	if width == 4 {
+		v.inner.Publish32(off, uint32(word))
+		return
+	}
+	v.inner.Publish64(off, word)
+}
+
+// side is SDP's set-up at one end of a link: a ring.Service for one peer.
+type side struct {
+	table *Table
+	pool  *bounce.Pool
+	dials *dial.Table
+	// before, if set, is called with each message before it is handled.
+	before func(msg any)
+}
+
+func (s *side) Open(p *ring.Peer) ring.Session {
+	s.pool = bounce.NewPool(p, bounce.Options{})
+	s.dials = dial.NewTable(s.pool)
+	return s
+}
+
+func (s *side) Message(m []byte) error {
+	msg, err := hello.Parse(m)
+	if err != nil {
+		return err
+	}
+	if s.before != nil {
+		s.before(msg)
+	}
+	switch msg := msg.(type) {
+	case *hello.Hello:
+		return s.table.Hello(s.pool, msg)
+	case *hello.HelloAck:
+		return s.dials.Ack(msg)
+	case *hello.Refuse:
+		return s.dials.Refuse(msg)
+	}
+	return nil
+}
+
+func (s *side) Down(error) {
+	s.dials.Down()
+	s.pool.Down()
+}
+
+// link is one peer's link to the node that listens.
+type link struct {
+	near, far *side  // the listening node's, the peer's
+	valve     *valve // what the listening node stores to the peer goes through it
+}
+
+// newLink joins a peer to a node whose listeners are table's. before is the near
+// side's; it gets the valve.
+func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
+	t.Helper()
+	x, y := ntbmem.Pair(1 << 20)
+	l := &link{near: &side{table: table}, far: &side{table: NewTable()}, valve: newValve(x)}
+	if before != nil {
+		l.near.before = func(msg any) { before(l.valve, msg) }
+	}
+	near, far := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
+	near.Register(ring.ServiceSDP, l.near)
+	far.Register(ring.ServiceSDP, l.far)
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	up := make(chan error, 1)
+	go func() {
+		_, err := far.Up(ctx, y)
+		up <- err
+	}()
+	_, err := near.Up(ctx, l.valve)
+	require.NoError(t, err)
+	require.NoError(t, <-up)
+	t.Cleanup(func() {
+		l.valve.release()
+		returns(t, "Node.Close", func() { near.Close(); far.Close() })
+	})
+	return l
+}
+
+// dial connects from the peer to a port of the listening node.
+func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
+	return l.far.dials.Dial(ctx, 40000, port, false)
+}
+
+// mustDial is dial that must succeed while others are held up.
+func (l *link) mustDial(t *testing.T, port uint16) (pair *bounce.Pair) {
+	t.Helper()
+	returns(t, "Dial", func() {
+		var err error
+		if pair, err = l.dial(context.Background(), port); err != nil {
+			t.Error("dial:", err)
+		}
+	})
+	require.NotNil(t, pair)
+	return pair
+}
+
+// mustAccept is Accept that must succeed while others are held up.
+func mustAccept(t *testing.T, l *Listener) (a Accepted) {
+	t.Helper()
+	returns(t, "Accept", func() {
+		var err error
+		if a, err = l.Accept(); err != nil {
+			t.Error("accept:", err)
+		}
+	})
+	require.NotNil(t, a.Pair)
+	return a
+}
+
+// noPairs waits until no end of a connection is left.
+func noPairs(t *testing.T, links ...*link) {
+	t.Helper()
+	returns(t, "the end of all pairs", func() {
+		for _, l := range links {
+			for _, p := range []*bounce.Pool{l.near.pool, l.far.pool} {
+				for n := 1; n > 0; time.Sleep(time.Millisecond) {
+					_, n = p.Stats()
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+// dialled is what became of a dial.
+type dialled struct {
+	pair *bounce.Pair
+	err  error
+}
+
+func (l *link) goDial(ctx context.Context, port uint16) <-chan dialled {
+	c := make(chan dialled, 1)
+	go func() {
+		pair, err := l.dial(ctx, port)
+		c <- dialled{pair, err}
+	}()
+	return c
+}
+
+// shutAtHello holds up the first answer to a Hello, and all that follows it.
+func shutAtHello() func(*valve, any) {
+	var once sync.Once
+	return func(v *valve, msg any) {
+		if _, ok := msg.(*hello.Hello); ok {
+			once.Do(v.shut)
+		}
+	}
+}
+
+// isReset waits until the peer has reset a connection, and closes it.
+func isReset(t *testing.T, c *bounce.Pair) {
+	t.Helper()
+	returns(t, "Read", func() {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("read: %v, want ECONNRESET", err)
+		}
+	})
+	c.Close()
+}
+
+func TestAPeerThatIsHeldUpHoldsUpNobodyElse(t *testing.T) {
+	leak.Check(t)
+	table := NewTable()
+	slow, other := newLink(t, table, shutAtHello()), newLink(t, table, nil)
+	first := table.Listen(1, 0)
+	held := slow.goDial(context.Background(), 1)
+	returns(t, "the answer's store", func() { <-slow.valve.held })
+
+	returns(t, "Listen", func() { table.Listen(2, 0).Close() })
+	returns(t, "a dial that nobody listens for", func() {
+		if _, err := other.dial(context.Background(), 3); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial: %v, want ECONNREFUSED", err)
+		}
+	})
+	c := other.mustDial(t, 1)
+	mustAccept(t, first).Pair.Close()
+	c.Close()
+
+	// Another one waits, and the one that is being answered is to be delivered.
+	waits := other.mustDial(t, 1)
+	returns(t, "Close", func() { first.Close() })
+	isReset(t, waits)
+	again := table.Listen(1, 0)
+	c = other.mustDial(t, 1)
+	mustAccept(t, again).Pair.Close()
+	c.Close()
+
+	slow.valve.release()
+	d := <-held
+	require.NoError(t, d.err)
+	isReset(t, d.pair)
+	again.Close()
+	noPairs(t, slow, other)
+}
+
+func TestCloseDoesNotWaitForAPeerThatIsHeldUp(t *testing.T) {
+	leak.Check(t)
+	table := NewTable()
+	slow, other := newLink(t, table, nil), newLink(t, table, nil)
+	l := table.Listen(1, 0)
+	a, b := slow.mustDial(t, 1), other.mustDial(t, 1)
+	slow.valve.shut()
+	returns(t, "Close", func() { l.Close() })
+	isReset(t, b)
+	slow.valve.release()
+	isReset(t, a)
+	noPairs(t, slow, other)
+}
+
+// A Hello that is being answered has a place in the backlog already.
+func TestTheBacklogIsExact(t *testing.T) {
+	leak.Check(t)
+	for _, backlog := range []int{1, 2, 3} {
+		table := NewTable()
+		slow, other := newLink(t, table, shutAtHello()), newLink(t, table, nil)
+		refused := make(chan hello.Reason, 1)
+		other.far.before = func(msg any) {
+			if r, ok := msg.(*hello.Refuse); ok {
+				select {
+				case refused <- r.Reason:
+				default:
+				}
+			}
+		}
+		l := table.Listen(1, backlog)
+		held := slow.goDial(context.Background(), 1)
+		returns(t, "the answer's store", func() { <-slow.valve.held })
+		var waiting []*bounce.Pair
+		for range backlog - 1 {
+			waiting = append(waiting, other.mustDial(t, 1))
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		one := other.goDial(ctx, 1)
+		returns(t, "the dial of one too many", func() {
+			if r := <-refused; r != hello.BacklogFull {
+				t.Errorf("refused since %v", r)
+			}
+		})
+		cancel()
+		require.ErrorIs(t, (<-one).err, context.Canceled)
+
+		slow.valve.release()
+		d := <-held
+		require.NoError(t, d.err)
+		waiting = append(waiting, d.pair)
+		for range backlog {
+			mustAccept(t, l).Pair.Close()
+		}
+		waiting = append(waiting, other.mustDial(t, 1))
+		l.Close()
+		for _, c := range waiting {
+			c.Close()
+		}
+		noPairs(t, slow, other)
+	}
+}
+
+func TestAHelloThatFailsGivesItsPlaceBack(t *testing.T) {
+	leak.Check(t)
+	table := NewTable()
+	k := newLink(t, table, nil)
+	l := table.Listen(1, 1)
+	var all []*bounce.Pair
+	for {
+		p, err := k.near.pool.NewPair()
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ENOBUFS)
+			break
+		}
+		all = append(all, p)
+	}
+	require.NotEmpty(t, all)
+	for range 3 {
+		_, err := k.dial(context.Background(), 1)
+		require.ErrorIs(t, err, syscall.ENOBUFS)
+	}
+	for _, p := range all {
+		k.near.pool.Discard(p)
+	}
+	for range 3 {
+		bad := &hello.Hello{Version: hello.Version, To: 1, End: hello.End{Slot: 1 << 31}}
+		require.ErrorIs(t, table.Hello(k.near.pool, bad), bounce.ErrBadGrant)
+	}
+	c := k.mustDial(t, 1)
+	mustAccept(t, l).Pair.Close()
+	c.Close()
+	l.Close()
+	noPairs(t, k)
+}
+
+// Whenever Close comes, each connection is accepted, refused or reset.
+func TestCloseAtAnyMomentLeavesNothing(t *testing.T) {
+	leak.Check(t)
+	table := NewTable()
+	links := []*link{newLink(t, table, nil), newLink(t, table, nil)}
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	returns(t, "all rounds", func() {
+		for range rounds {
+			l := table.Listen(1, 2)
+			var sides sync.WaitGroup
+			var accepted atomic.Int64
+			sides.Go(func() {
+				for {
+					a, err := l.Accept()
+					if err != nil {
+						return
+					}
+					accepted.Add(1)
+					a.Pair.Close()
+				}
+			})
+			begun := make(chan struct{}, 4)
+			for _, k := range links {
+				for range 2 {
+					sides.Go(func() {
+						begun <- struct{}{}
+						c, err := k.dial(context.Background(), 1)
+						if err == nil {
+							c.Close()
+						} else if !errors.Is(err, syscall.ECONNREFUSED) {
+							t.Error("dial:", err)
+						}
+					})
+				}
+			}
+			<-begun
+			l.Close()
+			sides.Wait()
+		}
+	})
+	noPairs(t, links...)
+}
