@@ -12,7 +12,7 @@ import (
 
 // makeBell makes a doorbell: the end that waits stays here, and the end that rings
 // goes to the peer. They are a pair of Unix stream sockets, shut in both directions
-// for good. Whoever shuts the ringing end once more causes an event at the waiting
+// for good. Shutting the ringing end once more causes an event at the waiting
 // end, and nothing else: there is no queue, so that nothing is full, nothing need be
 // read, and neither bytes nor files can be sent. The two ends are two open files:
 // the flags of the waiting end are its own.

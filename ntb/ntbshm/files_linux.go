@@ -23,7 +23,7 @@ const wantSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 const maxRights = 253
 
 // files are the descriptors of one side's memory and doorbells: the memory file
-// first, then the ringing ends. Whoever holds the slice owns them.
+// first, then the ringing ends. The holder of the slice owns them.
 type files []int
 
 func (f files) close() {
