@@ -1,4 +1,4 @@
-//go:build !lockcheck
+//go:build !(lockcheck && (amd64 || arm64))
 
 package lock
 
