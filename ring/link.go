@@ -82,6 +82,7 @@ type Link struct {
 	peer      *Peer // set before ready
 	ready     bool  // the direct peer is up; guarded by router.mu
 	news      *newsSender
+	resets    *resetSender
 	done      chan struct{} // closed when no lane is used any more
 
 	refs    atomic.Int32  // the device is closed when none is left: lanes, direct peer
@@ -276,7 +277,7 @@ func (l *Link) check() error {
 func (l *Link) start() {
 	l.refs.Store(2) // the lanes, the direct peer
 	l.router.node.wg.Add(1)
-	l.news = &newsSender{link: l}
+	l.news, l.resets = &newsSender{link: l}, &resetSender{link: l}
 	l.workers.Store(int32(len(l.in)))
 	l.idle = make(chan struct{})
 	for i := range l.in {

@@ -178,13 +178,20 @@ func (t *tunnel) reroute() {
 // probe finds out if the other end still has the tunnel: its node may have ended,
 // and another one begun with the same id. Who has nothing to send would not learn of
 // it. What is kept does as well as the frame without entries that is sent otherwise:
-// the answer is an acknowledgement or a reset.
+// the answer is an acknowledgement or a reset. It is sent again at once if it has gone
+// without an answer for long, and might do so for as long again.
 func (t *tunnel) probe() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() == tunnelUp && t.kept.count == 0 {
+	switch {
+	case t.ended:
+	case t.current() == tunnelUp && t.kept.count == 0:
 		t.kept.push(retained{})
 		t.push(false)
+	case t.patience > resendFirst && t.link != nil:
+		t.patience = resendFirst
+		t.again()
+		t.watch(t.patience)
 	}
 }
 
