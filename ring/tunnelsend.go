@@ -78,6 +78,7 @@ func (t *tunnel) sent(f *frame) {
 				t.room.Broadcast()
 			}
 			t.high = t.next
+			t.trip.sent(f.seq, time.Now())
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
 		} else {
@@ -143,6 +144,7 @@ func (t *tunnel) timeout() {
 // end must have first: frames that overtake accept on a new way are lost. The caller
 // holds mu.
 func (t *tunnel) again() {
+	t.trip.stop()
 	t.next, t.closeSent = 0, false
 	t.sayOpen = t.sayOpen || t.current() == tunnelOpening
 	t.sayAccept = t.sayAccept || !t.asked && !t.heard
@@ -170,7 +172,7 @@ func (t *tunnel) reroute() {
 		t.link = nil
 	case link != t.link || way != t.way || made != t.made:
 		t.link, t.way, t.made, t.cut = link, way, made, time.Time{}
-		t.patience = resendFirst
+		t.patience = t.trip.limit
 		t.again()
 	}
 }
@@ -188,8 +190,8 @@ func (t *tunnel) probe() {
 	case t.current() == tunnelUp && t.kept.count == 0:
 		t.kept.push(retained{})
 		t.push(false)
-	case t.patience > resendFirst && t.link != nil:
-		t.patience = resendFirst
+	case t.patience > t.trip.limit && t.link != nil:
+		t.patience = t.trip.limit
 		t.again()
 		t.watch(t.patience)
 	}
@@ -219,7 +221,9 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 		return false
 	}
 	t.progress = time.Now()
-	t.patience = resendFirst
+	if t.trip.acknowledged(ack, t.progress) {
+		t.patience = t.trip.limit
+	}
 	closed := n > t.kept.count
 	n = min(n, t.kept.count)
 	t.kept.drop(n)
