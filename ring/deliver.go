@@ -35,28 +35,6 @@ func (r *router) deliver(f *frame, body []byte) {
 	}
 }
 
-// reset tells the source of a frame that its tunnel is none here. It is sent if
-// there is room; if not, the source tries again anyway.
-func (r *router) reset(f *frame) {
-	if f.kind == frameReset || f.kind == frameAck {
-		return
-	}
-	link, _, _ := r.route(f.src.Host())
-	if link == nil {
-		return
-	}
-	back := frame{
-		kind: frameReset, src: r.node.id, dst: f.src, hops: r.opts.mostHops(),
-		to: f.from, from: f.to, epoch: f.epoch,
-	}
-	link.out[0].own(&back, nil, discard{}, false)
-}
-
-// discard is a source of frames that are not worth waiting for.
-type discard struct{}
-
-func (discard) serve(*outLane) {}
-
 // receive takes a frame in sequence: the stores, then the doorbells.
 func (t *tunnel) receive(f *frame, body []byte) {
 	r := t.router

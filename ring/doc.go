@@ -185,7 +185,13 @@
 // out. When a tunnel's direction changes, everything kept is sent again by the new
 // one; late frames of the old one are duplicates. A cut link's queues are never used
 // again: a mended link is a new device. Frames that a cut lost without any news are
-// sent again after 200 ms without an acknowledgement.
+// sent again after 200 ms without an acknowledgement, or four round trips if they take
+// longer.
+//
+// A node that is started again answers what comes for its tunnels of before with resets.
+// They have their turn as all own frames have, so they get through however busy the lanes
+// are. News of a host have tunnels to it try at once that have gone without an answer for
+// long.
 //
 //	state      when                                   what happens
 //	opening    open is sent, every 50 ms              accept comes: up; no way for 1 s: down

@@ -45,6 +45,11 @@ func dropsOf(t *testing.T, n *Node, why dropReason) {
 	}
 }
 
+// discard is a source of frames that do not wait.
+type discard struct{}
+
+func (discard) serve(*outLane) {}
+
 // forge has host 2 of a line of three put a frame of its own making into its link
 // to 3.
 func forge(t *testing.T, f *fabric, fr frame, body []byte) {

@@ -82,6 +82,7 @@ type Link struct {
 	peer      *Peer // set before ready
 	ready     bool  // the direct peer is up; guarded by router.mu
 	news      *newsSender
+	resets    *resetSender
 	done      chan struct{} // closed when no lane is used any more
 
 	refs    atomic.Int32  // the device is closed when none is left: lanes, direct peer
@@ -276,7 +277,7 @@ func (l *Link) check() error {
 func (l *Link) start() {
 	l.refs.Store(2) // the lanes, the direct peer
 	l.router.node.wg.Add(1)
-	l.news = &newsSender{link: l}
+	l.news, l.resets = &newsSender{link: l}, &resetSender{link: l}
 	l.workers.Store(int32(len(l.in)))
 	l.idle = make(chan struct{})
 	for i := range l.in {
@@ -288,6 +289,10 @@ func (l *Link) start() {
 // laneGuardEvery is how often lanes are looked at where doorbells get lost. A lost
 // one holds up all that goes over the lane.
 const laneGuardEvery = 100 * time.Millisecond
+
+// guardRounds is how often a lane is drained each time, at the most. The neighbour has
+// been told to ring by then.
+const guardRounds = 16
 
 // end cleans up when the workers have ended, and looks after doorbells that get
 // lost until then.
@@ -304,7 +309,10 @@ func (l *Link) end() {
 			up = false
 		case <-tick:
 			for i, in := range l.in {
-				for in.ready() && in.drain() && l.dev.LinkUp() && !in.sleep() {
+				for range guardRounds {
+					if !in.ready() || !in.drain() || !l.dev.LinkUp() || in.sleep() {
+						break
+					}
 				}
 				in.pollOnward()
 				l.out[i].poll()

@@ -136,9 +136,9 @@ func (r *router) peerOver(ctx context.Context, t *tunnel) (*Peer, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.routed[t.remote]; old == nil || !old.isUp() || t.asked {
-		r.routed[t.remote] = p
-	}
+	// Also if there is one that is up: who asks for a tunnel knows of none, so the other
+	// end of the one here is most likely that of a process which has ended.
+	r.routed[t.remote] = p
 	return p, nil
 }
 

@@ -83,6 +83,7 @@ type tunnel struct {
 	silent   time.Time     // since when the other end has acknowledged nothing of what is kept; guarded by mu
 	progress time.Time     // last acknowledgement, or when the first frame that waits for one was sent; guarded by mu
 	patience time.Duration // how long without one until frames are sent again; guarded by mu
+	trip     roundTrip     // guarded by mu
 	guarding bool          // guard is set; guarded by mu
 	guardAt  time.Time     // for when; guarded by mu
 	guard    *time.Timer   // calls timeout; guarded by mu
@@ -120,7 +121,7 @@ func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
 		router: r, remote: remote, epoch: epoch,
 		down: make(chan struct{}), opened: make(chan struct{}),
 		in: alignedBytes(r.opts.Window), kept: newRetention(r.opts.Retention), base: 1,
-		patience: resendFirst, ackAt: r.opts.Retention / 4,
+		patience: resendFirst, trip: roundTrip{limit: resendFirst}, ackAt: r.opts.Retention / 4,
 	}
 	t.expect.Store(1)
 	for i := range t.bells {

@@ -87,6 +87,7 @@ func (t *tunnel) sent(f *frame) {
 		t.next++
 		if t.next > t.high {
 			t.high = t.next
+			t.trip.sent(f.seq, time.Now())
 			t.stats.sent++
 			t.stats.sentBytes += uint64(f.length)
 		} else {
@@ -152,6 +153,7 @@ func (t *tunnel) timeout() {
 // end must have first: frames that overtake accept on a new way are lost. The caller
 // holds mu.
 func (t *tunnel) again() {
+	t.trip.stop()
 	t.next, t.closeSent = 0, false
 	t.sayOpen = t.sayOpen || t.current() == tunnelOpening
 	t.sayAccept = t.sayAccept || !t.asked && !t.heard
@@ -179,7 +181,7 @@ func (t *tunnel) reroute() {
 		t.link = nil
 	case link != t.link || way != t.way || made != t.made:
 		t.link, t.way, t.made, t.cut = link, way, made, time.Time{}
-		t.patience = resendFirst
+		t.patience = t.trip.limit
 		t.again()
 	}
 }
@@ -187,14 +189,21 @@ func (t *tunnel) reroute() {
 // probe finds out if the other end still has the tunnel: its node may have ended,
 // and another one begun with the same id. Who has nothing to send would not learn of
 // it. What is kept does as well as the frame without entries that is sent otherwise:
-// the answer is an acknowledgement or a reset.
+// the answer is an acknowledgement or a reset. It is sent again at once if it has gone
+// without an answer for long, and might do so for as long again.
 func (t *tunnel) probe() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() == tunnelUp && t.kept.count == 0 {
+	switch {
+	case t.ended:
+	case t.current() == tunnelUp && t.kept.count == 0:
 		t.begins()
 		t.kept.push(retained{})
 		t.push(false)
+	case t.patience > t.trip.limit && t.link != nil:
+		t.patience = t.trip.limit
+		t.again()
+		t.watch(t.patience)
 	}
 }
 
@@ -223,7 +232,9 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 	}
 	t.progress = time.Now()
 	t.silent = t.progress
-	t.patience = resendFirst
+	if t.trip.acknowledged(ack, t.progress) {
+		t.patience = t.trip.limit
+	}
 	closed := n > t.kept.count
 	n = min(n, t.kept.count)
 	t.kept.drop(n)

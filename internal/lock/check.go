@@ -33,11 +33,18 @@ var locks = struct {
 }{held: map[uint64][]held{}}
 
 // Lock locks m, and panics if a lock is held that may not be.
-func (m *Mutex[C]) Lock() {
-	id, class := goroutine(), infoOf[C]()
+func (m *Mutex[C]) Lock() { m.lock(infoOf[C](), infoOf[C]().rank) }
+
+// LockNested is Lock while another lock of the same class is held, which is right only
+// where all who do that agree on which of the two comes first.
+func (m *Mutex[C]) LockNested() { m.lock(infoOf[C](), infoOf[C]().rank+1) }
+
+// lock locks m, unless a lock of rank limit or more is held.
+func (m *Mutex[C]) lock(class info, limit int) {
+	id := goroutine()
 	locks.mu.Lock()
 	for _, h := range locks.held[id] {
-		if h.info.rank >= class.rank {
+		if h.info.rank >= limit {
 			locks.mu.Unlock()
 			panic(fmt.Sprintf("lock: %s is locked while %s is held, locked at\n%s", class.name, h.info.name, h.where()))
 		}
@@ -78,7 +85,7 @@ func (m *Mutex[C]) Lend() {
 
 func (m *Mutex[C]) has(id uint64, class info) {
 	pcs := make([]uintptr, 4)
-	pcs = pcs[:runtime.Callers(3, pcs)]
+	pcs = pcs[:runtime.Callers(4, pcs)]
 	locks.mu.Lock()
 	defer locks.mu.Unlock()
 	m.owner = id

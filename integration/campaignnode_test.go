@@ -1,0 +1,231 @@
+//go:build linux
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+func init() { roles["campaign"] = playCampaign }
+
+const (
+	campaignMost  = 1 << 20  // bytes that go over one connection, at the most
+	campaignChunk = 16 << 10 // what is acknowledged by a byte, at the most
+)
+
+// campaignPair is what this process sends to another node.
+type campaignPair struct {
+	to    int
+	chunk int
+	moved atomic.Uint64 // chunks that the other side has
+	reach atomic.Uint32 // grows with each change: odd while the other side can be reached
+
+	// Of the goroutine that counts.
+	seen  uint64
+	when  uint32
+	still int // ticks without progress
+	worst int
+}
+
+// playCampaign is a node that sends to all others. Arguments: its spec, a seed, for how
+// many ticks a pair may stand still, and how many bytes are progress. It hears:
+//
+//	reach NODE...   which others can be reached from now on
+//	finish          "finished" is wanted when all of those have got on
+func playCampaign(p *self) error {
+	spec := p.args[0]
+	seed, err := strconv.ParseUint(p.args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	limit, err := strconv.Atoi(p.args[2])
+	if err != nil {
+		return err
+	}
+	chunk, err := strconv.Atoi(p.args[3])
+	if err != nil {
+		return err
+	}
+	var own, n int
+	if _, err := fmt.Sscanf(spec[strings.Index(spec, "?"):], "?node=%d&nodes=%d", &own, &n); err != nil {
+		return err
+	}
+	h, err := sdp.Open(spec)
+	if err != nil {
+		return err
+	}
+	ln, err := h.Listen("sdp", ":7")
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go campaignTake(c)
+		}
+	}()
+	var pairs []*campaignPair
+	for to := 1; to <= n; to++ {
+		if to != own {
+			pair := &campaignPair{to: to, chunk: chunk}
+			pairs = append(pairs, pair)
+			go pair.send(p, h, rand.New(rand.NewPCG(seed, uint64(to))))
+		}
+	}
+	var finish atomic.Bool
+	go campaignCount(p, pairs, limit, &finish)
+	p.say("%s", ln.Addr())
+	for {
+		line, ok := p.hear()
+		if !ok {
+			return nil
+		}
+		w := strings.Fields(line)
+		if w[0] == "finish" {
+			finish.Store(true)
+			continue
+		}
+		for _, pair := range pairs {
+			// It is changed here alone.
+			if was := pair.reach.Load()&1 == 1; was != slices.Contains(w[1:], fmt.Sprint(pair.to)) {
+				pair.reach.Add(1)
+			}
+		}
+	}
+}
+
+// campaignCount counts ticks. It says which pair stands still, and how long each did at
+// the most.
+func campaignCount(p *self, pairs []*campaignPair, limit int, finish *atomic.Bool) {
+	var since []uint64 // what had moved when finish was heard
+	for {
+		time.Sleep(campaignTick)
+		finished := true
+		for i, pair := range pairs {
+			moved, when := pair.moved.Load(), pair.reach.Load()
+			pair.still++
+			if moved != pair.seen || when != pair.when || when&1 == 0 {
+				pair.seen, pair.when, pair.still = moved, when, 0
+			}
+			if pair.still > pair.worst {
+				pair.worst = pair.still
+				p.say("worst %d %d", pair.to, pair.worst)
+			}
+			if pair.still == limit {
+				p.say("stuck %d %d", pair.to, pair.still)
+			}
+			if finish.Load() && len(since) < len(pairs) {
+				since = append(since, moved)
+			}
+			finished = finished && i < len(since) && moved != since[i]
+		}
+		if finished && finish.CompareAndSwap(true, false) {
+			p.say("finished")
+		}
+	}
+}
+
+// send sends again and again.
+func (pair *campaignPair) send(p *self, h *sdp.Host, rng *rand.Rand) {
+	for {
+		if pair.reach.Load()&1 == 0 {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		n := rng.IntN(campaignMost>>rng.IntN(12)) + 1
+		wrong, err := pair.once(h, uint32(rng.IntN(streamPeriod)), n)
+		if wrong {
+			p.say("wrong: to node %d: %v", pair.to, err)
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// once sends n bytes over a new connection. It reports whether what came back is wrong,
+// which no end of the other side may cause.
+func (pair *campaignPair) once(h *sdp.Host, seed uint32, n int) (wrong bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
+	defer cancel()
+	c, err := h.DialContext(ctx, "sdp", fmt.Sprintf("node%d:7", pair.to))
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	sum := sha256.New()
+	go func() {
+		head := binary.LittleEndian.AppendUint32(nil, seed)
+		head = binary.LittleEndian.AppendUint32(head, uint32(n))
+		_, err := c.Write(binary.LittleEndian.AppendUint32(head, uint32(pair.chunk)))
+		s := newStream(int(seed))
+		for left := n; err == nil && left > 0; {
+			b := s.next(min(left, pair.chunk))
+			left -= len(b)
+			_, err = c.Write(b) // an error shows below as well
+		}
+	}()
+	_, _ = io.CopyN(sum, newStream(int(seed)), int64(n))
+	answer := make([]byte, 1)
+	for left := n; left > 0; left -= pair.chunk {
+		if _, err := io.ReadFull(c, answer); err != nil {
+			return false, err
+		}
+		if answer[0] != '+' {
+			return true, fmt.Errorf("a chunk of %d bytes is not what was sent", n)
+		}
+		pair.moved.Add(1)
+	}
+	answer = make([]byte, sha256.Size)
+	if _, err := io.ReadFull(c, answer); err != nil {
+		return false, err
+	}
+	if !bytes.Equal(answer, sum.Sum(nil)) {
+		return true, fmt.Errorf("the checksum of %d bytes is not that of what was sent", n)
+	}
+	return false, nil
+}
+
+// campaignTake takes what another node sends.
+func campaignTake(c net.Conn) {
+	defer c.Close()
+	head := make([]byte, 12)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return
+	}
+	s, sum := newStream(int(binary.LittleEndian.Uint32(head))), sha256.New()
+	buf := make([]byte, binary.LittleEndian.Uint32(head[8:]))
+	for left := int(binary.LittleEndian.Uint32(head[4:])); left > 0; {
+		b := buf[:min(left, len(buf))]
+		if _, err := io.ReadFull(c, b); err != nil {
+			return
+		}
+		left -= len(b)
+		sum.Write(b)
+		answer := []byte{'+'}
+		if _, err := s.Write(b); err != nil {
+			answer[0] = '-'
+		}
+		if _, err := c.Write(answer); err != nil {
+			return
+		}
+	}
+	_, _ = c.Write(sum.Sum(nil)) // the other side may be gone
+}

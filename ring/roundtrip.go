@@ -1,0 +1,45 @@
+package ring
+
+import "time"
+
+// roundTrip measures how long acknowledgements take, so that frames which are late, since
+// everyone wants the lanes, are not sent again as lost ones are: that would make them all
+// later still. Frames that were sent twice do not count, since nobody knows which of the
+// two is acknowledged. It is arithmetic; the tunnel's mu guards it.
+type roundTrip struct {
+	// limit is after how long without an acknowledgement a frame counts as lost.
+	limit time.Duration
+
+	mean     time.Duration // 0: not known
+	timing   bool          // frame seq was sent at start, and once
+	seq      uint32
+	start    time.Time
+	measured bool // since the last stop
+}
+
+// sent is for a frame that is sent for the first time.
+func (r *roundTrip) sent(seq uint32, now time.Time) {
+	if !r.timing {
+		r.timing, r.seq, r.start = true, seq, now
+	}
+}
+
+// stop is for when frames are sent again.
+func (r *roundTrip) stop() { r.timing, r.measured = false, false }
+
+// acknowledged is for an acknowledgement of all frames before next. It reports whether
+// limit is one for the ways as they are: if frames were sent again since it was measured,
+// it may be too short.
+func (r *roundTrip) acknowledged(next uint32, now time.Time) bool {
+	if r.timing && int32(next-r.seq) > 0 {
+		took := now.Sub(r.start)
+		if r.mean == 0 {
+			r.mean = took
+		} else {
+			r.mean += (took - r.mean) / 8
+		}
+		r.limit = min(max(resendFirst, 4*max(took, r.mean)), resendMost)
+		r.timing, r.measured = false, true
+	}
+	return r.measured
+}
