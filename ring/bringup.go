@@ -75,7 +75,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	p.up.Store(true)
 	p.pollMu.Unlock()
-	p.settle() // what came before up has rung already
+	p.settle() // what came before up has rung already (pair S17)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func (p *Peer) Notify(slot, direction int) {
 
 // announce changes the peer's master word, and wakes its link goroutine if that
 // sleeps. It pairs with settle: either we see the arm here, or it sees the master
-// word there.
+// word there (pair S4).
 func (p *Peer) announce(v uint32) {
 	if t := p.tunnel(); t != nil {
 		t.announce(v, offMaster)
@@ -148,8 +148,8 @@ func (p *Peer) settle() {
 	}
 }
 
-// sayArmed tells the peer that the link's goroutine is about to sleep. The caller
-// holds pollMu.
+// sayArmed tells the peer that the link's goroutine is about to sleep (pair S4). The
+// caller holds pollMu, and looks again.
 func (p *Peer) sayArmed() {
 	p.arm++
 	p.out.Publish32(offArm, p.arm)

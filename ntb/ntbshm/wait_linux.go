@@ -16,7 +16,7 @@ import (
 var one = [8]byte{1}
 
 // RingDoorbell changes the peer's ring word, and adds 1 to its eventfd. The
-// system call orders that after all stores before.
+// system call orders that after all stores before (pair S12, with newRung).
 func (d *device) RingDoorbell(bit int) {
 	fd := d.peerBells[bit] // a number only; it may be used inside of the gate
 	if !d.LinkUp() || !d.gate.enter() {
@@ -51,7 +51,7 @@ func (d *device) WaitDoorbell(bit int) error {
 }
 
 // newRung makes the function that the poller calls, before it parks and at each
-// event. The mapping stays while it runs: release closes the file first, which
+// event (pair S12). The mapping stays while it runs: release closes the file first, which
 // waits for it.
 func (d *device) newRung(bit int) func(uintptr) bool {
 	var seen uint32
