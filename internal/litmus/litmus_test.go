@@ -58,7 +58,7 @@ func TestNoRoundEndsWithBothSidesBlind(t *testing.T) {
 			}
 			t.Logf("%d rounds", o.rounds)
 			if o.blind > 0 {
-				t.Errorf("both sides stored and neither saw the other's store in %d of %d rounds", o.blind, o.rounds)
+				t.Errorf("both sides stored and neither saw the other's store in %d of %d rounds, first in round %d", o.blind, o.rounds, o.first)
 			}
 			for _, out := range l.outs {
 				if len(cpus) < 2 {

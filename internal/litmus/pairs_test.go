@@ -25,7 +25,7 @@ type litmus struct {
 	skew  int   // the sides begin a round up to 2^(skew-1) turns of an empty loop apart
 
 	begin  func(s *side, first uint64) // before the first round; may be nil
-	before func(s *side)               // before each round; may be nil
+	before func(s *side, r uint64)     // before round r, perhaps during the other side's last step; may be nil
 
 	threads    bool // of one process
 	membarrier bool // only where there is one
@@ -175,9 +175,9 @@ func heap(pair string, barrier bool) litmus {
 func full(pair string) litmus {
 	return litmus{
 		pair: pair, by: "Fence before a full channel", outs: []int{0}, skew: 9, threads: true,
-		before: func(s *side) {
+		before: func(s *side, r uint64) {
 			if s.me == 1 {
-				ring(s.bell)
+				ring(s.bells[r%2])
 			}
 		},
 		steps: [2]func(*side, uint64, int) bool{
@@ -186,10 +186,10 @@ func full(pair string) litmus {
 				if out != 0 {
 					ntb.Fence()
 				}
-				return ring(s.bell)
+				return ring(s.bells[r%2])
 			},
 			func(s *side, r uint64, _ int) bool {
-				<-s.bell
+				<-s.bells[r%2]
 				return a64.seen(s, r)
 			},
 		},
@@ -210,7 +210,7 @@ func ring(bell chan struct{}) bool {
 func bell(pair string) litmus {
 	return litmus{
 		pair: pair, by: "the device", skew: 9, threads: true,
-		before: func(s *side) {
+		before: func(s *side, r uint64) {
 			if s.me == 1 {
 				s.peer.RingDoorbell(0)
 			}

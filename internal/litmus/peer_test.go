@@ -48,6 +48,10 @@ func play() error {
 	}
 	defer dev.Close()
 	s := newSide(dev, 1)
+	thread, err := newProcessor(1)
+	if err != nil {
+		return err
+	}
 	for {
 		var index, out int
 		var first uint64
@@ -56,7 +60,7 @@ func play() error {
 		} else if err != nil {
 			return err
 		}
-		err := onProcessor(1, func() error {
+		err := thread.run(func() error {
 			_, err := s.run(&litmuses[index], out, first, limits{})
 			return err
 		})
@@ -75,6 +79,7 @@ type arena interface {
 
 // processes is this process and a second one.
 type processes struct {
+	*processor
 	side *side
 	next uint64 // round
 	say  io.Writer
@@ -124,14 +129,14 @@ func newProcesses(t *testing.T) *processes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	return &processes{side: newSide(dev, 0), next: 1, say: in, hear: bufio.NewScanner(out)}
+	return &processes{processor: bound(t, 0), side: newSide(dev, 0), next: 1, say: in, hear: bufio.NewScanner(out)}
 }
 
 func (p *processes) play(index, out int, l limits) (o outcome, err error) {
 	if _, err := fmt.Fprintln(p.say, index, out, p.next); err != nil {
 		return o, err
 	}
-	err = onProcessor(0, func() error {
+	err = p.run(func() error {
 		o, err = p.side.run(&litmuses[index], out, p.next, l)
 		return err
 	})
@@ -147,6 +152,7 @@ func (p *processes) play(index, out int, l limits) (o outcome, err error) {
 
 // threads are two of this process.
 type threads struct {
+	on    [2]*processor
 	sides [2]*side
 	next  uint64
 }
@@ -155,29 +161,38 @@ func newThreads(t *testing.T) *threads {
 	t.Helper()
 	a, b := ntbmem.Pair(windowBytes)
 	t.Cleanup(func() { a.Close(); b.Close() })
-	p := &threads{next: 1, sides: [2]*side{newSide(a, 0), newSide(b, 1)}}
-	bell := make(chan struct{}, 1)
+	p := &threads{on: [2]*processor{bound(t, 0), bound(t, 1)}, next: 1, sides: [2]*side{newSide(a, 0), newSide(b, 1)}}
+	bells := [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
 	for i, other := range []ntb.Device{b, a} {
-		p.sides[i].peer, p.sides[i].bell = other, bell
+		p.sides[i].peer, p.sides[i].bells = other, bells
 	}
 	return p
 }
 
 func (p *threads) play(index, out int, l limits) (o outcome, err error) {
-	other := make(chan error, 1)
-	go func() {
-		other <- onProcessor(1, func() error {
-			_, err := p.sides[1].run(&litmuses[index], out, p.next, limits{})
-			return err
-		})
-	}()
-	err = onProcessor(0, func() error {
+	p.on[1].start(func() error {
+		_, err := p.sides[1].run(&litmuses[index], out, p.next, limits{})
+		return err
+	})
+	err = p.on[0].run(func() error {
 		o, err = p.sides[0].run(&litmuses[index], out, p.next, l)
 		return err
 	})
 	if err != nil {
 		return o, err // side 1 ends with the device
 	}
+	err = <-p.on[1].ended
 	p.next += o.rounds + 1
-	return o, <-other
+	return o, err
+}
+
+// bound is a processor that ends with the test.
+func bound(t *testing.T, me int) *processor {
+	t.Helper()
+	p, err := newProcessor(me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
 }

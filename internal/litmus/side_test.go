@@ -38,10 +38,10 @@ type side struct {
 	in  []byte     // written by the other side
 	out ntb.Window // the other side's
 	rng *rand.Rand
-	// Of two sides in one process: the other's end of the bridge, and a channel of
-	// capacity 1.
-	peer ntb.Device
-	bell chan struct{}
+	// Of two sides in one process: the other's end of the bridge, and channels of
+	// capacity 1 for odd and even rounds.
+	peer  ntb.Device
+	bells [2]chan struct{}
 }
 
 func newSide(dev ntb.Device, me int) *side {
@@ -56,7 +56,11 @@ type limits struct {
 }
 
 // outcome is what one half of a test saw.
-type outcome struct{ rounds, blind uint64 }
+type outcome struct {
+	rounds uint64
+	blind  uint64 // rounds in which neither side saw the other's store
+	first  uint64 // of those
+}
 
 // wordBlind is where the other side says that it was blind in round r.
 func wordBlind(r uint64) int {
@@ -84,7 +88,7 @@ func (s *side) run(c *litmus, out int, first uint64, l limits) (o outcome, err e
 			s.out.Publish64(wordLast, last)
 		}
 		if c.before != nil {
-			c.before(s)
+			c.before(s, r)
 		}
 		s.out.Publish64(wordBegun, r)
 		if err := s.until(wordBegun, r); err != nil {
@@ -93,7 +97,9 @@ func (s *side) run(c *litmus, out int, first uint64, l limits) (o outcome, err e
 		// The round before has ended at both sides. The other may be at the end of this
 		// one already, but not of the next.
 		if s.me == 0 && r > first && blind == r-1 && ntb.Load64(s.in, wordBlind(r-1)) == r-1 {
-			o.blind++
+			if o.blind++; o.blind == 1 {
+				o.first = o.rounds
+			}
 		}
 		if s.me == 1 {
 			last = ntb.Load64(s.in, wordLast)
@@ -146,21 +152,34 @@ func (s *side) until(off int, r uint64) error {
 	return nil
 }
 
-// onProcessor runs f in a thread of its own that is bound to one of the processors
-// that this process may use, if there are two: the first for side 0, the last for
-// side 1.
-func onProcessor(me int, f func() error) error {
-	done := make(chan error)
+// processor is a thread that is bound to one of the processors that this process may
+// use, if there are two: the first for side 0, the last for side 1.
+type processor struct {
+	calls chan func() error
+	ended chan error
+}
+
+func newProcessor(me int) (*processor, error) {
+	p := &processor{make(chan func() error), make(chan error, 1)}
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
-		err := bind(me)
-		if err == nil {
-			err = f()
+		p.ended <- bind(me)
+		for f := range p.calls {
+			p.ended <- f()
 		}
-		done <- err
 	}()
-	return <-done
+	return p, <-p.ended
 }
+
+// start runs f there, whose error comes by ended.
+func (p *processor) start(f func() error) { p.calls <- f }
+
+func (p *processor) run(f func() error) error {
+	p.start(f)
+	return <-p.ended
+}
+
+func (p *processor) close() { close(p.calls) }
 
 func bind(me int) error {
 	cpus, err := processors()
