@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -184,6 +185,24 @@ func (p *threads) play(index, out int, l limits) (o outcome, err error) {
 	err = <-p.on[1].ended
 	p.next += o.rounds + 1
 	return o, err
+}
+
+// exits has threads of this process end, again and again, on the processor of side 0.
+func exits(t *testing.T) {
+	stop := make(chan bool)
+	go func() {
+		for {
+			if p, err := newProcessor(0); err == nil {
+				p.close()
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(300 * time.Microsecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop) })
 }
 
 // bound is a processor that ends with the test.
