@@ -18,7 +18,7 @@ const longVariable = "NTBNET_LITMUS"
 const exitsVariable = "NTBNET_LITMUS_EXITS"
 
 // leastRounds are played however slow the machine is.
-const leastRounds = 1000
+const leastRounds = 100
 
 // halves returns the limits of the half with all ordering, and of that without some,
 // which ends when it has shown what it is to show.
