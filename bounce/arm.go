@@ -9,7 +9,8 @@ import (
 
 // announce follows a published record: if the peer's reader said that it is
 // about to sleep, it is notified, once for each time that it said so. Besides
-// Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm here, or it sees the record there.
+// Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm
+// here, or it sees the record there (pair S1).
 func (c *Pair) announce() {
 	for {
 		seen := c.dataSeen.Load()
@@ -28,7 +29,7 @@ func (c *Pair) announce() {
 // peerArm looks at an arm word of the peer after we published. Unless it has
 // changed, a fence must come before the look if this device needs one, or if the
 // peer asks for it by parkingBit, so that it need not order our stores itself
-// each time that it parks.
+// each time that it parks (pair S3, with order).
 func (c *Pair) peerArm(off int, seen uint32) uint32 {
 	arm := ntb.Load32(c.line, off)
 	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
@@ -55,7 +56,8 @@ func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armS
 //
 // The order is: spin, arm, order, look again, park. Arming is a word in the
 // peer's memory. After Order, either the peer has seen it before it publishes
-// what we wait for, and then notifies us, or we see here what it published.
+// what we wait for, and then notifies us, or we see here what it published (pair S1
+// for data, S2 for room).
 func (c *Pair) wait(w *waiter, direction int) {
 	c.peer.Poll()
 	if c.tx.dma != nil && direction == ring.Data {
@@ -67,7 +69,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if c.pool.opts.Spin > 0 && w.spin(c, direction) {
 		return
 	}
-	w.parked.Store(true)
+	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	if c.routed {
 		c.watch(w, direction)
@@ -90,7 +92,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 	}
 	w.parks++
 	c.saveStats(direction)
-	<-w.wake
+	<-w.wake // pair S9: our next look comes after it
 	if !c.changed(direction) {
 		// So that the peer does not ring for nothing. If it has rung, no harm.
 		c.publishArm(direction, parkingBit)
@@ -174,8 +176,8 @@ func (c *Pair) publishArm(direction int, bits uint32) {
 
 // order comes between arming and the last look. Once the peer is sure to know
 // that we park, it fences after each publish, and a fence here is enough, where
-// memory is coherent; the first time, and on a bridge each time, the device must
-// order both sides' stores.
+// memory is coherent (pair S3); the first time, and on a bridge each time, the device
+// must order both sides' stores (pairs S1 and S2).
 func (c *Pair) order(w *waiter) {
 	if w.fenced {
 		ntb.Fence()

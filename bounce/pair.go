@@ -45,7 +45,7 @@ type Pair struct {
 	far     ntb.Window // our line at the peer, written by us
 	farSlot int
 
-	linked atomic.Bool // Connect is done: notifications count
+	linked atomic.Bool // Connect is done: notifications count (pair S16)
 
 	rmu        lock.Mutex[lock.Read] // held by Read, also while it waits
 	rx         rx                    // guarded by rmu
@@ -152,7 +152,7 @@ func (c *Pair) Connect(far End) error {
 	c.tx.init(win, int(c.writeLimit.Load()), dma)
 	c.wmu.Unlock()
 	c.linked.Store(true)
-	// What the peer announced before could not be heeded.
+	// What the peer announced before was passed over (pair S16).
 	c.Notified(ring.Space)
 	c.Notified(ring.Data)
 	return nil
@@ -304,7 +304,7 @@ func (c *Pair) returnCredit() {
 	}
 }
 
-// publishCredit pairs with wait as announce does. Where nothing is owed the peer's arm
+// publishCredit pairs with wait as announce does (pair S2). Where nothing is owed the peer's arm
 // stays for when something is.
 func (c *Pair) publishCredit() {
 	if c.rx.recv.Owed() == 0 {
@@ -359,7 +359,8 @@ func (c *Pair) changed(direction int) bool {
 	return ntb.Load64(c.line, offCredit) != c.creditSeen || ntb.Load64(c.line, offGrant) != c.grantSeen
 }
 
-// Notified is called by the link when the peer wants a look.
+// Notified is called by the link when the peer wants a look. Its looks at linked and
+// parked come after the peer's stores (pairs S13 and S16).
 func (c *Pair) Notified(direction int) {
 	if !c.linked.Load() {
 		return

@@ -37,7 +37,7 @@ type waiter struct {
 	// when nobody waits, which costs the next wait one round.
 	wake   chan struct{}
 	stop   atomic.Uint32
-	parked atomic.Bool // stored before the last look; whoever wakes looks at it after the event
+	parked atomic.Bool // stored before the last look; who wakes loads it after the event (pair S13)
 	watch  ring.Watch  // of a routed peer; the direction's lock's
 
 	// Guarded by the direction's lock.
@@ -72,7 +72,7 @@ func (w *waiter) interrupt(why uint32) {
 // notify wakes who waits, who finds what the caller stored before.
 func (w *waiter) notify() {
 	// A channel that looks full is left alone, at once and without a lock. Whoever
-	// takes the token out of it then must not look before our stores are visible.
+	// takes the token out of it then must not look before our stores are visible (pair S9).
 	ntb.Fence()
 	select {
 	case w.wake <- struct{}{}:

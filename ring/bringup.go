@@ -75,8 +75,8 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	p.up.Store(true)
 	p.pollMu.Unlock()
-	// What came before up has rung already. A peer that goes on storing keeps the link's
-	// goroutine busy, not the caller.
+	// What came before up has rung already (pair S17). A peer that goes on storing keeps
+	// the link's goroutine busy, not the caller.
 	if p.settleSome() {
 		go p.settle()
 	}

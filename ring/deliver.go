@@ -70,7 +70,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		t.got++
 		if f.bells != 0 {
 			// What was stored must be visible before a channel looks full: whoever
-			// empties it then finds it.
+			// empties it then finds it (pair S10, with WaitDoorbell).
 			ntb.Fence()
 		}
 		for bit := range tunnelBells {

@@ -115,7 +115,8 @@ func (l *inLane) lapsed() {
 }
 
 // pollOnward lets this node's own frames go on that yielded to frames of this lane.
-// It comes after drain. The caller has no locks of lanes or tunnels.
+// It comes after drain (pair S14, with outLane.own). The caller has no locks of lanes or
+// tunnels.
 func (l *inLane) pollOnward() {
 	if to := l.link.router.onward(l.link, 0); to != nil {
 		to.out[l.index].poll()
@@ -187,7 +188,7 @@ func (l *inLane) release(next uint64) {
 
 // answer tells the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
-	// It pairs with outLane.await.
+	// It pairs with outLane.await (pair S7).
 	if l.link.caps.FenceToLook {
 		ntb.Fence()
 	}
@@ -257,7 +258,7 @@ func (l *inLane) close() {
 
 // sleep tells the neighbour to ring for the next frame, and reports whether
 // there is none yet. It is for the worker, before it sleeps, and for the guard,
-// since the neighbour has rung for the number before.
+// since the neighbour has rung for the number before. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
 	l.words.Publish32(laneDataArm, l.arm.Add(1))
 	l.link.dev.Order()

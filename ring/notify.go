@@ -99,7 +99,7 @@ func (p *Peer) Notify(slot, direction int) {
 
 // announce changes the peer's master word, and wakes its link goroutine if that
 // sleeps. It pairs with settle: either we see the arm here, or it sees the master
-// word there.
+// word there (pair S4).
 func (p *Peer) announce(v uint32) {
 	lock.Device()
 	if t := p.tunnel(); t != nil {
@@ -162,8 +162,8 @@ func (p *Peer) settleSome() (more bool) {
 	return more
 }
 
-// sayArmed tells the peer that the link's goroutine is about to sleep. The caller
-// holds pollMu.
+// sayArmed tells the peer that the link's goroutine is about to sleep (pair S4). The
+// caller holds pollMu, and looks again.
 func (p *Peer) sayArmed() {
 	p.arm++
 	p.out.Publish32(offArm, p.arm)

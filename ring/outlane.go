@@ -248,7 +248,7 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			}
 		}
 		if may {
-			// Whoever takes the frame that has come calls poll then: see pollOnward.
+			// Whoever takes the frame that has come calls poll then (pair S14, with pollOnward).
 			o.waits.Store(true)
 			if o.yields() {
 				return putWait
@@ -293,7 +293,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	}
 	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)
-	// It pairs with inLane.sleep: either the arm is seen here, or the frame there.
+	// It pairs with inLane.sleep: either the arm is seen here, or the frame there (pair S6).
 	if o.link.caps.FenceToLook {
 		ntb.Fence()
 	}
@@ -305,7 +305,8 @@ func (o *outLane) put(f *frame, body []byte) {
 }
 
 // await asks the neighbour to ring when it gives credit, and reports whether some
-// has come meanwhile, so that the caller must look again. The caller holds mu.
+// has come meanwhile, so that the caller must look again. It pairs with inLane.answer
+// (pair S7). The caller holds mu.
 func (o *outLane) await() bool {
 	o.waits.Store(true)
 	if o.armed || o.down {

@@ -182,7 +182,7 @@ func (p *Peer) run() {
 		if err = p.dev.WaitDoorbell(doorbellBit); err != nil {
 			break
 		}
-		if !p.up.Load() {
+		if !p.up.Load() { // pair S17, with bringUp
 			select {
 			case p.kick <- struct{}{}:
 			default:

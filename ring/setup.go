@@ -36,7 +36,7 @@ type setupSend struct {
 	account flowctl.Send // guarded by mu
 	sent    uint32       // messages put into the queue; guarded by mu
 	pending [][]byte     // waiting for credit; guarded by mu
-	waiting atomic.Bool  // len(pending) > 0
+	waiting atomic.Bool  // len(pending) > 0; stored before the last look at credit (pair S15)
 	blocked uint32       // last word published to say so; guarded by mu
 	asked   bool         // a routed peer was told, and nothing was sent since; guarded by mu
 }
@@ -72,7 +72,8 @@ func (p *Peer) Send(service int, m []byte) error {
 }
 
 // flush puts pending messages into the queue. When it is full, it tells the peer
-// so and looks again, because credit may have come before the peer could know.
+// so and looks again, because credit may have come before the peer could know (pair
+// S5, with receiveSetup).
 func (s *setupSend) flush(p *Peer) {
 	armed := false
 	for {
@@ -90,7 +91,7 @@ func (s *setupSend) flush(p *Peer) {
 			s.asked = false
 			p.announce(p.number.Add(1))
 		}
-		s.waiting.Store(len(s.pending) > 0)
+		s.waiting.Store(len(s.pending) > 0) // pair S15, with creditArrived
 		if len(s.pending) == 0 {
 			s.pending = nil
 			return
@@ -130,6 +131,7 @@ func (s *setupSend) put(p *Peer, m []byte) {
 	s.account.Produce(1)
 }
 
+// creditArrived follows a look at the peer's words (pair S15, with flush).
 func (s *setupSend) creditArrived(p *Peer) {
 	if s.waiting.Load() {
 		s.mu.Lock()
@@ -145,8 +147,9 @@ type setupReceive struct {
 	blocked  uint32 // word of the peer that was answered last
 }
 
-// receiveSetup handles the set-up messages that have come, and returns credit. It
-// reports whether there may be more: without credit there are no more than setupSlots.
+// receiveSetup handles the set-up messages that have come, and returns credit; then it
+// looks whether the peer waits for that (pair S5, with flush). It reports whether there
+// may be more: without credit there are no more than setupSlots.
 func (p *Peer) receiveSetup() (more bool) {
 	r := &p.received
 	for n := 0; ; n++ {

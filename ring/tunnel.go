@@ -162,6 +162,7 @@ func (t *tunnel) Spad(i int) uint32 {
 
 func (t *tunnel) LinkUp() bool { return t.current() == tunnelUp }
 
+// WaitDoorbell implements ntb.Device. The caller's look comes after it (pair S10).
 func (t *tunnel) WaitDoorbell(bit int) error {
 	if err := t.linkError(); err != nil {
 		return err

@@ -130,7 +130,8 @@ func (c *Ctx) Fence() { storeFence() }
 
 // Quiet waits until all the context's operations are done and can be seen by all
 // PEs, and what nonblocking ones fetch is here, like shmem_quiet. It returns the
-// first failure of the context, if any, at once.
+// first failure of the context, if any, at once. A PE that stores, calls Quiet and then
+// looks pairs with another that does the same (pair S18).
 func (c *Ctx) Quiet() error {
 	fullFence()
 	if len(c.far) > 0 {

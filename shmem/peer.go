@@ -29,19 +29,19 @@ type peer struct {
 // armed tells, after a store to the peer's heap, if someone there is about to
 // sleep, or does. It pairs with World.park: the sleeper changes its arm word, makes
 // all processors pass a barrier, and looks again. So either the change is seen
-// here, or the store there.
+// here, or the store there (pair S8).
 func (p *peer) armed() bool {
 	return atomic.LoadUint32(p.arm) != p.rung.Load()
 }
 
-// stored follows every store to the peer's heap by way of its mapping.
+// stored follows every store to the peer's heap by way of its mapping (pair S8).
 func (p *peer) stored() {
 	if p.fence || p.armed() {
 		p.look()
 	}
 }
 
-// look is the rarer part of stored.
+// look is the rarer part of stored (pair S8).
 func (p *peer) look() {
 	if p.fence {
 		fullFence()

@@ -66,7 +66,7 @@ func (s *server) next() error {
 		return nil
 	}
 	err := s.do(&r)
-	// It pairs with World.park, like a store of a PE that has mapped the heap.
+	// It pairs with World.park, like a store of a PE that has mapped the heap (pair S8).
 	ntb.Fence()
 	if s.w.self.armed() {
 		s.w.self.wake()

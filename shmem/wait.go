@@ -103,7 +103,8 @@ func (w *World) spin(look func() bool, budget time.Duration) bool {
 	}
 }
 
-// park sleeps until something is stored here. It reports whether look was true.
+// park sleeps until something is stored here. It reports whether look was true. It pairs
+// with peer.armed (pair S8).
 func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := w.sleepers.next()
 	atomic.AddUint32(w.self.arm, 1)

@@ -68,6 +68,7 @@ var table = map[string][]string{
 
 	"internal/archtest":   {},
 	"internal/leak":       {},
+	"internal/litmus":     {},
 	"internal/lock":       {},
 	"internal/membarrier": {},
 	"internal/launch":     {},

@@ -78,7 +78,8 @@ func (e *end) SetPeerSpad(i int, v uint32) {
 func (e *end) RingDoorbell(bit int) {
 	lock.Device()
 	// A channel that looks full is left alone, at once and without a lock. Whoever
-	// takes out what is in it must see what was stored before.
+	// takes out what is in it must see what was stored before (pair S11, with
+	// WaitDoorbell).
 	ntb.Fence()
 	select {
 	case e.peer.rung[bit] <- struct{}{}:
@@ -91,7 +92,7 @@ func (e *end) WaitDoorbell(bit int) error {
 		return err
 	}
 	select {
-	case <-e.rung[bit]:
+	case <-e.rung[bit]: // pair S11: the caller's look comes after it
 	case <-e.cable.down:
 	}
 	return e.linkError()

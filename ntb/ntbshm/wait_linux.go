@@ -13,7 +13,7 @@ import (
 )
 
 // RingDoorbell changes the peer's ring word and causes an event at its doorbell. The
-// system call orders that after all stores before.
+// system call orders that after all stores before (pair S12, with newRung).
 func (d *device) RingDoorbell(bit int) {
 	lock.Device()
 	fd := d.peerBells[bit] // a number only; it may be used inside of the gate
@@ -45,7 +45,7 @@ func (d *device) WaitDoorbell(bit int) error {
 }
 
 // newRung makes the function that the poller calls, before it parks and at each
-// event. The mapping stays while it runs: release closes the file first, which
+// event (pair S12). The mapping stays while it runs: release closes the file first, which
 // waits for it.
 func (d *device) newRung(bit int) func(uintptr) bool {
 	var seen uint32

@@ -1,0 +1,96 @@
+// Package litmus tests the pairs of a store and a look behind it: two sides of which
+// each stores a word and then looks for the other's. It has only tests; no package
+// imports it.
+//
+// A processor may make the look before its own store is visible to others. If both
+// sides do, neither sees the other's word, and one of them sleeps with work to do.
+// Stores that must be seen in their order are another matter: amd64 keeps it, and a
+// device that records what is stored tests it.
+//
+// Each pair has a number, which stands in the code at both sides as "pair S1". The
+// tests read the code: each number is in the table, each fence has a number.
+//
+// # The pairs
+//
+// The first line of each is the side that works, the second the side that is about to
+// sleep, or what stands for it.
+//
+//	pair  function                  stores                    looks at                ordered by
+//	S1    bounce Pair.announce      record's header           data arm                nothing, or Fence
+//	      bounce Pair.wait          data arm                  record's header         Device.Order
+//	S2    bounce Pair.publishCredit credit                    space arm               nothing, or Fence
+//	      bounce Pair.wait          space arm                 credit                  Device.Order
+//	S3    bounce Pair.peerArm       record's header, credit   arm, before and after   Fence, by parkingBit
+//	      bounce Pair.order         arm                       header, credit          Fence
+//	S4    ring   Peer.announce      master word               link's arm              Fence
+//	      ring   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
+//	S5    ring   Peer.receiveSetup  set-up credit             blocked word            nothing, or Fence
+//	      ring   setupSend.flush    blocked word              set-up credit           Device.Order
+//	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
+//	      ring   inLane.sleep       lane's data arm           frame's first word      Device.Order
+//	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
+//	      ring   outLane.await      lane's space arm          lane's credit           Device.Order
+//	S8    shmem  peer.stored        element of the heap       arm                     nothing, or Fence
+//	      shmem  World.park         arm                       element of the heap     membarrier
+//	S9    bounce waiter.notify      what it wakes for         wake: is it full        Fence
+//	      bounce Pair.wait          wake: takes a token       what woke it            channel's lock
+//	S10   ring   tunnel.receive     stores of a frame         bell: is it full        Fence
+//	      ring   tunnel.WaitDoorbell bell: takes a token      stores of a frame       channel's lock
+//	S11   ntbmem end.RingDoorbell   words of a window         bell: is it full        Fence
+//	      ntbmem end.WaitDoorbell   bell: takes a token       words of a window       channel's lock
+//	S12   ntbshm device.RingDoorbell ring word                who waits               system call
+//	      ntbshm device.newRung     begins to wait            ring word               Go's poller
+//	S13   bounce Pair.Notified      the peer, words           waiter.parked           seen before
+//	      bounce Pair.wait          waiter.parked             the peer's words        sync/atomic
+//	S14   ring   inLane.pollOnward  inLane.next               outLane.waits           sync/atomic
+//	      ring   outLane.own        outLane.waits             inLane.next             sync/atomic
+//	S15   ring   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before
+//	      ring   setupSend.flush    setupSend.waiting         set-up credit           sync/atomic
+//	S16   bounce Pair.Notified      the peer, words           Pair.linked             seen before
+//	      bounce Pair.Connect       Pair.linked               the peer's words        sync/atomic
+//	S17   ring   Peer.run           the peer, words           Peer.up                 seen before
+//	      ring   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
+//	S18   shmem  Ctx.Quiet          element of a heap         another element         Fence
+//	      shmem  Ctx.Quiet          the other element         the first               Fence
+//
+// "nothing, or Fence" is [ntb.Caps].FenceToLook: where Device.Order is membarrier, it
+// is a barrier in the threads of both processes, and the side that works has none; else
+// both fence. Both ways are tested. "seen before": another process stored the word, and
+// the look follows the sight of it.
+//
+// Where frames lead to a peer there is no such pair: what it publishes passes through
+// this process, under the lock of those who wait for it. Neither is there one where
+// the word that is stored is always followed by a notification.
+//
+// # The tests
+//
+// Two processes, each on a processor of its own, share the windows of an ntbshm device
+// and make the stores and looks of a pair by the functions that the code uses, again
+// and again, at times that differ by a random little. Channels cannot be shared, so
+// their pairs are tested by two threads on an ntbmem device. Each test has two halves.
+// With the ordering of the code, no round may end with both sides blind. With one
+// side's ordering taken out, some round must: else the first half shows nothing. A
+// machine that does not show it, such as one with a single processor, gets a line
+// "WARNING:" in place of the second half. S12 has no second half: there is nothing to
+// take out.
+//
+// Such a fence is invisible to the race detector, whose atomic stores order more than
+// the code's, so the tests are left out under -race.
+//
+//	go test ./internal/litmus            # some seconds
+//	go test -short ./internal/litmus     # one or two
+//	NTBNET_LITMUS=1m go test -v -timeout 1h ./internal/litmus
+//
+// NTBNET_LITMUS is how long each half of each test goes on. With -v they print the
+// rounds and how many were blind.
+//
+// No thread ends while a pair is tested, unless NTBNET_LITMUS_EXITS is set. Linux
+// (kernel/exit.c, exit_mm) marks the processor of a thread that ends as one that global
+// expedited membarriers need not reach, and does not take that back where the next to
+// run there is a thread of the same process (membarrier_switch_mm), until one of
+// another process has run. Until then Device.Order by membarrier does not order what
+// that thread stores and looks at, and pairs S1, S2, S5 to S8 fail, about once in some
+// hundred thousand rounds:
+//
+//	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/litmus
+package litmus
