@@ -82,8 +82,9 @@ func (c *Pair) wait(w *waiter, direction int) {
 	} else {
 		c.armSpace(parkingBit)
 	}
+	unsure := false
 	if !c.pool.opts.skipLookAgain {
-		c.order(w)
+		unsure = c.order(w)
 		if c.changed(direction) || w.stop.Load() != 0 || c.ended(direction) {
 			c.publishArm(direction, parkingBit)
 			return
@@ -92,7 +93,13 @@ func (c *Pair) wait(w *waiter, direction int) {
 	}
 	w.parks++
 	c.saveStats(direction)
+	if unsure {
+		w.lookSoon()
+	}
 	<-w.wake // pair S9: our next look comes after it
+	if unsure {
+		w.soon.Stop()
+	}
 	if !c.changed(direction) {
 		// So that the peer does not ring for nothing. If it has rung, no harm.
 		c.publishArm(direction, parkingBit)
@@ -177,14 +184,32 @@ func (c *Pair) publishArm(direction int, bits uint32) {
 // order comes between arming and the last look. Once the peer is sure to know
 // that we park, it fences after each publish, and a fence here is enough, where
 // memory is coherent (pair S3); the first time, and on a bridge each time, the device
-// must order both sides' stores (pairs S1 and S2).
-func (c *Pair) order(w *waiter) {
+// must order both sides' stores (pairs S1 and S2). It reports whether to look once more
+// after a while, see soonLook.
+func (c *Pair) order(w *waiter) (unsure bool) {
 	if w.fenced {
 		ntb.Fence()
-		return
+		return false
 	}
 	c.peer.Order()
 	w.fenced = c.peer.Caps().Coherent && !c.fence
+	return w.fenced
+}
+
+// soonLook is after what time a wait looks once more whose order was a membarrier alone.
+// Linux leaves out a processor on which a thread of the publisher's process has ended,
+// until another process runs there (internal/litmus has the details). What it has stored
+// is visible long before that time.
+const soonLook = 10 * time.Millisecond
+
+// lookSoon wakes the wait under way once after soonLook. The caller holds the
+// direction's lock.
+func (w *waiter) lookSoon() {
+	if w.soon == nil {
+		w.soon = time.AfterFunc(soonLook, w.notify)
+	} else {
+		w.soon.Reset(soonLook)
+	}
 }
 
 // unpark takes parkingBit back, because waits spin again.

@@ -42,13 +42,14 @@ type waiter struct {
 
 	// Guarded by the direction's lock.
 	guesses [2]guess
-	guess   *guess    // the one for the call under way
-	hits    int       // spins in a row that ended by data
-	fenced  bool      // the peer knows by parkingBit that we park, and fences
-	early   vain      // yields during a spin
-	turns   vain      // yields at the end of a turn
-	yielded time.Time // when other goroutines last had a chance to run here
-	work    int       // done since then, see worked
+	guess   *guess      // the one for the call under way
+	hits    int         // spins in a row that ended by data
+	soon    *time.Timer // for lookSoon; made when first needed
+	fenced  bool        // the peer knows by parkingBit that we park, and fences
+	early   vain        // yields during a spin
+	turns   vain        // yields at the end of a turn
+	yielded time.Time   // when other goroutines last had a chance to run here
+	work    int         // done since then, see worked
 
 	spins, spinHits, parks uint64
 

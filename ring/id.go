@@ -4,7 +4,7 @@ import "fmt"
 
 // Version is the version of the window layout, the scratchpads and the set-up
 // queue. Nodes of different versions refuse each other.
-const Version = 1
+const Version = 2
 
 // ID names a node of a fabric: a host and a process of that host, both 0 to
 // 65535. The zero ID is no node.

@@ -189,9 +189,7 @@ func (l *inLane) release(next uint64) {
 // answer tells the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
 	// It pairs with outLane.await (pair S7).
-	if l.link.caps.FenceToLook {
-		ntb.Fence()
-	}
+	afterStore(&l.link.caps)
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
 		l.link.dev.RingDoorbell(l.index)
@@ -261,7 +259,7 @@ func (l *inLane) close() {
 // since the neighbour has rung for the number before. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
 	l.words.Publish32(laneDataArm, l.arm.Add(1))
-	l.link.dev.Order()
+	beforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
 }
 

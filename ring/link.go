@@ -63,7 +63,7 @@ const (
 	linkSpads     = 8
 
 	linkMagic   = 0x4e7c
-	linkVersion = 1
+	linkVersion = 2
 )
 
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.

@@ -167,11 +167,7 @@ func (p *Peer) settleSome() (more bool) {
 func (p *Peer) sayArmed() {
 	p.arm++
 	p.out.Publish32(offArm, p.arm)
-	if p.caps.Coherent {
-		ntb.Fence() // the other side's is in announce
-	} else {
-		p.dev.Order()
-	}
+	beforeLook(p.dev, &p.caps)
 }
 
 // lookLocked looks through the words once, and reports whether more was announced

@@ -294,9 +294,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)
 	// It pairs with inLane.sleep: either the arm is seen here, or the frame there (pair S6).
-	if o.link.caps.FenceToLook {
-		ntb.Fence()
-	}
+	afterStore(&o.link.caps)
 	if arm := ntb.Load32(o.mine, laneDataArm); arm != o.rung {
 		o.rung = arm
 		o.stats.doorbells++
@@ -316,7 +314,7 @@ func (o *outLane) await() bool {
 	o.arm++
 	before := o.credit.Load()
 	o.words.Publish32(laneSpaceArm, o.arm)
-	o.link.dev.Order()
+	beforeLook(o.link.dev, &o.link.caps)
 	o.free()
 	return o.credit.Load() != before
 }

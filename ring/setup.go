@@ -105,7 +105,7 @@ func (s *setupSend) flush(p *Peer) {
 		}
 		s.blocked++
 		p.out.Publish32(offSetupBlocked, s.blocked)
-		p.Order()
+		beforeLook(p.dev, &p.caps)
 		armed = true
 	}
 }
@@ -175,9 +175,7 @@ func (p *Peer) receiveSetup() (more bool) {
 		r.credited = r.received
 		p.out.Publish32(offSetupCredit, r.credited)
 	}
-	if p.caps.FenceToLook {
-		ntb.Fence()
-	}
+	afterStore(&p.caps)
 	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {
 		r.blocked = b
 		p.announce(p.number.Add(1))

@@ -24,12 +24,12 @@
 //	      bounce Pair.order         arm                       header, credit          Fence
 //	S4    ring   Peer.announce      master word               link's arm              Fence
 //	      ring   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
-//	S5    ring   Peer.receiveSetup  set-up credit             blocked word            nothing, or Fence
-//	      ring   setupSend.flush    blocked word              set-up credit           Device.Order
-//	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
-//	      ring   inLane.sleep       lane's data arm           frame's first word      Device.Order
-//	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
-//	      ring   outLane.await      lane's space arm          lane's credit           Device.Order
+//	S5    ring   Peer.receiveSetup  set-up credit             blocked word            Fence
+//	      ring   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
+//	S6    ring   outLane.put        frame's first word        lane's data arm         Fence
+//	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
+//	S7    ring   inLane.answer      lane's credit             lane's space arm        Fence
+//	      ring   outLane.await      lane's space arm          lane's credit           Fence, or Device.Order
 //	S8    shmem  peer.stored        element of the heap       arm                     nothing, or Fence
 //	      shmem  World.park         arm                       element of the heap     membarrier
 //	S9    bounce waiter.notify      what it wakes for         wake: is it full        Fence
@@ -89,8 +89,9 @@
 // expedited membarriers need not reach, and does not take that back where the next to
 // run there is a thread of the same process (membarrier_switch_mm), until one of
 // another process has run. Until then Device.Order by membarrier does not order what
-// that thread stores and looks at, and pairs S1, S2, S5 to S8 fail, about once in some
-// hundred thousand rounds:
+// that thread stores and looks at, and pairs S1, S2 and S8 fail, about once in some
+// hundred thousand rounds, and so does S5 by Order, which is tested here and not used on
+// such memory. Who relied on it alone looks once more later:
 //
 //	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/litmus
 package litmus
