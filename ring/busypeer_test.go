@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is a peer that stores more each time it is looked at: it is called by whoever
-// looks, so that no look finds less than it did before.
+// busy is a peer that stores more at each look: it is called by the goroutine that
+// looks, so that no look finds less than the one before.
 type busy struct {
 	*echo
 	out    ntb.Window // what the peer stores to

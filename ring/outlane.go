@@ -341,7 +341,7 @@ func (o *outLane) pollOn() {
 		for o.pollSome() {
 		}
 		o.polling.Store(false)
-		// Whoever found it set has left the rest to us.
+		// A caller of poll that found it set has left the rest to us.
 		again = o.pollSome() && o.polling.CompareAndSwap(false, true)
 	}
 }
@@ -375,7 +375,7 @@ func (o *outLane) pollSome() (more bool) {
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			if o.yields() {
-				return false // whoever takes that frame calls poll again
+				return false // the one that takes that frame calls poll again
 			}
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
