@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is a peer that stores more each time it is looked at: it is called by whoever
-// looks, so that no look finds less than it did before.
+// busy is a peer that stores more at each look: it is called by the goroutine that
+// looks, so that no look finds less than the one before.
 type busy struct {
 	*echo
 	out    ntb.Window // what the peer stores to
@@ -216,4 +216,69 @@ func TestALinkEndsThatANeighbourGoesOnStoringFor(t *testing.T) {
 	l.release()
 	r.release()
 	ends(t, "Close", m.n.Close)
+}
+
+// eager is a source that has a frame for each turn, as long as it is left on.
+type eager struct {
+	greedy
+	on atomic.Bool
+}
+
+func (e *eager) serve(o *outLane) {
+	if e.on.Load() {
+		o.own(&e.f, nil, e, true)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.waiting = append(o.waiting, e) // as if there was no room for the next one
+		o.waits.Store(true)
+	}
+}
+
+// credited is a device whose neighbour gives credit for each frame at once.
+type credited struct {
+	ntb.Device
+	give func()
+}
+
+func (c credited) RingDoorbell(bit int) { c.give(); c.Device.RingDoorbell(bit) }
+
+// A lane that always has room, and always somebody who waits for it, keeps nobody who
+// comes by, and ends with its link.
+func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology, o.Slots = Line, 4
+	m := newMiddle(t, o, 0)
+	r := m.n.router.sides[Right].Load()
+	var arm uint32
+	r.dev = credited{r.dev, func() { // called with the lane's lock, before the next frame
+		arm++
+		m.to.Publish32(laneDataArm, arm)
+		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
+	}}
+	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
+	e := &eager{greedy: greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}}
+	e.on.Store(true)
+	m.out.waiting = append(m.out.waiting, e)
+	m.out.waits.Store(true)
+	ends(t, "poll", m.out.poll)
+	ends(t, "poll, by another", m.out.poll)
+	ends(t, "that others go on", func() {
+		for was := m.sent(); m.sent() < was+1000; {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	r.Close()
+	ends(t, "the lane", func() {
+		for m.out.polling.Load() {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	m.close()
+}
+
+func (m *relay) sent() uint64 {
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	return m.out.stats.ownFrames
 }

@@ -124,7 +124,7 @@ func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 	require.Positive(t, made)
 }
 
-// A neighbour in a mesh says all there is of itself, whoever had its id before.
+// A neighbour in a mesh says all there is of itself, whatever had its id before.
 func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
 	leak.Check(t)
 	o := small(2)

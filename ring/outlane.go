@@ -74,8 +74,9 @@ type outLane struct {
 	watched  uint32
 	stall    *time.Timer
 
-	waits  atomic.Bool   // someone waits: for the worker's last look
-	credit atomic.Uint32 // credit word seen last
+	waits   atomic.Bool   // someone waits: for the worker's last look
+	polling atomic.Bool   // pollOn runs
+	credit  atomic.Uint32 // credit word seen last
 }
 
 type laneStats struct {
@@ -327,11 +328,20 @@ func (o *outLane) stirred() bool {
 // poll lets those go on that waited for room, turn by turn. It does not keep the caller
 // for as long as there are some. The caller has no locks of lanes or tunnels.
 func (o *outLane) poll() {
-	if o.pollSome() {
-		go func() {
-			for o.pollSome() {
-			}
-		}()
+	if o.pollSome() && o.polling.CompareAndSwap(false, true) {
+		go o.pollOn()
+	}
+}
+
+// pollOn is poll until nobody is left who could go on: a goroutine, of which there is one
+// at a time.
+func (o *outLane) pollOn() {
+	for again := true; again; {
+		for o.pollSome() {
+		}
+		o.polling.Store(false)
+		// A caller of poll that found it set has left the rest to us.
+		again = o.pollSome() && o.polling.CompareAndSwap(false, true)
 	}
 }
 
@@ -364,7 +374,7 @@ func (o *outLane) pollSome() (more bool) {
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			if o.yields() {
-				return false // whoever takes that frame calls poll again
+				return false // the one that takes that frame calls poll again
 			}
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
