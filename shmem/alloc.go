@@ -65,6 +65,9 @@ func AllocHints[T Elem](w *World, n int, _ Hint) (Sym[T], error) { return Alloc[
 // Realloc makes the object one of n elements that begins with the same ones, like
 // shmem_realloc. s is not to be used any more, unless there is an error.
 func Realloc[T Elem](w *World, s Sym[T], n int) (Sym[T], error) {
+	if s.w != nil && s.w != w {
+		badWorld()
+	}
 	made, err := Alloc[T](w, n)
 	if err != nil || s.n == 0 && s.w == nil {
 		return made, err

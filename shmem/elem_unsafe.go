@@ -11,6 +11,16 @@ func sizeOf[T Elem]() uintptr {
 	return unsafe.Sizeof(v)
 }
 
+// alignOf is what addresses of T are multiples of in a heap: numbers of 8 bytes are stored
+// and loaded at once, also those of two halves.
+func alignOf[T Elem]() uintptr {
+	var v T
+	if unsafe.Sizeof(v) == 8 {
+		return 8
+	}
+	return unsafe.Alignof(v)
+}
+
 // at is the offset of element i. It is short enough to be inlined: a call costs
 // fetching atomics a third of their time, since a locked instruction waits for all
 // stores before it, also those to the stack.
