@@ -74,16 +74,20 @@ func copyElems[T Elem](dst, src []T) {
 // store stores an element at once. On arm64, and for the race detector, it is an
 // atomic store of those types that have one.
 func store[T Elem](p *T, v T) {
+	if halves[T]() {
+		var u uint64
+		*(*T)(unsafe.Pointer(&u)) = v
+		store((*uint64)(unsafe.Pointer(p)), u)
+		return
+	}
 	if !plainStores {
 		switch unsafe.Sizeof(v) {
 		case 4:
 			atomic.StoreUint32((*uint32)(unsafe.Pointer(p)), *(*uint32)(unsafe.Pointer(&v)))
 			return
 		case 8:
-			if unsafe.Alignof(v) == 8 { // not complex64
-				atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
-				return
-			}
+			atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
+			return
 		}
 	}
 	*p = v
@@ -91,19 +95,27 @@ func store[T Elem](p *T, v T) {
 
 // load is store's counterpart.
 func load[T Elem](p *T) (v T) {
+	if halves[T]() {
+		u := load((*uint64)(unsafe.Pointer(p)))
+		return *(*T)(unsafe.Pointer(&u))
+	}
 	if !plainStores {
 		switch unsafe.Sizeof(v) {
 		case 4:
 			*(*uint32)(unsafe.Pointer(&v)) = atomic.LoadUint32((*uint32)(unsafe.Pointer(p)))
 			return v
 		case 8:
-			if unsafe.Alignof(v) == 8 {
-				*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
-				return v
-			}
+			*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
+			return v
 		}
 	}
 	return *p
+}
+
+// halves reports whether T is of 8 bytes that Go copies as two of 4: complex64.
+func halves[T Elem]() bool {
+	var v T
+	return unsafe.Sizeof(v) == 8 && unsafe.Alignof(v) == 4
 }
 
 // The atomics of package sync/atomic on any type of 4 or 8 bytes.

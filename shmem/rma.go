@@ -220,6 +220,12 @@ func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block,
 	dstStride, srcStride = checkStrides(len(dst), dstStride, src.n, srcStride, block, n)
 	if base := p.base.Load(); base != nil && n > 0 {
 		from := elems[T](base, src.off, src.n)
+		if block == 1 {
+			for i := range n {
+				dst[i*dstStride] = load(&from[i*srcStride])
+			}
+			return
+		}
 		for i := range n {
 			copy(dst[i*dstStride:i*dstStride+block], from[i*srcStride:])
 		}
