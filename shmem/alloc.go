@@ -88,6 +88,7 @@ func Free[T Elem](s Sym[T]) error {
 		return err
 	}
 	size := uint64(s.n) * uint64(sizeOf[T]())
+	s.w.turns.forget(s.off, size)
 	if !s.w.heap.release(s.off, size) {
 		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.off))
 	}

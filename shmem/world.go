@@ -42,6 +42,7 @@ type World struct {
 	closeLimit time.Duration
 
 	sleepers sleepers
+	turns    turns
 	failed   chan struct{} // closed with the first failure
 	wg       sync.WaitGroup
 
