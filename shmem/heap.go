@@ -79,7 +79,7 @@ func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 		h.used[off] = want
 		return off, nil
 	}
-	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size)
+	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size-h.objects)
 }
 
 // whole is what an object of n bytes takes: cache lines, at least one.

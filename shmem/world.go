@@ -126,8 +126,9 @@ var errEnded = errors.New("it has ended")
 // shmem_pe_accessible. Each symmetric object can be reached on each such PE.
 func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
 
-// HeapLimit is how large the symmetric heap may grow, in bytes.
-func (w *World) HeapLimit() int { return w.heap.size }
+// HeapLimit is how large the symmetric heap may grow, in bytes: what all objects may take
+// together.
+func (w *World) HeapLimit() int { return w.heap.size - w.heap.objects }
 
 func (w *World) peer(pe int) *peer {
 	if uint(pe) >= uint(len(w.peers)) {
@@ -163,11 +164,8 @@ func newWorld(o options, goHeap bool) (*World, error) {
 		token: rand.Uint64() | 1, closeLimit: closeLimit,
 	}
 	w.sleepers.init()
-	size := (o.heap + pageBytes - 1) &^ (pageBytes - 1)
 	objects := firstShared + areas*teamBytes(o.n)
-	if uintptr(size) < objects+pageBytes {
-		return nil, fmt.Errorf("symmetric heap of %d bytes: %d PEs need at least %d", size, o.n, objects+pageBytes)
-	}
+	size := int(objects) + (o.heap+pageBytes-1)&^(pageBytes-1)
 	var m *memory
 	var err error
 	if goHeap || !canMap {
