@@ -41,6 +41,13 @@ func elems[T Elem](base *byte, off uintptr, n int) []T {
 	return unsafe.Slice(elem[T](base, off), n)
 }
 
+// alignedBytes is Go memory at a multiple of align, a power of two.
+func alignedBytes(n, align int) []byte {
+	b := make([]byte, n+align)
+	pad := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(align-1))
+	return b[pad : pad+n : pad+n]
+}
+
 // bytesOf is the memory of a slice.
 func bytesOf[T Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*sizeOf[T]())

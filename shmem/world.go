@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +32,12 @@ type World struct {
 	host    *sdp.Host // nil if this is the only PE
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
-	// crowded: more PEs share this machine than it has processors, or their servers
-	// need some too.
+	// barrier makes the processors of all PEs that map each other pass a barrier.
+	barrier func() error
+	place   place   // where this PE runs
+	places  []place // where each does; element by element written by connect
+	// crowded: PEs have to take turns at this one's processors, or their servers need
+	// some too. Set when all have joined.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
 	// closeLimit is how long Close waits for others to say that they are done, after
@@ -172,8 +175,11 @@ func newWorld(o options, goHeap bool) (*World, error) {
 		m = goMemory(size, w.token)
 	} else if m, err = newMemory(size); err != nil {
 		return nil, err
+	} else {
+		m.mark(w.token)
 	}
 	w.heap = newHeap(m, objects)
+	w.barrier = membarrier.Global
 	fence := !membarrier.Register()
 	for pe := range o.n {
 		p := &peer{w: w, pe: pe, fence: fence}
@@ -181,7 +187,9 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.self = w.peers[w.pe]
 	w.self.reach(m)
-	w.crowded = o.n > runtime.NumCPU() || o.strict && o.n > 1
+	w.place = thisPlace()
+	w.places = make([]place, o.n)
+	w.places[o.pe] = w.place
 	return w, nil
 }
 
