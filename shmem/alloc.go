@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -10,10 +11,7 @@ import (
 // same offset, without a word. That the arguments are the same is checked: each PE
 // tells all others, as in debug mode.
 
-const (
-	minAlign = 64 // a cache line, so that objects do not share one
-	maxAlign = 1 << 30
-)
+const minAlign = 64 // a cache line, so that objects do not share one
 
 // Alloc makes a symmetric object of n elements, like shmem_malloc. What is in it is
 // not defined. It returns ErrMismatch on all PEs if they ask for different sizes, and
@@ -22,8 +20,9 @@ func Alloc[T Elem](w *World, n int) (Sym[T], error) {
 	return AllocAligned[T](w, minAlign, n)
 }
 
-// AllocAligned is Alloc at a multiple of align bytes, a power of two up to 1 GiB,
-// like shmem_align.
+// AllocAligned is Alloc at an address that is a multiple of align bytes on all PEs, like
+// shmem_align. align is a power of two up to 1 GiB; for PEs that share a process by a
+// fabric of kind mem, more than 2 MiB is an error.
 func AllocAligned[T Elem](w *World, align, n int) (Sym[T], error) {
 	w.check()
 	if n < 0 || uint64(n) > maxHeap/uint64(sizeOf[T]()) {
@@ -65,6 +64,9 @@ func AllocHints[T Elem](w *World, n int, _ Hint) (Sym[T], error) { return Alloc[
 // Realloc makes the object one of n elements that begins with the same ones, like
 // shmem_realloc. s is not to be used any more, unless there is an error.
 func Realloc[T Elem](w *World, s Sym[T], n int) (Sym[T], error) {
+	if s.w != nil && s.w != w {
+		badWorld()
+	}
 	made, err := Alloc[T](w, n)
 	if err != nil || s.n == 0 && s.w == nil {
 		return made, err
@@ -85,6 +87,7 @@ func Free[T Elem](s Sym[T]) error {
 		return err
 	}
 	size := uint64(s.n) * uint64(sizeOf[T]())
+	s.w.turns.forget(s.off, size)
 	if !s.w.heap.release(s.off, size) {
 		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.off))
 	}
@@ -94,6 +97,9 @@ func Free[T Elem](s Sym[T]) error {
 func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
 	if err := w.collective(callAlloc, n, uint64(align)); err != nil {
 		return 0, err
+	}
+	if w.opts.inProcess && align > goAlign {
+		return 0, fmt.Errorf("shmem: alignment of %d bytes: heaps of one process have at most %d: %w", align, goAlign, errors.ErrUnsupported)
 	}
 	return w.heap.alloc(n, align)
 }

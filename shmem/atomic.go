@@ -14,7 +14,7 @@ package shmem
 
 // AtomicFetch returns element i of s at PE pe, like shmem_atomic_fetch.
 func AtomicFetch[T ExtAMO](c *Ctx, s Sym[T], i, pe int) T {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		return atomicLoad(elem[T](base, off))
 	}
@@ -23,7 +23,7 @@ func AtomicFetch[T ExtAMO](c *Ctx, s Sym[T], i, pe int) T {
 
 // AtomicSet stores v, like shmem_atomic_set.
 func AtomicSet[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		atomicStore(elem[T](base, off), v)
 		p.stored()
@@ -34,7 +34,7 @@ func AtomicSet[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) {
 
 // AtomicSwap stores v and returns what was there, like shmem_atomic_swap.
 func AtomicSwap[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		old := atomicSwap(elem[T](base, off), v)
 		p.stored()
@@ -46,7 +46,7 @@ func AtomicSwap[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
 // AtomicCompareSwap stores v if cond is there, and returns what was there, like
 // shmem_atomic_compare_swap.
 func AtomicCompareSwap[T AMO](c *Ctx, s Sym[T], i int, cond, v T, pe int) T {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		old := atomicCompareSwap(elem[T](base, off), cond, v)
 		p.stored()
@@ -58,7 +58,7 @@ func AtomicCompareSwap[T AMO](c *Ctx, s Sym[T], i int, cond, v T, pe int) T {
 
 // AtomicFetchAdd adds v and returns what was there, like shmem_atomic_fetch_add.
 func AtomicFetchAdd[T AMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		old := atomicAdd(elem[T](base, off), v)
 		p.stored()
@@ -69,7 +69,7 @@ func AtomicFetchAdd[T AMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
 
 // AtomicAdd adds v, like shmem_atomic_add.
 func AtomicAdd[T AMO](c *Ctx, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		atomicAdd(elem[T](base, off), v)
 		p.stored()
@@ -96,7 +96,7 @@ func bitwise[T Bits](p *T, op amo, v T) T {
 }
 
 func fetchBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		old := bitwise(elem[T](base, off), op, v)
 		p.stored()
@@ -106,7 +106,7 @@ func fetchBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int
 }
 
 func doBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(pe), s.at(i)
+	p, off := c.peer(s.w, pe), s.at(i)
 	if base := p.base.Load(); base != nil {
 		bitwise(elem[T](base, off), op, v)
 		p.stored()

@@ -5,7 +5,7 @@ package shmem
 
 // AtomicFetchNBI is AtomicFetch, like shmem_atomic_fetch_nbi.
 func AtomicFetchNBI[T ExtAMO](c *Ctx, old *T, s Sym[T], i, pe int) {
-	if p := c.peer(pe); p.base.Load() != nil {
+	if p := c.peer(s.w, pe); p.base.Load() != nil {
 		*old = AtomicFetch(c, s, i, pe)
 	} else {
 		fetchNBI(c, "atomic fetch", p, old, request{amo: amoFetch, off: uint64(s.at(i))})
@@ -14,7 +14,7 @@ func AtomicFetchNBI[T ExtAMO](c *Ctx, old *T, s Sym[T], i, pe int) {
 
 // AtomicSwapNBI is AtomicSwap, like shmem_atomic_swap_nbi.
 func AtomicSwapNBI[T ExtAMO](c *Ctx, old *T, s Sym[T], i int, v T, pe int) {
-	if p := c.peer(pe); p.base.Load() != nil {
+	if p := c.peer(s.w, pe); p.base.Load() != nil {
 		*old = AtomicSwap(c, s, i, v, pe)
 	} else {
 		fetchNBI(c, "atomic swap", p, old, request{amo: amoSwap, off: uint64(s.at(i)), a: word(v)})
@@ -23,7 +23,7 @@ func AtomicSwapNBI[T ExtAMO](c *Ctx, old *T, s Sym[T], i int, v T, pe int) {
 
 // AtomicCompareSwapNBI is AtomicCompareSwap, like shmem_atomic_compare_swap_nbi.
 func AtomicCompareSwapNBI[T AMO](c *Ctx, old *T, s Sym[T], i int, cond, v T, pe int) {
-	if p := c.peer(pe); p.base.Load() != nil {
+	if p := c.peer(s.w, pe); p.base.Load() != nil {
 		*old = AtomicCompareSwap(c, s, i, cond, v, pe)
 	} else {
 		fetchNBI(c, "atomic compare-and-swap", p, old,
@@ -33,7 +33,7 @@ func AtomicCompareSwapNBI[T AMO](c *Ctx, old *T, s Sym[T], i int, cond, v T, pe 
 
 // AtomicFetchAddNBI is AtomicFetchAdd, like shmem_atomic_fetch_add_nbi.
 func AtomicFetchAddNBI[T AMO](c *Ctx, old *T, s Sym[T], i int, v T, pe int) {
-	if p := c.peer(pe); p.base.Load() != nil {
+	if p := c.peer(s.w, pe); p.base.Load() != nil {
 		*old = AtomicFetchAdd(c, s, i, v, pe)
 	} else {
 		fetchNBI(c, "atomic fetch-add", p, old, request{amo: amoAdd, off: uint64(s.at(i)), a: word(v)})
@@ -61,7 +61,7 @@ func AtomicFetchXorNBI[T Bits](c *Ctx, old *T, s Sym[T], i int, v T, pe int) {
 }
 
 func bitsNBI[T Bits](c *Ctx, name string, op amo, old *T, s Sym[T], i int, v T, pe int) {
-	if p := c.peer(pe); p.base.Load() != nil {
+	if p := c.peer(s.w, pe); p.base.Load() != nil {
 		*old = fetchBits(c, name, op, s, i, v, pe)
 	} else {
 		fetchNBI(c, name, p, old, request{amo: op, off: uint64(s.at(i)), a: word(v)})

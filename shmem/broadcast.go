@@ -15,7 +15,7 @@ const pieceBytes = 64 << 10
 // is chains from host to host, in both directions at once, where hosts form a ring or
 // a line, so that each cable carries the data once, and all are busy.
 func Broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {
-	begin(t, n, src)
+	begin(t, n, dst, src)
 	dst.room(n)
 	if uint(root) >= uint(len(t.pes)) {
 		badPE(root, len(t.pes))

@@ -6,13 +6,14 @@ import (
 )
 
 // Collect puts the first n elements of src of all PEs, in their order, one behind the
-// other into dst of all PEs, like shmem_collect. Each PE passes its own n. dst and src
-// do not overlap.
+// other into dst of all PEs, like shmem_collect. Each PE passes its own n, and an src that
+// has as many elements; one whose n is 0 may pass the zero Sym. dst and src do not
+// overlap.
 //
-// Each PE sends each other a message with its n, so that all know the places. Then it
-// is like FCollect.
+// Each PE sends each other a message with its n and where its elements are, so that all
+// know the places. Then it is like FCollect.
 func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	begin(t, n, src)
+	begin(t, n, dst, src)
 	if t.w.opts.debug {
 		if err := same(ctx, t, callCollect, dst, src, n, 0, 0); err != nil {
 			return err
@@ -21,23 +22,47 @@ func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error
 	if err := t.begun(); err != nil {
 		return err
 	}
-	ends := make([]int, len(t.pes))
-	total, longest := 0, 0
-	err := t.agree(ctx, words{uint64(n)}, func(pe int, w words) {
-		k := int(min(w[0], maxHeap))
-		total += k
-		longest = max(longest, k)
-		ends[pe] = total
+	b := blocks[T]{ends: make([]int, len(t.pes)), src: make([]Sym[T], len(t.pes))}
+	var odd error
+	err := t.agree(ctx, words{uint64(n), uint64(src.off)}, func(pe int, w words) {
+		if e := b.add(t, pe, w); e != nil && odd == nil {
+			odd = e
+		}
 	})
 	if err = t.leave(err); err != nil {
 		return err
 	}
-	dst.room(total) // it panics on all PEs
-	apart(dst, src, total, n, false)
+	if odd != nil {
+		return odd
+	}
+	// These panic on all PEs.
+	total := b.ends[len(b.ends)-1]
+	dst.room(total)
+	for _, s := range b.src {
+		apart(dst, s, total, s.n, false)
+	}
 	if err := t.begun(); err != nil {
 		return err
 	}
-	return t.leave(gather(ctx, t, dst, src, blocks{ends: ends, longest: longest}))
+	return t.leave(gather(ctx, t, dst, src, b))
+}
+
+// add notes what PE pe has: w[0] elements at offset w[1] of its heap. It is an error if
+// they are not within that.
+func (b *blocks[T]) add(t *Team, pe int, w words) error {
+	end := 0
+	if pe > 0 {
+		end = b.ends[pe-1]
+	}
+	size, limit := uint64(sizeOf[T]()), uint64(t.w.heap.size)
+	if w[0] > 0 && (w[1] < uint64(t.w.heap.objects) || w[1] > limit || w[0] > (limit-w[1])/size || w[1]%uint64(alignOf[T]()) != 0) {
+		return fmt.Errorf("%w: PE %d has %d elements at offset %d, in a heap of %d bytes", ErrMismatch, t.pes[pe], w[0], w[1], limit)
+	}
+	n := int(w[0])
+	b.src[pe] = Sym[T]{t.w, uintptr(w[1]), n}
+	b.ends[pe] = end + n
+	b.longest = max(b.longest, n)
+	return nil
 }
 
 // FCollect is Collect with the same n at all PEs, like shmem_fcollect.
@@ -48,7 +73,7 @@ func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error
 // only, which steps first to say that its dst may be written. Otherwise each steps to
 // each to say so, and puts its block to each.
 func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	begin(t, n, src)
+	begin(t, n, dst, src)
 	t.each(n, dst.n)
 	apart(dst, src, n*len(t.pes), n, false)
 	if t.w.opts.debug {
@@ -59,18 +84,19 @@ func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) erro
 	if err := t.begun(); err != nil {
 		return err
 	}
-	return t.leave(gather(ctx, t, dst, src, blocks{n: n, longest: n}))
+	return t.leave(gather(ctx, t, dst, src, blocks[T]{n: n, longest: n}))
 }
 
 // blocks are the PEs' places in dst.
-type blocks struct {
-	n       int   // of each, without ends
-	ends    []int // of each
+type blocks[T Elem] struct {
+	n       int      // of each, without ends
+	ends    []int    // of each
+	src     []Sym[T] // what each PE passes, if their lengths differ
 	longest int
 }
 
 // of is the place of a PE's block.
-func (b *blocks) of(pe int) (from, to int) {
+func (b *blocks[T]) of(pe int) (from, to int) {
 	switch {
 	case b.ends == nil:
 		return pe * b.n, (pe + 1) * b.n
@@ -80,7 +106,7 @@ func (b *blocks) of(pe int) (from, to int) {
 	return b.ends[pe-1], b.ends[pe]
 }
 
-func gather[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b blocks) error {
+func gather[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b blocks[T]) error {
 	if b.longest == 0 {
 		return nil
 	}
@@ -98,7 +124,7 @@ func gather[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b blocks) err
 	return gatherPut(ctx, t, dst, mine, &b)
 }
 
-func gatherSmall[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks) error {
+func gatherSmall[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks[T]) error {
 	if err := sendAll(ctx, t, mine); err != nil {
 		return err
 	}
@@ -115,7 +141,7 @@ func gatherSmall[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *
 	return nil
 }
 
-func gatherGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b *blocks) error {
+func gatherGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b *blocks[T]) error {
 	t.stepAll()
 	for i := 1; i < len(t.pes); i++ {
 		pe := t.next(i)
@@ -123,13 +149,16 @@ func gatherGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], b *blocks)
 			return err
 		}
 		from, to := b.of(pe)
+		if b.src != nil {
+			src = b.src[pe]
+		}
 		Get(t.ctx, dst.Slice(from, to).Local(), src, pe)
 		t.step(pe)
 	}
 	return t.awaitAll(ctx)
 }
 
-func gatherPut[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks) error {
+func gatherPut[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *blocks[T]) error {
 	t.stepAll()
 	from, to := b.of(t.me)
 	for i := 1; i < len(t.pes); i++ {
@@ -145,7 +174,7 @@ func gatherPut[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *bl
 
 // gatherRing passes blocks on. Only the PE before this one writes to its dst, and
 // always another block than the one that this PE passes on meanwhile.
-func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks) error {
+func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks[T]) error {
 	n := len(t.pes)
 	before, after := t.ring[(t.place+n-1)%n], t.ring[(t.place+1)%n]
 	t.step(before)
@@ -193,7 +222,7 @@ func (t *Team) span(n, stride, have int) int {
 }
 
 func alltoall[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], dstStride, srcStride, n int) error {
-	begin(t, n, src)
+	begin(t, n, dst, src)
 	apart(dst, src, t.span(n, dstStride, dst.n), t.span(n, srcStride, src.n), false)
 	if t.w.opts.debug {
 		if err := same(ctx, t, what, dst, src, n, dstStride, srcStride); err != nil {

@@ -50,7 +50,7 @@ const nilTeam = "shmem: collective call of a nil Team"
 
 // begin is for the head of each collective call: it looks at the arguments that all
 // have.
-func begin[T Elem](t *Team, n int, src Sym[T]) {
+func begin[T Elem](t *Team, n int, dst, src Sym[T]) {
 	if t == nil {
 		panic(nilTeam)
 	}
@@ -60,8 +60,8 @@ func begin[T Elem](t *Team, n int, src Sym[T]) {
 	if n > src.n {
 		panic(fmt.Sprintf("shmem: %d elements are wanted from %d", n, src.n))
 	}
-	if n > 0 && src.w != t.w {
-		panic("shmem: collective call with an object of another World")
+	if dst.n > 0 && dst.w != t.w || src.n > 0 && src.w != t.w {
+		badWorld()
 	}
 }
 

@@ -35,6 +35,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	p.ch = &channel{pe: pe, conn: c} // a failure is told to those that are connected
 	w.mu.Unlock()
 	p.node = h.Node
+	w.places[pe] = h.Place
 	p.why = w.mapPeer(p, h)
 	return nil
 }

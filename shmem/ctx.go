@@ -12,12 +12,14 @@ import (
 // A context may be used by several goroutines; the options of the specification,
 // serialized and private, allow an implementation less, and change nothing here.
 type Ctx struct {
-	w      *World  // immutable
-	team   *Team   // immutable; nil: the team of all
-	peers  []*peer // by PE of the team; immutable
-	far    []*peer // those that are reached by requests; immutable
-	err    atomic.Pointer[OpError]
-	n      atomic.Uint32 // PEs that operations may name: len(peers), 0 after Close
+	w     *World  // immutable
+	team  *Team   // immutable; nil: the team of all
+	peers []*peer // by PE of the team; immutable
+	far   []*peer // those that are reached by requests; immutable
+	err   atomic.Pointer[OpError]
+	// n is how many PEs operations may name: len(peers), 0 after Close. It is used by the
+	// functions of sync/atomic: with those peer is short enough to be inlined.
+	n      uintptr
 	closed atomic.Bool
 }
 
@@ -34,7 +36,7 @@ func newCtx(w *World, t *Team, peers []*peer) *Ctx {
 			c.far = append(c.far, p)
 		}
 	}
-	c.n.Store(uint32(len(peers)))
+	atomic.StoreUintptr(&c.n, uintptr(len(peers)))
 	return c
 }
 
@@ -55,7 +57,7 @@ func (c *Ctx) Close() error {
 	if c.closed.Swap(true) {
 		return ErrClosed
 	}
-	c.n.Store(0)
+	atomic.StoreUintptr(&c.n, 0)
 	return c.Quiet()
 }
 
@@ -67,20 +69,27 @@ func (c *Ctx) Err() error {
 	return nil
 }
 
-// peer is a PE of the context.
-func (c *Ctx) peer(pe int) *peer {
-	if uint(pe) >= uint(c.n.Load()) {
-		c.badPE(pe)
+// peer is a PE of the context, for an operation on an object of World w. The object is
+// of the context's World, or has no elements and no World.
+func (c *Ctx) peer(w *World, pe int) *peer {
+	if w != c.w || uintptr(pe) >= atomic.LoadUintptr(&c.n) {
+		c.odd(w, pe)
 	}
 	return c.peers[pe]
 }
 
+// odd panics at what peer does not expect, but for an object without elements.
+//
 //go:noinline
-func (c *Ctx) badPE(pe int) {
-	if c.closed.Load() {
+func (c *Ctx) odd(w *World, pe int) {
+	switch {
+	case c.closed.Load():
 		closedCtx()
+	case uint(pe) >= uint(len(c.peers)):
+		badPE(pe, len(c.peers))
+	case w != nil:
+		badWorld()
 	}
-	badPE(pe, len(c.peers))
 }
 
 func closedCtx() { panic("shmem: use of a closed context") }

@@ -46,8 +46,8 @@
 // # Waiting
 //
 // A wait looks for 200 µs, longer if it was woken in vain, and then sleeps; a store of another PE wakes it, which costs
-// that one a request. With more PEs than processors it gives its processor away while
-// it looks. Waiting for long costs no processor time.
+// that one a request. With more PEs of a machine than processors that they may use, it gives its
+// processor away while it looks. Waiting for long costs no processor time.
 //
 // # Names
 //

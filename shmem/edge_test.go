@@ -83,7 +83,7 @@ func TestANilTeamSaysSo(t *testing.T) {
 func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 	var all [2]*World
 	for pe := range all {
-		w, err := newWorld(options{pe: pe, n: 2, heap: minHeap, inProcess: true}, true)
+		w, err := newWorld(options{pe: pe, n: 2, heap: 1 << 20, inProcess: true}, true)
 		require.NoError(t, err)
 		defer w.heap.close()
 		defer forgetGoMemory(w.token)

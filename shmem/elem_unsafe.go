@@ -11,6 +11,16 @@ func sizeOf[T Elem]() uintptr {
 	return unsafe.Sizeof(v)
 }
 
+// alignOf is what addresses of T are multiples of in a heap: numbers of 8 bytes are stored
+// and loaded at once, also those of two halves.
+func alignOf[T Elem]() uintptr {
+	var v T
+	if unsafe.Sizeof(v) == 8 {
+		return 8
+	}
+	return unsafe.Alignof(v)
+}
+
 // at is the offset of element i. It is short enough to be inlined: a call costs
 // fetching atomics a third of their time, since a locked instruction waits for all
 // stores before it, also those to the stack.
@@ -29,6 +39,13 @@ func elem[T Elem](base *byte, off uintptr) *T {
 // elems are n of them.
 func elems[T Elem](base *byte, off uintptr, n int) []T {
 	return unsafe.Slice(elem[T](base, off), n)
+}
+
+// alignedBytes is Go memory at a multiple of align, a power of two.
+func alignedBytes(n, align int) []byte {
+	b := make([]byte, n+align)
+	pad := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(align-1))
+	return b[pad : pad+n : pad+n]
 }
 
 // bytesOf is the memory of a slice.
@@ -64,16 +81,20 @@ func copyElems[T Elem](dst, src []T) {
 // store stores an element at once. On arm64, and for the race detector, it is an
 // atomic store of those types that have one.
 func store[T Elem](p *T, v T) {
+	if halves[T]() {
+		var u uint64
+		*(*T)(unsafe.Pointer(&u)) = v
+		store((*uint64)(unsafe.Pointer(p)), u)
+		return
+	}
 	if !plainStores {
 		switch unsafe.Sizeof(v) {
 		case 4:
 			atomic.StoreUint32((*uint32)(unsafe.Pointer(p)), *(*uint32)(unsafe.Pointer(&v)))
 			return
 		case 8:
-			if unsafe.Alignof(v) == 8 { // not complex64
-				atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
-				return
-			}
+			atomic.StoreUint64((*uint64)(unsafe.Pointer(p)), *(*uint64)(unsafe.Pointer(&v)))
+			return
 		}
 	}
 	*p = v
@@ -81,19 +102,27 @@ func store[T Elem](p *T, v T) {
 
 // load is store's counterpart.
 func load[T Elem](p *T) (v T) {
+	if halves[T]() {
+		u := load((*uint64)(unsafe.Pointer(p)))
+		return *(*T)(unsafe.Pointer(&u))
+	}
 	if !plainStores {
 		switch unsafe.Sizeof(v) {
 		case 4:
 			*(*uint32)(unsafe.Pointer(&v)) = atomic.LoadUint32((*uint32)(unsafe.Pointer(p)))
 			return v
 		case 8:
-			if unsafe.Alignof(v) == 8 {
-				*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
-				return v
-			}
+			*(*uint64)(unsafe.Pointer(&v)) = atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
+			return v
 		}
 	}
 	return *p
+}
+
+// halves reports whether T is of 8 bytes that Go copies as two of 4: complex64.
+func halves[T Elem]() bool {
+	var v T
+	return unsafe.Sizeof(v) == 8 && unsafe.Alignof(v) == 4
 }
 
 // The atomics of package sync/atomic on any type of 4 or 8 bytes.

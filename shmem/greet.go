@@ -16,16 +16,17 @@ type hello struct {
 	Job     string   `json:"job"`
 	PE      int      `json:"pe"`
 	PEs     int      `json:"pes"`
-	Heap    int      `json:"heap"`
+	Heap    int      `json:"heap"` // HeapLimit
 	Node    int      `json:"node"` // of the fabric
 	Strict  bool     `json:"strict,omitempty"`
 	Fence   bool     `json:"fence,omitempty"` // whoever stores to its heap needs a barrier, see peer
 	File    heapFile `json:"file"`
+	Place   place    `json:"place"`
 	Refused string   `json:"refused,omitempty"` // why the other one may not join
 }
 
 const (
-	helloVersion = 1
+	helloVersion = 2
 	maxHello     = 4096
 )
 
@@ -35,7 +36,7 @@ var errRefused = errors.New("PEs do not fit together")
 func (w *World) hello() *hello {
 	f := w.heap.file()
 	f.Token = w.token
-	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.heap.size, Node: w.spec.Node, Strict: w.opts.strict, Fence: w.self.fence, File: f}
+	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.self.fence, File: f, Place: w.place}
 }
 
 // fits compares another PE's words with ours.

@@ -10,6 +10,7 @@ import (
 // The heap of a PE. Offsets in bytes from its beginning:
 //
 //	0x0000  4  arm: changes when this PE is about to sleep; written by this PE
+//	0x0008  8  token: says which heap this is; written by this PE before others know of it
 //	0x1000     work areas of teams, see team.go; written by all PEs
 //	...        objects
 //
@@ -17,6 +18,7 @@ import (
 // grows without a copy, and no address ever changes.
 const (
 	armAt       = 0
+	tokenAt     = 8
 	firstShared = 0x1000
 	pageBytes   = 4096
 )
@@ -79,7 +81,7 @@ func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 		h.used[off] = want
 		return off, nil
 	}
-	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size)
+	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size-h.objects)
 }
 
 // whole is what an object of n bytes takes: cache lines, at least one.

@@ -98,6 +98,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.abandon()
 		return nil, err
 	}
+	w.crowded = crowded(w.places, o.pe) || o.strict && o.n > 1
 	w.ctx = newCtx(w, nil, w.peers)
 	w.team = worldTeam(w)
 	if err := w.share(ctx); err != nil {

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -24,7 +25,8 @@ import (
 // still the last; else it waits until the next one's number is in its place, and clears
 // that one's bit.
 
-// Lock is a lock of all PEs. Of one PE, one goroutine at a time may ask for it.
+// Lock is a lock of all PEs, and of the goroutines of each. Like a Mutex, it is not of the
+// goroutine that has set it: another one may clear it.
 type Lock struct{ halves Sym[uint32] }
 
 const (
@@ -55,10 +57,29 @@ func NewLock(w *World) (Lock, error) {
 // Free gives the memory of NewLock back. It is collective.
 func (l Lock) Free() error { return Free(Sym[uint64]{l.halves.w, l.halves.off, 1}) }
 
-// Set waits until this PE has the lock, like shmem_set_lock. It fails if a PE ends.
-// If ctx ends first, the PE stays in the queue, and must call Set again.
+// errNoLock: what is in the lock's words are no numbers of PEs.
+var errNoLock = errors.New("shmem: the words of a lock were overwritten")
+
+// Set waits until this PE has the lock, like shmem_set_lock, and no other goroutine of it
+// has. It fails if a PE ends. If ctx ends first, the PE may stay in the queue: some
+// goroutine of it must call Set again, or Test until it has the lock, and then Clear.
 func (l Lock) Set(ctx context.Context) error {
 	w, mine := l.place()
+	off := l.halves.off
+	turn, err := w.take(ctx, off)
+	if err != nil {
+		return err
+	}
+	if err := l.queue(ctx, w, mine); err != nil {
+		w.turns.give(off, turn)
+		return err
+	}
+	w.turns.own(turn)
+	return nil
+}
+
+// queue waits until this PE's place is the first. The caller has the turn.
+func (l Lock) queue(ctx context.Context, w *World, mine *uint32) error {
 	c := w.ctx
 	if atomicLoad(mine)&lockIn == 0 {
 		AtomicSet(c, l.halves, lockMine, lockWait|lockIn, w.pe)
@@ -70,15 +91,33 @@ func (l Lock) Set(ctx context.Context) error {
 			AtomicAnd(c, l.halves, lockMine, ^uint32(lockWait), w.pe)
 			return nil
 		}
+		if before > uint32(len(w.peers)) {
+			return errNoLock
+		}
 		AtomicOr(c, l.halves, lockMine, uint32(w.pe+1), int(before)-1)
 	}
 	return w.wait(ctx, func() bool { return atomicLoad(mine)&lockWait == 0 })
 }
 
-// Test takes the lock if nobody has it, and tells if this PE has it now, like
-// shmem_test_lock.
+// Test takes the lock if nobody has it, and reports whether it did, like shmem_test_lock.
 func (l Lock) Test() (bool, error) {
 	w, mine := l.place()
+	off := l.halves.off
+	turn := w.turns.tryTake(off)
+	if turn == nil {
+		return false, nil // another goroutine of this PE has it, or asks for it
+	}
+	got, err := l.test(w, mine)
+	if got {
+		w.turns.own(turn)
+	} else {
+		w.turns.give(off, turn)
+	}
+	return got, err
+}
+
+// test takes the lock if nobody is in the queue. The caller has the turn.
+func (l Lock) test(w *World, mine *uint32) (bool, error) {
 	c := w.ctx
 	if v := atomicLoad(mine); v&lockIn != 0 { // a Set was given up
 		return v&lockWait == 0, nil
@@ -92,29 +131,44 @@ func (l Lock) Test() (bool, error) {
 }
 
 // Clear completes this PE's operations on the default context, and gives the lock to
-// the next, like shmem_clear_lock. It panics if this PE does not have it.
+// the next, like shmem_clear_lock. It panics if this PE does not have it. After an error
+// this PE still has it.
 func (l Lock) Clear(ctx context.Context) error {
 	w, mine := l.place()
-	c := w.ctx
-	if atomicLoad(mine)&(lockIn|lockWait) != lockIn {
+	turn := w.turns.disown(l.halves.off)
+	if turn == nil {
 		panic(fmt.Sprintf("shmem: PE %d clears a lock that it does not have", w.pe))
 	}
+	if err := l.pass(ctx, w, mine); err != nil {
+		w.turns.own(turn)
+		return err
+	}
+	w.turns.give(l.halves.off, turn)
+	return w.ctx.Err()
+}
+
+// pass gives the lock to the next PE. The caller has the turn.
+func (l Lock) pass(ctx context.Context, w *World, mine *uint32) error {
+	c := w.ctx
 	if err := c.Quiet(); err != nil {
 		return err
 	}
 	if atomicLoad(mine)&lockNext == 0 &&
 		AtomicCompareSwap(c, l.halves, lockTail, uint32(w.pe+1), 0, lockHome) == uint32(w.pe+1) {
 		AtomicSet(c, l.halves, lockMine, 0, w.pe)
-		return c.Err()
+		return nil
 	}
 	// Somebody is behind us, and is about to say so.
 	if err := w.wait(ctx, func() bool { return atomicLoad(mine)&lockNext != 0 }); err != nil {
 		return err
 	}
 	next := int(atomicLoad(mine)&lockNext) - 1
+	if next >= len(w.peers) {
+		return errNoLock
+	}
 	AtomicSet(c, l.halves, lockMine, 0, w.pe)
 	AtomicAnd(c, l.halves, lockMine, ^uint32(lockWait), next)
-	return c.Err()
+	return nil
 }
 
 // place is this PE's own half.

@@ -1,6 +1,8 @@
 package shmem
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -43,40 +45,30 @@ func newMemory(size int) (*memory, error) {
 	return &memory{bytes: b, fd: fd, maps: true}, nil
 }
 
-func mapFile(fd, size int) ([]byte, error) {
-	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, fmt.Errorf("map symmetric heap of %d bytes: %w", size, err)
-	}
-	return b, nil
-}
+// file says where the memory file is. The caller adds the heap's token.
+func (m *memory) file() heapFile { return heapFile{PID: os.Getpid(), FD: m.fd} }
 
-// file names the memory file, so that another process finds this one and no other.
-func (m *memory) file() (f heapFile) {
-	f.PID, f.FD = os.Getpid(), m.fd
-	var st unix.Stat_t
-	if m.fd >= 0 && unix.Fstat(m.fd, &st) == nil {
-		f.Dev, f.Inode = uint64(st.Dev), st.Ino
-	}
-	return f
-}
-
-// mapHeap maps the heap of a process of this machine.
+// mapHeap maps the heap of a process of this machine. The numbers may name anything, also
+// a heap of a process here that has the same ones as the PE has on another host: the file
+// is mapped if it can be no other than the heap that is meant.
 func mapHeap(f heapFile, size int) (*memory, error) {
-	// What the numbers name may be anything, until we have looked.
-	const how = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD), how, 0)
+	name := fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD)
+	// Opening a device may have effects. So this does not open it yet.
+	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
+	}
+	defer unix.Close(path)
+	if err := checkKind(path, size); err != nil {
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", f.FD, f.PID, err)
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("look at the heap of process %d: %w", f.PID, err)
-	}
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || uint64(st.Dev) != f.Dev || st.Ino != f.Inode || st.Size != int64(size) || got&seals != seals {
-		return nil, fmt.Errorf("descriptor %d of process %d is not the heap that it names", f.FD, f.PID)
+	if err := checkHeap(fd, size, f.Token); err != nil {
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", f.FD, f.PID, err)
 	}
 	b, err := mapFile(fd, size)
 	if err != nil {
@@ -85,12 +77,49 @@ func mapHeap(f heapFile, size int) (*memory, error) {
 	return &memory{bytes: b, fd: -1, maps: true}, nil
 }
 
+// checkKind refuses what is no file of ordinary pages of this size. A file of huge pages
+// can be sealed as well, and faults where none is free.
+func checkKind(fd, size int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at it: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.New("not a regular file")
+	}
+	if st.Size != int64(size) {
+		return fmt.Errorf("a file of %d bytes, want %d", st.Size, size)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		return errors.New("not a file of ordinary pages")
+	}
+	return nil
+}
+
+// checkHeap refuses a file that could change its size, or whose token is another one.
+func checkHeap(fd, size int, token uint64) error {
+	if err := checkKind(fd, size); err != nil {
+		return err
+	}
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || got&seals != seals {
+		return fmt.Errorf("not sealed (seals %#x)", got)
+	}
+	var b [8]byte
+	n, err := unix.Pread(fd, b[:], tokenAt)
+	if err != nil || n != len(b) || token == 0 || binary.NativeEndian.Uint64(b[:]) != token {
+		return errors.New("another heap than the one that is meant")
+	}
+	return nil
+}
+
 func (m *memory) close() {
 	if m.fd >= 0 {
 		unix.Close(m.fd)
 	}
 	if m.maps {
-		_ = unix.Munmap(m.bytes)
+		unmapFile(m.bytes)
 	}
 	m.bytes = nil
 }

@@ -15,43 +15,17 @@ import (
 
 func TestBadOptionsAreErrors(t *testing.T) {
 	for message, opts := range map[string][]Option{
-		"shmem: open PE 2 of 2: PE 2 of 2: want 0 to 1":                                   {PE(2, 2, "x")},
-		"shmem: open PE 0 of 0: 0 PEs: want 1 to 1024":                                    {PE(0, 0, "x")},
-		"shmem: open PE 0 of 2000: 2000 PEs: want 1 to 1024":                              {PE(0, 2000, "x")},
-		"shmem: open PE 0 of 1: symmetric heap of 5 bytes: want 1048576 to 1099511627776": {PE(0, 1, "x"), HeapLimit(5)},
-		"shmem: open PE 0 of 1: timeout of -1ns: want more than 0":                        {PE(0, 1, "x"), Timeout(-1)},
-		"shmem: open PE 0 of 600: symmetric heap of 1048576 bytes: 600 PEs need at least": {PE(0, 600, "x"), HeapLimit(1 << 20), Fabric("mem:x")},
+		"shmem: open PE 2 of 2: PE 2 of 2: want 0 to 1":                              {PE(2, 2, "x")},
+		"shmem: open PE 0 of 0: 0 PEs: want 1 to 1024":                               {PE(0, 0, "x")},
+		"shmem: open PE 0 of 2000: 2000 PEs: want 1 to 1024":                         {PE(0, 2000, "x")},
+		"shmem: open PE 0 of 1: symmetric heap of -5 bytes: want 1 to 1099511627776": {PE(0, 1, "x"), HeapLimit(-5)},
+		"shmem: open PE 0 of 1: timeout of -1ns: want more than 0":                   {PE(0, 1, "x"), Timeout(-1)},
 	} {
 		_, err := Open(context.Background(), opts...)
 		require.ErrorContains(t, err, message)
 	}
 	_, err := Open(context.Background(), PE(0, 2, "x"), Fabric("nonsense"))
 	require.ErrorIs(t, err, syscall.EINVAL)
-}
-
-func TestHeapSizesAsTheSpecificationHasThem(t *testing.T) {
-	for text, want := range map[string]int{"1m": 1 << 20, "2G": 2 << 30, "1.5g": 3 << 29, " 1048576 ": 1 << 20, "4194304": 4 << 20, "4096k": 4 << 20, "1t": 1 << 40} {
-		got, err := parseSize(text)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	for _, text := range []string{"", "x", "1", "-1g", "2t", "1mm", "1 g b", "nan", "inf"} {
-		_, err := parseSize(text)
-		require.Error(t, err, text)
-	}
-}
-
-func TestTheEnvironmentSetsTheHeap(t *testing.T) {
-	t.Setenv(envHeap, "8m")
-	t.Setenv(envDebug, "1")
-	w, err := Open(context.Background(), PE(0, 1, "x"))
-	require.NoError(t, err)
-	require.Equal(t, 8<<20, w.HeapLimit())
-	require.True(t, w.opts.debug)
-	require.NoError(t, w.Close())
-	t.Setenv(envHeap, "lots")
-	_, err = Open(context.Background(), PE(0, 1, "x"))
-	require.EqualError(t, err, "shmem: SHMEM_SYMMETRIC_SIZE=lots: want bytes from 1m to 1024g, such as 512m or 1.5g")
 }
 
 // openAll opens PEs of one job that differ.

@@ -3,8 +3,6 @@ package shmem
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/launch"
@@ -31,7 +29,6 @@ const (
 
 	defaultHeap   = 8 << 30
 	defaultGoHeap = 64 << 20 // of PEs within one process
-	minHeap       = 1 << 20
 	maxHeap       = 1 << 40
 
 	defaultTimeout = 30 * time.Second
@@ -47,8 +44,9 @@ func PE(pe, n int, job string) Option {
 // SDP_FABRIC names, or else one of the job's own on this machine.
 func Fabric(spec string) Option { return func(o *options) { o.fabric = spec } }
 
-// HeapLimit is how large the symmetric heap may grow, in bytes, 1 MiB to 1 TiB,
-// the same for all PEs. Memory is taken as it is used. It goes before
+// HeapLimit is how large the symmetric heap may grow, in bytes, 1 to 1 TiB, the same
+// for all PEs. It is rounded up to whole pages; what the package needs itself comes on
+// top of it. Memory is taken as it is used. HeapLimit goes before
 // SHMEM_SYMMETRIC_SIZE; without either it is 8 GiB, or 64 MiB for PEs that share a
 // process by a fabric of kind mem.
 func HeapLimit(bytes int) Option { return func(o *options) { o.heap = bytes } }
@@ -78,8 +76,8 @@ func (o *options) check() error {
 		return fmt.Errorf("%d PEs: want 1 to %d", o.n, MaxPEs)
 	case o.pe < 0 || o.pe >= o.n:
 		return fmt.Errorf("PE %d of %d: want 0 to %d", o.pe, o.n, o.n-1)
-	case o.heap < minHeap || o.heap > maxHeap:
-		return fmt.Errorf("symmetric heap of %d bytes: want %d to %d", o.heap, minHeap, maxHeap)
+	case o.heap < 1 || o.heap > maxHeap:
+		return fmt.Errorf("symmetric heap of %d bytes: want 1 to %d", o.heap, maxHeap)
 	case o.timeout <= 0:
 		return fmt.Errorf("timeout of %v: want more than 0", o.timeout)
 	}
@@ -92,26 +90,10 @@ func (o *options) environment() (err error) {
 		if o.heap, err = parseSize(v); err != nil {
 			return fmt.Errorf("%s=%s: %w", envHeap, v, err)
 		}
+		o.heap = max(1, o.heap)
 	}
 	if os.Getenv(envDebug) != "" {
 		o.debug = true
 	}
 	return nil
-}
-
-// parseSize reads a number of bytes as the specification has it: perhaps with a
-// fraction, and with a unit k, m, g or t, of 1024 each.
-func parseSize(s string) (int, error) {
-	number, unit := strings.ToLower(strings.TrimSpace(s)), 1.0
-	for i, suffix := range []string{"k", "m", "g", "t"} {
-		if n, ok := strings.CutSuffix(number, suffix); ok {
-			number, unit = n, float64(int(1)<<(10*(i+1)))
-			break
-		}
-	}
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(v*unit >= minHeap && v*unit <= maxHeap) {
-		return 0, fmt.Errorf("want bytes from 1m to 1024g, such as 512m or 1.5g")
-	}
-	return int(v*unit) &^ (pageBytes - 1), nil
 }

@@ -96,7 +96,7 @@ func ProdReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) er
 }
 
 func reduce[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n int, fold func(a, v []T)) error {
-	begin(t, n, src)
+	begin(t, n, dst, src)
 	dst.room(n)
 	apart(dst, src, n, n, true)
 	if t.w.opts.debug {

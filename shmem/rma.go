@@ -17,7 +17,7 @@ import "fmt"
 // It panics if src does not fit or there is no such PE. What the fabric does wrong is
 // recorded in c, see Quiet; then nothing may have been stored.
 func Put[T Elem](c *Ctx, dst Sym[T], src []T, pe int) {
-	p := c.peer(pe)
+	p := c.peer(dst.w, pe)
 	if len(src) > dst.n {
 		badRoom(len(src), dst.n)
 	}
@@ -42,7 +42,7 @@ func putFar(c *Ctx, p *peer, off uintptr, b []byte) {
 // Get copies the beginning of src at PE pe to dst, like shmem_get. If the fabric
 // fails, dst is left as it was, or in part, and the failure recorded in c.
 func Get[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
-	p := c.peer(pe)
+	p := c.peer(src.w, pe)
 	if len(dst) > src.n {
 		badRoom(len(dst), src.n)
 	}
@@ -71,7 +71,7 @@ func getFar(c *Ctx, p *peer, off uintptr, b []byte, wait bool) {
 // P stores v in element i of dst at PE pe, like shmem_p. Whoever waits for the
 // element there never sees half of v, if it has 8 bytes or less.
 func P[T Elem](c *Ctx, dst Sym[T], i int, v T, pe int) {
-	p := c.peer(pe)
+	p := c.peer(dst.w, pe)
 	off := dst.at(i)
 	if base := p.base.Load(); base != nil {
 		store(elem[T](base, off), v)
@@ -91,7 +91,7 @@ func pFar[T Elem](c *Ctx, p *peer, off uintptr, v T) {
 // G returns element i of src at PE pe, like shmem_g. If the fabric fails it returns
 // 0, and records the failure in c: see Ctx.Err and TryG.
 func G[T Elem](c *Ctx, src Sym[T], i, pe int) T {
-	p := c.peer(pe)
+	p := c.peer(src.w, pe)
 	off := src.at(i)
 	if base := p.base.Load(); base != nil {
 		return load(elem[T](base, off))
@@ -116,7 +116,7 @@ func tryFar[T Elem](c *Ctx, p *peer, off uintptr) (v T, err error) {
 
 // TryG is G with the error of this call, an *OpError, which is not recorded in c.
 func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (T, error) {
-	p := c.peer(pe)
+	p := c.peer(src.w, pe)
 	off := src.at(i)
 	if base := p.base.Load(); base != nil {
 		return load(elem[T](base, off)), nil
@@ -133,7 +133,7 @@ func PutNBI[T Elem](c *Ctx, dst Sym[T], src []T, pe int) { Put(c, dst, src, pe) 
 
 // GetNBI is Get whose dst is filled when Quiet has returned, like shmem_get_nbi.
 func GetNBI[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
-	p := c.peer(pe)
+	p := c.peer(src.w, pe)
 	if len(dst) > src.n {
 		badRoom(len(dst), src.n)
 	}
@@ -159,7 +159,7 @@ func IGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, n, pe i
 // IBPut is IPut of n blocks of block elements each, whose beginnings lie that far
 // apart, like shmem_ibput of version 1.6. Strides are at least block.
 func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block, n, pe int) {
-	p := c.peer(pe)
+	p := c.peer(dst.w, pe)
 	dstStride, srcStride = checkStrides(dst.n, dstStride, len(src), srcStride, block, n)
 	if base := p.base.Load(); base != nil && n > 0 {
 		to := elems[T](base, dst.off, dst.n)
@@ -216,10 +216,16 @@ func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStr
 
 // IBGet is IGet of n blocks, like shmem_ibget of version 1.6.
 func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block, n, pe int) {
-	p := c.peer(pe)
+	p := c.peer(src.w, pe)
 	dstStride, srcStride = checkStrides(len(dst), dstStride, src.n, srcStride, block, n)
 	if base := p.base.Load(); base != nil && n > 0 {
 		from := elems[T](base, src.off, src.n)
+		if block == 1 {
+			for i := range n {
+				dst[i*dstStride] = load(&from[i*srcStride])
+			}
+			return
+		}
 		for i := range n {
 			copy(dst[i*dstStride:i*dstStride+block], from[i*srcStride:])
 		}

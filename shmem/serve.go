@@ -87,7 +87,7 @@ func (s *server) do(r *request) error {
 		}
 		return nil
 	case opGet:
-		return s.answer(r, heap.at(off, int(r.a)))
+		return s.answer(r, s.view(off, int(r.a)))
 	case opGetStrided:
 		return s.answerStrided(r)
 	case opAtomic:
@@ -113,11 +113,26 @@ func (s *server) take(off uintptr, n int) error {
 		return err
 	}
 	if n == 4 {
-		store(word4(base, off), binary.LittleEndian.Uint32(s.word[:]))
+		store(word4(base, off), binary.NativeEndian.Uint32(s.word[:]))
 	} else {
-		store(word8(base, off), binary.LittleEndian.Uint64(s.word[:]))
+		store(word8(base, off), binary.NativeEndian.Uint64(s.word[:]))
 	}
 	return nil
+}
+
+// view is n bytes of the heap. A single word is loaded at once, and valid until the next
+// call.
+func (s *server) view(off uintptr, n int) []byte {
+	base := s.w.heap.base
+	switch {
+	case n == 4 && off%4 == 0:
+		binary.NativeEndian.PutUint32(s.word[:], load(word4(base, off)))
+	case n == 8 && off%8 == 0:
+		binary.NativeEndian.PutUint64(s.word[:], load(word8(base, off)))
+	default:
+		return s.w.heap.at(off, n)
+	}
+	return s.word[:n]
 }
 
 // answer sends a reply; a short one is one record.
@@ -145,7 +160,7 @@ func (s *server) answerStrided(r *request) error {
 	_, err := s.conn.Write(s.reply[:n])
 	s.buf = s.buf[:0] // it grows to maxGet at most
 	for i := range r.c {
-		s.buf = append(s.buf, s.w.heap.at(uintptr(r.off+i*r.b), int(r.a))...)
+		s.buf = append(s.buf, s.view(uintptr(r.off+i*r.b), int(r.a))...)
 	}
 	if err == nil {
 		_, err = s.conn.Write(s.buf)

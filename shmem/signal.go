@@ -19,6 +19,7 @@ const (
 // there, like shmem_put_signal.
 func PutSignal[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
 	sig.at(0)
+	c.peer(sig.w, pe) // before anything is stored
 	Put(c, dst, src, pe)
 	c.Fence()
 	switch op {

@@ -74,6 +74,9 @@ func (s Sym[T]) room(n int) {
 func badIndex(i, n int) { panic(fmt.Sprintf("shmem: index %d of an object of %d elements", i, n)) }
 
 //go:noinline
+func badWorld() { panic("shmem: object of another World") }
+
+//go:noinline
 func badRoom(n, have int) {
 	panic(fmt.Sprintf("shmem: %d elements do not fit into an object of %d", n, have))
 }

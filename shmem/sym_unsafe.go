@@ -4,11 +4,10 @@ import "unsafe"
 
 // At is the object of n elements at an offset that Offset has told, perhaps on
 // another PE: what a C program does with a symmetric address. It is false if that is
-// not memory for objects, or not aligned.
+// not memory for objects, or not aligned: complex64, too, is aligned to 8 bytes.
 func At[T Elem](w *World, off, n int) (Sym[T], bool) {
 	w.check()
-	var v T
-	if off < w.heap.objects || off%int(unsafe.Alignof(v)) != 0 || off > w.heap.size ||
+	if off < w.heap.objects || off%int(alignOf[T]()) != 0 || off > w.heap.size ||
 		n < 0 || n > (w.heap.size-off)/int(sizeOf[T]()) {
 		return Sym[T]{}, false
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -55,6 +54,8 @@ const (
 	shareAfter = 8
 	// giveWay is how often other goroutines get a chance.
 	giveWay = 20 * time.Microsecond
+	// pollEach is how long a wait pauses where nobody can be trusted to wake it.
+	pollEach = time.Millisecond
 )
 
 // wait returns nil when look is true: at once, or when someone has stored what
@@ -108,13 +109,20 @@ func (w *World) spin(look func() bool, budget time.Duration) bool {
 func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := w.sleepers.next()
 	atomic.AddUint32(w.self.arm, 1)
-	if w.self.fence || membarrier.Global() != nil {
-		ntb.Fence()
+	var again <-chan time.Time
+	if w.self.fence {
+		ntb.Fence() // as all others do after each store
+	} else if w.barrier() != nil {
+		// It worked when the process began, so others make no barrier after their stores:
+		// one may have overlooked the arm word. So this is no sleep, but a pause.
+		again = time.After(pollEach)
 	}
 	if look() {
 		return true, nil
 	}
 	select {
+	case <-again:
+		return look(), nil
 	case <-bell:
 		return false, nil
 	case <-w.failed:

@@ -3,12 +3,14 @@ package shmem
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 )
 
 // Waits and tests over several elements: chapter 9.10 of the specification. skip says
 // which elements do not count, and may be nil; the specification calls it status. The
 // Vector forms compare each element with a value of its own. Like Test, they look at
-// this PE's own copy.
+// this PE's own copy. Where several elements are true, the Any forms return one of them
+// at random, so that each comes up in time.
 
 // WaitUntilAll waits until every element of s here has been OP v, one after the other,
 // like shmem_wait_until_all. Errors are those of WaitUntil.
@@ -153,8 +155,19 @@ func (l *looker[T]) allFrom(seen *int) bool {
 	return true
 }
 
+// any returns the number of an element that is as it should be, or -1. It begins
+// anywhere, so that of several each comes up, whatever else is looked for in between.
 func (l *looker[T]) any() int {
-	for i := range l.s.n {
+	if l.s.n == 0 {
+		return -1
+	}
+	first := rand.IntN(l.s.n)
+	for i := first; i < l.s.n; i++ {
+		if l.counts(i) && l.true(i) {
+			return i
+		}
+	}
+	for i := range first {
 		if l.counts(i) && l.true(i) {
 			return i
 		}

@@ -100,7 +100,7 @@ func (r *request) check(size int) error {
 		replies = true
 	case opPutStrided, opGetStrided:
 		// Blocks lie apart, and the last one ends inside.
-		// None of the products is more than 2^56: a heap has at most 2^40 bytes.
+		// None of the products is more than 2^57: a heap has less than 2^41 bytes.
 		inside = inside && r.a >= 1 && r.a <= r.b && r.b <= end && r.c >= 1 && r.c <= maxGet && r.a <= maxGet &&
 			r.c*r.a <= maxGet && (r.c-1)*r.b+r.a <= end-r.off
 		replies = r.op == opGetStrided

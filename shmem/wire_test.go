@@ -78,7 +78,7 @@ func FuzzServer(f *testing.F) {
 	add(request{op: opGetStrided, off: 4096, a: 4, b: 8, c: 5, number: 1})
 	add(request{op: opAtomic, amo: amoSwap, width: 8, off: 4096, number: 2}, request{op: opDead, c: 1}, request{op: opWake})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w, err := newWorld(options{pe: 0, n: 3, heap: minHeap, inProcess: true}, true)
+		w, err := newWorld(options{pe: 0, n: 3, heap: 1 << 20, inProcess: true}, true)
 		require.NoError(t, err)
 		defer w.heap.close()
 		defer forgetGoMemory(w.token)

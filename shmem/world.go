@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +32,12 @@ type World struct {
 	host    *sdp.Host // nil if this is the only PE
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
-	// crowded: more PEs share this machine than it has processors, or their servers
-	// need some too.
+	// barrier makes the processors of all PEs that map each other pass a barrier.
+	barrier func() error
+	place   place   // where this PE runs
+	places  []place // where each does; element by element written by connect
+	// crowded: PEs have to take turns at this one's processors, or their servers need
+	// some too. Set when all have joined.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
 	// closeLimit is how long Close waits for others to say that they are done, after
@@ -42,6 +45,7 @@ type World struct {
 	closeLimit time.Duration
 
 	sleepers sleepers
+	turns    turns
 	failed   chan struct{} // closed with the first failure
 	wg       sync.WaitGroup
 
@@ -125,8 +129,9 @@ var errEnded = errors.New("it has ended")
 // shmem_pe_accessible. Each symmetric object can be reached on each such PE.
 func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
 
-// HeapLimit is how large the symmetric heap may grow, in bytes.
-func (w *World) HeapLimit() int { return w.heap.size }
+// HeapLimit is how large the symmetric heap may grow, in bytes: what all objects may take
+// together.
+func (w *World) HeapLimit() int { return w.heap.size - w.heap.objects }
 
 func (w *World) peer(pe int) *peer {
 	if uint(pe) >= uint(len(w.peers)) {
@@ -162,19 +167,19 @@ func newWorld(o options, goHeap bool) (*World, error) {
 		token: rand.Uint64() | 1, closeLimit: closeLimit,
 	}
 	w.sleepers.init()
-	size := (o.heap + pageBytes - 1) &^ (pageBytes - 1)
 	objects := firstShared + areas*teamBytes(o.n)
-	if uintptr(size) < objects+pageBytes {
-		return nil, fmt.Errorf("symmetric heap of %d bytes: %d PEs need at least %d", size, o.n, objects+pageBytes)
-	}
+	size := int(objects) + (o.heap+pageBytes-1)&^(pageBytes-1)
 	var m *memory
 	var err error
 	if goHeap || !canMap {
 		m = goMemory(size, w.token)
 	} else if m, err = newMemory(size); err != nil {
 		return nil, err
+	} else {
+		m.mark(w.token)
 	}
 	w.heap = newHeap(m, objects)
+	w.barrier = membarrier.Global
 	fence := !membarrier.Register()
 	for pe := range o.n {
 		p := &peer{w: w, pe: pe, fence: fence}
@@ -182,7 +187,9 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.self = w.peers[w.pe]
 	w.self.reach(m)
-	w.crowded = o.n > runtime.NumCPU() || o.strict && o.n > 1
+	w.place = thisPlace()
+	w.places = make([]place, o.n)
+	w.places[o.pe] = w.place
 	return w, nil
 }
 

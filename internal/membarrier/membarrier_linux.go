@@ -21,7 +21,9 @@ var Register = sync.OnceValue(func() bool {
 })
 
 // Global makes every running thread of every registered process pass a full memory
-// barrier before it returns. It fails only where Register is false.
+// barrier before it returns. Where Register is true it may still fail later, for want of
+// memory or by a filter of system calls: then nobody has passed a barrier, and who
+// called it must not rely on one.
 func Global() error { return call(globalExpedited) }
 
 func call(cmd uintptr) error {

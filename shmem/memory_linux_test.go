@@ -1,0 +1,99 @@
+package shmem
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of processes and files coincide on two hosts: a heap is the one that is meant if
+// it has its token.
+func TestAHeapIsFoundByItsToken(t *testing.T) {
+	const size = 1 << 20
+	m, err := newMemory(size)
+	require.NoError(t, err)
+	defer m.close()
+	m.mark(7)
+	f := m.file()
+	f.Token = 7
+	there, err := mapHeap(f, size)
+	require.NoError(t, err)
+	there.bytes[5000] = 3
+	require.Equal(t, byte(3), m.bytes[5000])
+	there.close()
+	f.Token = 8
+	_, err = mapHeap(f, size)
+	require.ErrorContains(t, err, "another heap")
+}
+
+// A World tells the token that is in its heap.
+func TestAWorldMarksItsHeap(t *testing.T) {
+	run(t, 2, "shm:marks"+strconv.Itoa(os.Getpid()), nil, func(w *World) {
+		f := w.hello().File
+		require.NotZero(t, f.Token)
+		require.Equal(t, f.Token, *word8(w.heap.base, tokenAt))
+		mapped, err := w.Mapped(1 - w.PE())
+		require.True(t, mapped, err)
+		require.NotEqual(t, f.Token, *word8(w.peers[1-w.PE()].base.Load(), tokenAt))
+	})
+}
+
+func TestWhatIsNoHeapIsNotMapped(t *testing.T) {
+	const size = 2 << 20
+	mem := func(flags, seal int, n int64) func(t *testing.T) int {
+		return func(t *testing.T) int {
+			fd, err := unix.MemfdCreate("heap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|flags)
+			require.NoError(t, err)
+			require.NoError(t, unix.Ftruncate(fd, n))
+			if flags&unix.MFD_HUGETLB == 0 {
+				_, err = unix.Pwrite(fd, []byte{7, 0, 0, 0, 0, 0, 0, 0}, tokenAt)
+				require.NoError(t, err)
+			}
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seal)
+			require.NoError(t, err)
+			return fd
+		}
+	}
+	for name, tt := range map[string]struct {
+		make func(t *testing.T) int
+		want string
+	}{
+		"good":             {mem(0, seals, size), ""},
+		"huge pages":       {mem(unix.MFD_HUGETLB, seals, size), "ordinary pages"},
+		"not sealed":       {mem(0, unix.F_SEAL_GROW|unix.F_SEAL_SEAL, size), "not sealed"},
+		"another size":     {mem(0, seals, size-4096), "bytes"},
+		"without a token":  {mem(0, seals|unix.F_SEAL_WRITE, size), "map symmetric heap"},
+		"a file on a disk": {func(t *testing.T) int { return opened(t, t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR) }, "ordinary pages|bytes"},
+		"a device":         {func(t *testing.T) int { return opened(t, "/dev/zero", unix.O_RDWR) }, "regular file"},
+		"a directory":      {func(t *testing.T) int { return opened(t, t.TempDir(), unix.O_RDONLY) }, "regular file"},
+		"a pipe": {func(t *testing.T) int {
+			var fds [2]int
+			require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
+			t.Cleanup(func() { unix.Close(fds[0]) })
+			return fds[1]
+		}, "regular file"},
+		"nothing": {func(*testing.T) int { return -1 }, "open the heap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fd := tt.make(t)
+			defer unix.Close(fd)
+			m, err := mapHeap(heapFile{PID: os.Getpid(), FD: fd, Token: 7}, size)
+			if tt.want == "" {
+				require.NoError(t, err)
+				m.close()
+				return
+			}
+			require.Error(t, err)
+			require.Regexp(t, tt.want, err.Error())
+		})
+	}
+}
+
+func opened(t *testing.T, name string, how int) int {
+	fd, err := unix.Open(name, how|unix.O_CLOEXEC, 0o600)
+	require.NoError(t, err)
+	return fd
+}

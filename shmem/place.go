@@ -1,0 +1,41 @@
+package shmem
+
+import "runtime"
+
+// place is where a PE runs.
+type place struct {
+	Machine string   `json:"machine"` // a name that no other machine has now; perhaps empty
+	CPUs    []uint64 `json:"cpus"`    // the processors that it may use, as bits
+}
+
+// allCPUs is as many processors as this process may use, where it is not known which.
+func allCPUs() []uint64 {
+	n := runtime.NumCPU()
+	bits := make([]uint64, (n+63)/64)
+	for i := range n {
+		bits[i/64] |= 1 << (i % 64)
+	}
+	return bits
+}
+
+// crowded reports whether PEs have to take turns at the processors that PE pe may use: it
+// and those of its machine that may use one of the same, or of one that those may use, and
+// so on, are more than all these processors.
+func crowded(places []place, pe int) bool {
+	var union cpuSet
+	union.add(places[pe].CPUs)
+	in := make([]bool, len(places))
+	in[pe] = true
+	pes := 1
+	for grown := true; grown; {
+		grown = false
+		for i, p := range places {
+			if !in[i] && p.Machine == places[pe].Machine && union.meets(p.CPUs) {
+				union.add(p.CPUs)
+				in[i], grown = true, true
+				pes++
+			}
+		}
+	}
+	return pes > union.count()
+}
