@@ -36,7 +36,7 @@ func TestStorersWaitForTheLane(t *testing.T) {
 			out.Publish64(0, uint64(i+1))
 		}
 	}()
-	for end := time.Now().Add(10 * time.Second); unsent() < maxUnsent; {
+	for end := time.Now().Add(60 * time.Second); unsent() < maxUnsent; {
 		require.True(t, time.Now().Before(end))
 		time.Sleep(time.Millisecond)
 	}
