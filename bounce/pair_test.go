@@ -35,7 +35,7 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 	na, nb := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
 	na.Register(ring.ServiceSDP, poolService{o})
 	nb.Register(ring.ServiceSDP, poolService{o})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -97,7 +97,7 @@ func within(t testing.TB, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("hangs")
 	}
 }
@@ -181,7 +181,7 @@ func TestMemoryReturnsToThePool(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.blocks.used == 0 && len(p.pairs) == 0
-		}, 10*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 		s, open := p.Stats()
 		require.Zero(t, open)
 		require.Equal(t, uint64(300*100<<10), s.BytesWritten()+s.BytesRead)
@@ -197,7 +197,7 @@ func TestClosedEndKeepsItsMemoryUntilThePeerStops(t *testing.T) {
 	require.Equal(t, minQueue, used(pa))
 	b.Close()
 	for _, p := range []*Pool{pa, pb} {
-		require.Eventually(t, func() bool { return used(p) == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return used(p) == 0 }, 60*time.Second, time.Millisecond)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestEnds(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := b.Write([]byte("x"))
 				return err == syscall.EPIPE
-			}, 10*time.Second, time.Millisecond)
+			}, 60*time.Second, time.Millisecond)
 		},
 		"close: own calls fail": func(t *testing.T, a, b *Pair) {
 			require.NoError(t, a.Close())
@@ -323,7 +323,12 @@ func TestEnds(t *testing.T) {
 			_, err = a.Read(buf)
 			require.NoError(t, err)
 			big := make([]byte, 8<<20)
-			a.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			go func() {
+				for a.Stats().WriteParks == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				a.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			}()
 			n, err := a.Write(big)
 			require.Equal(t, os.ErrDeadlineExceeded, err)
 			require.Positive(t, n)
@@ -337,7 +342,7 @@ func TestEnds(t *testing.T) {
 		},
 		"moved deadline": func(t *testing.T, a, b *Pair) {
 			a.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-			a.SetReadDeadline(time.Now().Add(10 * time.Second))
+			a.SetReadDeadline(time.Now().Add(60 * time.Second))
 			time.Sleep(30 * time.Millisecond)
 			b.Write([]byte("x"))
 			_, err := a.Read(buf)
@@ -592,8 +597,13 @@ func TestDMAStartRules(t *testing.T) {
 		require.Equal(t, before.DMACopies+2, s.DMACopies, "three records in one copy")
 
 		a.Write(big)
-		a.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		a.Read(make([]byte, 1))
+		read := make(chan struct{})
+		go func() { defer close(read); a.Read(make([]byte, 1)) }()
+		for a.Stats().DMAStartRead == before.DMAStartRead {
+			time.Sleep(time.Millisecond)
+		}
+		a.SetReadDeadline(time.Unix(1, 0))
+		<-read
 		require.Equal(t, before.DMAStartRead+1, a.Stats().DMAStartRead)
 
 		a.Write(big)
@@ -634,7 +644,7 @@ func TestIdleQueuesShrink(t *testing.T) {
 				}
 			}
 			require.Eventually(t, func() bool { return used(pa) == minQueue && used(pb) == minQueue },
-				10*time.Second, 5*time.Millisecond)
+				60*time.Second, 5*time.Millisecond)
 			pa.mu.Lock()
 			require.False(t, pa.shrinking, "no timer when all is small")
 			pa.mu.Unlock()

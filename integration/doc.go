@@ -6,7 +6,9 @@
 // A test whose tool is missing is skipped with a reason. With CI=true in the
 // environment it fails instead. Tests that move much are left out by -short. With
 // NTBNET_LONG in the environment some take minutes: whole rings under load, and
-// links that are cut while gigabytes move. CI does that in a step of its own.
+// links that are cut while gigabytes move. CI does that in a step of its own. With
+// NTBNET_ALONE one test more runs, which fails where others want the processors too;
+// see PERFORMANCE.md.
 //
 // TestKillAndRestartCampaign is no part of CI: it makes as many runs of 45 s as
 // NTBNET_CAMPAIGN says, in which nodes are killed and started again all the time.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
@@ -67,8 +69,8 @@ var straceTotal = regexp.MustCompile(`(?m)^\s*100\.00\s+[0-9.]+\s+[0-9]+\s+([0-9
 // Where other tests want the processors too, there is no such interval.
 func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 	strace := tool(t, "strace")
-	if !longRun() {
-		t.Skip("needs the processors for itself; NTBNET_LONG=1 runs it")
+	if os.Getenv("NTBNET_ALONE") == "" {
+		t.Skip("needs the processors for itself; NTBNET_ALONE=1 runs it")
 	}
 	if runtime.NumCPU() < 2 || testing.Short() {
 		t.Skip("needs two processors, and is meaningless under the race detector")
@@ -203,7 +205,7 @@ func fillWords(b []byte, v uint64) uint64 {
 func BenchmarkProduceAndSum(b *testing.B) {
 	for _, way := range []string{"copy", "lease"} {
 		b.Run(way, func(b *testing.B) {
-			b.Setenv("SDP_FABRIC", "shm:integration-bench")
+			b.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(b))
 			server := startPeer(b, "sum", []string{way})
 			conn, err := sdp.Dial("sdp", server.hear())
 			require.NoError(b, err)

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
 var (
@@ -20,13 +21,8 @@ var (
 		`aborted (\d+), bytes to target (\d+), from target (\d+)$`)
 )
 
-// fabric is the variable that gives a test a fabric of its own. The name does
-// not change from run to run, so that no run leaves a new directory behind.
-func fabric(t *testing.T) string {
-	h := fnv.New32a()
-	h.Write([]byte(t.Name()))
-	return fmt.Sprintf("SDP_FABRIC=shm:integration-%08x", h.Sum32())
-}
+// fabric is the variable that gives a test a fabric of its own.
+func fabric(t *testing.T) string { return "SDP_FABRIC=shm:" + fabrictest.Name(t) }
 
 // proxy is a running sdp-proxy.
 type proxy struct {

@@ -16,7 +16,7 @@ import (
 
 // patience is how long a test waits for what must come. No test waits for it to
 // pass.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // process is a program that a test started. It is killed when the test ends, with
 // all that it started, and its output is shown if the test failed.

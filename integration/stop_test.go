@@ -55,9 +55,6 @@ func TestStoppedPeerKeepsItsConnections(t *testing.T) {
 
 	require.NoError(t, server.cmd.Process.Signal(syscall.SIGSTOP))
 	until(t, "the server is stopped", server.stopped)
-	stop := time.Now()
-	still(t, total)
-	before := total()
 	dialled := make(chan error, 1)
 	go func() {
 		c, err := sdp.Dial("sdp", address)
@@ -67,9 +64,9 @@ func TestStoppedPeerKeepsItsConnections(t *testing.T) {
 		}
 		dialled <- err
 	}()
-	time.Sleep(time.Duration(long(10, 3))*time.Second - time.Since(stop))
+	// What is under way comes to rest; a server that went on would not.
+	stillFor(t, time.Duration(long(10, 3))*time.Second, total)
 	require.True(t, server.stopped())
-	require.Equal(t, before, total())
 	require.Empty(t, results)
 	require.Empty(t, dialled)
 	require.NoError(t, server.cmd.Process.Signal(syscall.SIGCONT))

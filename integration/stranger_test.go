@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -76,6 +77,11 @@ func try(verb string, args []string) (n int, err error) {
 		var h *sdp.Host
 		if h, err = sdp.Open(""); err == nil {
 			err = h.Close()
+		}
+	case "listen":
+		var ln net.Listener
+		if ln, err = sdp.Listen("sdp", args[0]); err == nil {
+			err = ln.Close()
 		}
 	case "dial":
 		var c net.Conn
@@ -326,6 +332,33 @@ func TestProcessThatChangesItsUserIsRefused(t *testing.T) {
 	require.Contains(t, a.Error, "uid 0")
 	require.Contains(t, a.Error, fmt.Sprintf("uid %d", nobody))
 	turncoat.end()
+	require.Zero(t, server.usage().Conns)
+	server.end()
+}
+
+// A process whose uid stands for others too joins no fabric, listens nowhere and
+// dials nobody, and says why.
+func TestProcessThatOthersLookLikeJoinsNoFabric(t *testing.T) {
+	newFabric(t)
+	server, address := startServer(t)
+	namespace := func(cmd *exec.Cmd) { // in it no user has a number
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
+	}
+	probe := exec.Command("true")
+	namespace(probe)
+	if err := probe.Run(); err != nil {
+		fmt.Printf("WARNING: %s is skipped: no user namespace: %v\n", t.Name(), err)
+		t.Skip("no user namespace: ", err)
+	}
+	p := startPeer(t, "stranger", nil, namespace)
+	require.Equal(t, attempt{}, p.try(fmt.Sprintf("uid %d", nobody)))
+	for _, call := range []string{"open", "listen localhost:0", "dial " + address} {
+		a := p.try(call)
+		a.denied(t)
+		require.Contains(t, a.Error, fmt.Sprintf("uid %d", nobody))
+		require.Contains(t, a.Error, "user namespace")
+	}
+	p.end()
 	require.Zero(t, server.usage().Conns)
 	server.end()
 }

@@ -75,7 +75,7 @@ func (f *fabric) cables() int {
 
 // connect cables host i+1 to its right neighbour.
 func (f *fabric) connect(i int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var a, b ntb.Device
 	a, b = ntbmem.Pair(f.o.LinkWindow(256 << 10))
@@ -125,7 +125,7 @@ func (f *fabric) pull(i int) {
 }
 
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

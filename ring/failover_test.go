@@ -121,7 +121,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 func refuse(t *testing.T, a, b *Node, da, db Direction) (error, error) {
 	t.Helper()
 	x, y := ntbmem.Pair(1 << 20)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	errs := make(chan error, 1)
 	go func() {

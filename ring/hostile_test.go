@@ -40,7 +40,7 @@ func (o Options) lanesBytesForTest() int {
 // dropsOf waits until a node has dropped a frame for a reason.
 func dropsOf(t *testing.T, n *Node, why dropReason) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); n.router.drops[why].Load() == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); n.router.drops[why].Load() == 0; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "no frame dropped: %s", dropNames[why])
 	}
 }

@@ -78,7 +78,7 @@ func known(t testing.TB, n *Node, id ID) {
 			}
 		}
 		return false
-	}, 10*time.Second, time.Millisecond)
+	}, 60*time.Second, time.Millisecond)
 }
 
 func TestMembersOfHostsReachEachOther(t *testing.T) {
@@ -184,7 +184,7 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	for i, src := range []ID{owner.ID(), good.ID()} {
 		data.src = src
 		send(data, word)
-		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 60*time.Second, time.Millisecond)
 	}
 	// For the members of its own host, and the owner: it has bridges to them.
 	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
@@ -424,6 +424,7 @@ func newOwner(t testing.TB, o Options, length int) *relay {
 	m := newMiddle(t, o, length)
 	r := m.n.router
 	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
+	r.sides[Left].Store(nil) // or its frames would be waited for
 	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
 	m.f.src = m.in.link.id
 	m.f.encode(&m.header)
@@ -439,8 +440,8 @@ func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
 		t.Errorf("%v allocations for a frame", n)
 	}
-	if m.out.stats.fwdFrames == 0 {
-		t.Error("nothing was forwarded")
+	if n := m.out.stats.fwdFrames; n < 100 {
+		t.Errorf("%d frames were forwarded", n)
 	}
 }
 
@@ -457,7 +458,7 @@ func BenchmarkForwardForMember(b *testing.B) {
 				m.in.drain()
 			}
 			if m.out.stats.fwdFrames < uint64(b.N) {
-				b.Fatal("not forwarded")
+				b.Fatalf("%d of %d frames were forwarded", m.out.stats.fwdFrames, b.N)
 			}
 		})
 	}

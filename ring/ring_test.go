@@ -49,7 +49,7 @@ func (e *echo) wake() {
 
 func (e *echo) wait(t *testing.T, cond func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		e.mu.Lock()
 		ok := cond()
@@ -60,7 +60,7 @@ func (e *echo) wait(t *testing.T, cond func() bool) {
 		select {
 		case <-e.got:
 		case <-deadline:
-			t.Fatal("did not happen within 10 s")
+			t.Fatal("did not happen within 60 s")
 		}
 	}
 }
@@ -71,7 +71,7 @@ func join(t *testing.T, a, b ntb.Device, sa, sb Service) (pa, pb *Peer) {
 	na, nb := NewNode(MakeID(1, 1)), NewNode(MakeID(1, 2))
 	na.Register(ServiceSDP, sa)
 	nb.Register(ServiceSDP, sb)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	ch := make(chan *Peer)
 	go func() {
@@ -257,7 +257,7 @@ func TestNotifyReachesTheAttachedObjectOnly(t *testing.T) {
 			select {
 			case got := <-objs[i].c:
 				require.Equal(t, d, got)
-			case <-time.After(10 * time.Second):
+			case <-time.After(60 * time.Second):
 				t.Fatalf("slot %d direction %d: not notified", i, d)
 			}
 		}
@@ -292,7 +292,7 @@ func TestPollFindsNotificationsWithoutDoorbells(t *testing.T) {
 	for i := range cap(obj.c) {
 		pa.Notify(slot, Data)
 		// The link's goroutine may still be looking, for a doorbell of the bring-up.
-		require.Eventually(t, func() bool { pb.Poll(); return len(obj.c) == i+1 }, 10*time.Second, time.Microsecond)
+		require.Eventually(t, func() bool { pb.Poll(); return len(obj.c) == i+1 }, 60*time.Second, time.Millisecond)
 	}
 	require.False(t, pb.Pending())
 }

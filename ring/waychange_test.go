@@ -26,17 +26,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	defer b.Close()
 	r := f.nodes[0].router
 	// All news have come when all know of both links of all nodes.
-	known := func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for host := 1; host <= 5; host++ {
-			if n := r.news[host]; n == nil || n.links[Left] == 0 || n.links[Right] == 0 {
-				return false
-			}
-		}
-		return true
-	}
-	for end := time.Now().Add(10 * time.Second); !known(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !knowsAll(r, 5); time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
 	from := r.sides[Right].Load()

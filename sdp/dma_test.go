@@ -9,6 +9,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 		})
 	}
 	t.Run("shm", func(t *testing.T) {
-		h, err := Open("shm:sdp-test-dma?dma=2&dmafrom=1")
+		h, err := Open("shm:" + fabrictest.Name(t) + "?dma=2&dmafrom=1")
 		require.NoError(t, err)
 		defer h.Close()
 		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
@@ -75,7 +76,7 @@ func TestManyConnectionsShareAChannel(t *testing.T) {
 			<-start
 			p := make([]byte, 3000)
 			for range 30 {
-				c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				c.SetReadDeadline(time.Now().Add(60 * time.Second))
 				if _, err := c.Write(p); err != nil {
 					t.Error(err)
 					return
@@ -103,7 +104,7 @@ func TestNoEngineMeansNoDMA(t *testing.T) {
 }
 
 func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
-	h, err := Open("shm:sdp-test-dma?dma=1")
+	h, err := Open("shm:" + fabrictest.Name(t) + "?dma=1")
 	require.NoError(t, err)
 	defer h.Close()
 	mustPipe(t, h)

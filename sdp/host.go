@@ -115,7 +115,8 @@ type user interface{ Close() error }
 //	              cut, at the cost of frames where there would be stores; 0 unless given
 //
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
-// is another user's.
+// is another user's, or this process is the overflow uid (nobody) of a user namespace,
+// to which every user without a number there looks like itself.
 func Open(fabric string) (*Host, error) {
 	s, err := openStack(fabric)
 	if err != nil {

@@ -4,18 +4,19 @@ import (
 	"net"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
 
 // fabrics are the backends on which the behaviours are tested.
-func fabrics() []string {
-	return []string{"mem:test", "shm:sdp-test"}
+func fabrics(t *testing.T) []string {
+	return []string{"mem:test", "shm:" + fabrictest.Name(t)}
 }
 
 // onFabrics runs a test on a Host of each backend.
 func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
-	for _, spec := range fabrics() {
+	for _, spec := range fabrics(t) {
 		t.Run(spec[:3], func(t *testing.T) {
 			h, err := Open(spec)
 			require.NoError(t, err)

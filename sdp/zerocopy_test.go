@@ -77,7 +77,7 @@ func TestCloseUnderALease(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := a.Write([]byte("x"))
 			return errors.Is(err, syscall.EPIPE)
-		}, 10*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 	})
 }
 
@@ -149,7 +149,7 @@ func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := a.Write([]byte("x"))
 			return err != nil
-		}, 10*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 		n, err := a.ReadFrom(bytes.NewReader(nil))
 		require.NoError(t, err)
 		require.Zero(t, n)
@@ -168,7 +168,7 @@ func TestCloseWhileCopyingFromABlockedSource(t *testing.T) {
 			done := make(chan struct{})
 			go func() { io.Copy(a, r); close(done) }()
 			w.Write([]byte("some"))
-			b.SetReadDeadline(time.Now().Add(10 * time.Second))
+			b.SetReadDeadline(time.Now().Add(60 * time.Second))
 			_, err := io.ReadFull(b, make([]byte, 4))
 			require.NoError(t, err)
 			_, err = a.Write([]byte("more"))

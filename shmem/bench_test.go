@@ -2,15 +2,15 @@ package shmem
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
 func benchmark(b *testing.B, opts []Option) {
 	words := func(name string, size int, body func(c *Ctx, s Sym[uint64], buf []uint64, n int)) {
 		b.Run(name, func(b *testing.B) {
-			run(b, 2, fmt.Sprintf("shm:bench%d", os.Getpid()), opts, func(w *World) {
+			run(b, 2, "shm:"+fabrictest.Name(b), opts, func(w *World) {
 				s, err := AllocZeroed[uint64](w, max(8, size/8))
 				if err != nil {
 					b.Error(err)
@@ -65,7 +65,7 @@ func benchmark(b *testing.B, opts []Option) {
 		}
 	})
 	b.Run("Barrier", func(b *testing.B) {
-		run(b, 2, fmt.Sprintf("shm:bench%d", os.Getpid()), opts, func(w *World) {
+		run(b, 2, "shm:"+fabrictest.Name(b), opts, func(w *World) {
 			if w.PE() == 0 {
 				b.ReportAllocs()
 				b.ResetTimer()

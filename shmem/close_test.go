@@ -27,7 +27,7 @@ func TestACloseThatFailsIsToldToAll(t *testing.T) {
 					require.ErrorIs(t, w.Close(), context.DeadlineExceeded)
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 				defer cancel()
 				s := Sym[uint64]{w, firstShared, 1}
 				err := WaitUntil(ctx, s, 0, Eq, 1<<63)
@@ -59,7 +59,7 @@ func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
 func TestABrokenChannelIsToldToBoth(t *testing.T) {
 	leak.Check(t)
 	openEach(t, 2, "mem:broken", []Option{Strict()}, func(w *World) {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		require.NoError(t, w.Team().Barrier(ctx))
 		s := Sym[uint64]{w, firstShared, 1}

@@ -3,8 +3,9 @@ package shmem
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
 // benchmarkCollectives times each on PEs of this process that map each other's heap as
@@ -14,7 +15,7 @@ func benchmarkCollectives(b *testing.B, npes int, opts []Option) {
 	loop := func(name string, bytes int, call func(t *Team, dst, src object) error) {
 		b.Run(fmt.Sprintf("%s/%d", name, npes), func(b *testing.B) {
 			opts := append([]Option{HeapLimit(64 << 20)}, opts...)
-			run(b, npes, fmt.Sprintf("shm:bench%d", os.Getpid()), opts, func(w *World) {
+			run(b, npes, "shm:"+fabrictest.Name(b), opts, func(w *World) {
 				dst, err := AllocZeroed[float64](w, max(8, npes*bytes/8))
 				if err != nil {
 					b.Error(err)

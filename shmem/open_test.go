@@ -3,12 +3,12 @@ package shmem
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/stretchr/testify/require"
 )
@@ -70,9 +70,9 @@ func TestPEsThatDoNotFitAreTold(t *testing.T) {
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	leak.Check(t)
-	for mode, opts := range modes {
+	for _, opts := range modes {
 		for _, kind := range []string{"mem", "shm"} {
-			run(t, 3, fmt.Sprintf("%s:left%d-%s", kind, os.Getpid(), mode), opts, func(w *World) { basics(t, w) })
+			run(t, 3, kind+":"+fabrictest.Name(t), opts, func(w *World) { basics(t, w) })
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,7 +88,7 @@ func start(t *testing.T, name string, n int, mode string, fabric func(job string
 		t.Skip("processes: not with the race detector, which does not see what they share")
 	}
 	require.Contains(t, bodies, name)
-	job := fmt.Sprintf("t%d-%d", os.Getpid(), rand.Uint32())
+	job := fabrictest.Name(t)
 	if fabric == nil {
 		fabric = func(job string, _ int) string { return "shm:" + job }
 	}

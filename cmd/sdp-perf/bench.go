@@ -23,6 +23,7 @@ type benchFlags struct {
 	items      []string
 	rounds     int
 	duration   time.Duration
+	maxTime    maxTime
 	quick      bool
 	json       bool
 	svg        string
@@ -34,6 +35,7 @@ func (b *benchFlags) register(fs *flagSet) {
 	fs.StringSliceVar(&b.items, "items", nil, "rows of the table, of "+strings.Join(bench.Items, ",")+" (default all)")
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, "how often everything is measured, 1 to 1000")
 	fs.DurationVar(&b.duration, "duration", defaultDuration, "of one measurement, 1ms to 1m")
+	b.maxTime.register(fs, benchMaxTime)
 	fs.BoolVar(&b.quick, "quick", false, "one very short round: to see that it works, not for figures")
 	fs.BoolVar(&b.json, "json", false, "print the result as JSON")
 	fs.StringVar(&b.svg, "svg", "", "write latency and throughput against message size to `FILE`")
@@ -48,6 +50,9 @@ func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 		return bench.Plan{}, badInputf("--rounds %d: use a number from 1 to 1000", b.rounds)
 	case b.duration < time.Millisecond || b.duration > time.Minute:
 		return bench.Plan{}, badInputf("--duration %v: use a time from 1ms to 1m", b.duration)
+	}
+	if err := b.maxTime.check(); err != nil {
+		return bench.Plan{}, err
 	}
 	if n := bench.CheckItems(b.items); n != "" {
 		return bench.Plan{}, badInputf("--items: unknown item %q: use %s", n, strings.Join(bench.Items, ", "))
@@ -92,7 +97,7 @@ func runBench(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer picture.Close()
 	line := newProgress(os.Stderr)
-	plan.Progress = line.show
+	plan.Progress, plan.Budget = line.show, flags.maxTime.budget()
 	report, err := benchAll(ctx, plan, flags)
 	line.clear()
 	if err != nil {
@@ -145,7 +150,7 @@ func benchAll(ctx context.Context, plan bench.Plan, flags benchFlags) (report *b
 	}()
 	for _, n := range nets {
 		if n.Name() == "sdp" {
-			n.SpinOff = &lazyWorker{transport: n.Name(), env: spinOff}
+			n.SpinOff = &lazyWorker{transport: n.Name(), fabric: freshName("shm") + spinOff}
 		}
 		plan.Transports = append(plan.Transports, n)
 	}

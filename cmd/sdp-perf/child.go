@@ -23,7 +23,7 @@ import (
 const childCommand = "child"
 
 const (
-	childStart = 10 * time.Second // to listen
+	childStart = 60 * time.Second // to listen
 	childStop  = 5 * time.Second  // to end by itself, before it is killed
 )
 
@@ -128,5 +128,23 @@ func runChild(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // ignoreSignals is for every process that this program starts. The terminal sends
-// its signals to all of them. The parent decides.
-func ignoreSignals() { signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) }
+// its signals to all of them. The parent decides. Without SIGPIPE, a process that
+// answers a dead parent gets an error and cleans up.
+func ignoreSignals() {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+}
+
+// errParentGone is what a process gets whose parent takes no more answers. It ends
+// without a word, since nobody asks any more.
+var errParentGone = errors.New("the parent is gone")
+
+// toParent is the standard output of a process that this program starts.
+type toParent struct{ io.Writer }
+
+func (w toParent) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errParentGone, err)
+	}
+	return n, err
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// crossoverFabric has an engine of software: no backend has another yet.
-const crossoverFabric = "shm:perf-crossover?dma=1"
+// crossoverOptions are those of an engine of software: no backend has another yet.
+const crossoverOptions = "?dma=1"
 
 // crossoverReport is what a link measures when it comes up.
 type crossoverReport struct {
@@ -32,11 +32,18 @@ type crossoverPoint struct {
 func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("crossover")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
-	name := fs.String("fabric", crossoverFabric, "fabric whose links have an engine")
+	name := fs.String("fabric", "", "fabric whose links have an engine (default one of its own, with "+crossoverOptions+")")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
+	own := *name == ""
+	if own {
+		*name = freshName("shm") + crossoverOptions
+	}
 	r, err := measureCrossover(ctx, *name)
+	if own {
+		err = errors.Join(err, removeFabric(*name))
+	}
 	if err != nil {
 		return err
 	}
@@ -64,7 +71,7 @@ func measureCrossover(ctx context.Context, name string) (*crossoverReport, error
 	defer c.Close()
 	links := h.Crossovers()
 	if len(links) == 0 {
-		return nil, badInputf("--fabric %s has no DMA engine: use one such as %s", name, crossoverFabric)
+		return nil, badInputf("--fabric %s has no DMA engine: use one such as shm:NAME%s", name, crossoverOptions)
 	}
 	if len(links[0].Points) == 0 {
 		return nil, errors.New("the engine failed while it was measured")

@@ -27,6 +27,33 @@ const (
 	maxBuffers = 256 << 20
 )
 
+// The time that a command keeps to unless told otherwise: several times what it
+// takes on a free machine.
+const (
+	defaultMaxTime = time.Minute // of compare, client
+	limitsMaxTime  = 2 * time.Minute
+	benchMaxTime   = 10 * time.Minute
+	ringMaxTime    = 3 * time.Minute
+	shmemMaxTime   = 3 * time.Minute
+)
+
+// maxTime is the flag of a command that measures in rounds.
+type maxTime struct{ time.Duration }
+
+func (m *maxTime) register(fs *flagSet, d time.Duration) {
+	fs.DurationVar(&m.Duration, "max-time", d, "leave rounds out that would end later than this, 1ms to 24h; one is done in any case, and the result says what was left out")
+}
+
+func (m *maxTime) check() error {
+	if m.Duration < time.Millisecond || m.Duration > 24*time.Hour {
+		return badInputf("--max-time %v: use a time from 1ms to 24h", m.Duration)
+	}
+	return nil
+}
+
+// budget begins now.
+func (m *maxTime) budget() *perf.Budget { return perf.NewBudget(m.Duration) }
+
 // flagSet is a pflag.FlagSet whose mistakes come back as badInput.
 type flagSet struct {
 	*pflag.FlagSet
@@ -94,6 +121,7 @@ type measureFlags struct {
 	size        size
 	rounds      int
 	duration    time.Duration
+	maxTime     maxTime
 	connections int
 	only        string
 	json        bool
@@ -104,6 +132,7 @@ func (m *measureFlags) register(fs *flagSet) {
 	fs.Var(&m.size, "size", "bytes of a message, e.g. 512 or 64K (default 64 for round trips, 64K one way)")
 	fs.IntVar(&m.rounds, "rounds", defaultRounds, "how often each transport is measured, 1 to 1000")
 	fs.DurationVar(&m.duration, "duration", defaultDuration, "of one test on one transport in one round, 1ms to 1m")
+	m.maxTime.register(fs, defaultMaxTime)
 	fs.IntVar(&m.connections, "connections", 1, "connections at work at the same time, 1 to 1000")
 	fs.StringVar(&m.only, "only", "", "latency or throughput (default both)")
 	fs.BoolVar(&m.json, "json", false, "print the result as JSON")
@@ -119,6 +148,9 @@ func (m *measureFlags) plan() (perf.Plan, error) {
 		return perf.Plan{}, badInputf("--duration %v: use a time from 1ms to 1m", m.duration)
 	case m.connections < 1 || m.connections > 1000:
 		return perf.Plan{}, badInputf("--connections %d: use a number from 1 to 1000", m.connections)
+	}
+	if err := m.maxTime.check(); err != nil {
+		return perf.Plan{}, err
 	}
 	p := perf.Plan{
 		RoundTripSize: defaultRoundTripSize,

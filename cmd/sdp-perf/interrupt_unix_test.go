@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -45,4 +47,23 @@ func TestTheChildEndsWhenItsParentIsKilled(t *testing.T) {
 	require.NoError(t, p.Process.Kill())
 	assert.Equal(t, -1, p.wait(t))
 	assert.Empty(t, p.stderr.String())
+}
+
+// The parent may be killed after the child listens and before it could say so.
+func TestAChildThatNobodyHearsCleansUp(t *testing.T) {
+	for _, endpoint := range []string{"unix://socket", "frob://socket"} {
+		p := newProgram(t, nil)
+		dir := filepath.Join(p.tmp, "sdp-perf-child")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		p.Dir = dir
+		p.Args = append(p.Args, childCommand, dir, commandService+"="+endpoint)
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		r.Close()
+		p.Stdout = w
+		p.start(t) // its standard input is empty
+		w.Close()
+		assert.Equal(t, exitFailed, p.wait(t))
+		assert.Empty(t, p.stderr.String())
+	}
 }

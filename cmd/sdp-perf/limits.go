@@ -24,8 +24,13 @@ const (
 func runLimits(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("limits")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
-	quick := fs.Bool("quick", false, "one short run: to see that it works, not for figures")
+	quick := fs.Bool("quick", false, "two short runs: to see that it works, not for figures")
+	var most maxTime
+	most.register(fs, limitsMaxTime)
 	if helped, err := fs.parse(args, out); helped || err != nil {
+		return err
+	}
+	if err := most.check(); err != nil {
 		return err
 	}
 	effort := limits.Full
@@ -38,7 +43,7 @@ func runLimits(ctx context.Context, args []string, out io.Writer) error {
 	}
 	line := newProgress(os.Stderr)
 	line.show("measuring the limits")
-	report, err := h.Measure(effort)
+	report, err := h.Measure(effort, most.budget(), 1)
 	line.clear()
 	if err = errors.Join(err, h.close()); err != nil {
 		return err

@@ -67,7 +67,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sdp-perf: interrupted")
 		os.Exit(exitInterrupted)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errParentGone) {
 		fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
 	}
 	os.Exit(exitStatus(err))
@@ -81,6 +81,9 @@ func dispatch(ctx context.Context, args []string, out io.Writer) error {
 	var known []string
 	for _, c := range commands() {
 		if c.name == name {
+			if c.hidden {
+				out = toParent{out}
+			}
 			return c.run(ctx, args, out)
 		}
 		if c.name != "" && !c.hidden {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
@@ -22,15 +24,12 @@ import (
 // starts inherits it.
 const asProgram = "SDP_PERF_TEST_AS_PROGRAM"
 
-// testFabric is one that nobody else uses; only server and client need it.
-const testFabric = "SDP_FABRIC=shm:perf-test"
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(fabrictest.Main(m))
 }
 
 // program is a started sdp-perf. It and its child share the standard error, which
@@ -40,10 +39,11 @@ type program struct {
 	tmp            string // its temporary directory, empty at first
 	stdout, stderr bytes.Buffer
 	errPipe        *os.File
+	begun          time.Time
 }
 
 // outlive is how long a child may stay after its parent before a test fails.
-const outlive = 20 * time.Second
+const outlive = 60 * time.Second
 
 func newProgram(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
@@ -62,7 +62,7 @@ func (p *program) start(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer w.Close()
-	p.errPipe, p.Stderr = r, w
+	p.errPipe, p.Stderr, p.begun = r, w, time.Now().Add(-time.Second) // files have a coarser clock
 	require.NoError(t, p.Start())
 	t.Cleanup(func() {
 		p.Process.Kill()
@@ -92,12 +92,32 @@ func (p *program) wait(t *testing.T) int {
 	left, err := os.ReadDir(p.tmp)
 	require.NoError(t, err)
 	assert.Empty(t, left, "left in the temporary directory")
-	return p.ProcessState.ExitCode()
+	status := p.ProcessState.ExitCode()
+	if status >= 0 { // one that is killed cannot clean up
+		assert.Empty(t, p.fabrics(t), "left of the program's fabrics")
+	}
+	return status
+}
+
+// fabrics are the directories of fabrics that the program has named and not removed.
+func (p *program) fabrics(t *testing.T) (dirs []string) {
+	t.Helper()
+	for _, base := range []string{"/tmp/ntbnet-*", "/run/user/*/ntbnet"} {
+		found, err := filepath.Glob(fmt.Sprintf("%s/perf-%d-*", base, p.Process.Pid))
+		require.NoError(t, err)
+		for _, dir := range found {
+			// An earlier process may have had the number.
+			if info, err := os.Stat(dir); err == nil && !info.ModTime().Before(p.begun) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, 60*time.Second, 5*time.Millisecond, what)
 }
 
 // socketExists tells if the child listens.
@@ -154,24 +174,30 @@ func TestOnlyAndProfile(t *testing.T) {
 	assert.Positive(t, info.Size())
 }
 
+// startServer returns when the server listens, and where.
+func startServer(t *testing.T, where string) (srv *program, address string) {
+	t.Helper()
+	srv = newProgram(t, nil, "server", "--listen", where)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	srv.Stdout = w
+	srv.start(t)
+	w.Close()
+	line := make([]byte, 200)
+	n, err := r.Read(line)
+	require.NoError(t, err)
+	address, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "listening on ")
+	require.True(t, ok, "%q", line[:n])
+	return srv, address
+}
+
 func TestServerAndClientByHand(t *testing.T) {
 	for _, where := range []string{"sdp://localhost:0", "tcp://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(strings.SplitN(where, ":", 2)[0], func(t *testing.T) {
-			srv := newProgram(t, []string{testFabric}, "server", "--listen", where)
-			r, w, err := os.Pipe()
-			require.NoError(t, err)
-			defer r.Close()
-			srv.Stdout = w
-			srv.start(t)
-			w.Close()
-			line := make([]byte, 200)
-			n, err := r.Read(line)
-			require.NoError(t, err)
-			address, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "listening on ")
-			require.True(t, ok, "%q", line[:n])
-
+			srv, address := startServer(t, where)
 			for range 2 { // one after the other
-				c := newProgram(t, []string{testFabric}, "client", "--connect", address, "--duration", "5ms", "--rounds", "1")
+				c := newProgram(t, nil, "client", "--connect", address, "--duration", "5ms", "--rounds", "1")
 				require.Zero(t, c.run(t), c.stderr.String())
 				assert.Contains(t, c.stdout.String(), "round trip, 64 B")
 				assert.Contains(t, c.stdout.String(), "one way, 64 KiB")

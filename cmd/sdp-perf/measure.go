@@ -16,7 +16,7 @@ func measure(ctx context.Context, plan perf.Plan, flags measureFlags, out io.Wri
 		return err
 	}
 	line := newProgress(os.Stderr)
-	plan.Progress = line.show
+	plan.Progress, plan.Budget = line.show, flags.maxTime.budget()
 	report, err := perf.Run(ctx, plan)
 	line.clear()
 	if profileErr := stopProfile(); err == nil {

@@ -67,14 +67,22 @@ const peHeap = 64 << 20
 // shmemJob is the PEs of one measurement.
 type shmemJob struct {
 	pes, peer int
-	fabric    func(pe int) string
+	topology  string // of the fabric; "shm" for PEs of one host
 	strict    bool
 	keys      []string
 	time      time.Duration
 }
 
+// fabric is that of a PE.
+func (j shmemJob) fabric(name string, pe int) string {
+	if j.topology == "shm" {
+		return name
+	}
+	return fmt.Sprintf("%s?node=%d&nodes=%d", name, pe+1, j.pes)
+}
+
 // run starts the PEs and waits for them. If one fails, all end.
-func (j shmemJob) run(ctx context.Context) (pgas.Sample, error) {
+func (j shmemJob) run(ctx context.Context) (s pgas.Sample, err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -83,8 +91,10 @@ func (j shmemJob) run(ctx context.Context) (pgas.Sample, error) {
 	defer cancel(nil)
 	var answer bytes.Buffer
 	var wg sync.WaitGroup
+	name := freshName(j.topology)
+	defer func() { err = errors.Join(err, removeFabric(name)) }()
 	for pe := range j.pes {
-		a, err := json.Marshal(peArgs{pe, j.pes, "perf-" + strconv.Itoa(os.Getpid()), j.fabric(pe), j.strict, j.peer, j.keys, j.time})
+		a, err := json.Marshal(peArgs{pe, j.pes, "perf-" + strconv.Itoa(os.Getpid()), j.fabric(name, pe), j.strict, j.peer, j.keys, j.time})
 		if err != nil {
 			return nil, err
 		}

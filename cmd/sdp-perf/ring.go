@@ -26,6 +26,8 @@ func runRing(ctx context.Context, args []string, out io.Writer) error {
 	lanes := fs.IntSlice("lanes", []int{1, 2, 4, 8}, "lanes of each link, each 1 to 8")
 	rounds := fs.Int("rounds", ringRounds, "how often each figure is taken, 1 to 1000")
 	duration := fs.Duration("duration", ringDuration, "of one figure in one round, 1ms to 1m")
+	var most maxTime
+	most.register(fs, ringMaxTime)
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
@@ -49,9 +51,12 @@ func runRing(ctx context.Context, args []string, out io.Writer) error {
 	case slices.Min(*hopsList) > slices.Max(*nodes)/2:
 		return badInputf("--hops %d: a ring of %d nodes has at most %d", slices.Min(*hopsList), slices.Max(*nodes), slices.Max(*nodes)/2)
 	}
+	if err := most.check(); err != nil {
+		return err
+	}
 	line := newProgress(os.Stderr)
 	report, err := hops.Run(ctx, hops.Plan{
-		Nodes: *nodes, Hops: *hopsList, Lanes: *lanes, Rounds: *rounds, Duration: *duration,
+		Nodes: *nodes, Hops: *hopsList, Lanes: *lanes, Rounds: *rounds, Duration: *duration, Budget: most.budget(),
 		Start: startRing, Progress: line.show,
 		Forward: func(size, n int) (time.Duration, time.Duration, error) { return ring.ForwardCost(ntbmem.Pair, size, n) },
 	})

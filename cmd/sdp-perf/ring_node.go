@@ -84,6 +84,9 @@ func (n *ringNode) start(fabric string) (stop func(), err error) {
 		}
 		srv.Close()
 		n.host.Close()
+		// If the parent is dead, nobody else removes what the nodes leave. The last one
+		// finds no other that is attached.
+		_ = tryRemoveFabric(fabric)
 	}, nil
 }
 

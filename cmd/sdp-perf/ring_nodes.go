@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -60,11 +59,6 @@ func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
-}
-
-// freshName is a fabric that nobody else uses: two runs have nothing in common.
-func freshName(topology string) string {
-	return fmt.Sprintf("%s:perf-%d-%08x", topology, os.Getpid(), rand.Uint32())
 }
 
 func startNode(exe, spec string) (*nodeProcess, error) {
@@ -197,5 +191,5 @@ func (r *ringNodes) Close() (err error) {
 		}
 		kill.Stop()
 	}
-	return err
+	return errors.Join(err, removeFabric(r.fabric))
 }

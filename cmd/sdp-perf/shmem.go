@@ -23,6 +23,7 @@ const (
 type shmemFlags struct {
 	rounds  int
 	time    time.Duration
+	maxTime maxTime
 	items   []string
 	openMPI string
 	json    bool
@@ -33,6 +34,7 @@ func shmemItems() []string { return append(pgas.Keys(), ringItem) }
 func (f *shmemFlags) register(fs *flagSet) {
 	fs.IntVar(&f.rounds, "rounds", defaultRounds, "how often everything is measured, 1 to 1000")
 	fs.DurationVar(&f.time, "time", defaultShmemTime, "of one figure in one round, 1ms to 1m")
+	f.maxTime.register(fs, shmemMaxTime)
 	fs.StringSliceVar(&f.items, "items", shmemItems(), "what to measure")
 	fs.StringVar(&f.openMPI, "openmpi", "", "measure Open MPI too, by the `PROGRAM` made of benchmarks/oshmem/perf.c")
 	fs.BoolVar(&f.json, "json", false, "print the result as JSON")
@@ -46,6 +48,9 @@ func (f *shmemFlags) check() error {
 		return badInputf("--time %v: use a time from 1ms to 1m", f.time)
 	case len(f.items) == 0:
 		return badInputf("--items: name at least one of %s", strings.Join(shmemItems(), ", "))
+	}
+	if err := f.maxTime.check(); err != nil {
+		return err
 	}
 	for _, n := range f.items {
 		if !slices.Contains(shmemItems(), n) {
@@ -126,7 +131,8 @@ func measureShmem(ctx context.Context, flags shmemFlags, show func(string)) (*pg
 		ring = ringColumns(flags)
 	}
 	all := slices.Concat(table, ring)
-	for i := range flags.rounds {
+	budget := flags.maxTime.budget()
+	for i := range budget.Rounds(flags.rounds, 1) {
 		for k := range all {
 			c := all[(i+k)%len(all)] // each round begins with another one
 			show(fmt.Sprintf("round %d of %d: %s", i+1, flags.rounds, c.name))
@@ -136,6 +142,7 @@ func measureShmem(ctx context.Context, flags shmemFlags, show func(string)) (*pg
 		}
 	}
 	r := pgas.NewReport(perf.ThisHost(), float64(flags.time)/float64(time.Millisecond), measured(table))
+	r.Cut = budget.Cut()
 	if len(ring) > 0 {
 		r.AddRing(measured(ring))
 	}
@@ -152,11 +159,10 @@ func measured(columns []*shmemColumn) (list []pgas.Column) {
 // shmemColumns are those of the first table.
 func shmemColumns(flags shmemFlags, keys []string) (list []*shmemColumn) {
 	sizes := slices.DeleteFunc([]int{2, 4}, func(n int) bool { return len(pgas.Of(n, keys)) == 0 })
-	host := func(int) string { return "shm:perf-shmem" }
 	direct, strict := &shmemColumn{name: pgas.Direct}, &shmemColumn{name: pgas.Strict}
 	list = []*shmemColumn{direct, strict}
 	for _, n := range sizes {
-		j := shmemJob{pes: n, peer: 1, fabric: host, keys: pgas.Of(n, keys), time: flags.time}
+		j := shmemJob{pes: n, peer: 1, topology: "shm", keys: pgas.Of(n, keys), time: flags.time}
 		direct.jobs = append(direct.jobs, j.run)
 		j.strict, j.keys = true, pgas.Unmapped(j.keys)
 		if len(j.keys) > 0 {
@@ -176,10 +182,7 @@ func shmemColumns(flags shmemFlags, keys []string) (list []*shmemColumn) {
 // ringColumns are those of the second table.
 func ringColumns(flags shmemFlags) (list []*shmemColumn) {
 	for _, c := range pgas.Cases {
-		fabric := func(pe int) string {
-			return fmt.Sprintf("ring:perf-shmem-%d?node=%d&nodes=%d", c.PEs, pe+1, c.PEs)
-		}
-		j := shmemJob{pes: c.PEs, peer: c.Hops, fabric: fabric, strict: c.Strict, keys: pgas.RingKeys, time: flags.time}
+		j := shmemJob{pes: c.PEs, peer: c.Hops, topology: "ring", strict: c.Strict, keys: pgas.RingKeys, time: flags.time}
 		list = append(list, &shmemColumn{name: c.Name, jobs: []func(context.Context) (pgas.Sample, error){j.run}})
 	}
 	return list

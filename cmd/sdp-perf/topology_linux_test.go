@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -40,7 +41,7 @@ func nodesUp(t *testing.T, name string, running, n int) {
 }
 
 func TestTopologyOfARing(t *testing.T) {
-	const name = "ring:perf-test-topology"
+	name := "ring:" + fabrictest.Name(t)
 	nodesUp(t, name, 3, 4)
 	picture := filepath.Join(t.TempDir(), "ring.svg")
 	p := newProgram(t, []string{"SDP_FABRIC=" + name}, "topology", "--svg", picture)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/internal/perf/bench"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -20,8 +21,8 @@ import (
 // in another environment than its own.
 const workerCommand = "worker"
 
-// spinOff is the environment in which SDP parks at once instead of spinning.
-const spinOff = "SDP_FABRIC=shm:perf-parked?spin=0"
+// spinOff are the options of a fabric in which SDP parks at once instead of spinning.
+const spinOff = "?spin=0"
 
 // networks starts the second process with everything that bench measures.
 func networks(ctx context.Context, dir string, transports []string) (*child, []*bench.Network, error) {
@@ -87,7 +88,7 @@ func spins() uint64 {
 // lazyWorker starts its process when it is first needed.
 type lazyWorker struct {
 	transport string
-	env       string
+	fabric    string          // of its own; removed by Close
 	started   bench.Transport // nil: not yet
 }
 
@@ -101,7 +102,7 @@ func (w *lazyWorker) Measure(ctx context.Context, t bench.Task, d time.Duration)
 		}
 		list, err := bench.StartWorker(ctx, func() *exec.Cmd {
 			cmd := exec.Command(exe, workerCommand, w.transport)
-			cmd.Env = append(os.Environ(), w.env)
+			cmd.Env = append(os.Environ(), fabric.EnvFabric+"="+w.fabric)
 			cmd.Stderr = os.Stderr
 			return cmd
 		})
@@ -114,10 +115,11 @@ func (w *lazyWorker) Measure(ctx context.Context, t bench.Task, d time.Duration)
 }
 
 func (w *lazyWorker) Close() error {
-	if w.started == nil {
-		return nil
+	var err error
+	if w.started != nil {
+		err = w.started.Close()
 	}
-	return w.started.Close()
+	return errors.Join(err, removeFabric(w.fabric))
 }
 
 // startPeer starts a worker of another module.

@@ -64,7 +64,7 @@ func TestTheJobStopsAndGoesOn(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 		return err == nil && strings.Contains(string(b), ") T ")
-	}, 10*time.Second, 10*time.Millisecond, "shmemrun stops too, or its shell would wait")
+	}, 60*time.Second, 10*time.Millisecond, "shmemrun stops too, or its shell would wait")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	expect(t, lines, 2, "user defined signal 1")

@@ -67,6 +67,7 @@ var table = map[string][]string{
 	"ntb/ntbtest":    {"ntb"},
 
 	"internal/archtest":   {},
+	"internal/fabrictest": {"internal/fabric", "ntb"},
 	"internal/leak":       {},
 	"internal/litmus":     {},
 	"internal/lock":       {},

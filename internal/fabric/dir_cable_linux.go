@@ -29,6 +29,9 @@ func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 	if process < 1 || process != own {
 		return nil, fmt.Errorf("fabric: listen as process %d: %w", process, syscall.EINVAL)
 	}
+	if err := checkUser(); err != nil {
+		return nil, err
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cableName(process), Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("fabric: listen as process %d: %w", process, err)
@@ -37,7 +40,8 @@ func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 }
 
 // AcceptPeer waits for the next cable of a process of this user. Others are
-// closed without a word.
+// closed without a word. If this process could take others for its own, it is
+// EPERM.
 func AcceptPeer(l *net.UnixListener) (*net.UnixConn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -48,13 +52,19 @@ func AcceptPeer(l *net.UnixListener) (*net.UnixConn, error) {
 			return c, nil
 		}
 		c.Close()
+		if err := checkUser(); err != nil {
+			return nil, err
+		}
 	}
 }
 
 // Connect connects a cable to a process. If there is no such process the error
 // wraps EHOSTUNREACH; if there is and it cannot be reached, ECONNREFUSED; if it
-// is another user's, EPERM.
+// is another user's, or this process could take others for its own, EPERM.
 func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
+	if err := checkUser(); err != nil {
+		return nil, err
+	}
 	if err := d.checkProcess(process); err != nil {
 		return nil, err
 	}
@@ -99,8 +109,12 @@ func (d *Dir) checkProcess(process int) error {
 	return err
 }
 
-// checkPeer is an error unless the process at the other end has this user.
+// checkPeer is an error unless the process at the other end has this user, and no
+// other user looks like this one.
 func checkPeer(c *net.UnixConn) error {
+	if err := checkUser(); err != nil {
+		return err
+	}
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ var roles = map[string]func(arg string) error{
 		fmt.Printf("got %q, %v\n", b, err)
 		return nil
 	},
+	"stand-in": playStandIn,
 	// listen listens at an abstract socket until it is killed.
 	"listen": func(name string) error {
 		l, err := net.Listen("unix", name)
@@ -106,6 +107,16 @@ type process struct {
 // start starts exe, a test binary, in a role. It is killed when the test ends.
 func start(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *process {
 	t.Helper()
+	p, err := tryStart(t, exe, role, arg, attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tryStart is start where the system may not allow it.
+func tryStart(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) (*process, error) {
+	t.Helper()
 	cmd := exec.Command(exe)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argVariable+"="+arg)
@@ -116,11 +127,11 @@ func start(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *proc
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	p := &process{cmd, bufio.NewReader(out)}
 	t.Cleanup(p.kill)
-	return p
+	return p, nil
 }
 
 func (p *process) kill() {

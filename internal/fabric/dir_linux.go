@@ -28,7 +28,8 @@ type Dir struct {
 
 // OpenDir opens the fabric name of this user, and makes it if it is not there.
 // The empty name is DefaultName. If the directory is not private to this user,
-// the error wraps EPERM or EACCES and says what to do.
+// the error wraps EPERM or EACCES and says what to do; so it is, EPERM, if this
+// process's uid stands for other users too.
 func OpenDir(name string) (*Dir, error) {
 	return openDirAt(baseDir("/run/user", "/tmp", os.Geteuid()), name)
 }
@@ -65,6 +66,9 @@ func openHostDir(name string, node int, create bool) (*Dir, error) {
 }
 
 func openNamed(base, name string, create bool) (*Dir, error) {
+	if err := checkUser(); err != nil {
+		return nil, err
+	}
 	baseFD, err := privateDir(unix.AT_FDCWD, base, base, create)
 	if err != nil {
 		return nil, err

@@ -63,5 +63,7 @@
 //
 // Process N listens for cables at the abstract Unix socket @ntbnet-ID-N, which
 // leaves nothing in the file system. Only who can read the directory knows the
-// name, and both sides check the other's uid.
+// name, and both sides check the other's uid. In a user namespace all users without
+// a number look like the overflow uid, 65534 mostly. A process that is that uid there
+// can tell nobody from itself: it opens no directory, and neither connects nor accepts.
 package fabric

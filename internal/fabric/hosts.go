@@ -28,6 +28,8 @@ type hosts struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
+	// direct is directWithin; a test may change it before anyone dials.
+	direct time.Duration
 	// plan is the fabric as the owner of this host's links says: its own spec, or,
 	// once a member has met it, a member's spec with what it says. Then it stays.
 	plan atomic.Pointer[Spec]
@@ -64,7 +66,7 @@ func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
 // newHosts makes the network of a station, or says why there is none: connect
 // reaches the process that has the number already.
 func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: spec, station: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*memberLink{}}
+	h := &hosts{spec: spec, station: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
 	if !spec.member() {
 		h.plan.Store(spec)
 	}

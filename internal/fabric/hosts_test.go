@@ -3,8 +3,10 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -12,11 +14,13 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
-const patience = 20 * time.Second
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
 
 func backends() []string {
 	if runtime.GOOS == "linux" {
@@ -32,6 +36,18 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 			f(t, b)
 		})
 	}
+}
+
+// ownName is the name of a fabric that nobody else uses. What it leaves is removed with
+// the test.
+func ownName(t *testing.T) string {
+	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
+	t.Cleanup(func() {
+		if err := Remove(name); err != nil && !errors.Is(err, ntb.ErrNotSupported) && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	return name
 }
 
 func nodeSpec(backend, plan string, node int) string {
@@ -79,7 +95,7 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			topology := []string{"ring", "line", "mesh"}[seed%3]
 			n := 2 + r.IntN(5)
-			plan := fmt.Sprintf("%s:fabric-order-%s?nodes=%d", topology, backend, n)
+			plan := fmt.Sprintf("%s:%s?nodes=%d", topology, ownName(t), n)
 			nodes := make([]*Fabric, n)
 			var wg sync.WaitGroup
 			for _, i := range r.Perm(n) {
@@ -116,7 +132,7 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 
 func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		plan := "ring:fabric-cut-" + backend + "?nodes=3"
+		plan := "ring:" + ownName(t) + "?nodes=3"
 		a, b, c := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 3)
 		for i := range 10 {
 			allUp(t, a, b, c)
@@ -138,7 +154,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 
 func TestOneNumberIsOneNode(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		plan := "ring:fabric-twice-" + backend + "?nodes=3"
+		plan := "ring:" + ownName(t) + "?nodes=3"
 		a, b := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2)
 		_, err := openNode(backend, plan, 1)
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
@@ -156,7 +172,7 @@ func TestOneNumberIsOneNode(t *testing.T) {
 
 func TestNodesThatDoNotFit(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		name := ":fabric-fit-" + backend
+		name := ":" + ownName(t)
 		a := mustNode(t, backend, "ring"+name+"?nodes=3", 1)
 		// In the process' own memory, fabrics of other kinds have other names.
 		other := map[string]string{"?nodes=5": "5 nodes", "?nodes=3&lanes=2": "lanes=2"}
@@ -204,7 +220,8 @@ func say(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 
 func TestANodeSaysWhatItRefuses(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		f := mustNode(t, backend, "ring:fabric-refuse-"+backend+"?nodes=3", 1)
+		plan := "ring:" + ownName(t) + "?nodes=3"
+		f := mustNode(t, backend, plan, 1)
 		for want, change := range map[string]func(*greeting){
 			"version 1, the other in 9":     func(g *greeting) { g.Version = 9 },
 			"node 2 version 99":             func(g *greeting) { g.Ring = 99 },
@@ -230,7 +247,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		}
 		// One that hangs up after it was welcome leaves nothing behind.
 		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
-		b := mustNode(t, backend, "ring:fabric-refuse-"+backend+"?nodes=3", 2)
+		b := mustNode(t, backend, plan, 2)
 		_, err := b.Peer(t.Context(), ring.MakeID(1, 1))
 		require.NoError(t, err)
 	})
@@ -239,7 +256,8 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 // A neighbour that breaks off half-way does not get in the way of its successor.
 func TestGarbageInsteadOfAGreeting(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		f := mustNode(t, backend, "ring:fabric-garbage-"+backend+"?nodes=2", 1)
+		plan := "ring:" + ownName(t) + "?nodes=2"
+		f := mustNode(t, backend, plan, 1)
 		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greetingMagic + "\xff\xff\xff\xff", greetingMagic + "\x02\x00\x00\x00[]", greetingMagic + "\x02\x00\x00\x00{"} {
 			c, err := f.far.station.connect(t.Context(), 1, 0)
 			require.NoError(t, err)
@@ -249,7 +267,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 			c.Close()
 		}
 		require.Eventually(t, func() bool { return f.far.view().Refused.Count == 3 }, patience, time.Millisecond)
-		allUp(t, f, mustNode(t, backend, "ring:fabric-garbage-"+backend+"?nodes=2", 2))
+		allUp(t, f, mustNode(t, backend, plan, 2))
 	})
 }
 
@@ -312,7 +330,7 @@ func (c *counter) Read(b []byte) (int, error) {
 }
 
 // A dial of a neighbour at the very beginning waits for the link that is being made,
-// rather than take another way for good.
+// rather than take another way for good. How long it would wait is not what counts here.
 func TestANeighbourIsReachedDirectly(t *testing.T) {
 	leak.Check(t)
 	for range 20 {
@@ -321,10 +339,13 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 		all, err := OpenMemHosts(spec, nil, func(f *Fabric) {})
 		require.NoError(t, err)
 		var wg sync.WaitGroup
+		for _, f := range all {
+			f.far.direct = patience
+		}
 		for i, f := range all {
 			for _, to := range []int{(i+1)%4 + 1, (i+3)%4 + 1} {
 				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
 					defer cancel()
 					p, err := f.far.peer(ctx, to, 0)
 					if err != nil || p.Routed() {

@@ -335,7 +335,7 @@ func (h *hosts) soon(node int) bool {
 			l.absent = false
 			h.change(l)
 		}
-		soon = soon || l.err == nil && time.Since(l.since) < directWithin
+		soon = soon || l.err == nil && time.Since(l.since) < h.direct
 	}
 	return soon
 }

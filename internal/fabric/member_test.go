@@ -22,7 +22,8 @@ func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
 
 func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		owners, members := "ring:fabric-member-"+backend+"?nodes=3", "ring:fabric-member-"+backend+"?spin=1us"
+		name := "ring:" + ownName(t)
+		owners, members := name+"?nodes=3", name+"?spin=1us"
 		a := mustNode(t, backend, members, 2)
 		v := uplinkOf(t, a, linkAbsent)
 		require.Equal(t, LinkView{To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
@@ -60,7 +61,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 
 func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		name := ":fabric-misfit-" + backend
+		name := ":" + ownName(t)
 		// The names of a ring's and a line's directories are the same: not so of hubs.
 		if backend == "shm" {
 			owner := mustNode(t, backend, "ring"+name+"?nodes=3", 2)
@@ -95,7 +96,8 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		for _, topology := range []string{"line", "mesh"} {
-			owners, members := topology+":fabric-number-"+backend+"?nodes=3", topology+":fabric-number-"+backend+"?spin=1us"
+			name := topology + ":" + ownName(t)
+			owners, members := name+"?nodes=3", name+"?spin=1us"
 			a := mustNode(t, backend, members, 3)
 			b := mustNode(t, backend, members, 3)
 			last := mustNode(t, backend, owners, 3)

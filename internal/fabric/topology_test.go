@@ -23,7 +23,7 @@ func look(ctx context.Context, backend, name string) (*Topology, error) {
 
 func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		name := "fabric-look-" + backend
+		name := ownName(t)
 		_, err := look(t.Context(), backend, name)
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		plan := "ring:" + name + "?nodes=4"

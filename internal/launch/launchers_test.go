@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	eventually = 10 * time.Second
+	eventually = 60 * time.Second
 	tick       = 10 * time.Millisecond
 )
 

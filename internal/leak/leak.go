@@ -9,10 +9,10 @@ import (
 )
 
 // patience is how long what a test has closed may take to go away.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // Check notes what the process has now. When the test and its later cleanups
-// are done, it waits up to 5 s until nothing is left that was not there, else
+// are done, it waits up to 30 s until nothing is left that was not there, else
 // it fails the test and prints what is: stacks, descriptors, mappings. A test
 // that has failed anyway is not looked at: it often stops half-way.
 func Check(t testing.TB) {

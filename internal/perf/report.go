@@ -12,7 +12,8 @@ var baselines = []string{"tcp", "unix"}
 type Report struct {
 	Host        Host         `json:"host"`
 	Rounds      int          `json:"rounds"`
-	SliceMS     float64      `json:"slice_ms"` // one test on one transport in one round
+	Cut         string       `json:"cut,omitempty"` // what was left out for want of time
+	SliceMS     float64      `json:"slice_ms"`      // one test on one transport in one round
 	Connections int          `json:"connections"`
 	Verified    Verified     `json:"verified"`
 	Tests       []TestReport `json:"tests"`

@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how much longer than planned a step may take before Run gives up.
-const patience = 10 * time.Second
+const patience = 60 * time.Second
 
 // Plan is what Run does.
 type Plan struct {
@@ -26,6 +26,8 @@ type Plan struct {
 	// Duration is how long one test of one transport in one round is measured.
 	// Warm-up and samples take a third of it on top.
 	Duration time.Duration
+	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	Budget *Budget
 	// VerifyBytes is how much goes each way on each transport in the verifying
 	// pass. Each connection carries its part, rounded up to a KiB.
 	VerifyBytes uint64
@@ -65,14 +67,16 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	for round := range p.Rounds {
+	done := 0
+	for round := range p.Budget.Rounds(p.Rounds, 1) {
 		for _, test := range p.tests() {
 			if err := measureRound(ctx, p, test, round, targets); err != nil {
 				return nil, err
 			}
 		}
+		done++
 	}
-	return p.report(targets, verified), nil
+	return p.report(targets, verified, done), nil
 }
 
 func (p *Plan) tell(what string) {
@@ -210,10 +214,11 @@ func (t *target) guard(ctx context.Context, planned time.Duration, f func() erro
 	return err
 }
 
-func (p *Plan) report(targets []*target, v Verified) *Report {
+func (p *Plan) report(targets []*target, v Verified, rounds int) *Report {
 	r := &Report{
 		Host:        ThisHost(),
-		Rounds:      p.Rounds,
+		Rounds:      rounds,
+		Cut:         p.Budget.Cut(),
 		SliceMS:     float64(p.Duration) / float64(time.Millisecond),
 		Connections: p.Connections,
 		Verified:    v,

@@ -22,8 +22,16 @@ func (r *Report) Table(w io.Writer) error {
 		b.WriteString("Ratios are made within each round: 2.00x is twice as fast.\n")
 	}
 	r.writeDoubts(&b)
+	WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// WriteCut writes what a Budget has cut, if anything, as a line of a report.
+func WriteCut(b *strings.Builder, cut string) {
+	if cut != "" {
+		fmt.Fprintln(b, cut)
+	}
 }
 
 // unsteady is how far apart the rounds of a baseline may be before the table says

@@ -36,7 +36,7 @@ func testReport() *Report {
 	add("sdp", []float64{0.66, 0.61, 0.71}, []float64{12, 18.25, 15}, 2*micro, 600, 650)
 	add("tcp", []float64{9.5, 60, 9.996}, []float64{5, 6.5, 6}, 9*micro, 10*micro, 64*micro)
 	add("unix", []float64{8.5, 8, 9}, []float64{7, 6, 8}, 9*micro, 8*micro, 120*micro)
-	r := p.report(targets, Verified{32 << 20, []string{"sdp", "tcp", "unix"}})
+	r := p.report(targets, Verified{32 << 20, []string{"sdp", "tcp", "unix"}}, p.Rounds)
 	r.Host = Host{CPUs: 2, GOMAXPROCS: 2, Go: "go1.26.0", OS: "linux", Arch: "amd64", Kernel: "6.18.44"}
 	return r
 }

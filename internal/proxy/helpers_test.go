@@ -22,7 +22,7 @@ import (
 
 // patience is how long a test waits for what must come. No test waits for it to
 // pass.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 var networks = []string{networkTCP, networkUnix, networkSDP}
 

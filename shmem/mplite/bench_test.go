@@ -2,8 +2,9 @@ package mplite
 
 import (
 	"fmt"
-	"os"
 	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
 // BenchmarkPingPong is the time of a message there and one back, with receives into
@@ -13,7 +14,7 @@ func BenchmarkPingPong(b *testing.B) {
 		for _, size := range []int{8, 64 << 10} {
 			for _, memory := range []string{"symmetric", "other"} {
 				b.Run(fmt.Sprintf("%s/%d/%s", mode, size, memory), func(b *testing.B) {
-					run(b, 2, mode, fmt.Sprintf("shm:mplite-bench%d", os.Getpid()), Options{}, func(c *Comm) {
+					run(b, 2, mode, "shm:"+fabrictest.Name(b), Options{}, func(c *Comm) {
 						pingPong(b, c, size, memory == "symmetric")
 					})
 				})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
@@ -95,7 +95,7 @@ func runBody(body func(c *Comm) error, args []string) error {
 func processes(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) {
 	t.Helper()
 	require.Contains(t, bodies, name)
-	job := fmt.Sprintf("m%d-%d", os.Getpid(), rand.Uint32())
+	job := fabrictest.Name(t)
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup

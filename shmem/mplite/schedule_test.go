@@ -65,20 +65,23 @@ func (s *schedule) end(pe int) {
 
 // result is how a run went.
 type result struct {
-	err   error // of its PEs
-	stats Stats // of all
+	errs  [2]error // of its PEs
+	stats Stats    // of both
 }
 
-// runSchedules runs the traffic of each seed, on n PEs.
-func runSchedules(t *testing.T, n int, seeds []uint64, o Options) map[uint64]result {
+func (r result) err() error { return errors.Join(r.errs[:]...) }
+
+// runSchedules runs the traffic of each seed, on two PEs.
+func runSchedules(t *testing.T, seeds []uint64, o Options) map[uint64]result {
 	t.Helper()
+	const n = 2
 	results := map[uint64]result{}
 	schedules := map[uint64]*schedule{}
 	for _, seed := range seeds {
 		schedules[seed] = newSchedule(seed, n)
 	}
 	var mu sync.Mutex
-	run(t, n, "mapped", fmt.Sprintf("mem:schedule%d", n), Options{}, func(outer *Comm) {
+	run(t, n, "mapped", "mem:schedule", Options{}, func(outer *Comm) {
 		for _, seed := range seeds {
 			c, err := Open(context.Background(), outer.w, o)
 			if err != nil {
@@ -89,12 +92,8 @@ func runSchedules(t *testing.T, n int, seeds []uint64, o Options) map[uint64]res
 			err = scheduled(s, c, seed)
 			mu.Lock()
 			r := results[seed]
-			if err != nil { // of two PEs, that of PE 0 first
-				errs := []error{fmt.Errorf("PE %d: %w", c.me, err), r.err}
-				if c.me > 0 {
-					errs[0], errs[1] = errs[1], errs[0]
-				}
-				r.err = errors.Join(errs...)
+			if err != nil {
+				r.errs[c.me] = fmt.Errorf("PE %d: %w", c.me, err)
 			}
 			r.stats.Gap += c.stats.Gap
 			r.stats.Ignored += c.stats.Ignored
@@ -223,8 +222,8 @@ var roomy = Options{Slots: 16, Buffer: 4096, Piece: 64}
 func TestNoMessageIsOvertakenInTheGap(t *testing.T) {
 	for _, o := range []Options{roomy, tight} {
 		var all Stats
-		for seed, r := range runSchedules(t, 2, countTo(400), o) {
-			require.NoError(t, r.err, "seed %d", seed)
+		for seed, r := range runSchedules(t, countTo(400), o) {
+			require.NoError(t, r.err(), "seed %d", seed)
 			all.Gap += r.stats.Gap
 			all.Ignored += r.stats.Ignored
 			all.Direct += r.stats.Direct
@@ -241,11 +240,11 @@ func TestWithoutTheRuleOfTheGapMessagesAreOvertaken(t *testing.T) {
 	listed := map[error]uint64{errStuck: 0, errOvertaken: 323, errContents: 1}
 	off := roomy
 	off.trust = true
-	first := runSchedules(t, 2, countTo(400), off)
+	first := runSchedules(t, countTo(400), off)
 	failed := map[error][]uint64{}
 	for _, seed := range countTo(400) {
 		for kind := range listed {
-			if errors.Is(first[seed].err, kind) {
+			if errors.Is(first[seed].err(), kind) {
 				failed[kind] = append(failed[kind], seed)
 			}
 		}
@@ -255,7 +254,7 @@ func TestWithoutTheRuleOfTheGapMessagesAreOvertaken(t *testing.T) {
 		require.Contains(t, failed[kind], seed, "seeds that end with %q", kind)
 		seeds = append(seeds, seed)
 	}
-	for seed, r := range runSchedules(t, 2, seeds, off) {
+	for seed, r := range runSchedules(t, seeds, off) {
 		require.Zero(t, r.stats.Ignored)
 		require.Equal(t, first[seed], r, "a seed repeats a run: %d", seed)
 	}

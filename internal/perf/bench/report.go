@@ -15,7 +15,8 @@ import (
 type Report struct {
 	Host     perf.Host     `json:"host"`
 	Rounds   int           `json:"rounds"`
-	SliceMS  float64       `json:"slice_ms"` // one measurement
+	Cut      string        `json:"cut,omitempty"` // what was left out for want of time
+	SliceMS  float64       `json:"slice_ms"`      // one measurement
 	Verified perf.Verified `json:"verified"`
 	Limits   *Limits       `json:"limits,omitempty"`
 	Rows     []Row         `json:"rows"`
@@ -145,6 +146,7 @@ func (r *Report) Table(w io.Writer) error {
 		perf.WriteAligned(&b, r.ratios())
 		r.writeNotes(&b)
 	}
+	perf.WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

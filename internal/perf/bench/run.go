@@ -22,6 +22,8 @@ type Plan struct {
 	// a sixth of it on top.
 	Rounds   int
 	Duration time.Duration
+	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	Budget *perf.Budget
 	// SweepRounds and SweepDuration are those of the picture; no rounds, no
 	// picture.
 	SweepRounds   int
@@ -76,10 +78,13 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	if err := r.measureLimits(ctx); err != nil {
 		return nil, err
 	}
-	for round := range p.Rounds {
+	loops := 1 + min(p.SweepRounds, 1) // half of the time for the picture
+	report.Rounds = 0
+	for round := range p.Budget.Rounds(p.Rounds, loops) {
 		if err := r.round(ctx, round); err != nil {
 			return nil, err
 		}
+		report.Rounds++
 	}
 	report.Limits = r.limits
 	for i, m := range r.table {
@@ -93,6 +98,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		report.Rows = append(report.Rows, rows...)
 	}
 	report.Sweep, err = r.sweep(ctx)
+	report.Cut = p.Budget.Cut()
 	return report, err
 }
 
@@ -130,7 +136,7 @@ func (r *run) measureLimits(ctx context.Context) error {
 		return nil
 	}
 	r.tell("measuring the limits")
-	full, err := r.Limits.Measure(r.Effort)
+	full, err := r.Limits.Measure(r.Effort, r.Budget, 4) // a quarter of the time
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -238,14 +244,17 @@ func (r *run) sweep(ctx context.Context) ([]Curve, error) {
 	for i, t := range r.Transports {
 		curves[i].Transport = t.Name()
 	}
-	for _, size := range sweepSizes() {
-		for _, test := range []Test{RoundTrip, OneWay} {
+	sizes, tests := sweepSizes(), []Test{RoundTrip, OneWay}
+	loops := len(sizes) * len(tests)
+	for _, size := range sizes {
+		for _, test := range tests {
 			m := measurement{task: Task{Test: test, Size: size, Connections: 1},
 				rows: []figure{{name: fmt.Sprintf("picture: %s, %s", test, perf.SizeText(size))}}}
 			cells := make([]cell, len(r.Transports))
-			if err := r.sweepOne(ctx, m, cells); err != nil {
+			if err := r.sweepOne(ctx, m, cells, loops); err != nil {
 				return nil, err
 			}
+			loops--
 			for i := range cells {
 				if cells[i].failed != nil {
 					continue
@@ -262,11 +271,11 @@ func (r *run) sweep(ctx context.Context) ([]Curve, error) {
 	return curves, nil
 }
 
-func (r *run) sweepOne(ctx context.Context, m measurement, cells []cell) error {
+func (r *run) sweepOne(ctx context.Context, m measurement, cells []cell, loops int) error {
 	short := *r
 	short.Duration, short.Rounds = r.SweepDuration, r.SweepRounds
 	short.done, short.of = 0, r.SweepRounds*len(r.Transports)
-	for round := range r.SweepRounds {
+	for round := range r.Budget.Rounds(r.SweepRounds, loops) {
 		if err := short.measurement(ctx, round, m, cells); err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ type Plan struct {
 	// Duration is how long one is measured in a round. Warm-up and samples take a
 	// third of it on top.
 	Duration time.Duration
+	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	Budget *perf.Budget
 	// Start starts a ring, whose links are all up when it returns.
 	Start func(context.Context, Shape) (Ring, error)
 	// Forward measures the work of forwarding a frame of size bytes, and of a plain

@@ -6,7 +6,8 @@ import "github.com/ntbnet/ntbnet/internal/perf"
 // microseconds; GB/s are 10^9 bytes.
 type Report struct {
 	Host    perf.Host `json:"host"`
-	Rounds  int       `json:"rounds"`
+	Rounds  int       `json:"rounds"`        // planned
+	Cut     string    `json:"cut,omitempty"` // what was left out for want of time
 	SliceMS float64   `json:"slice_ms"`
 	// Work is that of forwarding 64 B and 64 KiB.
 	Work []Work `json:"work"`

@@ -18,26 +18,36 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	if err := p.measureWork(r); err != nil {
 		return nil, err
 	}
-	first := Shape{Topology: "ring", Nodes: slices.Min(p.Nodes), Lanes: slices.Min(p.Lanes)}
-	if slices.Contains(p.Hops, 1) {
-		if err := p.measureShape(ctx, r, first, []int{1}); err != nil {
-			return nil, err
+	shapes := p.shapes()
+	for i, s := range shapes {
+		hops := p.hops(s.Nodes)
+		if !s.Frames {
+			hops = []int{1}
 		}
-	}
-	for _, n := range p.Nodes {
-		for _, l := range p.Lanes {
-			if hops := p.hops(n); len(hops) > 0 {
-				s := Shape{Topology: "ring", Nodes: n, Lanes: l, Frames: true}
-				if err := p.measureShape(ctx, r, s, hops); err != nil {
-					return nil, err
-				}
-			}
+		if err := p.measureShape(ctx, r, s, hops, len(shapes)-i+len(shareSizes)); err != nil {
+			return nil, err
 		}
 	}
 	if err := p.measureShares(ctx, r); err != nil {
 		return nil, err
 	}
+	r.Cut = p.Budget.Cut()
 	return r, nil
+}
+
+// shapes are the rings that are measured: first one whose neighbours use stores.
+func (p *Plan) shapes() (list []Shape) {
+	if slices.Contains(p.Hops, 1) {
+		list = append(list, Shape{Topology: "ring", Nodes: slices.Min(p.Nodes), Lanes: slices.Min(p.Lanes)})
+	}
+	for _, n := range p.Nodes {
+		for _, l := range p.Lanes {
+			if len(p.hops(n)) > 0 {
+				list = append(list, Shape{Topology: "ring", Nodes: n, Lanes: l, Frames: true})
+			}
+		}
+	}
+	return list
 }
 
 // workRounds and workFrames are how often the work of forwarding is measured, and of
@@ -66,8 +76,8 @@ func (p *Plan) measureWork(r *Report) error {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// measureShape starts a ring and adds its rows to the report.
-func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int) (err error) {
+// measureShape starts a ring and adds its rows to the report. loops is for the budget.
+func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int, loops int) (err error) {
 	p.tell("starting: %v", s)
 	ring, err := p.Start(ctx, s)
 	if err != nil {
@@ -79,7 +89,7 @@ func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int)
 		}
 	}()
 	all := make([]samples, len(hops))
-	for round := range p.Rounds {
+	for round := range p.Budget.Rounds(p.Rounds, loops) {
 		for i, h := range hops {
 			p.tell("round %d of %d: %v, hops=%d", round+1, p.Rounds, s, h)
 			if err := p.round(ctx, ring, s, h, &all[i]); err != nil {

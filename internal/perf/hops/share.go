@@ -15,6 +15,10 @@ const shareTimes = 6
 // grown: one that waits for its own queue does not want all of the link.
 const shareWarmUp = 300 * time.Millisecond
 
+// shareSizes are the bytes of the messages: of the node's own and of those that it
+// forwards.
+var shareSizes = [][2]int{{large, large}, {4096, large}, {large, 4096}}
+
 // measureShares has node 2 of a line of three send all it can, and node 1 too.
 func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 	s := Shape{Topology: "line", Nodes: 3, Lanes: 1, Frames: true}
@@ -34,10 +38,10 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 			return fmt.Errorf("the share of a link: %w", err)
 		}
 	}
-	for _, size := range [][2]int{{large, large}, {4096, large}, {large, 4096}} {
+	for i, size := range shareSizes {
 		sh := Share{OwnSize: size[0], ForwardedSize: size[1]}
 		var own, rate []float64
-		for round := range p.Rounds {
+		for round := range p.Budget.Rounds(p.Rounds, len(shareSizes)-i) {
 			p.tell("round %d of %d: the share of a link, %s and %s", round+1, p.Rounds, perf.SizeText(size[0]), perf.SizeText(size[1]))
 			used, took, err := flood(ctx, ring, sh, shareTimes*p.Duration)
 			if err != nil {

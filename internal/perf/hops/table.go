@@ -22,6 +22,7 @@ func (r *Report) Table(w io.Writer) error {
 	r.writeScheduling(&b)
 	r.writeShares(&b)
 	r.writePapers(&b)
+	perf.WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

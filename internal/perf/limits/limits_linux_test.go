@@ -66,7 +66,7 @@ func together(t *testing.T) (s *Session, commands io.WriteCloser, served <-chan 
 
 func TestMeasureHasAFigureForEverything(t *testing.T) {
 	s, commands, served := together(t)
-	r, err := s.Measure(Quick)
+	r, err := s.Measure(Quick, nil, 1)
 	require.NoError(t, err)
 	assert.Positive(t, r.Line.Best)
 	assert.Positive(t, r.Filled.Best)
@@ -182,8 +182,8 @@ const (
 // It is the one comparison of times in the tests. A limit that is not the
 // machine's would make every share of it wrong.
 func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
-	if os.Getenv("NTBNET_LONG") == "" {
-		t.Skip("needs the processors for itself; NTBNET_LONG=1 runs it")
+	if os.Getenv("NTBNET_ALONE") == "" {
+		t.Skip("needs the processors for itself; NTBNET_ALONE=1 runs it")
 	}
 	if runtime.NumCPU() < 2 {
 		t.Skip("needs two processors")

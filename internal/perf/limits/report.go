@@ -20,7 +20,7 @@ type Effort struct {
 var Full = Effort{Runs: 5, Rounds: 50_000, Bytes: 256 << 20}
 
 // Quick is for tests of what prints the figures.
-var Quick = Effort{Runs: 1, Rounds: 500, Bytes: 256 << 10}
+var Quick = Effort{Runs: 2, Rounds: 500, Bytes: 256 << 10}
 
 // Queues and Pieces are the sizes in bytes that Measure tries, each with each
 // unless the piece is the larger one.
@@ -40,6 +40,7 @@ func powers(from, to int) (list []int) {
 type Report struct {
 	Host perf.Host `json:"host"`
 	Runs int       `json:"runs"`
+	Cut  string    `json:"cut,omitempty"` // what was left out for want of time
 	// Line is a word to and fro, Filled a line with 56 bytes of payload: the
 	// best of the runs, in microseconds for a round trip.
 	Line   Figure `json:"cache_line_us"`
@@ -64,8 +65,10 @@ type Copies struct {
 
 // Measure takes the best of several runs of everything. The runs of one figure
 // are spread over the whole time, so that a disturbance does not hit all of them.
-func (s *Session) Measure(e Effort) (*Report, error) {
-	r := &Report{Host: perf.ThisHost(), Runs: e.Runs}
+// Runs are the rounds of the budget, which may be nil and has loops to come, this one
+// included.
+func (s *Session) Measure(e Effort, budget *perf.Budget, loops int) (*Report, error) {
+	r := &Report{Host: perf.ThisHost()}
 	for _, q := range Queues {
 		for _, p := range Pieces {
 			if p <= q {
@@ -73,11 +76,13 @@ func (s *Session) Measure(e Effort) (*Report, error) {
 			}
 		}
 	}
-	for range e.Runs {
+	for range budget.Rounds(e.Runs, loops) {
 		if err := s.measureOnce(r, e); err != nil {
 			return nil, err
 		}
+		r.Runs++
 	}
+	r.Cut = budget.Cut()
 	r.Line.Best, r.Filled.Best = slices.Min(r.Line.Runs), slices.Min(r.Filled.Runs)
 	r.Best = slices.MaxFunc(r.Copies, slower)
 	return r, nil
@@ -135,6 +140,7 @@ func (r *Report) Table(w io.Writer) error {
 	})
 	b.WriteString("\nTwo copies, GB/s (10^9 bytes), by size of the queue and of a piece:\n\n")
 	perf.WriteAligned(&b, r.grid())
+	perf.WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -26,7 +26,8 @@ type Column struct {
 type Report struct {
 	Host   perf.Host `json:"host"`
 	Rounds int       `json:"rounds"`
-	TimeMS float64   `json:"time_ms"` // of one item in one round
+	Cut    string    `json:"cut,omitempty"` // what was left out for want of time
+	TimeMS float64   `json:"time_ms"`       // of one item in one round
 	Rows   []Row     `json:"rows"`
 	Ring   []Row     `json:"ring,omitempty"`
 
@@ -134,6 +135,7 @@ func (r *Report) Table(w io.Writer) error {
 	if len(r.Ring) > 0 {
 		r.writeRing(&b)
 	}
+	perf.WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

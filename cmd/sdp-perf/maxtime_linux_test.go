@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A command whose time is over before it begins does one round of everything, and
+// says that it left the others out.
+func TestWithoutTimeOneRoundIsDone(t *testing.T) {
+	_, address := startServer(t, "tcp://127.0.0.1:0")
+	for _, tt := range []struct{ args, cut string }{
+		{"--duration 1ms", "1 of 5 rounds"},
+		{"client --duration 1ms --connect " + address, "1 of 5 rounds"},
+		{"bench --quick --rounds 3 --items roundtrip --transports unix", "2 of 5 rounds"}, // two are of the limits
+		{"limits --quick", "1 of 2 rounds"},
+		{"ring --nodes 2 --hops 1 --lanes 1 --duration 1ms", "5 of 15 rounds"}, // two rings, three shares
+		{"shmem --time 1ms --items put", "1 of 5 rounds"},
+	} {
+		t.Run(strings.Fields(tt.args)[0], func(t *testing.T) {
+			p := newProgram(t, nil, append(strings.Fields(tt.args), "--max-time", "1ms")...)
+			require.Zero(t, p.run(t), p.stderr.String())
+			assert.Contains(t, p.stdout.String(), "\n"+tt.cut+": the time of 0.001 s was used up\n")
+		})
+	}
+}
+
+// A ring removes its directories also where who has started its nodes cannot.
+func TestRingsOfAKilledProgramLeaveNothing(t *testing.T) {
+	p := newProgram(t, nil, "ring", "--nodes", "3", "--hops", "1", "--lanes", "1", "--rounds", "1000")
+	p.start(t)
+	eventually(t, "the nodes run", func() bool { return len(p.fabrics(t)) == 3 })
+	require.NoError(t, p.Process.Kill())
+	assert.Equal(t, -1, p.wait(t))
+	assert.Empty(t, p.fabrics(t))
+}

@@ -1,0 +1,69 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// In a user namespace the kernel shows each uid that has no number there as the
+// overflow uid, mostly 65534. To a process that is itself that uid, every such
+// user looks like its own: the owner of a directory, and the peer of a socket.
+// So it can tell nobody from itself, and attaches to no fabric.
+
+// checkUser is an error, EPERM, if this process could take another user for
+// itself.
+func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
+
+// checkUserAt is checkUser for a process of user euid, to which proc is /proc.
+// What cannot be read there counts against the process.
+func checkUserAt(proc string, euid int) error {
+	why, err := ambiguous(proc, euid)
+	if err != nil {
+		return fmt.Errorf("fabric: uid %d may stand for other users too, which needs /proc to find out: mount it: %w",
+			euid, errors.Join(err, syscall.EPERM))
+	}
+	if why {
+		return fmt.Errorf("fabric: uid %d stands for every user who has no number in this user namespace: run as another uid, one that the namespace maps: %w",
+			euid, syscall.EPERM)
+	}
+	return nil
+}
+
+// ambiguous reports whether other users look like euid to this process.
+func ambiguous(proc string, euid int) (bool, error) {
+	table, err := os.ReadFile(filepath.Join(proc, "self", "uid_map"))
+	if errors.Is(err, fs.ErrNotExist) {
+		// A kernel without user namespaces has no such file, but others beside it.
+		if _, err := os.Stat(filepath.Join(proc, "self", "stat")); err == nil {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	if isIdentity(string(table)) {
+		return false, nil
+	}
+	text, err := os.ReadFile(filepath.Join(proc, "sys", "kernel", "overflowuid"))
+	if err != nil {
+		return false, err
+	}
+	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return false, err
+	}
+	return euid == overflow, nil
+}
+
+// isIdentity reports whether a uid_map gives every user its own number: one range
+// from 0 to 0, of all uids but 2³²−1, which is no user.
+func isIdentity(table string) bool {
+	f := strings.Fields(table)
+	return len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
+}

@@ -1,0 +1,72 @@
+package fabrictest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// patience is how long the processes of a fabric may take to go away.
+const patience = 60 * time.Second
+
+var names = struct {
+	mu  sync.Mutex
+	all map[testing.TB]string // guarded by mu
+}{all: map[testing.TB]string{}}
+
+// Name returns the name of the test's own fabric, the same each time. When the test and
+// its later cleanups are done, what the fabric has left in the file system is removed;
+// the test fails if a process is still attached a minute later.
+func Name(t testing.TB) string {
+	t.Helper()
+	names.mu.Lock()
+	defer names.mu.Unlock()
+	if name, ok := names.all[t]; ok {
+		return name
+	}
+	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
+	names.all[t] = name
+	t.Cleanup(func() {
+		names.mu.Lock()
+		delete(names.all, t)
+		names.mu.Unlock()
+		if err := remove(name, t.Failed()); err != nil {
+			t.Errorf("fabric %s: %v", name, err)
+		}
+	})
+	return name
+}
+
+// remove waits for the processes of a fabric, unless the test has failed: it has often
+// stopped half-way.
+func remove(name string, failed bool) error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := fabric.Remove(name)
+		switch {
+		case err == nil || errors.Is(err, ntb.ErrNotSupported):
+			return nil
+		case !errors.Is(err, syscall.EBUSY) || failed || time.Now().After(end):
+			return err
+		}
+	}
+}
+
+// Main runs the tests in a process whose default fabric is one of its own, for TestMain.
+func Main(m *testing.M) int {
+	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
+	os.Setenv(fabric.EnvFabric, "shm:"+name)
+	status := m.Run()
+	if err := remove(name, status != 0); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}

@@ -1,0 +1,64 @@
+package perf
+
+import (
+	"fmt"
+	"iter"
+	"time"
+)
+
+// Budget keeps a run that measures in rounds to a time, by leaving rounds out. It
+// belongs to one goroutine. Nil is one without a limit.
+type Budget struct {
+	limit         time.Duration
+	now           func() time.Time
+	begun         time.Time
+	done, planned int // rounds
+}
+
+// NewBudget is a budget of a time from now on.
+func NewBudget(limit time.Duration) *Budget { return newBudget(limit, time.Now) }
+
+func newBudget(limit time.Duration, now func() time.Time) *Budget {
+	return &Budget{limit: limit, now: now, begun: now()}
+}
+
+// Rounds yields the numbers of the rounds of a loop, 0 to n-1. Of the time that is
+// left the loop has a part, the more the fewer loops come: loops is their number,
+// this one included. The first round is always done; another one begins only if
+// there is time for it, if it takes as long as the longest so far.
+func (b *Budget) Rounds(n, loops int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if b == nil {
+			for i := range n {
+				if !yield(i) {
+					return
+				}
+			}
+			return
+		}
+		b.planned += n
+		start := b.now()
+		end := start.Add((b.limit - start.Sub(b.begun)) / time.Duration(loops))
+		var longest time.Duration
+		for i, at := 0, start; i < n; i++ {
+			if i > 0 && at.Add(longest).After(end) {
+				return
+			}
+			if !yield(i) {
+				return
+			}
+			b.done++
+			next := b.now()
+			longest, at = max(longest, next.Sub(at)), next
+		}
+	}
+}
+
+// Cut says what was left out, "2 of 9 rounds: the time of 60 s was used up", and is
+// empty if nothing was.
+func (b *Budget) Cut() string {
+	if b == nil || b.done == b.planned {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s: the time of %g s was used up", b.done, plural(b.planned, "round"), b.limit.Seconds())
+}
