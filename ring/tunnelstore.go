@@ -94,7 +94,7 @@ func (t *tunnel) gather(n int, data bool) bool {
 		case unsent > 0 && t.kept.reopen(n, size):
 		case unsent >= maxUnsent || data && !t.takesData():
 			return false
-		case t.kept.begin(size) || !data && t.kept.begin(min(size, wordsRoom)):
+		case t.kept.begin(size) || !data && t.kept.begin(t.spare()):
 		default:
 			return false
 		}

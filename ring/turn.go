@@ -100,17 +100,21 @@ func (t *tunnel) takesData() bool {
 	if unsent := t.kept.count - t.high; unsent > 0 && t.kept.reopens(min(size, minPiece), size) {
 		return true
 	}
-	return t.kept.count-t.high < maxUnsent && t.kept.count < dataFrames && t.kept.fits(size+wordsRoom)
+	return t.kept.count-t.high < maxUnsent && t.kept.count < dataFrames && t.kept.fits(size+t.spare())
 }
 
 const (
 	// minPiece is the least of a larger store that is worth an entry, in bytes.
 	minPiece = 512
-	// wordsRoom is what data leaves for words, in bytes, and dataFrames for frames
-	// that carry them.
-	wordsRoom  = 4 << 10
+	// maxSpare is the most that data leaves for words, in bytes, and dataFrames leaves
+	// frames that carry them.
+	maxSpare   = 4 << 10
 	dataFrames = bodyFrames - 64
 )
+
+// spare is what data leaves for words of the retention, in bytes: the smallest one has
+// room for four frames.
+func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
 // tryStore is TryWrite.
 func (t *tunnel) tryStore(off int, p []byte, w *Turn) int {

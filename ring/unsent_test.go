@@ -180,3 +180,17 @@ func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
 	<-ended
 	require.Equal(t, 8, a.tryStore(0, make([]byte, 8), w), "as with any bridge that is down")
 }
+
+// The smallest retention of each frame size takes data, and words beside it.
+func TestTheSmallestRetentionTakesData(t *testing.T) {
+	for size := minFrameBytes; size <= maxFrameBytes; size *= 2 {
+		o, err := Options{Nodes: 2, FrameBytes: size, Retention: 4 * size}.withDefaults()
+		require.NoError(t, err)
+		a := newTunnel(&router{opts: o}, MakeID(2, 1), 1)
+		a.state.Store(uint32(tunnelUp))
+		w, _ := newTurn()
+		require.NotZero(t, a.tryStore(64, make([]byte, 2*size), w), "frames of %d bytes", size)
+		a.Publish(0, 1, 8)
+		require.True(t, a.late.empty())
+	}
+}
