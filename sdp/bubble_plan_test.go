@@ -154,7 +154,7 @@ func planOf(seed uint64) *bubblePlan {
 		}
 		p.faults = append(p.faults, f)
 	}
-	for range 2 + rng.IntN(4) {
+	for range 3 + rng.IntN(6) {
 		t := bubbleTalk{
 			from: 1 + rng.IntN(p.nodes), at: upTo(eventSpan / 2), limit: 30 * time.Second,
 			ending: ending(max(0, rng.IntN(6)-3)), ender: rng.IntN(2), endAfter: upTo(200 * time.Millisecond),
@@ -165,7 +165,7 @@ func planOf(seed uint64) *bubblePlan {
 		}
 		for i := range t.ways {
 			w := &t.ways[i]
-			w.total = rng.IntN(1 + rng.IntN(1<<(4+rng.IntN(13))))
+			w.total = rng.IntN(1 + rng.IntN(100<<rng.IntN(11)))
 			w.most = 1 + w.total/(1+rng.IntN(16))
 			w.mostRead = 1 + w.total/(1+rng.IntN(16))
 			w.lease, w.peek = rng.IntN(4) == 0, rng.IntN(4) == 0

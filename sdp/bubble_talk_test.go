@@ -27,7 +27,8 @@ type ledger struct {
 	talk     *bubbleTalk
 	progress atomic.Int64
 	ways     [2]struct {
-		sent  int // valid when ended is closed
+		began atomic.Bool // its writer knows of it
+		sent  int         // valid when ended is closed
 		ended chan struct{}
 	}
 	harsh atomic.Bool // an end has closed before all was said
@@ -138,6 +139,11 @@ func (w *bubbleWorld) serve(n *bubbleNode, c *Conn) {
 // talk is one end's part in a connection.
 func (w *bubbleWorld) talk(n *bubbleNode, l *ledger, c *Conn, end int) {
 	t := l.talk
+	if l.ways[end].began.Swap(true) {
+		w.fail("connection %d is on node %d a second time", l.id, n.number)
+		c.Close()
+		return
+	}
 	l.moved(w)
 	var ways sync.WaitGroup
 	over := make(chan struct{})
@@ -333,10 +339,16 @@ func (w *bubbleWorld) read(n *bubbleNode, l *ledger, c *Conn, end int, closing *
 
 // complete fails unless the other end has sent just what came before io.EOF.
 func (w *bubbleWorld) complete(n *bubbleNode, l *ledger, c *Conn, way, got int) {
+	if !l.ways[way].began.Load() { // it closed before it knew what to say
+		if got != 0 {
+			w.fail("node %d has read %d bytes from %s, which has sent none", n.number, got, c.RemoteAddr())
+		}
+		return
+	}
 	select {
 	case <-l.ways[way].ended:
 	case <-time.After(stuckAfter):
-		w.fail("node %d has read io.EOF from %s, which goes on writing", n.number, c.RemoteAddr())
+		w.fail("node %d has read io.EOF from %s, which goes on writing\n%s", n.number, c.RemoteAddr(), bubbleStacks())
 		return
 	}
 	if sent := l.ways[way].sent; sent != got {

@@ -275,7 +275,7 @@ func (w *bubbleWorld) run() {
 	done := make(chan struct{})
 	go func() {
 		events.Wait()
-		w.well.Store(int64(w.now()))
+		w.well.Store(int64(w.now()) + 1)
 		w.jobs.Wait()
 		close(done)
 	}()
