@@ -3,6 +3,7 @@ package sdp
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +50,7 @@ type bubbleEnd struct {
 
 func newBubbleCable(f cableFaults, seed uint64, from, to *bubbleNode, a, b ntb.Device) *bubbleCable {
 	c := &bubbleCable{faults: f, nodes: [2]*bubbleNode{from, to}}
-	ab, ba := newBubbleFlow(c, a, seed), newBubbleFlow(c, b, seed+1)
+	ab, ba := newBubbleFlow(c, a, seed+uint64(from.number)), newBubbleFlow(c, b, seed+uint64(to.number))
 	c.ends[0] = &bubbleEnd{Device: a, cable: c, out: ab, in: ba}
 	c.ends[1] = &bubbleEnd{Device: b, cable: c, out: ba, in: ab}
 	return c
@@ -147,6 +148,8 @@ type bubbleFlow struct {
 	dev   ntb.Device // of the side that sends
 	win   ntb.Window
 
+	yields atomic.Uint64 // says when to give way
+
 	mu      sync.Mutex
 	rng     *rand.Rand
 	entries []bubbleEntry
@@ -157,7 +160,9 @@ type bubbleFlow struct {
 }
 
 func newBubbleFlow(c *bubbleCable, dev ntb.Device, seed uint64) *bubbleFlow {
-	return &bubbleFlow{cable: c, dev: dev, win: dev.Outbound(), rng: rand.New(rand.NewPCG(seed, 3))}
+	f := &bubbleFlow{cable: c, dev: dev, win: dev.Outbound(), rng: rand.New(rand.NewPCG(seed, 3))}
+	f.yields.Store(f.rng.Uint64())
+	return f
 }
 
 // Store implements ntb.Sink.
@@ -173,6 +178,9 @@ func (f *bubbleFlow) Publish(off int, v uint64, width int) {
 }
 
 func (f *bubbleFlow) push(e bubbleEntry) {
+	if f.yields.Add(0x9e3779b97f4a7c15)>>61 == 0 {
+		runtime.Gosched() // others run at places that depend on the seed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := &f.cable.faults

@@ -58,6 +58,8 @@ type bubblePlan struct {
 	hazards hazard
 	nodes   int
 
+	parallel bool // uses all processors
+
 	lanes, slots, frame, retention, window, buffer int
 
 	faults []cableFaults // of the cables, in turn
@@ -77,9 +79,10 @@ func (p *bubblePlan) String() string {
 // has reports whether the plan has any of the hazards.
 func (p *bubblePlan) has(h hazard) bool { return p.hazards&h != 0 }
 
-// routed reports whether some nodes are no neighbours, or frames lead to those too.
+// routed reports whether frames lead to some nodes: those that are no neighbours, and
+// in a ring neighbours too while the link to them is cut, or always with failover.
 func (p *bubblePlan) routed() bool {
-	return p.shape.failover || p.shape.topology == "line" && p.nodes > 2 || p.shape.topology == "ring" && p.nodes > 3
+	return p.shape.failover || p.shape.topology != "mesh" && p.nodes > 2
 }
 
 // bubbleEvent is something that happens at a time.
@@ -133,8 +136,8 @@ func planOf(seed uint64) *bubblePlan {
 		seed:    seed,
 		hazards: hazardsOf[seed%uint64(len(hazardsOf))],
 		shape:   shapes[seed/uint64(len(hazardsOf))%uint64(len(shapes))],
-		nodes:   2 + rng.IntN(4),
-		lanes:   1 + rng.IntN(2), slots: 2 + rng.IntN(4), frame: []int{256, 1024, 4096}[rng.IntN(3)],
+		nodes:   2 + rng.IntN(4), parallel: rng.IntN(4) == 0,
+		lanes: 1 + rng.IntN(2), slots: 2 + rng.IntN(4), frame: []int{256, 1024, 4096}[rng.IntN(3)],
 		window: 128 << 10, buffer: []int{4 << 10, 64 << 10}[rng.IntN(2)],
 		endAt: upTo(eventSpan),
 	}
@@ -154,7 +157,7 @@ func planOf(seed uint64) *bubblePlan {
 		}
 		p.faults = append(p.faults, f)
 	}
-	for range 3 + rng.IntN(6) {
+	for range 4 + rng.IntN(9) {
 		t := bubbleTalk{
 			from: 1 + rng.IntN(p.nodes), at: upTo(eventSpan / 2), limit: 30 * time.Second,
 			ending: ending(max(0, rng.IntN(6)-3)), ender: rng.IntN(2), endAfter: upTo(200 * time.Millisecond),
@@ -165,7 +168,7 @@ func planOf(seed uint64) *bubblePlan {
 		}
 		for i := range t.ways {
 			w := &t.ways[i]
-			w.total = rng.IntN(1 + rng.IntN(100<<rng.IntN(11)))
+			w.total = rng.IntN(100 << rng.IntN(11))
 			w.most = 1 + w.total/(1+rng.IntN(16))
 			w.mostRead = 1 + w.total/(1+rng.IntN(16))
 			w.lease, w.peek = rng.IntN(4) == 0, rng.IntN(4) == 0

@@ -348,7 +348,7 @@ func (w *bubbleWorld) complete(n *bubbleNode, l *ledger, c *Conn, way, got int) 
 	select {
 	case <-l.ways[way].ended:
 	case <-time.After(stuckAfter):
-		w.fail("node %d has read io.EOF from %s, which goes on writing\n%s", n.number, c.RemoteAddr(), bubbleStacks())
+		w.fail("node %d has read io.EOF from %s, which goes on writing\n%s", n.number, c.RemoteAddr(), bubbleOf(ownBubble()))
 		return
 	}
 	if sent := l.ways[way].sent; sent != got {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,12 +75,14 @@ type bubbleWorld struct {
 	jobs sync.WaitGroup // that make the plan's connections and events
 	sure sync.WaitGroup // Hosts that are being closed, and what only ends with them
 
+	clock  atomic.Int64 // for who is outside: now, some time ago
 	broken atomic.Bool  // errors of connections may have a reason: a cut, a death, the end
 	ending atomic.Bool  // all Hosts are being closed
 	well   atomic.Int64 // since when nothing happens to the fabric
 
 	mu       sync.Mutex
 	nodes    []*bubbleNode       // by number - 1
+	made     map[[2]int]int      // bridges between two nodes, the lower number first
 	cables   []*bubbleCable      // all that were made
 	ledgers  map[uint32]*ledger  // by id
 	doing    map[*string]*ledger // what goroutines of connections are at
@@ -93,10 +95,13 @@ func (w *bubbleWorld) fail(format string, args ...any) {
 	w.failures = append(w.failures, fmt.Sprintf("at %v: ", w.now())+fmt.Sprintf(format, args...))
 }
 
-func (w *bubbleWorld) failed() bool {
+func (w *bubbleWorld) failed() bool { return len(w.all()) > 0 }
+
+// all are the failures so far.
+func (w *bubbleWorld) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.failures) > 0
+	return slices.Clone(w.failures)
 }
 
 // bubbleEpoch is when the clock of each bubble begins.
@@ -117,10 +122,13 @@ func (w *bubbleWorld) timed(limit time.Duration, what string, f func()) {
 func (w *bubbleWorld) wrap(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := len(w.cables)
+	// The same whoever of the two began, and however many others were made before.
+	pair := [2]int{min(from, to), max(from, to)}
+	i := 64*pair[0] + 8*pair[1] + w.made[pair]
+	w.made[pair]++
 	f := w.plan.faults[i%len(w.plan.faults)]
 	f.flaw = w.flaw
-	c := newBubbleCable(f, w.plan.seed<<16+uint64(2*i), w.nodes[from-1], w.nodes[to-1], a, b)
+	c := newBubbleCable(f, w.plan.seed<<16+uint64(i)<<8, w.nodes[from-1], w.nodes[to-1], a, b)
 	w.cables = append(w.cables, c)
 	return c.ends[0], c.ends[1]
 }
@@ -256,8 +264,11 @@ func (w *bubbleWorld) happen(e *bubbleEvent) {
 
 // run is the life of a bubble.
 func (w *bubbleWorld) run() {
+	over := make(chan struct{})
+	defer close(over)
+	go w.tell(over)
 	w.hub = fabric.NewMemHosts(w.wrap)
-	w.ledgers, w.doing = map[uint32]*ledger{}, map[*string]*ledger{}
+	w.ledgers, w.doing, w.made = map[uint32]*ledger{}, map[*string]*ledger{}, map[[2]int]int{}
 	w.nodes = make([]*bubbleNode, w.plan.nodes)
 	for i := range w.nodes {
 		w.open(i + 1)
@@ -317,6 +328,20 @@ func (w *bubbleWorld) run() {
 	}
 }
 
+// tell tells those outside that the bubble's time goes on.
+func (w *bubbleWorld) tell(over chan struct{}) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.clock.Store(int64(w.now()))
+		case <-over:
+			return
+		}
+	}
+}
+
 // watch waits until done is closed, or nobody makes progress any more.
 func (w *bubbleWorld) watch(done chan struct{}) bool {
 	tick := time.NewTicker(time.Second)
@@ -332,7 +357,7 @@ func (w *bubbleWorld) watch(done chan struct{}) bool {
 			return false
 		}
 		if stuck := w.stuck(begin); stuck != "" {
-			w.fail("%s\n%s", stuck, bubbleStacks())
+			w.fail("%s\n%s", stuck, bubbleOf(ownBubble()))
 			return false
 		}
 	}
@@ -393,27 +418,6 @@ func (n *bubbleNode) held() string {
 	defer n.host.mu.Unlock()
 	if len(n.host.users) > 1 { // its listener
 		fmt.Fprintf(&b, " Host of node %d: %d users;", n.number, len(n.host.users))
-	}
-	return b.String()
-}
-
-// bubbleStacks are the stacks of the caller's bubble.
-func bubbleStacks() string {
-	buf := make([]byte, 4<<20)
-	all := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-	_, own, _ := strings.Cut(all[0], "synctest bubble ")
-	own, _, _ = strings.Cut(own, "]")
-	return stacksOf(all, own)
-}
-
-// stacksOf are those of one bubble, by its number.
-func stacksOf(all []string, bubble string) string {
-	var b strings.Builder
-	for _, stack := range all {
-		head, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(head, "synctest bubble "+bubble+"]") {
-			b.WriteString(stack + "\n\n")
-		}
 	}
 	return b.String()
 }
