@@ -113,7 +113,7 @@ func TestBubbles(t *testing.T) {
 	ran, skipped, failed := 0, 0, 0
 	for seed := first; seed < first+n && failed < 3; seed++ {
 		p := planOf(seed)
-		if n > 1 && isKnown(p) {
+		if n > 1 && os.Getenv("NTBNET_KNOWN") != "1" && isKnown(p) {
 			skipped++
 			continue
 		}
@@ -129,7 +129,10 @@ func TestBubbles(t *testing.T) {
 
 // With a device that does what none may do, seeds fail, and fail again.
 func TestBubblesFindFlaws(t *testing.T) {
-	const seeds, runs = 3, 10
+	seeds, runs := 3, 10
+	if testing.Short() {
+		seeds, runs = 1, 0
+	}
 	for name, flaw := range map[string]flaw{
 		"Order does nothing": flawOrder, "doorbells are lost": flawBell, "stores are lost": flawStore, "words overtake stores": flawEarly,
 	} {
