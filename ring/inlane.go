@@ -295,6 +295,9 @@ func (l *Link) work(i int) {
 
 // spin looks for work for a short while.
 func (l *Link) spin(in *inLane, out *outLane) bool {
+	if l.opts.NoSpin {
+		return in.ready() || out.stirred()
+	}
 	if spinners.Add(1) > int32(runtime.GOMAXPROCS(0)+1)/2 {
 		spinners.Add(-1)
 		return in.ready() || out.stirred()

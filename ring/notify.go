@@ -72,6 +72,14 @@ func (p *Peer) Attach(obj Notified) (slot int, err error) {
 	return slot, nil
 }
 
+// Attached is how many slots are taken.
+func (p *Peer) Attached() int {
+	t := &p.notes
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.used - len(t.free)
+}
+
 // Detach frees a slot. A notification that is under way may still reach the
 // next object there.
 func (p *Peer) Detach(slot int) {

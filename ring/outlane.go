@@ -123,6 +123,9 @@ func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && o.lead <= 0 }
 // it is this node's turn, which needs another one. It must not do so for long: if
 // all nodes of a ring do, none gets another. The caller holds mu.
 func (o *outLane) holds(since *time.Time) bool {
+	if o.link.opts.NoSpin {
+		return false
+	}
 	if o.skip > 0 {
 		o.skip--
 		return false

@@ -150,6 +150,10 @@ type Options struct {
 	// and reaches them through the one process there that has, over a link Up.
 	// Topology, Nodes, Lanes, Slots and FrameBytes are that one's.
 	Member bool
+	// NoSpin makes a lane's worker sleep as soon as there is nothing to do, and no
+	// frame wait by looking again and again. A bubble of testing/synctest needs it: its
+	// clock stands still meanwhile.
+	NoSpin bool
 
 	// Flaws for tests, which show that a rule is needed.
 	noBubble bool

@@ -183,14 +183,17 @@ func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
 
 // The smallest retention of each frame size takes data, and words beside it.
 func TestTheSmallestRetentionTakesData(t *testing.T) {
-	for size := minFrameBytes; size <= maxFrameBytes; size *= 2 {
-		o, err := Options{Nodes: 2, FrameBytes: size, Retention: 4 * size}.withDefaults()
-		require.NoError(t, err)
-		a := newTunnel(&router{opts: o}, MakeID(2, 1), 1)
-		a.state.Store(uint32(tunnelUp))
+	leak.Check(t)
+	for _, size := range []int{minFrameBytes, 1 << 10, 4 << 10, DefaultFrame} {
+		a, b, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 4*size })
 		w, _ := newTurn()
 		require.NotZero(t, a.tryStore(64, make([]byte, 2*size), w), "frames of %d bytes", size)
 		a.Publish(0, 1, 8)
+		a.mu.Lock()
 		require.True(t, a.late.empty())
+		a.mu.Unlock()
+		goOn()
+		a.Order()
+		require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 	}
 }

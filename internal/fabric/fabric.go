@@ -108,24 +108,23 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 // node I is the I-1st of the result. The spec's name and node do not count. wrap
 // may wrap each bridge, and be nil.
 func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) ([]*Fabric, error) {
-	hub := newMemHub(wrap)
+	var of func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
+	if wrap != nil {
+		of = func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return wrap(a, b) }
+	}
+	m := NewMemHosts(of)
 	var all []*Fabric
 	for node := 1; node <= spec.Nodes; node++ {
 		own := *spec
 		own.Node = node
-		h, err := openMemHosts(&own, hub)
-		if err == nil {
-			var f *Fabric
-			if f, err = joinHosts(h, start); err == nil {
-				all = append(all, f)
-			}
-		}
+		f, err := m.Open(&own, start)
 		if err != nil {
 			for _, f := range all {
 				f.Close()
 			}
 			return nil, err
 		}
+		all = append(all, f)
 	}
 	return all, nil
 }

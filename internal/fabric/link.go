@@ -281,7 +281,7 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
 		}
 		below := h.node.Changed() // nil as long as a member has met no owner
-		if h.soon(node) && ctx.Err() == nil {
+		if h.soon(node) && ctx.Err() == nil && h.ctx.Err() == nil {
 			h.wait(ctx, lookAgain, changed, nil)
 			continue
 		}

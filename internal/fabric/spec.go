@@ -67,6 +67,9 @@ type Spec struct {
 	DMA        int           // channels of a software engine
 	DMAFrom    int
 	Fault      uint64 // seed; 0: the bridges do as they should
+
+	// Retention is ring.Options.Retention, for tests; 0: the default.
+	Retention int
 }
 
 // DefaultSpec is the fabric of a process that names none: SDP_FABRIC's, or else

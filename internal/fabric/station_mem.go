@@ -17,11 +17,14 @@ import (
 
 // memHub joins the nodes of one process, for tests.
 type memHub struct {
-	wrap func(a, b ntb.Device) (ntb.Device, ntb.Device) // of each bridge; immutable, may be nil
+	wrap wrapper // of each bridge; immutable, may be nil
 
 	mu    lock.Mutex[lock.Hub]
 	hosts map[int]*memHost // by node; guarded by mu, with what is in them
 }
+
+// wrapper wraps the two ends of a bridge: a is that of node from, b that of node to.
+type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 
 // memHost is what the stations of a node share.
 type memHost struct {
@@ -49,7 +52,7 @@ func namedHub(name string) *memHub {
 	return h
 }
 
-func newMemHub(wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *memHub {
+func newMemHub(wrap wrapper) *memHub {
 	return &memHub{wrap: wrap, hosts: map[int]*memHost{}}
 }
 
@@ -143,16 +146,24 @@ func (s *memStation) processes() (all []int, _ error) {
 func (s *memStation) present(node int) (bool, error) { return s.hub.at(node, 0) != nil, nil }
 
 func (s *memStation) connect(ctx context.Context, node, process int) (cable, error) {
-	return s.hub.connect(ctx, node, process)
+	if s.isStopped() {
+		return nil, fmt.Errorf("fabric: node %d is ending: %w", s.node, net.ErrClosed)
+	}
+	return s.hub.connectFrom(ctx, s, node, process)
 }
 
+// connect is connectFrom for who is no station.
 func (h *memHub) connect(ctx context.Context, node, process int) (cable, error) {
+	return h.connectFrom(ctx, &memStation{node: node, stopped: make(chan struct{})}, node, process)
+}
+
+func (h *memHub) connectFrom(ctx context.Context, from *memStation, node, process int) (cable, error) {
 	to := h.at(node, process)
 	if to == nil {
 		return nil, fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
 	}
 	a, b := net.Pipe()
-	bridge := &memBridge{wrap: h.wrap}
+	bridge := &memBridge{wrap: h.wrap, from: from, to: to}
 	near, far := &memCable{Conn: a, made: bridge}, &memCable{Conn: b, made: bridge, end: 1}
 	select {
 	case to.queue <- far:
@@ -177,6 +188,15 @@ func (s *memStation) accept() (cable, error) {
 
 func (s *memStation) stop() { s.once.Do(func() { close(s.stopped) }) }
 
+func (s *memStation) isStopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
 func (s *memStation) close() {
 	s.stop()
 	s.hub.mu.Lock()
@@ -190,9 +210,10 @@ func (s *memStation) close() {
 
 // memBridge is the bridge that a cable becomes.
 type memBridge struct {
-	wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
-	once sync.Once
-	ends [2]ntb.Device // constant after once
+	wrap     wrapper     // immutable, may be nil
+	from, to *memStation // immutable; of ends 0 and 1
+	once     sync.Once
+	ends     [2]ntb.Device // constant after once
 }
 
 // memCable is one end of a cable within a process.
@@ -209,7 +230,7 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	c.made.once.Do(func() {
 		a, b := ntbmem.Pair(window)
 		if c.made.wrap != nil {
-			a, b = c.made.wrap(a, b)
+			a, b = c.made.wrap(c.made.from.node, c.made.to.node, a, b)
 		}
 		c.made.ends = [2]ntb.Device{a, b}
 	})
@@ -227,6 +248,9 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	}
 	err := errors.Join(heard, <-said)
 	c.Close()
+	if c.made.from.isStopped() || c.made.to.isStopped() {
+		err = errors.Join(err, net.ErrClosed) // it may have been killed while the bridge was made
+	}
 	if err != nil {
 		dev.Close()
 		return nil, fmt.Errorf("fabric: the other side of the cable is gone: %w", err)

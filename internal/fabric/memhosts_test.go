@@ -1,0 +1,80 @@
+package fabric
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+func memNode(t *testing.T, m *MemHosts, node int) *Fabric {
+	t.Helper()
+	spec, err := ParseSpec("mesh:x?node=1&nodes=2&backend=mem&window=131072&spin=0")
+	require.NoError(t, err)
+	spec.Node = node
+	f, err := m.Open(spec, func(*Fabric) {})
+	require.NoError(t, err)
+	return f
+}
+
+func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made [][2]int
+		m := NewMemHosts(func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device) {
+			made = append(made, [2]int{from, to})
+			return a, b
+		})
+		first, old := memNode(t, m, 1), memNode(t, m, 2)
+		defer first.Close()
+		p, err := first.far.peer(t.Context(), 2, 0)
+		require.NoError(t, err)
+		require.Equal(t, ring.MakeID(2, 1), p.ID())
+		_, err = old.ClaimPort(7)
+		require.NoError(t, err)
+
+		m.Kill(2)
+		// What is left of it reaches nobody.
+		_, err = old.far.station.connect(t.Context(), 1, 0)
+		require.Error(t, err)
+		first.Cut(2)
+		second := memNode(t, m, 2)
+		defer second.Close()
+		_, err = second.ClaimPort(7)
+		require.NoError(t, err)
+		old.Close() // does not take the successor's claims
+		_, held, err := second.Holder(7)
+		require.NoError(t, err)
+		require.True(t, held)
+		p, err = first.far.peer(t.Context(), 2, 0)
+		require.NoError(t, err)
+		require.True(t, p.Up())
+		require.Len(t, made, 2)
+	})
+}
+
+// Its wait for a link ends at once when the fabric is closed, so to go on waiting would
+// be to spin.
+func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
+	done := make(chan error, 1)
+	go synctest.Test(t, func(t *testing.T) {
+		m := NewMemHosts(nil)
+		f := memNode(t, m, 1)
+		f.Close()
+		other, err := m.hub.open(2, true) // runs, and accepts nothing
+		require.NoError(t, err)
+		defer other.close()
+		_, err = f.far.peer(context.Background(), 2, 0)
+		done <- err
+	})
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, ErrClosed)
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end: the bubble's clock stands still while it spins")
+	}
+}

@@ -1,0 +1,430 @@
+package sdp
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Limits of what may take how long, by the bubble's clock. What a device does takes
+// 5 ms at the most, and a lost doorbell is made up for within a second.
+const (
+	slack      = time.Millisecond // of a deadline: nobody else's time passes meanwhile
+	closeLimit = 2*time.Second + slack
+	hostLimit  = 15 * time.Second
+	stuckAfter = time.Minute      // without progress, in a fabric that is well
+	freeLimit  = 30 * time.Second // until all is free, after everything was closed
+	bubbleLife = 10 * time.Minute
+)
+
+// bubbleNode is a node, from its start to its end. Its successor is another one.
+type bubbleNode struct {
+	world  *bubbleWorld
+	number int
+	host   *Host
+	closed atomic.Bool // its Host is being closed
+	dead   atomic.Bool
+
+	stopped atomic.Bool
+	mu      sync.Mutex
+	running chan struct{} // closed unless it is stopped; guarded by mu
+}
+
+// gate waits while the node is stopped. Whatever is an application calls it first.
+func (n *bubbleNode) gate() {
+	n.mu.Lock()
+	running := n.running
+	n.mu.Unlock()
+	<-running
+}
+
+func (n *bubbleNode) stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stopped.Swap(true) {
+		n.running = make(chan struct{})
+	}
+}
+
+func (n *bubbleNode) goOn() {
+	n.mu.Lock()
+	if n.stopped.Swap(false) {
+		close(n.running)
+	}
+	n.mu.Unlock()
+	for _, c := range n.world.cablesOf(n) {
+		c.goOn()
+	}
+}
+
+// bubbleWorld is what is in a bubble.
+type bubbleWorld struct {
+	plan *bubblePlan
+	flaw flaw
+	hub  *fabric.MemHosts
+	jobs sync.WaitGroup // that make the plan's connections and events
+	sure sync.WaitGroup // Hosts that are being closed, and what only ends with them
+
+	clock  atomic.Int64 // for who is outside: now, some time ago
+	broken atomic.Bool  // errors of connections may have a reason: a cut, a death, the end
+	ending atomic.Bool  // all Hosts are being closed
+	well   atomic.Int64 // since when nothing happens to the fabric
+
+	mu       sync.Mutex
+	nodes    []*bubbleNode       // by number - 1
+	made     map[[2]int]int      // bridges between two nodes, the lower number first
+	cables   []*bubbleCable      // all that were made
+	ledgers  map[uint32]*ledger  // by id
+	doing    map[*string]*ledger // what goroutines of connections are at
+	failures []string
+}
+
+func (w *bubbleWorld) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, fmt.Sprintf("at %v: ", w.now())+fmt.Sprintf(format, args...))
+}
+
+func (w *bubbleWorld) failed() bool { return len(w.all()) > 0 }
+
+// all are the failures so far.
+func (w *bubbleWorld) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.failures)
+}
+
+// bubbleEpoch is when the clock of each bubble begins.
+var bubbleEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *bubbleWorld) now() time.Duration { return time.Since(bubbleEpoch) }
+
+// timed fails if f takes longer than limit by the bubble's clock.
+func (w *bubbleWorld) timed(limit time.Duration, what string, f func()) {
+	begin := time.Now()
+	f()
+	if took := time.Since(begin); took > limit {
+		w.fail("%s took %v, want at most %v", what, took, limit)
+	}
+}
+
+// wrap is told of each bridge.
+func (w *bubbleWorld) wrap(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// The same whoever of the two began, and however many others were made before.
+	pair := [2]int{min(from, to), max(from, to)}
+	i := 64*pair[0] + 8*pair[1] + w.made[pair]
+	w.made[pair]++
+	f := w.plan.faults[i%len(w.plan.faults)]
+	f.flaw = w.flaw
+	c := newBubbleCable(f, w.plan.seed<<16+uint64(i)<<8, w.nodes[from-1], w.nodes[to-1], a, b)
+	w.cables = append(w.cables, c)
+	return c.ends[0], c.ends[1]
+}
+
+func (w *bubbleWorld) cablesOf(n *bubbleNode) (all []*bubbleCable) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.cables {
+		if c.nodes[0] == n || c.nodes[1] == n {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (w *bubbleWorld) node(number int) *bubbleNode {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes[number-1]
+}
+
+const bubblePort = "7"
+
+// open opens a node in its number's place.
+func (w *bubbleWorld) open(number int) {
+	n := &bubbleNode{world: w, number: number, running: make(chan struct{})}
+	close(n.running)
+	p := w.plan
+	spec := &fabric.Spec{
+		Kind: p.shape.topology, Name: "bubble", Backend: "mem", Node: number, Nodes: p.nodes, Failover: p.shape.failover,
+		Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Window: p.window, Retention: p.retention,
+	}
+	s := newStack(bounce.Options{Buffer: p.buffer})
+	s.refs = 1
+	n.host = newHost(s, &networkCounters{})
+	w.mu.Lock()
+	w.nodes[number-1] = n
+	w.mu.Unlock()
+	f, err := w.hub.Open(spec, func(f *fabric.Fabric) { s.fabric = f; s.start(f) })
+	if err != nil {
+		w.fail("open node %d: %v", number, err)
+		return
+	}
+	s.fabric = f
+	ln, err := n.host.Listen("sdp", ":"+bubblePort)
+	if err != nil {
+		w.fail("listen on node %d: %v", number, err)
+		return
+	}
+	w.sure.Go(func() { n.accept(ln.(*Listener)) })
+	w.sure.Go(n.watchStats)
+}
+
+// accept serves all connections to the node. Its deadlines pass, and now and then it
+// closes its listener and opens it again.
+func (n *bubbleNode) accept(ln *Listener) {
+	w := n.world
+	rng := rand.New(rand.NewPCG(w.plan.seed, 100+uint64(n.number)))
+	for {
+		n.gate()
+		at := time.Now().Add(time.Duration(rng.Int64N(int64(time.Second))))
+		ln.SetDeadline(at)
+		c, err := ln.Accept()
+		switch late := time.Since(at); {
+		case err == nil:
+			n.gate()
+			w.jobs.Go(func() { w.serve(n, c.(*Conn)) })
+		case n.closed.Load():
+			return
+		case !isTimeout(err):
+			w.fail("accept on node %d: %v", n.number, err)
+			return
+		case late < 0 || late > slack:
+			w.fail("accept on node %d returned %v after its deadline", n.number, late)
+		}
+	}
+}
+
+// watchStats asks for what the Host counts, which must not wait for anyone.
+func (n *bubbleNode) watchStats() {
+	rng := rand.New(rand.NewPCG(n.world.plan.seed, 200+uint64(n.number)))
+	for !n.closed.Load() {
+		n.world.timed(0, "Host.Stats", func() { n.host.Stats() })
+		time.Sleep(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
+	}
+}
+
+// close closes the node's Host.
+func (n *bubbleNode) close() {
+	if n.closed.Swap(true) {
+		return
+	}
+	n.world.timed(hostLimit, fmt.Sprintf("Host.Close of node %d", n.number), func() { n.host.Close() })
+}
+
+// happen makes an event happen.
+func (w *bubbleWorld) happen(e *bubbleEvent) {
+	n := w.node(e.node)
+	if e.hazard != stops {
+		w.broken.Store(true)
+	}
+	switch e.hazard {
+	case cuts:
+		for _, c := range w.cablesOf(n) {
+			if c.nodes[0].number == e.other || c.nodes[1].number == e.other {
+				c.cut()
+			}
+		}
+	case stops:
+		n.stop()
+		time.Sleep(e.lasts)
+		n.goOn()
+	case deaths, restarts:
+		if n.dead.Swap(true) {
+			return
+		}
+		w.hub.Kill(e.node)
+		for _, c := range w.cablesOf(n) {
+			if !e.drop {
+				c.ends[0].out.drain()
+				c.ends[1].out.drain()
+			}
+			c.cut()
+		}
+		// What is left of it ends, out of everyone's sight.
+		w.sure.Go(n.close)
+		if e.hazard == restarts {
+			time.Sleep(e.lasts)
+			w.open(e.node)
+		}
+	}
+}
+
+// run is the life of a bubble.
+func (w *bubbleWorld) run() {
+	over := make(chan struct{})
+	defer close(over)
+	go w.tell(over)
+	w.hub = fabric.NewMemHosts(w.wrap)
+	w.ledgers, w.doing, w.made = map[uint32]*ledger{}, map[*string]*ledger{}, map[[2]int]int{}
+	w.nodes = make([]*bubbleNode, w.plan.nodes)
+	for i := range w.nodes {
+		w.open(i + 1)
+	}
+	var events sync.WaitGroup
+	for _, e := range w.plan.events {
+		events.Go(func() {
+			time.Sleep(e.at)
+			w.happen(&e)
+		})
+	}
+	for i, t := range w.plan.talks {
+		w.jobs.Go(func() { w.dial(uint32(i), &t) })
+	}
+	done := make(chan struct{})
+	go func() {
+		events.Wait()
+		w.well.Store(int64(w.now()) + 1)
+		w.jobs.Wait()
+		close(done)
+	}()
+	if !w.plan.has(ends) {
+		if !w.watch(done) {
+			return
+		}
+		w.checkFree()
+	} else {
+		time.Sleep(w.plan.endAt)
+	}
+	w.broken.Store(true)
+	w.ending.Store(true)
+	events.Wait() // nobody begins after this
+	closed := make(chan struct{})
+	for _, i := range rand.New(rand.NewPCG(w.plan.seed, 4)).Perm(len(w.nodes)) {
+		w.sure.Go(w.node(i + 1).close)
+	}
+	go func() {
+		w.jobs.Wait()
+		w.sure.Wait()
+		close(closed)
+	}()
+	if !w.watch(closed) {
+		return
+	}
+	// What is under way in goroutines of the Hosts ends now. The end of this one shows
+	// if any is left.
+	time.Sleep(freeLimit)
+	w.mu.Lock()
+	cables := w.cables
+	w.mu.Unlock()
+	for i, c := range cables {
+		for j, e := range c.ends {
+			if !e.closed.Load() {
+				w.fail("the memory of bridge %d, node %d, is never released", i, c.nodes[j].number)
+			}
+		}
+	}
+}
+
+// tell tells those outside that the bubble's time goes on.
+func (w *bubbleWorld) tell(over chan struct{}) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.clock.Store(int64(w.now()))
+		case <-over:
+			return
+		}
+	}
+}
+
+// watch waits until done is closed, or nobody makes progress any more.
+func (w *bubbleWorld) watch(done chan struct{}) bool {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	begin := w.now()
+	for {
+		select {
+		case <-done:
+			return !w.failed()
+		case <-tick.C:
+		}
+		if w.failed() {
+			return false
+		}
+		if stuck := w.stuck(begin); stuck != "" {
+			w.fail("%s\n%s", stuck, bubbleOf(ownBubble()))
+			return false
+		}
+	}
+}
+
+// stuck says who makes no progress although the fabric is well.
+func (w *bubbleWorld) stuck(begin time.Duration) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if well := time.Duration(w.well.Load()); well != 0 {
+		for what, l := range w.doing {
+			if last := max(well, begin, time.Duration(l.progress.Load())); now-last > stuckAfter {
+				return fmt.Sprintf("connection %d makes no progress: %s", l.id, *what)
+			}
+		}
+	}
+	if now-begin > bubbleLife {
+		return "the bubble does not end"
+	}
+	return ""
+}
+
+// checkFree fails if closed connections hold anything. It waits until both sides know.
+func (w *bubbleWorld) checkFree() {
+	held := ""
+	for end := time.Now().Add(freeLimit); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		held = ""
+		for i := range w.nodes {
+			if n := w.node(i + 1); !n.closed.Load() {
+				held += n.held()
+			}
+		}
+		if held == "" {
+			return
+		}
+	}
+	w.fail("held %v after everything was closed:%s", freeLimit, held)
+}
+
+// held is what connections hold.
+func (n *bubbleNode) held() string {
+	s := n.host.stack
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	for e := range s.sessions {
+		if u := e.pool.Used(); u != (bounce.Used{}) {
+			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, e.pool.Peer().ID(), u)
+		}
+	}
+	for _, t := range s.fabric.Node().Topology().Tunnels {
+		if t.State != "up" {
+			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Name, t)
+		}
+	}
+	n.host.mu.Lock()
+	defer n.host.mu.Unlock()
+	if len(n.host.users) > 1 { // its listener
+		fmt.Fprintf(&b, " Host of node %d: %d users;", n.number, len(n.host.users))
+	}
+	return b.String()
+}
+
+// dialOf dials a node within a limit.
+func (n *bubbleNode) dialOf(to int, limit time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return n.host.DialContext(ctx, "sdp", fmt.Sprintf("node%d:%s", to, bubblePort))
+}
