@@ -13,15 +13,12 @@ import (
 	"time"
 )
 
-// known are seeds that fail today, and why. They are left out, unless NTBNET_KNOWN is 1 or
+// known are seeds that fail today, and why: none. They are left out, unless NTBNET_KNOWN is 1 or
 // NTBNET_SEED names one.
 var known = []struct {
 	why    string
 	covers func(p *bubblePlan) bool
-}{
-	{"a store to a routed peer waits for room, whatever the deadline, Close or Host.Stats", (*bubblePlan).routed},
-	{"the same: a neighbour whose link has just been made again is a routed peer at times", func(p *bubblePlan) bool { return p.has(cuts | restarts) }},
-}
+}{}
 
 // bubbleGuard is how long a bubble's clock may stand still by the machine's. It does
 // while a goroutine computes, and for good while one spins or waits for a mutex.
