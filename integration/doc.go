@@ -7,4 +7,10 @@
 // environment it fails instead. Tests that move much are left out by -short. With
 // NTBNET_LONG in the environment some take minutes: whole rings under load, and
 // links that are cut while gigabytes move. CI does that in a step of its own.
+//
+// TestMatrix makes every public call while another process is stopped, killed or cut
+// off, wherever that is and whatever goes on. It tries a few cells of the matrix, others
+// with -short, and all of them by
+//
+//	NTBNET_MATRIX=all go test ./integration -run TestMatrix -timeout 60m
 package integration
