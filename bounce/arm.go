@@ -100,12 +100,14 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if unsure {
 		w.soon.Stop()
 	}
-	if !c.changed(direction) {
-		// So that the peer does not ring for nothing. If it has rung, no harm.
-		c.publishArm(direction, parkingBit)
-		if w.stop.Load() != 0 {
-			w.guess.miss()
-		}
+	switch {
+	case c.changed(direction):
+	case w.stop.Load() != 0:
+		// The peer may ring for nothing, once. To tell it would be a store, which must not
+		// keep a call that has to stop.
+		w.guess.miss()
+	default:
+		c.publishArm(direction, parkingBit) // so that the peer does not ring for nothing
 	}
 	w.yielded = time.Now()
 }

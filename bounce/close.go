@@ -69,15 +69,23 @@ func (c *Pair) CloseRead() error {
 // addState tells the peer of the end of something. Nothing is stored any more
 // after stateStopped.
 func (c *Pair) addState(bits uint32) {
+	c.tell.Lock() // not smu: where a device blocks, Stats need that
+	defer c.tell.Unlock()
 	c.smu.Lock()
-	defer c.smu.Unlock()
-	if c.gone || c.state|bits == c.state {
+	state := c.state | bits
+	if c.gone || state == c.state {
+		c.smu.Unlock()
 		return
 	}
-	c.state |= bits
-	c.far.Publish32(offState, c.state)
+	c.state = state
+	c.smu.Unlock()
+	c.far.Publish32(offState, state)
 	c.peer.Notify(c.farSlot, ring.Space)
-	c.gone = bits&stateStopped != 0
+	if bits&stateStopped != 0 {
+		c.smu.Lock()
+		c.gone = true
+		c.smu.Unlock()
+	}
 }
 
 // deliverLimit is for how long Close waits for a peer several hops away of which nothing is

@@ -78,6 +78,7 @@ type Pair struct {
 	readThen  uint64                // what was read when shrink looked last; guarded by gmu
 	growAsked uint32                // the peer's space arm that grow has seen; guarded by gmu
 
+	tell  lock.Mutex[lock.Tell] // held while a state is told to the peer
 	smu   lock.Mutex[lock.State]
 	state uint32 // our state word at the peer; guarded by smu
 	why   error  // what a bad word of the peer was; guarded by smu
@@ -144,13 +145,12 @@ func (c *Pair) Connect(far End) error {
 	}
 	c.far = remote.Slice(line*int(far.Slot), line)
 	c.farSlot = int(far.Slot)
-	c.wmu.Lock()
+	// Without wmu: nobody writes yet, and whoever is here may wait in another connection.
 	var dma *dmaTx
 	if ch := c.pool.channel(c.gen); ch != nil {
 		dma = newDMA(ch, c.pool.dmaThreshold, c.announce)
 	}
 	c.tx.init(win, int(c.writeLimit.Load()), dma)
-	c.wmu.Unlock()
 	c.linked.Store(true)
 	// What the peer announced before was passed over (pair S16).
 	c.Notified(ring.Space)

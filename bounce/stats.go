@@ -81,8 +81,10 @@ func (s *Stats) Add(o Stats) {
 
 // Stats are the connection's counters.
 func (c *Pair) Stats() Stats {
-	c.saveIfFree(&c.rmu, &c.rw, ring.Data, leaseRead)
-	c.saveIfFree(&c.wmu, &c.ww, ring.Space, leaseWrite)
+	if c.linked.Load() {
+		c.saveIfFree(&c.rmu, &c.rw, ring.Data, leaseRead)
+		c.saveIfFree(&c.wmu, &c.ww, ring.Space, leaseWrite)
+	}
 	c.smu.Lock()
 	defer c.smu.Unlock()
 	return c.stats

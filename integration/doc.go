@@ -10,6 +10,12 @@
 // NTBNET_ALONE one test more runs, which fails where others want the processors too;
 // see PERFORMANCE.md.
 //
+// TestMatrix makes every public call while another process is stopped, killed or cut
+// off, wherever that is and whatever goes on. It tries a few cells of the matrix, others
+// with -short, and all of them by
+//
+//	NTBNET_MATRIX=all go test ./integration -run TestMatrix -timeout 60m
+//
 // TestKillAndRestartCampaign is no part of CI: it makes as many runs of 45 s as
 // NTBNET_CAMPAIGN says, in which nodes are killed and started again all the time.
 package integration

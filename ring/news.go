@@ -229,42 +229,64 @@ func (l *Link) toTell(host int) *news {
 type newsSender struct {
 	link *Link
 
-	mu      lock.Mutex[lock.News]
+	turn lock.Mutex[lock.News] // held by who sends, also while the device keeps it
+
+	mu      lock.Mutex[lock.Told]
 	pending []int // hosts whose news are to be sent, each once; guarded by mu
+	sending bool  // someone is about to send what is pending; guarded by mu
 }
 
-// add sends the latest news of hosts.
+// add sends the latest news of hosts, on a goroutine of its own: where stores to the
+// neighbour block, that keeps nobody else.
 func (s *newsSender) add(hosts ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-next:
 	for _, h := range hosts {
-		if !s.link.tells(h) {
-			continue
+		if s.link.tells(h) && !slices.Contains(s.pending, h) {
+			s.pending = append(s.pending, h)
 		}
-		for _, p := range s.pending {
-			if p == h {
-				continue next
-			}
-		}
-		s.pending = append(s.pending, h)
 	}
-	s.push(false)
+	if len(s.pending) > 0 && !s.sending {
+		s.sending = true
+		go s.push(false)
+	}
 }
 
-func (s *newsSender) serve(*outLane) {
+func (s *newsSender) serve(*outLane) { s.push(true) }
+
+// next is the next host whose news are to be sent, 0 if there is none. It comes after
+// done, which says that those of the host before have been sent.
+func (s *newsSender) next(done bool) (host int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.push(true)
+	if done {
+		s.pending = s.pending[1:]
+	}
+	s.sending = len(s.pending) > 0
+	if !s.sending {
+		return 0
+	}
+	return s.pending[0]
 }
 
-// push sends while there is room. The caller holds mu.
+// pause ends sending for now, or for good.
+func (s *newsSender) pause(forget bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending = false
+	if forget {
+		s.pending = nil
+	}
+}
+
+// push sends while there is room.
 func (s *newsSender) push(served bool) {
-	for len(s.pending) > 0 {
-		n := s.link.toTell(s.pending[0])
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	for host := s.next(false); host != 0; host = s.next(true) {
+		n := s.link.toTell(host)
 		if n == nil {
-			s.pending = s.pending[1:] // it is told when it is heard
-			continue
+			continue // it is told when it is heard
 		}
 		f := frame{
 			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
@@ -274,12 +296,12 @@ func (s *newsSender) push(served bool) {
 		body := n.body()
 		f.length = uint32(len(body))
 		switch s.link.out[0].own(&f, body, s, served) {
-		case putDone:
-			s.pending = s.pending[1:]
 		case putWait:
+			s.pause(false)
 			return
 		case putDown:
-			s.pending = nil
+			s.pause(true)
+			return
 		}
 		served = false
 	}

@@ -244,8 +244,8 @@ func (r *router) linkDown(l *Link) {
 }
 
 // changed follows a change of what is known of hosts: others are told, but for
-// the link that it came over, and tunnels find their ways again. The caller has
-// no tunnel's lock.
+// the link that it came over, and tunnels find their ways again. It waits for none of
+// that: a device may block.
 func (r *router) changed(from *Link, hosts ...int) {
 	r.version.Add(1)
 	r.mu.Lock()
@@ -262,10 +262,7 @@ func (r *router) changed(from *Link, hosts ...int) {
 		}
 	}
 	for _, t := range r.tunnels.all() {
-		t.reroute()
-		if slices.Contains(hosts, t.remote.Host()) {
-			t.probe()
-		}
+		t.stir(slices.Contains(hosts, t.remote.Host()))
 	}
 }
 

@@ -42,6 +42,9 @@ type tunnel struct {
 
 	state atomic.Uint32 // a tunnelState; stored under mu
 
+	stirs  atomic.Uint32 // calls of stir that settle has not done; the first begins it
+	probes atomic.Bool   // one of them wants the other end probed
+
 	// The end that receives.
 	spads   [tunnelSpads]atomic.Uint32 // stored by the lane's worker
 	bells   [tunnelBells]chan struct{} // capacity 1

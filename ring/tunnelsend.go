@@ -162,6 +162,32 @@ func (t *tunnel) again() {
 	t.push(false)
 }
 
+// stir makes the tunnel find its way again after the links have changed, and perhaps
+// probe the other end. That is done on a goroutine: where a device blocks, whoever stores
+// to it holds mu.
+func (t *tunnel) stir(probe bool) {
+	if probe {
+		t.probes.Store(true)
+	}
+	if t.stirs.Add(1) == 1 {
+		go t.settle()
+	}
+}
+
+// settle does what stir asks for, until nobody has asked again meanwhile.
+func (t *tunnel) settle() {
+	for {
+		n := t.stirs.Load()
+		t.reroute()
+		if t.probes.Swap(false) {
+			t.probe()
+		}
+		if t.stirs.CompareAndSwap(n, 0) {
+			return
+		}
+	}
+}
+
 // reroute finds the way again after the links have changed. What is under way by
 // another, or by a link that was cut and made again, is sent again by the new one.
 // If there is none for long, the tunnel goes down.

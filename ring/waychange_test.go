@@ -47,14 +47,22 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 		r.newsFrom(from, &fr, nil)
 	}
 	ta := a.(*tunnel)
+	settled := func() {
+		for end := time.Now().Add(30 * time.Second); ta.stirs.Load() > 0; time.Sleep(time.Millisecond) {
+			require.True(t, time.Now().Before(end))
+		}
+	}
+	settled()
 	was := ta.beginnings()
 	tell(2, Direct) // news that say nothing new
 	tell(2, Left)   // the other end of our own link, which we know ourselves
 	tell(3, Left)   // the far end of the link from 2 to 3
 	tell(3, Right)  // not on the way
 	tell(4, Left)
+	settled()
 	require.Equal(t, was, ta.beginnings())
 	tell(2, Right)
+	settled()
 	require.Greater(t, ta.beginnings(), was) // host 2 may have said already that it is not so
 	require.True(t, a.LinkUp())
 }

@@ -128,9 +128,14 @@ func within(t *testing.T, limit time.Duration, f func()) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("hangs:\n%s", buf[:runtime.Stack(buf, true)])
+		t.Fatalf("hangs:\n%s", stacksOfAll())
 	}
+}
+
+// stacksOfAll are the stacks of all goroutines.
+func stacksOfAll() []byte {
+	buf := make([]byte, 1<<20)
+	return buf[:runtime.Stack(buf, true)]
 }
 
 func TestConnOverFaults(t *testing.T) {

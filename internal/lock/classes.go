@@ -34,6 +34,7 @@ type (
 
 	// One peer: what is said to it.
 	Pool  struct{}
+	Tell  struct{}
 	State struct{}
 	DMA   struct{}
 	Setup struct{}
@@ -55,6 +56,7 @@ type (
 	Dir struct{}
 
 	// Under these nothing else is locked.
+	Told    struct{}
 	Notes   struct{}
 	Grants  struct{}
 	LinkErr struct{}
@@ -78,16 +80,19 @@ func (Stack) class() info  { return info{"sdp.stack", 40, true} }
 func (Listen) class() info { return info{"listen.Table", 41, true} }
 func (Dial) class() info   { return info{"dial.Table", 42, false} }
 
-func (Pool) class() info  { return info{"bounce.Pool", 50, false} }
-func (State) class() info { return info{"bounce.Pair.smu", 51, false} }
-func (DMA) class() info   { return info{"bounce.dmaTx", 52, false} }
-func (Setup) class() info { return info{"ring.setupSend", 53, false} }
+func (Pool) class() info { return info{"bounce.Pool", 50, false} }
+func (Tell) class() info { return info{"bounce.Pair.tell", 51, false} }
+
+// The statistics of a Host take that of each connection.
+func (State) class() info { return info{"bounce.Pair.smu", 52, true} }
+func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
+func (Setup) class() info { return info{"ring.setupSend", 54, false} }
 
 // A lane is shared by all who are reached over its link. It is that link's own all the
 // same: nothing gets past a neighbour that takes nothing.
 func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
 func (Receive) class() info { return info{"ring.tunnel.rmu", 61, false} }
-func (News) class() info    { return info{"ring.newsSender", 62, false} }
+func (News) class() info    { return info{"ring.newsSender.turn", 62, false} }
 func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
 func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
 
@@ -98,6 +103,8 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"fabric.Dir", 76, true} }
 
+// What is to be told over a link is noted by those of all others.
+func (Told) class() info    { return info{"ring.newsSender.mu", 79, true} }
 func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }

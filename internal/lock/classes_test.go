@@ -10,8 +10,8 @@ import (
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
-		Stack{}, Listen{}, Dial{}, Pool{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
-		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
+		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
+		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 	}
 	names, last := map[string]bool{}, 0
 	for _, c := range all {

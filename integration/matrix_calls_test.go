@@ -1,0 +1,125 @@
+//go:build linux
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var (
+	closed = []error{net.ErrClosed}
+	late   = []error{os.ErrDeadlineExceeded}
+)
+
+// expected are errors that users of package net expect, by what they called.
+type expected struct {
+	read, write, dial []error
+	full              bool // more than all buffers hold cannot be written
+}
+
+// expectedOf are those of an event. A process that is stopped is not dead: deadlines pass,
+// and that is all.
+func expectedOf(event string) *expected {
+	if event == "stopped" {
+		return &expected{late, late, late, true}
+	}
+	return &expected{
+		read:  append(late, syscall.ECONNRESET),
+		write: append(late, syscall.ECONNRESET, syscall.EPIPE),
+		dial:  append(late, syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ECONNRESET),
+	}
+}
+
+// much judges a Write of more than all buffers hold.
+func (e *expected) much(err error) error {
+	if e.full {
+		return must(err, e.write)
+	}
+	return verdict(err, e.write)
+}
+
+// shut are the errors of a Write after CloseWrite.
+func (e *expected) shut() []error { return append(e.write, syscall.EPIPE) }
+
+// verdict is nil if err is nil, or a *net.OpError with one of these causes, or one that
+// says by Timeout that it is a deadline's.
+func verdict(err error, expected []error) error {
+	if err == nil {
+		return nil
+	}
+	if op := (*net.OpError)(nil); !errors.As(err, &op) {
+		return fmt.Errorf("%w: not a *net.OpError", err)
+	} else if op.Timeout() != errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: Timeout is %v", err, op.Timeout())
+	}
+	if slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return fmt.Errorf("%w: want one of %v", err, expected)
+}
+
+// must is verdict for a call that must fail.
+func must(err error, expected []error) error {
+	if err == nil {
+		return fmt.Errorf("no error, want one of %v", expected)
+	}
+	return verdict(err, expected)
+}
+
+// outcome is how a call went.
+type outcome struct {
+	Call  string
+	Wrong string // "" if it went well
+}
+
+// callAll makes all calls at once, and returns those that went wrong.
+func (s *subject) callAll(e *expected) []outcome {
+	type result struct {
+		call string
+		err  error
+	}
+	before := s.dialled.Load()
+	calls := map[string]func() error{}
+	for _, c := range connCalls {
+		calls[c.name] = func() error { return c.do(s.conns[c.name], e) }
+	}
+	for _, c := range hostCalls {
+		calls[c.name] = func() error { return c.do(s.host, s.target, e) }
+	}
+	if s.state == "dialling" {
+		calls["dials"] = func() error {
+			return await("each has dialled once more", func() bool { return s.dialled.Load() >= before+16 })
+		}
+	}
+	results := make(chan result, len(calls))
+	for name, do := range calls {
+		go func() { results <- result{name, do()} }()
+	}
+	var wrong []outcome
+	var hang strings.Builder
+	guard := time.After(matrixPatience)
+	for len(calls) > 0 {
+		select {
+		case r := <-results:
+			delete(calls, r.call)
+			if r.err != nil {
+				wrong = append(wrong, outcome{r.call, r.err.Error()})
+			}
+		case <-guard:
+			for name := range calls {
+				wrong = append(wrong, outcome{name, errHangs.Error()})
+				hang.WriteString(name + ", ")
+			}
+			hangs(hang.String())
+			return wrong
+		}
+	}
+	return wrong
+}
