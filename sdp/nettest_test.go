@@ -4,7 +4,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
 
@@ -17,8 +16,7 @@ func fabrics() []string {
 func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
 	for _, spec := range fabrics() {
 		t.Run(spec[:3], func(t *testing.T) {
-			h, err := Open(spec)
-			require.NoError(t, err)
+			h := open(t, spec)
 			defer h.Close()
 			f(t, h)
 		})

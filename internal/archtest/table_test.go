@@ -70,6 +70,7 @@ var table = map[string][]string{
 	"internal/leak":       {},
 	"internal/membarrier": {},
 	"internal/launch":     {},
+	"internal/recorder":   {"ntb", "internal/hello"},
 }
 
 // thirdParty are the modules of others that may be imported at all. What users
