@@ -75,7 +75,11 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	p.up.Store(true)
 	p.pollMu.Unlock()
-	p.settle() // what came before up has rung already
+	// What came before up has rung already. A peer that goes on storing keeps the link's
+	// goroutine busy, not the caller.
+	if p.settleSome() {
+		go p.settle()
+	}
 	return nil
 }
 

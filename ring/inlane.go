@@ -122,19 +122,21 @@ func (l *inLane) pollOnward() {
 	}
 }
 
-// drain takes the frames that have come, until one must wait for room. It reports
-// whether it took any. The caller has no locks of lanes or tunnels.
-func (l *inLane) drain() (worked bool) { return l.drainSome(nil, -1) > 0 }
+// drain takes the frames that have come, until one must wait for room, and at most a
+// queueful: the neighbour may store for ever. For what came since the worker said that
+// it sleeps, the neighbour rings. It reports whether it took any. The caller has no locks
+// of lanes or tunnels.
+func (l *inLane) drain() (worked bool) { return l.drainFor(nil) > 0 }
 
-// drainSome is drain in the turn of lane turn, if that is not nil, for at most n
-// frames, if n is not negative. It returns how many it took.
-func (l *inLane) drainSome(turn *outLane, n int) (taken int) {
+// drainFor is drain in the turn of lane turn, if that is not nil. It returns how many
+// frames it took.
+func (l *inLane) drainFor(turn *outLane) (taken int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
 	// Who waits for room is woken for several slots, not for each.
 	batch := max(1, l.link.opts.Slots/2)
-	for !l.closed && taken != n {
+	for !l.closed && taken < l.link.opts.Slots {
 		next := l.next.Load()
 		slot := l.slot(next)
 		first := ntb.Load64(slot, 0)
@@ -234,8 +236,8 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	return true
 }
 
-// close is for the end of the link: what has come is taken, as far as it can be
-// without waiting.
+// close is for the end of the link: what came before it is taken, as far as it can be
+// without waiting. That is a queueful at the most, whatever the neighbour stores by now.
 func (l *inLane) close() {
 	l.mu.Lock()
 	l.final = true
@@ -275,11 +277,10 @@ func (l *Link) work(i int) {
 	}()
 	in, out := l.in[i], l.out[i]
 	for {
-		// At most a queueful: frames of this node's own may wait for the end.
-		worked := in.drainSome(nil, l.opts.Slots) > 0
+		worked := in.drain()
 		in.pollOnward()
-		out.poll()
-		if l.dev.LinkUp() && (worked && l.spin(in, out) || !in.sleep() || out.stirred()) {
+		more := out.pollSome()
+		if l.dev.LinkUp() && (more || worked && l.spin(in, out) || !in.sleep() || out.stirred()) {
 			continue
 		}
 		if err := l.dev.WaitDoorbell(i); err != nil {

@@ -289,6 +289,10 @@ func (l *Link) start() {
 // one holds up all that goes over the lane.
 const laneGuardEvery = 100 * time.Millisecond
 
+// guardRounds is how often a lane is drained each time, at the most. The neighbour has
+// been told to ring by then.
+const guardRounds = 16
+
 // end cleans up when the workers have ended, and looks after doorbells that get
 // lost until then.
 func (l *Link) end() {
@@ -304,7 +308,10 @@ func (l *Link) end() {
 			up = false
 		case <-tick:
 			for i, in := range l.in {
-				for in.ready() && in.drain() && l.dev.LinkUp() && !in.sleep() {
+				for range guardRounds {
+					if !in.ready() || !in.drain() || !l.dev.LinkUp() || in.sleep() {
+						break
+					}
 				}
 				in.pollOnward()
 				l.out[i].poll()

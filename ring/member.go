@@ -69,7 +69,7 @@ func (l *inLane) wayOut(host int) *Link {
 
 // serve implements ownSource for the lanes of members.
 func (l *inLane) serve(o *outLane) {
-	if n := l.link.opts.Slots; l.drainSome(o, n) == n {
+	if l.drainFor(o) == l.link.opts.Slots {
 		// More than a queueful came meanwhile, for other lanes. Whoever called has
 		// work of its own.
 		go l.drain()

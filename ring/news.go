@@ -29,7 +29,7 @@ func (s sideState) String() string { return [...]string{"unknown", "up", "down",
 // news is what a node says of itself.
 type news struct {
 	id     ID
-	number uint64 // greater is newer; the time in nanoseconds, so that a new process counts on
+	number uint64 // see newer; at first the time in nanoseconds, so that a new process counts on
 	sides  [2]sideState
 	links  [2]uint32 // of each side: differs when the link was made again; 0: none
 	// members are the processes reached through this one, in order; immutable.
@@ -40,9 +40,24 @@ type news struct {
 // for none.
 const memberBytes = 2
 
-// lastNews is the greatest number that news may have: there are greater ones, so that
-// those of a node go on.
-const lastNews = 1<<63 - 1
+// newer reports whether news of number n replace those of number m. Numbers go round:
+// n+1 is newer than n, whatever n is. Of two that are half of all numbers apart, the
+// greater one is newer.
+func newer(n, m uint64) bool {
+	d := n - m
+	return int64(d) > 0 || d == 1<<63 && n > m
+}
+
+// outdoEvery is how often a node outdoes news of itself, at the most: two processes with
+// the same id would do so for ever.
+const outdoEvery = 100 * time.Millisecond
+
+// outdoing is what a node has to do about news of itself that it did not make.
+type outdoing struct {
+	number uint64    // the newest
+	last   time.Time // when it did so last
+	timer  bool      // is set, to do so again
+}
 
 func (n *news) side(d Direction) sideState {
 	if n == nil {
@@ -60,7 +75,9 @@ func (r *router) ownNewsLocked() {
 	}
 	own := &news{id: r.node.id, number: uint64(time.Now().UnixNano())}
 	if was := r.news[r.host]; was != nil {
-		own.number = max(own.number, was.number+1)
+		if !newer(own.number, was.number) {
+			own.number = was.number + 1
+		}
 	}
 	for _, d := range []Direction{Left, Right} {
 		switch {
@@ -89,7 +106,7 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask},
 	}
-	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 || n.number > lastNews ||
+	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
 		l.direction == Down || l.direction == Direct && f.src != l.id {
 		r.drop(dropNews)
 		return
@@ -97,28 +114,64 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	n.members = readMembers(host, body)
 	r.mu.Lock()
 	was := r.news[host]
+	take := was == nil || newer(n.number, was.number)
 	switch {
 	case l.direction == Up:
-		r.news[host] = n
-	case was != nil && was.number >= n.number:
+		take = true // the owner knows
+	case l.direction == Direct:
+		take = r.links[l.key()] == l // nobody else speaks of it
+	case take && host == r.host:
+		// Of a process that was here before, say, whose clock was ahead of ours, or
+		// of none. Nobody takes our news until ours are newer.
+		take = r.outdoLocked(n.number)
 		r.mu.Unlock()
+		if take {
+			r.changed(nil, host) // who told us must hear of it too
+		}
 		return
-	case host != r.host:
+	}
+	if take {
 		r.news[host] = n
-	case n.number <= uint64(time.Now().UnixNano()):
-		// Of another one with our number. If it runs, each would outdo the other
-		// for ever.
-		r.mu.Unlock()
-		return
-	default:
-		// Of a process that was here before, whose clock was ahead of ours. Nobody
-		// would take our news until ours is there.
-		r.news[host] = &news{number: n.number}
-		r.ownNewsLocked()
-		l = nil // who told us must hear of it too
 	}
 	r.mu.Unlock()
-	r.changed(l, host)
+	switch {
+	case take:
+		r.changed(l, host)
+	case was != nil && n.number != was.number:
+		l.news.add(host) // the neighbour has older ones
+	}
+}
+
+// outdoLocked makes news of this node that are newer than number, now or later. It
+// reports whether it has. The caller holds mu.
+func (r *router) outdoLocked(number uint64) bool {
+	o := &r.outdo
+	if o.timer {
+		if newer(number, o.number) {
+			o.number = number
+		}
+		return false
+	}
+	if wait := outdoEvery - time.Since(o.last); wait > 0 {
+		o.number, o.timer = number, true
+		time.AfterFunc(wait, r.outdoLate)
+		return false
+	}
+	o.last = time.Now()
+	r.ownNewsLocked()
+	r.news[r.host].number = number + 1
+	return true
+}
+
+// outdoLate is outdoLocked when it is time.
+func (r *router) outdoLate() {
+	r.mu.Lock()
+	r.outdo.timer = false
+	made := !r.closed && newer(r.outdo.number, r.news[r.host].number) && r.outdoLocked(r.outdo.number)
+	r.mu.Unlock()
+	if made {
+		r.changed(nil, r.host)
+	}
 }
 
 // readMembers are the members of a host that a body names.

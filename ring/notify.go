@@ -128,24 +128,36 @@ func (p *Peer) Poll() {
 }
 
 // settle looks through the words until nothing is pending and the peer knows that
-// nobody here looks any more, so that it rings. It is for the link's goroutine,
-// which sleeps after it. A routed peer rings each time: to ask it would take a round
-// trip, and its bell comes in the frame of the word.
+// nobody here looks any more, so that it rings. It ends with the link, whatever the peer
+// stores. It is for the link's goroutine, which sleeps after it.
 func (p *Peer) settle() {
+	for p.settleSome() && p.dev.LinkUp() {
+	}
+}
+
+// settleRounds is how often settleSome looks at the most, before it lets others have the
+// lock.
+const settleRounds = 16
+
+// settleSome is settle for some rounds. It reports whether something is pending still.
+// A routed peer rings each time: to ask it would take a round trip, and its bell comes in
+// the frame of the word.
+func (p *Peer) settleSome() (more bool) {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
 	if p.stopped {
-		return // the memory may be gone
+		return false // the memory may be gone
 	}
-	for {
-		p.lookLocked()
+	for range settleRounds {
+		more = p.lookLocked()
 		if !p.Routed() {
 			p.sayArmed()
 		}
-		if !p.Pending() {
-			return
+		if more = more || p.Pending(); !more {
+			return false
 		}
 	}
+	return more
 }
 
 // sayArmed tells the peer that the link's goroutine is about to sleep. The caller
@@ -170,10 +182,10 @@ func (p *Peer) lookLocked() (more bool) {
 	if p.notes.closed {
 		return false
 	}
-	p.receiveSetup()
+	more = p.receiveSetup()
 	p.setup.creditArrived(p)
 	p.scan()
-	return ntb.Load32(p.in, offMaster) != master
+	return more || ntb.Load32(p.in, offMaster) != master
 }
 
 // scan finds the notification words that changed.

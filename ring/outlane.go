@@ -325,16 +325,33 @@ func (o *outLane) stirred() bool {
 	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.credit.Load()
 }
 
-// poll lets those go on that waited for room, turn by turn. The caller has no
-// locks of lanes or tunnels.
+// poll lets those go on that waited for room, turn by turn. It does not keep the caller
+// for as long as there are some. The caller has no locks of lanes or tunnels.
 func (o *outLane) poll() {
+	if o.pollSome() {
+		go func() {
+			for o.pollSome() {
+			}
+		}()
+	}
+}
+
+// pollTurns is how many turns one call of pollSome gives at the most.
+const pollTurns = 64
+
+// pollSome is poll for some turns. It reports whether there may be more, of which nobody
+// is told.
+func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
-		return
+		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.armed = false
-	for !o.down {
+	for turns := 0; !o.down && o.link.dev.LinkUp(); turns++ {
+		if turns == pollTurns {
+			return true
+		}
 		free := o.free()
 		switch {
 		case len(o.fwd) > 0 && free > 0:
@@ -348,20 +365,21 @@ func (o *outLane) poll() {
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			if o.yields() {
-				return // whoever takes that frame calls poll again
+				return false // whoever takes that frame calls poll again
 			}
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
 			// What was armed may have been answered: who waits next arms anew.
 			o.armed = false
 			o.waits.Store(false)
-			return
+			return false
 		default:
 			if !o.await() {
-				return
+				return false
 			}
 		}
 	}
+	return false // close goes on
 }
 
 // close is for the end of the link: nothing is put in any more, and whoever waits

@@ -231,7 +231,7 @@ func (p *Peer) guard() {
 }
 
 // stop handles what the peer published before the link went down, and tells the
-// sessions.
+// sessions. One look finds all of it. What the peer stores from then on does not count.
 func (p *Peer) stop() {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -239,8 +239,7 @@ func (p *Peer) stop() {
 	if !p.up.Load() {
 		return
 	}
-	for p.lookLocked() {
-	}
+	p.lookLocked()
 	p.notes.closed = true
 	p.closeSessions()
 }

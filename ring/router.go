@@ -31,6 +31,7 @@ type router struct {
 	mu      sync.Mutex
 	links   map[linkKey]*Link // guarded by mu
 	news    map[int]*news     // by host; guarded by mu
+	outdo   outdoing          // guarded by mu
 	stirred chan struct{}     // closed, and replaced, after a change of links or news; guarded by mu
 	closed  bool              // guarded by mu
 	asking  map[ID]*asking    // tunnels being made here; guarded by mu

@@ -144,10 +144,15 @@ type setupReceive struct {
 	blocked  uint32 // word of the peer that was answered last
 }
 
-// receiveSetup handles the set-up messages that have come, and returns credit.
-func (p *Peer) receiveSetup() {
+// receiveSetup handles the set-up messages that have come, and returns credit. It
+// reports whether there may be more: without credit there are no more than setupSlots.
+func (p *Peer) receiveSetup() (more bool) {
 	r := &p.received
-	for {
+	for n := 0; ; n++ {
+		if n == setupSlots {
+			more = true
+			break
+		}
 		off := offSetup + int(r.received%setupSlots)*setupSize
 		header := ntb.Load64(p.in, off)
 		if uint32(header) != r.received+1 {
@@ -159,7 +164,7 @@ func (p *Peer) receiveSetup() {
 		r.received++
 		if err := p.handleSetup(header, m[:]); err != nil {
 			p.fail(err)
-			return
+			return false
 		}
 	}
 	if r.credited != r.received {
@@ -173,6 +178,7 @@ func (p *Peer) receiveSetup() {
 		r.blocked = b
 		p.announce(p.number.Add(1))
 	}
+	return more
 }
 
 func (p *Peer) handleSetup(header uint64, m []byte) error {

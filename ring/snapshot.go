@@ -39,7 +39,7 @@ type HostInfo struct {
 	Right string `json:"right,omitempty"`
 	// Members are its nodes that are reached through that one.
 	Members []ID `json:"members,omitempty"`
-	// Epoch is the number of its latest news; greater is newer.
+	// Epoch is the number of its latest news.
 	Epoch uint64 `json:"epoch"`
 }
 

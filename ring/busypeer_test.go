@@ -1,0 +1,219 @@
+package ring
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
+)
+
+// busy is a peer that stores more each time it is looked at: it is called by whoever
+// looks, so that no look finds less than it did before.
+type busy struct {
+	*echo
+	out    ntb.Window // what the peer stores to
+	number uint32
+	on     atomic.Bool
+	looks  atomic.Uint32
+}
+
+func (b *busy) Open(*Peer) Session { return b }
+
+// Message stores another message.
+func (b *busy) Message(m []byte) error {
+	if n := binary.LittleEndian.Uint32(m); b.on.Load() {
+		b.message(n + 1)
+	}
+	b.looks.Add(1)
+	return nil
+}
+
+// message stores the message of that number, from node 1.2 to node 1.1.
+func (b *busy) message(n uint32) {
+	off := offSetup + int((n-1)%setupSlots)*setupSize
+	b.out.Store64(off+8, uint64(MakeID(1, 2))|uint64(MakeID(1, 1))<<32)
+	b.out.Store64(off+setupHeader, uint64(n))
+	b.out.Publish64(off, uint64(n)|4<<32|ServiceSDP<<48|setupKind<<56)
+	b.out.Publish32(offMaster, 1<<31+n)
+}
+
+// Notified notifies again.
+func (b *busy) Notified(int) {
+	if b.on.Load() {
+		b.notify()
+	}
+	b.looks.Add(1)
+}
+
+func (b *busy) notify() {
+	b.number++
+	b.out.Publish32(offNotes, b.number)
+	b.out.Publish32(offSummary, b.number)
+	b.out.Publish32(offMaster, b.number)
+}
+
+// ends requires that something returns.
+func ends(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s has not ended within 30 s", what)
+	}
+}
+
+// A peer may store for ever, before the link goes down and after it.
+func TestALinkEndsWhosePeerGoesOnStoring(t *testing.T) {
+	for name, begin := range map[string]func(b *busy){
+		"messages":      func(b *busy) { b.message(1) },
+		"notifications": (*busy).notify,
+	} {
+		for _, whose := range []string{"ours", "theirs"} {
+			t.Run(name+", the end is "+whose, func(t *testing.T) {
+				leak.Check(t)
+				x, y := ntbmem.Pair(1 << 20)
+				b := &busy{echo: newEcho(), out: y.Outbound()}
+				pa, pb := join(t, x, y, b, newEcho())
+				slot, err := pa.Attach(b)
+				require.NoError(t, err)
+				require.Zero(t, slot)
+				b.on.Store(true)
+				begin(b)
+				y.RingDoorbell(doorbellBit)
+				ends(t, "the first look", func() {
+					for b.looks.Load() < 10*setupSlots {
+						time.Sleep(time.Millisecond)
+					}
+				})
+				if whose == "ours" {
+					ends(t, "Fail", func() { pa.Fail(ErrClosed) })
+				} else {
+					ends(t, "Fail", func() { pb.Fail(ErrClosed) })
+				}
+				ends(t, "the link", func() { <-pa.Done() })
+				require.Len(t, b.downs, 1)
+				ends(t, "Close", pa.node.Close)
+			})
+		}
+	}
+}
+
+// Others call Poll, which needs the same lock, and their time does not pass unused.
+func TestAPeerThatGoesOnStoringLeavesTheLock(t *testing.T) {
+	leak.Check(t)
+	x, y := ntbmem.Pair(1 << 20)
+	b := &busy{echo: newEcho(), out: y.Outbound()}
+	pa, _ := join(t, x, y, b, newEcho())
+	_, err := pa.Attach(b)
+	require.NoError(t, err)
+	b.on.Store(true)
+	b.notify()
+	y.RingDoorbell(doorbellBit)
+	ends(t, "a look", func() {
+		for b.looks.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		pa.pollMu.Lock()
+		defer pa.pollMu.Unlock()
+	})
+}
+
+// The words that say "look" may change all the time, with nothing to look at.
+func TestALinkEndsWhosePeerChangesItsMasterWord(t *testing.T) {
+	leak.Check(t)
+	x, y := ntbmem.Pair(1 << 20)
+	e := newEcho()
+	pa, _ := join(t, x, y, e, newEcho())
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 2 {
+		wg.Go(func() {
+			out := y.Outbound()
+			for n := uint32(0); ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				out.Publish32(offMaster, n)
+				out.Publish32(offSummary+4*i, n)
+				out.Publish32(offSetupBlocked, n)
+				y.RingDoorbell(doorbellBit)
+			}
+		})
+	}
+	time.Sleep(10 * time.Millisecond)
+	pa.Fail(ErrClosed)
+	ends(t, "the link", func() { <-pa.Done() })
+	ends(t, "Close", pa.node.Close)
+	close(stop)
+	wg.Wait()
+	require.Len(t, e.downs, 1)
+}
+
+// flooded is a relay whose left neighbour stores another frame for each that is taken,
+// all of them for dst.
+func flooded(t *testing.T, dst ID) (m *relay, l, r *Link) {
+	t.Helper()
+	o := small(3)
+	o.Topology = Line
+	m = newMiddle(t, o, 0)
+	m.f.kind, m.f.dst = frameAck, dst
+	m.f.encode(&m.header)
+	m.n.router.trace = func(_ frame, sent bool) {
+		// The queue is full again as soon as a slot is free.
+		for !sent && m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
+			m.put()
+		}
+	}
+	l, r = m.n.router.sides[Left].Load(), m.n.router.sides[Right].Load()
+	for range o.Slots {
+		m.put()
+	}
+	l.start()
+	r.start()
+	return m, l, r
+}
+
+func TestALinkEndsWhoseNeighbourGoesOnStoring(t *testing.T) {
+	leak.Check(t)
+	m, l, r := flooded(t, MakeID(2, 1))
+	ends(t, "the first look", func() {
+		for l.in[0].next.Load() < 100 {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	l.Close()
+	ends(t, "the link", func() { <-l.Done() })
+	r.Close()
+	ends(t, "the other link", func() { <-r.Done() })
+	l.release() // the direct peers', which there are not
+	r.release()
+	ends(t, "Close", m.n.Close)
+}
+
+// What waits for a link that ends is dropped. The neighbour that sent it goes on.
+func TestALinkEndsThatANeighbourGoesOnStoringFor(t *testing.T) {
+	leak.Check(t)
+	m, l, r := flooded(t, MakeID(3, 1))
+	ends(t, "filling the right link", func() {
+		for !l.in[0].blocked.Load() {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	r.Close()
+	ends(t, "the link", func() { <-r.Done() })
+	l.Close()
+	ends(t, "the other link", func() { <-l.Done() })
+	l.release()
+	r.release()
+	ends(t, "Close", m.n.Close)
+}

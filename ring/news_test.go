@@ -1,0 +1,154 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
+)
+
+// newsNumbers are those at which comparisons turn.
+var newsNumbers = []uint64{
+	0, 1, 1<<62 - 1, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 3 << 62, 1<<64 - 2, 1<<64 - 1,
+}
+
+func TestEachNewsNumberHasASuccessor(t *testing.T) {
+	for _, n := range newsNumbers {
+		require.True(t, newer(n+1, n), "%#x", n)
+		require.False(t, newer(n, n+1), "%#x", n)
+		require.False(t, newer(n, n), "%#x", n)
+		require.True(t, newer(n+1<<63-1, n), "%#x", n)
+		require.False(t, newer(n+1<<63+1, n), "%#x", n)
+		for _, m := range newsNumbers {
+			require.Equal(t, n != m, newer(n, m) != newer(m, n), "%#x, %#x", n, m)
+		}
+	}
+}
+
+// tell has host from's right neighbour hear news that nobody has made, and waits until
+// it has.
+func (f *fabric) tell(t *testing.T, from int, n news) {
+	t.Helper()
+	o := f.nodes[from-1].router.sides[Right].Load().out[0]
+	for o.own(&frame{
+		kind: frameNews, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
+		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+	}, nil, discard{}, false) != putDone {
+		time.Sleep(time.Millisecond)
+	}
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.free() == f.o.Slots
+	}, 30*time.Second, time.Millisecond)
+}
+
+// agrees requires that all nodes come to say of a host what it says itself.
+func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
+	t.Helper()
+	require.Eventuallyf(t, func() bool {
+		own := f.nodes[host-1].Topology().Hosts[host-1]
+		for _, n := range f.nodes {
+			h := n.Topology().Hosts[host-1]
+			if h.Left != "up" || h.Right != "up" || h.Epoch != own.Epoch || h.ID != MakeID(host, 1) {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, time.Millisecond, why, args...)
+}
+
+func TestForgedNewsOfAnyNumberAreOutdone(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	f.agrees(t, 4, "at the beginning")
+	for _, host := range []int{3, 4} { // who hears it first, and one further on
+		for _, number := range newsNumbers {
+			f.tell(t, 2, news{
+				id: MakeID(host, 1), number: number, sides: [2]sideState{stateDown, stateDown},
+			})
+			f.agrees(t, host, "number %#x of host %d", number, host)
+			// And from then on.
+			r := f.nodes[host-1].router
+			r.mu.Lock()
+			r.ownNewsLocked()
+			r.mu.Unlock()
+			r.changed(nil, host)
+			f.agrees(t, host, "after number %#x of host %d", number, host)
+		}
+	}
+}
+
+// Of three numbers each may be newer than another.
+func TestForgedNewsThatOutdoEachOtherAreOutdone(t *testing.T) {
+	leak.Check(t)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	f := newFabric(t, small(5))
+	for range 10 {
+		for from := 1; from <= 4; from++ {
+			f.tell(t, from, news{
+				id: MakeID(5, 1), number: newsNumbers[rng.IntN(len(newsNumbers))],
+				sides: [2]sideState{stateDown, stateDown},
+			})
+		}
+		f.agrees(t, 5, "seed %d", seed)
+	}
+}
+
+// Two processes with the same id, each of which outdoes the other, do so now and then
+// only.
+func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(3))
+	f.agrees(t, 3, "at the beginning")
+	r := f.nodes[2].router
+	number := func() uint64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.news[3].number
+	}
+	first := number()
+	begin := time.Now()
+	const times = 100
+	for range times {
+		f.tell(t, 2, news{id: MakeID(3, 1), number: number() + 1})
+	}
+	f.agrees(t, 3, "at the end")
+	// Each took the next number but one; those that were not outdone are not counted.
+	made := (number() - first) / 2
+	require.LessOrEqual(t, made, 2+uint64(time.Since(begin)/outdoEvery))
+	require.Positive(t, made)
+}
+
+// A neighbour in a mesh says all there is of itself, whoever had its id before.
+func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
+	leak.Check(t)
+	o := small(2)
+	o.Topology = Mesh
+	for _, number := range newsNumbers {
+		a, b := NewNode(MakeID(1, 1)), NewNode(MakeID(2, 1))
+		require.NoError(t, a.Join(o))
+		require.NoError(t, b.Join(o))
+		a.router.mu.Lock()
+		a.router.news[2] = &news{id: b.id, number: number}
+		a.router.mu.Unlock()
+		x, y := ntbmem.Pair(o.LinkWindow(0))
+		linked := make(chan error)
+		go func() {
+			_, err := b.Link(within(t), y, Direct)
+			linked <- err
+		}()
+		_, err := a.Link(within(t), x, Direct)
+		require.NoError(t, err)
+		require.NoError(t, <-linked)
+		require.Eventually(t, func() bool {
+			return a.Topology().Hosts[1].Epoch == b.Topology().Hosts[1].Epoch
+		}, 30*time.Second, time.Millisecond, "%#x", number)
+		a.Close()
+		b.Close()
+	}
+}
