@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -23,10 +24,11 @@ type hosts struct {
 	o     ring.Options
 	nodes []*ring.Node
 	right []*ring.Link
+	rec   *recorder.Recorder
 }
 
 func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
-	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Nodes)}
+	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Nodes), rec: recorder.For(t)}
 	for host := 1; host <= o.Nodes; host++ {
 		n := ring.NewNode(ring.MakeID(host, 1))
 		n.Register(ring.ServiceSDP, poolService{pool})
@@ -34,7 +36,9 @@ func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
 		h.nodes = append(h.nodes, n)
 	}
 	for i := range h.nodes {
-		h.cable(i)
+		if o.Topology != ring.Line || i+1 < o.Nodes {
+			h.cable(i)
+		}
 	}
 	t.Cleanup(func() {
 		var wg sync.WaitGroup
@@ -50,7 +54,7 @@ func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
 func (h *hosts) cable(i int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	a, b := ntbmem.Pair(h.o.LinkWindow(1 << 20))
+	a, b := h.rec.Pair(ntbmem.Pair(h.o.LinkWindow(1 << 20)))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := h.nodes[(i+1)%h.o.Nodes].Link(ctx, b, ring.Left); err != nil {
@@ -77,6 +81,7 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 			}
 		}
 	}
+	recorders.Store(pa, h.rec)
 	h.t.Cleanup(func() { pa.closeAll(); pb.closeAll() })
 	return pa, pb
 }

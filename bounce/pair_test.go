@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -51,6 +53,9 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
 	wg.Wait()
 	require.NotNil(t, pb)
+	if d, ok := a.(*recorder.Device); ok {
+		recorders.Store(pa, d.Recorder())
+	}
 	t.Cleanup(func() {
 		// As a process that ends: connections first.
 		for _, p := range []*Pool{pa, pb} {
@@ -77,12 +82,29 @@ func connect(t testing.TB, pa, pb *Pool) (a, b *Pair) {
 	require.NoError(t, err)
 	b, err = pb.NewPair()
 	require.NoError(t, err)
+	recorderOf(pa).Connect(uint32(pb.peer.ID()), hello.End(a.End()), uint32(pa.peer.ID()), hello.End(b.End()))
 	require.NoError(t, a.Connect(b.End()))
 	require.NoError(t, b.Connect(a.End()))
 	return a, b
 }
 
+// recorders are those of the bridges between two pools, by the first of them.
+var recorders sync.Map
+
+// recorderOf is nil if nothing is recorded.
+func recorderOf(p *Pool) *recorder.Recorder {
+	r, _ := recorders.Load(p)
+	rec, _ := r.(*recorder.Recorder)
+	return rec
+}
+
 func memPools(t testing.TB, o Options) (pa, pb *Pool) {
+	a, b := recorder.For(t).Pair(ntbmem.Pair(8 << 20))
+	return linkPools(t, a, b, o)
+}
+
+// plainPools are memPools of which nothing is recorded.
+func plainPools(t testing.TB, o Options) (pa, pb *Pool) {
 	a, b := ntbmem.Pair(8 << 20)
 	return linkPools(t, a, b, o)
 }
@@ -371,7 +393,7 @@ func TestEnds(t *testing.T) {
 // was among it, else a reset.
 func TestLinkDown(t *testing.T) {
 	for _, fin := range []bool{true, false} {
-		da, db := ntbmem.Pair(8 << 20)
+		da, db := recorder.For(t).Pair(ntbmem.Pair(8 << 20))
 		pa, pb := linkPools(t, da, db, spinning)
 		a, b := connect(t, pa, pb)
 		_, err := a.Write([]byte("published"))
@@ -411,7 +433,7 @@ func TestHostilePeer(t *testing.T) {
 		"move twice": func(a *Pair) { a.tx.publish(makeHeader(a.tx.seq+1, 0, kindMove)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pa, pb := memPools(t, Options{Spin: DefaultSpin, Buffer: 4096})
+			pa, pb := plainPools(t, Options{Spin: DefaultSpin, Buffer: 4096})
 			a, b := connect(t, pa, pb)
 			c, d := connect(t, pa, pb)
 			attack(a)
@@ -459,7 +481,7 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")
 	}
-	pa, pb := memPools(t, spinning)
+	pa, pb := plainPools(t, spinning)
 	a, b := connect(t, pa, pb)
 	for _, size := range []int{64, 8 << 10} {
 		p := make([]byte, size)
@@ -491,7 +513,8 @@ func benchmarkStream(b *testing.B, size int) {
 // dmaPools are memPools with a software engine.
 func dmaPools(t testing.TB, o Options, e ntbdma.Options) (pa, pb *Pool) {
 	a, b := ntbmem.Pair(16 << 20)
-	return linkPools(t, ntbdma.Wrap(a, e), ntbdma.Wrap(b, e), o)
+	a, b = recorder.For(t).Pair(ntbdma.Wrap(a, e), ntbdma.Wrap(b, e))
+	return linkPools(t, a, b, o)
 }
 
 // With everything through an engine, also one that fails now and then, the bytes

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -25,6 +26,7 @@ type fabric struct {
 	cable  map[int]*Link            // the right link of host i+1; guarded by mu
 	bridge map[int]*ntbfault.Device // its device, if it has faults; guarded by mu
 	made   uint64                   // how many cables; guarded by mu
+	rec    *recorder.Recorder
 }
 
 // small are options for tests: little memory, slots that are soon full.
@@ -37,9 +39,22 @@ func newFabric(t testing.TB, o Options) *fabric {
 	return newFaultyFabric(t, o, nil)
 }
 
+// newPlainFabric is a fabric of which nothing is recorded: for those who break the rules,
+// or store very often.
+func newPlainFabric(t testing.TB, o Options) *fabric {
+	t.Helper()
+	return buildFabric(t, &fabric{o: o})
+}
+
 func newFaultyFabric(t testing.TB, o Options, faults *ntbfault.Options) *fabric {
 	t.Helper()
-	f := &fabric{t: t, o: o, cable: map[int]*Link{}, bridge: map[int]*ntbfault.Device{}, faults: faults}
+	return buildFabric(t, &fabric{o: o, faults: faults, rec: recorder.ForLinks(t)})
+}
+
+func buildFabric(t testing.TB, f *fabric) *fabric {
+	t.Helper()
+	f.t, f.cable, f.bridge = t, map[int]*Link{}, map[int]*ntbfault.Device{}
+	o := f.o
 	for host := 1; host <= o.Nodes; host++ {
 		n := NewNode(MakeID(host, 1))
 		n.Register(ServiceSDP, newEcho())
@@ -89,6 +104,7 @@ func (f *fabric) connect(i int) {
 		f.mu.Unlock()
 		a, b = x, y
 	}
+	a, b = f.rec.Pair(a, b)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := f.nodes[(i+1)%f.o.Nodes].Link(ctx, b, Left); err != nil {
@@ -148,7 +164,7 @@ func TestTunnelIsABridge(t *testing.T) {
 		o := small(hops + 1)
 		o.Topology = Line
 		o.Window = MinWindow
-		f := newFabric(t, o)
+		f := newPlainFabric(t, o)
 		t.Run(string(rune('0'+hops))+" hops", func(t *testing.T) {
 			ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return f.tunnels(t, 1, hops+1) })
 		})

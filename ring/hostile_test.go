@@ -143,7 +143,7 @@ func TestBadSlotTakesTheLinkDown(t *testing.T) {
 		"version": 1 | uint64(frameAck)<<32 | 7<<40,
 	} {
 		o := small(3)
-		f := newFabric(t, o)
+		f := newPlainFabric(t, o)
 		l := f.nodes[0].router.sides[Right].Load()
 		far := f.nodes[1].router.sides[Left].Load()
 		o1 := l.out[0]

@@ -28,6 +28,19 @@ func node(t *testing.T, topology, backend string, i, n int) *Host {
 	return h
 }
 
+// nodes opens all nodes of a fabric. What goes between those within this process is
+// recorded.
+func nodes(t *testing.T, topology, backend string, n int) (hosts []*Host) {
+	t.Helper()
+	if backend == "mem" {
+		return recordedNodes(t, topology, n, "")
+	}
+	for i := 1; i <= n; i++ {
+		hosts = append(hosts, node(t, topology, backend, i, n))
+	}
+	return hosts
+}
+
 func nodeSpec(t *testing.T, topology, backend string, i, n int) string {
 	return fmt.Sprintf("%s:%s?backend=%s&node=%d&nodes=%d&window=1048576", topology, fabrictest.Name(t), backend, i, n)
 }
@@ -95,11 +108,10 @@ func TestNodesDialEachOtherByName(t *testing.T) {
 		for _, topology := range []string{"ring", "line", "mesh"} {
 			for n := 2; n <= 5; n++ {
 				t.Run(fmt.Sprintf("%s of %d", topology, n), func(t *testing.T) {
-					var hosts []*Host
+					hosts := nodes(t, topology, backend, n)
 					var ports []string
-					for i := 1; i <= n; i++ {
-						hosts = append(hosts, node(t, topology, backend, i, n))
-						ports = append(ports, echoOn(t, hosts[i-1]))
+					for _, h := range hosts {
+						ports = append(ports, echoOn(t, h))
 					}
 					for _, h := range hosts {
 						for j, port := range ports {
@@ -224,10 +236,7 @@ func TestPortsBelongToTheNode(t *testing.T) {
 // A line of five has nodes at every distance up to four.
 func TestConnOverSeveralHops(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		var hosts []*Host
-		for i := 1; i <= 5; i++ {
-			hosts = append(hosts, node(t, "line", backend, i, 5))
-		}
+		hosts := nodes(t, "line", backend, 5)
 		for _, hops := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
-	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
 
@@ -18,8 +17,7 @@ func fabrics(t *testing.T) []string {
 func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
 	for _, spec := range fabrics(t) {
 		t.Run(spec[:3], func(t *testing.T) {
-			h, err := Open(spec)
-			require.NoError(t, err)
+			h := open(t, spec)
 			defer h.Close()
 			f(t, h)
 		})

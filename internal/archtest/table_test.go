@@ -73,6 +73,7 @@ var table = map[string][]string{
 	"internal/lock":       {},
 	"internal/membarrier": {},
 	"internal/launch":     {},
+	"internal/recorder":   {"ntb", "internal/hello"},
 }
 
 // thirdParty are the modules of others that may be imported at all. What users

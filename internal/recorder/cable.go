@@ -1,0 +1,79 @@
+package recorder
+
+// cable is a bridge: a direct link, or lanes and a direct link behind them.
+type cable struct {
+	rec    *Recorder
+	sizes  [2]int // of each side's inbound window
+	in     [2][]byte
+	direct *ledger
+	spads  [2][16]uint32 // stored by each side, at the other
+	known  bool          // what kind of link it is
+	lanes  *lanes        // nil on a link without
+}
+
+const (
+	linkMagic   = 0x4e7c
+	directMagic = 0x4e7b
+	linkSpads   = 8
+)
+
+// spad takes a scratchpad of side x.
+func (c *cable) spad(x, i int, v uint32) {
+	c.spads[x][i&15] = v
+	if i == 0 && !c.known {
+		c.known = true
+		switch v >> 16 {
+		case linkMagic:
+			c.split(x)
+		case directMagic:
+		default:
+			c.rec.violated(nil, "side %d stores the magic %#x", x, v)
+		}
+	}
+	switch {
+	case c.lanes == nil:
+		// What came before the kind was known is that of a direct link, or replaced.
+		if c.known {
+			for j := range linkSpads {
+				if c.spads[x][j] != 0 {
+					c.direct.spad(x, j, c.spads[x][j])
+				}
+			}
+		}
+	case i >= linkSpads:
+		c.direct.spad(x, i-linkSpads, v)
+	}
+}
+
+// split divides the windows as side x says.
+func (c *cable) split(x int) {
+	shape := c.spads[x][3]
+	count, slots, body := int(shape&0xff), int(shape>>8), int(c.spads[x][4])
+	if count == 0 || slots == 0 {
+		c.rec.violated(nil, "side %d stores the magic of lanes before their number", x)
+		return
+	}
+	c.lanes = newLanes(c, count, slots, body)
+	at := c.lanes.size
+	l := newLedger(c.rec, [2]int{c.sizes[0] - at, c.sizes[1] - at}, [2][]byte{c.in[0][at:], c.in[1][at:]})
+	l.scratch = c.direct.scratch
+	for i, old := range c.rec.ledgers {
+		if old == c.direct {
+			c.rec.ledgers[i] = l
+		}
+	}
+	c.direct = l
+}
+
+// store checks a store of side x.
+func (c *cable) store(x int, st store) *claim {
+	if c.lanes == nil {
+		return c.direct.store(x, st)
+	}
+	if st.off < c.lanes.size {
+		c.rec.stores++
+		return c.lanes.store(x, st)
+	}
+	st.off -= c.lanes.size
+	return c.direct.store(x, st)
+}

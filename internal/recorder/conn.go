@@ -1,0 +1,231 @@
+package recorder
+
+import (
+	"math/bits"
+
+	"github.com/ntbnet/ntbnet/internal/hello"
+)
+
+// end is one side's end of a connection: a line and queues in its memory, which the
+// other side stores to. Section 8.
+type end struct {
+	mem  *memory
+	slot int
+	gen  uint32 // of the slot
+	peer *end   // nil before HelloAck
+	log  *history
+
+	queues  map[uint32]*queue // by generation
+	cur     uint32            // generation of the queue that is written
+	granted uint32            // and of the one granted last
+	seq     uint32            // of the record whose room was taken last
+	fin     bool              // it was published
+	stored  bool              // anything was
+
+	state   uint32
+	data    uint32 // arm words, less the low bits
+	space   uint32
+	credit  uint64
+	claims  [lineBytes / 4]claim
+	stopped bool // the other side stores nothing here any more
+}
+
+// Words of a line.
+const (
+	lineCredit = 0
+	lineGrant  = 8
+	lineData   = 16
+	lineSpace  = 20
+	lineState  = 24
+
+	stateAll     = 7
+	stateStopped = 4
+)
+
+// message takes a set-up message of SDP from side x.
+func (l *ledger) message(x int, b []byte) {
+	msg, err := hello.Parse(b)
+	if err != nil {
+		l.rec.violated(&l.log, "side %d sends %v", x, err)
+		return
+	}
+	switch m := msg.(type) {
+	case *hello.Hello:
+		if m.Version == hello.Version {
+			l.open(x, m.End)
+		}
+	case *hello.HelloAck:
+		asked := l.asked(1-x, m.Slot, m.Gen)
+		if asked == nil {
+			l.rec.violated(&l.log, "side %d accepts slot %d, generation %d, that was not asked for", x, m.Slot, m.Gen)
+		} else if e := l.open(x, m.End); e != nil {
+			asked.join(e)
+		}
+	case *hello.Refuse:
+		if asked := l.asked(1-x, m.Slot, m.Gen); asked != nil {
+			if asked.stored {
+				l.rec.violated(asked.log, "side %d refuses what it has stored to", x)
+			}
+			asked.stopped, asked.peer = true, asked
+		}
+	}
+}
+
+// asked is side x's end of a Hello that was not answered.
+func (l *ledger) asked(x int, slot, gen uint32) *end {
+	if e := l.mem[x].lines[int(slot)]; e != nil && e.gen == gen && e.peer == nil {
+		return e
+	}
+	return nil
+}
+
+func (e *end) join(peer *end) {
+	e.peer, peer.peer = peer, e
+	peer.log = e.log
+}
+
+// over says that neither side stores for the connection any more.
+func (e *end) over() bool { return e.stopped && (e.peer == nil || e.peer.stopped) }
+
+// open grants side x's line and first queue to the other.
+func (l *ledger) open(x int, far hello.End) *end {
+	m := l.mem[x]
+	e := &end{mem: m, slot: int(far.Slot), gen: far.Gen, log: &history{}, queues: map[uint32]*queue{}, granted: 0, cur: 1}
+	if e.slot >= m.slots {
+		l.rec.violated(&l.log, "side %d grants slot %d of %d", x, e.slot, m.slots)
+		return nil
+	}
+	if old := m.lines[e.slot]; old != nil && !old.over() {
+		l.rec.violated(old.log, "side %d grants slot %d, which is in use", x, e.slot)
+		return nil
+	}
+	if !m.zero(lineBytes*e.slot, lineBytes) {
+		l.rec.violated(&l.log, "side %d grants the line of slot %d without clearing it", x, e.slot)
+		return nil
+	}
+	m.lines[e.slot] = e
+	if !e.grant(int(far.Offset), int(far.Size)) {
+		return nil
+	}
+	return e
+}
+
+// grant adds the next queue of the end.
+func (e *end) grant(off, size int) bool {
+	m := e.mem
+	rec := m.ledger.rec
+	if size < minQueue || size > maxQueue || bits.OnesCount(uint(size)) != 1 || off%minQueue != 0 ||
+		off < lineBytes*m.slots || size > m.scratchAt() || off > m.scratchAt()-size {
+		rec.violated(e.log, "side %d grants a queue of %d bytes at %d", m.owner, size, off)
+		return false
+	}
+	q := &queue{end: e, off: off, size: uint64(size)}
+	for b := off / minQueue; b < (off+size)/minQueue; b++ {
+		if old := m.blocks[b]; old != nil && !old.free() {
+			rec.violated(old.end.log, "side %d grants a queue of %d bytes at %d, where one of slot %d is in use",
+				m.owner, size, off, old.end.slot)
+			return false
+		}
+		m.blocks[b] = q
+	}
+	if !m.zero(off, 8) {
+		rec.violated(e.log, "side %d grants the queue at %d without clearing its first header", m.owner, off)
+		return false
+	}
+	e.granted++
+	e.queues[e.granted] = q
+	return true
+}
+
+// regionStore checks a store at st.off of the region.
+func (m *memory) regionStore(st store, n note) *claim {
+	l := m.ledger
+	if st.off >= m.scratchAt() && l.scratch {
+		return nil
+	}
+	if st.off < lineBytes*m.slots {
+		e := m.lines[st.off/lineBytes]
+		if e == nil {
+			l.log.add(n)
+			l.rec.violated(&l.log, "a store to the line of slot %d, which was not granted", st.off/lineBytes)
+			return nil
+		}
+		n.off, n.where = st.off%lineBytes, "line"
+		e.log.add(n)
+		st.off %= lineBytes
+		return e.lineStore(st)
+	}
+	q := m.blocks[st.off/minQueue]
+	if q == nil || st.off+st.n > q.off+int(q.size) {
+		l.log.add(n)
+		l.rec.violated(&l.log, "a store at %d of the region, which was not granted", st.off)
+		return nil
+	}
+	n.off, n.where = st.off-q.off, "queue"
+	q.end.log.add(n)
+	st.off -= q.off
+	return q.store(st)
+}
+
+// lineStore checks a store to the line of e.
+func (e *end) lineStore(st store) *claim {
+	rec := e.mem.ledger.rec
+	bad := func(format string, args ...any) *claim {
+		rec.violated(e.log, format, args...)
+		return nil
+	}
+	if e.stopped {
+		return bad("a store to the line of slot %d after STOPPED", e.slot)
+	}
+	e.stored = true
+	want := opPublish32
+	if st.off == lineCredit || st.off == lineGrant {
+		want = opPublish64
+	}
+	if st.op != want {
+		return bad("%v is no word of a line", &st)
+	}
+	v := uint32(st.v)
+	switch st.off {
+	case lineCredit:
+		if why := e.peer.credited(st.v); why != "" {
+			return bad("credit %#x: %s", st.v, why)
+		}
+	case lineGrant:
+		p := e.peer
+		gen, off, size := uint32(st.v>>40), int(uint32(st.v))*minQueue, 1<<(st.v>>32&0x3f)
+		if p == nil || p.cur != p.granted {
+			return bad("a grant before the last one was taken")
+		}
+		if gen != (p.granted+1)&0xffffff {
+			return bad("a grant of generation %d after %d", gen, p.granted)
+		}
+		if !p.grant(off, size) {
+			return nil
+		}
+	case lineData:
+		if count := v >> 3; e.mem.in != nil && count != e.data && count != e.data+1 {
+			return bad("data arm %d after %d", count, e.data)
+		} else {
+			e.data = count
+		}
+	case lineSpace:
+		if v>>24 != e.cur&0xff {
+			return bad("space arm %#x in a queue of generation %d", v, e.cur)
+		}
+		if count := v >> 3 & 0x1fffff; e.mem.in != nil && count != e.space && count != (e.space+1)&0x1fffff {
+			return bad("space arm %d after %d", count, e.space)
+		} else {
+			e.space = count
+		}
+	case lineState:
+		if v&e.state != e.state || v&^stateAll != 0 || v == 0 {
+			return bad("state %#x after %#x", v, e.state)
+		}
+		e.state = v
+		e.stopped = v&stateStopped != 0
+	default:
+		return bad("%v is no word of a line", &st)
+	}
+	return e.claims[st.off/4].take(e.mem, &st, e.log)
+}

@@ -1,0 +1,47 @@
+package sdp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/stretchr/testify/require"
+)
+
+// open is Open. A fabric within this process is a new one, and what goes over its bridges
+// is recorded.
+func open(t testing.TB, spec string) *Host {
+	t.Helper()
+	if strings.HasPrefix(spec, "mem:") {
+		return openWrapped(bounce.Options{Spin: -1}, 16<<20, recorder.For(t).Pair)
+	}
+	h, err := Open(spec)
+	require.NoError(t, err)
+	return h
+}
+
+// recordedNodes opens all nodes of a fabric within this process, in which what goes over
+// the bridges and in the tunnels is recorded.
+func recordedNodes(t testing.TB, topology string, n int, options string) (hosts []*Host) {
+	t.Helper()
+	spec, err := fabric.ParseSpec(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))
+	require.NoError(t, err)
+	var stacks []*stack
+	all, err := fabric.OpenMemHosts(spec, recorder.For(t).Pair, func(f *fabric.Fabric) {
+		s := newStack(bounce.Options{Spin: -1})
+		s.fabric, s.refs = f, 1
+		s.start(f)
+		stacks = append(stacks, s)
+	})
+	require.NoError(t, err)
+	require.Len(t, all, n)
+	for _, s := range stacks {
+		h := newHost(s, &networkCounters{})
+		t.Cleanup(func() { h.Close() })
+		hosts = append(hosts, h)
+	}
+	return hosts
+}
