@@ -47,6 +47,7 @@ var roles = map[string]func(p *self) error{
 	"open-only": playOpenOnly,
 	"echo":      playEcho,
 	"sum":       playSum,
+	"soak":      playSoak,
 }
 
 func init() {
