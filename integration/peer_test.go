@@ -178,7 +178,7 @@ func startPeer(t testing.TB, role string, args []string, options ...peerOption) 
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
+		if t.Failed() && p.stderr.Len() > 0 {
 			t.Logf("%s %q wrote: %s", role, args, p.stderr.String())
 		}
 	})

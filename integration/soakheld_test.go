@@ -19,6 +19,7 @@ type soakHeld struct {
 	RSS                     int // KiB that are in memory, of which
 	Shared                  int // is shared memory
 	Heap                    int // KiB of the heap that are in use, in memory or not
+	Tunnels                 int // that are in use
 	Settled                 bool
 }
 
@@ -38,11 +39,16 @@ func (h soakHeld) numbers() []int {
 // the mappings of the heap as it likes.
 //
 // The window of a tunnel is 16 MiB of the heap, and in memory as far as it was ever
-// used. A tunnel to a node that starts again is new. A node of the ring has two
-// tunnels.
+// used. A tunnel to a node that starts again is new, and a neighbour that does may
+// come by a tunnel before its link is there.
 func (h soakHeld) allowed() []int {
 	const mib = 1 << 10 // in KiB
-	return []int{8, 4, 4, 24, 8, max(h.RSS/5, 16*mib) + 2*16*mib, 16 * mib, max(h.Heap/5, 8*mib)}
+	heap, rss := 2*mib, max(h.RSS/5, 16*mib)
+	if h.Tunnels > 0 {
+		heap += 18 * mib
+		rss += h.Tunnels * 16 * mib
+	}
+	return []int{8, 4, 4, 24, 8, rss, 16 * mib, heap}
 }
 
 // since returns what has grown by more than is allowed.

@@ -51,12 +51,8 @@ type soakReport struct {
 }
 
 func (r soakReport) String() string {
-	s := fmt.Sprintf("done %v failed %v cpu %v longest %v held %v",
+	return fmt.Sprintf("done %v failed %v cpu %v longest %v held %v",
 		r.Done, r.Failed, r.CPU.Round(time.Second), r.Longest.Round(time.Millisecond), r.Held.numbers())
-	if r.Bad != nil {
-		s += fmt.Sprintf(" bad %q", r.Bad)
-	}
-	return s
 }
 
 // playSoak serves and, when told, dials. Arguments: the fabric, the port, the
@@ -186,7 +182,7 @@ func (n *soakNode) note(name string, target soakTarget, took time.Duration, err 
 		n.report.Done[name]++
 	case !target.shaky || neverAllowed(err):
 		if len(n.report.Bad) < 10 {
-			n.report.Bad = append(n.report.Bad, fmt.Sprintf("%s to %s: %v", name, target.address, err))
+			n.report.Bad = append(n.report.Bad, fmt.Sprintf("%s %s to %s: %v", time.Now().Format(time.TimeOnly), name, target.address, err))
 		}
 	default:
 		n.report.Failed[name]++
