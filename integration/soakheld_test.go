@@ -40,12 +40,12 @@ func (h soakHeld) numbers() []int {
 //
 // The window of a tunnel is 16 MiB of the heap, and in memory as far as it was ever
 // used. A tunnel to a node that starts again is new, and a neighbour that does may
-// come by a tunnel before its link is there.
+// come by a tunnel before its link is there: at most two more tunnels are allowed.
 func (h soakHeld) allowed() []int {
 	const mib = 1 << 10 // in KiB
 	heap, rss := 2*mib, max(h.RSS/5, 16*mib)
 	if h.Tunnels > 0 {
-		heap += 18 * mib
+		heap += 2 * (16 + 2) * mib // a window, and frames that are kept, of each
 		rss += h.Tunnels * 16 * mib
 	}
 	return []int{8, 4, 4, 24, 8, rss, 16 * mib, heap}
