@@ -10,12 +10,20 @@
 // NTBNET_ALONE one test more runs, which fails where others want the processors too;
 // see PERFORMANCE.md.
 //
-// TestMatrix makes every public call while another process is stopped, killed or cut
-// off, wherever that is and whatever goes on. It tries a few cells of the matrix, others
-// with -short, and all of them by
+// Longer campaigns are no part of CI, or only a sample of them is:
+//
+//   - TestMatrix makes every public call while another process is stopped, killed or cut
+//     off, wherever that is and whatever goes on. Without the variable it tries a few
+//     cells of the matrix, others with -short.
+//   - TestKillAndRestartCampaign makes as many runs of 45 s as NTBNET_CAMPAIGN says, in
+//     which nodes are killed and started again all the time.
+//   - TestSoak is an hour of mixed load on rings and on one host, with nodes that are
+//     killed and stopped, after which the other processes must hold no more than at its
+//     beginning. Any time from 2 minutes on will do.
+//
+// The commands are:
 //
 //	NTBNET_MATRIX=all go test ./integration -run TestMatrix -timeout 60m
-//
-// TestKillAndRestartCampaign is no part of CI: it makes as many runs of 45 s as
-// NTBNET_CAMPAIGN says, in which nodes are killed and started again all the time.
+//	NTBNET_CAMPAIGN=20 go test ./integration -run TestKillAndRestartCampaign -timeout 60m -v
+//	NTBNET_SOAK=1h go test ./integration -run TestSoak -timeout 90m -v
 package integration

@@ -70,13 +70,8 @@ func (n *networks) report(p *self) error {
 	}
 }
 
-// playHTTP serves HTTP/1.1, or HTTP/2 over TLS, with package net/http.
-func playHTTP(p *self) error {
-	ln, err := sdp.Listen("sdp", "localhost:0")
-	if err != nil {
-		return err
-	}
-	var seen networks
+// payloadHandler sends a stream of any length, and sums up what is put.
+func payloadHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stream", func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.ParseInt(r.FormValue("n"), 10, 64)
@@ -92,7 +87,17 @@ func playHTTP(p *self) error {
 		n, err := io.Copy(h, r.Body)
 		fmt.Fprintf(w, "%d %x %v", n, h.Sum(nil), err)
 	})
-	srv := &http.Server{Handler: mux, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+	return mux
+}
+
+// playHTTP serves HTTP/1.1, or HTTP/2 over TLS, with package net/http.
+func playHTTP(p *self) error {
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	if err != nil {
+		return err
+	}
+	var seen networks
+	srv := &http.Server{Handler: payloadHandler(), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		seen.add(c)
 		return ctx
 	}}

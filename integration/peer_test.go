@@ -46,6 +46,7 @@ var roles = map[string]func(p *self) error{
 	"open-only": playOpenOnly,
 	"echo":      playEcho,
 	"sum":       playSum,
+	"soak":      playSoak,
 }
 
 func init() {
@@ -176,7 +177,7 @@ func startPeer(t testing.TB, role string, args []string, options ...peerOption) 
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
+		if t.Failed() && p.stderr.Len() > 0 {
 			t.Logf("%s %q wrote: %s", role, args, p.stderr.String())
 		}
 	})
