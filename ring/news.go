@@ -254,36 +254,43 @@ func (s *newsSender) add(hosts ...int) {
 
 func (s *newsSender) serve(*outLane) { s.push(true) }
 
-// next is the next host whose news are to be sent, 0 if there is none. It comes after
-// done, which says that those of the host before have been sent.
-func (s *newsSender) next(done bool) (host int) {
+// take takes the next host whose news are to be sent, 0 if there is none. It is taken
+// before its news are read: newer ones, that come meanwhile, are sent after these.
+func (s *newsSender) take() (host int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if done {
-		s.pending = s.pending[1:]
-	}
 	s.sending = len(s.pending) > 0
 	if !s.sending {
 		return 0
 	}
-	return s.pending[0]
+	host = s.pending[0]
+	s.pending = s.pending[1:]
+	return host
 }
 
-// pause ends sending for now, or for good.
-func (s *newsSender) pause(forget bool) {
+// putBack ends sending for now: the news of host wait for room.
+func (s *newsSender) putBack(host int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sending = false
-	if forget {
-		s.pending = nil
+	if !slices.Contains(s.pending, host) {
+		s.pending = slices.Insert(s.pending, 0, host)
 	}
+}
+
+// forget ends sending for good.
+func (s *newsSender) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending = false
+	s.pending = nil
 }
 
 // push sends while there is room.
 func (s *newsSender) push(served bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	for host := s.next(false); host != 0; host = s.next(true) {
+	for host := s.take(); host != 0; host = s.take() {
 		n := s.link.toTell(host)
 		if n == nil {
 			continue // it is told when it is heard
@@ -297,10 +304,10 @@ func (s *newsSender) push(served bool) {
 		f.length = uint32(len(body))
 		switch s.link.out[0].own(&f, body, s, served) {
 		case putWait:
-			s.pause(false)
+			s.putBack(host)
 			return
 		case putDown:
-			s.pause(true)
+			s.forget()
 			return
 		}
 		served = false

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -151,4 +152,62 @@ func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
 		a.Close()
 		b.Close()
 	}
+}
+
+// News that change while the last ones wait for the lane are sent too.
+func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(3))
+	number := func(node, host int) uint64 {
+		r := f.nodes[node].router
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.news[host] == nil {
+			return 0
+		}
+		return r.news[host].number
+	}
+	allKnow := func() bool {
+		for host := 1; host <= 3; host++ {
+			if n := number(host-1, host); number(0, host) != n || number(1, host) != n || number(2, host) != n {
+				return false
+			}
+		}
+		return true
+	}
+	r := f.nodes[0].router
+	news := r.sides[Right].Load().news
+	state := func(host int) (sending, waits bool) {
+		news.mu.Lock()
+		defer news.mu.Unlock()
+		return news.sending, slices.Contains(news.pending, host)
+	}
+	change := func() {
+		r.mu.Lock()
+		r.ownNewsLocked()
+		r.mu.Unlock()
+		news.add(1)
+	}
+	lane := &news.link.out[0].mu
+	// begin changes the news while the lane is locked, and reports whether they are what
+	// waits for it: those of another host may be before them.
+	begin := func() bool {
+		lane.Lock()
+		change()
+		for range 100 {
+			if sending, waits := state(1); sending && !waits {
+				return true
+			}
+			time.Sleep(time.Millisecond)
+		}
+		lane.Unlock()
+		return false
+	}
+	require.Eventually(t, func() bool {
+		sending, _ := state(1)
+		return allKnow() && !sending && begin()
+	}, 30*time.Second, time.Millisecond)
+	change()
+	lane.Unlock()
+	require.Eventually(t, func() bool { return number(1, 1) == number(0, 1) }, 30*time.Second, time.Millisecond)
 }
