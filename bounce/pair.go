@@ -145,7 +145,7 @@ func (c *Pair) Connect(far End) error {
 	}
 	c.far = remote.Slice(line*int(far.Slot), line)
 	c.farSlot = int(far.Slot)
-	// Without wmu: nobody writes yet, and whoever is here may wait in another connection.
+	// Without wmu: nobody writes yet, and the caller may be in a wait of another connection.
 	var dma *dmaTx
 	if ch := c.pool.channel(c.gen); ch != nil {
 		dma = newDMA(ch, c.pool.dmaThreshold, c.announce)

@@ -148,7 +148,7 @@ func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
 	ends.Wait()
 }
 
-// A deadline is looked at once, when it is set: one without a monotonic part ends a wait
+// How long a deadline leaves is found once, when it is set: one without a monotonic part ends a wait
 // also if the clock is set back meanwhile.
 func TestADeadlineCountsWhenTheClockIsSetBack(t *testing.T) {
 	var back atomic.Int64 // by how much the clock was set back

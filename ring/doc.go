@@ -158,7 +158,7 @@
 // published before it.
 //
 // The source keeps what is not acknowledged ([Options.Retention]). No store waits for room
-// there: whoever stores may hold locks that others need. Data asks for room first
+// there: the caller may hold locks that others need. Data asks for room first
 // ([Peer.TryWrite]), and waits for its [Turn] where its deadline counts, while the
 // retention is full or 16 frames wait for the lane: what is stored next, the peer's
 // credit say, must not be late by all that waits. Some room is left for words. Those that

@@ -252,7 +252,7 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			}
 		}
 		if may {
-			// Whoever takes the frame that has come calls poll then (pair S14, with pollOnward).
+			// Who takes the frame that has come calls poll then (pair S14, with pollOnward).
 			o.waits.Store(true)
 			if o.yields() {
 				return putWait

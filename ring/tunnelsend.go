@@ -163,7 +163,7 @@ func (t *tunnel) again() {
 }
 
 // stir makes the tunnel find its way again after the links have changed, and perhaps
-// probe the other end. That is done on a goroutine: where a device blocks, whoever stores
+// probe the other end. That is done on a goroutine: where a device blocks, a goroutine that stores
 // to it holds mu.
 func (t *tunnel) stir(probe bool) {
 	if probe {

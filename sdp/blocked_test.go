@@ -166,7 +166,7 @@ func (l *stalled) echoes(t *testing.T) []string {
 	return address
 }
 
-// Node 2 of a line of 4 cannot store to node 3: whoever tries it blocks. That ends what
+// Node 2 of a line of 4 cannot store to node 3: a call that tries it blocks. That ends what
 // node 2 says to nodes 3 and 4, by a direct link and by one that leads on, and nothing
 // else: each call that has to do with node 1, with node 2 itself, with another fabric or
 // with the default Host returns meanwhile, also after the link to node 1 was made anew.

@@ -33,7 +33,7 @@ type cableFaults struct {
 
 // bubbleCable is a bridge between two nodes that is late, loses doorbells, can be cut,
 // and stands still while a node does. Nothing in it waits: a store that is late lies in
-// a queue, from where a timer takes it. So whoever stores may hold any lock.
+// a queue, from where a timer takes it. So who stores may hold any lock.
 type bubbleCable struct {
 	faults cableFaults
 	nodes  [2]*bubbleNode

@@ -122,7 +122,7 @@ func (w *bubbleWorld) timed(limit time.Duration, what string, f func()) {
 func (w *bubbleWorld) wrap(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// The same whoever of the two began, and however many others were made before.
+	// The same whichever of the two began, and however many others were made before.
 	pair := [2]int{min(from, to), max(from, to)}
 	i := 64*pair[0] + 8*pair[1] + w.made[pair]
 	w.made[pair]++

@@ -7,7 +7,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// gate holds up whoever passes while it is shut.
+// gate holds up those who pass while it is shut.
 type gate struct {
 	mu     sync.Mutex
 	open   chan struct{} // closed by release; nil while the gate is open; guarded by mu

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever handles one at a time must not leave any out for ever, also if it asks for
+// A caller that handles one at a time must not leave any out for ever, also if it asks for
 // several objects by turns.
 func TestEachElementThatIsTrueComesUp(t *testing.T) {
 	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(1<<20))

@@ -130,7 +130,7 @@ func (s *side) enough(l limits, o outcome, start time.Time) bool {
 	return o.rounds%64 == 0 && time.Since(start) > l.d
 }
 
-// until waits until the other side has published at least r at off. Whoever waits for
+// until waits until the other side has published at least r at off. A side that waits for
 // long leaves the processor to others, since the other side may need one.
 func (s *side) until(off int, r uint64) error {
 	var since time.Time

@@ -93,7 +93,7 @@ func TestLanesAreHeldToTheirRules(t *testing.T) {
 }
 
 // What a node stores through a tunnel is checked where its frames begin, once, whatever
-// is sent again and whoever forwards it.
+// is sent again, and of each node that forwards it.
 func TestStoresOfATunnelAreHeldToTheRules(t *testing.T) {
 	for name, f := range map[string]struct {
 		again bool // the second frame has the number of the first
