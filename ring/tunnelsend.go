@@ -163,8 +163,8 @@ func (t *tunnel) again() {
 }
 
 // stir makes the tunnel find its way again after the links have changed, and perhaps
-// probe the other end. That is done on a goroutine: where a device blocks, a goroutine that stores
-// to it holds mu.
+// probe the other end. That is done on a goroutine of its own: one that stores to a
+// device that blocks holds mu meanwhile.
 func (t *tunnel) stir(probe bool) {
 	if probe {
 		t.probes.Store(true)

@@ -92,8 +92,8 @@ func TestLanesAreHeldToTheirRules(t *testing.T) {
 	}
 }
 
-// What a node stores through a tunnel is checked where its frames begin, once, whatever
-// is sent again, and of each node that forwards it.
+// What a node stores through a tunnel is checked once, where its frames begin: not again
+// when they are sent again or forwarded.
 func TestStoresOfATunnelAreHeldToTheRules(t *testing.T) {
 	for name, f := range map[string]struct {
 		again bool // the second frame has the number of the first
