@@ -21,8 +21,7 @@ func (t *tunnel) Store(off int, p []byte) {
 // how many. data leaves some of the room. The caller holds mu.
 func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 	for n < len(p) {
-		need := min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(len(p)-n)))
-		if !t.gather(need, data) {
+		if !t.gather(t.entryFor(len(p)-n), data) {
 			return n
 		}
 		k := min(len(p)-n, t.kept.left()-entryHeader, maxEntryBytes)

@@ -97,7 +97,7 @@ func (t *tunnel) takesData() bool {
 		return false
 	}
 	size := t.router.opts.FrameBytes
-	if unsent := t.kept.count - t.high; unsent > 0 && t.kept.reopens(min(size, minPiece), size) {
+	if unsent := t.kept.count - t.high; unsent > 0 && t.kept.reopens(t.entryFor(minPiece), size) {
 		return true
 	}
 	return t.kept.count-t.high < maxUnsent && t.kept.count < dataFrames && t.kept.fits(size+t.spare())
@@ -111,6 +111,12 @@ const (
 	maxSpare   = 4 << 10
 	dataFrames = bodyFrames - 64
 )
+
+// entryFor is how many bytes a frame must have left for an entry of a store of which n bytes
+// are to come: all of them, or a piece that is worth it.
+func (t *tunnel) entryFor(n int) int {
+	return min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(n)))
+}
 
 // spare is what data leaves for words of the retention, in bytes: the smallest one has
 // room for four frames.

@@ -197,3 +197,27 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 		require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 	}
 }
+
+// Where a store of data finds no room there is none, however much of the last frame is
+// left: who waits for a turn must not be told at once that it has come.
+func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
+	leak.Check(t)
+	const size = 1 << 10
+	for last := 8; last < size-wordEntry; last += 8 {
+		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1 << 20 })
+		w, _ := newTurn()
+		for a.unsent() < maxUnsent-1 {
+			require.NotZero(t, a.tryStore(64, make([]byte, size-entryHeader-wordEntry), w))
+			a.Publish(0, 1, 8) // the frame is full
+		}
+		require.NotZero(t, a.tryStore(64, make([]byte, last), w))
+		a.Publish(0, 1, 8)
+		for a.tryStore(64, make([]byte, size), w) > 0 {
+		}
+		a.mu.Lock()
+		takes := a.takesData()
+		a.mu.Unlock()
+		require.False(t, takes, "the last store was of %d bytes", last)
+		goOn()
+	}
+}

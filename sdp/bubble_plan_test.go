@@ -79,12 +79,6 @@ func (p *bubblePlan) String() string {
 // has reports whether the plan has any of the hazards.
 func (p *bubblePlan) has(h hazard) bool { return p.hazards&h != 0 }
 
-// routed reports whether frames lead to some nodes: those that are no neighbours, and
-// in a ring neighbours too while the link to them is cut, or always with failover.
-func (p *bubblePlan) routed() bool {
-	return p.shape.failover || p.shape.topology != "mesh" && p.nodes > 2
-}
-
 // bubbleEvent is something that happens at a time.
 type bubbleEvent struct {
 	at     time.Duration

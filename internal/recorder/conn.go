@@ -25,7 +25,6 @@ type end struct {
 	state   uint32
 	data    uint32 // arm words, less the low bits
 	space   uint32
-	credit  uint64
 	claims  [lineBytes / 4]claim
 	stopped bool // the other side stores nothing here any more
 }
