@@ -204,7 +204,7 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	leak.Check(t)
 	const size = 1 << 10
 	for last := 8; last < size-wordEntry; last += 8 {
-		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1 << 20 })
+		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1<<20 })
 		w, _ := newTurn()
 		for a.unsent() < maxUnsent-1 {
 			require.NotZero(t, a.tryStore(64, make([]byte, size-entryHeader-wordEntry), w))
