@@ -134,6 +134,9 @@ func TestBubblesFindFlaws(t *testing.T) {
 		"Order does nothing": flawOrder, "doorbells are lost": flawBell, "stores are lost": flawStore, "words overtake stores": flawEarly,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if flaw == flawEarly && raceDetected {
+				t.Skip("the race detector finds it first")
+			}
 			fails := func(seed uint64) []string { return bubble(t, &bubbleWorld{plan: planOf(seed), flaw: flaw}) }
 			found, again := 0, 0
 			for seed := uint64(0); found < seeds; seed++ {
