@@ -361,11 +361,11 @@ func TestKillAndRestartCampaign(t *testing.T) {
 	}
 }
 
-// The same, for a moment, with nothing but a guard against standing still for good.
+// The same, for a moment, with nothing but a guard against standing still for good: run ends
+// when each pair has got on since all nodes run.
 func TestNodesThatAreKilledAndStartAgainAreReached(t *testing.T) {
 	c := newCampaign(t, rand.Uint64()>>32, "ring", 3)
 	c.limit = 20 * campaignLimit
 	c.options = "&window=1048576&slots=2&frame=1024"
 	c.run(3*time.Second, 1)
-	require.NotEmpty(t, c.worst)
 }

@@ -6,11 +6,15 @@ import (
 	"context"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/stretchr/testify/require"
 )
 
 // The hot paths make no garbage, on the caller's side or the server's.
 func TestOperationsDoNotAllocate(t *testing.T) {
+	if lock.Checked {
+		t.Skip("checked locks allocate")
+	}
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, c := context.Background(), w.Ctx()
 		s, err := AllocZeroed[uint64](w, 20_000)
@@ -52,6 +56,9 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 }
 
 func TestCollectivesDoNotAllocate(t *testing.T) {
+	if lock.Checked {
+		t.Skip("checked locks allocate")
+	}
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, team := context.Background(), w.Team()
 		s, err := AllocZeroed[uint64](w, 20_000)
