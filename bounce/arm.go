@@ -177,9 +177,9 @@ func (c *Pair) askToGrow(w *waiter) {
 // publishArm publishes our arm word of a direction with the given low bits.
 func (c *Pair) publishArm(direction int, bits uint32) {
 	if direction == ring.Data {
-		c.far.Publish32(offDataArm, c.dataArm<<armShift|bits)
+		c.far.Update32(offDataArm, c.dataArm<<armShift|bits)
 	} else {
-		c.far.Publish32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<armShift&0xffffff|bits)
+		c.far.Update32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<armShift&0xffffff|bits)
 	}
 }
 

@@ -79,7 +79,7 @@ func (c *Pair) addState(bits uint32) {
 	}
 	c.state = state
 	c.smu.Unlock()
-	c.far.Publish32(offState, state)
+	c.far.Update32(offState, state)
 	c.peer.Notify(c.farSlot, ring.Space)
 	if bits&stateStopped != 0 {
 		c.smu.Lock()

@@ -315,10 +315,10 @@ func (c *Pair) publishCredit() {
 		// The credit itself wakes the peer. It answers what was armed before: who arms
 		// later may have used it already, and want more.
 		c.spaceSeen = ntb.Load32(c.line, offSpaceArm)
-		c.far.Publish64(offCredit, credit)
+		c.far.Update64(offCredit, credit)
 		return
 	}
-	c.far.Publish64(offCredit, credit)
+	c.far.Update64(offCredit, credit)
 	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
 		c.spaceSeen = arm
 		c.peer.Notify(c.farSlot, ring.Space)

@@ -25,6 +25,14 @@ type WordSink interface {
 	Store64(off int, v uint64)
 }
 
+// UpdateSink is a Sink that may keep stores for a while, and drop what Update has replaced.
+type UpdateSink interface {
+	Sink
+	// Update is Publish of a word of which only the latest value counts: an older one
+	// that has not arrived yet may never do.
+	Update(off int, v uint64, width int)
+}
+
 // MemoryKind says what the memory behind a window needs from the CPU.
 type MemoryKind uint8
 
@@ -169,4 +177,27 @@ func (w *Window) Publish32(off int, v uint32) {
 		flush()
 	}
 	publish32(unsafe.Add(w.base, off), v)
+}
+
+// Update64 is Publish64 of a word of which only the latest value counts. Where stores are
+// kept for a while, an older value that has not arrived may be dropped.
+func (w *Window) Update64(off int, v uint64) {
+	if s, ok := w.sink.(UpdateSink); ok {
+		w.check(off, 8)
+		lock.Device()
+		s.Update(w.off+off, v, 8)
+		return
+	}
+	w.Publish64(off, v)
+}
+
+// Update32 is Update64 for 4 bytes at a multiple of 4.
+func (w *Window) Update32(off int, v uint32) {
+	if s, ok := w.sink.(UpdateSink); ok {
+		w.check(off, 4)
+		lock.Device()
+		s.Update(w.off+off, uint64(v), 4)
+		return
+	}
+	w.Publish32(off, v)
 }

@@ -3,19 +3,18 @@ package ring
 import "slices"
 
 // backlog keeps the stores of a tunnel that found no room among its frames, in their
-// order. Of each word that is published it keeps the latest value only, at the place of
-// that one: a word that is published again and again takes no more memory, and nothing
-// that was published after its first value is delayed behind its last. What is not a
-// word, or comes only once, follows in its order. So a backlog is bounded by the number
-// of words that the layers above have, and by the one record that each connection
-// may have begun: data asks for room first, see [Peer.TryWrite].
+// order. Of a word of which only the latest value counts it keeps that one alone, at the
+// place where that was published: a word that is published again and again takes no more
+// memory. What else is stored comes only once for each connection and message. So a backlog
+// is bounded by the words that the layers above have, and by the one record that each
+// connection may have begun: data asks for room first, see [Peer.TryWrite].
 //
 // It is memory only; the tunnel's mu guards it.
 type backlog struct {
 	stores   []lateStore
-	first    int             // of stores, the oldest
-	replaced int             // how many of them are
-	places   map[wordKey]int // of the words in stores, by index
+	first    int         // of stores, the oldest
+	replaced int         // how many of them are
+	places   map[int]int // of the words in stores whose latest value counts, by index
 }
 
 // lateStore is one store. That of a word has no data. The zero lateStore is one that a
@@ -26,12 +25,8 @@ type lateStore struct {
 	n    int // bytes of a word
 	v    uint64
 	data []byte
-}
-
-// wordKey names a word.
-type wordKey struct {
-	kind entryKind
-	off  int
+	// latest: a later value of the word takes this one's place.
+	latest bool
 }
 
 func (b *backlog) empty() bool { return b.first == len(b.stores) }
@@ -43,19 +38,23 @@ func (b *backlog) bytes(off int, p []byte) {
 	}
 }
 
-// word adds a word, and drops an older value of it.
+// word adds a word.
 func (b *backlog) word(kind entryKind, off int, v uint64, n int) {
+	b.stores = append(b.stores, lateStore{kind: kind, off: off, n: n, v: v})
+}
+
+// latest adds a word that is published, and drops an older value of it.
+func (b *backlog) latest(off int, v uint64, n int) {
 	if b.places == nil {
-		b.places = map[wordKey]int{}
+		b.places = map[int]int{}
 	}
-	key := wordKey{kind, off}
-	if i, ok := b.places[key]; ok {
+	if i, ok := b.places[off]; ok {
 		b.stores[i] = lateStore{}
 		b.replaced++
 		b.compact()
 	}
-	b.places[key] = len(b.stores)
-	b.stores = append(b.stores, lateStore{kind: kind, off: off, n: n, v: v})
+	b.places[off] = len(b.stores)
+	b.stores = append(b.stores, lateStore{kind: entryPublish, off: off, n: n, v: v, latest: true})
 }
 
 // compact takes out what was replaced when that is a third of it.
@@ -67,8 +66,8 @@ func (b *backlog) compact() {
 	b.stores = slices.DeleteFunc(b.stores[b.first:], func(s lateStore) bool { return s.kind == 0 })
 	b.first, b.replaced = 0, 0
 	for i, s := range b.stores {
-		if s.kind != entryData {
-			b.places[wordKey{s.kind, s.off}] = i
+		if s.latest {
+			b.places[s.off] = i
 		}
 	}
 }
@@ -77,12 +76,11 @@ func (b *backlog) compact() {
 func (b *backlog) next() *lateStore { return &b.stores[b.first] }
 
 func (b *backlog) pop() {
-	switch s := b.next(); s.kind {
-	case 0:
+	switch s := b.next(); {
+	case s.kind == 0:
 		b.replaced--
-	case entryData:
-	default:
-		delete(b.places, wordKey{s.kind, s.off})
+	case s.latest:
+		delete(b.places, s.off)
 	}
 	b.stores[b.first] = lateStore{}
 	b.first++

@@ -162,8 +162,8 @@
 // ([Peer.TryWrite]), and waits for its [Turn] where its deadline counts, while the
 // retention is full or 16 frames wait for the lane: what is stored next, the peer's
 // credit say, must not be late by all that waits. Some room is left for words. Those that
-// find none are kept aside, the latest value of each, and follow in their order; data
-// comes behind them.
+// find none are kept aside and follow in their order, of those of which only the latest
+// value counts that one alone; data comes behind them.
 //
 // The destination takes the next number only, so everything once and in order. It
 // acknowledges in frames of the other direction, alone after a quarter of the

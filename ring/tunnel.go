@@ -102,6 +102,8 @@ type tunnelStats struct{ sent, sentBytes, resent uint64 }
 var (
 	_ ntb.Device   = (*tunnel)(nil)
 	_ ntb.WordSink = (*tunnel)(nil)
+
+	_ ntb.UpdateSink = (*tunnel)(nil)
 )
 
 // Times of a tunnel.

@@ -49,6 +49,22 @@ func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.flush()
 }
 
+// Update implements ntb.UpdateSink.
+func (t *tunnel) Update(off int, v uint64, width int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.update(off, v, width)
+	t.flush()
+}
+
+// update publishes a word of which only the latest value counts, if the link is up. The
+// caller holds mu.
+func (t *tunnel) update(off int, v uint64, width int) {
+	if t.current() == tunnelUp && !(t.late.empty() && t.putWord(entryPublish, off, v, width)) {
+		t.late.latest(off, v, width)
+	}
+}
+
 // SetPeerSpad implements ntb.Device.
 func (t *tunnel) SetPeerSpad(i int, v uint32) {
 	if i < 0 || i >= tunnelSpads {

@@ -62,7 +62,7 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	require.Zero(t, a.tryStore(at, make([]byte, piece), second), "it is another one's turn")
 	require.Empty(t, woken)
 	for v := range uint64(1000) {
-		a.Publish(8, v, 8)
+		a.Update(8, v, 8)
 	}
 	a.Publish(0, 1, 8)
 	goOn()
@@ -95,8 +95,8 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	require.NotZero(t, a.tryStore(64, make([]byte, 200), second))
 }
 
-// Stores that find no room arrive in the order in which they were made, the last value of
-// each word at the place of that one, and what closes the tunnel behind all of them.
+// Stores that find no room arrive in the order in which they were made. Words of which only
+// the latest value counts do so at the place of that one.
 func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
@@ -113,8 +113,8 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 		a.Store(4096+512*i, p)
 		a.Publish(8*i, uint64(i), 8)
 		want = append(want, 8*i)
-		a.Publish(2048, uint64(i), 8) // again and again
-		a.Publish(2056, uint64(i), 4)
+		a.Update(2048, uint64(i), 8) // again and again
+		a.Update(2056, uint64(i), 4)
 	}
 	want = append(want, 2048, 2056)
 	a.mu.Lock()
@@ -220,4 +220,33 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 		require.False(t, takes, "the last store was of %d bytes", last)
 		goOn()
 	}
+}
+
+// Words that are published in turn arrive in turn, again and again, also where they find no
+// room: who sees one sees those before it.
+func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
+	leak.Check(t)
+	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	words := []int{0, 8, 16}
+	b.rmu.Lock()
+	b.memory.published = func(off int) {
+		for i := range words[1:] {
+			before, after := ntb.Load64(b.in, words[i]), ntb.Load64(b.in, words[i+1])
+			if before < after {
+				t.Errorf("word %d is %d, and the one before it %d", i+1, after, before)
+			}
+		}
+		if last, first := ntb.Load64(b.in, words[2]), ntb.Load64(b.in, words[0]); first > last+1 {
+			t.Errorf("the first word is %d, and the last one %d", first, last)
+		}
+	}
+	b.rmu.Unlock()
+	for n := range uint64(200) {
+		for _, off := range words {
+			a.Publish(off, n+1, 8)
+		}
+	}
+	goOn()
+	a.Order()
+	require.EqualValues(t, 200, ntb.Load64(b.Inbound(), 16))
 }

@@ -76,7 +76,7 @@ func (t *tunnel) announce(v uint32, places ...int) {
 		return
 	}
 	for _, off := range places {
-		t.word(entryPublish, off, uint64(v), 4)
+		t.update(off, uint64(v), 4)
 	}
 	t.ring(doorbellBit)
 }

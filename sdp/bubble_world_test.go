@@ -401,10 +401,9 @@ func (w *bubbleWorld) checkFree() {
 // held is what connections hold.
 func (n *bubbleNode) held() string {
 	s := n.host.stack
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	_, sessions := s.up()
 	var b strings.Builder
-	for e := range s.sessions {
+	for _, e := range sessions {
 		if u := e.pool.Used(); u != (bounce.Used{}) {
 			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, e.pool.Peer().ID(), u)
 		}
