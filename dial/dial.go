@@ -182,7 +182,8 @@ func (t *Table) Ack(a *hello.HelloAck) error {
 		t.finish(c, err, func() {})
 		return err
 	}
-	t.finish(c, nil, func() { c.pair.Abort() })
+	// On a goroutine of its own: this one may be in a Read or Write of another connection.
+	t.finish(c, nil, func() { go c.pair.Abort() })
 	return nil
 }
 

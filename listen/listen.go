@@ -105,7 +105,9 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 	// If the link has gone down meanwhile, the pair learns of it as all do.
 	_ = p.Peer().Send(ring.ServiceSDP, ack.Marshal())
 	if !l.deliver(Accepted{Pair: pair, From: int(h.From)}) {
-		pair.Abort()
+		// On a goroutine of its own: this one may be in a Read or Write of another
+		// connection.
+		go pair.Abort()
 	}
 	return 0, nil
 }
