@@ -38,7 +38,7 @@ type Peer struct {
 	number atomic.Uint32 // last number used to notify
 	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
-	pollMu   lock.Mutex[lock.Poll] // held by whoever looks through the words
+	pollMu   lock.Mutex[lock.Poll] // held by the goroutine that looks through the words
 	seen     atomic.Uint32         // master word seen last; stored under pollMu
 	received setupReceive          // guarded by pollMu
 	arm      uint32                // last arm word published; guarded by pollMu

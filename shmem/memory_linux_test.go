@@ -2,9 +2,9 @@ package shmem
 
 import (
 	"os"
-	"strconv"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +31,7 @@ func TestAHeapIsFoundByItsToken(t *testing.T) {
 
 // A World tells the token that is in its heap.
 func TestAWorldMarksItsHeap(t *testing.T) {
-	run(t, 2, "shm:marks"+strconv.Itoa(os.Getpid()), nil, func(w *World) {
+	run(t, 2, "shm:"+fabrictest.Name(t), nil, func(w *World) {
 		f := w.hello().File
 		require.NotZero(t, f.Token)
 		require.Equal(t, f.Token, *word8(w.heap.base, tokenAt))

@@ -2,11 +2,10 @@ package shmem
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"unsafe"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +15,7 @@ func alignedTo[T Elem](s []T, align int) bool {
 }
 
 func TestAlignedMeansTheAddress(t *testing.T) {
-	for _, fabric := range []string{"mem:align", fmt.Sprintf("shm:align%d", os.Getpid())} {
+	for _, fabric := range []string{"mem:align", "shm:" + fabrictest.Name(t)} {
 		run(t, 3, fabric, nil, func(w *World) {
 			for align := 1; align <= 2<<20; align *= 2 {
 				s, err := AllocAligned[byte](w, align, 3)

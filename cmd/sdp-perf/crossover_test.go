@@ -5,6 +5,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func TestCrossoverPrintsEachSize(t *testing.T) {
 
 func TestCrossoverNeedsAnEngine(t *testing.T) {
 	var out bytes.Buffer
-	for _, fabric := range []string{"shm:perf-test", "tcp:x"} {
+	for _, fabric := range []string{"shm:" + fabrictest.Name(t), "tcp:x"} {
 		err := runCrossover(context.Background(), []string{"--fabric", fabric}, &out)
 		require.Equal(t, exitBadInput, exitStatus(err), "%v", err)
 	}
