@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
 // runProxy runs the program without signals, so only what ends by itself.
@@ -28,7 +30,8 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SDP_FABRIC", "shm:proxy-own")
+	own := "shm:" + fabrictest.Name(t)
+	t.Setenv("SDP_FABRIC", own)
 	const good = "--map=tcp://127.0.0.1:0=tcp://127.0.0.1:1"
 	for _, c := range []struct {
 		args []string
@@ -45,7 +48,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{good, "--drain-timeout", "-1s"}, "--drain-timeout -1s: cannot be negative"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
-		{[]string{"--own"}, "--own: SDP_FABRIC is \"shm:proxy-own\", want"},
+		{[]string{"--own"}, "--own: SDP_FABRIC is \"" + own + "\", want"},
 		{[]string{"--map", "unix://" + file + "=tcp://:1"}, "not a socket; remove it"},
 	} {
 		status, stdout, stderr := runProxy(c.args...)
