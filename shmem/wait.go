@@ -3,6 +3,7 @@ package shmem
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,53 +11,109 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Whoever waits looks at a word of its own heap: for a while, and then it sleeps.
+// A PE that waits looks at a word of its own heap: for a while, and then it sleeps.
 // A PE that has the heap mapped stores there without a word to anyone. So before it
 // sleeps, a PE changes the arm word at the beginning of its heap, which every PE
 // looks at after its stores; then it makes all processors pass a barrier, and looks
-// once more. Those who work pay a load for that, and no barrier. Who sees the change
-// sends a request to wake, once.
+// once more. Those that work pay a load for that, and no barrier. A PE that sees the
+// change sends a request to wake, once.
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
-	mu   sync.Mutex
-	bell chan struct{} // closed, and replaced, to wake all; guarded by mu
+	mu     sync.Mutex
+	asleep []chan struct{} // of each one that sleeps, empty; guarded by mu
+	spare  []chan struct{} // of those that have slept; guarded by mu
 }
 
-func (s *sleepers) init() { s.bell = make(chan struct{}) }
-
-// next is closed when wake is called next.
-func (s *sleepers) next() <-chan struct{} {
+// lieDown returns a channel that the next wake sends to. It goes back by getUp.
+func (s *sleepers) lieDown() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bell
+	if len(s.spare) == 0 {
+		s.spare = append(s.spare, make(chan struct{}, 1))
+	}
+	last := len(s.spare) - 1
+	bell := s.spare[last]
+	s.spare = s.spare[:last]
+	s.asleep = append(s.asleep, bell)
+	return bell
 }
 
+// getUp ends what lieDown began, woken or not.
+func (s *sleepers) getUp(bell chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.asleep, bell); i >= 0 {
+		s.asleep = slices.Delete(s.asleep, i, i+1)
+	}
+	select {
+	case <-bell:
+	default:
+	}
+	s.spare = append(s.spare, bell)
+}
+
+// wake wakes all.
 func (s *sleepers) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.bell)
-	s.bell = make(chan struct{})
+	for _, bell := range s.asleep {
+		bell <- struct{}{} // there is room: each is sent to once
+	}
+	s.asleep = s.asleep[:0]
 }
 
 // Times of a wait.
 const (
 	spinFor  = 200 * time.Microsecond
 	spinMost = 10 * time.Millisecond // after it was woken in vain
-	// looks is how many looks lie between two at the clock.
-	looks = 64
-	// Who is to store it may need this very processor, even where there are enough:
-	// the scheduler likes to put whom this PE wakes on the same one, and does not move
-	// PEs that take turns. So the processor is offered after each shareEach looks,
-	// which take longer than a neighbour's answer; where PEs have to take turns
-	// anyway, after each look from shareAfter on.
+	// The PE that is to store it may need this very processor, even where there are
+	// enough: the scheduler likes to put a PE that this one wakes on the same one, and
+	// does not move PEs that take turns. So the processor is offered after each
+	// shareEach looks, which take longer than a neighbour's answer; where PEs have to
+	// take turns anyway, after each look from shareAfter on.
 	shareEach  = 16
 	shareAfter = 8
 	// giveWay is how often other goroutines get a chance.
 	giveWay = 20 * time.Microsecond
+	// An offer that takes slowOffer is a turn of somebody who computes. Then waits sleep
+	// after shortSpin looks, for as long as the offer took, and twice as long after each
+	// further one, up to slowMost times: only a sleeper gets the processor as soon as it
+	// has something to do.
+	slowOffer = 2 * time.Millisecond
+	slowMost  = 32
+	shortSpin = 64
 	// pollEach is how long a wait pauses where nobody can be trusted to wake it.
 	pollEach = time.Millisecond
 )
+
+// offers are those of a PE's processor to others.
+type offers struct {
+	yield func()       // of this processor
+	epoch time.Time    // when the World was made
+	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
+	times atomic.Int64 // how many times as long as the last offer that is
+}
+
+func (o *offers) init() { o.yield, o.epoch = osYield, time.Now() }
+
+// slow reports whether an offer would take long, now being the time.
+func (o *offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
+
+// offer lets others have this processor, and returns the time after that.
+func (o *offers) offer(now time.Time) time.Time {
+	o.yield()
+	after := time.Now()
+	took, times := after.Sub(now), o.times.Load()
+	if took >= slowOffer {
+		times = min(max(1, 2*times), slowMost)
+		o.times.Store(times)
+		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
+	} else if times != 0 {
+		o.times.Store(0)
+	}
+	return after
+}
 
 // wait returns nil when look is true: at once, or when someone has stored what
 // makes it so. It returns an error if a PE has ended, or ctx.
@@ -76,27 +133,31 @@ func (w *World) wait(ctx context.Context, look func() bool) error {
 	}
 }
 
-// spin looks again and again for a while.
+// spin looks again and again for a while. It reports whether look was true.
 func (w *World) spin(look func() bool, budget time.Duration) bool {
 	var begin, gave time.Time
 	for i := 1; ; i++ {
 		if look() {
 			return true
 		}
-		if i%shareEach == 0 || w.crowded && i >= shareAfter {
-			osYield()
-		} else {
+		if i%shareEach != 0 && (!w.crowded || i < shareAfter) {
 			ntb.Pause()
-		}
-		if i%looks != 0 {
 			continue
 		}
 		now := time.Now()
-		switch {
-		case begin.IsZero():
+		if begin.IsZero() {
 			begin, gave = now, now
+		}
+		if w.offers.slow(now) {
+			if i >= shortSpin {
+				return false
+			}
+			continue
+		}
+		now = w.offers.offer(now)
+		switch {
 		case now.Sub(begin) > budget || w.Err() != nil:
-			return false
+			return look()
 		case now.Sub(gave) > giveWay:
 			runtime.Gosched()
 			gave = now
@@ -107,7 +168,8 @@ func (w *World) spin(look func() bool, budget time.Duration) bool {
 // park sleeps until something is stored here. It reports whether look was true. It pairs
 // with peer.armed (pair S8).
 func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
-	bell := w.sleepers.next()
+	bell := w.sleepers.lieDown()
+	defer w.sleepers.getUp(bell)
 	atomic.AddUint32(w.self.arm, 1)
 	var again <-chan time.Time
 	if w.self.fence {
@@ -148,7 +210,7 @@ func WaitUntil[T AMO](ctx context.Context, s Sym[T], i int, op Cmp, v T) error {
 	return s.w.wait(ctx, func() bool { return compare(atomicLoad(p), op, v) })
 }
 
-// Test tells if element i of s here is OP v, like shmem_test.
+// Test reports whether element i of s here is OP v, like shmem_test.
 func Test[T AMO](s Sym[T], i int, op Cmp, v T) bool {
 	return compare(atomicLoad(s.local(i)), op, v)
 }

@@ -45,6 +45,7 @@ type World struct {
 	closeLimit time.Duration
 
 	sleepers sleepers
+	offers   offers
 	turns    turns
 	failed   chan struct{} // closed with the first failure
 	wg       sync.WaitGroup
@@ -166,7 +167,7 @@ func newWorld(o options, goHeap bool) (*World, error) {
 		joined: map[int]bool{}, conns: map[net.Conn]bool{}, gone: map[int]bool{},
 		token: rand.Uint64() | 1, closeLimit: closeLimit,
 	}
-	w.sleepers.init()
+	w.offers.init()
 	objects := firstShared + areas*teamBytes(o.n)
 	size := int(objects) + (o.heap+pageBytes-1)&^(pageBytes-1)
 	var m *memory

@@ -1,0 +1,52 @@
+package shmem
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Where others compute, each offer of the processor costs a turn of theirs: a wait makes
+// one at most, and those that follow sleep without.
+func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
+	const turn = 6 * time.Millisecond
+	for name, crowded := range map[string]bool{"crowded": true, "a processor each": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &World{crowded: crowded, failed: make(chan struct{})}
+				w.offers.init()
+				offers := 0
+				w.offers.yield = func() { offers++; time.Sleep(turn) }
+				never := func() bool { return false }
+				for range 100 {
+					require.False(t, w.spin(never, spinFor))
+				}
+				require.Equal(t, 1, offers)
+				for n := range 10 {
+					time.Sleep(slowMost * turn)
+					require.False(t, w.spin(never, spinFor))
+					require.Equal(t, n+2, offers, "after a while it is tried again")
+				}
+			})
+		})
+	}
+}
+
+// All that sleep are woken, and nothing is allocated for it.
+func TestSleepersAreWoken(t *testing.T) {
+	var s sleepers
+	a, b := s.lieDown(), s.lieDown()
+	s.wake()
+	<-a
+	<-b
+	s.getUp(a)
+	s.getUp(b)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		bell := s.lieDown()
+		s.wake()
+		s.getUp(bell) // not received from
+	}))
+	require.Empty(t, s.lieDown(), "a ring of the past")
+}
