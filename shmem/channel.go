@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // channel is the way of this PE's requests to another PE: one connection, whose
@@ -21,7 +22,7 @@ type channel struct {
 	pe   int
 	conn net.Conn
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Channel]
 	buf     [requestBytes + smallPut]byte // of a request; guarded by mu
 	in      [replyBytes + smallPut]byte   // of a reply; guarded by mu
 	word    [16]byte                      // a reply to one who waits; guarded by mu

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // The heap of a PE. Offsets in bytes from its beginning:
@@ -34,7 +35,7 @@ type heap struct {
 	size    int
 	objects int // where objects begin
 
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Heap]
 	free []extent           // by offset, none next to another; guarded by mu
 	used map[uintptr]uint64 // bytes of each object, as they were asked for; guarded by mu
 }

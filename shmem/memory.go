@@ -2,7 +2,8 @@ package shmem
 
 import (
 	"math/bits"
-	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // heapFile says where the heap of a PE is, for those that can map it.
@@ -29,7 +30,7 @@ func (m *memory) mark(token uint64) { store(word8(&m.bytes[0], tokenAt), token) 
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
 var goHeaps = struct {
-	mu  sync.Mutex
+	mu  lock.Mutex[lock.Heaps]
 	all map[uint64]*memory // guarded by mu
 }{all: map[uint64]*memory{}}
 

@@ -2,7 +2,8 @@ package shmem
 
 import (
 	"context"
-	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Team is some PEs of the job, numbered from 0, like shmem_team_t. Collective calls
@@ -24,14 +25,14 @@ type Team struct {
 	topology
 	config TeamConfig // immutable once made
 
-	mu    sync.Mutex               // a collective is under way
+	mu    lock.Mutex[lock.Team]    // a collective is under way
 	pairs []partner                // by PE; guarded by mu
 	err   error                    // of a collective that failed; guarded by mu
 	ended bool                     // by Destroy; guarded by mu
 	line  [slotNumberAt / 8]uint64 // a message on its way; guarded by mu
 	buf   []uint64                 // scratch; guarded by mu
 
-	freeMu sync.Mutex
+	freeMu lock.Mutex[lock.Slots]
 	free   uint64 // of the world's team: slots that are free, as bits; guarded by freeMu
 }
 

@@ -2,7 +2,8 @@ package shmem
 
 import (
 	"context"
-	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // The queue of a lock has a place for each PE. Which goroutine of a PE uses it is settled
@@ -10,7 +11,7 @@ import (
 
 // turns has the locks that goroutines of this PE ask for or have.
 type turns struct {
-	mu  sync.Mutex
+	mu  lock.Mutex[lock.Turns]
 	all map[uintptr]*turn // by the lock's offset; guarded by mu
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -20,7 +20,7 @@ import (
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Sleeper]
 	asleep []chan struct{} // of each one that sleeps, empty; guarded by mu
 	spare  []chan struct{} // of those that have slept; guarded by mu
 }

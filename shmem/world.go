@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -50,7 +51,7 @@ type World struct {
 	failed   chan struct{} // closed with the first failure
 	wg       sync.WaitGroup
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.World]
 	joined  map[int]bool // PEs whose requests are served; guarded by mu
 	arrived chan struct{}
 	misfit  error             // of the first PE of the job that did not fit; guarded by mu
@@ -290,13 +291,14 @@ func (w *World) sayBye() {
 			_ = p.ch.tell(opBye, 0)
 		}
 	}
+	limit := time.Now().Add(w.closeLimit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c, joined := range w.conns {
 		if joined {
-			_ = c.SetReadDeadline(time.Now().Add(w.closeLimit))
+			_ = c.SetReadDeadline(limit)
 		} else {
-			c.Close() // whoever it is, no PE is missing
+			w.wg.Go(func() { c.Close() }) // a stranger: no PE is missing
 		}
 	}
 }

@@ -35,6 +35,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"imports":     checkTable(files, table),
 		"third party": checkThirdParty(files),
 		"unsafe":      checkUnsafe(files),
+		"locks":       checkLocks(files, table),
 		"length":      checkLength(files),
 		"doc.go":      checkDoc(files),
 		"text":        checkText(files),

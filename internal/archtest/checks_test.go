@@ -25,6 +25,9 @@ func own(dir string) string { return `"` + module + "/" + dir + `"` }
 
 func TestEachRuleIsSeenBroken(t *testing.T) {
 	small := map[string][]string{"a": {"b"}, "b": {}, "cmd/c": {public, "internal/d"}, "internal/d": {}, "integration": {public}}
+	locks := func(files []file) []string {
+		return checkLocks(files, map[string][]string{"a": {"internal/lock"}, "b": {}})
+	}
 	imports := func(files []file) []string { return checkTable(files, small) }
 	long := "package a\n" + strings.Repeat("\n", maxLines)
 	undone := "TO" + "DO"
@@ -81,6 +84,12 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"unsafe elsewhere", checkUnsafe, map[string]string{
 			"a/a.go": `package a; import _ "unsafe"`, "a/unsafe_linux.go": `package a; import "unsafe"`},
 			[]string{"a/a.go: unsafe", "a/unsafe_linux.go: unsafe"}},
+
+		{"mutex with a class, and where none is wanted", locks, map[string]string{
+			"a/a.go": "package a; var mu lock.Mutex[lock.A]; var wg sync.WaitGroup", "b/b.go": "package b; var mu sync.Mutex",
+			"a/a_test.go": "package a; var mu sync.Mutex"}, nil},
+		{"mutex without a class", locks, map[string]string{"a/a.go": "package a; type t struct { sync.Mutex; mu *sync.RWMutex }"},
+			[]string{"a/a.go: no sync.Mutex here", "a/a.go: no sync.RWMutex here"}},
 
 		{"longest file", checkLength, map[string]string{"a/a.go": long[:len(long)-1], "a/a_test.go": long + "\n\n"}, nil},
 		{"file too long", checkLength, map[string]string{"a/a.go": long}, []string{"a/a.go has 501 lines"}},

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,28 @@ func checkLength(files []file) []string {
 		if n := bytes.Count(f.text, []byte("\n")); n > maxLines {
 			bad = append(bad, fmt.Sprintf("%s has %d lines, more than %d: divide it by concern", f.path, n, maxLines))
 		}
+	}
+	return bad
+}
+
+// checkLocks wants mutexes of internal/lock, which know their order, in packages that may
+// import it.
+func checkLocks(files []file, table map[string][]string) []string {
+	var bad []string
+	for _, f := range files {
+		if f.syntax == nil || f.isTest() || !slices.Contains(table[f.dir], "internal/lock") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Mutex" && sel.Sel.Name != "RWMutex" {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "sync" {
+				bad = append(bad, fmt.Sprintf("%s: no sync.%s here: give it a class of internal/lock", f.path, sel.Sel.Name))
+			}
+			return true
+		})
 	}
 	return bad
 }

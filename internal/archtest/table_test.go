@@ -42,7 +42,7 @@ var table = map[string][]string{
 	"internal/proxy":       {"sdp"},
 
 	"sdp":          {"internal/lock", "dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
-	"shmem":        {"sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},
+	"shmem":        {"internal/lock", "sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},
 	"shmem/mplite": {"shmem"},
 
 	"dial":           {"internal/lock", "bounce", "ring", "internal/hello"},

@@ -12,6 +12,16 @@ type info struct {
 
 // The classes, in the order in which they may be locked.
 type (
+	// shmem: a collective and a request, then what is noted about a World.
+	Team    struct{}
+	Channel struct{}
+	World   struct{}
+	Slots   struct{}
+	Heap    struct{}
+	Heaps   struct{}
+	Turns   struct{}
+	Sleeper struct{}
+
 	// sdp: who has a fabric open.
 	DefaultHost struct{}
 	Stacks      struct{}
@@ -63,6 +73,16 @@ type (
 	Wait    struct{}
 	Accept  struct{}
 )
+
+// All PEs of a team are in its collective, which ends with the first of them.
+func (Team) class() info    { return info{"shmem.Team", 1, false} }
+func (Channel) class() info { return info{"shmem.channel", 2, false} }
+func (World) class() info   { return info{"shmem.World", 3, true} }
+func (Slots) class() info   { return info{"shmem.slots", 4, true} }
+func (Heap) class() info    { return info{"shmem.heap", 5, true} }
+func (Heaps) class() info   { return info{"shmem.goHeaps", 6, true} }
+func (Turns) class() info   { return info{"shmem.turns", 7, true} }
+func (Sleeper) class() info { return info{"shmem.sleepers", 8, true} }
 
 func (DefaultHost) class() info { return info{"sdp.defaultHost", 10, true} }
 func (Stacks) class() info      { return info{"sdp.stacks", 11, true} }

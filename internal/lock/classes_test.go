@@ -9,6 +9,7 @@ import (
 // The ranks follow the table's order, each once.
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
+		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},
 		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
 		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
