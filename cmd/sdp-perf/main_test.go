@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
@@ -93,8 +94,14 @@ func (p *program) wait(t *testing.T) int {
 	require.NoError(t, err)
 	assert.Empty(t, left, "left in the temporary directory")
 	status := p.ProcessState.ExitCode()
-	if status >= 0 { // one that is killed cannot clean up
+	if status >= 0 {
 		assert.Empty(t, p.fabrics(t), "left of the program's fabrics")
+	} else { // one that is killed cannot clean up
+		t.Cleanup(func() {
+			for _, dir := range p.fabrics(t) {
+				assert.NoError(t, fabric.Remove(filepath.Base(dir)))
+			}
+		})
 	}
 	return status
 }
