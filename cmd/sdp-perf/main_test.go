@@ -124,7 +124,7 @@ func (p *program) fabrics(t *testing.T) (dirs []string) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 60*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, 3*time.Minute, 5*time.Millisecond, what)
 }
 
 // socketExists tells if the child listens.
