@@ -86,6 +86,24 @@ func TestSIGTERMLetsConnectionsEnd(t *testing.T) {
 	}
 }
 
+// A terminal that is closed sends SIGHUP, and must not end what others use.
+func TestSIGHUPChangesNothing(t *testing.T) {
+	p := startProxy(t, fabric(t), nil, "tcp://127.0.0.1:0="+echo(t))
+	c := p.dial(0)
+	say(t, c, "before")
+	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGUSR1) // which comes after it
+	p.waitFor(countersLine, 1)
+	say(t, c, "after")
+	other := p.dial(0)
+	say(t, other, "another")
+	closeBothWays(t, c)
+	closeBothWays(t, other)
+	if c := p.stop(); c.total != 2 || c.aborted != 0 {
+		t.Errorf("counters %+v, want 2 connections that ended in order", c)
+	}
+}
+
 // wantReset expects that c was cut.
 func wantReset(t *testing.T, c net.Conn) {
 	t.Helper()

@@ -21,7 +21,8 @@ const (
 
 func main() {
 	// A log that nobody reads any more must not end the connections.
-	signal.Ignore(syscall.SIGPIPE)
+	// Nor must a terminal that is closed: there is nothing to be read again either.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(countersSignals, syscall.SIGTERM, os.Interrupt)...)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))

@@ -67,7 +67,7 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	for _, want := range []string{
-		"--map", "--own", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1",
+		"--map", "--own", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1", "SIGHUP",
 		"sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000",
 	} {
 		if !strings.Contains(stdout, want) {

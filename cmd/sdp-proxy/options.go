@@ -35,7 +35,7 @@ Flags:
 
 const usageTail = `
 Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
-one cuts them. SIGUSR1 prints the counters.
+one cuts them. SIGUSR1 prints the counters. SIGHUP changes nothing.
 
 Exit status: 0 after all connections ended; 1 if some were cut at the end, or a
 listener failed; 2 if it could not start.
