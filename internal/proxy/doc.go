@@ -8,7 +8,10 @@
 //	           tcp:// unix:// sdp://            tcp:// unix:// sdp://
 //
 // One [Forwarder] serves one [Map]. Each connection is a relay with one copying
-// goroutine per direction and nothing else: an idle connection costs no CPU.
+// goroutine per direction and nothing else: an idle connection costs no CPU, and
+// holds no buffer. What comes from an SDP connection is written where it lies; a
+// socket is read into a buffer that is borrowed while there is something to read;
+// between two TCP connections the kernel moves the bytes.
 //
 // # How a stream ends
 //

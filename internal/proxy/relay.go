@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,20 +72,33 @@ func (r *relay) abort(cause error) {
 	})
 }
 
-// copy copies src to dst until end of file. What comes from an SDP connection is
-// written right from its bounce buffer, and counted as it goes. Between two kernel
-// sockets the kernel moves the bytes, and they are counted at the end.
+// copy copies src to dst until end of file. While nothing comes, it holds no buffer.
+// What comes from an SDP connection is written right from its bounce buffer, and
+// counted as it goes. Between two kernel sockets the kernel moves the bytes where it
+// can, and they are counted at the end.
 func (d *direction) copy(dst, src net.Conn) error {
 	if c, ok := src.(*sdp.Conn); ok {
 		return d.copyInPlace(dst, c)
 	}
-	if isSDP(dst) {
-		_, err := io.Copy(dst, &meteredReader{src, &d.bytes})
+	if kernelMoves(dst, src) {
+		n, err := io.Copy(dst, src)
+		d.bytes.Add(n)
 		return err
 	}
-	n, err := io.Copy(dst, src)
-	d.bytes.Add(n)
-	return err
+	return d.copyThrough(dst, newReader(src))
+}
+
+// kernelMoves reports whether io.Copy lets the kernel move the bytes from src to dst,
+// by splice.
+func kernelMoves(dst, src net.Conn) bool {
+	if runtime.GOOS != "linux" {
+		return false
+	}
+	_, fromTCP := src.(*net.TCPConn)
+	_, fromUnix := src.(*net.UnixConn)
+	_, toTCP := dst.(*net.TCPConn)
+	_, toUnix := dst.(*net.UnixConn)
+	return fromTCP && (toTCP || toUnix) || fromUnix && toTCP
 }
 
 // copyInPlace is what io.Copy would do by WriteTo, but counts.
@@ -106,20 +120,23 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 	}
 }
 
-type meteredReader struct {
-	r     io.Reader
-	bytes *atomic.Int64
-}
-
-func (m *meteredReader) Read(p []byte) (int, error) {
-	n, err := m.r.Read(p)
-	m.bytes.Add(int64(n))
-	return n, err
-}
-
-func isSDP(c net.Conn) bool {
-	_, ok := c.(*sdp.Conn)
-	return ok
+// copyThrough copies by way of a buffer, and counts.
+func (d *direction) copyThrough(dst net.Conn, src *reader) error {
+	defer src.release()
+	for {
+		b, err := src.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n, err := dst.Write(b)
+		d.bytes.Add(int64(n))
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func closeWrite(c net.Conn) error {

@@ -2,7 +2,10 @@
 
 package proxy
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // isDown cannot tell here; a reset that the other direction got may look like an
 // end of file.
@@ -10,3 +13,9 @@ func isDown(net.Conn) bool { return false }
 
 // lockDirectory does nothing: there is no such lock here.
 func lockDirectory(string) (unlock func()) { return func() {} }
+
+// rawSocket is nil: here nobody is told whether something has arrived.
+func rawSocket(net.Conn) syscall.RawConn { return nil }
+
+// tryOnce is never called here.
+func (r *reader) tryOnce(uintptr) (done bool) { return true }

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -27,6 +28,42 @@ func isDown(c net.Conn) bool {
 		down = errors.Is(err, syscall.ENOTCONN)
 	})
 	return down || err != nil // err: abort is closing it just now
+}
+
+// rawSocket is c's descriptor, or nil if c is not a socket of the kernel.
+func rawSocket(c net.Conn) syscall.RawConn {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil // closed: Read says so
+	}
+	return raw
+}
+
+// tryOnce reads what has arrived. It reports false if that is nothing, and has given
+// the buffer back then.
+func (r *reader) tryOnce(fd uintptr) (done bool) {
+	r.borrow()
+	for {
+		r.n, r.err = syscall.Read(int(fd), r.buf[:])
+		switch r.err {
+		case nil:
+			if r.n == 0 {
+				r.err = io.EOF
+			}
+			return true
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			r.release()
+			return false
+		}
+		r.n, r.err = 0, os.NewSyscallError("read", r.err)
+		return true
+	}
 }
 
 // lockDirectory takes the lock of a directory, which leaves no file behind. It

@@ -1,0 +1,61 @@
+//go:build unix
+
+package proxy
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReaderHoldsABufferOnlyWhileThereIsData(t *testing.T) {
+	for _, network := range []string{networkTCP, networkUnix} {
+		t.Run(network, func(t *testing.T) {
+			e := newEnv(t)
+			ln, at := e.serverOn(network)
+			client := e.dial(at)
+			server := accept(t, ln)
+			r := newReader(server)
+			waits := make(chan bool, 100)
+			try := r.try
+			r.try = func(fd uintptr) bool {
+				done := try(fd)
+				if !done {
+					select {
+					case waits <- r.buf != nil:
+					default:
+					}
+				}
+				return done
+			}
+			type result struct {
+				text string
+				err  error
+			}
+			got := make(chan result)
+			next := func(arrive func() error) result {
+				go func() {
+					b, err := r.next()
+					got <- result{string(b), err}
+				}()
+				require.False(t, <-waits, "it waits with a buffer")
+				require.NoError(t, arrive())
+				return <-got
+			}
+			for range 3 {
+				require.Equal(t, result{text: "some"}, next(func() error {
+					_, err := client.Write([]byte("some"))
+					return err
+				}))
+				require.NotNil(t, r.buf)
+			}
+			require.Equal(t, result{err: io.EOF}, next(client.CloseWrite))
+			r.release()
+			require.Nil(t, r.buf)
+			_, err := r.next()
+			require.Equal(t, io.EOF, err, "the end comes again")
+			r.release()
+		})
+	}
+}
