@@ -88,7 +88,7 @@ func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
 			var chain []*proxy
 			target := smallEcho(t)
 			for _, m := range c.maps {
-				chain = append(chain, startProxy(t, name, nil, m+target))
+				chain = append(chain, startProxy(t, name, []string{"--max-connections", "0"}, m+target))
 				target = chain[len(chain)-1].listening[0]
 			}
 			front := chain[len(chain)-1]

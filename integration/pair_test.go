@@ -17,7 +17,7 @@ import (
 
 var (
 	readyLine    = regexp.MustCompile(`(?m)^sdp-proxy: listening on (\S+), forwarding to (\S+)$`)
-	countersLine = regexp.MustCompile(`(?m)^sdp-proxy: (\S+) to (\S+): open (\d+), total (\d+), failed (\d+), ` +
+	countersLine = regexp.MustCompile(`(?m)^sdp-proxy: (\S+) to (\S+): open (\d+), total (\d+), refused (\d+), failed (\d+), ` +
 		`aborted (\d+), bytes to target (\d+), from target (\d+)$`)
 )
 
@@ -59,7 +59,7 @@ func (p *proxy) dial(i int) net.Conn {
 
 // counters are those of one map.
 type counters struct {
-	open, total, failed, aborted, toTarget, fromTarget int64
+	open, total, refused, failed, aborted, toTarget, fromTarget int64
 }
 
 // parseCounters reads the last line of each map.
@@ -68,7 +68,7 @@ func parseCounters(t *testing.T, matches [][]string) map[string]counters {
 	all := map[string]counters{}
 	for _, m := range matches {
 		var c counters
-		for i, field := range []*int64{&c.open, &c.total, &c.failed, &c.aborted, &c.toTarget, &c.fromTarget} {
+		for i, field := range []*int64{&c.open, &c.total, &c.refused, &c.failed, &c.aborted, &c.toTarget, &c.fromTarget} {
 			if _, err := fmt.Sscan(m[3+i], field); err != nil {
 				t.Fatalf("%q: %v", m[0], err)
 			}

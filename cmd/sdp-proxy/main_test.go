@@ -46,6 +46,8 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{"--map", "tcp://:1=tcp://:70000"}, "is not a port"},
 		{[]string{good, "--dial-timeout", "soon"}, "invalid argument"},
 		{[]string{good, "--drain-timeout", "-1s"}, "--drain-timeout -1s: cannot be negative"},
+		{[]string{good, "--max-connections", "-1"}, "--max-connections -1: cannot be negative"},
+		{[]string{good, "--max-connections", "many"}, "invalid argument"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
 		{[]string{"--own"}, "--own: SDP_FABRIC is \"" + own + "\", want"},
@@ -67,7 +69,7 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	for _, want := range []string{
-		"--map", "--own", "--dial-timeout", "--drain-timeout", "--stats", "--quiet", "SIGUSR1", "SIGHUP",
+		"--map", "--own", "--dial-timeout", "--drain-timeout", "--max-connections", "--stats", "--quiet", "SIGUSR1", "SIGHUP",
 		"sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -98,12 +100,15 @@ func TestExamplesOfTheHelpParse(t *testing.T) {
 	}
 }
 
-func TestTimeoutsHaveTheDefaultsOfTheHelp(t *testing.T) {
+func TestLimitsHaveTheDefaultsOfTheHelp(t *testing.T) {
 	o, err := parseOptions([]string{"--map", "tcp://:1=sdp://localhost:2"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.dialTimeout != 10*time.Second || o.drainTimeout != 30*time.Second {
 		t.Errorf("dial %v, drain %v", o.dialTimeout, o.drainTimeout)
+	}
+	if o.maxConnections != 4096 {
+		t.Errorf("max-connections %d", o.maxConnections)
 	}
 }

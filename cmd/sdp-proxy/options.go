@@ -43,12 +43,13 @@ listener failed; 2 if it could not start.
 
 // options are what the command line says.
 type options struct {
-	maps         []proxy.Map
-	dialTimeout  time.Duration
-	drainTimeout time.Duration
-	own          bool
-	quiet        bool
-	stats        bool
+	maps           []proxy.Map
+	dialTimeout    time.Duration
+	drainTimeout   time.Duration
+	maxConnections int // of each map; 0 for no limit
+	own            bool
+	quiet          bool
+	stats          bool
 }
 
 // parseOptions reads the command line. The error is pflag.ErrHelp after it wrote
@@ -62,6 +63,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.own, "own", false, "own the links of the node that SDP_FABRIC names, for the node's other processes; needs no --map")
 	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
+	fs.IntVar(&o.maxConnections, "max-connections", 4096, "`N` connections of a map may be open, further clients are reset; 0 for no limit")
 	fs.BoolVar(&o.stats, "stats", false, "print the counters at the end")
 	fs.BoolVar(&o.quiet, "quiet", false, "write only what went wrong")
 	fs.Usage = func() {
@@ -81,6 +83,9 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	}
 	if o.drainTimeout < 0 {
 		return options{}, fmt.Errorf("--drain-timeout %v: cannot be negative", o.drainTimeout)
+	}
+	if o.maxConnections < 0 {
+		return options{}, fmt.Errorf("--max-connections %d: cannot be negative", o.maxConnections)
 	}
 	for _, spec := range *specs {
 		m, err := proxy.ParseMap(spec)

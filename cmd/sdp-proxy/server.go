@@ -22,7 +22,7 @@ type server struct {
 
 // listen opens all maps or none.
 func (s *server) listen(host *sdp.Host) error {
-	cfg := proxy.Config{Host: host, DialTimeout: s.dialTimeout, Logf: s.log.Printf}
+	cfg := proxy.Config{Host: host, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Logf: s.log.Printf}
 	for _, m := range s.maps {
 		f, err := proxy.Listen(context.Background(), m, cfg)
 		if err != nil {

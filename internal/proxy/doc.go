@@ -21,5 +21,7 @@
 //     cut data never looks like a clean end. A Unix socket has no reset: its
 //     peer sees an end of file, or ECONNRESET if it had sent bytes that were
 //     not read.
-//   - A target that cannot be dialled is a reset for the client.
+//   - A target that cannot be dialled is a reset for the client. So is a client more
+//     than Config.MaxConnections allows, at once and without a dial: in a loop through
+//     programs that nobody here knows, that ends all its connections one by one.
 package proxy

@@ -29,6 +29,9 @@ type Config struct {
 	// DialTimeout limits how long a target may take to answer. 0 means no limit
 	// but the network's own.
 	DialTimeout time.Duration
+	// MaxConnections is how many connections may be open at once, those included whose
+	// target is being dialled. Further clients are reset. 0 means no limit.
+	MaxConnections int
 	// Logf writes a line, without a newline at its end. It is called from many
 	// goroutines. Nil means no log.
 	Logf func(format string, args ...any)
@@ -37,11 +40,13 @@ type Config struct {
 // Forwarder serves one [Map]: it listens, and joins each connection to a new one
 // to the target.
 type Forwarder struct {
-	m       Map          // immutable
-	addr    Endpoint     // immutable
-	ln      net.Listener // immutable
-	cfg     Config       // immutable
-	limited limiter
+	m    Map          // immutable
+	addr Endpoint     // immutable
+	ln   net.Listener // immutable
+	cfg  Config       // immutable
+
+	limited limiter // of lines about targets and Accept
+	crowded limiter // of lines about clients that were refused
 
 	// ctx ends when connections must; it ends dials under way.
 	ctx    context.Context
@@ -152,19 +157,44 @@ func (f *Forwarder) stopped() bool {
 	}
 }
 
-// start serves one connection in goroutines of its own.
+// start serves one connection in goroutines of its own, or resets it.
 func (f *Forwarder) start(client net.Conn) {
+	switch f.admit(client) {
+	case admitted:
+	case full:
+		f.say(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
+			f.addr, f.cfg.MaxConnections)
+		reset(client)
+	case ending: // accepted in the moment when listening ended
+		reset(client)
+	}
+}
+
+// admission is what becomes of a client.
+type admission int
+
+const (
+	admitted admission = iota // it is served
+	full                      // it is counted as refused
+	ending                    // it came too late to count
+)
+
+func (f *Forwarder) admit(client net.Conn) admission {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.draining { // accepted in the moment when listening ended
-		reset(client)
-		return
+	if f.draining {
+		return ending
+	}
+	if most := f.cfg.MaxConnections; most > 0 && len(f.relays)+f.pending >= most {
+		f.past.Refused++
+		return full
 	}
 	f.past.Total++
 	f.pending++
 	// Under mu and before draining is set, so never at the same time as the
 	// Wait of Drain.
 	f.serving.Go(func() { f.serve(client) })
+	return admitted
 }
 
 func (f *Forwarder) serve(client net.Conn) {
@@ -263,8 +293,12 @@ func (f *Forwarder) abortAll() int {
 	return cut
 }
 
-func (f *Forwarder) log(format string, args ...any) {
-	if left, ok := f.limited.allow(); ok {
+// log writes a line about a target or about Accept, if there are not too many.
+func (f *Forwarder) log(format string, args ...any) { f.say(&f.limited, limitBurst, format, args...) }
+
+// say writes a line if l allows it.
+func (f *Forwarder) say(l *limiter, burst int, format string, args ...any) {
+	if left, ok := l.allow(burst); ok {
 		if left > 0 {
 			format += " (%d lines were left out)"
 			args = append(args, left)

@@ -260,7 +260,7 @@ func TestLimiterLetsABurstThroughAndThenOnePerSecond(t *testing.T) {
 		var l limiter
 		passed := func(tries int) (n, left int) {
 			for range tries {
-				if skipped, ok := l.allow(); ok {
+				if skipped, ok := l.allow(limitBurst); ok {
 					n++
 					left += skipped
 				}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A limiter lets limitBurst lines through at once and one per second after that.
+// A limiter lets some lines through at once and one per second after that.
 const (
-	limitBurst    = 5
+	limitBurst    = 5 // for what has many causes
 	limitInterval = time.Second
 )
 
-// limiter keeps a target that is down from filling the log. Its zero value is
-// ready.
+// limiter keeps a target that is down, or a crowd of clients, from filling the log.
+// Its zero value is ready.
 type limiter struct {
 	mu   sync.Mutex
 	used int       // guarded by mu; of the burst
@@ -20,8 +20,9 @@ type limiter struct {
 	left int       // guarded by mu; lines left out since the last one
 }
 
-// allow tells if a line may be written, and how many were left out before it.
-func (l *limiter) allow() (left int, ok bool) {
+// allow reports whether a line may be written, and how many were left out before it.
+// burst is how many may be written at once, the same in each call.
+func (l *limiter) allow(burst int) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -29,7 +30,7 @@ func (l *limiter) allow() (left int, ok bool) {
 		l.used = max(0, l.used-gained)
 		l.last = now
 	}
-	if l.used == limitBurst {
+	if l.used == burst {
 		l.left++
 		return 0, false
 	}

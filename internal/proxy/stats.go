@@ -7,8 +7,10 @@ type Stats struct {
 	// Open is the number of connections that are served now, those included
 	// whose target is being dialled.
 	Open int
-	// Total is the number of connections accepted.
+	// Total is the number of connections accepted and not refused.
 	Total int64
+	// Refused is the number closed at once, because as many as may be were open.
+	Refused int64
 	// Failed is the number whose target could not be dialled.
 	Failed int64
 	// Aborted is the number cut by an error, or because the proxy ended.
@@ -19,10 +21,10 @@ type Stats struct {
 }
 
 // String is one line for people, with names before numbers:
-// "open 1, total 3, failed 0, aborted 0, bytes to target 10, from target 20".
+// "open 1, total 3, refused 0, failed 0, aborted 0, bytes to target 10, from target 20".
 func (s Stats) String() string {
-	return fmt.Sprintf("open %d, total %d, failed %d, aborted %d, bytes to target %d, from target %d",
-		s.Open, s.Total, s.Failed, s.Aborted, s.ToTarget, s.FromTarget)
+	return fmt.Sprintf("open %d, total %d, refused %d, failed %d, aborted %d, bytes to target %d, from target %d",
+		s.Open, s.Total, s.Refused, s.Failed, s.Aborted, s.ToTarget, s.FromTarget)
 }
 
 func (s *Stats) add(r *relay) {
