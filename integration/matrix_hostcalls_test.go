@@ -85,6 +85,10 @@ var hostCalls = []hostCall{
 	}},
 	{"Host.Stats", func(h *sdp.Host, _ string, _ *expected) error { h.Stats(); return nil }},
 	{"DefaultStats", func(*sdp.Host, string, *expected) error { sdp.DefaultStats(); return nil }},
+	{"Host.ResolveAddr", func(h *sdp.Host, target string, _ *expected) error {
+		_, err := h.ResolveAddr(context.Background(), target)
+		return err
+	}},
 	{"Host.Crossovers", func(h *sdp.Host, _ string, _ *expected) error { h.Crossovers(); return nil }},
 	{"Host.OwnsLinks", func(h *sdp.Host, _ string, _ *expected) error { h.OwnsLinks(); return nil }},
 	{"Open of the same fabric", func(*sdp.Host, string, *expected) error {

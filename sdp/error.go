@@ -16,13 +16,14 @@ import (
 
 // Names of operations in a *net.OpError, as package net's.
 const (
-	opDial   = "dial"
-	opListen = "listen"
-	opAccept = "accept"
-	opRead   = "read"
-	opWrite  = "write"
-	opClose  = "close"
-	opSet    = "set"
+	opDial    = "dial"
+	opListen  = "listen"
+	opResolve = "resolve"
+	opAccept  = "accept"
+	opRead    = "read"
+	opWrite   = "write"
+	opClose   = "close"
+	opSet     = "set"
 )
 
 // opError makes the error that a caller sees. io.EOF is passed as it is, since

@@ -21,6 +21,10 @@ side is one of
   unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
 Port 0 on the left picks a free one, which the first line on stderr tells.
 
+A map that leads back to itself is refused, also through other maps and through
+other sdp-proxys of the fabric on this machine: the one that starts last is. A loop
+through other programs ends at --max-connections.
+
 Examples, a Redis server and its clients over SDP:
   sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
   sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 	"os"
 	"slices"
@@ -17,24 +18,52 @@ type server struct {
 	options
 	log        *log.Logger
 	signals    <-chan os.Signal
-	forwarders []*proxy.Forwarder // immutable after listen
+	forwarders []*proxy.Forwarder  // immutable after listen
+	registered *proxy.Registration // likewise
 }
 
-// listen opens all maps or none.
+// listen opens all maps or none, and refuses those that lead back to themselves.
 func (s *server) listen(host *sdp.Host) error {
+	err := s.open(host)
+	if err == nil {
+		err = s.register(host)
+	}
+	if err != nil {
+		for _, f := range s.forwarders {
+			f.Close()
+		}
+		return err
+	}
+	for _, f := range s.forwarders {
+		s.tell("listening on %v, forwarding to %v", f.Addr(), f.Target())
+	}
+	return nil
+}
+
+// register tells other proxies of the fabric what the maps are.
+func (s *server) register(host *sdp.Host) error {
+	if len(s.forwarders) == 0 {
+		s.registered = new(proxy.Registration)
+		return nil
+	}
+	var err error
+	s.registered, err = proxy.Register(context.Background(), "", s.forwarders)
+	if errors.Is(err, proxy.ErrNoFabric) && host == nil {
+		// Without SDP it needs no fabric to forward.
+		s.log.Printf("%v; a loop through them ends at --max-connections", err)
+		return nil
+	}
+	return err
+}
+
+func (s *server) open(host *sdp.Host) error {
 	cfg := proxy.Config{Host: host, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Logf: s.log.Printf}
 	for _, m := range s.maps {
 		f, err := proxy.Listen(context.Background(), m, cfg)
 		if err != nil {
-			for _, f := range s.forwarders {
-				f.Close()
-			}
 			return err
 		}
 		s.forwarders = append(s.forwarders, f)
-	}
-	for _, f := range s.forwarders {
-		s.tell("listening on %v, forwarding to %v", f.Addr(), f.Target())
 	}
 	return nil
 }
@@ -79,6 +108,7 @@ func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
 // drain stops listening and lets the connections end, until the time is over or
 // another signal comes. It returns how many it cut.
 func (s *server) drain() (cut int64) {
+	s.registered.Close() // first: who finds an address free may lead anywhere from there
 	ctx, cancel := context.WithTimeout(context.Background(), s.drainTimeout)
 	defer cancel()
 	done := make(chan int64, 1)

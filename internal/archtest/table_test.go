@@ -39,7 +39,7 @@ var table = map[string][]string{
 	"internal/perf/pgas":   {"internal/perf", "shmem"},
 	"internal/perf/plot":   {},
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
-	"internal/proxy":       {"sdp"},
+	"internal/proxy":       {"sdp", "internal/fabric", "ntb"},
 
 	"sdp":          {"internal/lock", "dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
 	"shmem":        {"internal/lock", "sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},

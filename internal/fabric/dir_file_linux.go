@@ -72,10 +72,11 @@ func isClaims(name string) bool {
 	return ok && len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// openClaims opens the claim file name of the directory at.
-func openClaims(at int, path, name string) (int, error) {
+// openOwn opens a file of this user in the directory at, whose path is for messages.
+// flags are O_CREAT or 0.
+func openOwn(at int, path, name string, flags int) (int, error) {
 	// O_NONBLOCK, because what is there under the name may be no file.
-	fd, err := openat(at, name, unix.O_RDWR|unix.O_NONBLOCK)
+	fd, err := openat(at, name, unix.O_RDWR|unix.O_NONBLOCK|flags)
 	if err == unix.ELOOP {
 		return -1, fmt.Errorf("fabric: %s/%s is a symbolic link, want a file: remove it: %w", path, name, syscall.EPERM)
 	}

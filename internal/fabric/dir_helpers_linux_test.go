@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -81,6 +82,18 @@ var roles = map[string]func(arg string) error{
 		b, err := io.ReadAll(c)
 		fmt.Printf("got %q, %v\n", b, err)
 		return nil
+	},
+	// post leaves a text on the board until it is killed.
+	"post": func(base string) error {
+		b, err := openBoardAt(base, "mine", true)
+		if err != nil {
+			return err
+		}
+		if _, err := b.Post(context.Background(), []byte("another process")); err != nil {
+			return err
+		}
+		fmt.Println("posted")
+		select {}
 	},
 	"stand-in": playStandIn,
 	// listen listens at an abstract socket until it is killed.

@@ -66,6 +66,30 @@ func openHostDir(name string, node int, create bool) (*Dir, error) {
 }
 
 func openNamed(base, name string, create bool) (*Dir, error) {
+	dir, err := openPlace(base, name, create)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	path := dir.Name()
+	file, err := claimFile(dir, create)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{})}
+	if d.claims, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
+		return nil, err
+	}
+	if d.look, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
+		unix.Close(d.claims)
+		return nil, err
+	}
+	return d, nil
+}
+
+// openPlace opens the directory of a fabric, and makes it if it is not there and
+// create. It is private to this user, or an error.
+func openPlace(base, name string, create bool) (*os.File, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
 	}
@@ -79,22 +103,7 @@ func openNamed(base, name string, create bool) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
-
-	file, err := claimFile(dir, create)
-	if err != nil {
-		return nil, err
-	}
-	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{})}
-	if d.claims, err = openClaims(fd, path, file); err != nil {
-		return nil, err
-	}
-	if d.look, err = openClaims(fd, path, file); err != nil {
-		unix.Close(d.claims)
-		return nil, err
-	}
-	return d, nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // privateDir makes directory name in the directory at, if it is not there and

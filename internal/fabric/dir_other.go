@@ -19,6 +19,16 @@ func OpenDir(name string) (*Dir, error) { return nil, ntb.ErrNotSupported }
 // Remove returns ntb.ErrNotSupported.
 func Remove(name string) error { return ntb.ErrNotSupported }
 
+// Board is where the processes of a fabric leave texts for each other. It needs Linux;
+// here OpenBoard returns ntb.ErrNotSupported and nothing else can be called.
+type Board struct{}
+
+// OpenBoard returns ntb.ErrNotSupported.
+func OpenBoard(*Spec) (*Board, error) { return nil, ntb.ErrNotSupported }
+
+func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, ntb.ErrNotSupported }
+func (b *Board) Close() error                                   { return nil }
+
 // AcceptPeer returns ntb.ErrNotSupported.
 func AcceptPeer(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Remove removes what the fabric name of this user has left in the file system: a
-// directory with an empty file, or one for each host. It is no error if there is
+// directory with an empty file, or one for each host, and its board. It is no error if there is
 // none. While a process is attached, nothing of that host is removed and the error
 // wraps EBUSY.
 //
@@ -27,6 +27,9 @@ func Remove(name string) error {
 }
 
 func removeAt(base, name string) error {
+	if err := removeBoard(base, name); err != nil {
+		return err
+	}
 	err := removeNamed(base, name)
 	for node := 1; node <= maxNodes; node++ {
 		err = errors.Join(err, removeNamed(base, name+"@"+strconv.Itoa(node)))

@@ -12,8 +12,8 @@
 //	/tmp/ntbnet-UID/NAME/claims-ID         elsewhere
 //
 // The place depends on the uid alone. Both directories have mode 0700 and are
-// refused if somebody else made them first. The one file in it stays empty and
-// is never removed; ID is 32 random hexadecimal digits, and names the fabric.
+// refused if somebody else made them first. The file stays empty and is never
+// removed; ID is 32 random hexadecimal digits, and names the fabric.
 //
 // Claims are locks on single bytes of that file, of the kind that belongs to an
 // open file (F_OFD_SETLK). The kernel drops them when the process dies, so no
@@ -29,6 +29,13 @@
 //
 // No two bytes that one process locks are neighbours: the kernel would report
 // them as one lock.
+//
+// # The board
+//
+// What processes say to each other that is not about links, they leave on a [Board]: a
+// text each, which ends with its process as claims do. It is the file board in the
+// directory NAME, which all hosts of a fabric on this machine have in common. Proxies
+// leave what they forward there.
 //
 // # Several hosts
 //

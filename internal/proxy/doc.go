@@ -13,6 +13,14 @@
 // socket is read into a buffer that is borrowed while there is something to read;
 // between two TCP connections the kernel moves the bytes.
 //
+// # Loops
+//
+// [Register] refuses a map whose connections come back to it. It follows each target to
+// whichever Forwarder listens there, in this process or in another of the fabric: all
+// leave their maps on the fabric's board. Addresses are compared as the system would
+// find them: a name by all its addresses, a wildcard, addresses of this machine and of
+// this network namespace, the file behind a path.
+//
 // # How a stream ends
 //
 //   - End of file on one side becomes CloseWrite on the other. The other

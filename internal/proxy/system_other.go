@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -19,3 +20,9 @@ func rawSocket(net.Conn) syscall.RawConn { return nil }
 
 // tryOnce is never called here.
 func (r *reader) tryOnce(uintptr) (done bool) { return true }
+
+// fileID is empty: here files have no numbers that are known.
+func fileID(os.FileInfo) string { return "" }
+
+// networkNamespace is empty: there is one.
+func networkNamespace() string { return "" }

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -64,6 +65,24 @@ func (r *reader) tryOnce(fd uintptr) (done bool) {
 		r.n, r.err = 0, os.NewSyscallError("read", r.err)
 		return true
 	}
+}
+
+// fileID names a file, for as long as it exists.
+func fileID(info os.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+}
+
+// networkNamespace names the one that this process is in, where a system has several.
+func networkNamespace() string {
+	info, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
+		return ""
+	}
+	return fileID(info)
 }
 
 // lockDirectory takes the lock of a directory, which leaves no file behind. It

@@ -1,0 +1,258 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+)
+
+// loopLine is all that a proxy writes that finds a loop.
+var loopLine = regexp.MustCompile(`^sdp-proxy: map (\S+) leads back to itself(?: through (.*))?, so that each connection would make more of them without end; choose another target\n$`)
+
+// freeAddress is an address of the loopback network that no other test has.
+func freeAddress() string {
+	return fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250), 20000+rand.IntN(10000))
+}
+
+// freeEverywhere is a port that is free on all addresses of this machine.
+func freeEverywhere(t *testing.T) (port string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, err = net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// ownAddress is an address of this machine that is not loopback.
+func ownAddress(t *testing.T) (address string, ok bool) {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && n.IP.To4() != nil {
+			return n.IP.String(), true
+		}
+	}
+	return "", false
+}
+
+func mapArgs(maps []string) []string {
+	var args []string
+	for _, m := range maps {
+		args = append(args, "--map", m)
+	}
+	return args
+}
+
+// wantLoop runs sdp-proxy, which must refuse the first of its maps by one line.
+func wantLoop(t *testing.T, fabric string, maps ...string) (through string) {
+	t.Helper()
+	p := start(t, filepath.Join(programs, "sdp-proxy"), mapArgs(maps), withEnv(fabric))
+	eventually(t, "it ends or serves", func() bool { return p.over() || strings.Contains(p.out.String(), "listening") })
+	if !p.over() {
+		t.Fatalf("%q is served", maps)
+	}
+	require.Equal(t, 2, p.status(), maps)
+	m := loopLine.FindStringSubmatch(p.out.String())
+	require.NotNil(t, m, "%q: %s", maps, p.out.String())
+	require.Equal(t, maps[0], m[1])
+	return m[2]
+}
+
+func TestMapThatLeadsBackToItselfIsRefused(t *testing.T) {
+	port, dir := freeEverywhere(t), shortDir(t)
+	require.NoError(t, os.Symlink(dir, dir+"/link"))
+	a, b, c := freeAddress(), freeAddress(), freeAddress()
+	socket := "unix://" + dir + "/s"
+	cases := []struct {
+		maps    []string
+		through string
+	}{
+		{[]string{"tcp://:" + port + "=tcp://127.0.0.1:" + port}, ""},
+		{[]string{"tcp://:" + port + "=tcp://localhost:" + port}, ""},
+		{[]string{"tcp://:" + port + "=tcp://127.1.2.3:" + port}, ""},
+		{[]string{"tcp://127.0.0.1:" + port + "=tcp://:" + port}, ""},
+		{[]string{"tcp://127.0.0.1:" + port + "=tcp://0.0.0.0:" + port}, ""},
+		{[]string{"tcp://localhost:" + port + "=tcp://127.0.0.1:" + port}, ""},
+		{[]string{"tcp://0.0.0.0:" + port + "=tcp://localhost:" + port}, ""},
+		{[]string{socket + "=unix://" + dir + "/link/s"}, ""},
+		{[]string{"sdp://:7000=sdp://localhost:7000"}, ""},
+		{[]string{"sdp://localhost:7000=sdp://127.0.0.1:7000"}, ""},
+		{[]string{"tcp://" + a + "=tcp://" + b, "tcp://" + b + "=tcp://" + a}, "tcp://" + b + "=tcp://" + a},
+		{
+			[]string{"tcp://" + a + "=" + socket, "sdp://:7000=tcp://" + a, socket + "=sdp://localhost:7000"},
+			socket + "=sdp://localhost:7000 and sdp://:7000=tcp://" + a,
+		},
+		{
+			[]string{"tcp://" + a + "=unix://@" + port, "tcp://" + c + "=tcp://" + b, "unix://@" + port + "=tcp://" + a},
+			"unix://@" + port + "=tcp://" + a,
+		},
+	}
+	if ln, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		ln.Close()
+		cases = append(cases, []struct {
+			maps    []string
+			through string
+		}{
+			{[]string{"tcp://:" + port + "=tcp://[::1]:" + port}, ""},
+			{[]string{"tcp://[::1]:" + port + "=tcp://[::]:" + port}, ""},
+			{[]string{"tcp://127.0.0.1:" + port + "=tcp://[::ffff:127.0.0.1]:" + port}, ""},
+		}...)
+	}
+	if own, ok := ownAddress(t); ok {
+		cases = append(cases, struct {
+			maps    []string
+			through string
+		}{[]string{"tcp://:" + port + "=tcp://" + own + ":" + port}, ""})
+	}
+	for _, c := range cases {
+		t.Run(strings.Join(c.maps, " "), func(t *testing.T) {
+			require.Equal(t, c.through, wantLoop(t, fabric(t), c.maps...))
+		})
+	}
+	_, err := os.Lstat(dir + "/s")
+	require.ErrorIs(t, err, os.ErrNotExist, "a socket is left behind")
+}
+
+// What only looks as if it led back is served.
+func TestMapThatLeadsElsewhereIsServed(t *testing.T) {
+	port, dir := freeEverywhere(t), shortDir(t)
+	a, b := freeAddress(), freeAddress()
+	for _, maps := range [][]string{
+		{"tcp://127.0.0.1:" + port + "=tcp://127.0.0.2:" + port},
+		{"tcp://:" + port + "=tcp://192.0.2.1:" + port},
+		{"tcp://127.0.0.1:" + port + "=sdp://localhost:" + port, "sdp://:7001=tcp://127.0.0.2:" + port},
+		{"tcp://" + a + "=tcp://" + b, "tcp://" + b + "=tcp://192.0.2.1:1"},
+		{"unix://" + dir + "/s=unix://" + dir + "/t", "unix://@" + a + "=unix://s"},
+		{"tcp://127.0.0.1:" + port + "=tcp://nowhere.invalid:" + port},
+	} {
+		t.Run(strings.Join(maps, " "), func(t *testing.T) {
+			startProxy(t, fabric(t), nil, maps...).stop()
+		})
+	}
+}
+
+// The one that starts later is refused, whatever is between the two. When the other has
+// ended in whatever way, it is not.
+func TestLoopThroughAnotherProxyIsRefused(t *testing.T) {
+	a, b := freeAddress(), freeAddress()
+	socket := "unix://" + shortDir(t) + "/s"
+	for _, c := range []struct {
+		name   string
+		others []string // a process each
+		last   string
+	}{
+		{"TCP and SDP", []string{"tcp://" + a + "=sdp://localhost:7000"}, "sdp://:7000=tcp://" + a},
+		{"SDP and TCP", []string{"sdp://:7000=tcp://" + a}, "tcp://" + a + "=sdp://localhost:7000"},
+		{"TCP alone", []string{"tcp://" + a + "=tcp://" + b}, "tcp://" + b + "=tcp://" + a},
+		{"Unix sockets", []string{socket + "=unix://@" + a}, "unix://@" + a + "=" + socket},
+		{"three processes", []string{"tcp://" + a + "=sdp://localhost:7000", "tcp://" + b + "=tcp://" + a}, "sdp://:7000=tcp://" + b},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := fabric(t)
+			var others []*proxy
+			var want []string
+			for _, m := range c.others {
+				p := startProxy(t, name, nil, m)
+				others = append(others, p)
+				// In the order of a connection's way.
+				want = append([]string{fmt.Sprintf("%s of process %d", m, p.cmd.Process.Pid)}, want...)
+			}
+			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
+			others[0].signal(syscall.SIGSTOP) // one that is stopped is still there
+			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
+			others[0].signal(syscall.SIGCONT)
+			others[0].signal(syscall.SIGKILL)
+			others[0].status()
+			last := startProxy(t, name, nil, c.last)
+			last.stop()
+			for _, p := range others[1:] {
+				p.stop()
+			}
+		})
+	}
+}
+
+func TestLoopThroughAnotherNodeIsRefused(t *testing.T) {
+	a := freeAddress()
+	name := fabrictest.Name(t)
+	node := func(i int) string { return fmt.Sprintf("SDP_FABRIC=ring:%s?node=%d&nodes=3", name, i) }
+	first := startProxy(t, node(1), nil, "tcp://"+a+"=sdp://node3:7000")
+	require.Equal(t, fmt.Sprintf("tcp://%s=sdp://node3:7000 of process %d", a, first.cmd.Process.Pid),
+		wantLoop(t, node(3), "sdp://:7000=tcp://"+a))
+	startProxy(t, node(2), nil, "sdp://:7000=tcp://"+a).stop() // the same port of another node
+	first.stop()
+	startProxy(t, node(3), nil, "sdp://:7000=tcp://"+a).stop()
+}
+
+// A proxy that lets its connections end does not listen any more, so it is in no loop.
+func TestProxyThatDrainsIsInNoLoop(t *testing.T) {
+	name, a := fabric(t), freeAddress()
+	socket := shortDir(t) + "/s"
+	ln, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	draining := startProxy(t, name, nil, "tcp://"+a+"=unix://"+socket)
+	client := draining.dial(0)
+	server, err := ln.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	require.NoError(t, ln.Close())
+	draining.signal(syscall.SIGTERM)
+	waitUntilRefused(t, draining)
+	startProxy(t, name, nil, "unix://"+socket+"=tcp://"+a).stop()
+	require.False(t, draining.over())
+	_, err = server.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 1))
+	require.NoError(t, err)
+	client.Close()
+	server.Close()
+	require.Zero(t, draining.status())
+}
+
+// Two that make a loop start at the same moment: one of them serves.
+func TestOneOfTwoThatMakeALoopStarts(t *testing.T) {
+	name := fabric(t)
+	for range int(long(20, 5)) {
+		a, b := freeAddress(), freeAddress()
+		maps := []string{"tcp://" + a + "=tcp://" + b, "tcp://" + b + "=tcp://" + a}
+		var both []*process
+		for _, m := range maps {
+			both = append(both, start(t, filepath.Join(programs, "sdp-proxy"), mapArgs([]string{m}), withEnv(name)))
+		}
+		eventually(t, "each serves or ends", func() bool {
+			for _, p := range both {
+				if !p.over() && !strings.Contains(p.out.String(), "listening") {
+					return false
+				}
+			}
+			return true
+		})
+		served := 0
+		for _, p := range both {
+			if strings.Contains(p.out.String(), "listening") {
+				served++
+				p.signal(syscall.SIGTERM)
+				require.Zero(t, p.status())
+			} else {
+				require.Equal(t, 2, p.status())
+				require.Regexp(t, loopLine, p.out.String())
+			}
+		}
+		require.Equal(t, 1, served)
+	}
+}

@@ -1,0 +1,210 @@
+package fabric
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	boardFile  = "board"
+	boardPlace = 1 << 24 // bytes of the file for each text
+	maxPost    = boardPlace - 4
+	maxPosts   = 1 << 16
+	boardPause = 10 * time.Millisecond // between looks at a board that another process holds
+)
+
+// Board is where the processes of a fabric on this machine leave a text each for the
+// others, all hosts of the fabric together. A text ends with its process, whatever ends
+// that one. A Board is used by one goroutine at a time.
+//
+// It is the file board in the directory of the fabric's name, divided into places of 16
+// MiB, of which most bytes are never written. Whoever has a text holds a lock on the
+// first byte of its place, as for a claim; what lies in a place without a lock means
+// nothing. A place begins with the length of the text, 4 bytes, little endian. Who reads
+// or writes holds an flock on the file, and nothing is waited for with it.
+type Board struct {
+	file *os.File // nil where a fabric is within one process; its open file has the lock
+	at   int64    // the place that is held, -1 for none
+}
+
+// OpenBoard opens the board of the fabric that spec names, and makes it if it is not
+// there. Its errors are those of OpenDir.
+func OpenBoard(spec *Spec) (*Board, error) {
+	if spec.Backend == "mem" {
+		return &Board{at: -1}, nil
+	}
+	return openBoardAt(baseDir("/run/user", "/tmp", os.Geteuid()), spec.Name, true)
+}
+
+func openBoardAt(base, name string, create bool) (*Board, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	dir, err := openPlace(base, name, create)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	flags := 0
+	if create {
+		flags = unix.O_CREAT
+	}
+	fd, err := openOwn(int(dir.Fd()), dir.Name(), boardFile, flags)
+	if err != nil {
+		return nil, err
+	}
+	return &Board{file: os.NewFile(uintptr(fd), filepath.Join(dir.Name(), boardFile)), at: -1}, nil
+}
+
+// Post leaves a text of at most 16 MiB, and returns those that were there. Of two
+// processes that post, the one that is later gets the text of the other, and the earlier
+// one does not. The text stays until Close, or the end of the process. A Board has one.
+//
+// ctx limits how long it waits for another process that is just at it.
+func (b *Board) Post(ctx context.Context, text []byte) (earlier [][]byte, err error) {
+	switch {
+	case b.file == nil:
+		return nil, nil
+	case b.at >= 0:
+		return nil, fmt.Errorf("fabric: post: %w", fs.ErrExist)
+	case len(text) > maxPost:
+		return nil, fmt.Errorf("fabric: post %d bytes, want at most %d: %w", len(text), maxPost, unix.EMSGSIZE)
+	}
+	if err := b.hold(ctx); err != nil {
+		return nil, err
+	}
+	defer flock(int(b.file.Fd()), unix.LOCK_UN)
+	if earlier, err = b.read(); err != nil {
+		return nil, err
+	}
+	if err := b.take(); err != nil {
+		return nil, err
+	}
+	if _, err := b.file.WriteAt(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), b.at); err != nil {
+		return nil, errors.Join(err, b.leave())
+	}
+	if _, err := b.file.WriteAt(text, b.at+4); err != nil {
+		return nil, errors.Join(err, b.leave())
+	}
+	return earlier, nil
+}
+
+// hold takes the flock.
+func (b *Board) hold(ctx context.Context) error {
+	for {
+		err := flock(int(b.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EWOULDBLOCK {
+			return fmt.Errorf("fabric: lock %s: %w", b.file.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("fabric: %s is held by another process, which may be stopped: %w", b.file.Name(), ctx.Err())
+		case <-time.After(boardPause):
+		}
+	}
+}
+
+// read reads the texts of others. The caller holds the flock.
+func (b *Board) read() (texts [][]byte, err error) {
+	info, err := b.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	for at := int64(0); at < info.Size(); at += boardPlace {
+		_, ok, err := locked(int(b.file.Fd()), at, 1)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		var head [4]byte
+		if _, err := b.file.ReadAt(head[:], at); err != nil {
+			return nil, fmt.Errorf("fabric: read %s: %w", b.file.Name(), err)
+		}
+		n := binary.LittleEndian.Uint32(head[:])
+		if n > maxPost {
+			return nil, fmt.Errorf("fabric: %s has a text of %d bytes, want at most %d: %w", b.file.Name(), n, maxPost, unix.EPROTO)
+		}
+		text := make([]byte, n)
+		if _, err := b.file.ReadAt(text, at+4); err != nil && !(n == 0 && err == io.EOF) {
+			return nil, fmt.Errorf("fabric: read %s: %w", b.file.Name(), err)
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// take locks the first place that is free.
+func (b *Board) take() error {
+	for i := range int64(maxPosts) {
+		switch err := lockBytes(int(b.file.Fd()), unix.F_WRLCK, i*boardPlace, 1); err {
+		case nil:
+			b.at = i * boardPlace
+			return nil
+		case unix.EAGAIN, unix.EACCES:
+		default:
+			return fmt.Errorf("fabric: lock a place of %s: %w", b.file.Name(), err)
+		}
+	}
+	return fmt.Errorf("fabric: all %d places of %s are taken: %w", maxPosts, b.file.Name(), unix.EAGAIN)
+}
+
+// leave gives the place back.
+func (b *Board) leave() error {
+	err := lockBytes(int(b.file.Fd()), unix.F_UNLCK, b.at, 1)
+	b.at = -1
+	return err
+}
+
+// Close takes the text back. It may be called twice.
+func (b *Board) Close() error {
+	if b.file == nil {
+		return nil
+	}
+	var err error
+	if b.at >= 0 {
+		// Closing alone might leave the lock for a moment: see Dir.Close.
+		err = b.leave()
+	}
+	b.file.Close()
+	b.file = nil
+	return err
+}
+
+// removeBoard removes the board of a fabric, and the directory if nothing else is in it.
+// It is no error if there is none.
+func removeBoard(base, name string) error {
+	b, err := openBoardAt(base, name, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	path := b.file.Name()
+	// Whoever has a text has a lock on some byte.
+	if err := lockBytes(int(b.file.Fd()), unix.F_WRLCK, 0, 0); err != nil {
+		return fmt.Errorf("fabric: %s: a process has a text there: %w", path, unix.EBUSY)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("fabric: %w", err)
+	}
+	if err := os.Remove(filepath.Dir(path)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("fabric: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+const (
+	// lookupTimeout is how long the names of all targets may take to be looked up.
+	lookupTimeout = 5 * time.Second
+	// postTimeout is how long another process may be at the board of the fabric.
+	postTimeout = 30 * time.Second
+)
+
+// ErrNoFabric is that the board of the fabric could not be opened, so that nothing is
+// known of the maps of other processes.
+var ErrNoFabric = errors.New("the maps of other processes are not known")
+
+// Registration are the maps of this process, as others see them.
+type Registration struct {
+	board *fabric.Board // nil where the system has none
+}
+
+// Close takes the maps back. What listens may start to lead elsewhere from then on.
+func (r *Registration) Close() {
+	if r.board != nil {
+		r.board.Close() // fails for want of kernel memory alone, and the lock ends with us
+	}
+}
+
+// Register makes sure that none of the maps of forwarders leads back to itself: by its
+// own target, by other maps of these, or by those of other processes of the fabric on
+// this machine, which have registered. The error is one line that names the maps. Of two
+// processes that make a loop together, the one that registers later is refused. Until
+// Close, other processes know of these maps.
+//
+// What does not listen by a Forwarder is not known, and neither are the targets to which
+// a name leads later on: Config.MaxConnections ends such loops.
+//
+// spec names the fabric, as for sdp.Open. If its board cannot be opened, Register checks
+// the maps of this process, and returns an error that wraps ErrNoFabric.
+func Register(ctx context.Context, spec string, forwarders []*Forwarder) (*Registration, error) {
+	own := routes(ctx, forwarders)
+	board, boardErr := openBoard(spec)
+	r := &Registration{board}
+	all := own
+	if board != nil {
+		others, err := post(ctx, board, own)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		all = append(own[:len(own):len(own)], others...)
+	}
+	if err := checkLoops(ctx, all, len(own)); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, boardErr
+}
+
+// openBoard is nil without an error where the system has no SDP, and so no fabrics.
+func openBoard(spec string) (*fabric.Board, error) {
+	if spec == "" {
+		spec = fabric.DefaultSpec()
+	}
+	var board *fabric.Board
+	s, err := fabric.ParseSpec(spec)
+	if err == nil {
+		board, err = fabric.OpenBoard(s)
+	}
+	if errors.Is(err, ntb.ErrNotSupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoFabric, err)
+	}
+	return board, nil
+}
+
+// post publishes routes, and returns those of others.
+func post(ctx context.Context, board *fabric.Board, routes []route) (others []route, err error) {
+	text, err := json.Marshal(routes)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	texts, err := board.Post(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell other processes of the maps: %w", err)
+	}
+	for _, text := range texts {
+		var more []route
+		if err := json.Unmarshal(text, &more); err != nil {
+			return nil, fmt.Errorf("cannot read what another process says of its maps, end it or use another fabric: %w", err)
+		}
+		others = append(others, more...)
+	}
+	return others, nil
+}
+
+// route is a map, in a form that other processes understand. It is posted as JSON.
+type route struct {
+	Map    string // as it was given, for messages
+	PID    int
+	Listen site
+	Target site
+}
+
+// site is one side of a route.
+type site struct {
+	Network string
+	// Address is host:port, or a path, which is absolute unless it is an abstract name.
+	// That of a listener has the port that was picked. Names of the fabric's hosts are
+	// the same in all its processes; those of TCP targets are as given.
+	Address string
+	// Space is where the address means this: a network namespace for tcp and abstract
+	// names, where there are such; the socket's file for the path of a listener.
+	Space string
+}
+
+// routes describes forwarders that listen.
+func routes(ctx context.Context, forwarders []*Forwarder) []route {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	var all []route
+	for _, f := range forwarders {
+		all = append(all, f.route(ctx))
+	}
+	return all
+}
+
+func (f *Forwarder) route(ctx context.Context) route {
+	r := route{
+		Map:    f.m.String(),
+		PID:    os.Getpid(),
+		Listen: newSite(f.addr),
+		Target: newSite(f.m.Target),
+	}
+	if l, ok := f.ln.(*unixListener); ok {
+		r.Listen.Space = fileID(l.file)
+	}
+	if f.m.Target.Network == networkSDP {
+		// A host that is not known leads nowhere now.
+		if a, err := f.cfg.Host.ResolveAddr(ctx, f.m.Target.Address); err == nil {
+			r.Target.Address = a.String()
+		}
+	}
+	return r
+}
+
+func newSite(e Endpoint) site {
+	s := site{Network: e.Network, Address: e.Address}
+	switch {
+	case e.Network == networkTCP, e.Network == networkUnix && isAbstract(e.Address):
+		s.Space = networkNamespace()
+	case e.Network == networkUnix:
+		if abs, err := filepath.Abs(e.Address); err == nil {
+			s.Address = abs
+		}
+	}
+	return s
+}
+
+// checkLoops is an error if one of the first own routes leads back to itself.
+func checkLoops(ctx context.Context, all []route, own int) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	leads := reaches(ctx, all)
+	for i := range own {
+		if loop := shortestLoop(i, len(all), leads); loop != nil {
+			return loopError(all, loop)
+		}
+	}
+	return nil
+}
+
+// shortestLoop finds a way from start back to it, start being its first element, or nil.
+func shortestLoop(start, n int, leads func(from, to int) bool) []int {
+	before := make(map[int]int, n) // how each was reached
+	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if leads(at, start) {
+			loop := []int{at}
+			for at != start {
+				at = before[at]
+				loop = append([]int{at}, loop...)
+			}
+			return loop
+		}
+		for next := range n {
+			if _, seen := before[next]; !seen && next != start && leads(at, next) {
+				before[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+func loopError(all []route, loop []int) error {
+	var through strings.Builder
+	for i, at := range loop[1:] {
+		if i == 0 {
+			through.WriteString(" through ")
+		} else {
+			through.WriteString(" and ")
+		}
+		through.WriteString(all[at].Map)
+		if pid := all[at].PID; pid != all[loop[0]].PID {
+			fmt.Fprintf(&through, " of process %d", pid)
+		}
+	}
+	return fmt.Errorf("map %s leads back to itself%s, so that each connection would make more of them without end; choose another target",
+		all[loop[0]].Map, through.String())
+}
+
+// reaches returns a function that reports whether the target of one route is where
+// another listens.
+func reaches(ctx context.Context, all []route) func(from, to int) bool {
+	addresses := resolveAll(ctx, all)
+	local := localAddresses()
+	return func(from, to int) bool {
+		target, listener := all[from].Target, all[to].Listen
+		switch {
+		case target.Network != listener.Network:
+			return false
+		case target.Network == networkTCP:
+			if target.Space != listener.Space {
+				return false
+			}
+			for _, a := range addresses[from] {
+				if answers(listener.Address, a, local) {
+					return true
+				}
+			}
+			return false
+		case target.Network == networkUnix && !isAbstract(target.Address):
+			// As connect finds it, now.
+			info, err := os.Stat(target.Address)
+			return err == nil && fileID(info) != "" && fileID(info) == listener.Space
+		}
+		return target.Address == listener.Address && target.Space == listener.Space
+	}
+}
