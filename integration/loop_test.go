@@ -26,15 +26,19 @@ func freeAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250), 20000+rand.IntN(10000))
 }
 
-// freeEverywhere is a port that is free on all addresses of this machine.
+// freeEverywhere is a port that is free on all addresses of this machine, and that no
+// dial takes for its own end.
 func freeEverywhere(t *testing.T) (port string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", ":0")
-	require.NoError(t, err)
-	defer ln.Close()
-	_, port, err = net.SplitHostPort(ln.Addr().String())
-	require.NoError(t, err)
-	return port
+	for range 1000 {
+		port = fmt.Sprint(20000 + rand.IntN(10000))
+		if ln, err := net.Listen("tcp", ":"+port); err == nil {
+			ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // ownAddress is an address of this machine that is not loopback.
