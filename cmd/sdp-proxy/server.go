@@ -108,7 +108,7 @@ func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
 // drain stops listening and lets the connections end, until the time is over or
 // another signal comes. It returns how many it cut.
 func (s *server) drain() (cut int64) {
-	s.registered.Close() // first: who finds an address free may lead anywhere from there
+	s.registered.Close() // first: once an address is free, another proxy may listen there
 	ctx, cancel := context.WithTimeout(context.Background(), s.drainTimeout)
 	defer cancel()
 	done := make(chan int64, 1)

@@ -27,10 +27,10 @@ const (
 // that one. A Board is used by one goroutine at a time.
 //
 // It is the file board in the directory of the fabric's name, divided into places of 16
-// MiB, of which most bytes are never written. Whoever has a text holds a lock on the
+// MiB, of which most bytes are never written. A process that has a text holds a lock on the
 // first byte of its place, as for a claim; what lies in a place without a lock means
-// nothing. A place begins with the length of the text, 4 bytes, little endian. Who reads
-// or writes holds an flock on the file, and nothing is waited for with it.
+// nothing. A place begins with the length of the text, 4 bytes, little endian. A process
+// that reads or writes holds an flock on the file, and waits for nothing meanwhile.
 type Board struct {
 	file *os.File // nil where a fabric is within one process; its open file has the lock
 	at   int64    // the place that is held, -1 for none
@@ -196,7 +196,7 @@ func removeBoard(base, name string) error {
 	}
 	defer b.Close()
 	path := b.file.Name()
-	// Whoever has a text has a lock on some byte.
+	// A process that has a text has a lock on some byte.
 	if err := lockBytes(int(b.file.Fd()), unix.F_WRLCK, 0, 0); err != nil {
 		return fmt.Errorf("fabric: %s: a process has a text there: %w", path, unix.EBUSY)
 	}
