@@ -139,8 +139,11 @@ func (t *tunnel) endFor(err error) {
 	t.end()
 }
 
-// maxTunnels is how many tunnels one node may make to another: each takes memory.
-const maxTunnels = 64
+// Each tunnel takes memory here.
+const (
+	maxTunnels     = 64   // that one process may ask for
+	maxHostTunnels = 1024 // that all processes of a host may ask for
+)
 
 // open makes this end of a tunnel that another node asks for, or answers again.
 func (r *router) open(f *frame) {
@@ -159,7 +162,11 @@ func (r *router) open(f *frame) {
 		t.mu.Unlock()
 		return
 	}
-	if r.tunnels.askedBy(f.src) >= maxTunnels {
+	if !r.named(f.src) {
+		r.drop(dropStranger) // perhaps the news are yet to come; the frame comes again
+		return
+	}
+	if process, host := r.tunnels.askedBy(f.src); process >= maxTunnels || host >= maxHostTunnels {
 		r.drop(dropTooMany)
 		r.reset(f)
 		return

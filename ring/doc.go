@@ -151,7 +151,8 @@
 // A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
 // works as over a bridge, bring-up included, and which passes the conformance
 // suite of bridges. Its inbound window is memory of this node, given to that one
-// source: the grant. Its outbound window is an [ntb.Sink]: stores are gathered in
+// source: the grant. A frame may say that it is from anybody, so only a process that the
+// news name gets one, and those of one host 1024 at the most. Its outbound window is an [ntb.Sink]: stores are gathered in
 // an open frame that is sent at the next Publish, so a small message is one frame.
 // Order is a frame that the other end's worker answers: a round trip. All of a
 // tunnel's frames are in sequence, so whoever has the answer has what was

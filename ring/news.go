@@ -59,6 +59,23 @@ type outdoing struct {
 	timer  bool      // is set, to do so again
 }
 
+// names reports whether n, which may be nil, says that a process of its host is there.
+func (n *news) names(id ID) bool {
+	if n == nil {
+		return false
+	}
+	_, member := slices.BinarySearch(n.members, id)
+	return n.id == id || member
+}
+
+// named reports whether news say that a node is there. What else names it, the source in
+// a frame say, anyone may have written.
+func (r *router) named(id ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.news[id.Host()].names(id)
+}
+
 func (n *news) side(d Direction) sideState {
 	if n == nil {
 		return stateUnknown

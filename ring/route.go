@@ -1,7 +1,5 @@
 package ring
 
-import "slices"
-
 // linkKey tells links apart.
 type linkKey struct {
 	direction Direction
@@ -61,10 +59,8 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 // wayLocked is the way to a node, nil if there is none or it is known not to be
 // there.
 func (r *router) wayLocked(id ID) (*Link, Direction) {
-	if n := r.news[id.Host()]; n != nil && n.id != id {
-		if _, ok := slices.BinarySearch(n.members, id); !ok {
-			return nil, 0
-		}
+	if n := r.news[id.Host()]; n != nil && !n.names(id) {
+		return nil, 0
 	}
 	l, d, _ := r.routeLocked(id.Host())
 	return l, d

@@ -68,12 +68,14 @@ const (
 	dropNews                            // news that no node may send
 	dropSource                          // a member sent it in another's name
 	dropStopped                         // for a member that does not take frames
+	dropStranger                        // asks for a tunnel in the name of a process that no news name
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
 	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "member stopped",
+	"unknown source",
 }
 
 func (r *router) drop(why dropReason) { r.drops[why].Add(1) }

@@ -65,14 +65,18 @@ func (tt *tunnelTable) all() []*tunnel {
 	return all
 }
 
-// askedBy is how many tunnels another node made.
-func (tt *tunnelTable) askedBy(remote ID) (n int) {
-	for _, t := range tt.all() {
-		if t.remote == remote && !t.asked {
-			n++
+// askedBy is how many tunnels another node made, and how many its whole host.
+func (tt *tunnelTable) askedBy(remote ID) (process, host int) {
+	for _, t := range *tt.slots.Load() {
+		if t == nil || t.asked || t.remote.Host() != remote.Host() {
+			continue
+		}
+		host++
+		if t.remote == remote {
+			process++
 		}
 	}
-	return n
+	return process, host
 }
 
 // byEpoch is the tunnel that another node made, nil if there is none.

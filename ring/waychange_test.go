@@ -124,6 +124,9 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	defer n.Close()
 	r := n.router
 	r.hook = make(chan *tunnel, 16)
+	r.mu.Lock()
+	r.news[4] = &news{id: MakeID(4, 1), number: 1}
+	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
 		f := frame{kind: frameOpen, src: MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 		var wg sync.WaitGroup
