@@ -7,7 +7,9 @@ import "slices"
 // place where that was published: a word that is published again and again takes no more
 // memory. What else is stored comes only once for each connection and message. So a backlog
 // is bounded by the words that the layers above have, and by the one record that each
-// connection may have begun: data asks for room first, see [Peer.TryWrite].
+// connection may have begun: data asks for room first, see [Peer.TryWrite]. That holds with
+// an honest peer. Another one can have this node store again and again, a move for each
+// queue that it grants say, and acknowledge nothing: see maxLate.
 //
 // It is memory only; the tunnel's mu guards it.
 type backlog struct {
@@ -16,6 +18,11 @@ type backlog struct {
 	replaced int         // how many of them are
 	places   map[int]int // of the words in stores whose latest value counts, by index
 }
+
+// maxLate is how many stores, but for those of which only the latest value counts, may be
+// kept aside until the tunnel ends. Each of the most connections that a window has slots for
+// makes a dozen at the most.
+const maxLate = 16 * maxSlots
 
 // lateStore is one store. That of a word has no data. The zero lateStore is one that a
 // later value has replaced.
@@ -30,6 +37,11 @@ type lateStore struct {
 }
 
 func (b *backlog) empty() bool { return b.first == len(b.stores) }
+
+// full reports whether there are more stores than an honest peer leaves waiting.
+func (b *backlog) full() bool {
+	return len(b.stores)-b.first-b.replaced-len(b.places) > maxLate
+}
 
 // bytes adds p, which it copies, to what is to be stored at off.
 func (b *backlog) bytes(off int, p []byte) {
@@ -51,19 +63,20 @@ func (b *backlog) latest(off int, v uint64, n int) {
 	if i, ok := b.places[off]; ok {
 		b.stores[i] = lateStore{}
 		b.replaced++
-		b.compact()
+		b.tidy()
 	}
 	b.places[off] = len(b.stores)
 	b.stores = append(b.stores, lateStore{kind: entryPublish, off: off, n: n, v: v, latest: true})
 }
 
-// compact takes out what was replaced when that is a third of it.
-func (b *backlog) compact() {
+// tidy takes out what was replaced, and the places of what pop has taken, when that is a
+// third of all.
+func (b *backlog) tidy() {
 	const few = 64
-	if b.replaced < few || 3*b.replaced < len(b.stores)-b.first {
+	if gone := b.first + b.replaced; gone < few || 3*gone < len(b.stores) {
 		return
 	}
-	b.stores = slices.DeleteFunc(b.stores[b.first:], func(s lateStore) bool { return s.kind == 0 })
+	b.stores = slices.DeleteFunc(b.stores, func(s lateStore) bool { return s.kind == 0 })
 	b.first, b.replaced = 0, 0
 	for i, s := range b.stores {
 		if s.latest {
@@ -86,7 +99,9 @@ func (b *backlog) pop() {
 	b.first++
 	if b.empty() {
 		b.clear()
+		return
 	}
+	b.tidy()
 }
 
 func (b *backlog) clear() { *b = backlog{} }

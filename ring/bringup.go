@@ -21,7 +21,7 @@ const (
 )
 
 // retryEvery is how often a side repeats its scratchpads: what it wrote while
-// the other side was down is lost.
+// the other side was down is lost. Nothing that is stored for a routed peer is.
 const retryEvery = 5 * time.Millisecond
 
 // bringUp tells the peer who we are until both sides have seen each other's
@@ -31,13 +31,17 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	var seen uint32
+	said := false // all that there is to say now, to a routed peer, which gets it
 	for {
-		p.dev.SetPeerSpad(spadID, uint32(p.node.id))
-		p.dev.SetPeerSpad(spadWindow, uint32(len(p.in)>>10))
-		p.dev.SetPeerSpad(spadEpoch, epoch)
-		p.dev.SetPeerSpad(spadSeen, seen)
-		p.dev.SetPeerSpad(spadMagic, magic<<16|Version)
-		p.dev.RingDoorbell(doorbellBit)
+		if !said {
+			p.dev.SetPeerSpad(spadID, uint32(p.node.id))
+			p.dev.SetPeerSpad(spadWindow, uint32(len(p.in)>>10))
+			p.dev.SetPeerSpad(spadEpoch, epoch)
+			p.dev.SetPeerSpad(spadSeen, seen)
+			p.dev.SetPeerSpad(spadMagic, magic<<16|Version)
+			p.dev.RingDoorbell(doorbellBit)
+			said = p.Routed()
+		}
 
 		if err := p.checkPeer(); err != errNotYet {
 			if err != nil {
@@ -45,6 +49,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			}
 			was := seen
 			seen = p.dev.Spad(spadEpoch)
+			said = said && seen == was
 			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
 				break // and the peer can see that we have seen it
 			}

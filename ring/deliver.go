@@ -128,8 +128,11 @@ func (t *tunnel) take(f *frame, n int, now bool) {
 func (t *tunnel) broken(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err))
+	t.brokenLocked(err)
 }
+
+// brokenLocked is broken. The caller holds mu.
+func (t *tunnel) brokenLocked(err error) { t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err)) }
 
 // endFor ends the tunnel for a reason. The caller holds mu.
 func (t *tunnel) endFor(err error) {

@@ -164,7 +164,8 @@
 // retention is full or 16 frames wait for the lane: what is stored next, the peer's
 // credit say, must not be late by all that waits. Some room is left for words. Those that
 // find none are kept aside and follow in their order, of those of which only the latest
-// value counts that one alone; data comes behind them.
+// value counts that one alone; data comes behind them. If there are more than any honest
+// peer could leave there, the tunnel ends.
 //
 // The destination takes the next number only, so everything once and in order. It
 // acknowledges in frames of the other direction, alone after a quarter of the
@@ -200,6 +201,7 @@
 //	up         no acknowledgement for 0.2 to 3.2 s    all kept is sent again
 //	up         no way in any direction for 1 s        down, ErrUnreachable
 //	up         close or reset comes, or a bad frame   down
+//	up         262144 stores found no room            down, ErrProtocol
 //	down       closed here, close not acknowledged    kept and close are sent, and again
 //	closed     close is acknowledged                  forgotten
 //

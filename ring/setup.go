@@ -104,7 +104,7 @@ func (s *setupSend) flush(p *Peer) {
 			return
 		}
 		s.blocked++
-		p.out.Publish32(offSetupBlocked, s.blocked)
+		p.out.Update32(offSetupBlocked, s.blocked)
 		beforeLook(p.dev, &p.caps)
 		armed = true
 	}
@@ -118,7 +118,7 @@ func (s *setupSend) ask(p *Peer) {
 	}
 	s.asked = true
 	s.blocked++
-	p.out.Publish32(offSetupBlocked, s.blocked)
+	p.out.Update32(offSetupBlocked, s.blocked)
 	p.announce(p.number.Add(1))
 }
 
@@ -173,7 +173,7 @@ func (p *Peer) receiveSetup() (more bool) {
 	}
 	if r.credited != r.received {
 		r.credited = r.received
-		p.out.Publish32(offSetupCredit, r.credited)
+		p.out.Update32(offSetupCredit, r.credited)
 	}
 	afterStore(&p.caps)
 	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {

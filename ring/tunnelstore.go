@@ -1,6 +1,9 @@
 package ring
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Store implements ntb.Sink: the bytes join the open frame. Like all stores it never
 // waits: what finds no room is kept aside, and follows in its order.
@@ -15,6 +18,14 @@ func (t *tunnel) Store(off int, p []byte) {
 		n = t.store(off, p, false)
 	}
 	t.late.bytes(off+n, p[n:])
+	t.checkLate()
+}
+
+// checkLate ends the tunnel if its other end leaves too much waiting. The caller holds mu.
+func (t *tunnel) checkLate() {
+	if t.late.full() {
+		t.brokenLocked(fmt.Errorf("%w: %v does not take what is stored for it", ErrProtocol, t.remote))
+	}
 }
 
 // store puts the first bytes of p into frames, as many as there is room for, and returns
@@ -80,6 +91,7 @@ func (t *tunnel) SetPeerSpad(i int, v uint32) {
 func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
 	if t.current() == tunnelUp && !(t.late.empty() && t.putWord(kind, off, v, width)) {
 		t.late.word(kind, off, v, width)
+		t.checkLate()
 	}
 }
 

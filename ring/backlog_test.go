@@ -1,0 +1,136 @@
+package ring
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+// held is how many stores wait, those included whose place is not used again yet.
+func (b *backlog) held() int { return cap(b.stores) }
+
+// Stores that come and go take the memory of those that wait, though there is always one.
+func TestABacklogThatIsNeverEmptyTakesNoMoreMemory(t *testing.T) {
+	for name, add := range map[string]func(b *backlog, i int){
+		"words":  func(b *backlog, i int) { b.word(entryPublish, 8*i, uint64(i), 8) },
+		"latest": func(b *backlog, i int) { b.latest(8*(i%200), uint64(i), 8) },
+		"both": func(b *backlog, i int) {
+			if b.word(entryPublish, 8, uint64(i), 8); i%3 == 0 {
+				b.latest(8*i, uint64(i), 8)
+				b.pop()
+			}
+		},
+	} {
+		var b backlog
+		for i := range 100 {
+			add(&b, i)
+		}
+		for i := 100; i < 100_000; i++ {
+			add(&b, i)
+			b.pop()
+			require.False(t, b.empty())
+			for off, at := range b.places {
+				if i%1000 == 0 {
+					require.Equal(t, off, b.stores[at].off)
+				}
+			}
+		}
+		require.Less(t, b.held(), 1000, name)
+	}
+}
+
+// routedPeers are peers over a tunnel in a line of two, and the first one's tunnel. The second
+// node takes no frames of the first from then on.
+func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
+	o := small(2)
+	o.Topology, o.Failover = Line, true
+	f := newPlainFabric(t, o)
+	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	require.NoError(t, err)
+	p.Deliver(time.Minute)
+	a = p.tunnel()
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
+	lane.Lock()
+	t.Cleanup(lane.Unlock) // before the fabric ends
+	return p, a
+}
+
+// frameFrom is the next frame of the other end of a tunnel, which acknowledges nothing.
+func (t *tunnel) frameFrom(body []byte) *frame {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &frame{
+		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.to, epoch: t.epoch,
+		seq: t.expect.Load(), ack: t.base, length: uint32(len(body)), bells: 1 << doorbellBit,
+	}
+}
+
+// publishes is the body of a frame that publishes words of 8 bytes, by their offsets.
+func publishes(words ...[2]uint64) (body []byte) {
+	for _, w := range words {
+		b := make([]byte, wordEntry)
+		putWord(b, entryWord(entryPublish, int(w[0]), 8))
+		putWord(b[entryHeader:], w[1])
+		body = append(body, b...)
+	}
+	return body
+}
+
+// A peer that sends set-up messages without end, and acknowledges nothing, does not fill
+// this node's memory with its credit.
+func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
+	leak.Check(t)
+	p, a := routedPeers(t)
+	const messages = 20_000
+	p.pollMu.Lock()
+	first := p.received.received
+	p.pollMu.Unlock()
+	for n := first + 1; n <= first+messages; n++ {
+		off := uint64(offSetup + int((n-1)%setupSlots)*setupSize)
+		body := publishes(
+			[2]uint64{off + 8, uint64(p.id) | uint64(p.node.id)<<32},
+			[2]uint64{off, uint64(n) | ServiceSDP<<48 | setupKind<<56},
+			[2]uint64{offMaster, uint64(n) | 1<<31},
+		)
+		a.receive(a.frameFrom(body), body)
+		for p.Poll(); p.Pending(); p.Poll() {
+			time.Sleep(time.Microsecond)
+		}
+	}
+	p.pollMu.Lock()
+	require.Equal(t, first+messages, p.received.received)
+	p.pollMu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Less(t, len(a.late.stores), 1000)
+}
+
+// Whatever makes this node store for a peer that acknowledges nothing, there is an end.
+func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
+	leak.Check(t)
+	a, _, _ := stuckTunnels(t, func(*Options) {})
+	for i := range 2 * maxLate {
+		a.Publish(8*(i%100), uint64(i), 8)
+	}
+	require.False(t, a.LinkUp())
+	require.ErrorIs(t, a.WaitDoorbell(0), ErrProtocol)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.True(t, a.late.empty())
+}
+
+// A bring-up says the same things only once where none of them gets lost.
+func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
+	leak.Check(t)
+	a, _, _ := stuckTunnels(t, func(*Options) {})
+	ctx, cancel := context.WithTimeout(context.Background(), 100*retryEvery)
+	defer cancel()
+	_, err := a.router.node.up(ctx, a, a.remote)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Less(t, a.kept.count+len(a.late.stores), 20)
+}
