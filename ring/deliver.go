@@ -82,6 +82,9 @@ func (t *tunnel) receive(f *frame, body []byte) {
 			}
 		}
 	}
+	if next && f.ask != 0 {
+		t.toAnswer.Store(f.ask)
+	}
 	t.rmu.Unlock()
 	if !next {
 		t.take(f, n, now)
@@ -89,7 +92,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	}
 	t.mu.Lock()
 	if f.ask != 0 {
-		t.answer = f.ask
+		t.answer = t.toAnswer.Load() // another worker may have taken the next frame by now
 	}
 	if f.answer != 0 {
 		t.orders.answer(f.answer)

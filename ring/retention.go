@@ -129,6 +129,16 @@ func (r *retention) reopen(need, n int) bool {
 	return true
 }
 
+// lastAsk is the last order that the first n frames ask for, 0 if there is none.
+func (r *retention) lastAsk(n int) uint32 {
+	for i := n - 1; i >= 0; i-- {
+		if ask := r.at(i).ask; ask != 0 {
+			return ask
+		}
+	}
+	return 0
+}
+
 // drop forgets the first n frames.
 func (r *retention) drop(n int) {
 	r.head = (r.head + n) & (maxFrames - 1)

@@ -55,6 +55,9 @@ type tunnel struct {
 	gone    bool                       // in may not be touched any more; guarded by rmu
 	watched watches                    // guarded by rmu
 	got     uint64                     // frames taken; guarded by rmu
+	// toAnswer is the order that the last frame asked for which asked for one; stored
+	// under rmu, in the order of the frames.
+	toAnswer atomic.Uint32
 
 	mu      lock.Mutex[lock.Tunnel] // before lanes' and the router's
 	out     ntb.Window              // constant after opened

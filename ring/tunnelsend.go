@@ -263,6 +263,9 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 	}
 	closed := n > t.kept.count
 	n = min(n, t.kept.count)
+	if ask := t.kept.lastAsk(n); ask != 0 {
+		t.orders.arrived(ask)
+	}
 	t.kept.drop(n)
 	t.base += uint32(n)
 	t.next, t.high = max(0, t.next-n), t.high-n

@@ -1,0 +1,118 @@
+package ring
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+// lastAnswer is the number of the order that a tunnel answers last, as things are.
+func (t *tunnel) lastAnswer() uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.answer != 0 {
+		return t.answer
+	}
+	for i := t.kept.count - 1; i >= 0; i-- {
+		if n := t.kept.at(i).answer; n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// Two workers may take two frames of a tunnel, one behind the other, that came by two ways.
+// Each frame asks for an order; the answer to the second must not be taken back.
+func TestTheLastOrderIsAnswered(t *testing.T) {
+	leak.Check(t)
+	a, _, _ := stuckTunnels(t, func(*Options) {})
+	for ask := uint32(2); ask <= 2000; ask += 2 {
+		first, second := a.frameFrom(nil), a.frameFrom(nil)
+		second.seq++
+		first.ask, second.ask = ask-1, ask
+		done := make(chan struct{})
+		a.mu.Lock()
+		go func() {
+			defer close(done)
+			a.receive(first, nil)
+		}()
+		for a.expect.Load() != second.seq {
+			time.Sleep(time.Microsecond)
+		}
+		a.mu.Unlock() // the goroutine that waits for it has to wake first
+		a.receive(second, nil)
+		<-done
+		require.Equal(t, ask, a.lastAnswer())
+	}
+}
+
+// newSilent is a tunnel of host 1 of a ring of two to a process of host 2 that is not there.
+// Frames go there, and nothing comes but from the test.
+func newSilent(t *testing.T) *tunnel {
+	t.Helper()
+	o := small(2)
+	f := newPlainFabric(t, o)
+	f.agrees(t, 2, "at the beginning")
+	r := f.nodes[0].router
+	a := newTunnel(r, MakeID(2, 9), newEpoch())
+	r.mu.Lock()
+	named := *r.news[2]
+	named.members = []ID{a.remote}
+	r.news[2] = &named
+	r.mu.Unlock()
+	a.opening(o.Window, uint32(o.Retention>>10))
+	r.tunnels.add(a)
+	a.reroute()
+	return a
+}
+
+// acknowledge has everything acknowledged that was sent.
+func (t *tunnel) acknowledge() {
+	f := t.frameFrom(nil)
+	t.mu.Lock()
+	f.kind, f.ack = frameAck, t.base+uint32(t.high)
+	t.mu.Unlock()
+	t.take(f, 0, false)
+}
+
+// A peer that acknowledges all that comes, and answers no order, keeps nobody.
+func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
+	leak.Check(t)
+	a := newSilent(t)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		for v := uint64(1); ; v++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			a.Publish(0, v, 8) // somebody else's traffic
+			a.acknowledge()
+			time.Sleep(time.Millisecond)
+		}
+	})
+	defer wg.Wait()
+	defer close(stop)
+	ends(t, "deliver", func() { a.deliver(5 * time.Second) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Empty(t, a.orders.waiting)
+}
+
+// One that was not waited for to its end is forgotten.
+func TestDeliverLeavesNoOrderBehind(t *testing.T) {
+	leak.Check(t)
+	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a.Publish(0, 1, 8)
+	for range 10 {
+		a.deliver(time.Millisecond)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Empty(t, a.orders.waiting)
+}
