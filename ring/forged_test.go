@@ -2,6 +2,7 @@ package ring
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/stretchr/testify/require"
@@ -73,4 +74,47 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	require.Len(t, r.tunnels.all(), maxHostTunnels)
 	r.open(openAs(MakeID(3, 1), 1)) // another host's
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
+}
+
+// A peer may go down as soon as it is up, before it is in the table, where its memory would
+// stay.
+func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
+	leak.Check(t)
+	o := small(2)
+	o.Topology, o.Failover = Line, true
+	f := newFabric(t, o)
+	r := f.nodes[0].router
+	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	require.NoError(t, err)
+	p.Fail(ErrClosed)
+	<-p.Done()
+	r.keep(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.NotContains(t, r.routed, p.id)
+}
+
+// How far a frame may still go is what its sender wrote there.
+func TestAFrameDoesNotGoRoundAndRound(t *testing.T) {
+	leak.Check(t)
+	o := small(4)
+	f := newPlainFabric(t, o)
+	f.agrees(t, 1, "at the beginning")
+	in := f.nodes[2].router.sides[Left].Load().in[0]
+	taken := func() uint64 {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.frames
+	}
+	before := taken()
+	forge(t, f, frame{kind: frameAck, hops: 60000, src: MakeID(77, 1), dst: MakeID(88, 1)}, nil)
+	require.Eventually(t, func() bool {
+		for _, n := range f.nodes {
+			if n.router.drops[dropHops].Load() > 0 {
+				return true
+			}
+		}
+		return false
+	}, 60*time.Second, time.Millisecond)
+	require.Less(t, taken()-before, uint64(100), "but for it there are only news")
 }

@@ -204,6 +204,7 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	if forwards := f.kind != frameNews && f.dst != r.node.id; forwards != l.forwards.Load() {
 		l.forwards.Store(forwards)
 	}
+	f.hops = min(f.hops, r.opts.mostHops()) // the neighbour may have written any number
 	switch {
 	case f.kind == frameNews:
 		r.newsFrom(l.link, f, body)

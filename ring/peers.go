@@ -134,12 +134,20 @@ func (r *router) peerOver(ctx context.Context, t *tunnel) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.keep(p)
+	return p, nil
+}
+
+// keep puts a routed peer into the table, where it stays until it is down.
+func (r *router) keep(p *Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !p.isUp() {
+		return // forget, which comes after that, may have been called
+	}
 	// Also if there is one that is up: who asks for a tunnel knows of none, so the other
 	// end of the one here is most likely that of a process which has ended.
-	r.routed[t.remote] = p
-	return p, nil
+	r.routed[p.id] = p
 }
 
 // forget takes a routed peer that is down out of the table.
