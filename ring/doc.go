@@ -203,7 +203,7 @@
 //	up         close or reset comes, or a bad frame   down
 //	up         262144 stores found no room            down, ErrProtocol
 //	down       closed here, close not acknowledged    kept and close are sent, and again
-//	closed     close is acknowledged                  forgotten
+//	closed     close is acknowledged, or 30 s pass    forgotten
 //
 // Connections to a neighbour use its direct peer and end with that link. With
 // [Options.Failover] they use a tunnel as well, and go on.

@@ -96,6 +96,8 @@ type tunnel struct {
 	acking   bool          // acker is set; guarded by mu
 	acker    *time.Timer   // guarded by mu
 
+	closedAt time.Time // when Close was called; guarded by mu
+
 	err   error       // why the link went down, if there is more to say; constant then
 	stats tunnelStats // guarded by mu
 }
@@ -115,6 +117,9 @@ const (
 	resendMost  = 3200 * time.Millisecond
 	openEvery   = 50 * time.Millisecond
 	ackDelay    = 5 * time.Millisecond
+	// closedLimit is for how long a closed tunnel waits for the other end to know. Its
+	// connections have ended, and what the other end sends later is answered with a reset.
+	closedLimit = 30 * time.Second
 )
 
 // maxUnsent is how many frames wait for the lane at the most, before data waits for its
@@ -247,14 +252,18 @@ func (t *tunnel) end() {
 }
 
 // Close implements ntb.Device. It does not wait: what was sent, and that it is the
-// end, is sent on and again until it is acknowledged.
+// end, is sent on and again until it is acknowledged, or closedLimit has passed.
 func (t *tunnel) Close() error {
 	t.mu.Lock()
+	t.closedAt = time.Now()
 	t.finish(tunnelClosed)
+	if !t.ended {
+		t.watch(closedLimit)
+	}
 	t.mu.Unlock()
 	t.rmu.Lock()
 	t.gone = true
-	t.memory.in, t.memory.win = nil, ntb.Window{}
+	t.in, t.memory.in, t.memory.win = nil, nil, ntb.Window{}
 	t.rmu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

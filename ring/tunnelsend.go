@@ -131,6 +131,8 @@ func (t *tunnel) timeout() {
 	t.guarding = false
 	switch {
 	case t.ended:
+	case t.current() == tunnelClosed && time.Since(t.closedAt) >= closedLimit:
+		t.end()
 	case t.current() == tunnelOpening:
 		t.sayOpen = true
 		t.watch(openEvery)
