@@ -53,8 +53,17 @@ func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
 	p.Deliver(time.Minute)
 	a = p.tunnel()
 	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
-	lane.Lock()
-	t.Cleanup(lane.Unlock) // before the fabric ends
+	// By a goroutine of its own: the test locks what may not be locked under it.
+	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		lane.Lock()
+		defer lane.Unlock()
+		close(held)
+		<-release
+	}()
+	<-held
+	t.Cleanup(func() { close(release); <-done }) // before the fabric ends
 	return p, a
 }
 
