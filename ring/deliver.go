@@ -69,7 +69,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		t.expect.Add(1)
 		t.got++
 		if f.bells != 0 {
-			// What was stored must be visible before a channel looks full: whoever
+			// What was stored must be visible before a channel looks full: who
 			// empties it then finds it (pair S10, with WaitDoorbell).
 			ntb.Fence()
 		}

@@ -12,7 +12,7 @@
 //   - set-up messages, which it handles one by one ([Peer.Send], [Service]);
 //   - notification words, one per attached object and direction, which say that
 //     something in memory is worth a look ([Peer.Notify], [Notified]);
-//   - an order of stores and looks for whoever is about to sleep ([Peer.Order]).
+//   - an order of stores and looks for one who is about to sleep ([Peer.Order]).
 //
 // Whether a peer is a neighbour over a mapped window or several hops away does
 // not show. To a neighbour a store is a CPU store and nothing more. To any other
@@ -49,12 +49,12 @@
 // To notify slot s of direction d, a node takes a number that was never used
 // before, and publishes it as the notification word, then as the summary word,
 // then as the master word. It rings doorbell 0 if the peer's link goroutine has
-// said, by its arm word, that it sleeps, and was not woken since. Whoever looks compares the
-// master word with the one it saw last, then the summary words, then the words
-// of a changed group. Any number that differs means "look". Nothing overflows,
-// nothing blocks, and a notifier that is preempted before it rings delays the
-// sleeper until it goes on; whoever looks meanwhile finds its words. Numbers that pass each other do no harm: a late one differs from
-// the last one seen as well.
+// said, by its arm word, that it sleeps, and was not woken since. Who looks compares
+// the master word with the one it saw last, then the summary words, then the words of
+// a changed group. Any number that differs means "look". Nothing overflows, nothing
+// blocks, and a notifier that is preempted before it rings delays the sleeper until it
+// goes on; who looks meanwhile finds its words. Numbers that pass each other do no
+// harm: a late one differs from the last one seen as well.
 //
 // # Links and lanes
 //
@@ -69,7 +69,7 @@
 // its lane: it is copied from slot to slot, once per hop, without an allocation,
 // and without a system call while the workers are awake. A worker calls no upper
 // layer and waits for nobody: where the next link has no room, the head stays in
-// its slot, and whoever learns of credit there goes on with it.
+// its slot, and who learns of credit there goes on with it.
 //
 // A hop costs about 0.15 µs of CPU for a small frame and 1.1 to 1.2 plain copies for
 // 64 KiB while the node is busy ([ForwardCost], BenchmarkForward), and where the
@@ -144,7 +144,7 @@
 //
 // In its turn, own traffic may have the only free slot left alone for 20 µs, so
 // that another becomes free; not for longer, since all nodes of a ring may be
-// doing that at once, and less often where it was in vain.
+// doing that at once, and less often where none became free.
 //
 // # Tunnels
 //
@@ -155,7 +155,7 @@
 // news name gets one, and those of one host 1024 at the most. Its outbound window is an [ntb.Sink]: stores are gathered in
 // an open frame that is sent at the next Publish, so a small message is one frame.
 // Order is a frame that the other end's worker answers: a round trip. All of a
-// tunnel's frames are in sequence, so whoever has the answer has what was
+// tunnel's frames are in sequence, so who has the answer has what was
 // published before it.
 //
 // The source keeps what is not acknowledged ([Options.Retention]). No store waits for room
@@ -171,12 +171,12 @@
 // acknowledges in frames of the other direction, alone after a quarter of the
 // retention or 5 ms, and again what came again.
 //
-// All that the other end stores passes through this process, so whoever waits for it is
+// All that the other end stores passes through this process, so who waits for it is
 // woken by its arrival ([Peer.Watch]), and need not tell the other end first: that would
 // be a frame, and a round trip until it knew. Notifications always ring.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or
-// on the way. Whoever must know calls [Peer.Order]. Node.Close waits up to 2 s
+// on the way. Who must know calls [Peer.Order]. Node.Close waits up to 2 s
 // until it has arrived.
 //
 // # Failover

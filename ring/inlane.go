@@ -11,7 +11,7 @@ import (
 )
 
 // inLane is a lane of a link, from the neighbour. Frames are taken in order, by
-// whoever calls drain: the lane's worker, or whoever made room for a head that
+// one who calls drain: the lane's worker, or one who made room for a head that
 // waited. Nobody blocks there.
 type inLane struct {
 	link  *Link
@@ -54,21 +54,21 @@ func (l *inLane) slot(next uint64) []byte {
 	return l.slots[at : at+size : at+size]
 }
 
-// ready tells that the head is there and was not looked at. It takes no lock.
+// ready reports whether the head is there and does not wait for room. It takes no lock.
 func (l *inLane) ready() bool {
 	next := l.next.Load()
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
-// goesOn tells if a frame is to go on over another link: here says that it has come,
-// and that nobody looks at it, or that whoever does so is at such frames; coming that
-// the neighbour has been told of the room that it waited for. It never waits.
+// goesOn reports whether a frame is to go on over another link. If here is true, one has
+// come: nobody looks at it, or somebody does who is at such frames. If coming is true, the
+// neighbour has been told of the room that it waited for. It never waits.
 func (l *inLane) goesOn() (here, coming bool) {
 	if l.blocked.Load() {
 		return false, false
 	}
 	if !l.mu.TryLock() {
-		return l.forwards.Load(), false // the system may have stopped whoever it is
+		return l.forwards.Load(), false // the system may have stopped the one who has it
 	}
 	defer l.mu.Unlock()
 	switch {

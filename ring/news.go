@@ -213,7 +213,7 @@ func (n *news) body() []byte {
 	return b
 }
 
-// tells tells that a link's neighbour hears of a host.
+// tells reports whether a link's neighbour hears of a host.
 func (l *Link) tells(host int) bool {
 	switch l.direction {
 	case Up:

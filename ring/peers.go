@@ -180,7 +180,7 @@ func (r *router) close() {
 	}
 }
 
-// lingers tells that a tunnel has something to send, and a way.
+// lingers reports whether a tunnel has something to send, and a way.
 func (r *router) lingers() bool {
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()

@@ -112,7 +112,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 	return best, way, hops
 }
 
-// openLocked tells that no link on the way to a host is known to be cut, this
+// openLocked reports whether no link on the way to a host is known to be cut, this
 // host's own aside.
 func (r *router) openLocked(host int, d Direction) bool {
 	for h := r.opts.neighbour(r.host, d); h != host; {

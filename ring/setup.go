@@ -162,7 +162,7 @@ func (p *Peer) receiveSetup() (more bool) {
 		if uint32(header) != r.received+1 {
 			break
 		}
-		// The payload is copied before it is looked at: the peer may change it.
+		// The payload is copied first, and then checked: the peer may change it.
 		var m [setupSize]byte
 		copy(m[:], p.in[off:off+setupSize])
 		r.received++
