@@ -2,6 +2,7 @@ package bounce
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -26,9 +27,10 @@ func (c *Pair) CloseWrite() error {
 	if c.Closed() {
 		return ErrClosed
 	}
+	err := c.connected()
 	c.ww.interrupt(stopShut)
-	if c.leaveTo(leaseWrite) {
-		return nil
+	if err != nil || c.leaveTo(leaseWrite) {
+		return err
 	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -36,34 +38,83 @@ func (c *Pair) CloseWrite() error {
 		return ErrClosed
 	}
 	c.sendFIN(true)
+	c.tellShut()
 	return nil
 }
 
-// sendFIN publishes the FIN, once, and wakes the peer's reader if told to. The
-// caller holds wmu.
-func (c *Pair) sendFIN(wake bool) {
-	if c.finSent || c.ww.stop.Load()&(stopDown|stopBroken) != 0 || c.aborted() {
+// connected is ENOTCONN when both directions have ended, or the connection was reset: what
+// a socket returns from shutdown then.
+func (c *Pair) connected() error {
+	c.smu.Lock()
+	defer c.smu.Unlock()
+	if c.removed {
+		return ErrClosed
+	}
+	state := c.peerState()
+	if (c.state|state)&stateReset != 0 || c.finished && state&stateFinished != 0 || lost(c.rw.stop.Load(), state) {
+		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
+	}
+	return nil
+}
+
+// lost reports whether a connection ended without a word of the peer's: a bad word was
+// found, or the link went down before the peer was done with the connection.
+func lost(stop, state uint32) bool {
+	return stop&stopBroken != 0 || stop&stopDown != 0 && state&stateStopped == 0
+}
+
+// tellShut follows each end of a direction here. When both have ended, what the peer writes
+// is for nothing, and it is told.
+func (c *Pair) tellShut() {
+	c.smu.Lock()
+	both := c.finished && c.rw.stop.Load()&stopShut != 0
+	c.smu.Unlock()
+	if both {
+		c.addState(stateReadClosed)
+	}
+}
+
+// sendFIN publishes the FIN, once. If told to, it wakes the peer's reader and tells the
+// state, which follows anyway otherwise. The caller holds wmu.
+func (c *Pair) sendFIN(tell bool) {
+	if c.finSent || c.aborted() {
 		return
 	}
+	up := c.ww.stop.Load()&(stopDown|stopBroken) == 0
+	if up {
+		c.tx.fin()
+	}
 	c.finSent = true
-	c.tx.fin()
-	if wake {
+	c.smu.Lock()
+	c.finished = true
+	if up {
+		c.due = stateFinished
+	}
+	c.smu.Unlock()
+	if !up {
+		return
+	}
+	if tell {
 		c.announce()
+		c.addState(stateFinished)
 	}
 	if c.tx.dma != nil {
 		c.tx.dma.kick(startClose)
 	}
 }
 
-// CloseRead ends the direction from the peer: a Read returns io.EOF, and the
-// peer's Write EPIPE.
+// CloseRead makes a Read return io.EOF where it would wait. What has arrived, or arrives
+// later, is read all the same, and the peer's Write goes on while there is room.
 func (c *Pair) CloseRead() error {
 	if c.Closed() {
 		return ErrClosed
 	}
-	c.addState(stateReadClosed) // the peer first: whoever sees our Read end may rely on it
+	err := c.connected()
 	c.rw.interrupt(stopShut)
-	return nil
+	if err == nil {
+		c.tellShut()
+	}
+	return err
 }
 
 // addState tells the peer of the end of something. Nothing is stored any more
@@ -72,7 +123,7 @@ func (c *Pair) addState(bits uint32) {
 	c.tell.Lock() // not smu: where a device blocks, Stats need that
 	defer c.tell.Unlock()
 	c.smu.Lock()
-	state := c.state | bits
+	state := c.state | c.due | bits
 	if c.gone || state == c.state {
 		c.smu.Unlock()
 		return
@@ -95,6 +146,7 @@ const deliverLimit = 2 * time.Second
 // Close ends both directions. What was written reaches the peer, and then
 // io.EOF. It wakes Read and Write, which return ErrClosed. Where frames carry what
 // was written, it waits until they have arrived, or nothing was heard of the peer for 2 s.
+// If something has arrived that was not read, nor lent by Peek, it is Abort.
 func (c *Pair) Close() error { return c.end(false) }
 
 // Abort ends the connection; the peer's Read returns ECONNRESET after what has
@@ -116,13 +168,14 @@ func (c *Pair) end(abort bool) error {
 	// the piece that they are at. A lease may be out for long; then what is left
 	// to do is done at its end.
 	writing, reading := c.leaveTo(leaseWrite), c.leaveTo(leaseRead)
+	if !reading && c.unread() && !abort && c.connected() == nil {
+		abort = true
+		c.addState(stateReset)
+	}
 	if !writing {
 		c.wmu.Lock()
 		c.sendFIN(reading) // else what tells of the end follows
 		c.wmu.Unlock()
-	}
-	if !reading {
-		passed(&c.rmu)
 	}
 	if !abort {
 		c.peer.Deliver(deliverLimit) // this process may end now
@@ -135,6 +188,14 @@ func (c *Pair) end(abort bool) error {
 	c.smu.Unlock()
 	c.stopIfLeft()
 	return nil
+}
+
+// unread waits until a Read under way has left, and reports whether data has arrived that
+// was not read.
+func (c *Pair) unread() bool {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	return c.rx.unread()
 }
 
 // passed waits until whoever holds mu now has let it go.
@@ -201,12 +262,22 @@ func (c *Pair) blame(err error) error {
 	return err
 }
 
-// resetErr is ECONNRESET, with its cause if it was a bad word.
-func (c *Pair) resetErr() error {
+// resetErr is the error of a Read or Write after a reset; the latter passes EPIPE. A bad
+// word of the peer stays the reason, as does the end of the link: nobody knows what is
+// missing. A reset by the peer is as that of a socket: ECONNRESET once, for whoever asks
+// first, and then what the end of a direction is, io.EOF or EPIPE. A Write gets EPIPE
+// alone if the peer's FIN came before its reset. The caller holds a direction's lock.
+func (c *Pair) resetErr(end error) error {
 	c.smu.Lock()
 	defer c.smu.Unlock()
-	if c.why != nil {
+	state := c.peerState()
+	switch {
+	case c.why != nil:
 		return c.why
+	case lost(c.rw.stop.Load(), state):
+	case c.resetTold, end == syscall.EPIPE && state&stateFinished != 0:
+		return end
 	}
+	c.resetTold = true
 	return syscall.ECONNRESET
 }

@@ -21,7 +21,7 @@ func (c *Pair) grow() {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
 	arm := ntb.Load32(c.line, offSpaceArm)
-	if arm&growBit == 0 || !armed(arm, c.growAsked) || c.rw.stop.Load()&^stopDeadline != 0 {
+	if arm&growBit == 0 || !armed(arm, c.growAsked) || c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
 		return
 	}
 	c.growAsked = arm
@@ -119,7 +119,7 @@ func (p *Pool) shrink() {
 func (c *Pair) shrink() bool {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
-	if c.rxSize <= minQueue || !c.linked.Load() || c.rw.stop.Load()&^stopDeadline != 0 {
+	if c.rxSize <= minQueue || !c.linked.Load() || c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
 		return false
 	}
 	read, known := c.bytesRead()

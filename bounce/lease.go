@@ -33,7 +33,7 @@ func (c *Pair) Peek() ([]byte, error) {
 
 func (c *Pair) peek() ([]byte, error) {
 	for {
-		ended, err := c.beforeRead()
+		end, err := c.beforeRead()
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func (c *Pair) peek() ([]byte, error) {
 		if len(b) > 0 {
 			return b, nil
 		}
-		if err := c.nothingRead(ended, err); err != nil {
+		if err := c.nothingRead(end, err); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Pair) Reserve(n int) ([]byte, error) {
 
 func (c *Pair) reserve(n int) ([]byte, error) {
 	for {
-		if err := c.writeErr(); err != nil {
+		if err := c.writeErr(false); err != nil {
 			c.leaveTurn()
 			return nil, err
 		}

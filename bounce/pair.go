@@ -27,6 +27,7 @@ const (
 	stateReadClosed = 1 << iota // the peer reads no more
 	stateReset                  // the peer gave the connection up
 	stateStopped                // the peer stores nothing here any more
+	stateFinished               // the peer's FIN is published
 )
 
 // Pair is one end of a connection. Its methods may be called at the same time
@@ -84,6 +85,10 @@ type Pair struct {
 	why   error  // what a bad word of the peer was; guarded by smu
 	stats Stats  // as of the last wait; guarded by smu
 	gone  bool   // we store nothing any more; guarded by smu
+	// The end of the directions; guarded by smu.
+	due       uint32 // what the next change of the state tells besides
+	finished  bool   // nothing is written any more, and the FIN was published while that was possible
+	resetTold bool   // ECONNRESET was returned
 	// Leases that are out, and what Close or CloseWrite left to their end;
 	// guarded by smu.
 	leases  uint8
@@ -170,15 +175,22 @@ func (c *Pair) remoteQueue(off, size uint64) (ntb.Window, error) {
 }
 
 // Read reads what has arrived, and waits if nothing has. Its errors are io.EOF
-// after the peer's FIN or CloseRead, ErrClosed, os.ErrDeadlineExceeded, and
-// ECONNRESET, wrapped if a bad word of the peer was the cause.
+// after the peer's FIN and, where nothing is there, after CloseRead; ErrClosed;
+// os.ErrDeadlineExceeded; and ECONNRESET, as resetErr says. Without room for a byte
+// it returns 0 at once.
 func (c *Pair) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
+	if len(p) == 0 {
+		if c.Closed() {
+			return 0, ErrClosed
+		}
+		return 0, nil
+	}
 	c.rw.guessFor(len(p))
 	for {
-		ended, err := c.beforeRead()
-		if err != nil || len(p) == 0 {
+		end, err := c.beforeRead()
+		if err != nil {
 			return 0, err
 		}
 		n, err := c.rx.get(p)
@@ -187,48 +199,65 @@ func (c *Pair) Read(p []byte) (int, error) {
 			c.rw.worked(n)
 			return n, nil
 		}
-		if err := c.nothingRead(ended, err); err != nil {
+		if err := c.nothingRead(end, err); err != nil {
 			return 0, err
 		}
 	}
 }
 
+// ending is why a Read that finds nothing does not wait.
+type ending uint8
+
+const (
+	goesOn   ending = iota
+	isShut          // CloseRead was called; more may arrive
+	wasReset        // by the peer or a bad word, or the link is down
+)
+
 // beforeRead is what comes before a look at the queue: an error if it must not
 // be looked at, since the memory may be gone after Close; and whether the
 // connection has ended, so that what arrived before the end is read first.
-func (c *Pair) beforeRead() (ended bool, err error) {
+func (c *Pair) beforeRead() (ending, error) {
 	stop := c.rw.stop.Load()
 	if stop != 0 {
-		if err := stopErr(stop, io.EOF); err != nil {
-			return false, err
+		if err := stopErr(stop); err != nil {
+			return goesOn, err
 		}
 	}
-	return stop != 0 || c.ended(ring.Data), nil
+	switch {
+	case c.ended(ring.Data) || stop&(stopDown|stopBroken) != 0:
+		return wasReset, nil
+	case stop != 0:
+		return isShut, nil
+	}
+	return goesOn, nil
 }
 
 // nothingRead is what follows a look at the queue that found no data: the end,
 // or a wait.
-func (c *Pair) nothingRead(ended bool, err error) error {
+func (c *Pair) nothingRead(end ending, err error) error {
 	switch {
 	case err == io.EOF:
 		return err
 	case err != nil:
 		return c.blame(err)
-	case ended:
-		return c.resetErr()
+	case end == wasReset:
+		return c.resetErr(io.EOF)
+	case end == isShut:
+		return io.EOF
 	}
 	c.wait(&c.rw, ring.Data)
 	return nil
 }
 
 // Write writes all of p. Its errors are EPIPE when either side ended this
-// direction, ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET. With an error
-// comes the number of bytes that were written before.
+// direction, ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, as resetErr says. With
+// an error comes the number of bytes that were written before.
 func (c *Pair) Write(p []byte) (n int, err error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	for {
-		if err := c.writeErr(); err != nil || n == len(p) {
+		if err := c.writeErr(len(p) == 0); err != nil || n == len(p) {
 			if err != nil {
 				c.leaveTurn()
 			}
@@ -268,32 +297,41 @@ func (c *Pair) makeRoom() error {
 	return nil
 }
 
-// writeErr is why nothing can be written, if so.
-func (c *Pair) writeErr() error {
-	if stop := c.ww.stop.Load(); stop != 0 {
-		if err := stopErr(stop, syscall.EPIPE); err != nil {
-			return err
-		}
-		return c.resetErr()
+// writeErr is why nothing can be written, if so; none says that there is nothing to
+// write. What is written to a peer that reads no more resets the connection, as with TCP.
+// The caller holds wmu.
+func (c *Pair) writeErr(none bool) error {
+	stop := c.ww.stop.Load()
+	if err := stopErr(stop); err != nil {
+		return err // without a look: the memory may be gone
 	}
-	if state := c.peerState(); state != 0 {
-		if state&stateReset != 0 {
-			return c.resetErr()
-		}
+	state := c.peerState()
+	switch {
+	case stop == 0 && !takesNothing(state):
+		return nil
+	case state&stateReset != 0 || lost(stop, state):
+		return c.resetErr(syscall.EPIPE)
+	case stop&stopShut != 0 || c.aborted():
 		return syscall.EPIPE
+	case none:
+		return nil
 	}
-	return nil
+	c.addState(stateReset)
+	return syscall.EPIPE
 }
 
 func (c *Pair) peerState() uint32 { return ntb.Load32(c.line, offState) }
 
-// ended tells that the peer does nothing more in a direction: it gave up, or it
+// takesNothing reports whether a peer with that state takes nothing more.
+func takesNothing(state uint32) bool { return state&^stateFinished != 0 }
+
+// ended reports whether the peer does nothing more in a direction: it gave up, or it
 // reads no more.
 func (c *Pair) ended(direction int) bool {
 	if direction == ring.Data {
 		return c.peerState()&stateReset != 0
 	}
-	return c.peerState() != 0
+	return takesNothing(c.peerState())
 }
 
 // returnCredit follows a read: it tells the peer how far we are when that is

@@ -284,7 +284,7 @@ func TestEnds(t *testing.T) {
 		"close wakes the peer's blocked write": func(t *testing.T, a, b *Pair) {
 			go func() { time.Sleep(20 * time.Millisecond); a.Close() }()
 			_, err := b.Write(make([]byte, 8<<20))
-			require.Equal(t, syscall.EPIPE, err)
+			require.Equal(t, syscall.ECONNRESET, err, "a closed with unread data")
 		},
 		"abort: data, then reset": func(t *testing.T, a, b *Pair) {
 			a.Write([]byte("last"))
@@ -293,7 +293,28 @@ func TestEnds(t *testing.T) {
 			require.ErrorIs(t, err, syscall.ECONNRESET)
 			require.Equal(t, "last", string(got))
 			_, err = b.Write(buf)
+			require.Equal(t, syscall.EPIPE, err, "ECONNRESET was returned before")
+			_, err = b.Read(buf)
+			require.Equal(t, io.EOF, err)
+		},
+		"abort: reset, then a broken pipe": func(t *testing.T, a, b *Pair) {
+			a.Abort()
+			_, err := b.Write(buf)
 			require.ErrorIs(t, err, syscall.ECONNRESET)
+			_, err = b.Write(buf)
+			require.Equal(t, syscall.EPIPE, err)
+			_, err = b.Read(buf)
+			require.Equal(t, io.EOF, err)
+		},
+		"close with unread data resets": func(t *testing.T, a, b *Pair) {
+			_, err := a.Write([]byte("answer"))
+			require.NoError(t, err)
+			_, err = b.Write([]byte("unread"))
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			got, err := io.ReadAll(b)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.Equal(t, "answer", string(got))
 		},
 		"abort wakes the peer's read": func(t *testing.T, a, b *Pair) {
 			go func() { time.Sleep(20 * time.Millisecond); a.Abort() }()
@@ -321,13 +342,37 @@ func TestEnds(t *testing.T) {
 			go func() { time.Sleep(20 * time.Millisecond); a.CloseRead() }()
 			_, err := a.Read(buf)
 			require.Equal(t, io.EOF, err)
-			_, err = b.Write(buf)
-			require.Equal(t, syscall.EPIPE, err)
+			_, err = b.Write([]byte("more"))
+			require.NoError(t, err)
+			n, err := a.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, "more", string(buf[:n]))
+			_, err = a.Read(buf)
+			require.Equal(t, io.EOF, err)
 			_, err = a.Write([]byte("still"))
 			require.NoError(t, err)
-			n, err := b.Read(buf)
+			n, err = b.Read(buf)
 			require.NoError(t, err)
 			require.Equal(t, "still", string(buf[:n]))
+		},
+		"close read and close write": func(t *testing.T, a, b *Pair) {
+			_, err := b.Write([]byte("before"))
+			require.NoError(t, err)
+			require.NoError(t, a.CloseRead())
+			require.NoError(t, a.CloseWrite())
+			_, err = b.Write(nil)
+			require.NoError(t, err)
+			_, err = b.Write(buf)
+			require.Equal(t, syscall.EPIPE, err)
+			require.ErrorIs(t, b.CloseWrite(), syscall.ENOTCONN)
+			n, err := a.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, "before", string(buf[:n]))
+			_, err = a.Read(buf)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			_, err = a.Read(buf)
+			require.Equal(t, io.EOF, err)
+			require.ErrorIs(t, a.CloseRead(), syscall.ENOTCONN)
 		},
 		"waiting after the peer's close read": func(t *testing.T, a, b *Pair) {
 			a.CloseRead()
@@ -414,6 +459,8 @@ func TestLinkDown(t *testing.T) {
 				require.ErrorIs(t, err, syscall.ECONNRESET)
 			}
 			require.ErrorIs(t, <-blocked, syscall.ECONNRESET)
+			_, err = b.Write([]byte("x"))
+			require.ErrorIs(t, err, syscall.ECONNRESET, "each time")
 		})
 		_, err = pb.NewPair()
 		require.ErrorIs(t, err, syscall.ECONNRESET)

@@ -98,6 +98,15 @@ func (r *rx) get(p []byte) (int, error) {
 	return n, nil
 }
 
+// unread reports whether data has arrived that was not read.
+func (r *rx) unread() bool {
+	if r.left > 0 {
+		return true
+	}
+	more, _ := r.open()
+	return more
+}
+
 // view is the payload under way that is not read yet, in place. It is empty if
 // nothing is there, with io.EOF after the FIN.
 func (r *rx) view() ([]byte, error) {

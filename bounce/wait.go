@@ -129,16 +129,13 @@ func (w *waiter) stopTimerLocked() {
 	w.timing = false
 }
 
-// stopErr is the error of a Read or Write that must not go on, if any. What the
-// connection's own end means differs by direction: see shut.
-func stopErr(stop uint32, shut error) error {
+// stopErr is the error of a Read or Write that must not look at the connection, if any.
+func stopErr(stop uint32) error {
 	switch {
 	case stop&stopClosed != 0:
 		return ErrClosed
 	case stop&stopDeadline != 0:
 		return os.ErrDeadlineExceeded
-	case stop&stopShut != 0:
-		return shut
 	}
 	return nil
 }

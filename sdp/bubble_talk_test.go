@@ -185,7 +185,7 @@ func (w *bubbleWorld) excused(n *bubbleNode, l *ledger, closing *atomic.Bool, er
 	switch {
 	case errors.Is(err, net.ErrClosed):
 		return closing.Load() || n.closed.Load()
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ENOTCONN):
 		return l.harsh.Load() || w.broken.Load()
 	}
 	return false

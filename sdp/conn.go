@@ -32,7 +32,9 @@ func (c *Conn) opError(op string, err error) error { return opError(op, c.local,
 
 // Read reads what has arrived, at least one byte, and waits for it. After the
 // other side's last byte it returns io.EOF if that side closed, ECONNRESET if it
-// died or gave up.
+// died or gave up, or closed without having read all. That a side gave up is said once, to
+// Read or Write, as with TCP; then Read returns io.EOF, and Write EPIPE. If p is empty,
+// Read returns at once.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.pair.Read(p)
 	raceAcquire(c.pair)
@@ -56,7 +58,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // Close ends the connection. It wakes Read and Write. What was written reaches
 // the other side. Where it goes over several nodes, Close waits for that, unless nothing
-// is heard of the other side for 2 s.
+// is heard of the other side for 2 s. If something has arrived that was not read, the
+// other side gets ECONNRESET behind what was written, as with TCP, and Close does not wait.
 func (c *Conn) Close() error {
 	raceRelease(c.pair)
 	end := c.pair.Close
@@ -71,14 +74,17 @@ func (c *Conn) Close() error {
 }
 
 // CloseWrite ends the direction to the other side, which reads io.EOF after what
-// was written.
+// was written. The error is ENOTCONN if both directions have ended already, or the other
+// side gave up.
 func (c *Conn) CloseWrite() error {
 	raceRelease(c.pair)
 	return c.opError(opClose, c.pair.CloseWrite())
 }
 
-// CloseRead ends the direction from the other side: Read returns io.EOF, and the
-// other side's Write fails with EPIPE.
+// CloseRead makes Read return io.EOF where it would wait. What has arrived, or arrives
+// later, can still be read, and the other side is not told, as with TCP on Linux. After
+// CloseWrite too, what the other side writes resets the connection. Errors are those of
+// CloseWrite.
 func (c *Conn) CloseRead() error { return c.opError(opClose, c.pair.CloseRead()) }
 
 // SetLinger with 0 makes Close abort the connection: the other side reads what

@@ -7,7 +7,7 @@ import (
 )
 
 // Version of the messages. A Hello of another version is refused.
-const Version = 1
+const Version = 2
 
 // ErrMalformed: the message is none that an honest peer would send.
 var ErrMalformed = errors.New("malformed set-up message")

@@ -14,8 +14,8 @@ var wire = map[string]struct {
 	want []byte
 }{
 	"hello": {
-		&Hello{Version: 1, From: 0xc001, To: 8080, End: end},
-		[]byte{1, 1, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
+		&Hello{Version: 2, From: 0xc001, To: 8080, End: end},
+		[]byte{1, 2, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"ack": {
 		&HelloAck{Slot: 3, Gen: 9, End: end},
@@ -45,7 +45,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	for _, tc := range wire {
 		bad = append(bad, tc.want[:len(tc.want)-1], append(tc.want[:len(tc.want):len(tc.want)], 0))
 	}
-	noPort := (&Hello{Version: 1, From: 1, To: 0}).Marshal()
+	noPort := (&Hello{Version: Version, From: 1, To: 0}).Marshal()
 	noReason := (&Refuse{Reason: 0}).Marshal()
 	badReason := (&Refuse{Reason: lastReason + 1}).Marshal()
 	noProcess := (&Refuse{Reason: Elsewhere}).Marshal()

@@ -37,8 +37,9 @@ const (
 	lineSpace  = 20
 	lineState  = 24
 
-	stateAll     = 7
-	stateStopped = 4
+	stateAll      = 15
+	stateStopped  = 4
+	stateFinished = 8
 )
 
 // message takes a set-up message of SDP from side x.
@@ -220,6 +221,9 @@ func (e *end) lineStore(st store) *claim {
 	case lineState:
 		if v&e.state != e.state || v&^stateAll != 0 || v == 0 {
 			return bad("state %#x after %#x", v, e.state)
+		}
+		if v&stateFinished != 0 && !e.fin {
+			return bad("FINISHED before the FIN")
 		}
 		e.state = v
 		e.stopped = v&stateStopped != 0

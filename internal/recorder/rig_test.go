@@ -79,7 +79,7 @@ func (r *rig) end() hello.End {
 // open has side 0 ask and side 1 accept.
 func (r *rig) open() *rig {
 	r.bringUp()
-	r.send(0, (&hello.Hello{Version: 1, From: 9, To: 10, End: r.end()}).Marshal())
+	r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, End: r.end()}).Marshal())
 	return r
 }
@@ -143,14 +143,16 @@ func TestAnHonestConnectionIsLeftAlone(t *testing.T) {
 	r.out[0].Store64(r.region+128<<10+64, 0)
 	r.out[0].Publish64(r.region+128<<10, 4|kindFIN<<56)
 	r.empty(1, 0, 1, kindFIN)
-	r.line(0, lineState, 1|stateStopped)
+	r.line(1, lineState, stateFinished)
+	r.notify(1)
+	r.line(0, lineState, 1|stateFinished|stateStopped)
 	r.notify(0)
-	r.line(1, lineState, 1|stateStopped)
+	r.line(1, lineState, 1|stateFinished|stateStopped)
 	// The slot and the memory are granted again.
 	for _, s := range r.side {
 		clear(s.Inbound()[r.region:])
 	}
-	r.send(1, (&hello.Hello{Version: 1, From: 9, To: 10, End: r.end()}).Marshal())
+	r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	r.send(0, (&hello.Refuse{Slot: rigSlot, Gen: 7, Reason: hello.NotListening}).Marshal())
 	require.Empty(t, r.said.said)
 	require.Positive(t, r.rec.Stores())

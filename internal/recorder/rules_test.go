@@ -30,6 +30,7 @@ var flaws = map[string]struct {
 		r.line(0, lineState, stateStopped)
 		r.line(0, lineState, stateStopped|1)
 	}, "to the line of slot 3 after STOPPED"},
+	"FINISHED before the FIN": {func(r *rig) { r.line(0, lineState, stateFinished) }, "FINISHED before the FIN"},
 	"header in a queue that was left": {func(r *rig) {
 		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
 		r.empty(0, 0, 1, kindMove)
@@ -60,7 +61,7 @@ var flaws = map[string]struct {
 	"refused after stores": {func(r *rig) {
 		e := r.end()
 		e.Slot, e.Offset = 5, 256<<10
-		r.send(0, (&hello.Hello{Version: 1, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
 		r.out[1].Publish32(r.region+lineBytes*5+lineState, 1)
 		r.send(1, (&hello.Refuse{Slot: 5, Gen: 7, Reason: hello.BacklogFull}).Marshal())
 	}, "refuses what it has stored to"},
@@ -68,16 +69,16 @@ var flaws = map[string]struct {
 		r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, End: r.end()}).Marshal())
 	}, "that was not asked for"},
 	"slot granted twice": {func(r *rig) {
-		r.send(0, (&hello.Hello{Version: 1, From: 9, To: 10, End: r.end()}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"slot granted again when one side has stopped": {func(r *rig) {
 		r.line(0, lineState, stateStopped)
-		r.send(1, (&hello.Hello{Version: 1, From: 9, To: 10, End: r.end()}).Marshal())
+		r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"queue granted twice": {func(r *rig) {
 		e := r.end()
 		e.Slot = 5
-		r.send(0, (&hello.Hello{Version: 1, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
 	}, "where one of slot 3 is in use"},
 	"queue granted uncleared": {func(r *rig) {
 		r.side[1].Inbound()[r.region+128<<10] = 1
@@ -87,7 +88,7 @@ var flaws = map[string]struct {
 		e := r.end()
 		e.Slot, e.Offset = 5, 256<<10
 		r.side[0].Inbound()[r.region+lineBytes*5+lineState] = 1
-		r.send(0, (&hello.Hello{Version: 1, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
 	}, "without clearing it"},
 	"queue outside of the region": {func(r *rig) {
 		r.line(1, lineGrant, grantWord(2, 12, rigWindow))
@@ -195,7 +196,7 @@ var flaws = map[string]struct {
 	}, "set-up credit 2 after 0, of 1 frames"},
 	"set-up frame without credit": {func(r *rig) {
 		for range setupSlots {
-			r.send(0, (&hello.Hello{Version: 2, From: 9, To: 10, End: r.end()}).Marshal())
+			r.send(0, (&hello.Hello{Version: hello.Version + 1, From: 9, To: 10, End: r.end()}).Marshal())
 		}
 	}, "with credit for 0"},
 	"set-up frame before its payload": {func(r *rig) {
