@@ -3,6 +3,7 @@ package sdp
 import (
 	"fmt"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -12,21 +13,54 @@ import (
 
 // Conn is a connection. It implements net.Conn, io.ReaderFrom and io.WriterTo.
 // Its methods may be called at the same time from any goroutine.
+//
+// A Conn that the program has dropped is closed by the garbage collector, as those of
+// package net are, unless something that Peek or Reserve lent is out.
 type Conn struct {
 	pair          *bounce.Pair // immutable; the data path
-	host          *Host        // immutable
+	end           *end         // immutable
 	local, remote *Addr        // immutable
-	abort         atomic.Bool  // SetLinger(0) was called
+	dropped       runtime.Cleanup
+}
+
+// end is a connection without the Conn that the program has: what its Host keeps. It does
+// not refer to the Conn, so that one which the program has dropped is garbage.
+type end struct {
+	pair  *bounce.Pair // immutable
+	host  *Host        // immutable
+	abort atomic.Bool  // SetLinger(0) was called
 }
 
 func newConn(h *Host, p *bounce.Pair, local, remote *Addr) (*Conn, error) {
-	c := &Conn{pair: p, host: h, local: local, remote: remote}
-	if err := h.add(c); err != nil {
+	e := &end{pair: p, host: h}
+	if err := h.add(e); err != nil {
 		p.Abort()
 		return nil, err
 	}
+	c := &Conn{pair: p, end: e, local: local, remote: remote}
+	if !h.stack.bubble {
+		c.dropped = runtime.AddCleanup(c, (*end).drop, e)
+	}
 	return c, nil
 }
+
+// Close ends the connection, with the errors of bounce.Pair.
+func (e *end) Close() error {
+	raceRelease(e.pair)
+	closing := e.pair.Close
+	if e.abort.Load() {
+		closing = e.pair.Abort
+	}
+	if err := closing(); err != nil {
+		return err
+	}
+	e.host.remove(e)
+	return nil
+}
+
+// drop closes the connection of a Conn that is garbage. Close may wait, which the
+// collector's goroutine must not.
+func (e *end) drop() { go e.Close() }
 
 func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
@@ -41,6 +75,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if err != nil {
 		err = c.opError(opRead, err)
 	}
+	runtime.KeepAlive(c)
 	return n, err
 }
 
@@ -53,6 +88,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if err != nil {
 		err = c.opError(opWrite, err)
 	}
+	runtime.KeepAlive(c)
 	return n, err
 }
 
@@ -61,15 +97,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 // is heard of the other side for 2 s. If something has arrived that was not read, the
 // other side gets ECONNRESET behind what was written, as with TCP, and Close does not wait.
 func (c *Conn) Close() error {
-	raceRelease(c.pair)
-	end := c.pair.Close
-	if c.abort.Load() {
-		end = c.pair.Abort
-	}
-	if err := end(); err != nil {
+	if err := c.end.Close(); err != nil {
 		return c.opError(opClose, err)
 	}
-	c.host.remove(c)
+	c.dropped.Stop()
 	return nil
 }
 
@@ -78,24 +109,26 @@ func (c *Conn) Close() error {
 // side gave up.
 func (c *Conn) CloseWrite() error {
 	raceRelease(c.pair)
-	return c.opError(opClose, c.pair.CloseWrite())
+	err := c.opError(opClose, c.pair.CloseWrite())
+	runtime.KeepAlive(c)
+	return err
 }
 
 // CloseRead makes Read return io.EOF where it would wait. What has arrived, or arrives
 // later, can still be read, and the other side is not told, as with TCP on Linux. After
 // CloseWrite too, what the other side writes resets the connection. Errors are those of
 // CloseWrite.
-func (c *Conn) CloseRead() error { return c.opError(opClose, c.pair.CloseRead()) }
+func (c *Conn) CloseRead() error {
+	err := c.opError(opClose, c.pair.CloseRead())
+	runtime.KeepAlive(c)
+	return err
+}
 
 // SetLinger with 0 makes Close abort the connection: the other side reads what
 // has arrived and then ECONNRESET. With any other number, Close ends it in order,
 // without waiting, since what was written is at the other side already.
 func (c *Conn) SetLinger(sec int) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	c.abort.Store(sec == 0)
-	return nil
+	return c.set(func() { c.end.abort.Store(sec == 0) })
 }
 
 // LocalAddr is this end's *Addr.
@@ -104,42 +137,48 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 // RemoteAddr is the other end's *Addr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// open is the error of setting something on a closed connection.
-func (c *Conn) open() error {
+// set calls f, unless the connection is closed.
+func (c *Conn) set(f func()) error {
 	if c.pair.Closed() {
 		return c.opError(opSet, bounce.ErrClosed)
 	}
+	f()
+	runtime.KeepAlive(c)
 	return nil
 }
 
 // SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	c.pair.SetReadDeadline(t)
-	c.pair.SetWriteDeadline(t)
-	return nil
+	return c.set(func() {
+		c.pair.SetReadDeadline(t)
+		c.pair.SetWriteDeadline(t)
+	})
 }
 
 // SetReadDeadline makes Read fail with os.ErrDeadlineExceeded from t on. The zero
 // time means never. It wakes a Read that waits.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	c.pair.SetReadDeadline(t)
-	return nil
+	return c.set(func() { c.pair.SetReadDeadline(t) })
 }
 
 // SetWriteDeadline is SetReadDeadline for Write, which may have written a part.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	c.pair.SetWriteDeadline(t)
-	return nil
+	return c.set(func() { c.pair.SetWriteDeadline(t) })
 }
+
+// SetNoDelay does nothing: what was written is not held back, whatever is set. It is
+// there, as are the methods below, for programs that call it on a *net.TCPConn.
+func (c *Conn) SetNoDelay(bool) error { return c.set(func() {}) }
+
+// SetKeepAlive does nothing: that the other side has died is noticed at once, without
+// probes.
+func (c *Conn) SetKeepAlive(bool) error { return c.set(func() {}) }
+
+// SetKeepAlivePeriod does nothing, as SetKeepAlive.
+func (c *Conn) SetKeepAlivePeriod(time.Duration) error { return c.set(func() {}) }
+
+// SetKeepAliveConfig does nothing, as SetKeepAlive.
+func (c *Conn) SetKeepAliveConfig(net.KeepAliveConfig) error { return c.set(func() {}) }
 
 // SetReadBuffer sets how large the bounce buffer that Read reads from may grow,
 // in bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB
@@ -151,15 +190,11 @@ func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair
 // read, rounded likewise; what the other side's read buffer takes is a limit too.
 func (c *Conn) SetWriteBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetWriteBuffer) }
 
-func (c *Conn) setBuffer(bytes int, set func(int)) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	if bytes <= 0 {
+func (c *Conn) setBuffer(bytes int, f func(int)) error {
+	if bytes <= 0 && !c.pair.Closed() {
 		return c.opError(opSet, fmt.Errorf("buffer of %d bytes: %w", bytes, syscall.EINVAL))
 	}
-	set(bytes)
-	return nil
+	return c.set(func() { f(bytes) })
 }
 
 // Stats are the connection's counters. They can be asked after Close too.

@@ -69,7 +69,7 @@ type Host struct {
 	closed bool              // guarded by mu
 }
 
-// user is a *Conn or a *Listener.
+// user is the end of a *Conn, or a *Listener.
 type user interface{ Close() error }
 
 // Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/bounce"
@@ -24,6 +26,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant then
 	listeners *listen.Table
 	opts      bounce.Options
+	bubble    bool          // it was made in a bubble of testing/synctest; immutable
 	port      atomic.Uint32 // counts the dialling ends' ports
 
 	refs int // Hosts; guarded by stacks.mu
@@ -31,6 +34,14 @@ type stack struct {
 	mu       lock.Mutex[lock.Stack]
 	sessions map[*session]struct{} // links that are up; guarded by mu
 	ended    HostStats             // of links that are down; guarded by mu
+}
+
+// inBubble reports whether the caller runs in a bubble of testing/synctest. What that made
+// can be used by its goroutines only.
+func inBubble() bool {
+	var head [100]byte
+	line, _, _ := strings.Cut(string(head[:runtime.Stack(head[:], false)]), "]")
+	return strings.Contains(line, ", synctest bubble ")
 }
 
 // session is SDP with one peer.
@@ -81,7 +92,7 @@ func openStack(name string) (*stack, error) {
 
 func newStack(o bounce.Options) *stack {
 	s := &stack{
-		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, sessions: map[*session]struct{}{},
+		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), sessions: map[*session]struct{}{},
 	}
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 )
@@ -13,7 +14,8 @@ import (
 // buffer: at least one byte, at most one record, which is up to 64 KiB. It is
 // valid until Discard, which must follow. Until then other Reads of this
 // connection wait, and the other side can write only into what is left of the
-// buffer; other connections are not held back. Close does not wait.
+// buffer; other connections are not held back. Close does not wait, and takes what is lent
+// for read.
 //
 // The other side could change the bytes meanwhile. Who must not be deceived by it
 // copies them first, or uses Read.
@@ -25,12 +27,16 @@ func (c *Conn) Peek() ([]byte, error) {
 	if err != nil {
 		err = c.opError(opRead, err)
 	}
+	runtime.KeepAlive(c)
 	return b, err
 }
 
 // Discard ends what Peek began: the first n bytes that it returned count as
 // read. It panics if n is more than that.
-func (c *Conn) Discard(n int) { c.pair.Discard(n) }
+func (c *Conn) Discard(n int) {
+	c.pair.Discard(n)
+	runtime.KeepAlive(c)
+}
 
 // Reserve waits for room in the other side's bounce buffer and returns some of
 // it, at least one byte and at most n, to be filled. It is to be written only: on
@@ -44,6 +50,7 @@ func (c *Conn) Reserve(n int) ([]byte, error) {
 	if err != nil {
 		err = c.opError(opWrite, err)
 	}
+	runtime.KeepAlive(c)
 	return b, err
 }
 
@@ -52,6 +59,7 @@ func (c *Conn) Reserve(n int) ([]byte, error) {
 func (c *Conn) Commit(n int) {
 	raceRelease(c.pair)
 	c.pair.Commit(n)
+	runtime.KeepAlive(c)
 }
 
 // copyPiece is how much ReadFrom and WriteTo move at a time.

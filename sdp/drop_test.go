@@ -1,0 +1,183 @@
+package sdp
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/stretchr/testify/require"
+)
+
+// used is what the connections of a Host hold of the windows of its links.
+func used(h *Host) (sum bounce.Used) {
+	_, sessions := h.stack.up()
+	for _, e := range sessions {
+		u := e.pool.Used()
+		sum.Pairs, sum.Slots, sum.Bytes = sum.Pairs+u.Pairs, sum.Slots+u.Slots, sum.Bytes+u.Bytes
+	}
+	return sum
+}
+
+// users is how many listeners and connections a Host has open.
+func users(h *Host) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.users)
+}
+
+// collected collects garbage until a condition holds.
+func collected(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			require.FailNow(t, what)
+		}
+		runtime.GC()
+	}
+}
+
+// dialAndDrop makes connections, with a word on each, and drops them.
+func dialAndDrop(t *testing.T, h *Host, address string, n int) {
+	for range n {
+		c, err := h.Dial("sdp", address)
+		require.NoError(t, err)
+		_, err = c.Write([]byte("word"))
+		require.NoError(t, err)
+	}
+}
+
+// A connection that the program has dropped without Close is closed, and nothing of it
+// stays, on neither side.
+func TestDroppedConnectionsAreClosed(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("sdp", ":0")
+		require.NoError(t, err)
+		defer ln.Close()
+		n, rounds := 3000, 1
+		if strings.HasSuffix(t.Name(), "/mem") {
+			n, rounds = 500, 6 // its windows are smaller
+		}
+		ends := make(chan error, n)
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() { // which drops its end too
+					got, err := io.ReadAll(c)
+					if err == nil && string(got) != "word" {
+						err = io.ErrUnexpectedEOF
+					}
+					ends <- err
+				}()
+			}
+		}()
+		drop := func(n int) {
+			dialAndDrop(t, h, ln.Addr().String(), n)
+			collected(t, "not all ends have read io.EOF", func() bool { return len(ends) == n })
+			for range n {
+				require.NoError(t, <-ends)
+			}
+			collected(t, "connections stay with their Host", func() bool { return users(h) == 1 })
+			collected(t, "memory of connections stays", func() bool { return used(h) == bounce.Used{} })
+		}
+		drop(1) // which makes the link
+		before := runtime.NumGoroutine()
+		for range rounds {
+			drop(n)
+		}
+		collected(t, "goroutines stay", func() bool { return runtime.NumGoroutine() <= before })
+	})
+}
+
+// What arrived and was not read when a connection was dropped resets it, as Close does.
+func TestDroppedConnectionWithUnreadDataIsReset(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		_, b := func() (a, b net.Conn) {
+			a, b, _, err := pipe(h)
+			require.NoError(t, err)
+			_, err = b.Write([]byte("unread"))
+			require.NoError(t, err)
+			return nil, b
+		}()
+		got := make(chan error, 1)
+		go func() { _, err := b.Read(make([]byte, 1)); got <- err }()
+		collected(t, "no error", func() bool { return len(got) == 1 })
+		require.ErrorContains(t, <-got, "connection reset by peer")
+		require.NoError(t, b.Close())
+	})
+}
+
+// A connection of which a goroutine is in a call is not garbage.
+func TestConnectionInUseIsNotCollected(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		b, results := func() (net.Conn, chan error) {
+			a, b, _, err := pipe(h)
+			require.NoError(t, err)
+			results := make(chan error, 1)
+			go func() { _, err := a.Read(make([]byte, 1)); results <- err }()
+			return b, results
+		}()
+		for range 20 {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		_, err := b.Write([]byte("x"))
+		require.NoError(t, err)
+		require.NoError(t, <-results)
+		b.Close()
+	})
+}
+
+// The collector's goroutines are in no bubble, and could not close a connection of one.
+func TestConnectionsOfABubbleAreLeftToTheirHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, "mem:bubble")
+		func() {
+			_, _, _, err := pipe(h)
+			require.NoError(t, err)
+		}()
+		for range 5 {
+			runtime.GC()
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 2, users(h))
+		require.NoError(t, h.Close())
+	})
+}
+
+// Methods that programs set on a *net.TCPConn are there, and fail on a closed connection.
+func TestTCPOptionsAreAccepted(t *testing.T) {
+	type tcpOptions interface {
+		SetNoDelay(bool) error
+		SetKeepAlive(bool) error
+		SetKeepAlivePeriod(time.Duration) error
+		SetKeepAliveConfig(net.KeepAliveConfig) error
+	}
+	onFabrics(t, func(t *testing.T, h *Host) {
+		a, _ := mustPipe(t, h)
+		var c tcpOptions = a
+		set := func() []error {
+			return []error{
+				c.SetNoDelay(true), c.SetNoDelay(false), c.SetKeepAlive(true), c.SetKeepAlivePeriod(time.Minute),
+				c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true}),
+			}
+		}
+		for _, err := range set() {
+			require.NoError(t, err)
+		}
+		require.NoError(t, a.Close())
+		for _, err := range set() {
+			require.ErrorIs(t, err, net.ErrClosed)
+			op := new(net.OpError)
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, "set", op.Op)
+		}
+	})
+}
