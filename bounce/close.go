@@ -226,6 +226,7 @@ func (c *Pair) stopIfLeft() {
 func (c *Pair) linkDown() {
 	c.rw.interrupt(stopDown)
 	c.ww.interrupt(stopDown)
+	c.tellEnd()
 	c.tryRemove()
 }
 
@@ -258,6 +259,7 @@ func (c *Pair) blame(err error) error {
 	c.smu.Unlock()
 	c.rw.interrupt(stopBroken)
 	c.ww.interrupt(stopBroken)
+	c.tellEnd()
 	c.addState(stateReset)
 	return err
 }

@@ -46,7 +46,8 @@ type Pair struct {
 	far     ntb.Window // our line at the peer, written by us
 	farSlot int
 
-	linked atomic.Bool // Connect is done: notifications count (pair S16)
+	linked atomic.Bool            // Connect is done: notifications count (pair S16)
+	atEnd  atomic.Pointer[func()] // see OnEnd; stored before a look at the end, which tellEnd follows
 
 	rmu        lock.Mutex[lock.Read] // held by Read, also while it waits
 	rx         rx                    // guarded by rmu
@@ -408,6 +409,7 @@ func (c *Pair) Notified(direction int) {
 			c.ww.notify()
 		}
 		if state != 0 {
+			c.tellEnd()
 			c.tryRemove()
 		}
 	}

@@ -29,6 +29,7 @@ type end struct {
 	pair  *bounce.Pair // immutable
 	host  *Host        // immutable
 	abort atomic.Bool  // SetLinger(0) was called
+	raw   descriptor
 }
 
 func newConn(h *Host, p *bounce.Pair, local, remote *Addr) (*Conn, error) {
@@ -54,6 +55,7 @@ func (e *end) Close() error {
 	if err := closing(); err != nil {
 		return err
 	}
+	e.raw.close()
 	e.host.remove(e)
 	return nil
 }

@@ -72,6 +72,7 @@ type (
 	LinkErr struct{}
 	Wait    struct{}
 	Accept  struct{}
+	Raw     struct{}
 )
 
 // All PEs of a team are in its collective, which ends with the first of them.
@@ -130,3 +131,4 @@ func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
 func (Wait) class() info    { return info{"bounce.waiter", 83, false} }
 func (Accept) class() info  { return info{"listen.deadline", 84, true} }
+func (Raw) class() info     { return info{"sdp.descriptor", 85, false} }

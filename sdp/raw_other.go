@@ -1,0 +1,15 @@
+//go:build !linux
+
+package sdp
+
+import "errors"
+
+// descriptors reports whether connections can have one.
+const descriptors = false
+
+type descriptor struct{}
+
+func (*descriptor) close() {}
+
+func (*end) control(func(uintptr)) error      { return errors.ErrUnsupported }
+func (*end) rawRead(func(uintptr) bool) error { return errors.ErrUnsupported }
