@@ -47,6 +47,8 @@ var roles = map[string]func(p *self) error{
 	"echo":      playEcho,
 	"sum":       playSum,
 	"soak":      playSoak,
+	"drop":      playDrop,
+	"idle":      playIdle,
 }
 
 func init() {

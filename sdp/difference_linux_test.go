@@ -406,3 +406,41 @@ func TestCallsReturnWhatTCPsDo(t *testing.T) {
 		sequences(t, func() (a, b net.Conn, stop func(), err error) { return pipe(h) })
 	})
 }
+
+// A Write that waits for room ends as over TCP, whatever ends it. How much it has written
+// by then differs.
+func TestWriteThatWaitsEndsAsTCPs(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	onFabrics(t, func(t *testing.T, h *Host) {
+		for name, end := range map[string]func(writer, reader socket) error{
+			"Close":          func(w, _ socket) error { return w.Close() },
+			"CloseWrite":     func(w, _ socket) error { return w.CloseWrite() },
+			"deadline":       func(w, _ socket) error { return w.SetWriteDeadline(time.Unix(1, 0)) },
+			"peer's Close":   func(_, r socket) error { return r.Close() },
+			"peer's abort":   func(_, r socket) error { return errors.Join(r.SetLinger(0), r.Close()) },
+			"CloseRead, too": func(w, _ socket) error { return errors.Join(w.CloseRead(), w.Close()) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := twin(t, ln, func() (a, b net.Conn, stop func(), err error) { return pipe(h) })
+				outcomes := func(ends [2]socket) []outcome {
+					written := make(chan outcome, 1)
+					go func() { written <- write(make([]byte, 64<<20))(ends[0]) }()
+					_, err := io.ReadFull(ends[1], make([]byte, 1)) // it has begun
+					require.NoError(t, err)
+					ended := does(func(socket) error { return end(ends[0], ends[1]) })(nil)
+					first := <-written
+					require.Less(t, first.n, 64<<20)
+					first.n = 0
+					return []outcome{ended, first, write([]byte("x"))(ends[0]), write([]byte("x"))(ends[0])}
+				}
+				require.Equal(t, outcomes(w.tcp), outcomes(w.ours))
+				for x := range 2 {
+					w.tcp[x].Close()
+					w.ours[x].Close()
+				}
+			})
+		}
+	})
+}

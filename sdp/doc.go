@@ -51,6 +51,13 @@
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
 //	SDP_FABRIC='ring:lab?node=1' server
 //
+// # Connections
+//
+// A [Conn] behaves as a *net.TCPConn on Linux does, to the order of its errors; the few
+// differences, with their reasons, are in the section "Differences from net" of
+// ARCHITECTURE.md. What a program has dropped without Close is closed by the garbage
+// collector, except in a bubble of testing/synctest.
+//
 // # Errors
 //
 // As with net, every error but io.EOF is a *net.OpError. errors.Is finds its
