@@ -266,8 +266,8 @@ func (c *Pair) blame(err error) error {
 
 // resetErr is the error of a Read or Write after a reset; the latter passes EPIPE. A bad
 // word of the peer stays the reason, as does the end of the link: nobody knows what is
-// missing. A reset by the peer is as that of a socket: ECONNRESET once, for whoever asks
-// first, and then what the end of a direction is, io.EOF or EPIPE. A Write gets EPIPE
+// missing. A reset by the peer is as that of a socket: ECONNRESET once, from the call that
+// comes first, and then what the end of a direction is, io.EOF or EPIPE. A Write gets EPIPE
 // alone if the peer's FIN came before its reset. The caller holds a direction's lock.
 func (c *Pair) resetErr(end error) error {
 	c.smu.Lock()

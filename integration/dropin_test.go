@@ -141,7 +141,7 @@ func idleError(c net.Conn) error {
 }
 
 // A pool finds out that a connection is stale before it uses it: at once after the server
-// has closed it, whoever reads, and by poll too.
+// has closed it, without a Read, and by poll too.
 func TestPoolsFindStaleConnections(t *testing.T) {
 	newFabric(t)
 	p := startPeer(t, "idle", nil)

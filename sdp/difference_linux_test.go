@@ -99,7 +99,6 @@ type twins struct {
 	lingers   [2]bool // SetLinger(0)
 	reset     [2]bool // its TCP socket is to be reset, or is
 	late      [2]bool // the end's next deadline for Read is past
-	lateWrite [2]bool
 	log       []string
 }
 
