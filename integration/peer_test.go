@@ -47,6 +47,7 @@ var roles = map[string]func(p *self) error{
 	"echo":      playEcho,
 	"sum":       playSum,
 	"soak":      playSoak,
+	"taken":     playTaken,
 }
 
 func init() {

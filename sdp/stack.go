@@ -80,6 +80,7 @@ func openStack(name string) (*stack, error) {
 }
 
 func newStack(o bounce.Options) *stack {
+	o.Thrift = bounce.NewThrift()
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, sessions: map[*session]struct{}{},
 	}
@@ -176,6 +177,7 @@ func (e *session) addTo(s *HostStats) {
 func (s *stack) stats() HostStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
+	sum.ProcessorTaken = s.opts.Thrift.Taken()
 	for _, e := range sessions {
 		e.addTo(&sum)
 	}
