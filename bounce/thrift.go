@@ -22,7 +22,7 @@ type Thrift struct {
 	takenBy time.Duration // constant: the least time between two looks that the system took
 
 	// In nanoseconds since epoch.
-	scarce atomic.Int64 // processors are scarce until then
+	scarce atomic.Int64 // processors are scarce until then; 0 if they never were
 	rest   atomic.Int64 // waits park at once until then, while they are
 
 	debt  atomic.Int64 // in nanoseconds, from -mostDebt to mostDebt
@@ -38,11 +38,11 @@ const (
 	scarceFor = 10 * time.Second
 	// parkCost is processor time, that of the peer included: a doorbell, and being woken.
 	parkCost = 10 * time.Microsecond
-	// mostDebt is what is spun in vain of each restFor, at the most: one percent. It is
-	// enough for some tens of answers of a peer that has to be woken. If that finds one
+	// mostDebt is what is spun in vain of each restFor, at the most: one part in 40. It
+	// is enough for some tens of answers of a peer that has to be woken. If that finds one
 	// which spins as well, both go on.
 	mostDebt = 500 * time.Microsecond
-	restFor  = 50 * time.Millisecond
+	restFor  = 20 * time.Millisecond
 )
 
 // NewThrift returns one that has not noticed anything.
@@ -54,51 +54,44 @@ func (t *Thrift) Taken() uint64 { return t.taken.Load() }
 // spending is one spin.
 type spending struct {
 	thrift *Thrift
-	start  time.Time
-	looked time.Time     // the clock was read last
-	away   time.Duration // since start, not spent by spinning
-	scarce bool          // and so what is spent counts
+	looked time.Time // the clock was read last; the start before that
+	cost   time.Duration
+	scarce bool // processors are, and so the cost counts
 }
 
-// spend begins a spin at now. It reports whether the wait may spin at all.
-func (t *Thrift) spend(now time.Time) (s spending, may bool) {
-	s = spending{thrift: t, start: now, looked: now}
-	until := t.scarce.Load()
-	if until == 0 {
-		return s, true
-	}
-	since := int64(now.Sub(t.epoch))
-	s.scarce = since < until
-	return s, !s.scarce || since >= t.rest.Load()
+// may reports whether the spin may begin.
+func (s *spending) may() bool { return s.thrift.scarce.Load() == 0 || s.mayNow() }
+
+func (s *spending) mayNow() bool {
+	since := int64(s.looked.Sub(s.thrift.epoch))
+	s.scarce = since < s.thrift.scarce.Load()
+	return !s.scarce || since >= s.thrift.rest.Load()
 }
 
 // look follows some looks without anything between them.
 func (s *spending) look(now time.Time) {
-	if took := now.Sub(s.looked); took >= s.thrift.takenBy {
-		s.away += took
+	if took := now.Sub(s.looked); took < s.thrift.takenBy {
+		s.cost += took
+	} else {
 		s.thrift.taken.Add(1)
 		s.thrift.scarce.Store(int64(now.Add(scarceFor).Sub(s.thrift.epoch)))
 	}
 	s.looked = now
 }
 
-// yielded follows what other goroutines had since the last look.
-func (s *spending) yielded(now time.Time) {
-	s.away += now.Sub(s.looked)
-	s.looked = now
-}
+// yielded follows what other goroutines had since the last look, which costs nothing.
+func (s *spending) yielded(now time.Time) { s.looked = now }
 
 // end ends the spin, after the last look.
 func (s *spending) end(hit bool) {
 	if !s.scarce {
 		return
 	}
-	cost := s.looked.Sub(s.start) - s.away
 	if hit {
-		cost -= parkCost
+		s.cost -= parkCost
 	}
 	t := s.thrift
-	switch debt := time.Duration(t.debt.Add(int64(cost))); {
+	switch debt := time.Duration(t.debt.Add(int64(s.cost))); {
 	case debt < -mostDebt:
 		t.debt.Store(int64(-mostDebt))
 	case debt > mostDebt:

@@ -15,14 +15,15 @@ func thriftAt() (*Thrift, func(time.Duration) time.Time) {
 
 // take has the system take the processor at d for long enough.
 func take(t *Thrift, at func(time.Duration) time.Time, d time.Duration) {
-	s, _ := t.spend(at(d))
+	s := spending{thrift: t, looked: at(d)}
 	s.look(at(d + takenBy))
 	s.end(false)
 }
 
 // spinFor spins at d for some time, if it may.
 func spinFor(t *Thrift, at func(time.Duration) time.Time, d, long time.Duration, hit bool) bool {
-	s, may := t.spend(at(d))
+	s := spending{thrift: t, looked: at(d)}
+	may := s.may()
 	if may {
 		s.look(at(d + long))
 		s.end(hit)
@@ -95,8 +96,8 @@ func TestTimeAwayIsNotSpent(t *testing.T) {
 	take(thrift, at, 0)
 	now := 2 * takenBy
 	for range 100 {
-		s, may := thrift.spend(at(now))
-		require.True(t, may)
+		s := spending{thrift: thrift, looked: at(now)}
+		require.True(t, s.may())
 		s.yielded(at(now + 50*time.Millisecond))
 		s.look(at(now + 50*time.Millisecond + takenBy))
 		s.end(false)

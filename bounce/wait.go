@@ -164,8 +164,8 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 		start = w.turns.yield(start)
 		w.yielded, w.work = start, 0
 	}
-	spent, may := c.pool.opts.Thrift.spend(start)
-	if !may {
+	spent := spending{thrift: c.pool.opts.Thrift, looked: start}
+	if !spent.may() {
 		w.counts.spared++
 		return false
 	}
@@ -228,8 +228,8 @@ func (p *Pool) SpinUntil(done func() bool) bool {
 		return done()
 	}
 	start := time.Now()
-	spent, may := p.opts.Thrift.spend(start)
-	if !may {
+	spent := spending{thrift: p.opts.Thrift, looked: start}
+	if !spent.may() {
 		return done()
 	}
 	defer spinners.Add(-1)
