@@ -120,6 +120,9 @@ type user interface{ Close() error }
 //	failover=1    connections to a neighbour go on by the other way when the link is
 //	              cut, at the cost of frames where there would be stores; 0 unless given
 //
+// In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
+// errors.ErrUnsupported.
+//
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
 // is another user's, or this process is the overflow uid (nobody) of a user namespace,
 // to which every user without a number there looks like itself.
@@ -200,6 +203,9 @@ func (h *Host) Listen(network, address string) (net.Listener, error) {
 func (h *Host) use() (_ *Host, done func(), err error) {
 	if h == nil {
 		return useDefault()
+	}
+	if err := h.stack.usable(); err != nil {
+		return nil, nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -282,6 +288,8 @@ func useDefault() (h *Host, done func(), err error) {
 		h = newHost(s, &defaultHost.counters)
 		h.lazy = true
 		defaultHost.host = h
+	} else if err := h.stack.usable(); err != nil {
+		return nil, nil, err
 	}
 	h.mu.Lock()
 	h.calls++

@@ -24,6 +24,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant then
 	listeners *listen.Table
 	opts      bounce.Options
+	bubble    bool          // opened in a bubble of testing/synctest; constant after openStack
 	port      atomic.Uint32 // counts the dialling ends' ports
 
 	refs int // Hosts; guarded by stacks.mu
@@ -56,16 +57,26 @@ func openStack(name string) (*stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	bubble := inBubble()
+	if bubble {
+		if err := forBubble(spec); err != nil {
+			return nil, err
+		}
+	}
 	stacks.mu.Lock()
 	s := stacks.open[name]
 	if s != nil {
+		if err := s.usable(); err != nil {
+			stacks.mu.Unlock()
+			return nil, err
+		}
 		s.refs++
 		stacks.mu.Unlock()
 		<-s.opened
 		return s, s.err
 	}
 	s = newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
-	s.name, s.refs = name, 1
+	s.name, s.refs, s.bubble = name, 1, bubble
 	stacks.open[name] = s
 	stacks.mu.Unlock()
 	// Without the lock: nodes that run are asked, and one of them may be stopped.
