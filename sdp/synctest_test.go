@@ -85,8 +85,15 @@ func TestSharedMemoryIsRefusedInABubble(t *testing.T) {
 	}
 	require.NoError(t, err)
 	defer host.Close()
+	t.Setenv("SDP_FABRIC", name)
 	synctest.Test(t, func(t *testing.T) {
-		_, err := Open(name)
+		_, err := Listen("sdp", ":0")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.IsType(t, (*net.TCPListener)(nil), ln)
+		require.NoError(t, ln.Close())
+		_, err = Open(name)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorContains(t, err, "synctest")
 		var op *net.OpError
