@@ -91,7 +91,7 @@ func (c *Pair) wait(w *waiter, direction int) {
 		}
 		c.peer.Poll()
 	}
-	w.parks++
+	w.counts.parks++
 	c.saveStats(direction)
 	if unsure {
 		w.lookSoon()
@@ -133,7 +133,7 @@ func (c *Pair) watch(w *waiter, direction int) {
 			c.publishCredit()
 		}
 		c.peer.Poll()
-		w.parks++
+		w.counts.parks++
 		c.saveStats(direction)
 		<-w.wake
 	}

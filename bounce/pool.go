@@ -41,6 +41,8 @@ type Options struct {
 	// Buffer is how large the queue of one direction may grow: 0 for
 	// DefaultBuffer, else 4 KiB to 16 MiB.
 	Buffer int
+	// Thrift is what the pools of a fabric share; nil means one of this pool's own.
+	Thrift *Thrift
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
 	// bridge's DMA engine, if it has one; 0 means to measure it when the link comes
@@ -80,6 +82,9 @@ func NewPool(p *ring.Peer, o Options) *Pool {
 	}
 	if o.Spin < 0 {
 		o.Spin = DefaultSpin
+	}
+	if o.Thrift == nil {
+		o.Thrift = NewThrift()
 	}
 	if o.until == nil {
 		o.until = time.Until

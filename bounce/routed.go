@@ -33,7 +33,7 @@ func (c *Pair) waitTurn() {
 	defer w.parked.Store(false)
 	for !c.peer.Room(c.turn) && w.stop.Load() == 0 && !c.ended(ring.Space) {
 		c.peer.Poll()
-		w.parks++
+		w.counts.parks++
 		c.saveStats(ring.Space)
 		<-w.wake
 	}

@@ -34,6 +34,10 @@ type Stats struct {
 	ReadSpins, ReadSpinHits, ReadParks    uint64
 	WriteSpins, WriteSpinHits, WriteParks uint64
 
+	// Waits that would have spun, and parked because others needed the processors, see
+	// Thrift.
+	ReadSpinsSpared, WriteSpinsSpared uint64
+
 	// Waits of a Write for room, because the queue was full although it is as large
 	// as it gets, because of the limit that SetWriteBuffer set, or because the queue
 	// is small and a larger one was asked for. Each may spin or park several times.
@@ -72,6 +76,8 @@ func (s *Stats) Add(o Stats) {
 	s.WriteSpins += o.WriteSpins
 	s.WriteSpinHits += o.WriteSpinHits
 	s.WriteParks += o.WriteParks
+	s.ReadSpinsSpared += o.ReadSpinsSpared
+	s.WriteSpinsSpared += o.WriteSpinsSpared
 	s.StallsFull += o.StallsFull
 	s.StallsLimit += o.StallsLimit
 	s.StallsSmall += o.StallsSmall
@@ -128,7 +134,8 @@ func (c *Pair) saveStats(direction int) {
 	if direction == ring.Data {
 		s.BytesRead, s.RecordsRead = c.rx.st.bytes, c.rx.st.records
 		s.MovesRead = uint64(c.rx.gen - 1)
-		s.ReadSpins, s.ReadSpinHits, s.ReadParks = c.rw.spins, c.rw.spinHits, c.rw.parks
+		w := &c.rw.counts
+		s.ReadSpins, s.ReadSpinHits, s.ReadSpinsSpared, s.ReadParks = w.spins, w.spinHits, w.spared, w.parks
 		return
 	}
 	t := &c.tx.st
@@ -145,7 +152,8 @@ func (c *Pair) saveStats(direction int) {
 	if records := s.InlineRecords + s.MMIORecords + s.DMARecords; records > s.Doorbells {
 		s.DoorbellsSaved = records - s.Doorbells
 	}
-	s.WriteSpins, s.WriteSpinHits, s.WriteParks = c.ww.spins, c.ww.spinHits, c.ww.parks
+	w := &c.ww.counts
+	s.WriteSpins, s.WriteSpinHits, s.WriteSpinsSpared, s.WriteParks = w.spins, w.spinHits, w.spared, w.parks
 	s.StallsFull, s.StallsLimit, s.StallsSmall = t.stallsFull, t.stallsLimit, t.stallsSmall
 	if c.tx.gen > 0 {
 		s.MovesWritten = uint64(c.tx.gen - 1)

@@ -51,12 +51,17 @@ type waiter struct {
 	yielded time.Time   // when other goroutines last had a chance to run here
 	work    int         // done since then, see worked
 
-	spins, spinHits, parks uint64
+	counts waitCounts
 
 	mu     lock.Mutex[lock.Wait]
 	timer  *time.Timer // calls expire; made with the first deadline; guarded by mu
 	timing bool        // timer is set, and expire has not taken that into account; guarded by mu
 	late   int         // calls of expire to come for deadlines that were moved; guarded by mu
+}
+
+// waitCounts are those of Stats.
+type waitCounts struct {
+	spins, spinHits, spared, parks uint64
 }
 
 func (w *waiter) init() {
@@ -153,18 +158,26 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	defer spinners.Add(-1)
 	start := time.Now()
 	if start.Sub(w.yielded) > turn<<w.turns {
-		start = w.turns.yield()
+		start = w.turns.yield(start)
 		w.yielded, w.work = start, 0
 	}
-	w.spins++
+	spent := spending{thrift: c.pool.opts.Thrift, looked: start}
+	if !spent.may() {
+		w.counts.spared++
+		return false
+	}
+	w.counts.spins++
 	budget := w.guess.budget(c.pool.opts.Spin)
 	yieldAt := firstYield << w.early
 	for i := 1; ; i++ {
 		if i == yieldAt {
+			now := time.Now()
+			spent.look(now)
 			if i == firstYield<<w.early {
-				w.early.yield() // later ones of this spin tell nothing
+				spent.yielded(w.early.yield(now)) // later ones of this spin tell nothing
 			} else {
 				runtime.Gosched()
+				spent.yielded(time.Now())
 			}
 			yieldAt = i + 2*firstYield<<w.early
 			if direction == ring.Space {
@@ -172,9 +185,15 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			}
 		}
 		if c.changed(direction) {
-			w.spinHits++
+			w.counts.spinHits++
 			w.hits++
 			w.guess.hit()
+			if i > 2*firstYield { // before, the clock costs more than was spent
+				spent.look(time.Now())
+			}
+			if spent.scarce {
+				spent.end(true)
+			}
 			if w.fenced && w.hits >= unparkAfter {
 				c.unpark(w, direction)
 			}
@@ -188,7 +207,10 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			c.peer.Poll()
 		}
 		stopped := w.stop.Load() != 0 || c.ended(direction)
-		if stopped || time.Since(start) > budget {
+		now := time.Now()
+		spent.look(now)
+		if stopped || now.Sub(start) > budget {
+			spent.end(false)
 			w.hits = 0
 			w.guess.miss()
 			return stopped
@@ -199,8 +221,12 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 // SpinUntil looks at done for as long as a wait may spin, if at all, and at what
 // the peer announces. It reports whether done.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	start := time.Now()
 	if p.opts.Spin <= 0 {
+		return done()
+	}
+	start := time.Now()
+	spent := spending{thrift: p.opts.Thrift, looked: start}
+	if !spent.may() {
 		return done()
 	}
 	defer spinners.Add(-1)
@@ -210,10 +236,18 @@ func (p *Pool) SpinUntil(done func() bool) bool {
 	for i := 1; !done(); i++ {
 		p.peer.Poll()
 		ntb.Pause()
-		if i&15 == 0 && time.Since(start) > p.opts.Spin {
+		if i&15 != 0 {
+			continue
+		}
+		now := time.Now()
+		spent.look(now)
+		if now.Sub(start) > p.opts.Spin {
+			spent.end(false)
 			return false
 		}
 	}
+	spent.look(time.Now())
+	spent.end(true)
 	return true
 }
 

@@ -38,9 +38,8 @@ const (
 	vainYield = 2 * time.Microsecond
 )
 
-// yield gives way, and returns the time after it.
-func (v *vain) yield() time.Time {
-	start := time.Now()
+// yield gives way at start, and returns the time after it.
+func (v *vain) yield(start time.Time) time.Time {
 	runtime.Gosched()
 	now := time.Now()
 	if now.Sub(start) > vainYield {
@@ -55,6 +54,6 @@ func (v *vain) yield() time.Time {
 func (w *waiter) worked(n int) {
 	if w.work += n + callCost; w.work > turnWork<<w.turns {
 		w.work = 0
-		w.turns.yield()
+		w.turns.yield(time.Now())
 	}
 }

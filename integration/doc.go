@@ -7,8 +7,8 @@
 // environment it fails instead. Tests that move much are left out by -short. With
 // NTBNET_LONG in the environment some take minutes: whole rings under load, and
 // links that are cut while gigabytes move. CI does that in a step of its own. With
-// NTBNET_ALONE one test more runs, which fails where others want the processors too;
-// see PERFORMANCE.md.
+// NTBNET_ALONE tests more run, which measure: one fails where others want the processors
+// too; see PERFORMANCE.md.
 //
 // Longer campaigns are no part of CI, or only a sample of them is:
 //

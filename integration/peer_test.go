@@ -49,6 +49,7 @@ var roles = map[string]func(p *self) error{
 	"soak":      playSoak,
 	"drop":      playDrop,
 	"idle":      playIdle,
+	"taken":     playTaken,
 }
 
 func init() {

@@ -162,7 +162,7 @@ func (w *bubbleWorld) open(number int) {
 		Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Window: p.window, Retention: p.retention,
 	}
 	s := newStack(bounce.Options{Buffer: p.buffer})
-	s.refs = 1
+	s.refs, s.bubble = 1, true
 	n.host = newHost(s, &networkCounters{})
 	w.mu.Lock()
 	w.nodes[number-1] = n

@@ -58,6 +58,18 @@
 // ARCHITECTURE.md. What a program has dropped without Close is closed by the garbage
 // collector, except in a bubble of testing/synctest.
 //
+// # Tests with virtual time
+//
+// In a bubble of testing/synctest, a fabric mem:NAME works, and its waits do not hold up the
+// bubble's clock. [Open] it and close the [Host] in the bubble, since what is made outside
+// cannot be used there: the default Host stays open for 250 ms after its last use, which a
+// bubble that has ended never comes to. A fabric of shared memory cannot work there, since
+// a wait for another process keeps the clock from going on: Open, Dial and Listen fail with
+// [errors.ErrUnsupported], as they do with a Host that was opened outside. Network "tcp" of
+// the default Host is TCP there. A bubble is recognized until its clock, which begins at 2000, comes to 2020; and
+// a connection that was made outside is not refused: a Read of it that has to wait keeps
+// the clock from going on, as one of TCP does.
+//
 // # Errors
 //
 // As with net, every error but io.EOF is a *net.OpError. errors.Is finds its

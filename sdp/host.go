@@ -26,6 +26,11 @@ type HostStats struct {
 	// Rescues is how often a lost doorbell was made up for. It is 0 where
 	// doorbells are not lost.
 	Rescues uint64
+	// ProcessorTaken is how often the system took the processor from a wait that spun,
+	// for a millisecond or more: a quota was used up, or others had a turn. For ten seconds
+	// after each time, waits spin only as far as it saves processor time; those that
+	// therefore sleep at once are ReadSpinsSpared and WriteSpinsSpared.
+	ProcessorTaken uint64
 
 	Networks NetworkStats
 }
@@ -97,7 +102,8 @@ type user interface{ Close() error }
 //	buffer=BYTES  how large a connection's bounce buffer may grow, per direction,
 //	              8 MiB unless given: a power of two from 4096 to 16777216
 //	spin=TIME     how long a wait looks before it sleeps, 50us unless given: 0 to
-//	              1ms
+//	              1ms. Where processors are scarce, waits look less than that, see
+//	              HostStats.ProcessorTaken.
 //	dma=N         an engine of software with N channels, 0 to 16, for trials of DMA
 //	dmafrom=BYTES size from which on payload goes through a DMA engine; 0, the
 //	              default, means to measure it when a link comes up
@@ -113,6 +119,9 @@ type user interface{ Close() error }
 //	              67584 unless given
 //	failover=1    connections to a neighbour go on by the other way when the link is
 //	              cut, at the cost of frames where there would be stores; 0 unless given
+//
+// In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
+// errors.ErrUnsupported.
 //
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
 // is another user's, or this process is the overflow uid (nobody) of a user namespace,
@@ -195,6 +204,9 @@ func (h *Host) use() (_ *Host, done func(), err error) {
 	if h == nil {
 		return useDefault()
 	}
+	if err := h.stack.usable(); err != nil {
+		return nil, nil, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -276,6 +288,8 @@ func useDefault() (h *Host, done func(), err error) {
 		h = newHost(s, &defaultHost.counters)
 		h.lazy = true
 		defaultHost.host = h
+	} else if err := h.stack.usable(); err != nil {
+		return nil, nil, err
 	}
 	h.mu.Lock()
 	h.calls++

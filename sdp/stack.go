@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/bounce"
@@ -26,7 +24,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant then
 	listeners *listen.Table
 	opts      bounce.Options
-	bubble    bool          // it was made in a bubble of testing/synctest; immutable
+	bubble    bool          // it was made in a bubble of testing/synctest; constant
 	port      atomic.Uint32 // counts the dialling ends' ports
 
 	refs int // Hosts; guarded by stacks.mu
@@ -34,14 +32,6 @@ type stack struct {
 	mu       lock.Mutex[lock.Stack]
 	sessions map[*session]struct{} // links that are up; guarded by mu
 	ended    HostStats             // of links that are down; guarded by mu
-}
-
-// inBubble reports whether the caller runs in a bubble of testing/synctest. What that made
-// can be used by its goroutines only.
-func inBubble() bool {
-	var head [100]byte
-	line, _, _ := strings.Cut(string(head[:runtime.Stack(head[:], false)]), "]")
-	return strings.Contains(line, ", synctest bubble ")
 }
 
 // session is SDP with one peer.
@@ -67,9 +57,18 @@ func openStack(name string) (*stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if inBubble() {
+		if err := forBubble(spec); err != nil {
+			return nil, err
+		}
+	}
 	stacks.mu.Lock()
 	s := stacks.open[name]
 	if s != nil {
+		if err := s.usable(); err != nil {
+			stacks.mu.Unlock()
+			return nil, err
+		}
 		s.refs++
 		stacks.mu.Unlock()
 		<-s.opened
@@ -91,6 +90,7 @@ func openStack(name string) (*stack, error) {
 }
 
 func newStack(o bounce.Options) *stack {
+	o.Thrift = bounce.NewThrift()
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), sessions: map[*session]struct{}{},
 	}
@@ -187,6 +187,7 @@ func (e *session) addTo(s *HostStats) {
 func (s *stack) stats() HostStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
+	sum.ProcessorTaken = s.opts.Thrift.Taken()
 	for _, e := range sessions {
 		e.addTo(&sum)
 	}

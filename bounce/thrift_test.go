@@ -1,0 +1,160 @@
+package bounce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// thriftAt is a Thrift, and what its clock says some time after it was made.
+func thriftAt() (*Thrift, func(time.Duration) time.Time) {
+	t := NewThrift()
+	return t, func(d time.Duration) time.Time { return t.epoch.Add(d) }
+}
+
+// take has the system take the processor at d for long enough.
+func take(t *Thrift, at func(time.Duration) time.Time, d time.Duration) {
+	s := spending{thrift: t, looked: at(d)}
+	s.look(at(d + takenBy))
+	s.end(false)
+}
+
+// spinFor spins at d for some time, if it may.
+func spinFor(t *Thrift, at func(time.Duration) time.Time, d, long time.Duration, hit bool) bool {
+	s := spending{thrift: t, looked: at(d)}
+	may := s.may()
+	if may {
+		s.look(at(d + long))
+		s.end(hit)
+	}
+	return may
+}
+
+func TestSpinsAreFreeWhileProcessorsAreNotScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	for i := range time.Duration(10_000) {
+		require.True(t, spinFor(thrift, at, i*takenBy, takenBy-1, false))
+	}
+	require.Zero(t, thrift.Taken())
+}
+
+func TestSpinsInVainRestWhileProcessorsAreScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	require.EqualValues(t, 1, thrift.Taken())
+	now, spun := 2*takenBy, time.Duration(0)
+	for ; spinFor(thrift, at, now, 50*time.Microsecond, false); now += 50 * time.Microsecond {
+		spun += 50 * time.Microsecond
+	}
+	require.Equal(t, mostDebt+50*time.Microsecond, spun)
+	require.False(t, spinFor(thrift, at, now-50*time.Microsecond+restFor-1, 0, false))
+	require.True(t, spinFor(thrift, at, now+restFor, 0, false), "it tries again")
+	take(thrift, at, now+restFor) // extends the time
+	last := now + restFor + takenBy + scarceFor
+	for d := last - 2*mostDebt; d < last; d += mostDebt / 2 {
+		spinFor(thrift, at, d, mostDebt/2, false)
+	}
+	require.False(t, spinFor(thrift, at, last-1, 0, false), "it rests")
+	require.True(t, spinFor(thrift, at, last, 0, false), "and no longer than processors are scarce")
+}
+
+// Two that answer each other at once go on, and so they do after some misses, as when the
+// system stops one of them.
+func TestSpinsThatSaveProcessorTimeGoOn(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	now := 2 * takenBy
+	for range 1000 {
+		for range 60 {
+			require.True(t, spinFor(thrift, at, now, time.Microsecond, true))
+			now += time.Microsecond
+		}
+		for range 10 {
+			require.True(t, spinFor(thrift, at, now, 50*time.Microsecond, false))
+			now += 50 * time.Microsecond
+		}
+		take(thrift, at, now)
+		now += takenBy
+	}
+}
+
+// Hits that take longer than being woken do not pay.
+func TestSlowHitsRestWhileProcessorsAreScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	n, each := 0, parkCost+25*time.Microsecond
+	for now := 2 * takenBy; spinFor(thrift, at, now, each, true); now += each {
+		n++
+	}
+	require.EqualValues(t, mostDebt/(25*time.Microsecond)+1, n)
+}
+
+// What other goroutines had, and what the system took, was not spent.
+func TestTimeAwayIsNotSpent(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	now := 2 * takenBy
+	for range 100 {
+		s := spending{thrift: thrift, looked: at(now)}
+		require.True(t, s.may())
+		s.yielded(at(now + 50*time.Millisecond))
+		s.look(at(now + 50*time.Millisecond + takenBy))
+		s.end(false)
+		now += 60 * time.Millisecond
+	}
+	require.EqualValues(t, 101, thrift.Taken(), "and what others had was not taken")
+}
+
+// readInVain has b read so that it spins in vain, if it spins, and then parks.
+func readInVain(t *testing.T, a, b *Pair) {
+	t.Helper()
+	parks := b.Stats().ReadParks
+	done := make(chan error, 1)
+	go func() { _, err := b.Read(make([]byte, 8)); done <- err }()
+	for b.Stats().ReadParks == parks {
+		time.Sleep(100 * time.Microsecond)
+	}
+	_, err := a.Write(make([]byte, 8))
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+}
+
+func TestReadsParkAtOnceAfterSpinsInVain(t *testing.T) {
+	if maxSpinners() == 0 {
+		t.Skip("nobody spins on one processor")
+	}
+	thrift := NewThrift()
+	thrift.takenBy = time.Hour // so that only this test says what the system took
+	pa, pb := memPools(t, Options{Spin: DefaultSpin, Thrift: thrift})
+	a, b := connect(t, pa, pb)
+	for range 100 {
+		readInVain(t, a, b)
+	}
+	require.Zero(t, b.Stats().ReadSpinsSpared)
+	thrift.scarce.Store(int64(time.Hour))
+	thrift.debt.Store(int64(mostDebt))
+	for thrift.rest.Load() == 0 { // a while: one wait in 64 spins by now
+		readInVain(t, a, b)
+	}
+	thrift.rest.Store(int64(time.Hour))
+	spins := b.Stats().ReadSpins
+	for b.Stats().ReadSpinsSpared == 0 {
+		readInVain(t, a, b)
+	}
+	require.Equal(t, spins, b.Stats().ReadSpins)
+}
+
+func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
+	if maxSpinners() == 0 {
+		t.Skip("nobody spins on one processor")
+	}
+	thrift := NewThrift()
+	thrift.takenBy = 1 // any time between two looks
+	pa, pb := memPools(t, Options{Spin: DefaultSpin, Thrift: thrift})
+	a, b := connect(t, pa, pb)
+	for thrift.Taken() == 0 {
+		readInVain(t, a, b)
+	}
+	require.Greater(t, thrift.scarce.Load(), int64(scarceFor))
+}

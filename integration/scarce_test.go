@@ -1,0 +1,183 @@
+//go:build linux
+
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+)
+
+// playTaken makes round trips until the system has taken the processor from one of its
+// waits.
+func playTaken(p *self) error {
+	h, err := sdp.Open("")
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	c, err := h.Dial("sdp", p.args[0])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p.say("going")
+	for buf := make([]byte, 8); h.Stats().ProcessorTaken == 0; {
+		if _, err := c.Write(buf); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, buf); err != nil {
+			return err
+		}
+	}
+	p.say("taken")
+	p.stay()
+	return nil
+}
+
+// A process that is stopped again and again, as under a quota, notices that at its waits.
+func TestStatsCountProcessorsTaken(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("nobody spins on one processor")
+	}
+	newFabric(t)
+	// Waits that spin nearly all the time, so that it is they that are stopped.
+	t.Setenv("SDP_FABRIC", os.Getenv("SDP_FABRIC")+"?spin=1ms")
+	ln, err := sdp.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	client := startPeer(t, "taken", []string{ln.Addr().String()})
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	served := make(chan error, 1)
+	go func() {
+		for buf := make([]byte, 8); ; {
+			if _, err := io.ReadFull(c, buf); err != nil {
+				served <- err
+				return
+			}
+			time.Sleep(200 * time.Microsecond)
+			if _, err := c.Write(buf); err != nil {
+				served <- err
+				return
+			}
+		}
+	}()
+	require.Equal(t, "going", client.hear())
+	taken := make(chan string, 1)
+	go func() { taken <- <-client.lines }()
+	for end := time.Now().Add(peerPatience); ; {
+		select {
+		case line := <-taken:
+			require.Equal(t, "taken", line)
+			client.end()
+			require.Error(t, <-served)
+			return
+		default:
+		}
+		require.True(t, time.Now().Before(end), "it does not notice")
+		require.NoError(t, client.cmd.Process.Signal(syscall.SIGSTOP))
+		time.Sleep(3 * time.Millisecond)
+		require.NoError(t, client.cmd.Process.Signal(syscall.SIGCONT))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestScarceProcessors compares round trips with those of TCP, where the two processes
+// have half a processor together, and where others want the processors: ten rounds of 5 s,
+// in turns.
+func TestScarceProcessors(t *testing.T) {
+	if os.Getenv("NTBNET_ALONE") == "" {
+		t.Skip("takes 4 minutes, and the processors; NTBNET_ALONE=1 runs it")
+	}
+	t.Run("quota", func(t *testing.T) {
+		group := halfProcessor(t)
+		roundTripsBesideTCP(t, "sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"))
+	})
+	t.Run("busy", func(t *testing.T) {
+		for range 4 {
+			start(t, tool(t, "sh"), []string{"-c", "while :; do :; done"})
+		}
+		roundTripsBesideTCP(t)
+	})
+}
+
+// halfProcessor makes a control group with a quota.
+func halfProcessor(t *testing.T) string {
+	t.Helper()
+	name := fabrictest.Name(t)
+	for _, way := range []struct{ root, file, quota string }{
+		{"/sys/fs/cgroup", "cpu.max", "50000 100000"},
+		{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "50000"},
+	} {
+		group := filepath.Join(way.root, name)
+		if os.Mkdir(group, 0o755) != nil {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(group, way.file), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(way.quota)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			os.Remove(group)
+			continue
+		}
+		t.Cleanup(func() {
+			until(t, "the control group is empty", func() bool { return os.Remove(group) == nil })
+		})
+		return group
+	}
+	t.Skip("this process cannot make a control group with a quota")
+	return ""
+}
+
+// roundTripsBesideTCP runs sdp-perf by the command before it, and compares.
+func roundTripsBesideTCP(t *testing.T, before ...string) {
+	t.Helper()
+	args := append(slices.Clone(before), filepath.Join(programs, "sdp-perf"), "--json", "--only", "latency",
+		"--transports", "sdp,tcp", "--rounds", "10", "--duration", "5s", "--max-time", "15m")
+	p := start(t, tool(t, args[0]), args[1:], withEnv(fabric(t)))
+	select {
+	case <-p.exited:
+	case <-time.After(20 * time.Minute):
+		t.Fatal("it does not end")
+	}
+	var report struct {
+		Rounds int
+		Tests  []struct {
+			Results []struct {
+				Transport string
+				Rounds    []float64 `json:"each_round"`
+			}
+		}
+	}
+	out := p.out.String()
+	require.NoError(t, json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &report), out)
+	require.Equal(t, 10, report.Rounds)
+	results := report.Tests[0].Results
+	require.Equal(t, "sdp tcp", fmt.Sprint(results[0].Transport, " ", results[1].Transport))
+	var faster []float64
+	for i, us := range results[0].Rounds {
+		faster = append(faster, results[1].Rounds[i]/us)
+		t.Logf("round trip: sdp %.1f µs, tcp %.1f µs, %.2fx", us, results[1].Rounds[i], faster[i])
+	}
+	slices.Sort(faster)
+	median := (faster[4] + faster[5]) / 2
+	t.Logf("median %.2fx", median)
+	require.GreaterOrEqual(t, median, 1.0)
+}
