@@ -15,17 +15,27 @@ import (
 type Conn struct {
 	pair          *bounce.Pair // immutable; the data path
 	host          *Host        // immutable
-	local, remote *Addr        // immutable
+	local, remote net.Addr     // immutable; both an *Addr, or both a *net.TCPAddr
+	release       func()       // gives the addresses back; nil if they are nobody's; immutable
 	abort         atomic.Bool  // SetLinger(0) was called
 }
 
-func newConn(h *Host, p *bounce.Pair, local, remote *Addr) (*Conn, error) {
-	c := &Conn{pair: p, host: h, local: local, remote: remote}
+// newConn makes a connection. release, if it is not nil, is called when the connection is
+// closed, or not made.
+func newConn(h *Host, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
+	c := &Conn{pair: p, host: h, local: local, remote: remote, release: release}
 	if err := h.add(c); err != nil {
 		p.Abort()
+		c.releaseAddresses()
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *Conn) releaseAddresses() {
+	if c.release != nil {
+		c.release()
+	}
 }
 
 func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
@@ -66,6 +76,7 @@ func (c *Conn) Close() error {
 	if err := end(); err != nil {
 		return c.opError(opClose, err)
 	}
+	c.releaseAddresses()
 	c.host.remove(c)
 	return nil
 }
@@ -92,10 +103,10 @@ func (c *Conn) SetLinger(sec int) error {
 	return nil
 }
 
-// LocalAddr is this end's *Addr.
+// LocalAddr is this end's address: an *Addr, or, under network "tcp", a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the other end's *Addr.
+// RemoteAddr is the other end's address, likewise.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // open is the error of setting something on a closed connection.
