@@ -17,6 +17,10 @@ import (
 // try another link.
 var ErrLinkDown = errors.New("link went down before the answer")
 
+// ErrAddressTaken: the peer has a connection with the addresses and ports of this one.
+// Whoever dialled may try another port.
+var ErrAddressTaken = errors.New(hello.AddressTaken.String())
+
 // ElsewhereError: another process of the peer's host holds the port.
 type ElsewhereError struct {
 	Process int // its number, 1 to 65535
@@ -55,14 +59,14 @@ type call struct {
 // NewTable is the table of a pool's peer.
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
-// Dial opens a connection from port from to the peer's port to. It waits until
+// Dial opens the connection that a Hello asks for, whose End is set here. It waits until
 // ctx ends if the listener's backlog is full, and, if patient, if a window is
 // full. Errors: those of ctx, ECONNREFUSED, ENOBUFS if a window is full (also
-// beside the context's), an *ElsewhereError, ErrLinkDown.
-func (t *Table) Dial(ctx context.Context, from, to uint16, patient bool) (*bounce.Pair, error) {
+// beside the context's), an *ElsewhereError, ErrAddressTaken, ErrLinkDown.
+func (t *Table) Dial(ctx context.Context, h hello.Hello, patient bool) (*bounce.Pair, error) {
 	var refused error // why the try before failed
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		c, err := t.try(ctx, from, to)
+		c, err := t.try(ctx, h)
 		if err == nil {
 			return c, nil
 		}
@@ -85,7 +89,7 @@ func (t *Table) Dial(ctx context.Context, from, to uint16, patient bool) (*bounc
 var errBacklog = errors.New(hello.BacklogFull.String())
 
 // try sends one Hello.
-func (t *Table) try(ctx context.Context, from, to uint16) (*bounce.Pair, error) {
+func (t *Table) try(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -107,7 +111,7 @@ func (t *Table) try(ctx context.Context, from, to uint16) (*bounce.Pair, error) 
 		t.pool.Discard(pair)
 		return nil, ErrLinkDown
 	}
-	h := hello.Hello{Version: hello.Version, From: from, To: to, End: hello.End(end)}
+	h.End = hello.End(end)
 	if t.pool.Peer().Send(ring.ServiceSDP, h.Marshal()) != nil {
 		t.remove(k)
 		t.pool.Discard(pair)
@@ -202,6 +206,8 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 		err = fmt.Errorf("%v: %w", r.Reason, syscall.ENOBUFS)
 	case hello.BadVersion:
 		err = fmt.Errorf("%v: %w", r.Reason, syscall.EPROTONOSUPPORT)
+	case hello.AddressTaken:
+		err = ErrAddressTaken
 	case hello.Elsewhere:
 		err = &ElsewhereError{int(r.Process)}
 	default:

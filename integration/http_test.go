@@ -31,7 +31,7 @@ import (
 
 // serverReport is what a server says of itself.
 type serverReport struct {
-	Networks map[string]int // connections by the network of the remote address
+	Networks map[string]int // connections by the transport
 	Stats    sdp.HostStats
 }
 
@@ -39,7 +39,7 @@ type serverReport struct {
 // for as long as a Read or Write is under way.
 func written(s sdp.HostStats) uint64 { return s.BytesWritten() }
 
-// networks counts connections by the network of the remote address.
+// networks counts connections by the transport.
 type networks struct {
 	mu    sync.Mutex
 	count map[string]int // guarded by mu
@@ -51,7 +51,15 @@ func (n *networks) add(c net.Conn) {
 	if n.count == nil {
 		n.count = map[string]int{}
 	}
-	n.count[c.RemoteAddr().Network()]++
+	n.count[transportOf(c)]++
+}
+
+// transportOf is "sdp", or else the network of a connection's addresses.
+func transportOf(c net.Conn) string {
+	if _, ok := c.(*sdp.Conn); ok {
+		return "sdp"
+	}
+	return c.RemoteAddr().Network()
 }
 
 // report answers the test until it is done with us.

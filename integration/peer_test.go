@@ -5,6 +5,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ var roles = map[string]func(p *self) error{
 	"turncoat":  playTurncoat,
 	"tcp":       playTCP,
 	"nofabric":  playNoFabric,
+	"lab":       playLab,
 	"open-only": playOpenOnly,
 	"echo":      playEcho,
 	"sum":       playSum,
@@ -392,10 +394,16 @@ func long(n, short int64) int64 {
 	return n
 }
 
-// wantSDP checks that both addresses of a connection are of this transport.
+// wantSDP checks that a connection is of this transport, and its addresses.
 func wantSDP(c net.Conn) error {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if _, ok := c.(*sdp.Conn); !ok {
+		return fmt.Errorf("the connection is a %T", c)
+	}
 	for _, a := range []net.Addr{c.LocalAddr(), c.RemoteAddr()} {
-		if _, _, err := net.SplitHostPort(a.String()); a.Network() != "sdp" || err != nil {
+		if _, _, err := net.SplitHostPort(a.String()); err != nil {
 			return fmt.Errorf("address %s of network %s: %v", a, a.Network(), err)
 		}
 	}

@@ -74,8 +74,7 @@ func since(before sdp.NetworkStats) sdp.NetworkStats {
 func wantFlow(t *testing.T, c net.Conn, network string) {
 	t.Helper()
 	defer c.Close()
-	require.Equal(t, network, c.RemoteAddr().Network())
-	require.Equal(t, network, c.LocalAddr().Network())
+	require.Equal(t, network, transportOf(c))
 	require.NoError(t, (&flow{c: c, seed: 3, n: 1 << 20}).dialling())
 	require.NoError(t, c.Close())
 }
@@ -90,7 +89,7 @@ func TestNetworkTCP(t *testing.T) {
 	require.NoError(t, err)
 	before := sdp.DefaultStats().Networks
 
-	for _, a := range []string{address, "localhost:" + port, "[::1]:" + port} {
+	for _, a := range []string{address, "localhost:" + port, "0.0.0.0:" + port} {
 		c, err := sdp.Dial("tcp", a)
 		require.NoError(t, err, a)
 		wantFlow(t, c, "sdp")
@@ -128,7 +127,7 @@ func TestNetworkTCP(t *testing.T) {
 	defer cancel()
 	c, err = sdp.DialContext(ctx, "tcp", "192.0.2.1:"+port)
 	if err == nil { // something between answers for everybody
-		require.Equal(t, "tcp", c.RemoteAddr().Network())
+		require.Equal(t, "tcp", transportOf(c))
 		c.Close()
 	}
 	require.Equal(t, sdp.NetworkStats{DialSDP: 3, DialNoSDP: 1, DialNotLocal: 1}, since(before))
@@ -187,7 +186,7 @@ func playNoFabric(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("%s %s %s", c.RemoteAddr().Network(), d.RemoteAddr().Network(), b)
+	p.say("%s %s %s", transportOf(c), transportOf(d), b)
 	if _, err := sdp.Dial("sdp", p.args[0]); err == nil {
 		return fmt.Errorf("network sdp works without a fabric")
 	}

@@ -187,7 +187,7 @@ func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
 
 // dial connects from the peer to a port of the listening node.
 func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
-	return l.far.dials.Dial(ctx, 40000, port, false)
+	return l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port}, false)
 }
 
 // mustDial is dial that must succeed while others are held up.

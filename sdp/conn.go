@@ -19,23 +19,27 @@ import (
 type Conn struct {
 	pair          *bounce.Pair // immutable; the data path
 	end           *end         // immutable
-	local, remote *Addr        // immutable
+	local, remote net.Addr     // immutable; both an *Addr, or both a *net.TCPAddr
 	dropped       runtime.Cleanup
 }
 
 // end is a connection without the Conn that the program has: what its Host keeps. It does
 // not refer to the Conn, so that one which the program has dropped is garbage.
 type end struct {
-	pair  *bounce.Pair // immutable
-	host  *Host        // immutable
-	abort atomic.Bool  // SetLinger(0) was called
-	raw   descriptor
+	pair    *bounce.Pair // immutable
+	host    *Host        // immutable
+	release func()       // gives the addresses back; nil if they are nobody's; immutable
+	abort   atomic.Bool  // SetLinger(0) was called
+	raw     descriptor
 }
 
-func newConn(h *Host, p *bounce.Pair, local, remote *Addr) (*Conn, error) {
-	e := &end{pair: p, host: h}
+// newConn makes a connection. release, if it is not nil, is called when the connection is
+// closed, or not made.
+func newConn(h *Host, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
+	e := &end{pair: p, host: h, release: release}
 	if err := h.add(e); err != nil {
 		p.Abort()
+		e.releaseAddresses()
 		return nil, err
 	}
 	c := &Conn{pair: p, end: e, local: local, remote: remote}
@@ -56,8 +60,15 @@ func (e *end) Close() error {
 		return err
 	}
 	e.raw.close()
+	e.releaseAddresses()
 	e.host.remove(e)
 	return nil
+}
+
+func (e *end) releaseAddresses() {
+	if e.release != nil {
+		e.release()
+	}
 }
 
 // drop closes the connection of a Conn that is garbage. Close may wait, which the
@@ -133,10 +144,10 @@ func (c *Conn) SetLinger(sec int) error {
 	return c.set(func() { c.end.abort.Store(sec == 0) })
 }
 
-// LocalAddr is this end's *Addr.
+// LocalAddr is this end's address: an *Addr, or, under network "tcp", a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the other end's *Addr.
+// RemoteAddr is the other end's address, likewise.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // set calls f, unless the connection is closed.

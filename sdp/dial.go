@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/dial"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -22,13 +25,16 @@ type Dialer struct {
 	Deadline time.Time
 	// Host is whose fabric is used; nil means the default one.
 	Host *Host
-	// TCP dials where network "tcp" takes TCP; nil means a zero net.Dialer.
-	// Timeout and Deadline above count for it too.
+	// TCP dials where network "tcp" takes TCP, resolves names, and dials networks that
+	// are not this package's; nil means a zero net.Dialer. Timeout and Deadline above
+	// count for it too. If it has LocalAddr, Control or ControlContext, which want a
+	// socket, network "tcp" is TCP.
 	TCP *net.Dialer
 }
 
 // Dial connects to "host:port". Networks are "sdp", and "tcp", "tcp4", "tcp6" as
-// the package comment says. Over SDP it gives up after 127 s.
+// the package comment says. Others are passed to package net. Over SDP it gives up after
+// 127 s.
 func Dial(network, address string) (net.Conn, error) {
 	return (&Dialer{}).Dial(network, address)
 }
@@ -68,9 +74,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	case Network:
 		return d.dialSDP(ctx, address)
 	case "tcp", "tcp4", "tcp6":
-		return d.dialEither(ctx, network, address)
+		return d.dialTCP(ctx, network, address)
 	}
-	return nil, &net.OpError{Op: opDial, Net: network, Err: net.UnknownNetworkError(network)}
+	return d.net().DialContext(ctx, network, address)
 }
 
 func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) {
@@ -92,7 +98,7 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, h.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
 		return nil, opError(opDial, nil, remote, err)
 	}
-	c, err := h.dialPort(ctx, host, port)
+	c, err := h.dial(ctx, &destination{host: host, port: port})
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
@@ -131,15 +137,26 @@ const (
 	redirectWait = 2 * time.Second
 )
 
-// dialPort connects to whichever process of a host holds port.
-func (h *Host) dialPort(ctx context.Context, host, port int) (*Conn, error) {
+// destination is where a dial goes to.
+type destination struct {
+	host, port int
+	tcp        bool // network "tcp": addresses are those of TCP
+	// socket is that of the listener; zero where it is found by host and port.
+	socket     inetdiag.Socket
+	holder     ring.ID    // who has that, as of now; 0 once it was asked
+	source, to netip.Addr // of network "tcp"; none where a node is dialled by its name
+	zone       int        // of both addresses, as the number of an interface
+}
+
+// dial connects to a listener's process, whichever that is.
+func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var err error
 	for range maxLinks {
 		var c *Conn
-		c, err = h.dialOnce(ctx, host, port, patient)
+		c, err = h.dialOnce(ctx, d, patient)
 		if err == nil {
 			return c, nil
 		}
@@ -147,19 +164,31 @@ func (h *Host) dialPort(ctx context.Context, host, port int) (*Conn, error) {
 			return nil, err
 		}
 	}
-	if host != h.stack.fabric.Host() {
+	if d.host != h.stack.fabric.Host() {
 		return nil, fmt.Errorf("%w: %w", err, syscall.EHOSTUNREACH)
 	}
 	// Each process that held the port went away.
 	return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 }
 
-func (h *Host) dialOnce(ctx context.Context, host, port int, patient bool) (*Conn, error) {
-	f := h.stack.fabric
-	if host != f.Host() {
-		return h.dialFar(ctx, host, port, patient)
+// holder finds the process of this host that has the listener.
+func (h *Host) holder(d *destination) (ring.ID, bool, error) {
+	if id := d.holder; id != 0 {
+		d.holder = 0
+		return id, true, nil
 	}
-	id, ok, err := f.Holder(port)
+	if d.socket.Cookie != 0 {
+		return h.stack.fabric.SocketHolder(d.port, d.socket.Cookie)
+	}
+	return h.stack.fabric.Holder(d.port)
+}
+
+func (h *Host) dialOnce(ctx context.Context, d *destination, patient bool) (*Conn, error) {
+	f := h.stack.fabric
+	if d.host != f.Host() {
+		return h.dialFar(ctx, d, patient)
+	}
+	id, ok, err := h.holder(d)
 	if err != nil {
 		return nil, err
 	}
@@ -168,12 +197,12 @@ func (h *Host) dialOnce(ctx context.Context, host, port int, patient bool) (*Con
 	}
 	peer, err := f.Peer(ctx, id)
 	if err != nil {
-		if _, ok, _ := f.Holder(port); !ok {
+		if _, ok, _ := h.holder(d); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 		return nil, err
 	}
-	c, err := h.dialPeer(ctx, peer, port, patient)
+	c, err := h.dialPeer(ctx, peer, d, patient)
 	if elsewhere := new(dial.ElsewhereError); errors.As(err, &elsewhere) {
 		err = fmt.Errorf("%w: %w", err, dial.ErrLinkDown) // it has just changed hands
 	}
@@ -182,21 +211,21 @@ func (h *Host) dialOnce(ctx context.Context, host, port int, patient bool) (*Con
 
 // dialFar connects to a port of another host. The process there that owns the
 // links is asked first; it says if another one holds the port.
-func (h *Host) dialFar(ctx context.Context, host, port int, patient bool) (*Conn, error) {
+func (h *Host) dialFar(ctx context.Context, d *destination, patient bool) (*Conn, error) {
 	f := h.stack.fabric
-	peer, err := f.Owner(ctx, host)
+	peer, err := f.Owner(ctx, d.host)
 	if err != nil {
 		return nil, err
 	}
 	for range maxRedirects {
-		c, err := h.dialPeer(ctx, peer, port, patient)
+		c, err := h.dialPeer(ctx, peer, d, patient)
 		elsewhere := new(dial.ElsewhereError)
 		if !errors.As(err, &elsewhere) {
 			return c, err
 		}
 		// That process may be about to end, or its link to the owner to begin.
 		soon, cancel := context.WithTimeout(ctx, redirectWait)
-		peer, err = f.Peer(soon, ring.MakeID(host, elsewhere.Process))
+		peer, err = f.Peer(soon, ring.MakeID(d.host, elsewhere.Process))
 		cancel()
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %v: %w", elsewhere, err, dial.ErrLinkDown)
@@ -208,80 +237,63 @@ func (h *Host) dialFar(ctx context.Context, host, port int, patient bool) (*Conn
 	return nil, fmt.Errorf("the port changed hands %d times: %w", maxRedirects, dial.ErrLinkDown)
 }
 
-// dialPeer connects to a port of a process.
-func (h *Host) dialPeer(ctx context.Context, peer *ring.Peer, port int, patient bool) (*Conn, error) {
+// dialPeer connects to a listener of a process.
+func (h *Host) dialPeer(ctx context.Context, peer *ring.Peer, d *destination, patient bool) (*Conn, error) {
+	if d.tcp {
+		return h.dialPeerTCP(ctx, peer, d, patient)
+	}
 	from := h.stack.dialPort()
-	pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, uint16(from), uint16(port), patient)
+	m := hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)}
+	pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, m, patient)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), port})
+	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), d.port}, nil)
 }
 
-// dialEither is network "tcp": SDP if the host is here and listens by SDP on the
-// port, else TCP. Why it is TCP is counted.
-func (d *Dialer) dialEither(ctx context.Context, network, address string) (net.Conn, error) {
-	c, why, sdpErr := d.trySDP(ctx, address)
-	if c != nil || why == nil && sdpErr != nil {
-		return c, sdpErr
-	}
-	if why != nil {
-		why.Add(1)
-	}
-	var tcp net.Dialer
-	if d.TCP != nil {
-		tcp = *d.TCP
-	}
-	c, err := tcp.DialContext(ctx, network, address)
-	if unknown := new(net.DNSError); sdpErr != nil && (errors.As(err, &unknown) || ctx.Err() != nil) {
-		return nil, sdpErr // a node's name is mostly unknown to the name server
-	}
-	return c, err
-}
+// maxPorts is how many ports a dial of network "tcp" tries that are in use at the
+// listener, by other processes' connections.
+const maxPorts = 64
 
-// trySDP returns a connection, or the counter of why there is none, with the error
-// if the host is another node of the fabric. An error without a counter is final.
-// An address that is none is left to TCP, whose error is the one that users know.
-func (d *Dialer) trySDP(ctx context.Context, address string) (net.Conn, counter, error) {
-	name, port, err := splitAddress(ctx, address)
-	if err != nil || port == 0 {
-		return nil, nil, nil
-	}
-	h, done, err := d.Host.use()
-	if err != nil && d.Host != nil {
-		return nil, nil, opError(opDial, nil, &Addr{name, port}, err)
-	}
-	if err != nil {
-		return nil, &defaultHost.counters.dialNoFabric, nil
-	}
-	defer done()
-	f := h.stack.fabric
-	host, found := f.FindHost(name)
-	if found && host != f.Host() {
-		c, err := h.dialPort(ctx, host, port)
-		if err != nil {
-			return nil, &h.counters.dialSDPFailed, opError(opDial, nil, &Addr{name, port}, err)
+// dialPeerTCP is dialPeer for network "tcp".
+func (h *Host) dialPeerTCP(ctx context.Context, peer *ring.Peer, d *destination, patient bool) (*Conn, error) {
+	for range maxPorts {
+		from, ok := h.stack.takePort()
+		if !ok {
+			break
 		}
-		h.counters.dialSDP.Add(1)
-		return c, nil, nil
+		pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, d.hello(from), patient)
+		if err == nil {
+			local, remote := d.addresses(h, peer, from)
+			return newConn(h, pair, tcpAddr(local), tcpAddr(remote), func() { h.stack.releasePort(from) })
+		}
+		h.stack.releasePort(from)
+		if !errors.Is(err, dial.ErrAddressTaken) {
+			return nil, err
+		}
 	}
-	// The port is looked up before the name server is asked: it is cheap, and
-	// mostly the answer is no.
-	if _, ok, err := f.Holder(port); err != nil || !ok {
-		return nil, &h.counters.dialNoSDP, nil
-	}
-	if !found {
-		host, found = h.findHost(ctx, name)
-	}
-	if !found {
-		return nil, &h.counters.dialNotLocal, nil
-	}
-	c, err := h.dialPort(ctx, host, port)
-	if err != nil {
-		return nil, &h.counters.dialSDPFailed, nil
-	}
-	h.counters.dialSDP.Add(1)
-	return c, nil, nil
+	return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
 }
 
-type counter interface{ Add(uint64) uint64 }
+// hello asks for the connection from a port.
+func (d *destination) hello(from uint16) hello.Hello {
+	m := hello.Hello{Version: hello.VersionTCP, From: from, To: uint16(d.port)}
+	if d.socket.Cookie != 0 {
+		m.TCP = hello.TCP{
+			Cookie: d.socket.Cookie, Namespace: d.socket.Namespace,
+			Source: d.source.As16(), Destination: d.to.As16(),
+			SourceZone: uint32(d.zone), DestinationZone: uint32(d.zone),
+		}
+	}
+	return m
+}
+
+// addresses are those of a connection from a port.
+func (d *destination) addresses(h *Host, peer *ring.Peer, from uint16) (local, remote netip.AddrPort) {
+	source, to := d.source, d.to
+	if !to.IsValid() {
+		f := h.stack.fabric
+		source, to = f.NodeAddr(f.Host()), f.NodeAddr(peer.ID().Host())
+	}
+	return netip.AddrPortFrom(source, from), netip.AddrPortFrom(to, uint16(d.port))
+}

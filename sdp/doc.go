@@ -14,11 +14,57 @@
 //
 // # Networks
 //
-// Network "sdp" is this transport only. Network "tcp" (and "tcp4", "tcp6") is
-// this transport where it can be, and TCP otherwise: [Listen] serves both on one
-// port; [Dial] takes SDP if the host is this machine and something there listens
-// by SDP on that port. Which one a connection took shows in
-// RemoteAddr().Network(), and is counted, by reason, in [Host.Stats].
+// Network "sdp" is this transport only. It has one space of ports per fabric and host.
+//
+// Network "tcp" (and "tcp4", "tcp6") is package net's, and goes by this transport where it
+// can. [Listen] makes the TCP listener that net.Listen makes. [Dial] reaches the server
+// that net.Dial reaches: names, addresses, families, wildcards, dual stack, SO_REUSEPORT
+// and network namespaces count as they do there. If that server's listener is of this
+// package and of the same fabric, the connection is made by SDP, else by TCP. Three
+// things are beside that:
+//
+//   - The names of nodes, below, are the fabric's.
+//   - Where no TCP socket listens, a listener of network "sdp" on that port of this host
+//     is reached.
+//   - A listener of network "tcp" is reached by network "sdp" too, unless another
+//     listener had the port there before.
+//
+// The kernel says which socket a connection would reach: Linux, by NETLINK_SOCK_DIAG.
+// Where that is missing or forbidden, network "tcp" is TCP, which is logged once. It does
+// not say what translates an address on its way: rules of netfilter (DNAT, REDIRECT,
+// REJECT) and eBPF programs at connect, as service meshes have them, are not seen for
+// addresses of this machine, while sk_lookup programs are. Use package net where those
+// matter. In a group of SO_REUSEPORT that has plain sockets as well, each is reached, but
+// not evenly, and programs that choose among a group do not count.
+//
+// A connection by SDP is a *[Conn], one by TCP a *[net.TCPConn]:
+//
+//	_, sdp := c.(*sdp.Conn)
+//
+// LocalAddr and RemoteAddr are a *[net.TCPAddr] by either way. Ports of dialling ends
+// tell living connections apart, and are none that the kernel gives to TCP. The name of
+// a node is the zone of a link-local address, as in [fe80::3%node3]:8080, which Dial
+// takes. How many connections took which way, and why, is counted in [Host.Stats].
+//
+// Other networks, such as "unix" and "udp", are passed to package net.
+//
+// # Programs that look behind net.Conn
+//
+// What code meets that asserts types of package net, or asks for a descriptor:
+//
+//	code                              meets                     use instead
+//	c.(*net.TCPConn)                  false, by SDP             an interface with the methods that are needed
+//	c.(*net.TCPConn).SetNoDelay etc.  the assertion panics      interface{ CloseWrite() error } and so on
+//	ln.(*net.TCPListener)             false                     *TCPListener, or an interface
+//	ln.(*net.TCPListener).AcceptTCP   the assertion panics      Accept
+//	ln.(…).SetDeadline                works: *TCPListener
+//	ln.(…).File, SyscallConn          work: the TCP socket      to hand over, see Adopt
+//	c.(syscall.Conn), c.File          false, by SDP             net, where a descriptor is needed
+//	a.(*net.TCPAddr)                  works, network "tcp"
+//	a.Network() == "sdp"              false, network "tcp"      c.(*sdp.Conn)
+//	errors.As(err, &opError)          works: Net is "tcp"
+//	net.Dialer.Control, LocalAddr     TCP is taken              Dialer.TCP, which has them
+//	httptrace's hooks                 work
 //
 // # Hosts
 //

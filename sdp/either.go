@@ -3,120 +3,268 @@ package sdp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
+	"net/netip"
+	"sync/atomic"
 	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/ring"
 )
 
-// portTries is how often a port that is free for TCP and for SDP is looked for.
-const portTries = 16
-
-// listenBoth is network "tcp": TCP and SDP on one port.
-func (lc *ListenConfig) listenBoth(ctx context.Context, network, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	if lc.TCP != nil {
-		config = *lc.TCP
-	}
-	h, done, err := lc.Host.use()
-	if err != nil && lc.Host != nil {
-		return nil, opError(opListen, nil, nil, err)
+// dialTCP is network "tcp": the server is the one that net would reach. If it is a
+// listener of the fabric, the connection is made by SDP, else by TCP. Why it is TCP is
+// counted.
+func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
+	h, done, err := d.Host.use()
+	if err != nil && d.Host != nil {
+		return nil, opError(opDial, nil, nil, err)
 	}
 	if err != nil {
-		defaultHost.counters.listenTCPOnly.Add(1)
-		return config.Listen(ctx, network, address)
+		defaultHost.counters.dialNoFabric.Add(1)
+		return d.net().DialContext(ctx, network, address)
 	}
 	defer done()
-	_, asked, err := splitAddress(ctx, address)
-	if err != nil {
-		return nil, opError(opListen, nil, nil, err)
+	if d.needsSocket() {
+		h.counters.dialNeedsSocket.Add(1)
+		return d.net().DialContext(ctx, network, address)
 	}
-	for try := 1; ; try++ {
-		tcp, err := config.Listen(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		port := tcp.Addr().(*net.TCPAddr).Port
-		sdp, err := h.listenPort(port, lc.Backlog)
-		if err == nil {
-			return newBoth(tcp, sdp), nil
-		}
-		tcp.Close()
-		if asked != 0 || try == portTries || !errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("port %d is free for TCP, but not for SDP: %w", port, err)
-			return nil, opError(opListen, nil, &Addr{h.thisHost(), port}, err)
-		}
+	name, port, _ := net.SplitHostPort(address)
+	if node, ok := h.stack.fabric.FindNode(name); ok {
+		return d.dialNode(ctx, h, node, network, address)
 	}
+	if to, ok := literal(ctx, network, name, port); ok {
+		return d.dialLiteral(ctx, h, network, address, to)
+	}
+	return d.dialName(ctx, h, network, address)
 }
 
-// both is a TCP and an SDP listener on one port.
-type both struct {
-	tcp   net.Listener
-	sdp   *Listener
-	conns chan net.Conn // from the goroutines that accept
-	errs  chan error    // likewise
-	done  chan struct{} // closed by Close
-	once  sync.Once
-	wg    sync.WaitGroup // the two goroutines
-}
-
-func newBoth(tcp net.Listener, sdp *Listener) *both {
-	b := &both{tcp: tcp, sdp: sdp, conns: make(chan net.Conn), errs: make(chan error), done: make(chan struct{})}
-	counters := sdp.host.counters
-	b.wg.Go(func() { b.accept(tcp, &counters.acceptTCP) })
-	b.wg.Go(func() { b.accept(sdp, &counters.acceptSDP) })
-	return b
-}
-
-// accept passes one listener's connections and errors on to Accept.
-func (b *both) accept(ln net.Listener, n counter) {
-	for {
-		c, err := ln.Accept()
-		if err != nil {
-			select {
-			case b.errs <- err:
-				continue
-			case <-b.done:
-				return
-			}
-		}
-		select {
-		case b.conns <- c:
-			n.Add(1)
-		case <-b.done:
-			c.Close()
-			return
-		}
+// net is what dials by TCP.
+func (d *Dialer) net() *net.Dialer {
+	var n net.Dialer
+	if d.TCP != nil {
+		n = *d.TCP
 	}
+	return &n
 }
 
-// Accept waits for a connection of either kind.
-func (b *both) Accept() (net.Conn, error) {
-	select {
-	case <-b.done:
-		return nil, &net.OpError{Op: opAccept, Net: "tcp", Addr: b.Addr(), Err: net.ErrClosed}
-	default:
-	}
-	select {
-	case c := <-b.conns:
-		return c, nil
-	case err := <-b.errs:
-		return nil, err
-	case <-b.done:
-		return nil, &net.OpError{Op: opAccept, Net: "tcp", Addr: b.Addr(), Err: net.ErrClosed}
-	}
+// needsSocket reports whether the Dialer wants what only a socket can have.
+func (d *Dialer) needsSocket() bool {
+	return d.TCP != nil && (d.TCP.LocalAddr != nil || d.TCP.Control != nil || d.TCP.ControlContext != nil)
 }
 
-// Close stops listening on both.
-func (b *both) Close() error {
-	err := error(&net.OpError{Op: opClose, Net: "tcp", Addr: b.Addr(), Err: net.ErrClosed})
-	b.once.Do(func() {
-		close(b.done)
-		err = errors.Join(b.tcp.Close(), b.sdp.Close())
-		b.wg.Wait()
+// dialNode connects to a port of a node, which only the fabric knows by its name.
+func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, address string) (net.Conn, error) {
+	name, port, err := splitAddress(ctx, address)
+	if err != nil || port == 0 {
+		return d.net().DialContext(ctx, network, address) // whose error is the one that users know
+	}
+	c, err := traced(ctx, network, address, func() (*Conn, error) {
+		return h.dial(ctx, &destination{host: node, port: port, tcp: true})
 	})
-	return err
+	if err == nil {
+		h.counters.dialSDP.Add(1)
+		return c, nil
+	}
+	h.counters.dialSDPFailed.Add(1)
+	sdpErr := opError(opDial, nil, &Addr{name, port}, err)
+	t, err := d.net().DialContext(ctx, network, address)
+	if unknown := new(net.DNSError); errors.As(err, &unknown) || errors.Is(err, syscall.EINVAL) || ctx.Err() != nil {
+		return nil, sdpErr // a node's name is mostly unknown to the name server
+	}
+	return t, err
 }
 
-// Addr is the TCP address. Its port is that of SDP too.
-func (b *both) Addr() net.Addr { return b.tcp.Addr() }
+// literal is the address that net connects to where no name server is asked. It is false
+// if it is a name, or what net refuses.
+func literal(ctx context.Context, network, host, service string) (netip.AddrPort, bool) {
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil || port == 0 {
+		return netip.AddrPort{}, false
+	}
+	var a netip.Addr
+	switch {
+	case host == "" && network == "tcp6":
+		a = netip.IPv6Unspecified()
+	case host == "":
+		a = netip.IPv4Unspecified()
+	default:
+		a, err = netip.ParseAddr(host)
+		if err != nil || a == netip.IPv6Unspecified() { // for which net tries IPv4 too
+			return netip.AddrPort{}, false
+		}
+	}
+	a = a.Unmap()
+	if network == "tcp4" && !a.Is4() || network == "tcp6" && a.Is4() {
+		return netip.AddrPort{}, false
+	}
+	return netip.AddrPortFrom(a, uint16(port)), true
+}
+
+// dialLiteral connects to an address.
+func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address string, to netip.AddrPort) (net.Conn, error) {
+	limited, cancel := d.limit(ctx)
+	defer cancel()
+	c, why, err := h.reach(limited, network, to)
+	if c != nil {
+		h.counters.dialSDP.Add(1)
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	why.Add(1)
+	return d.net().DialContext(ctx, network, address)
+}
+
+// limit is ctx with the limits that net.Dialer adds to it.
+func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	n := d.net()
+	end := n.Deadline
+	if n.Timeout > 0 {
+		if t := time.Now().Add(n.Timeout); end.IsZero() || t.Before(end) {
+			end = t
+		}
+	}
+	if end.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end)
+}
+
+// errTaken ends a dial of net in whose place a connection by SDP has been made.
+var errTaken = errors.New("the connection is made by SDP")
+
+// dialName has net find the addresses of a name, and choose among them. Each time that
+// net is about to connect to one, it is tried by SDP.
+func (d *Dialer) dialName(ctx context.Context, h *Host, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var r race
+	var why atomic.Pointer[counter] // of the last address
+	n := d.net()
+	n.ControlContext = func(ctx context.Context, network, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || ctx.Err() != nil {
+			return nil
+		}
+		c, w, err := h.reach(untraced{ctx}, network, to)
+		if w != nil {
+			why.Store(&w)
+		}
+		if c == nil {
+			return err
+		}
+		r.won(c)
+		cancel() // the other addresses
+		return errTaken
+	}
+	t, err := n.DialContext(traceOfNet(ctx), network, address)
+	if c := r.end(); c != nil {
+		if t != nil {
+			t.Close() // it lost
+		}
+		h.counters.dialSDP.Add(1)
+		return c, nil
+	}
+	if w := why.Load(); w != nil {
+		(*w).Add(1)
+	} else {
+		h.counters.dialNotLocal.Add(1) // there was no address
+	}
+	return t, err
+}
+
+// race takes the first connection that is made, and closes others, also those made
+// after its end.
+type race struct{ first atomic.Pointer[Conn] }
+
+var raceOver = new(Conn)
+
+func (r *race) won(c *Conn) {
+	if !r.first.CompareAndSwap(nil, c) {
+		c.Close()
+	}
+}
+
+func (r *race) end() *Conn {
+	if c := r.first.Swap(raceOver); c != raceOver {
+		return c
+	}
+	return nil
+}
+
+// reach connects to the listener of this fabric that a TCP connection to an address would
+// reach. Without one it returns the counter of why. An error is final: the time is over.
+func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort) (*Conn, counter, error) {
+	if ctx.Err() != nil {
+		return nil, &h.counters.dialSDPFailed, nil // net says the rest
+	}
+	d, why := h.seek(to)
+	if d == nil {
+		return nil, why, nil
+	}
+	c, err := traced(ctx, network, to.String(), func() (*Conn, error) {
+		c, err := h.dial(ctx, d)
+		if err != nil {
+			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(err)}
+		}
+		return c, err
+	})
+	switch {
+	case err == nil:
+		return c, nil, nil
+	case ctx.Err() != nil:
+		return nil, &h.counters.dialSDPFailed, err
+	}
+	return nil, &h.counters.dialSDPFailed, nil
+}
+
+// seek asks the kernel which socket a connection to an address would reach, and the
+// fabric whether that is a listener's.
+func (h *Host) seek(to netip.AddrPort) (*destination, counter) {
+	f, n := h.stack.fabric, h.counters
+	port := int(to.Port())
+	sockets, err := f.HasSockets(port)
+	held := sockets
+	if err == nil && !sockets {
+		_, held, err = f.Holder(port)
+	}
+	if err != nil || !held {
+		return nil, &n.dialNoSDP
+	}
+	route, err := inetdiag.RouteTo(to.Addr())
+	if err != nil {
+		logNoLookup(err)
+		return nil, &n.dialNoLookup
+	}
+	if !route.Local {
+		return nil, &n.dialNotLocal
+	}
+	socket, ok, err := inetdiag.Listening(to, route.Interface)
+	if err != nil {
+		logNoLookup(err)
+		return nil, &n.dialNoLookup
+	}
+	var holder ring.ID
+	switch {
+	case ok && sockets:
+		holder, ok, err = f.SocketHolder(port, socket.Cookie)
+	case !ok && !sockets:
+		ok = true // nobody listens by TCP, and the holder of the port is of network "sdp"
+	default:
+		ok = false
+	}
+	if err != nil || !ok {
+		return nil, &n.dialNoSDP
+	}
+	d := &destination{host: f.Host(), port: port, tcp: true, socket: socket, holder: holder}
+	d.source, d.to = route.Source, inetdiag.Destination(to.Addr())
+	if zone := to.Addr().Zone(); zone != "" {
+		d.zone, d.source = route.Interface, d.source.WithZone(zone)
+	}
+	return d, nil
+}
+
+type counter interface{ Add(uint64) uint64 }

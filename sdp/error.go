@@ -32,7 +32,17 @@ func opError(op string, source, addr net.Addr, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	return &net.OpError{Op: op, Net: Network, Source: source, Addr: addr, Err: cause(err)}
+	return &net.OpError{Op: op, Net: networkOf(source, addr), Source: source, Addr: addr, Err: cause(err)}
+}
+
+// networkOf is the network of which at least one of two addresses is, if not both are nil.
+func networkOf(a, b net.Addr) string {
+	for _, addr := range []net.Addr{a, b} {
+		if t, ok := addr.(*net.TCPAddr); ok {
+			return t.Network()
+		}
+	}
+	return Network
 }
 
 // cause is err in package net's terms.

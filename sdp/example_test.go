@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"syscall"
@@ -55,8 +56,8 @@ func serveHTTP(address string) (net.Listener, error) {
 		return nil, err
 	}
 	go http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		fmt.Fprintf(w, "served over %s\n", local.Network())
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // an IP address, by either way
+		fmt.Fprintf(w, "hello, %s\n", host)
 	}))
 	return ln, nil
 }
@@ -92,12 +93,20 @@ func Example_http() {
 		return
 	}
 	defer ln.Close()
-	url := "http://" + ln.Addr().String()
 
+	// A connection by SDP is a *sdp.Conn, one by TCP a *net.TCPConn.
+	got := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) { fmt.Printf("%T\n", i.Conn) },
+	})
+	request, err := http.NewRequestWithContext(got, "GET", "http://"+ln.Addr().String(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	client := httpClient()
 	defer client.CloseIdleConnections()
 	for _, c := range []*http.Client{client, http.DefaultClient} {
-		r, err := c.Get(url)
+		r, err := c.Do(request)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -107,8 +116,10 @@ func Example_http() {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	// Output:
-	// served over sdp
-	// served over tcp
+	// *sdp.Conn
+	// hello, 127.0.0.1
+	// *net.TCPConn
+	// hello, 127.0.0.1
 }
 
 // Errors are those of package net.

@@ -38,25 +38,29 @@ type HostStats struct {
 // NetworkStats count the connections of network "tcp" by the way they took, and
 // why.
 type NetworkStats struct {
-	DialSDP       uint64 // host is here and listens by SDP
-	DialNotLocal  uint64 // TCP: the host is not in the fabric
-	DialNoSDP     uint64 // TCP: nothing listens by SDP on the port
-	DialSDPFailed uint64 // TCP: SDP was tried and failed
-	DialNoFabric  uint64 // TCP: no fabric could be opened
-	AcceptSDP     uint64
-	AcceptTCP     uint64
-	ListenTCPOnly uint64 // no fabric could be opened
+	DialSDP         uint64 // the server listens by SDP
+	DialNotLocal    uint64 // TCP: the address is not this machine's
+	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
+	DialSDPFailed   uint64 // TCP: SDP was tried and failed
+	DialNoFabric    uint64 // TCP: no fabric could be opened
+	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
+	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
+	AcceptSDP       uint64
+	AcceptTCP       uint64
+	ListenTCPOnly   uint64 // no fabric could be opened, or the kernel does not name the socket
 }
 
 type networkCounters struct {
-	dialSDP, dialNotLocal, dialNoSDP, dialSDPFailed, dialNoFabric atomic.Uint64
-	acceptSDP, acceptTCP, listenTCPOnly                           atomic.Uint64
+	dialSDP, dialNotLocal, dialNoSDP, dialSDPFailed atomic.Uint64
+	dialNoFabric, dialNoLookup, dialNeedsSocket     atomic.Uint64
+	acceptSDP, acceptTCP, listenTCPOnly             atomic.Uint64
 }
 
 func (c *networkCounters) stats() NetworkStats {
 	return NetworkStats{
 		DialSDP: c.dialSDP.Load(), DialNotLocal: c.dialNotLocal.Load(), DialNoSDP: c.dialNoSDP.Load(),
 		DialSDPFailed: c.dialSDPFailed.Load(), DialNoFabric: c.dialNoFabric.Load(),
+		DialNoLookup: c.dialNoLookup.Load(), DialNeedsSocket: c.dialNeedsSocket.Load(),
 		AcceptSDP: c.acceptSDP.Load(), AcceptTCP: c.acceptTCP.Load(), ListenTCPOnly: c.listenTCPOnly.Load(),
 	}
 }

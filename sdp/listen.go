@@ -16,12 +16,14 @@ type ListenConfig struct {
 	Backlog int
 	// Host is whose fabric is used; nil means the default one.
 	Host *Host
-	// TCP listens where network "tcp" does; nil means a zero net.ListenConfig.
+	// TCP listens where network "tcp" does, and on networks that are not this package's;
+	// nil means a zero net.ListenConfig.
 	TCP *net.ListenConfig
 }
 
 // Listen listens on "host:port" or ":port". Port 0 picks a free one, which Addr
-// tells. Host must be this host. Networks are as for Dial.
+// tells. Host must be this host. Networks are as for Dial. With network "tcp" the
+// listener is a *TCPListener.
 func Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{}).Listen(context.Background(), network, address)
 }
@@ -37,9 +39,18 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 		}
 		return l, nil
 	case "tcp", "tcp4", "tcp6":
-		return lc.listenBoth(ctx, network, address)
+		return lc.listenTCP(ctx, network, address)
 	}
-	return nil, &net.OpError{Op: opListen, Net: network, Err: net.UnknownNetworkError(network)}
+	return lc.net().Listen(ctx, network, address)
+}
+
+// net is what listens by TCP.
+func (lc *ListenConfig) net() *net.ListenConfig {
+	var config net.ListenConfig
+	if lc.TCP != nil {
+		config = *lc.TCP
+	}
+	return &config
 }
 
 func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listener, error) {
@@ -91,7 +102,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}
-	c, err := newConn(l.host, a.Pair, l.addr, &Addr{l.host.hostName(a.Pair.Peer().ID().Host()), a.From})
+	c, err := newConn(l.host, a.Pair, l.addr, &Addr{l.host.hostName(a.Pair.Peer().ID().Host()), a.From}, nil)
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}

@@ -4,5 +4,7 @@ package sdp
 
 import "github.com/ntbnet/ntbnet/bounce"
 
+const raceEnabled = false
+
 func raceRelease(*bounce.Pair) {}
 func raceAcquire(*bounce.Pair) {}

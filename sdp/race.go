@@ -13,6 +13,8 @@ import (
 // connection happens before a later Read of any other, as in package syscall.
 // Memory on the heap is seen, and needs no help.
 
+const raceEnabled = true
+
 var handOver atomic.Uint32
 
 func raceRelease(p *bounce.Pair) {

@@ -63,7 +63,7 @@ func TestRawReadShowsWhatArrived(t *testing.T) {
 		_, err = b.Write([]byte("last"))
 		require.NoError(t, err)
 		require.NoError(t, b.(socket).CloseWrite())
-		readable(t, a)
+		isReadable(t, a)
 		for _, want := range []string{"la", "st", "", ""} { // data first, and then the end
 			got, err := rawRead(t, a, 2, 0)
 			require.NoError(t, err)
@@ -98,8 +98,8 @@ func arrived(t *testing.T, c net.Conn) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// readable waits until the descriptor polls as readable, without a call of the connection.
-func readable(t *testing.T, c net.Conn) {
+// isReadable waits until the descriptor polls as readable, without a call of the connection.
+func isReadable(t *testing.T, c net.Conn) {
 	t.Helper()
 	raw, err := c.(syscall.Conn).SyscallConn()
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestDescriptorIsReadableAtTheEnd(t *testing.T) {
 						require.Equal(t, unix.EAGAIN, err)
 						go func() { time.Sleep(10 * time.Millisecond); end(b) }()
 					}
-					readable(t, a)
+					isReadable(t, a)
 					got, err := rawRead(t, a, 1, 0)
 					require.NoError(t, err)
 					require.Empty(t, got)

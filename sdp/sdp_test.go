@@ -84,7 +84,7 @@ func TestErrors(t *testing.T) {
 			is  error
 			as  any
 		}{
-			"dial unknown network":     {dial("udp", "localhost:1"), "dial", nil, &unknownErr},
+			"dial unknown network":     {dial("sdp4", "localhost:1"), "dial", nil, &unknownErr},
 			"listen unknown network":   {lis("sdp6", "localhost:1"), "listen", nil, &unknownErr},
 			"dial without port":        {dial("sdp", "localhost"), "dial", nil, &addrErr},
 			"listen without port":      {lis("sdp", "localhost"), "listen", nil, &addrErr},
@@ -483,8 +483,12 @@ func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
 		t.Helper()
 		s, err := ln.Accept()
 		require.NoError(t, err)
-		require.Equal(t, network, c.RemoteAddr().Network())
-		require.Equal(t, network, s.RemoteAddr().Network())
+		for _, end := range []net.Conn{c, s} {
+			_, sdp := end.(*Conn)
+			require.Equal(t, network == "sdp", sdp)
+			require.IsType(t, (*net.TCPAddr)(nil), end.LocalAddr())
+			require.IsType(t, (*net.TCPAddr)(nil), end.RemoteAddr())
+		}
 		_, err = c.Write([]byte("hello"))
 		require.NoError(t, err)
 		_, err = io.ReadFull(s, make([]byte, 5))

@@ -30,6 +30,7 @@ type stack struct {
 	refs int // Hosts; guarded by stacks.mu
 
 	mu       lock.Mutex[lock.Stack]
+	tcpPorts portSet               // of dialling ends of network "tcp"; guarded by mu
 	sessions map[*session]struct{} // links that are up; guarded by mu
 	ended    HostStats             // of links that are down; guarded by mu
 }
@@ -125,6 +126,20 @@ const (
 )
 
 func (s *stack) dialPort() int { return firstDialPort + int(s.port.Add(1)%dialPorts) }
+
+// takePort takes a port for the dialling end of a connection of network "tcp", which no
+// other such connection of this process has. It is false if there is none.
+func (s *stack) takePort() (uint16, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tcpPorts.take()
+}
+
+func (s *stack) releasePort(port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tcpPorts.release(port)
+}
 
 // Open is called by ring when a peer came up.
 func (s *stack) Open(p *ring.Peer) ring.Session {

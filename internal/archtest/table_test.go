@@ -41,7 +41,7 @@ var table = map[string][]string{
 	"internal/perf/bench":  {"internal/perf", "internal/perf/limits", "internal/perf/plot"},
 	"internal/proxy":       {"sdp", "internal/fabric", "ntb"},
 
-	"sdp":          {"internal/lock", "dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello"},
+	"sdp":          {"internal/lock", "dial", "listen", "bounce", "ring", "internal/fabric", "internal/hello", "internal/inetdiag"},
 	"shmem":        {"internal/lock", "sdp", "internal/fabric", "internal/launch", "internal/membarrier", "ntb"},
 	"shmem/mplite": {"shmem"},
 
@@ -67,6 +67,7 @@ var table = map[string][]string{
 	"ntb/ntbtest":    {"ntb"},
 
 	"internal/archtest":   {},
+	"internal/inetdiag":   {},
 	"internal/fabrictest": {"internal/fabric", "ntb"},
 	"internal/leak":       {},
 	"internal/litmus":     {},

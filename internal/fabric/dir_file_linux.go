@@ -130,7 +130,7 @@ func locked(fd int, start, n int64) (at int64, ok bool, err error) {
 		return 0, false, fmt.Errorf("fabric: look at claims: %w", err)
 	case l.Type == unix.F_UNLCK:
 		return 0, false, nil
-	case l.Len != 1 || l.Start < start || l.Start >= start+n:
+	case l.Len != 1 || l.Start < start || l.Start-start >= n: // start+n may be 2^63
 		return 0, false, fmt.Errorf("fabric: another program has locked %d bytes at %d of the claim file: %w",
 			l.Len, l.Start, syscall.EPERM)
 	}

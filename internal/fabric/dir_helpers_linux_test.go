@@ -15,6 +15,9 @@ import (
 	"testing"
 )
 
+// testCookie is the cookie of the socket that another process publishes.
+const testCookie = 1<<40 + 7
+
 // Variables that make the test binary another process of a test.
 const (
 	roleVariable = "FABRIC_TEST_ROLE"
@@ -44,8 +47,8 @@ var roles = map[string]func(arg string) error{
 		fmt.Println(d.ID())
 		return nil
 	},
-	// hold claims a port and prints its process number and the port, and then
-	// listens and accepts until it is killed.
+	// hold claims a port, publishes a socket of it, and prints its process number and
+	// the port, and then listens and accepts until it is killed.
 	"hold": func(base string) error {
 		d, err := openDirAt(base, "")
 		if err != nil {
@@ -57,6 +60,9 @@ var roles = map[string]func(arg string) error{
 		}
 		port, err := d.ClaimPort(0)
 		if err != nil {
+			return err
+		}
+		if err := d.PublishSocket(port, testCookie); err != nil {
 			return err
 		}
 		l, err := d.Listen(process)

@@ -24,6 +24,7 @@ type Dir struct {
 	look    int              // the claim file opened again, which sees those locks. Guarded by mu
 	process int              // own process number, 0 before ClaimProcess. Guarded by mu
 	ports   map[int]struct{} // own ports: the kernel lets an open file lock a byte again. Guarded by mu
+	sockets map[int64]int    // own published sockets, by byte: how often. Guarded by mu
 }
 
 // OpenDir opens the fabric name of this user, and makes it if it is not there.
@@ -76,7 +77,7 @@ func openNamed(base, name string, create bool) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{})}
+	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{}), sockets: make(map[int64]int)}
 	if d.claims, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
 		return nil, err
 	}
@@ -189,6 +190,7 @@ func (d *Dir) Close() error {
 	unix.Close(d.look)
 	d.claims, d.look, d.process = -1, -1, 0
 	clear(d.ports)
+	clear(d.sockets)
 	if err != nil {
 		return fmt.Errorf("fabric: drop claims: %w", err)
 	}

@@ -32,15 +32,21 @@ func (b *Board) Close() error                                   { return nil }
 // AcceptPeer returns ntb.ErrNotSupported.
 func AcceptPeer(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
 
-func (d *Dir) ID() string                            { return "" }
-func (d *Dir) Path() string                          { return "" }
-func (d *Dir) Close() error                          { return nil }
-func (d *Dir) ClaimProcess() (int, error)            { return 0, ntb.ErrNotSupported }
-func (d *Dir) ClaimOwner() (int, error)              { return 0, ntb.ErrNotSupported }
-func (d *Dir) Owner() (int, bool, error)             { return 0, false, ntb.ErrNotSupported }
-func (d *Dir) ClaimPort(int) (int, error)            { return 0, ntb.ErrNotSupported }
-func (d *Dir) ReleasePort(int)                       {}
-func (d *Dir) Holder(int) (int, bool, error)         { return 0, false, ntb.ErrNotSupported }
+func (d *Dir) ID() string                      { return "" }
+func (d *Dir) Path() string                    { return "" }
+func (d *Dir) Close() error                    { return nil }
+func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }
+func (d *Dir) ClaimOwner() (int, error)        { return 0, ntb.ErrNotSupported }
+func (d *Dir) Owner() (int, bool, error)       { return 0, false, ntb.ErrNotSupported }
+func (d *Dir) ClaimPort(int) (int, error)      { return 0, ntb.ErrNotSupported }
+func (d *Dir) ReleasePort(int)                 {}
+func (d *Dir) Holder(int) (int, bool, error)   { return 0, false, ntb.ErrNotSupported }
+func (d *Dir) PublishSocket(int, uint64) error { return ntb.ErrNotSupported }
+func (d *Dir) WithdrawSocket(int, uint64)      {}
+func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
+	return 0, false, ntb.ErrNotSupported
+}
+func (d *Dir) HasSockets(int) (bool, error)          { return false, ntb.ErrNotSupported }
 func (d *Dir) Processes() ([]int, error)             { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*net.UnixListener, error) { return nil, ntb.ErrNotSupported }
 func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -58,6 +59,7 @@ type network interface {
 	releasePort(port int)
 	// holder finds the process that holds a port.
 	holder(port int) (process int, ok bool, err error)
+	sockets
 	// connect makes a bridge to a process.
 	connect(ctx context.Context, process int) (ntb.Device, error)
 	// serve calls accepted for each bridge that another process makes, until
@@ -65,6 +67,15 @@ type network interface {
 	serve(accepted func(ntb.Device))
 	// close drops all claims and ends serve, for which it waits.
 	close()
+}
+
+// sockets is how the processes of a host tell each other for which TCP sockets they
+// accept connections.
+type sockets interface {
+	publishSocket(port int, cookie uint64) error
+	withdrawSocket(port int, cookie uint64)
+	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
+	hasSockets(port int) (bool, error)
 }
 
 // Open joins the fabric that spec names. start is called before any peer can come
@@ -175,6 +186,26 @@ func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.claimPort(port)
 // ReleasePort gives a port back.
 func (f *Fabric) ReleasePort(port int) { f.net.releasePort(port) }
 
+// PublishSocket says that this process accepts connections for a TCP socket that listens
+// on port, which its cookie names. It may be said several times, and is taken back as
+// often.
+func (f *Fabric) PublishSocket(port int, cookie uint64) error {
+	return f.net.publishSocket(port, cookie)
+}
+
+// WithdrawSocket takes back what PublishSocket said, once.
+func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.withdrawSocket(port, cookie) }
+
+// HasSockets reports whether a process of this host has published a socket on port.
+func (f *Fabric) HasSockets(port int) (bool, error) { return f.net.hasSockets(port) }
+
+// SocketHolder finds a node of this host that accepts connections for a socket. It may
+// be one for another socket of that port, and then refuses.
+func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err error) {
+	process, ok, err := f.net.socketHolder(port, cookie)
+	return ring.MakeID(f.net.host(), process), ok, err
+}
+
 // IsLocal tells, without asking a name server, that host means this host: an
 // empty name, localhost, this host's name or number, a loopback address or
 // another address of this machine.
@@ -235,11 +266,35 @@ func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if f.IsLocal(name) {
 		return f.net.host(), true
 	}
-	if f.far == nil {
+	return f.FindNode(name)
+}
+
+// FindNode finds a host of the fabric by what only a fabric knows: the name of a node, or,
+// where there are several, its number, or an address whose zone is its name, as NodeAddr
+// returns. What the name of this machine is too is none.
+func (f *Fabric) FindNode(name string) (host int, ok bool) {
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, name) {
 		return 0, false
 	}
-	host, ok = parseNode(strings.TrimSuffix(strings.ToLower(name), "."))
+	if f.far == nil {
+		return f.net.host(), name == nodeName(f.net.host())
+	}
+	if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
+		name = zone
+	}
+	host, ok = parseNode(name)
 	return host, ok && host <= f.far.nodes()
+}
+
+// NodeAddr is the address that stands for a host where addresses are those of TCP:
+// loopback where there is one host, else a link-local one whose zone is the host's name.
+func (f *Fabric) NodeAddr(host int) netip.Addr {
+	if f.far == nil {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	a := [16]byte{0: 0xfe, 1: 0x80, 14: byte(host >> 8), 15: byte(host)}
+	return netip.AddrFrom16(a).WithZone(nodeName(host))
 }
 
 // HostName is what a host is called in addresses: localhost where there is one.

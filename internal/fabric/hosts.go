@@ -100,6 +100,15 @@ func (h *hosts) claimPort(port int) (int, error)    { return h.station.claimPort
 func (h *hosts) releasePort(port int)               { h.station.releasePort(port) }
 func (h *hosts) holder(port int) (int, bool, error) { return h.station.holder(port) }
 
+func (h *hosts) publishSocket(port int, cookie uint64) error {
+	return h.station.publishSocket(port, cookie)
+}
+func (h *hosts) withdrawSocket(port int, cookie uint64) { h.station.withdrawSocket(port, cookie) }
+func (h *hosts) hasSockets(port int) (bool, error)      { return h.station.hasSockets(port) }
+func (h *hosts) socketHolder(port int, cookie uint64) (int, bool, error) {
+	return h.station.socketHolder(port, cookie)
+}
+
 // nodes is how many nodes there are, or may be, as long as a member does not know.
 func (h *hosts) nodes() int {
 	if plan := h.plan.Load(); plan != nil {

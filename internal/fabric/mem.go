@@ -26,11 +26,12 @@ type memNetwork struct {
 
 	mu       lock.Mutex[lock.Hub]
 	ports    map[int]bool     // guarded by mu
+	sockets  memSockets       // guarded by mu
 	accepted func(ntb.Device) // set by serve
 }
 
 func newMemNetwork(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *memNetwork {
-	return &memNetwork{window: window, wrap: wrap, ports: map[int]bool{}}
+	return &memNetwork{window: window, wrap: wrap, ports: map[int]bool{}, sockets: memSockets{}}
 }
 
 func (n *memNetwork) host() int                       { return localHost }
@@ -64,6 +65,32 @@ func (n *memNetwork) holder(port int) (int, bool, error) {
 	return n.process(), n.ports[port], nil
 }
 
+func (n *memNetwork) publishSocket(port int, cookie uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sockets.publish(memSocket{port, cookie, n.process()})
+	return nil
+}
+
+func (n *memNetwork) withdrawSocket(port int, cookie uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sockets.withdraw(memSocket{port, cookie, n.process()})
+}
+
+func (n *memNetwork) socketHolder(port int, cookie uint64) (int, bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	process, ok := n.sockets.holder(port, cookie)
+	return process, ok, nil
+}
+
+func (n *memNetwork) hasSockets(port int) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sockets.on(port), nil
+}
+
 func (n *memNetwork) connect(context.Context, int) (ntb.Device, error) {
 	a, b := ntbmem.Pair(n.window)
 	if n.wrap != nil {
@@ -71,4 +98,39 @@ func (n *memNetwork) connect(context.Context, int) (ntb.Device, error) {
 	}
 	n.accepted(b)
 	return a, nil
+}
+
+// memSockets are published sockets within a process, and how often each is.
+type memSockets map[memSocket]int
+
+type memSocket struct {
+	port    int
+	cookie  uint64
+	process int
+}
+
+func (m memSockets) publish(s memSocket) { m[s]++ }
+
+func (m memSockets) withdraw(s memSocket) {
+	if m[s]--; m[s] <= 0 {
+		delete(m, s)
+	}
+}
+
+func (m memSockets) holder(port int, cookie uint64) (process int, ok bool) {
+	for s := range m {
+		if s.port == port && s.cookie == cookie {
+			return s.process, true
+		}
+	}
+	return 0, false
+}
+
+func (m memSockets) on(port int) bool {
+	for s := range m {
+		if s.port == port {
+			return true
+		}
+	}
+	return false
 }

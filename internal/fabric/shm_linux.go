@@ -48,6 +48,15 @@ func (n *shmNetwork) releasePort(port int)            { n.dir.ReleasePort(port) 
 
 func (n *shmNetwork) holder(port int) (int, bool, error) { return n.dir.Holder(port) }
 
+func (n *shmNetwork) publishSocket(port int, cookie uint64) error {
+	return n.dir.PublishSocket(port, cookie)
+}
+func (n *shmNetwork) withdrawSocket(port int, cookie uint64) { n.dir.WithdrawSocket(port, cookie) }
+func (n *shmNetwork) hasSockets(port int) (bool, error)      { return n.dir.HasSockets(port) }
+func (n *shmNetwork) socketHolder(port int, cookie uint64) (int, bool, error) {
+	return n.dir.SocketHolder(port, cookie)
+}
+
 func (n *shmNetwork) connect(ctx context.Context, process int) (ntb.Device, error) {
 	cable, err := n.dir.Connect(ctx, process)
 	if err != nil {

@@ -17,6 +17,7 @@ type station interface {
 	releasePort(port int)
 	// holder finds the process of this host that holds a port.
 	holder(port int) (process int, ok bool, err error)
+	sockets
 	// processes are the numbers of this host's processes.
 	processes() ([]int, error)
 	// present tells if a node runs: some process owns its links.

@@ -29,6 +29,7 @@ type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 // memHost is what the stations of a node share.
 type memHost struct {
 	ports    map[int]int // the process that holds it
+	sockets  memSockets
 	stations map[int]*memStation
 	owner    *memStation // nil if there is none
 }
@@ -72,7 +73,7 @@ func (h *memHub) open(node int, owner bool) (*memStation, error) {
 	defer h.mu.Unlock()
 	host := h.hosts[node]
 	if host == nil {
-		host = &memHost{ports: map[int]int{}, stations: map[int]*memStation{}}
+		host = &memHost{ports: map[int]int{}, sockets: memSockets{}, stations: map[int]*memStation{}}
 		h.hosts[node] = host
 	}
 	if owner && host.owner != nil {
@@ -132,6 +133,32 @@ func (s *memStation) holder(port int) (process int, ok bool, err error) {
 	defer s.hub.mu.Unlock()
 	process, ok = s.host.ports[port]
 	return process, ok, nil
+}
+
+func (s *memStation) publishSocket(port int, cookie uint64) error {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.host.sockets.publish(memSocket{port, cookie, s.process()})
+	return nil
+}
+
+func (s *memStation) withdrawSocket(port int, cookie uint64) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.host.sockets.withdraw(memSocket{port, cookie, s.process()})
+}
+
+func (s *memStation) socketHolder(port int, cookie uint64) (int, bool, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	process, ok := s.host.sockets.holder(port, cookie)
+	return process, ok, nil
+}
+
+func (s *memStation) hasSockets(port int) (bool, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.host.sockets.on(port), nil
 }
 
 func (s *memStation) processes() (all []int, _ error) {
@@ -205,6 +232,7 @@ func (s *memStation) close() {
 	if s.host.owner == s {
 		s.host.owner = nil
 	}
+	maps.DeleteFunc(s.host.sockets, func(k memSocket, _ int) bool { return k.process == s.number })
 	maps.DeleteFunc(s.host.ports, func(_, process int) bool { return process == s.number })
 }
 

@@ -53,6 +53,16 @@ func (s *shmStation) processes() ([]int, error)          { return s.dir.Processe
 func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.name, node) }
 func (s *shmStation) stop()                              { s.ln.Close() }
 func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
+
+func (s *shmStation) publishSocket(port int, cookie uint64) error {
+	return s.dir.PublishSocket(port, cookie)
+}
+func (s *shmStation) withdrawSocket(port int, cookie uint64) { s.dir.WithdrawSocket(port, cookie) }
+func (s *shmStation) hasSockets(port int) (bool, error)      { return s.dir.HasSockets(port) }
+func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
+	return s.dir.SocketHolder(port, cookie)
+}
+
 func (s *shmStation) accept() (cable, error) {
 	c, err := AcceptPeer(s.ln)
 	if err != nil {

@@ -6,8 +6,12 @@ import (
 	"fmt"
 )
 
-// Version of the messages. A Hello of another version is refused.
-const Version = 2
+// Versions of a Hello: for a port, and for a connection of network "tcp". One of another
+// version is refused.
+const (
+	Version    = 2
+	VersionTCP = 3
+)
 
 // ErrMalformed: the message is none that an honest peer would send.
 var ErrMalformed = errors.New("malformed set-up message")
@@ -22,7 +26,8 @@ const (
 	WindowFull                     // no memory for another connection
 	BadVersion                     // the Hello is of another version
 	Elsewhere                      // another process of the host holds the port
-	lastReason   = Elsewhere
+	AddressTaken                   // a connection from that address to that one is there
+	lastReason   = AddressTaken
 )
 
 // String says it in words.
@@ -38,6 +43,8 @@ func (r Reason) String() string {
 		return "the listener speaks another version"
 	case Elsewhere:
 		return "another process of the host holds the port"
+	case AddressTaken:
+		return "there is a connection between these two addresses"
 	}
 	return fmt.Sprintf("reason %d", uint16(r))
 }
@@ -57,6 +64,17 @@ type Hello struct {
 	From    uint16
 	To      uint16
 	End     End
+	TCP     TCP // of VersionTCP
+}
+
+// TCP is what a connection of network "tcp" has beside its ports. All of it is zero if
+// the listener is found by its port, as that of another host is.
+type TCP struct {
+	Cookie    uint64 // of the socket in whose place the connection is accepted
+	Namespace uint64 // of that socket
+	// Addresses are IPv6, or IPv4 mapped into it. A zone is the number of an interface.
+	Source, Destination         [16]byte
+	SourceZone, DestinationZone uint32
 }
 
 // HelloAck accepts the Hello whose End had Slot and Gen.
@@ -79,6 +97,7 @@ const (
 
 	endSize    = 20
 	helloSize  = 8 + endSize
+	tcpSize    = helloSize + 60 // of a Hello of VersionTCP
 	ackSize    = 12 + endSize
 	refuseSize = 16
 )
@@ -87,11 +106,15 @@ var le = binary.LittleEndian
 
 // Marshal is the message as it goes over the wire.
 func (h *Hello) Marshal() []byte {
-	b := make([]byte, 8, helloSize)
+	b := make([]byte, 8, tcpSize)
 	b[0], b[1] = typeHello, h.Version
 	le.PutUint16(b[2:], h.From)
 	le.PutUint16(b[4:], h.To)
-	return h.End.append(b)
+	b = h.End.append(b)
+	if h.Version == VersionTCP {
+		b = h.TCP.append(b)
+	}
+	return b
 }
 
 // Marshal is the message as it goes over the wire.
@@ -121,6 +144,27 @@ func (e *End) append(b []byte) []byte {
 	return le.AppendUint32(b, e.Size)
 }
 
+func (t *TCP) append(b []byte) []byte {
+	b = le.AppendUint32(b, 0)
+	b = le.AppendUint64(b, t.Cookie)
+	b = le.AppendUint64(b, t.Namespace)
+	b = append(b, t.Source[:]...)
+	b = append(b, t.Destination[:]...)
+	b = le.AppendUint32(b, t.SourceZone)
+	return le.AppendUint32(b, t.DestinationZone)
+}
+
+// parseTCP takes what append has added.
+func parseTCP(b []byte) TCP {
+	t := TCP{
+		Cookie: le.Uint64(b[4:]), Namespace: le.Uint64(b[12:]),
+		SourceZone: le.Uint32(b[52:]), DestinationZone: le.Uint32(b[56:]),
+	}
+	copy(t.Source[:], b[20:])
+	copy(t.Destination[:], b[36:])
+	return t
+}
+
 func parseEnd(b []byte) End {
 	return End{Slot: le.Uint32(b), Gen: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Size: le.Uint32(b[16:])}
 }
@@ -132,15 +176,12 @@ func Parse(b []byte) (any, error) {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
 	}
 	switch {
-	case b[0] == typeHello && len(b) >= 16 && b[1] != Version:
+	case b[0] == typeHello && len(b) >= 16 && b[1] != Version && b[1] != VersionTCP:
 		// Only this much is the same in every version: enough to refuse it.
 		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
-	case b[0] == typeHello && len(b) == helloSize:
-		h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
-		if h.From == 0 || h.To == 0 || b[6]|b[7] != 0 {
-			return nil, fmt.Errorf("%w: Hello from port %d to port %d", ErrMalformed, h.From, h.To)
-		}
-		return h, nil
+	case b[0] == typeHello && b[1] == Version && len(b) == helloSize,
+		b[0] == typeHello && b[1] == VersionTCP && len(b) == tcpSize:
+		return parseHello(b)
 	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
 		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil
 	case b[0] == typeRefuse && len(b) == refuseSize && b[1]|b[2]|b[3] == 0:
@@ -151,4 +192,18 @@ func Parse(b []byte) (any, error) {
 		return r, nil
 	}
 	return nil, fmt.Errorf("%w: type %d, %d bytes", ErrMalformed, b[0], len(b))
+}
+
+// parseHello takes one of a size that fits its version.
+func parseHello(b []byte) (*Hello, error) {
+	h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
+	zeros := uint32(b[6]) | uint32(b[7])
+	if h.Version == VersionTCP {
+		zeros |= le.Uint32(b[helloSize:])
+		h.TCP = parseTCP(b[helloSize:])
+	}
+	if h.From == 0 || h.To == 0 || zeros != 0 {
+		return nil, fmt.Errorf("%w: Hello from port %d to port %d", ErrMalformed, h.From, h.To)
+	}
+	return h, nil
 }

@@ -17,6 +17,24 @@ var wire = map[string]struct {
 		&Hello{Version: 2, From: 0xc001, To: 8080, End: end},
 		[]byte{1, 2, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
+	"hello, tcp": {
+		&Hello{Version: VersionTCP, From: 0xc001, To: 8080, End: end, TCP: TCP{
+			Cookie: 0x0102030405060708, Namespace: 0x1112131415161718,
+			Source: [16]byte{0: 0xfe, 15: 1}, Destination: [16]byte{0: 0xfe, 15: 2},
+			SourceZone: 3, DestinationZone: 0x01020304,
+		}},
+		append([]byte{
+			1, 3, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21,
+			0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+		},
+			0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+			0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+			3, 0, 0, 0, 4, 3, 2, 1),
+	},
+	"refuse, address": {
+		&Refuse{Slot: 3, Gen: 9, Reason: AddressTaken},
+		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
+	},
 	"ack": {
 		&HelloAck{Slot: 3, Gen: 9, End: end},
 		[]byte{2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
@@ -49,18 +67,22 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	noReason := (&Refuse{Reason: 0}).Marshal()
 	badReason := (&Refuse{Reason: lastReason + 1}).Marshal()
 	noProcess := (&Refuse{Reason: Elsewhere}).Marshal()
+	short := (&Hello{Version: VersionTCP, From: 1, To: 1}).Marshal()[:28]
+	long := append((&Hello{Version: Version, From: 1, To: 1}).Marshal(), make([]byte, 60)...)
+	notZero := (&Hello{Version: VersionTCP, From: 1, To: 1}).Marshal()
+	notZero[28] = 1
 	process := (&Refuse{Reason: NotListening, Process: 1}).Marshal()
-	for _, b := range append(bad, noPort, noReason, badReason, noProcess, process) {
+	for _, b := range append(bad, noPort, noReason, badReason, noProcess, process, short, long, notZero) {
 		_, err := Parse(b)
 		require.ErrorIs(t, err, ErrMalformed, "% x", b)
 	}
 }
 
 func TestHelloOfAnotherVersionCanBeRefused(t *testing.T) {
-	b := append((&Hello{Version: Version + 1, From: 1, To: 2, End: end}).Marshal(), "and more"...)
+	b := append((&Hello{Version: VersionTCP + 1, From: 1, To: 2, End: end}).Marshal(), "and more"...)
 	m, err := Parse(b)
 	require.NoError(t, err)
-	require.Equal(t, &Hello{Version: Version + 1, End: End{Slot: end.Slot, Gen: end.Gen}}, m)
+	require.Equal(t, &Hello{Version: VersionTCP + 1, End: End{Slot: end.Slot, Gen: end.Gen}}, m)
 }
 
 // What parses is what would be sent.
@@ -73,7 +95,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if h, ok := m.(*Hello); ok && h.Version != Version {
+		if h, ok := m.(*Hello); ok && h.Version != Version && h.Version != VersionTCP {
 			return // read only as far as is needed to refuse it
 		}
 		if got := m.(interface{ Marshal() []byte }).Marshal(); !bytes.Equal(got, b) {

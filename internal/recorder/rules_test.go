@@ -196,7 +196,7 @@ var flaws = map[string]struct {
 	}, "set-up credit 2 after 0, of 1 frames"},
 	"set-up frame without credit": {func(r *rig) {
 		for range setupSlots {
-			r.send(0, (&hello.Hello{Version: hello.Version + 1, From: 9, To: 10, End: r.end()}).Marshal())
+			r.send(0, (&hello.Hello{Version: 9, From: 9, To: 10, End: r.end()}).Marshal())
 		}
 	}, "with credit for 0"},
 	"set-up frame before its payload": {func(r *rig) {

@@ -1,0 +1,102 @@
+package inetdiag
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	sockDiagByFamily = 20 // SOCK_DIAG_BY_FAMILY, the type of request and answer
+	requestSize      = 56 // struct inet_diag_req_v2
+	answerSize       = 72 // struct inet_diag_msg
+	stateListen      = 10 // TCP_LISTEN
+	noCookie         = 0xffffffff
+)
+
+// sourcePorts are those from which the imagined connection comes: where several sockets
+// share a port by SO_REUSEPORT, the kernel chooses by it.
+const (
+	firstSourcePort = 32768
+	sourcePorts     = 28232
+)
+
+// Listening finds the socket that the kernel would give a connection to an address of
+// this machine that comes through an interface, as RouteTo says. It is false if there is
+// none. Of several that share the port by SO_REUSEPORT it is any, evenly. An error means
+// that the kernel cannot be asked.
+func Listening(to netip.AddrPort, through int) (Socket, bool, error) {
+	s, ok, err := lookUp(to, through)
+	if err == nil && !ok {
+		err = works()
+	}
+	return s, ok, err
+}
+
+func lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
+	c, err := converse(unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return Socket{}, false, err
+	}
+	defer c.close()
+	a := Destination(to.Addr())
+	if a.Is4() {
+		through = loopbackIndex // by which IPv4 comes to any address of the machine
+	}
+	message := diagRequest(family(a))
+	binary.BigEndian.PutUint16(message[24:], to.Port())
+	binary.BigEndian.PutUint16(message[26:], firstSourcePort+uint16(rand.IntN(sourcePorts)))
+	copy(message[28:], a.AsSlice())
+	order.PutUint32(message[60:], uint32(through))
+	var found answer
+	err = c.ask(message, func(payload []byte) (err error) {
+		found, err = parseAnswer(payload)
+		return err
+	})
+	if errors.Is(err, syscall.ENOENT) {
+		return Socket{}, false, nil
+	}
+	if err != nil || found.state != stateListen {
+		return Socket{}, false, err
+	}
+	space, err := namespaceOf(int(c))
+	return Socket{Cookie: found.cookie, Namespace: space}, err == nil, err
+}
+
+const loopbackIndex = 1 // LOOPBACK_IFINDEX, in each namespace
+
+// diagRequest asks for TCP sockets:
+//
+//	16   8  family, protocol, extensions, pad, states (a mask)
+//	24   4  port here, port there, in network order
+//	28  32  address here, address there
+//	60  12  interface, cookie (all ones: any)
+func diagRequest(family byte) []byte {
+	b := request(sockDiagByFamily, 0, requestSize)
+	b[16], b[17] = family, unix.IPPROTO_TCP
+	order.PutUint32(b[20:], 1<<stateListen)
+	order.PutUint32(b[64:], noCookie)
+	order.PutUint32(b[68:], noCookie)
+	return b
+}
+
+// answer is what is read of struct inet_diag_msg.
+type answer struct {
+	state  byte
+	cookie uint64
+	inode  uint32
+}
+
+func parseAnswer(b []byte) (answer, error) {
+	if len(b) < answerSize {
+		return answer{}, fmt.Errorf("inetdiag: answer of %d bytes: %w", len(b), syscall.EBADMSG)
+	}
+	// The cookie is two words, the lower half first, on machines of either order.
+	cookie := uint64(order.Uint32(b[44:])) | uint64(order.Uint32(b[48:]))<<32
+	return answer{state: b[1], cookie: cookie, inode: order.Uint32(b[68:])}, nil
+}

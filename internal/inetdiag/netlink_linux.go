@@ -1,0 +1,109 @@
+package inetdiag
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// order is the byte order of netlink: the machine's.
+var order = binary.NativeEndian
+
+const (
+	headerSize = unix.SizeofNlMsghdr
+	answerRoom = 1 << 10  // for the answer to a question about one thing
+	dumpRoom   = 32 << 10 // for one datagram of a dump
+)
+
+// request begins a message: the header, whose length is set when it is sent, and then
+// size zero bytes.
+func request(kind, flags uint16, size int) []byte {
+	b := make([]byte, headerSize+size)
+	order.PutUint16(b[4:], kind)
+	order.PutUint16(b[6:], unix.NLM_F_REQUEST|flags)
+	return b
+}
+
+// conversation is a netlink socket. It is opened for each question, so that the thread's
+// network namespace is always the right one.
+type conversation int
+
+func converse(protocol int) (conversation, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return -1, fmt.Errorf("inetdiag: socket: %w", err)
+	}
+	return conversation(fd), nil
+}
+
+func (c conversation) close() { unix.Close(int(c)) }
+
+// ask sends a message and calls answer with the payload of each one that comes back. An
+// answer that is an error is returned as it is. The kernel answers within send, so the
+// receive does not wait.
+func (c conversation) ask(message []byte, answer func(payload []byte) error) error {
+	order.PutUint32(message, uint32(len(message)))
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	if err := ignoringInterrupts(func() error { return unix.Sendto(int(c), message, 0, kernel) }); err != nil {
+		return fmt.Errorf("inetdiag: send: %w", err)
+	}
+	dump := order.Uint16(message[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
+	room := answerRoom
+	if dump {
+		room = dumpRoom
+	}
+	buffer := make([]byte, room)
+	for {
+		var n int
+		err := ignoringInterrupts(func() (err error) {
+			n, _, err = unix.Recvfrom(int(c), buffer, unix.MSG_DONTWAIT)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("inetdiag: receive: %w", err)
+		}
+		done, err := eachMessage(buffer[:n], answer)
+		if err != nil || done || !dump {
+			return err
+		}
+	}
+}
+
+// eachMessage calls answer with the payload of each message of a datagram. done is set
+// by the end of a dump.
+func eachMessage(b []byte, answer func(payload []byte) error) (done bool, err error) {
+	for len(b) >= headerSize {
+		size := int(order.Uint32(b))
+		if size < headerSize || size > len(b) {
+			return false, fmt.Errorf("inetdiag: message of %d bytes in %d: %w", size, len(b), syscall.EBADMSG)
+		}
+		payload := b[headerSize:size]
+		switch order.Uint16(b[4:]) {
+		case unix.NLMSG_DONE:
+			return true, nil
+		case unix.NLMSG_ERROR:
+			if len(payload) < 4 {
+				return false, fmt.Errorf("inetdiag: error of %d bytes: %w", len(payload), syscall.EBADMSG)
+			}
+			if code := int32(order.Uint32(payload)); code != 0 {
+				return false, syscall.Errno(-code)
+			}
+		default:
+			if err := answer(payload); err != nil {
+				return false, err
+			}
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return false, nil
+}
+
+func ignoringInterrupts(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}

@@ -1,0 +1,651 @@
+package sdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http/httptrace"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// named serves its name to who connects, until it is closed.
+type named struct {
+	net.Listener
+	name string
+	done sync.WaitGroup
+}
+
+func serveName(ln net.Listener, name string) *named {
+	s := &named{Listener: ln, name: name}
+	s.done.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, name)
+			c.Close()
+		}
+	})
+	return s
+}
+
+func (s *named) stop() {
+	s.Close()
+	s.done.Wait()
+}
+
+// reached says which server a dial reached: its name, or why there is none.
+func reached(c net.Conn, err error) string {
+	if err != nil {
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			return errno.Error()
+		}
+		return err.Error()
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(60 * time.Second))
+	name, err := io.ReadAll(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(name)
+}
+
+// way dials and says whom it reached, and whether that was by SDP.
+func way(h *Host, network, address string) (who string, sdp bool) {
+	c, err := h.Dial(network, address)
+	if err == nil {
+		_, sdp = c.(*Conn)
+	}
+	return reached(c, err), sdp
+}
+
+func portOf(t testing.TB, a net.Addr) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(a.String())
+	require.NoError(t, err)
+	return port
+}
+
+// zoned are the link-local addresses of this machine, with their zones.
+func zoned(t testing.TB) (own []string) {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	require.NoError(t, err)
+	for _, i := range interfaces {
+		addrs, err := i.Addrs()
+		require.NoError(t, err)
+		for _, a := range addrs {
+			if ip := a.(*net.IPNet).IP; ip.To4() == nil && ip.IsLinkLocalUnicast() && i.Flags&net.FlagUp != 0 {
+				own = append(own, ip.String()+"%"+i.Name)
+			}
+		}
+	}
+	return own
+}
+
+// ownAddresses are the global addresses of this machine, loopback left out.
+func ownAddresses(t testing.TB) (own []string) {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; ip.IsGlobalUnicast() {
+			own = append(own, ip.String())
+		}
+	}
+	return own
+}
+
+func openTCPTest(t *testing.T) *Host {
+	t.Helper()
+	h, err := Open("shm:" + fabrictest.Name(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// Of two servers on one port, one of which is ours, each address reaches the one that
+// has it, and an address that nobody has reaches none.
+func TestNetworkTCPReachesTheServerThatNetReaches(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ours := serveName(ln, "ours")
+	defer ours.stop()
+	port := portOf(t, ours.Addr())
+	ln, err = net.Listen("tcp", "127.0.0.2:"+port)
+	require.NoError(t, err)
+	plain := serveName(ln, "plain")
+	defer plain.stop()
+	for _, host := range append(ownAddresses(t), "127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "localhost", "", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:127.0.0.2") {
+		for _, network := range []string{"tcp", "tcp4", "tcp6"} {
+			address := net.JoinHostPort(host, port)
+			want := reached(net.Dial(network, address))
+			got, sdp := way(h, network, address)
+			require.Equal(t, want, got, "%s %s", network, address)
+			require.Equal(t, want == "ours", sdp, "%s %s", network, address)
+		}
+	}
+	third, err := h.Listen("tcp", "127.0.0.3:"+port)
+	require.NoError(t, err)
+	third.Close()
+}
+
+// Each pair of a listener and an address that is ours goes by SDP.
+func TestEachPairThatCanIsSDP(t *testing.T) {
+	h := openTCPTest(t)
+	own := ownAddresses(t)
+	var own4, own6 []string
+	for _, a := range own {
+		if netip.MustParseAddr(a).Is4() {
+			own4 = append(own4, a)
+		} else {
+			own6 = append(own6, a)
+		}
+	}
+	loopback := []string{"127.0.0.1", "localhost"}
+	four := append([]string{"127.0.0.1", "localhost", "127.0.0.2", "0.0.0.0", "", "::ffff:127.0.0.1"}, own4...)
+	six := append(append([]string{"::1", "::"}, own6...), zoned(t)...)
+	for _, tc := range []struct {
+		network, listen string
+		hosts           []string
+	}{
+		{"tcp", "localhost", loopback},
+		{"tcp", "127.0.0.1", append(loopback, "0.0.0.0", "", "::ffff:127.0.0.1")},
+		{"tcp", "127.0.0.2", []string{"127.0.0.2"}},
+		{"tcp", "::1", []string{"::1", "::"}},
+		{"tcp", "", append(four, six...)},
+		{"tcp", "::", append(four, six...)},
+		{"tcp", "0.0.0.0", four},
+		{"tcp4", "", four},
+		{"tcp6", "", six},
+		{"tcp6", "::", six},
+	} {
+		ln, err := h.Listen(tc.network, net.JoinHostPort(tc.listen, "0"))
+		require.NoError(t, err)
+		s := serveName(ln, "ours")
+		for _, host := range tc.hosts {
+			got, sdp := way(h, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
+			require.Equal(t, "ours", got, "%s %q, %q", tc.network, tc.listen, host)
+			require.True(t, sdp, "%s %q, %q: want SDP", tc.network, tc.listen, host)
+		}
+		s.stop()
+	}
+	for _, a := range append(own, zoned(t)...) {
+		ln, err := h.Listen("tcp", net.JoinHostPort(a, "0"))
+		require.NoError(t, err)
+		address := net.JoinHostPort(a, portOf(t, ln.Addr()))
+		c, err := h.Dial("tcp", address)
+		require.NoError(t, err)
+		require.IsType(t, (*Conn)(nil), c, a)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		p, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		q, err := ln.Accept()
+		require.NoError(t, err)
+		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
+		for _, ends := range [][2]net.Conn{{c, p}, {s, q}} { // addresses are equal, but for the dialling end's port
+			require.Equal(t, ends[1].LocalAddr().(*net.TCPAddr).IP, ends[0].LocalAddr().(*net.TCPAddr).IP)
+			require.Equal(t, ends[1].LocalAddr().(*net.TCPAddr).Zone, ends[0].LocalAddr().(*net.TCPAddr).Zone)
+			require.Equal(t, ends[1].RemoteAddr().(*net.TCPAddr).IP, ends[0].RemoteAddr().(*net.TCPAddr).IP)
+			require.Equal(t, ends[1].RemoteAddr().(*net.TCPAddr).Zone, ends[0].RemoteAddr().(*net.TCPAddr).Zone)
+		}
+		require.Equal(t, port(ln.Addr()), port(c.RemoteAddr()))
+		require.Equal(t, port(ln.Addr()), port(s.LocalAddr()))
+		require.Equal(t, port(c.LocalAddr()), port(s.RemoteAddr()))
+		for _, x := range []io.Closer{c, s, p, q, ln} {
+			x.Close()
+		}
+	}
+}
+
+// Random sets of listeners on one port, ours and plain: Listen does what net's does, and
+// Dial reaches what net's reaches, by SDP if it is ours.
+func TestRandomSetsOfListeners(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	sets := 1000
+	if testing.Short() || raceEnabled {
+		sets = 100
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	own := ownAddresses(t)
+	listened := append([]string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "", "0.0.0.0", "::"}, own...)
+	dialled := append([]string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "", "localhost", "::ffff:127.0.0.1"}, own...)
+	networks := []string{"tcp", "tcp4", "tcp6"}
+	counts := map[bool]int{}
+	for range sets {
+		checkSet(t, h, r, networks, listened, dialled, counts)
+	}
+	require.Positive(t, counts[true])
+	require.Positive(t, counts[false])
+}
+
+func checkSet(t *testing.T, h *Host, r *rand.Rand, networks, listened, dialled []string, counts map[bool]int) {
+	t.Helper()
+	first, err := net.Listen("tcp", "127.0.0.9:0") // keeps the port
+	require.NoError(t, err)
+	defer first.Close()
+	port := portOf(t, first.Addr())
+	var servers []*named
+	defer func() {
+		for _, s := range servers {
+			s.stop()
+		}
+	}()
+	var set []string
+	for i := range 1 + r.IntN(5) {
+		network := networks[r.IntN(len(networks))]
+		address := net.JoinHostPort(listened[r.IntN(len(listened))], port)
+		name := fmt.Sprintf("plain %d %s %s", i, network, address)
+		ln, err := net.Listen(network, address)
+		if r.IntN(2) == 0 {
+			name = "ours" + strings.TrimPrefix(name, "plain")
+			if err == nil {
+				ln.Close()
+			}
+			want := err
+			ln, err = h.Listen(network, address)
+			require.Equal(t, want == nil, err == nil, "%s beside %q: net says %v, ours %v", name, set, want, err)
+			if want != nil {
+				require.Equal(t, want.Error(), err.Error())
+			}
+		}
+		if err != nil {
+			continue
+		}
+		servers = append(servers, serveName(ln, name))
+		set = append(set, name)
+	}
+	for _, host := range dialled {
+		network, address := networks[r.IntN(len(networks))], net.JoinHostPort(host, port)
+		want := reached(net.Dial(network, address))
+		got, sdp := way(h, network, address)
+		require.Equal(t, want, got, "%s %s with %q", network, address, set)
+		require.Equal(t, strings.HasPrefix(want, "ours"), sdp, "%s %s with %q", network, address, set)
+		counts[sdp]++
+	}
+}
+
+// reusePort is a Control that lets several sockets share a port.
+func reusePort(_, _ string, c syscall.RawConn) (err error) {
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// Of servers that share a port by SO_REUSEPORT each is reached now and then, ours by SDP
+// and plain ones by TCP.
+func TestServersThatShareAPort(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	config := &net.ListenConfig{Control: reusePort}
+	listen := func(ours bool, name, address string) *named {
+		var ln net.Listener
+		var err error
+		if ours {
+			ln, err = (&ListenConfig{Host: h, TCP: config}).Listen(context.Background(), "tcp", address)
+		} else {
+			ln, err = config.Listen(context.Background(), "tcp", address)
+		}
+		require.NoError(t, err)
+		return serveName(ln, name)
+	}
+	one := listen(true, "ours 1", "127.0.0.1:0")
+	defer one.stop()
+	two := listen(true, "ours 2", one.Addr().String())
+	defer two.stop()
+	seen := map[string]int{}
+	for range 200 {
+		who, sdp := way(h, "tcp", one.Addr().String())
+		require.True(t, sdp)
+		seen[who]++
+	}
+	require.Len(t, seen, 2, "%v", seen)
+	plain := listen(false, "plain", one.Addr().String())
+	defer plain.stop()
+	clear(seen)
+	for range 400 {
+		who, sdp := way(h, "tcp", one.Addr().String())
+		require.False(t, sdp && who == "plain")
+		seen[who]++
+	}
+	require.Len(t, seen, 3, "%v", seen)
+}
+
+// Addresses are those of TCP, and tell living connections apart.
+func TestNetworkTCPHasTCPAddresses(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer ln.Close()
+	port := ln.Addr().(*net.TCPAddr).Port
+	locals, remotes := map[string]bool{}, map[string]bool{}
+	for i := range 300 {
+		host := []string{"127.0.0.1", "127.0.0.2", "::1", "localhost"}[i%4]
+		c, err := h.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		require.NoError(t, err)
+		defer c.Close()
+		require.IsType(t, (*Conn)(nil), c)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		defer s.Close()
+		for _, pair := range [][2]net.Addr{{c.LocalAddr(), s.RemoteAddr()}, {c.RemoteAddr(), s.LocalAddr()}} {
+			a, b := pair[0].(*net.TCPAddr), pair[1].(*net.TCPAddr)
+			require.Equal(t, a.String(), b.String())
+			require.True(t, a.IP.Equal(b.IP))
+			require.Equal(t, "tcp", a.Network())
+			require.True(t, a.IP.IsLoopback())
+		}
+		if host != "localhost" {
+			require.Equal(t, net.JoinHostPort(host, strconv.Itoa(port)), c.RemoteAddr().String())
+		}
+		require.Equal(t, port, c.RemoteAddr().(*net.TCPAddr).Port)
+		// net comes from there too.
+		p, err := net.Dial("tcp", c.RemoteAddr().String())
+		require.NoError(t, err)
+		require.Equal(t, p.LocalAddr().(*net.TCPAddr).IP.String(), c.LocalAddr().(*net.TCPAddr).IP.String())
+		require.Equal(t, len(p.LocalAddr().(*net.TCPAddr).IP), len(c.LocalAddr().(*net.TCPAddr).IP))
+		q, err := ln.Accept()
+		require.NoError(t, err)
+		require.Equal(t, len(q.LocalAddr().(*net.TCPAddr).IP), len(s.LocalAddr().(*net.TCPAddr).IP))
+		require.Equal(t, len(q.RemoteAddr().(*net.TCPAddr).IP), len(s.RemoteAddr().(*net.TCPAddr).IP))
+		p.Close()
+		q.Close()
+		local, remote := strconv.Itoa(c.LocalAddr().(*net.TCPAddr).Port), s.RemoteAddr().String()
+		require.False(t, locals[local] || remotes[remote], "%s, %s is another's", local, remote)
+		locals[local], remotes[remote] = true, true
+		_, err = c.Read(nil)
+		require.NoError(t, err)
+	}
+	c, err := h.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	c.Close()
+	_, err = c.Write([]byte("x"))
+	var op *net.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "tcp", op.Net)
+	require.Equal(t, c.LocalAddr(), op.Source)
+}
+
+// A connection of network "sdp" that a listener of network "tcp" accepts has TCP's
+// addresses there too.
+func TestAListenerOfNetworkTCPHasTCPAddressesOnly(t *testing.T) {
+	leak.Check(t)
+	onFabrics(t, func(t *testing.T, h *Host) {
+		ln, err := h.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		seen := map[string]bool{}
+		for range 50 {
+			c, err := h.Dial("sdp", ln.Addr().String())
+			require.NoError(t, err)
+			defer c.Close()
+			require.IsType(t, (*Addr)(nil), c.RemoteAddr())
+			s, err := ln.Accept()
+			require.NoError(t, err)
+			defer s.Close()
+			require.Equal(t, ln.Addr().String(), s.LocalAddr().(*net.TCPAddr).String())
+			require.True(t, s.RemoteAddr().(*net.TCPAddr).IP.IsLoopback())
+			require.False(t, seen[s.RemoteAddr().String()])
+			seen[s.RemoteAddr().String()] = true
+		}
+	})
+}
+
+func TestDeadlineOfAListenerOfNetworkTCP(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	l := ln.(interface{ SetDeadline(time.Time) error })
+	require.NoError(t, l.SetDeadline(time.Now().Add(10*time.Millisecond)))
+	_, err = ln.Accept()
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout())
+	require.NoError(t, l.SetDeadline(time.Time{}))
+	for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, h.Dial} {
+		c, err := dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		s, err := ln.Accept()
+		require.NoError(t, err)
+		require.IsType(t, c, s)
+		c.Close()
+		s.Close()
+	}
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, l.SetDeadline(time.Now()), net.ErrClosed)
+}
+
+// Networks that are not ours are net's.
+func TestOtherNetworksAreNets(t *testing.T) {
+	h := openTCPTest(t)
+	path := t.TempDir() + "/s"
+	ln, err := h.Listen("unix", path)
+	require.NoError(t, err)
+	require.IsType(t, (*net.UnixListener)(nil), ln)
+	s := serveName(ln, "unix")
+	defer s.stop()
+	who, sdp := way(h, "unix", path)
+	require.Equal(t, "unix", who)
+	require.False(t, sdp)
+	c, err := h.Dial("udp", "127.0.0.1:9")
+	require.NoError(t, err)
+	require.IsType(t, (*net.UDPConn)(nil), c)
+	c.Close()
+	_, want := net.Listen("udp", "127.0.0.1:0")
+	_, err = h.Listen("udp", "127.0.0.1:0")
+	require.Equal(t, want.Error(), err.Error())
+	_, want = net.Dial("nosuch", "127.0.0.1:0")
+	_, err = h.Dial("nosuch", "127.0.0.1:0")
+	require.Equal(t, want.Error(), err.Error())
+}
+
+// Connecting, a byte to and fro, and closing, by package net and by this one.
+func BenchmarkConnect(b *testing.B) {
+	h, err := Open("shm:" + fabrictest.Name(b))
+	require.NoError(b, err)
+	b.Cleanup(func() { h.Close() })
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		b.Run(host+"/net", func(b *testing.B) { connect(b, net.Listen, net.Dial, host) })
+		b.Run(host+"/sdp", func(b *testing.B) { connect(b, h.Listen, h.Dial, host) })
+	}
+}
+
+func connect(b *testing.B, listen func(network, address string) (net.Listener, error), dial func(network, address string) (net.Conn, error), host string) {
+	ln, err := listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	s := serveName(ln, "x")
+	defer s.stop()
+	address := net.JoinHostPort(host, portOf(b, ln.Addr()))
+	for b.Loop() {
+		if who := reached(dial("tcp", address)); who != "x" {
+			b.Fatal(who)
+		}
+	}
+}
+
+// httptrace learns of connections by SDP what it learns of those by TCP.
+func TestTracesOfConnections(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveName(ln, "ours")
+	defer s.stop()
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		trace := func(dial func(ctx context.Context, network, address string) (net.Conn, error)) (calls []string) {
+			var mu sync.Mutex
+			note := func(format string, args ...any) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls = append(calls, fmt.Sprintf(format, args...))
+			}
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				DNSStart:     func(i httptrace.DNSStartInfo) { note("look up %s", i.Host) },
+				DNSDone:      func(i httptrace.DNSDoneInfo) { note("found %v, %v", i.Addrs, i.Err) },
+				ConnectStart: func(network, address string) { note("connect %s %s", network, address) },
+				ConnectDone:  func(network, address string, err error) { note("connected %s %s: %v", network, address, err) },
+			})
+			require.Equal(t, "ours", reached(dial(ctx, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))))
+			mu.Lock()
+			defer mu.Unlock()
+			return calls
+		}
+		want := trace((&net.Dialer{}).DialContext)
+		require.Equal(t, want, trace(h.DialContext))
+		require.GreaterOrEqual(t, len(want), 2)
+	}
+	require.EqualValues(t, 2, h.Stats().Networks.DialSDP)
+}
+
+// A Dialer that wants something of its socket has one.
+func TestADialerThatNeedsASocketHasOne(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveName(ln, "ours")
+	defer s.stop()
+	called := 0
+	control := func(_, _ string, _ syscall.RawConn) error { called++; return nil }
+	for _, d := range []*net.Dialer{
+		{Control: control},
+		{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 5)}},
+	} {
+		c, err := (&Dialer{Host: h, TCP: d}).Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		require.IsType(t, (*net.TCPConn)(nil), c)
+		if d.LocalAddr != nil {
+			require.Equal(t, "127.0.0.5", c.LocalAddr().(*net.TCPAddr).IP.String())
+		}
+		require.Equal(t, "ours", reached(c, nil))
+	}
+	require.Equal(t, 1, called)
+	require.EqualValues(t, 2, h.Stats().Networks.DialNeedsSocket)
+}
+
+// The resolver and the limits of Dialer.TCP count for SDP too.
+func TestADialersTCPCountsForSDP(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveName(ln, "ours")
+	defer s.stop()
+	past := &Dialer{Host: h, TCP: &net.Dialer{Deadline: time.Now().Add(-time.Second)}}
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		address := net.JoinHostPort(host, portOf(t, ln.Addr()))
+		_, err = past.Dial("tcp", address)
+		var ne net.Error
+		require.ErrorAs(t, err, &ne, host)
+		require.True(t, ne.Timeout(), host)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, want := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		_, err = h.DialContext(ctx, "tcp", address)
+		require.Error(t, err)
+		require.Equal(t, want.Error(), err.Error())
+	}
+}
+
+// Several Accepts, dials of both kinds and Close at any moment: each dial reaches the
+// listener or is refused, and nothing is left.
+func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	rounds := 100
+	if testing.Short() || raceEnabled {
+		rounds = 20
+	}
+	for range rounds {
+		ln, err := h.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				for {
+					c, err := ln.Accept()
+					if err != nil {
+						if !errors.Is(err, net.ErrClosed) {
+							t.Error(err)
+						}
+						return
+					}
+					c.Close()
+				}
+			})
+		}
+		for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, h.Dial, h.Dial} {
+			all.Go(func() {
+				for {
+					c, err := dial("tcp", ln.Addr().String())
+					if err != nil {
+						return // refused, or reset where it waited
+					}
+					c.Close()
+				}
+			})
+		}
+		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+		require.NoError(t, ln.Close())
+		require.ErrorIs(t, ln.Close(), net.ErrClosed)
+		all.Wait()
+	}
+	require.Empty(t, h.stack.tcpPorts.used)
+}
+
+func TestPortsOfDiallingEnds(t *testing.T) {
+	for kernels, want := range map[string][2]portRange{
+		"32768\t60999\n": {{1024, 31744}, {61000, 4536}},
+		"1024 65535":     {{1024, 64512}},
+		"2000 65535":     {{1024, 64512}},
+		"10000 65535":    {{1024, 8976}, {65536, 0}},
+		"1 1000":         {{1024, 0}, {1024, 64512}},
+		"":               {{1024, 31744}, {61000, 4536}},
+		"60999 32768":    {{1024, 31744}, {61000, 4536}},
+	} {
+		require.Equal(t, want, portRanges([]byte(kernels)), "%q", kernels)
+	}
+	s := portSet{used: map[uint16]struct{}{}, free: [2]portRange{{1024, 2}, {65534, 2}}}
+	seen := map[uint16]bool{}
+	for range 4 {
+		port, ok := s.take()
+		require.True(t, ok)
+		seen[port] = true
+	}
+	require.Equal(t, map[uint16]bool{1024: true, 1025: true, 65534: true, 65535: true}, seen)
+	_, ok := s.take()
+	require.False(t, ok)
+	s.release(65534)
+	port, ok := s.take()
+	require.True(t, ok)
+	require.EqualValues(t, 65534, port)
+}

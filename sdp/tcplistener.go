@@ -1,0 +1,340 @@
+package sdp
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/listen"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// portTries is how often a port that is free for TCP and for network "sdp" is looked for.
+const portTries = 16
+
+// logNoLookup says once why network "tcp" is TCP only.
+func logNoLookup(err error) {
+	lookupLogged.Do(func() { log.Printf(`sdp: network "tcp" is TCP only: %v`, err) })
+}
+
+var lookupLogged sync.Once
+
+// Adopt makes a listener of one that the program was given, as by systemd or by another
+// process, or made by package net. One of TCP becomes a *TCPListener; others are returned
+// as they are. The caller gives ln away, which is closed on error.
+func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return ln, nil
+	}
+	h, done, err := lc.Host.use()
+	switch {
+	case err == nil:
+		defer done()
+	case lc.Host != nil:
+		tcp.Close()
+		return nil, opError(opListen, nil, tcp.Addr(), err)
+	default:
+		defaultHost.counters.listenTCPOnly.Add(1)
+		return &TCPListener{tcp: tcp}, nil
+	}
+	port, err := h.stack.fabric.ClaimPort(tcp.Addr().(*net.TCPAddr).Port)
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		tcp.Close()
+		return nil, opError(opListen, nil, tcp.Addr(), err)
+	}
+	return lc.serveTCP(h, tcp, port) // port is 0 if another listener has it
+}
+
+// listenTCP is network "tcp": a TCP listener as net makes it, which connections of the
+// fabric reach by SDP.
+func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
+	h, done, err := lc.Host.use()
+	if err != nil && lc.Host != nil {
+		return nil, opError(opListen, nil, nil, err)
+	}
+	if err == nil {
+		defer done()
+	} else {
+		h = nil
+	}
+	for try := 1; ; try++ {
+		ln, err := lc.net().Listen(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		tcp := ln.(*net.TCPListener)
+		if h == nil {
+			defaultHost.counters.listenTCPOnly.Add(1)
+			return &TCPListener{tcp: tcp}, nil
+		}
+		port := tcp.Addr().(*net.TCPAddr).Port
+		_, err = h.stack.fabric.ClaimPort(port)
+		if errors.Is(err, syscall.EADDRINUSE) && try < portTries && anyPort(ctx, address) {
+			tcp.Close() // another one is free for network "sdp" too
+			continue
+		}
+		if err == nil {
+			return lc.serveTCP(h, tcp, port)
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			tcp.Close()
+			return nil, opError(opListen, nil, tcp.Addr(), err)
+		}
+		return lc.serveTCP(h, tcp, 0) // network "sdp" has another listener on the port
+	}
+}
+
+// anyPort reports whether an address leaves the port to the system.
+func anyPort(ctx context.Context, address string) bool {
+	_, port, err := splitAddress(ctx, address)
+	return err == nil && port == 0
+}
+
+// serveTCP makes a listener of one of TCP. port is that of network "sdp", which is
+// claimed, or 0.
+func (lc *ListenConfig) serveTCP(h *Host, tcp *net.TCPListener, port int) (net.Listener, error) {
+	l := &TCPListener{tcp: tcp, sdp: &tcpHalf{host: h, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}}
+	err := l.sdp.open(tcp, lc.Backlog)
+	if err == nil {
+		err = h.add(l)
+	}
+	if err != nil {
+		l.Close()
+		return nil, opError(opListen, nil, tcp.Addr(), err)
+	}
+	return l, nil
+}
+
+// TCPListener accepts connections of network "tcp", by SDP and by TCP. Accept returns a
+// *Conn or a *net.TCPConn. Where no fabric can be opened it is TCP alone.
+type TCPListener struct {
+	tcp *net.TCPListener // immutable
+	sdp *tcpHalf         // nil: TCP alone; immutable
+}
+
+// tcpHalf is the SDP side of a TCPListener.
+type tcpHalf struct {
+	// Constant after open.
+	host      *Host
+	port      int             // of network "sdp", which is claimed, or 0
+	at        netip.AddrPort  // the TCP listener's
+	six       bool            // its socket is one of IPv6
+	socket    inetdiag.Socket // its socket; zero if that has no name
+	published bool
+	queue     *listen.Listener
+	tcp       *tcpQueue
+
+	stopping sync.Once
+	foreign  atomic.Pointer[netip.Addr] // the last address that was found to be local
+}
+
+func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	s.six = ofIPv6(raw)
+	if s.tcp, err = newTCPQueue(tcp); err != nil {
+		return err
+	}
+	socket, err := inetdiag.SocketOf(raw)
+	if err != nil {
+		logNoLookup(err)
+		s.host.counters.listenTCPOnly.Add(1)
+	} else {
+		s.socket = socket
+	}
+	s.queue = s.host.stack.listeners.ListenTCP(s.port, backlog, &listen.TCP{Socket: listen.Socket(s.socket), Addresses: s.addresses})
+	if s.socket == (inetdiag.Socket{}) {
+		return nil
+	}
+	err = s.host.stack.fabric.PublishSocket(int(s.at.Port()), s.socket.Cookie)
+	s.published = err == nil
+	return err
+}
+
+// close undoes open, as far as it got.
+func (s *tcpHalf) close() {
+	s.stop()
+	if s.queue != nil {
+		_ = s.queue.Close()
+	}
+}
+
+// stop ends what comes new.
+func (s *tcpHalf) stop() {
+	s.stopping.Do(func() {
+		f := s.host.stack.fabric
+		if s.published {
+			f.WithdrawSocket(int(s.at.Port()), s.socket.Cookie)
+		}
+		if s.queue != nil {
+			s.queue.Stop()
+		}
+		if s.port != 0 {
+			f.ReleasePort(s.port)
+		}
+		if s.tcp != nil {
+			s.tcp.close()
+		}
+	})
+}
+
+// addresses are those of the connection that a Hello asks for. It is false if they cannot
+// be this machine's.
+func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, bool) {
+	local, remote := s.byNode(p)
+	ok := true
+	if m.TCP.Cookie != 0 {
+		local = unmapped(m.TCP.Destination, m.TCP.DestinationZone)
+		remote = unmapped(m.TCP.Source, m.TCP.SourceZone)
+		ok = s.isLocal(local) && (remote == local || s.isLocal(remote))
+	}
+	return listen.Addresses{
+		Local:  netip.AddrPortFrom(local, s.at.Port()),
+		Remote: netip.AddrPortFrom(remote, m.From),
+	}, ok && (m.TCP.Cookie == 0 || m.To == s.at.Port())
+}
+
+// byNode are the addresses of a connection that was dialled by node and port.
+func (s *tcpHalf) byNode(p *ring.Peer) (local, remote netip.Addr) {
+	f := s.host.stack.fabric
+	local, remote = f.NodeAddr(f.Host()), f.NodeAddr(p.ID().Host())
+	bound := s.at.Addr().Unmap()
+	if bound.IsUnspecified() {
+		return local, remote
+	}
+	if remote == local {
+		remote = bound
+	}
+	return bound, remote
+}
+
+func unmapped(b [16]byte, zone uint32) netip.Addr {
+	a := netip.AddrFrom16(b).Unmap()
+	if zone != 0 {
+		a = a.WithZone(strconv.Itoa(int(zone)))
+	}
+	return a
+}
+
+// isLocal reports whether a peer may say that an address is this machine's.
+func (s *tcpHalf) isLocal(a netip.Addr) bool {
+	if known := s.foreign.Load(); a.IsLoopback() || a == s.at.Addr().Unmap() || known != nil && *known == a {
+		return true
+	}
+	route, err := inetdiag.RouteTo(a)
+	if err != nil || !route.Local {
+		return false
+	}
+	s.foreign.Store(&a)
+	return true
+}
+
+// Accept waits for a connection of either kind.
+func (l *TCPListener) Accept() (net.Conn, error) {
+	if l.sdp == nil {
+		return l.tcp.Accept()
+	}
+	s := l.sdp
+	for {
+		a, other, err := s.queue.AcceptOr(s.tcp.offers)
+		if err != nil {
+			return nil, l.opError(opAccept, err)
+		}
+		if other {
+			c, err := s.tcp.take() // whose errors are package net's
+			if c == nil && err == nil {
+				continue // another process that has the socket has taken it
+			}
+			if err != nil {
+				return nil, err
+			}
+			s.host.counters.acceptTCP.Add(1)
+			return c, nil
+		}
+		c, err := s.conn(a)
+		if err != nil {
+			return nil, l.opError(opAccept, err)
+		}
+		return c, nil
+	}
+}
+
+func (s *tcpHalf) conn(a listen.Accepted) (net.Conn, error) {
+	address := tcpAddr
+	if s.six {
+		address = tcpAddr6
+	}
+	table := s.host.stack.listeners
+	c, err := newConn(s.host, a.Pair, address(a.Addresses.Local), address(a.Addresses.Remote), func() { table.Release(a.Addresses) })
+	if err != nil {
+		return nil, err
+	}
+	raceAcquire(c.pair)
+	s.host.counters.acceptSDP.Add(1)
+	return c, nil
+}
+
+func (l *TCPListener) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: l.tcp.Addr().Network(), Addr: l.tcp.Addr(), Err: cause(err)}
+}
+
+// Close stops listening, wakes Accept, and resets the connections that wait for it.
+func (l *TCPListener) Close() error {
+	err := l.tcp.Close()
+	if l.sdp != nil && !errors.Is(err, net.ErrClosed) {
+		l.sdp.close()
+		l.sdp.host.remove(l)
+	}
+	return err
+}
+
+// Addr is the *net.TCPAddr that it listens on.
+func (l *TCPListener) Addr() net.Addr { return l.tcp.Addr() }
+
+// SetDeadline makes Accept fail at t; the zero time means never.
+func (l *TCPListener) SetDeadline(t time.Time) error {
+	if l.sdp == nil {
+		return l.tcp.SetDeadline(t)
+	}
+	if l.sdp.queue.Closed() {
+		return l.opError(opSet, net.ErrClosed)
+	}
+	l.sdp.queue.SetDeadline(t)
+	return nil
+}
+
+// Handover returns the file of the TCP listener, for a process that is to listen in this
+// one's place: there net.FileListener makes a listener of it, and Adopt one of this
+// package. Nothing new is accepted here any more. Connections by TCP that wait are left to
+// the other process; those by SDP are still returned by Accept, and after them
+// net.ErrClosed. The caller closes the listener then.
+func (l *TCPListener) Handover() (*os.File, error) {
+	file, err := l.tcp.File()
+	if err != nil {
+		return nil, err
+	}
+	if l.sdp == nil {
+		return file, l.tcp.Close()
+	}
+	l.sdp.stop()
+	return file, nil
+}
+
+// SyscallConn is that of the TCP listener.
+func (l *TCPListener) SyscallConn() (syscall.RawConn, error) { return l.tcp.SyscallConn() }
+
+// File is a copy of the TCP listener's descriptor, as that of a *net.TCPListener.
+func (l *TCPListener) File() (*os.File, error) { return l.tcp.File() }
