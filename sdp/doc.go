@@ -59,7 +59,9 @@
 //	ln.(*net.TCPListener).AcceptTCP   the assertion panics      Accept
 //	ln.(…).SetDeadline                works: *TCPListener
 //	ln.(…).File, SyscallConn          work: the TCP socket      to hand over, see Adopt
-//	c.(syscall.Conn), c.File          false, by SDP             net, where a descriptor is needed
+//	c.(syscall.Conn)                  works: readable at the    net, to poll for data or to pass it on
+//	                                  end of the stream
+//	c.File                            missing, by SDP           net
 //	a.(*net.TCPAddr)                  works, network "tcp"
 //	a.Network() == "sdp"              false, network "tcp"      c.(*sdp.Conn)
 //	errors.As(err, &opError)          works: Net is "tcp"
