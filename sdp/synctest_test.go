@@ -35,7 +35,7 @@ func TestHTTPInABubble(t *testing.T) {
 		body := strings.Repeat("body", 100_000)
 		start := time.Now()
 		for range 3 {
-			r, err := client.Post("http://localhost/", "text/plain", strings.NewReader(body))
+			r, err := client.Post("http://127.0.0.1/", "text/plain", strings.NewReader(body))
 			require.NoError(t, err)
 			got, err := io.ReadAll(r.Body)
 			require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestHTTPInABubble(t *testing.T) {
 		}
 		require.Equal(t, 3*time.Hour, time.Since(start))
 		client.Timeout = time.Minute
-		_, err = client.Get("http://localhost/")
+		_, err = client.Get("http://127.0.0.1/")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		transport.CloseIdleConnections()
 		require.NoError(t, server.Shutdown(t.Context()))
@@ -91,7 +91,10 @@ func TestSharedMemoryIsRefusedInABubble(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		require.IsType(t, (*net.TCPListener)(nil), ln)
+		c, err := Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		require.IsType(t, (*net.TCPConn)(nil), c)
+		require.NoError(t, c.Close())
 		require.NoError(t, ln.Close())
 		_, err = Open(name)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
