@@ -115,8 +115,9 @@
 // a wait for another process keeps the clock from going on: Open, Dial and Listen fail with
 // [errors.ErrUnsupported], as they do with a Host that was opened outside. Network "tcp" of
 // the default Host is TCP there, and its names are looked up by package net, whose resolver
-// belongs to the bubble that asks it first: use IP addresses. A bubble is recognized until its clock, which begins at 2000, comes to 2020; and
-// a connection that was made outside is not refused: a Read of it that has to wait keeps
+// belongs to the bubble that asks it first: use IP addresses. A bubble is recognized until
+// its clock, which begins at 2000, comes to 2020; and a connection that was made outside is
+// not refused: a Read of it that has to wait keeps
 // the clock from going on, as one of TCP does.
 //
 // # Errors
