@@ -251,13 +251,23 @@ func (c *Pair) nothingRead(end ending, err error) error {
 	return nil
 }
 
+// socketRoom is how much a socket takes of what is written, whether or not the peer reads:
+// less than any socket's buffers.
+const socketRoom = 64 << 10
+
 // Write writes all of p. Its errors are EPIPE when either side ended this
 // direction, ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, as resetErr says. With
-// an error comes the number of bytes that were written before.
+// an error comes the number of bytes that were written before. If the peer ends the
+// connection meanwhile, up to 64 KiB are written all the same, as to a socket: the end is
+// the error of the next call.
 func (c *Pair) Write(p []byte) (n int, err error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	for {
+	for begun := false; ; begun = true {
+		if begun && len(p) <= socketRoom && c.peerEnded() {
+			c.leaveTurn()
+			return len(p), nil
+		}
 		if err := c.writeErr(len(p) == 0); err != nil || n == len(p) {
 			if err != nil {
 				c.leaveTurn()
@@ -319,6 +329,17 @@ func (c *Pair) writeErr(none bool) error {
 	}
 	c.addState(stateReset)
 	return syscall.EPIPE
+}
+
+// peerEnded reports whether the peer ended the connection or gave it up, and nothing else
+// did.
+func (c *Pair) peerEnded() bool {
+	stop := c.ww.stop.Load()
+	if stopErr(stop) != nil {
+		return false // without a look: the memory may be gone
+	}
+	state := c.peerState()
+	return takesNothing(state) && stop&stopShut == 0 && !lost(stop, state) && !c.aborted()
 }
 
 func (c *Pair) peerState() uint32 { return ntb.Load32(c.line, offState) }

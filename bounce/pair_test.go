@@ -729,3 +729,54 @@ func TestIdleQueuesShrink(t *testing.T) {
 		}
 	}
 }
+
+// A socket takes what fits its buffers whether or not the peer reads. So a Write of that
+// size that waits when the peer ends has written all, and the next call is told.
+func TestAWriteUnderWayWhenThePeerEndsIsWhole(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*Pair) error
+		next error
+	}{
+		"Close with unread data": {(*Pair).Close, syscall.ECONNRESET},
+		"Abort":                  {(*Pair).Abort, syscall.ECONNRESET},
+		"Close": {func(b *Pair) error {
+			if _, err := io.ReadFull(b, make([]byte, 4096)); err != nil {
+				return err
+			}
+			return b.Close()
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{socketRoom, socketRoom + 1} {
+				pa, pb := plainPools(t, Options{Buffer: 4096})
+				a, b := connect(t, pa, pb)
+				type result struct {
+					n   int
+					err error
+				}
+				written := make(chan result, 1)
+				go func() {
+					n, err := a.Write(make([]byte, size))
+					written <- result{n, err}
+				}()
+				within(t, func() {
+					_, err := io.ReadFull(b, make([]byte, 1)) // it has begun
+					require.NoError(t, err)
+					require.NoError(t, tt.end(b))
+					r := <-written
+					if size > socketRoom {
+						require.Error(t, r.err)
+						require.Less(t, r.n, size)
+						return
+					}
+					require.Equal(t, result{size, nil}, r)
+					_, err = a.Write([]byte("x"))
+					require.Error(t, err)
+					if tt.next != nil {
+						require.Equal(t, tt.next, err)
+					}
+				})
+			}
+		})
+	}
+}
