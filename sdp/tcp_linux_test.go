@@ -469,6 +469,30 @@ func TestOtherNetworksAreNets(t *testing.T) {
 }
 
 // Connecting, a byte to and fro, and closing, by package net and by this one.
+// By the descriptor of a listener another process may accept, so dials go by TCP then.
+func TestFileOfAListenerAccepts(t *testing.T) {
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	file, err := ln.(*TCPListener).File()
+	require.NoError(t, err)
+	copied, err := net.FileListener(file)
+	require.NoError(t, err)
+	defer copied.Close()
+	require.NoError(t, file.Close())
+	c, err := h.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.IsType(t, (*net.TCPConn)(nil), c)
+	require.NoError(t, copied.(*net.TCPListener).SetDeadline(time.Now().Add(30*time.Second)))
+	a, err := copied.Accept()
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	_, err = c.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+}
+
 func BenchmarkConnect(b *testing.B) {
 	h, err := Open("shm:" + fabrictest.Name(b))
 	require.NoError(b, err)

@@ -126,14 +126,15 @@ type TCPListener struct {
 // tcpHalf is the SDP side of a TCPListener.
 type tcpHalf struct {
 	// Constant after open.
-	host      *Host
-	port      int             // of network "sdp", which is claimed, or 0
-	at        netip.AddrPort  // the TCP listener's
-	six       bool            // its socket is one of IPv6
-	socket    inetdiag.Socket // its socket; zero if that has no name
-	published bool
-	queue     *listen.Listener
-	tcp       *tcpQueue
+	host        *Host
+	port        int             // of network "sdp", which is claimed, or 0
+	at          netip.AddrPort  // the TCP listener's
+	six         bool            // its socket is one of IPv6
+	socket      inetdiag.Socket // its socket; zero if that has no name
+	published   bool
+	withdrawing sync.Once
+	queue       *listen.Listener
+	tcp         *tcpQueue
 
 	stopping sync.Once
 	foreign  atomic.Pointer[netip.Addr] // the last address that was found to be local
@@ -176,9 +177,7 @@ func (s *tcpHalf) close() {
 func (s *tcpHalf) stop() {
 	s.stopping.Do(func() {
 		f := s.host.stack.fabric
-		if s.published {
-			f.WithdrawSocket(int(s.at.Port()), s.socket.Cookie)
-		}
+		s.withdraw()
 		if s.queue != nil {
 			s.queue.Stop()
 		}
@@ -187,6 +186,15 @@ func (s *tcpHalf) stop() {
 		}
 		if s.tcp != nil {
 			s.tcp.close()
+		}
+	})
+}
+
+// withdraw makes dials take TCP from now on.
+func (s *tcpHalf) withdraw() {
+	s.withdrawing.Do(func() {
+		if s.published {
+			s.host.stack.fabric.WithdrawSocket(int(s.at.Port()), s.socket.Cookie)
 		}
 	})
 }
@@ -336,5 +344,13 @@ func (l *TCPListener) Handover() (*os.File, error) {
 // SyscallConn is that of the TCP listener.
 func (l *TCPListener) SyscallConn() (syscall.RawConn, error) { return l.tcp.SyscallConn() }
 
-// File is a copy of the TCP listener's descriptor, as that of a *net.TCPListener.
-func (l *TCPListener) File() (*os.File, error) { return l.tcp.File() }
+// File is a copy of the TCP listener's descriptor, as that of a *net.TCPListener. Another
+// process may accept by it, so from then on connections are made by TCP, and accepted by
+// either. Those by SDP that have come are still returned by Accept.
+func (l *TCPListener) File() (*os.File, error) {
+	f, err := l.tcp.File()
+	if err == nil && l.sdp != nil {
+		l.sdp.withdraw()
+	}
+	return f, err
+}
