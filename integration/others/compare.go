@@ -20,8 +20,9 @@ type row struct {
 
 // comparison is what a suite showed.
 type comparison struct {
-	tcp, sdp results
-	rows     []row // what differs, in order
+	tcp, sdp    results
+	rows        []row          // what differs, in order
+	connections map[string]int // see transports.connections
 }
 
 // differing are the tests that pass over TCP and do not over SDP: of a test and its
@@ -125,8 +126,13 @@ func (c *comparison) bad() bool {
 	return slices.ContainsFunc(c.rows, func(r row) bool { return r.bad })
 }
 
-// totals count tests, subtests included, by result.
-func totals(r results) string {
+// totals are how many tests, subtests included, ended how, and how they connected.
+func (c *comparison) totals() string {
+	return fmt.Sprintf("TCP: %s; SDP: %s; %d listeners, %d connections by SDP, %d by TCP",
+		count(c.tcp), count(c.sdp), c.connections["listen"], c.connections["sdp"], c.connections["tcp"])
+}
+
+func count(r results) string {
 	n := map[string]int{}
 	for t := range r {
 		n[r[t].String()]++
@@ -134,8 +140,14 @@ func totals(r results) string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n["pass"], n["fail"]+n["died"], n["skip"])
 }
 
-// print writes the table: what differs, or everything.
+// print writes what tests said that count for the exit status, and the table: what
+// differs, or everything.
 func (c *comparison) print(w io.Writer, all bool) {
+	for _, r := range c.rows {
+		if r.bad {
+			fmt.Fprintf(w, "--- %s, over SDP:\n%s\n", r.test, r.output)
+		}
+	}
 	rows := c.rows
 	if all {
 		for t := range c.tcp {

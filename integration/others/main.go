@@ -7,34 +7,49 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 )
 
-var (
-	all     = flag.Bool("all", false, "print all tests, not only those that differ")
-	verbose = flag.Bool("v", false, "print what go test prints, to standard error")
-	repeat  = flag.Int("repeat", 5, "how often a test that differs is run again")
-	timeout = flag.Duration("timeout", 10*time.Minute, "the most that the tests of a package may take")
-	short   = flag.Bool("short", false, "run tests with -short")
-)
+// options are those of the command line.
+type options struct {
+	all     bool          // tests are printed, not only those that differ
+	repeat  int           // how often a test that differs is run again
+	timeout time.Duration // of the tests of a package
+	short   bool          // go test -short
+	log     io.Writer     // gets what go test prints
+}
 
 func main() {
+	o := options{log: io.Discard}
+	flag.BoolVar(&o.all, "all", false, "print all tests, not only those that differ")
+	flag.IntVar(&o.repeat, "repeat", 5, "how often a test that differs is run again")
+	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "the most that the tests of a package may take")
+	flag.BoolVar(&o.short, "short", false, "run tests with -short")
+	verbose := flag.Bool("v", false, "print what go test prints, to standard error")
 	flag.Usage = usage
 	flag.Parse()
 	if flag.NArg() == 0 {
 		usage()
 		os.Exit(2)
 	}
+	if *verbose {
+		o.log = os.Stderr
+	}
 	status := 0
 	for _, s := range chosen(flag.Args()) {
-		s.short = s.short || *short
-		ok, err := compare(s)
+		start := time.Now()
+		c, err := compare(s, o)
+		if c != nil {
+			c.print(os.Stdout, o.all)
+			fmt.Printf("%s: %s; %v\n", s.name, c.totals(), time.Since(start).Round(time.Second))
+		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "others: %s: %v\n", s.name, err)
 		}
-		if !ok {
+		if err != nil || c.bad() {
 			status = 1
 		}
 	}
@@ -73,59 +88,61 @@ func chosen(args []string) []suite {
 	return []suite{s}
 }
 
-// compare runs a suite and prints what came out. It reports whether all is well.
-func compare(s suite) (ok bool, err error) {
+// compare runs a suite. Beside an error there may be a comparison, of which something
+// is not as it should be.
+func compare(s suite, o options) (c *comparison, err error) {
 	tmp, err := os.MkdirTemp("", "ntbnet-others-")
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	fabricName := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
-	defer func() { err = errors.Join(err, fabric.Remove(fabricName)) }()
+	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
+	defer func() { err = errors.Join(err, remove(name)) }()
 	src, err := prepare(s.target, tmp)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	log := io.Discard
-	if *verbose {
-		log = os.Stderr
-	}
-	t, err := newTransports(src, fabricName, *timeout, s.short, log)
+	t, err := newTransports(src, name, o)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	start := time.Now()
-	var c *comparison
 	if s.interop {
 		c, err = interop(t)
 	} else {
-		c, err = tests(t, s)
+		c, err = tests(t, s.packages, o.repeat)
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	conns, err := t.connections()
-	if err != nil {
-		return false, err
+	if c.connections, err = t.connections(); err != nil {
+		return nil, err
 	}
-	for _, r := range c.rows {
-		if r.bad {
-			fmt.Printf("--- %s over SDP:\n%s\n", r.test, r.output)
-		}
+	if !c.tcp.any() {
+		return c, errors.New("nothing passed over TCP")
 	}
-	c.print(os.Stdout, *all)
-	fmt.Printf("%s: TCP: %s; SDP: %s; %d connections by SDP, %d by TCP, %d listeners; %v\n",
-		s.name, totals(c.tcp), totals(c.sdp), conns["sdp"], conns["tcp"], conns["listen"], time.Since(start).Round(time.Second))
-	if conns["sdp"] == 0 {
-		return false, errors.New("no connection took SDP")
+	if c.connections["sdp"] == 0 {
+		return c, errors.New("no connection took SDP")
 	}
-	return !c.bad(), nil
+	return c, nil
 }
 
-// tests compares the tests of a suite.
-func tests(t *transports, s suite) (*comparison, error) {
+// patience is how long the last processes of a suite may take to go away.
+const patience = 60 * time.Second
+
+// remove removes what is left of a fabric in the file system.
+func remove(name string) error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := fabric.Remove(name)
+		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// tests compares the tests of packages.
+func tests(t *transports, patterns []string, repeat int) (*comparison, error) {
 	src := t.sdp.src
-	list, err := src.list(s.packages)
+	list, err := src.list(patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +154,13 @@ func tests(t *transports, s suite) (*comparison, error) {
 	if err := src.writeOverlay(); err != nil {
 		return nil, err
 	}
-	tcp, err := t.tcp.run(s.packages)
+	tcp, err := t.tcp.run(patterns)
 	if err != nil {
 		return nil, err
 	}
-	sdp, err := t.sdp.run(s.packages)
+	sdp, err := t.sdp.run(patterns)
 	if err != nil {
 		return nil, err
 	}
-	return judge(t, tcp, sdp, *repeat)
+	return judge(t, tcp, sdp, repeat)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // test names a test, or a package where test is empty.
@@ -63,14 +61,22 @@ func (r results) of(t test) *tally {
 	return r[t]
 }
 
+// any reports whether a test has passed.
+func (r results) any() bool {
+	for _, t := range r {
+		if t.passed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // runner runs tests over one transport.
 type runner struct {
-	src     *source
-	args    []string // of the go command, before the tests' own
-	env     []string
-	timeout time.Duration // of a package
-	short   bool
-	log     io.Writer // what go test prints
+	src *source
+	options
+	args []string // of the go command
+	env  []string // beside the usual
 }
 
 // maxDeaths is how many tests of a package may end the binary.
@@ -233,7 +239,7 @@ func (p *progress) finish(pkg string, into results) (dead []string) {
 	if !p.failed {
 		return nil
 	}
-	if !diedOf.MatchString(all) {
+	if len(p.running) == 0 && !diedOf.MatchString(all) {
 		if !any {
 			sum := into.of(test{pkg, ""})
 			sum.failed++
@@ -277,14 +283,13 @@ type transports struct {
 	log      string // where connections are counted
 }
 
-func newTransports(s *source, fabric string, timeout time.Duration, short bool, log io.Writer) (*transports, error) {
+func newTransports(s *source, fabric string, o options) (*transports, error) {
 	t := &transports{log: filepath.Join(s.tmp, "connections")}
 	if err := os.WriteFile(t.log, nil, 0o600); err != nil {
 		return nil, err
 	}
-	t.tcp = &runner{src: s, timeout: timeout, short: short, log: log}
-	t.sdp = &runner{src: s, timeout: timeout, short: short, log: log, args: s.ours,
-		env: []string{"SDP_FABRIC=shm:" + fabric, "NTBNET_OTHERS_LOG=" + t.log}}
+	t.tcp = &runner{src: s, options: o}
+	t.sdp = &runner{src: s, options: o, args: s.ours, env: []string{"SDP_FABRIC=shm:" + fabric, "NTBNET_OTHERS_LOG=" + t.log}}
 	return t, nil
 }
 

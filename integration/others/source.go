@@ -15,12 +15,12 @@ const own = "github.com/ntbnet/ntbnet"
 
 // source is a suite's source, ready to be run.
 type source struct {
-	dir     string   // where go runs
-	tmp     string   // temporary directory
-	ours    []string // arguments of the go command that build it for SDP
-	goroot  string
-	module  string // directory of this module
-	overlay map[string]string
+	tmp     string            // a temporary directory
+	dir     string            // below it; where go runs
+	ours    []string          // arguments of the go command that build the suite for SDP
+	goroot  string            // where Go is
+	module  string            // where this module is
+	overlay map[string]string // files in the place of others, by those
 }
 
 // prepare copies a suite below tmp, and writes beside it what it is built with over SDP.
@@ -115,15 +115,13 @@ func (s *source) modfile() error {
 
 // goPackage is what go list tells of a package.
 type goPackage struct {
-	Dir, ImportPath, Name     string
+	Dir, Name                 string
 	TestGoFiles, XTestGoFiles []string
-	Incomplete                bool
-	DepsErrors                []struct{ Err string }
 }
 
 // list finds the packages of patterns.
 func (s *source) list(patterns []string) ([]goPackage, error) {
-	out, err := output(s.dir, "go", append([]string{"list", "-json=Dir,ImportPath,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	out, err := output(s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}

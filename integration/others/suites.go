@@ -5,7 +5,6 @@ type suite struct {
 	name     string
 	target   string   // "std", a module with version, or a directory
 	packages []string // patterns
-	short    bool     // go test -short
 	interop  bool     // gRPC's interop client and server in place of tests
 }
 
