@@ -24,9 +24,9 @@
 //     left alone.
 //   - each test package, and each command, has one more file, which imports
 //     testdata/divert.
-//   - a test that says c.(*net.TCPConn).CloseWrite(), for CloseWrite and other
-//     methods that both have, asks for an interface of that method instead, as users
-//     have to. All other assertions of the type stay.
+//   - tests say an interface in place of *net.TCPConn, with the methods that connections
+//     of both kinds have, as users have to. A file that embeds the type in a struct keeps
+//     it.
 //
 // What returns a *net.TCPConn or *net.TCPListener by its type, like net.DialTCP, stays
 // TCP.

@@ -92,7 +92,7 @@ func (s *source) patchPackage(p goPackage) error {
 		if err != nil {
 			return err
 		}
-		patched, err := patchAssertions(text)
+		patched, err := patchTypes(text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -106,40 +106,43 @@ func (s *source) patchPackage(p goPackage) error {
 	return nil
 }
 
-// methods are those of *net.TCPConn that *sdp.Conn has, and that others ask for by the
-// type.
-var methods = map[string]string{
-	"CloseRead":  "CloseRead() error",
-	"CloseWrite": "CloseWrite() error",
-	"SetLinger":  "SetLinger(int) error",
-}
-
-// patchAssertions makes c.(*net.TCPConn).CloseWrite(), and likewise for other methods,
-// an assertion of an interface with that method. It returns nil if there is none.
-func patchAssertions(text []byte) ([]byte, error) {
+// patchTypes makes *net.TCPConn, wherever a test says it, an interface that connections of
+// both kinds have. In a file that embeds the type in a struct, which names a field by it,
+// only c.(*net.TCPConn).Method is patched. It returns nil if there is nothing to do.
+func patchTypes(text []byte) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	var edits []edit
+	var all, called []ast.Expr
+	embedded := false
 	ast.Inspect(f, func(n ast.Node) bool {
-		sel, ok := n.(*ast.SelectorExpr)
-		if !ok {
-			return true
+		switch n := n.(type) {
+		case *ast.StarExpr:
+			if isTCPConn(n) {
+				all = append(all, n)
+			}
+		case *ast.SelectorExpr:
+			if assertion, ok := n.X.(*ast.TypeAssertExpr); ok && isTCPConn(assertion.Type) {
+				called = append(called, assertion.Type)
+			}
+		case *ast.StructType:
+			for _, f := range n.Fields.List {
+				embedded = embedded || len(f.Names) == 0 && isTCPConn(f.Type)
+			}
 		}
-		assertion, ok := sel.X.(*ast.TypeAssertExpr)
-		if !ok || !isTCPConn(assertion.Type) || methods[sel.Sel.Name] == "" {
-			return true
-		}
-		edits = append(edits, edit{
-			fset.Position(assertion.Type.Pos()).Offset, fset.Position(assertion.Type.End()).Offset,
-			"interface{ " + methods[sel.Sel.Name] + " }",
-		})
 		return true
 	})
-	if len(edits) == 0 {
+	if embedded {
+		all = called
+	}
+	if len(all) == 0 {
 		return nil, nil
+	}
+	var edits []edit
+	for _, e := range all {
+		edits = append(edits, edit{fset.Position(e.Pos()).Offset, fset.Position(e.End()).Offset, "net.NtbnetTCPConn"})
 	}
 	return apply(text, edits), nil
 }

@@ -27,27 +27,25 @@ func TestDialAndListenAreHookedOnTheirFirstLine(t *testing.T) {
 	require.EqualError(t, err, "there is no method Dialer.DialContext")
 }
 
-func TestAssertionsOfTCPConnAskForTheMethod(t *testing.T) {
+func TestTCPConnBecomesAnInterface(t *testing.T) {
 	tests := []struct{ from, to string }{
-		{`c.(*net.TCPConn).CloseWrite()`, `c.(interface{ CloseWrite() error }).CloseWrite()`},
-		{`f(c.(*net.TCPConn).SetLinger(0), d.(*net.TCPConn).CloseRead)`,
-			`f(c.(interface{ SetLinger(int) error }).SetLinger(0), d.(interface{ CloseRead() error }).CloseRead)`},
-		{`c.(*net.TCPConn).File()`, ""},
-		{`f(c.(*net.TCPConn))`, ""},
-		{`c.(*tcp.TCPConn).CloseWrite()`, ""},
-		{`c.(net.TCPConn).CloseWrite()`, ""},
-		{`c.(*net.UnixConn).CloseWrite()`, ""},
+		{"func f() { c.(*net.TCPConn).CloseWrite() }", "func f() { c.(net.NtbnetTCPConn).CloseWrite() }"},
+		{"func f(c, d *net.TCPConn) *net.TCPConn", "func f(c, d net.NtbnetTCPConn) net.NtbnetTCPConn"},
+		{"type t struct { c *net.TCPConn }", "type t struct { c net.NtbnetTCPConn }"},
+		{"type t struct { *net.TCPConn }\n\nfunc f(c *net.TCPConn) { c.(*net.TCPConn).CloseWrite() }",
+			"type t struct { *net.TCPConn }\n\nfunc f(c *net.TCPConn) { c.(net.NtbnetTCPConn).CloseWrite() }"},
+		{"type t struct { *net.TCPConn }", ""},
+		{"func f(net.TCPConn, *net.UnixConn, *tcp.TCPConn, *net.TCPListener)", ""},
 	}
-	wrap := func(s string) string { return "package p\n\nfunc f() {\n\t" + s + "\n}\n" }
 	for _, tt := range tests {
-		got, err := patchAssertions([]byte(wrap(tt.from)))
+		got, err := patchTypes([]byte("package p\n\n" + tt.from + "\n"))
 		require.NoError(t, err)
 		if tt.to == "" {
 			require.Nil(t, got, tt.from)
 		} else {
-			require.Equal(t, wrap(tt.to), string(got))
+			require.Equal(t, "package p\n\n"+tt.to+"\n", string(got))
 		}
 	}
-	_, err := patchAssertions([]byte("pakcage p"))
+	_, err := patchTypes([]byte("pakcage p"))
 	require.Error(t, err)
 }

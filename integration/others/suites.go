@@ -12,7 +12,7 @@ type suite struct {
 // true.
 var suites = []suite{
 	{name: "ssh", target: "golang.org/x/crypto@v0.58.0", packages: []string{"./ssh/..."}},
-	{name: "fasthttp", target: "github.com/valyala/fasthttp@v1.77.0", packages: []string{"./..."}},
+	{name: "fasthttp", target: "github.com/valyala/fasthttp@v1.73.0", packages: []string{"./..."}},
 	{name: "tls", target: std, packages: []string{"crypto/tls"}},
 	{name: "http", target: std, packages: []string{"net/http/..."}},
 	{name: "grpc", target: grpc, packages: []string{".", "./test/...", "./internal/transport/...", "./credentials/..."}},

@@ -20,6 +20,8 @@ const Log = "NTBNET_OTHERS_LOG"
 // own begins the names of functions of this module.
 const own = "github.com/ntbnet/ntbnet/"
 
+var _ net.NtbnetTCPConn = (*sdp.Conn)(nil)
+
 func init() {
 	name := os.Getenv(Log)
 	if name == "" {

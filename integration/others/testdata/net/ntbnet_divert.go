@@ -1,6 +1,9 @@
 package net
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // NtbnetDial, unless nil, is asked before Dialer.DialContext. It reports by its last
 // result whether it has made the connection.
@@ -8,3 +11,16 @@ var NtbnetDial func(d *Dialer, ctx context.Context, network, address string) (Co
 
 // NtbnetListen, unless nil, is asked before ListenConfig.Listen, likewise.
 var NtbnetListen func(lc *ListenConfig, ctx context.Context, network, address string) (Listener, error, bool)
+
+// NtbnetTCPConn stands for *TCPConn in tests. It has the methods that connections of
+// both kinds have.
+type NtbnetTCPConn interface {
+	Conn
+	io.ReaderFrom
+	io.WriterTo
+	CloseRead() error
+	CloseWrite() error
+	SetLinger(sec int) error
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
