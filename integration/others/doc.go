@@ -25,8 +25,8 @@
 //   - each test package, and each command, has one more file, which imports
 //     testdata/divert.
 //   - tests say an interface in place of *net.TCPConn, with the methods that connections
-//     of both kinds have, as users have to. A file that embeds the type in a struct keeps
-//     it.
+//     of both kinds have, as users have to; and one in place of *net.TCPListener where a
+//     method is called on it.
 //
 // What returns a *net.TCPConn or *net.TCPListener by its type, like net.DialTCP, stays
 // TCP.

@@ -39,7 +39,7 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	}, got, log.String())
 	require.True(t, c.bad())
 	for name, want := range map[string]string{
-		"TestTheLibraryIsPatchedToo": "pass", "TestHalfClose": "pass", "TestAfterThePanic": "pass",
+		"TestTheLibraryIsPatchedToo": "pass", "TestHalfClose": "pass", "TestEmbeds": "pass", "TestAfterThePanic": "pass",
 		"TestFailsOverBoth": "fail", "TestType/none": "pass",
 	} {
 		for _, r := range []results{c.tcp, c.sdp} {

@@ -107,54 +107,57 @@ func (s *source) patchPackage(p goPackage) error {
 }
 
 // patchTypes makes *net.TCPConn, wherever a test says it, an interface that connections of
-// both kinds have. In a file that embeds the type in a struct, which names a field by it,
-// only c.(*net.TCPConn).Method is patched. It returns nil if there is nothing to do.
+// both kinds have. Where the type is embedded in a struct, the name of the field stays.
+// Likewise *net.TCPListener, but only in ln.(*net.TCPListener).Method. It returns nil if
+// there is nothing to do.
 func patchTypes(text []byte) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	var all, called []ast.Expr
-	embedded := false
+	const conn, listener = "net.NtbnetTCPConn", "net.NtbnetTCPListener"
+	var edits []edit
+	embedded := map[ast.Expr]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.StarExpr:
-			if isTCPConn(n) {
-				all = append(all, n)
-			}
-		case *ast.SelectorExpr:
-			if assertion, ok := n.X.(*ast.TypeAssertExpr); ok && isTCPConn(assertion.Type) {
-				called = append(called, assertion.Type)
-			}
 		case *ast.StructType:
 			for _, f := range n.Fields.List {
-				embedded = embedded || len(f.Names) == 0 && isTCPConn(f.Type)
+				embedded[f.Type] = len(f.Names) == 0
+			}
+		case *ast.SelectorExpr:
+			if a, ok := n.X.(*ast.TypeAssertExpr); ok && isPointer(a.Type, "TCPListener") {
+				edits = append(edits, edit{fset.Position(a.Type.Pos()).Offset, fset.Position(a.Type.End()).Offset, listener})
+			}
+		case *ast.StarExpr:
+			if isPointer(n, "TCPConn") {
+				e := edit{fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset, conn}
+				if embedded[n] {
+					e.text = "TCPConn"
+					end := edit{len(text), len(text), "\ntype TCPConn = " + conn + "\n"}
+					if !slices.Contains(edits, end) {
+						edits = append(edits, end)
+					}
+				}
+				edits = append(edits, e)
 			}
 		}
 		return true
 	})
-	if embedded {
-		all = called
-	}
-	if len(all) == 0 {
+	if len(edits) == 0 {
 		return nil, nil
-	}
-	var edits []edit
-	for _, e := range all {
-		edits = append(edits, edit{fset.Position(e.Pos()).Offset, fset.Position(e.End()).Offset, "net.NtbnetTCPConn"})
 	}
 	return apply(text, edits), nil
 }
 
-// isTCPConn reports whether an expression is *net.TCPConn.
-func isTCPConn(e ast.Expr) bool {
+// isPointer reports whether an expression is a pointer to a type of package net.
+func isPointer(e ast.Expr, name string) bool {
 	star, ok := e.(*ast.StarExpr)
 	if !ok {
 		return false
 	}
 	sel, ok := star.X.(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != "TCPConn" {
+	if !ok || sel.Sel.Name != name {
 		return false
 	}
 	pkg, ok := sel.X.(*ast.Ident)

@@ -32,9 +32,9 @@ func TestTCPConnBecomesAnInterface(t *testing.T) {
 		{"func f() { c.(*net.TCPConn).CloseWrite() }", "func f() { c.(net.NtbnetTCPConn).CloseWrite() }"},
 		{"func f(c, d *net.TCPConn) *net.TCPConn", "func f(c, d net.NtbnetTCPConn) net.NtbnetTCPConn"},
 		{"type t struct { c *net.TCPConn }", "type t struct { c net.NtbnetTCPConn }"},
-		{"type t struct { *net.TCPConn }\n\nfunc f(c *net.TCPConn) { c.(*net.TCPConn).CloseWrite() }",
-			"type t struct { *net.TCPConn }\n\nfunc f(c *net.TCPConn) { c.(net.NtbnetTCPConn).CloseWrite() }"},
-		{"type t struct { *net.TCPConn }", ""},
+		{"type t struct { *net.TCPConn; c *net.TCPConn }\n\ntype u struct{ *net.TCPConn }",
+			"type t struct { TCPConn; c net.NtbnetTCPConn }\n\ntype u struct{ TCPConn }\n\ntype TCPConn = net.NtbnetTCPConn"},
+		{"func f(ln *net.TCPListener) { ln.(*net.TCPListener).File() }", "func f(ln *net.TCPListener) { ln.(net.NtbnetTCPListener).File() }"},
 		{"func f(net.TCPConn, *net.UnixConn, *tcp.TCPConn, *net.TCPListener)", ""},
 	}
 	for _, tt := range tests {

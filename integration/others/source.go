@@ -159,6 +159,6 @@ func output(dir, name string, args ...string) (string, error) {
 // environ is the environment of all go commands: what the caller has set for the build of
 // this program is not meant for the suites.
 func environ(more ...string) []string {
-	env := append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	env := append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "CGO_ENABLED=0")
 	return append(env, more...)
 }

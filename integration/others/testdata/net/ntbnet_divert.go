@@ -3,6 +3,8 @@ package net
 import (
 	"context"
 	"io"
+	"os"
+	"time"
 )
 
 // NtbnetDial, unless nil, is asked before Dialer.DialContext. It reports by its last
@@ -23,4 +25,11 @@ type NtbnetTCPConn interface {
 	SetLinger(sec int) error
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
+}
+
+// NtbnetTCPListener stands for *TCPListener in tests, likewise.
+type NtbnetTCPListener interface {
+	Listener
+	File() (*os.File, error)
+	SetDeadline(t time.Time) error
 }
