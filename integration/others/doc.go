@@ -21,7 +21,8 @@
 //     net.DialTimeout, net.Listen, http.Transport, tls.Dial and so on come down to,
 //     call package sdp for networks tcp, tcp4 and tcp6. So every package that is linked
 //     in is patched, the standard library included. Calls of net by this module are
-//     left alone.
+//     left alone. The Control of gRPC's own dialer is left out, which makes network tcp
+//     TCP: it turns keep-alive probes on.
 //   - each test package, and each command, has one more file, which imports
 //     testdata/divert.
 //   - tests say an interface in place of *net.TCPConn, with the methods that connections

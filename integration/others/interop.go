@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// latency is how many milliseconds a call of a soak case may take: no case depends on
+// how busy the machine is.
+const latency = "60000"
+
 // interop compares the cases of gRPC's interop client against its interop server, each a
 // process of its own. The cases are those of the project's own script, with its arguments.
 func interop(t *transports) (*comparison, error) {
@@ -105,6 +109,7 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 		ctx, cancel := context.WithTimeout(ctx, r.timeout)
 		client := exec.CommandContext(ctx, filepath.Join(bin, "client"), "--use_tls", "--use_test_ca",
 			"--server_host_override=foo.test.google.fr", "--server_port="+port, "--test_case="+name,
+			"--soak_per_iteration_max_acceptable_latency_ms="+latency, "--soak_overall_timeout_seconds=600",
 			`--service_config_json={ "loadBalancingConfig": [{ "test_backend_metrics_load_balancer": {} }]}`)
 		client.Dir = r.src.dir
 		client.Env = environ(r.env...)

@@ -19,6 +19,7 @@ type options struct {
 	repeat  int           // how often a test that differs is run again
 	timeout time.Duration // of the tests of a package
 	short   bool          // go test -short
+	only    string        // go test -run
 	log     io.Writer     // gets what go test prints
 }
 
@@ -28,6 +29,7 @@ func main() {
 	flag.IntVar(&o.repeat, "repeat", 5, "how often a test that differs is run again")
 	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "the most that the tests of a package may take")
 	flag.BoolVar(&o.short, "short", false, "run tests with -short")
+	flag.StringVar(&o.only, "run", "", "run only tests that match, as go test does")
 	verbose := flag.Bool("v", false, "print what go test prints, to standard error")
 	flag.Usage = usage
 	flag.Parse()

@@ -120,6 +120,9 @@ func (r *runner) once(into results, patterns []string, more ...string) (dead map
 	if r.short {
 		args = append(args, "-short")
 	}
+	if r.only != "" && !slices.ContainsFunc(more, func(s string) bool { return strings.HasPrefix(s, "-run=") }) {
+		args = append(args, "-run="+r.only)
+	}
 	cmd := exec.Command("go", append(args, patterns...)...)
 	cmd.Dir = r.src.dir
 	cmd.Env = environ(r.env...)

@@ -7,8 +7,10 @@ import (
 	"context"
 	"net"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -31,10 +33,14 @@ func init() {
 		if ctx == nil || !isTCP(network) || fromSDP() {
 			return nil, nil, false
 		}
-		sd := &sdp.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, TCP: d}
+		tcp := *d
+		if setsKeepAlive(d.Control) {
+			tcp.Control = nil
+		}
+		sd := &sdp.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, TCP: &tcp}
 		c, err := sd.DialContext(ctx, network, address)
 		if err == nil {
-			if _, tcp := c.(*net.TCPConn); tcp {
+			if _, ok := c.(*net.TCPConn); ok {
 				note(name, "tcp\n")
 			} else {
 				note(name, "sdp\n")
@@ -56,6 +62,18 @@ func init() {
 
 func isTCP(network string) bool {
 	return network == "tcp" || network == "tcp4" || network == "tcp6"
+}
+
+// setsKeepAlive reports whether a Dialer's Control is the one of gRPC's own dialer, which
+// sets an option of sockets and nothing else. With it network tcp would be TCP. A user
+// gives gRPC a dialer without.
+func setsKeepAlive(control func(network, address string, c syscall.RawConn) error) bool {
+	if control == nil {
+		return false
+	}
+	name := runtime.FuncForPC(reflect.ValueOf(control).Pointer()).Name()
+	// Where the compiler inlines that function, the name begins with the caller's.
+	return strings.HasPrefix(name, "google.golang.org/grpc/") && strings.Contains(name, ".NetDialerWithTCPKeepalive.")
 }
 
 // fromSDP reports whether a call of package net comes from this module, which is not to
