@@ -135,7 +135,9 @@ func (c *comparison) totals() string {
 func count(r results) string {
 	n := map[string]int{}
 	for t := range r {
-		n[r[t].String()]++
+		if t.name != "" || r[t].passed == 0 {
+			n[r[t].String()]++
+		}
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n["pass"], n["fail"]+n["died"], n["skip"])
 }

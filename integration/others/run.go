@@ -63,8 +63,8 @@ func (r results) of(t test) *tally {
 
 // any reports whether a test has passed.
 func (r results) any() bool {
-	for _, t := range r {
-		if t.passed > 0 {
+	for t, sum := range r {
+		if t.name != "" && sum.passed > 0 {
 			return true
 		}
 	}
@@ -218,8 +218,8 @@ var (
 	hanging = regexp.MustCompile(`(?m)^\t\t?((?:Test|Example|Fuzz)\S*) \(`)
 )
 
-// finish adds what is known of the package to into, when all has been said. It returns the
-// names of the tests that the binary died of, in a regular expression's form.
+// finish adds what is known of the package to into, when all has been said. The package
+// itself has passed unless it failed without a test that did. finish returns the names of the tests that the binary died of, in a regular expression's form.
 func (p *progress) finish(pkg string, into results) (dead []string) {
 	any := false // test has failed
 	for name, t := range p.results {
@@ -239,15 +239,15 @@ func (p *progress) finish(pkg string, into results) (dead []string) {
 	for _, out := range p.output {
 		all += out.String()
 	}
-	if !p.failed {
-		return nil
+	died := p.failed && (len(p.running) > 0 || diedOf.MatchString(all))
+	own := into.of(test{pkg, ""})
+	if !died && p.failed && !any {
+		own.failed++ // it was not built, or TestMain says so
+		own.output = p.output[""].String()
+	} else {
+		own.passed++
 	}
-	if len(p.running) == 0 && !diedOf.MatchString(all) {
-		if !any {
-			sum := into.of(test{pkg, ""})
-			sum.failed++
-			sum.output = p.output[""].String()
-		}
+	if !died {
 		return nil
 	}
 	names := map[string]string{} // of the culprits, with what they printed
@@ -266,9 +266,8 @@ func (p *progress) finish(pkg string, into results) (dead []string) {
 		}
 	}
 	if len(names) == 0 {
-		sum := into.of(test{pkg, ""})
-		sum.died++
-		sum.output = all
+		own.died++
+		own.output = all
 		return nil
 	}
 	for name, out := range names {

@@ -32,6 +32,7 @@ func TestResultsAreAddedUpFromEvents(t *testing.T) {
 			{"p", "TestA"}: {passed: 2},
 			{"p", "TestB"}: {failed: 1, output: "no\n"},
 			{"p", "TestC"}: {skipped: 1},
+			{"p", ""}:      {passed: 1},
 		}, r)
 	})
 	t.Run("the package fails without a test", func(t *testing.T) {
@@ -84,14 +85,16 @@ func TestWhatDiffersIsTheInnermostTest(t *testing.T) {
 		{"p", "TestNames"}: pass, {"p", "TestNames/1234"}: pass,
 		{"p", "TestSkips"}: pass, {"p", "TestGone"}: pass, {"p", "TestGone/x"}: pass,
 	}
+	tcp[test{"p", ""}], tcp[test{"q", ""}] = pass, pass
 	sdp := results{
+		{"p", ""}: pass, {"q", ""}: fail,
 		{"p", "TestSame"}: pass, {"p", "TestBoth"}: fail,
 		{"p", "TestA"}: fail, {"p", "TestA/x"}: pass, {"p", "TestA/y"}: fail, {"p", "TestA/y/z"}: fail,
 		{"p", "TestEarly"}: fail,
 		{"p", "TestNames"}: pass, {"p", "TestNames/5678"}: pass,
 		{"p", "TestSkips"}: skip, {"q", "TestNew"}: fail,
 	}
-	require.Equal(t, []test{{"p", "TestA/y/z"}, {"p", "TestEarly"}, {"p", "TestGone"}, {"p", "TestSkips"}}, differing(tcp, sdp))
+	require.Equal(t, []test{{"p", "TestA/y/z"}, {"p", "TestEarly"}, {"p", "TestGone"}, {"p", "TestSkips"}, {"q", ""}}, differing(tcp, sdp))
 }
 
 func TestAKnownTestStandsForItsSubtests(t *testing.T) {
