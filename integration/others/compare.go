@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -55,34 +56,28 @@ func differing(tcp, sdp results) []test {
 // judge runs what differs again, and makes the rows.
 func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 	c := &comparison{tcp: tcp, sdp: sdp}
-	again := map[test][2]results{} // by top-level test
 	for _, d := range differing(tcp, sdp) {
 		r := row{test: d, tcp: tcp[d].String(), sdp: sdp[d].String(), bad: true}
 		if sdp[d] != nil {
 			r.output = sdp[d].output
 		}
 		if d.name != "" && sdp[d] != nil {
-			top := test{d.pkg, d.top()}
-			if _, ok := again[top]; !ok {
-				n := repeat
-				if sdp[d].died > 0 {
-					n = 1 // a time-out may be what it died of
-				}
-				var both [2]results
-				for i, run := range []*runner{t.tcp, t.sdp} {
-					both[i] = results{}
-					for range n {
-						if _, err := run.once(both[i], []string{d.pkg}, "-run=^"+top.name+"$"); err != nil {
-							return nil, err
-						}
+			n := repeat
+			if sdp[d].died > 0 {
+				n = 1 // a time-out may be what it died of
+			}
+			var again [2]results
+			for i, run := range []*runner{t.tcp, t.sdp} {
+				again[i] = results{}
+				for range n {
+					if _, err := run.once(again[i], []string{d.pkg}, "-run="+pattern(d.name)); err != nil {
+						return nil, err
 					}
 				}
-				again[top] = both
 			}
-			tcpAgain, sdpAgain := again[top][0].of(d), again[top][1].of(d)
-			tcpBad, sdpBad := again[top][0].bad(d), again[top][1].bad(d)
+			tcpBad, sdpBad := again[0].bad(d), again[1].bad(d)
 			r.note = fmt.Sprintf("again: %d of %d over TCP, %d of %d over SDP do not pass",
-				tcpBad, tcpBad+tcpAgain.passed, sdpBad, sdpBad+sdpAgain.passed)
+				tcpBad, tcpBad+again[0].of(d).passed, sdpBad, sdpBad+again[1].of(d).passed)
 			if tcpBad > 0 || sdpBad == 0 {
 				r.note = "flaky; " + r.note
 				r.bad = false
@@ -95,6 +90,15 @@ func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 		c.rows = append(c.rows, r)
 	}
 	return c, nil
+}
+
+// pattern matches a test alone, for -run.
+func pattern(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
 }
 
 // bad is how often a test, or the one above it, did not pass.

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -11,7 +10,9 @@ import (
 )
 
 func TestDialAndListenAreHookedOnTheirFirstLine(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "src", "net", "dial.go"))
+	root, err := output("", "go", "env", "GOROOT")
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "src", "net", "dial.go"))
 	require.NoError(t, err)
 	patched, err := patchDial(text)
 	require.NoError(t, err)
