@@ -12,4 +12,4 @@ var known = map[test]string{
 	{"google.golang.org/grpc/test", "Test/GoAwayStreamIDSmallerThanCreatedStreams"}:  leaves,
 }
 
-const leaves = "leaves connections or listeners open and looks for goroutines; the fabric has some as long as it is used"
+const leaves = "leaves a listener open and looks for goroutines; the fabric has some as long as it is used"
