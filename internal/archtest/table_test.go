@@ -33,6 +33,9 @@ var table = map[string][]string{
 	"cmd/shmemrun":  {"internal/fabric", "internal/launch"},
 	"integration":   {public},
 
+	// A command, which compares suites that it links to sdp itself.
+	"integration/others": {"internal/fabric"},
+
 	"internal/perf":        {},
 	"internal/perf/hops":   {"internal/perf"},
 	"internal/perf/limits": {"internal/perf", "ntb"},

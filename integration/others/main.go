@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+)
+
+// options are those of the command line.
+type options struct {
+	all     bool          // tests are printed, not only those that differ
+	repeat  int           // how often a test that differs is run again
+	timeout time.Duration // of the tests of a package
+	short   bool          // go test -short
+	only    string        // go test -run
+	log     io.Writer     // gets what go test prints
+}
+
+func main() {
+	o := options{log: io.Discard}
+	flag.BoolVar(&o.all, "all", false, "print all tests, not only those that differ")
+	flag.IntVar(&o.repeat, "repeat", 5, "how often a test that differs is run again")
+	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "the most that the tests of a package may take")
+	flag.BoolVar(&o.short, "short", false, "run tests with -short")
+	flag.StringVar(&o.only, "run", "", "run only tests that match, as go test does")
+	verbose := flag.Bool("v", false, "print what go test prints, to standard error")
+	flag.Usage = usage
+	flag.Parse()
+	if flag.NArg() == 0 {
+		usage()
+		os.Exit(2)
+	}
+	if *verbose {
+		o.log = os.Stderr
+	}
+	status := 0
+	for _, s := range chosen(flag.Args()) {
+		start := time.Now()
+		c, err := compare(s, o)
+		if c != nil {
+			c.print(os.Stdout, o.all)
+			fmt.Printf("%s: %s; %v\n", s.name, c.totals(), time.Since(start).Round(time.Second))
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "others: %s: %v\n", s.name, err)
+		}
+		if err != nil || c.bad() {
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
+
+func usage() {
+	w := flag.CommandLine.Output()
+	fmt.Fprintln(w, "usage: others [flags] all | SUITE... | std PACKAGE... | MODULE@VERSION [PACKAGE...] | DIRECTORY [PACKAGE...]")
+	for _, s := range suites {
+		fmt.Fprintf(w, "  %-9s %s %v\n", s.name, s.target, s.packages)
+	}
+	flag.PrintDefaults()
+}
+
+// chosen are the suites that arguments name.
+func chosen(args []string) []suite {
+	if args[0] == "all" && len(args) == 1 {
+		return suites
+	}
+	var named []suite
+	for _, arg := range args {
+		for _, s := range suites {
+			if s.name == arg {
+				named = append(named, s)
+			}
+		}
+	}
+	if len(named) == len(args) {
+		return named
+	}
+	s := suite{name: args[0], target: args[0], packages: args[1:]}
+	if len(s.packages) == 0 {
+		s.packages = []string{"./..."}
+	}
+	return []suite{s}
+}
+
+// compare runs a suite. Beside an error there may be a comparison, of which something
+// is not as it should be.
+func compare(s suite, o options) (c *comparison, err error) {
+	tmp, err := os.MkdirTemp("", "ntbnet-others-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
+	defer func() { err = errors.Join(err, remove(name)) }()
+	src, err := prepare(s.target, tmp)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTransports(src, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if s.interop {
+		c, err = interop(t)
+	} else {
+		c, err = tests(t, s.packages, o.repeat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.connections, err = t.connections(); err != nil {
+		return nil, err
+	}
+	if !c.tcp.any() {
+		return c, errors.New("nothing passed over TCP")
+	}
+	if c.connections["sdp"] == 0 {
+		return c, errors.New("no connection took SDP")
+	}
+	return c, nil
+}
+
+// patience is how long the last processes of a suite may take to go away.
+const patience = 60 * time.Second
+
+// remove removes what is left of a fabric in the file system.
+func remove(name string) error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := fabric.Remove(name)
+		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// tests compares the tests of packages.
+func tests(t *transports, patterns []string, repeat int) (*comparison, error) {
+	src := t.sdp.src
+	list, err := src.list(patterns)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		if err := src.patchPackage(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := src.writeOverlay(); err != nil {
+		return nil, err
+	}
+	tcp, err := t.tcp.run(patterns)
+	if err != nil {
+		return nil, err
+	}
+	sdp, err := t.sdp.run(patterns)
+	if err != nil {
+		return nil, err
+	}
+	return judge(t, tcp, sdp, repeat)
+}

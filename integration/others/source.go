@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const own = "github.com/ntbnet/ntbnet"
+
+// source is a suite's source, ready to be run.
+type source struct {
+	tmp     string            // a temporary directory
+	dir     string            // below it; where go runs
+	ours    []string          // arguments of the go command that build the suite for SDP
+	goroot  string            // where Go is
+	module  string            // where this module is
+	overlay map[string]string // files in the place of others, by those
+}
+
+// prepare copies a suite below tmp, and writes beside it what it is built with over SDP.
+func prepare(target string, tmp string) (*source, error) {
+	s := &source{tmp: tmp, dir: filepath.Join(tmp, "suite"), overlay: map[string]string{}}
+	var err error
+	if s.goroot, err = output("", "go", "env", "GOROOT"); err != nil {
+		return nil, err
+	}
+	if s.module, err = output("", "go", "list", "-m", "-f", "{{.Dir}}", own); err != nil {
+		return nil, err
+	}
+	if err := s.copy(target); err != nil {
+		return nil, err
+	}
+	if err := s.modfile(); err != nil {
+		return nil, err
+	}
+	if err := s.patchNet(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// copy makes s.dir.
+func (s *source) copy(target string) error {
+	if target == std {
+		// A module that requires nothing: tests of the library run from any.
+		if err := os.Mkdir(s.dir, 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(s.dir, "go.mod"), []byte("module others\n\ngo 1.26.0\n"), 0o600)
+	}
+	from := target
+	if strings.Contains(target, "@") {
+		out, err := output("", "go", "mod", "download", "-json", target)
+		if err != nil {
+			return err
+		}
+		var m struct{ Dir string }
+		if err := json.Unmarshal([]byte(out), &m); err != nil {
+			return err
+		}
+		from = m.Dir
+	}
+	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
+		return fmt.Errorf("%s is no module: %w", target, err)
+	}
+	if err := os.CopyFS(s.dir, os.DirFS(from)); err != nil {
+		return err
+	}
+	// The module cache cannot be written to, and a suite may write into itself.
+	return filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.Type()&os.ModeSymlink != 0 {
+			return err
+		}
+		i, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, i.Mode().Perm()|0o600)
+	})
+}
+
+// modfile writes a go.mod that requires this module too, and a go.sum for it.
+func (s *source) modfile() error {
+	mod := filepath.Join(s.tmp, "go.mod")
+	text, err := os.ReadFile(filepath.Join(s.dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(mod, text, 0o600); err != nil {
+		return err
+	}
+	if _, err := output("", "go", "mod", "edit", "-require", own+"@v0.0.0", "-replace", own+"="+s.module, mod); err != nil {
+		return err
+	}
+	var sums []byte
+	for _, dir := range []string{s.dir, s.module} {
+		text, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+		if err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		sums = append(sums, text...)
+	}
+	if err := os.WriteFile(filepath.Join(s.tmp, "go.sum"), sums, 0o600); err != nil {
+		return err
+	}
+	s.ours = []string{"-mod=mod", "-modfile=" + mod, "-overlay=" + filepath.Join(s.tmp, "overlay.json")}
+	return nil
+}
+
+// goPackage is what go list tells of a package.
+type goPackage struct {
+	Dir, Name                 string
+	TestGoFiles, XTestGoFiles []string
+}
+
+// list finds the packages of patterns.
+func (s *source) list(patterns []string) ([]goPackage, error) {
+	out, err := output(s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	var all []goPackage
+	for dec := json.NewDecoder(strings.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no packages in %v", patterns)
+	}
+	return all, nil
+}
+
+// output runs a command and returns what it prints, without the last newline. An error has
+// what it says on its standard error.
+func output(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = environ()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+// environ is the environment of all go commands: what the caller has set for the build of
+// this program is not meant for the suites.
+func environ(more ...string) []string {
+	env := append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "CGO_ENABLED=0")
+	return append(env, more...)
+}

@@ -1,0 +1,25 @@
+package main
+
+// suite is what one run compares.
+type suite struct {
+	name     string
+	target   string   // "std", a module with version, or a directory
+	packages []string // patterns
+	interop  bool     // gRPC's interop client and server in place of tests
+}
+
+// suites are known by name. Their versions are fixed, so that what known.go says stays
+// true.
+var suites = []suite{
+	{name: "ssh", target: "golang.org/x/crypto@v0.58.0", packages: []string{"./ssh/..."}},
+	{name: "fasthttp", target: "github.com/valyala/fasthttp@v1.73.0", packages: []string{"./..."}},
+	{name: "tls", target: std, packages: []string{"crypto/tls"}},
+	{name: "http", target: std, packages: []string{"net/http/..."}},
+	{name: "grpc", target: grpc, packages: []string{".", "./test", "./internal/transport"}},
+	{name: "interop", target: grpc, interop: true},
+}
+
+const (
+	std  = "std"
+	grpc = "google.golang.org/grpc@v1.85.0"
+)

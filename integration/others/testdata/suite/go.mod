@@ -1,0 +1,3 @@
+module example.org/suite
+
+go 1.26.0
