@@ -219,7 +219,8 @@ var (
 )
 
 // finish adds what is known of the package to into, when all has been said. The package
-// itself has passed unless it failed without a test that did. finish returns the names of the tests that the binary died of, in a regular expression's form.
+// itself has passed unless it failed without a test that did. finish returns the names of
+// the tests that the binary died of, in a regular expression's form.
 func (p *progress) finish(pkg string, into results) (dead []string) {
 	any := false // test has failed
 	for name, t := range p.results {
