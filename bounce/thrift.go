@@ -38,7 +38,7 @@ const (
 	scarceFor = 10 * time.Second
 	// parkCost is processor time, that of the peer included: a doorbell, and being woken.
 	parkCost = 10 * time.Microsecond
-	// mostDebt is what is spun in vain of each restFor, at the most: one part in 40. It
+	// mostDebt is what is spun for nothing of each restFor, at the most: one part in 40. It
 	// is enough for some tens of answers of a peer that has to be woken. If that finds one
 	// which spins as well, both go on.
 	mostDebt = 500 * time.Microsecond

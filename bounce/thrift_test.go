@@ -106,7 +106,7 @@ func TestTimeAwayIsNotSpent(t *testing.T) {
 	require.EqualValues(t, 101, thrift.Taken(), "and what others had was not taken")
 }
 
-// readInVain has b read so that it spins in vain, if it spins, and then parks.
+// readInVain has b read so that it spins for nothing, if it spins, and then parks.
 func readInVain(t *testing.T, a, b *Pair) {
 	t.Helper()
 	parks := b.Stats().ReadParks

@@ -13,12 +13,12 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// ErrLinkDown: the link went down before the peer answered. Whoever dialled may
+// ErrLinkDown: the link went down before the peer answered. The caller may
 // try another link.
 var ErrLinkDown = errors.New("link went down before the answer")
 
 // ErrAddressTaken: the peer has a connection with the addresses and ports of this one.
-// Whoever dialled may try another port.
+// The caller may try another port.
 var ErrAddressTaken = errors.New(hello.AddressTaken.String())
 
 // ElsewhereError: another process of the peer's host holds the port.
