@@ -179,8 +179,8 @@ func Parse(b []byte) (any, error) {
 	case b[0] == typeHello && len(b) >= 16 && b[1] != Version && b[1] != VersionTCP:
 		// Only this much is the same in every version: enough to refuse it.
 		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
-	case b[0] == typeHello && b[1] == Version && len(b) == helloSize,
-		b[0] == typeHello && b[1] == VersionTCP && len(b) == tcpSize:
+	case b[0] == typeHello && len(b) == helloSize && b[1] == Version,
+		b[0] == typeHello && len(b) == tcpSize && b[1] == VersionTCP:
 		return parseHello(b)
 	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
 		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil

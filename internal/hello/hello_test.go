@@ -61,7 +61,10 @@ func TestWireFormat(t *testing.T) {
 func TestMalformedMessagesAreRefused(t *testing.T) {
 	bad := [][]byte{nil, {}, {0}, {4}, bytes.Repeat([]byte{0xff}, 28), bytes.Repeat([]byte{0}, 28)}
 	for _, tc := range wire {
-		bad = append(bad, tc.want[:len(tc.want)-1], append(tc.want[:len(tc.want):len(tc.want)], 0))
+		for n := range tc.want {
+			bad = append(bad, tc.want[:n:n])
+		}
+		bad = append(bad, append(tc.want[:len(tc.want):len(tc.want)], 0))
 	}
 	noPort := (&Hello{Version: Version, From: 1, To: 0}).Marshal()
 	noReason := (&Refuse{Reason: 0}).Marshal()
