@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -17,7 +18,7 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds much of Go's library twice")
 	}
-	h, err := sdp.Open("")
+	h, err := sdp.Open("shm:" + fabrictest.Name(t))
 	if err != nil {
 		t.Skip(err)
 	}
