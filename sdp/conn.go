@@ -94,7 +94,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Write writes all of p into the other side's memory, and waits for room there.
 // When it returns, the bytes are there, unless a DMA engine still has them, for which
-// Close waits: they are not lost when this process ends after that.
+// Close waits: they are not lost when this process ends after that. If the other side
+// closes while up to 64 KiB are being written, Write returns as if all were there, as TCP
+// does, and the next one fails.
 func (c *Conn) Write(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.Write(p)

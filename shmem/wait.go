@@ -66,7 +66,7 @@ func (s *sleepers) wake() {
 // Times of a wait.
 const (
 	spinFor  = 200 * time.Microsecond
-	spinMost = 10 * time.Millisecond // after it was woken in vain
+	spinMost = 10 * time.Millisecond // after it was woken for nothing
 	// The PE that is to store it may need this very processor, even where there are
 	// enough: the scheduler likes to put a PE that this one wakes on the same one, and
 	// does not move PEs that take turns. So the processor is offered after each
