@@ -3,9 +3,11 @@ package bounce
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,10 +73,10 @@ func (h *hosts) cable(i int) {
 func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	p, err := h.nodes[a].Peer(ctx, h.nodes[b].ID())
+	p, err := h.reach(ctx, a, b)
 	require.NoError(h.t, err)
 	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
-	for pb == nil { // the other end comes up a moment later
+	for ; pb == nil; runtime.Gosched() { // the other end comes up a moment later
 		for _, p := range h.nodes[b].Peers() {
 			if p.ID() == h.nodes[a].ID() && p.Routed() {
 				pb = p.Session(ring.ServiceSDP).(poolSession).Pool
@@ -84,6 +86,22 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	recorders.Store(pa, h.rec)
 	h.t.Cleanup(func() { pa.closeAll(); pb.closeAll() })
 	return pa, pb
+}
+
+// reach makes the tunnel from node a to node b as soon as the news of b's links has come.
+func (h *hosts) reach(ctx context.Context, a, b int) (*ring.Peer, error) {
+	for {
+		changed := h.nodes[a].Changed()
+		p, err := h.nodes[a].Peer(ctx, h.nodes[b].ID())
+		if !errors.Is(err, ring.ErrUnreachable) {
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func transfer(t *testing.T, from, to *Pair, n int) {
