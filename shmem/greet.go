@@ -127,18 +127,22 @@ func (w *World) greet(c net.Conn) {
 	if err == nil && w.joined[h.PE] {
 		err = fmt.Errorf("%w: there is a PE %d already", errRefused, h.PE)
 	}
+	misfit := err != nil && h.Job == w.opts.job
 	if err != nil {
 		answer.Refused = err.Error()
-		if h.Job == w.opts.job && w.misfit == nil {
-			w.misfit = err
-			w.giveUp()
+		if misfit && w.misfit == nil {
+			w.misfit = err // before the other PE can hang up on us
 		}
 	} else {
 		w.joined[h.PE], w.conns[c] = true, true
 		_ = c.SetDeadline(time.Time{}) // before Close may set another
 	}
 	w.mu.Unlock()
-	if writeHello(c, answer) != nil || err != nil {
+	failed := writeHello(c, answer) != nil
+	if misfit {
+		w.giveUp() // which closes c, so only after the answer
+	}
+	if failed || err != nil {
 		return
 	}
 	select {

@@ -3,6 +3,8 @@ package shmem
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -146,4 +149,31 @@ func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
 		require.Equal(t, uint32(7), s.Local()[9])
 		require.NoError(t, Free(s))
 	})
+}
+
+// A PE that does not fit is answered, however soon the other one gives up.
+func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
+	leak.Check(t)
+	for i := range 50 {
+		fabric := fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i)
+		opened := make(chan error, 1)
+		go func() {
+			_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
+			opened <- err
+		}()
+		host, err := sdp.Open(fabric)
+		require.NoError(t, err)
+		w := &World{opts: options{job: "j"}}
+		var c net.Conn
+		for c == nil { // until it listens
+			c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
+		}
+		require.NoError(t, writeHello(c, &hello{Version: helloVersion, Job: "j", PE: 1, PEs: 3}))
+		h, err := readHello(c)
+		require.NoError(t, err)
+		require.Contains(t, h.Refused, "PE 0 of 2 here, PE 1 of 3 there")
+		require.ErrorContains(t, <-opened, "PE 0 of 2 here, PE 1 of 3 there")
+		c.Close()
+		host.Close()
+	}
 }
