@@ -8,7 +8,7 @@
 // NTBNET_LONG in the environment some take minutes: whole rings under load, and
 // links that are cut while gigabytes move. CI does that in a step of its own. With
 // NTBNET_ALONE tests more run, which measure: one fails where others want the processors
-// too; see PERFORMANCE.md.
+// too; see docs/performance.md.
 //
 // Longer campaigns are no part of CI, or only a sample of them is:
 //

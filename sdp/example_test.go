@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +20,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// The functions between here and the first Example are in README.md too, word for
-// word: see TestREADMEShowsTheseExamples.
+// The functions between here and the first Example are in README.md or docs/ too, word
+// for word: see TestDocumentsShowTheseExamples.
 
 // serveEcho sends back what it reads.
 func serveEcho(ln net.Listener) {
@@ -193,37 +194,35 @@ func ExampleOpen() {
 	// Output: sdp localhost:7000
 }
 
-// The Go code of README.md is in this file, or in shmem's, where it is compiled and run.
-func TestREADMEShowsTheseExamples(t *testing.T) {
-	var source []byte
-	for _, file := range []string{"example_test.go", "../shmem/example_test.go"} {
+// The Go code of README.md and docs/ is in this file, or in shmem's, where it is compiled
+// and run.
+func TestDocumentsShowTheseExamples(t *testing.T) {
+	read := func(file string) string {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		source = append(source, b...)
+		return string(b)
 	}
-	readme, err := os.ReadFile("../README.md")
+	source := read("example_test.go") + read("../shmem/example_test.go")
+	documents, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := 0
-	for text := string(readme); ; {
-		_, rest, ok := strings.Cut(text, "```go\n")
-		if !ok {
-			break
-		}
-		var block string
-		block, text, _ = strings.Cut(rest, "```")
-		blocks++
-		if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
-			t.Errorf("block %d is not formatted: %v", blocks, err)
-		}
-		if !strings.Contains(string(source), block) {
-			t.Errorf("block %d of README.md is not in example_test.go:\n%s", blocks, block)
+	for _, file := range append(documents, "../README.md") {
+		for _, text := range strings.Split(read(file), "```go\n")[1:] {
+			block, _, _ := strings.Cut(text, "```")
+			blocks++
+			if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
+				t.Errorf("%s: not formatted: %v:\n%s", file, err, block)
+			}
+			if !strings.Contains(source, block) {
+				t.Errorf("%s: not in example_test.go:\n%s", file, block)
+			}
 		}
 	}
-	if blocks < 2 {
-		t.Errorf("%d blocks of Go in README.md, want at least 2", blocks)
+	if blocks < 4 {
+		t.Errorf("%d blocks of Go, want at least 4", blocks)
 	}
 }

@@ -31,13 +31,20 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	i := slices.IndexFunc(files, func(f file) bool { return f.path == architecture })
+	if i < 0 {
+		t.Fatalf("no %s", architecture)
+	}
+	house, bad := readHouse(string(files[i].text))
 	rules := map[string][]string{
-		"imports":     checkTable(files, table),
+		"picture":     append(bad, checkHouse(files, house)...),
+		"imports":     checkTable(files, house.imports),
 		"third party": checkThirdParty(files),
 		"unsafe":      checkUnsafe(files),
-		"locks":       checkLocks(files, table),
+		"locks":       checkLocks(files, house.imports),
 		"length":      checkLength(files),
 		"doc.go":      checkDoc(files),
+		"links":       checkLinks(files),
 		"text":        checkText(files),
 	}
 	for rule, bad := range rules {
@@ -53,16 +60,6 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 			t.Errorf("%s was not read", want)
 		} else if files[i].isGo() && files[i].syntax == nil {
 			t.Errorf("%s was not parsed", want)
-		}
-	}
-}
-
-func TestTableRowsNameOnlyRowsOfTheTable(t *testing.T) {
-	for dir, row := range table {
-		for _, imp := range row {
-			if _, ok := table[imp]; !ok && imp != public {
-				t.Errorf("row %s names %s, which has no row", dir, imp)
-			}
 		}
 	}
 }

@@ -23,12 +23,34 @@ func tree(t *testing.T, texts map[string]string) []file {
 // own is the import path of a package of this module.
 func own(dir string) string { return `"` + module + "/" + dir + `"` }
 
+// houseOf is a document with a picture and a table: lines that begin with a bar are rows.
+func houseOf(lines ...string) string {
+	var floors, rows string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "|") {
+			rows += l + "\n"
+		} else {
+			floors += l + "\n"
+		}
+	}
+	return "\n## The house\n```\n" + floors + "```\n\n" + rows + "\n## Laws\n"
+}
+
 func TestEachRuleIsSeenBroken(t *testing.T) {
-	small := map[string][]string{"a": {"b"}, "b": {}, "cmd/c": {public, "internal/d"}, "internal/d": {}, "integration": {public}}
+	small := map[string][]string{"a": {"b"}, "b": {}, "cmd/c": {"a", "internal/d"}, "internal/d": {}, "integration": {}}
 	locks := func(files []file) []string {
 		return checkLocks(files, map[string][]string{"a": {"internal/lock"}, "b": {}})
 	}
 	imports := func(files []file) []string { return checkTable(files, small) }
+	picture := func(files []file) []string {
+		for _, f := range files {
+			if f.path == architecture {
+				h, bad := readHouse(string(f.text))
+				return append(bad, checkHouse(files, h)...)
+			}
+		}
+		return nil
+	}
 	long := "package a\n" + strings.Repeat("\n", maxLines)
 	undone := "TO" + "DO"
 	host := "proxy." + "golang.org"
@@ -50,18 +72,30 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"import of a module with a longer name", imports,
 			map[string]string{"a/a.go": "package a\nimport _ \"" + module + "2/x\""}, nil},
 		{"import upwards in a test", imports, map[string]string{"b/b_test.go": "package b\nimport _ " + own("a")}, nil},
-		{"public packages, and one internal", imports,
+		{"packages of a row", imports,
 			map[string]string{"cmd/c/c.go": "package main\nimport _ " + own("a") + "\nimport _ " + own("internal/d")}, nil},
-		{"internal package where only public ones may be", imports,
+		{"package of another row", imports,
 			map[string]string{"integration/a.go": "package i\nimport _ " + own("internal/d")}, []string{"integration may not import internal/d;"}},
-		{"command imported", imports,
-			map[string]string{"integration/a.go": "package i\nimport _ " + own("cmd/c")}, []string{"integration may not import cmd/c;"}},
 		{"package without a row, told once", imports,
 			map[string]string{"x/a.go": "package x", "x/b.go": "package x", "y/y_test.go": "package y"},
 			[]string{"package x is not in the table: add a row", "package y is not in the table"}},
 		{"package in the root", imports, map[string]string{"go.mod": "", "a.go": "package r"}, []string{"package . is not in the table"}},
 		{"nested modules and testdata", imports,
 			map[string]string{"n/go.mod": "", "n/m/a.go": "package n", "a/testdata/x/a.go": "package x", "_x/a.go": "package x"}, nil},
+
+		{"picture and table as the packages are", picture, map[string]string{architecture: houseOf("top   a", "low   b", "| `a` | x | `b` |", "| `b` | y | – |"),
+			"a/a.go": "package a\nimport _ " + own("b"), "b/b.go": "package b"}, nil},
+		{"import that is none any more", picture, map[string]string{architecture: houseOf("top   a", "low   b", "| `a` | x | `b` |", "| `b` | y | – |"),
+			"a/a.go": "package a", "b/b.go": "package b"}, []string{"a does not import b"}},
+		{"import that does not go down", picture, map[string]string{architecture: houseOf("one   a  b", "| `a` | x | `b` |", "| `b` | y | – |"),
+			"a/a.go": "package a\nimport _ " + own("b"), "b/b.go": "package b"}, []string{"b is not below a"}},
+		{"package that is not in the picture", picture, map[string]string{architecture: houseOf("top   a", "| `a` | x | – |"),
+			"a/a.go": "package a", "b/b.go": "package b"}, []string{"b is on no floor"}},
+		{"package that is gone", picture, map[string]string{architecture: houseOf("top   a  b", "| `a` | x | – |", "| `b` | x | – |"),
+			"a/a.go": "package a"}, []string{"the picture has b", "the table has b"}},
+		{"package on two floors, and in two rows", picture, map[string]string{architecture: houseOf("top   a", "low   a", "| `a` | x | – |", "| `a` | x | – |"),
+			"a/a.go": "package a"}, []string{"a is on two floors", "a has two rows"}},
+		{"no picture", picture, map[string]string{architecture: "\n## The house\n"}, []string{"no picture"}},
 
 		{"standard library", checkThirdParty, map[string]string{"a/a.go": "package a\nimport (\"net/http\"; \"go/ast\")"}, nil},
 		{"x/sys", checkThirdParty, map[string]string{"a/a.go": `package a; import "golang.org/x/sys/unix"`}, nil},
@@ -103,6 +137,11 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"comment that is not the package's", checkDoc, map[string]string{"a/doc.go": "// Package a is.\n\npackage a"}, []string{`begins ""`}},
 		{"comment with another name", checkDoc, map[string]string{"a/doc.go": "// Package ab is.\npackage a"}, []string{`begins "Package ab is."`}},
 		{"command called a package", checkDoc, map[string]string{"cmd/c/doc.go": "// Package main is.\npackage main"}, []string{`not "Command c"`}},
+
+		{"links that lead somewhere", checkLinks, map[string]string{
+			"a.md": "# One `x`, two!\n[a](#one-x-two) [b](d/b.md#b) [d](d) [e](https://example.org/x)\n```\n[x](no.md)\n```", "d/b.md": "## B\n[a](../a.md)"}, nil},
+		{"links that do not", checkLinks, map[string]string{"a.md": "[x](b.md) [x](c.md#x) [x](#x)", "c.md": ""},
+			[]string{"(b.md)", "(c.md#x)", "(#x)"}},
 
 		{"unfinished", checkText, map[string]string{"a/a.go": "package a\n// " + undone + ": more", "a.md": undone}, []string{"a/a.go:2: do it now"}},
 		{"unfinished in testdata", checkText, map[string]string{"a/testdata/a.go": "FIX" + "ME"}, []string{"a/testdata/a.go:1: do it now"}},

@@ -3,8 +3,9 @@
 // file may be, what no file may mention. It has only tests; no package imports
 // it.
 //
-// A new package needs a row in the table of table_test.go. The rules are in
-// rules_test.go and imports_test.go, each with a test that sees it broken, and
+// A new package needs a place in the picture and a row in the table of
+// ARCHITECTURE.md, which house_test.go reads. The other rules are in
+// rules_test.go and imports_test.go. checks_test.go sees each of them broken, and
 // the test of the repository itself is in arch_test.go.
 //
 // The sources are read with go/parser, whatever their build tags, rather than
