@@ -282,7 +282,13 @@ func TestEnds(t *testing.T) {
 			require.Equal(t, ErrClosed, err)
 		},
 		"close wakes the peer's blocked write": func(t *testing.T, a, b *Pair) {
-			go func() { time.Sleep(20 * time.Millisecond); a.Close() }()
+			go func() {
+				if _, err := a.Read(make([]byte, 1)); err != nil { // so there is more
+					t.Error(err)
+				}
+				time.Sleep(20 * time.Millisecond)
+				a.Close()
+			}()
 			_, err := b.Write(make([]byte, 8<<20))
 			require.Equal(t, syscall.ECONNRESET, err, "a closed with unread data")
 		},
