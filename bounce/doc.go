@@ -33,9 +33,9 @@
 //	       the queue's generation in the high 8 bits
 //	24  4  state: bits, see stateReadClosed and so on                by its close
 //
-// An arm word has a count above two low bits: bit 0 asks for a fence between each
-// publish and the look at that word, bit 1 says that it is an arm; without it the
-// word takes one back.
+// An arm word has a count above three low bits: bit 0 asks for a fence between each
+// publish and the look at that word; bit 1 says that it is an arm, and without it the
+// word takes one back; bit 2, of a space arm, asks for a larger queue.
 //
 // # A record
 //
@@ -50,7 +50,7 @@
 // Inline data begins right behind the header, so that one cache line carries a
 // short message and its validity. Bulk data begins 64 bytes behind it. The rest
 // of a pad is skipped, and the record behind it is at offset 0. Behind a move,
-// records go on at offset 0 of the queue that was granted last.
+// records go on at offset 0 of the queue that was granted next.
 //
 // The header behind a record is cleared before the record's own header is
 // published, so that the reader, who looks at one header only, finds either

@@ -2,7 +2,7 @@ package recorder
 
 import "encoding/binary"
 
-// lanes are those of a link: section 18.
+// lanes are those of a link: "Links with lanes" of sdp/PROTOCOL.md.
 type lanes struct {
 	cable *cable
 	slots int

@@ -2,8 +2,8 @@ package recorder
 
 import "fmt"
 
-// queue is a queue of records: section 9. Positions count bytes from the beginning, and
-// do not wrap.
+// queue is a queue of records: "Records" of sdp/PROTOCOL.md. Positions count bytes from
+// the beginning, and do not wrap.
 type queue struct {
 	end  *end
 	off  int // in the region
