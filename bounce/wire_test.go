@@ -1,0 +1,54 @@
+package bounce
+
+import (
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/stretchr/testify/require"
+)
+
+func TestARecordsHeaderIsLaidOutAsDocumented(t *testing.T) {
+	h := uint64(makeHeader(0x11223344, 0x556677, kindMove))
+	want := map[string]uint64{"number": 0x11223344, "length": 0x556677, "kind": uint64(kindMove)}
+	rows := wiredoc.Table(t, "Records", "bits")
+	require.Len(t, rows, len(want))
+	for _, row := range rows {
+		first, last := row.Bits(t, "bits")
+		require.Equal(t, want[row["name"]], h<<(63-last)>>(63-last+first), row["name"])
+	}
+	kinds := map[string]kind{"inline": kindInline, "bulk": kindBulk, "pad": kindPad, "FIN": kindFIN, "move": kindMove}
+	rows = wiredoc.Table(t, "Records", "payload at")
+	require.Len(t, rows, len(kinds))
+	for _, row := range rows {
+		require.Equal(t, int(kinds[row["name"]]), row.Number(t, "kind"), row["name"])
+	}
+}
+
+func TestALineIsLaidOutAsDocumented(t *testing.T) {
+	words := map[string]int{
+		"credit": offCredit, "grant": offGrant, "data arm": offDataArm, "space arm": offSpaceArm, "state": offState,
+	}
+	at := 0
+	for _, row := range wiredoc.Table(t, "line", "offset") {
+		require.Equal(t, at, row.Number(t, "offset"), "%s: the layout has no gaps", row["name"])
+		at += row.Number(t, "bytes")
+		if row["name"] == "zero" {
+			continue
+		}
+		off, ok := words[row["name"]]
+		require.True(t, ok, row["name"])
+		delete(words, row["name"])
+		require.Equal(t, off, row.Number(t, "offset"), row["name"])
+	}
+	require.Equal(t, line, at)
+	require.Empty(t, words, "words that are not documented")
+
+	bits := map[string]int{
+		"READ_CLOSED": stateReadClosed, "RESET": stateReset, "STOPPED": stateStopped, "FINISHED": stateFinished,
+	}
+	rows := wiredoc.Table(t, "Ending", "bit")
+	require.Len(t, rows, len(bits))
+	for _, row := range rows {
+		require.Equal(t, bits[row["name"]], row.Number(t, "bit"), row["name"])
+	}
+}

@@ -1,0 +1,129 @@
+package ring
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/stretchr/testify/require"
+)
+
+// little is a little-endian number of up to 8 bytes.
+func little(b []byte) (v uint64) {
+	for i, c := range b {
+		v |= uint64(c) << (8 * i)
+	}
+	return v
+}
+
+func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
+	const hop = 0x11223344
+	f := frame{
+		kind: frameData, hops: 0x0203, src: 0x10000001, dst: 0x20000002, to: 0x30000003, from: 0x40000004,
+		epoch: 0x50000005, seq: 0x60000006, ack: 0x70000007, length: 0x80000008, bells: 0x90000009,
+		arg: 0xa000000a, ask: 0xb000000b, answer: 0xc000000c,
+	}
+	want := map[string]uint64{
+		"hop number": hop, "kind": uint64(frameData), "version": frameVersion, "hops": 0x0203,
+		"source": 0x10000001, "destination": 0x20000002, "to": 0x30000003, "from": 0x40000004,
+		"epoch": 0x50000005, "number": 0x60000006, "acknowledgement": 0x70000007, "length": 0x80000008,
+		"doorbells": 0x90000009, "argument": 0xa000000a, "ask": 0xb000000b, "answer": 0xc000000c, "zero": 0,
+	}
+	var slot [frameHeader]byte
+	f.encode(&slot)
+	binary.LittleEndian.PutUint64(slot[:], f.first(hop))
+
+	at := 0
+	for _, row := range wiredoc.Table(t, "Frames", "offset") {
+		require.Equal(t, at, row.Number(t, "offset"), "%s: the layout has no gaps", row["name"])
+		if row["name"] == "body" {
+			continue
+		}
+		v, ok := want[row["name"]]
+		require.True(t, ok, "the code has no field %q", row["name"])
+		delete(want, row["name"])
+		n := row.Number(t, "bytes")
+		require.Equal(t, v, little(slot[at:at+n]), row["name"])
+		at += n
+	}
+	require.Equal(t, frameHeader, at)
+	require.Empty(t, slices.Collect(maps.Keys(want)), "fields that are not documented")
+}
+
+func TestFramesAreOfTheKindsDocumented(t *testing.T) {
+	names := map[string]frameKind{
+		"data": frameData, "ack": frameAck, "open": frameOpen, "accept": frameAccept,
+		"close": frameClose, "reset": frameReset, "news": frameNews,
+	}
+	rows := wiredoc.Table(t, "Frames", "uses")
+	require.Len(t, rows, len(names))
+	for _, row := range rows {
+		require.Equal(t, int(names[row["name"]]), row.Number(t, "kind"), row["name"])
+	}
+}
+
+func TestAnEntryIsLaidOutAsDocumented(t *testing.T) {
+	w := entryWord(entrySpad, 0x11223344, 0x556677)
+	want := map[string]uint64{"offset": 0x11223344, "length": 0x556677, "kind": uint64(entrySpad)}
+	rows := wiredoc.Table(t, "Frames", "bits")
+	require.Len(t, rows, len(want))
+	for _, row := range rows {
+		first, last := row.Bits(t, "bits")
+		require.Equal(t, want[row["name"]], w<<(63-last)>>(63-last+first), row["name"])
+	}
+	kinds := map[string]entryKind{"data": entryData, "store": entryStore, "publish": entryPublish, "scratchpad": entrySpad}
+	rows = wiredoc.Table(t, "Frames", "stores")
+	require.Len(t, rows, len(kinds))
+	for _, row := range rows {
+		number, name, _ := strings.Cut(row["kind"], " ")
+		row["kind"] = number
+		require.Equal(t, int(kinds[name]), row.Number(t, "kind"), name)
+	}
+}
+
+func TestTheWindowIsLaidOutAsDocumented(t *testing.T) {
+	names := map[string]int{
+		"master word": offMaster, "set-up credit": offSetupCredit, "set-up blocked": offSetupBlocked,
+		"link arm": offArm, "summary words": offSummary, "set-up queue": offSetup, "notification words": offNotes,
+	}
+	rows := wiredoc.Table(t, "The window", "offset")
+	require.Len(t, rows, len(names)+1)
+	for _, row := range rows {
+		if row["name"] == "region" {
+			continue
+		}
+		off, ok := names[row["name"]]
+		require.True(t, ok, row["name"])
+		require.Equal(t, off, row.Number(t, "offset"), row["name"])
+	}
+	for _, row := range wiredoc.Table(t, "Links with lanes", "offset") {
+		base, _, _ := strings.Cut(row["offset"], " + ")
+		off, ok := map[string]int{
+			"lane credit": laneCredit, "lane data arm": laneDataArm, "lane space arm": laneSpaceArm, "queue of lane i": lanesAt,
+		}[row["name"]]
+		require.True(t, ok, row["name"])
+		row["offset"] = base
+		require.Equal(t, off, row.Number(t, "offset"), row["name"])
+	}
+}
+
+func TestScratchpadsAreThoseDocumented(t *testing.T) {
+	for heading, names := range map[string]map[string]int{
+		"Bring-up": {"magic": spadMagic, "id": spadID, "window": spadWindow, "epoch": spadEpoch, "seen": spadSeen},
+		"Links with lanes": {
+			"magic": linkMagicSpad, "id": linkIDSpad, "shape": linkShapeSpad, "lanes": linkLanesSpad,
+			"frame": linkFrameSpad, "window": linkSizeSpad, "epoch": linkEpochSpad, "seen": linkSeenSpad,
+		},
+	} {
+		rows := wiredoc.Table(t, heading, "scratchpad")
+		require.Len(t, rows, len(names))
+		for _, row := range rows {
+			number, ok := names[row["name"]]
+			require.True(t, ok, row["name"])
+			require.Equal(t, number, row.Number(t, "scratchpad"), row["name"])
+		}
+	}
+}
