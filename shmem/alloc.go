@@ -7,9 +7,9 @@ import (
 )
 
 // Memory management: chapter 9.3 of the specification. All calls are collective over
-// all PEs, which make them in the same order with the same arguments; so all find the
-// same offset, without a word. That the arguments are the same is checked: each PE
-// tells all others, as in debug mode.
+// all PEs, which make them in the same order with the same arguments. So all PEs find
+// the same offset without exchanging it. As in debug mode, the PEs exchange their
+// arguments and compare them.
 
 const minAlign = 64 // a cache line, so that objects do not share one
 
@@ -49,7 +49,7 @@ func AllocZeroed[T Elem](w *World, n int) (Sym[T], error) {
 	return s, w.team.Sync(context.Background())
 }
 
-// Hint is what AllocHints may make use of.
+// Hint is a hint for AllocHints.
 type Hint int
 
 // Hints, as SHMEM_MALLOC_ATOMICS_REMOTE and SHMEM_MALLOC_SIGNAL_REMOTE.
@@ -58,7 +58,8 @@ const (
 	HintSignalRemote
 )
 
-// AllocHints is Alloc, like shmem_malloc_with_hints. All memory is alike here.
+// AllocHints is Alloc, like shmem_malloc_with_hints. Hints have no effect, since
+// all memory is alike here.
 func AllocHints[T Elem](w *World, n int, _ Hint) (Sym[T], error) { return Alloc[T](w, n) }
 
 // Realloc makes the object one of n elements that begins with the same ones, like
@@ -75,14 +76,15 @@ func Realloc[T Elem](w *World, s Sym[T], n int) (Sym[T], error) {
 	return made, Free(s)
 }
 
-// Free gives an object back, like shmem_free. It is collective, so it is not for
-// finalizers. It panics if s is not a whole object.
+// Free gives an object back, like shmem_free. It is collective, so a finalizer must
+// not call it. It panics if s is not a whole object.
 func Free[T Elem](s Sym[T]) error {
 	if s.w == nil {
 		return nil
 	}
 	s.w.check()
-	// Nobody may use it any more when it is another object.
+	// All PEs must have stopped using the object before its memory becomes another
+	// object.
 	if err := s.w.collective(callFree, uint64(s.off)); err != nil {
 		return err
 	}
@@ -104,8 +106,9 @@ func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
 	return w.heap.alloc(n, align)
 }
 
-// collective completes this PE's operations on the default context, as these calls
-// are a barrier too, waits until all PEs have called it, and compares what they passed.
+// collective is the common part of these calls, each of which is a barrier too. It
+// completes this PE's operations on the default context, waits until all PEs have
+// called it, and compares what they passed.
 func (w *World) collective(what call, args ...uint64) error {
 	if err := w.ctx.Quiet(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The hot paths make no garbage, on the caller's side or the server's.
+// Operations do not allocate, on the caller's side or the server's.
 func TestOperationsDoNotAllocate(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")
@@ -65,8 +65,8 @@ func TestCollectivesDoNotAllocate(t *testing.T) {
 		require.NoError(t, err)
 		d, err := AllocZeroed[uint64](w, 20_000)
 		require.NoError(t, err)
-		// A request by a channel may allocate where a wait sleeps, on a busy machine each: so
-		// the least of some tries counts.
+		// On a busy machine a wait may sleep, and a sleep may allocate. So the least of
+		// several tries counts.
 		const tries, runs = 5, 40
 		for _, op := range []struct {
 			name string

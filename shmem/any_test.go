@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller that handles one at a time must not leave any out for ever, also if it asks for
-// several objects by turns.
+// A caller that handles one element at a time must not leave any out for ever, even if it
+// asks for several objects by turns.
 func TestEachElementThatIsTrueComesUp(t *testing.T) {
 	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(1<<20))
 	require.NoError(t, err)

@@ -2,15 +2,15 @@ package shmem
 
 // Atomic memory operations: chapter 9.7 of the specification.
 //
-// On a PE whose heap is mapped they are the processor's atomic instructions. At any
-// other PE its server executes the same instructions, as a request asks; it replies
-// to those that fetch. So all are atomic with each other, whichever way each comes.
-// A word is 4 or 8 bytes.
+// On a PE whose heap is mapped they are the processor's atomic instructions. For
+// any other PE they are requests; its server executes the same instructions, and
+// replies to those that fetch. So all are atomic with each other, whichever way
+// each takes. A word is 4 or 8 bytes.
 //
 // Those that do not fetch return before they are done; Quiet waits for them. The
 // nonblocking ones that fetch store at *old, at the latest when Quiet has returned.
-// If the fabric fails, the fetching ones return 0 and record the failure in c; the
-// Try forms of package sync's kind are left out, but for TryG: ask c.Err.
+// If the fabric fails, the fetching ones return 0 and record the failure in c, see
+// Ctx.Err. Only G has a form that returns the error, TryG.
 
 // AtomicFetch returns element i of s at PE pe, like shmem_atomic_fetch.
 func AtomicFetch[T ExtAMO](c *Ctx, s Sym[T], i, pe int) T {
@@ -84,7 +84,7 @@ func AtomicFetchInc[T AMO](c *Ctx, s Sym[T], i, pe int) T { return AtomicFetchAd
 // AtomicInc adds 1, like shmem_atomic_inc.
 func AtomicInc[T AMO](c *Ctx, s Sym[T], i, pe int) { AtomicAdd(c, s, i, 1, pe) }
 
-// bitwise does And, Or or Xor where the heap is mapped.
+// bitwise does and, or or xor on a word of a mapped heap.
 func bitwise[T Bits](p *T, op amo, v T) T {
 	switch op {
 	case amoAnd:
@@ -115,13 +115,13 @@ func doBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int) {
 	doFar[T](c, name, p, request{op: opAtomic, amo: op, off: uint64(off), a: word(v)})
 }
 
-// AtomicFetchAnd keeps the bits that are in v and returns what was there, like
-// shmem_atomic_fetch_and.
+// AtomicFetchAnd clears the bits that are not in v, and returns what was there,
+// like shmem_atomic_fetch_and.
 func AtomicFetchAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
 	return fetchBits(c, "atomic fetch-and", amoAnd, s, i, v, pe)
 }
 
-// AtomicAnd keeps the bits that are in v, like shmem_atomic_and.
+// AtomicAnd clears the bits that are not in v, like shmem_atomic_and.
 func AtomicAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
 	doBits(c, "atomic and", amoAnd, s, i, v, pe)
 }
@@ -148,7 +148,8 @@ func AtomicXor[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
 	doBits(c, "atomic xor", amoXor, s, i, v, pe)
 }
 
-// fetchFar is an atomic operation by a request with a reply.
+// fetchFar does an atomic operation by a request with a reply, and returns the old
+// value.
 func fetchFar[T ExtAMO](c *Ctx, name string, p *peer, r request) (old T) {
 	if ch := c.channel(name, p); ch != nil {
 		r.width = uint8(sizeOf[T]())
@@ -157,7 +158,7 @@ func fetchFar[T ExtAMO](c *Ctx, name string, p *peer, r request) (old T) {
 	return old
 }
 
-// doFar is one without.
+// doFar does an atomic operation by a request without a reply.
 func doFar[T ExtAMO](c *Ctx, name string, p *peer, r request) {
 	if ch := c.channel(name, p); ch != nil {
 		r.width = uint8(sizeOf[T]())

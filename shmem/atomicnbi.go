@@ -68,7 +68,7 @@ func bitsNBI[T Bits](c *Ctx, name string, op amo, old *T, s Sym[T], i int, v T, 
 	}
 }
 
-// fetchNBI asks for what comes until Quiet.
+// fetchNBI sends a request whose reply is stored at *old by the time Quiet returns.
 func fetchNBI[T ExtAMO](c *Ctx, name string, p *peer, old *T, r request) {
 	if ch := c.channel(name, p); ch != nil {
 		r.op, r.width = opAtomic, uint8(sizeOf[T]())

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where the system refuses the barrier all of a sudden, a store whose maker has overlooked
-// that this PE is about to sleep is found all the same.
+// The system refuses the barrier all of a sudden. A PE may then overlook that this one is
+// about to sleep. Its store is found all the same.
 func TestAWaitDoesNotSleepWithoutABarrier(t *testing.T) {
 	run(t, 1, "mem:nobarrier", nil, func(w *World) {
 		s, err := AllocZeroed[int64](w, 1)
@@ -26,7 +26,7 @@ func TestAWaitDoesNotSleepWithoutABarrier(t *testing.T) {
 		}
 		go func() {
 			<-failed
-			atomicStore(&s.Local()[0], 1) // nobody is woken
+			atomicStore(&s.Local()[0], 1) // this PE is not woken
 		}()
 		require.NoError(t, WaitUntil(context.Background(), s, 0, Eq, 1))
 		require.GreaterOrEqual(t, calls.Load(), int32(3), "it tries again")

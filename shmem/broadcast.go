@@ -8,12 +8,15 @@ const pieceBytes = 64 << 10
 // Broadcast copies the first n elements of src at PE root to dst at all PEs of the
 // team, root too, like shmem_broadcast. dst and src may be the same object.
 //
-// Small: root sends a message to each, or, from nine PEs on, along a binomial tree,
-// and does not wait. Large, on one host: root steps to each, which gets the elements
-// and steps back. Large otherwise: each PE steps to the one from which it gets them, in
-// a tree, and that one puts them in pieces of 64 KiB, with a step after each. The tree
-// is chains from host to host, in both directions at once, where hosts form a ring or
-// a line, so that each cable carries the data once, and all are busy.
+// Small: root sends a message to each PE, from nine PEs on along a binomial tree, and
+// does not wait.
+//
+// Large, on one host: root steps to each PE, which gets the elements and steps back.
+//
+// Large otherwise: the PEs form a tree. Each PE steps to its parent in it, which then
+// puts the elements in pieces of 64 KiB, with a step after each. Where hosts form a
+// ring or a line, the tree is chains from host to host, in both directions at once. So
+// each cable carries the data once, and all cables are busy.
 func Broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {
 	begin(t, n, dst, src)
 	dst.room(n)
@@ -61,10 +64,10 @@ func broadcastSmall[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, ro
 	return nil
 }
 
-// keep copies to this PE's own dst.
+// keep copies v to this PE's own dst.
 func keep[T Elem](dst Sym[T], v []T) { put(dst.w.heap.base, dst.off, v) }
 
-// broadcastTree sends along a binomial tree, to the largest subtree first.
+// broadcastTree sends messages along a binomial tree, to the largest subtree first.
 func broadcastTree[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {
 	v := src.Local()[:n]
 	rank, bit := t.rank(t.me, root), 1

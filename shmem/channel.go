@@ -10,55 +10,55 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// channel is the way of this PE's requests to another PE: one connection, whose
-// other direction carries the replies.
+// channel carries this PE's requests to another PE. It is one connection, whose other
+// direction carries the replies.
 //
 // The other PE's server waits until its replies have room, and takes no request
-// meanwhile. So whoever sends must not wait for room while it owes a look at
-// replies that may not fit. The requests behind the oldest reply that was not read yet,
-// with a reply or without, are limited to what the smallest queue holds; and all
-// replies are read before a long put.
+// meanwhile. So a sender must not wait for room while unread replies may fill the
+// queue. Two rules ensure this. The requests sent since the oldest unread reply are
+// limited to what the smallest queue holds. And all replies are read before a long put.
 type channel struct {
 	pe   int
 	conn net.Conn
 
 	mu      lock.Mutex[lock.Channel]
-	buf     [requestBytes + smallPut]byte // of a request; guarded by mu
-	in      [replyBytes + smallPut]byte   // of a reply; guarded by mu
-	word    [16]byte                      // a reply to one who waits; guarded by mu
-	blocks  []byte                        // of a strided put; guarded by mu
-	number  uint32                        // of the last request with a reply; guarded by mu
-	waiting []reply                       // not read yet, in their order; guarded by mu
-	bytes   int                           // of their data; guarded by mu
-	sent    uint64                        // what all requests took of the queue; guarded by mu
-	unacked bool                          // something was sent that has no reply; guarded by mu
-	err     error                         // the first; guarded by mu
+	buf     [requestBytes + smallPut]byte // one request; guarded by mu
+	in      [replyBytes + smallPut]byte   // one reply; guarded by mu
+	word    [16]byte                      // the reply that fetch waits for; guarded by mu
+	blocks  []byte                        // gathered blocks of a strided put; guarded by mu
+	number  uint32                        // number of the last request with a reply; guarded by mu
+	waiting []reply                       // replies not read yet, in their order; guarded by mu
+	bytes   int                           // data of the replies not read yet; guarded by mu
+	sent    uint64                        // bytes that all requests took of the queue; guarded by mu
+	unacked bool                          // a request without a reply was sent since the last acknowledgement; guarded by mu
+	err     error                         // the first error; guarded by mu
 }
 
-// reply is where a reply goes.
+// reply says where the data of a reply goes.
 type reply struct {
 	number uint32
 	dst    []byte
-	n      int    // bytes that come
-	sent   uint64 // up to its request
-	// They come in blocks that lie stride apart in dst, if that is not 0.
+	n      int    // bytes of data
+	sent   uint64 // channel.sent, including its request
+	// If stride is not 0, the data is scattered in dst: blocks that lie stride
+	// apart.
 	block, stride int
 }
 
 func (r *reply) short() bool { return r.stride == 0 && r.n <= smallPut }
 
 const (
-	smallPut   = 208 // bytes that go with their request in one record of four lines
+	smallPut   = 208 // data that goes with its request in one record of four lines
 	maxWaiting = 16
 	maxBytes   = 2 * maxGet
-	// maxBehind is for what requests behind a reply take of the queue. The smallest has
-	// 2 KiB, of which a quarter may be read and not given back yet, as much again skipped
-	// at its end, and 256 bytes are for other things.
+	// maxBehind is the most that requests behind an unread reply may take of the queue.
+	// The smallest queue has 2 KiB. A quarter may be read and not credited yet, as much
+	// again may be skipped at its end, and 256 bytes are for other things.
 	maxBehind = 768
 )
 
-// taken is what a request of n bytes takes of the queue: whole cache lines, with the
-// header of its record.
+// taken returns what a request of n bytes takes of the queue. That is whole cache
+// lines, with the header of its record.
 func taken(n int) uint64 { return uint64(n+8+areaLine-1) &^ (areaLine - 1) }
 
 // send sends a request, with data of up to smallPut bytes. The caller holds mu.
@@ -78,17 +78,17 @@ func (c *channel) send(r *request, data []byte) error {
 	return c.failed(err)
 }
 
-// failed ends the channel at the first error: half a request may have been written. The
-// other PE notices, and ends its own. The caller holds mu.
+// failed ends the channel at the first error, since half a request may have been
+// written. The other PE notices the end, and ends its own channel. The caller holds mu.
 func (c *channel) failed(err error) error {
 	if err != nil && c.err == nil {
 		c.err = err
-		go c.conn.Close() // it may wait for a while
+		go c.conn.Close() // Close may wait for a while
 	}
 	return c.err
 }
 
-// do sends a request without a reply, with data of up to smallPut bytes.
+// do sends a request that has no reply, with data of up to smallPut bytes.
 func (c *channel) do(r *request, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,14 +96,15 @@ func (c *channel) do(r *request, data []byte) error {
 	return c.send(r, data)
 }
 
-// doLong is do with data of any length, which do would move to the heap.
+// doLong is do for data of any length. It is separate because data that is passed
+// to it escapes to the heap.
 func (c *channel) doLong(r *request, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.long(r, data)
 }
 
-// long is doLong. The caller holds mu.
+// long is doLong for a caller that holds mu.
 func (c *channel) long(r *request, data []byte) error {
 	c.unacked = true
 	if len(data) <= smallPut {
@@ -119,14 +120,14 @@ func (c *channel) long(r *request, data []byte) error {
 	return c.failed(err)
 }
 
-// tell sends what has no effect on memory.
+// tell sends a request that has no effect on memory.
 func (c *channel) tell(op operation, status int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.send(&request{op: op, c: uint64(status)}, nil)
 }
 
-// ask sends a request, whose reply goes to dst later. It reads older ones if there
+// ask sends a request whose reply goes to to. It first reads older replies if there
 // are too many. The caller holds mu.
 func (c *channel) ask(r *request, to reply) error {
 	for len(c.waiting) >= maxWaiting || len(c.waiting) > 0 && c.bytes+to.n > maxBytes {
@@ -168,7 +169,7 @@ func (c *channel) drain(keep int) error {
 		r := c.waiting[0]
 		n := replyBytes
 		if r.short() {
-			n += r.n // one read for both
+			n += r.n // merges with the reply before it
 		}
 		if err := c.read(c.in[:n]); err != nil {
 			return err
@@ -210,7 +211,7 @@ func (c *channel) read(p []byte) error {
 	return c.failed(err)
 }
 
-// fetch asks for up to 16 bytes, and waits for them.
+// fetch sends a request, and waits for its reply of up to 16 bytes.
 func (c *channel) fetch(r *request, dst []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,15 +225,16 @@ func (c *channel) fetch(r *request, dst []byte) error {
 	return err
 }
 
-// fetchTo is fetch whose reply comes until quiet.
+// fetchTo sends a request whose reply is stored at dst by the time quiet returns.
 func (c *channel) fetchTo(r *request, dst []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ask(r, reply{dst: dst, n: len(dst)})
 }
 
-// quiet waits until all requests are done and all replies are here. begin makes
-// the request, so that several channels can be asked at once.
+// quiet waits until all requests are done and all replies are read. If begin is
+// true it only sends the request for an acknowledgement, so that several channels
+// can be asked at once.
 func (c *channel) quiet(begin bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

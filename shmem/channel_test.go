@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Replies that nobody has read yet fill the smallest queue, so that the server takes no
-// requests: whoever sends more of them must read first.
+// Unread replies fill the smallest queue, so that the server takes no requests. A PE
+// that sends more of them must read first.
 func TestSmallRequestsPassUnreadReplies(t *testing.T) {
 	run(t, 2, "mem:unread?buffer=4096", []Option{Strict()}, func(w *World) {
 		ctx, c := context.Background(), w.Ctx()

@@ -54,8 +54,8 @@ func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
 	})
 }
 
-// A PE whose channel is out of step, as after a reply to no request, cannot go on: it
-// and the other one are told, whatever they wait for.
+// A reply to no request puts a channel out of step. That PE cannot go on. It and the
+// other one return errors from every wait.
 func TestABrokenChannelIsToldToBoth(t *testing.T) {
 	leak.Check(t)
 	openEach(t, 2, "mem:broken", []Option{Strict()}, func(w *World) {
@@ -78,8 +78,8 @@ func TestABrokenChannelIsToldToBoth(t *testing.T) {
 	})
 }
 
-// A PE that ends while others are still in Open is told at once, and they do not wait
-// for it until the time is over.
+// A PE that ends while others are still in Open is noticed at once. They do not wait
+// for it until Open's time is over.
 func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	leak.Check(t)
 	errs := make([]error, 3)

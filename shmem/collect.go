@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Collect puts the first n elements of src of all PEs, in their order, one behind the
-// other into dst of all PEs, like shmem_collect. Each PE passes its own n, and an src that
-// has as many elements; one whose n is 0 may pass the zero Sym. dst and src do not
-// overlap.
+// Collect copies the first n elements of src of all PEs into dst of all PEs, one behind
+// the other in the order of the PEs, like shmem_collect. Each PE passes its own n, and an
+// src that has as many elements. One whose n is 0 may pass the zero Sym. dst and src do
+// not overlap.
 //
 // Each PE sends each other a message with its n and where its elements are, so that all
-// know the places. Then it is like FCollect.
+// know the places. Then it goes on as FCollect does.
 func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
 	begin(t, n, dst, src)
 	if t.w.opts.debug {
@@ -35,7 +35,7 @@ func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error
 	if odd != nil {
 		return odd
 	}
-	// These panic on all PEs.
+	// Its panics happen on all PEs alike, since all know the same total.
 	total := b.ends[len(b.ends)-1]
 	dst.room(total)
 	for _, s := range b.src {
@@ -47,8 +47,8 @@ func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error
 	return t.leave(gather(ctx, t, dst, src, b))
 }
 
-// add notes what PE pe has: w[0] elements at offset w[1] of its heap. It is an error if
-// they are not within that.
+// add notes the block of PE pe: w[0] elements at offset w[1] of its heap. It returns an
+// error if they are not within the heap.
 func (b *blocks[T]) add(t *Team, pe int, w words) error {
 	end := 0
 	if pe > 0 {
@@ -67,11 +67,15 @@ func (b *blocks[T]) add(t *Team, pe int, w words) error {
 
 // FCollect is Collect with the same n at all PEs, like shmem_fcollect.
 //
-// Small: each PE sends its block to each other as a message. Large, on one host: each
-// steps to each, gets the others' blocks and steps back. Where hosts form a ring or a
-// line: PEs in the order of their hosts pass the blocks on around, to the next one
-// only, which steps first to say that its dst may be written. Otherwise each steps to
-// each to say so, and puts its block to each.
+// Small: each PE sends its block to each other PE as a message.
+//
+// Large, on one host: each PE steps to each, gets the others' blocks and steps back.
+//
+// Where hosts form a ring or a line: the PEs, in the order of their hosts, pass the
+// blocks on around, each to the next one only. That one first steps back to say that
+// its dst may be written.
+//
+// Otherwise each PE steps to each to say so, and puts its block to each.
 func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
 	begin(t, n, dst, src)
 	t.each(n, dst.n)
@@ -87,15 +91,15 @@ func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) erro
 	return t.leave(gather(ctx, t, dst, src, blocks[T]{n: n, longest: n}))
 }
 
-// blocks are the PEs' places in dst.
+// blocks are the places of the PEs' blocks in dst.
 type blocks[T Elem] struct {
-	n       int      // of each, without ends
-	ends    []int    // of each
-	src     []Sym[T] // what each PE passes, if their lengths differ
+	n       int      // elements of each block, if they are alike and ends is nil
+	ends    []int    // end of each block, if lengths differ
+	src     []Sym[T] // what each PE passes, if lengths differ
 	longest int
 }
 
-// of is the place of a PE's block.
+// of returns the place of a PE's block.
 func (b *blocks[T]) of(pe int) (from, to int) {
 	switch {
 	case b.ends == nil:
@@ -172,8 +176,9 @@ func gatherPut[T Elem](ctx context.Context, t *Team, dst Sym[T], mine []T, b *bl
 	return t.awaitAll(ctx)
 }
 
-// gatherRing passes blocks on. Only the PE before this one writes to its dst, and
-// always another block than the one that this PE passes on meanwhile.
+// gatherRing passes blocks on around the ring. Only the PE before this one writes
+// to this one's dst. The block it writes is never the one that this PE passes on
+// meanwhile.
 func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks[T]) error {
 	n := len(t.pes)
 	before, after := t.ring[(t.place+n-1)%n], t.ring[(t.place+1)%n]
@@ -192,12 +197,15 @@ func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks[T]) 
 	return nil
 }
 
-// AlltoAll gives block j, of n elements, of PE i's src to PE j, as block i of its dst,
-// for all i and j, like shmem_alltoall. dst and src do not overlap.
+// AlltoAll copies block j of PE i's src to block i of PE j's dst, for all i and j,
+// like shmem_alltoall. A block has n elements. dst and src do not overlap.
 //
-// Small: as messages. Large, on one host: each PE steps to each, gets its blocks and
-// steps back. Otherwise each steps to each, to say that its dst may be written, and
-// puts its blocks.
+// Small: as messages.
+//
+// Large, on one host: each PE steps to each, gets its blocks and steps back.
+//
+// Otherwise each PE steps to each, to say that its dst may be written, and puts its
+// blocks.
 func AlltoAll[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
 	return alltoall(ctx, t, callAlltoAll, dst, src, 1, 1, n)
 }
@@ -209,7 +217,7 @@ func AlltoAllS[T Elem](ctx context.Context, t *Team, dst, src Sym[T], dstStride,
 	return alltoall(ctx, t, callAlltoAllS, dst, src, dstStride, srcStride, n)
 }
 
-// span is how many elements the blocks of all PEs take.
+// span returns how many elements the blocks of all PEs take, of have elements.
 func (t *Team) span(n, stride, have int) int {
 	if stride < 1 {
 		panic(fmt.Sprintf("shmem: stride of %d elements", stride))
@@ -246,18 +254,18 @@ func alltoall[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], 
 	return t.leave(x.put(ctx, t))
 }
 
-// exchange is an AlltoAll.
+// exchange is one AlltoAll or AlltoAllS.
 type exchange[T Elem] struct {
 	dst, src             Sym[T]
 	dstStride, srcStride int
 	n                    int
 }
 
-// from and to are where a PE's block begins.
+// from and to return where a PE's block begins, in src and in dst.
 func (x *exchange[T]) from(pe int) Sym[T] { return x.src.From(pe * x.n * x.srcStride) }
 func (x *exchange[T]) to(pe int) Sym[T]   { return x.dst.From(pe * x.n * x.dstStride) }
 
-// spread copies n elements.
+// spread copies n elements from one stride to another.
 func spread[T Elem](dst []T, dstStride int, src []T, srcStride, n int) {
 	if dstStride == 1 && srcStride == 1 {
 		copyElems(dst, src[:n])
@@ -268,7 +276,7 @@ func spread[T Elem](dst []T, dstStride int, src []T, srcStride, n int) {
 	}
 }
 
-// own is this PE's block for itself.
+// own copies this PE's block for itself.
 func (x *exchange[T]) own(t *Team) {
 	spread(x.to(t.me).Local(), x.dstStride, x.from(t.me).Local(), x.srcStride, x.n)
 }

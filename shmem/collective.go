@@ -9,28 +9,28 @@ import (
 // common:
 //
 // All PEs of the team make the same calls in the same order, with the same n, root and
-// strides, and objects at the same offsets. Those are in elements. PEs are numbered as
-// in the team.
+// strides, and objects at the same offsets. Offsets and strides count elements. PEs are
+// numbered as in the team.
 //
-// A call returns when dst here is complete and src may be used again. Others may be
-// still in it. A PE's dst, and its src, are not touched by others before it has called,
-// and not after it has returned: dst is written by its PE, or by one to which that has
-// taken a step, which means "my dst may be written"; and it is complete here when all
-// have taken the step that says "it is written", or been read when they have taken
-// that step. So calls may follow each other at once, with any roots, and with teams
-// that have PEs in common, as long as they do not use the same objects at the same
-// time.
+// A call returns when dst here is complete and src may be used again. Other PEs may
+// still be in it. Others do not touch a PE's dst or src before it has called, or after
+// it has returned. dst is written by its own PE, or by a PE to which that one has taken
+// a step, which means "my dst may be written". It is complete when all writers have
+// taken a step that says "it is written". A src that others read is free when all have
+// taken a step that says "it was read". So calls may follow each other at once, with any
+// roots, and with teams that have PEs in common, as long as they do not use the same
+// objects at the same time.
 //
 // They panic if a number is out of its range, an object is too short, or src and dst
-// overlap: they may be the same, where it is said, or be apart. Errors are those of
-// WaitUntil and of puts, and ErrMismatch in debug mode. ctx ends them early; the team
-// is then of no use any more.
+// overlap. Where it says so, src and dst may be the same object. Errors are those of
+// WaitUntil and of puts, and ErrMismatch in debug mode. If ctx ends one early, the team
+// is of no use any more.
 //
-// How they become writes. "Small" is what fits into a message of 48 bytes, see
-// steps.go. Where all PEs of a team are of one host, and their memory mapped to each
-// other, what is large is read from there, by all at once. Otherwise nothing is read
-// from another PE: reading over a bridge is slow. It is put, and if hosts form a ring
-// or a line, to a neighbour as far as that helps.
+// How they become writes. "Small" is what fits into a message of 48 bytes, see steps.go.
+// Where all PEs of a team are on one host, with their memory mapped to each other, large
+// data is read from there, by all at once. Otherwise nothing is read from another PE,
+// because reading over a bridge is slow. Data is put instead. If hosts form a ring or a
+// line, it is put to a neighbour as far as that helps.
 //
 //	                 small            large, one host       large, several hosts or Strict
 //	Broadcast        message to each  each gets             pipeline, ring: two chains of
@@ -43,13 +43,12 @@ import (
 //	                                  of all, combines it,  combine them, and these the
 //	                                  puts it to all        result to all
 //
-// Whatever the way, a reduction combines PE 0's elements with PE 1's, then with PE 2's,
-// and so on: results do not depend on it.
+// Whichever way is taken, a reduction combines PE 0's elements with PE 1's, then with PE
+// 2's, and so on. So results do not depend on it.
 
 const nilTeam = "shmem: collective call of a nil Team"
 
-// begin is for the head of each collective call: it looks at the arguments that all
-// have.
+// begin begins each collective call. It checks the arguments that all calls have.
 func begin[T Elem](t *Team, n int, dst, src Sym[T]) {
 	if t == nil {
 		panic(nilTeam)
@@ -65,7 +64,7 @@ func begin[T Elem](t *Team, n int, dst, src Sym[T]) {
 	}
 }
 
-// begun takes the team's lock.
+// begun takes the team's lock. It fails if an earlier collective call did.
 func (t *Team) begun() error {
 	t.w.check()
 	t.mu.Lock()
@@ -80,7 +79,7 @@ func (t *Team) begun() error {
 	return nil
 }
 
-// enter is begun, after a look in debug mode at what all PEs call.
+// enter is begun, and in debug mode also compares what all PEs call.
 func (t *Team) enter(ctx context.Context, what call) error {
 	if t == nil {
 		panic(nilTeam)
@@ -105,7 +104,7 @@ func (t *Team) leave(err error) error {
 	return err
 }
 
-// apart panics if objects overlap that may not. Equal ones may if same is true.
+// apart panics if dst and src overlap. If same is true they may be the same object.
 func apart[T Elem](dst, src Sym[T], m, n int, same bool) {
 	d, s, size := dst.off, src.off, sizeOf[T]()
 	if m == 0 || n == 0 || d+uintptr(m)*size <= s || s+uintptr(n)*size <= d || same && d == s {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testSeed is SHMEM_TEST_SEED, or new. PEs that are processes have the same.
+// testSeed is SHMEM_TEST_SEED, or random. PEs that are processes get it from their
+// parent.
 var testSeed = func() uint64 {
 	const name = "SHMEM_TEST_SEED"
 	v, err := strconv.ParseUint(os.Getenv(name), 10, 64)
@@ -23,8 +24,8 @@ var testSeed = func() uint64 {
 	return v
 }()
 
-// value makes a number of any type. Sums and products of floating-point ones depend on
-// the order.
+// value returns a number of any type. Sums and products of floating-point ones depend
+// on the order.
 func value[T Elem](pe, i, salt int) T {
 	h := uint64(pe+1)*0x9e3779b97f4a7c15 ^ uint64(i+1)*0xbf58476d1ce4e5b9 ^ uint64(salt)*0x94d049bb133111eb
 	h ^= h >> 29
@@ -41,7 +42,7 @@ func value[T Elem](pe, i, salt int) T {
 	case *complex128:
 		*p = complex(float64(int32(h))/7, float64(int32(h>>32))/7)
 	default:
-		for range 8 { // integers: all their bits
+		for range 8 { // integers use all their bits
 			v = v*31*8 + small[T](int(h&0x7f))
 			h >>= 8
 		}
@@ -49,7 +50,7 @@ func value[T Elem](pe, i, salt int) T {
 	return v
 }
 
-// small is a number that all types have.
+// small returns a number that every type can hold.
 func small[T Elem](n int) (v T) {
 	for ; n > 0; n-- {
 		v++
@@ -65,8 +66,8 @@ func values[T Elem](pe, n, salt int) []T {
 	return s
 }
 
-// oracle has what all PEs of a team have in src. Its methods are what dst of PE me is
-// then.
+// oracle knows the src of all PEs of a team. Its methods return what dst of PE me
+// must be.
 type oracle[T Elem] struct {
 	src [][]T
 	me  int
@@ -99,13 +100,13 @@ func (o oracle[T]) reduce(op func(a, b T) T) []T {
 	return all
 }
 
-// trial is what the collectives of one type are tried with.
+// trial tries the collectives with one type.
 type trial[T Elem] struct {
 	t      require.TestingT
 	team   *Team
 	a, b   Sym[T]
-	rng    *rand.Rand // the same at all PEs
-	mine   *rand.Rand // for pauses
+	rng    *rand.Rand // yields the same numbers at all PEs
+	mine   *rand.Rand // for pauses; its numbers differ from PE to PE
 	salt   int
 	pauses bool
 	label  string
@@ -132,13 +133,13 @@ func (x *trial[T]) check(want []T, s Sym[T], err error, what string, n int) {
 	require.NoError(x.t, err, "%s of %d, seed %d", what, n, testSeed)
 	got := s.Local()[:len(want)]
 	for i := range want {
-		if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // NaNs are alike
+		if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // NaNs count as equal
 			require.Equal(x.t, want[i], got[i], "%s %s of %d: element %d at PE %d of %d, seed %d", x.label, what, n, i, x.team.MyPE(), x.team.NPEs(), testSeed)
 		}
 	}
 }
 
-// moves tries all that do not calculate.
+// moves tries all collectives that do not calculate.
 func (x *trial[T]) moves(n int) {
 	ctx, npes := context.Background(), x.team.NPEs()
 	root := x.rng.IntN(npes)
@@ -151,7 +152,7 @@ func (x *trial[T]) moves(n int) {
 	x.check(o.collect(), x.b, FCollect(ctx, x.team, x.b, x.a, n), "fcollect", n)
 
 	o = x.fill(x.a, n)
-	for pe := range o.src { // different lengths, some 0
+	for pe := range o.src { // lengths differ, and some are 0
 		o.src[pe] = o.src[pe][:x.rng.IntN(n+1)]
 	}
 	x.check(o.collect(), x.b, Collect(ctx, x.team, x.b, x.a, len(o.src[o.me])), "collect", n)
@@ -169,7 +170,7 @@ func (x *trial[T]) moves(n int) {
 	x.check(want, x.b, AlltoAllS(ctx, x.team, x.b, x.a, ds, ss, k), "alltoalls", k)
 }
 
-// reduction is one of the seven.
+// reduction is one of the seven reductions.
 type reduction[T Elem] struct {
 	name string
 	call func(ctx context.Context, t *Team, dst, src Sym[T], n int) error
@@ -241,7 +242,7 @@ func tryWith[T Elem](t require.TestingT, team *Team, a, b Sym[T], all []reductio
 
 func init() { bodies["collectives"] = collectives }
 
-// collectives tries some of each kind.
+// collectives tries some types of each kind.
 func collectives(t require.TestingT, w *World) {
 	try(t, w.Team(), bitwiseToo[uint16](), []int{0, 24, 25, 1000}, 1, 70)
 	try(t, w.Team(), arithmetic[float64](), []int{1, 7, 1000}, 2, 71)
@@ -297,7 +298,7 @@ func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
 		b, err := Alloc[int64](w, 20)
 		require.NoError(t, err)
 		for round := range 12 {
-			root, size := rng.IntN(n), 1+round%3*9 // a message, or more than one holds
+			root, size := rng.IntN(n), 1+round%3*9 // sizes of one message, and of more than one
 			for i := range 4 * slots {
 				a.Local()[size-1] = int64(round*1000 + i)
 				if w.PE() != root && i%slots == 0 {

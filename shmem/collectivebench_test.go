@@ -8,8 +8,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
-// benchmarkCollectives times each on PEs of this process that map each other's heap as
-// processes do.
+// benchmarkCollectives times each collective on PEs of this process that map each
+// other's heap as processes do.
 func benchmarkCollectives(b *testing.B, npes int, opts []Option) {
 	type object = Sym[float64]
 	loop := func(name string, bytes int, call func(t *Team, dst, src object) error) {
@@ -26,7 +26,7 @@ func benchmarkCollectives(b *testing.B, npes int, opts []Option) {
 					b.Error(err)
 					return
 				}
-				for range 3 { // pages, scratch
+				for range 3 { // touches pages and scratch
 					if err := call(w.Team(), dst, src); err != nil {
 						b.Error(err)
 					}

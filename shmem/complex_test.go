@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// complexes hammers one element from all PEs: its halves are always of one value.
+// complexes has all PEs store to one element. Its halves must always be of one
+// value.
 func complexes(t require.TestingT, w *World) {
 	const rounds = 200_000
 	ctx := context.Background()
 	s, err := AllocZeroed[complex64](w, 9)
 	require.NoError(t, err)
-	i := 5 + w.PE()%2*2 // odd elements, of which none begins at 16 bytes
+	i := 5 + w.PE()%2*2 // odd elements: none begins at a multiple of 16 bytes
 	for _, put := range []func(c *Ctx, i int, v complex64){
 		func(c *Ctx, i int, v complex64) { P(c, s, i, v, 0) },
 		func(c *Ctx, i int, v complex64) { Put(c, s.From(i), []complex64{v}, 0) },
@@ -74,7 +75,8 @@ func TestAComplexNumberOf8BytesIsStoredAtOnce(t *testing.T) {
 	}
 }
 
-// A number of 8 bytes that is not at a multiple of 8 has no such store.
+// A number of 8 bytes that does not begin at a multiple of 8 cannot be stored at
+// once.
 func TestNoObjectOfComplexNumbersBeginsBetweenWords(t *testing.T) {
 	run(t, 1, "mem:complex", nil, func(w *World) {
 		s, err := Alloc[float32](w, 8)

@@ -11,8 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// connect makes the connection for requests to a PE, and maps its heap if that can
-// be.
+// connect makes the connection for requests to a PE, and maps its heap if possible.
 func (w *World) connect(ctx context.Context, pe int) error {
 	c, err := w.dial(ctx, pe)
 	if err != nil {
@@ -32,7 +31,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	}
 	p := w.peers[pe]
 	w.mu.Lock()
-	p.ch = &channel{pe: pe, conn: c} // a failure is told to those that are connected
+	p.ch = &channel{pe: pe, conn: c} // from here on the PE is told of failures
 	w.mu.Unlock()
 	p.node = h.Node
 	w.places[pe] = h.Place
@@ -63,7 +62,7 @@ var (
 	errFar    = errors.New("its host is not a neighbour")
 )
 
-// mapPeer maps the heap of a PE, or says why not.
+// mapPeer maps the heap of a PE, or sets p.why.
 func (w *World) mapPeer(p *peer, h *hello) error {
 	p.fence = p.fence || h.Fence
 	switch {
@@ -88,8 +87,8 @@ func (w *World) mapPeer(p *peer, h *hello) error {
 	return nil
 }
 
-// tellNode tells the others by the launcher on which node of the fabric this PE is, if
-// the launcher can do that. Else they look for it.
+// tellNode publishes on which node of the fabric this PE is, if the launcher keeps
+// keys and values. Otherwise the other PEs search for it.
 func (w *World) tellNode(ctx context.Context) error {
 	job := w.opts.launcher
 	if w.spec.Nodes == 0 || !job.HasKVS() {
@@ -103,7 +102,7 @@ func (w *World) tellNode(ctx context.Context) error {
 
 func nodeKey(pe int) string { return "shmem-node-" + strconv.Itoa(pe) }
 
-// node is where a PE is, or where to look first.
+// node returns the node of a PE, or the node on which to search for it first.
 func (w *World) node(pe int) int {
 	if w.opts.launcher.HasKVS() {
 		if v, err := w.opts.launcher.Get(nodeKey(pe)); err == nil {
@@ -121,7 +120,8 @@ const (
 	lastPause  = 50 * time.Millisecond
 )
 
-// dial looks for a PE on all hosts of the fabric, until it is there.
+// dial searches all hosts of the fabric for a PE until it is there, and connects to
+// it.
 func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	port := strconv.Itoa(w.port(pe))
 	d := &sdp.Dialer{Host: w.host}
@@ -150,7 +150,7 @@ func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	}
 }
 
-// hostLimit is how long one host is waited for, since the PE may be on another.
+// hostLimit is how long dial waits for one host, since the PE may be on another.
 const hostLimit = time.Second
 
 func (w *World) dialHost(ctx context.Context, d *sdp.Dialer, address string) (net.Conn, error) {

@@ -2,7 +2,7 @@ package shmem
 
 import "math/bits"
 
-// cpuSet is a set of processors, as bits. What other PEs say of theirs may be of any
+// cpuSet is a set of processors, as bits. A set that another PE sends may have any
 // length.
 type cpuSet []uint64
 

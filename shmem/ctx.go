@@ -6,19 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// Ctx is a communication context: operations that are ordered and completed
-// together. Its errors are its own. PEs are numbered as in its team.
+// Ctx is a communication context: a set of operations that are ordered and
+// completed together. It records its own errors. It numbers PEs as its team does.
 //
-// A context may be used by several goroutines; the options of the specification,
-// serialized and private, allow an implementation less, and change nothing here.
+// A context may be used by several goroutines. The options of the specification,
+// serialized and private, would allow an implementation to support less. They
+// change nothing here.
 type Ctx struct {
 	w     *World  // immutable
 	team  *Team   // immutable; nil: the team of all
-	peers []*peer // by PE of the team; immutable
-	far   []*peer // those that are reached by requests; immutable
+	peers []*peer // by number in the team; immutable
+	far   []*peer // the peers that are reached by requests; immutable
 	err   atomic.Pointer[OpError]
-	// n is how many PEs operations may name: len(peers), 0 after Close. It is used by the
-	// functions of sync/atomic: with those peer is short enough to be inlined.
+	// n is the number of PEs that operations may name: len(peers), or 0 after Close. It
+	// is accessed by functions of sync/atomic rather than being an atomic type, so that
+	// peer is short enough to be inlined.
 	n      uintptr
 	closed atomic.Bool
 }
@@ -40,8 +42,7 @@ func newCtx(w *World, t *Team, peers []*peer) *Ctx {
 	return c
 }
 
-// Team is the team whose PEs the context's operations number, like
-// shmem_ctx_get_team.
+// Team returns the team that numbers the context's PEs, like shmem_ctx_get_team.
 func (c *Ctx) Team() *Team {
 	if c.team == nil {
 		return c.w.team
@@ -61,7 +62,7 @@ func (c *Ctx) Close() error {
 	return c.Quiet()
 }
 
-// Err is the first failure of the context's operations, an *OpError.
+// Err returns the first failure of the context's operations, an *OpError, or nil.
 func (c *Ctx) Err() error {
 	if e := c.err.Load(); e != nil {
 		return e
@@ -69,8 +70,8 @@ func (c *Ctx) Err() error {
 	return nil
 }
 
-// peer is a PE of the context, for an operation on an object of World w. The object is
-// of the context's World, or has no elements and no World.
+// peer returns PE pe of the context, for an operation on an object of World w. w is
+// nil for an object without elements.
 func (c *Ctx) peer(w *World, pe int) *peer {
 	if w != c.w || uintptr(pe) >= atomic.LoadUintptr(&c.n) {
 		c.odd(w, pe)
@@ -78,7 +79,8 @@ func (c *Ctx) peer(w *World, pe int) *peer {
 	return c.peers[pe]
 }
 
-// odd panics at what peer does not expect, but for an object without elements.
+// odd handles the cases that peer does not. It panics unless the object has no
+// elements.
 //
 //go:noinline
 func (c *Ctx) odd(w *World, pe int) {
@@ -101,23 +103,24 @@ func (c *Ctx) fail(op string, p *peer, err error) {
 	}
 }
 
-// failure says what failed, and why.
+// failure returns the error of an operation on p.
 func (c *Ctx) failure(op string, p *peer, err error) *OpError {
 	if dead := c.w.Err(); dead != nil && errors.Is(err, net.ErrClosed) {
-		err = dead // we have closed it ourselves
+		err = dead // we have closed the connection ourselves
 	}
 	return &OpError{op, p.pe, err}
 }
 
-// channel is the way to a PE that is not mapped. It is nil, and the failure
-// recorded, if the PE is gone. After Close of the World or the context it panics.
+// channel returns the channel to a PE that is not mapped. If the PE is gone, it
+// records the failure and returns nil. It panics after Close of the World or the
+// context.
 func (c *Ctx) channel(op string, p *peer) *channel {
 	ch, err := c.reach(p)
 	c.fail(op, p, err)
 	return ch
 }
 
-// reach is channel that does not record.
+// reach is channel that returns the failure rather than recording it.
 func (c *Ctx) reach(p *peer) (*channel, error) {
 	c.w.check()
 	if c.closed.Load() {
@@ -129,18 +132,18 @@ func (c *Ctx) reach(p *peer) (*channel, error) {
 	if err := c.w.Err(); err != nil {
 		return nil, err
 	}
-	return nil, ErrClosed // it has called Close
+	return nil, ErrClosed // the PE has called Close
 }
 
-// Fence orders: what the context stored to a PE before is there before what it
-// stores to the same PE afterwards, like shmem_fence. Requests keep their order
-// without it.
+// Fence orders stores: what the context stored to a PE before it is seen there
+// before what it stores to the same PE after it, like shmem_fence. Requests keep
+// their order without it.
 func (c *Ctx) Fence() { storeFence() }
 
-// Quiet waits until all the context's operations are done and can be seen by all
-// PEs, and what nonblocking ones fetch is here, like shmem_quiet. It returns the
-// first failure of the context, if any, at once. A PE that stores, calls Quiet and then
-// looks pairs with another that does the same (pair S18).
+// Quiet waits until all the context's operations are done and can be seen by all PEs,
+// like shmem_quiet. What nonblocking operations fetch is then here. If the context has
+// failed, it returns the first failure at once. A PE that stores, calls Quiet and then
+// reads pairs with another PE that does the same (pair S18).
 func (c *Ctx) Quiet() error {
 	fullFence()
 	if len(c.far) > 0 {
@@ -149,7 +152,7 @@ func (c *Ctx) Quiet() error {
 	return c.Err()
 }
 
-// quiet asks all first, and then waits for the answers.
+// quiet sends all channels their requests, and then waits for the answers.
 func (c *Ctx) quiet() {
 	for _, begin := range []bool{true, false} {
 		for _, p := range c.far {

@@ -20,12 +20,12 @@ func init() {
 }
 
 // oneDies has the last PE end without Close while the others are in a call that
-// waits for it. They must all be told.
+// waits for it. All of them must return its end as an error.
 func oneDies(call func(w *World) error) body {
 	return func(t require.TestingT, w *World) {
 		require.NoError(t, w.Team().Barrier(context.Background()))
 		if w.PE() == w.NumPEs()-1 {
-			time.Sleep(20 * time.Millisecond) // the others sleep by then
+			time.Sleep(20 * time.Millisecond) // the others sleep by now
 			os.Exit(0)
 		}
 		begin := time.Now()
@@ -34,7 +34,7 @@ func oneDies(call func(w *World) error) body {
 		require.ErrorAs(t, err, &dead)
 		require.Equal(t, w.NumPEs()-1, dead.PE)
 		fmt.Fprintf(os.Stderr, "told after %v\n", time.Since(begin))
-		// What comes later fails at once, and is recorded.
+		// Later operations fail at once, and record the failure.
 		s := Sym[uint64]{w, firstShared, 1}
 		require.Zero(t, G(w.Ctx(), s, 0, dead.PE))
 		var failed *OpError
@@ -43,7 +43,7 @@ func oneDies(call func(w *World) error) body {
 		require.ErrorAs(t, w.Ctx().Quiet(), &failed)
 		_, err = TryG(w.Ctx(), s, 0, dead.PE)
 		require.True(t, errors.As(err, &dead))
-		// The others are to hear of that PE's end first, not of this one's.
+		// The others must hear of that PE's end before this one's.
 		time.Sleep(200 * time.Millisecond)
 		require.Error(t, w.Close())
 		os.Exit(0)

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// Debug mode: before each collective call, all PEs of the team tell each other what
-// they call and with what, by a message, and compare. If they differ, all return
-// ErrMismatch and say who called what, instead of waiting for each other, or for ever.
-// Calls that manage memory and teams do that without debug mode as well.
+// Debug mode: before each collective call, all PEs of the team exchange what they call
+// and with which arguments, by a message, and compare. If PEs differ, all return
+// ErrMismatch, which names the calls and their PEs. Without it they would wait for
+// each other, perhaps for ever. Calls that manage memory and teams compare without
+// debug mode too.
 
-// ErrMismatch: the PEs of a collective call do not agree on its arguments, or called
-// different ones. Nothing has been done then, and the team can be used on.
+// ErrMismatch reports that the PEs of a collective call do not agree on its
+// arguments, or called different ones. Nothing has been done then, and the team
+// remains usable.
 var ErrMismatch = errors.New("shmem: PEs differ")
 
-// call is a collective call. Its value goes between PEs.
+// call is a kind of collective call. PEs exchange its value.
 type call uint8
 
 const (
@@ -55,7 +57,7 @@ var callNames = [...]string{
 // and its arguments.
 type words [messageWords]uint64
 
-// String is the call, as far as it is one.
+// String returns the call and its arguments, as far as they are valid.
 func (w words) String() string {
 	c, size := int(w[0]&0xff), w[0]>>8
 	if c >= len(callNames) || callNames[c] == "" {
@@ -86,7 +88,7 @@ func (w words) String() string {
 	return callNames[c] + "(" + args + ")"
 }
 
-// same is for debug mode: it compares what all PEs of the team call.
+// same compares, in debug mode, what all PEs of the team call.
 func same[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n, a, b int) error {
 	if what == callCollect { // n may differ
 		n = 0
@@ -95,8 +97,8 @@ func same[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n, a
 		uint64(n), uint64(dst.off), uint64(src.off), uint64(a), uint64(b)})
 }
 
-// compare waits until all PEs of the team have called it, and compares what they pass:
-// ErrMismatch on all of them if that is not the same.
+// compare waits until all PEs of the team have called it, and compares what they pass.
+// If that is not the same, it returns ErrMismatch on all of them.
 func (t *Team) compare(ctx context.Context, mine words) error {
 	if err := t.begun(); err != nil {
 		return err
@@ -109,10 +111,10 @@ func (t *Team) compare(ctx context.Context, mine words) error {
 	return t.differ(all)
 }
 
-// groups is how many different calls an error names.
+// groups is the most different calls that an error lists.
 const groups = 4
 
-// differ is ErrMismatch if not all words are the same.
+// differ returns an error that wraps ErrMismatch if not all words are the same.
 func (t *Team) differ(all []words) error {
 	var kinds []words
 	pes := map[words][]string{}

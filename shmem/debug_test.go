@@ -17,7 +17,7 @@ func TestPEsThatCallDifferentCollectivesAreTold(t *testing.T) {
 	}
 	tests := []struct {
 		name        string
-		first, last calls // of PE 0, and of the others
+		first, last calls // calls of PE 0, and of the others
 		want        string
 	}{
 		{"roots", broadcast(1, 0), broadcast(1, 1), "PE 0: Broadcast(root 0, "},
@@ -69,7 +69,7 @@ func TestPEsThatCallDifferentCollectivesAreTold(t *testing.T) {
 					err := call(ctx, team, a, b)
 					require.ErrorIs(t, err, ErrMismatch, tt.name)
 					require.ErrorContains(t, err, tt.want, tt.name)
-					// It goes on as if nothing had been.
+					// The team remains usable.
 					require.NoError(t, SumReduce(ctx, team, b, a, 20), tt.name)
 					require.NoError(t, Collect(ctx, team, b, a, w.PE()), tt.name) // these may differ
 				}
@@ -122,7 +122,7 @@ func TestCallersOfCollectivesAreToldOfMistakes(t *testing.T) {
 		} {
 			require.Panics(t, func() { _ = f() }, name)
 		}
-		// These talk to each other first.
+		// These calls exchange messages first.
 		require.Panics(t, func() { _ = Collect(ctx, team, a, b, 6) })
 		require.Panics(t, func() { _ = Collect(ctx, team, a, a, 5) })
 		require.NoError(t, AlltoAllS(ctx, team, a, b, 9, 1, 1)) // just fits

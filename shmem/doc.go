@@ -1,8 +1,7 @@
-// Package shmem is OpenSHMEM for Go: programs of several processing elements (PEs),
-// processes as a rule, that read and write each other's memory without the other
-// one's help.
+// Package shmem is OpenSHMEM for Go. A program runs as several processing elements (PEs), processes
+// as a rule, which read and write each other's memory without the other one's help.
 //
-// It is not a backend that makes a bridge of shared memory; that is ntb/ntbshm.
+// It is not a backend that makes a bridge of shared memory. That is ntb/ntbshm.
 //
 //	w, err := shmem.Open(ctx)                     // which PE of how many: the launcher says
 //	s, err := shmem.Alloc[int64](w, 1000)         // on every PE, at the same offset
@@ -16,43 +15,43 @@
 //
 // # How operations travel
 //
-// A PE whose heap is mapped here is stored to and loaded from: those of the same host,
-// and of hosts that are neighbours by links of shared memory. A put is a copy; nobody
-// is told. Any other PE, and every PE with the option Strict, is asked by requests over
-// a connection of package sdp: so they pass any number of hops, get flow control, DMA
-// and failover, and arrive once and in order. A server goroutine of the target does
-// what they ask for, without the application's help. [World.Mapped] tells which it is.
-// The same call has the same result.
+// A PE whose heap is mapped here is reached by loads and stores. Those are the PEs of the same
+// host, and of neighbouring hosts whose links are shared memory. A put to such a PE is a copy, of
+// which the PE is not told. Any other PE, and with the option Strict every PE, is reached by
+// requests over a connection of package sdp. So requests pass any number of hops, have flow
+// control, DMA and failover, and arrive once and in order. A server goroutine of the target carries
+// them out, without the application's help. [World.Mapped] reports which way is used. The results
+// are the same.
 //
-// # What may be looked at, and when
+// # What may be read, and when
 //
-// What other PEs put into this PE's heap shows in [Sym.Local] at any time, in any
-// order. To look at it a program waits first: in a barrier, or for a word, by WaitUntil,
-// Test or a signal, which was stored after the data with a Fence between, as PutSignal
-// does. The Go memory model knows nothing of other processes; for PEs of one process
-// (a fabric of kind mem) the same waits make the accesses ordered, and the race
-// detector agrees.
+// What other PEs put into this PE's heap appears in [Sym.Local] at any time, in any order. Before a
+// program reads it, it waits: in a barrier, or for a word, by WaitUntil, Test or a signal. That
+// word must have been stored after the data, with a Fence between, as PutSignal does. The Go memory
+// model knows nothing of other processes. For PEs of one process (a fabric of kind mem) the same
+// waits order the accesses, and the race detector agrees.
 //
 // # Errors
 //
-// Mistakes of the caller panic, as with slices: a PE out of range, an index outside of
-// its object, use after Close. What the fabric does wrong is an error. Put, Get and the
-// like have no result for it: the first failure stays with their context, and Quiet,
-// [Ctx.Err] and collectives return it. What fetches from a PE that is gone returns 0
-// and records that; TryG returns the error instead. When a PE ends without Close, by a
-// crash or otherwise, or with a Close that fails, or if a connection to it breaks, every
-// wait and collective of all other PEs returns a [*DeadError]. Open fails with it, too.
+// Mistakes of the caller panic, as with slices: a PE out of range, an index outside of its object,
+// use after Close. Failures of the fabric are errors. Put, Get and the like have no result for
+// them. The first failure stays with their context, and Quiet, [Ctx.Err] and collectives return it.
+// An operation that fetches from a PE that is gone returns 0 and records the failure; TryG returns
+// the error instead. A PE may end without Close, by a crash or otherwise, or with a Close that
+// fails, or a connection to it may break. Then every wait and collective of all other PEs returns a
+// [*DeadError]. Open fails with it, too.
 //
 // # Waiting
 //
-// A wait looks for 200 µs, longer if it was woken in vain, and then sleeps; a store of another PE wakes it, which costs
-// that one a request. With more PEs of a machine than processors that they may use, it gives its
-// processor away while it looks. Waiting for long costs no processor time.
+// A wait polls for 200 µs, or longer if it was woken without need, and then sleeps. A store of
+// another PE wakes it, which costs that PE a request. If a machine has more PEs than processors
+// that they may use, a wait offers its processor to others while it polls. A long wait costs no
+// processor time.
 //
 // # Names
 //
-// Functions have type parameters where C has a name for each type; contexts are the
-// first argument, and the default one is [World.Ctx]. TYPE stands for C's type names.
+// Functions have type parameters where C has a name for each type. Contexts are the first argument;
+// the default one is [World.Ctx]. TYPE stands for C's type names.
 //
 //	init, init_thread, my_pe, n_pes     Open; World.PE, World.NumPEs; all calls may come
 //	                                    from any goroutine (THREAD_MULTIPLE)
@@ -101,13 +100,13 @@
 //	sum_reduce, prod_                   SumReduce, ProdReduce
 //	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
 //
-// Left out: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so
-// on); query_thread, since there is one level; pcontrol, since Go programs are profiled
-// by other means; long double, for which Go has no type; the environment variables
-// SHMEM_VERSION and SHMEM_INFO, which print what is written here.
+// Left out are: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so on);
+// query_thread, since there is one level; pcontrol, since Go programs are profiled by other means;
+// long double, for which Go has no type; and the environment variables SHMEM_VERSION and
+// SHMEM_INFO, which print what is written here.
 package shmem
 
-// The version of the specification, and who made this.
+// The version of the specification, and the vendor's name.
 const (
 	MajorVersion = 1
 	MinorVersion = 5

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stride of one block is not used, whatever it is.
+// With one block the stride is not used, whatever its value.
 func TestStridesOfOneBlockDoNotMatter(t *testing.T) {
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		c, other := w.Ctx(), 1-w.PE()
@@ -46,8 +46,8 @@ func TestFreeTakesWholeObjectsOnly(t *testing.T) {
 	require.NoError(t, w.Close())
 }
 
-// The specification's wait for all wants that each element has been as it should be, not
-// all at the same moment.
+// The specification's wait for all elements requires that each has been as it should be,
+// not all at the same moment.
 func TestWaitUntilAllTakesElementsOneByOne(t *testing.T) {
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, c, other := context.Background(), w.Ctx(), 1-w.PE()
@@ -55,7 +55,7 @@ func TestWaitUntilAllTakesElementsOneByOne(t *testing.T) {
 		require.NoError(t, err)
 		if w.PE() == 0 {
 			AtomicSet(c, s, 0, 1, other)
-			require.NoError(t, WaitUntil(ctx, s, 0, Eq, 5)) // it has seen that
+			require.NoError(t, WaitUntil(ctx, s, 0, Eq, 5)) // the wait has seen element 0
 			AtomicSet(c, s, 0, 2, other)
 			require.NoError(t, c.Quiet())
 			AtomicSet(c, s, 1, 1, other)
@@ -78,8 +78,7 @@ func TestANilTeamSaysSo(t *testing.T) {
 	require.Equal(t, TeamConfig{}, team.Config())
 }
 
-// Who cannot make the processors of others pass a barrier before it sleeps, tells them:
-// then they do so after each store.
+// A PE without membarrier tells the others. They then fence after each store.
 func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 	var all [2]*World
 	for pe := range all {

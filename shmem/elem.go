@@ -1,6 +1,6 @@
 package shmem
 
-// Elem is what symmetric memory may hold: numbers. Go pointers are kept out of
+// Elem is what symmetric memory may hold: numbers. Go pointers must not lie in
 // memory that other processes write.
 type Elem interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int |
@@ -8,22 +8,23 @@ type Elem interface {
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// AMO is what fetching and arithmetic atomics, waits and tests take: the
-// specification's standard AMO types.
+// AMO is the set of types for fetching and arithmetic atomics, waits and tests.
+// These are the specification's standard AMO types.
 type AMO interface {
 	~int32 | ~int64 | ~int | ~uint32 | ~uint64 | ~uint | ~uintptr
 }
 
-// ExtAMO is what atomic fetch, set and swap take: its extended AMO types.
+// ExtAMO is the set of types for atomic fetch, set and swap. These are the
+// specification's extended AMO types.
 type ExtAMO interface {
 	AMO | ~float32 | ~float64
 }
 
-// Bits is what bitwise atomics take. The specification has them for unsigned and
-// fixed-width types; here they are for all that add is for.
+// Bits is the set of types for bitwise atomics. The specification has them for
+// unsigned and fixed-width types. Here they take all types that AtomicAdd takes.
 type Bits = AMO
 
-// Cmp is a comparison of waits and tests: is the word's value OP the given one.
+// Cmp is a comparison of waits and tests, of a word's value with a given one.
 type Cmp uint8
 
 // Comparisons, as SHMEM_CMP_EQ and so on.
@@ -36,7 +37,7 @@ const (
 	Le
 )
 
-// String is the operator.
+// String returns the operator.
 func (c Cmp) String() string {
 	if c > Le {
 		return "unknown comparison"

@@ -5,14 +5,14 @@ import (
 	"unsafe"
 )
 
-// sizeOf is a constant of each T.
+// sizeOf returns the size of T in bytes. The compiler makes a constant of it.
 func sizeOf[T Elem]() uintptr {
 	var v T
 	return unsafe.Sizeof(v)
 }
 
-// alignOf is what addresses of T are multiples of in a heap: numbers of 8 bytes are stored
-// and loaded at once, also those of two halves.
+// alignOf returns the alignment of T in a heap. Numbers of 8 bytes are stored and loaded
+// at once, also those of two halves, so they are aligned to 8 bytes.
 func alignOf[T Elem]() uintptr {
 	var v T
 	if unsafe.Sizeof(v) == 8 {
@@ -21,9 +21,9 @@ func alignOf[T Elem]() uintptr {
 	return unsafe.Alignof(v)
 }
 
-// at is the offset of element i. It is short enough to be inlined: a call costs
-// fetching atomics a third of their time, since a locked instruction waits for all
-// stores before it, also those to the stack.
+// at returns the offset of element i. It is short enough to be inlined. A call
+// would store to the stack, and the locked instruction of an atomic operation waits
+// for all stores before it.
 func (s Sym[T]) at(i int) uintptr {
 	if uint(i) >= uint(s.n) {
 		badIndex(i, s.n)
@@ -31,34 +31,35 @@ func (s Sym[T]) at(i int) uintptr {
 	return s.off + uintptr(i)*unsafe.Sizeof(*(*T)(nil))
 }
 
-// elem is the T at an offset of a heap. The caller has checked that it is there.
+// elem returns the T at an offset of a heap. The caller has checked that it lies in
+// the heap.
 func elem[T Elem](base *byte, off uintptr) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(base), off))
 }
 
-// elems are n of them.
+// elems returns the n elements of type T at an offset of a heap.
 func elems[T Elem](base *byte, off uintptr, n int) []T {
 	return unsafe.Slice(elem[T](base, off), n)
 }
 
-// alignedBytes is Go memory at a multiple of align, a power of two.
+// alignedBytes returns n bytes of Go memory at a multiple of align, a power of two.
 func alignedBytes(n, align int) []byte {
 	b := make([]byte, n+align)
 	pad := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(align-1))
 	return b[pad : pad+n : pad+n]
 }
 
-// bytesOf is the memory of a slice.
+// bytesOf returns the memory of a slice.
 func bytesOf[T Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*sizeOf[T]())
 }
 
-// copyPiece is less than what Go's memmove takes for large: from 1 MiB on it
-// passes the caches by, which is half as fast where the memory is in them.
+// copyPiece is less than what Go's memmove treats as large. From 1 MiB on memmove
+// bypasses the caches, which is slower where the memory is in them.
 const copyPiece = 512 << 10
 
-// put copies to a heap. One element is one store, so that who waits for it never
-// sees half of it.
+// put copies src to a heap. One element is one store, so that a waiter never sees
+// half of it.
 func put[T Elem](base *byte, off uintptr, src []T) {
 	if len(src) == 1 {
 		store(elem[T](base, off), src[0])
@@ -67,9 +68,9 @@ func put[T Elem](base *byte, off uintptr, src []T) {
 	copyElems(elems[T](base, off, len(src)), src)
 }
 
-// copyElems copies in pieces.
+// copyElems copies in pieces of at most copyPiece bytes.
 func copyElems[T Elem](dst, src []T) {
-	const words = copyPiece / 16 // elements of the largest type
+	const words = copyPiece / 16 // elements of the largest type in a piece
 	for len(src) > words {
 		n := min(len(src), int(copyPiece/sizeOf[T]()))
 		copy(dst, src[:n])
@@ -79,7 +80,7 @@ func copyElems[T Elem](dst, src []T) {
 }
 
 // store stores an element at once. On arm64, and for the race detector, it is an
-// atomic store of those types that have one.
+// atomic store for those types that have one.
 func store[T Elem](p *T, v T) {
 	if halves[T]() {
 		var u uint64
@@ -100,7 +101,7 @@ func store[T Elem](p *T, v T) {
 	*p = v
 }
 
-// load is store's counterpart.
+// load loads an element at once, as store stores it.
 func load[T Elem](p *T) (v T) {
 	if halves[T]() {
 		u := load((*uint64)(unsafe.Pointer(p)))
@@ -125,7 +126,7 @@ func halves[T Elem]() bool {
 	return unsafe.Sizeof(v) == 8 && unsafe.Alignof(v) == 4
 }
 
-// The atomics of package sync/atomic on any type of 4 or 8 bytes.
+// These are the operations of sync/atomic on any type of 4 or 8 bytes.
 
 func atomicLoad[T ExtAMO](p *T) (v T) {
 	if unsafe.Sizeof(v) == 4 {
@@ -201,11 +202,11 @@ func atomicXor[T Bits](p *T, v T) (old T) {
 	}
 }
 
-// word4 and word8 are words of a heap.
+// word4 and word8 return words of a heap.
 func word4(base *byte, off uintptr) *uint32 { return elem[uint32](base, off) }
 func word8(base *byte, off uintptr) *uint64 { return elem[uint64](base, off) }
 
-// get copies from a heap. One element is one load.
+// get copies elements of a heap to dst. One element is one load.
 func get[T Elem](base *byte, off uintptr, dst []T) {
 	if len(dst) == 1 {
 		dst[0] = load(elem[T](base, off))
@@ -214,7 +215,7 @@ func get[T Elem](base *byte, off uintptr, dst []T) {
 	copyElems(dst, elems[T](base, off, len(dst)))
 }
 
-// word is a value of 4 or 8 bytes as a number, for a request.
+// word returns a value of 4 or 8 bytes as a number, for a request.
 func word[T ExtAMO](v T) uint64 {
 	if unsafe.Sizeof(v) == 4 {
 		return uint64(*(*uint32)(unsafe.Pointer(&v)))
@@ -222,11 +223,11 @@ func word[T ExtAMO](v T) uint64 {
 	return *(*uint64)(unsafe.Pointer(&v))
 }
 
-// bytesAt is the memory of one value.
+// bytesAt returns the memory of one value.
 func bytesAt[T Elem](p *T) []byte { return bytesOf(unsafe.Slice(p, 1)) }
 
-// scratch is n elements of the team's own memory. It is valid until the next call. The
-// caller holds the team's mu.
+// scratch returns n elements of the team's own memory. It is valid until the next
+// call. The caller holds the team's mu.
 func scratch[T Elem](t *Team, n int) []T {
 	words := (uintptr(n)*sizeOf[T]() + 7) / 8
 	if uintptr(len(t.buf)) < words {

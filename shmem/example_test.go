@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// sum adds up the numbers of all PEs, at PE 0. Every PE calls it, and gets the sum.
+// sum adds the numbers of all PEs, at PE 0. Every PE calls it, and gets the sum.
 func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
 	w, err := shmem.Open(ctx, opts...)
 	if err != nil {
@@ -27,8 +27,8 @@ func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
 	return v, w.Close()
 }
 
-// Here the PEs are goroutines of one process; as processes, shmemrun starts them, and
-// Open needs no options.
+// Here the PEs are goroutines of one process. If they are processes, shmemrun starts
+// them, and Open needs no options.
 func Example() {
 	var wg sync.WaitGroup
 	for pe := range 4 {

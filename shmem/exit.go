@@ -8,13 +8,13 @@ import (
 
 // Times of GlobalExit.
 const (
-	exitLimit = 3 * time.Second        // for all to be told
-	exitGrace = 100 * time.Millisecond // for all to hear of it
+	exitLimit = 3 * time.Second        // until all are told
+	exitGrace = 100 * time.Millisecond // until all have read it
 )
 
-// GlobalExit ends the job, like shmem_global_exit: every PE's process exits with
-// status, 0 to 255, this one too. A PE that does not listen is left to the launcher. PEs
-// that share this process do not end it: their calls fail.
+// GlobalExit ends the job, like shmem_global_exit: the process of every PE, this one
+// too, exits with status, 0 to 255. A PE that does not read its requests is left to the
+// launcher. If PEs share this process, the process goes on, and their calls fail.
 func (w *World) GlobalExit(status int) {
 	if w.opts.inProcess {
 		w.mu.Lock()
@@ -27,10 +27,10 @@ func (w *World) GlobalExit(status int) {
 	w.exit(w.pe, status)
 }
 
-// exit ends this process because PE pe said so, or is this one. It tells all others
-// first, and waits a little: who notices the end of a PE must know already that it is
-// the end of all, or else takes it for a failure. They hear it from each PE before they
-// see the end of that one's connection.
+// exit ends this process because PE pe, perhaps this one, called GlobalExit. It first
+// tells all others, and waits a little. A PE that sees this one end must know by then
+// that the whole job ends, or else it takes the end for a failure. So each PE hears it
+// from every other PE before it sees the end of that one's connection.
 func (w *World) exit(pe, status int) {
 	if w.opts.inProcess {
 		w.fail(pe, fmt.Errorf("it ended the job with status %d", status))
@@ -45,18 +45,18 @@ func (w *World) exit(pe, status int) {
 		return
 	}
 	w.tellExit(others, status)
-	_ = w.opts.launcher.Abort(status, "") // others' launchers see how this process ends
+	_ = w.opts.launcher.Abort(status, "") // launchers of other PEs see how this process ends
 	time.Sleep(exitGrace)
 	os.Exit(status)
 }
 
-// tellExit tells all at once, since some may not listen.
+// tellExit tells all PEs at once, since some may not read.
 func (w *World) tellExit(others []*channel, status int) {
 	told := make(chan struct{}, len(others))
 	for _, ch := range others {
 		go func() {
 			_ = ch.tell(opExit, status)
-			ch.conn.Close() // it waits until that is there
+			ch.conn.Close() // Close waits until the request is there
 			told <- struct{}{}
 		}()
 	}

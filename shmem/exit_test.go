@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-// GlobalExit ends all processes with its status, those several hops away too.
+// GlobalExit ends all processes with its status, even those several hops away.
 func TestGlobalExitEndsAllProcesses(t *testing.T) {
 	for name, fabric := range map[string]func(string, int) string{"one host": nil, "ring": ringOf(5)} {
 		t.Run(name, func(t *testing.T) {
@@ -39,14 +39,14 @@ func TestGlobalExitEndsAllProcesses(t *testing.T) {
 // GlobalExit from ending the others.
 func TestGlobalExitWaitsForNobody(t *testing.T) {
 	leak.Check(t)
-	var open sync.WaitGroup // not a barrier, which may fail while others leave it
+	var open sync.WaitGroup // not a barrier, which may fail here while others leave it
 	open.Add(3)
 	openEach(t, 3, "mem:exit", []Option{Strict()}, func(w *World) {
 		open.Done()
 		open.Wait()
 		if w.PE() == 0 {
 			ch := w.peers[1].ch
-			ch.mu.Lock() // as an operation does
+			ch.mu.Lock() // as an operation under way does
 			w.GlobalExit(7)
 			ch.mu.Unlock()
 		}

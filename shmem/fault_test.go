@@ -11,8 +11,8 @@ func init() {
 	bodies["atomics of one type"] = func(t require.TestingT, w *World) { amos[uint32](t, w) }
 }
 
-// Requests over bridges that misbehave: what arrives late must still be in order, and
-// a wait must not trust a doorbell.
+// Requests pass over bridges that misbehave. What arrives late must still be in
+// order, and a wait must not rely on a doorbell.
 func TestRequestsOverFaultyBridges(t *testing.T) {
 	seeds := []int{1, 2, 3}
 	if testing.Short() {
@@ -21,7 +21,7 @@ func TestRequestsOverFaultyBridges(t *testing.T) {
 	for _, name := range []string{"basics", "waits", "heat", "sort", "random updates", "transpose", "atomics of one type"} {
 		seeds := seeds
 		if name == "atomics of one type" {
-			seeds = seeds[:1] // each fetch takes as long as a timer
+			seeds = seeds[:1] // each fetch waits for a timer
 		}
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s/seed %d", name, seed), func(t *testing.T) {

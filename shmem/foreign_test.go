@@ -11,13 +11,13 @@ import (
 func TestCollectOfBlocksThatDiffer(t *testing.T) {
 	each(t, []int{1, 2, 3, 4}, func(t *testing.T, w *World) {
 		ctx := context.Background()
-		const most = 3000 // bytes of a block that is no message
+		const most = 3000 // bytes of a block that does not fit a message
 		a, err := AllocZeroed[int32](w, most)
 		require.NoError(t, err)
 		b, err := AllocZeroed[int32](w, most*w.NumPEs())
 		require.NoError(t, err)
 		for _, unit := range []int{1, most / w.NumPEs()} {
-			for shift := range w.NumPEs() { // one of them has none
+			for shift := range w.NumPEs() { // one PE has none
 				var want []int32
 				for pe := range w.NumPEs() {
 					n := (pe + shift) % w.NumPEs() * unit
@@ -30,7 +30,7 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 				n := (w.PE() + shift) % w.NumPEs() * unit
 				src := a.Slice(0, n)
 				if n == 0 && unit > 1 {
-					src = Sym[int32]{} // nothing to pass
+					src = Sym[int32]{} // it has nothing to pass
 				}
 				require.NoError(t, Collect(ctx, w.Team(), b, src, n))
 				require.Equal(t, want, append([]int32(nil), b.Local()[:len(want)]...))
@@ -40,7 +40,7 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 	})
 }
 
-// A count that cannot be is not read by, whatever another PE says.
+// An impossible count from another PE causes no read outside of the heap.
 func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 	run(t, 2, "mem:collectfar", nil, func(w *World) {
 		ctx, team := context.Background(), w.Team()
@@ -48,7 +48,7 @@ func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 		require.NoError(t, err)
 		src, err := Alloc[byte](w, 4096)
 		require.NoError(t, err)
-		if w.PE() == 1 { // it lies
+		if w.PE() == 1 { // claims what it does not have
 			for _, lie := range []words{
 				{100, uint64(w.heap.size - 99)},
 				{100, ^uint64(0) - 50},
@@ -67,8 +67,8 @@ func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 	})
 }
 
-// An object belongs to one World: another one's heap has something else there, or ends
-// before.
+// An object belongs to one World. At its offset another World's heap has something
+// else, or ends before it.
 func TestAnObjectOfAnotherWorldIsRefused(t *testing.T) {
 	const message = "shmem: object of another World"
 	run(t, 2, "mem:mine", nil, func(w *World) {
@@ -130,7 +130,7 @@ func TestAnObjectOfAnotherWorldIsRefused(t *testing.T) {
 			require.PanicsWithValue(t, message, f, name)
 		}
 		require.Equal(t, make([]uint64, 10), own.Local(), "half of a call was done")
-		// An object without elements is in no World.
+		// An object without elements belongs to no World.
 		Put(c, Sym[uint64]{}, nil, pe)
 		Get(c, nil, Sym[uint64]{}, pe)
 		require.NoError(t, team.Barrier(ctx))

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// hello is what each side of a connection says first, as JSON behind its length.
+// hello is the first message of each side of a connection: JSON behind its length.
 type hello struct {
 	Version int      `json:"version"`
 	Job     string   `json:"job"`
 	PE      int      `json:"pe"`
 	PEs     int      `json:"pes"`
-	Heap    int      `json:"heap"` // HeapLimit
-	Node    int      `json:"node"` // of the fabric
+	Heap    int      `json:"heap"` // the sender's HeapLimit
+	Node    int      `json:"node"` // the sender's node in the fabric
 	Strict  bool     `json:"strict,omitempty"`
-	Fence   bool     `json:"fence,omitempty"` // whoever stores to its heap needs a barrier, see peer
+	Fence   bool     `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
 	File    heapFile `json:"file"`
 	Place   place    `json:"place"`
-	Refused string   `json:"refused,omitempty"` // why the other one may not join
+	Refused string   `json:"refused,omitempty"` // why the receiver may not join
 }
 
 const (
@@ -30,7 +30,8 @@ const (
 	maxHello     = 4096
 )
 
-// errRefused: a PE is of another kind than this one. Waiting does not mend it.
+// errRefused reports that a PE is of another kind than this one. To wait for it
+// does not help.
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
@@ -39,7 +40,7 @@ func (w *World) hello() *hello {
 	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.self.fence, File: f, Place: w.place}
 }
 
-// fits compares another PE's words with ours.
+// fits returns nil if another PE's hello agrees with ours.
 func (w *World) fits(h *hello) error {
 	mine := w.hello()
 	switch {
@@ -86,13 +87,14 @@ func readHello(c net.Conn) (*hello, error) {
 	return h, nil
 }
 
-// accept takes the connections that carry others' requests.
+// accept takes the connections that carry others' requests, until the listener is
+// closed.
 func (w *World) accept(ln net.Listener) {
 	defer w.wg.Done()
 	for {
 		c, err := ln.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
 		w.mu.Lock()
 		if w.closing {
@@ -114,7 +116,7 @@ func (w *World) accept(ln net.Listener) {
 	}
 }
 
-// greet answers who connects, and serves its requests if it may join.
+// greet answers a new connection, and serves its requests if that PE may join.
 func (w *World) greet(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(w.opts.timeout))
 	h, err := readHello(c)
@@ -135,7 +137,7 @@ func (w *World) greet(c net.Conn) {
 		}
 	} else {
 		w.joined[h.PE], w.conns[c] = true, true
-		_ = c.SetDeadline(time.Time{}) // before Close may set another
+		_ = c.SetDeadline(time.Time{}) // the greeting is over; Close may set another deadline later
 	}
 	w.mu.Unlock()
 	failed := writeHello(c, answer) != nil

@@ -8,15 +8,15 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// The heap of a PE. Offsets in bytes from its beginning:
+// Layout of a PE's heap. Offsets are in bytes from its beginning:
 //
 //	0x0000  4  arm: changes when this PE is about to sleep; written by this PE
 //	0x0008  8  token: says which heap this is; written by this PE before others know of it
 //	0x1000     work areas of teams, see team.go; written by all PEs
 //	...        objects
 //
-// The memory is made at its limit. It takes pages as they are touched, so that it
-// grows without a copy, and no address ever changes.
+// The memory is allocated at its limit, and takes pages as they are touched. So it grows
+// without a copy, and no address ever changes.
 const (
 	armAt       = 0
 	tokenAt     = 8
@@ -24,8 +24,8 @@ const (
 	pageBytes   = 4096
 )
 
-// ErrHeapFull: the symmetric heap has no room for the object. Its limit is an
-// option.
+// ErrHeapFull reports that the symmetric heap has no room for an object. Its limit
+// is an option.
 var ErrHeapFull = errors.New("shmem: symmetric heap is full")
 
 type heap struct {
@@ -37,10 +37,10 @@ type heap struct {
 
 	mu   lock.Mutex[lock.Heap]
 	free []extent           // by offset, none next to another; guarded by mu
-	used map[uintptr]uint64 // bytes of each object, as they were asked for; guarded by mu
+	used map[uintptr]uint64 // bytes of each object, as requested; guarded by mu
 }
 
-// extent is memory from off on.
+// extent is n bytes from off on.
 type extent struct {
 	off uintptr
 	n   uint64
@@ -55,11 +55,11 @@ func newHeap(m *memory, objectsAt uintptr) *heap {
 	}
 }
 
-// at is n bytes of the heap.
+// at returns n bytes of the heap.
 func (h *heap) at(off uintptr, n int) []byte { return h.bytes[off : off+uintptr(n) : off+uintptr(n)] }
 
-// alloc takes the first extent that is large enough. All PEs do the same in the
-// same order, so all get the same offset.
+// alloc takes the first extent that is large enough. All PEs make the same calls in
+// the same order, so all get the same offset.
 func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,10 +85,12 @@ func (h *heap) alloc(n uint64, align uintptr) (uintptr, error) {
 	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrHeapFull, want, h.size-h.objects)
 }
 
-// whole is what an object of n bytes takes: cache lines, at least one.
+// whole returns the memory that an object of n bytes takes: whole cache lines, at
+// least one.
 func whole(n uint64) uint64 { return max(minAlign, (n+minAlign-1)&^(minAlign-1)) }
 
-// release gives an object of n bytes back. It is false if there is none at off.
+// release gives an object of n bytes back. It returns false if there is none at
+// off.
 func (h *heap) release(off uintptr, n uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

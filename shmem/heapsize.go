@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// sizeText is a number, perhaps with a fraction, and perhaps a unit. What follows a unit
-// is ignored, as the specification wants it.
+// sizeText matches a number, perhaps with a fraction and a unit. As the specification
+// has it, what follows a unit is ignored.
 var sizeText = regexp.MustCompile(`^([0-9]+\.?[0-9]*(?:e\+?[0-9]+)?|\.[0-9]+)(?:([kmgt]).*)?$`)
 
 var errSize = errors.New("want bytes up to 1t, such as 65536, 512m or 1.5g")
 
-// parseSize reads a number of bytes as the specification has it for
-// SHMEM_SYMMETRIC_SIZE: with a unit k, m, g or t, in either case, of 1024 each. A part of a
-// byte counts as one.
+// parseSize parses a number of bytes in the form of SHMEM_SYMMETRIC_SIZE. A unit of k, m, g
+// or t, in either case, is a power of 1024. A fraction of a byte is rounded up.
 func parseSize(s string) (int, error) {
 	m := sizeText.FindStringSubmatch(strings.ToLower(strings.TrimSpace(s)))
 	if m == nil {

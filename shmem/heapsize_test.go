@@ -11,7 +11,7 @@ func TestHeapSizesAsTheSpecificationHasThem(t *testing.T) {
 	for text, want := range map[string]int{
 		"1m": 1 << 20, "2G": 2 << 30, "1.5g": 3 << 29, " 1048576 ": 1 << 20, "4194304": 4 << 20, "4096k": 4 << 20, "1t": 1 << 40,
 		"64k": 64 << 10, "1": 1, "0": 0, ".5k": 512, "5.": 5, "1e6": 1e6,
-		"3.1M": 3250586, "0.3k": 308, // up to the next byte
+		"3.1M": 3250586, "0.3k": 308, // rounded up to the next byte
 		"20kk": 20 << 10, "16MB": 16 << 20, "1m32": 1 << 20, "1GiB": 1 << 30, "2k bytes": 2 << 10,
 	} {
 		got, err := parseSize(text)
@@ -40,7 +40,7 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 	require.EqualError(t, err, "shmem: SHMEM_SYMMETRIC_SIZE=lots: want bytes up to 1t, such as 65536, 512m or 1.5g")
 }
 
-// What the package needs itself comes on top of it.
+// The memory that the package needs itself comes on top of the heap's size.
 func TestTheWholeHeapIsForObjects(t *testing.T) {
 	each(t, []int{1, 3}, func(t *testing.T, w *World) {
 		s, err := Alloc[byte](w, w.HeapLimit())

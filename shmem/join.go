@@ -17,14 +17,15 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// Open joins the job that the launcher has started, and waits until all PEs have.
-// Which PE this is it learns from, in this order: the option PE; SHMEM_PE and
-// SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra, Slurm's pmi2);
-// OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS. Without any of them
-// it is PE 0 of 1. A launcher whose variables do not say is an error.
+// Open joins the job that the launcher has started, and waits until all PEs have
+// joined. It learns which PE this is from the first of these that is set: the option
+// PE; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
+// Slurm's pmi2); OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS.
+// Without any of them it is PE 0 of 1. If the variables of a launcher are
+// incomplete, Open returns an error.
 //
-// It fails if not all PEs have come when ctx or the option Timeout ends, and says
-// which are missing.
+// If not all PEs have joined when ctx or the option Timeout ends, it fails with an
+// error that says which are missing.
 func Open(ctx context.Context, opts ...Option) (*World, error) {
 	o := options{pe: -1}
 	for _, set := range opts {
@@ -39,13 +40,14 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 	}
 	w, err := open(ctx, o)
 	if err != nil {
-		// Not Close: to end without it is a failure to launchers, as it should be.
+		// This does not call the launcher's Close. A launcher takes an end without
+		// it for a failure, as it should.
 		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.pe, o.n, err)
 	}
 	return w, nil
 }
 
-// launched sets what the launcher says, unless an option has.
+// launched sets what the launcher says, except what an option has set.
 func (o *options) launched() error {
 	if o.n != 0 || o.pe != -1 {
 		o.launcher = &launch.Job{PE: o.pe, N: o.n}
@@ -108,7 +110,7 @@ func open(ctx context.Context, o options) (*World, error) {
 	return w, nil
 }
 
-// abandon gives back what a World has that did not come up.
+// abandon releases a World that did not come up.
 func (w *World) abandon() {
 	w.mu.Lock()
 	w.closing = true
@@ -117,10 +119,10 @@ func (w *World) abandon() {
 	w.release()
 }
 
-// ownFabric is the fabric of a job that is not told which to use.
+// ownFabric returns the fabric of a job for which none was named.
 func ownFabric(job string) string { return fmt.Sprintf("shm:shmem-%016x", hashOf(job)) }
 
-// Ports of a job's PEs: a range by the job's name.
+// Ports of a job's PEs are a range that depends on the job's name.
 const (
 	firstPort = 10240
 	portBases = 40000
@@ -130,15 +132,15 @@ func (w *World) port(pe int) int {
 	return firstPort + int(hashOf(w.opts.job)%portBases) + pe
 }
 
-// hashOf is a number that all PEs make of the job's name, which may be longer than
-// names of fabrics, and of other characters.
+// hashOf returns a hash of the job's name, the same on all PEs. The name may be too
+// long for the name of a fabric, and have other characters.
 func hashOf(job string) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, job)
 	return h.Sum64()
 }
 
-// join connects all PEs with each other.
+// join connects this PE with all others.
 func (w *World) join(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -167,7 +169,7 @@ func (w *World) join(ctx context.Context) error {
 		if pe != w.pe {
 			wg.Go(func() {
 				if errs[pe] = w.connect(ctx, pe); errors.Is(errs[pe], errRefused) {
-					cancel() // waiting for the others would not mend it
+					cancel() // to wait for the others would not help
 				}
 			})
 		}
@@ -183,14 +185,14 @@ func (w *World) join(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case w.misfit != nil:
-		return w.misfit // whoever it is may not have answered us any more
+		return w.misfit // that PE may not have answered us any more
 	case w.failure != nil && !errors.Is(err, errRefused) && err != w.failure:
-		return fmt.Errorf("%w (%w)", err, w.failure) // perhaps why we gave up
+		return fmt.Errorf("%w (%w)", err, w.failure) // failure is perhaps why we gave up
 	}
 	return err
 }
 
-// joinError says what is wrong, what is final first.
+// joinError joins errors, those that are final first.
 func joinError(errs []error) error {
 	var missing []string
 	var first error
@@ -214,7 +216,7 @@ func joinError(errs []error) error {
 	return fmt.Errorf("PEs %s are missing: %w", strings.Join(missing, ", "), first)
 }
 
-// awaitAll waits until all others have connected here.
+// awaitAll waits until all other PEs have connected to this one.
 func (w *World) awaitAll(ctx context.Context) error {
 	for {
 		w.mu.Lock()

@@ -28,8 +28,8 @@ func init() {
 	}
 }
 
-// launched runs a body on PEs that another project's launcher starts, and returns the
-// launcher's exit status and output.
+// launched runs a body on PEs that a launcher of another project starts. It returns
+// the launcher's exit status and output.
 func launched(t *testing.T, name string, launcher ...string) (int, string) {
 	t.Helper()
 	path, err := exec.LookPath(launcher[0])

@@ -7,39 +7,39 @@ import (
 )
 
 // Locks: chapter 9.12 of the specification. A lock is one symmetric word, zero at
-// first. It is a queue of PEs, who get it in the order in which they asked: each waits
-// at a word of its own heap, so that waiting makes no traffic, and is woken by the one
-// before it.
+// first. It is a queue of PEs, which get the lock in the order in which they asked.
+// Each waits for a word of its own heap, which the PE before it stores to. So waiting
+// makes no traffic.
 //
 // The word has two halves of 4 bytes. The first, at PE 0, is the queue's tail: the
-// number of the last PE in it, from 1; 0: nobody has the lock. The second, at each PE,
-// is its own place in the queue:
+// number of its last PE, from 1, or 0 if nobody has the lock. The second, at each PE,
+// is that PE's own place in the queue:
 //
 //	bit 31     it waits for the one before it
 //	bit 30     it is in the queue
 //	bits 0-29  the number of the PE behind it, from 1; 0: none yet
 //
-// To set the lock a PE prepares its place, swaps its number into the tail, and, if
-// somebody was there, adds its number to that one's place and waits until that one
-// clears its bit 31. To clear it the PE takes its number out of the tail, if it is
-// still the last; else it waits until the next one's number is in its place, and clears
-// that one's bit.
+// To set the lock, a PE prepares its place and swaps its number into the tail. If
+// another PE was there, it adds its number to that one's place, and waits until that
+// one clears its bit 31. To clear the lock, a PE that is still the last takes its
+// number out of the tail. Otherwise it waits until the next one's number is in its
+// place, and clears that one's bit.
 
-// Lock is a lock of all PEs, and of the goroutines of each. Like a Mutex, it is not of the
-// goroutine that has set it: another one may clear it.
+// Lock is a lock of all PEs, and of the goroutines of each. Like a Mutex, it does not
+// belong to the goroutine that has set it: another goroutine of the PE may clear it.
 type Lock struct{ halves Sym[uint32] }
 
 const (
 	lockHome = 0
-	lockTail = 0 // the halves
+	lockTail = 0 // element numbers of the halves
 	lockMine = 1
 	lockWait = 1 << 31
 	lockIn   = 1 << 30
 	lockNext = lockIn - 1
 )
 
-// LockAt is the lock in the first element of s, which must be zero at first on all
-// PEs and not be used for anything else.
+// LockAt returns the lock in the first element of s. The element must be zero at
+// first on all PEs, and not be used for anything else.
 func LockAt(s Sym[uint64]) Lock {
 	s.at(0)
 	return Lock{Sym[uint32]{s.w, s.off, 2}}
@@ -57,12 +57,13 @@ func NewLock(w *World) (Lock, error) {
 // Free gives the memory of NewLock back. It is collective.
 func (l Lock) Free() error { return Free(Sym[uint64]{l.halves.w, l.halves.off, 1}) }
 
-// errNoLock: what is in the lock's words are no numbers of PEs.
+// errNoLock reports that the words of a lock hold no numbers of PEs.
 var errNoLock = errors.New("shmem: the words of a lock were overwritten")
 
-// Set waits until this PE has the lock, like shmem_set_lock, and no other goroutine of it
-// has. It fails if a PE ends. If ctx ends first, the PE may stay in the queue: some
-// goroutine of it must call Set again, or Test until it has the lock, and then Clear.
+// Set waits until this PE has the lock and no other goroutine of it has, like
+// shmem_set_lock. It fails if a PE ends. If ctx ends first, the PE may stay in the queue.
+// Then some goroutine of it must call Set again, or Test until it has the lock, and then
+// Clear.
 func (l Lock) Set(ctx context.Context) error {
 	w, mine := l.place()
 	off := l.halves.off
@@ -105,7 +106,7 @@ func (l Lock) Test() (bool, error) {
 	off := l.halves.off
 	turn := w.turns.tryTake(off)
 	if turn == nil {
-		return false, nil // another goroutine of this PE has it, or asks for it
+		return false, nil // another goroutine of this PE has it, or waits for it
 	}
 	got, err := l.test(w, mine)
 	if got {
@@ -119,7 +120,7 @@ func (l Lock) Test() (bool, error) {
 // test takes the lock if nobody is in the queue. The caller has the turn.
 func (l Lock) test(w *World, mine *uint32) (bool, error) {
 	c := w.ctx
-	if v := atomicLoad(mine); v&lockIn != 0 { // a Set was given up
+	if v := atomicLoad(mine); v&lockIn != 0 { // an earlier Set was given up
 		return v&lockWait == 0, nil
 	}
 	AtomicSet(c, l.halves, lockMine, lockIn, w.pe)
@@ -130,8 +131,8 @@ func (l Lock) test(w *World, mine *uint32) (bool, error) {
 	return false, c.Err()
 }
 
-// Clear completes this PE's operations on the default context, and gives the lock to
-// the next, like shmem_clear_lock. It panics if this PE does not have it. After an error
+// Clear completes this PE's operations on the default context, and gives the lock to the
+// next PE, like shmem_clear_lock. It panics if this PE does not have it. After an error
 // this PE still has it.
 func (l Lock) Clear(ctx context.Context) error {
 	w, mine := l.place()
@@ -158,7 +159,7 @@ func (l Lock) pass(ctx context.Context, w *World, mine *uint32) error {
 		AtomicSet(c, l.halves, lockMine, 0, w.pe)
 		return nil
 	}
-	// Somebody is behind us, and is about to say so.
+	// A PE is behind us in the queue, and about to store its number here.
 	if err := w.wait(ctx, func() bool { return atomicLoad(mine)&lockNext != 0 }); err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (l Lock) pass(ctx context.Context, w *World, mine *uint32) error {
 	return nil
 }
 
-// place is this PE's own half.
+// place returns the World and this PE's own half.
 func (l Lock) place() (*World, *uint32) {
 	w := l.halves.w
 	w.check()

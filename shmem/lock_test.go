@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modes are the ways by which PEs reach each other.
+// modes are the ways in which PEs reach each other.
 var modes = map[string][]Option{"mapped": nil, "strict": {Strict()}}
 
 // each runs body on PEs of one process, for some numbers of them, in both modes.
@@ -44,7 +44,8 @@ func TestALockExcludes(t *testing.T) {
 			} else {
 				require.NoError(t, lock.Set(ctx))
 			}
-			// Not atomic: only the lock keeps additions from being lost.
+			// The addition is not atomic: only the lock keeps additions from being
+			// lost.
 			v := G(w.Ctx(), count, 0, 0)
 			P(w.Ctx(), count, 0, v+1, 0)
 			require.NoError(t, lock.Clear(ctx))

@@ -59,8 +59,8 @@ func TestALockExcludesGoroutinesOfOnePE(t *testing.T) {
 	})
 }
 
-// A goroutine has to wait for another one of its own PE, and one that gives up leaves
-// the lock to it.
+// A goroutine waits for another one of its own PE. One that gives up leaves the lock
+// to that one.
 func TestASecondSetOfThePEWaits(t *testing.T) {
 	run(t, 1, "mem:second", nil, func(w *World) {
 		ctx := context.Background()
@@ -82,7 +82,7 @@ func TestASecondSetOfThePEWaits(t *testing.T) {
 		got, err = lock.Test()
 		require.NoError(t, err)
 		require.True(t, got)
-		require.NoError(t, lock.Free()) // not cleared
+		require.NoError(t, lock.Free()) // it is not cleared
 		again, err := NewLock(w)
 		require.NoError(t, err)
 		require.Equal(t, lock, again)
@@ -92,8 +92,8 @@ func TestASecondSetOfThePEWaits(t *testing.T) {
 	})
 }
 
-// What is in the words of a lock another PE may have written: it is no PE's number before
-// it was looked at.
+// Another PE may have written anything to the words of a lock. They are checked before
+// they are used as a PE's number.
 func TestALockWhoseWordsAreNoneIsAnError(t *testing.T) {
 	for name, words := range map[string][2]uint32{
 		"tail":     {lockTail, 99},

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps a file at an address that is a multiple of alignment(size): it takes
-// address space for more, and gives back what it does not need.
+// mapFile maps a file at an address that is a multiple of alignment(size). It first
+// reserves more address space than it needs, and gives the rest back.
 func mapFile(fd, size int) ([]byte, error) {
 	align := alignment(size)
 	space, err := unix.MmapPtr(-1, 0, nil, uintptr(size+align), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -35,7 +35,7 @@ func mapFile(fd, size int) ([]byte, error) {
 	return unsafe.Slice((*byte)(at), size), nil
 }
 
-// unmapFile ends what mapFile made.
+// unmapFile unmaps what mapFile has mapped.
 func unmapFile(b []byte) {
 	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
 }

@@ -6,26 +6,25 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// heapFile says where the heap of a PE is, for those that can map it.
+// heapFile says where the memory of a PE's heap is, for PEs that can map it.
 type heapFile struct {
 	PID   int    `json:"pid"`
-	FD    int    `json:"fd"`    // -1: it cannot be mapped
-	Token uint64 `json:"token"` // what is at tokenAt of the heap: random, not 0
+	FD    int    `json:"fd"`    // -1: the heap cannot be mapped
+	Token uint64 `json:"token"` // the word at tokenAt of the heap: random, not 0
 }
 
-// Alignments of heaps in memory. An object cannot be aligned to more than its heap's
-// address is.
+// Alignments of heaps in memory. No object can be aligned to more than its heap is.
 const (
 	maxAlign = 1 << 30
-	// goAlign is for heaps that are Go memory, which has no addresses to spare.
+	// goAlign is for heaps that are Go memory, where addresses are scarcer.
 	goAlign = 2 << 20
 )
 
-// alignment is what the address of a heap of size bytes is a multiple of. More is of no
-// use: no object of the heap could begin there.
+// alignment returns the alignment of a heap of size bytes. A larger one is of no use,
+// since no object of the heap could begin there.
 func alignment(size int) int { return min(maxAlign, 1<<(bits.Len(uint(size))-1)) }
 
-// mark writes the heap's token. Its owner does so before others are told of it.
+// mark writes the heap's token. Its owner calls it before others hear of the heap.
 func (m *memory) mark(token uint64) { store(word8(&m.bytes[0], tokenAt), token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
@@ -34,8 +33,8 @@ var goHeaps = struct {
 	all map[uint64]*memory // guarded by mu
 }{all: map[uint64]*memory{}}
 
-// goMemory makes a heap of Go memory, which the race detector sees, for PEs of one
-// process.
+// goMemory allocates a heap of Go memory, which the race detector sees, for PEs of
+// one process.
 func goMemory(size int, token uint64) *memory {
 	m := plainMemory(alignedBytes(size, min(goAlign, alignment(size))))
 	m.mark(token)
@@ -45,7 +44,7 @@ func goMemory(size int, token uint64) *memory {
 	return m
 }
 
-// findGoMemory finds the memory of a PE of this process.
+// findGoMemory finds the heap of a PE of this process by its token.
 func findGoMemory(token uint64) *memory {
 	goHeaps.mu.Lock()
 	defer goHeaps.mu.Unlock()

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canMap: processes of this system can map each other's heaps.
+// canMap says that processes of this system can map each other's heaps.
 const canMap = true
 
 // memory is a heap, or a mapping of one.
 type memory struct {
 	bytes []byte
-	fd    int // of the memory file; -1: this is a mapping of another PE's heap, or not mapped memory
+	fd    int // of the memory file; -1 for a mapping of another PE's heap, and for memory that is not mapped
 	maps  bool
 }
 
 // seals keep the size of a heap, so that no mapping of it can fault.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// newMemory makes a heap that other processes can map. It takes address space;
-// pages are taken as they are touched.
+// newMemory makes a heap that other processes can map. It takes address space at
+// once, and pages as they are touched.
 func newMemory(size int) (*memory, error) {
 	fd, err := unix.MemfdCreate("shmem-heap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -45,15 +45,16 @@ func newMemory(size int) (*memory, error) {
 	return &memory{bytes: b, fd: fd, maps: true}, nil
 }
 
-// file says where the memory file is. The caller adds the heap's token.
+// file returns where the memory file is. The caller adds the heap's token.
 func (m *memory) file() heapFile { return heapFile{PID: os.Getpid(), FD: m.fd} }
 
-// mapHeap maps the heap of a process of this machine. The numbers may name anything, also
-// a heap of a process here that has the same ones as the PE has on another host: the file
-// is mapped if it can be no other than the heap that is meant.
+// mapHeap maps the heap of a process of this machine. The numbers in f may name anything.
+// They may even name the heap of a process here that has the same numbers as the PE has
+// on another host. So mapHeap maps the file only if its token shows that it is the right
+// one.
 func mapHeap(f heapFile, size int) (*memory, error) {
 	name := fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD)
-	// Opening a device may have effects. So this does not open it yet.
+	// To open a device may have effects. O_PATH does not open it yet.
 	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
@@ -77,8 +78,8 @@ func mapHeap(f heapFile, size int) (*memory, error) {
 	return &memory{bytes: b, fd: -1, maps: true}, nil
 }
 
-// checkKind refuses what is no file of ordinary pages of this size. A file of huge pages
-// can be sealed as well, and faults where none is free.
+// checkKind refuses a file that does not consist of ordinary pages, size bytes of them.
+// A file of huge pages can be sealed as well, but faults where no huge page is free.
 func checkKind(fd, size int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -97,7 +98,7 @@ func checkKind(fd, size int) error {
 	return nil
 }
 
-// checkHeap refuses a file that could change its size, or whose token is another one.
+// checkHeap refuses a file that could change its size, or that has another token.
 func checkHeap(fd, size int, token uint64) error {
 	if err := checkKind(fd, size); err != nil {
 		return err
@@ -127,5 +128,5 @@ func (m *memory) close() {
 // osYield lets another thread have this processor.
 func osYield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// plainMemory is memory of Go's own.
+// plainMemory returns memory of Go's own.
 func plainMemory(b []byte) *memory { return &memory{bytes: b, fd: -1} }

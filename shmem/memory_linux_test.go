@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of processes and files coincide on two hosts: a heap is the one that is meant if
-// it has its token.
+// Numbers of processes and files coincide on two hosts. A heap is mapped only if it has
+// the right token.
 func TestAHeapIsFoundByItsToken(t *testing.T) {
 	const size = 1 << 20
 	m, err := newMemory(size)
@@ -29,7 +29,7 @@ func TestAHeapIsFoundByItsToken(t *testing.T) {
 	require.ErrorContains(t, err, "another heap")
 }
 
-// A World tells the token that is in its heap.
+// A World announces the token that is in its heap.
 func TestAWorldMarksItsHeap(t *testing.T) {
 	run(t, 2, "shm:"+fabrictest.Name(t), nil, func(w *World) {
 		f := w.hello().File

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// canMap: nothing here maps the memory of other processes.
+// canMap says that nothing here maps the memory of other processes.
 const canMap = false
 
 // memory is a heap.
@@ -26,5 +26,5 @@ func (m *memory) close() { m.bytes = nil }
 // osYield lets another thread have this processor.
 func osYield() { runtime.Gosched() }
 
-// plainMemory is memory of Go's own.
+// plainMemory returns memory of Go's own.
 func plainMemory(b []byte) *memory { return &memory{bytes: b} }

@@ -32,7 +32,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EINVAL)
 }
 
-// openAll opens PEs of one job that differ, and waits for each as long as it is told.
+// openAll opens the PEs of one job with different options, and waits for each until timeout.
 func openAll(t *testing.T, timeout time.Duration, opts ...[]Option) []error {
 	leak.Check(t)
 	errs := make([]error, len(opts))
@@ -94,7 +94,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// The heap grows as it is used: what is not used takes no memory.
+// The heap takes memory as it is used.
 func TestTheHeapTakesMemoryAsItIsUsed(t *testing.T) {
 	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(64<<30))
 	if err != nil {
@@ -148,7 +148,7 @@ func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
 			AtomicXor(w.Ctx(), where, 0, int64(s.Offset()), 0)
 			require.NoError(t, w.Team().Barrier(context.Background()))
 			if w.PE() == 0 {
-				require.Equal(t, int64(s.Offset()), where.Local()[0]) // an odd number of them
+				require.Equal(t, int64(s.Offset()), where.Local()[0]) // an odd number of elements
 			}
 			require.NoError(t, Free(where))
 		}

@@ -25,43 +25,45 @@ type options struct {
 
 // Limits of options.
 const (
-	MaxPEs = launch.MaxPEs // PEs of a job
+	MaxPEs = launch.MaxPEs // most PEs of a job
 
 	defaultHeap   = 8 << 30
-	defaultGoHeap = 64 << 20 // of PEs within one process
+	defaultGoHeap = 64 << 20 // for PEs within one process
 	maxHeap       = 1 << 40
 
 	defaultTimeout = 30 * time.Second
 )
 
-// PE says which PE this is, 0 to n-1, of how many, in place of what the launcher
-// says. job is the same for all PEs and no other job's that runs in the fabric.
+// PE says that this is PE pe, 0 to n-1, of n, whatever the launcher says. job is
+// the same for all PEs of the job. No other job that runs in the fabric may have
+// it.
 func PE(pe, n int, job string) Option {
 	return func(o *options) { o.pe, o.n, o.job = pe, n, job }
 }
 
-// Fabric names the fabric, in the words of sdp.Open. Without it, it is what
-// SDP_FABRIC names, or else one of the job's own on this machine.
+// Fabric names the fabric, in the form that sdp.Open takes. Without it, SDP_FABRIC
+// names it. If that is not set either, the job has a fabric of its own on this
+// machine.
 func Fabric(spec string) Option { return func(o *options) { o.fabric = spec } }
 
-// HeapLimit is how large the symmetric heap may grow, in bytes, 1 to 1 TiB, the same
-// for all PEs. It is rounded up to whole pages; what the package needs itself comes on
-// top of it. Memory is taken as it is used. HeapLimit goes before
-// SHMEM_SYMMETRIC_SIZE; without either it is 8 GiB, or 64 MiB for PEs that share a
-// process by a fabric of kind mem.
+// HeapLimit sets how large the symmetric heap may grow, in bytes, 1 to 1 TiB. It must
+// be the same for all PEs. It is rounded up to whole pages, and what the package needs
+// itself comes on top. Memory is taken as it is used. HeapLimit overrides
+// SHMEM_SYMMETRIC_SIZE. Without either the limit is 8 GiB, or 64 MiB for PEs that
+// share a process by a fabric of kind mem.
 func HeapLimit(bytes int) Option { return func(o *options) { o.heap = bytes } }
 
-// Strict uses requests where the other PE's memory could be mapped: what a bridge
-// allows, where reads are slow and atomics do not pass. All PEs may choose for
-// themselves.
+// Strict makes this PE use requests even where the other PE's memory could be
+// mapped. That is what a bridge requires, where reads are slow and atomics do not
+// pass. Each PE may choose for itself.
 func Strict() Option { return func(o *options) { o.strict = true } }
 
-// Debug compares what all PEs pass to collective calls, so that PEs which call
-// different ones are told. It costs some barriers for each. SHMEM_DEBUG in the
-// environment does the same.
+// Debug makes the PEs compare what they pass to collective calls, so that PEs which
+// call different ones get an error. It costs some barriers for each call.
+// SHMEM_DEBUG in the environment does the same.
 func Debug() Option { return func(o *options) { o.debug = true } }
 
-// Timeout is how long Open waits for all PEs; 30 s unless given.
+// Timeout sets how long Open waits for all PEs. The default is 30 s.
 func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // Environment variables of the specification.
@@ -84,7 +86,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// environment sets what no option has set.
+// environment sets from the environment what no option has set.
 func (o *options) environment() (err error) {
 	if v := os.Getenv(envHeap); v != "" && o.heap == 0 {
 		if o.heap, err = parseSize(v); err != nil {

@@ -4,11 +4,12 @@ import "runtime"
 
 // place is where a PE runs.
 type place struct {
-	Machine string   `json:"machine"` // a name that no other machine has now; perhaps empty
+	Machine string   `json:"machine"` // a name that no other machine has at the moment; may be empty
 	CPUs    []uint64 `json:"cpus"`    // the processors that it may use, as bits
 }
 
-// allCPUs is as many processors as this process may use, where it is not known which.
+// allCPUs returns a set of as many processors as this process may use. It stands for
+// the real set where that is not known.
 func allCPUs() []uint64 {
 	n := runtime.NumCPU()
 	bits := make([]uint64, (n+63)/64)
@@ -18,9 +19,10 @@ func allCPUs() []uint64 {
 	return bits
 }
 
-// crowded reports whether PEs have to take turns at the processors that PE pe may use: it
-// and those of its machine that may use one of the same, or of one that those may use, and
-// so on, are more than all these processors.
+// crowded reports whether PEs have to take turns at the processors that PE pe may use. It
+// takes all PEs of the machine that may use one of these processors, or one of those that
+// such a PE may use, and so on. They are crowded if they are more than all these
+// processors.
 func crowded(places []place, pe int) bool {
 	var union cpuSet
 	union.add(places[pe].CPUs)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisPlace is where this process runs. Its processors are those of its first thread now,
-// by the system's numbers, which all processes of the machine use.
+// thisPlace returns where this process runs. Its processors are those that its first
+// thread may use now. All processes of the machine number them alike.
 func thisPlace() place {
 	var p place
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {

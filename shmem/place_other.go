@@ -2,5 +2,5 @@
 
 package shmem
 
-// thisPlace is where this process runs. PEs are within one process here.
+// thisPlace returns where this process runs. All PEs are within one process here.
 func thisPlace() place { return place{CPUs: allCPUs()} }

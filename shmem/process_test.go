@@ -17,16 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A PE that is a process runs this test binary with the name of a body in envBody.
+// The process of a PE runs this test binary with the name of a body in envBody.
 const (
 	envBody = "SHMEM_TEST_BODY"
 	envArgs = "SHMEM_TEST_ARGS" // PE, PEs, job, fabric, mode
 )
 
-// body is what each PE of a test does. It is looked up by its name in another process.
+// body is what each PE of a test runs. Another process finds it by its name.
 type body func(t require.TestingT, w *World)
 
-// bodies are those that may run as processes. Each test file adds its own.
+// bodies are the functions that the process of a PE may run. Each test file adds
+// its own.
 var bodies = map[string]body{}
 
 func TestMain(m *testing.M) {
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childT is require's view of a PE's process.
+// childT is require.TestingT in the process of a PE.
 type childT struct{}
 
 func (childT) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
@@ -47,7 +48,7 @@ func (childT) FailNow() {
 
 func runBody(name string, args []string) int {
 	opts := []Option{HeapLimit(256 << 20)}
-	if len(args) > 0 { // else the launcher says
+	if len(args) > 0 { // without arguments the launcher says
 		pe, _ := strconv.Atoi(args[0])
 		n, _ := strconv.Atoi(args[1])
 		opts = append(opts, PE(pe, n, args[2]), Fabric(args[3]))
@@ -66,7 +67,7 @@ func runBody(name string, args []string) int {
 	return 0
 }
 
-// processes runs a body on n PEs that are processes. fabric makes the fabric of each
+// processes runs a body on n PEs, each a process. fabric makes the fabric of each
 // PE; nil means one host.
 func processes(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) {
 	t.Helper()
@@ -81,7 +82,7 @@ func processes(t *testing.T, name string, n int, mode string, fabric func(job st
 	wg.Wait()
 }
 
-// start starts the PEs. Those that do not end within a minute are killed.
+// start starts the PEs. It kills those that do not end within a minute.
 func start(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) []*exec.Cmd {
 	t.Helper()
 	if testing.Short() {
@@ -105,7 +106,7 @@ func start(t *testing.T, name string, n int, mode string, fabric func(job string
 	return all
 }
 
-// ringOf is a fabric where each PE is a node of a ring.
+// ringOf returns a fabric where each PE is a node of a ring.
 func ringOf(n int) func(job string, pe int) string {
 	return func(job string, pe int) string { return fmt.Sprintf("ring:%s?node=%d&nodes=%d", job, pe+1, n) }
 }

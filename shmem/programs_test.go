@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Small programs as PGAS users write them, with results that are known.
+// These are small programs as PGAS users write them, with results that are known.
 
 func init() {
 	bodies["heat"] = heat
@@ -33,18 +33,19 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// part is the rows of n that belong to a PE, in blocks.
+// part returns which of n rows belong to a PE, in blocks.
 func part(n, pe, npes int) (from, to int) { return n * pe / npes, n * (pe + 1) / npes }
 
-// heat is a stencil in two dimensions: rows are divided among the PEs, and each puts
-// its edge rows beside those of its neighbours after each step, with a signal.
+// heat is a stencil in two dimensions. Rows are divided among the PEs. After each
+// step, each PE puts its edge rows beside those of its neighbours, with a signal.
 func heat(t require.TestingT, w *World) {
 	const rows, columns, steps = 48, 40, 30
 	ctx, c := context.Background(), w.Ctx()
 	from, to := part(rows, w.PE(), w.NumPEs())
 	most := (rows + w.NumPEs() - 1) / w.NumPEs()
-	// Row 0 is the edge of the PE above, rows 1 to own this PE's, then that below. Two
-	// grids take turns, so that a neighbour which is a step ahead does no harm.
+	// Row 0 is the edge of the PE above, rows 1 to own belong to this PE, and the last
+	// row is the edge of the PE below. Two grids take turns, so that a neighbour which
+	// is a step ahead does no harm.
 	var grids [2]Sym[float64]
 	for i := range grids {
 		var err error
@@ -85,7 +86,7 @@ func heat(t require.TestingT, w *World) {
 		relax(next.Local(), now.Local(), from, to, rows, columns)
 	}
 	require.NoError(t, w.Team().Barrier(ctx))
-	// The same by one PE.
+	// One PE computes the same.
 	var one [2][]float64
 	for i := range one {
 		one[i] = make([]float64, (rows+2)*columns)
@@ -117,8 +118,8 @@ func relax(next, now []float64, from, to, rows, columns int) {
 	}
 }
 
-// bucketSort sorts integers: each PE sends every key to the PE whose range it is in,
-// to a place that it takes there by an atomic addition.
+// bucketSort sorts integers. Each PE sends every key to the PE to whose range it
+// belongs, to a place that it reserves there by an atomic addition.
 func bucketSort(t require.TestingT, w *World) {
 	const keys, limit = 5000, 1 << 20
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
@@ -163,8 +164,8 @@ func bucketSort(t require.TestingT, w *World) {
 	require.NoError(t, w.Team().Barrier(ctx))
 }
 
-// randomUpdates is GUPS: every PE flips bits of random words of a table that all share.
-// Done twice, nothing has changed.
+// randomUpdates is GUPS: every PE flips bits of random words of a shared table. After
+// it is done twice, nothing has changed.
 func randomUpdates(t require.TestingT, w *World) {
 	const words, updates = 1 << 10, 4000
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
@@ -189,8 +190,8 @@ func randomUpdates(t require.TestingT, w *World) {
 	require.NoError(t, w.Team().Barrier(ctx))
 }
 
-// transpose turns a matrix whose rows are divided: each PE puts its columns, strided,
-// to the PE that they are rows of.
+// transpose transposes a matrix whose rows are divided among the PEs. Each PE puts
+// its columns, with a stride, to the PE for which they are rows.
 func transpose(t require.TestingT, w *World) {
 	n := w.NumPEs()
 	size := 12 * n // rows and columns
@@ -209,7 +210,8 @@ func transpose(t require.TestingT, w *World) {
 	require.NoError(t, w.Team().Barrier(ctx))
 	for i := range own {
 		for pe := range n {
-			// Row first+i of a, the columns of pe, is column first+i of its rows.
+			// Row first+i of a, in the columns of pe, is column first+i in the rows
+			// of pe.
 			IPut(c, b.From(first+i), size, a.Local()[i*size+pe*own:], 1, own, pe)
 		}
 	}
@@ -219,7 +221,7 @@ func transpose(t require.TestingT, w *World) {
 			require.Equal(t, complex(float64(j), float64(first+i)), b.Local()[i*size+j], "row %d, column %d", first+i, j)
 		}
 	}
-	// And back, by gets of whole columns.
+	// The way back uses gets of whole columns.
 	for i := range own {
 		row := make([]complex128, size)
 		for pe := range n {
@@ -230,8 +232,8 @@ func transpose(t require.TestingT, w *World) {
 	require.NoError(t, w.Team().Barrier(ctx))
 }
 
-// mandelbrot has PEs take rows as they get done, from a counter at PE 0, and put what
-// they have found to PE 0.
+// mandelbrot has PEs take rows when they are ready for one, from a counter at PE 0,
+// and put what they have computed to PE 0.
 func mandelbrot(t require.TestingT, w *World) {
 	const width, height, depth = 60, 40, 200
 	ctx, c := context.Background(), w.Ctx()

@@ -3,31 +3,31 @@ package shmem
 import "context"
 
 // Reductions: element i of dst of all PEs becomes element i of src of PE 0, combined
-// with that of PE 1, then with that of PE 2, and so on: always in this order, so that
+// with that of PE 1, then with that of PE 2, and so on. The order is always this, so
 // sums of floating-point numbers are the same with any algorithm, fabric and run. dst
 // and src may be the same object.
 //
-// Small: each PE sends its elements to each other as a message, and combines all.
+// Small: each PE sends its elements to each other PE as a message, and combines all.
 //
 // Large, on one host: the elements are divided among the PEs. All step to all. Each PE
 // combines its part of all PEs' src, reading it there, stores it into all PEs' dst, and
 // steps to all. Only it reads or writes that part of any PE, so dst may be src.
 //
-// Large otherwise: as on one host, but nothing is read from others. Elements are taken
-// in segments. All step to all, to say that dst may be written. Each PE puts to each
-// other the part of its src that this one is to combine; dst has room for just that: as
-// many parts as PEs. All step to all. Each combines its parts, apart from dst, and
-// steps to all: dst may be written again. It puts the result to all, and steps to all.
-// If dst is src, each sets its src aside first. What does not divide by the number of
-// PEs goes in messages.
+// Large otherwise: as on one host, but nothing is read from other PEs. Elements are
+// taken in segments. All step to all, to say that dst may be written. Each PE puts to
+// each other PE the part of its src that the other one is to combine. dst has room for
+// just that: as many parts as PEs. All step to all. Each PE combines its parts, apart
+// from dst, and steps to all: dst may be written again. It puts the result to all, and
+// steps to all. If dst is src, each PE copies its src first. The remainder of the
+// division by the number of PEs goes in messages.
 
-// Integer is what bitwise reductions take.
+// Integer is the set of types for bitwise reductions.
 type Integer interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int |
 		~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint | ~uintptr
 }
 
-// Real is what minimum and maximum take.
+// Real is the set of types for minimum and maximum.
 type Real interface {
 	Integer | ~float32 | ~float64
 }
@@ -153,7 +153,7 @@ func combine[T Elem](acc, v []T, pe int, fold func(a, v []T)) {
 	}
 }
 
-// chunkBytes is how much of its part a PE combines at a time, so that it stays in the
+// chunkBytes is how much of its part a PE combines at a time. A chunk stays in the
 // nearest cache.
 const chunkBytes = 8 << 10
 

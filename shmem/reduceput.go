@@ -2,7 +2,7 @@ package shmem
 
 import "context"
 
-// segmentBytes is about how much a PE keeps apart in a large reduction by puts.
+// segmentBytes is about how much a PE copies apart in a large reduction by puts.
 const segmentBytes = 1 << 20
 
 func reducePut[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold func(a, v []T)) error {
@@ -26,7 +26,7 @@ func reducePut[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fol
 	return nil
 }
 
-// reduceSegment is for part elements for each PE to combine.
+// reduceSegment reduces one segment, in which each PE combines part elements.
 func reduceSegment[T Elem](ctx context.Context, t *Team, dst, src Sym[T], part int, fold func(a, v []T)) error {
 	pes := len(t.pes)
 	buf := scratch[T](t, (1+pes)*part)
@@ -69,8 +69,8 @@ func reduceSegment[T Elem](ctx context.Context, t *Team, dst, src Sym[T], part i
 	return t.awaitAll(ctx)
 }
 
-// view is the beginning of src at PE pe: its memory here if it is mapped, else a copy
-// in buf.
+// view returns the beginning of src at PE pe: its memory if it is mapped here, or
+// else a copy in buf.
 func view[T Elem](t *Team, src Sym[T], buf []T, pe int) []T {
 	if v, ok := src.Ptr(t.pes[pe]); ok {
 		return v

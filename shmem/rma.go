@@ -4,18 +4,19 @@ import "fmt"
 
 // Remote memory access: chapter 9.5 of the specification.
 //
-// To a PE whose heap is mapped, a put is a copy, or one store for one element, and
-// a look at the arm word there; a get is a copy. To any other, a put is a request
-// that carries the bytes, and a get one that the PE answers; long ones are cut into
-// requests of up to 64 KiB that are under way together. Requests to a PE are done in
-// their order.
+// To a PE whose heap is mapped, a put is a copy, or one store for one element, and a
+// load of the arm word there. A get is a copy. To any other PE, a put is a request
+// that carries the bytes, and a get is a request that the PE answers. Long ones are
+// cut into requests of up to 64 KiB that are under way together. Requests to a PE
+// are done in their order.
 //
-// A put returns when src may be used again. Fence and Quiet say when it is there.
+// A put returns when src may be used again. Fence and Quiet ensure that it has
+// arrived.
 
 // Put copies src to the beginning of dst at PE pe, like shmem_put.
 //
-// It panics if src does not fit or there is no such PE. What the fabric does wrong is
-// recorded in c, see Quiet; then nothing may have been stored.
+// It panics if src does not fit or there is no such PE. A failure of the fabric is
+// recorded in c, see Quiet. Then perhaps nothing was stored.
 func Put[T Elem](c *Ctx, dst Sym[T], src []T, pe int) {
 	p := c.peer(dst.w, pe)
 	if len(src) > dst.n {
@@ -29,7 +30,7 @@ func Put[T Elem](c *Ctx, dst Sym[T], src []T, pe int) {
 	putFar(c, p, dst.off, bytesOf(src))
 }
 
-// putFar is a put by a request.
+// putFar does a put by requests.
 func putFar(c *Ctx, p *peer, off uintptr, b []byte) {
 	if len(b) == 0 {
 		return
@@ -40,7 +41,7 @@ func putFar(c *Ctx, p *peer, off uintptr, b []byte) {
 }
 
 // Get copies the beginning of src at PE pe to dst, like shmem_get. If the fabric
-// fails, dst is left as it was, or in part, and the failure recorded in c.
+// fails, dst is left as it was, at least in part, and the failure is recorded in c.
 func Get[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
 	p := c.peer(src.w, pe)
 	if len(dst) > src.n {
@@ -53,7 +54,7 @@ func Get[T Elem](c *Ctx, dst []T, src Sym[T], pe int) {
 	getFar(c, p, src.off, bytesOf(dst), true)
 }
 
-// getFar is a get by requests; wait says to wait for it.
+// getFar does a get by requests. It waits for the replies only if wait is true.
 func getFar(c *Ctx, p *peer, off uintptr, b []byte, wait bool) {
 	ch := c.channel("get", p)
 	if ch == nil {
@@ -68,8 +69,8 @@ func getFar(c *Ctx, p *peer, off uintptr, b []byte, wait bool) {
 	c.fail("get", p, err)
 }
 
-// P stores v in element i of dst at PE pe, like shmem_p. Whoever waits for the
-// element there never sees half of v, if it has 8 bytes or less.
+// P stores v in element i of dst at PE pe, like shmem_p. A PE that waits for the
+// element there never sees half of v, if v has 8 bytes or less.
 func P[T Elem](c *Ctx, dst Sym[T], i int, v T, pe int) {
 	p := c.peer(dst.w, pe)
 	off := dst.at(i)
@@ -88,8 +89,8 @@ func pFar[T Elem](c *Ctx, p *peer, off uintptr, v T) {
 	}
 }
 
-// G returns element i of src at PE pe, like shmem_g. If the fabric fails it returns
-// 0, and records the failure in c: see Ctx.Err and TryG.
+// G returns element i of src at PE pe, like shmem_g. If the fabric fails, G returns
+// 0 and records the failure in c. See Ctx.Err and TryG.
 func G[T Elem](c *Ctx, src Sym[T], i, pe int) T {
 	p := c.peer(src.w, pe)
 	off := src.at(i)
@@ -114,7 +115,8 @@ func tryFar[T Elem](c *Ctx, p *peer, off uintptr) (v T, err error) {
 	return v, err
 }
 
-// TryG is G with the error of this call, an *OpError, which is not recorded in c.
+// TryG is like G, but returns the error of this call, an *OpError, and does not
+// record it in c.
 func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (T, error) {
 	p := c.peer(src.w, pe)
 	off := src.at(i)
@@ -128,7 +130,8 @@ func TryG[T Elem](c *Ctx, src Sym[T], i, pe int) (T, error) {
 	return v, nil
 }
 
-// PutNBI is Put that may use src until Quiet, like shmem_put_nbi. Here it does not.
+// PutNBI is Put that may read src until Quiet returns, like shmem_put_nbi. This
+// implementation does not.
 func PutNBI[T Elem](c *Ctx, dst Sym[T], src []T, pe int) { Put(c, dst, src, pe) }
 
 // GetNBI is Get whose dst is filled when Quiet has returned, like shmem_get_nbi.
@@ -156,8 +159,9 @@ func IGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, n, pe i
 	IBGet(c, dst, dstStride, src, srcStride, 1, n, pe)
 }
 
-// IBPut is IPut of n blocks of block elements each, whose beginnings lie that far
-// apart, like shmem_ibput of version 1.6. Strides are at least block.
+// IBPut is IPut of n blocks of block elements each, like shmem_ibput of version
+// 1.6. Strides count from the beginning of one block to that of the next, and are
+// at least block.
 func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block, n, pe int) {
 	p := c.peer(dst.w, pe)
 	dstStride, srcStride = checkStrides(dst.n, dstStride, len(src), srcStride, block, n)
@@ -178,7 +182,7 @@ func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block,
 	iputFar(c, p, dst, dstStride, src, srcStride, block, n)
 }
 
-// farBlocks is how many blocks go with one request.
+// farBlocks returns how many blocks go with one request.
 func farBlocks[T Elem](block, n int) int {
 	return min(n, max(1, maxGet/(block*int(sizeOf[T]()))))
 }
@@ -186,7 +190,7 @@ func farBlocks[T Elem](block, n int) int {
 // iputFar gathers blocks and sends them together.
 func iputFar[T Elem](c *Ctx, p *peer, dst Sym[T], dstStride int, src []T, srcStride, block, n int) {
 	size := int(sizeOf[T]())
-	if block*size > maxGet { // long blocks are puts of their own
+	if block*size > maxGet { // each long block is a put of its own
 		for i := range n {
 			putFar(c, p, dst.at(i*dstStride), bytesOf(src[i*srcStride:i*srcStride+block]))
 		}
@@ -234,7 +238,7 @@ func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block,
 	igetFar(c, p, dst, dstStride, src, srcStride, block, n)
 }
 
-// igetFar asks for blocks together. They are scattered as they come.
+// igetFar asks for several blocks at once. They are scattered as they arrive.
 func igetFar[T Elem](c *Ctx, p *peer, dst []T, dstStride int, src Sym[T], srcStride, block, n int) {
 	size := int(sizeOf[T]())
 	if block*size > maxGet {
@@ -265,8 +269,9 @@ func igetFar[T Elem](c *Ctx, p *peer, dst []T, dstStride int, src Sym[T], srcStr
 	}
 }
 
-// checkStrides panics at what does not fit. It returns the strides, which are of no
-// effect if there is one block: perhaps no heap is as large.
+// checkStrides panics if the arguments do not fit. It returns the strides to use.
+// With one block the stride has no effect and may be of any size, so it returns
+// another.
 func checkStrides(dst, dstStride, src, srcStride, block, n int) (int, int) {
 	if n < 0 || block < 1 || dstStride < block || srcStride < block {
 		panic(fmt.Sprintf("shmem: %d blocks of %d elements, %d and %d apart", n, block, dstStride, srcStride))

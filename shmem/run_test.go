@@ -17,7 +17,7 @@ func run(t testing.TB, n int, fabric string, opts []Option, body func(w *World))
 	})
 }
 
-// openEach runs body on n PEs within this process. It closes them.
+// openEach runs body on n PEs within this process. body closes them.
 func openEach(t testing.TB, n int, fabric string, opts []Option, body func(w *World)) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -10,24 +10,25 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// server does what one other PE asks for. It is a goroutine, so that the target
-// of an operation need not call anything.
+// server carries out the requests of one other PE. It runs in a goroutine of its
+// own, so that the target of an operation need not call anything.
 type server struct {
 	w    *World
 	pe   int
 	conn net.Conn
 
-	// Its goroutine's.
+	// Its goroutine owns these.
 	head  [requestBytes]byte
 	word  [8]byte
 	reply [replyBytes + smallPut]byte
-	buf   []byte // of a strided get
+	buf   []byte // gathered blocks of a strided get
 }
 
-// errBye ends a server whose PE is done.
+// errBye ends the server of a PE that has called Close.
 var errBye = errors.New("bye")
 
-// run handles requests until the last. What ends it early is the end of the PE.
+// run handles requests until the last. If it ends early, the other PE counts as
+// ended.
 func (s *server) run() {
 	var err error
 	for err == nil {
@@ -66,7 +67,8 @@ func (s *server) next() error {
 		return nil
 	}
 	err := s.do(&r)
-	// It pairs with World.park, like a store of a PE that has mapped the heap (pair S8).
+	// It pairs with World.park, as a store of a PE that has mapped the heap does (pair
+	// S8).
 	ntb.Fence()
 	if s.w.self.armed() {
 		s.w.self.wake()
@@ -101,8 +103,8 @@ func (s *server) do(r *request) error {
 	return s.answer(r, nil) // opAck
 }
 
-// take reads n bytes into the heap. A single word is stored at once, for whoever
-// waits for it.
+// take reads n bytes into the heap. A single word is stored at once, since a
+// goroutine may wait for it.
 func (s *server) take(off uintptr, n int) error {
 	base := s.w.heap.base
 	if n != 4 && n != 8 || off%uintptr(n) != 0 {
@@ -120,8 +122,8 @@ func (s *server) take(off uintptr, n int) error {
 	return nil
 }
 
-// view is n bytes of the heap. A single word is loaded at once, and valid until the next
-// call.
+// view returns n bytes of the heap. A single word is loaded at once. The result is valid
+// until the next call.
 func (s *server) view(off uintptr, n int) []byte {
 	base := s.w.heap.base
 	switch {
@@ -135,7 +137,7 @@ func (s *server) view(off uintptr, n int) []byte {
 	return s.word[:n]
 }
 
-// answer sends a reply; a short one is one record.
+// answer sends a reply. A short one is one record.
 func (s *server) answer(r *request, data []byte) error {
 	n := s.begin(r)
 	if len(data) <= smallPut {
@@ -168,8 +170,8 @@ func (s *server) answerStrided(r *request) error {
 	return err
 }
 
-// atomicAt does an atomic operation on a word of the heap, as a PE that has it
-// mapped does, so that both are atomic with each other.
+// atomicAt does an atomic operation on a word of the heap, with the same
+// instruction as a PE that has the heap mapped. So both are atomic with each other.
 func atomicAt(base *byte, off uintptr, r *request) uint64 {
 	if r.width == 4 {
 		return uint64(atomicDo(word4(base, off), r.amo, uint32(r.a), uint32(r.b)))

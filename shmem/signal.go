@@ -3,23 +3,23 @@ package shmem
 import "context"
 
 // Signaling operations: chapter 9.8 of the specification. A put with signal is a put
-// and then an atomic operation on the signal, kept in this order: whoever has seen
-// the signal finds the data.
+// and then an atomic operation on the signal, kept in this order. So a PE that has
+// seen the signal finds the data.
 
-// SignalOp says how a signal changes: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
+// SignalOp is how a signal changes: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
 type SignalOp uint8
 
-// What becomes of a signal.
+// Kinds of SignalOp.
 const (
-	SignalSet SignalOp = iota // it is the given value
-	SignalAdd                 // the given value is added
+	SignalSet SignalOp = iota // the signal becomes the given value
+	SignalAdd                 // the given value is added to the signal
 )
 
 // PutSignal copies src to dst at PE pe, and then changes the first element of sig
 // there, like shmem_put_signal.
 func PutSignal[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
 	sig.at(0)
-	c.peer(sig.w, pe) // before anything is stored
+	c.peer(sig.w, pe) // panics before anything is stored
 	Put(c, dst, src, pe)
 	c.Fence()
 	switch op {
@@ -32,8 +32,8 @@ func PutSignal[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, o
 	}
 }
 
-// PutSignalNBI is PutSignal that may use src until Quiet, like
-// shmem_put_signal_nbi. Here it does not.
+// PutSignalNBI is PutSignal that may read src until Quiet returns, like
+// shmem_put_signal_nbi. This implementation does not.
 func PutSignalNBI[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
 	PutSignal(c, dst, src, sig, v, op, pe)
 }

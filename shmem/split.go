@@ -8,15 +8,15 @@ import (
 )
 
 // How teams are made of others: chapter 9.4 of the specification. All PEs of the parent
-// tell each other what they pass and which work areas they have free. The members of a
-// new team take the first that is free to all of them, and tell each other whether
-// they could: a PE may be in several splits at once, of different parents. If not, all
-// try again.
+// exchange what they pass and which work areas they have free. The members of a new
+// team take the first area that is free to all of them. A PE may be in several splits
+// of different parents at once, so an area may be taken meanwhile. The members exchange
+// whether they got it, and otherwise all try again.
 
-// ErrTooManyTeams: a PE is in 64 teams already.
+// ErrTooManyTeams reports that a PE is in 64 teams already.
 var ErrTooManyTeams = errors.New("shmem: too many teams")
 
-// Slots of work areas. Teams that are split take the others.
+// Slots of work areas. Teams that are split take those behind them.
 const (
 	worldSlot = iota
 	sharedSlot
@@ -24,15 +24,15 @@ const (
 	areas = firstSlot + maxTeams
 )
 
-// TeamConfig is what a team is made with, like shmem_team_config_t.
+// TeamConfig is the configuration of a team, like shmem_team_config_t.
 type TeamConfig struct {
-	// NumContexts is how many contexts the program wants to make of the team at the
-	// same time. They are not limited here.
+	// NumContexts is how many contexts of the team the program wants to have at the
+	// same time. Their number is not limited here.
 	NumContexts int
 }
 
-// Config is what the team was made with, like shmem_team_get_config; a zero one of a nil
-// team.
+// Config returns the configuration with which the team was made, like
+// shmem_team_get_config. For a nil team it is zero.
 func (t *Team) Config() TeamConfig {
 	if t == nil {
 		return TeamConfig{}
@@ -74,8 +74,9 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int, config
 
 // Split2D makes two teams of this one, whose PEs are laid out in rows of xrange, like
 // shmem_team_split_2d: x has the PEs of this PE's row, y those of its column. xrange
-// is at least 1; more than there are PEs is as many. The first config is for x, the
-// second for y. If a team cannot be made, all get an error and none is made.
+// is at least 1. An xrange above the number of PEs counts as that number. The first
+// config is for x, the second for y. If a team cannot be made, all get an error and
+// none is made.
 func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x, y *Team, err error) {
 	if t == nil {
 		return nil, nil, errNoTeam
@@ -103,10 +104,10 @@ func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x
 
 var errNoTeam = errors.New("shmem: split of a nil Team")
 
-// split makes teams of groups of this one's PEs. group says which one a PE belongs to,
-// -1 if to none; member is PE i of a group, no PE or another group's behind the last.
-// bad is what is wrong with the arguments; it is told only when all have passed the
-// same ones.
+// split divides this team in groups and makes a team of each. group returns the group
+// that a PE belongs to, or -1. member returns PE i of a group; behind the last it
+// returns no PE or one of another group. bad is what is wrong with the arguments. It
+// is returned only when all PEs have passed the same ones.
 func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int, config []TeamConfig) (*Team, error) {
 	if err := t.compare(ctx, what); err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 				made.config = config[0]
 			}
 		}
-		err = t.sync(ctx) // nobody writes to the new area before it is clear
+		err = t.sync(ctx) // no PE writes to the new area before it is clear
 	}
 	if err = t.leave(err); err != nil {
 		return nil, err
@@ -152,15 +153,15 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 	return made, nil
 }
 
-// What takeSlots tells.
+// Results of reserve.
 const (
 	slotTaken = iota
-	slotBusy  // another split was quicker
+	slotBusy  // another split took it first
 	slotNone
 )
 
-// takeSlots takes a slot for the team that this PE will be in. full says that there is
-// none for some team.
+// takeSlots takes a slot for the team that this PE will be in. full reports that some
+// team found none.
 func (t *Team) takeSlots(ctx context.Context, group func(pe int) int) (slot int, full bool, err error) {
 	world := t.w.team
 	g := group(t.me)
@@ -195,8 +196,8 @@ func (t *Team) takeSlots(ctx context.Context, group func(pe int) int) (slot int,
 	}
 }
 
-// reserve takes the first of the free slots after some, so that splits of different
-// parents at the same time look for different ones.
+// reserve takes the first of the free slots behind after. So concurrent splits of
+// different parents try different slots.
 func (t *Team) reserve(free uint64, after int) (slot, how int) {
 	if free == 0 {
 		return 0, slotNone
@@ -218,15 +219,14 @@ func (t *Team) unreserve(slot int) {
 	t.free |= 1 << (slot - firstSlot)
 }
 
-// clear makes this PE's work area that of a new team: an earlier one's numbers are
-// there.
+// clear resets this PE's work area, which has the counts of an earlier team.
 func (t *Team) clear() {
 	for off := t.area; off < t.from(len(t.pes)); off += 8 {
 		store(word8(t.w.heap.base, off), 0)
 	}
 }
 
-// release gives the work area back.
+// release gives this PE's work area back.
 func (t *Team) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,9 +236,9 @@ func (t *Team) release() {
 	}
 }
 
-// Destroy ends the team, like shmem_team_destroy. It is collective over it. The team of
-// all PEs and the shared team are not to be destroyed. Contexts made of the team can be
-// used on.
+// Destroy ends the team, like shmem_team_destroy. It is collective over the team. The
+// team of all PEs and the shared team must not be destroyed. Contexts made of the team
+// remain usable.
 func (t *Team) Destroy(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -249,13 +249,13 @@ func (t *Team) Destroy(ctx context.Context) error {
 	if err := t.enter(ctx, callDestroy); err != nil {
 		return err
 	}
-	// What this PE wrote to the others' work areas is there before they use them again.
+	// What this PE wrote to the others' work areas arrives before they use them again.
 	err := t.ctx.Quiet()
 	if err == nil {
 		err = t.sync(ctx)
 	}
 	if err = t.leave(err); err != nil {
-		return err // the work area may be in use
+		return err // the work area may still be in use
 	}
 	t.release()
 	return nil

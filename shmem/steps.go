@@ -5,31 +5,32 @@ import (
 	"errors"
 )
 
-// What collective calls are made of. Each team has a work area at the same place of
-// all heaps. In it are lines of 64 bytes, of which each is written by one PE. Those
-// that PE src of the team writes begin at src*576; offsets from there:
+// Steps and messages, of which collective calls are made. Each team has a work area at
+// the same place of all heaps. It consists of lines of 64 bytes, each written by one
+// PE. Those that PE src of the team writes begin at src*576. Offsets from there:
 //
 //	0x00  8  steps: how many PE src has taken towards this PE
 //	0x08  8  taken: how many of this PE's messages PE src has taken
 //	0x40 64  eight slots for messages, 64 bytes each
-//	   0x00 48  what it says
+//	   0x00 48  the contents
 //	   0x30  8  taken, as above
 //	   0x38  8  the message's number, from 1
 //
-// A step is a store to the count, after whatever was put before. A message is up to
-// 48 bytes that come with their number in one line, so that whoever looks for it has
-// it with one transfer between processors.
+// A step is a store to the count, after the data that was put before it. A message is
+// up to 48 bytes in one line with their number, so that a waiter gets both with one
+// transfer between processors.
 //
 // Both sides of a pair take the same steps and send the same messages in the same
 // order, since all PEs make the same collective calls in the same order. So a number
-// alone says what it is about; numbers never go back, and nobody resets them. Every
-// step and message is awaited in the call in which it is sent, so none is left behind.
+// alone identifies a step or message. Numbers never go back, and are never reset.
+// Every step and message is awaited in the call in which it is sent, so none is left
+// over.
 //
-// The slot of message i is used again by message i+8, once the reader has said that
-// it has taken message i: with a message of its own, or alone after four. A sender may
-// have to wait for that; the reader is then in an earlier call than the sender, or has
-// yet to reach the same point, and does not wait for what the sender has not sent. So
-// the PE that is furthest behind can always go on.
+// The slot of message i is used again by message i+8, once the reader has acknowledged
+// message i. It does so with a message of its own, or separately after four. A sender
+// may have to wait for that. The reader is then in an earlier call than the sender, or
+// has not reached the same point of this one, and does not wait for anything that the
+// sender has not sent. So the PE that is furthest behind can always go on.
 
 const (
 	areaLine     = 64
@@ -42,24 +43,24 @@ const (
 	messageWords = messageBytes / 8
 )
 
-// partner is what this PE knows of its steps and messages with another one. It is
-// guarded by the team's mu.
+// partner has the counts of this PE's steps and messages with another PE. The
+// team's mu guards it.
 type partner struct {
-	sent, seen uint64 // steps to it, and from it
-	put, taken uint64 // messages to it, of which it has said that it took them
-	got, told  uint64 // messages from it, of which it was told that they are taken
+	sent, seen uint64 // steps to the other PE, and from it
+	put, taken uint64 // messages to it, and how many of them it has acknowledged
+	got, told  uint64 // messages from it, and how many of them were acknowledged
 }
 
-// teamBytes is what the work area of a team takes.
+// teamBytes returns the size of a team's work area.
 func teamBytes(n int) uintptr {
 	return (uintptr(n)*pairBytes + pageBytes - 1) &^ (pageBytes - 1)
 }
 
-// from is the offset of what PE src writes.
+// from returns the offset of what PE src writes.
 func (t *Team) from(src int) uintptr { return t.area + uintptr(src)*pairBytes }
 
-// step tells PE dst of the team that one more step is done towards it. What was put
-// there before is seen by whoever sees the step.
+// step takes a step towards PE dst of the team. If dst sees the step, it also sees
+// what was put there before.
 func (t *Team) step(dst int) {
 	q := &t.pairs[dst]
 	q.sent++
@@ -94,7 +95,7 @@ func (t *Team) reaches(ctx context.Context, off uintptr, want uint64) error {
 	return t.w.wait(ctx, func() bool { return atomicLoad(p) >= want })
 }
 
-// stepAll takes a step towards each other PE, the next one first.
+// stepAll takes a step towards each other PE, beginning with the next one.
 func (t *Team) stepAll() {
 	for i := 1; i < len(t.pes); i++ {
 		t.step(t.next(i))
@@ -111,7 +112,7 @@ func (t *Team) awaitAll(ctx context.Context) error {
 	return nil
 }
 
-// next is the PE i further, around the team.
+// next returns the PE that is i further around the team.
 func (t *Team) next(i int) int {
 	if i += t.me; i >= len(t.pes) {
 		i -= len(t.pes)
@@ -119,7 +120,7 @@ func (t *Team) next(i int) int {
 	return i
 }
 
-// fits tells if n elements can be a message.
+// fits reports whether n elements fit into a message.
 func fits[T Elem](n int) bool { return uintptr(n)*sizeOf[T]() <= messageBytes }
 
 // send sends a message of up to messageBytes to PE dst.
@@ -172,7 +173,7 @@ func (t *Team) room(ctx context.Context, dst int) error {
 	return q.takes(atomicLoad(word8(t.w.heap.base, off)))
 }
 
-// takes notes what the other PE has said of messages taken.
+// takes notes how many messages the other PE has acknowledged.
 func (q *partner) takes(taken uint64) error {
 	if taken > q.put {
 		return errTaken
@@ -182,7 +183,7 @@ func (q *partner) takes(taken uint64) error {
 }
 
 // receive waits for the next message of PE src, and returns it. It is valid until
-// took.
+// took is called.
 func receive[T Elem](ctx context.Context, t *Team, src, n int) ([]T, error) {
 	q := &t.pairs[src]
 	off := t.from(src) + areaLine + uintptr((q.got+1)%slots)*areaLine
@@ -196,7 +197,7 @@ func receive[T Elem](ctx context.Context, t *Team, src, n int) ([]T, error) {
 	return elems[T](base, off, n), nil
 }
 
-// took gives the slot of the message of PE src back.
+// took gives back the slot of the message from PE src.
 func (t *Team) took(src int) {
 	q := &t.pairs[src]
 	q.got++
@@ -206,8 +207,8 @@ func (t *Team) took(src int) {
 	}
 }
 
-// agree gives all PEs of the team what each passes, in the team's order, by calling
-// each with it. The caller holds mu.
+// agree exchanges what each PE of the team passes, and calls each with it, in the
+// order of the team. The caller holds mu.
 func (t *Team) agree(ctx context.Context, mine words, each func(pe int, w words)) error {
 	if err := sendAll(ctx, t, mine[:]); err != nil {
 		return err

@@ -4,8 +4,8 @@ package shmem
 
 import "github.com/ntbnet/ntbnet/ntb"
 
-// plainStores: see the other file. Elsewhere, and for the race detector, stores
-// that others wait for are atomic.
+// plainStores is explained in store_plain.go. Here, and for the race detector,
+// stores that others wait for are atomic.
 const plainStores = false
 
 // storeFence keeps earlier stores before later ones.

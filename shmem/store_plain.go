@@ -2,9 +2,10 @@
 
 package shmem
 
-// plainStores: a plain store of 4 or 8 bytes is one store, and stores are seen in
-// their order. sync/atomic would lock the bus for each.
+// plainStores says that a plain store of 4 or 8 bytes is one store, and that stores
+// are seen in their order. The stores of sync/atomic would be locked instructions.
 const plainStores = true
 
-// storeFence keeps earlier stores before later ones: here they are.
+// storeFence keeps earlier stores before later ones. On this processor they are
+// ordered already.
 func storeFence() {}

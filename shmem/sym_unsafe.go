@@ -2,9 +2,10 @@ package shmem
 
 import "unsafe"
 
-// At is the object of n elements at an offset that Offset has told, perhaps on
-// another PE: what a C program does with a symmetric address. It is false if that is
-// not memory for objects, or not aligned: complex64, too, is aligned to 8 bytes.
+// At returns the object of n elements at an offset that Offset has returned, perhaps
+// on another PE. A C program passes symmetric addresses for that. It returns false
+// if the bytes are not memory for objects, or not aligned. complex64, too, is
+// aligned to 8 bytes.
 func At[T Elem](w *World, off, n int) (Sym[T], bool) {
 	w.check()
 	if off < w.heap.objects || off%int(alignOf[T]()) != 0 || off > w.heap.size ||
@@ -14,8 +15,8 @@ func At[T Elem](w *World, off, n int) (Sym[T], bool) {
 	return Sym[T]{w, uintptr(off), n}, true
 }
 
-// Find is the symmetric object that s is this PE's copy of, so that
-// Find(w, x.Local()) is x. It is false if s is other memory, or empty.
+// Find returns the symmetric object of which s is this PE's copy, so Find(w,
+// x.Local()) is x. It returns false if s is other memory, or empty.
 func Find[T Elem](w *World, s []T) (Sym[T], bool) {
 	w.check()
 	if len(s) == 0 {

@@ -6,34 +6,34 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Team is some PEs of the job, numbered from 0, like shmem_team_t. Collective calls
-// of a team are made by all its PEs, in the same order, one at a time; those of
-// different teams may be under way at once. If one fails, because a PE ended or its
-// ctx did, the PEs may be at different places, so all later ones of the team return
-// the same error.
+// Team is an ordered set of PEs of the job, numbered from 0, like shmem_team_t. All
+// its PEs make the team's collective calls, in the same order, one at a time. Calls
+// of different teams may be under way at once. If one fails, because a PE ended or
+// its ctx did, the PEs may be at different places. So all later calls of the team
+// return the same error.
 //
-// A nil Team is one without PEs, like SHMEM_TEAM_INVALID.
+// A nil Team has no PEs, like SHMEM_TEAM_INVALID.
 type Team struct {
 	// Immutable.
 	w     *World
-	pes   []int   // of the World, by number in the team
-	peers []*peer // likewise
+	pes   []int   // by number in the team, the number in the World
+	peers []*peer // by number in the team
 	me    int     // this PE's number
-	slot  int     // of the work areas
+	slot  int     // of the work area
 	area  uintptr // offset of the work area
-	ctx   *Ctx    // of the steps
+	ctx   *Ctx    // for steps and messages
 	topology
 	config TeamConfig // immutable once made
 
-	mu    lock.Mutex[lock.Team]    // a collective is under way
+	mu    lock.Mutex[lock.Team]    // held while a collective is under way
 	pairs []partner                // by PE; guarded by mu
-	err   error                    // of a collective that failed; guarded by mu
-	ended bool                     // by Destroy; guarded by mu
-	line  [slotNumberAt / 8]uint64 // a message on its way; guarded by mu
+	err   error                    // of a collective call that failed; guarded by mu
+	ended bool                     // set by Destroy; guarded by mu
+	line  [slotNumberAt / 8]uint64 // one message on its way; guarded by mu
 	buf   []uint64                 // scratch; guarded by mu
 
 	freeMu lock.Mutex[lock.Slots]
-	free   uint64 // of the world's team: slots that are free, as bits; guarded by freeMu
+	free   uint64 // in the team of all PEs: free slots, as bits; guarded by freeMu
 }
 
 // maxTeams is how many teams a PE may be in.
@@ -60,7 +60,8 @@ func makeTeam(w *World, pes []int, me, slot int) *Team {
 	return t
 }
 
-// MyPE is this PE's number in the team, -1 in a nil one, like shmem_team_my_pe.
+// MyPE returns this PE's number in the team, like shmem_team_my_pe. In a nil team
+// it is -1.
 func (t *Team) MyPE() int {
 	if t == nil {
 		return -1
@@ -68,7 +69,8 @@ func (t *Team) MyPE() int {
 	return t.me
 }
 
-// NPEs is how many PEs the team has, -1 if it is nil, like shmem_team_n_pes.
+// NPEs returns the number of PEs in the team, like shmem_team_n_pes. For a nil team
+// it is -1.
 func (t *Team) NPEs() int {
 	if t == nil {
 		return -1
@@ -76,8 +78,9 @@ func (t *Team) NPEs() int {
 	return len(t.pes)
 }
 
-// TranslatePE is the number in team other of the team's PE pe, -1 if it is not in
-// both, or a team is nil, like shmem_team_translate_pe.
+// TranslatePE returns the number in team other of the team's PE pe, like
+// shmem_team_translate_pe. It returns -1 if the PE is not in both, or a team is
+// nil.
 func (t *Team) TranslatePE(pe int, other *Team) int {
 	if t == nil || other == nil || uint(pe) >= uint(len(t.pes)) {
 		return -1
@@ -101,7 +104,7 @@ func (t *Team) NewCtx() *Ctx {
 }
 
 // Sync waits until all PEs of the team have called it, like shmem_team_sync. What
-// this PE stored to others need not be there: see Barrier.
+// this PE stored to others may arrive later; see Barrier.
 func (t *Team) Sync(ctx context.Context) error {
 	if err := t.enter(ctx, callSync); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (t *Team) Sync(ctx context.Context) error {
 }
 
 // Barrier completes this PE's operations on the default context, and then waits
-// until all PEs of the team have called it: with the team of all PEs, like
+// until all PEs of the team have called it. With the team of all PEs it is like
 // shmem_barrier_all.
 func (t *Team) Barrier(ctx context.Context) error {
 	if t == nil {
@@ -125,13 +128,14 @@ func (t *Team) Barrier(ctx context.Context) error {
 	return t.leave(t.sync(ctx))
 }
 
-// flat is how many PEs a team may have for each to tell each other, rather than
-// through others: it is one round, and where PEs share processors each has to run
-// once only.
+// flat is the largest team in which each PE tells each other directly, rather than
+// through others. That takes one round, and where PEs share processors each has to
+// run once only.
 const flat = 8
 
-// sync is a barrier. A few PEs tell each other. Of more, in round r each tells the one
-// 2^r further, and waits for the one 2^r before. The caller holds mu.
+// sync is a barrier. In a small team, each PE steps to each other. In a larger one,
+// each PE steps in round r to the one 2^r further, and waits for the one 2^r before.
+// The caller holds mu.
 func (t *Team) sync(ctx context.Context) error {
 	n := len(t.pes)
 	if n <= flat {

@@ -70,7 +70,7 @@ func TestSplitTellsPEsThatPassDifferentArguments(t *testing.T) {
 		_, err := w.Team().SplitStrided(ctx, 0, 1, 1+w.PE()%2)
 		require.ErrorIs(t, err, ErrMismatch)
 		require.ErrorContains(t, err, "SplitStrided(start 0, stride 1, size 2)")
-		_, err = w.Team().SplitStrided(ctx, 0, 1, 1-2*(w.PE()%2)) // some are invalid
+		_, err = w.Team().SplitStrided(ctx, 0, 1, 1-2*(w.PE()%2)) // some PEs pass invalid arguments
 		require.ErrorIs(t, err, ErrMismatch)
 		_, _, err = w.Team().Split2D(ctx, 1+w.PE()%2)
 		require.ErrorIs(t, err, ErrMismatch)
@@ -151,7 +151,7 @@ func TestAPEIsInAsManyTeamsAsThereIsRoomFor(t *testing.T) {
 			require.NoError(t, team.Sync(ctx), "team %d", i)
 		}
 		require.NoError(t, all[17].Destroy(ctx))
-		// There is room for x, but not for y: none is left.
+		// There is a slot for x, but none for y. Afterwards none is taken.
 		_, _, err = w.Team().Split2D(ctx, 2)
 		require.ErrorIs(t, err, ErrTooManyTeams)
 		again, err := w.Team().SplitStrided(ctx, 0, 1, n)
@@ -181,7 +181,7 @@ func TestTeamsOfTeams(t *testing.T) {
 		}
 		c := b.NewCtx()
 		require.Equal(t, b, c.Team())
-		P(c, Sym[uint64]{w, b.area, 1}, 0, 0, 0) // its numbers are the team's
+		P(c, Sym[uint64]{w, b.area, 1}, 0, 0, 0) // PE 0 is the team's
 		require.NoError(t, c.Close())
 		x, y, err := b.Split2D(ctx, 2)
 		require.NoError(t, err)
@@ -190,12 +190,13 @@ func TestTeamsOfTeams(t *testing.T) {
 	})
 }
 
-// TestTeamsComeAndGo makes and destroys teams with PEs in common, whose collectives are
-// under way at once, so that work areas are used again while others are in use.
+// TestTeamsComeAndGo makes and destroys teams that have PEs in common. Their
+// collectives are under way at once. So work areas are used again while others are in
+// use.
 func TestTeamsComeAndGo(t *testing.T) {
 	each(t, []int{3, 4}, func(t *testing.T, w *World) {
 		ctx, n := context.Background(), w.NumPEs()
-		rng := rand.New(rand.NewPCG(testSeed, 1)) // the same at all PEs
+		rng := rand.New(rand.NewPCG(testSeed, 1)) // yields the same numbers at all PEs
 		own := rand.New(rand.NewPCG(testSeed, uint64(2+w.PE())))
 		a, err := Alloc[int64](w, 4*n)
 		require.NoError(t, err)
@@ -247,7 +248,7 @@ func TestTeamsAreUsedAtOnce(t *testing.T) {
 		for i, team := range []*Team{all, down} {
 			wg.Go(func() {
 				tryWith(t, team, objects[2*i], objects[2*i+1], arithmetic[float64](), []int{1, 6, 350}, 8, uint64(40+i), fmt.Sprint("team ", i))
-				// They are split at once, too.
+				// They are split at the same time, too.
 				for range 10 {
 					x, y, err := team.Split2D(ctx, 2)
 					require.NoError(t, err)
@@ -289,7 +290,7 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 		require.Zero(t, w.SharedTeam().MyPE())
 		require.NoError(t, w.SharedTeam().Sync(context.Background()))
 	})
-	// One of them alone is strict.
+	// One PE alone is strict.
 	var wg sync.WaitGroup
 	for pe := range 4 {
 		wg.Go(func() {

@@ -13,14 +13,15 @@ import (
 
 func init() { bodies["serve HTTP while others put"] = serveAndPut }
 
-// PE 0 serves HTTP by the fabric that its heap is reached by; PE 1 asks, and the others
-// put and add to PE 0 meanwhile. Each goes on until the others have had their share.
+// PE 0 serves HTTP over the fabric by which its heap is reached. PE 1 sends requests.
+// The other PEs put and add to PE 0 meanwhile. Each goes on until the others have done
+// their share.
 func serveAndPut(t require.TestingT, w *World) {
 	const requests, rounds, port = 300, 300, "4080"
 	ctx, c := context.Background(), w.Ctx()
 	s, err := AllocZeroed[uint64](w, 10_000)
 	require.NoError(t, err)
-	// done[i] of PE 0: how much PE i has done.
+	// Element i of done, at PE 0, is how much PE i has done.
 	done, err := AllocZeroed[int64](w, w.NumPEs())
 	require.NoError(t, err)
 	barrier := func() { require.NoError(t, w.Team().Barrier(ctx)) }

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// topology is what collective calls know of where the PEs of a team are. All of them
-// know the same. It is immutable, but for tree.
+// topology describes where the PEs of a team are, for collective calls. All of them
+// have the same. It is immutable, except tree.
 type topology struct {
-	oneHost bool  // all are of one host, and mapped to each other
+	oneHost bool  // all PEs are on one host, and mapped to each other
 	chained bool  // their hosts form a ring or a line, and are more than two
-	ring    []int // if chained: PEs so that those of neighbours are next to each other
-	place   int   // if chained: of this PE in ring
+	ring    []int // if chained: the PEs in the order of their hosts
+	place   int   // if chained: index of this PE in ring
 
 	tree tree // of the last large broadcast; guarded by the team's mu
 }
 
-// share is for Open. All PEs tell each other which of the others of their host are
-// mapped to them, so that all know the same, whatever went wrong where, and makes the
-// shared team of it.
+// share is called by Open. All PEs exchange which of the others on their host they
+// have mapped, so that all have the same information, even where a mapping failed. It
+// makes the shared team of it.
 func (w *World) share(ctx context.Context) error {
 	n := len(w.peers)
 	row := make([]uint64, (n+63)/64)
@@ -42,13 +42,13 @@ func (w *World) share(ctx context.Context) error {
 	return nil
 }
 
-// shared tells if two PEs are mapped to each other.
+// shared reports whether two PEs are mapped to each other.
 func (w *World) shared(a, b int) bool {
 	return w.sharers[a][b/64]>>(b%64)&1 != 0 && w.sharers[b][a/64]>>(a%64)&1 != 0
 }
 
-// sharing is the group of this PE. Each PE, in order, joins the first group whose
-// members are all mapped to it, so the groups are the same for all.
+// sharing returns the group of this PE. The PEs, in order, each join the first
+// group whose members are all mapped to them. So all PEs compute the same groups.
 func (w *World) sharing() []int {
 	var all [][]int
 	in := func(pe int) int {
@@ -71,7 +71,7 @@ func (w *World) sharing() []int {
 	return all[mine]
 }
 
-// topologyOf is that of a team of PEs of the World.
+// topologyOf returns the topology of a team of PEs of the World.
 func (w *World) topologyOf(pes []int) topology {
 	if w.sharers == nil { // Open is under way
 		return topology{}
@@ -95,7 +95,7 @@ func (w *World) topologyOf(pes []int) topology {
 	return t
 }
 
-// tree is who passes a large broadcast on to whom.
+// tree says which PE passes a large broadcast on to which.
 type tree struct {
 	valid    bool
 	root     int
@@ -103,7 +103,7 @@ type tree struct {
 	children []int
 }
 
-// treeOf is the tree of a root, as this PE sees it.
+// treeOf returns the tree of a root, from this PE's view.
 func (t *Team) treeOf(root int) *tree {
 	if t.tree.valid && t.tree.root == root {
 		return &t.tree
@@ -118,18 +118,19 @@ func (t *Team) treeOf(root int) *tree {
 			t.tree.children = append(t.tree.children, pe)
 		}
 	}
-	// The one that passes it on to most comes first.
+	// The child with the largest subtree comes first.
 	slices.SortStableFunc(t.tree.children, func(a, b int) int { return t.rank(b, root) - t.rank(a, root) })
 	return &t.tree
 }
 
-// rank is a PE's number if root had 0.
+// rank returns a PE's number counted from root.
 func (t *Team) rank(pe, root int) int {
 	n := len(t.pes)
 	return (pe - root + n) % n
 }
 
-// binomial is each PE's parent in a binomial tree: its rank without the last bit.
+// binomial returns each PE's parent in a binomial tree: its rank without the last
+// bit that is set.
 func (t *Team) binomial(root int) []int {
 	n := len(t.pes)
 	parents := make([]int, n)
@@ -140,14 +141,15 @@ func (t *Team) binomial(root int) []int {
 	return parents
 }
 
-// chains is each PE's parent in chains from neighbour to neighbour: of the first PE of
-// each host, the first PE of the host before it on the way from root, to the right or
-// to the left, whichever is shorter; of any other PE of a host, the one before it
-// there. root is the first of its host.
+// chains returns each PE's parent in chains from neighbour to neighbour. The parent of
+// a host's first PE is the first PE of the host before it on the shorter way from
+// root, to the right or to the left. The parent of any other PE is the one before it
+// on its host. root counts as the first PE of its host.
 func (t *Team) chains(root int) []int {
 	node := func(pe int) int { return t.peers[pe].node }
 	nodes := t.w.spec.Nodes
-	// distance is how far to the right a host is: negative to the left.
+	// distance returns how far to the right of root's host a PE's host is. To the
+	// left it is negative.
 	distance := func(pe int) int {
 		d := node(pe) - node(root)
 		if t.w.spec.Kind == "ring" {
@@ -171,7 +173,7 @@ func (t *Team) chains(root int) []int {
 		}
 	}
 	for _, head := range first {
-		best := root // the furthest host between root's and this one
+		best := root // the furthest host between root's host and this one
 		for _, other := range first {
 			d, o, b := distance(head), distance(other), distance(best)
 			if d > 0 && o > b && o < d || d < 0 && o < b && o > d {

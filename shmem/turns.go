@@ -6,24 +6,24 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// The queue of a lock has a place for each PE. Which goroutine of a PE uses it is settled
-// here, before anything is said to other PEs.
+// The queue of a lock has one place for each PE. The turn decides which goroutine of a PE
+// uses it, before other PEs are involved.
 
-// turns has the locks that goroutines of this PE ask for or have.
+// turns has a turn for each lock that goroutines of this PE ask for or have.
 type turns struct {
 	mu  lock.Mutex[lock.Turns]
 	all map[uintptr]*turn // by the lock's offset; guarded by mu
 }
 
 // turn is the right to use this PE's place in one lock's queue. A goroutine has it while
-// it asks for the lock, and as long as it has that.
+// it waits for the lock, and as long as it holds the lock.
 type turn struct {
-	taken chan struct{} // holds one while a goroutine has the turn
-	users int           // goroutines that have it or wait for it; guarded by turns.mu
-	owned bool          // with the lock; guarded by turns.mu
+	taken chan struct{} // has an element while a goroutine has the turn
+	users int           // goroutines that have the turn or wait for it; guarded by turns.mu
+	owned bool          // the goroutine that has the turn also has the lock; guarded by turns.mu
 }
 
-// user is the turn at an offset, with one more user.
+// user returns the turn of the lock at an offset, after adding one user.
 func (t *turns) user(off uintptr) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *turns) user(off uintptr) *turn {
 	return one
 }
 
-// leave takes a user off. What nobody uses is forgotten.
+// leave removes a user. A turn without users is deleted.
 func (t *turns) leave(off uintptr, one *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,8 +49,8 @@ func (t *turns) leave(off uintptr, one *turn) {
 	}
 }
 
-// forget is for n bytes of the heap that are freed: a lock that was there, and was not
-// cleared, is none any more.
+// forget deletes the turns of locks in n bytes of the heap that are freed. A lock that
+// was there and not cleared no longer exists.
 func (t *turns) forget(off uintptr, n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,21 +94,21 @@ func (t *turns) tryTake(off uintptr) *turn {
 	}
 }
 
-// give gives the turn to the goroutine that waits longest.
+// give gives the turn to the goroutine that has waited longest.
 func (t *turns) give(off uintptr, one *turn) {
 	<-one.taken
 	t.leave(off, one)
 }
 
-// own notes that the turn's goroutine has the lock.
+// own notes that the goroutine that has the turn has the lock.
 func (t *turns) own(one *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one.owned = true
 }
 
-// disown is for who is about to clear the lock, once. It returns nil if this PE does not
-// have the lock.
+// disown is called by the goroutine that is about to clear the lock. Only one caller
+// succeeds. It returns nil if this PE does not have the lock.
 func (t *turns) disown(off uintptr) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()

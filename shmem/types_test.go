@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each operation, with each type that it takes, on each way to another PE.
+// Each operation is tried with each type that it takes, on each way to another PE.
 
 func init() {
 	bodies["puts and gets of all types"] = func(t require.TestingT, w *World) {
@@ -56,7 +56,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// number makes a value of any type that differs with i.
+// number returns a value of any type that depends on i.
 func number[T Elem](i int) (v T) {
 	switch p := any(&v).(type) {
 	case *complex64:
@@ -87,7 +87,7 @@ func numbers[T Elem](n, from int) []T {
 }
 
 // rma puts to the PE two further, which is not a neighbour in a ring of four, and gets
-// from it what it has been put.
+// from it what was put.
 func rma[T Elem](t require.TestingT, w *World) {
 	const n = 17_000 // more than one request of the larger types
 	ctx, c := context.Background(), w.Ctx()
@@ -120,7 +120,7 @@ func rma[T Elem](t require.TestingT, w *World) {
 	require.Equal(t, mine[7], v)
 	barrier()
 
-	// Strided, also in blocks, over two elements to each.
+	// Strided operations, also in blocks, over two elements to each.
 	for _, block := range []int{1, 3} {
 		clear(s.Local())
 		barrier()
@@ -166,7 +166,7 @@ func amos[T AMO](t require.TestingT, w *World) {
 	require.Equal(t, T(0b0111), AtomicFetchXor(c, s, 1, 0b0101, to))
 	require.Equal(t, T(0b0010), AtomicFetchInc(c, s, 1, to))
 	AtomicInc(c, s, 1, to)
-	AtomicAdd(c, s, 1, ^T(0), to) // less 1
+	AtomicAdd(c, s, 1, ^T(0), to) // subtracts 1
 	AtomicAnd(c, s, 1, 0b1001, to)
 	AtomicOr(c, s, 1, 0b0100, to)
 	AtomicXor(c, s, 1, 0b1000, to)
@@ -186,7 +186,8 @@ func amos[T AMO](t require.TestingT, w *World) {
 	require.Equal(t, T(0b0100), AtomicFetch(c, s, 1, to))
 	barrier()
 
-	// All PEs at PE 0: the ways that they take must be atomic with each other.
+	// All PEs use PE 0. The ways by which they reach it must be atomic with each
+	// other.
 	const rounds = 300
 	seen := make([]T, 0, rounds)
 	for i := range rounds {
@@ -228,7 +229,7 @@ func extended[T ExtAMO](t require.TestingT, w *World) {
 	require.NoError(t, Free(s))
 }
 
-// waits has each PE wait for what its neighbour stores, in all forms.
+// waits has each PE wait for what its neighbour stores, with every form of wait.
 func waits(t require.TestingT, w *World) {
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
 	s, err := AllocZeroed[int64](w, 6)
@@ -263,7 +264,7 @@ func waits(t require.TestingT, w *World) {
 	require.Equal(t, []int{3}, TestSomeVector(nil, s, skip, Eq, values))
 	require.Equal(t, 3, TestAnyVector(s, skip, Eq, values))
 	require.False(t, TestAllVector(s, skip, Eq, values))
-	barrier() // nobody stores more before all have looked
+	barrier() // no PE stores more before all have read
 	for _, i := range []int{5, 0, 1} {
 		P(c, s, i, values[i], to)
 	}
@@ -279,7 +280,7 @@ func waits(t require.TestingT, w *World) {
 	require.NoError(t, err)
 	require.Equal(t, -1, i)
 
-	// Signals: whoever has seen one finds the data.
+	// Signals: a PE that has seen one finds the data.
 	buf := make([]byte, data.Len())
 	for round := 1; round <= 50; round++ {
 		for i := range buf {

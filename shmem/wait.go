@@ -11,21 +11,22 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// A PE that waits looks at a word of its own heap: for a while, and then it sleeps.
-// A PE that has the heap mapped stores there without a word to anyone. So before it
-// sleeps, a PE changes the arm word at the beginning of its heap, which every PE
-// looks at after its stores; then it makes all processors pass a barrier, and looks
-// once more. Those that work pay a load for that, and no barrier. A PE that sees the
+// A PE that waits polls a word of its own heap for a while, and then sleeps. A PE
+// that has the heap mapped stores there without a request. So before a PE sleeps, it
+// changes the arm word at the beginning of its heap. Then it makes all processors
+// pass a barrier, and polls once more. Every PE loads the arm word after its stores.
+// So a PE that stores pays for a load only, not for a barrier. A PE that sees the
 // change sends a request to wake, once.
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
 	mu     lock.Mutex[lock.Sleeper]
-	asleep []chan struct{} // of each one that sleeps, empty; guarded by mu
-	spare  []chan struct{} // of those that have slept; guarded by mu
+	asleep []chan struct{} // one empty channel for each that sleeps; guarded by mu
+	spare  []chan struct{} // channels for reuse; guarded by mu
 }
 
-// lieDown returns a channel that the next wake sends to. It goes back by getUp.
+// lieDown returns a channel on which the next wake sends. The caller passes it to
+// getUp afterwards.
 func (s *sleepers) lieDown() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +40,7 @@ func (s *sleepers) lieDown() chan struct{} {
 	return bell
 }
 
-// getUp ends what lieDown began, woken or not.
+// getUp ends what lieDown began, whether woken or not.
 func (s *sleepers) getUp(bell chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,12 +54,12 @@ func (s *sleepers) getUp(bell chan struct{}) {
 	s.spare = append(s.spare, bell)
 }
 
-// wake wakes all.
+// wake wakes all sleepers.
 func (s *sleepers) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, bell := range s.asleep {
-		bell <- struct{}{} // there is room: each is sent to once
+		bell <- struct{}{} // there is room: each channel is sent to once
 	}
 	s.asleep = s.asleep[:0]
 }
@@ -66,41 +67,43 @@ func (s *sleepers) wake() {
 // Times of a wait.
 const (
 	spinFor  = 200 * time.Microsecond
-	spinMost = 10 * time.Millisecond // after it was woken for nothing
-	// The PE that is to store it may need this very processor, even where there are
-	// enough: the scheduler likes to put a PE that this one wakes on the same one, and
-	// does not move PEs that take turns. So the processor is offered after each
-	// shareEach looks, which take longer than a neighbour's answer; where PEs have to
-	// take turns anyway, after each look from shareAfter on.
+	spinMost = 10 * time.Millisecond // after a wake that was not needed
+	// The PE that is to store the word may need this very processor, even where there
+	// are enough. The scheduler tends to put a PE that this one wakes on the same
+	// processor, and does not move PEs that take turns. So a wait offers its processor
+	// to others after each shareEach polls, which take longer than a neighbour's
+	// answer. Where PEs have to take turns anyway, it does so after each poll from
+	// shareAfter on.
 	shareEach  = 16
 	shareAfter = 8
-	// giveWay is how often other goroutines get a chance.
+	// giveWay is the time after which other goroutines get a chance to run.
 	giveWay = 20 * time.Microsecond
-	// An offer that takes slowOffer is a turn of somebody who computes. Then waits sleep
-	// after shortSpin looks, for as long as the offer took, and twice as long after each
-	// further one, up to slowMost times: only a sleeper gets the processor as soon as it
-	// has something to do.
+	// An offer that takes slowOffer means that another process computes. Then waits
+	// sleep after shortSpin polls, for as long as the offer took. After each further
+	// slow offer they do so for twice as long, up to slowMost times. The reason: only a
+	// sleeper gets the processor as soon as it has something to do.
 	slowOffer = 2 * time.Millisecond
 	slowMost  = 32
 	shortSpin = 64
-	// pollEach is how long a wait pauses where nobody can be trusted to wake it.
+	// pollEach is how long a wait pauses between polls where other PEs cannot be
+	// relied on to wake it.
 	pollEach = time.Millisecond
 )
 
-// offers are those of a PE's processor to others.
+// offers decides when a PE offers its processor to others.
 type offers struct {
-	yield func()       // of this processor
+	yield func()       // yields this processor
 	epoch time.Time    // when the World was made
 	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
-	times atomic.Int64 // how many times as long as the last offer that is
+	times atomic.Int64 // length of that time, as a multiple of the last offer
 }
 
 func (o *offers) init() { o.yield, o.epoch = osYield, time.Now() }
 
-// slow reports whether an offer would take long, now being the time.
+// slow reports whether an offer would take long at the time now.
 func (o *offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
 
-// offer lets others have this processor, and returns the time after that.
+// offer yields this processor, and returns the time after that.
 func (o *offers) offer(now time.Time) time.Time {
 	o.yield()
 	after := time.Now()
@@ -115,8 +118,8 @@ func (o *offers) offer(now time.Time) time.Time {
 	return after
 }
 
-// wait returns nil when look is true: at once, or when someone has stored what
-// makes it so. It returns an error if a PE has ended, or ctx.
+// wait returns nil when look returns true, either at once or after a PE has stored
+// what makes it so. It returns an error if a PE has ended, or ctx.
 func (w *World) wait(ctx context.Context, look func() bool) error {
 	if look() {
 		return nil
@@ -128,12 +131,13 @@ func (w *World) wait(ctx context.Context, look func() bool) error {
 		if done, err := w.park(ctx, look); done || err != nil {
 			return err
 		}
-		// Others store here, though not yet what is waited for: each sleep costs the next
-		// of them a request.
+		// Other stores wake this PE before the awaited one. Each sleep costs the next PE
+		// that stores a request.
 	}
 }
 
-// spin looks again and again for a while. It reports whether look was true.
+// spin calls look again and again for a while. It reports whether look returned
+// true.
 func (w *World) spin(look func() bool, budget time.Duration) bool {
 	var begin, gave time.Time
 	for i := 1; ; i++ {
@@ -165,8 +169,8 @@ func (w *World) spin(look func() bool, budget time.Duration) bool {
 	}
 }
 
-// park sleeps until something is stored here. It reports whether look was true. It pairs
-// with peer.armed (pair S8).
+// park sleeps until something is stored here. It reports whether look returned true. It
+// pairs with peer.armed (pair S8).
 func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := w.sleepers.lieDown()
 	defer w.sleepers.getUp(bell)
@@ -175,8 +179,9 @@ func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 	if w.self.fence {
 		ntb.Fence() // as all others do after each store
 	} else if w.barrier() != nil {
-		// It worked when the process began, so others make no barrier after their stores:
-		// one may have overlooked the arm word. So this is no sleep, but a pause.
+		// The barrier worked when the process began, so other PEs make none after their
+		// stores. One may have overlooked the arm word. So this is a pause rather than a
+		// sleep.
 		again = time.After(pollEach)
 	}
 	if look() {
@@ -188,7 +193,7 @@ func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 	case <-bell:
 		return false, nil
 	case <-w.failed:
-		if look() { // it came before
+		if look() { // the store came before the arm word
 			return true, nil
 		}
 		return false, w.failure
@@ -200,8 +205,8 @@ func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
 func fullFence() { ntb.Fence() }
 
 // WaitUntil waits until element i of s here is OP v, like shmem_wait_until. Another
-// PE's atomic operation, P, put of one element or signal makes it so. ctx ends it
-// early. It fails if a PE of the job ends.
+// PE makes it so by an atomic operation, P, a put of one element, or a signal. ctx
+// ends it early. It fails if a PE of the job ends.
 func WaitUntil[T AMO](ctx context.Context, s Sym[T], i int, op Cmp, v T) error {
 	p := s.local(i)
 	if compare(atomicLoad(p), op, v) {

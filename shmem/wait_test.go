@@ -10,8 +10,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Where others compute, each offer of the processor costs a turn of theirs: a wait makes
-// one at most, and those that follow sleep without.
+// Where other processes compute, each offer of the processor costs one turn of theirs. A
+// wait makes one offer at most. The waits that follow sleep without one.
 func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
 	const turn = 6 * time.Millisecond
 	for name, crowded := range map[string]bool{"crowded": true, "a processor each": false} {
@@ -36,7 +36,7 @@ func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
 	}
 }
 
-// All that sleep are woken, and nothing is allocated for it.
+// All sleepers are woken, and nothing is allocated for it.
 func TestSleepersAreWoken(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")
@@ -51,7 +51,7 @@ func TestSleepersAreWoken(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		bell := s.lieDown()
 		s.wake()
-		s.getUp(bell) // not received from
+		s.getUp(bell) // nothing was received from it
 	}))
 	require.Empty(t, s.lieDown(), "a ring of the past")
 }

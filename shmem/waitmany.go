@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 )
 
-// Waits and tests over several elements: chapter 9.10 of the specification. skip says
+// Waits and tests for several elements: chapter 9.10 of the specification. skip says
 // which elements do not count, and may be nil; the specification calls it status. The
-// Vector forms compare each element with a value of its own. Like Test, they look at
-// this PE's own copy. Where several elements are true, the Any forms return one of them
-// at random, so that each comes up in time.
+// Vector forms compare each element with a value of its own. Like Test, they read this
+// PE's own copy. Where several elements are true, the Any forms return one of them at
+// random, so that each is returned in time.
 
 // WaitUntilAll waits until every element of s here has been OP v, one after the other,
 // like shmem_wait_until_all. Errors are those of WaitUntil.
@@ -19,14 +19,14 @@ func WaitUntilAll[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T
 }
 
 // WaitUntilAny waits until some element is OP v, and returns its number, like
-// shmem_wait_until_any; -1, at once, if all are skipped.
+// shmem_wait_until_any. If all are skipped, it returns -1 at once.
 func WaitUntilAny[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) (int, error) {
 	return waitAny(ctx, looker[T]{s: s, skip: skip, op: op, v: v})
 }
 
 // WaitUntilSome waits until at least one element is OP v, and appends the numbers of
-// all that are to found, like shmem_wait_until_some; none, at once, if all are
-// skipped.
+// all such elements to found, like shmem_wait_until_some. If all are skipped, it
+// appends none and returns at once.
 func WaitUntilSome[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, v T) ([]int, error) {
 	return waitSome(ctx, found, looker[T]{s: s, skip: skip, op: op, v: v})
 }
@@ -49,15 +49,15 @@ func WaitUntilSomeVector[T AMO](ctx context.Context, found []int, s Sym[T], skip
 	return waitSome(ctx, found, vector(s, skip, op, values))
 }
 
-// TestAll tells if every element of s here is OP v, like shmem_test_all.
+// TestAll reports whether every element of s here is OP v, like shmem_test_all.
 func TestAll[T AMO](s Sym[T], skip []bool, op Cmp, v T) bool {
 	l := looker[T]{s: s, skip: skip, op: op, v: v}
 	l.check()
 	return l.all()
 }
 
-// TestAny returns the number of an element that is OP v, -1 if there is none, like
-// shmem_test_any.
+// TestAny returns the number of an element that is OP v, like shmem_test_any. If
+// there is none, it returns -1.
 func TestAny[T AMO](s Sym[T], skip []bool, op Cmp, v T) int {
 	l := looker[T]{s: s, skip: skip, op: op, v: v}
 	l.check()
@@ -96,13 +96,13 @@ func TestSomeVector[T AMO](found []int, s Sym[T], skip []bool, op Cmp, values []
 	return l.some(found)
 }
 
-// looker looks at the elements of an object here.
+// looker compares the elements of an object here.
 type looker[T AMO] struct {
 	s      Sym[T]
 	skip   []bool
 	op     Cmp
 	v      T
-	values []T // in place of v, if not nil
+	values []T // instead of v, unless nil
 }
 
 func vector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) looker[T] {
@@ -112,7 +112,7 @@ func vector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) looker[T] {
 	return looker[T]{s: s, skip: skip, op: op, values: values}
 }
 
-// check panics at a skip that does not fit.
+// check panics if skip or values does not fit.
 func (l *looker[T]) check() {
 	if l.skip != nil && len(l.skip) != l.s.n {
 		panic(fmt.Sprintf("shmem: %d elements to skip or not, of an object of %d", len(l.skip), l.s.n))
@@ -129,7 +129,7 @@ func (l *looker[T]) true(i int) bool {
 	return compare(atomicLoad(l.s.local(i)), l.op, v)
 }
 
-// none tells that no element counts.
+// none reports whether no element counts.
 func (l *looker[T]) none() bool {
 	for i := range l.s.n {
 		if l.counts(i) {
@@ -144,8 +144,8 @@ func (l *looker[T]) all() bool {
 	return l.allFrom(&seen)
 }
 
-// allFrom looks at the elements from *seen on, and counts it up to the first that is
-// not as it should be.
+// allFrom checks the elements from *seen on. It advances *seen to the first one that
+// is not as it should be, and reports whether there is none.
 func (l *looker[T]) allFrom(seen *int) bool {
 	for ; *seen < l.s.n; *seen++ {
 		if l.counts(*seen) && !l.true(*seen) {
@@ -155,8 +155,9 @@ func (l *looker[T]) allFrom(seen *int) bool {
 	return true
 }
 
-// any returns the number of an element that is as it should be, or -1. It begins
-// anywhere, so that of several each comes up, whatever else is looked for in between.
+// any returns the number of an element that is as it should be, or -1. It begins at a
+// random element, so that each of several is returned in time, whatever else the
+// caller asks for in between.
 func (l *looker[T]) any() int {
 	if l.s.n == 0 {
 		return -1

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A PE asks another one, whose heap it cannot map, by requests over a connection
-// of its own. They are handled in their order. All numbers are little endian.
+// A PE sends requests to a PE whose heap it cannot map, over a connection of its
+// own. They are handled in their order. All numbers are little endian.
 //
 //	 0  1  operation
 //	 1  1  atomic operation
@@ -19,8 +19,9 @@ import (
 //	32  8  strided: number of blocks. Exit: status. Dead: the PE
 //	40     put: the bytes. Strided put: the blocks, without gaps
 //
-// A reply is the request's number, 4 bytes, 4 zero bytes, and what was asked for:
-// the bytes of a get, an atomic's word, nothing after an acknowledgement.
+// A reply consists of the request's number, 4 bytes, 4 zero bytes, and what was
+// asked for: the bytes of a get, an atomic's word, or nothing for an
+// acknowledgement.
 const (
 	requestBytes = 40
 	replyBytes   = 8
@@ -33,11 +34,11 @@ const (
 	opGet
 	opPutStrided
 	opGetStrided
-	opAtomic // without reply, if its number is 0
-	opAck    // a reply, when all before it is done
-	opWake   // whoever sleeps looks again
-	opBye    // the last one
-	opExit   // the job is to end
+	opAtomic // without a reply if its number is 0
+	opAck    // asks for a reply when all requests before it are done
+	opWake   // sleepers poll again
+	opBye    // the last request
+	opExit   // the job ends
 	opDead   // a PE has ended
 )
 
@@ -86,8 +87,8 @@ func decodeRequest(p []byte) request {
 	}
 }
 
-// check tells if a heap of size bytes can do what is asked. What it lets pass
-// cannot touch anything else.
+// check reports whether the request can be done in a heap of size bytes. What it
+// lets pass cannot touch anything else.
 func (r *request) check(size int) error {
 	end := uint64(size)
 	inside := r.off >= firstShared && r.off <= end
@@ -99,8 +100,8 @@ func (r *request) check(size int) error {
 		inside = inside && r.a <= min(end-r.off, maxGet)
 		replies = true
 	case opPutStrided, opGetStrided:
-		// Blocks lie apart, and the last one ends inside.
-		// None of the products is more than 2^57: a heap has less than 2^41 bytes.
+		// Blocks do not overlap, and the last one ends inside. None of the products
+		// is more than 2^57, since a heap has less than 2^41 bytes.
 		inside = inside && r.a >= 1 && r.a <= r.b && r.b <= end && r.c >= 1 && r.c <= maxGet && r.a <= maxGet &&
 			r.c*r.a <= maxGet && (r.c-1)*r.b+r.a <= end-r.off
 		replies = r.op == opGetStrided
@@ -122,6 +123,6 @@ func (r *request) check(size int) error {
 	return nil
 }
 
-// maxGet is the most that one request asks for, in bytes: what waits to be
-// answered must fit into the connection, see channel.
+// maxGet is the most that one request asks for, in bytes. Replies that wait to be
+// read must fit into the connection, see channel.
 const maxGet = 64 << 10

@@ -50,7 +50,8 @@ func TestRequestsOutsideOfTheHeapAreRefused(t *testing.T) {
 	}
 }
 
-// tape is a connection from which bytes are read, and to which anything is written.
+// tape is a connection from which prepared bytes are read, and to which anything
+// can be written.
 type tape struct {
 	net.Conn
 	*bytes.Reader
@@ -60,7 +61,7 @@ func (t tape) Read(p []byte) (int, error)  { return t.Reader.Read(p) }
 func (t tape) Write(p []byte) (int, error) { return len(p), nil }
 func (t tape) Close() error                { return nil }
 
-// A PE may send anything: it must neither stop the server's process nor reach
+// A PE may send anything. That must neither stop the server's process nor reach
 // anything but objects.
 func FuzzServer(f *testing.F) {
 	add := func(requests ...request) {

@@ -16,9 +16,9 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// World is one PE's part in a job. Its methods, and the functions of this package
-// that take it or what was made from it, may be called from any goroutine, but
-// collective ones by all PEs in the same order, one at a time.
+// World is one PE's part in a job. Any goroutine may call its methods, and the
+// functions of this package that take it or an object made from it. Collective ones
+// must be called by all PEs in the same order, one at a time.
 type World struct {
 	// Immutable once open.
 	opts    options
@@ -33,16 +33,16 @@ type World struct {
 	host    *sdp.Host // nil if this is the only PE
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
-	// barrier makes the processors of all PEs that map each other pass a barrier.
+	// barrier makes the processors of all PEs that map each other pass a memory
+	// barrier.
 	barrier func() error
 	place   place   // where this PE runs
-	places  []place // where each does; element by element written by connect
-	// crowded: PEs have to take turns at this one's processors, or their servers need
-	// some too. Set when all have joined.
+	places  []place // where each PE runs; connect writes one element
+	// crowded says that PEs have to take turns at this one's processors, or that
+	// their servers need some too. It is set when all have joined.
 	crowded bool
 	spec    *fabric.Spec // nil if this is the only PE
-	// closeLimit is how long Close waits for others to say that they are done, after
-	// the barrier.
+	// closeLimit is how long Close waits for other PEs' byes after the barrier.
 	closeLimit time.Duration
 
 	sleepers sleepers
@@ -54,66 +54,67 @@ type World struct {
 	mu      lock.Mutex[lock.World]
 	joined  map[int]bool // PEs whose requests are served; guarded by mu
 	arrived chan struct{}
-	misfit  error             // of the first PE of the job that did not fit; guarded by mu
-	giveUp  func()            // ends joining; set before others are accepted
-	conns   map[net.Conn]bool // true: a PE has joined by it; guarded by mu
+	misfit  error             // error of the first PE of the job that did not fit; guarded by mu
+	giveUp  func()            // ends joining; set before connections are accepted
+	conns   map[net.Conn]bool // true if a PE has joined by it; guarded by mu
 	gone    map[int]bool      // PEs that have said bye; guarded by mu
 	failure error             // guarded by mu until failed is closed
-	closing bool              // guarded by mu
-	exiting bool              // by GlobalExit; guarded by mu
+	closing bool              // Close has begun; guarded by mu
+	exiting bool              // GlobalExit has begun; guarded by mu
 	closed  atomic.Bool
 }
 
-// ErrClosed: the World, or context, was closed.
+// ErrClosed reports that the World, or the context, is closed.
 var ErrClosed = errors.New("shmem: closed")
 
-// DeadError is the end of a PE that had not called Close.
+// DeadError reports the end of a PE that had not called Close.
 type DeadError struct {
 	PE  int
-	Err error // what was seen of it
+	Err error // how the end was noticed
 }
 
-// Error says which PE.
+// Error returns a message that names the PE.
 func (e *DeadError) Error() string { return fmt.Sprintf("shmem: PE %d has ended: %v", e.PE, e.Err) }
 
-// Unwrap is what was seen of it.
+// Unwrap returns how the end was noticed.
 func (e *DeadError) Unwrap() error { return e.Err }
 
-// OpError is the first failure of a context's operations.
+// OpError reports the first failure of a context's operations.
 type OpError struct {
-	Op  string // such as "put"
-	PE  int    // of the World
+	Op  string // the operation, such as "put"
+	PE  int    // number in the World
 	Err error
 }
 
-// Error says what failed.
+// Error returns a message that names the operation and the PE.
 func (e *OpError) Error() string { return fmt.Sprintf("shmem: %s, PE %d: %v", e.Op, e.PE, e.Err) }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// PE is this PE's number, 0 to NumPEs-1.
+// PE returns this PE's number, 0 to NumPEs-1.
 func (w *World) PE() int { return w.pe }
 
-// NumPEs is how many PEs the job has.
+// NumPEs returns how many PEs the job has.
 func (w *World) NumPEs() int { return len(w.peers) }
 
-// Ctx is the default context.
+// Ctx returns the default context.
 func (w *World) Ctx() *Ctx { return w.ctx }
 
-// Team is the team of all PEs.
+// Team returns the team of all PEs.
 func (w *World) Team() *Team { return w.team }
 
-// SharedTeam is the team of the PEs of this host whose memory is mapped to each other,
-// like SHMEM_TEAM_SHARED. This PE is one of them. All of them have the same PEs in it.
+// SharedTeam returns the team of the PEs of this host whose memory is mapped to each
+// other, like SHMEM_TEAM_SHARED. This PE is one of them. All of them have the same PEs
+// in it.
 func (w *World) SharedTeam() *Team { return w.near }
 
-// Host is this PE's membership in the fabric, by which it may listen and dial as
-// well; nil for the only PE of a job. It is closed with the World.
+// Host returns this PE's membership in the fabric, by which it may listen and dial
+// as well. It is nil for the only PE of a job. Close of the World closes it.
 func (w *World) Host() *sdp.Host { return w.host }
 
-// Mapped tells if the heap of a PE is mapped here, so that operations on it are
-// loads and stores, and if not, why.
+// Mapped reports whether the heap of a PE is mapped here, so that operations on it
+// are loads and stores. If not, the error says why.
 func (w *World) Mapped(pe int) (bool, error) {
 	p := w.peer(pe)
 	switch {
@@ -127,12 +128,13 @@ func (w *World) Mapped(pe int) (bool, error) {
 
 var errEnded = errors.New("it has ended")
 
-// Accessible tells if operations on a PE can work: it has not ended, like
-// shmem_pe_accessible. Each symmetric object can be reached on each such PE.
+// Accessible reports whether operations on a PE can work, like shmem_pe_accessible.
+// They can until it has ended. Every symmetric object can be reached on each such
+// PE.
 func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
 
-// HeapLimit is how large the symmetric heap may grow, in bytes: what all objects may take
-// together.
+// HeapLimit returns how large the symmetric heap may grow, in bytes. All objects together
+// may take as much.
 func (w *World) HeapLimit() int { return w.heap.size - w.heap.objects }
 
 func (w *World) peer(pe int) *peer {
@@ -149,8 +151,8 @@ func (w *World) check() {
 	}
 }
 
-// Err is why the job cannot go on: the first PE that ended without Close. nil as
-// long as all run.
+// Err returns why the job cannot go on: a *DeadError for the first PE that ended
+// without Close. It returns nil as long as all PEs run.
 func (w *World) Err() error {
 	select {
 	case <-w.failed:
@@ -201,8 +203,9 @@ func (p *peer) reach(m *memory) {
 	p.base.Store(&m.bytes[0])
 }
 
-// fail ends the job for this PE: pe is gone. All that waits returns an error. The
-// others are told: who is several hops away from pe learns of it late.
+// fail ends the job for this PE, because pe is gone. All waits return an error. The
+// other PEs are told, since one that is several hops away from pe learns of it
+// late.
 func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +232,7 @@ func (w *World) fail(pe int, err error) {
 
 var errEarly = errors.New("it has called Close, and this PE has not")
 
-// left is the orderly end of a PE: its Close has seen all others in theirs.
+// left handles the orderly end of a PE, whose Close has seen all others in theirs.
 func (w *World) left(pe int) {
 	w.mu.Lock()
 	if !w.closing {
@@ -242,27 +245,27 @@ func (w *World) left(pe int) {
 	w.lost(pe)
 }
 
-// hasLeft tells that a PE has called Close.
+// hasLeft reports whether a PE has called Close.
 func (w *World) hasLeft(pe int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.gone[pe]
 }
 
-// lost is for the end of a PE: nothing is stored to its heap any more.
+// lost handles the end of a PE. Nothing is stored to its heap any more.
 func (w *World) lost(pe int) {
 	p := w.peers[pe]
 	p.dead.Store(true)
 	p.base.Store(nil)
 }
 
-// closeLimit is World.closeLimit.
+// closeLimit is the default of World.closeLimit.
 const closeLimit = 5 * time.Second
 
-// Close ends this PE's part in the job. It is collective: it waits, like
-// shmem_finalize, until all PEs have called it and all operations are done. Then all
-// memory is released: no Local or Ptr may be used any more, nor an operation be
-// under way. If a PE has ended without Close, it does not wait, and says so.
+// Close ends this PE's part in the job. It is collective: like shmem_finalize, it
+// waits until all PEs have called it and all operations are done. Then it releases
+// all memory. No Local or Ptr may be used any more, and no operation may be under
+// way. If a PE has ended without Close, it does not wait, and returns an error.
 func (w *World) Close() error {
 	w.mu.Lock()
 	if w.closing {
@@ -275,7 +278,7 @@ func (w *World) Close() error {
 	if err == nil {
 		w.sayBye()
 	} else {
-		w.hangUp() // for the others this is no orderly end: they must not wait
+		w.hangUp() // for the others this is no orderly end; they must not wait
 	}
 	w.release()
 	if err == nil {
@@ -284,7 +287,7 @@ func (w *World) Close() error {
 	return err
 }
 
-// sayBye tells all others that this PE is done, and limits the wait for their words.
+// sayBye tells all others that this PE is done, and limits the wait for their byes.
 func (w *World) sayBye() {
 	for _, p := range w.peers {
 		if p.ch != nil {
@@ -298,23 +301,23 @@ func (w *World) sayBye() {
 		if joined {
 			_ = c.SetReadDeadline(limit)
 		} else {
-			w.wg.Go(func() { c.Close() }) // a stranger: no PE is missing
+			w.wg.Go(func() { c.Close() }) // not of a PE of the job: none is missing
 		}
 	}
 }
 
-// lastWords is how long hangUp waits for room to say why.
+// lastWords is how long hangUp waits for room to send the reason.
 const lastWords = time.Second
 
-// hangUp ends all connections, and what waits for them. The others are told first who
-// has failed, if anyone: they are to blame that one, and not this PE.
+// hangUp ends all connections and all that waits for them. Before, it tells the other
+// PEs which PE has failed, if any, so that they blame that one and not this PE.
 func (w *World) hangUp() {
 	w.mu.Lock()
 	channels := w.channels(-1)
 	var dead *DeadError
 	errors.As(w.failure, &dead)
 	var conns []net.Conn
-	for c := range w.conns { // there will be no more
+	for c := range w.conns { // there will be no new ones
 		conns = append(conns, c)
 	}
 	w.mu.Unlock()
@@ -336,8 +339,8 @@ func (w *World) hangUp() {
 	wg.Wait()
 }
 
-// channels are those to all other PEs but one: while Open is under way, to some. The
-// caller holds mu.
+// channels returns the channels to all other PEs except but. While Open is under
+// way, there are only some. The caller holds mu.
 func (w *World) channels(but int) (all []*channel) {
 	for _, p := range w.peers {
 		if p.ch != nil && p.pe != but {
@@ -347,7 +350,7 @@ func (w *World) channels(but int) (all []*channel) {
 	return all
 }
 
-// release gives everything back.
+// release releases everything.
 func (w *World) release() {
 	if w.ln != nil {
 		w.ln.Close()
@@ -366,7 +369,7 @@ func (w *World) release() {
 	if w.host != nil {
 		w.host.Close()
 		if w.opts.fabric == ownFabric(w.opts.job) {
-			_ = fabric.Remove(w.spec.Name) // the last one out
+			_ = fabric.Remove(w.spec.Name) // this was the last PE
 		}
 	}
 	forgetGoMemory(w.token)

@@ -16,7 +16,7 @@ var background = context.Background()
 
 func barrier(t require.TestingT, c *Comm) { require.NoError(t, c.w.Team().Barrier(background)) }
 
-// Two PEs that both send first, each a megabyte.
+// Two PEs both send a megabyte first.
 func TestLargeMessagesBothWaysAtOnce(t *testing.T) {
 	const size = 1 << 20
 	t.Run("sends that find room return", func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestLargeMessagesBothWaysAtOnce(t *testing.T) {
 	})
 }
 
-// Many more messages than there are slots and buffers, received in another order.
+// There are many more messages than slots and buffers, and they are received in
+// another order.
 func TestASendNeverWaits(t *testing.T) {
 	const count = 200
 	for _, o := range []Options{{}, {Slots: 1, Buffer: 64}} {
@@ -82,8 +83,7 @@ func TestASendNeverWaits(t *testing.T) {
 	}
 }
 
-// More messages than are taken without a receive stand before the one that is waited
-// for.
+// The awaited message is behind more messages than are taken without a receive.
 func TestAReceiveIsFoundBehindManyOthers(t *testing.T) {
 	const count = maxUnexpected + 3*defaultSlots
 	each(t, []int{2}, Options{}, func(t *testing.T, c *Comm) {
@@ -119,7 +119,7 @@ func TestAnySourceStarvesNobody(t *testing.T) {
 		}
 		senders := c.NumPEs() - 1
 		next := make([]uint32, senders+1)
-		// Whoever has a message is served before another is served twice.
+		// Each PE that has a message is served before another is served twice.
 		passed := make([]int, senders+1)
 		for range count * senders {
 			for pe := 1; pe <= senders; pe++ {
@@ -156,7 +156,7 @@ func TestATooLongMessageIsAnErrorAndLost(t *testing.T) {
 						}
 						continue
 					}
-					r := ARecv(c, into[:min(size-1, 20)], 0, 1) // posted, unless size is 8
+					r := ARecv(c, into[:min(size-1, 20)], 0, 1) // posted unless size is 8
 					barrier(t, c)
 					last, err := r.Wait(background)
 					require.ErrorIs(t, err, ErrTooLong)
@@ -198,7 +198,7 @@ func TestProbeTellsWhatIsNext(t *testing.T) {
 }
 
 // A receive that the sender does not know of holds back the posting of a later one
-// that takes the same messages, until it is done.
+// that takes the same messages. When it is done, the later one is posted.
 func TestAReceiveIsPostedWhenThoseBeforeItAreDone(t *testing.T) {
 	each(t, []int{2}, Options{}, func(t *testing.T, c *Comm) {
 		into, err := symmetric(c, 100)

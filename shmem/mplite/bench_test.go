@@ -7,8 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
-// BenchmarkPingPong is the time of a message there and one back, with receives into
-// symmetric memory and into other.
+// BenchmarkPingPong measures the time of a message and its answer, with receives
+// into symmetric memory and into other memory.
 func BenchmarkPingPong(b *testing.B) {
 	for _, mode := range []string{"mapped", "strict"} {
 		for _, size := range []int{8, 64 << 10} {
@@ -23,7 +23,8 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// pingPong posts each receive before the message that makes the other PE send it.
+// pingPong posts each receive before it sends the message that the other PE
+// answers.
 func pingPong(b *testing.B, c *Comm, size int, inHeap bool) {
 	other, buf, into := 1-c.PE(), make([]byte, size), make([]byte, size)
 	if inHeap {

@@ -5,7 +5,7 @@ import "slices"
 // bufferAlign keeps buffers of two PEs on cache lines of their own.
 const bufferAlign = 64
 
-// buffers divides a PE's memory for messages on their way.
+// buffers allocates a PE's memory for messages on their way.
 type buffers struct {
 	free []extent // by offset, none next to another
 }
@@ -15,7 +15,8 @@ type extent struct{ off, n int }
 
 func newBuffers(n int) buffers { return buffers{[]extent{{0, n}}} }
 
-// alloc takes the first extent that is large enough; false if there is none.
+// alloc takes the first extent that is large enough, and returns false if there is
+// none.
 func (b *buffers) alloc(n int) (extent, bool) {
 	n = (n + bufferAlign - 1) &^ (bufferAlign - 1)
 	for i := range b.free {

@@ -10,53 +10,55 @@ import (
 )
 
 // Comm is one PE's part in the exchange of messages between all PEs of a World. One
-// goroutine at a time may use it and its Requests: a call while another is under way
-// panics.
+// goroutine at a time may use it and its Requests. A call while another one is under
+// way panics.
 type Comm struct {
 	// Immutable.
 	w    *shmem.World
 	ctx  *shmem.Ctx
 	me   int
 	opts Options
-	// step is called, in tests, where another PE may come in between, and in place of
+	// In tests, step is called where another PE may come in between, and instead of
 	// waiting.
 	step func()
 
 	words   shmem.Sym[uint64] // immutable; see wordHeaders
-	senders shmem.Sym[uint64] // send queues, by who sends
-	replies shmem.Sym[uint64] // receive queues, by who receives
+	senders shmem.Sym[uint64] // send queues, by sender
+	replies shmem.Sym[uint64] // receive queues, by receiver
 	pool    shmem.Sym[byte]   // send buffers
 	landing shmem.Sym[byte]   // two pieces from each PE
 
-	busy atomic.Bool // a call is under way; all below is its
+	busy atomic.Bool // a call is under way; the call owns all fields below
 
 	links    []link     // by PE
-	heard    []uint64   // the words as they were handled last
+	heard    []uint64   // the words as handled last
 	pending  []*Request // receives without a message, in the order of their calls
-	unsent   int        // sends that are not out of their buffer
-	buffers  buffers    // of pool
-	first    int        // the PE that is looked at first
-	postable int        // of pending: those that may be posted, and are not
+	unsent   int        // sends that are not out of their buffer yet
+	buffers  buffers    // free memory of pool
+	first    int        // the PE that is served first
+	postable int        // number of pending receives that may be posted and are not
 	late     bool       // some of them may be posted now
-	spare    []*Request // for Send and Recv
-	scratch  []uint64   // an entry on its way
+	spare    []*Request // Requests for reuse by Send and Recv
+	scratch  []uint64   // one entry on its way
 	stats    Stats
-	err      error // the first that ends all; from then on every call returns it
+	err      error // the first error that ends the Comm; every later call returns it
 }
 
-// Options are the sizes of a Comm, the same on all PEs. What is 0 is what the comment
-// says.
+// Options are the sizes of a Comm, the same on all PEs. A field of 0 has the default
+// that its comment names.
 type Options struct {
-	// Slots is how many headers of messages a PE may have on their way to another: 64.
+	// Slots is how many headers of messages a PE may have on their way to another. The
+	// default is 64.
 	Slots int
-	// Buffer is the memory for messages that are sent before they can be received, in
-	// bytes, of each PE: 4 MiB.
+	// Buffer is the memory of each PE, in bytes, for messages that are sent before
+	// they can be received. The default is 4 MiB.
 	Buffer int
-	// Piece is the size, in bytes, of the pieces in which a message goes that found no
-	// room there, if it is not received into symmetric memory: 64 KiB.
+	// Piece is a size in bytes. A message that found no room in Buffer, and is not
+	// received into symmetric memory, goes in pieces of this size. The default is 64
+	// KiB.
 	Piece int
 
-	trust bool // in tests: posted receives are used without the gap rule
+	trust bool // in tests: use posted receives without the rule of the gap
 }
 
 // Limits of Options.
@@ -66,8 +68,8 @@ const (
 	defaultSlots  = 64
 	defaultBuffer = 4 << 20
 	defaultPiece  = 64 << 10
-	// maxUnexpected is how many messages of one PE are taken from its queue without a
-	// receive, unless a receive waits for what is behind them.
+	// maxUnexpected is how many messages without a receive are taken from one PE's
+	// queue, unless a receive waits for a message behind them.
 	maxUnexpected = 1024
 )
 
@@ -95,10 +97,10 @@ func (o Options) withDefaults() (Options, error) {
 
 // Errors.
 var (
-	// ErrClosed: the Comm was closed.
+	// ErrClosed reports that the Comm is closed.
 	ErrClosed = errors.New("mplite: closed")
-	// ErrTooLong: a message was longer than the buffer of its receive, and is lost.
-	// Last has its size.
+	// ErrTooLong reports that a message was longer than the buffer of its receive,
+	// and is lost. Last has its size.
 	ErrTooLong = errors.New("mplite: message is longer than the buffer")
 )
 
@@ -109,11 +111,11 @@ type Stats struct {
 	Small    uint64 // went in their header, without a posted receive
 	Buffered uint64 // were copied to a send buffer
 	Granted  uint64 // found no send buffer, and waited for a receive
-	Ignored  uint64 // posted receives that were there but could not be trusted
+	Ignored  uint64 // posted receives that fitted but could not be trusted
 
-	Received   uint64 // messages
-	Gap        uint64 // of them, those that met a posted receive on their way
-	Unexpected uint64 // of them, those that came before their receive
+	Received   uint64 // messages, of which:
+	Gap        uint64 // met a posted receive on their way
+	Unexpected uint64 // came before their receive
 }
 
 // Open allocates queues and buffers in the symmetric heap. It is collective over all
@@ -131,7 +133,7 @@ func Open(ctx context.Context, w *shmem.World, o Options) (*Comm, error) {
 	if c.senders, err = shmem.Alloc[uint64](w, n*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
-	// Half of it is kept for replies that cannot wait: see doc.go.
+	// Half of each receive queue is kept for replies that cannot wait, see doc.go.
 	if c.replies, err = shmem.Alloc[uint64](w, n*2*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
@@ -149,8 +151,8 @@ func Open(ctx context.Context, w *shmem.World, o Options) (*Comm, error) {
 	return c, w.Team().Sync(ctx)
 }
 
-// Close waits until all sends of this PE are out of their buffers, and gives the
-// memory back. It is collective. Receives that have no message are forgotten.
+// Close waits until all sends of this PE are out of their buffers, and frees the
+// memory. It is collective. Receives that have no message are dropped.
 func (c *Comm) Close(ctx context.Context) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -178,27 +180,27 @@ func (c *Comm) Close(ctx context.Context) error {
 	return err
 }
 
-// Stats is what has happened so far.
+// Stats returns the counters.
 func (c *Comm) Stats() Stats {
 	c.begin()
 	defer c.leave()
 	return c.stats
 }
 
-// PE is this PE's number, and NumPEs how many there are: those of the World.
+// PE returns this PE's number in the World.
 func (c *Comm) PE() int { return c.me }
 
-// NumPEs is the number of PEs.
+// NumPEs returns the number of PEs of the World.
 func (c *Comm) NumPEs() int { return len(c.links) }
 
-// begin begins a call.
+// begin begins a call. It panics if another one is under way.
 func (c *Comm) begin() {
 	if !c.busy.CompareAndSwap(false, true) {
 		panic("mplite: a Comm is used by two goroutines at a time")
 	}
 }
 
-// enter begins a call, unless all is over.
+// enter begins a call, and fails if the Comm has ended.
 func (c *Comm) enter() error {
 	c.begin()
 	if c.err != nil {
@@ -210,27 +212,27 @@ func (c *Comm) enter() error {
 
 func (c *Comm) leave() { c.busy.Store(false) }
 
-// fail ends all. The first error stays.
+// fail ends the Comm. The first error stays.
 func (c *Comm) fail(err error) {
 	if c.err == nil && err != nil {
 		c.err = err
 	}
 }
 
-// bad is the end for an entry that no PE of this package writes.
+// bad ends the Comm because of an entry that no PE of this package writes.
 func (c *Comm) bad(l *link, e entry) {
 	c.fail(fmt.Errorf("mplite: PE %d sent what no PE sends: %+v", l.pe, e))
 }
 
-// unknown is for an entry about a posted receive that is none, any more: bad, and what
-// comes of leaving the rule of the gap out.
+// unknown handles an entry about a receive that is not posted, or no longer. Unless a
+// test leaves out the rule of the gap, the entry is bad.
 func (c *Comm) unknown(l *link, e entry) {
 	if !c.opts.trust {
 		c.bad(l, e)
 	}
 }
 
-// checkPE panics unless there is such a PE.
+// checkPE panics unless pe is a PE of the World.
 func (c *Comm) checkPE(pe int) {
 	if uint(pe) >= uint(len(c.links)) {
 		panic(fmt.Sprintf("mplite: PE %d of %d", pe, len(c.links)))

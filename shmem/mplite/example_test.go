@@ -10,7 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/shmem/mplite"
 )
 
-// Each PE but the first sends what it has to PE 0, which takes it in any order. In a
+// Each PE but the first sends its number to PE 0, which takes it in any order. In a
 // program of several processes, main is what pe does here.
 func Example() {
 	ctx := context.Background()

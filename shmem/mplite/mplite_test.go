@@ -10,8 +10,8 @@ import (
 
 var sizes = []int{0, 1, 8, 9, 24, 4096, 1 << 20}
 
-// pes are how many PEs a test runs with: where messages go through the eye of a
-// needle, four of them take long on two processors.
+// pes returns how many PEs a test runs with. Where messages have little room, four
+// PEs take long on two processors.
 func pes(o Options) []int {
 	if o.Slots != 0 {
 		return []int{1, 2, 3}
@@ -19,7 +19,8 @@ func pes(o Options) []int {
 	return []int{1, 2, 3, 4}
 }
 
-// Each PE sends messages of all sizes around, with receives before and after.
+// Each PE sends messages of all sizes to the next one, with receives called before
+// and after.
 func TestMessagesOfAllSizesArriveWhole(t *testing.T) {
 	for name, o := range map[string]Options{
 		"normal":     {},

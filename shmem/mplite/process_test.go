@@ -19,13 +19,13 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// A PE that is a process runs this test binary with the name of a body in envBody.
+// The process of a PE runs this test binary with the name of a body in envBody.
 const (
 	envBody = "MPLITE_TEST_BODY"
 	envArgs = "MPLITE_TEST_ARGS" // PE, PEs, job, fabric, mode
 )
 
-// bodies are what a PE's process may do.
+// bodies are the functions that the process of a PE may run.
 var bodies = map[string]func(c *Comm) error{
 	"traffic": func(c *Comm) error {
 		return traffic(c, 7, 30, []int{4, 8, 9, 24, 4096, 100_000})
@@ -45,12 +45,12 @@ func oneDies(call func(c *Comm, last int) error) func(c *Comm) error {
 			return err
 		}
 		if c.PE() == last {
-			time.Sleep(20 * time.Millisecond) // the others wait by then
+			time.Sleep(20 * time.Millisecond) // the others wait by now
 			os.Exit(0)
 		}
 		err := call(c, last)
 		var dead *shmem.DeadError
-		if !errors.As(err, &dead) { // perhaps of one that was told before and has ended
+		if !errors.As(err, &dead) { // the error may be of a PE that heard of the end earlier and has ended too
 			return fmt.Errorf("PE %d was told %v", c.PE(), err)
 		}
 		os.Exit(0)
@@ -90,8 +90,8 @@ func runBody(body func(c *Comm) error, args []string) error {
 	return err
 }
 
-// processes runs a body on n PEs that are processes. Those that do not end within a
-// minute are killed.
+// processes runs a body on n PEs, each a process. It kills those that do not end
+// within a minute.
 func processes(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) {
 	t.Helper()
 	require.Contains(t, bodies, name)
@@ -116,7 +116,7 @@ func processes(t *testing.T, name string, n int, mode string, fabric func(job st
 
 func oneHost(job string, _ int) string { return "shm:" + job }
 
-// ringOf is a fabric where each PE is a node of a ring.
+// ringOf returns a fabric where each PE is a node of a ring.
 func ringOf(n int) func(job string, pe int) string {
 	return func(job string, pe int) string { return fmt.Sprintf("ring:%s?node=%d&nodes=%d", job, pe+1, n) }
 }
@@ -137,7 +137,7 @@ func TestADeathEndsCallsThatWait(t *testing.T) {
 		}
 		for mode := range modes {
 			t.Run(name+"/"+mode, func(t *testing.T) {
-				t.Parallel() // they sleep most of the time
+				t.Parallel() // the PEs sleep most of the time
 				processes(t, name, 3, mode, oneHost)
 			})
 		}

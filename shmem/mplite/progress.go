@@ -6,12 +6,12 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// A PE does its part of others' messages in its own calls; there is no goroutine for
-// it.
+// A PE does its part for others' messages in its own calls. There is no goroutine
+// for it.
 
-// hear looks at what the other PE has written: first how far it has taken, then its
-// replies. It writes them in the reverse order, so that of every message that counts
-// as taken it is known here which posted receive it met, if any.
+// hear reads what the other PE has written: first how far it has taken, then its
+// replies. The other PE writes them in the reverse order. So for every message that
+// counts as taken, this PE knows which posted receive it met, if any.
 func (l *link) hear() {
 	c := l.c
 	drained, taken := l.word(wordDrained), l.word(wordTaken)
@@ -30,9 +30,9 @@ func (l *link) hear() {
 	}
 }
 
-// advance handles what others have written, until look is true, if it is not nil: one
-// header of each PE after the other. With force it takes those without a receive as
-// well where there are many already.
+// advance handles what other PEs have written, one header of each PE in turn, until
+// look returns true. A nil look never does. With force it takes headers without a
+// receive even where there are many already.
 func (c *Comm) advance(force bool, look func() bool) {
 	for i := range c.links {
 		c.links[i].hear()
@@ -77,7 +77,7 @@ func (c *Comm) work(force bool, look func() bool) {
 	}
 }
 
-// until waits until look is true. The call that it is part of has begun.
+// until waits until look returns true. The caller has begun a call.
 func (c *Comm) until(ctx context.Context, force bool, look func() bool) error {
 	for {
 		if c.err != nil {
@@ -103,7 +103,7 @@ func (c *Comm) until(ctx context.Context, force bool, look func() bool) error {
 	}
 }
 
-// poll is until, without waiting.
+// poll is until that does not wait.
 func (c *Comm) poll(force bool, look func() bool) error {
 	if c.err == nil {
 		c.work(force, look)

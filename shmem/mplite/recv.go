@@ -2,12 +2,12 @@ package mplite
 
 import "github.com/ntbnet/ntbnet/shmem"
 
-// takes tells if the receive may have a message.
+// takes reports whether the receive may take a message of that PE with that tag.
 func (r *Request) takes(pe int, tag int32) bool {
 	return (r.peer == AnySource || r.peer == pe) && (r.tag == AnyTag || r.tag == tag)
 }
 
-// overlaps tells if some message may be for both receives.
+// overlaps reports whether some message may be for either receive.
 func (r *Request) overlaps(o *Request) bool {
 	return (r.peer == o.peer || r.peer == AnySource || o.peer == AnySource) &&
 		(r.tag == o.tag || r.tag == AnyTag || o.tag == AnyTag)
@@ -43,7 +43,8 @@ func (c *Comm) meet(l *link, m message) {
 	l.unexpected = append(l.unexpected, m)
 }
 
-// unexpected gives a receive the first message that has come for it, if any.
+// unexpected gives a receive the first message that came for it before its call, if
+// any. It reports whether there was one.
 func (c *Comm) unexpected(r *Request) bool {
 	l, i := c.find(r.peer, r.tag)
 	if l == nil {
@@ -56,8 +57,8 @@ func (c *Comm) unexpected(r *Request) bool {
 	return true
 }
 
-// find finds a message that has no receive. From any source, it begins with the PE
-// after the one that was served so last.
+// find finds a message that has no receive. For any source, it begins with the PE
+// after the one that was last found so.
 func (c *Comm) find(from int, tag int32) (*link, int) {
 	for k := range c.links {
 		pe := (c.first + k) % len(c.links)
@@ -83,19 +84,19 @@ func (c *Comm) probe(from, tag int, last *Last) bool {
 	return l != nil
 }
 
-// unlist takes receive i out of those that have no message.
+// unlist removes receive i from the list of those that have no message.
 func (c *Comm) unlist(i int) {
 	r := c.pending[i]
 	c.pending = append(c.pending[:i], c.pending[i+1:]...)
 	if r.direct && !r.posted {
 		c.postable--
 	}
-	// Those behind it may have waited for its sake.
+	// A receive that was not posted may have held back those behind it.
 	c.late = c.late || !r.posted
 }
 
-// deliver gives a message to a receive. If that was posted, it has met the message on
-// its way, and the sender is told at once: room for that is kept.
+// deliver gives a message to a receive. If the receive was posted, the message has
+// met it on its way, and the sender is told at once. Room for that reply is kept.
 func (c *Comm) deliver(r *Request, l *link, m message) {
 	if r.peer == AnySource {
 		c.first = (l.pe + 1) % len(c.links)
@@ -127,8 +128,8 @@ func (c *Comm) deliver(r *Request, l *link, m message) {
 	c.received(r)
 }
 
-// withdraw writes a reply that withdraws a posted receive, before the message is
-// counted as taken.
+// withdraw writes a reply that withdraws a posted receive. The caller counts the
+// message as taken only afterwards.
 func (c *Comm) withdraw(l *link, e entry) {
 	if l.wrote-l.drained >= l.back.slots {
 		c.bad(l, e)
@@ -137,7 +138,7 @@ func (c *Comm) withdraw(l *link, e entry) {
 	l.reply(e)
 }
 
-// ask asks for the data of a message that was announced.
+// ask asks the sender for the data of an announced message.
 func (c *Comm) ask(r *Request, l *link, m message) {
 	l.asked[m.number] = r
 	if !r.direct {
@@ -169,13 +170,13 @@ func (l *link) land() {
 	}
 }
 
-// half is where the piece that begins at byte at of a message lands.
+// half returns the landing piece for the data from byte at of a message on.
 func (l *link) half(at int) int {
 	n := l.c.opts.Piece
 	return (2*l.pe + at/n%2) * n
 }
 
-// piece is for data that was asked for.
+// piece handles the arrival of data that was asked for.
 func (c *Comm) piece(l *link, e entry) {
 	r := l.asked[e.ref]
 	if r == nil || e.size < 1 || e.size > int64(r.granted-r.at) {
@@ -211,7 +212,7 @@ func (c *Comm) piece(l *link, e entry) {
 	}
 }
 
-// arrived is for a message that was put into a posted receive.
+// arrived handles a message that was put into a posted receive.
 func (c *Comm) arrived(l *link, e entry) {
 	for i, r := range c.pending {
 		if !r.posted || r.post != e.ref || r.peer != l.pe {
@@ -237,8 +238,8 @@ func (c *Comm) received(r *Request) {
 	c.stats.Received++
 }
 
-// post posts those of the pending receives, from the given on, that may be. All
-// messages that were taken so far are not for them.
+// post posts those of the pending receives, from number from on, that may be posted.
+// No message that was taken so far is for one of them.
 //
 // Messages and receives meet in the order of both. So a receive is not posted as long
 // as an earlier one, of which the sender does not know, may take the same messages.
@@ -260,8 +261,8 @@ func (c *Comm) post(from int) {
 	}
 }
 
-// blocked tells if an earlier receive, that is not posted, may take the same messages
-// as pending receive i.
+// blocked reports whether an earlier receive that is not posted may take the same
+// messages as pending receive i.
 func (c *Comm) blocked(i int) bool {
 	for _, r := range c.pending[:i] {
 		if !r.posted && r.overlaps(c.pending[i]) {

@@ -8,39 +8,40 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// AnySource and AnyTag, given to a receive or probe, are all PEs and all tags.
+// AnySource and AnyTag, passed to a receive or probe, stand for all PEs and all
+// tags.
 const (
 	AnySource = -1
 	AnyTag    = -1
 )
 
-// Last says what a call was about: a message's source, its tag, and its size in
-// bytes. Of a send, Source is this PE.
+// Last describes the message of a call: its source, its tag, and its size in bytes.
+// For a send, Source is this PE.
 type Last struct{ Source, Tag, Size int }
 
-// Request is a send or receive that is under way. Its buffer is the package's until
-// Wait has returned, or Test has said that it is done.
+// Request is a send or receive that is under way. The package owns its buffer until
+// Wait has returned, or Test has returned true.
 type Request struct {
 	// Immutable.
 	c    *Comm
 	buf  []byte
-	peer int // to or from, or AnySource
+	peer int // destination, or source, or AnySource
 	tag  int32
 	send bool
 
 	finished bool
 	last     Last
-	err      error // of this request alone: ErrTooLong, or what it began after
+	err      error // of this request alone: ErrTooLong, or the error of the Comm when it began
 
 	granted int // bytes of an announced message that were asked for
-	at      int // of them, those that are done
+	at      int // of them, those that have arrived or were sent
 
 	ignored bool // send: a posted receive was there and not used
 
 	sym    shmem.Sym[byte] // receive: buf, if direct
 	direct bool            // receive: data may be put straight into buf
-	posted bool            // receive: the sender was told of it
-	post   uint32          // its number, if it was
+	posted bool            // receive: the sender knows of it
+	post   uint32          // its number, if posted
 }
 
 func newRequest[T shmem.Elem](c *Comm, buf []T, peer, tag int) *Request {
@@ -54,7 +55,8 @@ func newRequest[T shmem.Elem](c *Comm, buf []T, peer, tag int) *Request {
 	return r
 }
 
-// again keeps a request for another call. Nobody has it any more.
+// again keeps a request for reuse by another call. The program has no reference to
+// it.
 func (c *Comm) again(r *Request) {
 	if r.finished && len(c.spare) < 16 {
 		*r = Request{}
@@ -68,13 +70,13 @@ func checkTag(tag, least int) {
 	}
 }
 
-// Send sends buf to PE to. It returns when buf may be used again: the message was put
-// into a receive that was posted there, or it fits into its header, or into this PE's
-// send buffers; else when it was received.
+// Send sends buf to PE to. It returns when buf may be used again. That is so when the
+// message was put into a receive that was posted there, fits into its header, fits
+// into this PE's send buffers, or was received.
 //
 // Errors are those of Request.Wait. If ctx ends first, the send goes on, and buf may
-// not be used: who wants to go on then calls ASend and Wait. It panics if there is no
-// such PE, or tag is below 0.
+// not be used. A program that wants to wait for it later calls ASend and Wait
+// instead. Send panics if there is no such PE, or tag is below 0.
 func Send[T shmem.Elem](ctx context.Context, c *Comm, buf []T, to, tag int) error {
 	c.begin()
 	defer c.leave()
@@ -84,9 +86,9 @@ func Send[T shmem.Elem](ctx context.Context, c *Comm, buf []T, to, tag int) erro
 	return err
 }
 
-// ASend begins to send buf to PE to, and does not wait. A message that is not for a
-// receive posted there, and does not fit into its header, stays where it is until the
-// next call that waits or tests.
+// ASend begins to send buf to PE to, and does not wait. A message that finds no
+// posted receive, and does not fit into its header, stays in buf until the next call
+// that waits or tests.
 func ASend[T shmem.Elem](c *Comm, buf []T, to, tag int) *Request {
 	c.begin()
 	defer c.leave()
@@ -120,10 +122,10 @@ func asend[T shmem.Elem](c *Comm, buf []T, to, tag int) *Request {
 // Recv receives a message with the tag from PE from into buf, and says which it was.
 // from may be AnySource, tag AnyTag. The message may be shorter than buf.
 //
-// If buf is symmetric memory, such as a part of a Sym's Local, and from is one PE, its
-// data is put straight there if it is sent later. Errors are those of Request.Wait.
-// If ctx ends first, the receive goes on, and takes its message: who wants to go on
-// then calls ARecv and Wait.
+// If buf is symmetric memory, such as a part of a Sym's Local, and from is one PE, a
+// message that is sent later is put straight there. Errors are those of Request.Wait.
+// If ctx ends first, the receive goes on, and takes its message. A program that wants
+// to wait for it later calls ARecv and Wait instead.
 func Recv[T shmem.Elem](ctx context.Context, c *Comm, buf []T, from, tag int) (Last, error) {
 	c.begin()
 	defer c.leave()
@@ -164,11 +166,12 @@ func arecv[T shmem.Elem](c *Comm, buf []T, from, tag int) *Request {
 	return r
 }
 
-// Wait waits until the request is done. A receive says which message it has got.
+// Wait waits until the request is done. For a receive it returns which message it has
+// got.
 //
-// It fails with ErrTooLong; with the end of a PE, a *shmem.DeadError, or what else the
-// fabric did, after which all calls fail; and with that of ctx, after which Wait may
-// be called again.
+// It returns ErrTooLong, or the error of ctx, after which Wait may be called again. If
+// a PE ends, the error is a *shmem.DeadError. After that, or another failure of the
+// fabric, all calls fail.
 func (r *Request) Wait(ctx context.Context) (Last, error) {
 	r.c.begin()
 	defer r.c.leave()
@@ -184,8 +187,8 @@ func (c *Comm) finish(ctx context.Context, r *Request) (Last, error) {
 	return r.last, r.err
 }
 
-// Test tells if the request is done, and does not wait. Wait then says what it got.
-// Errors are those of Wait.
+// Test reports whether the request is done, without waiting. Once it is, Wait
+// returns its result. Errors are those of Wait.
 func (r *Request) Test() (bool, error) {
 	c := r.c
 	c.begin()
@@ -198,9 +201,9 @@ func (r *Request) Test() (bool, error) {
 	return r.finished, r.err
 }
 
-// Probe waits until there is a message with the tag from PE from for which there is no
-// receive, and says which. It is the one that such a receive gets next, unless from is
-// AnySource: then Last.Source says from whom to receive it. Errors are those of Wait.
+// Probe waits for a message with the tag from PE from for which there is no receive,
+// and describes it. A receive with the same arguments gets that message next, unless
+// from is AnySource. In that case, receive from Last.Source. Errors are those of Wait.
 func (c *Comm) Probe(ctx context.Context, from, tag int) (last Last, err error) {
 	c.checkProbe(from, tag)
 	c.begin()
@@ -209,7 +212,7 @@ func (c *Comm) Probe(ctx context.Context, from, tag int) (last Last, err error) 
 	return last, err
 }
 
-// AProbe is Probe that does not wait: it tells if there is such a message.
+// AProbe reports whether there is a message as Probe waits for, without waiting.
 func (c *Comm) AProbe(from, tag int) (last Last, found bool, err error) {
 	c.checkProbe(from, tag)
 	c.begin()

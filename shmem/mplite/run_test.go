@@ -62,17 +62,18 @@ func each(t *testing.T, sizes []int, o Options, body func(t *testing.T, c *Comm)
 	}
 }
 
-// pattern is random, and the same everywhere.
+// pattern is random data, the same on every PE.
 var pattern = func() []byte {
 	b := make([]byte, 2<<20)
 	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
 }()
 
-// filled is a message of n bytes.
+// filled returns a message of n bytes.
 func filled(n, seed int) []byte { return bytes.Clone(pattern[seed%1024:][:n]) }
 
-// symmetric is symmetric memory of this PE. It is collective, and not given back.
+// symmetric allocates symmetric memory. It is collective, and the memory is not
+// freed.
 func symmetric(c *Comm, n int) ([]byte, error) {
 	s, err := shmem.Alloc[byte](c.w, n)
 	return s.Local(), err

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// schedule lets one PE of several run at a time. Where another may come in between,
-// the next is chosen by a seed; so a seed repeats a run.
+// schedule lets one of several PEs run at a time. Wherever another may come in
+// between, a seed chooses the next one. So a seed repeats a run.
 type schedule struct {
 	rng   *rand.Rand
 	turn  []chan struct{}
@@ -22,7 +22,7 @@ type schedule struct {
 	reading int
 }
 
-// stuckAfter is how many steps a run of this size never takes.
+// stuckAfter is more steps than a run of this size ever takes.
 const stuckAfter = 50_000
 
 var errStuck = errors.New("stuck")
@@ -38,7 +38,7 @@ func newSchedule(seed uint64, n int) *schedule {
 	return s
 }
 
-// step is called by the PE that runs.
+// step is called by the PE that runs. It lets another PE run, perhaps.
 func (s *schedule) step(c *Comm) {
 	if s.steps++; s.steps > stuckAfter {
 		c.fail(errStuck)
@@ -50,7 +50,7 @@ func (s *schedule) step(c *Comm) {
 	}
 }
 
-// end takes a PE out.
+// end removes a PE from the schedule.
 func (s *schedule) end(pe int) {
 	var live []int
 	for _, other := range s.live {
@@ -63,15 +63,15 @@ func (s *schedule) end(pe int) {
 	}
 }
 
-// result is how a run went.
+// result is the outcome of a run.
 type result struct {
-	errs  [2]error // of its PEs
-	stats Stats    // of both
+	errs  [2]error // of the PEs
+	stats Stats    // of both PEs
 }
 
 func (r result) err() error { return errors.Join(r.errs[:]...) }
 
-// runSchedules runs the traffic of each seed, on two PEs.
+// runSchedules runs letters with each seed, on two PEs.
 func runSchedules(t *testing.T, seeds []uint64, o Options) map[uint64]result {
 	t.Helper()
 	const n = 2
@@ -100,7 +100,7 @@ func runSchedules(t *testing.T, seeds []uint64, o Options) map[uint64]result {
 			r.stats.Direct += c.stats.Direct
 			results[seed] = r
 			mu.Unlock()
-			// One that failed is left as it is.
+			// A run that failed is left as it is.
 		}
 	})
 	return results
@@ -123,9 +123,10 @@ const (
 )
 
 // letters has two PEs send messages to each other. Their receives overlap as much as
-// they can: by seed, they differ in tags, or take any, or both for messages with one
-// tag, or both for all; and take one source or any. In the last case enough messages
-// are sent in the end for receives whose message another one has taken.
+// they can. The seed decides whether they differ in tags, take any, both take
+// messages with one tag, or both take all; and whether they take one source or any.
+// In the last case the PEs finally send enough messages for receives whose message
+// another one has taken.
 func letters(s *schedule, c *Comm, seed uint64, store []byte) error {
 	ctx, other := context.Background(), 1-c.PE()
 	sizes := []int{4, 8, 20, lettersSize}
@@ -182,7 +183,7 @@ func letters(s *schedule, c *Comm, seed uint64, store []byte) error {
 			return err
 		}
 	}
-	// Where a message got lost, the others are looked at all the same.
+	// If a message is lost, the others are checked all the same.
 	var read []*receipt
 	var stuck error
 	for i, x := range receives {
@@ -197,7 +198,7 @@ func letters(s *schedule, c *Comm, seed uint64, store []byte) error {
 	if err := checkOrder(read, plans[:]); err != nil {
 		return err
 	}
-	// The other PE may need this one to go on.
+	// The other PE may need this one in order to go on.
 	s.reading--
 	for s.reading > 0 && stuck == nil {
 		_, _, stuck = c.AProbe(other, 99)
@@ -205,7 +206,7 @@ func letters(s *schedule, c *Comm, seed uint64, store []byte) error {
 	return stuck
 }
 
-// tight makes receives and messages wait for room.
+// tight leaves messages and receives little room.
 var tight = Options{Slots: 3, Buffer: 256, Piece: 64}
 
 func countTo(n uint64) (seeds []uint64) {
@@ -217,8 +218,9 @@ func countTo(n uint64) (seeds []uint64) {
 
 var roomy = Options{Slots: 16, Buffer: 4096, Piece: 64}
 
-// The rule of the gap, see doc.go. Among these seeds there are runs where messages and
-// posted receives meet on their way, and runs where a receive must not be trusted.
+// This tests the rule of the gap, see doc.go. Some of these seeds have messages and
+// posted receives that meet on their way. Some have a receive that must not be
+// trusted.
 func TestNoMessageIsOvertakenInTheGap(t *testing.T) {
 	for _, o := range []Options{roomy, tight} {
 		var all Stats
@@ -234,8 +236,9 @@ func TestNoMessageIsOvertakenInTheGap(t *testing.T) {
 	}
 }
 
-// Without the rule, seeds of the test above fail, each in its own way. Which ones
-// changes with the places where a schedule may change PEs; then the message tells.
+// Without the rule, seeds of the test above fail, each in its own way. Which seeds
+// fail depends on the places where a schedule may change PEs. If none fails any
+// more, the message says so.
 func TestWithoutTheRuleOfTheGapMessagesAreOvertaken(t *testing.T) {
 	listed := map[error]uint64{errStuck: 0, errOvertaken: 323, errContents: 1}
 	off := roomy

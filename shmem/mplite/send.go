@@ -6,9 +6,9 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// push writes what it can to the other PE: data that it has asked for, then messages
-// in their order. final: those without a posted receive leave their buffer, or are
-// announced.
+// push writes to the other PE what it can: data that it has asked for, then messages
+// in their order. If final is true, messages without a posted receive leave their
+// buffer, or are announced.
 func (l *link) push(final bool) {
 	c := l.c
 	for len(l.granted) > 0 && l.room() {
@@ -28,7 +28,8 @@ func (l *link) push(final bool) {
 	}
 }
 
-// begin sends a message, the first that is not sent. It is false if that must wait.
+// begin sends a message, the first that is not sent yet. It returns false if that
+// must wait.
 func (l *link) begin(r *Request, final bool) bool {
 	if !l.room() {
 		return false
@@ -47,7 +48,7 @@ func (l *link) begin(r *Request, final bool) bool {
 	if !final {
 		return false
 	}
-	c.pause() // a receive that is posted from here on is in the gap
+	c.pause() // a receive that is posted from here on falls into the gap
 	e, ok := c.buffers.alloc(len(r.buf))
 	if !ok {
 		l.waiting[l.header(entry{kind: announced, tag: r.tag, size: size})] = r
@@ -60,11 +61,12 @@ func (l *link) begin(r *Request, final bool) bool {
 	return true
 }
 
-// match is the posted receive that a message may be put into, -1 if there is none.
+// match returns the index of the posted receive that a message may be put into, or -1
+// if there is none.
 //
-// It is the first that takes its tag. It must be long enough; and it is not trusted
-// as long as a message that went without a posted receive, and that it takes as well,
-// has not been taken: they may meet. See the gap in doc.go.
+// It is the first receive that takes the message's tag. It must be long enough. It is
+// not trusted while a message that it takes as well, and that went without a posted
+// receive, has not been taken: the two may meet. See the gap in doc.go.
 func (l *link) match(r *Request) int {
 	for i := range l.posts {
 		p := &l.posts[i]
@@ -101,27 +103,27 @@ func (l *link) use(i int, r *Request) {
 	l.c.sent(r, &l.c.stats.Direct)
 }
 
-// put copies data to an offset that was checked when it came.
+// put copies data to an offset that was checked when it was received.
 func (l *link) put(off uint64, data []byte) {
 	dst, _ := shmem.At[byte](l.c.w, int(off), len(data))
 	shmem.Put(l.c.ctx, dst, data, l.pe)
 }
 
-// inline is up to 8 bytes as a word.
+// inline returns data of up to 8 bytes as a word.
 func inline(data []byte) uint64 {
 	var b [inHeader]byte
 	copy(b[:], data)
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// outline is the reverse of inline.
+// outline copies a word that inline returned to dst.
 func outline(dst []byte, word uint64) {
 	var b [inHeader]byte
 	binary.LittleEndian.PutUint64(b[:], word)
 	copy(dst, b[:])
 }
 
-// sent ends a send. n counts its kind.
+// sent ends a send. n is the counter for its kind.
 func (c *Comm) sent(r *Request, n *uint64) {
 	r.finished = true
 	c.unsent--
@@ -148,7 +150,7 @@ func (l *link) answer(e entry) {
 	}
 }
 
-// released is for a message that the other PE has taken.
+// released handles a message that the other PE has taken.
 func (l *link) released(e entry) {
 	_, met := withdrawal(e.size)
 	if met {
@@ -157,7 +159,7 @@ func (l *link) released(e entry) {
 	if b, ok := l.bufs[e.ref]; ok {
 		delete(l.bufs, e.ref)
 		l.c.buffers.release(b)
-	} else if r := l.waiting[e.ref]; r != nil { // it is too long
+	} else if r := l.waiting[e.ref]; r != nil { // the message is too long
 		delete(l.waiting, e.ref)
 		l.c.sent(r, &l.c.stats.Granted)
 	} else if !met {
@@ -165,7 +167,7 @@ func (l *link) released(e entry) {
 	}
 }
 
-// give is for data that the other PE asks for.
+// give handles a request of the other PE for data.
 func (l *link) give(e entry) {
 	size, met := withdrawal(e.size)
 	if met {
@@ -180,7 +182,7 @@ func (l *link) give(e entry) {
 	l.granted = append(l.granted, give{r, e.ref, e.word, size})
 }
 
-// withdraw forgets a posted receive.
+// withdraw removes a posted receive.
 func (l *link) withdraw(number uint32, e entry) {
 	for i := range l.posts {
 		if l.posts[i].number == number {
@@ -191,7 +193,7 @@ func (l *link) withdraw(number uint32, e entry) {
 	l.c.unknown(l, e)
 }
 
-// inHeap tells if that many bytes at an offset are memory for objects.
+// inHeap reports whether size bytes at off are memory for objects.
 func (c *Comm) inHeap(off uint64, size int64) bool {
 	if off > maxSize || size > maxSize {
 		return false

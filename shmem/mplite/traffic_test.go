@@ -12,22 +12,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is wrong with what was received.
+// Faults of what was received.
 var (
 	errContents  = errors.New("a receive has other contents than its message")
 	errOvertaken = errors.New("a message was overtaken")
 )
 
-// receipt is a receive, in the order of calls, and what it got.
+// receipt is a receive and what it got. They are kept in the order of calls.
 type receipt struct {
-	from, tag int // as asked for
+	from, tag int // arguments of the receive
 	buf       []byte
 	r         *Request
 	got       Last
 	seq       int
 }
 
-// letter makes message number seq to a PE: 4 bytes of number, and contents by it.
+// letter returns message number seq to a PE: a number of 4 bytes, and contents that
+// depend on it.
 func letter(size, source, seq int) []byte {
 	b := filled(size, source*31+seq)
 	binary.LittleEndian.PutUint32(b, uint32(seq))
@@ -53,8 +54,8 @@ func (x *receipt) takes(source, tag int) bool {
 	return (x.from == AnySource || x.from == source) && (x.tag == AnyTag || x.tag == tag)
 }
 
-// checkOrder compares what a PE has received with the rules: each receive got what it
-// asked for, each message came once, and no message was overtaken. sent[source] are
+// checkOrder compares what a PE has received with the rules. Each receive got what it
+// asked for, each message came once, and no message was overtaken. sent[source] has
 // the tags and sizes of the messages, in order.
 func checkOrder(all []*receipt, sent [][]Last) error {
 	seen := map[[2]int]int{}
@@ -77,14 +78,14 @@ func checkOrder(all []*receipt, sent [][]Last) error {
 	return nil
 }
 
-// plan is what one PE sends to another, and how that receives it.
+// plan is what one PE sends to another, and how the other receives it.
 type plan struct {
 	sent []Last // Source is the sender
-	from []int  // of each receive
+	from []int  // source argument of each receive
 	tags []int
 }
 
-// tags that are received from any source.
+// tags below anyTags are received from any source.
 const anyTags = 10
 
 // makePlan makes the same plan on all PEs. Either all receives of a pair take any
@@ -155,7 +156,7 @@ func traffic(c *Comm, seed uint64, count int, sizes []int) error {
 				next[target]++
 				m := to[target].sent[seq]
 				b := letter(m.Size, me, seq)
-				// With the normal options there is room for all of them.
+				// The default options leave room for all of them.
 				if c.opts.Slots == defaultSlots && mine.IntN(2) == 0 {
 					return Send(context.Background(), c, b, target, m.Tag)
 				}
@@ -201,7 +202,7 @@ func TestRandomTrafficArrivesOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// sameSeed gives all PEs one seed.
+// sameSeed returns the same seed on all PEs.
 func sameSeed(t require.TestingT, c *Comm) uint64 {
 	var b [1]uint64
 	if c.PE() == 0 {
