@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// model is the same account in 64-bit numbers that never wrap.
+// model keeps the same account in 64-bit numbers that never wrap.
 type model struct{ size, produced, consumed, returned, credited uint64 }
 
 // A sender and a receiver, started just before the counters wrap, agree with
