@@ -13,30 +13,31 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// ErrLinkDown: the link went down before the peer answered. The caller may
-// try another link.
+// ErrLinkDown reports that the link went down before the peer answered. The caller
+// may try another link.
 var ErrLinkDown = errors.New("link went down before the answer")
 
-// ErrAddressTaken: the peer has a connection with the addresses and ports of this one.
-// The caller may try another port.
+// ErrAddressTaken reports that the peer has a connection with the same addresses and
+// ports. The caller may try another port.
 var ErrAddressTaken = errors.New(hello.AddressTaken.String())
 
-// ElsewhereError: another process of the peer's host holds the port.
+// ElsewhereError reports that another process of the peer's host holds the port.
 type ElsewhereError struct {
-	Process int // its number, 1 to 65535
+	Process int // number of that process, 1 to 65535
 }
 
 func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("process %d of the host holds the port", e.Process)
 }
 
-// Backoff between tries when the listener is full, in which it doubles.
+// Backoff between tries while the listener is full. It doubles from the first to
+// the second.
 const (
 	firstBackoff = time.Millisecond
 	lastBackoff  = 50 * time.Millisecond
 )
 
-// Table is the dials under way with one peer.
+// Table has the dials that are under way with one peer.
 type Table struct {
 	pool *bounce.Pool // immutable
 
@@ -45,26 +46,27 @@ type Table struct {
 	down  bool          // guarded by mu
 }
 
-// key names a Hello: the pair's slot and its generation.
+// key identifies a Hello by the pair's slot and its generation.
 type key struct{ slot, gen uint32 }
 
-// call is one Hello that was not answered yet.
+// call is one Hello that is not answered yet.
 type call struct {
 	pair *bounce.Pair
-	// answer has capacity 1, and is sent to once, unless the call is abandoned.
+	// answer has capacity 1. It is sent to once, unless the call is abandoned.
 	answer    chan error
 	abandoned bool // guarded by Table.mu
 }
 
-// NewTable is the table of a pool's peer.
+// NewTable returns the table of the peer of a pool.
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
-// Dial opens the connection that a Hello asks for, whose End is set here. It waits until
-// ctx ends if the listener's backlog is full, and, if patient, if a window is
-// full. Errors: those of ctx, ECONNREFUSED, ENOBUFS if a window is full (also
-// beside the context's), an *ElsewhereError, ErrAddressTaken, ErrLinkDown.
+// Dial opens the connection that a Hello asks for. It sets the Hello's End. If the
+// listener's backlog is full it tries until ctx ends. If a window is full it does so
+// only if patient is true. Its errors are those of ctx, ECONNREFUSED, ENOBUFS if a
+// window is full (also joined with the context's), an *ElsewhereError, ErrAddressTaken
+// and ErrLinkDown.
 func (t *Table) Dial(ctx context.Context, h hello.Hello, patient bool) (*bounce.Pair, error) {
-	var refused error // why the try before failed
+	var refused error // why the previous try failed
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		c, err := t.try(ctx, h)
 		if err == nil {
@@ -124,7 +126,7 @@ func (t *Table) try(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 		if t.abandon(c) {
 			return nil, ctx.Err()
 		}
-		err = <-c.answer // it came at the same moment
+		err = <-c.answer // the answer came at the same moment
 	}
 	if err != nil {
 		return nil, err
@@ -150,8 +152,9 @@ func (t *Table) remove(k key) *call {
 	return c
 }
 
-// abandon leaves the answer to Ack, Refuse or Down, unless it is there already.
-// The pair's memory is kept until then: the peer may have been granted it.
+// abandon leaves the answer to Ack, Refuse or Down, and reports whether it could:
+// it returns false if the answer is there already. The pair's memory is kept until
+// the answer comes, since the peer may have been granted it.
 func (t *Table) abandon(c *call) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,8 +165,8 @@ func (t *Table) abandon(c *call) bool {
 	return true
 }
 
-// finish ends a call: answered with err, or given to undo if nobody waits for
-// it any more.
+// finish ends a call. It delivers err as the answer, or calls undo if the dial no
+// longer waits.
 func (t *Table) finish(c *call, err error, undo func()) {
 	t.mu.Lock()
 	if !c.abandoned {
@@ -175,29 +178,30 @@ func (t *Table) finish(c *call, err error, undo func()) {
 	undo()
 }
 
-// Ack handles a HelloAck. An error is the peer's violation of the protocol.
+// Ack handles a HelloAck. It returns an error if the peer violates the protocol.
 func (t *Table) Ack(a *hello.HelloAck) error {
 	c := t.remove(key{a.Slot, a.Gen})
 	if c == nil {
 		return fmt.Errorf("%w: HelloAck for slot %d, which did not dial", hello.ErrMalformed, a.Slot)
 	}
 	if err := c.pair.Connect(bounce.End(a.End)); err != nil {
-		t.pool.Discard(c.pair) // the link goes down for this
+		t.pool.Discard(c.pair) // the error takes the link down
 		t.finish(c, err, func() {})
 		return err
 	}
-	// On a goroutine of its own: this one may be in a Read or Write of another connection.
+	// Abort runs on a goroutine of its own, since this one may be in a Read or Write of
+	// another connection.
 	t.finish(c, nil, func() { go c.pair.Abort() })
 	return nil
 }
 
-// Refuse handles a Refuse.
+// Refuse handles a Refuse. It returns an error if the peer violates the protocol.
 func (t *Table) Refuse(r *hello.Refuse) error {
 	c := t.remove(key{r.Slot, r.Gen})
 	if c == nil {
 		return fmt.Errorf("%w: Refuse for slot %d, which did not dial", hello.ErrMalformed, r.Slot)
 	}
-	t.pool.Discard(c.pair) // the peer was granted it, and says that it never stores there
+	t.pool.Discard(c.pair) // the peer was granted it, and promises that it never stores there
 	var err error
 	switch r.Reason {
 	case hello.BacklogFull:
@@ -217,7 +221,7 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 	return nil
 }
 
-// Down ends all calls: the link is down.
+// Down ends all calls, since the link is down.
 func (t *Table) Down() {
 	t.mu.Lock()
 	t.down = true

@@ -1,4 +1,5 @@
-// Package dial is the active half of opening a connection: it sends a Hello and
-// waits for the answer. It is not the public Dial; package sdp resolves
-// addresses and finds the peer.
+// Package dial is the active half of opening a connection. It sends a Hello and
+// waits for the answer.
+//
+// It is not the public Dial. Package sdp resolves addresses and finds the peer.
 package dial
