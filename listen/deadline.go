@@ -6,7 +6,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// deadline is a time at which a channel is closed, and that can be moved.
+// deadline is a time at which a channel is closed. The time can be changed.
 type deadline struct {
 	mu      lock.Mutex[lock.Accept]
 	timer   *time.Timer   // guarded by mu
@@ -15,12 +15,12 @@ type deadline struct {
 
 func (d *deadline) init() { d.expired = make(chan struct{}) }
 
-// set moves the deadline. The zero time means never.
+// set changes the deadline. The zero time means never.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil && !d.timer.Stop() {
-		<-d.expired // the timer has fired: its function closes the channel
+		<-d.expired // the timer has fired, and its function closes the channel
 	}
 	d.timer = nil
 	closed := isClosed(d.expired)
@@ -43,8 +43,9 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// wait is the channel that is closed at the deadline. An Accept that waits is
-// woken by the deadline it began with, or by one moved to the past.
+// wait returns the channel that is closed at the deadline. An Accept that waits on
+// it wakes at the deadline that was set when it began. It also wakes if the
+// deadline is moved to the past.
 func (d *deadline) wait() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,9 +1,10 @@
-// Package listen is the passive half of opening a connection: it answers Hellos
-// and keeps the accept queues. It is not the public Listen; package sdp claims
-// ports and makes addresses.
+// Package listen is the passive half of opening a connection. It answers Hellos and
+// keeps the accept queues.
 //
-// A Hello is answered by the link's goroutine, before anybody calls Accept: like
-// a kernel's, a listener's peer may connect, write and even exit before that. Only a
-// place in the backlog is taken under the lock that all peers share; then the Hello is
-// answered, and the connection delivered, unless the listener has been closed.
+// It is not the public Listen. Package sdp claims ports and makes addresses.
+//
+// The link's goroutine answers a Hello before anybody calls Accept. So, as with a
+// kernel's listener, a peer may connect, write and even exit before that. Only a place
+// in the backlog is reserved under the lock that all peers share. After that the Hello
+// is answered, and the connection delivered, unless the listener has been closed.
 package listen

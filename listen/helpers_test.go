@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guard is how long anything may take that does not hang.
+// guard is a limit for everything that does not hang.
 const guard = 30 * time.Second
 
 // returns fails with all stacks if f does not return.
@@ -36,10 +36,10 @@ func returns(t *testing.T, what string, f func()) {
 type valve struct {
 	ntb.Device
 	inner ntb.Window
-	held  chan struct{} // capacity 1; sent to by what blocks
+	held  chan struct{} // capacity 1; a store or doorbell that blocks sends to it
 
 	mu   sync.Mutex
-	open chan struct{} // closed while stores pass; guarded by mu
+	open chan struct{} // closed while stores may pass; guarded by mu
 }
 
 func newValve(d ntb.Device) *valve {
@@ -54,7 +54,7 @@ func (v *valve) shut() {
 	v.open = make(chan struct{})
 }
 
-// release opens it, if it is shut.
+// release opens the valve if it is shut.
 func (v *valve) release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -81,7 +81,7 @@ func (v *valve) pass() {
 	<-open
 }
 
-// Caps leave out what would store by another way.
+// Caps leaves out what would let stores pass by another way.
 func (v *valve) Caps() ntb.Caps {
 	c := v.Device.Caps()
 	c.Coherent, c.DMAChannels = false, 0
@@ -111,7 +111,8 @@ func (v *valve) Publish(off int, word uint64, width int) {
 	v.inner.Publish64(off, word)
 }
 
-// side is SDP's set-up at one end of a link: a ring.Service for one peer.
+// side is the set-up of SDP connections at one end of a link: a ring.Service for
+// one peer.
 type side struct {
 	table *Table
 	pool  *bounce.Pool
@@ -152,12 +153,12 @@ func (s *side) Down(error) {
 
 // link is one peer's link to the node that listens.
 type link struct {
-	near, far *side  // the listening node's, the peer's
-	valve     *valve // what the listening node stores to the peer goes through it
+	near, far *side  // ends at the listening node, and at the peer
+	valve     *valve // passes what the listening node stores to the peer
 }
 
-// newLink joins a peer to a node whose listeners are table's. before is the near
-// side's; it gets the valve.
+// newLink joins a peer to a node that has table's listeners. before is that of the
+// near side; it also gets the valve.
 func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
 	t.Helper()
 	x, y := ntbmem.Pair(1 << 20)
@@ -190,7 +191,7 @@ func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
 	return l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port}, false)
 }
 
-// mustDial is dial that must succeed while others are held up.
+// mustDial dials while others are held up. It must not be.
 func (l *link) mustDial(t *testing.T, port uint16) (pair *bounce.Pair) {
 	t.Helper()
 	returns(t, "Dial", func() {
@@ -203,7 +204,7 @@ func (l *link) mustDial(t *testing.T, port uint16) (pair *bounce.Pair) {
 	return pair
 }
 
-// mustAccept is Accept that must succeed while others are held up.
+// mustAccept accepts while others are held up. It must not be.
 func mustAccept(t *testing.T, l *Listener) (a Accepted) {
 	t.Helper()
 	returns(t, "Accept", func() {
@@ -216,7 +217,7 @@ func mustAccept(t *testing.T, l *Listener) (a Accepted) {
 	return a
 }
 
-// noPairs waits until no end of a connection is left.
+// noPairs waits until the links have no connections left.
 func noPairs(t *testing.T, links ...*link) {
 	t.Helper()
 	returns(t, "the end of all pairs", func() {

@@ -14,49 +14,50 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// DefaultBacklog is how many connections may wait for Accept.
+// DefaultBacklog is the default limit of connections that wait for Accept.
 const DefaultBacklog = 4096
 
-// ErrClosed: the listener is closed.
+// ErrClosed reports that the listener is closed.
 var ErrClosed = errors.New("listen: closed")
 
 // Accepted is a connection and where it comes from.
 type Accepted struct {
 	Pair *bounce.Pair
 	From int // the peer's port
-	// Addresses are those of a listener that has TCP's. They are the connection's until
-	// it is given to Table.Release.
+	// Addresses are those of the connection if the listener is of network "tcp". They
+	// are reserved until they are passed to Table.Release.
 	Addresses Addresses
 }
 
-// Socket names the TCP socket in whose place a listener accepts connections.
+// Socket identifies the TCP socket in place of which a listener accepts
+// connections.
 type Socket struct{ Cookie, Namespace uint64 }
 
 // Addresses are those of a connection of network "tcp".
 type Addresses struct{ Local, Remote netip.AddrPort }
 
-// TCP makes a listener one of network "tcp".
+// TCP configures a listener of network "tcp".
 type TCP struct {
-	Socket Socket // zero: there is none by which it can be found
-	// Addresses are those of the connection that a Hello asks for. It is false if the
-	// Hello asks for what cannot be. It must not block.
+	Socket Socket // zero if no socket identifies the listener
+	// Addresses returns the addresses of the connection that a Hello asks for, or
+	// false if the Hello asks for an impossible one. It must not block.
 	Addresses func(*ring.Peer, *hello.Hello) (Addresses, bool)
 }
 
-// Table is the listeners of a node, by port.
+// Table has the listeners of a node, by port.
 type Table struct {
-	// Elsewhere, if set, finds another process of this host that holds a port, 0 if
-	// there is none. It is set before the first Hello, and must not block.
+	// Elsewhere, if set, returns another process of this host that holds a port, or
+	// 0. It is set before the first Hello, and must not block.
 	Elsewhere func(port int) (process int)
 
-	// mu is shared by all peers, and is not held while anything is sent to one.
+	// mu is shared by all peers. It is not held while anything is sent to one.
 	mu      lock.Mutex[lock.Listen]
-	ports   map[int]*Listener      // open ones; guarded by mu
-	sockets map[Socket][]*Listener // open ones; guarded by mu
-	used    map[Addresses]struct{} // of connections that are not released; guarded by mu
+	ports   map[int]*Listener      // open listeners; guarded by mu
+	sockets map[Socket][]*Listener // open listeners; guarded by mu
+	used    map[Addresses]struct{} // addresses that are not released; guarded by mu
 }
 
-// NewTable is a table without listeners.
+// NewTable returns a table without listeners.
 func NewTable() *Table {
 	return &Table{ports: map[int]*Listener{}, sockets: map[Socket][]*Listener{}, used: map[Addresses]struct{}{}}
 }
@@ -64,11 +65,11 @@ func NewTable() *Table {
 // Listener is one port's accept queue.
 type Listener struct {
 	table    *Table
-	port     int           // 0: none; immutable
-	tcp      *TCP          // nil: network "sdp"; immutable
+	port     int           // 0 if it has none; immutable
+	tcp      *TCP          // nil for network "sdp"; immutable
 	queue    chan Accepted // its capacity is the backlog; sent to under table.mu, while open
 	stopped  chan struct{} // closed by Stop
-	drained  chan struct{} // closed when it is stopped and nothing waits
+	drained  chan struct{} // closed when it is stopped and no connection waits
 	closed   chan struct{} // closed by Close
 	once     sync.Once
 	deadline deadline
@@ -79,12 +80,12 @@ type Listener struct {
 	answering int  // places in the queue for Hellos that are being answered
 }
 
-// Listen opens a port, which the caller has claimed. backlog 0 means
+// Listen opens a port. The caller has claimed it. A backlog of 0 means
 // DefaultBacklog.
 func (t *Table) Listen(port, backlog int) *Listener { return t.ListenTCP(port, backlog, nil) }
 
-// ListenTCP is Listen for network "tcp". Port 0 is none: then the listener is found by
-// its socket only.
+// ListenTCP opens a port for network "tcp". With port 0 the listener is found by its
+// socket only.
 func (t *Table) ListenTCP(port, backlog int, tcp *TCP) *Listener {
 	if backlog <= 0 {
 		backlog = DefaultBacklog
@@ -112,7 +113,8 @@ func (l *Listener) socket() Socket {
 	return l.tcp.Socket
 }
 
-// Release gives the addresses of a connection back. It does nothing for none.
+// Release releases the addresses of a connection. It does nothing for the zero
+// Addresses.
 func (t *Table) Release(a Addresses) {
 	if a == (Addresses{}) {
 		return
@@ -122,8 +124,8 @@ func (t *Table) Release(a Addresses) {
 	delete(t.used, a)
 }
 
-// Hello answers a Hello. It waits for nobody but the peer, where stores to it block.
-// An error is the peer's violation of the protocol.
+// Hello answers a Hello. It may wait where stores to the peer block, and for nothing
+// else. It returns an error if the peer violates the protocol.
 func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 	reason, err := t.accept(p, h)
 	if err != nil || reason == 0 {
@@ -135,7 +137,7 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 			r.Reason, r.Process = hello.Elsewhere, uint16(process)
 		}
 	}
-	_ = p.Peer().Send(ring.ServiceSDP, r.Marshal()) // if the link is down, nobody waits
+	_ = p.Peer().Send(ring.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer
 	return nil
 }
 
@@ -158,18 +160,19 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 		return 0, err
 	}
 	ack := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
-	// If the link has gone down meanwhile, the pair learns of it as all do.
+	// If the link has gone down meanwhile, the pair learns of it as all others do.
 	_ = p.Peer().Send(ring.ServiceSDP, ack.Marshal())
 	if !l.deliver(Accepted{Pair: pair, From: int(h.From), Addresses: addresses}) {
-		// On a goroutine of its own: this one may be in a Read or Write of another
-		// connection.
+		// Abort runs on a goroutine of its own, since this one may be in a Read or
+		// Write of another connection.
 		go pair.Abort()
 	}
 	return 0, nil
 }
 
-// reserve takes a place in a listener's queue, and the connection's addresses, which
-// deliver or giveBack ends, or says why there is none.
+// reserve reserves a place in a listener's queue, and the addresses of the
+// connection. deliver or giveBack ends the reservation. If there is no place, it
+// returns the reason.
 func (t *Table) reserve(p *ring.Peer, h *hello.Hello) (*Listener, Addresses, hello.Reason) {
 	l := t.find(h)
 	if l == nil {
@@ -212,11 +215,11 @@ func (t *Table) find(h *hello.Hello) *Listener {
 	return t.ports[int(h.To)]
 }
 
-// firstUserPort is the first that needs no privilege.
+// firstUserPort is the first port that needs no privilege.
 const firstUserPort = 1024
 
-// take takes a pair of addresses. Where the dialler does not care, its port may become
-// another. The caller holds mu.
+// take reserves a pair of addresses. Unless exact is true, it may choose another port
+// for the remote end. The caller holds mu.
 func (t *Table) take(a Addresses, exact bool) (Addresses, hello.Reason) {
 	for range 1 << 16 {
 		if _, ok := t.used[a]; !ok {
@@ -226,7 +229,7 @@ func (t *Table) take(a Addresses, exact bool) (Addresses, hello.Reason) {
 		if exact {
 			return Addresses{}, hello.AddressTaken
 		}
-		port := max(a.Remote.Port()+1, firstUserPort) // after 65535 comes 0
+		port := max(a.Remote.Port()+1, firstUserPort) // 65535 is followed by 0
 		a.Remote = netip.AddrPortFrom(a.Remote.Addr(), port)
 	}
 	return Addresses{}, hello.BacklogFull
@@ -241,7 +244,7 @@ func (l *Listener) giveBack(a Addresses) {
 }
 
 // deliver puts a connection into the place that was reserved for it. It returns false
-// if the listener has been closed since; then the connection is still the caller's.
+// if the listener has been closed since. Then the caller still owns the connection.
 func (l *Listener) deliver(a Accepted) bool {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
@@ -255,15 +258,15 @@ func (l *Listener) deliver(a Accepted) bool {
 	return l.open
 }
 
-// Accept waits for a connection. Its errors are ErrClosed and
+// Accept waits for a connection and returns it. Its errors are ErrClosed and
 // os.ErrDeadlineExceeded.
 func (l *Listener) Accept() (Accepted, error) {
 	a, _, err := l.AcceptOr(nil)
 	return a, err
 }
 
-// AcceptOr is Accept that waits for another channel too. other is true if that came
-// first.
+// AcceptOr is Accept, but also returns, with other set, when c is ready to receive
+// from.
 func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error) {
 	select {
 	case <-l.closed:
@@ -291,8 +294,8 @@ func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error)
 	}
 }
 
-// Stop ends what comes new. Accept returns what waits, and then ErrClosed. Close is still
-// to be called.
+// Stop refuses new connections. Accept returns those that wait, and after them ErrClosed.
+// Close must still be called.
 func (l *Listener) Stop() {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
@@ -304,7 +307,7 @@ func (l *Listener) Stop() {
 	l.checkDrained()
 }
 
-// tookOne is called when a connection was taken out of the queue.
+// tookOne is called after a connection was taken out of the queue.
 func (l *Listener) tookOne() {
 	if isClosed(l.stopped) {
 		l.table.mu.Lock()
@@ -313,7 +316,8 @@ func (l *Listener) tookOne() {
 	}
 }
 
-// checkDrained notes that nothing can come any more. The caller holds table.mu.
+// checkDrained closes drained once no connection can come any more. The caller
+// holds table.mu.
 func (l *Listener) checkDrained() {
 	if !l.empty && isClosed(l.stopped) && l.answering == 0 && len(l.queue) == 0 {
 		l.empty = true
@@ -327,10 +331,10 @@ func (l *Listener) Closed() bool { return isClosed(l.closed) }
 // SetDeadline makes Accept fail at t, or never if t is zero.
 func (l *Listener) SetDeadline(t time.Time) { l.deadline.set(t) }
 
-// Close ends Accept and resets the connections that wait for it, and those whose
-// Hellos are being answered. It does not wait for the resets: where stores to a peer
-// block, that holds up only what that peer is told. Each connection holds its peer, so
-// ring.Node.Close waits for them.
+// Close ends Accept. It resets the connections that wait for it, and those whose
+// Hellos are being answered. It does not wait for the resets. Where stores to a peer
+// block, that delays only what is sent to that peer. Each connection holds its peer,
+// so ring.Node.Close waits for them.
 func (l *Listener) Close() error {
 	err := ErrClosed
 	l.once.Do(func() {
@@ -352,7 +356,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// forget takes it out of the table. The caller holds table.mu.
+// forget removes the listener from the table. The caller holds table.mu.
 func (l *Listener) forget() {
 	t, s := l.table, l.socket()
 	if t.ports[l.port] == l {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dialled is what became of a dial.
+// dialled is the result of a dial.
 type dialled struct {
 	pair *bounce.Pair
 	err  error
@@ -68,7 +68,8 @@ func TestAPeerThatIsHeldUpHoldsUpNobodyElse(t *testing.T) {
 	mustAccept(t, first).Pair.Close()
 	c.Close()
 
-	// Another one waits, and the one that is being answered is to be delivered.
+	// Another connection waits for Accept. The one that is being answered must be
+	// delivered too.
 	waits := other.mustDial(t, 1)
 	returns(t, "Close", func() { first.Close() })
 	isReset(t, waits)
@@ -99,7 +100,7 @@ func TestCloseDoesNotWaitForAPeerThatIsHeldUp(t *testing.T) {
 	noPairs(t, slow, other)
 }
 
-// A Hello that is being answered has a place in the backlog already.
+// A Hello that is being answered counts towards the backlog.
 func TestTheBacklogIsExact(t *testing.T) {
 	leak.Check(t)
 	for _, backlog := range []int{1, 2, 3} {

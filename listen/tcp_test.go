@@ -26,7 +26,7 @@ func (l *link) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
 	return l.far.dials.Dial(context.Background(), m, false)
 }
 
-// Listeners of one port are told apart by their sockets.
+// Sockets distinguish listeners of one port.
 func TestASocketIsReachedByItsName(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
@@ -74,7 +74,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 	require.ErrorIs(t, err, dial.ErrAddressTaken)
 	a := mustAccept(t, l)
 
-	// A dialler of network "sdp" does not see the address, and gets another.
+	// A dialler of network "sdp" does not see the address, and gets another one.
 	m := hello.Hello{Version: hello.Version, From: 65535, To: 7}
 	d, err := k.far.dials.Dial(context.Background(), m, false)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 	table.Release(a.Addresses)
 	e, err := k.dialTCP(65535, 7, Socket{})
 	require.NoError(t, err)
-	l.Close() // which resets the one that waits
+	l.Close() // Close resets the connection that waits
 	isReset(t, e)
 	b.Pair.Close()
 	d.Close()
@@ -97,7 +97,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 	noPairs(t, k)
 }
 
-// A listener that is stopped hands out what has come, and then nothing.
+// A stopped listener returns the connections that wait, and then none.
 func TestAStoppedListenerIsDrained(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
