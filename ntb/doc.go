@@ -1,9 +1,9 @@
-// Package ntb is the contract of one PCIe non-transparent bridge: two hosts,
-// each of which can write into a window of the other's memory.
+// Package ntb defines the contract of one PCIe non-transparent bridge: two hosts, each of which can
+// write into a window of the other's memory.
 //
-// It is not a transport. It knows nothing of nodes, connections or messages; it
-// owns the device interface and the store instructions that everything above
-// relies on. The backends are packages below this one:
+// It is not a transport. It knows nothing of nodes, connections or messages. It defines the device
+// interface and the store instructions on which everything above relies. The backends are packages
+// below this one:
 //
 //   - ntb/ntbshm: two processes of one machine, over shared memory;
 //   - ntb/ntbmem: two ends in one process, on the Go heap, for tests;
@@ -23,18 +23,16 @@
 //
 // # The laws
 //
-// An outbound window can only be written: [Window] has no method that reads. A
-// read across a bridge stalls the CPU for a microsecond, and on a dead link it
-// returns all ones.
+// An outbound window can only be written: [Window] has no method that reads. A read across a bridge
+// stalls the CPU for about a microsecond. On a dead link it returns all ones.
 //
-// Stores made through one window arrive in the order of its Publish calls: all
-// that was stored before a Publish is visible to the peer before the published
-// word is. Nothing else is promised; in particular the stores between two
-// Publish calls may arrive in any order and in parts.
+// Stores made through one window arrive in the order of its Publish calls: everything stored before
+// a Publish is visible to the peer before the published word is. Nothing else is promised. In
+// particular, the stores between two Publish calls may arrive in any order and in parts.
 //
-// A doorbell is a hint. It may be lost, late or repeated, and several may arrive
-// as one. After a doorbell, look at memory.
+// A doorbell is a hint. It may be lost, late or repeated, and several may arrive as one. After a
+// doorbell, a waiter checks memory.
 //
-// Words that the peer writes are read with [Load32] and [Load64], once, into a
-// local, and checked there.
+// Words that the peer writes are read once, with [Load32] or [Load64], into a local, which is then
+// checked.
 package ntb

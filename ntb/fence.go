@@ -1,7 +1,7 @@
 package ntb
 
-// Fence is a full memory barrier. It is needed between a Publish and a look for
-// the peer's answer where Caps.FenceToLook says so.
+// Fence is a full memory barrier. Where Caps.FenceToLook is set, it is needed
+// between a Publish and the load of a word by which the peer may have answered.
 func Fence() { fence() }
 
 // Pause tells the CPU that the caller spins on a word that another CPU writes.

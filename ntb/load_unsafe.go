@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Load64 reads the 8 bytes at off, a multiple of 8, of memory that the peer
-// writes. It pairs with the peer's Publish64: what the peer stored before is
-// visible after. mem must begin on an 8-byte boundary.
+// Load64 reads the 8 bytes at off, a multiple of 8, of memory that the peer writes.
+// It pairs with the peer's Publish64: what the peer stored before it is visible
+// after the load. mem must begin on an 8-byte boundary.
 func Load64(mem []byte, off int) uint64 {
 	_ = mem[off : off+8 : len(mem)]
 	return atomic.LoadUint64((*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), off)))
@@ -19,8 +19,8 @@ func Load32(mem []byte, off int) uint32 {
 	return atomic.LoadUint32((*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), off)))
 }
 
-// Clear64 sets the 8 bytes at off of this side's own window to zero. The peer
-// must not be writing there: the owner clears memory before it grants it.
+// Clear64 sets the 8 bytes at off of this side's own window to zero. The peer must
+// not be writing there. So the owner clears memory before it grants it.
 func Clear64(mem []byte, off int) {
 	_ = mem[off : off+8 : len(mem)]
 	atomic.StoreUint64((*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), off)), 0)

@@ -4,9 +4,9 @@ package ntb
 
 import "unsafe"
 
-// publish64 is one aligned store, ordered after all earlier stores of this CPU:
-// MOV on amd64, STLR on arm64. It is not sync/atomic's store, which on amd64 is
-// a locked exchange and would read across the bridge.
+// publish64 is one aligned store, ordered after all earlier stores of this CPU: MOV
+// on amd64, STLR on arm64. A store of sync/atomic would be a locked exchange on
+// amd64, which reads across the bridge.
 //
 //go:noescape
 func publish64(p unsafe.Pointer, v uint64)
@@ -17,11 +17,12 @@ func publish32(p unsafe.Pointer, v uint32)
 // flush empties the CPU's write-combining buffers: SFENCE, or DMB OSHST.
 func flush()
 
-// fence is a full barrier: later loads are not made before earlier stores are
-// visible to the other CPUs. MFENCE's work, by the faster locked ADD.
+// fence is a full barrier: later loads are made only after earlier stores are
+// visible to the other CPUs. On amd64 it is a locked ADD, which does what MFENCE
+// does and is faster.
 func fence()
 
-// pause tells the CPU that this is a spinning loop.
+// pause tells the CPU that this is a spin loop.
 func pause()
 
 // prefetch asks for a cache line.
@@ -29,8 +30,9 @@ func pause()
 //go:noescape
 func prefetch(p unsafe.Pointer)
 
-// copyWide copies n bytes by 8-byte stores where dst is aligned, so that a
-// bridge sees few transactions. copy promises no width and may store bytes.
+// copyWide copies n bytes by 8-byte stores where dst is aligned, so that a bridge
+// sees few transactions. The built-in copy promises no width and may store single
+// bytes.
 //
 //go:noescape
 func copyWide(dst, src unsafe.Pointer, n uintptr)

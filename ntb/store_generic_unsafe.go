@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// In race builds the detector must see the stores, so they are sync/atomic's;
-// other architectures have no bridge and use them too.
+// In race builds the detector must see the stores, so they are those of
+// sync/atomic. Other architectures have no bridge and use them too.
 
 func publish64(p unsafe.Pointer, v uint64) { atomic.StoreUint64((*uint64)(p), v) }
 

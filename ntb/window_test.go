@@ -108,7 +108,7 @@ func TestPublishOrdersEarlierStores(t *testing.T) {
 		defer close(done)
 		for r := uint64(1); r <= rounds; r++ {
 			for Load64(mem, 0) != r {
-				runtime.Gosched() // there may be one CPU only
+				runtime.Gosched() // there may be only one CPU
 			}
 			if Load64(mem, 2048) != r*3 {
 				seen <- int(r)
@@ -139,7 +139,7 @@ func BenchmarkFence(b *testing.B) {
 	}
 }
 
-// recorder is a Sink that keeps what it gets.
+// recorder is a Sink that records the stores.
 type recorder struct {
 	off []int
 	v   []byte
@@ -151,7 +151,7 @@ func (r *recorder) Store(off int, p []byte) {
 }
 func (r *recorder) Publish(off int, v uint64, _ int) { r.Store(off, []byte{byte(v)}) }
 
-// words is a recorder that is told of words.
+// words is a recorder that implements WordSink.
 type words struct{ recorder }
 
 func (w *words) Store64(off int, v uint64) { w.Publish(off, v, 8) }

@@ -8,8 +8,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Sink takes the stores of a window that is not mapped memory, such as one
-// whose stores are delayed. It must not keep p.
+// Sink takes the stores of a window that is not mapped memory, such as one whose
+// stores are delayed. It must not keep p.
 type Sink interface {
 	// Store is an ordinary store.
 	Store(off int, p []byte)
@@ -18,71 +18,72 @@ type Sink interface {
 	Publish(off int, v uint64, width int)
 }
 
-// WordSink is a Sink for which a single word costs less than other stores.
+// WordSink is implemented by a Sink for which a single word costs less than other
+// stores.
 type WordSink interface {
 	Sink
 	// Store64 is Store of the 8 bytes of v, little endian, in one piece.
 	Store64(off int, v uint64)
 }
 
-// UpdateSink is a Sink that may keep stores for a while, and drop what Update has replaced.
+// UpdateSink is implemented by a Sink that may keep stores for a while, and drop those that
+// Update has replaced.
 type UpdateSink interface {
 	Sink
-	// Update is Publish of a word of which only the latest value counts: an older one
-	// that has not arrived yet may never do.
+	// Update is Publish of a word of which only the latest value counts. An older
+	// value that has not arrived yet may never arrive.
 	Update(off int, v uint64, width int)
 }
 
-// MemoryKind says what the memory behind a window needs from the CPU.
+// MemoryKind is what the memory behind a window requires of the CPU.
 type MemoryKind uint8
 
 const (
 	// Coherent memory is ordinary memory of this machine.
 	Coherent MemoryKind = iota
-	// WriteCombining memory is a bridge's window mapped write-combining: a
-	// fence must flush it before a word is published, and stores should be
-	// wide.
+	// WriteCombining memory is a bridge's window that is mapped write-combining. A
+	// fence must flush it before a word is published, and stores should be wide.
 	WriteCombining
 )
 
-// Window is memory of the peer that can only be written. The zero Window has
-// length 0. A Window is a small value; copies and slices of it write the same
-// memory. Offsets and lengths are bytes; a store that does not fit panics, as
-// with a slice.
+// Window is memory of the peer that can only be written. The zero Window has length
+// 0. A Window is a small value; copies and slices of it write the same memory.
+// Offsets and lengths are in bytes. A store that does not fit panics, as with a
+// slice.
 type Window struct {
 	base unsafe.Pointer // first byte, nil if sink is set
 	n    int
-	off  int // of this window in the sink's
-	part int // where the device's outbound window begins in the sink's
+	off  int // offset of this window in the sink's
+	part int // offset of the device's outbound window in the sink's
 	sink Sink
 	kind MemoryKind
 }
 
-// MappedWindow is a window onto mapped memory, or heap memory in tests. The
-// memory must stay where it is for as long as the window is used.
+// MappedWindow returns a window onto mapped memory, or onto heap memory in tests.
+// The memory must stay in place for as long as the window is used.
 func MappedWindow(mem []byte, kind MemoryKind) Window {
 	return Window{base: unsafe.Pointer(unsafe.SliceData(mem)), n: len(mem), kind: kind}
 }
 
-// SinkWindow is a window of n bytes whose stores go to s.
+// SinkWindow returns a window of n bytes whose stores go to s.
 func SinkWindow(s Sink, n int) Window { return Window{sink: s, n: n} }
 
-// Len is the length of the window in bytes.
+// Len returns the length of the window in bytes.
 func (w *Window) Len() int { return w.n }
 
-// Offset is where the window begins in the device's outbound window, of which it
-// is a slice.
+// Offset returns the offset of the window in the device's outbound window, of which
+// it is a slice.
 func (w *Window) Offset() int { return w.off - w.part }
 
-// Part is the window's bytes [off, off+n) as the whole outbound window of a
-// device: its Offset is 0.
+// Part returns the window's bytes [off, off+n), to serve as the whole outbound
+// window of a device. Its Offset is 0.
 func (w *Window) Part(off, n int) Window {
 	s := w.Slice(off, n)
 	s.part = s.off
 	return s
 }
 
-// Slice is the window's bytes [off, off+n).
+// Slice returns the window's bytes [off, off+n).
 func (w *Window) Slice(off, n int) Window {
 	w.check(off, n)
 	s := *w
@@ -105,9 +106,9 @@ func outside(off, n, size int) {
 	panic(fmt.Sprintf("ntb: store of %d bytes at %d of a window of %d", n, off, size))
 }
 
-// Bytes is n bytes of the window at off to be filled in place, or nil if the
-// window is not ordinary memory of this machine; then use Write. They are to be
-// written only: who reads them depends on what no bridge has.
+// Bytes returns n bytes of the window at off, to be filled in place. If the window
+// is not ordinary memory of this machine, it returns nil; the caller then uses
+// Write. The bytes must not be read, since no bridge allows that.
 func (w *Window) Bytes(off, n int) []byte {
 	w.check(off, n)
 	if w.sink != nil || w.kind != Coherent {
@@ -130,10 +131,11 @@ func (w *Window) Write(off int, p []byte) {
 	}
 }
 
-// Store64 stores v at off, a multiple of 8, in one piece. Like Write it may
-// become visible in any order with other stores, but not after a word that is
-// published later through a window of the same device by whoever knows of it.
-// Where stores travel in packets, it need not make one of its own.
+// Store64 stores v at off, a multiple of 8, in one piece. As with Write, it may
+// become visible in any order with other stores. But it becomes visible before a
+// word that is published later, through a window of the same device, by a goroutine
+// that knows of the store. Where stores travel in packets, it need not take a
+// packet of its own.
 func (w *Window) Store64(off int, v uint64) {
 	lock.Device()
 	w.check(off, 8)
@@ -151,7 +153,7 @@ func (w *Window) Store64(off int, v uint64) {
 }
 
 // Publish64 stores v at off, a multiple of 8, in one piece. Everything stored
-// through any window of the same device before is visible to the peer first.
+// before through any window of the same device is visible to the peer first.
 func (w *Window) Publish64(off int, v uint64) {
 	lock.Device()
 	w.check(off, 8)

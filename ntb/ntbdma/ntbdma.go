@@ -7,30 +7,30 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// ErrInjected is the error of a copy that was told to fail.
+// ErrInjected is the error of a copy that Options.FailEvery made fail.
 var ErrInjected = errors.New("ntbdma: injected failure")
 
-// Options of an engine.
+// Options configures an engine.
 type Options struct {
-	// Channels is how many there are, at least 1.
+	// Channels is the number of channels, at least 1.
 	Channels int
-	// FailEvery makes every copy fail whose number, counted per channel from 1,
-	// is a multiple of it; 0 means none. A copy that fails stores half of its
-	// bytes.
+	// FailEvery makes every copy fail whose number is a multiple of it. Copies are
+	// counted per channel from 1. 0 means that none fails. A copy that fails stores
+	// half of its bytes.
 	FailEvery int
 }
 
 // depth is how many copies a channel queues.
 const depth = 64
 
-// Device is a device with channels.
+// Device is a device with DMA channels.
 type Device struct {
 	ntb.Device
 	channels []*channel
 	once     sync.Once
 }
 
-// Wrap puts an engine around dev, which it owns from then on.
+// Wrap puts an engine around dev and takes ownership of dev.
 func Wrap(dev ntb.Device, o Options) *Device {
 	d := &Device{Device: dev}
 	for range o.Channels {
@@ -41,7 +41,7 @@ func Wrap(dev ntb.Device, o Options) *Device {
 	return d
 }
 
-// Caps are those of the inner device, with channels.
+// Caps returns the inner device's properties, with the number of channels.
 func (d *Device) Caps() ntb.Caps {
 	caps := d.Device.Caps()
 	caps.DMAChannels = len(d.channels)
@@ -51,7 +51,7 @@ func (d *Device) Caps() ntb.Caps {
 // DMA returns channel i.
 func (d *Device) DMA(i int) ntb.DMAChannel { return d.channels[i] }
 
-// Reclaim is the inner device's, where it has one.
+// Reclaim implements ntb.Reclaimer if the inner device does.
 func (d *Device) Reclaim(off, n int) error {
 	if r, ok := d.Device.(ntb.Reclaimer); ok {
 		return r.Reclaim(off, n)
@@ -109,8 +109,7 @@ func (c *channel) run() {
 	}
 }
 
-// next waits for a copy. When the channel is closing it still returns those that
-// are queued.
+// next waits for a copy. After Close it still returns those that are queued.
 func (c *channel) next() (transfer, bool) {
 	select {
 	case t := <-c.queue:

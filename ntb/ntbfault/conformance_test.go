@@ -13,8 +13,7 @@ import (
 
 const us, ms = time.Microsecond, time.Millisecond
 
-// A device whose faults are those of a real bridge keeps every promise of a
-// device.
+// A device with the faults of a real bridge keeps every promise of a device.
 func TestConformance(t *testing.T) {
 	tests := []struct {
 		name  string

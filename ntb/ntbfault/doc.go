@@ -1,14 +1,14 @@
-// Package ntbfault is a device around a device that misbehaves as a real bridge
-// may: stores arrive late, though in order, doorbells are late, lost or repeated,
-// and windows are set up only after the link is up. All choices come from a seed. It finds code that works only because
-// stores in one machine are visible at once: a look that should have come after
-// Order, a wait that trusts a doorbell.
+// Package ntbfault wraps both ends of a bridge in devices that misbehave as a real bridge may.
+// Stores arrive late, though in order. Doorbells are late, lost or repeated. Windows are set up
+// only after the link is up. All choices come from a seed. The package finds code that works only
+// because stores in one machine are visible at once, such as a check that should have come after
+// Order, or a wait that relies on a doorbell.
 //
 //	a, b := ntbfault.Pair(x, y, ntbfault.Options{Seed: 7, StoreDelayMax: 200 * time.Microsecond})
 //
-// It wraps both ends, which must be in one process, and is for tests. It is not
-// a model of a bridge's speed: delays are at least what was asked for, and as
-// much longer as the system's timers make them.
+// Both ends must be in one process. The package is for tests. It is not a model of a bridge's
+// speed: delays are at least as long as requested, and longer by the precision of the system's
+// timers.
 //
 //	 side a                                                inner devices
 //	Write, Publish ──┐                                  ┌─► Window of a

@@ -9,27 +9,27 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Options says what goes wrong. Each kind works alone or with others; the zero
-// Options do nothing.
+// Options are the faults to inject. Each kind works alone or with others. The zero
+// Options inject none.
 type Options struct {
-	// Seed is where all random choices come from. The choices of one direction
-	// are a function of it and of the sequence of stores and doorbells.
+	// Seed determines all random choices. The choices of one direction are a
+	// function of the seed and of the sequence of stores and doorbells.
 	Seed uint64
 
-	// StoreDelayMin and StoreDelayMax limit the delay of a store, which is
-	// chosen evenly between them for each store. A store never arrives before
-	// one made earlier. If StoreDelayMax is less than StoreDelayMin, it is
-	// taken to be the same. If both are 0, stores pass at once.
+	// StoreDelayMin and StoreDelayMax limit the delay of a store, which is chosen
+	// evenly between them for each store. A store never arrives before one made
+	// earlier. A StoreDelayMax below StoreDelayMin counts as equal to it. If both
+	// are 0, stores pass at once.
 	StoreDelayMin, StoreDelayMax time.Duration
 
-	// InvalidMax is the longest time, chosen evenly from 0 for each direction,
-	// that a side's windows are not set up after the link is up: stores,
-	// scratchpads and doorbells that are sent there meanwhile vanish, and that
-	// side reads all ones from its scratchpads.
+	// InvalidMax is the longest time for which a side's windows are not set up
+	// after the link is up. It is chosen evenly from 0 for each direction. Stores,
+	// scratchpads and doorbells that are sent there meanwhile vanish, and that side
+	// reads all ones from its scratchpads.
 	InvalidMax time.Duration
 
-	// DoorbellDelayMax is the longest time, chosen evenly from 0, that a
-	// doorbell comes later than the stores before it.
+	// DoorbellDelayMax is the longest time by which a doorbell comes later than the
+	// stores before it. It is chosen evenly from 0.
 	DoorbellDelayMax time.Duration
 
 	// DropDoorbell is the probability, 0 to 1, that a doorbell is lost.
@@ -40,9 +40,9 @@ type Options struct {
 	// is 0.
 	RepeatDoorbell float64
 
-	// QueueBytes is how much of delayed stores is held in each direction, each
-	// store counted with 64 bytes more than its length; a storer waits while
-	// the queue is full, as it does for credit on a bridge. 0 means 16 MiB.
+	// QueueBytes limits the delayed stores of each direction. Each store counts
+	// with 64 bytes more than its length. A store waits while the queue is full, as
+	// it does for credit on a bridge. 0 means 16 MiB.
 	QueueBytes int
 }
 
@@ -65,18 +65,18 @@ func (o Options) checked() Options {
 	return o
 }
 
-// delaysStores tells that stores go through the queue, where some may vanish.
+// delaysStores reports whether stores go through the queue, where some may vanish.
 func (o Options) delaysStores() bool { return o.StoreDelayMax > 0 || o.InvalidMax > 0 }
 
-// Stats counts what was done to what one side sent.
+// Stats counts the faults in what one side sent.
 type Stats struct {
 	StoresDelayed     uint64 // stores that went through the queue, scratchpads included
 	StoresVanished    uint64 // stores to a window that was not set up, scratchpads included
 	DoorbellsRung     uint64 // calls of RingDoorbell while the link was up
-	DoorbellsDropped  uint64 // of those, lost
-	DoorbellsRepeated uint64 // of those, rung twice
-	DoorbellsDelayed  uint64 // of those, put off after the stores before them
-	DoorbellsMerged   uint64 // of those, one with an earlier ring of the bit that was still waiting, for want of room
+	DoorbellsDropped  uint64 // of DoorbellsRung, lost
+	DoorbellsRepeated uint64 // of DoorbellsRung, rung twice
+	DoorbellsDelayed  uint64 // of DoorbellsRung, delayed behind the stores before them
+	DoorbellsMerged   uint64 // of DoorbellsRung, merged for want of room with an earlier ring of the bit
 }
 
 var (
@@ -92,14 +92,14 @@ type Device struct {
 	caps    ntb.Caps   // immutable
 	out, in *queue     // immutable; of this side and of the other
 
-	once   sync.Once   // Close
-	err    error       // of Close; guarded by once
-	closed atomic.Bool // Close has begun: stored before the link goes down
+	once   sync.Once   // for Close
+	err    error       // result of Close; guarded by once
+	closed atomic.Bool // Close has begun; stored before the link goes down
 }
 
-// Pair wraps the two ends of a bridge. It owns them from now on: nobody else may
-// use them, and closing both results closes them. It panics if an option is out
-// of range.
+// Pair wraps the two ends of a bridge. It takes ownership of them: nothing else may
+// use them, and closing both results closes them. It panics if an option is out of
+// range.
 func Pair(a, b ntb.Device, o Options) (*Device, *Device) {
 	o = o.checked()
 	ab, ba := newQueue(a, o, 1), newQueue(b, o, 2)
@@ -110,15 +110,16 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 	caps := inner.Caps()
 	caps.LossyDoorbells = caps.LossyDoorbells || o.DropDoorbell > 0
 	if o.delaysStores() {
-		// Either would overtake the stores in the queue.
+		// DMA and Reclaim would overtake the stores in the queue.
 		caps.DMAChannels = 0
 		caps.Coherent = false
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
 }
 
-// Caps is the inner device's, with LossyDoorbells if doorbells are dropped, and
-// without Coherent and DMAChannels if stores are delayed or can vanish.
+// Caps returns the inner device's properties. LossyDoorbells is added if doorbells
+// are dropped. Coherent and DMAChannels are removed if stores are delayed or can
+// vanish.
 func (d *Device) Caps() ntb.Caps { return d.caps }
 
 // Inbound implements ntb.Device.
@@ -174,8 +175,9 @@ func (d *Device) WaitDoorbell(bit int) error {
 func (d *Device) LinkUp() bool { return d.inner.LinkUp() }
 
 // Order waits until all stores that this side made before have arrived, and then
-// all that the peer has made by then. The second is read off only after the
-// first: what the peer stores later it stores having seen ours.
+// until those have that the peer has made by that time. The second set is
+// determined only after the first wait: what the peer stores later, it stores
+// having seen ours.
 func (d *Device) Order() {
 	d.out.drain()
 	d.in.drain()
@@ -190,8 +192,8 @@ func (d *Device) DMA(i int) ntb.DMAChannel {
 	return d.inner.DMA(i)
 }
 
-// Reclaim implements ntb.Reclaimer; it returns ntb.ErrNotSupported if the inner
-// device does not.
+// Reclaim implements ntb.Reclaimer. It returns ntb.ErrNotSupported if the inner
+// device does not implement it.
 func (d *Device) Reclaim(off, n int) error {
 	if r, ok := d.inner.(ntb.Reclaimer); ok {
 		return r.Reclaim(off, n)
@@ -199,7 +201,7 @@ func (d *Device) Reclaim(off, n int) error {
 	return fmt.Errorf("ntbfault: reclaim: %w", ntb.ErrNotSupported)
 }
 
-// Stats returns what was done to what this side sent so far.
+// Stats returns the faults so far in what this side sent.
 func (d *Device) Stats() Stats {
 	d.out.mu.Lock()
 	defer d.out.mu.Unlock()
@@ -216,16 +218,16 @@ func (d *Device) Cut() {
 	d.peer.Disable()
 }
 
-// Disable takes the link down. What this side stored before arrives first;
-// Disable waits for it. What the peer has under way vanishes.
+// Disable takes the link down. It first waits until what this side stored before
+// has arrived. What the peer has under way vanishes.
 func (d *Device) Disable() {
 	d.out.finish()
 	d.in.cut()
 	d.inner.Disable()
 }
 
-// Close is Disable, and closes the inner device. So what a program stored
-// arrives although it is gone, as a bridge's posted stores do.
+// Close disables and closes the inner device. What a program stored arrives even if
+// it has ended, as a bridge's posted stores do.
 func (d *Device) Close() error {
 	d.once.Do(func() {
 		d.closed.Store(true)

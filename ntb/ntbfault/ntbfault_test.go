@@ -19,7 +19,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
 
-// pair is a bridge that is closed at the end of the test.
+// pair returns a bridge that is closed at the end of the test.
 func pair(t *testing.T, o ntbfault.Options) (a, b *ntbfault.Device) {
 	t.Helper()
 	x, y := ntbmem.Pair(16 << 10)
@@ -39,7 +39,7 @@ func wrap(t *testing.T, x, y ntb.Device, o ntbfault.Options) (a, b *ntbfault.Dev
 	return a, b
 }
 
-// recorder is a device that keeps a list of what arrives at it.
+// recorder is a device that lists what arrives at it.
 type recorder struct {
 	ntb.Device
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func TestEverythingArrivesInTheOrderItWasSent(t *testing.T) {
 					p := []byte{byte(i), 1, 2}
 					want = append(want, fmt.Sprintf("store %d %x", i, p))
 					w.Write(i, p)
-					p[0]++ // the caller's again
+					p[0]++ // the caller may change it again
 				case 1:
 					want = append(want, fmt.Sprintf("publish %d %d 8", 8*i, i))
 					w.Publish64(8*i, uint64(i))
@@ -112,8 +112,8 @@ func TestEverythingArrivesInTheOrderItWasSent(t *testing.T) {
 	}
 }
 
-// In a bubble the clock moves only when all sleep, so that times are exact; and
-// it shows that the device's goroutines sleep.
+// In a bubble the clock moves only when all goroutines sleep. So times are exact,
+// and the test shows that the device's goroutines sleep.
 func TestStoreComesWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t, ntbfault.Options{StoreDelayMin: 10 * ms, StoreDelayMax: 10 * ms})
@@ -244,7 +244,7 @@ func TestRepeatedDoorbellRingsTwice(t *testing.T) {
 	}
 }
 
-// dropped tells for each of n doorbells if it was lost.
+// dropped returns for each of n doorbells whether it was lost.
 func dropped(t *testing.T, seed uint64, n int, o ntbfault.Options) (fates []bool, s ntbfault.Stats) {
 	t.Helper()
 	o.Seed = seed
@@ -354,8 +354,9 @@ func TestOrderDrainsBothDirections(t *testing.T) {
 	}
 }
 
-// bothMiss is one round of: store, look if the other side has stored. Side a
-// calls order in between.
+// bothMiss does one round: each side stores, and checks whether the other side has
+// stored. Side a calls order in between. It reports whether both missed the other's
+// store.
 func bothMiss(a, b *ntbfault.Device, r uint64, order func()) bool {
 	var sawA, sawB bool
 	var sides sync.WaitGroup
@@ -411,7 +412,7 @@ func TestCutDropsWhatIsUnderWay(t *testing.T) {
 			t.Errorf("WaitDoorbell: %v, want %v", err, ntb.ErrLinkDown)
 		}
 	}
-	b.Cut() // once more, from the other side
+	b.Cut() // again, from the other side
 	for _, d := range []*ntbfault.Device{a, b} {
 		if d.LinkUp() {
 			t.Error("link is up after Cut")
@@ -440,7 +441,7 @@ func TestCloseLetsOwnStoresArriveFirst(t *testing.T) {
 		}
 		time.Sleep(20 * ms)
 		theirs.Publish64(0, 1)
-		inbound := a.Inbound() // of ntbmem, which the collector keeps
+		inbound := a.Inbound() // memory of ntbmem, which the collector keeps
 		a.Close()
 		if err := b.WaitDoorbell(0); !errors.Is(err, ntb.ErrLinkDown) {
 			t.Fatal(err)
@@ -465,7 +466,7 @@ func TestFullQueueHoldsStoresButNotDoorbells(t *testing.T) {
 		defer close(ended)
 		w := a.Outbound()
 		for range 100 {
-			w.Write(0, make([]byte, 36)) // 100 with what an entry costs
+			w.Write(0, make([]byte, 36)) // 100 with the cost of an entry
 			stored.Add(1)
 		}
 	}()
@@ -484,7 +485,7 @@ func TestFullQueueHoldsStoresButNotDoorbells(t *testing.T) {
 	if n := stored.Load(); n != 10 {
 		t.Errorf("%d stores of 100 bytes fit in a queue of 1000", n)
 	}
-	a.Cut() // lets the storer go
+	a.Cut() // ends the wait of the store
 	<-ended
 	if s := a.Stats(); s.StoresDelayed != 10 {
 		t.Errorf("%d stores were queued, want 10", s.StoresDelayed)
@@ -500,7 +501,7 @@ func TestDoorbellsThatArePutOffAreBounded(t *testing.T) {
 		for range n {
 			a.RingDoorbell(0)
 		}
-		a.RingDoorbell(1) // one of another bit is not lost for that
+		a.RingDoorbell(1) // another bit's doorbell is not lost because of that
 		time.Sleep(2 * time.Minute)
 		got, merged := r.all(), a.Stats().DoorbellsMerged
 		if merged == 0 || len(got) != n+1-int(merged) || !slices.Contains(got, "ring 1") {
@@ -539,7 +540,8 @@ func TestBadOptionsPanic(t *testing.T) {
 	}
 }
 
-// Either side's Order waits for both queues, so it must not hold up the other's.
+// The Order of either side waits for both queues. So it must not hold up the
+// other's.
 func TestBothSidesMayOrderAtOnce(t *testing.T) {
 	leak.Check(t)
 	a, b := pair(t, ntbfault.Options{StoreDelayMax: 100 * us, DoorbellDelayMax: 100 * us})
@@ -566,7 +568,7 @@ func TestBothSidesMayOrderAtOnce(t *testing.T) {
 	}
 }
 
-// closing is a device that says when it is used after Close.
+// closing is a device that records uses after Close.
 type closing struct {
 	ntb.Device
 	closed, late atomic.Bool

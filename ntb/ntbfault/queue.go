@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// entryBytes is what an entry of the queue costs besides its payload.
+	// entryBytes is the cost of an entry of the queue besides its payload.
 	entryBytes = 64
-	// spinBelow is the longest time that is waited by yielding: a timer of
-	// that length would be several times too late.
+	// spinBelow is the longest wait that yields the processor rather than using a
+	// timer. A timer of that length would be several times too late.
 	spinBelow = 20 * time.Microsecond
-	// spinTurns ends the yielding where time stands still meanwhile, as in a
-	// bubble of testing/synctest.
+	// spinTurns ends the yielding where time stands still, as in a bubble of
+	// testing/synctest.
 	spinTurns = 1000
-	// maxBatch is how many entries are applied between two looks at the lock.
+	// maxBatch is how many entries are applied without taking the lock in between.
 	maxBatch = 64
-	// maxPending is how many doorbells may be put off before those of one bit
+	// maxPending is the number of delayed doorbells from which on those of one bit
 	// are merged.
 	maxPending = 4096
 )
@@ -31,28 +31,28 @@ type kind uint8
 
 const (
 	store   kind = iota
-	publish      // of width bytes
+	publish      // a store of width bytes
 	spad
 	doorbell
 )
 
-// entry is something that one side sent.
+// entry is one store or doorbell that a side sent.
 type entry struct {
-	due   time.Time // it may not arrive before
+	due   time.Time // earliest time of arrival
 	kind  kind
 	width int
 	off   int // offset, scratchpad or doorbell bit
 	v     uint64
 	p     []byte // owned by the entry
-	bell  bell   // of a doorbell
+	bell  bell   // for a doorbell
 }
 
-// bell is what happens to a doorbell once it is its turn.
+// bell is what happens to a doorbell when its turn comes.
 type bell struct {
-	delay, repeat time.Duration // repeat counts from the first ring; 0 is none
+	delay, repeat time.Duration // repeat counts from the first ring; 0 for none
 }
 
-// ring is a doorbell that has been put off.
+// ring is a delayed doorbell.
 type ring struct {
 	due time.Time
 	bit int
@@ -67,10 +67,10 @@ const (
 	down            // has dropped everything, and ends
 )
 
-// queue is one direction. It implements ntb.Sink. A goroutine of its own takes
+// queue is one direction of the bridge. It implements ntb.Sink. Its goroutine takes
 // the entries when they are due and passes them to the inner device.
 type queue struct {
-	dev     ntb.Device // immutable; the inner device of the side that sends
+	dev     ntb.Device // inner device of the side that sends; immutable
 	out     ntb.Window // immutable; owned by the queue's goroutine
 	options Options    // immutable
 	validAt time.Time  // when the peer's windows are set up; immutable
@@ -78,22 +78,22 @@ type queue struct {
 	ended   chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
-	changed sync.Cond // mu; applied, bytes or state has changed
+	changed sync.Cond // with mu; signalled when applied, bytes or state changes
 
 	// Guarded by mu.
 	state    state
 	rng      *rand.Rand
 	entries  []entry // in order; due never decreases
-	bytes    int     // of entries that are not applied
+	bytes    int     // of the entries that are not applied
 	lastDue  time.Time
 	queued   uint64    // number of entries ever queued
-	applied  uint64    // of those, how many have been applied: the first ones
-	asleepTo time.Time // when the goroutine wakes by itself; zero if it is awake
+	applied  uint64    // of those, how many are applied: the first ones
+	asleepTo time.Time // when the goroutine wakes by itself; zero while it is awake
 	stats    Stats
 
 	lastStore uint64   // number of the last entry that is not a doorbell
 	lastBell  []uint64 // for each bit, number of its last entry
-	rings     rings    // doorbells that have been put off
+	rings     rings    // delayed doorbells
 	pending   []int    // for each bit, how many of rings
 }
 
@@ -108,7 +108,8 @@ func newQueue(dev ntb.Device, o Options, direction uint64) *queue {
 		rng:      rand.New(rand.NewPCG(o.Seed, direction)),
 		lastBell: make([]uint64, bits), pending: make([]int, bits),
 	}
-	// A generator of its own, so that other choices do not depend on this one.
+	// It is a generator of its own, so that other choices do not depend on this
+	// one.
 	f := rand.New(rand.NewPCG(o.Seed, 16+direction)).Float64()
 	q.validAt = time.Now().Add(time.Duration(f * float64(o.InvalidMax)))
 	q.changed.L = &q.mu
@@ -123,7 +124,7 @@ func (q *queue) upTo(d time.Duration) time.Duration {
 	return min(d, time.Duration(f*float64(d+1)))
 }
 
-// invalid tells that the windows of the side that receives are not set up.
+// invalid reports whether the windows of the side that receives are not set up yet.
 func (q *queue) invalid() bool { return q.options.InvalidMax > 0 && time.Now().Before(q.validAt) }
 
 // Store implements ntb.Sink.
@@ -138,8 +139,8 @@ func (q *queue) Publish(off int, v uint64, width int) {
 	q.push(entry{kind: publish, off: off, v: v, width: width})
 }
 
-// push queues what is not a doorbell. It waits for room; what is longer than
-// the whole queue waits until the queue is empty.
+// push queues an entry that is not a doorbell. It waits for room. An entry that is
+// longer than the whole queue waits until the queue is empty.
 func (q *queue) push(e entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,7 +159,7 @@ func (q *queue) push(e entry) {
 	q.lastStore = q.queued
 }
 
-// append gives e its time and queues it. The caller holds mu.
+// append sets the time of e and queues it. The caller holds mu.
 func (q *queue) append(e entry) {
 	o := q.options
 	e.due = time.Now().Add(o.StoreDelayMin + q.upTo(o.StoreDelayMax-o.StoreDelayMin))
@@ -172,7 +173,7 @@ func (q *queue) append(e entry) {
 	q.wakeFor(e.due)
 }
 
-// ring decides what happens to a doorbell. It never waits: a queue that is full
+// ring decides what happens to a doorbell. It never waits, since even a full queue
 // takes one doorbell of each bit.
 func (q *queue) ring(bit int) {
 	q.mu.Lock()
@@ -181,7 +182,7 @@ func (q *queue) ring(bit int) {
 		return
 	}
 	o := q.options
-	// The generator is used the same number of times whatever comes out.
+	// The generator is used the same number of times, whatever the outcome.
 	drop := q.rng.Float64() < o.DropDoorbell
 	repeat := q.rng.Float64() < o.RepeatDoorbell
 	b := bell{delay: q.upTo(o.DoorbellDelayMax)}
@@ -211,8 +212,8 @@ func (q *queue) ring(bit int) {
 		}
 		q.putOff(bit, b)
 	case q.bytes >= o.QueueBytes && q.lastBell[bit] > max(q.lastStore, q.taken()):
-		// That one is not rung yet, and comes after all stores before this
-		// call, so it can be this ring too.
+		// The last one is not rung yet, and comes after all stores before this
+		// call. So it can stand for this ring too.
 		q.stats.DoorbellsMerged++
 	default:
 		q.append(entry{kind: doorbell, off: bit, bell: b})
@@ -220,11 +221,11 @@ func (q *queue) ring(bit int) {
 	}
 }
 
-// taken is the number of entries that the goroutine has begun to apply. The
+// taken returns the number of entries that the goroutine has begun to apply. The
 // caller holds mu.
 func (q *queue) taken() uint64 { return q.queued - uint64(len(q.entries)) }
 
-// putOff schedules what of b is in the future. The caller holds mu.
+// putOff schedules the rings of b that are in the future. The caller holds mu.
 func (q *queue) putOff(bit int, b bell) {
 	now := time.Now()
 	for i, delay := range [2]time.Duration{b.delay, b.delay + b.repeat} {
@@ -242,8 +243,7 @@ func (q *queue) putOff(bit int, b bell) {
 	}
 }
 
-// wakeFor wakes the goroutine if it would sleep for longer than until due. The
-// caller holds mu.
+// wakeFor wakes the goroutine if it would sleep beyond due. The caller holds mu.
 func (q *queue) wakeFor(due time.Time) {
 	if due.Before(q.asleepTo) {
 		q.asleepTo = time.Time{}
@@ -254,7 +254,7 @@ func (q *queue) wakeFor(due time.Time) {
 	}
 }
 
-// drain waits until all that has been queued by now has been applied.
+// drain waits until all that is queued at the call has been applied.
 func (q *queue) drain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -263,10 +263,10 @@ func (q *queue) drain() {
 	}
 }
 
-// finish takes nothing more, and returns when all that was queued is applied.
+// finish refuses further entries, and returns when all that was queued is applied.
 func (q *queue) finish() { q.end(finishing) }
 
-// cut drops everything; on return nothing is being applied.
+// cut drops everything. On return nothing is being applied any more.
 func (q *queue) cut() { q.end(down) }
 
 func (q *queue) end(s state) {
@@ -281,7 +281,7 @@ func (q *queue) end(s state) {
 	<-q.ended
 }
 
-// run is the goroutine.
+// run is the queue's goroutine.
 func (q *queue) run() {
 	defer close(q.ended)
 	timer := time.NewTimer(time.Hour)
@@ -294,7 +294,7 @@ func (q *queue) run() {
 		if len(q.rings) > 0 && !q.rings[0].due.After(now) {
 			bit := heap.Pop(&q.rings).(ring).bit
 			q.pending[bit]--
-			// It does not block, so the lock may be held.
+			// RingDoorbell does not block, so the lock may be held.
 			q.dev.RingDoorbell(bit)
 			continue
 		}
@@ -314,7 +314,7 @@ func (q *queue) run() {
 			continue
 		}
 		if q.state == finishing && len(q.entries) == 0 {
-			return // doorbells that are put off go down with the link
+			return // delayed doorbells go down with the link
 		}
 		q.sleep(timer, now)
 	}
@@ -327,12 +327,13 @@ func (q *queue) takeDue(batch []entry, now time.Time) []entry {
 		n++
 	}
 	batch = append(batch, q.entries[:n]...)
-	clear(q.entries[:n]) // the payload is the batch's
+	clear(q.entries[:n]) // batch owns the payload
 	q.entries = q.entries[n:]
 	return batch
 }
 
-// apply passes entries to the inner device, and returns how much room they took.
+// apply passes entries to the inner device, and returns how much room they took in
+// the queue.
 func (q *queue) apply(batch []entry) (size int) {
 	for _, e := range batch {
 		size += entryBytes + len(e.p)
@@ -356,9 +357,9 @@ func (q *queue) apply(batch []entry) (size int) {
 	return size
 }
 
-// sleep waits until something is due, or was queued that is due earlier, or the
-// state has changed; it may return before. The caller holds mu, which is free
-// meanwhile.
+// sleep waits until an entry or doorbell is due, one was queued that is due
+// earlier, or the state has changed. It may return earlier. The caller holds mu,
+// which is released meanwhile.
 func (q *queue) sleep(timer *time.Timer, now time.Time) {
 	due := never
 	if len(q.entries) > 0 {
@@ -395,7 +396,7 @@ func (q *queue) sleep(timer *time.Timer, now time.Time) {
 	q.asleepTo = time.Time{}
 }
 
-// rings is a heap, the earliest first.
+// rings is a heap, with the earliest first.
 type rings []ring
 
 func (r rings) Len() int           { return len(r) }

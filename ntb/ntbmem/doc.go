@@ -1,5 +1,4 @@
-// Package ntbmem is a bridge whose two ends are in one process and whose
-// windows are on the Go heap. It is for tests: the race detector sees its
-// memory, testing/synctest its doorbells. It is not a transport between
-// processes; that is ntb/ntbshm.
+// Package ntbmem is a bridge for tests. Both ends are in one process, with windows
+// on the Go heap. So the race detector sees its memory, and testing/synctest its
+// doorbells. It is not a transport between processes. That is ntb/ntbshm.
 package ntbmem

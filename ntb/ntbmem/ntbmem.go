@@ -29,16 +29,16 @@ func Pair(size int) (a, b ntb.Device) {
 // cable joins two ends.
 type cable struct {
 	once sync.Once
-	down chan struct{} // closed when the first end closes
+	down chan struct{} // closed by the first end that closes
 }
 
 type end struct {
 	cable *cable // immutable
 	peer  *end   // immutable
-	mem   []byte // immutable; the peer stores, this end reads
+	mem   []byte // the peer stores, and this end reads; immutable
 
 	spads  [scratchpads]atomic.Uint32 // stored by the peer
-	rung   [doorbells]chan struct{}   // capacity 1, sent to by the peer
+	rung   [doorbells]chan struct{}   // capacity 1; the peer sends
 	once   sync.Once
 	closed chan struct{}
 }
@@ -77,13 +77,13 @@ func (e *end) SetPeerSpad(i int, v uint32) {
 
 func (e *end) RingDoorbell(bit int) {
 	lock.Device()
-	// A channel that looks full is left alone, at once and without a lock. Whoever
-	// takes out what is in it must see what was stored before (pair S11, with
+	// A channel that appears full is left alone, at once and without a lock. The
+	// waiter that takes its token must see what was stored before (pair S11, with
 	// WaitDoorbell).
 	ntb.Fence()
 	select {
 	case e.peer.rung[bit] <- struct{}{}:
-	default: // it is rung already
+	default: // rung already
 	}
 }
 
@@ -92,15 +92,15 @@ func (e *end) WaitDoorbell(bit int) error {
 		return err
 	}
 	select {
-	case <-e.rung[bit]: // pair S11: the caller's look comes after it
+	case <-e.rung[bit]: // pair S11: the caller checks memory after it
 	case <-e.cable.down:
 	}
 	return e.linkError()
 }
 
-// linkError is what WaitDoorbell returns now. Close takes the link down too, so
-// it looks for Close first, which marks the end before the cable: a select would
-// choose either.
+// linkError returns the error for WaitDoorbell in the present state. Close marks
+// the end before it takes the cable down. So linkError checks for Close first,
+// where a select would choose either.
 func (e *end) linkError() error {
 	select {
 	case <-e.closed:
@@ -122,8 +122,8 @@ func (e *end) LinkUp() bool {
 	}
 }
 
-// Order is a fence: both ends' CPUs are coherent, and publishers fence before
-// they look (Caps.FenceToLook).
+// Order is a fence. The CPUs of both ends are coherent, and publishers fence before
+// they check for an answer (Caps.FenceToLook).
 func (e *end) Order() {
 	lock.Device()
 	ntb.Fence()

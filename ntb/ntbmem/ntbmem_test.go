@@ -18,8 +18,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// In a bubble a wait for a doorbell counts as blocked, so that tests of what is
-// above can see that everybody sleeps.
+// In a bubble a wait for a doorbell counts as blocked. So tests of higher layers
+// can see that all goroutines sleep.
 func TestDoorbellInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := ntbmem.Pair(64)

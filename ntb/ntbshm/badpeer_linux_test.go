@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// badPeer is a peer that makes its files as it should, keeps copies of all it sends,
-// and then does with them what it likes.
+// badPeer is a peer that makes its files correctly, keeps copies of all that it
+// sends, and then misuses them.
 type badPeer struct {
 	cable *net.UnixConn
-	sent  files // the copies: memory, then what the victim rings
+	sent  files // the copies: memory, then the ringing ends for the victim
 	waits files // the waiting ends of those
-	got   files // memory, then what rings the victim
+	got   files // memory, then the ringing ends of the victim's doorbells
 }
 
 // newBadPeer returns a peer and the device of its victim.
@@ -47,7 +47,7 @@ func newBadPeer(t *testing.T) (*badPeer, ntb.Device) {
 	return p, r.dev
 }
 
-// die closes all that the peer has, as the kernel does for one that is dead.
+// die closes all that the peer has, as the kernel does for a dead process.
 func (p *badPeer) die() {
 	p.cable.Close()
 	p.sent.close()
@@ -69,8 +69,8 @@ func returns(t *testing.T, what string, f func()) {
 	}
 }
 
-// fill clears O_NONBLOCK on a doorbell's open file, after it has written to it until
-// no more fits.
+// fill writes to a doorbell's open file until no more fits, and then clears
+// O_NONBLOCK on it.
 func fill(t *testing.T, fd int) {
 	t.Helper()
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -87,8 +87,8 @@ func fill(t *testing.T, fd int) {
 	}
 }
 
-// linger makes a TCP socket that is closed only when the test ends, or after an hour:
-// it holds what nobody reads.
+// linger makes a TCP socket that holds unread data. Closing it takes until the test
+// ends, or an hour.
 func linger(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "localhost:0")
@@ -105,7 +105,7 @@ func linger(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { reader.Close() }) // with unread bytes: that resets the connection
+	t.Cleanup(func() { reader.Close() }) // unread bytes make it reset the connection
 	f, err := c.(*net.TCPConn).File()
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func linger(t *testing.T) int {
 	return fd
 }
 
-// abuse is what a peer does to the ends of doorbells that it holds.
+// abuse lists what a peer does to the ends of doorbells that it holds.
 var abuse = []struct {
 	name string
 	f    func(t *testing.T, fd int)
@@ -171,7 +171,7 @@ var abuse = []struct {
 	}},
 }
 
-// rings fails unless p and its victim still wake each other.
+// rings fails the test unless p and its victim still wake each other.
 func (p *badPeer) rings(t *testing.T, d ntb.Device) {
 	t.Helper()
 	header, err := mapFile(p.got[0], int64(small.Window))
@@ -240,7 +240,7 @@ func TestCloseReturnsWhateverAPeerDidToItsDoorbell(t *testing.T) {
 	}
 }
 
-// An event that is no ring costs one look, and no event costs none.
+// An event that is no ring costs one check, and without events there is none.
 func TestAWaiterSleepsWhenItsDoorbellIsShutForNothing(t *testing.T) {
 	p, d := newBadPeer(t)
 	var looks atomic.Int64
@@ -260,10 +260,11 @@ func TestAWaiterSleepsWhenItsDoorbellIsShutForNothing(t *testing.T) {
 	for range events {
 		ringBell(p.got[2])
 	}
-	unix.Close(p.got[2]) // the last: an event too
+	unix.Close(p.got[2]) // the last end: an event too
 	p.got = p.got[:2]
 	p.rings(t, d)
-	// One look before it sleeps, and one at an event from before that.
+	// There may be one check before it sleeps, and one at an event from before
+	// that.
 	if n := looks.Load(); n < 1 || n > events+1+2 {
 		t.Errorf("the waiter looked %d times at %d events", n, events+1)
 	}
@@ -278,8 +279,8 @@ func TestAWaiterSleepsWhenItsDoorbellIsShutForNothing(t *testing.T) {
 	}
 }
 
-// The kernel closes a file that is sent and not taken, and waits for that as long as
-// the file says.
+// The kernel closes a file that is sent and not taken. It waits for that as long as
+// the file makes it.
 func TestFilesOnTheCableDoNotBlock(t *testing.T) {
 	for _, n := range []int{1, maxRights} {
 		p, d := newBadPeer(t)

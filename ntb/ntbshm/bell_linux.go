@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeBell makes a doorbell: the end that waits stays here, and the end that rings
-// goes to the peer. They are a pair of Unix stream sockets, shut in both directions
-// for good. Shutting the ringing end once more causes an event at the waiting
-// end, and nothing else: there is no queue, so that nothing is full, nothing need be
-// read, and neither bytes nor files can be sent. The two ends are two open files:
-// the flags of the waiting end are its own.
+// makeBell makes a doorbell. The waiting end stays here, and the ringing end goes to
+// the peer. They are a pair of Unix stream sockets, shut down in both directions for
+// good. Shutting down the ringing end once more causes an event at the waiting end,
+// and nothing else. There is no queue that could be full or need reading, and
+// neither bytes nor files can be sent. The two ends are two open files, so the peer
+// cannot change the flags of the waiting end.
 func makeBell() (wait, ring int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -28,13 +28,13 @@ func makeBell() (wait, ring int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// ringBell rings a doorbell that checkBell has accepted. It takes nothing that a peer
-// could hold for longer than a system call does.
+// ringBell rings a doorbell that checkBell has accepted. Nothing that a peer holds
+// can make it block for longer than a system call takes.
 func ringBell(ring int) { _ = unix.Shutdown(ring, unix.SHUT_RDWR) }
 
-// checkBell refuses what is not the ringing end of a doorbell. It asks what needs no
-// look at the file system or network that a file belongs to, since either might not
-// answer.
+// checkBell refuses a file that is not the ringing end of a doorbell. It uses only
+// calls that do not reach the file system or network of the file, since either might
+// not answer.
 func checkBell(fd int) error {
 	for _, option := range []struct {
 		name, want int
@@ -51,7 +51,7 @@ func checkBell(fd int) error {
 	if _, err := unix.Getpeername(fd); err != nil {
 		return fmt.Errorf("%w: doorbell is not a connected socket: %w", ErrBadPeer, err)
 	}
-	// POLLHUP is both directions.
+	// POLLHUP means that both directions are shut down.
 	shut := []unix.PollFd{{Fd: int32(fd)}}
 	if _, err := unix.Poll(shut, 0); err != nil || shut[0].Revents&unix.POLLHUP == 0 {
 		return fmt.Errorf("%w: doorbell is not shut", ErrBadPeer)
@@ -62,8 +62,8 @@ func checkBell(fd int) error {
 // bellsWake is set once tryBells has succeeded.
 var bellsWake atomic.Bool
 
-// tryBells rings a doorbell to see whether this kernel has an event for each ring. No
-// standard says that it must.
+// tryBells rings a doorbell to check that this kernel delivers an event for each
+// ring. No standard requires it.
 func tryBells() error {
 	if bellsWake.Load() {
 		return nil
@@ -82,7 +82,7 @@ func tryBells() error {
 	if err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, wait, &event); err != nil {
 		return fmt.Errorf("ntbshm: try a doorbell: %w", err)
 	}
-	// A new file that is shut is an event of its own, and then there is none.
+	// A new file that is shut down is an event of its own. After it there is none.
 	for i, want := range []int{1, 0, 1, 0, 1} {
 		if i > 0 && want == 1 {
 			ringBell(ring)

@@ -4,7 +4,7 @@ package ntbshm
 
 import "testing"
 
-// BenchmarkDoorbellRing rings a doorbell that nobody waits for.
+// BenchmarkDoorbellRing rings a doorbell that has no waiter.
 func BenchmarkDoorbellRing(b *testing.B) {
 	near, _ := pair(b, small)
 	b.ReportAllocs()
@@ -13,8 +13,9 @@ func BenchmarkDoorbellRing(b *testing.B) {
 	}
 }
 
-// BenchmarkDoorbellPingPong is a ring, the wake-up of another process, and the same
-// back. Each side sleeps before it is rung, unless the other was faster.
+// BenchmarkDoorbellPingPong measures a ring, the wake-up of another process, and
+// the same back. Each side sleeps before it is rung, unless the other one was
+// faster.
 func BenchmarkDoorbellPingPong(b *testing.B) {
 	d, _ := startPeer(b)
 	b.ReportAllocs()
@@ -27,7 +28,7 @@ func BenchmarkDoorbellPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkDoorbellPingPongWithin is the same between two goroutines.
+// BenchmarkDoorbellPingPongWithin measures the same between two goroutines.
 func BenchmarkDoorbellPingPongWithin(b *testing.B) {
 	near, far := pair(b, small)
 	go func() {

@@ -40,27 +40,28 @@ type device struct {
 	inbound  []byte     // immutable; own[headerSize:]
 	outbound ntb.Window // immutable
 
-	// Mapped until Close has shut the gate. The peer writes own, this side peer.
+	// These are mapped until Close has shut the gate. The peer writes own, this
+	// side peer.
 	own, peer  []byte
 	peerHeader ntb.Window // scratchpads and ring words
 
 	bells     []bell                      // own doorbells
-	rings     [maxDoorbells]atomic.Uint32 // how often each of the peer's was rung
-	peerBells []int                       // the ringing ends of the peer's, open until Close has shut the gate
-	gate      gate                        // of own, peer and peerBells
+	rings     [maxDoorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
+	peerBells []int                       // ringing ends of the peer's doorbells, open until Close has shut the gate
+	gate      gate                        // guards own, peer and peerBells
 
 	cable   *net.UnixConn
 	state   atomic.Int32  // linkUp, linkDown or closed
 	watched chan struct{} // closed when watch has ended
-	once    sync.Once     // Close
-	err     error         // of Close; guarded by once
+	once    sync.Once     // for Close
+	err     error         // result of Close; guarded by once
 }
 
 // bell is an own doorbell bit.
 type bell struct {
 	file *os.File // the waiting end, in Go's poller
 	conn syscall.RawConn
-	rung func(uintptr) bool // reports whether it was rung; owned by the one goroutine that waits
+	rung func(uintptr) bool // reports whether the bit was rung; used by the one goroutine that waits
 }
 
 // connect exchanges files with the peer. On error it leaves nothing open.
@@ -85,7 +86,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	if err == nil {
 		d.own, err = mapFile(f[0], mine.window)
 	}
-	f.close() // the ringing ends are the peer's alone
+	f.close() // the ringing ends belong to the peer
 	for _, fd := range waits {
 		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
 	}
@@ -93,8 +94,8 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 		return nil, err
 	}
 	for i := range d.bells {
-		// A file that the poller did not take has no deadlines, and would fail
-		// to wait.
+		// A file that the poller did not accept has no deadlines. To wait for it
+		// would fail.
 		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
 			return nil, fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
 		}
@@ -123,7 +124,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 
 	d.caps = ntb.Caps{
 		Backend: "shm", Doorbells: o.Doorbells, Scratchpads: scratchpads, Coherent: true,
-		// Both sides have both flags, so they agree.
+		// Both sides know both flags, so they agree.
 		FenceToLook: !(mine.membarrier && theirs.membarrier),
 	}
 	d.inbound = d.own[headerSize:len(d.own):len(d.own)]
@@ -133,8 +134,8 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	return d, nil
 }
 
-// watch waits for the end of the cable. The peer sends nothing after its files;
-// if it does, that ends the link too, and is not read: there may be files in it,
+// watch waits for the end of the cable. The peer sends nothing after its files. If
+// it does, that ends the link too. Such data is not read: there may be files in it,
 // which the kernel would close before read returns.
 func (d *device) watch() {
 	defer close(d.watched)
@@ -148,9 +149,10 @@ func (d *device) watch() {
 	d.takeDown()
 }
 
-// takeDown ends the link on both sides and wakes who waits for a doorbell. The
-// state is stored first: who wakes must find it. The cable is shut, not closed, for
-// the same reason as it is not read.
+// takeDown ends the link on both sides and wakes the goroutines that wait for a
+// doorbell. It stores the state first, so that they find it. It shuts the cable
+// down rather than closing it, because closing would close files that the peer
+// sent.
 func (d *device) takeDown() {
 	d.state.CompareAndSwap(linkUp, linkDown)
 	_ = d.cable.CloseRead()
@@ -188,7 +190,8 @@ func (d *device) SetPeerSpad(i int, v uint32) {
 	d.gate.leave()
 }
 
-// checkSpad comes before the gate, which a panic must not leave counted.
+// checkSpad is called before the gate is entered, because a panic inside would
+// leave the call counted.
 func checkSpad(i int) {
 	if i < 0 || i >= scratchpads {
 		panic(fmt.Sprintf("ntbshm: scratchpad %d of %d", i, scratchpads))
@@ -197,8 +200,8 @@ func checkSpad(i int) {
 
 func (d *device) Disable() { d.takeDown() }
 
-// Close releases everything. It waits for the goroutine that watches the cable
-// and for calls that are under way.
+// Close releases everything. It waits for the goroutine that watches the cable, and
+// for calls that are under way.
 func (d *device) Close() error {
 	d.once.Do(func() {
 		d.state.Store(closed)
@@ -210,8 +213,8 @@ func (d *device) Close() error {
 	return d.err
 }
 
-// release frees what there is of files and mappings. Closing a doorbell waits
-// for its waiter.
+// release closes the files and unmaps the memory. Closing a doorbell waits for its
+// waiter.
 func (d *device) release() (err error) {
 	for i := range d.bells {
 		d.bells[i].file.Close()

@@ -142,7 +142,7 @@ func TestCloseTakesTheLinkDownAndWakesAllWaiters(t *testing.T) {
 		t.Errorf("what was stored before the link went down is %d", got)
 	}
 	out = b.Outbound()
-	out.Publish64(0, 1) // vanishes
+	out.Publish64(0, 1) // the store vanishes
 	b.RingDoorbell(0)
 	b.SetPeerSpad(0, 1)
 	if a.Close() != nil || b.Close() != nil || b.Close() != nil {
@@ -184,9 +184,9 @@ func TestCallsMayRaceWithClose(t *testing.T) {
 	}
 }
 
-// TestOrderPairsWithThePeersStores is Dekker's test: each side stores and then
-// looks; one of the two must see the other's store. The side that calls Order
-// is the one that parks, the other fences only if Caps says so.
+// TestOrderPairsWithThePeersStores is Dekker's test. Each side stores and then
+// loads, and one of the two must see the other's store. The side that calls Order
+// is the one that parks. The other side fences only if Caps says so.
 func TestOrderPairsWithThePeersStores(t *testing.T) {
 	a, b := pair(t, small)
 	const rounds = 20_000
@@ -205,7 +205,7 @@ func TestOrderPairsWithThePeersStores(t *testing.T) {
 					}
 				}
 				// The side that saw the other last is ahead by the time that a
-				// store takes; delay it by every amount around that.
+				// store takes. It is delayed by every amount around that.
 				for range (i * (1 + side*6)) % 400 {
 				}
 				out.Publish64(0, uint64(i+1))
@@ -237,7 +237,7 @@ func TestReclaimedPagesReadAsZero(t *testing.T) {
 	if err := r.Reclaim(page-1, 3*page+1); err != nil {
 		t.Fatal(err)
 	}
-	// Counted from the file's beginning, because pages are pages of the file.
+	// Pages are those of the file, so they are counted from its beginning.
 	first := (headerSize+page-1+page-1)/page*page - headerSize
 	end := (headerSize+4*page)/page*page - headerSize
 	want := bytes.Clone(fill)
@@ -281,7 +281,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 		a.Close()
 		r.dev.Close()
 	}
-	pair() // opens the poller
+	pair() // starts the poller
 	fdsBefore, goroutines := openFiles(t), runtime.NumGoroutine()
 	for range 50 {
 		pair()

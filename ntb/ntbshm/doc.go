@@ -1,6 +1,6 @@
 // Package ntbshm is a bridge between two processes of one machine, over shared
-// memory. It is not a transport and not a queue: it is an ntb.Device, below
-// everything that moves messages.
+// memory. It implements ntb.Device. It is not a transport and not a queue; those are
+// layers above.
 //
 // Each side owns one memory file, its inbound window, which the other side maps
 // to write:
@@ -10,22 +10,24 @@
 //	byte 128    unused
 //	byte 4096   the inbound window
 //
-// A doorbell bit is a word that changes with each ring, and a pair of Unix stream
-// sockets, both shut in both directions. The side that waits keeps one end and sends
-// the other one over the cable, and the peer rings by shutting that once more: the
-// kernel has an event for each, and nothing is queued. The cable is a connected Unix
-// stream socket: each side sends one message with its files over it, and after that
-// its only use is to end. When a process dies the kernel closes its end, and the
-// other side's link is down at once. A process that is only stopped keeps its link.
+// A doorbell bit consists of a word that changes with each ring, and a pair of Unix
+// stream sockets, both shut down in both directions. The side that waits keeps one
+// end and sends the other one over the cable. The peer rings by shutting its end
+// down once more. The kernel delivers an event for each ring, and nothing is queued.
 //
-// The files are sealed: neither side can shrink a window that the other has
-// mapped. Everything that the peer sends is checked before it is used. Whatever a
-// peer does to its ends of the doorbells and the cable, no call here blocks for it:
-// it can only ring for nothing, or not ring. Files of the peer's that are not used
-// are closed by a goroutine of their own, since the peer may make that take long;
-// Close and New wait for it for 1 s at the most.
+// The cable is a connected Unix stream socket. Each side sends one message with its
+// files over it. After that it serves only to notice the end. When a process dies,
+// the kernel closes its end, and the other side's link is down at once. A process
+// that is only stopped keeps its link.
 //
-// Linux on amd64 and arm64 only; elsewhere New returns ntb.ErrNotSupported.
+// The files are sealed: neither side can shrink a window that the other has mapped.
+// Everything that the peer sends is checked before it is used. Whatever a peer does
+// to its ends of the doorbells and the cable, it cannot make a call here block. It
+// can only ring without cause, or not ring. Files of the peer that are not used are
+// closed by a goroutine of their own, since the peer may make that take long. Close
+// and New wait for it for 1 s at most.
+//
+// It supports Linux on amd64 and arm64. Elsewhere New returns ntb.ErrNotSupported.
 //
 //	a, err := ntbshm.New(cable, ntbshm.Options{Window: 1 << 20})
 //	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// headerSize is the bytes of a memory file before the window.
+// headerSize is the size of a memory file's header, before the window.
 const headerSize = pageSize
 
-// wantSeals keep the size of a memory file, and the seals themselves.
+// wantSeals fix the size of a memory file, and the seals themselves.
 const wantSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// maxRights is how many files one message can have (SCM_MAX_FD).
+// maxRights is how many files one message can carry (SCM_MAX_FD).
 const maxRights = 253
 
 // files are the descriptors of one side's memory and doorbells: the memory file
@@ -35,10 +35,10 @@ func (f files) close() {
 // disposeLimit is how long dispose waits.
 const disposeLimit = time.Second
 
-// dispose calls f, which closes files of the peer, or a socket in which there may be
+// dispose calls f, which closes files of the peer, or a socket that may contain
 // some. To close a file can take as long as the peer likes: a TCP socket may linger,
-// and a file system of the peer's own may not answer. Therefore another goroutine
-// does it, and dispose waits for it only as long as it may take with a good peer.
+// and a file system of the peer's own may not answer. So f runs in a goroutine of
+// its own. dispose waits for it only as long as it may take with a good peer.
 func dispose(f func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
@@ -50,8 +50,8 @@ func dispose(f func()) {
 	}
 }
 
-// makeFiles makes this side's files, and the waiting ends of its doorbells, which it
-// keeps. No page of the memory is touched.
+// makeFiles makes this side's files, and the waiting ends of its doorbells, which
+// stay on this side. It touches no page of the memory.
 func makeFiles(o Options) (f, waits files, err error) {
 	defer func() {
 		if err != nil {
@@ -84,7 +84,7 @@ func makeFiles(o Options) (f, waits files, err error) {
 	return f, waits, nil
 }
 
-// send sends the one message. It does not take the files.
+// send sends the one message. The caller still owns the files.
 func send(cable *net.UnixConn, h hello, f files) error {
 	b := h.encode()
 	n, _, err := cable.WriteMsgUnix(b, unix.UnixRights(f...), nil)
@@ -97,12 +97,13 @@ func send(cable *net.UnixConn, h hello, f files) error {
 	return nil
 }
 
-// receive takes the peer's message and checks all of it. The caller owns the
+// receive receives the peer's message and checks all of it. The caller owns the
 // files.
 func receive(cable *net.UnixConn) (h hello, f files, err error) {
-	// Room for a longer message of another version, so that it is told apart from a
-	// good one, and for as many files as one message can have: those for which there
-	// is no room the kernel closes before it returns.
+	// There is room for a longer message of another version, so that it can be
+	// distinguished from a good one. There is also room for as many files as one
+	// message can carry. The kernel closes files that do not fit before the call
+	// returns.
 	b := make([]byte, 4*helloSize)
 	oob := make([]byte, unix.CmsgSpace(4*maxRights))
 	n, oobn, flags, _, err := cable.ReadMsgUnix(b, oob)
@@ -139,8 +140,8 @@ func receive(cable *net.UnixConn) (h hello, f files, err error) {
 	return h, f, nil
 }
 
-// rights takes all descriptors out of the control messages. The descriptors are
-// returned with an error, too, because they are open by then.
+// rights takes all descriptors out of the control messages. It returns them even
+// with an error, because they are open by then.
 func rights(oob []byte) (f files, err error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	for i := range msgs {
@@ -153,10 +154,11 @@ func rights(oob []byte) (f files, err error) {
 	return f, err
 }
 
-// checkMemory refuses a file that a mapping of size bytes could make this
-// process fault on: one that can shrink, or whose pages cannot be had.
+// checkMemory refuses a file whose mapping of size bytes could make this process
+// fault: one that can shrink, or whose pages cannot be had.
 func checkMemory(fd int, size int64) error {
-	// First, because it fails at once where a look at the file might not return.
+	// This call comes first, because it fails at once where others that reach the
+	// file might not return.
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || seals&wantSeals != wantSeals {
 		return fmt.Errorf("%w: memory is not sealed (seals %#x)", ErrBadPeer, seals)
@@ -176,8 +178,8 @@ func checkMemory(fd int, size int64) error {
 	return nil
 }
 
-// mapFile maps a whole memory file. Outbound windows are mapped to be read as
-// well, because these CPUs have no pages that can only be written.
+// mapFile maps a whole memory file. Outbound windows are mapped for reading as
+// well, because these CPUs have no write-only pages.
 func mapFile(fd int, window int64) ([]byte, error) {
 	mem, err := unix.Mmap(fd, 0, int(headerSize+window), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

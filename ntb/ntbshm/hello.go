@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// The one message that each side sends over the cable, little endian, with the
-// memory file and then the ringing ends of the doorbells as SCM_RIGHTS:
+// The one message that each side sends over the cable, little endian. The memory
+// file and then the ringing ends of the doorbells go with it as SCM_RIGHTS:
 //
 //	 0  magic      8 bytes
-//	 8  version    4 bytes; magic and version stay where they are for ever
+//	 8  version    4 bytes; magic and version never move
 //	12  flags      4 bytes, bit 0: registered with membarrier
 //	16  window     8 bytes: size of the sender's inbound window
 //	24  doorbells  4 bytes: number of doorbells
@@ -25,7 +25,7 @@ const (
 	maxWindow int64 = 64 << 30
 )
 
-// hello is the message, without its files.
+// hello is the message without its files.
 type hello struct {
 	membarrier bool
 	window     int64
@@ -44,8 +44,8 @@ func (h hello) encode() []byte {
 	return b
 }
 
-// parseHello accepts a message of this version and nothing else. The version is
-// looked at before the length, because another version may have another.
+// parseHello accepts a message of this version and nothing else. It checks the
+// version before the length, because another version may have another length.
 func parseHello(b []byte) (h hello, err error) {
 	if len(b) < 12 || string(b[:8]) != helloMagic {
 		return h, fmt.Errorf("%w: %d bytes that are no hello", ErrBadPeer, len(b))

@@ -62,7 +62,7 @@ func pair(t testing.TB, o Options) (a, b ntb.Device) {
 	return a, r.dev
 }
 
-// openFiles is the number of this process's descriptors.
+// openFiles returns the number of this process's descriptors.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
@@ -72,7 +72,7 @@ func openFiles(t *testing.T) int {
 	return len(names)
 }
 
-// mappings is the number of windows mapped into this process.
+// mappings returns the number of windows mapped into this process.
 func mappings(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/maps")

@@ -41,7 +41,7 @@ func eventfd(t *testing.T) int {
 	return fd
 }
 
-// ringing makes a good ringing end. Nobody waits at the other end.
+// ringing makes a good ringing end. Nothing waits at the other end.
 func ringing(t *testing.T) int {
 	t.Helper()
 	wait, ring, err := makeBell()
@@ -62,7 +62,7 @@ func socket(t *testing.T, domain, kind int) int {
 	return fd
 }
 
-// sockets makes one end of a pair. The other is closed.
+// sockets makes one end of a pair, and closes the other.
 func sockets(t *testing.T, kind int) int {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
@@ -86,7 +86,7 @@ func pipeWriter(t *testing.T) int {
 func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 	const window = 8192
 	hi := hello{membarrier: true, window: window, doorbells: 1}
-	var keep files // other ends, until a test has ended
+	var keep files // the other ends, until a test has ended
 	good := func(t *testing.T) files {
 		return files{memory(t, headerSize+window, 0, wantSeals), ringing(t)}
 	}
@@ -100,7 +100,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			return files{memory(t, headerSize+window, 0, wantSeals), fd(t)}
 		}
 	}
-	// open makes a ringing end that is shut only so far.
+	// open makes a ringing end that is shut down only as how says.
 	open := func(how int) func(t *testing.T) int {
 		return func(t *testing.T) int {
 			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -120,7 +120,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		name  string
 		msg   []byte
 		files func(t *testing.T) files
-		text  string // of the error
+		text  string // part of the error
 	}{
 		{"no files", hi.encode(), func(*testing.T) files { return nil }, "0 files"},
 		{"one file", hi.encode(), func(t *testing.T) files { return files{memory(t, headerSize+window, 0, wantSeals)} }, "1 files"},
@@ -179,7 +179,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		}), "not a connected socket"},
 		{"listening doorbell", hi.encode(), bell(func(t *testing.T) int {
 			fd := socket(t, unix.AF_UNIX, unix.SOCK_STREAM)
-			// An empty name has the kernel choose one.
+			// With an empty name the kernel chooses one.
 			if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{}), unix.Listen(fd, 1)); err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			return append(good(t), ringing(t))
 		}, "it has 2 doorbells, this side 1"},
 	}
-	a, b := pair(t, small) // opens the poller
+	a, b := pair(t, small) // starts the poller
 	a.Close()
 	b.Close()
 	for _, tt := range tests {
@@ -325,7 +325,7 @@ func TestExchangeHonoursTheCablesDeadline(t *testing.T) {
 	}
 	defer a.Close()
 	defer r.dev.Close()
-	// A deadline that is left would end the watcher's read, and so the link.
+	// A deadline that were left would end the watcher's read, and so the link.
 	time.Sleep(time.Until(deadline) + 50*time.Millisecond)
 	if !a.LinkUp() {
 		t.Error("the link went down at the exchange's deadline")

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// echo is the other process: it opens the cable it was given, and answers each
-// doorbell by storing the word it finds, plus 1, until the link is down.
+// echo is the other process. It opens the cable that it was given. It answers each
+// doorbell by storing the word that it finds, plus 1, until the link is down.
 func echo() error {
 	f := os.NewFile(3, "cable")
 	c, err := net.FileConn(f)
@@ -75,7 +75,7 @@ func startPeer(t testing.TB) (ntb.Device, *exec.Cmd) {
 	return d, cmd
 }
 
-// ask has the peer answer v.
+// ask sends v, and waits for the peer's answer.
 func ask(d ntb.Device, v uint64) error {
 	out := d.Outbound()
 	out.Publish64(0, v)
@@ -126,7 +126,7 @@ func TestDeathOfThePeerTakesTheLinkDown(t *testing.T) {
 		t.Errorf("the dead peer's word is %d, want 2", got)
 	}
 	out := d.Outbound()
-	out.Publish64(0, 5) // vanishes, and does not fault
+	out.Publish64(0, 5) // the store vanishes, and does not fault
 	d.RingDoorbell(0)
 }
 

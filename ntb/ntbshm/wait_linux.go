@@ -13,40 +13,40 @@ import (
 )
 
 // RingDoorbell changes the peer's ring word and causes an event at its doorbell. The
-// system call orders that after all stores before (pair S12, with newRung).
+// system call orders the event after all stores before it (pair S12, with newRung).
 func (d *device) RingDoorbell(bit int) {
 	lock.Device()
-	fd := d.peerBells[bit] // a number only; it may be used inside of the gate
+	fd := d.peerBells[bit] // only a number: it may be used while inside the gate
 	if !d.LinkUp() || !d.gate.enter() {
 		return
 	}
-	// Numbers of rings at the same time may arrive in either order; whichever
-	// is there last differs from what the peer saw before.
+	// The numbers of concurrent rings may arrive in either order. The one that
+	// arrives last differs from what the peer saw before.
 	d.peerHeader.Publish32(ringsAt+4*bit, d.rings[bit].Add(1))
 	ringBell(fd)
 	d.gate.leave()
 }
 
-// WaitDoorbell parks in Go's poller until the ring word has changed. Each ring is an
-// event of its own for the poller, which is edge-triggered, and the word says whether
-// it has been handled: an event that finds the word as it was is no ring, and so a
-// peer that closes its end, or shuts it for nothing, wakes the poller only. takeDown
+// WaitDoorbell parks in Go's poller until the ring word has changed. The poller is
+// edge-triggered, and each ring is an event of its own for it. The word says whether
+// a ring is new: an event that finds the word unchanged is no ring. So a peer that
+// closes its end, or shuts it down without ringing, wakes the poller only. takeDown
 // wakes the waiter by a deadline.
 func (d *device) WaitDoorbell(bit int) error {
 	if err := d.linkError(); err != nil {
 		return err
 	}
 	if err := d.bells[bit].conn.Read(d.bells[bit].rung); err != nil {
-		// Nothing but takeDown or Close makes it fail, and they stored the
-		// state before. If something else did, the doorbell is lost for good.
+		// Only takeDown and Close make the wait fail, and they stored the state
+		// before. If anything else did, the doorbell is lost for good.
 		d.takeDown()
 	}
 	return d.linkError()
 }
 
-// newRung makes the function that the poller calls, before it parks and at each
-// event (pair S12). The mapping stays while it runs: release closes the file first, which
-// waits for it.
+// newRung makes the function that the poller calls before it parks and at each event
+// (pair S12). The mapping stays while it runs: release closes the file first, which waits
+// for it.
 func (d *device) newRung(bit int) func(uintptr) bool {
 	var seen uint32
 	return func(uintptr) bool {
@@ -57,7 +57,7 @@ func (d *device) newRung(bit int) func(uintptr) bool {
 	}
 }
 
-// linkError is what WaitDoorbell returns in the present state.
+// linkError returns the error for WaitDoorbell in the present state.
 func (d *device) linkError() error {
 	switch d.state.Load() {
 	case linkUp:
@@ -69,8 +69,8 @@ func (d *device) linkError() error {
 	}
 }
 
-// Order makes every thread of both processes that is running pass a barrier, so
-// that a publisher needs none between its store and its look.
+// Order makes every running thread of both processes pass a barrier. So a publisher
+// needs none between its store and its load.
 func (d *device) Order() {
 	lock.Device()
 	if d.caps.FenceToLook {
@@ -78,7 +78,7 @@ func (d *device) Order() {
 		return
 	}
 	if err := membarrier.Global(); err != nil {
-		// It worked when the process began. Going on without it would lose
+		// The barrier worked when the process began. To go on without it would lose
 		// wake-ups.
 		d.takeDown()
 	}

@@ -5,14 +5,14 @@ import (
 	"unsafe"
 )
 
-// misalignment is how many bytes after a 64-byte boundary mem begins.
+// misalignment returns how many bytes after a 64-byte boundary mem begins.
 func misalignment(mem []byte) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & 63)
 }
 
-// wholePages returns the bytes [first, end) of mem that are the pages wholly in
-// [off, off+n); there are none if first >= end. A mapping begins on a page, so
-// the pages of a file are those of addresses.
+// wholePages returns the bytes [first, end) of mem that consist of the pages wholly
+// in [off, off+n). If there are none, first >= end. A mapping begins on a page, so
+// pages of the file are pages of addresses.
 func wholePages(mem []byte, off, n int) (first, end int) {
 	page := os.Getpagesize()
 	before := int(uintptr(unsafe.Pointer(unsafe.SliceData(mem))) % uintptr(page))

@@ -10,7 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// forEachDMA calls f for each channel, or skips the subtest.
+// forEachDMA calls f for each channel. If there is none, it skips the subtest.
 func forEachDMA(e *env, f func(c ntb.DMAChannel)) {
 	n := e.a.Caps().DMAChannels
 	if n == 0 {
@@ -21,16 +21,16 @@ func forEachDMA(e *env, f func(c ntb.DMAChannel)) {
 	}
 }
 
-// copies starts copies on one channel and checks the calls of their done. The
-// goroutines that call are the device's and may outlive the subtest, so they do
-// not fail it.
+// copies starts copies on one channel and checks the calls of their done functions.
+// The device's goroutines make these calls. They may outlive the subtest, so they
+// do not fail it.
 type copies struct {
 	*env
 	c       ntb.DMAChannel
-	starts  sync.Mutex // held during Start: done may not be called by Start itself
+	starts  sync.Mutex // held during Start, which may not call done itself
 	started int
 	done    atomic.Int64
-	fault   atomic.Pointer[string] // the first
+	fault   atomic.Pointer[string] // the first fault
 }
 
 // try starts a copy, or returns false if the queue is full.
@@ -43,7 +43,7 @@ func (c *copies) try(off int, src []byte) bool {
 	}
 	c.starts.Lock()
 	ok := c.c.Start(off, src, func(err error) {
-		// A Start that calls done itself waits here in vain.
+		// If Start itself calls done, this wait fails.
 		if !c.poll(c.starts.TryLock) {
 			fault("copy %d: done is called, but Start does not return before", n)
 			return
@@ -95,7 +95,7 @@ func dmaCopies(e *env) {
 				off := m.rng.IntN(m.room() - size + 1)
 				src := m.bytes(size)
 				c.start(off, src)
-				copy(m.want[off:], src) // in order: a later copy overwrites
+				copy(m.want[off:], src) // in order: a later copy overwrites an earlier one
 			}
 		}
 		c.wait()
@@ -125,7 +125,7 @@ func dmaSource(e *env) {
 	})
 }
 
-// dmaFull starts copies until the queue is full, which blocks nobody.
+// dmaFull starts copies until the queue is full. None of the calls blocks.
 func dmaFull(e *env) {
 	forEachDMA(e, func(ch ntb.DMAChannel) {
 		c := &copies{env: e, c: ch}

@@ -10,17 +10,17 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// ringAgain is how often a lossy doorbell is rung until it is seen.
+// ringAgain is the interval at which a lossy doorbell is rung until it is seen.
 const ringAgain = time.Millisecond
 
-// fewWakeups is how many times a wait may return for no reason in a subtest.
-// The contract allows it, but a waiter must mostly sleep.
+// fewWakeups is how many times a wait may return for no reason in a subtest. The
+// contract allows that, but a waiter must sleep most of the time.
 const fewWakeups = 10
 
 // waiter waits for one bit until the link goes down or the device is closed.
 type waiter struct {
 	wakeups atomic.Int64
-	err     atomic.Pointer[error] // what ended it
+	err     atomic.Pointer[error] // the error that ended it
 }
 
 func (e *env) waiter(d ntb.Device, bit int) *waiter {
@@ -47,7 +47,7 @@ func (e *env) waiters(d ntb.Device) []*waiter {
 	return all
 }
 
-// ended waits until the waiter has ended with an error, and wants it to be want.
+// ended waits until the waiter has ended with an error, which must be want.
 func (e *env) ended(w *waiter, bit int, want error) {
 	e.Helper()
 	e.must("waiter ends", func() bool { return w.err.Load() != nil })
@@ -56,8 +56,8 @@ func (e *env) ended(w *waiter, bit int, want error) {
 	}
 }
 
-// ringUntil rings once and waits for seen; it rings again where doorbells are
-// lossy.
+// ringUntil rings once and waits for seen. Where doorbells are lossy, it rings
+// again.
 func (e *env) ringUntil(from ntb.Device, bit int, what string, seen func() bool) {
 	e.Helper()
 	from.RingDoorbell(bit)
@@ -97,7 +97,7 @@ func bellBeforeWait(e *env) {
 func bellWakesWaiter(e *env) {
 	for bit, w := range e.waiters(e.b) {
 		for range 3 {
-			time.Sleep(time.Millisecond) // so that it sleeps, most likely
+			time.Sleep(time.Millisecond) // so that the waiter most likely sleeps
 			before := w.wakeups.Load()
 			e.ringUntil(e.a, bit, "waiter woken", func() bool { return w.wakeups.Load() > before })
 		}
@@ -122,8 +122,7 @@ func bellAlone(e *env, bit int) {
 	}
 }
 
-// bellSilent stores, so that there is something that could be taken for a
-// doorbell, and rings nothing.
+// bellSilent stores without ringing. The stores could be taken for a doorbell.
 func bellSilent(e *env) {
 	all := append(e.waiters(e.a), e.waiters(e.b)...)
 	out := e.a.Outbound()
@@ -160,9 +159,10 @@ func bellManyTimes(e *env) {
 	}
 }
 
-// bellConversation has each side answer the other. A side looks at memory, then
-// waits for a doorbell, which is rung once for each store: if it arrived before
-// the store, or was lost between the look and the wait, both sides would sleep.
+// bellConversation has each side answer the other. A side checks memory, and then
+// waits for a doorbell. Each store is followed by one ring. If a ring arrived
+// before its store, or was lost between the check and the wait, both sides would
+// sleep.
 func bellConversation(e *env) {
 	rounds, enough := uint64(5000), time.Second/2
 	if testing.Short() {
@@ -239,12 +239,13 @@ func bellConversation(e *env) {
 	}
 }
 
-// lastRound is set in the last word of a conversation, which is not answered.
+// lastRound is set in the last word of a conversation, which gets no answer.
 const lastRound = 1 << 63
 
-// bellBesideLast rings while the doorbell that was rung before is being taken. Whoever
-// takes that one finds what was published before the second, or is woken again: a
-// device that leaves out a doorbell since one is waiting must not look too early.
+// bellBesideLast rings while the previous doorbell is being taken. The waiter that
+// takes that one must find what was published before the second ring, or be woken
+// again. A device that leaves out a ring, because one is pending, must not decide that
+// too early.
 func bellBesideLast(e *env) {
 	rounds, enough := uint64(200_000), time.Second/2
 	if testing.Short() {

@@ -2,8 +2,8 @@ package ntbtest
 
 import "time"
 
-// SetLimit shortens the waits that are to fail.
+// SetLimit shortens the waits that must fail.
 func SetLimit(d time.Duration) { limit = d }
 
-// WholePages is what a device of a test gives back.
+// WholePages exports wholePages for a test's device that reclaims.
 var WholePages = wholePages

@@ -11,9 +11,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
-// moreFlaws are of the subtests that flaws has nothing for. What is left, sizes
-// of slices, bytes in place and stores that do not fit, is ntb.Window's work: a
-// device cannot do it wrong.
+// moreFlaws are the flaws for subtests that flaws does not cover. Not covered are
+// sizes of slices, bytes in place and stores that do not fit. ntb.Window handles
+// these, so a device cannot do them wrong.
 var moreFlaws = []flaw{
 	{"window not zero", "inbound window is zero", func(d *device) { d.Device.Inbound()[100] = 1 }},
 	{"window not aligned", "inbound window is zero", func(d *device) {
@@ -130,7 +130,8 @@ func untilDown(d *device) {
 	}
 }
 
-// lastStoreLate holds each store back until the next; nothing else waits for it.
+// lastStoreLate holds each store back until the next one. Nothing else waits for
+// it.
 func lastStoreLate(d *device) {
 	var mu sync.Mutex
 	late := func() {}
@@ -152,7 +153,8 @@ func lastStoreLate(d *device) {
 	}
 }
 
-// waits loses the doorbells whose wait took a time that lost says.
+// waits loses the doorbells for which lost returns true, given how long the wait
+// took.
 func waits(lost func(took time.Duration) bool) func(d *device) {
 	return func(d *device) {
 		d.wait = func(bit int) error {
@@ -166,7 +168,7 @@ func waits(lost func(took time.Duration) bool) func(d *device) {
 	}
 }
 
-// reclaims gives the device's memory back as far as pages says.
+// reclaims reclaims the part of the device's memory that pages returns.
 func reclaims(pages func(mem []byte, off, n int) (first, end int)) func(d *device) {
 	return func(d *device) {
 		var closed atomic.Bool

@@ -7,8 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// checkDown wants d's link to be down, now and ever after; want is what
-// WaitDoorbell returns.
+// checkDown requires that d's link is down, now and ever after. want is what
+// WaitDoorbell must return.
 func (e *env) checkDown(d ntb.Device, want error) {
 	e.Helper()
 	for range 3 {
@@ -28,7 +28,7 @@ func (e *env) checkDown(d ntb.Device, want error) {
 	}
 }
 
-// useAll calls what needs the link, but no windows.
+// useAll calls all methods that need the link, except those of windows.
 func useAll(d ntb.Device) {
 	c := d.Caps()
 	for i := range c.Scratchpads {
@@ -45,7 +45,7 @@ func useAll(d ntb.Device) {
 func closeSeenByPeer(e *env) {
 	caps := e.a.Caps()
 	all := e.waiters(e.a)
-	for bit := range all { // what is rung may not hide that the link is down
+	for bit := range all { // pending doorbells may not hide that the link is down
 		e.b.RingDoorbell(bit)
 	}
 	if err := e.b.Close(); err != nil {
@@ -68,8 +68,8 @@ func closeSeenByPeer(e *env) {
 	}
 }
 
-// closeAfterStores rings too, without a waiter: the pending doorbell may not
-// hide that the link is down.
+// closeAfterStores also rings, without a waiter. The pending doorbell may not hide
+// that the link is down.
 func closeAfterStores(e *env) {
 	out, in := e.b.Outbound(), e.a.Inbound()
 	var buf [slotTail]byte
@@ -135,7 +135,7 @@ func closeBothSides(e *env) {
 	}
 }
 
-// closeBesideCalls closes a side while other goroutines call what needs no
+// closeBesideCalls closes a side while other goroutines call methods that need no
 // window.
 func closeBesideCalls(e *env) {
 	all := e.waiters(e.a)

@@ -51,8 +51,8 @@ func linkUpAtFirst(e *env) {
 	}
 }
 
-// model is what the inbound window of e.b must hold, stored to by e.a. The last
-// 8 bytes are the word that tells the reader that it may look.
+// model is what the inbound window of e.b must hold after the stores of e.a. The
+// last 8 bytes are the word that tells the reader when to check.
 type model struct {
 	*env
 	out  ntb.Window
@@ -67,7 +67,7 @@ func newModel(e *env) *model {
 	return &model{env: e, out: e.a.Outbound(), in: in, want: make([]byte, len(in)), rng: rand.New(rand.NewPCG(1, 2))}
 }
 
-// room is how many bytes can be stored to.
+// room returns how many bytes can be stored to.
 func (m *model) room() int { return len(m.in) - 64 }
 
 // bytes returns n bytes, none of them 0.
@@ -79,8 +79,8 @@ func (m *model) bytes(n int) []byte {
 	return p
 }
 
-// write stores n random bytes and spoils the source at once: the store may not
-// keep it.
+// write stores n random bytes and then spoils the source at once. The store must
+// not keep the source.
 func (m *model) write(w *ntb.Window, off, at, n int) {
 	p := m.bytes(n)
 	copy(m.want[at:], p)
@@ -107,7 +107,7 @@ func (m *model) check() {
 }
 
 // storesExact writes each size up to 72 at each of 8 offsets from a 64-byte
-// boundary, as many as fit before each look.
+// boundary. It writes as many as fit before each check.
 func storesExact(e *env) {
 	m := newModel(e)
 	const slot = 128
@@ -146,7 +146,7 @@ func largeStoresExact(e *env) {
 
 func publishesExact(e *env) {
 	m := newModel(e)
-	for range 2 { // over zeros, then over what was there
+	for range 2 { // over zeros, then over earlier contents
 		for at := 0; at < 1024; at += 16 {
 			p := m.bytes(8)
 			m.out.Publish64(at, ntb.Load64(aligned(p), 0))

@@ -10,17 +10,17 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// limit is how long a wait may take before it is a failure. Tests of the suite
-// itself shorten it.
+// limit is how long a wait may take before it fails. Tests of the suite itself
+// shorten it.
 var limit = 10 * time.Second
 
-// minWindow is the smallest window that the suite can work in, bytes.
+// minWindow is the smallest window in which the suite can work, in bytes.
 const minWindow = 4096
 
-// Run tests the devices that pair makes: the two ends of a new bridge each time,
-// with the link up and windows of at least 4 KiB. Run closes both; what pair
-// registers with t.Cleanup runs after that. Run must not run beside other tests,
-// for it counts goroutines.
+// Run tests the devices that pair makes. Each call of pair must return the two ends
+// of a new bridge, with the link up and windows of at least 4 KiB. Run closes both.
+// What pair registers with t.Cleanup runs after that. Run must not run beside other
+// tests, because it counts goroutines.
 func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s := suite{t, pair}
 
@@ -70,17 +70,17 @@ type suite struct {
 	pair func(t *testing.T) (a, b ntb.Device)
 }
 
-// env is what one subtest has.
+// env is the environment of one subtest.
 type env struct {
 	*testing.T
 	pair func(t *testing.T) (a, b ntb.Device)
 	a, b ntb.Device
 
 	users sync.WaitGroup // goroutines that use the devices
-	stop  atomic.Bool    // the subtest is over: they end
+	stop  atomic.Bool    // the subtest is over, so they must end
 }
 
-// run runs f on a new bridge, closes it, and looks for goroutines left.
+// run runs f on a new bridge, closes it, and checks that no goroutines are left.
 func (s suite) run(name string, f func(e *env)) { s.runSwapped(name, false, f) }
 
 // both runs f twice, the second time with the ends swapped.
@@ -116,8 +116,8 @@ func (s suite) runSwapped(name string, swap bool, f func(e *env)) {
 	}
 }
 
-// close ends the goroutines of the subtest, then the devices: nobody may use
-// their memory after Close.
+// close ends the goroutines of the subtest, and then closes the devices, since
+// nothing may use their memory after Close.
 func (e *env) close() {
 	e.stop.Store(true)
 	e.a.Disable()
@@ -141,8 +141,8 @@ func (e *env) close() {
 // fail the test with Error, not with Fatal.
 func (e *env) start(f func()) { e.users.Go(f) }
 
-// wait waits until all that was started has ended. Each of them has waits of its
-// own that end, so together they may take a few times the limit.
+// wait waits until all that start has started has ended. Each has waits of its own
+// that end, so together they may take a few times the limit.
 func (e *env) wait(what string) {
 	e.Helper()
 	ended := make(chan struct{})
@@ -154,8 +154,8 @@ func (e *env) wait(what string) {
 	}
 }
 
-// until waits for cond. It fails the test and returns false after the limit, and
-// returns false if the subtest is over.
+// until waits for cond. It returns false after the limit, when it fails the test,
+// and if the subtest is over.
 func (e *env) until(what string, cond func() bool) bool {
 	ok := e.poll(cond)
 	if !ok && !e.stop.Load() {
@@ -164,7 +164,7 @@ func (e *env) until(what string, cond func() bool) bool {
 	return ok
 }
 
-// poll waits for cond, by spinning at first, and tells if it came true.
+// poll waits for cond, at first by spinning, and reports whether it became true.
 func (e *env) poll(cond func() bool) bool {
 	var deadline time.Time
 	for i := 0; ; i++ {
@@ -194,7 +194,8 @@ func (e *env) poll(cond func() bool) bool {
 	}
 }
 
-// must is until for the goroutine of the subtest: it ends it.
+// must is until for the goroutine of the subtest. It ends the subtest if cond does
+// not become true.
 func (e *env) must(what string, cond func() bool) {
 	e.Helper()
 	if !e.until(what, cond) {
@@ -202,8 +203,8 @@ func (e *env) must(what string, cond func() bool) {
 	}
 }
 
-// mustReturn runs f, which may block for ever, and fails if it does not return.
-// f must end when the devices are disabled, and fail with Error only.
+// mustReturn runs f, which may block for ever, and fails if it does not return. f
+// must end when the devices are disabled. It may fail the test with Error only.
 func (e *env) mustReturn(what string, f func()) {
 	e.Helper()
 	done := make(chan struct{})
@@ -215,7 +216,7 @@ func (e *env) mustReturn(what string, f func()) {
 	}
 }
 
-// allSpads tells if every scratchpad of d is v.
+// allSpads reports whether every scratchpad of d is v.
 func allSpads(d ntb.Device, v uint32) bool {
 	for i := range d.Caps().Scratchpads {
 		if d.Spad(i) != v {

@@ -19,7 +19,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
-// broken names the device of which the suite is to be run, in a process of its
+// broken names the device on which to run the suite. That run is a process of its
 // own, because it must fail.
 var broken = flag.String("broken", "", "run the suite on this broken device")
 
@@ -137,7 +137,7 @@ func (d *device) Close() error {
 	return d.close()
 }
 
-// sink passes stores on, as its functions change them.
+// sink passes stores on, changed by its functions.
 type sink struct {
 	w       ntb.Window
 	store   func(w *ntb.Window, off int, p []byte)
@@ -185,8 +185,7 @@ type flaw struct {
 	spoil         func(d *device)
 }
 
-// flaws are what is wrong with each broken device, and the subtest that must
-// find it.
+// flaws describes the broken devices, and the subtest that must find each.
 var flaws = []flaw{
 	{"caps change", "capabilities", func(d *device) {
 		var calls atomic.Int32
@@ -311,8 +310,8 @@ var flaws = []flaw{
 	{"DMA queue blocks", "DMA queue", dma(func(c *engine) { c.blocks = true })},
 }
 
-// engine is a DMA channel; each batch of copies has a goroutine, so that nobody
-// has to close it.
+// engine is a DMA channel. Each batch of copies has a goroutine, so that the engine
+// need not be closed.
 type engine struct {
 	out                      ntb.Window
 	backwards, early, blocks bool
@@ -382,8 +381,8 @@ func (c *engine) run() {
 	}
 }
 
-// TestSuitePasses runs the suite on a device that has what ntbmem has not: DMA,
-// doorbells that get lost, memory given back.
+// TestSuitePasses runs the suite on a device that has what ntbmem lacks: DMA, lossy
+// doorbells, and memory that can be reclaimed.
 func TestSuitePasses(t *testing.T) {
 	ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
 		x, y := ntbmem.Pair(16 << 10)
@@ -436,7 +435,7 @@ func TestSuiteFindsFlaws(t *testing.T) {
 			var out []byte
 			var err error
 			var exit *exec.ExitError
-			// Some flaws show only if goroutines meet: they are given tries.
+			// Some flaws show only if goroutines meet. They get several tries.
 			for range 10 {
 				cmd := exec.Command(self, "-test.run=^TestBroken$/^"+subtest, "-test.timeout=60s", "-test.short", "-broken="+f.name)
 				if out, err = cmd.CombinedOutput(); errors.As(err, &exit) {

@@ -13,15 +13,15 @@ import (
 // Offsets in the inbound window of each side during order.
 const (
 	firstWord  = 0   // the peer's round, published first
-	secondWord = 64  // the same, after it
-	thirdWord  = 128 // the same, last
+	secondWord = 64  // the round again, after the payload
+	thirdWord  = 128 // the round again, last
 	ackWord    = 192 // the last of this side's rounds that the peer has checked
 	slotsAt    = 256
 	slotSize   = 256 // payload, and a published word of 4 bytes at slotTail
 	slotTail   = 248
 )
 
-// order runs a stream of rounds in each direction at once. Whoever sees a word
+// order runs a stream of rounds in each direction at once. A side that sees a word
 // of a round must see all that was stored before it.
 func order(e *env) {
 	rounds := uint64(3000)
@@ -37,7 +37,7 @@ func order(e *env) {
 	e.wait("both streams end")
 }
 
-// fill writes the payload of a round; its length is the round's too.
+// fill writes the payload of a round. The round determines its length too.
 func fill(buf *[slotTail]byte, round uint64) []byte {
 	p := buf[:1+round*7%240]
 	for i := range p {
@@ -99,7 +99,7 @@ func orderConsume(e *env, d ntb.Device, rounds, slots uint64) {
 	}
 }
 
-// orderDrains looks without waiting: Order has waited.
+// orderDrains checks without waiting, because Order has waited.
 func orderDrains(e *env) {
 	in, out := e.b.Inbound(), e.a.Outbound()
 	var buf [slotTail]byte
@@ -137,19 +137,19 @@ func orderBothSides(e *env) {
 	e.wait("Order returns on both sides")
 }
 
-// handshake is how all waiting works: a publisher stores data, then looks if the
-// peer has armed itself and needs a doorbell; a sleeper arms itself, calls Order
-// and looks if there is data. If both miss what the other stored, the sleeper
-// sleeps for ever.
+// handshake tests what every wait relies on. A publisher stores data, and then
+// checks whether the peer has armed itself and needs a doorbell. A sleeper arms
+// itself, calls Order, and checks whether there is data. If both miss what the
+// other stored, the sleeper sleeps for ever.
 func handshake(e *env) {
 	rounds, enough := uint64(20000), time.Second
 	if testing.Short() {
 		rounds, enough = 3000, time.Second/4
 	}
-	const atLeast = 50 // however slow the device is
+	const atLeast = 50 // rounds, however slow the device is
 	var (
 		start  = time.Now()
-		last   atomic.Uint64    // the round after which both end; 0: not known yet
+		last   atomic.Uint64    // the round after which both end; 0 while not known
 		begun  [2]atomic.Uint64 // round that each side has begun
 		ended  [2]atomic.Uint64
 		missed [2]uint64 // last round in which the side saw nothing; guarded by ended
@@ -163,8 +163,8 @@ func handshake(e *env) {
 			if !e.until("the other side begins", func() bool { return begun[other].Load() >= r }) {
 				return
 			}
-			// The stores must meet within the few nanoseconds that a CPU keeps
-			// one to itself, or in a slow device within much longer.
+			// The stores must meet within the few nanoseconds for which a CPU keeps
+			// one to itself. In a slow device that time is much longer.
 			for range rng.IntN(1 << rng.IntN(12)) {
 			}
 			out.Publish64(0, r)
@@ -184,7 +184,7 @@ func handshake(e *env) {
 				e.Errorf("round %d: both sides stored and neither saw the other's store", r)
 				return
 			}
-			// Nobody is further than the next round, so both see it in time.
+			// Neither side is further than the next round, so both see it in time.
 			if me == 0 && last.Load() == 0 && (r == rounds || r >= atLeast && time.Since(start) > enough) {
 				last.Store(r + 1)
 			}

@@ -23,7 +23,7 @@ func scratchpads(e *env) {
 			e.must(fmt.Sprintf("scratchpad %d written", i), func() bool { return e.b.Spad(i) == value(round, i) })
 		}
 	}
-	for _, v := range []uint32{^uint32(0), 0, 0x80000000} { // all ones is a value like others
+	for _, v := range []uint32{^uint32(0), 0, 0x80000000} { // all ones is a valid value
 		e.a.SetPeerSpad(1, v)
 		e.must(fmt.Sprintf("scratchpad 1 is %#x", v), func() bool { return e.b.Spad(1) == v })
 	}
