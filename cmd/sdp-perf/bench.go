@@ -17,7 +17,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// benchFlags are those of bench. The default run takes about 3 minutes.
+// benchFlags are the flags of bench. The default run takes about 3 minutes.
 type benchFlags struct {
 	transports []string
 	items      []string
@@ -42,8 +42,8 @@ func (b *benchFlags) register(fs *flagSet) {
 	fs.StringVar(&b.shmipc, "shmipc", "", "measure shmipc-go too, by the `PROGRAM` made in benchmarks/")
 }
 
-// plan checks the flags; changed tells which were given. What has to be started
-// is the caller's.
+// plan checks the flags. changed reports which were given. The caller starts the
+// processes.
 func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 	switch {
 	case b.rounds < 1 || b.rounds > 1000:
@@ -119,8 +119,8 @@ func runBench(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// createPicture is before the measuring, so that a bad name is told at once. Nil
-// without a name, which can be closed too.
+// createPicture creates the file before the measurement, so that a bad name is an
+// error at once. Without a name it returns nil, which can be closed too.
 func createPicture(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
@@ -177,7 +177,7 @@ func benchAll(ctx context.Context, plan bench.Plan, flags benchFlags) (report *b
 	return bench.Run(ctx, plan)
 }
 
-// benchHelper is nil where the limits cannot be measured.
+// benchHelper returns a helper, or nil where the limits cannot be measured.
 func benchHelper(ctx context.Context) (*helper, error) {
 	if runtime.NumCPU() < 2 {
 		return nil, nil

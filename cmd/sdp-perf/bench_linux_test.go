@@ -14,7 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/bench"
 )
 
-// TestBenchHasEveryRow is the whole command, as short as it goes.
+// TestBenchHasEveryRow runs the whole command, as short as possible.
 func TestBenchHasEveryRow(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "picture.svg")
 	p := newProgram(t, nil, "bench", "--quick", "--json", "--svg", svg)
@@ -32,7 +32,7 @@ func TestBenchHasEveryRow(t *testing.T) {
 		for i, transport := range []string{"sdp", "tcp", "unix"} {
 			res := row.Results[i]
 			assert.Equal(t, transport, res.Transport)
-			// Without a switch for it, spin off is told apart.
+			// SDP has no figure for parked waits unless spinning is turned off.
 			if len(res.Rounds) == 0 && transport == "sdp" && row.Item == "parked" {
 				assert.Contains(t, res.Why, "it spins")
 				continue
@@ -70,7 +70,7 @@ func TestBenchTableOfSomeRows(t *testing.T) {
 	assert.NotContains(t, out, "HTTP")
 }
 
-// The program itself is a worker that speaks the protocol.
+// The program itself is a worker that implements the protocol.
 func TestBenchMeasuresAWorker(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)

@@ -15,33 +15,34 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// The second process. Its standard input is a pipe that only the parent holds and
-// nobody writes to: when it ends, the parent has closed it or is dead, by whatever
-// signal, and the child cleans up and ends. So a killed parent leaves neither a
-// process nor a socket file. On its standard output it says once where it listens.
+// The second process. Its standard input is a pipe that only the parent holds, and
+// to which nothing is written. When it ends, the parent has closed it or has died,
+// by whatever signal. Then the child cleans up and ends. So a killed parent leaves
+// neither a process nor a socket file. The child writes once to its standard output
+// where it listens.
 
 const childCommand = "child"
 
 const (
-	childStart = 60 * time.Second // to listen
-	childStop  = 5 * time.Second  // to end by itself, before it is killed
+	childStart = 60 * time.Second // until it listens
+	childStop  = 5 * time.Second  // until it ends by itself; then it is killed
 )
 
-// childReady is what the child says when it listens, or why it does not.
+// childReady is the message of a child that listens, or says why it does not.
 type childReady struct {
 	Endpoints []perf.Endpoint
 	Error     string
 }
 
-// child is the parent's hold on the second process.
+// child is the second process, as the parent sees it.
 type child struct {
 	endpoints []perf.Endpoint // in the order of the services
 	cmd       *exec.Cmd
 	end       context.CancelFunc
 }
 
-// startChild starts this program again and waits until it listens. dir is the
-// child's to remove as well.
+// startChild starts this program again and waits until it listens. The child also
+// removes dir.
 func startChild(ctx context.Context, dir string, services []service) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -51,7 +52,8 @@ func startChild(ctx context.Context, dir string, services []service) (*child, er
 	for _, s := range services {
 		args = append(args, s.String())
 	}
-	// Not ctx: an interrupt first closes the connections, then ends the child.
+	// The context is not ctx: an interrupt first closes the connections, then ends
+	// the child.
 	life, end := context.WithCancel(context.Background())
 	c := &child{cmd: exec.CommandContext(life, exe, args...), end: end}
 	c.cmd.Stderr = os.Stderr
@@ -95,13 +97,13 @@ func awaitReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, err
 // stop ends the child and returns how it ended.
 func (c *child) stop() *os.ProcessState {
 	c.end()
-	// The error says only that it was asked to end; the state says the rest.
+	// The error says only that the child was told to end. The state says the rest.
 	_ = c.cmd.Wait()
 	return c.cmd.ProcessState
 }
 
-// runChild is the second process: arguments are the directory of the sockets, to
-// be removed, and the services.
+// runChild runs the second process. Its arguments are the directory of the sockets,
+// which it removes, and the services.
 func runChild(ctx context.Context, args []string, out io.Writer) error {
 	ignoreSignals()
 	if len(args) < 2 {
@@ -127,15 +129,16 @@ func runChild(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// ignoreSignals is for every process that this program starts. The terminal sends
-// its signals to all of them. The parent decides. Without SIGPIPE, a process that
-// answers a dead parent gets an error and cleans up.
+// ignoreSignals is called by every process that this program starts. The terminal
+// sends its signals to all of them, but the parent decides what they mean. With
+// SIGPIPE ignored, a process that writes to a dead parent gets an error and cleans
+// up.
 func ignoreSignals() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 }
 
-// errParentGone is what a process gets whose parent takes no more answers. It ends
-// without a word, since nobody asks any more.
+// errParentGone is the error of a process whose parent no longer reads its answers.
+// It ends without a message.
 var errParentGone = errors.New("the parent is gone")
 
 // toParent is the standard output of a process that this program starts.

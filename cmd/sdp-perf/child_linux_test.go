@@ -20,7 +20,7 @@ func TestADeadChildIsReported(t *testing.T) {
 	assertOneLine(t, p.stderr.String(), "(the second process: signal: killed)")
 }
 
-// childOf is the process whose parent is pid.
+// childOf returns the process whose parent is pid.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
 	children := findChildren(t, pid)
@@ -35,9 +35,10 @@ func findChildren(t *testing.T, pid int) (children []int) {
 	for _, name := range stats {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// "pid (name) state ppid ...", and the name may hold anything.
+		// The format is "pid (name) state ppid ...", and the name may contain any
+		// character.
 		after := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 		if after[1] == strconv.Itoa(pid) {
 			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))

@@ -8,7 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// runClient measures a server that somebody else has started.
+// runClient measures a server that the user has started.
 func runClient(ctx context.Context, args []string, out io.Writer) error {
 	var flags measureFlags
 	fs := newFlagSet("client")
@@ -29,8 +29,8 @@ func runClient(ctx context.Context, args []string, out io.Writer) error {
 	return measure(ctx, plan, flags, out)
 }
 
-// dialGiven dials an address that the user has given: that nobody is there is for
-// the user to mend.
+// dialGiven dials an address that the user has given. If nothing listens there,
+// that is bad input.
 func dialGiven(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
 	c, err := dial(ctx, e)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// runCompare is the command without a name: everything by itself.
+// runCompare runs the command without a name: it starts everything by itself.
 func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	var (
 		fs         = newFlagSet("")
@@ -51,8 +51,8 @@ func runCompare(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// checkFabric finds out before anything is started that this system has no SDP, or
-// that the fabric which SDP_FABRIC names cannot be joined.
+// checkFabric checks, before anything is started, that this system has SDP and that
+// the fabric which SDP_FABRIC names can be joined.
 func checkFabric(transports []string) error {
 	if !slices.Contains(transports, sdp.Network) {
 		return nil

@@ -12,13 +12,14 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// crossoverOptions are those of an engine of software: no backend has another yet.
+// crossoverOptions are those of a software DMA engine. No backend has another kind
+// yet.
 const crossoverOptions = "?dma=1"
 
 // crossoverReport is what a link measures when it comes up.
 type crossoverReport struct {
 	Fabric    string           `json:"fabric"`
-	Threshold int              `json:"threshold_bytes"` // 0: the engine is never used
+	Threshold int              `json:"threshold_bytes"` // 0 if the engine is never used
 	Points    []crossoverPoint `json:"points"`
 }
 
@@ -53,7 +54,7 @@ func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 	return r.table(out)
 }
 
-// measureCrossover brings up a link from this process to itself, which measures.
+// measureCrossover brings up a link from this process to itself. The link measures.
 func measureCrossover(ctx context.Context, name string) (*crossoverReport, error) {
 	h, err := sdp.Open(name)
 	if err != nil {

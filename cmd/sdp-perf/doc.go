@@ -2,10 +2,10 @@
 //
 //	go run ./cmd/sdp-perf
 //
-// needs no argument and no set-up: it starts a second process of itself, checks
-// every byte of a pseudo-random stream both ways on each transport, then measures
-// round trips and one-way writes and prints one table. It listens on free
-// ports of the fabric that SDP_FABRIC names, and disturbs nobody.
+// needs no argument and no set-up. It starts a second process of itself, and checks
+// every byte of a pseudo-random stream both ways on each transport. Then it
+// measures round trips and one-way writes and prints one table. It listens on free
+// ports of the fabric that SDP_FABRIC names, and so disturbs no other process.
 //
 // Between two terminals:
 //
@@ -18,12 +18,12 @@
 //	sdp-perf bench --svg picture.svg
 //	sdp-perf idle --connections 10000
 //
-// Operations of package shmem, in rings too, and beside Open MPI:
+// Operations of package shmem, also in rings, and beside Open MPI:
 //
 //	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
 //	sdp-perf shmem --openmpi ./oshmem-perf
 //
-// Of a ring that runs, nodes, links and routes, and a picture of them:
+// Nodes, links and routes of a ring that runs, and a picture of them:
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
 //
@@ -32,10 +32,10 @@
 //	sdp-perf ring
 //	sdp-perf ring --nodes 4,8 --hops 2 --lanes 1 --json
 //
-// How it measures is in package internal/perf and those below it. Here are the
-// command line, the processes and the transports.
+// How it measures is described in package internal/perf and those below it. This
+// package has the command line, the processes and the transports.
 //
-// Exit status: 0, or 1 when something failed, 2 for bad input (an address on the
-// command line that cannot be listened on or dialed is that too), 130 when it was
-// interrupted. Every failure is one line on standard error.
+// The exit status is 0, or 1 when something failed, 2 for bad input, and 130 after
+// an interrupt. An address on the command line that cannot be listened on or
+// dialled is bad input too. Every failure is one line on standard error.
 package main

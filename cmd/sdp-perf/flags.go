@@ -13,8 +13,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// The default run: 5 rounds of 2 tests on 3 transports, with warm-up and samples
-// about 12 seconds.
+// The default run has 5 rounds of 2 tests on 3 transports. With warm-up and samples
+// it takes about 12 seconds.
 const (
 	defaultRounds        = 5
 	defaultDuration      = 300 * time.Millisecond
@@ -22,22 +22,22 @@ const (
 	defaultOneWaySize    = 64 << 10
 	verifyBytes          = 32 << 20
 
-	// maxBuffers bounds the message buffers of all connections together. Each
-	// of the two processes has up to two for every connection.
+	// maxBuffers bounds the message buffers of all connections together. Each of
+	// the two processes has up to two for every connection.
 	maxBuffers = 256 << 20
 )
 
-// The time that a command keeps to unless told otherwise: several times what it
-// takes on a free machine.
+// Default limits of a command's time, several times what it takes on an idle
+// machine.
 const (
-	defaultMaxTime = time.Minute // of compare, client
+	defaultMaxTime = time.Minute // of compare and client
 	limitsMaxTime  = 2 * time.Minute
 	benchMaxTime   = 10 * time.Minute
 	ringMaxTime    = 3 * time.Minute
 	shmemMaxTime   = 3 * time.Minute
 )
 
-// maxTime is the flag of a command that measures in rounds.
+// maxTime is the flag that limits the time of a command that measures in rounds.
 type maxTime struct{ time.Duration }
 
 func (m *maxTime) register(fs *flagSet, d time.Duration) {
@@ -51,10 +51,10 @@ func (m *maxTime) check() error {
 	return nil
 }
 
-// budget begins now.
+// budget returns a budget that begins now.
 func (m *maxTime) budget() *perf.Budget { return perf.NewBudget(m.Duration) }
 
-// flagSet is a pflag.FlagSet whose mistakes come back as badInput.
+// flagSet is a pflag.FlagSet that returns mistakes as badInput.
 type flagSet struct {
 	*pflag.FlagSet
 	command string
@@ -83,7 +83,7 @@ func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) 
 	return false, nil
 }
 
-// printHelp prints the help of one command, and without one that of all.
+// printHelp prints the help of one command, or with no command that of all.
 func (fs *flagSet) printHelp(out io.Writer) error {
 	var b strings.Builder
 	end := ""
@@ -116,7 +116,7 @@ Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot
 listened on or dialled among it; 130 when interrupted.
 `
 
-// measureFlags are those of every command that measures.
+// measureFlags are the flags of every command that measures.
 type measureFlags struct {
 	size        size
 	rounds      int
@@ -139,7 +139,7 @@ func (m *measureFlags) register(fs *flagSet) {
 	fs.StringVar(&m.cpuProfile, "cpuprofile", "", "write a CPU profile of the measuring process to `FILE`")
 }
 
-// plan checks the flags. The targets and how to dial them are the caller's.
+// plan checks the flags. The caller adds the targets and how to dial them.
 func (m *measureFlags) plan() (perf.Plan, error) {
 	switch {
 	case m.rounds < 1 || m.rounds > 1000:
@@ -207,17 +207,17 @@ func endpointFlag(flag, value string) (perf.Endpoint, error) {
 	return e, nil
 }
 
-// size is a flag's value in bytes: a number, or one with K or M for the binary
-// multiples. 0 is "not given".
+// size is a flag's value in bytes: a number, with K or M for binary multiples. 0
+// means that it was not given.
 type size int
 
-// String is the default that the help shows: none.
+// String returns the default that the help shows: none.
 func (s *size) String() string { return "" }
 
-// Type is what the help calls the value.
+// Type returns the name of the value in the help.
 func (s *size) Type() string { return "SIZE" }
 
-// Set reads the value.
+// Set parses the value.
 func (s *size) Set(text string) error {
 	digits, unit := text, 1
 	for suffix, u := range map[string]int{"K": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MiB": 1 << 20} {

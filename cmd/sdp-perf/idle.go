@@ -72,9 +72,9 @@ func idle(ctx context.Context, transport string, connections int, d time.Duratio
 	return report, err
 }
 
-// idleCommand is idle for another process: its arguments are the transport, the
-// connections and the duration. It ends with its standard input, and answers with
-// an idleAnswer.
+// idleCommand is idle in a process of its own. Its arguments are the transport, the
+// connections and the duration. It writes an idleAnswer, and ends when its standard
+// input does.
 const idleCommand = "idle-worker"
 
 type idleAnswer struct {
@@ -98,7 +98,7 @@ func runIdleWorker(ctx context.Context, args []string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it has ended
+		_, _ = io.Copy(io.Discard, os.Stdin) // its end is enough
 		cancel(errors.New("interrupted"))
 	}()
 	var a idleAnswer
@@ -108,7 +108,8 @@ func runIdleWorker(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(a)
 }
 
-// idleElsewhere has a process of its own do it, which has done nothing else.
+// idleElsewhere returns a function that measures in a process of its own, which has
+// done nothing else before.
 func idleElsewhere(connections int, d time.Duration) func(context.Context, string) (*bench.IdleReport, error) {
 	return func(ctx context.Context, transport string) (*bench.IdleReport, error) {
 		exe, err := os.Executable()

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startLong starts a run that does not end by itself soon, and returns when its
-// child listens.
+// startLong starts a run that takes long, and returns when its child listens.
 func startLong(t *testing.T) *program {
 	t.Helper()
 	p := newProgram(t, nil, "--duration", "1m", "--rounds", "1000")
@@ -49,7 +48,7 @@ func TestTheChildEndsWhenItsParentIsKilled(t *testing.T) {
 	assert.Empty(t, p.stderr.String())
 }
 
-// The parent may be killed after the child listens and before it could say so.
+// The parent may be killed after the child listens and before it could report that.
 func TestAChildThatNobodyHearsCleansUp(t *testing.T) {
 	for _, endpoint := range []string{"unix://socket", "frob://socket"} {
 		p := newProgram(t, nil)

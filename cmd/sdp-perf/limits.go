@@ -12,9 +12,9 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/limits"
 )
 
-// helperCommand is the second process of the limits. It inherits the shared
-// memory as its first descriptor after the standard ones, and reads commands from
-// its standard input until that ends.
+// helperCommand is the second process of the limits. It inherits the shared memory
+// as its first descriptor after the standard ones. It reads commands from its
+// standard input until that ends.
 const (
 	helperCommand = "limits-helper"
 	helperMemory  = 3
@@ -65,11 +65,11 @@ type helper struct {
 	*limits.Session
 	mem    *limits.Memory
 	stdin  io.Closer
-	forget func() bool // of the context
-	ended  chan error  // one value, when the process has
+	forget func() bool // forgets the context
+	ended  chan error  // gets one value when the process has ended
 }
 
-// startHelper starts the second process. When ctx ends or the process does, a
+// startHelper starts the second process. When ctx ends, or the process does, a
 // measurement under way fails.
 func startHelper(ctx context.Context) (*helper, error) {
 	exe, err := os.Executable()
@@ -100,7 +100,7 @@ func startHelper(ctx context.Context) (*helper, error) {
 	return h, nil
 }
 
-// close ends the process and waits for it. No measurement is under way.
+// close ends the process and waits for it. No measurement may be under way.
 func (h *helper) close() error {
 	h.forget()
 	h.stdin.Close()
@@ -111,7 +111,7 @@ func (h *helper) close() error {
 	return errors.Join(err, h.mem.Close())
 }
 
-// runHelper is the second process.
+// runHelper runs the second process.
 func runHelper(_ context.Context, args []string, _ io.Writer) error {
 	ignoreSignals()
 	if len(args) != 0 {

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// loadCommand is a process that does nothing but compute, until its standard
-// input ends. It says when it begins.
+// loadCommand is a process that only computes, until its standard input ends. It
+// writes a line when it begins.
 const loadCommand = "load"
 
 // startLoad keeps every processor busy until stop is called or ctx ends.
@@ -64,10 +64,11 @@ func startOneLoad(ctx context.Context, exe string) (end func() error, err error)
 	return end, nil
 }
 
-// computed is what a busy process does.
+// computed makes the work of a busy process visible, so that it is not optimized
+// away.
 var computed atomic.Uint64
 
-// runLoad is one such process.
+// runLoad runs one such process.
 func runLoad(_ context.Context, args []string, out io.Writer) error {
 	ignoreSignals()
 	if len(args) != 0 {

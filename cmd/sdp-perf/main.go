@@ -17,7 +17,7 @@ const (
 	exitInterrupted = 130
 )
 
-// badInput is an error that the user can mend on the command line.
+// badInput is an error that the user can correct on the command line.
 type badInput struct{ error }
 
 func (e badInput) Unwrap() error { return e.error }
@@ -26,16 +26,16 @@ func badInputf(format string, args ...any) error {
 	return badInput{fmt.Errorf(format, args...)}
 }
 
-// command is what the first argument chooses.
+// command is a command, chosen by the first argument.
 type command struct {
-	name     string // "" is the default
-	synopsis string // what follows the program's name in the help
+	name     string // "" for the default
+	synopsis string // follows the program's name in the help
 	summary  string
-	hidden   bool // started by the program itself only
+	hidden   bool // only the program itself starts it
 	run      func(ctx context.Context, args []string, out io.Writer) error
 }
 
-// commands is the place to add one.
+// commands returns all commands.
 func commands() []command {
 	return []command{
 		{name: "", synopsis: "[flags]", summary: "start a second process and compare the transports", run: runCompare},
@@ -104,8 +104,8 @@ func exitStatus(err error) int {
 	return exitFailed
 }
 
-// oneLine keeps the promise that a failure is one line, whatever a lower layer
-// puts into its message.
+// oneLine makes one line of a failure, whatever a lower layer puts into its
+// message.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // asProgram makes the test binary behave as sdp-perf. The second process that it
-// starts inherits it.
+// starts inherits the variable.
 const asProgram = "SDP_PERF_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(fabrictest.Main(m))
 }
 
-// program is a started sdp-perf. It and its child share the standard error, which
-// ends when both have ended: a child that stays behind fails the test.
+// program is a running sdp-perf. It and its child share the standard error, which
+// ends when both have ended. So a child that stays behind fails the test.
 type program struct {
 	*exec.Cmd
 	tmp            string // its temporary directory, empty at first
@@ -78,8 +78,8 @@ func (p *program) run(t *testing.T) int {
 	return p.wait(t)
 }
 
-// wait returns the exit status, -1 for a signal, when nothing of the program is
-// left.
+// wait waits until the program and its child have ended. It returns the exit
+// status, or -1 for a signal.
 func (p *program) wait(t *testing.T) int {
 	t.Helper()
 	read := make(chan error, 1)
@@ -87,7 +87,7 @@ func (p *program) wait(t *testing.T) int {
 		_, err := p.stderr.ReadFrom(p.errPipe)
 		read <- err
 	}()
-	p.Wait() // how it ended is in the state
+	p.Wait() // the state says how it ended
 	require.NoError(t, p.errPipe.SetReadDeadline(time.Now().Add(outlive)))
 	require.NoError(t, <-read, "a child outlives its parent")
 	left, err := os.ReadDir(p.tmp)
@@ -96,7 +96,7 @@ func (p *program) wait(t *testing.T) int {
 	status := p.ProcessState.ExitCode()
 	if status >= 0 {
 		assert.Empty(t, p.fabrics(t), "left of the program's fabrics")
-	} else { // one that is killed cannot clean up
+	} else { // a killed program cannot clean up
 		t.Cleanup(func() {
 			for _, dir := range p.fabrics(t) {
 				eventually(t, "the last process lets go of "+dir, func() bool { return fabric.Remove(filepath.Base(dir)) == nil })
@@ -106,14 +106,15 @@ func (p *program) wait(t *testing.T) int {
 	return status
 }
 
-// fabrics are the directories of fabrics that the program has named and not removed.
+// fabrics returns the directories of fabrics that the program has made and not
+// removed.
 func (p *program) fabrics(t *testing.T) (dirs []string) {
 	t.Helper()
 	for _, base := range []string{"/tmp/ntbnet-*", "/run/user/*/ntbnet"} {
 		found, err := filepath.Glob(fmt.Sprintf("%s/perf-%d-*", base, p.Process.Pid))
 		require.NoError(t, err)
 		for _, dir := range found {
-			// An earlier process may have had the number.
+			// An earlier process may have had the same number.
 			if info, err := os.Stat(dir); err == nil && !info.ModTime().Before(p.begun) {
 				dirs = append(dirs, dir)
 			}
@@ -127,7 +128,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	require.Eventually(t, ok, 3*time.Minute, 5*time.Millisecond, what)
 }
 
-// socketExists tells if the child listens.
+// socketExists reports whether the child listens.
 func (p *program) socketExists() bool {
 	found, _ := filepath.Glob(filepath.Join(p.tmp, "sdp-perf-*", "socket"))
 	return len(found) == 1
@@ -181,7 +182,7 @@ func TestOnlyAndProfile(t *testing.T) {
 	assert.Positive(t, info.Size())
 }
 
-// startServer returns when the server listens, and where.
+// startServer starts a server, and returns when it listens, with its address.
 func startServer(t *testing.T, where string) (srv *program, address string) {
 	t.Helper()
 	srv = newProgram(t, nil, "server", "--listen", where)
@@ -203,7 +204,7 @@ func TestServerAndClientByHand(t *testing.T) {
 	for _, where := range []string{"sdp://localhost:0", "tcp://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(strings.SplitN(where, ":", 2)[0], func(t *testing.T) {
 			srv, address := startServer(t, where)
-			for range 2 { // one after the other
+			for range 2 { // one run after the other
 				c := newProgram(t, nil, "client", "--connect", address, "--duration", "5ms", "--rounds", "1")
 				require.Zero(t, c.run(t), c.stderr.String())
 				assert.Contains(t, c.stdout.String(), "round trip, 64 B")

@@ -9,13 +9,13 @@ import (
 )
 
 // A command whose time is over before it begins does one round of everything, and
-// says that it left the others out.
+// reports that it left out the others.
 func TestWithoutTimeOneRoundIsDone(t *testing.T) {
 	_, address := startServer(t, "tcp://127.0.0.1:0")
 	for _, tt := range []struct{ args, cut string }{
 		{"--duration 1ms", "1 of 5 rounds"},
 		{"client --duration 1ms --connect " + address, "1 of 5 rounds"},
-		{"bench --quick --rounds 3 --items roundtrip --transports unix", "2 of 5 rounds"}, // two are of the limits
+		{"bench --quick --rounds 3 --items roundtrip --transports unix", "2 of 5 rounds"}, // two of them for the limits
 		{"limits --quick", "1 of 2 rounds"},
 		{"ring --nodes 2 --hops 1 --lanes 1 --duration 1ms", "5 of 15 rounds"}, // two rings, three shares
 		{"shmem --time 1ms --items put", "1 of 5 rounds"},
@@ -28,7 +28,8 @@ func TestWithoutTimeOneRoundIsDone(t *testing.T) {
 	}
 }
 
-// A ring removes its directories also where who has started its nodes cannot.
+// The directories of a ring are removed even if the process that started its nodes
+// cannot do it.
 func TestRingsOfAKilledProgramLeaveNothing(t *testing.T) {
 	p := newProgram(t, nil, "ring", "--nodes", "3", "--hops", "1", "--lanes", "1", "--rounds", "1000")
 	p.start(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// measure carries a plan out and prints the report.
+// measure carries out a plan and prints the report.
 func measure(ctx context.Context, plan perf.Plan, flags measureFlags, out io.Writer) error {
 	stopProfile, err := startProfile(flags.cpuProfile)
 	if err != nil {
@@ -31,7 +31,7 @@ func measure(ctx context.Context, plan perf.Plan, flags measureFlags, out io.Wri
 	return report.Table(out)
 }
 
-// startProfile does nothing without a name.
+// startProfile starts a CPU profile. Without a name it does nothing.
 func startProfile(name string) (stop func() error, err error) {
 	if name == "" {
 		return func() error { return nil }, nil

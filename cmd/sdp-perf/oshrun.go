@@ -32,14 +32,14 @@ func oshrun() (string, error) {
 	return path, nil
 }
 
-// run runs one round. Open MPI passes the end on to its processes, whether it is
-// asked to end or dies.
+// run runs one round. Open MPI ends its processes whether it is told to end or
+// dies.
 func (j oshJob) run(ctx context.Context) (pgas.Sample, error) {
 	path, err := oshrun()
 	if err != nil {
 		return nil, err
 	}
-	// Its memory hooks make it crash at the end.
+	// Open MPI's memory hooks make it crash at the end.
 	args := []string{"-n", strconv.Itoa(j.pes), "--mca", "memory", "^patcher"}
 	if os.Getuid() == 0 {
 		args = append(args, "--allow-run-as-root")
@@ -64,7 +64,7 @@ func (j oshJob) run(ctx context.Context) (pgas.Sample, error) {
 	return decodeSample(stdout.Bytes(), j.keys)
 }
 
-// firstWords are enough to know what is wrong.
+// firstWords returns enough of a program's output to know what is wrong.
 func firstWords(text string) string {
 	const most = 300
 	text = strings.Join(strings.Fields(text), " ")

@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// dieWithParent cannot be asked for here.
+// dieWithParent does nothing, since this system cannot do it.
 func dieWithParent(*exec.Cmd) {}

@@ -13,14 +13,14 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// freshName is a fabric that nobody else uses: two runs have nothing in common. kind
-// is that of the fabric. Who has made it up removes it.
+// freshName returns the name of a fabric of some kind that no other process uses. So
+// two runs have nothing in common. The caller removes the fabric.
 func freshName(kind string) string {
 	return fmt.Sprintf("%s:perf-%d-%08x", kind, os.Getpid(), rand.Uint32())
 }
 
 // removeFabric removes what a fabric of freshName has left in the file system. Its
-// processes have ended, or are about to: the child of one that was killed ends when it
+// processes have ended or are about to: a child whose parent was killed ends when it
 // notices.
 func removeFabric(name string) error {
 	for end := time.Now().Add(childStop); ; time.Sleep(time.Millisecond) {
@@ -31,7 +31,7 @@ func removeFabric(name string) error {
 	}
 }
 
-// tryRemoveFabric is removeFabric without waiting.
+// tryRemoveFabric removes the fabric without waiting.
 func tryRemoveFabric(name string) error {
 	_, name, _ = strings.Cut(name, ":")
 	name, _, _ = strings.Cut(name, "?")

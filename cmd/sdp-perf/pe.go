@@ -18,7 +18,7 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// peCommand is one PE of a measurement. Its arguments are a peArgs as JSON. Like
+// peCommand is one PE of a measurement. Its argument is a peArgs as JSON. Like
 // every child, it ends when its standard input does, whatever it waits for. PE 0
 // writes the sample to its standard output.
 const peCommand = "shmem-pe"
@@ -40,7 +40,7 @@ func runPE(ctx context.Context, args []string, out io.Writer) error {
 		return badInputf("%s is started by sdp-perf itself", peCommand)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it has ended
+		_, _ = io.Copy(io.Discard, os.Stdin) // its end is enough
 		os.Exit(exitFailed)
 	}()
 	opts := []shmem.Option{shmem.PE(a.PE, a.PEs, a.Job), shmem.Fabric(a.Fabric), shmem.HeapLimit(peHeap)}
@@ -51,7 +51,7 @@ func runPE(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// After an error the process ends, and so all other PEs learn of it.
+	// After an error the process ends. So all other PEs learn of it.
 	sample, err := pgas.Measure(ctx, w, a.Peer, a.Keys, a.Time)
 	if err == nil {
 		err = w.Close()
@@ -64,7 +64,7 @@ func runPE(ctx context.Context, args []string, out io.Writer) error {
 
 const peHeap = 64 << 20
 
-// shmemJob is the PEs of one measurement.
+// shmemJob are the PEs of one measurement.
 type shmemJob struct {
 	pes, peer int
 	topology  string // of the fabric; "shm" for PEs of one host
@@ -73,7 +73,7 @@ type shmemJob struct {
 	time      time.Duration
 }
 
-// fabric is that of a PE.
+// fabric returns the fabric of a PE.
 func (j shmemJob) fabric(name string, pe int) string {
 	if j.topology == "shm" {
 		return name
@@ -81,7 +81,7 @@ func (j shmemJob) fabric(name string, pe int) string {
 	return fmt.Sprintf("%s?node=%d&nodes=%d", name, pe+1, j.pes)
 }
 
-// run starts the PEs and waits for them. If one fails, all end.
+// run starts the PEs and waits for them. If one fails, it ends all.
 func (j shmemJob) run(ctx context.Context) (s pgas.Sample, err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -126,7 +126,8 @@ func (j shmemJob) run(ctx context.Context) (s pgas.Sample, err error) {
 	return decodeSample(answer.Bytes(), j.keys)
 }
 
-// saying is the error of a process with what it has said, without this program's name.
+// saying returns the error of a process together with its output, without this
+// program's name.
 func saying(err error, stderr string) error {
 	if said := strings.TrimPrefix(strings.TrimSpace(stderr), "sdp-perf: "); said != "" {
 		return errors.New(said)
@@ -134,7 +135,7 @@ func saying(err error, stderr string) error {
 	return err
 }
 
-// decodeSample reads what PE 0 has written.
+// decodeSample decodes the output of PE 0.
 func decodeSample(b []byte, keys []string) (pgas.Sample, error) {
 	var s pgas.Sample
 	if err := json.Unmarshal(b, &s); err != nil {

@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// progress is one line that is written again and again, on a terminal only.
+// progress is a line that is rewritten again and again, on a terminal only.
 type progress struct {
-	f *os.File // nil: quiet
+	f *os.File // nil if nothing is to be written
 }
 
 func newProgress(f *os.File) progress {
@@ -18,7 +18,7 @@ func newProgress(f *os.File) progress {
 	return progress{f}
 }
 
-// eraseLine: to the first column, and erase to the end of the line.
+// eraseLine moves to the first column and erases to the end of the line.
 const eraseLine = "\r\x1b[K"
 
 func (p progress) show(what string) {

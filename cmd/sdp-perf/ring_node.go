@@ -16,14 +16,14 @@ import (
 )
 
 // nodeCommand is a node of a ring that another process measures. Its argument is
-// the fabric. It gets a ringAsk in a line of its standard input, one after the
-// other, and gives a ringAnswer for each, until its input ends.
+// the fabric. It reads ringAsks from its standard input, one to a line, and writes
+// a ringAnswer for each, until its input ends.
 const nodeCommand = "ring-node"
 
-// nodePort is where each node listens.
+// nodePort is the port on which each node listens.
 const nodePort = 7
 
-// ringAsk is a task, to be begun at a certain time so that all nodes begin
+// ringAsk is a task. All nodes begin it at the given time, so that they begin
 // together. Without a Duration the connection is made and no more.
 type ringAsk struct {
 	hops.Task
@@ -35,7 +35,7 @@ type ringAnswer struct {
 	Error   string
 }
 
-// ringNode is this process.
+// ringNode is a node of the ring: this process.
 type ringNode struct {
 	host   *sdp.Host
 	groups map[int]*perf.Group // by the node at the other end
@@ -77,15 +77,15 @@ func (n *ringNode) start(fabric string) (stop func(), err error) {
 		return nil, errors.Join(err, n.host.Close())
 	}
 	srv := perf.NewServer()
-	go srv.Serve(ln) // it ends with Close
+	go srv.Serve(ln) // Close ends it
 	return func() {
 		for _, g := range n.groups {
 			g.Close()
 		}
 		srv.Close()
 		n.host.Close()
-		// If the parent is dead, nobody else removes what the nodes leave. The last one
-		// finds no other that is attached.
+		// If the parent is dead, no other process removes what the nodes leave. The
+		// last node finds no other one that is attached.
 		_ = tryRemoveFabric(fabric)
 	}, nil
 }

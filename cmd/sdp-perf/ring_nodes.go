@@ -23,13 +23,13 @@ type ringNodes struct {
 	nodes  []*nodeProcess
 }
 
-// nodeProcess is one of them.
+// nodeProcess is one node process.
 type nodeProcess struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	asks    *json.Encoder
 	answers *json.Decoder
-	mu      sync.Mutex // held by whoever waits for an answer
+	mu      sync.Mutex // held by the caller that waits for an answer
 }
 
 // startRing starts the processes and waits for all their links.
@@ -75,7 +75,7 @@ func startNode(exe, spec string) (*nodeProcess, error) {
 	return &nodeProcess{cmd: cmd, stdin: stdin, asks: json.NewEncoder(stdin), answers: json.NewDecoder(stdout)}, nil
 }
 
-// awaitLinks waits until all nodes of a fabric are there and every link is up.
+// awaitLinks waits until all nodes of a fabric run and every link is up.
 func awaitLinks(ctx context.Context, name string, nodes int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", name, childStart))
 	defer cancel()
@@ -93,7 +93,8 @@ func awaitLinks(ctx context.Context, name string, nodes int) error {
 	}
 }
 
-// ask asks a node and waits for its answer. When ctx ends, the node is told to end.
+// ask sends a task to a node and waits for the answer. When ctx ends, it ends the
+// node.
 func (n *nodeProcess) ask(ctx context.Context, a ringAsk) (ringAnswer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +118,7 @@ func (n *nodeProcess) hear(ctx context.Context) (a ringAnswer, err error) {
 	return a, nil
 }
 
-// lead is how long before a task begins the nodes hear of it.
+// lead is how long before a task begins the nodes get it.
 const lead = 5 * time.Millisecond
 
 // Measure implements hops.Ring.
@@ -169,7 +170,7 @@ func (r *ringNodes) Usage(ctx context.Context) ([]hops.Usage, error) {
 	return list, nil
 }
 
-// sent is what a node has sent in frames.
+// sent returns what a node has sent in frames.
 func sent(v *fabric.NodeView) (u hops.Usage) {
 	for _, l := range v.Ring.Links {
 		u.OwnBytes += l.OwnBytes

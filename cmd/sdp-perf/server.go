@@ -8,7 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// runServer serves one endpoint until the user interrupts it, which is its normal
+// runServer serves one endpoint until the user interrupts it. That is its normal
 // end.
 func runServer(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("server")

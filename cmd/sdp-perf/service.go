@@ -12,11 +12,11 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/bench"
 )
 
-// The kinds of service that the second process has.
+// Kinds of service of the second process.
 const (
-	commandService = "socket" // perf.NewServer
-	byteService    = "byte"   // perf.NewByteServer
-	httpService    = "http"   // bench.NewHTTPServer
+	commandService = "socket" // a perf.NewServer
+	byteService    = "byte"   // a perf.NewByteServer
+	httpService    = "http"   // a bench.NewHTTPServer
 	controlService = "control"
 )
 
@@ -26,10 +26,12 @@ type service struct {
 	at   perf.Endpoint
 }
 
-// String is the form in which the second process gets it: "http=sdp://localhost:0".
+// String returns the argument by which the second process gets it, such as
+// "http=sdp://localhost:0".
 func (s service) String() string { return s.kind + "=" + s.at.String() }
 
-// services are one kind on several transports: free ports, and a socket in dir.
+// services returns services of one kind on several transports, on free ports and on
+// a socket in dir.
 func services(dir, kind string, transports []string) []service {
 	addresses := map[string]string{
 		"sdp":  "localhost:0",
@@ -43,13 +45,13 @@ func services(dir, kind string, transports []string) []service {
 	return list
 }
 
-// server is one kind of service. Serve returns nil after Close.
+// server is implemented by each kind of service. Serve returns nil after Close.
 type server interface {
 	Serve(net.Listener) error
 	Close()
 }
 
-// servers are those of the second process.
+// servers are the servers of the second process, by service.
 type servers map[string]server
 
 func newServers() servers {
@@ -68,7 +70,7 @@ func (all servers) close() {
 	}
 }
 
-// serve listens and serves in the background until close.
+// serve listens, and serves in the background until close is called.
 func (all servers) serve(ctx context.Context, arg string) (perf.Endpoint, error) {
 	kind, endpoint, _ := strings.Cut(arg, "=")
 	srv, ok := all[kind]

@@ -19,7 +19,7 @@ const (
 	ringItem         = "ring" // the second table
 )
 
-// shmemFlags are those of shmem. The default run takes about a minute.
+// shmemFlags are the flags of shmem. The default run takes about a minute.
 type shmemFlags struct {
 	rounds  int
 	time    time.Duration
@@ -60,7 +60,8 @@ func (f *shmemFlags) check() error {
 	return checkProgram(f.openMPI)
 }
 
-// checkProgram is before the measuring, so that a bad name is told at once.
+// checkProgram checks a program before the measurement, so that a bad name is an
+// error at once.
 func checkProgram(name string) error {
 	if name == "" {
 		return nil
@@ -100,14 +101,14 @@ func runShmem(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // shmemColumn is what is measured in each round. The jobs of one round are started
-// anew, so that none waits beside another.
+// anew, so that none waits while another is measured.
 type shmemColumn struct {
 	name string
 	jobs []func(context.Context) (pgas.Sample, error)
-	all  []pgas.Sample // of each round
+	all  []pgas.Sample // one of each round
 }
 
-// round does all jobs of the column.
+// round runs all jobs of the column.
 func (c *shmemColumn) round(ctx context.Context) error {
 	s := pgas.Sample{}
 	for _, job := range c.jobs {
@@ -134,7 +135,7 @@ func measureShmem(ctx context.Context, flags shmemFlags, show func(string)) (*pg
 	budget := flags.maxTime.budget()
 	for i := range budget.Rounds(flags.rounds, 1) {
 		for k := range all {
-			c := all[(i+k)%len(all)] // each round begins with another one
+			c := all[(i+k)%len(all)] // each round begins with another column
 			show(fmt.Sprintf("round %d of %d: %s", i+1, flags.rounds, c.name))
 			if err := c.round(ctx); err != nil {
 				return nil, err
@@ -156,7 +157,7 @@ func measured(columns []*shmemColumn) (list []pgas.Column) {
 	return list
 }
 
-// shmemColumns are those of the first table.
+// shmemColumns returns the columns of the first table.
 func shmemColumns(flags shmemFlags, keys []string) (list []*shmemColumn) {
 	sizes := slices.DeleteFunc([]int{2, 4}, func(n int) bool { return len(pgas.Of(n, keys)) == 0 })
 	direct, strict := &shmemColumn{name: pgas.Direct}, &shmemColumn{name: pgas.Strict}
@@ -179,7 +180,7 @@ func shmemColumns(flags shmemFlags, keys []string) (list []*shmemColumn) {
 	return list
 }
 
-// ringColumns are those of the second table.
+// ringColumns returns the columns of the second table.
 func ringColumns(flags shmemFlags) (list []*shmemColumn) {
 	for _, c := range pgas.Cases {
 		j := shmemJob{pes: c.PEs, peer: c.Hops, topology: "ring", strict: c.Strict, keys: pgas.RingKeys, time: flags.time}

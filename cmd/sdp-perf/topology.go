@@ -18,8 +18,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/plot"
 )
 
-// runTopology asks the nodes of a fabric of several hosts what they know. It is no
-// node itself.
+// runTopology asks the nodes of a fabric of several hosts for what they know. This
+// process is not a node of it.
 func runTopology(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("topology")
 	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC)")
@@ -56,7 +56,7 @@ func runTopology(ctx context.Context, args []string, out io.Writer) error {
 	return printTopology(out, t)
 }
 
-// stateUp is what the fabric calls a link or a way that works.
+// stateUp is the state that the fabric reports for a link or a route that works.
 const stateUp = "up"
 
 func printTopology(out io.Writer, t *fabric.Topology) error {
@@ -86,7 +86,7 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 	return w.Flush()
 }
 
-// absence is why nobody answers for a node that does not run, or is waited for.
+// absence returns why a node has not answered: it does not run, or it is awaited.
 func absence(t *fabric.Topology, node int) string {
 	if n := t.Waiting[node]; n > 0 {
 		return fmt.Sprintf("no owner, %d waiting", n)
@@ -94,7 +94,7 @@ func absence(t *fabric.Topology, node int) string {
 	return "not there"
 }
 
-// printMembers tells of the processes that use the links of another one.
+// printMembers prints the processes that use the links of another one.
 func printMembers(w io.Writer, t *fabric.Topology) {
 	head := "\nmember\tof\tprocess\tuplink\tepoch\tfor\tframes to it, from it\n"
 	for _, v := range t.Views {
@@ -106,7 +106,8 @@ func printMembers(w io.Writer, t *fabric.Topology) {
 	}
 }
 
-// end is what a node says of a wire; nothing if it does not answer.
+// end returns what a node reports about a wire. It is zero if the node does not
+// answer.
 func end(t *fabric.Topology, node, wire int) fabric.LinkView {
 	for _, v := range t.Views {
 		for _, l := range v.Links {
@@ -118,7 +119,8 @@ func end(t *fabric.Topology, node, wire int) fabric.LinkView {
 	return fabric.LinkView{}
 }
 
-// epoch is a link's own, as both ends know it, "-" while it is not up.
+// epoch returns the epoch of a link, on which both ends agree. It is "-" while the
+// link is not up.
 func epoch(l fabric.LinkView) string {
 	if l.Epoch == 0 {
 		return "-"
@@ -126,7 +128,7 @@ func epoch(l fabric.LinkView) string {
 	return fmt.Sprintf("%08x", l.Epoch)
 }
 
-// routes are a node's ways: where to, by which direction, over how many links.
+// routes returns the routes of a node: destination, direction, and number of links.
 func routes(v *fabric.NodeView) string {
 	var list []string
 	for _, r := range v.Routes {
@@ -139,7 +141,7 @@ func routes(v *fabric.NodeView) string {
 	return strings.Join(list, " ")
 }
 
-// complaints are one line each.
+// complaints returns a line for each fault.
 func complaints(t *fabric.Topology) []string {
 	var list []string
 	for _, l := range t.Wires {
@@ -166,7 +168,7 @@ func duration(seconds float64) string {
 	return d.Round(time.Second).String()
 }
 
-// amount is bytes in decimal units, short.
+// amount returns a number of bytes in decimal units, short.
 func amount(n uint64) string {
 	v, unit := float64(n), 0
 	for ; v >= 1000 && unit < len(units)-1; unit++ {

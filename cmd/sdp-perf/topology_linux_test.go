@@ -20,7 +20,7 @@ import (
 )
 
 // nodesUp opens nodes 1 to running of a ring of n, and waits for the links between
-// those that follow each other.
+// neighbours.
 func nodesUp(t *testing.T, name string, running, n int) {
 	t.Helper()
 	var last *sdp.Host
@@ -68,7 +68,7 @@ func TestTopologyOfARing(t *testing.T) {
 	assert.Contains(t, string(doc), "node4")
 	assert.Contains(t, string(doc), fmt.Sprintf("process %d", os.Getpid()))
 
-	// A node that does not fit is heard of.
+	// A node with another number of nodes is reported.
 	_, err = sdp.Open(name + "?node=4&nodes=5")
 	require.ErrorIs(t, err, fabric.ErrMismatch)
 	p = newProgram(t, nil, "topology", "--fabric", name+"?nodes=4")

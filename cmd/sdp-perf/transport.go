@@ -9,7 +9,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// dialTimeout bounds one connection set-up on this machine, with a lot of room.
+// dialTimeout bounds one connection set-up on this machine. It is far longer than
+// one takes.
 const dialTimeout = 10 * time.Second
 
 func dial(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
@@ -26,12 +27,12 @@ func listen(ctx context.Context, e perf.Endpoint) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, e.Network, e.Address)
 }
 
-// whereItListens is the endpoint to dial for a listener that was asked for e: e's
-// host, and the port that it got.
+// whereItListens returns the endpoint to dial for a listener that was requested as
+// e: e's host, and the port that it got.
 func whereItListens(ln net.Listener, e perf.Endpoint) perf.Endpoint {
 	host, _, err := net.SplitHostPort(e.Address)
 	if err != nil {
-		return e // a path
+		return e // e is a path
 	}
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// workerCommand is a process that measures for another one, as package bench says.
-// Its arguments are transports. bench uses it where a transport has to be measured
-// in another environment than its own.
+// workerCommand is a process that measures for another one, as described in package
+// bench. Its arguments are transports. bench uses it for a transport that must be
+// measured in another environment than its own.
 const workerCommand = "worker"
 
-// spinOff are the options of a fabric in which SDP parks at once instead of spinning.
+// spinOff are the options of a fabric in which SDP parks at once rather than
+// spinning.
 const spinOff = "?spin=0"
 
 // networks starts the second process with everything that bench measures.
@@ -67,8 +68,8 @@ func runWorker(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// noSpin makes sure that a transport with spinning turned off did not spin: a
-// figure of the one under the name of the other is worse than none.
+// noSpin makes sure that a transport whose spinning is turned off did not spin.
+// Otherwise its figure would be that of another transport.
 type noSpin struct{ *bench.Network }
 
 func (n noSpin) Measure(ctx context.Context, t bench.Task, d time.Duration) (bench.Outcome, error) {
@@ -88,8 +89,8 @@ func spins() uint64 {
 // lazyWorker starts its process when it is first needed.
 type lazyWorker struct {
 	transport string
-	fabric    string          // of its own; removed by Close
-	started   bench.Transport // nil: not yet
+	fabric    string          // its own fabric; Close removes it
+	started   bench.Transport // nil until started
 }
 
 func (w *lazyWorker) Name() string { return w.transport }
@@ -126,7 +127,7 @@ func (w *lazyWorker) Close() error {
 func startPeer(ctx context.Context, program string) ([]bench.Transport, error) {
 	list, err := bench.StartWorker(ctx, func() *exec.Cmd {
 		cmd := exec.Command(program)
-		cmd.Stderr = io.Discard // its library logs
+		cmd.Stderr = io.Discard // the library's log
 		return cmd
 	})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, exec.ErrNotFound) {

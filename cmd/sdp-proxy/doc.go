@@ -1,16 +1,16 @@
 // Command sdp-proxy forwards connections between TCP, Unix sockets and SDP, so
 // that programs which know only sockets can use it.
 //
-// A Redis server and its clients, over SDP:
+// It connects a Redis server with its clients, over SDP:
 //
 //	sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
 //	sdp-proxy --map tcp://127.0.0.1:6380=sdp://localhost:7000
 //	redis-cli -p 6380
 //
-// A process that owns the links of a node of several, and does nothing else:
+// As a process that owns the links of one node of several, and does nothing else:
 //
 //	SDP_FABRIC='ring:lab?node=2&nodes=5' sdp-proxy --own
 //
-// It only parses flags and handles signals; the work is done by
-// internal/proxy. "sdp-proxy --help" tells the rest.
+// It only parses flags and handles signals. Package internal/proxy does the work.
+// "sdp-proxy --help" describes all flags.
 package main

@@ -20,15 +20,15 @@ const (
 )
 
 func main() {
-	// A log that nobody reads any more must not end the connections.
-	// Nor must a terminal that is closed: there is nothing to be read again either.
+	// If the reader of the log ends, or the terminal is closed, connections must
+	// not end. There is no configuration to read again on SIGHUP.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(countersSignals, syscall.SIGTERM, os.Interrupt)...)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 }
 
-// run is the program, and returns its exit status.
+// run runs the program, and returns its exit status.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	logger := log.New(stderr, "sdp-proxy: ", log.Lmsgprefix)
 	o, err := parseOptions(args, stdout)
@@ -62,15 +62,15 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 	return s.serve()
 }
 
-// openHost attaches to the fabric if it is to own links, or a map needs it. Without this, a proxy that
-// only dials would attach and detach with every connection.
+// openHost attaches to the fabric if it is to own links, or if a map needs SDP. Otherwise a proxy
+// that only dials would attach and detach with every connection.
 func openHost(o options) (*sdp.Host, error) {
 	if o.own {
 		return sdp.Open("")
 	}
 	for _, m := range o.maps {
 		if m.Listen.Network == "sdp" || m.Target.Network == "sdp" {
-			return sdp.Open("") // what SDP_FABRIC names, or the user's own
+			return sdp.Open("") // the fabric that SDP_FABRIC names, or the user's own
 		}
 	}
 	return nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
-// runProxy runs the program without signals, so only what ends by itself.
+// runProxy runs the program without signals, so it must end by itself.
 func runProxy(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = run(args, &out, &errs, nil)

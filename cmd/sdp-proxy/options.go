@@ -45,19 +45,19 @@ Exit status: 0 after all connections ended; 1 if some were cut at the end, or a
 listener failed; 2 if it could not start.
 `
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	maps           []proxy.Map
 	dialTimeout    time.Duration
 	drainTimeout   time.Duration
-	maxConnections int // of each map; 0 for no limit
+	maxConnections int // per map; 0 for no limit
 	own            bool
 	quiet          bool
 	stats          bool
 }
 
-// parseOptions reads the command line. The error is pflag.ErrHelp after it wrote
-// the help to stdout, else one line that says what to do.
+// parseOptions parses the command line. The error is pflag.ErrHelp after it wrote
+// the help to stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("sdp-proxy", pflag.ContinueOnError)

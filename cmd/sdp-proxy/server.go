@@ -13,7 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// server runs the forwarders from listening to the end.
+// server runs the forwarders, from listening to the end.
 type server struct {
 	options
 	log        *log.Logger
@@ -22,7 +22,7 @@ type server struct {
 	registered *proxy.Registration // likewise
 }
 
-// listen opens all maps or none, and refuses those that lead back to themselves.
+// listen opens all maps or none. It refuses maps that lead back to themselves.
 func (s *server) listen(host *sdp.Host) error {
 	err := s.open(host)
 	if err == nil {
@@ -40,7 +40,7 @@ func (s *server) listen(host *sdp.Host) error {
 	return nil
 }
 
-// register tells other proxies of the fabric what the maps are.
+// register tells other proxies of the fabric which maps this one serves.
 func (s *server) register(host *sdp.Host) error {
 	if len(s.forwarders) == 0 {
 		s.registered = new(proxy.Registration)
@@ -49,7 +49,7 @@ func (s *server) register(host *sdp.Host) error {
 	var err error
 	s.registered, err = proxy.Register(context.Background(), "", s.forwarders)
 	if errors.Is(err, proxy.ErrNoFabric) && host == nil {
-		// Without SDP it needs no fabric to forward.
+		// Without SDP the maps need no fabric.
 		s.log.Printf("%v; a loop through them ends at --max-connections", err)
 		return nil
 	}
@@ -141,7 +141,7 @@ func (s *server) printStats() {
 	}
 }
 
-// tell writes what is not an error.
+// tell logs a message that is not an error.
 func (s *server) tell(format string, args ...any) {
 	if !s.quiet {
 		s.log.Printf(format, args...)

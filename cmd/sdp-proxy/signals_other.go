@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// countersSignals is empty: this system has no signal to spare.
+// countersSignals is empty, since this system has no signal for it.
 var countersSignals []os.Signal

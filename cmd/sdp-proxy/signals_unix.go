@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// countersSignals are those that print the counters.
+// countersSignals are the signals that print the counters.
 var countersSignals = []os.Signal{syscall.SIGUSR1}

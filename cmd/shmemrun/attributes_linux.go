@@ -2,8 +2,8 @@ package main
 
 import "syscall"
 
-// processAttributes gives a PE its own group, and has it killed when the thread
-// ends that starts it.
+// processAttributes puts a PE into a process group of its own. It makes the kernel
+// kill the PE when the thread that starts it ends.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

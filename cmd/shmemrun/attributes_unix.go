@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// processAttributes gives a PE its own group. This system has no way to kill it
-// when shmemrun is killed.
+// processAttributes puts a PE into a process group of its own. This system has no
+// way to kill it when shmemrun is killed.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

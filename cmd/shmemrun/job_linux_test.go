@@ -24,7 +24,7 @@ func TestPEsEndWhenShmemrunIsKilled(t *testing.T) {
 	cmd.Wait()
 }
 
-// terminal returns both ends of a new one.
+// terminal returns both ends of a new terminal.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -50,7 +50,7 @@ func TestControlCReachesEachPEOnce(t *testing.T) {
 	require.NoError(t, err)
 	expect(t, lines, 2, "interrupt")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
-	expect(t, lines, 2, "user defined signal 1") // and no second interrupt before it
+	expect(t, lines, 2, "user defined signal 1") // there was no second interrupt before it
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	expect(t, lines, 2, "terminated")
 	cmd.Wait()

@@ -18,29 +18,29 @@ import (
 	"github.com/ntbnet/ntbnet/internal/launch"
 )
 
-// job is all that the main goroutine knows of the PEs. It alone uses it.
+// job is the state of the PEs. Only the main goroutine uses it.
 type job struct {
 	options
 	log    *log.Logger
 	name   string
-	output sync.Mutex // one line at a time, of all PEs
+	output sync.Mutex // held by a PE while it writes one line
 	copies sync.WaitGroup
 	pes    []*pe
 	live   int // PEs that have not ended
 	ends   chan end
 	passed map[syscall.Signal]int // how often each signal was passed on
-	status int                    // the job's, so far
-	ending bool                   // because of status
+	status int                    // exit status of the job, so far
+	ending bool                   // the job is being ended because of status
 	killed bool                   // the grace time is over
 }
 
-// end is news of a PE's end.
+// end reports the end of a PE.
 type end struct {
 	pe    *pe
-	state *os.ProcessState // nil if it could not be waited for
+	state *os.ProcessState // nil if waiting for it failed
 }
 
-// passedOn are the signals that all PEs get when shmemrun gets them.
+// passedOn are the signals that shmemrun passes on to all PEs.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
 	syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
@@ -56,7 +56,7 @@ func runJob(o options, logger *log.Logger) int {
 	}
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, passedOn...)
-	// Caught and not ignored, which the PEs would inherit.
+	// It is caught rather than ignored, since the PEs would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	j := &job{
 		options: o, log: logger, name: launch.NewName(),
@@ -80,14 +80,14 @@ func runJob(o options, logger *log.Logger) int {
 	j.wait(signals)
 	j.copies.Wait()
 	if o.ownFabric() {
-		// Nobody else knows the name. A failure is no matter: somebody whom a PE has
-		// left behind still uses it, or this system has no fabrics.
+		// No other job knows the name. A failure does not matter: a process that a
+		// PE has left behind still uses the fabric, or this system has no fabrics.
 		_ = fabric.Remove(fabricName(j.name))
 	}
 	return j.status
 }
 
-// cannot is the exit status for a program that did not start.
+// cannot returns the exit status for a program that did not start.
 func cannot(err error) int {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot) || errors.Is(err, fs.ErrNotExist) {
 		return statusNotFound
@@ -95,8 +95,8 @@ func cannot(err error) int {
 	return statusCannot
 }
 
-// wait returns when all PEs have ended and, if the job was ended, all that they
-// had started.
+// wait returns when all PEs have ended. If the job was ended, it also waits for all
+// that they had started.
 func (j *job) wait(signals <-chan os.Signal) {
 	var timeout, kill, look <-chan time.Time
 	if j.timeout > 0 {
@@ -105,7 +105,7 @@ func (j *job) wait(signals <-chan os.Signal) {
 	for {
 		if j.ending && kill == nil {
 			j.signal(syscall.SIGTERM)
-			j.signal(syscall.SIGCONT) // or a stopped one does not see it
+			j.signal(syscall.SIGCONT) // a stopped process does not notice the signal
 			kill = time.After(j.grace)
 			look = time.Tick(10 * time.Millisecond)
 		}
@@ -130,14 +130,14 @@ func (j *job) wait(signals <-chan os.Signal) {
 	}
 }
 
-// fail ends the job, if it is not ending already.
+// fail ends the job, if it is not being ended already.
 func (j *job) fail(status int) {
 	if !j.ending {
 		j.ending, j.status = true, status
 	}
 }
 
-// look decides what a PE's end means.
+// look decides what the end of a PE means.
 func (j *job) look(e end) {
 	status, how := 1, "ended in an unknown way"
 	if e.state != nil {
@@ -148,7 +148,7 @@ func (j *job) look(e end) {
 		case ws.Signaled():
 			status, how = statusSignal+int(ws.Signal()), fmt.Sprintf("was killed by signal %d (%v)", int(ws.Signal()), ws.Signal())
 			if j.passed[ws.Signal()] > 0 {
-				how = "" // no news to who sent it
+				how = "" // no message: shmemrun passed this signal on
 			}
 		}
 	}
@@ -164,19 +164,20 @@ func (j *job) look(e end) {
 	j.fail(status)
 }
 
-// pass hands a signal on.
+// pass passes a signal on.
 func (j *job) pass(s syscall.Signal) {
 	j.passed[s]++
 	j.signal(s)
 	switch {
 	case s == syscall.SIGTSTP:
-		syscall.Kill(os.Getpid(), syscall.SIGSTOP) // goes on after CONT
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP) // continues after SIGCONT
 	case (s == syscall.SIGINT || s == syscall.SIGTERM) && j.passed[syscall.SIGINT]+j.passed[syscall.SIGTERM] > 1:
 		j.fail(statusSignal + int(s))
 	}
 }
 
-// signal sends a signal to the groups of all PEs, and tells if there are any.
+// signal sends a signal to the groups of all PEs, and reports whether there are
+// any.
 func (j *job) signal(s syscall.Signal) (any bool) {
 	for _, p := range j.pes {
 		any = p.signal(s) || any

@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is shmemrun too, if this variable is set, and the PE that it
-// starts, if its first argument is "pe".
+// If this variable is set, the test binary is shmemrun. The PE that it starts is
+// the test binary with the first argument "pe".
 const envMain = "SHMEMRUN_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -38,13 +38,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bePE does what, and returns the exit status.
+// bePE runs as a PE. It does what, and returns the exit status.
 func bePE(pe, what string, args []string) int {
 	signals := make(chan os.Signal, 16)
 	switch what {
 	case "env":
 		fmt.Println(pe, os.Getenv("SHMEM_NPES"), os.Getenv("SHMEM_JOB"), os.Getenv("SDP_FABRIC"))
-	case "attach": // to the fabric, and tell where that is
+	case "attach": // attaches to the fabric, and prints where that is
 		spec, err := fabric.ParseSpec(os.Getenv("SDP_FABRIC"))
 		if err != nil {
 			fmt.Println(err)
@@ -59,7 +59,7 @@ func bePE(pe, what string, args []string) int {
 	case "cat":
 		b, err := io.ReadAll(os.Stdin)
 		fmt.Printf("%s %s %v\n", pe, b, err)
-	case "end": // one PE ends in some way, the others wait
+	case "end": // one PE ends in some way, and the others wait
 		signal.Notify(signals, syscall.SIGTERM)
 		if pe == args[0] {
 			n, _ := strconv.Atoi(args[2])
@@ -69,7 +69,7 @@ func bePE(pe, what string, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.Signal(n))
 		}
 		fmt.Println(pe, <-signals)
-	case "stubborn": // PE 0 fails when the other one is deaf
+	case "stubborn": // PE 0 fails while the other one ignores TERM
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		if pe == "0" {
 			os.Stdin.Read(make([]byte, 1))
@@ -77,7 +77,7 @@ func bePE(pe, what string, args []string) int {
 		}
 		fmt.Println("deaf")
 		select {}
-	case "signals": // tells of each, and ends with TERM
+	case "signals": // prints each signal, and ends with TERM
 		signal.Notify(signals)
 		fmt.Println(pe, "ready")
 		for s := range signals {
@@ -88,7 +88,7 @@ func bePE(pe, what string, args []string) int {
 				return 0
 			}
 		}
-	case "lines": // in pieces, to both outputs
+	case "lines": // prints pieces of lines to both outputs
 		for i := range 200 {
 			fmt.Print(pe)
 			fmt.Printf("-%d-%s\n", i, strings.Repeat(pe, 300))
@@ -100,7 +100,7 @@ func bePE(pe, what string, args []string) int {
 	return 0
 }
 
-// start starts shmemrun with flags, each PE doing what.
+// start starts shmemrun with flags. Each PE does what.
 func start(t *testing.T, flags string, what ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -117,7 +117,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Env = append(os.Environ(), envMain+"=1", "SDP_FABRIC=",
-		"GORACE=atexit_sleep_ms=0") // or each PE ends a second late
+		"GORACE=atexit_sleep_ms=0") // otherwise each PE ends a second late
 	return cmd
 }
 
@@ -209,7 +209,7 @@ func TestOneFailureEndsTheOthers(t *testing.T) {
 		{[]string{"exit", "255"}, 255, "PE 1 of 3 exited with status 255"},
 		{[]string{"kill", "9"}, 128 + 9, "PE 1 of 3 was killed by signal 9 (killed)"},
 	} {
-		// Whom the TERM meets before it can catch it says nothing.
+		// A PE that gets the TERM before it catches it prints nothing.
 		status, out, errs := result(t, start(t, "-n 3", append([]string{"end", "1"}, c.how...)...))
 		assert.Equal(t, c.status, status)
 		assert.Equal(t, "shmemrun: "+c.says+"\n", errs)
@@ -264,7 +264,7 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// listen starts a job of PEs that tell their signals, and returns their lines when
+// listen starts a job of PEs that print their signals, and returns their lines when
 // all are ready.
 func listen(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
 	t.Helper()
@@ -298,7 +298,8 @@ func TestSignalsArePassedOnToAll(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(s))
 		expect(t, lines, 3, s.String())
 	}
-	// The second of INT and TERM ends the job; who catches it may still end well.
+	// The second of INT and TERM ends the job. A PE that catches it may still end
+	// with status 0.
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	expect(t, lines, 3, "terminated")
 	cmd.Wait()
@@ -314,8 +315,8 @@ func TestPEsThatCatchTermEndWell(t *testing.T) {
 }
 
 func TestWhatAPEHasStartedEndsToo(t *testing.T) {
-	// The shell ends at once, the sleep would not.
+	// The shell ends at once. The sleep would not end by itself.
 	cmd := command(t, "-n", "2", "sh", "-c", `sleep 1000 & if [ "$SHMEM_PE" = 1 ]; then exit 4; fi; wait`)
-	status, _, _ := result(t, cmd) // which waits until nobody holds the pipes
+	status, _, _ := result(t, cmd) // waits until no process holds the pipes
 	assert.Equal(t, 4, status)
 }

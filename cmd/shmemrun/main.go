@@ -17,7 +17,7 @@ const (
 	statusTimeout  = 124
 	statusCannot   = 126 // the program cannot be run
 	statusNotFound = 127
-	statusSignal   = 128 // and the signal's number
+	statusSignal   = 128 // plus the number of the signal
 )
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program, and returns its exit status.
+// run runs the program, and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	logger := log.New(stderr, "shmemrun: ", log.Lmsgprefix)
 	o, err := parseOptions(args, stdout)

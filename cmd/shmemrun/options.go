@@ -41,7 +41,7 @@ signal's number if a signal killed it. 124 after --timeout, 126 if PROGRAM canno
 run, 127 if it is not found, 2 if the command line is wrong.
 `
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	n        int
 	prefix   bool
@@ -53,17 +53,18 @@ type options struct {
 	command  []string // the program and its arguments
 }
 
-// maxHosts is how many nodes a fabric has at most; package fabric checks it.
+// maxHosts is the largest number of nodes in a fabric. Package fabric checks it
+// too.
 const maxHosts = 16
 
-// parseOptions reads the command line. The error is pflag.ErrHelp after it wrote
-// the help to stdout, else one line that says what to do.
+// parseOptions parses the command line. The error is pflag.ErrHelp after it wrote
+// the help to stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("shmemrun", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard) // run writes the one line
 	fs.SortFlags = false
-	fs.SetInterspersed(false) // what follows PROGRAM is PROGRAM's
+	fs.SetInterspersed(false) // the flags behind PROGRAM belong to it
 	fs.IntVarP(&o.n, "n", "n", 0, fmt.Sprintf("start `N` PEs, 1 to %d; as many as there are CPUs, or hosts, unless given", launch.MaxPEs))
 	fs.BoolVarP(&o.prefix, "prefix", "l", false, "write [PE] before each line of output, and lines in one piece")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the job after this; 0 for no limit")
@@ -111,21 +112,22 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		o.n = min(runtime.NumCPU(), launch.MaxPEs)
 	}
 	if !o.ownFabric() {
-		return nil // the PEs say what is wrong with it, if they use it
+		return nil // the PEs report what is wrong with it, if they use it
 	}
 	_, err := fabric.ParseSpec(o.fabric(launch.NewName(), o.n-1))
 	return err
 }
 
-// ownFabric tells that the job gets a fabric that nobody else has.
+// ownFabric reports whether the job gets a fabric of its own.
 func (o *options) ownFabric() bool {
 	return o.hosts > 0 || os.Getenv(fabric.EnvFabric) == ""
 }
 
-// fabricName is the name of the job's own fabric.
+// fabricName returns the name of the job's own fabric.
 func fabricName(job string) string { return "shmem-" + job }
 
-// fabric is a PE's part of the job's own fabric, in the words of sdp.Open.
+// fabric returns the fabric for a PE, as an argument of sdp.Open. It is part of the
+// job's own fabric.
 func (o *options) fabric(job string, pe int) string {
 	spec, sep := "shm:"+fabricName(job), "?"
 	if o.hosts > 0 {
@@ -137,7 +139,8 @@ func (o *options) fabric(job string, pe int) string {
 	return spec
 }
 
-// environment is what PE pe of the job has: base, and who it is.
+// environment returns base with the variables that say which PE of the job the
+// process is.
 func (o *options) environment(base []string, job string, pe int) []string {
 	set := []string{
 		fmt.Sprintf("SHMEM_PE=%d", pe),
@@ -147,7 +150,7 @@ func (o *options) environment(base []string, job string, pe int) []string {
 	if o.ownFabric() {
 		set = append(set, fabric.EnvFabric+"="+o.fabric(job, pe))
 	}
-	// Not there twice: programs differ in which one counts.
+	// No variable is there twice, since programs differ in which one counts.
 	var vars []string
 	for _, v := range base {
 		name, _, _ := strings.Cut(v, "=")

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// maxLine is how long a line is kept in one piece, in bytes.
+// maxLine is the longest line that is kept in one piece, in bytes.
 const maxLine = 1 << 20
 
 func prefixOf(pe int) []byte { return append(strconv.AppendInt([]byte{'['}, int64(pe), 10), "] "...) }
 
-// lines writes one PE's output to a file that all share.
+// lines writes one PE's output to a file that all PEs share.
 type lines struct {
 	mu     *sync.Mutex // held while a line is written
 	to     io.Writer
 	prefix []byte
 	ended  <-chan struct{} // closed when the PE has ended
-	grace  time.Duration   // after that, for those to whom the PE has left its output
-	line   []byte          // the prefix, and what has come of a line
+	grace  time.Duration   // after that, how long processes to which the PE has left its output may write
+	line   []byte          // the prefix, and the part of a line that was read
 }
 
-// copy copies until the end of r, and closes it. When nobody takes the output any
-// more, it is closed for the PE too.
+// copy copies until the end of r, and closes it. When the output cannot be written
+// any more, it closes it for the PE too.
 func (l *lines) copy(r *os.File) {
 	defer r.Close()
 	stop := make(chan struct{})
@@ -52,7 +52,7 @@ func (l *lines) copy(r *os.File) {
 		switch {
 		case err == nil, errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, os.ErrDeadlineExceeded) && !idle:
-			// Perhaps the time went while a line was being written.
+			// Perhaps the time passed while a line was being written.
 			idle = true
 			r.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		default:
@@ -64,8 +64,8 @@ func (l *lines) copy(r *os.File) {
 	}
 }
 
-// add takes more of a line and writes it when it is whole. It returns false when it
-// cannot write.
+// add adds a part to the line, and writes the line when it is complete. It returns
+// false when it cannot write.
 func (l *lines) add(part []byte) bool {
 	l.line = append(l.line, part...)
 	whole := bytes.HasSuffix(part, []byte{'\n'})

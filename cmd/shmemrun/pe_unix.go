@@ -11,14 +11,14 @@ import (
 type pe struct {
 	number  int
 	process *os.Process
-	ended   chan struct{} // closed when it has
-	gone    bool          // the group gets no more signals: its number may be another's. Owned by the main goroutine
+	ended   chan struct{} // closed when the process has ended
+	gone    bool          // the group gets no more signals, since its number may be reused; owned by the main goroutine
 }
 
-// start starts PE number.
+// start starts the PE with this number.
 func (j *job) start(path string, number int) (*pe, error) {
 	p := &pe{number: number, ended: make(chan struct{})}
-	var mine []*os.File // ends of pipes, and the PE's input: closed here once it has them
+	var mine []*os.File // ends of pipes for the PE, and its input: closed here once the PE has them
 	defer func() {
 		for _, f := range mine {
 			f.Close()
@@ -68,15 +68,15 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// signal sends a signal to the group, and tells if there is anyone in it. 0 only
-// looks.
+// signal sends a signal to the group, and reports whether the group has any member.
+// Signal 0 only checks that.
 func (p *pe) signal(s syscall.Signal) bool {
 	if !p.gone {
 		// The number is not given to another process while the group has members, and
 		// not soon after.
 		err := syscall.Kill(-p.process.Pid, s)
 		p.gone = err == syscall.ESRCH
-		if err == syscall.EPERM { // darwin, of a group that nobody has waited for yet
+		if err == syscall.EPERM { // darwin returns it for a group that was not waited for yet
 			select {
 			case <-p.ended:
 				p.gone = true

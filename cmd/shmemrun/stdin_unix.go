@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdin is the standard input of a PE. The caller closes it, unless it is os.Stdin.
+// stdin returns the standard input of a PE. The caller closes it, unless it is
+// os.Stdin.
 func (j *job) stdin(number int) (*os.File, error) {
 	if number != 0 {
 		return os.Open(os.DevNull)
@@ -22,7 +23,7 @@ func (j *job) stdin(number int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	go func() { // ends with the process: a read from a terminal cannot be ended
+	go func() { // ends with the process, since a read from a terminal cannot be interrupted
 		defer w.Close()
 		io.Copy(w, foreground{os.Stdin})
 	}()
@@ -35,8 +36,8 @@ func isTerminal(f *os.File) bool {
 }
 
 // foreground reads from a terminal, but only while this process is in its
-// foreground and there is something: else the read would stop it, though nobody may
-// want the input, as in "shmemrun ./prog &".
+// foreground and there is input. Otherwise the read would stop the process,
+// although perhaps no PE wants the input, as in "shmemrun ./prog &".
 type foreground struct{ tty *os.File }
 
 func (f foreground) Read(b []byte) (int, error) {
