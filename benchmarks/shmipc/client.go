@@ -19,7 +19,7 @@ const (
 )
 
 // transport measures one of the library's APIs. Each measurement has a session of
-// its own, since the sizes in shared memory are the session's.
+// its own, since a session fixes the sizes in shared memory.
 type transport struct {
 	api  string
 	path string // of the server's socket
@@ -29,7 +29,7 @@ func (t *transport) Name() string { return t.api }
 
 func (t *transport) Close() error { return nil }
 
-// Measure is bench.Transport's.
+// Measure implements bench.Transport.
 func (t *transport) Measure(ctx context.Context, task bench.Task, d time.Duration) (bench.Outcome, error) {
 	if task.Connections != 1 || task.Test != bench.RoundTrip && task.Test != bench.OneWay {
 		return bench.Outcome{}, bench.ErrUnsupported
@@ -41,9 +41,9 @@ func (t *transport) Measure(ctx context.Context, task bench.Task, d time.Duratio
 	return o, err
 }
 
-// attempts is how often a measurement is made until all of it went through shared
-// memory: the library's list of free memory can look empty for a moment when both
-// processes use it, and a stream that once took the socket stays there, or ends.
+// attempts is how often a measurement is tried until all of it went through shared
+// memory. The library's list of free memory can appear empty for a moment when both
+// processes use it. A stream that once took the socket stays there, or ends.
 const attempts = 3
 
 func (t *transport) once(ctx context.Context, task bench.Task, d time.Duration) (bench.Outcome, error) {
@@ -61,7 +61,7 @@ func (t *transport) once(ctx context.Context, task bench.Task, d time.Duration) 
 	}
 	defer s.Close()
 	defer context.AfterFunc(ctx, func() { s.Close() })()
-	// A library that hangs is reported by who has asked for the figure.
+	// If the library hangs, the process that asked for the figure reports it.
 	rate, err := t.run(s, task, d)
 	if err == nil {
 		err = wentAround(s)
@@ -78,7 +78,7 @@ func (t *transport) once(ctx context.Context, task bench.Task, d time.Duration) 
 
 var errAround = errors.New("not all of it through shared memory")
 
-// wentAround is an error if not all went through shared memory.
+// wentAround returns an error if something bypassed shared memory.
 func wentAround(s *shmipc.Stream) error {
 	_, m, _ := s.Session().GetMetrics()
 	if m.FallbackWriteCount > 0 {
@@ -88,7 +88,7 @@ func wentAround(s *shmipc.Stream) error {
 	return nil
 }
 
-// run returns messages or round trips a second, after a warm-up.
+// run returns messages or round trips per second, after a warm-up.
 func (t *transport) run(s *shmipc.Stream, task bench.Task, d time.Duration) (float64, error) {
 	h := header{size: task.Size}
 	if task.Test == bench.OneWay {
@@ -110,10 +110,10 @@ func (t *transport) run(s *shmipc.Stream, task bench.Task, d time.Duration) (flo
 	return float64(n) / time.Since(start).Seconds(), err
 }
 
-// echo makes round trips for d and returns how many.
+// echo makes round trips for d and returns their number.
 func echo(m messenger, d time.Duration) (n int, err error) {
 	for start := time.Now(); time.Since(start) < d; {
-		for range 16 { // for one reading of the clock
+		for range 16 { // one reading of the clock for all of them
 			if err := m.send(); err != nil {
 				return n, err
 			}
@@ -126,8 +126,9 @@ func echo(m messenger, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// sink sends stretches of messages for d, at most two ahead of what the reader
-// has acknowledged, waits for all, and returns how many messages it were.
+// sink sends stretches of messages for d, at most two ahead of what the reader has
+// acknowledged. It waits until all are acknowledged, and returns the number of
+// messages.
 func sink(m messenger, acks io.Reader, stretch int, d time.Duration) (n int, err error) {
 	var ack [1]byte
 	ahead := 0

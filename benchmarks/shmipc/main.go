@@ -17,13 +17,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/bench"
 )
 
-// levelNoPrint is the library's level that logs nothing, which it does not export.
+// levelNoPrint is the library's level that logs nothing. The library does not
+// export it.
 const levelNoPrint = 5
 
 func main() {
 	shmipc.SetLogLevel(levelNoPrint)
-	// The terminal sends its signals to all processes; whoever has started this
-	// one closes its standard input.
+	// The terminal sends its signals to all processes. The process that started
+	// this one ends it by closing its standard input.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
 	switch {
@@ -40,7 +41,7 @@ func main() {
 	}
 }
 
-// work starts a server for each API and measures what it is asked for.
+// work starts a server for each API and measures what its input asks for.
 func work(in io.Reader, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "shmipc-")
 	if err != nil {

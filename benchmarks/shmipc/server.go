@@ -9,7 +9,7 @@ import (
 	shmipc "github.com/cloudwego/shmipc-go"
 )
 
-// serve answers sessions on a Unix socket until commands end.
+// serve accepts sessions on a Unix socket until commands ends.
 func serve(path, api string, ready io.Writer, commands io.Reader) error {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

@@ -42,7 +42,7 @@ func TestBothAPIsAreMeasured(t *testing.T) {
 		} {
 			o, err := tr.Measure(ctx, task, 5*time.Millisecond)
 			for i := 0; i < 9 && err != nil; i++ {
-				t.Log(err) // of the library: see attempts
+				t.Log(err) // an error of the library: see attempts
 				o, err = tr.Measure(ctx, task, 5*time.Millisecond)
 			}
 			if err != nil || o.Value <= 0 || o.Rate <= 0 {

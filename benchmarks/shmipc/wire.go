@@ -13,8 +13,8 @@ import (
 //	0      4         8
 //	| size | stretch |
 //
-// stretch is how many messages the reader acknowledges with one byte; 0 means
-// that each message is sent back.
+// stretch is how many messages the reader acknowledges with one byte. If it is 0,
+// each message is sent back.
 type header struct {
 	size    int
 	stretch int
@@ -39,7 +39,7 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// A stretch is about this much.
+// A stretch is about this many bytes.
 const (
 	stretchBytes    = 2 << 20
 	stretchMessages = 4096
@@ -47,7 +47,7 @@ const (
 
 func stretchOf(size int) int { return max(1, min(stretchMessages, stretchBytes/size)) }
 
-// messenger sends and receives messages of one size by one of the two APIs.
+// messenger sends and receives messages of one size, by one of the two APIs.
 type messenger interface {
 	send() error
 	receive() error
@@ -99,15 +99,15 @@ func newMessenger(s *shmipc.Stream, api string, size int) messenger {
 	return &byBuffer{s, make([]byte, size)}
 }
 
-// config has pieces of shared memory that a message fits into, as the library
-// advises.
+// config configures pieces of shared memory that a message fits into, as the
+// library advises.
 func config(size int, log io.Writer) *shmipc.Config {
 	c := shmipc.DefaultConfig()
-	c.QueueCap = 65536 - 8 // a multiple of 8, as on arm64 it must be
+	c.QueueCap = 65536 - 8 // arm64 requires a multiple of 8
 	c.MemMapType = shmipc.MemMapTypeMemFd
 	c.LogOutput = log
 	piece := uint32(size+256+7) &^ 7
-	// Four stretches and more, of the largest messages too.
+	// There is room for more than four stretches, even of the largest messages.
 	c.ShareMemoryBufferCap = max(32<<20, 16*piece)
 	c.BufferSliceSizes = []*shmipc.SizePercentPair{
 		{Size: piece, Percent: 70}, {Size: 16 << 10, Percent: 20}, {Size: 64 << 10, Percent: 10},
