@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// within fails the test if f does not return. It asserts no time: the limit is for what
-// hangs.
+// within fails the test if f does not return. It asserts no time: the limit only
+// catches a call that hangs.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -33,8 +33,8 @@ func within(t *testing.T, what string, f func()) {
 }
 
 // A node two hops away is stopped while six connections write to it and ten are idle.
-// Each call that has a deadline ends by it, others' connections go on, and Close and
-// Host.Close end.
+// Each call that has a deadline ends by it, other connections go on, and Close and
+// Host.Close return.
 func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 	leak.Check(t)
 	r := newRing(t, "line", 3)

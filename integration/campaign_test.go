@@ -22,49 +22,51 @@ import (
 
 // Variables of TestKillAndRestartCampaign.
 const (
-	campaignVariable = "NTBNET_CAMPAIGN"        // how many runs
-	campaignSeed     = "NTBNET_CAMPAIGN_SEED"   // of the first run; the next one has the next
-	campaignLength   = "NTBNET_CAMPAIGN_LENGTH" // of a run, as in "45s"
-	campaignKills    = "NTBNET_CAMPAIGN_KILLS"  // 0: nobody is killed
+	campaignVariable = "NTBNET_CAMPAIGN"        // number of runs
+	campaignSeed     = "NTBNET_CAMPAIGN_SEED"   // seed of the first run; each further run has the next seed
+	campaignLength   = "NTBNET_CAMPAIGN_LENGTH" // length of a run, such as "45s"
+	campaignKills    = "NTBNET_CAMPAIGN_KILLS"  // 0: no node is killed
 )
 
 const (
-	// campaignTick is how often a process looks whether its pairs get on.
+	// campaignTick is how often a process checks whether its pairs make progress.
 	campaignTick = 50 * time.Millisecond
-	// campaignLimit is after how many ticks without progress a pair stands still.
+	// campaignLimit is the number of ticks without progress after which a pair
+	// counts as stuck.
 	campaignLimit = 100
 )
 
-// campaign is one run: nodes that all send to all, of which some are killed and started
+// campaign is one run. All nodes send to all. Some of them are killed, and started
 // again within a second.
 type campaign struct {
 	*ring
 	seed  uint64
 	rng   *rand.Rand
-	limit int // ticks
-	chunk int // bytes that are progress
+	limit int // in ticks
+	chunk int // bytes that count as progress
 	env   []string
-	up    []bool // by node: it has said that it listens
-	alive []bool // it was started, and not killed
+	up    []bool // by node: it has reported that it listens
+	alive []bool // by node: it was started, and not killed
 	lines chan campaignLine
 	kills int
-	begun time.Time // when all nodes had said that they listen
-	// worst is for how long each pair stood still at the most.
+	begun time.Time // when all nodes had reported that they listen
+	// worst is the longest time for which each pair made no progress.
 	worst map[string]standstill
 }
 
-// standstill is for how many ticks a pair got nowhere, until when.
+// standstill is the number of ticks for which a pair made no progress, and when
+// that ended.
 type standstill struct {
 	ticks int
 	until time.Duration // since begun
 }
 
-// campaignLine is what a process says.
+// campaignLine is a line that a process writes.
 type campaignLine struct {
 	node int
 	from *peer
 	text string
-	over bool // it has ended
+	over bool // the process has ended
 }
 
 func newCampaign(t *testing.T, seed uint64, topology string, n int) *campaign {
@@ -100,14 +102,14 @@ func (c *campaign) begin(node int) {
 // kill kills a node.
 func (c *campaign) kill(node int) {
 	c.up[node] = false
-	c.tellReach() // before it is gone
+	c.tellReach() // before the node is gone
 	c.alive[node] = false
 	c.kills++
-	go c.nodes[node].kill() // which may have more to say
+	go c.nodes[node].kill() // it may have more to write
 	<-c.nodes[node].exited
 }
 
-// reaches reports whether a way of nodes that run leads from one to another.
+// reaches reports whether there is a way of running nodes from one to another.
 func (c *campaign) reaches(from, to int) bool {
 	if !c.up[from] || !c.up[to] {
 		return false
@@ -129,7 +131,7 @@ func (c *campaign) reaches(from, to int) bool {
 	return false
 }
 
-// tellReach tells each node which it can reach.
+// tellReach tells each node which nodes it can reach.
 func (c *campaign) tellReach() {
 	for from := 1; from <= c.n; from++ {
 		if !c.up[from] {
@@ -141,12 +143,12 @@ func (c *campaign) tellReach() {
 				line += fmt.Sprint(" ", to)
 			}
 		}
-		fmt.Fprintln(c.nodes[from].in, line) // it may be about to say that it failed
+		fmt.Fprintln(c.nodes[from].in, line) // the node may be about to report a failure
 	}
 }
 
-// run kills and starts again for that long, with at most so many dead at a time, and
-// looks that each pair gets on.
+// run kills nodes and starts them again for that long, with at most most of them
+// dead at a time. It checks that each pair makes progress.
 func (c *campaign) run(length time.Duration, most int) {
 	for node := range c.n {
 		c.begin(node + 1)
@@ -184,8 +186,8 @@ func (c *campaign) run(length time.Duration, most int) {
 	}
 }
 
-// finish waits until each pair has got on since all nodes run, and asks for the longest
-// times that any stood still.
+// finish waits until each pair has made progress since all nodes run. Then it asks for
+// the longest times without progress.
 func (c *campaign) finish() {
 	for node := 1; node <= c.n; node++ {
 		fmt.Fprintln(c.nodes[node].in, "finish")
@@ -228,11 +230,11 @@ func (c *campaign) pause(most int) time.Duration {
 	return time.Duration(c.rng.IntN(most)) * time.Millisecond
 }
 
-// heard handles what a process says, and returns it.
+// heard handles a line of a process, and returns it.
 func (c *campaign) heard(l campaignLine) string {
 	c.t.Helper()
 	if l.from != c.nodes[l.node] || !c.alive[l.node] {
-		return "" // it was killed
+		return "" // the node was killed
 	}
 	what, rest, _ := strings.Cut(l.text, " ")
 	switch {
@@ -261,7 +263,7 @@ func (c *campaign) heard(l campaignLine) string {
 	return what
 }
 
-// show prints what all nodes know, and what the goroutines of two do.
+// show prints what all nodes know, and the stacks of all goroutines of some.
 func (c *campaign) show(nodes ...int) {
 	out, err := exec.Command(filepath.Join(programs, "sdp-perf"), "topology", "--json", "--fabric", c.topology+":"+c.name).Output()
 	var v struct{ Views []json.RawMessage }
@@ -280,7 +282,7 @@ func (c *campaign) show(nodes ...int) {
 	for _, node := range nodes {
 		if c.alive[node] {
 			c.nodes[node].cmd.Process.Signal(syscall.SIGQUIT)
-			go func() { // until it has written all
+			go func() { // until it has written everything
 				for range c.nodes[node].lines {
 				}
 			}()
@@ -292,7 +294,7 @@ func (c *campaign) show(nodes ...int) {
 	}
 }
 
-// longest says which pairs stood still for the longest times.
+// longest returns the pairs that were longest without progress.
 func (c *campaign) longest() string {
 	pairs := slices.SortedFunc(maps.Keys(c.worst), func(a, b string) int { return c.worst[b].ticks - c.worst[a].ticks })
 	var s []string
@@ -303,7 +305,7 @@ func (c *campaign) longest() string {
 	return strings.Join(s, "; ")
 }
 
-// randomCampaign is a run of any kind.
+// randomCampaign returns a campaign with random parameters.
 func randomCampaign(t *testing.T, seed uint64) *campaign {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
@@ -311,7 +313,7 @@ func randomCampaign(t *testing.T, seed uint64) *campaign {
 	frame := one("", "", "256", "1024", "8192")
 	if frame != "" {
 		size, _ := strconv.Atoi(frame)
-		c.chunk = min(c.chunk, 4*size) // or less is moved by as many frames
+		c.chunk = min(c.chunk, 4*size) // so many bytes or less are moved by as many frames
 		frame = "&frame=" + frame
 	}
 	c.options = "&window=1048576" + one("", "", "&slots=2", "&slots=3", "&slots=4") + frame +
@@ -320,15 +322,15 @@ func randomCampaign(t *testing.T, seed uint64) *campaign {
 	return c
 }
 
-// A campaign of runs as NTBNET_CAMPAIGN says:
+// NTBNET_CAMPAIGN sets the number of runs:
 //
 //	NTBNET_CAMPAIGN=20 go test ./integration -run TestKillAndRestartCampaign -timeout 60m -v
 //
-// In each, 3 to 8 nodes of a ring, a line or a mesh, of any size of slots and frames, all
-// send up to 1 MB to each other, again and again, with checksums, while some are killed,
-// and started again within a second. A pair whose nodes both run, with a way between
-// them, must not stand still for 100 ticks of 50 ms, counted by a goroutine of the process
-// that sends.
+// In each run, 3 to 8 nodes form a ring, a line or a mesh, with slots and frames of any
+// size. All send up to 1 MB to each other, again and again, with checksums. Meanwhile some
+// are killed, and started again within a second. A pair whose nodes both run, with a way
+// between them, must make progress within 100 ticks of 50 ms. A goroutine of the sending
+// process counts them.
 func TestKillAndRestartCampaign(t *testing.T) {
 	runs, _ := strconv.Atoi(os.Getenv(campaignVariable))
 	if runs == 0 {
@@ -361,8 +363,8 @@ func TestKillAndRestartCampaign(t *testing.T) {
 	}
 }
 
-// The same, for a moment, with nothing but a guard against standing still for good: run ends
-// when each pair has got on since all nodes run.
+// This is a short run of the same. The only limit is a guard against a standstill for good:
+// run ends when each pair has made progress since all nodes run.
 func TestNodesThatAreKilledAndStartAgainAreReached(t *testing.T) {
 	c := newCampaign(t, rand.Uint64()>>32, "ring", 3)
 	c.limit = 20 * campaignLimit

@@ -23,29 +23,30 @@ import (
 func init() { roles["campaign"] = playCampaign }
 
 const (
-	campaignMost  = 1 << 20  // bytes that go over one connection, at the most
-	campaignChunk = 16 << 10 // what is acknowledged by a byte, at the most
+	campaignMost  = 1 << 20  // most bytes over one connection
+	campaignChunk = 16 << 10 // most bytes that one byte acknowledges
 )
 
-// campaignPair is what this process sends to another node.
+// campaignPair is the traffic of this process to another node.
 type campaignPair struct {
 	to    int
 	chunk int
-	moved atomic.Uint64 // chunks that the other side has
-	reach atomic.Uint32 // grows with each change: odd while the other side can be reached
+	moved atomic.Uint64 // chunks that the other side has acknowledged
+	reach atomic.Uint32 // grows with each change; odd while the other side can be reached
 
-	// Of the goroutine that counts.
+	// Owned by the goroutine that counts.
 	seen  uint64
 	when  uint32
 	still int // ticks without progress
 	worst int
 }
 
-// playCampaign is a node that sends to all others. Arguments: its spec, a seed, for how
-// many ticks a pair may stand still, and how many bytes are progress. It hears:
+// playCampaign is a node that sends to all others. Its arguments are its spec, a seed,
+// for how many ticks a pair may stand still, and how many bytes count as progress. It
+// reads these lines:
 //
-//	reach NODE...   which others can be reached from now on
-//	finish          "finished" is wanted when all of those have got on
+//	reach NODE...   the nodes that can be reached from now on
+//	finish          answer "finished" when all of those pairs have made progress
 func playCampaign(p *self) error {
 	spec := p.args[0]
 	seed, err := strconv.ParseUint(p.args[1], 10, 64)
@@ -103,7 +104,7 @@ func playCampaign(p *self) error {
 			continue
 		}
 		for _, pair := range pairs {
-			// It is changed here alone.
+			// Only this goroutine changes it.
 			if was := pair.reach.Load()&1 == 1; was != slices.Contains(w[1:], fmt.Sprint(pair.to)) {
 				pair.reach.Add(1)
 			}
@@ -111,10 +112,10 @@ func playCampaign(p *self) error {
 	}
 }
 
-// campaignCount counts ticks. It says which pair stands still, and how long each did at
-// the most.
+// campaignCount counts ticks. It reports pairs that stand still, and the longest
+// standstill of each.
 func campaignCount(p *self, pairs []*campaignPair, limit int, finish *atomic.Bool) {
-	var since []uint64 // what had moved when finish was heard
+	var since []uint64 // what had moved when finish was read
 	for {
 		time.Sleep(campaignTick)
 		finished := true
@@ -160,8 +161,8 @@ func (pair *campaignPair) send(p *self, h *sdp.Host, rng *rand.Rand) {
 	}
 }
 
-// once sends n bytes over a new connection. It reports whether what came back is wrong,
-// which no end of the other side may cause.
+// once sends n bytes over a new connection. It reports whether the answer is wrong. The
+// end of the other side, however it comes, must never cause that.
 func (pair *campaignPair) once(h *sdp.Host, seed uint32, n int) (wrong bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
 	defer cancel()
@@ -203,7 +204,7 @@ func (pair *campaignPair) once(h *sdp.Host, seed uint32, n int) (wrong bool, err
 	return false, nil
 }
 
-// campaignTake takes what another node sends.
+// campaignTake receives what another node sends.
 func campaignTake(c net.Conn) {
 	defer c.Close()
 	head := make([]byte, 12)

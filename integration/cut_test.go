@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cut cuts the cable between two nodes, at the end of the first. The link is made
-// again at once; if it is down still, cut waits for it.
+// cut cuts the cable between two nodes, at the end of the first. The nodes make the
+// link again at once. If it is still down from an earlier cut, cut first waits for
+// it.
 func (r *ring) cut(a, b int) time.Time {
 	r.t.Helper()
 	for end := time.Now().Add(peerPatience); ; time.Sleep(time.Millisecond) {
@@ -34,8 +35,8 @@ func (r *ring) cut(a, b int) time.Time {
 
 const sentPrefix = "sent "
 
-// askSender is ask for a node that sends a stream, and may say meanwhile what
-// became of it.
+// askSender is ask for a node that sends a stream. Such a node may write the
+// outcome of the stream in between.
 func (r *ring) askSender(node int, format string, args ...any) string {
 	r.t.Helper()
 	for answer := r.ask(node, format, args...); ; answer = r.nodes[node].hear() {
@@ -47,7 +48,7 @@ func (r *ring) askSender(node int, format string, args ...any) string {
 	}
 }
 
-// outcome is what became of a stream that a node sends.
+// outcome returns the outcome of a stream that a node sends.
 func (r *ring) outcome(node int) string {
 	r.t.Helper()
 	if len(r.sent[node]) > 0 {
@@ -60,7 +61,8 @@ func (r *ring) outcome(node int) string {
 	return answer
 }
 
-// receipt is that of a stream that a node sends, which must arrive.
+// receipt returns the receipt of a stream that a node sends. The stream must
+// arrive.
 func (r *ring) receipt(node int) (got receipt) {
 	r.t.Helper()
 	answer := r.outcome(node)
@@ -68,14 +70,14 @@ func (r *ring) receipt(node int) (got receipt) {
 	return got
 }
 
-// cutEvent is a cut, for the report.
+// cutEvent describes a cut, for the report.
 type cutEvent struct {
 	at   time.Time
 	what string
 }
 
 // longestPause reports, for each cut, the longest time without a byte that began
-// after it, or that it fell into, and returns the longest of all.
+// after it, or in which it happened. It returns the longest of all.
 func longestPause(t *testing.T, got receipt, cuts []cutEvent) (longest time.Duration) {
 	t.Helper()
 	var report strings.Builder
@@ -93,8 +95,8 @@ func longestPause(t *testing.T, got receipt, cuts []cutEvent) (longest time.Dura
 	return longest
 }
 
-// cutSomehow cuts links by a random choice: one, the same one as soon as it is
-// made again, both of a node, or one of each way.
+// cutSomehow cuts links by a random choice: one link, the same one again as soon as
+// it is up, both links of a node, or one link of each way.
 func (r *ring) cutSomehow(rnd *rand.Rand) cutEvent {
 	r.t.Helper()
 	a := 1 + rnd.IntN(r.n)
@@ -124,9 +126,9 @@ func (r *ring) cutSomehow(rnd *rand.Rand) cutEvent {
 	return e
 }
 
-// Links of either way are cut, at either end, while a connection of neighbours or
-// one of two hops moves bytes. With NTBNET_LONG 1 GiB while links are cut 20
-// times.
+// Links of either way are cut, at either end, while a connection moves bytes,
+// between neighbours or over two hops. With NTBNET_LONG it moves 1 GiB while links
+// are cut 20 times.
 func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
 	size, cuts := int64(64<<20), 4
 	if longRun() {
@@ -161,7 +163,7 @@ func TestAConnectionGoesOnWhileLinksAreCutAndMended(t *testing.T) {
 	}
 }
 
-// arrived waits until so much has come to port 8 of a node.
+// arrived waits until n bytes have arrived at port 8 of a node.
 func (r *ring) arrived(node int, n int64) {
 	r.t.Helper()
 	until(r.t, "so much has arrived", func() bool {
@@ -171,7 +173,7 @@ func (r *ring) arrived(node int, n int64) {
 	})
 }
 
-// endlessBytes are those of a stream that is to be broken off.
+// endlessBytes is the length of a stream that is to be broken off.
 const endlessBytes = 1 << 50
 
 func requireGone(t *testing.T, answer string) {
@@ -179,7 +181,7 @@ func requireGone(t *testing.T, answer string) {
 	require.True(t, strings.Contains(answer, syscall.ECONNRESET.Error()) || strings.Contains(answer, syscall.EHOSTUNREACH.Error()), answer)
 }
 
-// A node is killed while streams begin at it, end at it, pass it, and are
+// A node is killed while streams begin at it, end at it, pass through it, and are
 // elsewhere. With NTBNET_LONG they are longer.
 func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
 	size := long(64<<20, 32<<20)
@@ -187,8 +189,9 @@ func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
 		size = 512 << 20
 	}
 	r := startMembers(t, "ring", 6, "&failover=1")
-	// 2 is killed. 6 and 4 send to it, and it sends to 5. From 1 to 3 and back is
-	// shorter over it; 5 sends to 4. Those begin last, so that they are under way.
+	// Node 2 is killed. Nodes 6 and 4 send to it, and it sends to 5. The shorter
+	// way from 1 to 3 and back leads over it. 5 sends to 4. These three streams
+	// begin last, so that they are under way when 2 dies.
 	for _, c := range []struct {
 		from, to int
 		n        int64
@@ -210,8 +213,8 @@ func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
 	r.end()
 }
 
-// pullAway takes the directories away by which nodes find each other: what is cut
-// from now on stays so.
+// pullAway removes the directories by which nodes find each other. So a link that
+// is cut from now on stays down.
 func (r *ring) pullAway() {
 	r.t.Helper()
 	for node := 1; node <= r.n; node++ {
@@ -221,7 +224,7 @@ func (r *ring) pullAway() {
 	}
 }
 
-// One link of each way is cut and stays so.
+// One link of each way is cut and stays down.
 func TestNodesThatNoWayJoins(t *testing.T) {
 	r := startMembers(t, "ring", 4, "&failover=1")
 	for from, to := range map[int]int{1: 3, 3: 1, 4: 2, 2: 3} {

@@ -1,25 +1,25 @@
-// Package integration drives the built programs, as a user would: in processes
-// of their own, over fabrics of their own, and with real servers and clients. It
-// has only tests, one file per behaviour; the shared parts are in main_test.go
-// (building), process_test.go and pair_test.go.
+// Package integration tests the built programs, as a user would run them: in processes of
+// their own, over fabrics of their own, and with real servers and clients. It has only
+// tests, one file per behaviour. The shared parts are in main_test.go (building),
+// process_test.go and pair_test.go.
 //
-// A test whose tool is missing is skipped with a reason. With CI=true in the
-// environment it fails instead. Tests that move much are left out by -short. With
-// NTBNET_LONG in the environment some take minutes: whole rings under load, and
-// links that are cut while gigabytes move. CI does that in a step of its own. With
-// NTBNET_ALONE tests more run, which measure: one fails where others want the processors
+// A test whose tool is missing is skipped with a reason. With CI=true in the environment
+// it fails instead. With -short, tests that move much data are left out. With NTBNET_LONG
+// in the environment some tests take minutes: whole rings under load, and links that are
+// cut while gigabytes move. CI does that in a step of its own. With NTBNET_ALONE further
+// tests run, which measure. One of them fails where other programs need the processors
 // too; see docs/performance.md.
 //
-// Longer campaigns are no part of CI, or only a sample of them is:
+// CI does not run the longer campaigns, or only a sample of them:
 //
 //   - TestMatrix makes every public call while another process is stopped, killed or cut
-//     off, wherever that is and whatever goes on. Without the variable it tries a few
-//     cells of the matrix, others with -short.
-//   - TestKillAndRestartCampaign makes as many runs of 45 s as NTBNET_CAMPAIGN says, in
-//     which nodes are killed and started again all the time.
-//   - TestSoak is an hour of mixed load on rings and on one host, with nodes that are
-//     killed and stopped, after which the other processes must hold no more than at its
-//     beginning. Any time from 2 minutes on will do.
+//     off, wherever that process is and whatever goes on. Without the variable it tries a
+//     few cells of the matrix, and with -short others.
+//   - TestKillAndRestartCampaign makes as many runs of 45 s as NTBNET_CAMPAIGN says. In
+//     each, nodes are killed and started again all the time.
+//   - TestSoak is an hour of mixed load on rings and on one host, while nodes are killed
+//     and stopped. At the end the other processes must hold no more resources than at the
+//     beginning. Any time of 2 minutes or more is possible.
 //
 // The commands are:
 //

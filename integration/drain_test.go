@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// echo is a server that sends back what it gets.
+// echo starts a server that sends back what it receives, and returns its address.
 func echo(t *testing.T) (target string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +35,7 @@ func echo(t *testing.T) (target string) {
 	return "tcp://" + ln.Addr().String()
 }
 
-// say expects s back from an echo server.
+// say sends s and expects it back from an echo server.
 func say(t *testing.T, c net.Conn, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {
@@ -86,13 +86,13 @@ func TestSIGTERMLetsConnectionsEnd(t *testing.T) {
 	}
 }
 
-// A terminal that is closed sends SIGHUP, and must not end what others use.
+// A terminal that is closed sends SIGHUP. That must not end what others use.
 func TestSIGHUPChangesNothing(t *testing.T) {
 	p := startProxy(t, fabric(t), nil, "tcp://127.0.0.1:0="+echo(t))
 	c := p.dial(0)
 	say(t, c, "before")
 	p.signal(syscall.SIGHUP)
-	p.signal(syscall.SIGUSR1) // which comes after it
+	p.signal(syscall.SIGUSR1) // comes after SIGHUP
 	p.waitFor(countersLine, 1)
 	say(t, c, "after")
 	other := p.dial(0)
@@ -152,7 +152,8 @@ func TestSIGUSR1PrintsCountersOfOpenConnections(t *testing.T) {
 	c := p.front.dial(0)
 	say(t, c, "hello")
 	want := counters{open: 1, total: 1, toTarget: 5, fromTarget: 5}
-	// What the client has read may be counted a moment later, so ask again.
+	// What the client has read may be counted a moment later, so the test asks
+	// again.
 	var got counters
 	lines := 0
 	eventually(t, "the counters cover an open connection", func() bool {

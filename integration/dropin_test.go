@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// playDrop dials an address, its first argument, so often as its second says, writes a word
-// on each connection, and drops them.
+// playDrop dials the address in its first argument as often as the second says. It writes a
+// word on each connection, and drops the connection.
 func playDrop(p *self) error {
 	n, err := strconv.Atoi(p.args[1])
 	if err != nil {
@@ -46,8 +46,8 @@ func playDrop(p *self) error {
 	}
 }
 
-// Connections that a process has dropped without Close end at the other one, while both
-// live.
+// Connections that a process has dropped without Close end at the other process, while
+// both live.
 func TestDroppedConnectionsEndAtTheOtherProcess(t *testing.T) {
 	newFabric(t)
 	ln := listenSDP(t)
@@ -73,8 +73,8 @@ func TestDroppedConnectionsEndAtTheOtherProcess(t *testing.T) {
 	p.end()
 }
 
-// playIdle accepts connections at an address that it says, keeps them, and ends them as it
-// is asked to.
+// playIdle accepts connections at an address that it reports, keeps them, and ends them
+// when asked to.
 func playIdle(p *self) error {
 	ln, err := sdp.Listen("sdp", "localhost:0")
 	if err != nil {
@@ -112,8 +112,8 @@ func playIdle(p *self) error {
 	}
 }
 
-// idleError is what a connection pool finds out about a connection that nobody uses: the
-// check of the MySQL driver, which that of go-redis is like.
+// idleError returns what a connection pool finds out about an idle connection. It is the
+// check of the MySQL driver. That of go-redis is similar.
 func idleError(c net.Conn) error {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -140,8 +140,8 @@ func idleError(c net.Conn) error {
 	return found
 }
 
-// A pool finds out that a connection is stale before it uses it: at once after the server
-// has closed it, without a Read, and by poll too.
+// A pool finds out that a connection is stale before it uses it. It does so at once after
+// the server has closed the connection, without a Read, and by poll too.
 func TestPoolsFindStaleConnections(t *testing.T) {
 	newFabric(t)
 	p := startPeer(t, "idle", nil)
@@ -175,7 +175,7 @@ func TestPoolsFindStaleConnections(t *testing.T) {
 	}
 }
 
-// pollsAsReadable waits for the descriptor alone.
+// pollsAsReadable waits with poll for the descriptor alone to become readable.
 func pollsAsReadable(t *testing.T, c syscall.Conn) {
 	t.Helper()
 	raw, err := c.SyscallConn()

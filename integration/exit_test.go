@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// playHit dials, writes, closes if told so, and is gone in the same moment.
-// Arguments: address, bytes, "close" or "exit", and how many times.
+// playHit dials, writes, closes if told to, and exits at once. Its arguments are
+// the address, the number of bytes, "close" or "exit", and the number of
+// repetitions.
 func playHit(p *self) error {
 	n, err := strconv.Atoi(p.args[1])
 	if err != nil {
@@ -47,8 +48,9 @@ func startHit(t *testing.T, address string, n int, how string, times int) *peer 
 	return startPeer(t, "hit", []string{address, strconv.Itoa(n), how, strconv.Itoa(times)})
 }
 
-// A client that writes much and exits at once loses nothing, even what was never
-// read in its lifetime. Only one that closed has ended the stream.
+// A client that writes much and exits at once loses nothing, even data that is read
+// only after its exit. The stream has ended in order only if the client called
+// Close.
 func TestClientExitsAtOnce(t *testing.T) {
 	const size, tail = 64 << 20, 512 << 10
 	for _, how := range []string{"close", "exit"} {
@@ -75,8 +77,8 @@ func TestClientExitsAtOnce(t *testing.T) {
 	}
 }
 
-// Clients that are gone before anybody accepts are accepted all the same, with
-// what they wrote.
+// Clients that have exited before Accept are accepted all the same, with what they
+// wrote.
 func TestClientExitsBeforeAccept(t *testing.T) {
 	newFabric(t)
 	ln := listenSDP(t)

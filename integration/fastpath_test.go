@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// playEcho sends back what comes, in pieces of 64 bytes.
+// playEcho sends back what it receives, in pieces of 64 bytes.
 func playEcho(p *self) error {
 	return playOne(p, func(c *sdp.Conn) error {
 		var buf [64]byte
@@ -58,15 +58,16 @@ func playOne(p *self, serve func(*sdp.Conn) error) error {
 	return nil
 }
 
-// straceTotal is the last line of strace -c: percent, seconds, µs per call, calls.
+// straceTotal matches the last line of strace -c: percent, seconds, µs per call,
+// calls.
 var straceTotal = regexp.MustCompile(`(?m)^\s*100\.00\s+[0-9.]+\s+[0-9]+\s+([0-9]+).* total$`)
 
-// While both sides are busy neither makes system calls. What is left belongs to
-// the runtime's monitor, which sleeps for up to 10 ms at a time, and to moments when
-// the system takes a processor away; so there must be an interval with fewer than
-// one call for a hundred round trips. Of what strace watches each call takes very
-// long, which is why it is attached anew, with the traffic in full flow, each time.
-// Where other tests want the processors too, there is no such interval.
+// While both sides are busy, neither makes system calls. A few belong to the
+// runtime's monitor, which sleeps for up to 10 ms at a time, and to moments when the
+// system takes a processor away. So there must be one interval with fewer than one
+// call for a hundred round trips. Under strace each call takes very long. So strace
+// is attached anew for each interval, while traffic flows. Where other tests need
+// the processors too, there is no such interval.
 func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 	strace := tool(t, "strace")
 	if os.Getenv("NTBNET_ALONE") == "" {
@@ -103,7 +104,7 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 		}
 		require.True(t, time.Now().Before(end), "%d system calls for %d round trips:\n%s", calls, n, report)
 	}
-	enough.Store(true) // not Close, which the other side might answer into
+	enough.Store(true) // not Close, for which the other side might make a call
 	<-done
 	require.NoError(t, failed)
 	require.NoError(t, c.Close())
@@ -111,7 +112,7 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 }
 
 // straceFor counts the system calls of a process for some time, and by how much n
-// goes up meanwhile.
+// grows meanwhile.
 func straceFor(t *testing.T, strace string, pid int, d time.Duration, n *atomic.Int64) (calls int, by int64, report string) {
 	t.Helper()
 	trace := exec.Command(strace, "-f", "-c", "-p", strconv.Itoa(pid))
@@ -123,15 +124,15 @@ func straceFor(t *testing.T, strace string, pid int, d time.Duration, n *atomic.
 	time.Sleep(d)
 	by = n.Load() - before
 	require.NoError(t, trace.Process.Signal(syscall.SIGINT))
-	trace.Wait() // its status tells of the interrupt
+	trace.Wait() // its status reports the interrupt
 	if m := straceTotal.FindStringSubmatch(log.String()); m != nil {
 		calls, _ = strconv.Atoi(m[1])
 	}
 	return calls, by, log.String()
 }
 
-// playSum adds up the words that come, and sends the sum back at the end. Told to
-// lease, it does so where they lie.
+// playSum adds the words that it receives, and sends the sum back at the end. With
+// a lease, it adds them where they lie.
 func playSum(p *self) error {
 	lease := p.args[0] == "lease"
 	return playOne(p, func(c *sdp.Conn) error {
@@ -165,10 +166,10 @@ func playSum(p *self) error {
 	})
 }
 
-// leaseSize is that of the messages, in bytes.
+// leaseSize is the size of the messages, in bytes.
 const leaseSize = 64 << 10
 
-// sumWords and fillWords take four words at a time, so that memory is what limits
+// sumWords and fillWords handle four words at a time, so that memory is what limits
 // them.
 func sumWords(b []byte) (sum uint64) {
 	le := binary.LittleEndian
@@ -198,8 +199,8 @@ func fillWords(b []byte, v uint64) uint64 {
 	return v
 }
 
-// BenchmarkProduceAndSum has one process write every byte of 64 KiB messages and
-// another one add them all up: through Write and Read, or in place by leases.
+// BenchmarkProduceAndSum has one process write every byte of 64 KiB messages, and
+// another one add all of them: through Write and Read, or in place by leases.
 //
 //	go test ./integration -run '^$' -bench ProduceAndSum -count 5
 func BenchmarkProduceAndSum(b *testing.B) {

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A flood is messages of sizes from 1 byte to 128 KiB, small and large ones mixed,
-// of a stream that both sides know. The sender ends it and learns how much came.
+// A flood is a stream that both sides know, in messages of sizes from 1 byte to 128
+// KiB, small and large ones mixed. The sender ends it, and learns how much arrived.
 
 // flood begins to send to all addresses.
 func (m *member) flood(addresses []string) error {
@@ -68,7 +68,7 @@ func (m *member) pourFlood(c *sdp.Conn) error {
 	return nil
 }
 
-// ebb ends the floods and waits until all that was sent has come.
+// ebb ends the floods and waits until all that was sent has arrived.
 func (m *member) ebb() error {
 	m.over.Store(true)
 	m.floods.Wait()
@@ -79,7 +79,7 @@ func (m *member) ebb() error {
 	return errors.Join(errs...)
 }
 
-// takeFlood is the other end.
+// takeFlood receives one flood.
 func (m *member) takeFlood(c *sdp.Conn) {
 	from, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	var seed [4]byte
@@ -111,7 +111,7 @@ func (m *member) takeFlood(c *sdp.Conn) {
 	}
 }
 
-// pairCounts is how much came of each ordered pair.
+// pairCounts is how many bytes of each ordered pair have arrived.
 type pairCounts map[[2]int]int64
 
 func (r *ring) counts() pairCounts {
@@ -129,7 +129,7 @@ func (r *ring) counts() pairCounts {
 	return all
 }
 
-// still are the pairs that have not moved.
+// still returns the pairs that have not moved.
 func (c pairCounts) still(before pairCounts) (pairs []string) {
 	for p, n := range c {
 		if n == before[p] {
@@ -139,7 +139,7 @@ func (c pairCounts) still(before pairCounts) (pairs []string) {
 	return pairs
 }
 
-// table shows what moved, in KiB: a line for each sender.
+// table returns what moved, in KiB, with a line for each sender.
 func (c pairCounts) table(before pairCounts, n int) string {
 	var b strings.Builder
 	for from := 1; from <= n; from++ {
@@ -153,7 +153,7 @@ func (c pairCounts) table(before pairCounts, n int) string {
 }
 
 // part waits until a part of a run is over: d has passed, and each pair has moved.
-// A pair that does not in all the test's patience is stuck.
+// A pair that does not move within the test's patience is stuck.
 func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 	r.t.Helper()
 	begun := time.Now()
@@ -175,8 +175,8 @@ func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 }
 
 // All nodes send to all others at full speed, through the smallest bypass buffers.
-// Each pair moves on in each part of the run. With NTBNET_LONG that is 60 s for
-// each number of nodes.
+// Each pair moves in each part of the run. With NTBNET_LONG that is 60 s for each
+// number of nodes.
 func TestAllToAllBetweenProcesses(t *testing.T) {
 	parts, each := 3, 300*time.Millisecond
 	if longRun() {
@@ -204,7 +204,7 @@ func TestAllToAllBetweenProcesses(t *testing.T) {
 			for from := 1; from <= n; from++ {
 				require.Equal(t, "ok", r.nodes[from].hear(), "node %d", from)
 			}
-			r.counts() // nothing was wrong
+			r.counts() // no error was reported
 			r.end()
 		})
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flow is one connection on which both sides send a stream at the same time and
+// flow is one connection on which both sides send a stream at the same time, and
 // check what they receive. The dialling side sends a header first:
 //
 //	0  4  seed
@@ -30,12 +30,12 @@ type flow struct {
 	seed           int
 	n              int64
 	sent, received atomic.Int64
-	enough         atomic.Bool // an endless flow shall end
+	enough         atomic.Bool // an endless flow is to end
 }
 
 const flowHeader = 12
 
-// maxFlows is how many seeds there are. A flow has two streams.
+// maxFlows is the number of seeds. A flow has two streams.
 const maxFlows = 2000
 
 // dialling runs the side that dialled.
@@ -49,7 +49,8 @@ func (f *flow) dialling() error {
 	return f.both(newStream(2*f.seed), newStream(2*f.seed+1), func() {})
 }
 
-// accepted runs the other side. It is io.EOF if that side sent nothing at all.
+// accepted runs the other side. It returns io.EOF if the dialling side sent nothing
+// at all.
 func (f *flow) accepted() error {
 	var h [flowHeader]byte
 	if _, err := io.ReadFull(f.c, h[:]); err != nil {
@@ -60,14 +61,14 @@ func (f *flow) accepted() error {
 	return f.both(newStream(2*f.seed+1), newStream(2*f.seed), func() { f.enough.Store(true) })
 }
 
-// both sends and receives until both are done. It calls ended when the other
-// side has sent all.
+// both sends and receives until both are done. It calls ended when the other side
+// has sent everything.
 func (f *flow) both(out, in *stream, ended func()) error {
 	sent := make(chan error, 1)
 	go func() { sent <- f.send(out) }()
 	err := f.receive(in)
 	if err != nil {
-		f.c.Close() // and send ends too
+		f.c.Close() // so send ends too
 	}
 	ended()
 	if err := errors.Join(err, <-sent); err != nil {
@@ -118,7 +119,7 @@ func (f *flow) receive(s *stream) error {
 type usage struct {
 	Descriptors, Goroutines int
 	Heap                    int64 // bytes in use
-	Runtime                 int64 // bytes that the runtime has of the system, heap and stacks included
+	Runtime                 int64 // bytes that the runtime has from the system, heap and stacks included
 	Window                  int64 // bytes of shared memory that are in use
 	Conns                   int64 // accepted
 	Open                    int64 // of them
@@ -128,7 +129,7 @@ type usage struct {
 // takeUsage fills in what concerns this process.
 func takeUsage() (u usage, err error) {
 	runtime.GC()
-	runtime.GC() // what pools held
+	runtime.GC() // frees what pools hold
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	u.Heap, u.Runtime = int64(m.HeapAlloc), int64(m.Sys)
@@ -150,8 +151,8 @@ func takeUsage() (u usage, err error) {
 	return u, nil
 }
 
-// playServe accepts flows until the test is done, and tells its usage when
-// asked. Every flow must end well.
+// playServe accepts flows until the test is done, and reports its usage when asked.
+// Every flow must end well.
 func playServe(p *self) error {
 	ln, err := sdp.Listen("sdp", "localhost:0")
 	if err != nil {
@@ -216,14 +217,15 @@ func startServer(t *testing.T) (*peer, string) {
 	return p, p.hear()
 }
 
-// usage asks a server.
+// usage asks a server for its usage.
 func (p *peer) usage() (u usage) {
 	p.t.Helper()
 	p.askFor("usage", &u)
 	return u
 }
 
-// wantServed starts a new server and moves something both ways: everything works.
+// wantServed starts a new server and moves data both ways, to check that everything
+// works.
 func wantServed(t *testing.T) {
 	t.Helper()
 	server, address := startServer(t)
@@ -237,8 +239,8 @@ func wantServed(t *testing.T) {
 	server.quietly()
 }
 
-// quietly kills a server that has done its work; it takes a moment to end by
-// itself.
+// quietly kills a server that has done its work. To end by itself would take it a
+// moment.
 func (p *peer) quietly() {
 	p.t.Helper()
 	p.kill()

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// joined is a client and a server, plain TCP, with a pair of proxies between.
+// joined returns a client and a server on plain TCP, with a pair of proxies between
+// them.
 func joined(t *testing.T) (client, server *net.TCPConn, p *pair) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +43,8 @@ func TestHalfClosePassesThroughBothProxies(t *testing.T) {
 			if !clientFirst {
 				first, second = server, client
 			}
-			// The second answers only after it has seen the end of the first.
+			// The second side answers only after it has seen the end of the first
+			// direction.
 			oneWay(t, first, second, size)
 			oneWay(t, second, first, 2*size)
 			first.Close()
@@ -58,7 +60,7 @@ func TestHalfClosePassesThroughBothProxies(t *testing.T) {
 	}
 }
 
-// oneWay sends random bytes and their end.
+// oneWay sends random bytes and the end of the stream.
 func oneWay(t *testing.T, from, to *net.TCPConn, size int) {
 	t.Helper()
 	sent := make([]byte, size)

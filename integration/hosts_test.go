@@ -24,7 +24,7 @@ import (
 
 func init() { roles["node"] = playNode }
 
-// playNode is one node of a ring. It echoes what comes to port 7, and does what
+// playNode is one node of a ring. It echoes what arrives at port 7, and does what
 // the test says:
 //
 //	dial ADDRESS N   send N bytes over a new connection and get them back
@@ -123,7 +123,7 @@ func there(c *sdp.Conn, count string) error {
 	return <-sent
 }
 
-// ring is nodes of one fabric, each a process.
+// ring is the nodes of one fabric, each a process.
 type ring struct {
 	t        *testing.T
 	topology string
@@ -131,8 +131,8 @@ type ring struct {
 	n        int
 	role     string           // of the processes
 	options  string           // of all nodes, "&NAME=VALUE"
-	nodes    []*peer          // that of node 1 is the second
-	sent     map[int][]string // by node: what became of streams, see cut_test.go
+	nodes    []*peer          // by node; element 0 is not used
+	sent     map[int][]string // by node: outcomes of streams, see cut_test.go
 }
 
 func newRing(t *testing.T, topology string, n int) *ring {
@@ -179,7 +179,7 @@ func (r *ring) end() {
 	}
 }
 
-// topologyView is what these tests read of sdp-perf topology --json.
+// topologyView is the part of sdp-perf topology --json that these tests read.
 type topologyView struct {
 	Views []struct {
 		Node  int
@@ -210,7 +210,7 @@ func (r *ring) look() (v topologyView) {
 	return v
 }
 
-// linked waits until all nodes are there and all links are up.
+// linked waits until all nodes run and all links are up.
 func (r *ring) linked() {
 	r.t.Helper()
 	until(r.t, "all links are up", func() bool {
@@ -228,7 +228,7 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 	for _, c := range []struct {
 		topology string
 		n        int
-		pause    time.Duration // at most, between two starts
+		pause    time.Duration // most time between two starts
 	}{
 		{"ring", 2, 0}, {"ring", 3, 200 * time.Millisecond}, {"line", 4, 50 * time.Millisecond},
 		{"mesh", 5, 0}, {"ring", 16, 20 * time.Millisecond},
@@ -261,10 +261,10 @@ func TestADialWaitsForANode(t *testing.T) {
 	r.ready(1)
 	_, err := fmt.Fprintln(r.nodes[1].in, "dial node3:7 100")
 	require.NoError(t, err)
-	time.Sleep(100 * time.Millisecond) // so that it has begun, mostly
+	time.Sleep(100 * time.Millisecond) // so that the dial has begun, mostly
 	r.begin(3)
 	r.ready(3)
-	// It may have come between the link and the listener.
+	// The dial may have come between the link and the listener.
 	answer := r.nodes[1].hear()
 	if strings.HasSuffix(answer, syscall.ECONNREFUSED.Error()) {
 		answer = r.ask(1, "dial node3:7 100")
@@ -334,7 +334,7 @@ func TestANodeIsKilledAndStartsAgain(t *testing.T) {
 	r.begin(2)
 	r.ready(2)
 	r.all(1000)
-	// A neighbour may get there by another way before its own link is made again.
+	// A neighbour may be reached by another way before its own link is made again.
 	until(t, "the links of the node that was killed came up twice, all others once", func() bool {
 		v := r.look()
 		good := len(v.Absent) == 0
@@ -352,8 +352,8 @@ func TestANodeIsKilledAndStartsAgain(t *testing.T) {
 	r.end()
 }
 
-// A node that is stopped for a while, and whose neighbour starts meanwhile, is
-// not forgotten.
+// A node that is stopped for a while, and whose neighbour starts meanwhile, is not
+// forgotten.
 func TestANodeIsStoppedWhileItsNeighbourStarts(t *testing.T) {
 	r := newRing(t, "ring", 3)
 	r.begin(1)
@@ -370,7 +370,7 @@ func TestANodeIsStoppedWhileItsNeighbourStarts(t *testing.T) {
 
 func init() { roles["leave"] = playLeave }
 
-// playLeave is a node that writes to another one, closes and ends.
+// playLeave is a node that writes to another one, closes the connection and exits.
 func playLeave(p *self) error {
 	h, err := sdp.Open(p.args[0])
 	if err != nil {
@@ -390,11 +390,11 @@ func playLeave(p *self) error {
 	if err := c.Close(); err != nil {
 		return err
 	}
-	os.Exit(0) // as programs do that never heard of Host.Close
+	os.Exit(0) // as a program does that does not call Host.Close
 	return nil
 }
 
-// A client three hops away writes, closes and ends at once.
+// A client three hops away writes, closes and exits at once.
 func TestWhatALeavingNodeWroteArrives(t *testing.T) {
 	r := newRing(t, "line", 4)
 	h, err := sdp.Open(r.spec(1))
@@ -426,7 +426,7 @@ func TestHTTPOverHops(t *testing.T) {
 	for topology, n := range map[string]int{"ring": 5, "line": 5} {
 		t.Run(topology, func(t *testing.T) {
 			r := newRing(t, topology, n)
-			// Two hops away in a ring, and four in a line.
+			// The server is two hops away in a ring, and four in a line.
 			at := map[string]int{"ring": 4, "line": 5}[topology]
 			for node := 2; node <= n; node++ {
 				if node != at {
@@ -463,7 +463,7 @@ func TestHTTPOverHops(t *testing.T) {
 				require.NoError(t, got.Body.Close())
 				require.Equal(t, fmt.Sprintf("%d %x <nil>", size, sum.Sum(nil)), string(answer))
 			}
-			// It went through the others, as they tell.
+			// The bytes went through the other nodes, as these report.
 			var forwarded uint64
 			for _, w := range r.look().Wires {
 				forwarded += w.ForwardedAB + w.ForwardedBA

@@ -29,17 +29,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serverReport is what a server says of itself.
+// serverReport is what a server reports about itself.
 type serverReport struct {
-	Networks map[string]int // connections by the transport
+	Networks map[string]int // number of connections by transport
 	Stats    sdp.HostStats
 }
 
-// written is the payload that a process has written. Counters may lag behind
+// written returns the payload that a process has written. Counters may lag behind
 // for as long as a Read or Write is under way.
 func written(s sdp.HostStats) uint64 { return s.BytesWritten() }
 
-// networks counts connections by the transport.
+// networks counts connections by transport.
 type networks struct {
 	mu    sync.Mutex
 	count map[string]int // guarded by mu
@@ -54,7 +54,7 @@ func (n *networks) add(c net.Conn) {
 	n.count[transportOf(c)]++
 }
 
-// transportOf is "sdp", or else the network of a connection's addresses.
+// transportOf returns "sdp", or else the network of a connection's addresses.
 func transportOf(c net.Conn) string {
 	if _, ok := c.(*sdp.Conn); ok {
 		return "sdp"
@@ -62,7 +62,7 @@ func transportOf(c net.Conn) string {
 	return c.RemoteAddr().Network()
 }
 
-// report answers the test until it is done with us.
+// report answers the test until the test is done with this process.
 func (n *networks) report(p *self) error {
 	for {
 		if _, ok := p.hear(); !ok {
@@ -78,7 +78,7 @@ func (n *networks) report(p *self) error {
 	}
 }
 
-// payloadHandler sends a stream of any length, and sums up what is put.
+// payloadHandler sends a stream of any length, and returns the sum of what is put.
 func payloadHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stream", func(w http.ResponseWriter, r *http.Request) {
@@ -234,10 +234,10 @@ func testHTTP(t *testing.T, proto string) {
 	server.end()
 }
 
-// Reverse is what playRPC offers.
+// Reverse is the service of playRPC.
 type Reverse struct{}
 
-// Bytes turns arg around.
+// Bytes reverses arg.
 func (Reverse) Bytes(arg []byte, reply *[]byte) error {
 	*reply = make([]byte, len(arg))
 	for i, b := range arg {
@@ -325,5 +325,5 @@ func TestRPC(t *testing.T) {
 	server.end()
 }
 
-// callSize is from 1 byte to 64 KiB.
+// callSize returns a size from 1 byte to 64 KiB.
 func callSize(i int) int { return 1 << (i % 17) }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// privateMemory is how many bytes of memory of its own a process has: heap and stacks,
-// but no mapped files and nothing shared.
+// privateMemory returns how many bytes of private memory a process has: heap and
+// stacks, but no mapped files and no shared memory.
 func privateMemory(t *testing.T, p *process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -34,8 +34,8 @@ func privateMemory(t *testing.T, p *process) int {
 	return 0
 }
 
-// idleConnections is how many connections a test may hold that take each a number of
-// descriptors in one process: up to 5 000, or 1 000 with -short.
+// idleConnections returns how many connections a test may hold, if each takes a
+// number of descriptors in one process. It is at most 5 000, or 1 000 with -short.
 func idleConnections(t *testing.T, descriptors int) int {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -46,8 +46,8 @@ func idleConnections(t *testing.T, descriptors int) int {
 	return n
 }
 
-// smallEcho is an echo server whose connections take one descriptor each. io.Copy takes
-// three.
+// smallEcho starts an echo server whose connections take one descriptor each, and
+// returns its address. io.Copy would take three.
 func smallEcho(t *testing.T) (target string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,13 +69,13 @@ func smallEcho(t *testing.T) (target string) {
 }
 
 // A connection that has moved data and waits for more takes little memory, whatever the
-// networks of the two sides: no buffer of the size of what a read returns at most.
+// networks of the two sides. It keeps no buffer of the size of the largest read.
 func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
-	const most = 32 << 10 // bytes for each connection: two goroutines, two ends
+	const most = 32 << 10 // bytes for each connection: two goroutines, two endpoints
 	socket := "unix://" + filepath.Join(shortDir(t), "s")
 	for _, c := range []struct {
 		name        string
-		descriptors int // of a connection in one process: two sockets, four ends of pipes
+		descriptors int // of a connection in one process: two sockets, and four ends of pipes
 		maps        []string
 	}{
 		{"TCP and SDP", 2, []string{"sdp://localhost:0=", "tcp://127.0.0.1:0="}},
@@ -101,7 +101,8 @@ func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
 			for range n {
 				all = append(all, front.dial(0))
 			}
-			// As much as a read returns at most, so that a buffer that is kept is touched.
+			// This is the most that a read returns. So a buffer that is kept is touched in
+			// full.
 			much := strings.Repeat("x", 64<<10)
 			for _, c := range all {
 				c.SetDeadline(time.Now().Add(patience))

@@ -20,8 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// playEnd is one end of one connection, which is to be killed. Arguments: the
-// address to dial or "listen"; what to do; the file of a tally.
+// playEnd is one endpoint of one connection. The process is to be killed. Its
+// arguments are the address to dial or "listen", what to do, and the file of a
+// tally.
 func playEnd(p *self) error {
 	c, err := endConn(p)
 	if err != nil {
@@ -47,7 +48,7 @@ func playEnd(p *self) error {
 	case "drain": // reads for ever
 		_, err := io.Copy(struct{ io.Writer }{newStream(1)}, c)
 		return fmt.Errorf("the stream has ended: %v", err)
-	case "burst": // tallies that it has written all just before it ends its direction
+	case "burst": // tallies that it has written everything just before it ends its direction
 		if _, err := c.Write(newStream(1).next(burstBytes)); err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func endConn(p *self) (net.Conn, error) {
 // tally is a file in which a process keeps a number that outlives it.
 type tally struct {
 	path  string
-	file  *os.File // of the process that counts
+	file  *os.File // in the process that counts
 	total uint64   // likewise
 }
 
@@ -107,7 +108,7 @@ func openTally(path string) (*tally, error) {
 	return &tally{path: path, file: f}, err
 }
 
-// add is one system call, so it is done or not.
+// add is one system call. So it happens in full, or not at all.
 func (f *tally) add(n int) error {
 	f.total += uint64(n)
 	_, err := f.file.WriteAt(binary.LittleEndian.AppendUint64(nil, f.total), 0)
@@ -122,7 +123,7 @@ func (f *tally) get(t *testing.T) int64 {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// still waits until a number that something increases stays as it is for a while.
+// still waits until a number that something increases stays the same for a while.
 func still(t *testing.T, get func() int64) { stillFor(t, 200*time.Millisecond, get) }
 
 func stillFor(t *testing.T, d time.Duration, get func() int64) {
@@ -136,8 +137,7 @@ func stillFor(t *testing.T, d time.Duration, get func() int64) {
 	})
 }
 
-// victims runs a test where the process that dies has dialled, and where it has
-// accepted.
+// victims runs a test twice: the process that dies has dialled, or has accepted.
 func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *peer, tally *tally)) {
 	for _, dials := range []bool{true, false} {
 		t.Run(map[bool]string{true: "dialled", false: "accepted"}[dials], func(t *testing.T) {
@@ -153,7 +153,7 @@ func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *
 				victim = startPeer(t, "end", []string{"listen", do, tally.path})
 				address := victim.hear()
 				c = dialSDP(t, address)
-				defer func() { // it is dead
+				defer func() { // the process is dead
 					_, err := sdp.Dial("sdp", address)
 					require.ErrorIs(t, err, syscall.ECONNREFUSED)
 				}()
@@ -168,7 +168,7 @@ func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *
 	}
 }
 
-// killed waits for the end and tells if it was SIGKILL.
+// killed waits for the end of the process and reports whether SIGKILL caused it.
 func (p *peer) killed() bool {
 	p.t.Helper()
 	p.wait()
@@ -176,8 +176,8 @@ func (p *peer) killed() bool {
 	return status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// wantNotice waits for what a dead peer makes an operation return. It is wanted
-// within a second; the limit is generous, for slow machines.
+// wantNotice waits for an operation to return because of the death of the peer. The
+// aim is a second. The limit is generous, for slow machines.
 func wantNotice(t *testing.T, death time.Time, result <-chan error) error {
 	t.Helper()
 	select {
@@ -190,7 +190,7 @@ func wantNotice(t *testing.T, death time.Time, result <-chan error) error {
 	return nil
 }
 
-// readOn reads and checks the stream until an error.
+// readOn reads and checks the stream until an error occurs.
 func readOn(c net.Conn, s *stream, n *int64) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -207,8 +207,8 @@ func readOn(c net.Conn, s *stream, n *int64) error {
 
 const beforeDeath = 8 << 20
 
-// Of a writer that dies in the middle of a transfer everything arrives that its
-// Write has taken, whether the reader keeps up or not.
+// A writer dies in the middle of a transfer. Everything that its Write has taken
+// arrives, whether the reader keeps up or not.
 func TestKilledWriter(t *testing.T) {
 	for _, reads := range []string{"reading", "stalled"} {
 		t.Run(reads, func(t *testing.T) {
@@ -244,7 +244,8 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
-// A Write that waits for room in the window of a reader that dies ends.
+// A Write waits for room in the window of a reader. When the reader dies, the Write
+// returns.
 func TestKilledReader(t *testing.T) {
 	for _, do := range []string{"idle", "drain"} {
 		t.Run(do, func(t *testing.T) {
@@ -271,7 +272,7 @@ func TestKilledReader(t *testing.T) {
 	}
 }
 
-// A Read of a connection on which nothing happens ends when the other side dies.
+// A Read of an idle connection returns when the other side dies.
 func TestKilledIdlePeer(t *testing.T) {
 	victims(t, "idle", func(t *testing.T, c *sdp.Conn, victim *peer, _ *tally) {
 		result := make(chan error, 1)
@@ -310,7 +311,7 @@ func TestKilledAfterFIN(t *testing.T) {
 				}
 				result := make(chan error, 1)
 				go func() {
-					for { // until the death is known
+					for { // until the death is noticed
 						if _, err := c.Write([]byte{1}); err != nil {
 							result <- err
 							return
@@ -323,8 +324,9 @@ func TestKilledAfterFIN(t *testing.T) {
 	}
 }
 
-// At whatever moment the writer dies: the end of the stream means that all was
-// read, and a reset that something may be missing, but nothing that was written.
+// The writer may die at any moment. The end of the stream means that everything was
+// read. A reset means that something may be missing, but nothing that Write has
+// taken.
 func TestKilledAtAnyMoment(t *testing.T) {
 	newFabric(t)
 	ln := listenSDP(t)
@@ -358,7 +360,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 }
 
 // Dials that are under way when the listening process dies fail, as refused or
-// reset, and do no harm to the one that dials.
+// reset. They do no harm to the process that dials.
 func TestKilledWhileDialled(t *testing.T) {
 	newFabric(t)
 	const dialling = 4
@@ -403,8 +405,8 @@ func playOpenOnly(p *self) error {
 	return h.Close()
 }
 
-// When everybody is dead, the directory with its empty file is all that is left,
-// and who comes next uses it without a word.
+// When all processes are dead, only the directory with its empty file is left. The
+// next process uses it without a message.
 func TestBothKilled(t *testing.T) {
 	name := newFabric(t)
 	dir := filepath.Join(fabricBase(os.Geteuid()), name)
@@ -418,7 +420,7 @@ func TestBothKilled(t *testing.T) {
 		until(t, "the transfer is under way", func() bool { return tally.get(t) > beforeDeath })
 		all := []*peer{server, client, bystander}
 		for _, p := range all {
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that none sees another's death
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that neither sees the other's death
 		}
 		for _, p := range all {
 			require.NoError(t, p.cmd.Process.Kill())

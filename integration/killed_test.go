@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A proxy that dies has no time to tell anybody. The other of the pair must not
+// A proxy that is killed cannot tell anybody. The other one of the pair must not
 // take that for the end of the stream.
 func TestKilledProxyIsAResetBehindTheOther(t *testing.T) {
 	for name, killFront := range map[string]bool{"front": true, "back": false} {
@@ -43,7 +43,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// The proxy that is left serves again when the other is back.
+// The proxy that is left serves again when the other one is back.
 func TestPairWorksAgainAfterTheBackIsReplaced(t *testing.T) {
 	target := echo(t)
 	p := startPair(t, target)
@@ -51,7 +51,7 @@ func TestPairWorksAgainAfterTheBackIsReplaced(t *testing.T) {
 	p.back.signal(syscall.SIGKILL)
 	p.back.status()
 	front := net.JoinHostPort(p.host, p.port)
-	// Nobody listens behind it now. The reset may come before Dial returns.
+	// Nothing listens behind it now. The reset may come before Dial returns.
 	if c, err := net.Dial("tcp", front); err == nil {
 		c.SetDeadline(time.Now().Add(patience))
 		if n, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {

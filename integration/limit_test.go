@@ -57,7 +57,7 @@ func TestMapRefusesMoreConnectionsThanItsLimit(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, lines, 1)
 		require.LessOrEqual(t, lines, 1+int(time.Since(begin)/time.Second), "one a second")
-		// Where one ends, another is served.
+		// When one ends, another is served.
 		second.Close()
 		eventually(t, "another is served", func() bool {
 			c, err := net.Dial(network, address)
@@ -84,7 +84,7 @@ func TestMapRefusesMoreConnectionsThanItsLimit(t *testing.T) {
 	}
 }
 
-// relay is a program of others that forwards what connects to it.
+// relay starts a foreign program that forwards the connections that it accepts.
 func relay(t *testing.T) (at string, setTarget func(address string)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +119,7 @@ func relay(t *testing.T) (at string, setTarget func(address string)) {
 	return "tcp://" + ln.Addr().String(), func(address string) { target <- address }
 }
 
-// A proxy cannot know where a relay of others leads. The limit ends it.
+// A proxy cannot know where a foreign relay leads. The limit ends the loop.
 func TestLoopThroughARelayOfOthersEndsAtTheLimit(t *testing.T) {
 	const limit = 100
 	at, setTarget := relay(t)
@@ -133,7 +133,7 @@ func TestLoopThroughARelayOfOthersEndsAtTheLimit(t *testing.T) {
 		t.Fatalf("the client reads %v, want the end", err)
 	}
 	client.Close()
-	c := p.stop() // which waits until all have ended
+	c := p.stop() // waits until all connections have ended
 	require.EqualValues(t, limit, c.total)
 	require.EqualValues(t, 1, c.refused)
 	require.Regexp(t, fullLine, p.out.String())

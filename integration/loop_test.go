@@ -18,16 +18,16 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 )
 
-// loopLine is all that a proxy writes that finds a loop.
+// loopLine matches the only line that a proxy writes when it finds a loop.
 var loopLine = regexp.MustCompile(`^sdp-proxy: map (\S+) leads back to itself(?: through (.*))?, so that each connection would make more of them without end; choose another target\n$`)
 
-// freeAddress is an address of the loopback network that no other test has.
+// freeAddress returns an address of the loopback network that no other test has.
 func freeAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250), 20000+rand.IntN(10000))
 }
 
-// freeEverywhere is a port that is free on all addresses of this machine, and that no
-// dial takes for its own end.
+// freeEverywhere returns a port that is free on all addresses of this machine, and
+// that no dial takes for its own endpoint.
 func freeEverywhere(t *testing.T) (port string) {
 	t.Helper()
 	for range 1000 {
@@ -41,7 +41,7 @@ func freeEverywhere(t *testing.T) (port string) {
 	return ""
 }
 
-// ownAddress is an address of this machine that is not loopback.
+// ownAddress returns an address of this machine that is not loopback.
 func ownAddress(t *testing.T) (address string, ok bool) {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -62,7 +62,7 @@ func mapArgs(maps []string) []string {
 	return args
 }
 
-// wantLoop runs sdp-proxy, which must refuse the first of its maps by one line.
+// wantLoop runs sdp-proxy, which must refuse the first of its maps with one line.
 func wantLoop(t *testing.T, fabric string, maps ...string) (through string) {
 	t.Helper()
 	p := start(t, filepath.Join(programs, "sdp-proxy"), mapArgs(maps), withEnv(fabric))
@@ -132,7 +132,7 @@ func TestMapThatLeadsBackToItselfIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "a socket is left behind")
 }
 
-// What only looks as if it led back is served.
+// A map that only seems to lead back is served.
 func TestMapThatLeadsElsewhereIsServed(t *testing.T) {
 	port, dir := freeEverywhere(t), shortDir(t)
 	a, b := freeAddress(), freeAddress()
@@ -150,8 +150,8 @@ func TestMapThatLeadsElsewhereIsServed(t *testing.T) {
 	}
 }
 
-// The one that starts later is refused, whatever is between the two. When the other has
-// ended in whatever way, it is not.
+// The proxy that starts later is refused, whatever is between the two. Once the other
+// one has ended, in whatever way, it is not refused.
 func TestLoopThroughAnotherProxyIsRefused(t *testing.T) {
 	a, b := freeAddress(), freeAddress()
 	socket := "unix://" + shortDir(t) + "/s"
@@ -173,11 +173,11 @@ func TestLoopThroughAnotherProxyIsRefused(t *testing.T) {
 			for _, m := range c.others {
 				p := startProxy(t, name, nil, m)
 				others = append(others, p)
-				// In the order of a connection's way.
+				// In the order in which a connection passes them.
 				want = append([]string{fmt.Sprintf("%s of process %d", m, p.cmd.Process.Pid)}, want...)
 			}
 			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
-			others[0].signal(syscall.SIGSTOP) // one that is stopped is still there
+			others[0].signal(syscall.SIGSTOP) // a stopped proxy still counts
 			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
 			others[0].signal(syscall.SIGCONT)
 			others[0].signal(syscall.SIGKILL)
@@ -203,7 +203,8 @@ func TestLoopThroughAnotherNodeIsRefused(t *testing.T) {
 	startProxy(t, node(3), nil, "sdp://:7000=tcp://"+a).stop()
 }
 
-// A proxy that lets its connections end does not listen any more, so it is in no loop.
+// A proxy that only drains its connections does not listen any more. So it is in no
+// loop.
 func TestProxyThatDrainsIsInNoLoop(t *testing.T) {
 	name, a := fabric(t), freeAddress()
 	socket := shortDir(t) + "/s"
@@ -228,7 +229,7 @@ func TestProxyThatDrainsIsInNoLoop(t *testing.T) {
 	require.Zero(t, draining.status())
 }
 
-// Two that make a loop start at the same moment: one of them serves.
+// Two proxies that form a loop start at the same moment. One of them serves.
 func TestOneOfTwoThatMakeALoopStarts(t *testing.T) {
 	name := fabric(t)
 	for range int(long(20, 5)) {

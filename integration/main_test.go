@@ -32,8 +32,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// build makes the commands. Another user must be able to run them, because a
-// test drops its rights.
+// build builds the commands. Another user must be able to run them, because a test
+// drops its rights.
 func build(root string, packages ...string) (dir string, err error) {
 	dir, err = os.MkdirTemp("", "integration")
 	if err != nil {
@@ -51,9 +51,9 @@ func build(root string, packages ...string) (dir string, err error) {
 	return dir, nil
 }
 
-// noteSources looks at all sources of the module. The test cache keeps what a
-// test itself has looked at, but not what a go build that it runs has; without
-// this, a change of a program would be answered with the old result.
+// noteSources reads all sources of the module. The test cache records what a test
+// itself reads, but not what a go build that it runs reads. Without this, the cache
+// would return an old result after a change of a program.
 func noteSources(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

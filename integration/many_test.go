@@ -47,11 +47,11 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	server.end()
 }
 
-// Connections that come and go leave nothing behind, at either end.
+// Connections that come and go leave nothing behind, at either endpoint.
 func TestManyConnectionsInARow(t *testing.T) {
 	newFabric(t)
 	server, address := startServer(t)
-	keep := dialSDP(t, address) // so that the link stays as it is between measurements
+	keep := dialSDP(t, address) // keeps the link as it is between measurements
 	total := int64(0)
 	series := func(n int) {
 		t.Helper()
@@ -93,8 +93,9 @@ func TestManyConnectionsInARow(t *testing.T) {
 			return errors.New("descriptors")
 		case after.Goroutines > before.Goroutines:
 			return errors.New("goroutines")
-		// Less than a page per connection, and of the heap some bytes. (All
-		// resident memory says less: the race detector's is in it.)
+		// The limits are less than a page per connection, and some bytes of the
+		// heap. All resident memory says less, since it contains the race
+		// detector's.
 		case after.Window > before.Window+int64(n)*1024:
 			return errors.New("shared memory")
 		case after.Runtime > before.Runtime+int64(n)*2048:
@@ -110,8 +111,8 @@ func TestManyConnectionsInARow(t *testing.T) {
 	server.end()
 }
 
-// When the window has no room for another connection, a dial says so, at once or
-// by its deadline; when connections have gone, there is room again.
+// When the window has no room for another connection, a dial fails, at once or by
+// its deadline. When connections have gone, there is room again.
 func TestWindowFull(t *testing.T) {
 	leak.Check(t)
 	h, err := sdp.Open("mem:window-full")
@@ -121,7 +122,7 @@ func TestWindowFull(t *testing.T) {
 	require.NoError(t, err)
 	address := ln.Addr().String()
 	var mu sync.Mutex
-	accepted := map[string]net.Conn{} // by the dialling end's address; guarded by mu
+	accepted := map[string]net.Conn{} // by the address of the dialling endpoint; guarded by mu
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer ln.Close()
@@ -180,7 +181,7 @@ func TestWindowFull(t *testing.T) {
 	require.ErrorAs(t, err, &nerr)
 	require.True(t, nerr.Timeout())
 
-	// The others work.
+	// The other connections work.
 	both := func(c net.Conn) {
 		t.Helper()
 		result := make(chan error, 1)

@@ -11,17 +11,17 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// bystander is a part of a process that has nothing to do with the one that is stopped,
-// killed or cut off. It dials another one and listens all the time, and nothing of that
-// may fail.
+// bystander is a part of a process that has nothing to do with the process that is
+// stopped, killed or cut off. It dials another one and listens all the time. None of
+// that may fail.
 type bystander struct {
 	over    atomic.Bool
 	running sync.WaitGroup
 	dials   atomic.Int64 // of the other process
-	listens atomic.Int64 // listeners that took a connection of this process' own
+	listens atomic.Int64 // listeners that took a connection of this process
 
 	mu     sync.Mutex
-	broken error // the first that failed; guarded by mu
+	broken error // the first failure; guarded by mu
 }
 
 func (b *bystander) begin(h *sdp.Host, other string) {
@@ -29,7 +29,7 @@ func (b *bystander) begin(h *sdp.Host, other string) {
 	b.loop(&b.listens, func() error { return listenOnce(h) })
 }
 
-// loop does something again and again, and counts it.
+// loop calls do again and again, and counts the calls.
 func (b *bystander) loop(n *atomic.Int64, do func() error) {
 	b.running.Go(func() {
 		for !b.over.Load() {
@@ -46,7 +46,7 @@ func (b *bystander) loop(n *atomic.Int64, do func() error) {
 	})
 }
 
-// listenOnce listens, dials that, and accepts.
+// listenOnce listens, dials the listener, and accepts.
 func listenOnce(h *sdp.Host) error {
 	ln, err := h.Listen("sdp", ":0")
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bystander) err() error {
 	return b.broken
 }
 
-// progress waits until both were done so many times more.
+// progress waits until both were done more times more.
 func (b *bystander) progress(more string) error {
 	n, err := strconv.ParseInt(more, 10, 64)
 	if err != nil {

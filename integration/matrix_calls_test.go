@@ -18,14 +18,14 @@ var (
 	late   = []error{os.ErrDeadlineExceeded}
 )
 
-// expected are errors that users of package net expect, by what they called.
+// expected are the errors that users of package net expect, by kind of call.
 type expected struct {
 	read, write, dial []error
-	full              bool // more than all buffers hold cannot be written
+	full              bool // a Write of more than all buffers hold fails
 }
 
-// expectedOf are those of an event. A process that is stopped is not dead: deadlines pass,
-// and that is all.
+// expectedOf returns the errors to expect after an event. A process that is stopped is not
+// dead: deadlines pass, and nothing else happens.
 func expectedOf(event string) *expected {
 	if event == "stopped" {
 		return &expected{late, late, late, true}
@@ -37,7 +37,7 @@ func expectedOf(event string) *expected {
 	}
 }
 
-// much judges a Write of more than all buffers hold.
+// much judges the error of a Write of more than all buffers hold.
 func (e *expected) much(err error) error {
 	if e.full {
 		return must(err, e.write)
@@ -45,11 +45,11 @@ func (e *expected) much(err error) error {
 	return verdict(err, e.write)
 }
 
-// shut are the errors of a Write after CloseWrite.
+// shut returns the errors of a Write after CloseWrite.
 func (e *expected) shut() []error { return append(e.write, syscall.EPIPE) }
 
-// verdict is nil if err is nil, or a *net.OpError with one of these causes, or one that
-// says by Timeout that it is a deadline's.
+// verdict returns nil if err is nil, or if it is a *net.OpError with one of the
+// expected causes or with a Timeout because of a deadline.
 func verdict(err error, expected []error) error {
 	if err == nil {
 		return nil
@@ -73,7 +73,7 @@ func must(err error, expected []error) error {
 	return verdict(err, expected)
 }
 
-// outcome is how a call went.
+// outcome is the result of a call.
 type outcome struct {
 	Call  string
 	Wrong string // "" if it went well

@@ -26,8 +26,8 @@ func soon() time.Time { return time.Now().Add(matrixLimit) }
 // much is more than all buffers on the way hold.
 const much = 64 << 20
 
-// connCalls are the calls of Conn. In the state of bulk, other goroutines write to and
-// read from the same connection.
+// connCalls are the calls of Conn. In state "bulk", other goroutines write to and read
+// from the same connection.
 var connCalls = []connCall{
 	{"Read", func(c *sdp.Conn, e *expected) error {
 		c.SetReadDeadline(soon())
@@ -110,7 +110,7 @@ var connCalls = []connCall{
 			return err
 		}
 		_, err := c.Read(make([]byte, 100))
-		if err == io.EOF { // it was only cut off, or another process is the one that is stopped
+		if err == io.EOF { // the connection was only cut off, or another process was stopped
 			return nil
 		}
 		return verdict(err, e.read)
@@ -127,7 +127,7 @@ var connCalls = []connCall{
 		var read, write error
 		all.Go(func() { _, read = io.Copy(io.Discard, c) })
 		all.Go(func() { _, write = c.Write(make([]byte, much)) })
-		time.Sleep(time.Millisecond) // mostly they wait then
+		time.Sleep(time.Millisecond) // mostly they wait by then
 		err := closes(c)
 		all.Wait()
 		gone := append(closed, syscall.ECONNRESET, syscall.EPIPE)
@@ -178,7 +178,7 @@ var connCalls = []connCall{
 	}},
 }
 
-// closes closes a connection, which then refuses all else.
+// closes closes a connection, which must then refuse all other calls.
 func closes(c *sdp.Conn) error {
 	if err := c.Close(); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// hostCall is a call of Host, Dialer or Listener, or of the default Host, whose fabric is
-// the same.
+// hostCall is a call of Host, Dialer or Listener, or of the default Host, which has the
+// same fabric.
 type hostCall struct {
 	name string
 	do   func(h *sdp.Host, target string, e *expected) error
@@ -109,7 +109,7 @@ var hostCalls = []hostCall{
 	}},
 }
 
-// dialled judges a dial. A connection that was made is closed.
+// dialled judges a dial. It closes a connection that was made.
 func (e *expected) dialled(c net.Conn, err error) error {
 	if err == nil {
 		return c.Close()

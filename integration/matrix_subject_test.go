@@ -24,12 +24,13 @@ func init() { roles["matrix"] = playMatrix }
 const (
 	// matrixLimit is the deadline of each call that has one.
 	matrixLimit = time.Second
-	// matrixPatience is how long a call may take that has none, or to keep to it.
+	// matrixPatience is how long a call without a deadline may take, or one with a
+	// deadline to return.
 	matrixPatience = patience
 )
 
 // subject is a process of a cell of the matrix. Every one echoes at a port of its own,
-// whose address it says first, and does what the test says:
+// whose address it reports first, and does what the test says:
 //
 //	prepare STATE ADDRESS  open a connection for each call, and bring them into a state
 //	call EVENT             make all calls at once; the answer is the outcomes, in JSON
@@ -39,20 +40,20 @@ const (
 //	bystand ADDRESS        begin to dial that address, and to listen, all the time
 //	progress N             wait until that was done N times more
 //	rest                   end it
-//	pester ADDRESS         begin to dial that address all the time, and not to mind errors
+//	pester ADDRESS         begin to dial that address all the time, and ignore errors
 //	cut PID                cut the cables to a process; the answer is how many
 type subject struct {
 	*self
 	host     *sdp.Host
 	target   string // of prepare
-	state    string // likewise: "idle", "bulk" or "dialling"
+	state    string // of prepare: "idle", "bulk" or "dialling"
 	conns    map[string]*sdp.Conn
 	survivor *sdp.Conn
 
-	over    atomic.Bool // what runs all the time ends
+	over    atomic.Bool // ends what runs all the time
 	pumps   sync.WaitGroup
-	dialled atomic.Int64 // dials of those that dial all the time that have returned
-	failed  chan error   // what they must not get; capacity 1
+	dialled atomic.Int64 // number of dials that have returned, of those made all the time
+	failed  chan error   // an error that they must not get; capacity 1
 	by      bystander
 }
 
@@ -80,7 +81,7 @@ func playMatrix(p *self) error {
 		p.say("%s", strings.ReplaceAll(answer, "\n", "; "))
 	}
 	s.over.Store(true)
-	h.Close() // it may be closed
+	h.Close() // it may be closed already
 	s.pumps.Wait()
 	return nil
 }
@@ -117,7 +118,7 @@ func (s *subject) do(w []string) (string, error) {
 	return "", fmt.Errorf("what is %q", w[0])
 }
 
-// echo answers every connection with what it sends, until the Host is closed.
+// echo sends back what arrives on every connection, until the Host is closed.
 func (s *subject) echo(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -132,8 +133,8 @@ func (s *subject) echo(ln net.Listener) {
 	}
 }
 
-// prepare brings this process into the state in which the other one is stopped, is
-// killed, or is cut off.
+// prepare brings this process into the state in which the other one is then
+// stopped, killed, or cut off.
 func (s *subject) prepare(state, target string) error {
 	s.state, s.target = state, target
 	names := []string{"survivor"}
@@ -175,7 +176,7 @@ func (s *subject) prepare(state, target string) error {
 	return nil
 }
 
-// pump writes to a connection and reads from it, until it ends, and counts what was
+// pump writes to a connection and reads from it until it ends, and counts what was
 // read.
 func (s *subject) pump(c *sdp.Conn) *atomic.Int64 {
 	var n atomic.Int64
@@ -198,8 +199,8 @@ func (s *subject) pump(c *sdp.Conn) *atomic.Int64 {
 	return &n
 }
 
-// pester dials all the time. A dial that does not end by its limit, or ends by an error
-// that users do not expect, is kept.
+// pester dials all the time. It keeps the error of a dial that does not end by its
+// limit, or that ends with an error that users do not expect.
 func (s *subject) pester(target string) {
 	s.pumps.Go(func() {
 		for !s.over.Load() {
@@ -236,8 +237,8 @@ func (s *subject) survive() error {
 	return there(s.survivor, "1000")
 }
 
-// closeHost closes the Host, with connections and listeners of all kinds, and ends what
-// runs. Then no call may succeed.
+// closeHost closes the Host while it has connections and listeners of all kinds, and
+// ends what runs. Then no call may succeed.
 func (s *subject) closeHost() error {
 	s.over.Store(true)
 	if !returns(func() { s.host.Close() }) {
@@ -289,7 +290,8 @@ func echoedBy(h *sdp.Host, address string) error {
 	return err
 }
 
-// returns reports whether f returns. It asserts no time: the limit is for what hangs.
+// returns reports whether f returns. It asserts no time: the limit only catches a
+// call that hangs.
 func returns(f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
@@ -303,7 +305,8 @@ func returns(f func()) bool {
 
 var errHangs = errors.New("hangs")
 
-// hangs is an error that says what hangs. What all goroutines do is in the log then.
+// hangs returns an error that names what hangs. It logs the stacks of all
+// goroutines.
 func hangs(what string) error {
 	b := make([]byte, 4<<20)
 	b = bytes.TrimSpace(b[:runtime.Stack(b, true)])
@@ -311,7 +314,7 @@ func hangs(what string) error {
 	return fmt.Errorf("%s: %w", what, errHangs)
 }
 
-// await waits until ok.
+// await waits until ok returns true.
 func await(what string, ok func() bool) error {
 	for end := time.Now().Add(matrixPatience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

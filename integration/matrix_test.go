@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// matrixVariable makes TestMatrix try every cell if it is "all".
+// matrixVariable makes TestMatrix try every cell if its value is "all".
 const matrixVariable = "NTBNET_MATRIX"
 
 // cell is one cell of the matrix, and its processes.
@@ -25,13 +25,13 @@ type cell struct {
 	subject *peer // makes all the calls
 	healthy *peer // dials and listens all the time, and is dialled by the subject
 	victim  *peer // is stopped, killed or cut off
-	beyond  *peer // reached through the victim; nil if the victim is called itself
+	beyond  *peer // reached through the victim; nil if the subject calls the victim itself
 	cutter  *peer // has a cable to the victim
-	// What the processes said, by process.
+	// Addresses that the processes reported.
 	address map[*peer]string
 }
 
-// matrixPlaces are where the victim may be, as seen by the subject.
+// matrixPlaces are the places of the victim, as seen by the subject.
 var matrixPlaces = []struct {
 	name  string
 	build func(c *cell)
@@ -91,12 +91,12 @@ var (
 	}
 )
 
-// A process is stopped, is killed, or is cut off, wherever it is and whatever goes on.
-// Each call of another one that has to do with it ends, by its deadline, with an error
-// that users of package net expect; each that has not succeeds.
+// A process is stopped, killed, or cut off, wherever it is and whatever goes on. Each
+// call of another process that depends on it ends, by its deadline, with an error that
+// users of package net expect. Each call that does not depend on it succeeds.
 //
 // Every cell makes all calls at once, each on a connection of its own. A few cells are
-// tried; all of them by
+// tried by default, and all of them by
 //
 //	NTBNET_MATRIX=all go test ./integration -run TestMatrix -timeout 60m
 func TestMatrix(t *testing.T) {
@@ -133,13 +133,13 @@ func (c *cell) node(i int) *peer { return c.begin(c.r.spec(i)) }
 func (c *cell) begin(spec string) *peer {
 	c.t.Helper()
 	p := startPeer(c.t, "matrix", []string{spec}, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "SDP_FABRIC="+spec) // of the default Host
+		cmd.Env = append(cmd.Env, "SDP_FABRIC="+spec) // for the default Host
 	})
 	c.address[p] = p.hear()
 	return p
 }
 
-// ask says a line, and wants ok.
+// ask sends a line, and wants ok.
 func (c *cell) ask(p *peer, format string, args ...any) {
 	c.t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -170,7 +170,7 @@ func (c *cell) try(state, event string) {
 	if c.r.topology != "" {
 		within(t, "sdp-perf topology", func() { c.r.look() })
 	}
-	switch event { // it is there again
+	switch event { // the victim is there again
 	case "stopped":
 		c.goesOn()
 		c.ask(c.subject, "survive")
@@ -181,7 +181,7 @@ func (c *cell) try(state, event string) {
 		c.begins(event)
 	}
 	c.progress()
-	// Those that dial the subject end first.
+	// The processes that dial the subject end first.
 	c.ask(c.healthy, "rest")
 	c.ask(c.subject, "rest")
 	c.ask(c.subject, "close")

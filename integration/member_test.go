@@ -30,14 +30,14 @@ import (
 
 func init() { roles["member"] = playMember }
 
-// longVariable switches the long forms of tests on: minutes where the short ones
-// take seconds. CI sets it in a step of its own.
+// longVariable switches on the long forms of tests, which take minutes rather than
+// seconds. CI sets it in a step of its own.
 const longVariable = "NTBNET_LONG"
 
 func longRun() bool { return os.Getenv(longVariable) != "" }
 
-// member is a node of a ring that sends much, counts what comes, and can cut its
-// own cables. It takes streams at port 8 and floods at port 9; the test says:
+// member is a node of a ring that sends much, counts what it receives, and can cut
+// its own cables. It takes streams at port 8 and floods at port 9. The test says:
 //
 //	send ADDRESS N SEED     send N bytes to port 8; the answer is a receipt, in JSON
 //	reach ADDRESS           open a connection, in two seconds at the most
@@ -50,11 +50,11 @@ type member struct {
 	*self
 	host     *sdp.Host
 	received atomic.Int64
-	sinks    sync.WaitGroup // connections that came
+	sinks    sync.WaitGroup // connections that were accepted
 
 	mu     sync.Mutex
 	counts map[string]int64 // by the sender's host; guarded by mu
-	broken error            // the first that went wrong with a flood; guarded by mu
+	broken error            // the first failure of a flood; guarded by mu
 
 	over    atomic.Bool
 	floods  sync.WaitGroup
@@ -118,7 +118,7 @@ func (m *member) do(w []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		go func() { // the test goes on talking to us
+		go func() { // the test may send further lines
 			answer, err := m.send(w[1], n, seed)
 			if err != nil {
 				answer = err.Error()
@@ -155,8 +155,8 @@ func (m *member) do(w []string) (string, error) {
 	return "", fmt.Errorf("what is %q", w[0])
 }
 
-// cutCables ends the sockets that are cables to a process, as whoever pulls a plug:
-// both sides find their link down.
+// cutCables shuts down the sockets that are cables to a process, as if somebody
+// pulled a plug. Both sides find their link down.
 func cutCables(pid string) (n int, err error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -169,7 +169,7 @@ func cutCables(pid string) (n int, err error) {
 		}
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil || fmt.Sprint(cred.Pid) != pid {
-			continue // not a socket, or another's
+			continue // not a socket, or another process's
 		}
 		if unix.Shutdown(fd, unix.SHUT_RDWR) == nil {
 			n++
@@ -178,7 +178,7 @@ func cutCables(pid string) (n int, err error) {
 	return n, nil
 }
 
-// receipt is what the end of a stream tells its beginning.
+// receipt is what the receiver of a stream returns to its sender.
 type receipt struct {
 	Bytes  int64
 	Sum    string
@@ -192,8 +192,8 @@ type pause struct {
 	For  time.Duration
 }
 
-// leastPause is the shortest that is written down, and mostPauses how many of the
-// longest are told: a line of a process has its limit.
+// leastPause is the shortest pause that is recorded. mostPauses is how many of the
+// longest are reported, since a line of a process has a limit.
 const (
 	leastPause = time.Millisecond
 	mostPauses = 200
@@ -258,8 +258,8 @@ func (m *member) send(address string, n int64, seed uint64) (string, error) {
 	return string(answer[:len(answer)-1]), nil
 }
 
-// pour writes n bytes in pieces of sizes by a seed. Each piece begins with its
-// place, so that no two are alike.
+// pour writes n bytes in pieces whose sizes depend on a seed. Each piece begins
+// with its position, so that no two are alike.
 func pour(w io.Writer, sum hash.Hash, n int64, seed uint64) error {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	s := newStream(int(seed % streamPeriod))

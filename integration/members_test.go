@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memberSpec is that of a process which shares a node's links.
+// memberSpec returns the spec of a process that shares a node's links.
 func (r *ring) memberSpec(node int) string {
 	return fmt.Sprintf("%s:%s?node=%d", r.topology, r.name, node)
 }
@@ -36,8 +36,8 @@ func listens(t *testing.T, p *peer, node int) *peer {
 	return p
 }
 
-// Only the owner names the links of node 2: a server and sdp-perf topology use
-// them too.
+// Only the owner names the links of node 2. A server and sdp-perf topology use them
+// too.
 func TestThreeProcessesOfOneNode(t *testing.T) {
 	r := newRing(t, "ring", 4)
 	server := listens(t, startPeer(t, "node", []string{r.memberSpec(2)}), 2) // before the owner
@@ -84,7 +84,7 @@ func TestThreeProcessesOfOneNode(t *testing.T) {
 	require.Equal(t, "up", v.Views[1].Members[0].State)
 	require.Greater(t, v.Views[1].Members[0].ToBytes, uint64(3_000_000))
 
-	// Another one cannot own them.
+	// Another process cannot own them.
 	second := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--own"}, withEnv("SDP_FABRIC="+r.spec(2)))
 	require.Equal(t, 2, second.status())
 	require.Contains(t, second.out.String(), syscall.EADDRINUSE.Error())
@@ -94,13 +94,13 @@ func TestThreeProcessesOfOneNode(t *testing.T) {
 	require.Regexp(t, syscall.ECONNRESET.Error()+"|"+syscall.EHOSTUNREACH.Error(), r.ask(4, "use 1000"))
 	require.Equal(t, "ok", r.ask(1, "use 1000000"), "the other way round is there")
 
-	// Another one takes over; the server goes on.
+	// Another process takes over, and the server goes on.
 	owner = r.own(2)
 	for _, node := range []int{1, 3, 4} {
 		require.Equal(t, "ok", r.ask(node, "dial node2:7 1000000"), "from node %d", node)
 		require.Equal(t, "ok", server.ask(fmt.Sprintf("dial node%d:7 1000000", node)), "to node %d", node)
 	}
-	// A member ends: its connections do.
+	// A member ends, and so do its connections.
 	require.Equal(t, "ok", r.ask(3, "keep node2:7"))
 	server.kill()
 	require.Contains(t, r.ask(3, "use 1000"), syscall.ECONNRESET.Error())
@@ -110,7 +110,7 @@ func TestThreeProcessesOfOneNode(t *testing.T) {
 	r.end()
 }
 
-// A process that takes over within a second keeps what its members have open.
+// A process that takes over within a second keeps the connections of its members.
 func TestConnectionsOfMembersOutliveAnOwner(t *testing.T) {
 	r := newRing(t, "line", 3)
 	owner := r.own(2)
@@ -165,7 +165,8 @@ func TestAStoppedMemberStopsNobodyElse(t *testing.T) {
 	r.end()
 }
 
-// Redis behind sdp-proxy, both processes of nodes whose links others own.
+// Redis runs behind sdp-proxy. Both proxies belong to nodes whose links other
+// processes own.
 func TestRedisBetweenMembers(t *testing.T) {
 	cli := tool(t, "redis-cli")
 	target := startRedis(t)

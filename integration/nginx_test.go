@@ -40,15 +40,15 @@ http {
 }
 `
 
-// startNginx serves dir/www.
+// startNginx starts a server for dir/www.
 func startNginx(t *testing.T, dir string) (target string) {
 	t.Helper()
 	nginx := tool(t, "nginx")
 	user := ""
 	if os.Getuid() == 0 {
-		user = "user root;" // else it drops to a user that may not read dir
+		user = "user root;" // else it switches to a user that may not read dir
 	}
-	// A port is free until somebody takes it, so try a few.
+	// A port is free only until some process takes it. So a few are tried.
 	for range 5 {
 		port := freePort(t)
 		config := fmt.Sprintf(nginxConfig, user, port)
@@ -81,7 +81,7 @@ func freePort(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// sparseFile has random stretches and holes, and returns its SHA-256.
+// sparseFile makes a file with random stretches and holes, and returns its SHA-256.
 func sparseFile(t *testing.T, path string, size int64) []byte {
 	t.Helper()
 	f, err := os.Create(path)
@@ -99,7 +99,7 @@ func sparseFile(t *testing.T, path string, size int64) []byte {
 		random.Read(b)
 		off := i*(size/stretches) + 12345*i // at no round offset
 		if i == stretches-1 {
-			off = size - int64(len(b)) // the end is no hole
+			off = size - int64(len(b)) // the file does not end with a hole
 		}
 		if _, err := f.WriteAt(b, off); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestNginxServesCurl(t *testing.T) {
 	}
 }
 
-// fetch runs curl, which must succeed without a word.
+// fetch runs curl, which must succeed without output.
 func fetch(t *testing.T, curl string, to io.Writer, args ...string) {
 	t.Helper()
 	var errs strings.Builder

@@ -21,13 +21,13 @@ var (
 		`aborted (\d+), bytes to target (\d+), from target (\d+)$`)
 )
 
-// fabric is the variable that gives a test a fabric of its own.
+// fabric returns the environment variable that gives a test a fabric of its own.
 func fabric(t *testing.T) string { return "SDP_FABRIC=shm:" + fabrictest.Name(t) }
 
 // proxy is a running sdp-proxy.
 type proxy struct {
 	*process
-	listening []string // by map, "tcp://127.0.0.1:34567"
+	listening []string // by map, such as "tcp://127.0.0.1:34567"
 }
 
 // startProxy starts sdp-proxy with these maps and waits until it is ready.
@@ -44,7 +44,7 @@ func startProxy(t *testing.T, fabric string, args []string, maps ...string) *pro
 	return p
 }
 
-// dial connects to a tcp or unix map.
+// dial connects to a map of network tcp or unix.
 func (p *proxy) dial(i int) net.Conn {
 	p.t.Helper()
 	network, address, _ := strings.Cut(p.listening[i], "://")
@@ -57,12 +57,12 @@ func (p *proxy) dial(i int) net.Conn {
 	return c
 }
 
-// counters are those of one map.
+// counters are the counters of one map.
 type counters struct {
 	open, total, refused, failed, aborted, toTarget, fromTarget int64
 }
 
-// parseCounters reads the last line of each map.
+// parseCounters parses the last line of each map.
 func parseCounters(t *testing.T, matches [][]string) map[string]counters {
 	t.Helper()
 	all := map[string]counters{}
@@ -88,7 +88,8 @@ func (p *proxy) stop() counters {
 	return parseCounters(p.t, p.waitFor(countersLine, len(p.listening)))[p.listening[0]]
 }
 
-// pair is TCP to SDP in one process and SDP to the target in another.
+// pair is two proxies: front forwards from TCP to SDP, and back from SDP to the
+// target.
 type pair struct {
 	front, back *proxy
 	host, port  string // where front listens
@@ -115,8 +116,8 @@ func split(t *testing.T, endpoint, scheme string) (host, port string) {
 	return host, port
 }
 
-// stop ends both. The two networks of a map are those of its endpoints, so what
-// the counters of the two agree on has passed over SDP.
+// stop ends both. The two networks of a map are those of its endpoints. So what the
+// counters of the two agree on has passed over SDP.
 func (p *pair) stop() (front, back counters) {
 	p.front.t.Helper()
 	front, back = p.front.stop(), p.back.stop()

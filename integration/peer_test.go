@@ -27,13 +27,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerPatience is how long a test waits for what must come.
+// peerPatience is how long a test waits for what must happen.
 const peerPatience = 60 * time.Second
 
 // peerVariable makes the test binary a second process of a test.
 const peerVariable = "INTEGRATION_PEER"
 
-// roles are what a second process can do.
+// roles are the functions that a second process can run.
 var roles = map[string]func(p *self) error{
 	"http":      playHTTP,
 	"rpc":       playRPC,
@@ -56,15 +56,15 @@ var roles = map[string]func(p *self) error{
 
 func init() {
 	if role := os.Getenv(peerVariable); role != "" {
-		// Not here: this goroutine is bound to its thread during initialization,
-		// which makes each wait far slower than in a program.
+		// The role does not run here. This goroutine is bound to its thread during
+		// initialization, which makes each wait far slower than in a program.
 		status := make(chan int)
 		go func() { status <- play(role) }()
 		os.Exit(<-status)
 	}
 }
 
-// self is this process where it is the second one of a test.
+// self is this process, when it is the second one of a test.
 type self struct {
 	args []string
 	in   *bufio.Scanner
@@ -91,13 +91,14 @@ func (p *self) say(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
-// hear waits for a line of the test. It is false when the test is done with us.
+// hear waits for a line of the test. It returns false when the test is done with
+// this process.
 func (p *self) hear() (string, bool) {
 	ok := p.in.Scan()
 	return p.in.Text(), ok
 }
 
-// stay waits until the test is done with us.
+// stay waits until the test is done with this process.
 func (p *self) stay() {
 	for {
 		if _, ok := p.hear(); !ok {
@@ -106,7 +107,7 @@ func (p *self) stay() {
 	}
 }
 
-// peerReporter is what leak.Check needs of a test.
+// peerReporter is the part of a testing.TB that leak.Check needs.
 type peerReporter struct {
 	testing.TB
 	cleanup []func()
@@ -131,7 +132,8 @@ func (r *peerReporter) finish() int {
 	return 0
 }
 
-// peer is the second process of a test. It is killed when the test ends.
+// peer is the second process of a test, as the test sees it. It is killed when the
+// test ends.
 type peer struct {
 	t      testing.TB
 	role   string
@@ -145,7 +147,7 @@ type peer struct {
 // peerOption changes the command before it starts.
 type peerOption func(*exec.Cmd)
 
-// asUser runs exe as a user that has nothing else.
+// asUser runs exe as a user that has no other rights.
 func asUser(exe string, uid int) peerOption {
 	return func(c *exec.Cmd) {
 		c.Path = exe
@@ -162,7 +164,7 @@ func startPeer(t testing.TB, role string, args []string, options ...peerOption) 
 	// The race detector makes a program wait for a second when it ends.
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), peerVariable+"="+role)
 	p.cmd.Stderr = &p.stderr
-	// If the tests die, so does it.
+	// If the tests die, so does the process.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for _, o := range options {
 		o(p.cmd)
@@ -200,7 +202,7 @@ func (p *peer) hear() string {
 		}
 		return line
 	case <-time.After(peerPatience):
-		p.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do is in the log then
+		p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows its goroutines
 		select {
 		case <-p.exited:
 		case <-time.After(time.Second):
@@ -210,7 +212,7 @@ func (p *peer) hear() string {
 	return ""
 }
 
-// ask says a line and takes the answer.
+// ask sends a line and returns the answer.
 func (p *peer) ask(question string) string {
 	p.t.Helper()
 	_, err := fmt.Fprintln(p.in, question)
@@ -218,14 +220,14 @@ func (p *peer) ask(question string) string {
 	return p.hear()
 }
 
-// askFor is ask where the answer is JSON.
+// askFor is ask for an answer that is JSON.
 func (p *peer) askFor(question string, answer any) {
 	p.t.Helper()
 	line := p.ask(question)
 	require.NoError(p.t, json.Unmarshal([]byte(line), answer), "%q", line)
 }
 
-// end tells the peer that the test is done with it. It must end well and have
+// end tells the peer that the test is done with it. The peer must end well and have
 // complained of nothing.
 func (p *peer) end() {
 	p.t.Helper()
@@ -268,9 +270,9 @@ func (p *peer) kill() {
 	<-p.exited
 }
 
-// newFabric gives a test, and the processes that it starts, a fabric of their
-// own, which it returns. After the test nothing must be left in this process, and of
-// the fabric only its directory with one empty file; that is removed.
+// newFabric makes a fabric for a test and the processes that it starts, and returns
+// its name. After the test, nothing may be left in this process. Of the fabric only
+// its directory with one empty file may be left, which is removed.
 func newFabric(t *testing.T) string {
 	t.Helper()
 	leak.Check(t)
@@ -279,7 +281,7 @@ func newFabric(t *testing.T) string {
 	t.Setenv("SDP_FABRIC", "shm:"+name)
 	t.Cleanup(func() {
 		defer os.RemoveAll(dir)
-		if t.Failed() { // half-way; let at least the default Host go before the next test
+		if t.Failed() { // half-way; let at least the default Host end before the next test
 			for end := time.Now().Add(5 * time.Second); claimed(t, dir) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
@@ -294,7 +296,7 @@ func newFabric(t *testing.T) string {
 	return name
 }
 
-// listenSDP listens until the test ends. Accept fails if nobody comes.
+// listenSDP listens until the test ends. Accept fails if no connection comes.
 func listenSDP(t *testing.T) net.Listener {
 	t.Helper()
 	ln, err := sdp.Listen("sdp", "localhost:0")
@@ -304,8 +306,8 @@ func listenSDP(t *testing.T) net.Listener {
 	return ln
 }
 
-// acceptSDP accepts, checks the addresses, and closes the connection with the
-// test.
+// acceptSDP accepts, checks the addresses, and closes the connection at the end of
+// the test.
 func acceptSDP(t *testing.T, ln net.Listener) *sdp.Conn {
 	t.Helper()
 	c, err := ln.Accept()
@@ -315,7 +317,8 @@ func acceptSDP(t *testing.T, ln net.Listener) *sdp.Conn {
 	return c.(*sdp.Conn)
 }
 
-// dialSDP dials, checks the addresses, and closes the connection with the test.
+// dialSDP dials, checks the addresses, and closes the connection at the end of the
+// test.
 func dialSDP(t *testing.T, address string) *sdp.Conn {
 	t.Helper()
 	c, err := sdp.Dial("sdp", address)
@@ -326,8 +329,8 @@ func dialSDP(t *testing.T, address string) *sdp.Conn {
 	return c.(*sdp.Conn)
 }
 
-// noNamedMemory checks that what this process shares has no name that another one
-// could find, or that would outlive it.
+// noNamedMemory checks that the shared memory of this process has no name by which
+// another process could find it, or that would outlive it.
 func noNamedMemory(t *testing.T) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -336,7 +339,8 @@ func noNamedMemory(t *testing.T) {
 	require.NotContains(t, string(maps), " /dev/shm/")
 }
 
-// fabricBase is where the fabrics of a user are: see package internal/fabric.
+// fabricBase returns the directory of a user's fabrics, see package
+// internal/fabric.
 func fabricBase(uid int) string {
 	run := fmt.Sprintf("/run/user/%d", uid)
 	if _, err := os.Stat(run); err == nil {
@@ -354,7 +358,7 @@ func onlyClaims(t *testing.T, dir string) string {
 	return names[0]
 }
 
-// claimed tells if any process holds a claim in a fabric's directory.
+// claimed reports whether any process holds a claim in a fabric's directory.
 func claimed(t *testing.T, dir string) bool {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, onlyClaims(t, dir)), os.O_RDWR, 0)
@@ -386,7 +390,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// long is the first number, or the second where tests are to be short.
+// long returns n, or short with -short.
 func long(n, short int64) int64 {
 	if testing.Short() {
 		return short
@@ -411,19 +415,20 @@ func wantSDP(c net.Conn) error {
 }
 
 // stream is a sequence of bytes that both sides know. Its period is a prime, so
-// that no size of any buffer is a multiple of it.
+// that no buffer's size is a multiple of it.
 type stream struct{ at int }
 
 const streamPeriod = 1_000_003
 
-// streamBytes holds the period twice, so that pieces need not be cut at its end.
+// streamBytes has the period twice, so that pieces need not be cut at its end.
 var streamBytes = sync.OnceValue(func() []byte {
 	b := make([]byte, streamPeriod, 2*streamPeriod)
 	rand.NewChaCha8([32]byte{}).Read(b) // never fails
 	return append(b, b...)
 })
 
-// newStream is one of as many streams as there are seeds below the period.
+// newStream returns a stream that depends on seed. The period is the number of
+// different streams.
 func newStream(seed int) *stream { return &stream{seed * 499 % streamPeriod} }
 
 // next returns the next bytes, at most n and at most the period.
@@ -438,7 +443,7 @@ func (s *stream) Read(p []byte) (int, error) { return copy(p, s.next(len(p))), n
 
 var errWrongBytes = errors.New("wrong bytes")
 
-// Write checks that p are the next bytes.
+// Write checks that p continues the stream.
 func (s *stream) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		want := s.next(len(p) - n)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must come. No test waits for it to
+// patience is how long a test waits for what must happen. No test waits for it to
 // pass.
 const patience = 60 * time.Second
 
 // process is a program that a test started. It is killed when the test ends, with
-// all that it started, and its output is shown if the test failed.
+// all that it started. Its output is shown if the test failed.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -39,8 +39,8 @@ func start(t *testing.T, path string, args []string, options ...option) *process
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(path, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	// A group of its own, so that its children can be killed with it. If the
-	// tests die, so does it.
+	// The process has a group of its own, so that its children can be killed with
+	// it. If the tests die, so does it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	for _, o := range options {
 		o(p.cmd)
@@ -62,13 +62,13 @@ func start(t *testing.T, path string, args []string, options ...option) *process
 	return p
 }
 
-// waitFor waits until the output matches re, and returns all matches with their
-// groups.
+// waitFor waits until the output matches re n times, and returns all matches with
+// their groups.
 func (p *process) waitFor(re *regexp.Regexp, n int) [][]string {
 	p.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		over := p.over() // before the look: then the output is complete
+		over := p.over() // before the match: then the output is complete
 		if m := re.FindAllStringSubmatch(p.out.String(), -1); len(m) >= n {
 			return m
 		}
@@ -134,7 +134,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// shortDir is a directory whose name leaves room for that of a Unix socket.
+// shortDir returns a directory whose name leaves room for the name of a Unix
+// socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "it")

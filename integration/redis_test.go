@@ -29,7 +29,7 @@ func startRedis(t *testing.T) (target string) {
 	return "unix://" + socket
 }
 
-// command runs a client and returns what it wrote. It must end in order and
+// command runs a client and returns what it wrote. The client must end in order and
 // write nothing to stderr.
 func command(t *testing.T, path string, args ...string) string {
 	t.Helper()
@@ -84,7 +84,8 @@ func TestRedisBenchmark(t *testing.T) {
 			t.Errorf("-P %s:\n%s", pipeline, out)
 		}
 	}
-	// SET with a key and 3 bytes is at least 30 bytes, its answer 5; GET likewise.
+	// A SET with a key and 3 bytes is at least 30 bytes, and its answer 5. A GET is
+	// alike.
 	front, back := p.stop()
 	for name, c := range map[string]counters{"front": front, "back": back} {
 		if c.total < 4*50 || c.toTarget < 2*2*requests*20 || c.fromTarget < 2*2*requests*5 {
@@ -124,7 +125,7 @@ func TestRedisTransferByteForByte(t *testing.T) {
 	if s, r := sent.Sum(nil), received.Sum(nil); string(s) != string(r) {
 		t.Errorf("SHA-256 of what was sent %x, of what came back %x (seed %x)", s, r, seed)
 	}
-	// So that stop finds no open connection, and all is counted.
+	// After this stop finds no open connection, and all bytes are counted.
 	closeBothWays(t, c)
 	front, back := p.stop()
 	if front.aborted != 0 || front.toTarget < size*values || front.fromTarget < size*values ||

@@ -12,7 +12,7 @@ import (
 )
 
 // startPairOn is startPair with the proxies on two nodes of a fabric of several
-// hosts. The others run already.
+// hosts. The other nodes run already.
 func startPairOn(r *ring, front, back int, target string) *pair {
 	r.t.Helper()
 	on := func(node int) string { return "SDP_FABRIC=" + r.spec(node) }

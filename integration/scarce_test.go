@@ -54,7 +54,7 @@ func TestStatsCountProcessorsTaken(t *testing.T) {
 		t.Skip("nobody spins on one processor")
 	}
 	newFabric(t)
-	// Waits that spin nearly all the time, so that it is they that are stopped.
+	// The waits spin nearly all the time, so that they are what is stopped.
 	t.Setenv("SDP_FABRIC", os.Getenv("SDP_FABRIC")+"?spin=1ms")
 	ln, err := sdp.Listen("sdp", "localhost:0")
 	require.NoError(t, err)
@@ -98,8 +98,8 @@ func TestStatsCountProcessorsTaken(t *testing.T) {
 }
 
 // TestScarceProcessors compares round trips with those of TCP, where the two processes
-// have half a processor together, and where others want the processors: ten rounds of 5 s,
-// in turns.
+// have half a processor together, and where other processes need the processors. It does
+// ten rounds of 5 s, in turns.
 func TestScarceProcessors(t *testing.T) {
 	if os.Getenv("NTBNET_ALONE") == "" {
 		t.Skip("takes 4 minutes, and the processors; NTBNET_ALONE=1 runs it")
@@ -146,7 +146,7 @@ func halfProcessor(t *testing.T) string {
 	return ""
 }
 
-// roundTripsBesideTCP runs sdp-perf by the command before it, and compares.
+// roundTripsBesideTCP runs sdp-perf through the command in before, and compares.
 func roundTripsBesideTCP(t *testing.T, before ...string) {
 	t.Helper()
 	args := append(slices.Clone(before), filepath.Join(programs, "sdp-perf"), "--json", "--only", "latency",

@@ -26,10 +26,10 @@ import (
 // playLab does what its lines say:
 //
 //	listen NAME ours|plain NETWORK ADDRESS   serves NAME, and says the address or the error
-//	dial NETWORK ADDRESS                     says whom net reaches, whom sdp, and by what
+//	dial NETWORK ADDRESS                     says which server net reaches, which sdp, and by what transport
 //	adopt NAME                               serves NAME at the listener of descriptor 3
 //	close NAME                               ends that server
-//	stats                                    says how often a look-up was not to be had
+//	stats                                    says how often no look-up was possible
 func playLab(p *self) error {
 	l := &lab{servers: map[string]*labServer{}}
 	defer l.close()
@@ -52,7 +52,7 @@ func playLab(p *self) error {
 	}
 }
 
-// labBegins are what a lab may do before anything else.
+// labBegins are functions that a lab may call before anything else.
 var labBegins = map[string]func() error{
 	"lo":        loopbackUp,
 	"nonetlink": forbidNetlink,
@@ -100,7 +100,8 @@ func (l *lab) do(w []string) (string, error) {
 	return "", fmt.Errorf("what? %q", w)
 }
 
-// adopt is what a server does with a descriptor that it is given.
+// adopt makes a listener of a descriptor that the process was given, as a server
+// does.
 func adopt(file *os.File) (net.Listener, error) {
 	defer file.Close()
 	ln, err := net.FileListener(file)
@@ -136,8 +137,8 @@ func (s *labServer) stop() {
 	s.done.Wait()
 }
 
-// whoAnswers is the name of the server that was reached, or the error in one word, and the
-// transport.
+// whoAnswers returns the name of the server that was reached, or the error in one word,
+// and the transport.
 func whoAnswers(c net.Conn, err error) (who, by string) {
 	if err != nil {
 		return plainError(err), "none"
@@ -159,7 +160,7 @@ func plainError(err error) string {
 	return strings.ReplaceAll(err.Error(), " ", "_")
 }
 
-// loopbackUp makes loopback work in a network namespace that is new.
+// loopbackUp brings up loopback in a new network namespace.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -174,8 +175,8 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// forbidNetlink makes socket(AF_NETLINK) fail with EPERM in this process, as some
-// containers do.
+// forbidNetlink makes socket(AF_NETLINK) fail with EPERM in this process, as in
+// some containers.
 func forbidNetlink() error {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -190,7 +191,7 @@ func forbidNetlink() error {
 		{Code: give, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: give, K: unix.SECCOMP_RET_ALLOW},
 	}
-	// Before the threads that are to come, and for those that are there.
+	// The filter must apply to new threads and to those that exist.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -211,8 +212,8 @@ func startLab(t *testing.T, begin []string, options ...peerOption) *peer {
 	return p
 }
 
-// A port that several processes listen on, ours and plain ones, has for each dialler the
-// servers that it has for net.
+// Several processes listen on a port, with ours and with plain listeners. Each dialler
+// reaches the servers that it would reach with net.
 func TestServersOfSeveralProcesses(t *testing.T) {
 	newFabric(t)
 	labs := []*peer{startLab(t, nil), startLab(t, nil)}
@@ -227,7 +228,7 @@ func TestServersOfSeveralProcesses(t *testing.T) {
 	hosts := []string{"127.0.0.1", "127.0.0.2", "::1", "", "0.0.0.0", "::"}
 	bySDP := 0
 	for set := range sets {
-		// A port of its own, which nobody else is given meanwhile.
+		// The port is the test's own: no other process gets it meanwhile.
 		keep, err := net.Listen("tcp", "127.0.0.9:0")
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(keep.Addr().String())
@@ -294,7 +295,8 @@ func startPeerIn(t *testing.T, flags uintptr) *peer {
 	return startLab(t, []string{"lo"}, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = flags })
 }
 
-// Where the kernel cannot be asked, network "tcp" is TCP, which is logged once.
+// Where the kernel does not answer look-ups, network "tcp" is TCP. That is logged
+// once.
 func TestWithoutNetlinkNetworkTCPIsTCP(t *testing.T) {
 	newFabric(t)
 	here := startLab(t, nil)
@@ -317,7 +319,7 @@ func TestWithoutNetlinkNetworkTCPIsTCP(t *testing.T) {
 	here.end()
 }
 
-// A listener that goes from one process to the next loses no connection.
+// A listener that is passed from one process to the next loses no connection.
 func TestAListenerIsHandedOver(t *testing.T) {
 	newFabric(t)
 	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
@@ -346,7 +348,7 @@ func TestAListenerIsHandedOver(t *testing.T) {
 	next := startLab(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{file} })
 	require.Equal(t, address, next.ask("adopt new"))
 	require.NoError(t, file.Close())
-	old.done.Wait() // Accept has said that it is over
+	old.done.Wait() // Accept has returned that the listener is closed
 	require.NoError(t, ln.Close())
 	for range 20 {
 		who, by := whoAnswers(sdp.Dial("tcp", address))
@@ -364,7 +366,7 @@ func TestAListenerIsHandedOver(t *testing.T) {
 	next.end()
 }
 
-// Processes that share one listening socket all serve it, by SDP too.
+// Processes that share one listening socket all serve it, also over SDP.
 func TestProcessesThatShareAListener(t *testing.T) {
 	newFabric(t)
 	plain, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,8 +18,8 @@ import (
 
 const (
 	soakVariable = "NTBNET_SOAK"
-	soakSmoke    = 5 * time.Second  // without the variable
-	soakLeast    = 2 * time.Minute  // from here on what is held must be flat
+	soakSmoke    = 5 * time.Second  // length without the variable
+	soakLeast    = 2 * time.Minute  // from this length on, resources must not grow
 	soakSettle   = 50 * time.Second // for what was closed to go away
 )
 
@@ -34,14 +34,14 @@ const (
 //	client    of the host, measured
 //	guest     of the host, client; killed and started again
 //
-// Connections between processes that are never killed or stopped, the shorter way
-// of which passes through none that is, must not fail.
+// Some connections must not fail: those between processes that are never killed or
+// stopped, and whose shorter way leads through none that is.
 type soak struct {
 	*ring
 	fabric                string // of the host
 	server, client, guest *peer
 	began                 time.Time
-	gap                   time.Duration // between two kills, at most
+	gap                   time.Duration // longest time between two kills
 	kills, stops          int
 	nextKill, nextStop    time.Time
 	told                  map[*peer]int // how many bad errors of each were logged
@@ -86,7 +86,7 @@ func TestSoak(t *testing.T) {
 
 func newSoak(t *testing.T, total time.Duration) *soak {
 	t.Helper()
-	// Several may run at once.
+	// Several of these tests may run at once.
 	name := fmt.Sprintf("soak-%d-%08x", os.Getpid(), rand.Uint32())
 	t.Cleanup(func() {
 		dirs, err := filepath.Glob(filepath.Join(fabricBase(os.Geteuid()), name+"*"))
@@ -104,7 +104,7 @@ func newSoak(t *testing.T, total time.Duration) *soak {
 	}
 }
 
-// start starts all processes, not yet their load.
+// start starts all processes, without their load.
 func (s *soak) start() {
 	s.server = startPeer(s.t, s.role, []string{s.fabric, "7"})
 	require.Equal(s.t, "ready", s.server.hear())
@@ -117,8 +117,8 @@ func (s *soak) start() {
 	s.startNode(5)
 }
 
-// startNode starts a node, whose arguments name those that it dials. Of one with
-// a "?" errors are allowed.
+// startNode starts a node. Its arguments name the nodes that it dials. For one with
+// a "?", errors are allowed.
 func (s *soak) startNode(node int) {
 	s.nodes[node] = startPeer(s.t, s.role, append([]string{s.spec(node), "7"}, [][]string{
 		1: {"node1:7", "node2:7", "node3:7", "node4:7?", "node5:7?"},
@@ -142,7 +142,8 @@ func (s *soak) each(f func(p *peer)) {
 	}
 }
 
-// load lets all processes work until a time, and until so many kills were done.
+// load lets all processes work until end, and until the given number of kills is
+// reached.
 func (s *soak) load(end time.Time, kills int) {
 	s.t.Helper()
 	s.each(func(p *peer) { require.Equal(s.t, "loaded", p.ask("load")) })
@@ -171,7 +172,7 @@ func (s *soak) load(end time.Time, kills int) {
 	s.t.Logf("paused within %v", time.Since(paused).Round(time.Millisecond))
 }
 
-// later is a random time after another one.
+// later returns a random time after t.
 func (s *soak) later(t time.Time) time.Time { return t.Add(s.gap/3 + rand.N(s.gap*2/3)) }
 
 // killAndStart kills node 5 and the guest, and starts them again after a while.
@@ -204,8 +205,8 @@ func (s *soak) stop() {
 	s.stops++
 }
 
-// report asks a process what it did. Errors that must not be fail the test, which
-// goes on; an operation that does not end ends it.
+// report asks a process what it has done. Errors that are not allowed fail the
+// test, which goes on. An operation that does not end also ends the test.
 func (s *soak) report(p *peer) (r soakReport) {
 	s.t.Helper()
 	p.askFor("report", &r)
@@ -214,7 +215,7 @@ func (s *soak) report(p *peer) (r soakReport) {
 	}
 	s.told[p] = len(r.Bad)
 	if r.Oldest > 2*soakPatience {
-		p.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do is in the log then
+		p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows its goroutines
 		p.wait()
 		s.t.Fatalf("%q: something takes %v: %v", p.cmd.Args[1:], r.Oldest, r)
 	}
@@ -239,15 +240,15 @@ type soakProcess struct {
 	peer *peer
 }
 
-// measured are the processes that are never killed or stopped.
+// measured returns the processes that are never killed or stopped.
 func (s *soak) measured() []soakProcess {
 	return []soakProcess{
 		{"node 1", s.nodes[1]}, {"node 2", s.nodes[2]}, {"node 3", s.nodes[3]}, {"server", s.server}, {"client", s.client},
 	}
 }
 
-// measure returns what the processes hold when nothing is open. All links are up
-// then, and all tunnels that the load needs.
+// measure returns what the processes hold when no connection is open. All links are
+// up then, and all tunnels that the load needs.
 func (s *soak) measure() map[string]soakHeld {
 	s.t.Helper()
 	s.linked()
@@ -263,7 +264,7 @@ func (s *soak) measure() map[string]soakHeld {
 		require.NoError(s.t, json.Unmarshal([]byte(line), &h), "%q", line)
 		require.True(s.t, h.Settled, "%s does not settle: %+v", m.name, h)
 		if strings.HasPrefix(m.name, "node") {
-			h.Tunnels = 2 // to those that are not its neighbours
+			h.Tunnels = 2 // to the nodes that are not its neighbours
 		}
 		all[m.name] = h
 	}

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// soakHeld is what a process holds.
+// soakHeld is the resources that a process holds.
 type soakHeld struct {
 	Descriptors, Goroutines int
-	Mappings, Windows       int // Windows are the shared ones of Mappings
+	Mappings, Windows       int // Windows are the shared mappings among Mappings
 	Threads                 int
 	RSS                     int // KiB that are in memory, of which
 	Shared                  int // is shared memory
 	Heap                    int // KiB of the heap that are in use, in memory or not
-	Tunnels                 int // that are in use
+	Tunnels                 int // tunnels that are in use
 	Settled                 bool
 }
 
@@ -30,22 +30,23 @@ func (h soakHeld) numbers() []int {
 	return []int{h.Descriptors, h.Goroutines, h.Windows, h.Mappings, h.Threads, h.RSS, h.Shared, h.Heap}
 }
 
-// allowed is how much more there may be at the end.
+// allowed returns how much more there may be at the end.
 //
-// Links and tunnels are the same in number at both times, but two processes that
-// dial each other at the same moment have two links, of a few descriptors,
-// goroutines and windows. The runtime never ends a thread, and how many it needs at
-// once is chance; with cgo a thread has two mappings. The kernel divides and joins
-// the mappings of the heap as it likes.
+// Links and tunnels are the same in number at both times. But two processes that
+// dial each other at the same moment have two links, each with a few descriptors,
+// goroutines and windows. The runtime never ends a thread, and it is chance how
+// many it needs at once. With cgo a thread has two mappings. The kernel splits and
+// merges the mappings of the heap as it likes.
 //
 // The window of a tunnel is 16 MiB of the heap, and in memory as far as it was ever
-// used. A tunnel to a node that starts again is new, and a neighbour that does may
-// come by a tunnel before its link is there: at most two more tunnels are allowed.
+// used. A tunnel to a node that starts again is new. A neighbour that starts again
+// may be reached by a tunnel before its link is up. So two more tunnels are
+// allowed.
 func (h soakHeld) allowed() []int {
 	const mib = 1 << 10 // in KiB
 	heap, rss := 2*mib, max(h.RSS/5, 16*mib)
 	if h.Tunnels > 0 {
-		heap += 2 * (16 + 2) * mib // a window, and frames that are kept, of each
+		heap += 2 * (16 + 2) * mib // for each a window, and the frames that it keeps
 		rss += h.Tunnels * 16 * mib
 	}
 	return []int{8, 4, 4, 24, 8, rss, 16 * mib, heap}
@@ -95,8 +96,8 @@ func takeHeld() (h soakHeld, err error) {
 	return h, nil
 }
 
-// settledHeld waits until descriptors, goroutines and mappings have stayed the
-// same for some seconds, and Settled reports whether they have.
+// settledHeld waits until descriptors, goroutines and mappings have stayed the same
+// for some seconds. Settled is set if they have.
 func settledHeld() (h soakHeld, err error) {
 	const enough = 4 // readings
 	same := 0

@@ -19,11 +19,12 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// soakLoads are the kinds of load. Each but "http" is a first byte on a connection
-// that says what the other side is to do.
+// soakLoads are the kinds of load. All but "http" begin a connection with a byte
+// that says what the other side has to do.
 var soakLoads = []string{"bulk", "churn", "half", "late", "full", "http"}
 
-// newLoad returns a load, which the caller runs again and again, and what ends it.
+// newLoad returns a function that runs the load once, for the caller to call again
+// and again, and one that ends it.
 func newLoad(name string, n *soakNode, target soakTarget) (load func() error, done func()) {
 	nothing := func() {}
 	switch name {
@@ -100,7 +101,7 @@ func (n *soakNode) once(target soakTarget) error {
 	})
 }
 
-// half ends its direction and gets the answer then.
+// half ends its direction, and only then gets the answer.
 func (n *soakNode) half(c *sdp.Conn) error {
 	size := rand.Int64N(200_000)
 	if _, err := io.CopyN(c, newStream(1), size); err != nil {
@@ -109,8 +110,8 @@ func (n *soakNode) half(c *sdp.Conn) error {
 	return wantCount(c, size)
 }
 
-// wantCount ends a direction and wants the number of bytes that went there, and
-// the end of the other.
+// wantCount ends a direction. It expects the number of bytes that arrived there,
+// and then the end of the other direction.
 func wantCount(c *sdp.Conn, size int64) error {
 	if err := c.CloseWrite(); err != nil {
 		return err
@@ -128,7 +129,7 @@ func wantCount(c *sdp.Conn, size int64) error {
 	return nil
 }
 
-// late reads where nothing comes, until its deadline.
+// late reads from a connection without data, until its deadline.
 func (n *soakNode) late(c *sdp.Conn) error {
 	for range 3 {
 		if err := c.SetReadDeadline(time.Now().Add(rand.N(20 * time.Millisecond))); err != nil {
@@ -146,8 +147,8 @@ func (n *soakNode) late(c *sdp.Conn) error {
 
 var errNotLate = errors.New("not a timeout")
 
-// full writes where nobody reads for a while, with deadlines that end in the
-// middle, and counts what was taken.
+// full writes to a peer that does not read for a while, with deadlines that end in
+// the middle, and counts what was taken.
 func (n *soakNode) full(c *sdp.Conn) error {
 	const size = 3_000_000
 	s, sent := newStream(1), 0
@@ -209,7 +210,7 @@ func (n *soakNode) web(target soakTarget) (load func() error, done func()) {
 	}, transport.CloseIdleConnections
 }
 
-// serve answers what the loads of other processes ask. What it returns ends it.
+// serve serves the loads of other processes. It returns a function that ends it.
 func (n *soakNode) serve(port string) (end func(), err error) {
 	ln, err := n.host.Listen("sdp", ":"+port)
 	if err != nil {
@@ -223,7 +224,7 @@ func (n *soakNode) serve(port string) (end func(), err error) {
 				return
 			}
 			all.Go(func() {
-				// The dialling side sees what goes wrong; here only wrong bytes count.
+				// The dialling side reports errors. Here only wrong bytes count.
 				if err := answer(c.(*sdp.Conn)); err != nil && neverAllowed(err) {
 					n.note("serve", soakTarget{address: c.RemoteAddr().String()}, 0, err)
 				}

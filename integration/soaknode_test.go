@@ -18,12 +18,12 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// soakPatience is how long an operation may take where nothing is killed or
+// soakPatience is how long an operation may take where no process is killed or
 // stopped.
 const soakPatience = 60 * time.Second
 
-// soakNode is a process of the soak test. It serves on one port, and HTTP on the
-// next, and dials others.
+// soakNode is a process of the soak test. It serves the loads on one port, and HTTP
+// on the next one, and dials other processes.
 type soakNode struct {
 	host    *sdp.Host
 	targets []soakTarget
@@ -31,21 +31,21 @@ type soakNode struct {
 
 	mu     sync.Mutex
 	report soakReport           // guarded by mu
-	begun  map[string]time.Time // operations under way, by name; guarded by mu
+	begun  map[string]time.Time // start of the operations under way, by name; guarded by mu
 }
 
 type soakTarget struct {
 	name, address, web string
-	shaky              bool // it, or the way to it, is killed or stopped at times
+	shaky              bool // the process, or the way to it, is killed or stopped at times
 }
 
 // soakReport is what a process has done.
 type soakReport struct {
-	Done    map[string]int // by load: went well
-	Failed  map[string]int // by load: had an error that is allowed
-	Bad     []string       // errors that are not
-	Oldest  time.Duration  // of the operations under way
-	Longest time.Duration  // operation that ended, where nothing is killed or stopped
+	Done    map[string]int // by load: operations that went well
+	Failed  map[string]int // by load: operations with an error that is allowed
+	Bad     []string       // errors that are not allowed
+	Oldest  time.Duration  // age of the oldest operation under way
+	Longest time.Duration  // longest operation that ended, where no process is killed or stopped
 	CPU     time.Duration  // of the process, so far
 	Held    soakHeld
 }
@@ -55,8 +55,8 @@ func (r soakReport) String() string {
 		r.Done, r.Failed, r.CPU.Round(time.Second), r.Longest.Round(time.Millisecond), r.Held.numbers())
 }
 
-// playSoak serves and, when told, dials. Arguments: the fabric, the port, the
-// addresses to dial.
+// playSoak serves and, when told to, dials. Its arguments are the fabric, the port,
+// and the addresses to dial.
 func playSoak(p *self) error {
 	h, err := sdp.Open(p.args[0])
 	if err != nil {
@@ -133,8 +133,8 @@ func (n *soakNode) takeReport() (soakReport, error) {
 	return r, err
 }
 
-// load starts one worker for each kind of load and target. What it returns stops
-// them, and waits until they have.
+// load starts one worker for each kind of load and target. It returns a function
+// that stops them and waits until they have stopped.
 func (n *soakNode) load() (pause func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var workers sync.WaitGroup
@@ -170,7 +170,7 @@ func (n *soakNode) work(ctx context.Context, name string, target soakTarget) {
 	}
 }
 
-// note counts what became of an operation.
+// note counts the outcome of an operation.
 func (n *soakNode) note(name string, target soakTarget, took time.Duration, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,12 +190,12 @@ func (n *soakNode) note(name string, target soakTarget, took time.Duration, err 
 }
 
 // neverAllowed reports whether an error is one that no kill explains: wrong bytes,
-// or memory of a window that did not come back.
+// or memory of a window that was not freed.
 func neverAllowed(err error) bool {
 	return errors.Is(err, errWrongBytes) || errors.Is(err, syscall.ENOBUFS)
 }
 
-// patience is how long an operation may take.
+// patience returns how long an operation may take.
 func (n *soakNode) patience(target soakTarget) time.Duration {
 	if target.shaky {
 		return soakPatience / 4
@@ -214,7 +214,7 @@ func (n *soakNode) dial(target soakTarget) (*sdp.Conn, error) {
 	return c.(*sdp.Conn), c.SetDeadline(time.Now().Add(limit))
 }
 
-// touch reaches every target once, all of which run.
+// touch reaches every target once. All of them run.
 func (n *soakNode) touch() error {
 	for _, target := range n.targets {
 		var err error
@@ -230,7 +230,8 @@ func (n *soakNode) touch() error {
 	return nil
 }
 
-// soakPace keeps a process to a part of a processor. Its zero value is ready.
+// soakPace limits a process to a part of a processor. Its zero value is ready to
+// use.
 type soakPace struct {
 	mu   sync.Mutex
 	last time.Time     // guarded by mu
@@ -240,12 +241,12 @@ type soakPace struct {
 
 const (
 	soakShare = 6               // that part, in percent
-	soakTurn  = 2 * time.Second // a worker waits no longer: others may use the part up
+	soakTurn  = 2 * time.Second // a worker waits no longer, since others may use up the part
 )
 
 func (p *soakPace) wait(ctx context.Context) {
 	for end := time.Now().Add(soakTurn); ctx.Err() == nil && time.Now().Before(end); {
-		// A little for each, so that no worker has all of it.
+		// Each wait is short, so that no worker gets the whole part.
 		time.Sleep(5*time.Millisecond + rand.N(20*time.Millisecond))
 		p.mu.Lock()
 		now, used := time.Now(), processCPU()

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nodes start in any order, at any time within a second, or with NTBNET_LONG
-// within ten. Half-way one that has started is killed, or ends, and starts again.
+// Nodes start in any order, at any time within a second, or within ten with
+// NTBNET_LONG. Half-way, one that has started is killed, or ends, and starts again.
 func TestARingComesUpWhenTheStartIsSpread(t *testing.T) {
 	sizes, spread := []int{5}, time.Second
 	if longRun() {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// refused runs sdp-proxy, which must not start, and checks what it says.
+// refused runs sdp-proxy, which must not start, and checks its message.
 func refused(t *testing.T, want string, args []string, options ...option) {
 	t.Helper()
 	p := start(t, filepath.Join(programs, "sdp-proxy"), args, append(options, withEnv(fabric(t)))...)
@@ -33,7 +33,7 @@ func TestAddressInUseIsOneLineAndStatus2(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "s")
 	p := startProxy(t, fabric(t), nil, "tcp://127.0.0.1:0="+target, "sdp://localhost:0="+target, "unix://"+socket+"="+target)
 	for i, used := range p.listening {
-		// The first map could be served, but all or none are.
+		// The first map could be served. But all maps are served, or none.
 		refused(t, "cannot listen on "+used+": address already in use", []string{
 			"--map", "tcp://127.0.0.1:0=" + target, "--map", used + "=" + target})
 		if !strings.HasPrefix(used, "sdp://") {
@@ -48,7 +48,7 @@ func TestPermissionIsOneLineAndStatus2(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := []option{}
-	if os.Getuid() == 0 { // who may do all
+	if os.Getuid() == 0 { // root may create any file
 		options = append(options, func(c *exec.Cmd) {
 			c.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 		})
@@ -85,8 +85,8 @@ func TestLackOfDescriptorsIsWaitedOut(t *testing.T) {
 	address := strings.TrimPrefix(p.listening[0], "tcp://")
 	var all []net.Conn
 	for range clients {
-		// Those whose target finds no descriptor are reset, some before Dial
-		// returns.
+		// Connections for whose target there is no descriptor are reset, some
+		// before Dial returns.
 		if c, err := net.Dial("tcp", address); err == nil {
 			defer c.Close()
 			all = append(all, c)
@@ -108,7 +108,7 @@ func TestLackOfDescriptorsIsWaitedOut(t *testing.T) {
 	}
 }
 
-// answers tells if an echo server is reached through a proxy at address.
+// answers reports whether an echo server is reached through a proxy at address.
 func answers(address string) bool {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stopped tells if the process is stopped: the letter behind the name in
-// parentheses.
+// stopped reports whether the process is stopped. The state is the letter behind
+// the name in parentheses.
 func (p *peer) stopped() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	require.NoError(p.t, err)
@@ -23,7 +23,7 @@ func (p *peer) stopped() bool {
 	return strings.HasPrefix(rest, "T")
 }
 
-// A process that is stopped for a while is not dead: its connections go on
+// A process that is stopped for a while is not dead. Its connections go on
 // afterwards, and one that was dialled meanwhile is opened.
 func TestStoppedPeerKeepsItsConnections(t *testing.T) {
 	newFabric(t)
@@ -64,7 +64,7 @@ func TestStoppedPeerKeepsItsConnections(t *testing.T) {
 		}
 		dialled <- err
 	}()
-	// What is under way comes to rest; a server that went on would not.
+	// What is under way comes to rest. A server that was not stopped would go on.
 	stillFor(t, time.Duration(long(10, 3))*time.Second, total)
 	require.True(t, server.stopped())
 	require.Empty(t, results)

@@ -23,9 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attempt is what came of something that another user tried.
+// attempt is the outcome of something that another user tried.
 type attempt struct {
-	Error      string // "": it worked
+	Error      string // "" if it worked
 	Permission bool   // errors.Is finds fs.ErrPermission
 	Errno      bool   // errors.Is finds EPERM or EACCES
 	Refused    bool   // errors.Is finds ECONNREFUSED
@@ -43,7 +43,7 @@ func newAttempt(err error, n int) attempt {
 	return a
 }
 
-// denied wants an error that says that it was refused for want of permission.
+// denied expects an error that reports a lack of permission.
 func (a attempt) denied(t *testing.T) {
 	t.Helper()
 	require.True(t, a.Permission && a.Errno, "%+v", a)
@@ -99,7 +99,7 @@ func try(verb string, args []string) (n int, err error) {
 			n = len(b)
 			c.Close()
 		}
-	case "cable": // an abstract socket, in the way of the fabric's members
+	case "cable": // as a cable: an abstract socket, dialled as members of the fabric do
 		var c *net.UnixConn
 		if c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"}); err == nil {
 			c.SetDeadline(time.Now().Add(peerPatience))
@@ -128,10 +128,10 @@ func (p *peer) try(line string) (a attempt) {
 	return a
 }
 
-// nobody is a user that has nothing.
+// nobody is a user without rights.
 const nobody = 65534
 
-// strangerExe is a copy of the test binary that every user can run.
+// strangerExe returns a copy of the test binary that every user can run.
 func strangerExe(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -160,9 +160,8 @@ func startStranger(t *testing.T, exe string, uid int) *peer {
 	return p
 }
 
-// A process of another user that names the same fabric has one of its own. It
-// can neither look into ours nor attach to one of its processes, even if it
-// knows the names.
+// A process of another user that names the same fabric gets one of its own. It can
+// neither read ours nor attach to one of its processes, even if it knows the names.
 func TestStrangerCannotAttach(t *testing.T) {
 	name := newFabric(t)
 	exe := strangerExe(t)
@@ -171,21 +170,21 @@ func TestStrangerCannotAttach(t *testing.T) {
 	before := server.usage()
 	stranger := startStranger(t, exe, nobody)
 	base := fabricBase(nobody)
-	defer os.Remove(base) // if it is empty
+	defer os.Remove(base) // removed only if it is empty
 	defer os.RemoveAll(filepath.Join(base, name))
 
-	// By the names that everybody uses. It has the fabric to itself.
+	// It uses the names that everybody uses, and has the fabric to itself.
 	require.Equal(t, attempt{}, stranger.try("open"))
 	a := stranger.try("dial " + address)
 	require.True(t, a.Refused, "%+v", a)
 
-	// By ours.
+	// It uses our directory.
 	dir := filepath.Join(fabricBase(os.Geteuid()), name)
 	stranger.try("list " + dir).denied(t)
 	stranger.try("list " + filepath.Dir(dir)).denied(t)
 
-	// By the socket, whose name it cannot know. It is let in and thrown out
-	// without a word: no file, no byte.
+	// It uses the socket, whose name it could not know. The connection is accepted
+	// and closed without a file or a byte.
 	id := onlyClaims(t, dir)[len("claims-"):]
 	for process := 1; process <= 2; process++ { // the server and this one
 		socket := fmt.Sprintf("@ntbnet-%s-%d", id, process)
@@ -200,7 +199,7 @@ func TestStrangerCannotAttach(t *testing.T) {
 	}
 	stranger.end()
 
-	// The server has not noticed, and serves its own.
+	// The server is not affected, and serves its own user.
 	require.NoError(t, (&flow{c: own, seed: 1, n: 1 << 20}).dialling())
 	require.NoError(t, own.Close())
 	after := server.usage()
@@ -210,7 +209,7 @@ func TestStrangerCannotAttach(t *testing.T) {
 	server.end()
 }
 
-// unixSockets is the list of the Unix sockets of this machine.
+// unixSockets returns the list of the Unix sockets of this machine.
 func unixSockets(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/net/unix")
@@ -218,7 +217,7 @@ func unixSockets(t *testing.T) string {
 	return string(b)
 }
 
-// A link to a directory of ours, in the place where a stranger's own would be,
+// A link to one of our directories, in the place where a stranger's own would be,
 // does not help it.
 func TestStrangerCannotLinkToAFabric(t *testing.T) {
 	name := newFabric(t)
@@ -249,14 +248,15 @@ func TestStrangerCannotLinkToAFabric(t *testing.T) {
 	stranger.end()
 }
 
-// someUID is a user that is nobody's here, and not that of another run of these
-// tests.
+// someUID returns a user without processes here, and different from that of another
+// run of these tests.
 func someUID() int { return 20_000 + os.Getpid()%40_000 }
 
-// Somebody who makes the directory of another user first gets nobody into it.
+// A user that makes the directory of another user first gets no process of that
+// user into it.
 func TestSquattedDirectoryIsRefused(t *testing.T) {
 	name := newFabric(t)
-	require.NoError(t, func() error { // so that there is a directory to look at
+	require.NoError(t, func() error { // so that there is a directory to read
 		h, err := sdp.Open("")
 		if err != nil {
 			return err
@@ -312,13 +312,14 @@ func playTurncoat(p *self) error {
 	}
 	p.say("%s", b)
 	p.stay()
-	// What is left cannot be looked at any more: /proc/self is root's.
+	// The check for what is left is impossible here: /proc/self belongs to root.
 	os.Exit(0)
 	return nil
 }
 
-// A process that is another user by the time that it dials is refused by both
-// sides, and says so, though it has the directory open.
+// A process has become another user by the time that it dials. Both sides refuse
+// the connection, with an error that says why, though the process has the directory
+// open.
 func TestProcessThatChangesItsUserIsRefused(t *testing.T) {
 	newFabric(t)
 	if os.Geteuid() != 0 {
@@ -336,12 +337,12 @@ func TestProcessThatChangesItsUserIsRefused(t *testing.T) {
 	server.end()
 }
 
-// A process whose uid stands for others too joins no fabric, listens nowhere and
-// dials nobody, and says why.
+// A process whose uid stands for other users too joins no fabric, and does not
+// listen or dial. The error says why.
 func TestProcessThatOthersLookLikeJoinsNoFabric(t *testing.T) {
 	newFabric(t)
 	server, address := startServer(t)
-	namespace := func(cmd *exec.Cmd) { // in it no user has a number
+	namespace := func(cmd *exec.Cmd) { // a namespace in which no user has a number
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
 	}
 	probe := exec.Command("true")

@@ -54,7 +54,7 @@ func playTCP(p *self) error {
 	return err
 }
 
-// since is what was counted since before.
+// since returns what was counted since before.
 func since(before sdp.NetworkStats) sdp.NetworkStats {
 	now := sdp.DefaultStats().Networks
 	return sdp.NetworkStats{
@@ -69,8 +69,8 @@ func since(before sdp.NetworkStats) sdp.NetworkStats {
 	}
 }
 
-// wantFlow moves something over a connection of network "tcp" which is to be of
-// the given one in truth, and closes it.
+// wantFlow moves data over a connection of network "tcp", which must really use the
+// given network, and closes it.
 func wantFlow(t *testing.T, c net.Conn, network string) {
 	t.Helper()
 	defer c.Close()
@@ -79,8 +79,8 @@ func wantFlow(t *testing.T, c net.Conn, network string) {
 	require.NoError(t, c.Close())
 }
 
-// Network "tcp" takes SDP between two that can, and TCP where one of them cannot,
-// and counts which and why.
+// Network "tcp" uses SDP between two processes that can, and TCP where one of them
+// cannot. It counts which, and why.
 func TestNetworkTCP(t *testing.T) {
 	newFabric(t)
 	server := startPeer(t, "tcp", nil)
@@ -121,12 +121,12 @@ func TestNetworkTCP(t *testing.T) {
 	require.NoError(t, <-result)
 	require.Equal(t, sdp.NetworkStats{DialSDP: 3, DialNoSDP: 1}, since(before))
 
-	// An address for documentation, which is nobody's, at a port that is taken
-	// here. TCP gets it, whatever it makes of it.
+	// The address is one for documentation, which no machine has. The port is taken
+	// here. TCP handles the dial, whatever the result.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	c, err = sdp.DialContext(ctx, "tcp", "192.0.2.1:"+port)
-	if err == nil { // something between answers for everybody
+	if err == nil { // something on the way answers for every address
 		require.Equal(t, "tcp", transportOf(c))
 		c.Close()
 	}
@@ -140,13 +140,13 @@ func TestNetworkTCP(t *testing.T) {
 	require.Equal(t, map[string]int{"sdp": 3, "tcp": 1}, there.Networks)
 	require.Equal(t, sdp.NetworkStats{AcceptSDP: 3, AcceptTCP: 1}, there.Stats.Networks)
 
-	// Network "sdp" is the same port, and never TCP.
+	// Network "sdp" uses the same port, and never TCP.
 	c, err = sdp.Dial("sdp", address)
 	require.NoError(t, err)
 	wantFlow(t, c, "sdp")
 	_, err = sdp.Dial("sdp", plain.Addr().String())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	// Both halves of the port are taken, here too.
+	// The port is taken in both networks, here too.
 	for _, network := range []string{"tcp", "sdp"} {
 		_, err = sdp.Listen(network, address)
 		require.ErrorIs(t, err, syscall.EADDRINUSE, network)
@@ -156,8 +156,8 @@ func TestNetworkTCP(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// playNoFabric cannot have a fabric. It dials what stands in its arguments, and
-// listens, on network "tcp".
+// playNoFabric cannot have a fabric. It dials what its arguments name, and listens,
+// on network "tcp".
 func playNoFabric(p *self) error {
 	os.Setenv("SDP_FABRIC", "shm:"+strings.Repeat("x", 100)) // the name is too long
 	c, err := sdp.Dial("tcp", p.args[0])
@@ -193,8 +193,7 @@ func playNoFabric(p *self) error {
 	return nil
 }
 
-// A program that cannot join a fabric has TCP on network "tcp", and it is
-// counted.
+// A program that cannot join a fabric uses TCP on network "tcp". That is counted.
 func TestNetworkTCPWithoutFabric(t *testing.T) {
 	newFabric(t)
 	server := startPeer(t, "tcp", nil)
@@ -216,7 +215,7 @@ func TestNetworkTCPWithoutFabric(t *testing.T) {
 	server.end()
 }
 
-// Where SDP is tried and fails, TCP is taken, and it is counted.
+// Where SDP is tried and fails, TCP is used. That is counted.
 func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	leak.Check(t)
 	h, err := sdp.Open("mem:tcp-where-sdp-fails")

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// row is a line of the table.
+// row is a row of the table.
 type row struct {
 	test     test
 	tcp, sdp string
@@ -19,15 +19,15 @@ type row struct {
 	output   string
 }
 
-// comparison is what a suite showed.
+// comparison is the result of a suite.
 type comparison struct {
 	tcp, sdp    results
 	rows        []row          // what differs, in order
 	connections map[string]int // see transports.connections
 }
 
-// differing are the tests that pass over TCP and do not over SDP: of a test and its
-// subtests those that fail themselves.
+// differing returns the tests that pass over TCP and do not over SDP. Of a test and
+// its subtests, it returns those that fail themselves.
 func differing(tcp, sdp results) []test {
 	var found []test
 	for t, r := range tcp {
@@ -35,8 +35,8 @@ func differing(tcp, sdp results) []test {
 			found = append(found, t)
 		}
 	}
-	// A test that was not there over SDP: the one above it did not get that far, or names
-	// its subtests anew each time, or the binary ended before it.
+	// These tests did not run over SDP. The test above did not get that far, or names its
+	// subtests anew each time, or the binary ended before.
 	for t, r := range tcp {
 		if r.String() == "pass" && sdp[t] == nil && sdp[test{t.pkg, t.top()}] == nil {
 			if t.name == t.top() {
@@ -53,7 +53,7 @@ func differing(tcp, sdp results) []test {
 	return found
 }
 
-// judge runs what differs again, and makes the rows.
+// judge runs the tests that differ again, and makes the rows.
 func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 	c := &comparison{tcp: tcp, sdp: sdp}
 	for _, d := range differing(tcp, sdp) {
@@ -64,7 +64,7 @@ func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 		if d.name != "" && sdp[d] != nil {
 			n := repeat
 			if sdp[d].died > 0 {
-				n = 1 // a time-out may be what it died of
+				n = 1 // it may have died of a time-out
 			}
 			var again [2]results
 			for i, run := range []*runner{t.tcp, t.sdp} {
@@ -92,7 +92,7 @@ func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 	return c, nil
 }
 
-// pattern matches a test alone, for -run.
+// pattern returns a pattern for -run that matches only this test.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -101,7 +101,7 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// bad is how often a test, or the one above it, did not pass.
+// bad returns how often a test, or the one above it, did not pass.
 func (r results) bad(t test) int {
 	sum := r.of(t)
 	n := sum.failed + sum.died + sum.skipped
@@ -111,7 +111,7 @@ func (r results) bad(t test) int {
 	return n
 }
 
-// reason is why a difference is known, if it is.
+// reason returns the known reason of a difference, if there is one.
 func reason(t test) (string, bool) {
 	for name := t.name; ; {
 		if why, ok := known[test{t.pkg, name}]; ok {
@@ -125,12 +125,13 @@ func reason(t test) (string, bool) {
 	}
 }
 
-// bad reports whether something differs that is not known.
+// bad reports whether something differs for which no reason is known.
 func (c *comparison) bad() bool {
 	return slices.ContainsFunc(c.rows, func(r row) bool { return r.bad })
 }
 
-// totals are how many tests, subtests included, ended how, and how they connected.
+// totals returns how many tests, subtests included, had which result, and how they
+// connected.
 func (c *comparison) totals() string {
 	return fmt.Sprintf("TCP: %s; SDP: %s; %d listeners, %d connections by SDP, %d by TCP",
 		count(c.tcp), count(c.sdp), c.connections["listen"], c.connections["sdp"], c.connections["tcp"])
@@ -146,8 +147,8 @@ func count(r results) string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n["pass"], n["fail"]+n["died"], n["skip"])
 }
 
-// print writes what tests said that count for the exit status, and the table: what
-// differs, or everything.
+// print writes the output of tests that count for the exit status, and the table:
+// what differs, or everything.
 func (c *comparison) print(w io.Writer, all bool) {
 	for _, r := range c.rows {
 		if r.bad {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// latency is how many milliseconds a call of a soak case may take: no case depends on
-// how busy the machine is.
+// latency is how many milliseconds a call of a soak case may take. It is long, so
+// that no case depends on how busy the machine is.
 const latency = "60000"
 
 // interop compares the cases of gRPC's interop client against its interop server, each a
-// process of its own. The cases are those of the project's own script, with its arguments.
+// process of its own. The cases and arguments are those of the project's own script.
 func interop(t *transports) (*comparison, error) {
 	src := t.sdp.src
 	text, err := os.ReadFile(filepath.Join(src.dir, "interop", "interop_test.sh"))
@@ -91,9 +91,9 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 	}
 	defer func() {
 		cancel()
-		server.Wait() // says that it was killed
+		server.Wait() // reports that it was killed
 	}()
-	// The server listens when it pleases.
+	// The server listens after some time.
 	for end := time.Now().Add(r.timeout); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", "localhost:"+port)
 		if err == nil {
@@ -129,7 +129,7 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 	return all, nil
 }
 
-// freePort is a port that nothing listens on now.
+// freePort returns a port that nothing listens on now.
 func freePort() (string, error) {
 	ln, err := net.Listen("tcp", "localhost:0")
 	if err != nil {

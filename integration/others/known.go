@@ -1,7 +1,7 @@
 package main
 
-// known are the tests that pass over TCP and do not over SDP, with the reason. A test
-// stands for its subtests too. docs/replacing-net.md has them as well.
+// known lists the tests that pass over TCP and do not over SDP, with the reason. A
+// test stands for its subtests too. docs/replacing-net.md lists them as well.
 var known = map[test]string{
 	{"net/http", ""}: leaves, // TestTransportReqCancelerCleanupOnRequestBodyWriteError
 	{"google.golang.org/grpc/internal/transport", "Test/TCPUserTimeout"}:             "asks the socket for an option of TCP",

@@ -13,14 +13,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 )
 
-// options are those of the command line.
+// options are the options of the command line.
 type options struct {
-	all     bool          // tests are printed, not only those that differ
+	all     bool          // print all tests, not only those that differ
 	repeat  int           // how often a test that differs is run again
-	timeout time.Duration // of the tests of a package
+	timeout time.Duration // limit for the tests of a package
 	short   bool          // go test -short
 	only    string        // go test -run
-	log     io.Writer     // gets what go test prints
+	log     io.Writer     // receives what go test prints
 }
 
 func main() {
@@ -67,7 +67,7 @@ func usage() {
 	flag.PrintDefaults()
 }
 
-// chosen are the suites that arguments name.
+// chosen returns the suites that the arguments name.
 func chosen(args []string) []suite {
 	if args[0] == "all" && len(args) == 1 {
 		return suites
@@ -90,8 +90,8 @@ func chosen(args []string) []suite {
 	return []suite{s}
 }
 
-// compare runs a suite. Beside an error there may be a comparison, of which something
-// is not as it should be.
+// compare runs a suite. Together with an error it may return a comparison, in which
+// something is not as it should be.
 func compare(s suite, o options) (c *comparison, err error) {
 	tmp, err := os.MkdirTemp("", "ntbnet-others-")
 	if err != nil {
@@ -128,7 +128,7 @@ func compare(s suite, o options) (c *comparison, err error) {
 	return c, nil
 }
 
-// patience is how long the last processes of a suite may take to go away.
+// patience is how long the last processes of a suite may take to end.
 const patience = 60 * time.Second
 
 // remove removes what is left of a fabric in the file system.

@@ -47,7 +47,7 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 			require.Equal(t, want, r[test{"example.org/suite", name}].String(), name)
 		}
 	}
-	// Nothing but SDP: each test connects once or twice, and some are run again.
+	// Nothing uses TCP. Each test connects once or twice, and some are run again.
 	require.Zero(t, c.connections["tcp"])
 	require.Greater(t, c.connections["sdp"], 5)
 	require.Greater(t, c.connections["listen"], 5)

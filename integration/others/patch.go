@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// hooks are the methods of package net that are patched, with what each does first.
-// A method's parameters have these names in its source.
+// hooks are the methods of package net that are patched, with what each then does
+// first. A method's parameters have these names in its source.
 var hooks = []struct{ receiver, method, call string }{
 	{"Dialer", "DialContext", "NtbnetDial(d, ctx, network, address)"},
 	{"ListenConfig", "Listen", "NtbnetListen(lc, ctx, network, address)"},
@@ -37,7 +37,7 @@ func (s *source) patchNet() error {
 	return s.replace(file, text)
 }
 
-// patchDial patches the text of net/dial.go. Line numbers stay.
+// patchDial patches the text of net/dial.go. Line numbers do not change.
 func patchDial(text []byte) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "dial.go", text, parser.SkipObjectResolution)
@@ -61,7 +61,8 @@ func patchDial(text []byte) ([]byte, error) {
 	return apply(text, edits), nil
 }
 
-// receiver is the name of the type that a method with a pointer receiver belongs to.
+// receiver returns the name of the type that a method with a pointer receiver
+// belongs to.
 func receiver(fn *ast.FuncDecl) string {
 	if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
 		if name, ok := star.X.(*ast.Ident); ok {
@@ -106,10 +107,10 @@ func (s *source) patchPackage(p goPackage) error {
 	return nil
 }
 
-// patchTypes makes *net.TCPConn, wherever a test says it, an interface that connections of
-// both kinds have. Where the type is embedded in a struct, the name of the field stays.
-// Likewise *net.TCPListener, but only in ln.(*net.TCPListener).Method. It returns nil if
-// there is nothing to do.
+// patchTypes replaces *net.TCPConn, wherever a test names it, by an interface that
+// connections of both kinds have. Where the type is embedded in a struct, the name of the
+// field stays. It replaces *net.TCPListener too, but only in ln.(*net.TCPListener).Method.
+// It returns nil if there is nothing to replace.
 func patchTypes(text []byte) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
@@ -164,7 +165,7 @@ func isPointer(e ast.Expr, name string) bool {
 	return ok && pkg.Name == "net"
 }
 
-// edit puts text in the place of the bytes from from to to.
+// edit replaces the bytes from from to to by text.
 type edit struct {
 	from, to int
 	text     string
@@ -180,7 +181,7 @@ func apply(text []byte, edits []edit) []byte {
 	return text
 }
 
-// replace puts text into the overlay, in the place of file.
+// replace puts text into the overlay, as the contents of file.
 func (s *source) replace(file string, text []byte) error {
 	dir := filepath.Join(s.tmp, "overlay")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -191,7 +192,7 @@ func (s *source) replace(file string, text []byte) error {
 	return os.WriteFile(to, text, 0o600)
 }
 
-// writeOverlay writes the file that the go command takes.
+// writeOverlay writes the file that the go command reads.
 func (s *source) writeOverlay() error {
 	text, err := json.Marshal(struct{ Replace map[string]string }{s.overlay})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// test names a test, or a package where test is empty.
+// test names a test, or a package if the name is empty.
 type test struct{ pkg, name string }
 
 func (t test) String() string {
@@ -24,19 +24,19 @@ func (t test) String() string {
 	return t.pkg + " " + t.name
 }
 
-// top is the test that a subtest belongs to.
+// top returns the test that a subtest belongs to.
 func (t test) top() string {
 	name, _, _ := strings.Cut(t.name, "/")
 	return name
 }
 
-// tally counts how often a test ended how.
+// tally counts the results of a test.
 type tally struct {
 	passed, failed, skipped, died int
-	output                        string // of the last one
+	output                        string // of the last run
 }
 
-// String is the result that counts most.
+// String returns the result that counts most.
 func (t *tally) String() string {
 	switch {
 	case t == nil:
@@ -51,7 +51,7 @@ func (t *tally) String() string {
 	return "pass"
 }
 
-// results are those of one or more runs.
+// results are the results of one or more runs.
 type results map[test]*tally
 
 func (r results) of(t test) *tally {
@@ -61,7 +61,7 @@ func (r results) of(t test) *tally {
 	return r[t]
 }
 
-// any reports whether a test has passed.
+// any reports whether any test has passed.
 func (r results) any() bool {
 	for t, sum := range r {
 		if t.name != "" && sum.passed > 0 {
@@ -75,15 +75,15 @@ func (r results) any() bool {
 type runner struct {
 	src *source
 	options
-	args []string // of the go command
-	env  []string // beside the usual
+	args []string // for the go command
+	env  []string // added to the usual environment
 }
 
 // maxDeaths is how many tests of a package may end the binary.
 const maxDeaths = 16
 
-// run runs the tests of packages, and again those of packages whose binary died, without
-// the ones that it died of.
+// run runs the tests of packages. It runs packages whose binary died again, without the
+// tests that killed it.
 func (r *runner) run(patterns []string) (results, error) {
 	all := results{}
 	dead, err := r.once(all, patterns)
@@ -113,8 +113,8 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// once runs the tests of packages and adds up what they say. It returns the tests that
-// the binary of a package died of.
+// once runs the tests of packages and adds their results to into. It returns the tests
+// that killed the binary of a package.
 func (r *runner) once(into results, patterns []string, more ...string) (dead map[string][]string, err error) {
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + r.timeout.String()}, r.args, more)
 	if r.short {
@@ -169,12 +169,12 @@ func (r *runner) once(into results, patterns []string, more ...string) (dead map
 	return dead, nil
 }
 
-// progress is what a package's tests have said so far.
+// progress is what a package's tests have printed so far.
 type progress struct {
 	results map[string]*tally
-	output  map[string]*strings.Builder // by test; "" is the package's own
+	output  map[string]*strings.Builder // by test; "" for the package itself
 	running map[string]bool
-	failed  bool // the package
+	failed  bool // the package has failed
 }
 
 func newProgress() *progress {
@@ -218,9 +218,9 @@ var (
 	hanging = regexp.MustCompile(`(?m)^\t\t?((?:Test|Example|Fuzz)\S*) \(`)
 )
 
-// finish adds what is known of the package to into, when all has been said. The package
+// finish adds the results of the package to into, at the end of its output. The package
 // itself has passed unless it failed without a test that did. finish returns the names of
-// the tests that the binary died of, in a regular expression's form.
+// the tests that killed the binary, as regular expressions.
 func (p *progress) finish(pkg string, into results) (dead []string) {
 	any := false // test has failed
 	for name, t := range p.results {
@@ -243,7 +243,7 @@ func (p *progress) finish(pkg string, into results) (dead []string) {
 	died := p.failed && (len(p.running) > 0 || diedOf.MatchString(all))
 	own := into.of(test{pkg, ""})
 	if !died && p.failed && !any {
-		own.failed++ // it was not built, or TestMain says so
+		own.failed++ // it was not built, or TestMain failed
 		own.output = p.output[""].String()
 	} else {
 		own.passed++
@@ -251,7 +251,7 @@ func (p *progress) finish(pkg string, into results) (dead []string) {
 	if !died {
 		return nil
 	}
-	names := map[string]string{} // of the culprits, with what they printed
+	names := map[string]string{} // tests that killed it, with their output
 	for name, out := range p.output {
 		if _, after, timeout := strings.Cut(out.String(), "panic: test timed out"); timeout {
 			for _, m := range hanging.FindAllStringSubmatch(after, -1) {
@@ -296,8 +296,8 @@ func newTransports(s *source, fabric string, o options) (*transports, error) {
 	return t, nil
 }
 
-// connections are how many were made so far, by "sdp" and "tcp", and how many
-// listeners, by "listen".
+// connections returns how many connections were made so far, by "sdp" and "tcp",
+// and how many listeners, by "listen".
 func (t *transports) connections() (map[string]int, error) {
 	text, err := os.ReadFile(t.log)
 	if err != nil {

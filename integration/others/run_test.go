@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// said is what a package's tests say, as events.
+// said returns the results of a package whose tests print these events.
 func said(events ...event) (results, []string) {
 	p := newProgress()
 	for _, e := range events {

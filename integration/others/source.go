@@ -16,14 +16,15 @@ const own = "github.com/ntbnet/ntbnet"
 // source is a suite's source, ready to be run.
 type source struct {
 	tmp     string            // a temporary directory
-	dir     string            // below it; where go runs
+	dir     string            // below it; go runs here
 	ours    []string          // arguments of the go command that build the suite for SDP
-	goroot  string            // where Go is
-	module  string            // where this module is
-	overlay map[string]string // files in the place of others, by those
+	goroot  string            // the directory of Go
+	module  string            // the directory of this module
+	overlay map[string]string // replacements, by the files that they replace
 }
 
-// prepare copies a suite below tmp, and writes beside it what it is built with over SDP.
+// prepare copies a suite below tmp, and writes beside it the files with which it is
+// built over SDP.
 func prepare(target string, tmp string) (*source, error) {
 	s := &source{tmp: tmp, dir: filepath.Join(tmp, "suite"), overlay: map[string]string{}}
 	var err error
@@ -48,7 +49,8 @@ func prepare(target string, tmp string) (*source, error) {
 // copy makes s.dir.
 func (s *source) copy(target string) error {
 	if target == std {
-		// A module that requires nothing: tests of the library run from any.
+		// A module that requires nothing is enough, since tests of the standard
+		// library run from any module.
 		if err := os.Mkdir(s.dir, 0o700); err != nil {
 			return err
 		}
@@ -72,7 +74,7 @@ func (s *source) copy(target string) error {
 	if err := os.CopyFS(s.dir, os.DirFS(from)); err != nil {
 		return err
 	}
-	// The module cache cannot be written to, and a suite may write into itself.
+	// The module cache is read-only, and a suite may write into its own directory.
 	return filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.Type()&os.ModeSymlink != 0 {
 			return err
@@ -113,13 +115,13 @@ func (s *source) modfile() error {
 	return nil
 }
 
-// goPackage is what go list tells of a package.
+// goPackage is what go list prints about a package.
 type goPackage struct {
 	Dir, Name                 string
 	TestGoFiles, XTestGoFiles []string
 }
 
-// list finds the packages of patterns.
+// list finds the packages that match patterns.
 func (s *source) list(patterns []string) ([]goPackage, error) {
 	out, err := output(s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {
@@ -141,8 +143,8 @@ func (s *source) list(patterns []string) ([]goPackage, error) {
 	return all, nil
 }
 
-// output runs a command and returns what it prints, without the last newline. An error has
-// what it says on its standard error.
+// output runs a command and returns what it prints, without the last newline. An error
+// contains its standard error.
 func output(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
@@ -156,8 +158,8 @@ func output(dir, name string, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
-// environ is the environment of all go commands: what the caller has set for the build of
-// this program is not meant for the suites.
+// environ returns the environment for all go commands. What the caller has set for the
+// build of this program is not meant for the suites.
 func environ(more ...string) []string {
 	env := append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "CGO_ENABLED=0")
 	return append(env, more...)

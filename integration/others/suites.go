@@ -5,11 +5,11 @@ type suite struct {
 	name     string
 	target   string   // "std", a module with version, or a directory
 	packages []string // patterns
-	interop  bool     // gRPC's interop client and server in place of tests
+	interop  bool     // gRPC's interop client and server rather than tests
 }
 
-// suites are known by name. Their versions are fixed, so that what known.go says stays
-// true.
+// suites are the suites that are known by name. Their versions are fixed, so that
+// known.go stays true.
 var suites = []suite{
 	{name: "ssh", target: "golang.org/x/crypto@v0.58.0", packages: []string{"./ssh/..."}},
 	{name: "fasthttp", target: "github.com/valyala/fasthttp@v1.73.0", packages: []string{"./..."}},
