@@ -44,7 +44,7 @@ type inLane struct {
 	until   uint64
 	lapse   *time.Timer // ends awaited; guarded by mu
 
-	arm atomic.Uint32 // last data arm; the worker's and the guard's
+	arm dataArm // in words; the worker's and the guard's
 }
 
 // slot is the slot of the frame expected next.
@@ -259,7 +259,7 @@ func (l *inLane) close() {
 // there is none yet. It is for the worker, before it sleeps, and for the guard,
 // since the neighbour has rung for the number before. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
-	l.words.Publish32(laneDataArm, l.arm.Add(1))
+	l.arm.publish(&l.words)
 	beforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
 }

@@ -73,6 +73,7 @@ type (
 	Wait    struct{}
 	Accept  struct{}
 	Raw     struct{}
+	DataArm struct{}
 )
 
 // All PEs of a team are in its collective, which ends with the first of them.
@@ -132,3 +133,4 @@ func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
 func (Wait) class() info    { return info{"bounce.waiter", 83, false} }
 func (Accept) class() info  { return info{"listen.deadline", 84, true} }
 func (Raw) class() info     { return info{"sdp.descriptor", 85, false} }
+func (DataArm) class() info { return info{"ring.dataArm", 86, false} }

@@ -13,6 +13,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
 		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
+		Raw{}, DataArm{},
 	}
 	names, last := map[string]bool{}, 0
 	for _, c := range all {
