@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,9 +32,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := bounce.Options{Spin: -1, DMAThreshold: 1}
-			h := openWrapped(o, 16<<20, func(a, b ntb.Device) (ntb.Device, ntb.Device) {
-				return ntbdma.Wrap(a, e), ntbdma.Wrap(b, e)
-			})
+			h := openWrapped(o, 16<<20, ntbdma.Around(e))
 			defer h.Close()
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
 			s := h.Stats()
@@ -43,7 +42,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 		})
 	}
 	t.Run("shm", func(t *testing.T) {
-		h, err := Open("shm:" + fabrictest.Name(t) + "?dma=2&dmafrom=1")
+		h, err := OpenWith("shm:"+fabrictest.Name(t)+"?dmafrom=1", ntbdma.Around(ntbdma.Options{Channels: 2}))
 		require.NoError(t, err)
 		defer h.Close()
 		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
@@ -53,7 +52,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 
 // A channel's queue that others have filled stops nobody.
 func TestManyConnectionsShareAChannel(t *testing.T) {
-	h, err := Open("mem:test?dma=1&dmafrom=1&window=134217728")
+	h, err := OpenWith("mem:test?dmafrom=1&window=134217728", ntbdma.Around(ntbdma.Options{Channels: 1}))
 	require.NoError(t, err)
 	defer h.Close()
 	ln, err := h.Listen("sdp", "localhost:0")
@@ -104,7 +103,7 @@ func TestNoEngineMeansNoDMA(t *testing.T) {
 }
 
 func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
-	h, err := Open("shm:" + fabrictest.Name(t) + "?dma=1")
+	h, err := OpenWith("shm:"+fabrictest.Name(t), ntbdma.Around(ntbdma.Options{Channels: 1}))
 	require.NoError(t, err)
 	defer h.Close()
 	mustPipe(t, h)
@@ -118,4 +117,23 @@ func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
 			require.Positive(t, p.DMA)
 		}
 	}
+}
+
+// Who opens the fabric first decides what its bridges are.
+func TestDevicesCannotBePutAroundBridgesThatAreThere(t *testing.T) {
+	name := "shm:" + fabrictest.Name(t)
+	first, err := Open(name)
+	require.NoError(t, err)
+	around := ntbdma.Around(ntbdma.Options{Channels: 1})
+	_, err = OpenWith(name, around)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.NoError(t, first.Close())
+	h, err := OpenWith(name, around)
+	require.NoError(t, err)
+	defer h.Close()
+	second, err := Open(name) // shares it
+	require.NoError(t, err)
+	defer second.Close()
+	mustPipe(t, second)
+	require.NotEmpty(t, second.Crossovers())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // Stats count what a connection did. See package bounce for the fields.
@@ -100,29 +101,34 @@ type user interface{ Close() error }
 //
 // Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
 //
-//	window=BYTES  size of this side's window on each link, 1 GiB unless given: a
-//	              multiple of 4096 from 128 KiB to 64 GiB. Memory is taken only as
-//	              it is used.
-//	buffer=BYTES  how large a connection's bounce buffer may grow, per direction,
-//	              8 MiB unless given: a power of two from 4096 to 16777216
-//	spin=TIME     how long a wait looks before it sleeps, 50us unless given: 0 to
-//	              1ms. Where processors are scarce, waits look less than that, see
-//	              HostStats.ProcessorTaken.
-//	dma=N         an engine of software with N channels, 0 to 16, for trials of DMA
-//	dmafrom=BYTES size from which on payload goes through a DMA engine; 0, the
-//	              default, means to measure it when a link comes up
-//	node=I        of several hosts: which one this is, 1 to N
-//	nodes=N       how many there are, 2 to 16, of the owner of the node's links
-//	backend=mem   all nodes are in this process, for tests
-//
-// and, of owners alone, the first three the same on all nodes:
-//
-//	lanes=L       lanes of each link, 1 to 8; 1 unless given
-//	slots=N       frames that a lane holds, 2 to 4096; 8 unless given
-//	frame=BYTES   the most that a frame carries, 256 to 1048576, a multiple of 64;
-//	              67584 unless given
+//	window=BYTES  the size of this side's window on each link; memory is taken only as
+//	              it is used: a multiple of 4096 from 131072 to 68719476736; 1 GiB (16
+//	              MiB of mem:) unless given
+//	buffer=BYTES  how large a connection's queue may grow, per direction: a power of two
+//	              from 4096 to 16777216; 8 MiB unless given
+//	spin=TIME     how long a wait polls before it sleeps, less where processors are
+//	              scarce: a time from 0 to 1ms, with its unit, as in 20us; 50us unless
+//	              given
+//	dmafrom=BYTES the size from which on payload goes through a DMA engine, where a link
+//	              has one; 0 to measure it when the link comes up: a number from 0 to
+//	              1073741824; 0 unless given
+//	node=I        which node this process is of: a number from 1 to 16
+//	backend=NAME  what the links are made of: memory between processes or, for tests,
+//	              within one: shm or mem; shm unless given
+//	nodes=N       how many nodes there are, the same on all; the process that says so
+//	              owns the links of its node: a number from 2 to 16
+//	lanes=L       lanes of each link, the same on all nodes: a number from 1 to 8; 1
+//	              unless given
+//	slots=N       frames that a lane holds, the same on all nodes: a number from 2 to
+//	              4096; 8 unless given
+//	frame=BYTES   the most that a frame carries, the same on all nodes: a multiple of 64
+//	              from 256 to 1048576; 67584 unless given
 //	failover=1    connections to a neighbour go on by the other way when the link is
-//	              cut, at the cost of frames where there would be stores; 0 unless given
+//	              cut, at the cost of frames where there would be stores: 0 or 1; 0
+//	              unless given
+//
+// Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
+// owner of a node's links. Where processors are scarce, see HostStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.
@@ -131,7 +137,20 @@ type user interface{ Close() error }
 // is another user's, or this process is the overflow uid (nobody) of a user namespace,
 // to which every user without a number there looks like itself.
 func Open(fabric string) (*Host, error) {
-	s, err := openStack(fabric)
+	s, err := openStack(fabric, nil)
+	if err != nil {
+		return nil, opError("open", nil, nil, err)
+	}
+	return newHost(s, &networkCounters{}), nil
+}
+
+// OpenWith is Open, where wrap puts other devices around the ends of each bridge of this
+// process: for trials of a device, and for tests with faults. Where b is nil, the other
+// end is not this Host's to wrap. Hosts that are opened by the same name while this one is
+// open share its fabric, and wrap with it. If there is one before, OpenWith fails with
+// EBUSY.
+func OpenWith(fabric string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*Host, error) {
+	s, err := openStack(fabric, wrap)
 	if err != nil {
 		return nil, opError("open", nil, nil, err)
 	}
@@ -285,7 +304,7 @@ func useDefault() (h *Host, done func(), err error) {
 	defer defaultHost.mu.Unlock()
 	h = defaultHost.host
 	if h == nil {
-		s, err := openStack("")
+		s, err := openStack("", nil)
 		if err != nil {
 			return nil, nil, err
 		}

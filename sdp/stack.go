@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/dial"
@@ -13,6 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/listen"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -49,8 +51,8 @@ var stacks = struct {
 }{open: map[string]*stack{}}
 
 // openStack joins a fabric, or shares in it. Hosts share if they name it by the
-// same words.
-func openStack(name string) (*stack, error) {
+// same words. With wrap, which is that of OpenWith, there is nothing to share yet.
+func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*stack, error) {
 	if name == "" {
 		name = fabric.DefaultSpec()
 	}
@@ -58,6 +60,7 @@ func openStack(name string) (*stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	spec.Wrap = wrap
 	if inBubble() {
 		if err := forBubble(spec); err != nil {
 			return nil, err
@@ -65,6 +68,10 @@ func openStack(name string) (*stack, error) {
 	}
 	stacks.mu.Lock()
 	s := stacks.open[name]
+	if s != nil && wrap != nil {
+		stacks.mu.Unlock()
+		return nil, fmt.Errorf("fabric %s is open already: %w", name, syscall.EBUSY)
+	}
 	if s != nil {
 		if err := s.usable(); err != nil {
 			stacks.mu.Unlock()

@@ -3,7 +3,11 @@ package shmem
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +29,16 @@ func TestRequestsOverFaultyBridges(t *testing.T) {
 		}
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s/seed %d", name, seed), func(t *testing.T) {
-				fabric := fmt.Sprintf("mem:fault%d?fault=%[1]d", seed)
+				fabric := fmt.Sprintf("mem:fault%d", seed)
+				faulty, err := sdp.OpenWith(fabric, func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+					x, y := ntbfault.Pair(a, b, ntbfault.Options{
+						Seed: uint64(seed), StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond,
+						RepeatDoorbell: 0.3, DropDoorbell: 0.002,
+					})
+					return x, y
+				})
+				require.NoError(t, err)
+				defer faulty.Close() // the PEs share it
 				run(t, 2, fabric, []Option{Strict()}, func(w *World) { bodies[name](t, w) })
 			})
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -143,7 +145,11 @@ func basics(t require.TestingT, w *World) {
 
 func TestBasics(t *testing.T) {
 	t.Run("DMA", func(t *testing.T) {
-		run(t, 2, "mem:basics-dma?dma=1&dmafrom=512", modes["strict"], func(w *World) { basics(t, w) })
+		const fabric = "mem:basics-dma?dmafrom=512"
+		engines, err := sdp.OpenWith(fabric, ntbdma.Around(ntbdma.Options{Channels: 1}))
+		require.NoError(t, err)
+		defer engines.Close() // the PEs share it
+		run(t, 2, fabric, modes["strict"], func(w *World) { basics(t, w) })
 	})
 	each(t, []int{1, 2, 3, 4, 7}, func(t *testing.T, w *World) { basics(t, w) })
 	for mode := range modes {

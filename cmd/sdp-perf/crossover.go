@@ -9,12 +9,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/sdp"
 )
-
-// crossoverOptions are those of a software DMA engine. No backend has another kind
-// yet.
-const crossoverOptions = "?dma=1"
 
 // crossoverReport is what a link measures when it comes up.
 type crossoverReport struct {
@@ -33,13 +30,13 @@ type crossoverPoint struct {
 func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("crossover")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
-	name := fs.String("fabric", "", "fabric whose links have an engine (default one of its own, with "+crossoverOptions+")")
+	name := fs.String("fabric", "", "fabric whose links get the engine (default one of its own)")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
 	own := *name == ""
 	if own {
-		*name = freshName("shm") + crossoverOptions
+		*name = freshName("shm")
 	}
 	r, err := measureCrossover(ctx, *name)
 	if own {
@@ -54,9 +51,10 @@ func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 	return r.table(out)
 }
 
-// measureCrossover brings up a link from this process to itself. The link measures.
+// measureCrossover brings up a link from this process to itself, which measures. The
+// engine is one of software: no backend has another yet.
 func measureCrossover(ctx context.Context, name string) (*crossoverReport, error) {
-	h, err := sdp.Open(name)
+	h, err := sdp.OpenWith(name, ntbdma.Around(ntbdma.Options{Channels: 1}))
 	if err != nil {
 		return nil, badInputf("%w", err)
 	}
@@ -71,10 +69,7 @@ func measureCrossover(ctx context.Context, name string) (*crossoverReport, error
 	}
 	defer c.Close()
 	links := h.Crossovers()
-	if len(links) == 0 {
-		return nil, badInputf("--fabric %s has no DMA engine: use one such as shm:NAME%s", name, crossoverOptions)
-	}
-	if len(links[0].Points) == 0 {
+	if len(links) == 0 || len(links[0].Points) == 0 {
 		return nil, errors.New("the engine failed while it was measured")
 	}
 	r := &crossoverReport{Fabric: name, Threshold: links[0].Threshold}

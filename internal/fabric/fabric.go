@@ -86,7 +86,7 @@ func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 		if window == 0 {
 			window = defaultMemWindow
 		}
-		return newFabric(newMemNetwork(window, spec.wrapPair), start), nil
+		return newFabric(newMemNetwork(window, spec.wrap), start), nil
 	}
 	if spec.hosts() {
 		h, err := openHosts(spec)

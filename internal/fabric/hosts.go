@@ -398,7 +398,8 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.spec.wrap(dev), nil
+	dev, _ = h.spec.wrap(dev, nil)
+	return dev, nil
 }
 
 // close drops all claims and ends the goroutines. The links end with the node.

@@ -77,7 +77,8 @@ func (n *shmNetwork) exchange(ctx context.Context, cable *net.UnixConn) (ntb.Dev
 	if err != nil {
 		return nil, err
 	}
-	return n.spec.wrap(dev), nil
+	wrapped, _ := n.spec.wrap(dev, nil)
+	return wrapped, nil
 }
 
 func (n *shmNetwork) serve(accepted func(ntb.Device)) {

@@ -1,7 +1,11 @@
 package fabric
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +25,7 @@ func TestSpecs(t *testing.T) {
 	require.Equal(t, time.Duration(-1), got.Spin)
 	for _, bad := range []string{
 		"", "shm", "shm:", "tcp:x", "shm:a/b", "shm:x?spin", "shm:x?spin=-1s", "shm:x?spin=2ms",
-		"shm:x?buffer=5000", "shm:x?buffer=33554432", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=17", "shm:x?dma=-1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
+		"shm:x?buffer=5000", "shm:x?buffer=33554432", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
@@ -56,24 +60,70 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&lanes=9":     "want a number from 1 to 8",
 		"ring:x?node=1&nodes=3&backend=tcp": "want shm or mem",
 		"ring:x?node=1&nodes=3&slots=1":     "want a number from 2 to 4096",
-		"ring:x?node=1&nodes=3&frame=1000":  "want a multiple of 64",
-		"ring:x?node=1&nodes=3&failover=x":  "want a number from 0 to 1",
-		"ring:x?node=1&nodes=3&hops=2":      "want node, nodes, lanes",
+		"ring:x?node=1&nodes=3&frame=1000":  "want a multiple of 64 from 256 to 1048576",
+		"ring:x?node=1&nodes=3&failover=x":  "want 0 or 1",
+		"ring:x?node=1&nodes=3&hops=2":      "want window, buffer, spin, dmafrom, node, backend, nodes, lanes, slots, frame or failover",
 		"ring:?node=1&nodes=3":              "want 1 to 32 letters",
 		"shm:x?node=1":                      "is one host",
 		"mem:x?lanes=1":                     "is one host",
 		"star:x?node=1&nodes=3":             "want shm:NAME, mem:NAME, or ring:NAME",
 		"shm:x?spin=20":                     "want a time from 0 to 1ms, with its unit",
-		"shm:x?window=1M":                   "want bytes, a multiple of 4096",
-		"shm:x?buffer=1M":                   "want bytes, a power of two",
-		"shm:x?dma=x":                       "want a number from 0 to 16",
-		"shm:x?dmafrom=x":                   "want 0 or more bytes",
+		"shm:x?window=1M":                   "want a multiple of 4096",
+		"shm:x?buffer=1M":                   "want a power of two",
+		"shm:x?hops=2":                      "want window, buffer, spin or dmafrom",
+		"shm:x?dmafrom=x":                   "want a number from 0 to 1073741824",
 		"shm:x?window=1&buffer=1&spin=1":    "option buffer=1", // the first by name
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 		require.ErrorContains(t, err, want, bad)
 	}
+}
+
+// The documents have the table of options, word for word.
+func TestDocumentsHaveTheOptions(t *testing.T) {
+	require.Contains(t, document(t, "../../docs/fabrics.md"), optionsTable())
+	require.Contains(t, document(t, "../../sdp/host.go"), optionsComment())
+}
+
+func document(t *testing.T, file string) string {
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(b)
+}
+
+var ofWords = map[whose]string{everyones: "all", nodes: "`ring:`, `line:`, `mesh:`", owners: "the same, with `nodes`"}
+
+// optionsTable is the table of the options as Markdown.
+func optionsTable() string {
+	var b strings.Builder
+	b.WriteString("| option | of fabrics | what | range | unless given |\n|---|---|---|---|---|\n")
+	for _, o := range options {
+		fmt.Fprintf(&b, "| `%s=%s` | %s | %s | %s | %s |\n", o.name, o.value, ofWords[o.of], o.what, o.want, cmp.Or(o.unset, "–"))
+	}
+	return b.String()
+}
+
+// optionsComment is the options as a comment in Go.
+func optionsComment() string {
+	var b strings.Builder
+	for _, o := range options {
+		text := o.what + ": " + o.want
+		if o.unset != "" {
+			text += "; " + o.unset + " unless given"
+		}
+		head := fmt.Sprintf("//\t%-14s", o.name+"="+o.value)
+		for len(text) > 0 {
+			n := len(text)
+			if n > 70 {
+				n = strings.LastIndexByte(text[:71], ' ')
+			}
+			b.WriteString(head + text[:n] + "\n")
+			text = strings.TrimSpace(text[n:])
+			head = "//\t" + strings.Repeat(" ", 14)
+		}
+	}
+	return b.String()
 }
 
 func TestWiring(t *testing.T) {

@@ -41,6 +41,18 @@ func Wrap(dev ntb.Device, o Options) *Device {
 	return d
 }
 
+// Around returns a function that puts an engine around each of two devices that is not
+// nil, as sdp.OpenWith wants it.
+func Around(o Options) func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+	wrap := func(d ntb.Device) ntb.Device {
+		if d == nil {
+			return nil
+		}
+		return Wrap(d, o)
+	}
+	return func(a, b ntb.Device) (ntb.Device, ntb.Device) { return wrap(a), wrap(b) }
+}
+
 // Caps returns the inner device's properties, with the number of channels.
 func (d *Device) Caps() ntb.Caps {
 	caps := d.Device.Caps()

@@ -1,0 +1,100 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// whose says which specs an option is for.
+type whose int
+
+const (
+	everyones whose = iota
+	nodes           // fabrics of several hosts
+	owners          // those, where the process owns the links: it says how many nodes there are
+)
+
+// option is a row of the table of options, which is all that is said of one: ParseSpec
+// goes by it, and the documents have its words.
+type option struct {
+	name  string
+	value string // what stands for the value in the documents
+	what  string
+	want  string // the range
+	unset string // what counts if it is not given; "" where something must be
+	of    whose
+	// set is false if the value is not in the range.
+	set func(s *Spec, value string) bool
+}
+
+// options are all that there are, in the documents' order.
+var options = []option{
+	{"window", "BYTES", "the size of this side's window on each link; memory is taken only as it is used",
+		"a multiple of 4096 from 131072 to 68719476736", "1 GiB (16 MiB of mem:)", everyones,
+		func(s *Spec, v string) bool { return number(&s.Window, v, 128<<10, 64<<30) && s.Window%4096 == 0 }},
+	{"buffer", "BYTES", "how large a connection's queue may grow, per direction",
+		"a power of two from 4096 to 16777216", "8 MiB", everyones,
+		func(s *Spec, v string) bool { return number(&s.Buffer, v, 4<<10, 16<<20) && s.Buffer&(s.Buffer-1) == 0 }},
+	{"spin", "TIME", "how long a wait polls before it sleeps, less where processors are scarce",
+		"a time from 0 to 1ms, with its unit, as in 20us", "50us", everyones,
+		func(s *Spec, v string) (ok bool) {
+			var err error
+			s.Spin, err = time.ParseDuration(v)
+			return err == nil && s.Spin >= 0 && s.Spin <= time.Millisecond
+		}},
+	{"dmafrom", "BYTES", "the size from which on payload goes through a DMA engine, where a link has one; 0 to measure it when the link comes up",
+		"a number from 0 to 1073741824", "0", everyones,
+		func(s *Spec, v string) bool { return number(&s.DMAFrom, v, 0, 1<<30) }},
+	{"node", "I", "which node this process is of", "a number from 1 to 16", "", nodes,
+		func(s *Spec, v string) bool { return number(&s.Node, v, 1, maxNodes) }},
+	{"backend", "NAME", "what the links are made of: memory between processes or, for tests, within one",
+		"shm or mem", "shm", nodes,
+		func(s *Spec, v string) bool { s.Backend = v; return v == "shm" || v == "mem" }},
+	{"nodes", "N", "how many nodes there are, the same on all; the process that says so owns the links of its node",
+		"a number from 2 to 16", "", owners,
+		func(s *Spec, v string) bool { return number(&s.Nodes, v, minNodes, maxNodes) }},
+	{"lanes", "L", "lanes of each link, the same on all nodes", "a number from 1 to 8", "1", owners,
+		func(s *Spec, v string) bool { return number(&s.Lanes, v, 1, maxLanes) }},
+	{"slots", "N", "frames that a lane holds, the same on all nodes", "a number from 2 to 4096", "8", owners,
+		func(s *Spec, v string) bool { return number(&s.Slots, v, 2, 4096) }},
+	{"frame", "BYTES", "the most that a frame carries, the same on all nodes",
+		"a multiple of 64 from 256 to 1048576", "67584", owners,
+		func(s *Spec, v string) bool { return number(&s.Frame, v, 256, 1<<20) && s.Frame%64 == 0 }},
+	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
+		"0 or 1", "0", owners,
+		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
+}
+
+// number reads a number from first to last.
+func number(n *int, value string, first, last int) bool {
+	var err error
+	*n, err = strconv.Atoi(value)
+	return err == nil && *n >= first && *n <= last
+}
+
+// set sets an option of a spec.
+func (s *Spec) set(name, value string) error {
+	i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
+	if i < 0 {
+		var names []string
+		for _, o := range options {
+			if s.hosts() || o.of == everyones {
+				names = append(names, o.name)
+			}
+		}
+		last := len(names) - 1
+		return fmt.Errorf("want %s or %s", strings.Join(names[:last], ", "), names[last])
+	}
+	o := options[i]
+	if !s.hosts() && o.of != everyones {
+		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
+	}
+	if !o.set(s, value) {
+		return errors.New("want " + o.want)
+	}
+	return nil
+}
