@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// root is the folder of the module's go.mod.
+// root returns the folder of the module's go.mod.
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -53,7 +53,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		}
 	}
 
-	// The walk has seen what is certainly there, so a pass means something.
+	// These files certainly exist. If they were read, a pass means something.
 	for _, want := range []string{"go.mod", ".ci/run", "ntb/doc.go", "ntb/store_arm64.s", "ntb/ntbmem/ntbmem.go"} {
 		i := slices.IndexFunc(files, func(f file) bool { return f.path == want })
 		if i < 0 {

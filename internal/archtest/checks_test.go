@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// tree makes a small repository, from path to text, and reads it.
+// tree makes a small repository of texts by path, and reads it.
 func tree(t *testing.T, texts map[string]string) []file {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -20,10 +20,11 @@ func tree(t *testing.T, texts map[string]string) []file {
 	return files
 }
 
-// own is the import path of a package of this module.
+// own returns the import path of a package of this module.
 func own(dir string) string { return `"` + module + "/" + dir + `"` }
 
-// houseOf is a document with a picture and a table: lines that begin with a bar are rows.
+// houseOf returns a document with a picture and a table. Lines that begin with a bar are
+// rows.
 func houseOf(lines ...string) string {
 	var floors, rows string
 	for _, l := range lines {
@@ -59,7 +60,7 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		name  string
 		rule  func([]file) []string
 		texts map[string]string
-		want  []string // a part of each message, in order; none: all is well
+		want  []string // a part of each message, in order; none if the rule holds
 	}{
 		{"import in the table", imports, map[string]string{"a/a.go": "package a\nimport _ " + own("b")}, nil},
 		{"import upwards", imports, map[string]string{"b/b.go": "package b\nimport _ " + own("a")}, []string{"b/b.go: b may not import a;"}},

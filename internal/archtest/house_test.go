@@ -66,8 +66,8 @@ func readHouse(text string) (h house, bad []string) {
 	return h, bad
 }
 
-// checkHouse compares picture and table with each other and with the packages. What the
-// table does not allow is checkTable's.
+// checkHouse compares picture and table with each other and with the packages.
+// checkTable checks what the table does not allow.
 func checkHouse(files []file, h house) []string {
 	var bad []string
 	report := func(format string, a ...any) {

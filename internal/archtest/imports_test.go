@@ -42,8 +42,8 @@ func checkTable(files []file, table map[string][]string) []string {
 	return bad
 }
 
-// checkThirdParty finds imports of modules that are not listed, or not where
-// they may be, and cgo.
+// checkThirdParty finds cgo, and imports of modules that are not listed or that may
+// not be imported there.
 func checkThirdParty(files []file) []string {
 	var bad []string
 	for _, f := range files {
@@ -57,7 +57,7 @@ func checkThirdParty(files []file) []string {
 			}
 			first, _, _ := strings.Cut(imp, "/")
 			if !strings.Contains(first, ".") || within(imp, module) {
-				continue // of the standard library, or ours
+				continue // in the standard library, or ours
 			}
 			if why := forbidden(f, imp); why != "" {
 				bad = append(bad, fmt.Sprintf("%s: %s may be imported %s", f.path, imp, why))
@@ -67,7 +67,8 @@ func checkThirdParty(files []file) []string {
 	return bad
 }
 
-// forbidden says where imp may be imported if that is not in f, else nothing.
+// forbidden returns where imp may be imported, if that is not in f. Otherwise it
+// returns an empty string.
 func forbidden(f file, imp string) string {
 	for _, t := range thirdParty {
 		if within(imp, t.module) {
@@ -80,7 +81,7 @@ func forbidden(f file, imp string) string {
 	return "nowhere"
 }
 
-// checkUnsafe keeps unsafe where it is looked for.
+// checkUnsafe allows unsafe only in tests and in files named for it.
 func checkUnsafe(files []file) []string {
 	var bad []string
 	for _, f := range files {

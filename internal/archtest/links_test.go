@@ -14,9 +14,9 @@ var (
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`)
 )
 
-// checkLinks finds links of documents to files and headings that are not there.
+// checkLinks finds links of documents to files and headings that do not exist.
 func checkLinks(files []file) []string {
-	headings := map[string]map[string]bool{} // by file; of folders and files without headings: none
+	headings := map[string]map[string]bool{} // by file; folders, and files without headings, have none
 	for _, f := range files {
 		headings[f.path] = map[string]bool{}
 		for d := f.dir; d != "."; d = path.Dir(d) {

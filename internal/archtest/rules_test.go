@@ -12,7 +12,7 @@ import (
 
 const maxLines = 500
 
-// checkLength keeps files short enough to be read in one go.
+// checkLength limits the length of files.
 func checkLength(files []file) []string {
 	var bad []string
 	for _, f := range files {
@@ -26,8 +26,8 @@ func checkLength(files []file) []string {
 	return bad
 }
 
-// checkLocks wants mutexes of internal/lock, which know their order, in packages that may
-// import it.
+// checkLocks requires mutexes of internal/lock, which know their order, in packages that
+// may import it.
 func checkLocks(files []file, table map[string][]string) []string {
 	var bad []string
 	for _, f := range files {
@@ -48,10 +48,10 @@ func checkLocks(files []file, table map[string][]string) []string {
 	return bad
 }
 
-// checkDoc wants a doc.go with a package comment in every package.
+// checkDoc requires a doc.go with a package comment in every package.
 func checkDoc(files []file) []string {
 	docs := map[string]*ast.File{}
-	var dirs []string // of packages, in order
+	var dirs []string // directories of packages, in order
 	for _, f := range files {
 		if f.syntax == nil {
 			continue
@@ -87,14 +87,14 @@ func checkDoc(files []file) []string {
 var (
 	unfinished = regexp.MustCompile(`TOD[O]|FIXM[E]|XX[X]`)
 
-	// foreignText are places that mean nothing, or something else, on another
+	// foreignText matches paths that have no meaning, or another one, on another
 	// machine. A path counts only where it is absolute.
 	foreignText = regexp.MustCompile(`(?:^|[^\w.~-])/(?:roo[t]|wor[k]|(?:home|Users)/\w+)(?:/|\b)` +
 		`|\b(?:goprox[y]\.|(?:proxy|sum|index)\.golan[g]\.org|registr[y]\.npmjs|pyp[i]\.org|pythonhoste[d]\.org` +
 		`|de[b]\.debian\.org|(?:archive|security|ports)\.ubunt[u]\.com|dl-cd[n]\.alpinelinux|docke[r]\.io|ghc[r]\.io)`)
 )
 
-// checkText finds unfinished work in Go files, and in all files paths of one
+// checkText finds unfinished work in Go files. In all files it finds paths of one
 // machine and host names of registries.
 func checkText(files []file) []string {
 	var bad []string

@@ -2,8 +2,8 @@ package archtest
 
 const module = "github.com/ntbnet/ntbnet"
 
-// thirdParty are the modules of others that may be imported at all. What users
-// of the transport download is the first alone.
+// thirdParty are the modules of others that may be imported. Users of the transport
+// download only the first.
 var thirdParty = []struct {
 	module string
 	where  string // in words, for the message

@@ -13,7 +13,7 @@ import (
 
 // file is one text file of the repository.
 type file struct {
-	path string // from the root, with slashes
+	path string // relative to the root, with slashes
 	dir  string // the folder, "." for the root
 	text []byte
 	// syntax is nil unless the file is Go source of a package of this module:
@@ -24,14 +24,14 @@ type file struct {
 func (f file) isGo() bool   { return path.Ext(f.path) == ".go" }
 func (f file) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
 
-// readTree reads all text files below the root of fsys. What git keeps is left
-// out, and files with a zero byte, which are not text.
+// readTree reads all text files below the root of fsys. It leaves out git's own
+// files, and files with a zero byte, which are not text.
 func readTree(fsys fs.FS) ([]file, error) {
 	var files []file
 	foreign := map[string]bool{".": false} // folders that are no package of this module
 	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another test's file, gone since its folder was read
+			return nil // another test's file, removed since its folder was read
 		}
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func exists(fsys fs.FS, p string) bool {
 	return err == nil
 }
 
-// within tells if p is root or below it.
+// within reports whether p is root or below it.
 func within(p, root string) bool {
 	return p == root || strings.HasPrefix(p, root+"/")
 }

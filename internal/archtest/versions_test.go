@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notWire are constants that are named like versions and go over no wire.
+// notWire are constants that are named like versions but are not sent.
 var notWire = map[string]bool{"shmem.MajorVersion": true, "shmem.MinorVersion": true}
 
-// versions are the integer constants of packages that are named like a version, by folder
-// and name.
+// versions returns the integer constants of packages that are named like a version, by
+// folder and name.
 func versions(files []file) map[string]string {
 	named := regexp.MustCompile(`^([vV]ersion|[vV]ersion[A-Z]\w*|\w*Version)$`)
 	found := map[string]string{}

@@ -19,25 +19,25 @@ const (
 	boardPlace = 1 << 24 // bytes of the file for each text
 	maxPost    = boardPlace - 4
 	maxPosts   = 1 << 16
-	boardPause = 10 * time.Millisecond // between looks at a board that another process holds
+	boardPause = 10 * time.Millisecond // between tries to lock a board that another process holds
 )
 
-// Board is where the processes of a fabric on this machine leave a text each for the
-// others, all hosts of the fabric together. A text ends with its process, whatever ends
-// that one. A Board is used by one goroutine at a time.
+// Board is where each process of a fabric on this machine may leave one text for the
+// others, across all hosts of the fabric. A text ends with its process, however the process
+// ends. A Board is used by one goroutine at a time.
 //
-// It is the file board in the directory of the fabric's name, divided into places of 16
-// MiB, of which most bytes are never written. A process that has a text holds a lock on the
-// first byte of its place, as for a claim; what lies in a place without a lock means
+// It is the file board in the directory of the fabric's name. It is divided into places of
+// 16 MiB, of which most bytes are never written. A process that has a text holds a lock on
+// the first byte of its place, as for a claim. The contents of a place without a lock mean
 // nothing. A place begins with the length of the text, 4 bytes, little endian. A process
 // that reads or writes holds an flock on the file, and waits for nothing meanwhile.
 type Board struct {
-	file *os.File // nil where a fabric is within one process; its open file has the lock
-	at   int64    // the place that is held, -1 for none
+	file *os.File // nil if the fabric is within one process; its open file has the locks
+	at   int64    // the place that this Board holds, -1 for none
 }
 
-// OpenBoard opens the board of the fabric that spec names, and makes it if it is not
-// there. Its errors are those of OpenDir.
+// OpenBoard opens the board of the fabric that spec names, and creates it if it does
+// not exist. Its errors are those of OpenDir.
 func OpenBoard(spec *Spec) (*Board, error) {
 	if spec.Backend == "mem" {
 		return &Board{at: -1}, nil
@@ -65,11 +65,11 @@ func openBoardAt(base, name string, create bool) (*Board, error) {
 	return &Board{file: os.NewFile(uintptr(fd), filepath.Join(dir.Name(), boardFile)), at: -1}, nil
 }
 
-// Post leaves a text of at most 16 MiB, and returns those that were there. Of two
-// processes that post, the one that is later gets the text of the other, and the earlier
-// one does not. The text stays until Close, or the end of the process. A Board has one.
+// Post leaves a text of at most 16 MiB, and returns the texts that were there before. If
+// two processes post, the later one gets the text of the earlier one, but not the
+// reverse. The text stays until Close, or the end of the process. A Board has one text.
 //
-// ctx limits how long it waits for another process that is just at it.
+// ctx limits how long Post waits for another process that uses the board.
 func (b *Board) Post(ctx context.Context, text []byte) (earlier [][]byte, err error) {
 	switch {
 	case b.file == nil:
@@ -169,14 +169,14 @@ func (b *Board) leave() error {
 	return err
 }
 
-// Close takes the text back. It may be called twice.
+// Close removes the text. It may be called twice.
 func (b *Board) Close() error {
 	if b.file == nil {
 		return nil
 	}
 	var err error
 	if b.at >= 0 {
-		// Closing alone might leave the lock for a moment: see Dir.Close.
+		// Closing alone might leave the lock for a moment, see Dir.Close.
 		err = b.leave()
 	}
 	b.file.Close()
@@ -185,7 +185,7 @@ func (b *Board) Close() error {
 }
 
 // removeBoard removes the board of a fabric, and the directory if nothing else is in it.
-// It is no error if there is none.
+// It returns no error if there is none.
 func removeBoard(base, name string) error {
 	b, err := openBoardAt(base, name, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +196,7 @@ func removeBoard(base, name string) error {
 	}
 	defer b.Close()
 	path := b.file.Name()
-	// A process that has a text has a lock on some byte.
+	// A process that has a text holds a lock on some byte.
 	if err := lockBytes(int(b.file.Fd()), unix.F_WRLCK, 0, 0); err != nil {
 		return fmt.Errorf("fabric: %s: a process has a text there: %w", path, unix.EBUSY)
 	}

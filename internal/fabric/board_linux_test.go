@@ -42,7 +42,7 @@ func TestBoardHasTheTextsOfThoseThatAreThere(t *testing.T) {
 	assert.Equal(t, []string{long}, postText(t, second, ""))
 	require.NoError(t, first.Close())
 	require.NoError(t, first.Close())
-	assert.Equal(t, []string{""}, postText(t, third, "short")) // where the long one was
+	assert.Equal(t, []string{""}, postText(t, third, "short")) // where the long text was
 	assert.Equal(t, []string{"short", ""}, postText(t, openTestBoard(t, base), "fourth"))
 	_, err := third.Post(context.Background(), nil)
 	assert.ErrorIs(t, err, os.ErrExist)
@@ -50,7 +50,7 @@ func TestBoardHasTheTextsOfThoseThatAreThere(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.EMSGSIZE)
 }
 
-// What a process has posted ends with it, however it ends.
+// A process' text ends with the process, however that ends.
 func TestTextEndsWithItsProcess(t *testing.T) {
 	base := newBase(t)
 	p := start(t, self(t), "post", base, nil)

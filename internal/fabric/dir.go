@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// DefaultName is the fabric of a user who names none.
+	// DefaultName is the name of the fabric if the user gives none.
 	DefaultName = "default"
 
-	maxName      = 32          // bytes of a fabric's name
+	maxName      = 32          // length of a fabric's name in bytes
 	maxProcess   = 65535       // process numbers are 1 to maxProcess
 	maxPort      = 65535       // ports are 1 to maxPort
-	firstFree    = 49152       // ports from here on are given to who asks for port 0
+	firstFree    = 49152       // port 0 claims a free port from here on
 	processBytes = 65536       // more than any process number
-	ownerPort    = maxPort + 1 // stands for the ownership of a host's bridges: no listener has it
-	portShift    = 17          // bytes of a port in the claim file: 1 + processBytes fit
+	ownerPort    = maxPort + 1 // stands for the ownership of a host's bridges; no listener has it
+	portShift    = 17          // bits of the bytes for a port in the claim file: 1 + processBytes fit
 )
 
-// checkName refuses names that are not 1 to 32 letters, digits, '_', '.' or '-',
-// or begin with a dot.
+// checkName refuses names that do not consist of 1 to 32 letters, digits, '_', '.'
+// or '-', or that begin with a dot.
 func checkName(name string) error {
 	ok := len(name) >= 1 && len(name) <= maxName && name[0] != '.'
 	for _, c := range []byte(name) {
@@ -33,8 +33,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// portByte is the byte of the claim file that claims port.
+// portByte returns the byte of the claim file that claims port.
 func portByte(port int) int64 { return int64(port) << portShift }
 
-// holderByte is the byte that says that process holds port.
+// holderByte returns the byte which says that process holds port.
 func holderByte(port, process int) int64 { return portByte(port) + 1 + int64(process) }

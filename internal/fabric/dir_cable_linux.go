@@ -13,15 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cableName is where process listens for cables: an abstract socket, which ends
-// with its process.
+// cableName returns the address where process listens for cables: an abstract
+// socket, which ends with its process.
 func (d *Dir) cableName(process int) string {
 	return "@ntbnet-" + d.id + "-" + strconv.Itoa(process)
 }
 
-// Listen listens for cables of the other processes. process is this Dir's
-// number. Take them with AcceptPeer. The caller closes the listener, before it
-// closes the Dir.
+// Listen listens for cables of the other processes. process is this Dir's number.
+// AcceptPeer accepts them. The caller closes the listener before it closes the Dir.
 func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 	d.mu.Lock()
 	own := d.process
@@ -39,9 +38,9 @@ func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// AcceptPeer waits for the next cable of a process of this user. Others are
-// closed without a word. If this process could take others for its own, it is
-// EPERM.
+// AcceptPeer waits for the next cable of a process of this user. It closes those of
+// other users without a message. If this process could take other users for its
+// own, the error wraps EPERM.
 func AcceptPeer(l *net.UnixListener) (*net.UnixConn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -58,9 +57,10 @@ func AcceptPeer(l *net.UnixListener) (*net.UnixConn, error) {
 	}
 }
 
-// Connect connects a cable to a process. If there is no such process the error
-// wraps EHOSTUNREACH; if there is and it cannot be reached, ECONNREFUSED; if it
-// is another user's, or this process could take others for its own, EPERM.
+// Connect connects a cable to a process. If there is no such process, the error
+// wraps EHOSTUNREACH. If it cannot be reached, the error wraps ECONNREFUSED. If it
+// is another user's, or this process could take other users for its own, the error
+// wraps EPERM.
 func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 		case !errors.Is(err, syscall.EAGAIN):
 			return nil, fmt.Errorf("fabric: connect to process %d: %w", process, err)
 		}
-		// Its queue of cables is full: Unix sockets do not wait for that.
+		// Its queue of cables is full. Unix sockets do not wait for room in it.
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("fabric: connect to process %d, which does not accept: %w", process, ctx.Err())
@@ -97,7 +97,7 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	}
 }
 
-// checkProcess is an error unless process is claimed.
+// checkProcess returns an error unless process is claimed.
 func (d *Dir) checkProcess(process int) error {
 	if process < 1 || process > maxProcess {
 		return fmt.Errorf("fabric: process %d: want 1 to %d: %w", process, maxProcess, syscall.EINVAL)
@@ -109,8 +109,8 @@ func (d *Dir) checkProcess(process int) error {
 	return err
 }
 
-// checkPeer is an error unless the process at the other end has this user, and no
-// other user looks like this one.
+// checkPeer returns an error unless the process at the other end has this user, and
+// this process can tell the user from others.
 func checkPeer(c *net.UnixConn) error {
 	if err := checkUser(); err != nil {
 		return err

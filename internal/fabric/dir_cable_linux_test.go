@@ -26,7 +26,7 @@ func TestCableToAnotherProcess(t *testing.T) {
 	if _, err := d.Connect(t.Context(), number); !errors.Is(err, syscall.EHOSTUNREACH) {
 		t.Errorf("connect to a dead process: %v, want EHOSTUNREACH", err)
 	}
-	// Nothing of the dead process is in the way of its successor.
+	// The dead process left nothing that is in the way of its successor.
 	n, err := d.ClaimProcess()
 	if err != nil || n != number {
 		t.Fatalf("process %d, %v, want %d", n, err, number)
@@ -83,7 +83,7 @@ func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Listening again with a shorter queue is allowed.
+	// To listen again with a shorter queue is allowed.
 	if err := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 
 var errDirClosed = fmt.Errorf("fabric: directory: %w", os.ErrClosed)
 
-// ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir.
-// A Dir has one number: called again, it returns the same.
+// ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir. A
+// Dir has one number. A second call returns the same one.
 func (d *Dir) ClaimProcess() (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +37,8 @@ func (d *Dir) ClaimProcess() (int, error) {
 	return 0, fmt.Errorf("fabric: all %d process numbers are taken: %w", maxProcess, syscall.EAGAIN)
 }
 
-// take claims one byte. It is false if another has it. The caller holds mu.
+// take claims one byte. It returns false if another process has it. The caller
+// holds mu.
 func (d *Dir) take(at int64) (bool, error) {
 	switch err := lockBytes(d.claims, unix.F_WRLCK, at, 1); err {
 	case nil:
@@ -49,9 +50,9 @@ func (d *Dir) take(at int64) (bool, error) {
 	}
 }
 
-// ClaimPort claims a port of this host, 1 to 65535, for this process; port 0
-// picks a free one from 49152 on. It returns the port. If it is taken, or all
-// are, the error wraps EADDRINUSE. ClaimProcess comes first.
+// ClaimPort claims a port of this host, 1 to 65535, for this process, and returns
+// it. Port 0 claims a free one from 49152 on. If the port is taken, or all are, the
+// error wraps EADDRINUSE. ClaimProcess must come first.
 func (d *Dir) ClaimPort(port int) (int, error) {
 	if port < 0 || port > maxPort {
 		return 0, fmt.Errorf("fabric: port %d: want 0 to %d: %w", port, maxPort, syscall.EINVAL)
@@ -74,8 +75,8 @@ func (d *Dir) ClaimPort(port int) (int, error) {
 		}
 		return port, nil
 	}
-	// A random beginning, so that a port that was just given back is not at
-	// once another's.
+	// The search begins at random, so that a port that was just released is not
+	// claimed by another process at once.
 	const n = maxPort - firstFree + 1
 	begin := rand.IntN(n)
 	for i := range n {
@@ -91,8 +92,8 @@ func (d *Dir) ClaimPort(port int) (int, error) {
 	return 0, fmt.Errorf("fabric: all ports from %d to %d are taken: %w", firstFree, maxPort, syscall.EADDRINUSE)
 }
 
-// takePort claims the port, and then says who holds it: who looks between the
-// two finds a port without a holder, at which nobody listens yet. The caller
+// takePort claims the port, and then publishes the holder. Between the two, other
+// processes find a port without a holder, at which nothing listens yet. The caller
 // holds mu.
 func (d *Dir) takePort(port int) (bool, error) {
 	if _, own := d.ports[port]; own {
@@ -113,9 +114,9 @@ func (d *Dir) takePort(port int) (bool, error) {
 	return true, nil
 }
 
-// dropPort drops both bytes of the port in one call, so that there are never
-// two holders. Unlocking fails only for want of kernel memory; then the port
-// stays taken until Close.
+// dropPort unlocks both bytes of the port in one call, so that there are never two
+// holders. Unlocking fails only for lack of kernel memory. Then the port stays
+// taken until Close.
 func (d *Dir) dropPort(port int) {
 	_ = lockBytes(d.claims, unix.F_UNLCK, portByte(port), 1+processBytes)
 }
@@ -137,7 +138,8 @@ func (d *Dir) ClaimOwner() (process int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("fabric: claim the bridges of this host: %w", err)
 	}
-	// Who looks between the two finds bridges without an owner, as before.
+	// Between the two claims, other processes find bridges without an owner, as
+	// before.
 	if process, err = d.ClaimProcess(); err != nil {
 		return 0, err
 	}
@@ -156,12 +158,12 @@ func (d *Dir) ClaimOwner() (process int, err error) {
 	return process, nil
 }
 
-// Owner tells which process owns the host's bridges, this one included; ok is
-// false if none does.
+// Owner returns the process that owns the host's bridges, which may be this one. ok
+// is false if there is none.
 func (d *Dir) Owner() (process int, ok bool, err error) { return d.holderOf(ownerPort) }
 
-// ReleasePort gives back a port that this Dir has claimed; it does nothing for
-// others.
+// ReleasePort releases a port that this Dir has claimed. It does nothing for other
+// ports.
 func (d *Dir) ReleasePort(port int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,8 +173,8 @@ func (d *Dir) ReleasePort(port int) {
 	}
 }
 
-// Holder tells which process holds a port, this one included; ok is false if
-// none does.
+// Holder returns the process that holds a port, which may be this one. ok is false
+// if there is none.
 func (d *Dir) Holder(port int) (process int, ok bool, err error) {
 	if port < 1 || port > maxPort {
 		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, maxPort, syscall.EINVAL)
@@ -194,7 +196,7 @@ func (d *Dir) holderOf(port int) (process int, ok bool, err error) {
 	return int(at-first) + 1, true, nil
 }
 
-// Processes are all claimed process numbers, this process's included, in order.
+// Processes returns all claimed process numbers, this process's included, in order.
 // Each was claimed at some moment of the call.
 func (d *Dir) Processes() ([]int, error) {
 	d.mu.Lock()
@@ -203,7 +205,8 @@ func (d *Dir) Processes() ([]int, error) {
 		return nil, errDirClosed
 	}
 	var found []int
-	// The kernel names any one lock of a range, so look on both sides of it.
+	// The kernel reports any one lock of a range. So look then searches on both
+	// sides of it.
 	var look func(first, last int64) error
 	look = func(first, last int64) error {
 		if first > last {
@@ -226,7 +229,7 @@ func (d *Dir) Processes() ([]int, error) {
 	return found, nil
 }
 
-// claimed tells if the process number is claimed.
+// claimed reports whether the process number is claimed.
 func (d *Dir) claimed(process int) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -38,10 +38,10 @@ func TestClaimsEndWithTheirProcess(t *testing.T) {
 	if _, err := d.ClaimPort(port); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("claim of the other's port: %v, want EADDRINUSE", err)
 	}
-	d.ReleasePort(port) // not ours: nothing happens
+	d.ReleasePort(port) // not ours, so nothing happens
 	holds(port, 2)
 
-	p.kill() // kill -9, and waits for the end
+	p.kill() // as kill -9, and waits for the end
 	holds(port, 0)
 	processes(1)
 	if _, err := d.ClaimPort(port); err != nil {
@@ -129,12 +129,12 @@ func TestPortZeroPicksEachFreePortOnce(t *testing.T) {
 	base := newBase(t)
 	a, _ := openMember(t, base)
 	b, _ := openMember(t, base)
-	// Take all but three of the range at once; b gets those three.
+	// The test takes all but three ports of the range at once. b gets those three.
 	const hole = 50_000
 	b.mu.Lock()
 	for port := firstFree; port <= maxPort; port++ {
 		if port < hole || port >= hole+3 {
-			b.ports[port] = struct{}{} // as if b had it: the kernel need not hold 32 000 locks
+			b.ports[port] = struct{}{} // as if b had claimed it, since the kernel may not allow 32 000 locks
 		}
 	}
 	b.mu.Unlock()
@@ -215,7 +215,7 @@ func TestBadClaims(t *testing.T) {
 			t.Errorf("holder of port %d: %v, want EINVAL", port, err)
 		}
 	}
-	// Another program of this user can lock what it likes.
+	// Another program of this user can lock any bytes.
 	f, err := os.OpenFile(d.Path()+"/"+claimPrefix+d.ID(), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ const (
 	idLen       = 32 // hexadecimal digits of a fabric's id
 )
 
-// claimFile finds the name of the claim file, or makes the file, if create. Of
-// several processes that find none, the one with the lock on the directory makes
-// it.
+// claimFile finds the name of the claim file. If there is none and create is set,
+// it makes the file. Of several processes that find none, the one with the lock on
+// the directory makes it.
 func claimFile(dir *os.File, create bool) (string, error) {
 	name, err := findClaims(dir)
 	if err != nil || name != "" {
@@ -72,10 +72,10 @@ func isClaims(name string) bool {
 	return ok && len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// openOwn opens a file of this user in the directory at, whose path is for messages.
-// flags are O_CREAT or 0.
+// openOwn opens a file of this user in the directory at. path is for messages. flags
+// are O_CREAT or 0.
 func openOwn(at int, path, name string, flags int) (int, error) {
-	// O_NONBLOCK, because what is there under the name may be no file.
+	// O_NONBLOCK, because the name may not be that of a regular file.
 	fd, err := openat(at, name, unix.O_RDWR|unix.O_NONBLOCK|flags)
 	if err == unix.ELOOP {
 		return -1, fmt.Errorf("fabric: %s/%s is a symbolic link, want a file: remove it: %w", path, name, syscall.EPERM)
@@ -103,8 +103,9 @@ func flock(fd, how int) error {
 	}
 }
 
-// lockBytes changes the locks of fd's open file on n bytes from start; n = 0 means
-// all from there on. If another open file has one of them, it is EAGAIN.
+// lockBytes changes the locks of fd's open file on n bytes from start. n = 0 means
+// all bytes from there on. If another open file has locked one of them, the error
+// is EAGAIN.
 func lockBytes(fd int, typ int16, start, n int64) error {
 	l := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: start, Len: n}
 	for {
@@ -114,9 +115,8 @@ func lockBytes(fd int, typ int16, start, n int64) error {
 	}
 }
 
-// locked looks for a lock that another open file than fd's has on one of n
-// bytes from start, n > 0. It returns the byte, and not necessarily the first
-// such.
+// locked finds a byte, of n > 0 bytes from start, that an open file other than fd's
+// has locked. If there are several, it need not be the first.
 func locked(fd int, start, n int64) (at int64, ok bool, err error) {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: start, Len: n}
 	for {

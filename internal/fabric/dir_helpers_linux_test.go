@@ -36,7 +36,7 @@ func init() {
 	os.Exit(0)
 }
 
-// roles are what another process can do. Each prints one line.
+// roles are the functions that another process can run. Each prints one line.
 var roles = map[string]func(arg string) error{
 	// open opens the fabric of a base directory and prints its id.
 	"open": func(base string) error {
@@ -48,7 +48,7 @@ var roles = map[string]func(arg string) error{
 		return nil
 	},
 	// hold claims a port, publishes a socket of it, and prints its process number and
-	// the port, and then listens and accepts until it is killed.
+	// the port. Then it listens and accepts until it is killed.
 	"hold": func(base string) error {
 		d, err := openDirAt(base, "")
 		if err != nil {
@@ -79,7 +79,7 @@ var roles = map[string]func(arg string) error{
 			c.Close()
 		}
 	},
-	// dial connects to an abstract socket and prints what it gets.
+	// dial connects to an abstract socket and prints what it receives.
 	"dial": func(name string) error {
 		c, err := net.Dial("unix", name)
 		if err != nil {
@@ -123,7 +123,8 @@ type process struct {
 	out *bufio.Reader
 }
 
-// start starts exe, a test binary, in a role. It is killed when the test ends.
+// start starts exe, a test binary, in a role. The process is killed when the test
+// ends.
 func start(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *process {
 	t.Helper()
 	p, err := tryStart(t, exe, role, arg, attr)
@@ -133,7 +134,7 @@ func start(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *proc
 	return p
 }
 
-// tryStart is start where the system may not allow it.
+// tryStart is start for a process that the system may not allow.
 func tryStart(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) (*process, error) {
 	t.Helper()
 	cmd := exec.Command(exe)
@@ -158,7 +159,7 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// line is the one line that the process prints.
+// line returns the one line that the process prints.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	s, err := p.out.ReadString('\n')
@@ -168,7 +169,7 @@ func (p *process) line(t *testing.T) string {
 	return strings.TrimSpace(s)
 }
 
-// startHolder starts a process in role "hold" of this user.
+// startHolder starts a process of this user in role "hold".
 func startHolder(t *testing.T, base string) (p *process, number, port int) {
 	t.Helper()
 	p = start(t, self(t), "hold", base, nil)
@@ -211,11 +212,11 @@ func openMember(t *testing.T, base string) (*Dir, int) {
 	return d, n
 }
 
-// nobody is a user that has nothing.
+// nobody is a user without rights.
 const nobody = 65534
 
-// asNobody gives what starts a process of another user: a copy of the test
-// binary that it can run, and its attributes.
+// asNobody returns what it takes to start a process of another user: a copy of the
+// test binary that the user can run, and attributes.
 func asNobody(t *testing.T) (exe string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -12,31 +12,31 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Dir is this process's place in the directory of a local fabric. Its methods
-// may be called at the same time from any goroutine. A process may open several,
-// which are strangers to each other.
+// Dir is this process's place in the directory of a local fabric. Its methods may
+// be called from several goroutines at the same time. A process may open several,
+// which count as different processes.
 type Dir struct {
 	path string // immutable
 	id   string // immutable; 32 hexadecimal digits
 
 	mu      lock.Mutex[lock.Dir]
-	claims  int              // the claim file; its open file has the locks; -1 after Close. Guarded by mu
-	look    int              // the claim file opened again, which sees those locks. Guarded by mu
-	process int              // own process number, 0 before ClaimProcess. Guarded by mu
-	ports   map[int]struct{} // own ports: the kernel lets an open file lock a byte again. Guarded by mu
-	sockets map[int64]int    // own published sockets, by byte: how often. Guarded by mu
+	claims  int              // the claim file, whose open file has the locks; -1 after Close; guarded by mu
+	look    int              // the claim file opened a second time, to find those locks too; guarded by mu
+	process int              // own process number, 0 before ClaimProcess; guarded by mu
+	ports   map[int]struct{} // own ports, needed because an open file may lock a byte twice; guarded by mu
+	sockets map[int64]int    // by byte, how often this process has published a socket; guarded by mu
 }
 
-// OpenDir opens the fabric name of this user, and makes it if it is not there.
-// The empty name is DefaultName. If the directory is not private to this user,
-// the error wraps EPERM or EACCES and says what to do; so it is, EPERM, if this
-// process's uid stands for other users too.
+// OpenDir opens this user's fabric of that name, and creates it if it does not
+// exist. The empty name means DefaultName. If the directory is not private to this
+// user, the error wraps EPERM or EACCES and says what to do. If this process's uid
+// stands for other users too, the error wraps EPERM.
 func OpenDir(name string) (*Dir, error) {
 	return openDirAt(baseDir("/run/user", "/tmp", os.Geteuid()), name)
 }
 
-// baseDir is where the fabrics of a user are. It depends on nothing but the
-// system and the uid, so that a shell and a cron job find each other.
+// baseDir returns the directory of a user's fabrics. It depends only on the system
+// and the uid, so that a shell and a cron job find each other.
 func baseDir(run, tmp string, uid int) string {
 	dir := filepath.Join(run, strconv.Itoa(uid))
 	var st unix.Stat_t
@@ -56,13 +56,13 @@ func openDirAt(base, name string) (*Dir, error) {
 	return openNamed(base, name, true)
 }
 
-// openHostDir opens the directory of one host of a fabric of several. Without
-// create, the error wraps fs.ErrNotExist if it was never made.
+// openHostDir opens the directory of one host of a fabric of several hosts. If it
+// does not exist and create is not set, the error wraps fs.ErrNotExist.
 func openHostDir(name string, node int, create bool) (*Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	// No name that a user may give has an @ in it.
+	// The name of no other fabric has an @ in it.
 	return openNamed(baseDir("/run/user", "/tmp", os.Geteuid()), name+"@"+strconv.Itoa(node), create)
 }
 
@@ -88,8 +88,9 @@ func openNamed(base, name string, create bool) (*Dir, error) {
 	return d, nil
 }
 
-// openPlace opens the directory of a fabric, and makes it if it is not there and
-// create. It is private to this user, or an error.
+// openPlace opens the directory of a fabric. If it does not exist and create is
+// set, openPlace makes it. If the directory is not private to this user, openPlace
+// returns an error.
 func openPlace(base, name string, create bool) (*os.File, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
@@ -107,9 +108,9 @@ func openPlace(base, name string, create bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// privateDir makes directory name in the directory at, if it is not there and
-// create, and opens it. It is private to this user, or an error. What is checked is what was
-// opened, so nobody can put another in its place between the two.
+// privateDir opens directory name in the directory at. If it does not exist and create is
+// set, privateDir makes it. If it is not private to this user, privateDir returns an error.
+// It checks what it has opened, so the directory cannot be replaced in between.
 func privateDir(at int, name, path string, create bool) (int, error) {
 	if create {
 		if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
@@ -119,7 +120,8 @@ func privateDir(at int, name, path string, create bool) (int, error) {
 	var st unix.Stat_t
 	fd, err := openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		// Say what is wrong with it rather than which call failed.
+		// The error says what is wrong with the directory rather than which call
+		// failed.
 		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			if err := checkPrivate(&st, path); err != nil {
 				return -1, err
@@ -137,7 +139,7 @@ func privateDir(at int, name, path string, create bool) (int, error) {
 	return fd, nil
 }
 
-// checkPrivate refuses everything but a directory of this user that no other
+// checkPrivate refuses everything but a directory of this user that no other user
 // can enter.
 func checkPrivate(st *unix.Stat_t, path string) error {
 	uid := os.Geteuid()
@@ -158,7 +160,7 @@ func checkPrivate(st *unix.Stat_t, path string) error {
 	return nil
 }
 
-// openat opens name in the directory at, follows no link, and goes on after
+// openat opens name in the directory at. It follows no link, and continues after
 // signals.
 func openat(at int, name string, flags int) (int, error) {
 	for {
@@ -169,10 +171,11 @@ func openat(at int, name string, flags int) (int, error) {
 	}
 }
 
-// ID names the fabric: 32 hexadecimal digits, the same for all its processes.
+// ID identifies the fabric. It has 32 hexadecimal digits, the same for all its
+// processes.
 func (d *Dir) ID() string { return d.id }
 
-// Path is the fabric's directory.
+// Path returns the path of the fabric's directory.
 func (d *Dir) Path() string { return d.path }
 
 // Close drops all claims. It may be called twice. Listeners and cables stay
@@ -183,8 +186,8 @@ func (d *Dir) Close() error {
 	if d.claims < 0 {
 		return nil
 	}
-	// A child process that is just being started shares the open file until it
-	// runs its program, so closing alone might leave the locks for a moment.
+	// A child process that is just being started shares the open file until it runs
+	// its program. So closing alone might leave the locks for a moment.
 	err := lockBytes(d.claims, unix.F_UNLCK, 0, 0)
 	unix.Close(d.claims)
 	unix.Close(d.look)

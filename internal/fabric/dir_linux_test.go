@@ -28,7 +28,7 @@ func TestProcessesThatBeginTogetherMakeOneFabric(t *testing.T) {
 	onlyClaimFile(t, base, id)
 }
 
-// onlyClaimFile checks what is in the directory of a fabric.
+// onlyClaimFile checks that the directory of a fabric has only the claim file.
 func onlyClaimFile(t *testing.T, base, id string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(base, DefaultName))
@@ -132,7 +132,7 @@ func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 }
 
 func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
-	base := "/etc" // root's
+	base := "/etc" // a directory of root
 	if os.Geteuid() == 0 {
 		base = newBase(t)
 		if err := os.Mkdir(base, 0o700); err != nil {
@@ -183,7 +183,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 		t.Errorf("with a directory in /run/user: %s", got)
 	}
 
-	// The one test that uses the real place.
+	// This is the only test that uses the real place.
 	t.Setenv("TMPDIR", run)
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	name := "test-" + strconv.Itoa(os.Getpid())

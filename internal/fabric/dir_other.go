@@ -9,8 +9,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Dir is the directory of a local fabric. It needs Linux; here OpenDir returns
-// ntb.ErrNotSupported and nothing else can be called.
+// Dir is the directory of a local fabric. It needs Linux. Here OpenDir returns
+// ntb.ErrNotSupported, and no method can be called.
 type Dir struct{}
 
 // OpenDir returns ntb.ErrNotSupported.
@@ -19,8 +19,8 @@ func OpenDir(name string) (*Dir, error) { return nil, ntb.ErrNotSupported }
 // Remove returns ntb.ErrNotSupported.
 func Remove(name string) error { return ntb.ErrNotSupported }
 
-// Board is where the processes of a fabric leave texts for each other. It needs Linux;
-// here OpenBoard returns ntb.ErrNotSupported and nothing else can be called.
+// Board is where the processes of a fabric leave texts for each other. It needs Linux.
+// Here OpenBoard returns ntb.ErrNotSupported, and no method can be called.
 type Board struct{}
 
 // OpenBoard returns ntb.ErrNotSupported.

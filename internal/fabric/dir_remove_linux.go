@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes what the fabric name of this user has left in the file system: a
-// directory with an empty file, or one for each host, and its board. It is no error if there is
-// none. While a process is attached, nothing of that host is removed and the error
-// wraps EBUSY.
+// Remove removes what this user's fabric of that name has left in the file system: a directory
+// with an empty file, or one for each host, and its board. If there is none, that is no error.
+// While a process is attached, nothing of its host is removed and the error wraps EBUSY.
 //
-// Only who has made up the name may call it, and knows that nobody will come any
-// more: a process that attaches at the same time may be alone in a fabric that
-// nobody can find.
+// Only the process that has made up the name may call it, when no other process will attach any
+// more. A process that attached at the same time could be alone in a fabric that no other
+// process can find.
 func Remove(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -46,7 +45,7 @@ func removeNamed(base, name string) error {
 		return err
 	}
 	defer d.Close()
-	// Whoever is attached has a lock on some byte.
+	// A process that is attached holds a lock on some byte.
 	if err := lockBytes(d.claims, unix.F_WRLCK, 0, 0); err != nil {
 		return fmt.Errorf("fabric: %s: a process is attached: %w", d.path, unix.EBUSY)
 	}

@@ -6,22 +6,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketByte is the byte that says that process accepts what comes to a TCP socket that
-// listens on port:
+// socketByte returns the byte which says that process accepts connections to a TCP
+// socket that listens on port:
 //
 //	bit 62       set: beyond all claims of ports
 //	bits 46–61   port
 //	bits 16–45   the lowest 30 bits of the socket's cookie
 //	bits 0–15    process
 //
-// Cookies of one port that coincide there are told apart by the process, which is sent
-// the whole of it.
+// Two cookies of one port may have the same 30 bits. The process distinguishes them,
+// since the dialler sends it the whole cookie.
 func socketByte(port int, cookie uint64, process int) int64 {
 	return 1<<62 | int64(port)<<46 | int64(cookie&(1<<30-1))<<16 | int64(process)
 }
 
-// PublishSocket says that this process accepts connections for a TCP socket that
-// listens on port. It may be said several times. ClaimProcess comes first.
+// PublishSocket publishes that this process accepts connections for a TCP socket
+// that listens on port. It may be called several times for a socket. ClaimProcess
+// must come first.
 func (d *Dir) PublishSocket(port int, cookie uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,7 +39,7 @@ func (d *Dir) PublishSocket(port int, cookie uint64) error {
 	return nil
 }
 
-// WithdrawSocket takes back what PublishSocket said, once.
+// WithdrawSocket undoes one PublishSocket.
 func (d *Dir) WithdrawSocket(port int, cookie uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,13 +50,14 @@ func (d *Dir) WithdrawSocket(port int, cookie uint64) {
 	d.sockets[at]--
 	if d.sockets[at] == 0 {
 		delete(d.sockets, at)
-		// It fails only for want of kernel memory. Then who asks this process is refused.
+		// This fails only for lack of kernel memory. Then this process refuses those who
+		// ask it.
 		_ = lockBytes(d.claims, unix.F_UNLCK, at, 1)
 	}
 }
 
-// SocketHolder finds a process that accepts connections for a socket, this one included;
-// ok is false if there is none.
+// SocketHolder returns a process that accepts connections for a socket. It may be this
+// one. ok is false if there is none.
 func (d *Dir) SocketHolder(port int, cookie uint64) (process int, ok bool, err error) {
 	first := socketByte(port, cookie, 0)
 	at, ok, err := d.lockedSocket(first, 1<<16)

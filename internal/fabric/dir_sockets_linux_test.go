@@ -41,7 +41,7 @@ func TestPublishedSockets(t *testing.T) {
 	base := newBase(t)
 	d, one := openMember(t, base)
 	e, two := openMember(t, base)
-	const low, high = 1, 1<<30 - 1 // the ends of what is kept of a cookie
+	const low, high = 1, 1<<30 - 1 // the extremes of the part of a cookie that is kept
 	for _, port := range []int{1, 80, maxPort} {
 		for _, cookie := range []uint64{low, low + 1, high} {
 			require.NoError(t, d.PublishSocket(port, cookie))
@@ -54,7 +54,7 @@ func TestPublishedSockets(t *testing.T) {
 	for _, port := range []int{2, 79, 81, maxPort - 1} {
 		wantSockets(t, e, port, false)
 	}
-	// A socket that two processes share, and one of them twice.
+	// Two processes share a socket, and one of them publishes it twice.
 	require.NoError(t, e.PublishSocket(80, high))
 	require.NoError(t, e.PublishSocket(80, high))
 	wantSocket(t, d, 80, high, one, two)
@@ -66,7 +66,7 @@ func TestPublishedSockets(t *testing.T) {
 	e.WithdrawSocket(80, high)
 	wantSocket(t, d, 80, high)
 	wantSocket(t, d, 80, low, one)
-	// Ports and processes are claimed beside them.
+	// Ports and processes are claimed beside the sockets.
 	_, err := e.ClaimPort(80)
 	require.NoError(t, err)
 	holder, ok, err := d.Holder(80)

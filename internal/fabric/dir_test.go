@@ -20,7 +20,7 @@ func TestNamesOfFabrics(t *testing.T) {
 	}
 }
 
-// The kernel reports neighbouring locks of one process as one.
+// The kernel reports neighbouring locks of one process as one lock.
 func TestNoTwoClaimsOfAProcessAreNeighbours(t *testing.T) {
 	for _, process := range []int{1, 2, maxProcess} {
 		for _, port := range []int{1, 2, maxPort - 1, maxPort} {

@@ -16,61 +16,61 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// EnvFabric is the environment variable that names the fabric of a process
-// which does not choose one.
+// EnvFabric is the environment variable that names the fabric of a process that
+// does not choose one.
 const EnvFabric = "SDP_FABRIC"
 
 // localHost is the number of this host in a fabric of one host.
 const localHost = 1
 
-// ErrClosed: the fabric is closed.
+// ErrClosed reports that the fabric is closed.
 var ErrClosed = errors.New("fabric: closed")
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
 	node *ring.Node // immutable
 	net  network    // immutable
-	// far is net where the fabric has several hosts, else nil. Immutable.
+	// far is net if the fabric has several hosts, else nil. Immutable.
 	far *hosts
 
 	mu     lock.Mutex[lock.Fabric]
 	peers  map[ring.ID]*ring.Peer  // the links that dials use; guarded by mu
 	making map[ring.ID]*makingPeer // guarded by mu
 	closed bool                    // guarded by mu
-	wg     sync.WaitGroup          // links in bring-up
-	ctx    context.Context         // ends with Close
+	wg     sync.WaitGroup          // links that are being brought up
+	ctx    context.Context         // Close ends it
 	cancel context.CancelFunc
 }
 
-// makingPeer is a link that is being made, for several who want it.
+// makingPeer is a link that is being made. Several callers may wait for it.
 type makingPeer struct {
 	done chan struct{}
-	peer *ring.Peer // constant after done
+	peer *ring.Peer // constant once done is closed
 	err  error
 }
 
 // network is how the processes of a fabric find each other.
 type network interface {
-	// host is this host's number.
+	// host returns this host's number.
 	host() int
-	// process is this process' number.
+	// process returns this process' number.
 	process() int
 	claimPort(port int) (int, error)
 	releasePort(port int)
-	// holder finds the process that holds a port.
+	// holder returns the process that holds a port.
 	holder(port int) (process int, ok bool, err error)
 	sockets
 	// connect makes a bridge to a process.
 	connect(ctx context.Context, process int) (ntb.Device, error)
-	// serve calls accepted for each bridge that another process makes, until
-	// close. accepted may be called from several goroutines.
+	// serve calls accepted for each bridge that another process makes, until close.
+	// It may call accepted from several goroutines.
 	serve(accepted func(ntb.Device))
-	// close drops all claims and ends serve, for which it waits.
+	// close drops all claims, ends serve, and waits for its end.
 	close()
 }
 
-// sockets is how the processes of a host tell each other for which TCP sockets they
-// accept connections.
+// sockets is how the processes of a host publish for which TCP sockets they accept
+// connections.
 type sockets interface {
 	publishSocket(port int, cookie uint64) error
 	withdrawSocket(port int, cookie uint64)
@@ -78,8 +78,8 @@ type sockets interface {
 	hasSockets(port int) (bool, error)
 }
 
-// Open joins the fabric that spec names. start is called before any peer can come
-// up; Node and Elsewhere may be called from then on.
+// Open joins the fabric that spec names. It calls start before any peer can come
+// up. From then on Node and Elsewhere may be called.
 func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 	if spec.Kind == "mem" {
 		window := spec.Window
@@ -115,9 +115,9 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 	return f, nil
 }
 
-// OpenMemHosts opens all nodes of a fabric of several hosts within this process:
-// node I is the I-1st of the result. The spec's name and node do not count. wrap
-// may wrap each bridge, and be nil.
+// OpenMemHosts opens all nodes of a fabric of several hosts within this process.
+// Element i of the result is node i+1. The spec's name and node are ignored. wrap,
+// if not nil, may wrap each bridge.
 func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) ([]*Fabric, error) {
 	var of func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 	if wrap != nil {
@@ -140,8 +140,8 @@ func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device
 	return all, nil
 }
 
-// OpenMem is a fabric within this process with windows of the given size in
-// bytes, whose bridges wrap may wrap.
+// OpenMem opens a fabric within this process. Its windows have the given size in
+// bytes. wrap, if not nil, may wrap its bridges.
 func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) *Fabric {
 	return newFabric(newMemNetwork(window, wrap), start)
 }
@@ -160,7 +160,7 @@ func newFabric(n network, start func(*Fabric)) *Fabric {
 	return f
 }
 
-// Node is this process' node.
+// Node returns this process' node.
 func (f *Fabric) Node() *ring.Node { return f.node }
 
 // Close takes all links down and drops all claims. It waits until all memory is
@@ -179,36 +179,36 @@ func (f *Fabric) Close() {
 	f.wg.Wait()
 }
 
-// ClaimPort claims a port of this host; 0 claims a free one. The error wraps
-// EADDRINUSE if another process or listener has it.
+// ClaimPort claims a port of this host. Port 0 claims a free one. The error wraps
+// EADDRINUSE if another process or listener has the port.
 func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.claimPort(port) }
 
-// ReleasePort gives a port back.
+// ReleasePort releases a port.
 func (f *Fabric) ReleasePort(port int) { f.net.releasePort(port) }
 
-// PublishSocket says that this process accepts connections for a TCP socket that listens
-// on port, which its cookie names. It may be said several times, and is taken back as
-// often.
+// PublishSocket publishes that this process accepts connections for the TCP socket with
+// this cookie, which listens on port. It may be called several times for a socket, and
+// is undone as often.
 func (f *Fabric) PublishSocket(port int, cookie uint64) error {
 	return f.net.publishSocket(port, cookie)
 }
 
-// WithdrawSocket takes back what PublishSocket said, once.
+// WithdrawSocket undoes one PublishSocket.
 func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.withdrawSocket(port, cookie) }
 
 // HasSockets reports whether a process of this host has published a socket on port.
 func (f *Fabric) HasSockets(port int) (bool, error) { return f.net.hasSockets(port) }
 
-// SocketHolder finds a node of this host that accepts connections for a socket. It may
-// be one for another socket of that port, and then refuses.
+// SocketHolder returns a node of this host that accepts connections for a socket. The
+// node may accept for another socket of that port, and then refuses.
 func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err error) {
 	process, ok, err := f.net.socketHolder(port, cookie)
 	return ring.MakeID(f.net.host(), process), ok, err
 }
 
-// IsLocal tells, without asking a name server, that host means this host: an
-// empty name, localhost, this host's name or number, a loopback address or
-// another address of this machine.
+// IsLocal reports, without asking a name server, whether host means this host: an
+// empty name, localhost, this host's name or number, a loopback address or another
+// address of this machine.
 func (f *Fabric) IsLocal(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "" || host == "localhost" || host == nodeName(f.net.host()) {
@@ -238,7 +238,7 @@ func isLocalIP(ip net.IP) bool {
 }
 
 // Cut takes the links to a neighbour down, as if their cables were cut, for tests.
-// They are made again. It tells how many were up.
+// They are made again. It returns how many were up.
 func (f *Fabric) Cut(host int) (n int) {
 	if f.far == nil {
 		return 0
@@ -254,14 +254,15 @@ func (f *Fabric) Cut(host int) (n int) {
 	return n
 }
 
-// Host is this host's number.
+// Host returns this host's number.
 func (f *Fabric) Host() int { return f.net.host() }
 
-// OwnsLinks tells that this process owns its host's links to other hosts.
+// OwnsLinks reports whether this process owns its host's links to other hosts.
 func (f *Fabric) OwnsLinks() bool { return f.far != nil && !f.far.spec.member() }
 
-// FindHost finds a host of the fabric by what IsLocal takes, and, where there are
-// several, by the name or number of a node, as in "node3" or "3".
+// FindHost finds a host of the fabric by a name that IsLocal accepts. In a fabric
+// of several hosts it also accepts the name or number of a node, such as "node3" or
+// "3".
 func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if f.IsLocal(name) {
 		return f.net.host(), true
@@ -270,8 +271,8 @@ func (f *Fabric) FindHost(name string) (host int, ok bool) {
 }
 
 // FindNode finds a host of the fabric by what only a fabric knows: the name of a node, or,
-// where there are several, its number, or an address whose zone is its name, as NodeAddr
-// returns. What the name of this machine is too is none.
+// in a fabric of several hosts, its number, or an address whose zone is its name, as
+// NodeAddr returns. It does not find a name that is also a name of this machine.
 func (f *Fabric) FindNode(name string) (host int, ok bool) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, name) {
@@ -287,8 +288,9 @@ func (f *Fabric) FindNode(name string) (host int, ok bool) {
 	return host, ok && host <= f.far.nodes()
 }
 
-// NodeAddr is the address that stands for a host where addresses are those of TCP:
-// loopback where there is one host, else a link-local one whose zone is the host's name.
+// NodeAddr returns the address that stands for a host where addresses are those of TCP.
+// In a fabric of one host it is loopback. Otherwise it is a link-local address whose
+// zone is the host's name.
 func (f *Fabric) NodeAddr(host int) netip.Addr {
 	if f.far == nil {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -297,7 +299,8 @@ func (f *Fabric) NodeAddr(host int) netip.Addr {
 	return netip.AddrFrom16(a).WithZone(nodeName(host))
 }
 
-// HostName is what a host is called in addresses: localhost where there is one.
+// HostName returns the name of a host in addresses. In a fabric of one host it is
+// localhost.
 func (f *Fabric) HostName(host int) string {
 	if f.far == nil {
 		return "localhost"
@@ -305,7 +308,7 @@ func (f *Fabric) HostName(host int) string {
 	return nodeName(host)
 }
 
-// HostNames says which hosts there are, for messages.
+// HostNames returns a list of the hosts, for messages.
 func (f *Fabric) HostNames() string {
 	if f.far == nil {
 		return "this host alone"
@@ -313,14 +316,14 @@ func (f *Fabric) HostNames() string {
 	return nodeName(1) + " to " + nodeName(f.far.nodes())
 }
 
-// Holder finds the node of this host that holds a port.
+// Holder returns the node of this host that holds a port.
 func (f *Fabric) Holder(port int) (id ring.ID, ok bool, err error) {
 	process, ok, err := f.net.holder(port)
 	return ring.MakeID(f.net.host(), process), ok, err
 }
 
-// Elsewhere finds another process of this host that holds a port, 0 if there is
-// none.
+// Elsewhere returns another process of this host that holds a port, or 0 if there
+// is none.
 func (f *Fabric) Elsewhere(port int) (process int) {
 	process, ok, err := f.net.holder(port)
 	if err != nil || !ok || process == f.net.process() {
@@ -329,9 +332,9 @@ func (f *Fabric) Elsewhere(port int) (process int) {
 	return process
 }
 
-// Owner is the link to the process of another host that owns that one's links. It
-// knows who holds a port there. It waits until ctx ends: that host may be about to
-// start.
+// Owner returns the link to the process of another host that owns that host's
+// links. That process knows which one holds a port there. Owner waits until ctx
+// ends, since that host may be about to start.
 func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
 	if f.far == nil {
 		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
@@ -339,14 +342,15 @@ func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
 	return f.far.peer(ctx, host, 0)
 }
 
-// Peer is the link to a node, made if there is none. For a node of another host
-// it waits until ctx ends: that host may be about to start.
+// Peer returns the link to a node, and makes it if there is none. For a node of
+// another host it waits until ctx ends, since that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 	if f.far != nil && id.Host() != f.net.host() {
 		return f.far.peer(ctx, id.Host(), id.Process())
 	}
 	if f.far != nil {
-		// The link to the owner, or to a member, leads to a process of this host too.
+		// The link to the owner, or to a member, also leads to a process of this
+		// host.
 		if p, err := f.node.Peer(ctx, id); err == nil {
 			return p, nil
 		}
@@ -365,7 +369,7 @@ func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 		m = &makingPeer{done: make(chan struct{})}
 		f.making[id] = m
 		f.wg.Add(1)
-		// Not bound to ctx: others may wait for the same link.
+		// The link is not bound to ctx, since other callers may wait for it.
 		go f.makeLink(id, m)
 	}
 	f.mu.Unlock()
@@ -399,8 +403,8 @@ func (f *Fabric) makeLink(id ring.ID, m *makingPeer) {
 	close(m.done)
 }
 
-// accepted brings up a link that another process makes, and uses it for our own
-// dials as well if there is none yet.
+// accepted brings up a link that another process makes. If there is none yet, our
+// own dials use it as well.
 func (f *Fabric) accepted(dev ntb.Device) {
 	f.mu.Lock()
 	if f.closed {
@@ -416,7 +420,7 @@ func (f *Fabric) accepted(dev ntb.Device) {
 		defer cancel()
 		p, err := f.node.Up(ctx, dev)
 		if err != nil {
-			return // whoever made it gets the error
+			return // the process that made it gets the error
 		}
 		f.mu.Lock()
 		if old := f.peers[p.ID()]; old == nil || !old.Up() {

@@ -10,15 +10,15 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// What is said over a cable between the processes of a fabric of several hosts
-// before it becomes a bridge: the one that connected greets, the other answers.
-// Each of the two is a frame:
+// Greetings are exchanged over a cable between the processes of a fabric of several
+// hosts, before the cable becomes a bridge. The process that connected greets, and
+// the other one answers. Each of the two is a frame:
 //
 //	 0  magic   8 bytes
 //	 8  length  4 bytes, little endian
 //	12          a greeting, or the answer to one, as JSON
 //
-// Magic, the length's place and the field "version" stay as they are for ever.
+// Magic, the place of the length, and the field "version" never change.
 const (
 	greetingMagic   = "ntbhost\n"
 	greetingVersion = 1
@@ -26,17 +26,17 @@ const (
 	maxAnswer       = 1 << 20 // bytes: a topology may be long
 )
 
-// What a greeting wants.
+// Purposes of a greeting.
 const (
 	wantLink     = "link"     // the cable becomes the bridge of wire Wire
 	wantProcess  = "process"  // the cable becomes a bridge within the host
 	wantUplink   = "uplink"   // the cable becomes the bridge of a member and the owner
-	wantOwner    = "owner"    // a member to look for the owner, which has just begun
-	wantCheck    = "check"    // to hear if the two may be in one fabric
-	wantTopology = "topology" // what the node knows of the fabric
+	wantOwner    = "owner"    // a member is to look for the owner, which has just begun
+	wantCheck    = "check"    // to learn whether the two may be in one fabric
+	wantTopology = "topology" // to learn what the node knows of the fabric
 )
 
-// greeting is what one process says of itself. Both sides compare.
+// greeting describes one process to another. Both sides compare.
 type greeting struct {
 	Version  int    `json:"version"` // of the greeting
 	Ring     int    `json:"ring"`    // ring.Version
@@ -52,18 +52,18 @@ type greeting struct {
 	Wire     int    `json:"wire,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 
-	// In an answer.
-	Busy     bool      `json:"busy,omitempty"`    // this link is just being made; no error
-	Refused  string    `json:"refused,omitempty"` // why not
+	// Only in an answer.
+	Busy     bool      `json:"busy,omitempty"`    // this link is being made already; no error
+	Refused  string    `json:"refused,omitempty"` // the reason, if refused
 	Snapshot *NodeView `json:"snapshot,omitempty"`
 }
 
 // Errors of greetings.
 var (
-	// errGreeting: what came over the cable is no greeting.
+	// errGreeting reports that what came over the cable is no greeting.
 	errGreeting = errors.New("not a greeting of a node")
-	// ErrMismatch: two nodes that cannot be in one fabric: another version,
-	// topology, number of nodes or lanes, or the same number.
+	// ErrMismatch reports that two nodes cannot be in one fabric. They differ in
+	// version, topology, number of nodes or lanes, or have the same number.
 	ErrMismatch = errors.New("nodes do not fit")
 )
 
@@ -79,8 +79,8 @@ func writeGreeting(w io.Writer, g *greeting) error {
 	return err
 }
 
-// readGreeting reads one frame of at most limit bytes, and not a byte more: what
-// follows carries files.
+// readGreeting reads one frame of at most limit bytes, and not a byte more, because
+// what follows carries files.
 func readGreeting(r io.Reader, limit int) (*greeting, error) {
 	var head [12]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -95,7 +95,7 @@ func readGreeting(r io.Reader, limit int) (*greeting, error) {
 		return nil, err
 	}
 	g := new(greeting)
-	// The version first: another one may have other types of fields.
+	// The version comes first, since another one may have other types of fields.
 	var v struct{ Version int }
 	if json.Unmarshal(text, &v) == nil && v.Version != greetingVersion {
 		return &greeting{Version: v.Version}, nil
@@ -106,8 +106,8 @@ func readGreeting(r io.Reader, limit int) (*greeting, error) {
 	return g, nil
 }
 
-// fits is nil if the two may be in one fabric. It says the same on both sides,
-// up to who is "this" one.
+// fits returns nil if the two may be in one fabric. It returns the same on both
+// sides, up to which one it calls "this".
 func (g *greeting) fits(other *greeting) error {
 	switch {
 	case g.Version != other.Version:
@@ -123,11 +123,11 @@ func (g *greeting) fits(other *greeting) error {
 	return nil
 }
 
-// open tells that the sender is a member that has met no owner, so that any plan
-// fits it.
+// open reports whether the sender is a member that has met no owner. Any plan fits
+// it.
 func (g *greeting) open() bool { return g.Member && g.Nodes == 0 }
 
-// plan is for messages. The text may be a peer's.
+// plan returns a description for messages. The text may be a peer's.
 func (g *greeting) plan() string {
 	if g.open() {
 		return fmt.Sprintf("a %.8q", g.Topology)

@@ -16,36 +16,39 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// hosts is the network of a fabric of several hosts: this host's processes and
-// ports as those of a fabric of one, and its links to the other hosts.
+// hosts is the network of a fabric of several hosts. Its processes and ports are
+// those of this host, as in a fabric of one. In addition it has this host's links
+// to the other hosts.
 type hosts struct {
 	spec     *Spec            // immutable
 	station  station          // immutable
-	number   int              // of this process on its host; 0 before it is claimed; immutable
+	number   int              // number of this process on its host; immutable
 	node     *ring.Node       // set before serve
 	accepted func(ntb.Device) // likewise
-	ctx      context.Context  // ends with close
+	ctx      context.Context  // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
-	// direct is directWithin; a test may change it before anyone dials.
+	// direct is directWithin. A test may change it before the first dial.
 	direct time.Duration
-	// plan is the fabric as the owner of this host's links says: its own spec, or,
-	// once a member has met it, a member's spec with what it says. Then it stays.
+	// plan is the fabric as the owner of this host's links defines it. For the
+	// owner it is its own spec. For a member it is the member's spec, completed
+	// once it has met the owner. After that it does not change.
 	plan atomic.Pointer[Spec]
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*link       // the slice is immutable; the links are guarded by mu
-	changed chan struct{} // closed, and replaced, at every change of a link; guarded by mu
+	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
 	refused Refusals      // guarded by mu
-	// members are those of this host whose links are up, by process; guarded by mu.
+	// members are the members of this host whose links are up, by process; guarded
+	// by mu.
 	members map[int]*memberLink
 }
 
-// Refusals are processes that were kept out because they do not fit.
+// Refusals counts processes that were refused because they do not fit.
 type Refusals struct {
 	Count uint64 `json:"count"`
-	Last  string `json:"last,omitempty"` // why
+	Last  string `json:"last,omitempty"` // reason of the last refusal
 }
 
 func openHosts(spec *Spec) (*hosts, error) {
@@ -63,15 +66,17 @@ func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
 	return newHosts(spec, s, err, connect)
 }
 
-// newHosts makes the network of a station, or says why there is none: connect
-// reaches the process that has the number already.
+// newHosts makes the network of a station. If the station could not be made because
+// of err, connect reaches the process that already has the number, and newHosts
+// returns the reason.
 func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
 	h := &hosts{spec: spec, station: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
 	if !spec.member() {
 		h.plan.Store(spec)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		// The other is told, so that it can say that there was a second one.
+		// The other process is told, so that it can report that there was a second
+		// one.
 		who := ""
 		if answer, e := h.check(connect); e == nil {
 			who = fmt.Sprintf(" in process %d", answer.PID)
@@ -109,7 +114,8 @@ func (h *hosts) socketHolder(port int, cookie uint64) (int, bool, error) {
 	return h.station.socketHolder(port, cookie)
 }
 
-// nodes is how many nodes there are, or may be, as long as a member does not know.
+// nodes returns the number of nodes. While a member does not know it, that is the
+// largest possible number.
 func (h *hosts) nodes() int {
 	if plan := h.plan.Load(); plan != nil {
 		return plan.Nodes
@@ -117,7 +123,7 @@ func (h *hosts) nodes() int {
 	return maxNodes
 }
 
-// attach makes the node part of the fabric, if it knows which that is.
+// attach makes the node part of the fabric, once the number of nodes is known.
 func (h *hosts) attach(node *ring.Node) error {
 	h.node = node
 	if plan := h.plan.Load(); plan != nil {
@@ -126,7 +132,7 @@ func (h *hosts) attach(node *ring.Node) error {
 	return nil
 }
 
-// options are what the links' layer is told.
+// options returns the options for the links' layer.
 func (s *Spec) options() ring.Options {
 	return ring.Options{
 		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
@@ -139,7 +145,7 @@ func (s *Spec) options() ring.Options {
 // maxTunnel is the largest window of a node that is not a neighbour, in bytes.
 const maxTunnel = 1 << 30
 
-// greeting is what this process says of itself.
+// greeting returns this process' greeting.
 func (h *hosts) greeting(want string) *greeting {
 	g := &greeting{
 		Version: greetingVersion, Ring: ring.Version, Want: want,
@@ -151,8 +157,8 @@ func (h *hosts) greeting(want string) *greeting {
 	return g
 }
 
-// ask greets over a cable and takes the answer. The cable is closed on error,
-// and at the latest when ctx ends, unless release is called.
+// ask sends a greeting over a cable and reads the answer. The cable is closed on
+// error. It is also closed when ctx ends, unless release was called before.
 func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release func() bool, err error) {
 	release = context.AfterFunc(ctx, func() { c.Close() })
 	if deadline, ok := ctx.Deadline(); ok {
@@ -175,11 +181,13 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 	return answer, release, nil
 }
 
-// checkTimeout is how long a node that begins waits for another one's word. One
-// that is stopped says nothing; what it would say comes out when a link is made.
+// checkTimeout is how long a node that begins waits for another one's answer. A
+// node that is stopped does not answer. If it does not fit, that is found when a
+// link is made.
 const checkTimeout = time.Second
 
-// check asks the process at the end of a cable if this one may be in its fabric.
+// check asks the process at the end of a cable whether this one may be in its
+// fabric.
 func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -197,8 +205,9 @@ func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, 
 	return answer, nil
 }
 
-// join compares this process with the nodes that run, and then makes the links.
-// It is called after serve: of two that begin together, one finds the other.
+// join compares this process with the nodes that run, and then makes the links. It
+// is called after serve. So of two nodes that begin together, at least one finds
+// the other.
 func (h *hosts) join() error {
 	if h.spec.member() {
 		return h.joinOwner()
@@ -210,7 +219,7 @@ func (h *hosts) join() error {
 			continue
 		}
 		if ok, err := h.station.present(node); err != nil || !ok {
-			continue // whoever comes later looks for us
+			continue // a node that comes later asks us
 		}
 		wg.Go(func() {
 			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.station.connect(ctx, node, 0) })
@@ -232,8 +241,8 @@ func (h *hosts) join() error {
 	return nil
 }
 
-// verdict is what a process makes of an answer: its own look comes first, since
-// that tells both sides.
+// verdict returns what a process concludes from an answer. Its own comparison comes
+// first, since its message fits both sides.
 func (g *greeting) verdict(answer *greeting) error {
 	if err := g.fits(answer); err != nil {
 		return err
@@ -244,7 +253,7 @@ func (g *greeting) verdict(answer *greeting) error {
 	return nil
 }
 
-// serve answers who connects.
+// serve answers the cables that other processes connect.
 func (h *hosts) serve(accepted func(ntb.Device)) {
 	h.accepted = accepted
 	h.wg.Go(func() {
@@ -254,7 +263,8 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 				return
 			}
 			if err != nil {
-				// Out of descriptors, say. The other side's dial fails or waits.
+				// For example, there are no descriptors left. The other side's dial
+				// fails or waits.
 				select {
 				case <-h.ctx.Done():
 					return
@@ -267,10 +277,10 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 	})
 }
 
-// acceptPause is how long to wait after accept failed.
+// acceptPause is how long to wait after accept has failed.
 const acceptPause = 20 * time.Millisecond
 
-// answer reads a greeting, answers it, and does what it wants.
+// answer reads a greeting, answers it, and does what it asks for.
 func (h *hosts) answer(c cable) {
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()
@@ -300,7 +310,7 @@ func (h *hosts) answer(c cable) {
 		c.Close()
 		return
 	}
-	// From here on the device's own deadline counts.
+	// From here on the deadline of the device counts.
 	dev, err := h.bridge(c, g.Want)
 	if err == nil && !release() {
 		dev.Close()
@@ -316,15 +326,15 @@ func (h *hosts) answer(c cable) {
 	}
 }
 
-// judge decides what becomes of a greeting. If it returns a link and the answer
-// is not busy, that link is being made.
+// judge decides how to answer a greeting. If it returns a link and the answer is
+// not busy, the caller makes that link.
 func (h *hosts) judge(g, answer *greeting) (*link, error) {
 	if g.Want == wantTopology && g.Version == greetingVersion {
 		answer.Snapshot = h.view()
 		return nil, nil
 	}
 	if g.Want == wantOwner {
-		h.stir() // if it does not fit, the link's error should say so
+		h.stir() // if it does not fit, the error of the link shows that
 	}
 	if err := answer.fits(g); err != nil {
 		return nil, err
@@ -349,7 +359,7 @@ func (h *hosts) judge(g, answer *greeting) (*link, error) {
 	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
 }
 
-// refuse counts who was kept out.
+// refuse counts a refused process.
 func (h *hosts) refuse(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
 func backends() []string {
@@ -38,8 +38,8 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 	}
 }
 
-// ownName is the name of a fabric that nobody else uses. What it leaves is removed with
-// the test.
+// ownName returns the name of a fabric that no other test uses. What the fabric leaves
+// is removed with the test.
 func ownName(t *testing.T) string {
 	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func mustNode(t *testing.T, backend, plan string, node int) *Fabric {
 	return f
 }
 
-// allUp waits until every link of the nodes is up, and each is one link.
+// allUp waits until every link of the nodes is up, and is one link.
 func allUp(t *testing.T, nodes ...*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -115,7 +115,7 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 				return
 			}
 			allUp(t, nodes...)
-			// One restarts, while the others look for it.
+			// One node restarts, while the others look for it.
 			i := r.IntN(n)
 			nodes[i].Close()
 			f, err := openNode(backend, plan, i+1)
@@ -160,7 +160,7 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		require.ErrorContains(t, err, "node1")
 		require.ErrorContains(t, err, "runs already in process")
-		// The one that runs has heard of it and goes on.
+		// The node that runs has noticed the other one, and goes on.
 		refused := a.far.view().Refused
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
@@ -174,7 +174,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		name := ":" + ownName(t)
 		a := mustNode(t, backend, "ring"+name+"?nodes=3", 1)
-		// In the process' own memory, fabrics of other kinds have other names.
+		// Within a process, fabrics of other kinds have other names.
 		other := map[string]string{"?nodes=5": "5 nodes", "?nodes=3&lanes=2": "lanes=2"}
 		count := uint64(0)
 		for plan, want := range other {
@@ -182,11 +182,11 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorIs(t, err, ErrMismatch, plan)
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "3 nodes, lanes=1")
-			// It may have found the newcomer as well as the newcomer it.
+			// It may have found the newcomer, or the newcomer may have found it.
 			refused := a.far.view().Refused
 			require.Greater(t, refused.Count, count)
 			count = refused.Count
-			// Which of the refusals so far is the last depends on when each side looked.
+			// Which refusal is the last one depends on when each side compared.
 			require.Contains(t, refused.Last, "nodes do not fit")
 		}
 		if backend == "shm" {
@@ -200,7 +200,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 	})
 }
 
-// say greets a node and returns its answer.
+// say sends a greeting to a node and returns its answer.
 func say(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -245,7 +245,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			require.Equal(t, before+1, f.far.view().Refused.Count)
 			require.Contains(t, f.far.view().Refused.Last, want)
 		}
-		// One that hangs up after it was welcome leaves nothing behind.
+		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
 		_, err := b.Peer(t.Context(), ring.MakeID(1, 1))
@@ -286,7 +286,7 @@ func TestAllNodesInOneCall(t *testing.T) {
 	}
 }
 
-// planned is an owner that does nothing.
+// planned returns an owner that does nothing.
 func planned(spec *Spec) *hosts {
 	h := &hosts{spec: spec}
 	h.plan.Store(spec)
@@ -317,7 +317,7 @@ func FuzzReadGreeting(f *testing.F) {
 	})
 }
 
-// counter is a reader that counts.
+// counter is a reader that counts bytes.
 type counter struct {
 	b []byte
 	n int
@@ -330,7 +330,7 @@ func (c *counter) Read(b []byte) (int, error) {
 }
 
 // A dial of a neighbour at the very beginning waits for the link that is being made,
-// rather than take another way for good. How long it would wait is not what counts here.
+// rather than take another way for good. The length of the wait is not tested.
 func TestANeighbourIsReachedDirectly(t *testing.T) {
 	leak.Check(t)
 	for range 20 {

@@ -11,31 +11,31 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// link is this node's end of one wire, which is made, and made again, as long as
-// the node runs. All but the wire is guarded by hosts.mu.
+// link is this node's end of one wire. It is made, and made again, as long as the
+// node runs. All fields except wire and to are guarded by hosts.mu.
 //
-// Either side may begin, by connecting a cable. A node that begins does so once
-// its neighbour is there; one whose neighbour is not there sleeps, since the
+// Either side may begin, by connecting a cable. A node begins as soon as its
+// neighbour runs. If the neighbour does not run, the node sleeps, since the
 // neighbour will begin. If both begin, the node with the lower number goes on:
-// it answers "busy" while it has asked itself. From then on the link is "being
-// made", at most once at a time on each side.
+// while it has asked itself, it answers "busy". After that the link is "being
+// made". On each side it is so at most once at a time.
 type link struct {
 	wire wire // immutable; zero for the link of a member to the owner
 	to   int  // the neighbour, or this node itself; immutable
 
-	ring   *ring.Link // of the last time that it came up
+	ring   *ring.Link // from the last time that the link came up
 	asking bool       // we have connected and wait for the answer
-	making bool       // a cable is being made a bridge, and that brought up
-	absent bool       // the neighbour was not there when we looked
+	making bool       // a cable is becoming a bridge that is then brought up
+	absent bool       // the neighbour did not run at the last check
 	err    error      // why it is not up
 	ups    int        // how often it came up
-	since  time.Time  // when its state changed last
+	since  time.Time  // when its state last changed
 }
 
-// uplink tells that the link is that of a member to the owner.
+// uplink reports whether the link is that of a member to the owner.
 func (l *link) uplink() bool { return l.wire.number == 0 }
 
-// direction is where the link leads from this node.
+// direction returns the direction of the link from this node.
 func (l *link) direction(spec *Spec) ring.Direction {
 	switch {
 	case l.uplink():
@@ -54,18 +54,18 @@ const (
 	lastPause  = time.Second
 )
 
-// states of a link.
+// States of a link.
 const (
 	linkUp     = "up"
 	linkMaking = "making"
 	linkAbsent = "absent" // the neighbour does not run
-	linkDown   = "down"   // it runs, and why there is no link is the error
+	linkDown   = "down"   // the neighbour runs, and the error says why there is no link
 )
 
-// up tells if the link is up. The caller holds mu.
+// up reports whether the link is up. The caller holds mu.
 func (l *link) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
 
-// state is one of those. The caller holds mu.
+// state returns one of these states. The caller holds mu.
 func (l *link) state() string {
 	switch {
 	case l.up():
@@ -78,7 +78,7 @@ func (l *link) state() string {
 	return linkDown
 }
 
-// change tells everyone that a link has changed. The caller holds mu.
+// change wakes all that wait for a change of a link. The caller holds mu.
 func (h *hosts) change(l *link) {
 	l.since = time.Now()
 	close(h.changed)
@@ -110,8 +110,8 @@ func (h *hosts) keep(l *link) {
 			h.wait(h.ctx, 0, changed, nil)
 			continue
 		}
-		// changed was taken before this look: a neighbour that comes after it
-		// finds us, and what comes of that closes changed.
+		// changed was taken before this check. A neighbour that starts after it
+		// finds us, and the result closes changed.
 		there, err := h.station.present(l.to)
 		h.mu.Lock()
 		l.absent = err == nil && !there
@@ -132,7 +132,7 @@ func (h *hosts) keep(l *link) {
 	}
 }
 
-// wait waits for a change, or for a time if that is not 0, or until ctx ends.
+// wait waits for a change of a link, for d if that is not 0, or until ctx ends.
 func (h *hosts) wait(ctx context.Context, d time.Duration, changed, below <-chan struct{}) {
 	var late <-chan time.Time
 	if d > 0 {
@@ -149,7 +149,7 @@ func (h *hosts) wait(ctx context.Context, d time.Duration, changed, below <-chan
 	}
 }
 
-// begin asks the neighbour for the link. It is false if there is none and the
+// begin asks the neighbour for the link. It returns false if there is none and the
 // next try should wait.
 func (h *hosts) begin(l *link) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
@@ -210,7 +210,7 @@ func (h *hosts) begin(l *link) bool {
 	return h.finish(ctx, l, dev, err)
 }
 
-// take begins to make the link for a neighbour that asks. It is false if the
+// take begins to make the link for a neighbour that asks. It returns false if the
 // neighbour has to wait for us.
 func (h *hosts) take(l *link) bool {
 	h.mu.Lock()
@@ -218,14 +218,14 @@ func (h *hosts) take(l *link) bool {
 	if l.making || l.asking && h.spec.Node < l.to {
 		return false
 	}
-	// It may be up still: its end may be news that has not come yet. Or the
-	// neighbour asked long ago; then it hangs up now, and what is up stays.
+	// The link may be up still, if the news of its end has not come yet. Or the
+	// neighbour asked long ago. Then it hangs up now, and the link stays up.
 	l.making = true
 	h.change(l)
 	return true
 }
 
-// failed ends what take began.
+// failed ends what take began, with an error.
 func (h *hosts) failed(l *link, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,7 +246,7 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 	old := l.ring
 	h.mu.Unlock()
 	if old != nil {
-		old.Close() // if it is not down already: the neighbour has made it again
+		old.Close() // the neighbour has made the link again, so the old one must be down
 		<-old.Done()
 	}
 	made, err := h.node.Link(ctx, dev, l.direction(h.spec))
@@ -266,18 +266,18 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 	return true
 }
 
-// lookAgain is how often a way is looked for to a node that none leads to: what
-// other nodes' links do does not show here.
+// lookAgain is how often a way to a node is looked for while there is none. Links
+// of other nodes do not cause a change here.
 const lookAgain = 100 * time.Millisecond
 
-// peer is a process of another node, 0 for the owner of its links, over a link or
-// several hops. It waits until ctx ends.
+// peer returns a process of another node, over a link or several hops. Process 0 is
+// the owner of that node's links. It waits until ctx ends.
 func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error) {
 	for {
 		h.mu.Lock()
 		changed := h.changed
 		h.mu.Unlock()
-		if node > h.nodes() { // what a member may have learnt while it waited
+		if node > h.nodes() { // a member may have learnt the number while it waited
 			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
 		}
 		below := h.node.Changed() // nil as long as a member has met no owner
@@ -305,18 +305,18 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 			return nil, err
 		}
 		if why := h.why(node); misfit(why) {
-			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not mend it
+			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
 		}
 		h.wait(ctx, lookAgain, changed, below)
 	}
 }
 
-// directWithin is how long a link to a neighbour that runs is waited for, since its
-// state changed, before connections take another way. Those that do stay there, frame by
-// frame, and learn late of the neighbour's end.
+// directWithin is how long a dial waits for a link to a neighbour that runs, since the
+// link's state changed, before it takes another way. Connections that take another way
+// stay there, frame by frame, and learn late of the neighbour's end.
 const directWithin = 500 * time.Millisecond
 
-// soon tells that a link to a node is about to come up.
+// soon reports whether a link to a node is about to come up.
 func (h *hosts) soon(node int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -328,7 +328,8 @@ func (h *hosts) soon(node int) bool {
 		case l.up() || h.spec.Failover:
 			return false
 		case l.absent && !l.making:
-			// It was not there when we looked; it may have begun since.
+			// The neighbour did not run at the last check. It may have started
+			// since.
 			if there, err := h.station.present(node); err != nil || !there {
 				continue
 			}
@@ -340,7 +341,7 @@ func (h *hosts) soon(node int) bool {
 	return soon
 }
 
-// misfit tells that a link was refused because the two sides differ.
+// misfit reports whether a link was refused because the two sides differ.
 func misfit(err error) bool {
 	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrVersion} {
 		if errors.Is(err, e) {
@@ -350,7 +351,7 @@ func misfit(err error) bool {
 	return false
 }
 
-// why says why a node cannot be reached.
+// why returns why a node cannot be reached.
 func (h *hosts) why(node int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -366,7 +367,7 @@ func (h *hosts) why(node int) error {
 	return why
 }
 
-// why says why the link is not up. The caller holds mu.
+// why returns why the link is not up. The caller holds mu.
 func (l *link) why() error {
 	switch {
 	case l.absent && l.uplink():

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// linkTimeout limits making a link, both ends of which are on this host.
+	// linkTimeout limits the time to make a link whose ends are both on this host.
 	linkTimeout = 10 * time.Second
 
 	defaultMemWindow = 16 << 20
@@ -100,7 +100,8 @@ func (n *memNetwork) connect(context.Context, int) (ntb.Device, error) {
 	return a, nil
 }
 
-// memSockets are published sockets within a process, and how often each is.
+// memSockets are the published sockets within a process, and how often each is
+// published.
 type memSockets map[memSocket]int
 
 type memSocket struct {

@@ -10,16 +10,17 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// A member is a process of a host whose links another one owns. It has one link, to
-// that one, which it makes, and makes again, as owners make theirs. The plan of the
-// fabric is the first owner's that it meets.
+// A member is a process of a host whose links another process owns. It has one
+// link, to the owner, and makes that again as owners do theirs. It takes the plan
+// of the fabric from the first owner that it meets.
 
-// bridges tells that the cable becomes a bridge if nobody refuses.
+// bridges reports whether the cable becomes a bridge unless the greeting is
+// refused.
 func (g *greeting) bridges() bool {
 	return g.Want == wantLink || g.Want == wantUplink || g.Want == wantProcess
 }
 
-// judgeOwn tells that a greeting of a process of this host is welcome.
+// judgeOwn reports whether a greeting of a process of this host is accepted.
 func (h *hosts) judgeOwn(g *greeting) bool {
 	switch g.Want {
 	case wantProcess:
@@ -34,7 +35,7 @@ func (h *hosts) judgeOwn(g *greeting) bool {
 	return false
 }
 
-// stir makes all who wait for a change look again.
+// stir wakes all that wait for a change, as if a link had changed.
 func (h *hosts) stir() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +44,7 @@ func (h *hosts) stir() {
 }
 
 // joinOwner compares a member with the owner, if that runs, and makes the link to
-// it. It is called after serve, as join is.
+// it. Like join, it is called after serve.
 func (h *hosts) joinOwner() error {
 	connect := func(ctx context.Context) (cable, error) { return h.station.connect(ctx, h.spec.Node, 0) }
 	if ok, err := h.station.present(h.spec.Node); err == nil && ok {
@@ -57,8 +58,8 @@ func (h *hosts) joinOwner() error {
 	return nil
 }
 
-// adopt takes the plan from the owner's answer, which fits the one that was taken
-// before.
+// adopt takes the plan from the owner's answer. The answer must fit a plan that was
+// taken before.
 func (h *hosts) adopt(answer *greeting) error {
 	if h.plan.Load() != nil {
 		return nil
@@ -77,12 +78,12 @@ func (h *hosts) adopt(answer *greeting) error {
 	return nil
 }
 
-// callMembers tells the processes that were here before that the links have an
-// owner: whoever comes later looks for it.
+// callMembers tells the processes that run already that the links have an owner.
+// Processes that start later ask for it.
 func (h *hosts) callMembers() {
 	all, err := h.station.processes()
 	if err != nil {
-		return // they are found when they look themselves
+		return // the owner is found when they ask
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -113,7 +114,7 @@ func (h *hosts) callMembers() {
 // memberLink is the link to a member.
 type memberLink struct {
 	ring  *ring.Link
-	pid   int // as it says
+	pid   int // as the member says
 	since time.Time
 }
 
@@ -121,15 +122,16 @@ type memberLink struct {
 // made again.
 const replaceWait = time.Second
 
-// addMember brings up the link to a member that greeted with g, over a bridge, and
-// forgets it when it is down.
+// addMember brings up the link to a member that greeted with g, over a bridge. It
+// removes the member when the link is down.
 func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 	h.mu.Lock()
 	old := h.members[g.Process]
 	h.mu.Unlock()
 	if old != nil {
-		// The member has made it again, so it is about to end. If it does not,
-		// somebody else has greeted in the member's name, and gets an error.
+		// The member has made the link again, so this one is about to end. If it
+		// does not end, another process has greeted in the member's name, and gets
+		// an error.
 		select {
 		case <-old.ring.Done():
 		case <-time.After(replaceWait):
@@ -142,7 +144,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 		made.Close()
 	}
 	if err != nil {
-		h.refuse(err) // the member has the same, or tries again
+		h.refuse(err) // the member gets the same error, or tries again
 		return
 	}
 	m := &memberLink{ring: made, pid: g.PID, since: time.Now()}

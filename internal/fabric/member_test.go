@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// uplinkOf waits for a member's link to have a state.
+// uplinkOf waits until a member's link has a state.
 func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -46,7 +46,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				m := owner.far.view().Members[i]
 				require.Equal(t, linkUp, m.State)
 				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
-				// The link leads to the owner, so that a dial needs no other.
+				// The link leads to the owner, so a dial needs no other.
 				p, err := f.Peer(t.Context(), owner.node.ID())
 				require.NoError(t, err)
 				require.Len(t, f.node.Peers(), 1)
@@ -63,7 +63,8 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		name := ":" + ownName(t)
-		// The names of a ring's and a line's directories are the same: not so of hubs.
+		// The directories of a ring and a line have the same names. The names of hubs
+		// differ.
 		if backend == "shm" {
 			owner := mustNode(t, backend, "ring"+name+"?nodes=3", 2)
 			_, err := openNode(backend, "line"+name+"?spin=1us", 2)
@@ -72,7 +73,7 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 			require.Positive(t, owner.far.view().Refused.Count)
 			owner.Close()
 		}
-		// What a member has learnt stays.
+		// The member keeps what it has learnt.
 		owner := mustNode(t, backend, "ring"+name+"?nodes=3&lanes=2", 2)
 		member := mustNode(t, backend, "ring"+name+"?spin=1us", 2)
 		uplinkOf(t, member, linkUp)
@@ -80,7 +81,8 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
 		v := uplinkOf(t, member, linkDown)
 		require.Eventually(t, func() bool { return other.far.view().Refused.Count > 0 }, patience, time.Millisecond)
-		// The end of the link to the first owner may be all that the member knows yet.
+		// The member may not know more yet than that the link to the first owner has
+		// ended.
 		require.Eventually(t, func() bool {
 			v = uplinkOf(t, member, linkDown)
 			return strings.Contains(v.Error, "nodes do not fit")
@@ -89,7 +91,7 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 			require.Contains(t, text, "3 nodes, lanes=2")
 			require.Contains(t, text, "4 nodes, lanes=2")
 		}
-		// Waiting would not mend it.
+		// Waiting would not help.
 		_, err := member.Owner(t.Context(), 1)
 		require.ErrorIs(t, err, ErrMismatch)
 		other.Close()

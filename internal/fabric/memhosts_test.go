@@ -38,7 +38,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		require.NoError(t, err)
 
 		m.Kill(2)
-		// What is left of it reaches nobody.
+		// What is left of the killed node reaches no other.
 		_, err = old.far.station.connect(t.Context(), 1, 0)
 		require.Error(t, err)
 		first.Cut(2)
@@ -46,7 +46,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		defer second.Close()
 		_, err = second.ClaimPort(7)
 		require.NoError(t, err)
-		old.Close() // does not take the successor's claims
+		old.Close() // does not drop the successor's claims
 		_, held, err := second.Holder(7)
 		require.NoError(t, err)
 		require.True(t, held)
@@ -57,8 +57,8 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 	})
 }
 
-// Its wait for a link ends at once when the fabric is closed, so to go on waiting would
-// be to spin.
+// The wait for a link ends at once when the fabric is closed. A dial that went on
+// waiting would spin.
 func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
 	done := make(chan error, 1)
 	go synctest.Test(t, func(t *testing.T) {

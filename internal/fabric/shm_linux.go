@@ -13,13 +13,13 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
 
-// shmNetwork is the processes of one user on one machine.
+// shmNetwork is the network of the processes of one user on one machine.
 type shmNetwork struct {
 	dir    *Dir  // immutable
 	number int   // immutable
 	spec   *Spec // immutable
 	ln     *net.UnixListener
-	wg     sync.WaitGroup // serve and the exchanges under way
+	wg     sync.WaitGroup // serve, and exchanges that are under way
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -65,7 +65,7 @@ func (n *shmNetwork) connect(ctx context.Context, process int) (ntb.Device, erro
 	return n.exchange(ctx, cable)
 }
 
-// exchange makes a bridge of a cable.
+// exchange turns a cable into a bridge.
 func (n *shmNetwork) exchange(ctx context.Context, cable *net.UnixConn) (ntb.Device, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := cable.SetDeadline(deadline); err != nil {
@@ -89,7 +89,8 @@ func (n *shmNetwork) serve(accepted func(ntb.Device)) {
 				return
 			}
 			if err != nil {
-				// Out of descriptors, say. The other side's dial fails or waits.
+				// For example, there are no descriptors left. The other side's dial
+				// fails or waits.
 				select {
 				case <-n.ctx.Done():
 					return

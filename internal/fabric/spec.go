@@ -13,39 +13,40 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Spec is a fabric and its options, in the form KIND:NAME?OPTION=VALUE&…
+// Spec is a fabric and its options. Its text has the form KIND:NAME?OPTION=VALUE&…
 //
-// The kinds are shm (the processes of one host), mem (one process, for tests),
-// and, for several hosts with bridges between them, ring, line and mesh: each
-// node with the two next to it, the same without a link between the last and the
-// first, or each with each, as behind a switch. Those need a node's number. The
-// process that also says how many nodes there are owns that node's links; there is
-// one. Others of the same node are its members: they reach other nodes through it,
-// and have no options of owners. The table of options is in options.go.
+// The kinds are shm (the processes of one host), mem (one process, for tests), and,
+// for several hosts with bridges between them, ring, line and mesh. In a ring each
+// node is linked with the two next to it. A line is a ring without the link from the
+// last node to the first. In a mesh each node is linked with each other, as behind a
+// switch. These kinds need a node's number. The one process that also gives the
+// number of nodes owns the node's links. Other processes of the node are its
+// members. They reach other nodes through the owner, and have no options of owners.
+// The table of options is in options.go.
 type Spec struct {
 	Kind, Name string
 	Node       int // 1 to Nodes; 0 where there is one host
 	Nodes      int // 2 to maxNodes; 0 for members and where there is one host
-	Lanes      int // 1 to maxLanes; 0 likewise
-	Slots      int // of a lane; 0 for the default
+	Lanes      int // 1 to maxLanes; 0 for members and where there is one host
+	Slots      int // frames of a lane; 0 for the default
 	Frame      int // bytes; 0 for the default
 	Failover   bool
 	Backend    string        // "shm" or "mem"
-	Window     int           // 0: the kind's default
-	Buffer     int           // 0: the default
-	Spin       time.Duration // -1: the default
-	DMAFrom    int           // 0: it is measured
+	Window     int           // 0 for the kind's default
+	Buffer     int           // 0 for the default
+	Spin       time.Duration // -1 for the default
+	DMAFrom    int           // 0 to measure it
 
-	// Wrap, if it is not nil, puts other devices around the ends of each bridge. Where b
-	// is nil, the other end is not this spec's to wrap.
+	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
+	// other end is not this spec's to wrap.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
-	// Retention is ring.Options.Retention, for tests; 0: the default.
+	// Retention is ring.Options.Retention, for tests; 0 for the default.
 	Retention int
 }
 
-// DefaultSpec is the fabric of a process that names none: SDP_FABRIC's, or else
-// the user's own on this machine.
+// DefaultSpec returns the fabric of a process that names none: the one that
+// SDP_FABRIC names, or else the user's own on this machine.
 func DefaultSpec() string {
 	if spec := os.Getenv(EnvFabric); spec != "" {
 		return spec
@@ -53,7 +54,7 @@ func DefaultSpec() string {
 	return "shm:" + DefaultName
 }
 
-// ParseSpec checks a spec. The error wraps EINVAL and says what is wanted.
+// ParseSpec parses a spec. The error wraps EINVAL and says what is wanted.
 func ParseSpec(s string) (*Spec, error) {
 	rest, query, _ := strings.Cut(s, "?")
 	spec := &Spec{Spin: -1}
@@ -73,7 +74,7 @@ func ParseSpec(s string) (*Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fabric %q: %v: %w", s, err, syscall.EINVAL)
 	}
-	for _, name := range slices.Sorted(maps.Keys(options)) { // the same error each time
+	for _, name := range slices.Sorted(maps.Keys(options)) { // sorted, so that the error is the same each time
 		values := options[name]
 		if len(values) > 1 {
 			return nil, fmt.Errorf("fabric %q: option %s is there twice: %w", s, name, syscall.EINVAL)
@@ -95,13 +96,13 @@ const (
 	maxLanes = 8
 )
 
-// hosts tells that the fabric has several hosts.
+// hosts reports whether the fabric has several hosts.
 func (s *Spec) hosts() bool { return isTopology(s.Kind) }
 
-// member tells that the process owns no links to other hosts.
+// member reports whether the process is one that owns no links of its host.
 func (s *Spec) member() bool { return s.hosts() && s.Nodes == 0 }
 
-// checkHosts looks for what a fabric of several hosts must have.
+// checkHosts checks what a fabric of several hosts must have.
 func (s *Spec) checkHosts() error {
 	switch {
 	case !s.hosts():
@@ -121,7 +122,7 @@ func (s *Spec) checkHosts() error {
 	return nil
 }
 
-// wrap puts the devices of Wrap around the ends of a bridge.
+// wrap wraps the ends of a bridge by Wrap.
 func (s *Spec) wrap(a, b ntb.Device) (ntb.Device, ntb.Device) {
 	if s.Wrap == nil {
 		return a, b

@@ -17,30 +17,31 @@ import (
 
 // memHub joins the nodes of one process, for tests.
 type memHub struct {
-	wrap wrapper // of each bridge; immutable, may be nil
+	wrap wrapper // for each bridge; immutable, may be nil
 
 	mu    lock.Mutex[lock.Hub]
-	hosts map[int]*memHost // by node; guarded by mu, with what is in them
+	hosts map[int]*memHost // by node; guarded by mu, with all that they contain
 }
 
-// wrapper wraps the two ends of a bridge: a is that of node from, b that of node to.
+// wrapper wraps the two ends of a bridge: a is the end of node from, and b that of
+// node to.
 type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 
 // memHost is what the stations of a node share.
 type memHost struct {
-	ports    map[int]int // the process that holds it
+	ports    map[int]int // by port, the process that holds it
 	sockets  memSockets
 	stations map[int]*memStation
 	owner    *memStation // nil if there is none
 }
 
-// memHubs are those that have names.
+// memHubs are the hubs that have names.
 var memHubs = struct {
 	mu  lock.Mutex[lock.Hub]
 	all map[string]*memHub // guarded by mu
 }{all: map[string]*memHub{}}
 
-// namedHub is the hub of a name. One is kept for ever: it is small, and empty
+// namedHub returns the hub of a name. It is kept for ever. It is small, and empty
 // when its nodes are gone.
 func namedHub(name string) *memHub {
 	memHubs.mu.Lock()
@@ -63,7 +64,7 @@ type memStation struct {
 	host    *memHost
 	node    int
 	number  int
-	queue   chan *memCable // sent to by who connects
+	queue   chan *memCable // capacity for cables that wait; a process that connects sends
 	stopped chan struct{}
 	once    sync.Once
 }
@@ -90,7 +91,8 @@ func (h *memHub) open(node int, owner bool) (*memStation, error) {
 	return s, nil
 }
 
-// at is a process of a node, 0 for the owner of its links; nil if there is none.
+// at returns a process of a node, or nil if there is none. Process 0 is the owner
+// of its links.
 func (h *memHub) at(node, process int) *memStation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,7 +181,7 @@ func (s *memStation) connect(ctx context.Context, node, process int) (cable, err
 	return s.hub.connectFrom(ctx, s, node, process)
 }
 
-// connect is connectFrom for who is no station.
+// connect is connectFrom for a caller that is no station.
 func (h *memHub) connect(ctx context.Context, node, process int) (cable, error) {
 	return h.connectFrom(ctx, &memStation{node: node, stopped: make(chan struct{})}, node, process)
 }
@@ -239,7 +241,7 @@ func (s *memStation) close() {
 // memBridge is the bridge that a cable becomes.
 type memBridge struct {
 	wrap     wrapper     // immutable, may be nil
-	from, to *memStation // immutable; of ends 0 and 1
+	from, to *memStation // of ends 0 and 1; immutable
 	once     sync.Once
 	ends     [2]ntb.Device // constant after once
 }
@@ -263,7 +265,7 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 		c.made.ends = [2]ntb.Device{a, b}
 	})
 	dev := c.made.ends[c.end]
-	// Both sides say that they are here: the other may have hung up instead.
+	// Each side reports that it is here, since the other may have hung up instead.
 	said := make(chan error, 1)
 	go func() {
 		_, err := c.Write([]byte{0})
@@ -277,7 +279,7 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	err := errors.Join(heard, <-said)
 	c.Close()
 	if c.made.from.isStopped() || c.made.to.isStopped() {
-		err = errors.Join(err, net.ErrClosed) // it may have been killed while the bridge was made
+		err = errors.Join(err, net.ErrClosed) // the process may have been killed while the bridge was made
 	}
 	if err != nil {
 		dev.Close()

@@ -15,12 +15,12 @@ import (
 )
 
 // shmStation is a process of a fabric whose hosts are all on this machine. Each
-// host has a directory of its own, so that its processes and ports are apart
+// host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
 type shmStation struct {
 	name   string // of the fabric; immutable
-	node   int    // immutable
-	dir    *Dir   // this host's; immutable
+	node   int    // this host; immutable
+	dir    *Dir   // of this host; immutable
 	number int    // immutable
 	ln     *net.UnixListener
 }
@@ -75,7 +75,7 @@ func (s *shmStation) connect(ctx context.Context, node, process int) (cable, err
 	return shmConnect(ctx, s.name, node, process)
 }
 
-// shmPresent tells if a node of a fabric runs on this machine.
+// shmPresent reports whether a node of a fabric runs on this machine.
 func shmPresent(name string, node int) (bool, error) {
 	dir, err := openHostDir(name, node, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func shmPresent(name string, node int) (bool, error) {
 	return ok, err
 }
 
-// shmProcesses is how many processes of a node run on this machine.
+// shmProcesses returns how many processes of a node run on this machine.
 func shmProcesses(name string, node int) int {
 	dir, err := openHostDir(name, node, false)
 	if err != nil {
@@ -100,8 +100,9 @@ func shmProcesses(name string, node int) int {
 	return len(all)
 }
 
-// shmConnect makes a cable to a process of a node, 0 for the owner of its links.
-// The directory is opened each time: it may have been removed and made again.
+// shmConnect makes a cable to a process of a node. Process 0 is the owner of its
+// links. It opens the directory each time, since the directory may have been
+// removed and made again.
 func shmConnect(ctx context.Context, name string, node, process int) (cable, error) {
 	absent := fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
 	dir, err := openHostDir(name, node, false)

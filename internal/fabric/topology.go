@@ -10,10 +10,10 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Topology is a fabric of several hosts as the nodes on this machine see it,
-// asked at about the same time.
+// Topology is a fabric of several hosts as the nodes on this machine describe it,
+// at about the same time.
 type Topology struct {
-	Fabric   string `json:"fabric"` // as in "ring:NAME"
+	Fabric   string `json:"fabric"` // such as "ring:NAME"
 	Topology string `json:"topology"`
 	Nodes    int    `json:"nodes"`
 	Lanes    int    `json:"lanes"`
@@ -21,35 +21,36 @@ type Topology struct {
 	Views []*NodeView `json:"views"`
 	// Absent are the nodes that do not run on this machine.
 	Absent []int `json:"absent,omitempty"`
-	// Waiting are the absent nodes of which processes run that need an owner of the
-	// links, and how many.
+	// Waiting are the absent nodes that have processes which need an owner of the
+	// links, and the number of these processes.
 	Waiting map[int]int `json:"waiting,omitempty"`
-	// Silent are those that run and gave no answer that can be used, and why.
+	// Silent are the nodes that run and gave no usable answer, with the reason.
 	Silent map[int]string `json:"silent,omitempty"`
 	// Wires are all links that the fabric should have.
 	Wires []WireView `json:"wires"`
 }
 
-// WireView is a link as both its ends see it.
+// WireView is a link as described by both its ends.
 type WireView struct {
 	Wire int `json:"wire"`
 	A    int `json:"a"`
 	B    int `json:"b"`
-	// State is "up" if both ends say so, "absent" if a node is not there, else
-	// what an end says that does not say "up".
+	// State is "up" if both ends say so, and "absent" if a node does not run.
+	// Otherwise it is what an end says that does not say "up".
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
-	// ForwardedAB and ForwardedBA are the bytes of other nodes that A sent to B
-	// over it and B to A, since it came up.
+	// ForwardedAB and ForwardedBA count the bytes of other nodes that A sent to B
+	// over the link, and B to A, since it came up.
 	ForwardedAB uint64 `json:"forwarded_ab_bytes"`
 	ForwardedBA uint64 `json:"forwarded_ba_bytes"`
-	// OwnAB and OwnBA are those that A and B sent over it themselves in frames.
+	// OwnAB and OwnBA count the bytes of their own that A and B sent over it in
+	// frames.
 	OwnAB uint64 `json:"own_ab_bytes"`
 	OwnBA uint64 `json:"own_ba_bytes"`
 }
 
-// TopologyName takes the name of a fabric of several hosts from a spec, whose
-// options do not count: node and nodes may be left out.
+// TopologyName parses the kind and name of a fabric of several hosts from a spec.
+// It ignores the options, so node and nodes may be left out.
 func TopologyName(spec string) (kind, name string, err error) {
 	rest, _, _ := strings.Cut(spec, "?")
 	kind, name, _ = strings.Cut(rest, ":")
@@ -59,9 +60,9 @@ func TopologyName(spec string) (kind, name string, err error) {
 	return kind, name, checkName(name)
 }
 
-// ReadTopology asks all nodes of a fabric that run on this machine what they
-// know. It takes no part in the fabric. The error wraps EHOSTUNREACH if none
-// runs.
+// ReadTopology asks all nodes of a fabric that run on this machine what they know.
+// The caller does not become part of the fabric. The error wraps EHOSTUNREACH if no
+// node runs.
 func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
 	kind, name, err := TopologyName(spec)
 	if err != nil {
@@ -129,7 +130,7 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 	return t, nil
 }
 
-// askView asks one node. What it says is checked as far as this package uses it.
+// askView asks one node. It checks the answer as far as this package uses it.
 func askView(ctx context.Context, node int, connect func(context.Context, int) (cable, error)) (*NodeView, error) {
 	c, err := connect(ctx, node)
 	if err != nil {
@@ -153,7 +154,7 @@ func askView(ctx context.Context, node int, connect func(context.Context, int) (
 	return v, nil
 }
 
-// view puts together what the two ends of a wire say.
+// view merges what the two ends of a wire say.
 func (w wire) view(views *[maxNodes + 1]*NodeView) WireView {
 	v := WireView{Wire: w.number, A: w.a, B: w.b, State: linkUp}
 	for _, end := range []int{w.a, w.b} {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// look reads the topology of a fabric of a backend.
+// look reads the topology of a fabric of some backend.
 func look(ctx context.Context, backend, name string) (*Topology, error) {
 	if backend == "shm" {
 		return ReadTopology(ctx, "ring:"+name+"?nodes=99")
@@ -48,7 +48,7 @@ func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 		require.Equal(t, "right", top.Views[0].Links[0].Direction)
 		require.Equal(t, "left", top.Views[0].Links[1].Direction)
 
-		// As JSON it says the same.
+		// It is the same as JSON.
 		text, err := json.Marshal(top)
 		require.NoError(t, err)
 		var again Topology
@@ -68,7 +68,7 @@ func TestNamesOfTopologies(t *testing.T) {
 	}
 }
 
-// pretend is a node that answers with a view of its own making.
+// pretend is a node that answers with a view of the test's own making.
 func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
 	t.Helper()
 	s, err := hub.open(node, true)

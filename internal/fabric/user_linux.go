@@ -12,16 +12,16 @@ import (
 )
 
 // In a user namespace the kernel shows each uid that has no number there as the
-// overflow uid, mostly 65534. To a process that is itself that uid, every such
-// user looks like its own: the owner of a directory, and the peer of a socket.
-// So it can tell nobody from itself, and attaches to no fabric.
+// overflow uid, mostly 65534. A process that itself has that uid sees every such
+// user as its own: the owner of a directory, and the peer of a socket. It cannot
+// distinguish them, and so attaches to no fabric.
 
-// checkUser is an error, EPERM, if this process could take another user for
-// itself.
+// checkUser returns an error that wraps EPERM if this process could take another
+// user for its own.
 func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
 
-// checkUserAt is checkUser for a process of user euid, to which proc is /proc.
-// What cannot be read there counts against the process.
+// checkUserAt is checkUser for a process of user euid with /proc at proc. What
+// cannot be read there counts against the process.
 func checkUserAt(proc string, euid int) error {
 	why, err := ambiguous(proc, euid)
 	if err != nil {
@@ -35,11 +35,12 @@ func checkUserAt(proc string, euid int) error {
 	return nil
 }
 
-// ambiguous reports whether other users look like euid to this process.
+// ambiguous reports whether this process sees other users as euid.
 func ambiguous(proc string, euid int) (bool, error) {
 	table, err := os.ReadFile(filepath.Join(proc, "self", "uid_map"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// A kernel without user namespaces has no such file, but others beside it.
+		// A kernel without user namespaces has no such file, but has others beside
+		// it.
 		if _, err := os.Stat(filepath.Join(proc, "self", "stat")); err == nil {
 			return false, nil
 		}

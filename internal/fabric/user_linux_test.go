@@ -24,9 +24,9 @@ func TestAUserThatStandsForOthersIsRefused(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name          string
-		uids, unknown string // uid_map and overflowuid, or missing
+		uids, unknown string // contents of uid_map and overflowuid, or missing
 		euid          int
-		text          string // in the error; "" for none
+		text          string // part of the error; "" for none
 	}{
 		{"nobody of the host", full, "65534\n", 65534, ""},
 		{"a user of the host", full, "65534\n", 1000, ""},
@@ -70,8 +70,9 @@ func TestAUserThatStandsForOthersIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "mount it")
 }
 
-// playStandIn is a process that others look like: it listens at an abstract
-// socket and accepts as members of a fabric do, and then opens a fabric and dials.
+// playStandIn is a process whose uid stands for other users too. It listens at an
+// abstract socket and accepts as members of a fabric do. Then it opens a fabric and
+// dials.
 func playStandIn(name string) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -79,7 +80,8 @@ func playStandIn(name string) error {
 	}
 	defer l.Close()
 	fmt.Println("uid", os.Geteuid())
-	// Either of the two ends it: a stranger is taken for its own, or nobody is.
+	// Either result ends it: it accepts a stranger as its own user, or it accepts
+	// nobody.
 	if c, err := AcceptPeer(l); err == nil {
 		fmt.Fprint(c, "secret")
 		c.Close()
@@ -105,7 +107,7 @@ func playStandIn(name string) error {
 func oneLine(err error) string { return strings.ReplaceAll(fmt.Sprint(err), "\n", "; ") }
 
 // inNamespace starts exe in a role, as the overflow uid of a user namespace of its
-// own. It skips the test where the kernel has none for us.
+// own. It skips the test where the kernel does not allow the namespace.
 func inNamespace(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr) *process {
 	t.Helper()
 	p, err := tryStart(t, exe, role, arg, attr)
@@ -116,12 +118,12 @@ func inNamespace(t *testing.T, exe, role, arg string, attr *syscall.SysProcAttr)
 	return p
 }
 
-// TestAProcessThatOthersLookLikeAcceptsNobody is what an attack would be: a process
-// runs as the overflow uid of a user namespace, and a user that the namespace does
-// not know connects to it.
+// TestAProcessThatOthersLookLikeAcceptsNobody tries an attack. A process runs as
+// the overflow uid of a user namespace, and a user that the namespace does not know
+// connects to it.
 func TestAProcessThatOthersLookLikeAcceptsNobody(t *testing.T) {
 	exe, stranger := asNobody(t)
-	uid := 20_000 + os.Getpid()%40_000 // nobody's here
+	uid := 20_000 + os.Getpid()%40_000 // a uid that no user here has
 	one := []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}}
 	for _, tt := range []struct {
 		name string

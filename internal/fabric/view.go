@@ -10,9 +10,9 @@ import (
 
 // NodeView is what one node knows of its fabric.
 type NodeView struct {
-	Node     int        `json:"node"`    // its number
-	Process  int        `json:"process"` // the number of the process on the node that owns the links
-	PID      int        `json:"pid"`     // its process
+	Node     int        `json:"node"`    // number of the node
+	Process  int        `json:"process"` // number of the process on the node that owns the links
+	PID      int        `json:"pid"`     // process id of that process
 	Topology string     `json:"topology"`
 	Nodes    int        `json:"nodes"`
 	Lanes    int        `json:"lanes"`
@@ -20,7 +20,7 @@ type NodeView struct {
 	Links    []LinkView `json:"links"`
 	// Members are the processes of the node that are reached through this one.
 	Members []MemberView `json:"members"`
-	// Routes are the ways to the other nodes.
+	// Routes are the routes to the other nodes.
 	Routes  []RouteView `json:"routes"`
 	Refused Refusals    `json:"refused"`
 	// Ring is what the links' own layer knows.
@@ -36,13 +36,13 @@ type LinkView struct {
 	Error     string  `json:"error,omitempty"` // why it is not up
 	Ups       int     `json:"ups"`             // how often it came up
 	Since     float64 `json:"since_s"`         // how long the state has lasted
-	Epoch     uint32  `json:"epoch"`           // of this side, while it is up
+	Epoch     uint32  `json:"epoch"`           // of this side, while the link is up
 	// Bytes sent over it in frames since it came up, of this node and of others.
 	OwnBytes       uint64 `json:"own_bytes"`
 	ForwardedBytes uint64 `json:"forwarded_bytes"`
 }
 
-// MemberView is the link of a process to the one that owns its node's links.
+// MemberView is the link of a process to the owner of its node's links.
 type MemberView struct {
 	Process int     `json:"process"` // its number on the node
 	PID     int     `json:"pid"`
@@ -54,7 +54,7 @@ type MemberView struct {
 	FromBytes uint64 `json:"from_bytes"`
 }
 
-// RouteView is a node's way to another.
+// RouteView is a node's route to another node.
 type RouteView struct {
 	To        int    `json:"to"`
 	State     string `json:"state"` // "up" or "unreachable"
@@ -62,7 +62,7 @@ type RouteView struct {
 	Hops      int    `json:"hops,omitempty"`
 }
 
-// view is what this node knows.
+// view returns what this node knows.
 func (h *hosts) view() *NodeView {
 	g := h.greeting("")
 	below := h.node.Topology()
@@ -104,7 +104,7 @@ func (h *hosts) view() *NodeView {
 	return v
 }
 
-// isAbsent tells that a node does not run.
+// isAbsent reports whether an error means that a node does not run.
 func isAbsent(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ECONNREFUSED)
 }

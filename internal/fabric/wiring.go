@@ -17,14 +17,14 @@ func isTopology(kind string) bool {
 	return kind == topologyRing || kind == topologyLine || kind == topologyMesh
 }
 
-// wire is one cable of the plan. Its number tells the two wires between the
-// nodes of a ring of two apart.
+// wire is one cable of the plan. Its number distinguishes the two wires of a ring
+// of two nodes.
 type wire struct {
 	number int // 1 to the number of wires, the same on every node
-	a, b   int // the nodes that it joins: in a ring, b comes next after a
+	a, b   int // the nodes that it joins; in a ring, b comes next after a
 }
 
-// other is the node at the other end, 0 if node is at neither.
+// other returns the node at the other end, or 0 if node is at neither end.
 func (w wire) other(node int) int {
 	switch node {
 	case w.a:
@@ -35,7 +35,7 @@ func (w wire) other(node int) int {
 	return 0
 }
 
-// wires is the plan: every cable of a fabric.
+// wires yields the plan: every cable of a fabric.
 func wires(topology string, nodes int) iter.Seq[wire] {
 	return func(yield func(wire) bool) {
 		number := 0
@@ -59,10 +59,10 @@ func wires(topology string, nodes int) iter.Seq[wire] {
 	}
 }
 
-// nodeName is the name of a node in addresses.
+// nodeName returns the name of a node in addresses.
 func nodeName(node int) string { return "node" + strconv.Itoa(node) }
 
-// parseNode reads a node's name or number: "node3" or "3".
+// parseNode parses a node's name or number: "node3" or "3".
 func parseNode(name string) (node int, ok bool) {
 	digits := strings.TrimPrefix(name, "node")
 	if digits == "" || len(digits) > 5 || digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
@@ -72,8 +72,9 @@ func parseNode(name string) (node int, ok bool) {
 	return node, err == nil
 }
 
-// Hops is how many links lie between this process' node and another by the shortest
-// way that the fabric's plan has; 0 for the same node, or where there is one host.
+// Hops returns how many links lie between this process' node and another by the
+// shortest way in the fabric's plan. It returns 0 for the same node, and in a
+// fabric of one host.
 func (s *Spec) Hops(node int) int {
 	d := max(node, s.Node) - min(node, s.Node)
 	switch {

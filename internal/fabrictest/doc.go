@@ -6,6 +6,6 @@
 //		...
 //	}
 //
-// A name is another one in each process and run, so that runs at the same time, and
-// what killed ones have left, do not meet.
+// Names differ between processes and runs. So runs at the same time do not meet,
+// nor what killed ones have left.
 package fabrictest

@@ -14,7 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// patience is how long the processes of a fabric may take to go away.
+// patience is how long the processes of a fabric may take to end.
 const patience = 60 * time.Second
 
 var names = struct {
@@ -23,8 +23,8 @@ var names = struct {
 }{all: map[testing.TB]string{}}
 
 // Name returns the name of the test's own fabric, the same each time. When the test and
-// its later cleanups are done, what the fabric has left in the file system is removed;
-// the test fails if a process is still attached a minute later.
+// its later cleanups are done, what the fabric has left in the file system is removed.
+// The test fails if a process is still attached a minute later.
 func Name(t testing.TB) string {
 	t.Helper()
 	names.mu.Lock()
@@ -45,8 +45,8 @@ func Name(t testing.TB) string {
 	return name
 }
 
-// remove waits for the processes of a fabric, unless the test has failed: it has often
-// stopped half-way.
+// remove waits for the processes of a fabric and removes it. If the test has failed it
+// does not wait, since the test has often stopped half-way.
 func remove(name string, failed bool) error {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		err := fabric.Remove(name)
@@ -59,7 +59,8 @@ func remove(name string, failed bool) error {
 	}
 }
 
-// Main runs the tests in a process whose default fabric is one of its own, for TestMain.
+// Main runs the tests in a process whose default fabric is one of its own. TestMain
+// calls it.
 func Main(m *testing.M) int {
 	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
 	os.Setenv(fabric.EnvFabric, "shm:"+name)

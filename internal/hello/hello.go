@@ -6,31 +6,31 @@ import (
 	"fmt"
 )
 
-// Versions of a Hello: for a port, and for a connection of network "tcp". One of another
-// version is refused.
+// Versions of a Hello: one for a port, and one for a connection of network "tcp". A
+// Hello of any other version is refused.
 const (
 	Version    = 2
 	VersionTCP = 3
 )
 
-// ErrMalformed: the message is none that an honest peer would send.
+// ErrMalformed reports a message that no honest peer would send.
 var ErrMalformed = errors.New("malformed set-up message")
 
-// Reason says why a Hello was refused.
+// Reason is why a Hello was refused.
 type Reason uint16
 
 // Reasons of a Refuse.
 const (
-	NotListening Reason = 1 + iota // nobody listens on the port
+	NotListening Reason = 1 + iota // nothing listens on the port
 	BacklogFull                    // too many connections wait for Accept
 	WindowFull                     // no memory for another connection
 	BadVersion                     // the Hello is of another version
 	Elsewhere                      // another process of the host holds the port
-	AddressTaken                   // a connection from that address to that one is there
+	AddressTaken                   // a connection with these addresses exists
 	lastReason   = AddressTaken
 )
 
-// String says it in words.
+// String returns the reason in words.
 func (r Reason) String() string {
 	switch r {
 	case NotListening:
@@ -49,7 +49,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint16(r))
 }
 
-// End is where one side's line and first queue are. Its fields are those of
+// End says where one side's line and first queue are. Its fields are those of
 // bounce.End.
 type End struct {
 	Slot   uint32
@@ -64,13 +64,13 @@ type Hello struct {
 	From    uint16
 	To      uint16
 	End     End
-	TCP     TCP // of VersionTCP
+	TCP     TCP // only of VersionTCP
 }
 
-// TCP is what a connection of network "tcp" has beside its ports. All of it is zero if
-// the listener is found by its port, as that of another host is.
+// TCP is what a connection of network "tcp" has in addition to its ports. All of it is
+// zero if the listener is found by its port, as that of another host is.
 type TCP struct {
-	Cookie    uint64 // of the socket in whose place the connection is accepted
+	Cookie    uint64 // of the socket in place of which the connection is accepted
 	Namespace uint64 // of that socket
 	// Addresses are IPv6, or IPv4 mapped into it. A zone is the number of an interface.
 	Source, Destination         [16]byte
@@ -83,11 +83,11 @@ type HelloAck struct {
 	End       End
 }
 
-// Refuse refuses it.
+// Refuse refuses that Hello.
 type Refuse struct {
 	Slot, Gen uint32
 	Reason    Reason
-	Process   uint16 // of Elsewhere: the process, 1 to 65535; else 0
+	Process   uint16 // for Elsewhere the process, 1 to 65535; else 0
 }
 
 const (
@@ -97,14 +97,14 @@ const (
 
 	endSize    = 20
 	helloSize  = 8 + endSize
-	tcpSize    = helloSize + 60 // of a Hello of VersionTCP
+	tcpSize    = helloSize + 60 // a Hello of VersionTCP
 	ackSize    = 12 + endSize
 	refuseSize = 16
 )
 
 var le = binary.LittleEndian
 
-// Marshal is the message as it goes over the wire.
+// Marshal returns the message as it goes over the wire.
 func (h *Hello) Marshal() []byte {
 	b := make([]byte, 8, tcpSize)
 	b[0], b[1] = typeHello, h.Version
@@ -117,7 +117,7 @@ func (h *Hello) Marshal() []byte {
 	return b
 }
 
-// Marshal is the message as it goes over the wire.
+// Marshal returns the message as it goes over the wire.
 func (a *HelloAck) Marshal() []byte {
 	b := make([]byte, 12, ackSize)
 	b[0] = typeAck
@@ -126,7 +126,7 @@ func (a *HelloAck) Marshal() []byte {
 	return a.End.append(b)
 }
 
-// Marshal is the message as it goes over the wire.
+// Marshal returns the message as it goes over the wire.
 func (r *Refuse) Marshal() []byte {
 	b := make([]byte, refuseSize)
 	b[0] = typeRefuse
@@ -154,7 +154,7 @@ func (t *TCP) append(b []byte) []byte {
 	return le.AppendUint32(b, t.DestinationZone)
 }
 
-// parseTCP takes what append has added.
+// parseTCP parses what append has appended.
 func parseTCP(b []byte) TCP {
 	t := TCP{
 		Cookie: le.Uint64(b[4:]), Namespace: le.Uint64(b[12:]),
@@ -169,15 +169,15 @@ func parseEnd(b []byte) End {
 	return End{Slot: le.Uint32(b), Gen: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Size: le.Uint32(b[16:])}
 }
 
-// Parse returns a *Hello, a *HelloAck or a *Refuse. It checks the form only;
-// what an End may name is checked where it is used.
+// Parse returns a *Hello, a *HelloAck or a *Refuse. It checks the form only. What
+// an End may name is checked where it is used.
 func Parse(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
 	}
 	switch {
 	case b[0] == typeHello && len(b) >= 16 && b[1] != Version && b[1] != VersionTCP:
-		// Only this much is the same in every version: enough to refuse it.
+		// These fields are the same in every version. They are enough to refuse it.
 		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
 	case b[0] == typeHello && len(b) == helloSize && b[1] == Version,
 		b[0] == typeHello && len(b) == tcpSize && b[1] == VersionTCP:
@@ -194,7 +194,7 @@ func Parse(b []byte) (any, error) {
 	return nil, fmt.Errorf("%w: type %d, %d bytes", ErrMalformed, b[0], len(b))
 }
 
-// parseHello takes one of a size that fits its version.
+// parseHello parses a Hello, whose size must fit its version.
 func parseHello(b []byte) (*Hello, error) {
 	h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
 	zeros := uint32(b[6]) | uint32(b[7])

@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if h, ok := m.(*Hello); ok && h.Version != Version && h.Version != VersionTCP {
-			return // read only as far as is needed to refuse it
+			return // parsed only as far as is needed to refuse it
 		}
 		if got := m.(interface{ Marshal() []byte }).Marshal(); !bytes.Equal(got, b) {
 			t.Fatalf("% x parses as % x", b, got)

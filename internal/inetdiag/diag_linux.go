@@ -19,17 +19,17 @@ const (
 	noCookie         = 0xffffffff
 )
 
-// sourcePorts are those from which the imagined connection comes: where several sockets
-// share a port by SO_REUSEPORT, the kernel chooses by it.
+// sourcePorts are the source ports of the imagined connection. Where several sockets
+// share a port by SO_REUSEPORT, the kernel's choice depends on it.
 const (
 	firstSourcePort = 32768
 	sourcePorts     = 28232
 )
 
-// Listening finds the socket that the kernel would give a connection to an address of
-// this machine that comes through an interface, as RouteTo says. It is false if there is
-// none. Of several that share the port by SO_REUSEPORT it is any, evenly. An error means
-// that the kernel cannot be asked.
+// Listening finds the socket to which the kernel would give a connection to an address
+// of this machine, coming through an interface, as RouteTo returns it. It returns false
+// if there is none. If several share the port by SO_REUSEPORT, it returns each with
+// equal probability. An error means that the kernel cannot be asked.
 func Listening(to netip.AddrPort, through int) (Socket, bool, error) {
 	s, ok, err := lookUp(to, through)
 	if err == nil && !ok {
@@ -46,7 +46,7 @@ func lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
 	defer c.close()
 	a := Destination(to.Addr())
 	if a.Is4() {
-		through = loopbackIndex // by which IPv4 comes to any address of the machine
+		through = loopbackIndex // connections of IPv4 to any address of the machine come through it
 	}
 	message := diagRequest(family(a))
 	binary.BigEndian.PutUint16(message[24:], to.Port())
@@ -85,7 +85,7 @@ func diagRequest(family byte) []byte {
 	return b
 }
 
-// answer is what is read of struct inet_diag_msg.
+// answer is the part of struct inet_diag_msg that is read.
 type answer struct {
 	state  byte
 	cookie uint64
@@ -96,7 +96,7 @@ func parseAnswer(b []byte) (answer, error) {
 	if len(b) < answerSize {
 		return answer{}, fmt.Errorf("inetdiag: answer of %d bytes: %w", len(b), syscall.EBADMSG)
 	}
-	// The cookie is two words, the lower half first, on machines of either order.
+	// The cookie is two words, the lower half first, in either byte order.
 	cookie := uint64(order.Uint32(b[44:])) | uint64(order.Uint32(b[48:]))<<32
 	return answer{state: b[1], cookie: cookie, inode: order.Uint32(b[68:])}, nil
 }

@@ -77,14 +77,14 @@ func TestASocketOfBothFamiliesIsFoundByBoth(t *testing.T) {
 		ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP)
 		require.True(t, ok)
 		if ip.Unmap().IsLinkLocalUnicast() {
-			continue // its zone is needed
+			continue // it needs its zone
 		}
 		got, _ := lookedUp(t, ip.String(), port)
 		require.Equal(t, want, got, ip)
 	}
 }
 
-// Of sockets that share a port each is found now and then.
+// If several sockets share a port, each is found from time to time.
 func TestSocketsThatShareAPortAreAllFound(t *testing.T) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		if e := c.Control(func(fd uintptr) {
@@ -97,7 +97,7 @@ func TestSocketsThatShareAPortAreAllFound(t *testing.T) {
 	ln, first := listen(t, config, "tcp", "127.0.0.1:0")
 	_, second := listen(t, config, "tcp", ln.Addr().String())
 	seen := map[Socket]int{}
-	for range 400 { // one of them is left out in one of 2^399 runs
+	for range 400 { // one of them is missed in one of 2^399 runs
 		s, _ := lookedUp(t, "127.0.0.1", ln.Addr().(*net.TCPAddr).Port)
 		seen[s]++
 	}
@@ -117,7 +117,7 @@ func TestRoutes(t *testing.T) {
 		{"::", "::1", true},
 		{"::1", "::1", true},
 		{"::ffff:127.0.0.1", "127.0.0.1", true},
-		{"192.0.2.77", "", false}, // for documentation
+		{"192.0.2.77", "", false}, // an address for documentation
 		{"2001:db8::1", "", false},
 	} {
 		r, err := RouteTo(netip.MustParseAddr(tc.address))
@@ -170,7 +170,7 @@ func TestZonesOfRoutes(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What the kernel says is believed only as far as it is well formed.
+// The kernel's answer is used only as far as it is well formed.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte{20, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff})
 	f.Add(diagRequest(unix.AF_INET))

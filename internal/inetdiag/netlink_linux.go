@@ -13,12 +13,12 @@ var order = binary.NativeEndian
 
 const (
 	headerSize = unix.SizeofNlMsghdr
-	answerRoom = 1 << 10  // for the answer to a question about one thing
+	answerRoom = 1 << 10  // for the answer to a question about one object
 	dumpRoom   = 32 << 10 // for one datagram of a dump
 )
 
-// request begins a message: the header, whose length is set when it is sent, and then
-// size zero bytes.
+// request begins a message. It returns the header, whose length is set when the
+// message is sent, and size zero bytes.
 func request(kind, flags uint16, size int) []byte {
 	b := make([]byte, headerSize+size)
 	order.PutUint16(b[4:], kind)
@@ -26,8 +26,8 @@ func request(kind, flags uint16, size int) []byte {
 	return b
 }
 
-// conversation is a netlink socket. It is opened for each question, so that the thread's
-// network namespace is always the right one.
+// conversation is a netlink socket. It is opened for each question, so that it always
+// belongs to the thread's current network namespace.
 type conversation int
 
 func converse(protocol int) (conversation, error) {
@@ -40,9 +40,9 @@ func converse(protocol int) (conversation, error) {
 
 func (c conversation) close() { unix.Close(int(c)) }
 
-// ask sends a message and calls answer with the payload of each one that comes back. An
-// answer that is an error is returned as it is. The kernel answers within send, so the
-// receive does not wait.
+// ask sends a message and calls answer with the payload of each message that comes
+// back. If the kernel answers with an error, ask returns that. The kernel answers
+// within send, so the receive does not wait.
 func (c conversation) ask(message []byte, answer func(payload []byte) error) error {
 	order.PutUint32(message, uint32(len(message)))
 	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
@@ -71,8 +71,8 @@ func (c conversation) ask(message []byte, answer func(payload []byte) error) err
 	}
 }
 
-// eachMessage calls answer with the payload of each message of a datagram. done is set
-// by the end of a dump.
+// eachMessage calls answer with the payload of each message of a datagram. done
+// reports that a dump has ended.
 func eachMessage(b []byte, answer func(payload []byte) error) (done bool, err error) {
 	for len(b) >= headerSize {
 		size := int(order.Uint32(b))

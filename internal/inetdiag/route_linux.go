@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RouteTo looks up the route to an address. An address to which there is none is not
-// local, without an error. Loopback addresses are local, without a question.
+// RouteTo looks up the route to an address. If there is none, the address is not
+// local, and there is no error. Loopback addresses are local; the kernel is not
+// asked.
 func RouteTo(a netip.Addr) (Route, error) {
 	a = Destination(a)
 	if a.IsLinkLocalUnicast() && a.Is6() && a.Zone() == "" {
@@ -48,7 +49,7 @@ func RouteTo(a netip.Addr) (Route, error) {
 	return r, err
 }
 
-// unreachable reports whether an answer says that there is no way to an address.
+// unreachable reports whether an error means that there is no route to an address.
 func unreachable(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -56,12 +57,13 @@ func unreachable(err error) bool {
 	}
 	switch errno {
 	case syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EACCES, syscall.EINVAL, syscall.ENETDOWN, syscall.ENODEV:
-		return true // of a route that is missing, or of type unreachable, prohibit or blackhole
+		return true // no route, or one of type unreachable, prohibit or blackhole
 	}
 	return false
 }
 
-// zoneIndex is the index of the interface that an address' zone names, 0 without one.
+// zoneIndex returns the index of the interface that an address' zone names, or 0
+// without a zone.
 func zoneIndex(a netip.Addr) (int, error) {
 	if a.Zone() == "" {
 		return 0, nil
@@ -76,7 +78,7 @@ func zoneIndex(a netip.Addr) (int, error) {
 	return i.Index, nil
 }
 
-// routeRequest asks for the route to a, through an interface unless that is 0:
+// routeRequest asks for the route to a, through an interface if that is not 0:
 //
 //	16  12  rtmsg: family, length of the address in bits, zeros, and 4 bytes of flags
 //	28   4  attribute: length, RTA_DST
@@ -86,8 +88,9 @@ func routeRequest(a netip.Addr, through int) []byte {
 	b[headerSize] = family(a)
 	b[headerSize+1] = byte(a.BitLen())
 	if a.Is6() {
-		// The entry, rather than what becomes of it: a connection to an address of its own
-		// is seen to come through the interface that has the address.
+		// This asks for the entry itself rather than the result of using it. A connection
+		// to an address of this machine appears to come through the interface that has the
+		// address.
 		order.PutUint32(b[headerSize+8:], unix.RTM_F_FIB_MATCH)
 	}
 	b = appendAttribute(b, unix.RTA_DST, a.AsSlice())
@@ -100,7 +103,7 @@ func routeRequest(a netip.Addr, through int) []byte {
 func appendAttribute(b []byte, kind uint16, value []byte) []byte {
 	b = order.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = order.AppendUint16(b, kind)
-	return append(b, value...) // of 4 or 16 bytes, so there is no padding
+	return append(b, value...) // value has 4 or 16 bytes, so there is no padding
 }
 
 func parseRoute(b []byte) (Route, error) {

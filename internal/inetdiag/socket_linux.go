@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketOf names a TCP socket that listens. That of MPTCP, which net makes where the
-// kernel can, is the one that it has in the TCP layer.
+// SocketOf identifies a TCP socket that listens. For a socket of MPTCP, which net
+// makes where the kernel can, it is the socket's counterpart in the TCP layer.
 func SocketOf(raw syscall.RawConn) (s Socket, err error) {
 	if e := raw.Control(func(fd uintptr) { s, err = socketOf(int(fd)) }); e != nil {
 		return Socket{}, e
@@ -38,8 +38,8 @@ func socketOf(fd int) (s Socket, err error) {
 	return s, nil
 }
 
-// namespaceOf names the network namespace of a socket. Kernels before 5.14 do not tell
-// it; there it is the calling thread's.
+// namespaceOf identifies the network namespace of a socket. Kernels before 5.14 do not
+// report it. There the result is the calling thread's namespace.
 func namespaceOf(fd int) (uint64, error) {
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err == nil {
@@ -92,9 +92,10 @@ func subflowCookie(fd int) (uint64, error) {
 	return cookie, err
 }
 
-// works returns an error if the kernel cannot look up TCP sockets at all, which it
-// reports by the same number as that there is none. It finds out once, by a socket of
-// its own, and takes the best for granted where it cannot make one.
+// works returns an error if the kernel cannot look up TCP sockets at all. The kernel
+// reports that by the same number as a socket that does not exist. So works tries
+// once, with a socket of its own. If it cannot make one, it assumes that look-ups
+// work.
 var works = sync.OnceValue(func() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package launch tells a process which PE of a parallel job it is, from what the
-// launcher that started it says.
+// Package launch finds out which PE of a parallel job a process is, from its
+// launcher.
 //
-// Launchers speak by environment variables, and differ. [Find] knows, in this
-// order:
+// Launchers set environment variables, which differ. [Find] knows, in this order:
 //
 //	shmemrun, by hand     SHMEM_PE SHMEM_NPES SHMEM_JOB
 //	mpiexec.hydra,        PMI_RANK PMI_SIZE, and PMI_FD: a socket on which the
@@ -12,9 +11,11 @@
 //	srun                  SLURM_PROCID SLURM_NTASKS SLURM_JOB_ID SLURM_STEP_ID
 //	none                  PE 0 of 1
 //
-// A launcher that is seen but says nothing usable is an error: a job whose every
-// process takes itself for PE 0 of 1 would compute the wrong thing and end well.
+// A launcher that is recognized but says nothing usable is an error. Otherwise
+// every process of a job might take itself for PE 0 of 1, compute the wrong result,
+// and exit with status 0.
 //
-// It does not join the PEs: package shmem does, by the job's name, which is the
-// same for all PEs and no other's. It starts no process: cmd/shmemrun does.
+// It does not join the PEs. Package shmem does that, by the job's name, which is
+// the same for all PEs and for no other job. It starts no processes. That is
+// cmd/shmemrun.
 package launch

@@ -6,31 +6,31 @@ import (
 	"strconv"
 )
 
-// MaxPEs is how many PEs a job may have.
+// MaxPEs is the largest number of PEs in a job.
 const MaxPEs = 1024
 
-// Job is what the launcher says of this process.
+// Job is what the launcher says about this process.
 type Job struct {
 	PE, N int    // 0 <= PE < N <= MaxPEs; immutable
-	Name  string // the same for all PEs of the job and no other running job's: 1 to MaxName of a-z 0-9 -; immutable
-	From  string // which launcher said so, for messages: "SHMEM_PE", "PMI", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "alone"; immutable
+	Name  string // the same for all PEs of the job and no other running job: 1 to MaxName of a-z 0-9 -; immutable
+	From  string // the launcher, for messages: "SHMEM_PE", "PMI", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID" or "alone"; immutable
 
 	pmi *pmi // the connection to the launcher, nil if there is none; immutable
 }
 
-// source reads the variables of one launcher. It returns nil and no error if that
-// launcher says nothing.
+// source reads the variables of one launcher. If that launcher has set none, it
+// returns nil and no error.
 type source func(env) (*Job, error)
 
-// env reads an environment variable; empty is the same as not set.
+// env reads an environment variable. An empty one counts as not set.
 type env func(name string) string
 
-// Find looks who this process is. getenv is os.Getenv, or a test's own.
+// Find finds out which PE this process is. getenv is os.Getenv, or a test's own function.
 //
-// The error names the variables that are incomplete, out of range or contradict
-// each other. Under a launcher with PMI_FD, Find opens that connection, which the
-// Job has until Close, which a program calls before it ends; a later Find in the same process returns the same PE, N and
-// Name without a connection.
+// The error names the variables that are incomplete, out of range or contradict each other. Under a
+// launcher with PMI_FD, Find opens that connection. The Job has it until Close, which a program
+// calls before it ends. A later Find in the same process returns the same PE, N and Name without a
+// connection.
 func Find(getenv func(string) string) (*Job, error) {
 	for _, look := range []source{fromSHMEM, fromPMI, fromOpenMPI, fromSlurm} {
 		if j, err := look(getenv); j != nil || err != nil {
@@ -50,7 +50,7 @@ func wrap(err error) error {
 	return fmt.Errorf("launch: %w", err)
 }
 
-// unusable looks for a launcher that is there, but said no rank that Find knows.
+// unusable finds a launcher that is there, but has set no rank that Find knows.
 func unusable(getenv env) error {
 	for _, name := range []string{"PMIX_RANK", "PMI_PORT", "PMI_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PALS_RANKID"} {
 		if v := getenv(name); v != "" {
@@ -61,7 +61,7 @@ func unusable(getenv env) error {
 	return nil
 }
 
-// place reads a PE and the number of PEs from two variables.
+// place parses a PE and the number of PEs from two variables.
 func place(getenv env, peName, nName string) (pe, n int, err error) {
 	peText, nText := getenv(peName), getenv(nName)
 	switch {
@@ -81,7 +81,7 @@ func place(getenv env, peName, nName string) (pe, n int, err error) {
 	return pe, n, nil
 }
 
-// same checks that what another variable says is want, if it is set.
+// same checks that a further variable, if set, has the value want.
 func same(getenv env, name string, want int, because string) error {
 	v := getenv(name)
 	if v == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// variables is an environment, written "NAME=VALUE NAME=VALUE".
+// variables returns an environment from its form "NAME=VALUE NAME=VALUE".
 func variables(s string) env {
 	vars := map[string]string{}
 	for f := range strings.FieldsSeq(s) {
@@ -22,7 +22,7 @@ func variables(s string) env {
 func TestFindReadsEachLauncher(t *testing.T) {
 	for _, c := range []struct {
 		vars string
-		want Job // Name as the beginning of it
+		want Job // Name is the beginning of the name
 	}{
 		{"", Job{PE: 0, N: 1, Name: "alone-", From: "alone"}},
 		{"SHMEM_PE=2 SHMEM_NPES=4 SHMEM_JOB=run-1", Job{PE: 2, N: 4, Name: "run-1", From: "SHMEM_PE"}},
@@ -106,7 +106,7 @@ func TestNamesTellJobsApart(t *testing.T) {
 func TestPEsOfAJobHaveOneName(t *testing.T) {
 	for _, c := range [][2]string{
 		{"SHMEM_PE=0 SHMEM_NPES=2 SDP_FABRIC=ring:a?node=1&nodes=2", "SHMEM_PE=1 SHMEM_NPES=2 SDP_FABRIC=ring:a?node=2&nodes=2"},
-		// On two machines, whose servers have directories of their own.
+		// These are on two machines, whose servers have directories of their own.
 		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=1 PMIX_SERVER_TMPDIR=/tmp/a",
 			"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=1 PMIX_SERVER_TMPDIR=/tmp/b"},
 	} {

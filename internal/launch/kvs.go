@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// errNoKVS is what the calls below return without a connection.
+// errNoKVS is the error of the methods below without a connection.
 var errNoKVS = errors.New("launch: the launcher has no key-value space")
 
-// HasKVS tells if the launcher keeps keys and values, and a barrier, for the job.
-// Only launchers with PMI-1 do. All the methods of a Job may be called from any
+// HasKVS reports whether the launcher keeps keys and values, and a barrier, for the
+// job. Only launchers with PMI-1 do. All methods of a Job may be called from any
 // goroutine; they wait for each other.
 func (j *Job) HasKVS() bool { return j.pmi != nil }
 
-// Put sets a key, which other PEs can get after the next Barrier. Each key is put
-// once. Key and value are printable ASCII without space and '='; mpiexec.hydra
+// Put sets a key, which other PEs can get after the next Barrier. Each key may be
+// put once. Key and value are printable ASCII without space and '='. mpiexec.hydra
 // takes keys of 64 bytes and values of 1024.
 func (j *Job) Put(key, value string) error {
 	p := j.pmi
@@ -37,8 +37,8 @@ func (j *Job) Put(key, value string) error {
 	return j.failed(err)
 }
 
-// Get returns what a PE has put. The error wraps fs.ErrNotExist if the launcher
-// says that it has no such key.
+// Get returns the value that a PE has put. The error wraps fs.ErrNotExist if the
+// launcher has no such key.
 func (j *Job) Get(key string) (string, error) {
 	p := j.pmi
 	if p == nil {
@@ -62,7 +62,7 @@ func (j *Job) Get(key string) (string, error) {
 }
 
 // Barrier returns when all PEs have called it. If ctx ends before that, the
-// connection to the launcher is of no more use, but for Close.
+// connection to the launcher can only be closed.
 func (j *Job) Barrier(ctx context.Context) error {
 	p := j.pmi
 	if p == nil {
@@ -75,9 +75,9 @@ func (j *Job) Barrier(ctx context.Context) error {
 }
 
 // Abort writes why to standard error, unless it is empty, and asks the launcher to
-// end all PEs with the exit status code. Some launchers then lose what was written
-// last. It returns before that is done: the
-// caller exits with code itself, which is what other launchers end the job for.
+// end all PEs with the exit status code. Some launchers then lose the most recent
+// output. Abort does not wait for that. The caller then exits with code itself,
+// because other launchers end the job for that.
 func (j *Job) Abort(code int, why string) error {
 	if why != "" {
 		fmt.Fprintf(os.Stderr, "PE %d of %d: %s\n", j.PE, j.N, why)
@@ -88,8 +88,8 @@ func (j *Job) Abort(code int, why string) error {
 	return j.failed(j.pmi.tell(message{{"cmd", "abort"}, {"exitcode", strconv.Itoa(code)}}))
 }
 
-// Close tells the launcher that this PE ends well, and ends the connection. To exit
-// without it is a failure to some launchers. A second Close does nothing.
+// Close tells the launcher that this PE ends well, and closes the connection. Some
+// launchers take an exit without it for a failure. A second Close does nothing.
 func (j *Job) Close() error {
 	if j.pmi == nil {
 		return nil
@@ -104,8 +104,8 @@ func (j *Job) failed(err error) error {
 	return fmt.Errorf("launch: PMI of PE %d: %w", j.PE, err)
 }
 
-// tell sends a line that has no answer. It goes past a Barrier that waits, so it
-// does not take p.mu: a short line is written in one piece.
+// tell sends a line that has no answer. It must not wait for a Barrier, so it does
+// not take p.mu. That is safe, since a short line is written in one piece.
 func (p *pmi) tell(m message) error {
 	if err := p.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (p *pmi) tell(m message) error {
 	return err
 }
 
-// close says goodbye, unless the conversation has broken, and closes.
+// close says goodbye, unless the conversation is broken, and closes the connection.
 func (p *pmi) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beAPE finds out who it is, and prints that.
+// beAPE finds out which PE this process is, and prints that.
 func beAPE(what string) error {
 	j, err := Find(os.Getenv)
 	if err != nil {
@@ -69,8 +69,8 @@ func beAPE(what string) error {
 	return j.Close()
 }
 
-// launcher is a command that starts PEs of this test binary. Without it the test
-// is skipped, but not in CI.
+// launcher returns a command that starts PEs of this test binary. If the launcher
+// is missing, the test is skipped, but not in CI.
 func launcher(t *testing.T, what, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -85,11 +85,12 @@ func launcher(t *testing.T, what, name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, path, append(args, exe)...)
-	cmd.Env = append(os.Environ(), envPE+"="+what, "GORACE=atexit_sleep_ms=0") // or each PE ends a second late
+	cmd.Env = append(os.Environ(), envPE+"="+what, "GORACE=atexit_sleep_ms=0") // otherwise each PE ends a second late
 	return cmd
 }
 
-// jobOf checks that out is one line of each of n PEs of one job, and returns its name.
+// jobOf checks that out has one line of each of n PEs of one job, and returns its
+// name.
 func jobOf(t *testing.T, out string, n int, from string, sum int) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -117,7 +118,7 @@ func TestAbortUnderMpiexecHydra(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "%s", out)
 	assert.Equal(t, 7, exit.ExitCode(), "%s", out)
-	// mpiexec.hydra may lose what the PEs wrote last.
+	// mpiexec.hydra may lose the PEs' most recent output.
 }
 
 func TestAbortSaysWhyWithoutALauncherToTell(t *testing.T) {

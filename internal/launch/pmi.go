@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// patience is how long the launcher may take to answer what it answers at once.
+// patience is how long the launcher may take for an answer that needs no waiting.
 const patience = 30 * time.Second
 
-// pmi is the connection to a launcher that speaks PMI-1.
+// pmi is the connection to a launcher that implements PMI-1.
 type pmi struct {
-	kvs              string // the name of the job's key-value space; immutable after open
+	kvs              string // name of the job's key-value space; immutable after open
 	maxKey, maxValue int    // bytes, at least 1; immutable after open
 
 	mu   sync.Mutex
-	conn *os.File      // immutable after open; read and written with mu held, but for tell
+	conn *os.File      // immutable after open; read and written with mu held, except by tell
 	in   *bufio.Reader // of conn; guarded by mu
-	err  error         // why there are no more answers: sticky, since a late one would be taken for the next; guarded by mu
+	err  error         // why there are no more answers; sticky, since a late answer would be taken for the next one; guarded by mu
 }
 
-// spent are the jobs whose connection was opened, by PMI_FD: after Close that
-// number may be another file's. The connection of a Job that was forgotten without
-// Close stays open: to the launcher its end would be the end of the PE.
+// spent has the jobs whose connection was opened, by PMI_FD. After Close that
+// number may be another file's. The connection of a Job that was dropped without
+// Close stays open, because the launcher would take its end for the end of the PE.
 var spent = struct {
 	sync.Mutex
 	jobs map[int]Job
@@ -66,8 +66,8 @@ func fromPMI(getenv env) (*Job, error) {
 	return &j, nil
 }
 
-// openPMI takes the socket fd over and greets the launcher. It closes fd if that
-// fails, unless fd is no socket: then it is somebody else's.
+// openPMI takes over the socket fd and greets the launcher. If that fails it closes
+// fd, unless fd is no socket and so belongs to other code.
 func openPMI(fd int) (*pmi, error) {
 	conn, err := takeSocket(fd)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *pmi) greet() error {
 			return fmt.Errorf("the launcher says %s=%q, want a number", name, limits.get(name))
 		}
 	}
-	// A line has to hold all three.
+	// A line has to hold a key-value space's name, a key and a value.
 	p.maxKey, p.maxValue = min(sizes[1], maxLine/4), min(sizes[2], maxLine/4)
 	name, err := p.ask("my_kvsname", message{{"cmd", "get_my_kvsname"}})
 	if err != nil {
@@ -108,18 +108,19 @@ func (p *pmi) greet() error {
 	return nil
 }
 
-// errRefused is the answer of a launcher to a request that it understood.
+// errRefused reports that a launcher refused a request.
 var errRefused = errors.New("the launcher says")
 
-// ask sends a line and returns the answer, which must be the command want and not
-// say a failure.
+// ask sends a line and returns the answer. The answer must be the command want and
+// not report a failure.
 func (p *pmi) ask(want string, m message) (message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.askLocked(context.Background(), patience, want, m)
 }
 
-// askLocked has no time limit if wait is 0, but ends with ctx. p.mu is held.
+// askLocked is ask for a caller that holds p.mu. It ends with ctx. If wait is 0, it
+// has no other time limit.
 func (p *pmi) askLocked(ctx context.Context, wait time.Duration, want string, m message) (message, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -138,7 +139,7 @@ func (p *pmi) askLocked(ctx context.Context, wait time.Duration, want string, m 
 	return answer, nil
 }
 
-// exchange sends one line and reads one. p.mu is held.
+// exchange sends one line and reads one. The caller holds p.mu.
 func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (message, error) {
 	var deadline time.Time
 	if wait > 0 {
@@ -147,7 +148,7 @@ func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (mess
 	if err := p.conn.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	// After the deadline was set, or it would undo what ctx does.
+	// This comes after the deadline was set, which would undo what ctx does.
 	fired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.conn.SetDeadline(time.Unix(1, 0))
@@ -155,7 +156,7 @@ func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (mess
 	})
 	defer func() {
 		if !stop() {
-			<-fired // or it would end the next exchange
+			<-fired // otherwise it would end the next exchange
 		}
 	}()
 	if _, err := io.WriteString(p.conn, m.String()+"\n"); err != nil {
@@ -177,7 +178,7 @@ func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (mess
 	return answer, nil
 }
 
-// cause is ctx's error if that has ended, else err.
+// cause returns ctx's error if ctx has ended, else err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

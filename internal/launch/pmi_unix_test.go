@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server is a launcher for n PEs: keys and values, and a barrier.
+// server is a launcher for n PEs, with keys and values, and a barrier.
 type server struct {
 	mu   sync.Mutex
 	kvs  map[string]string
@@ -35,7 +35,7 @@ func newServer(n int) *server {
 	return &server{kvs: map[string]string{}, out: make(chan struct{}), n: n}
 }
 
-// answer is the line for a request; empty for none.
+// answer returns the line for a request, or "" for none.
 func (s *server) answer(line string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +232,7 @@ func TestBarrierEndsWithItsContext(t *testing.T) {
 	assert.Eventually(t, func() bool { return strings.HasSuffix(s.requests(), "cmd=abort exitcode=3") }, eventually, tick)
 }
 
-// A program may open and close and open again.
+// A program may open, close and open again.
 func TestTheConnectionIsOpenedOnce(t *testing.T) {
 	leak.Check(t)
 	vars := connect(t, 1, 2, newServer(2).answer)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeSocket makes fd, which the launcher has left open for this process, a file
-// that children do not inherit. A program that a PE has started sees PMI_FD too,
-// but that number is another file there, or none.
+// takeSocket makes a file of fd, which the launcher has left open for this process.
+// Children do not inherit it. A program that a PE has started sees PMI_FD too, but
+// there the number is another file, or none.
 func takeSocket(fd int) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -22,7 +22,7 @@ func takeSocket(fd int) (*os.File, error) {
 		return nil, errors.New("no socket, so not the launcher's: it did not start this process itself")
 	}
 	unix.CloseOnExec(fd)
-	// Only so does a deadline end a read.
+	// A deadline ends a read only if the file is non-blocking.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fromSHMEM reads what shmemrun sets, or who starts PEs by hand.
+// fromSHMEM reads what shmemrun sets, or a user who starts PEs by hand.
 func fromSHMEM(getenv env) (*Job, error) {
 	if !anySet(getenv, "SHMEM_PE", "SHMEM_NPES") {
 		return nil, nil
@@ -18,8 +18,9 @@ func fromSHMEM(getenv env) (*Job, error) {
 	return &Job{PE: pe, N: n, Name: shmemName(getenv), From: "SHMEM_PE"}, nil
 }
 
-// shmemName is SHMEM_JOB. Without it, jobs are told apart by their fabrics alone,
-// of which the options do not count: one of them is the node, different on each.
+// shmemName returns SHMEM_JOB. Without it, jobs are distinguished by their fabrics
+// alone. The options of the fabric are left out, since one of them is the node,
+// which differs between PEs.
 func shmemName(getenv env) string {
 	if job := getenv("SHMEM_JOB"); job != "" {
 		return given(job)
@@ -30,8 +31,8 @@ func shmemName(getenv env) string {
 	return "default"
 }
 
-// fromOpenMPI reads what mpirun and oshrun set. Their own protocol, PMIx, is not
-// spoken: it is binary and differs between versions.
+// fromOpenMPI reads what mpirun and oshrun set. It does not use their own protocol,
+// PMIx, which is binary and differs between versions.
 func fromOpenMPI(getenv env) (*Job, error) {
 	const rank, size, localSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"
 	if !anySet(getenv, rank, size) {
@@ -48,8 +49,8 @@ func fromOpenMPI(getenv env) (*Job, error) {
 	if space == "" && n > 1 {
 		return nil, fmt.Errorf("%s=%d, but PMIX_NAMESPACE is not set: %w", rank, pe, errNoJob)
 	}
-	// The name space is unique among the jobs of one mpirun, and a number of 16
-	// random bits otherwise. The directory of its server is one mpirun's alone, but
+	// The name space is unique among the jobs of one mpirun, and otherwise a number
+	// of 16 random bits. The directory of its server belongs to one mpirun, but
 	// each machine has its own.
 	parts := []string{space}
 	if local := getenv(localSize); local == "" || local == strconv.Itoa(n) {
@@ -58,7 +59,7 @@ func fromOpenMPI(getenv env) (*Job, error) {
 	return &Job{PE: pe, N: n, Name: hashed("ompi", parts...), From: rank}, nil
 }
 
-// fromSlurm reads what srun sets. A shell of salloc and a script of sbatch see the
+// fromSlurm reads what srun sets. A shell of salloc and a script of sbatch have the
 // number of tasks too, but are no task of a step.
 func fromSlurm(getenv env) (*Job, error) {
 	const rank, size, step = "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// PMI-1 is a conversation in lines of text. This side asks and the launcher
-// answers, one line each:
+// PMI-1 is a conversation in lines of text. This side sends requests and the launcher answers, one
+// line each:
 //
 //	cmd=init pmi_version=1 pmi_subversion=1  cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0
 //	cmd=get_maxes                            cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024
 //	cmd=get_my_kvsname                       cmd=my_kvsname kvsname=NAME
 //	cmd=put kvsname=NAME key=K value=V       cmd=put_result rc=0 msg=success
 //	cmd=get kvsname=NAME key=K               cmd=get_result rc=0 msg=success value=V
-//	cmd=barrier_in                           cmd=barrier_out    when all have asked
+//	cmd=barrier_in                           cmd=barrier_out    when all have sent it
 //	cmd=finalize                             cmd=finalize_ack
 //	cmd=abort exitcode=N                     nothing: the launcher ends all processes
 //
-// A line is fields NAME=VALUE with spaces between them, so that no value has one.
-// Fields of an answer may come in any order.
+// A line consists of fields NAME=VALUE with spaces between them. So values have no spaces. Fields
+// of an answer may come in any order.
 
-// maxLine is how long a line may be, with its end.
+// maxLine is the longest line, in bytes, with its end.
 const maxLine = 64 << 10
 
 // field is one part of a line.
@@ -31,8 +31,8 @@ type field struct{ name, value string }
 // message is a line.
 type message []field
 
-// parse reads a line, without its end. It accepts no line that could be read in
-// two ways: a field without '=' or without a name, or twice.
+// parse parses a line, without its end. It accepts no line that could be read in
+// two ways: a field without '=', without a name, or twice.
 func parse(line string) (message, error) {
 	if len(line) >= maxLine {
 		return nil, fmt.Errorf("a line of %d bytes, want less than %d", len(line), maxLine)
@@ -63,7 +63,7 @@ func (m message) has(name string) bool {
 	return slices.ContainsFunc(m, func(f field) bool { return f.name == name })
 }
 
-// get is the value of a field, empty if it is not there.
+// get returns the value of a field, or "" if it is missing.
 func (m message) get(name string) string {
 	for _, f := range m {
 		if f.name == name {
@@ -73,7 +73,7 @@ func (m message) get(name string) string {
 	return ""
 }
 
-// String is the line, without its end.
+// String returns the line, without its end.
 func (m message) String() string {
 	var b strings.Builder
 	for i, f := range m {
@@ -85,8 +85,8 @@ func (m message) String() string {
 	return b.String()
 }
 
-// checkWord refuses what cannot be a key or value of at most limit bytes. '=' is
-// refused too: not every launcher leaves it in a value.
+// checkWord refuses a string that cannot be a key or value of at most limit bytes.
+// It also refuses '=', because not every launcher leaves it in a value.
 func checkWord(what, s string, limit int) error {
 	bad := strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' })
 	switch {

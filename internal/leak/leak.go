@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// patience is how long what a test has closed may take to go away.
+// patience is how long resources that a test has closed may take to go away.
 const patience = 30 * time.Second
 
-// Check notes what the process has now. When the test and its later cleanups
-// are done, it waits up to 30 s until nothing is left that was not there, else
-// it fails the test and prints what is: stacks, descriptors, mappings. A test
-// that has failed anyway is not looked at: it often stops half-way.
+// Check notes what the process has now. When the test and its later cleanups are
+// done, it waits up to 30 s until nothing is left that was not there before. If
+// something is left, it fails the test and prints it: stacks, descriptors,
+// mappings. It skips a test that has failed anyway, since that has often stopped
+// half-way.
 func Check(t testing.TB) {
 	t.Helper()
 	check(t, patience)
@@ -48,24 +49,25 @@ func check(t testing.TB, patience time.Duration) {
 	})
 }
 
-// keptByNet tells if no more than pipes is left. Package net keeps those that
-// it copies through between sockets, until the collector has run twice. That is
-// the only reason to collect: files that a test forgot would be closed too.
+// keptByNet reports whether nothing but pipes is left. Package net keeps pipes for
+// copying between sockets until the collector has run twice. This is the only case
+// in which the check collects, since a collection would also close files that a
+// test forgot.
 func keptByNet(extra []string) bool {
 	return !slices.ContainsFunc(extra, func(e string) bool { return !strings.Contains(e, " -> pipe:[") })
 }
 
 // snapshot is what a process has at one moment.
 type snapshot struct {
-	goroutines map[string]string // number to stack; numbers are not used again
-	system                       // what the system knows of
+	goroutines map[string]string // number to stack; numbers are not reused
+	system                       // resources of the system
 }
 
 func take() snapshot {
 	return snapshot{goroutines: goroutines(), system: takeSystem()}
 }
 
-// since returns a text for each thing in s that was not there before.
+// since returns a text for each resource in s that was not there before.
 func (s snapshot) since(before snapshot) []string {
 	var extra []string
 	for id, stack := range s.goroutines {
@@ -77,12 +79,12 @@ func (s snapshot) since(before snapshot) []string {
 	return append(extra, s.system.since(before.system)...)
 }
 
-// goroutines returns the stacks of all goroutines but those that the runtime
-// and package testing run for themselves.
+// goroutines returns the stacks of all goroutines except those that the runtime and
+// package testing run for themselves.
 func goroutines() map[string]string {
 	buf := make([]byte, 64<<10)
 	n := runtime.Stack(buf, true)
-	for n == len(buf) { // cut off
+	for n == len(buf) { // the stacks were cut off
 		buf = make([]byte, 2*len(buf))
 		n = runtime.Stack(buf, true)
 	}
@@ -97,10 +99,10 @@ func goroutines() map[string]string {
 	return all
 }
 
-// entry is the call that a goroutine began with, "main.serve(...)". A stack has
-// two lines for each call, innermost first, the second of them indented, and at
-// last two for the go statement; a goroutine that has not run yet may have
-// runtime.goexit outside its entry.
+// entry returns the call that a goroutine began with, "main.serve(...)". A stack
+// has two lines for each call, innermost first. The second line is indented. At the
+// end there are at most two lines for the go statement. A goroutine that has not
+// run yet may have runtime.goexit outside its entry.
 func entry(stack string) string {
 	last := ""
 	for i, line := range strings.Split(stack, "\n") {

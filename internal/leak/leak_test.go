@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// recorder is a test that keeps what Check does with it.
+// recorder is a testing.TB that records what Check does with it.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -32,8 +32,9 @@ func (r *recorder) finish() {
 	}
 }
 
-// expectFound lets a test under check do act, and expects one complaint that
-// holds all of parts. Then it undoes it, and expects a new check to be content.
+// expectFound has a test under check call act, and expects one complaint that
+// contains all of parts. Then it undoes act, and expects a new check to find
+// nothing.
 func expectFound(t *testing.T, act func() (undo func()), parts ...string) {
 	t.Helper()
 	r := &recorder{}
@@ -100,7 +101,7 @@ func TestGoroutinesOfTestingAndSignalsAreNotFound(t *testing.T) {
 		signal.Notify(c, os.Interrupt)
 		signal.Stop(c)
 	})
-	// A subtest that waits for its turn is not this test's goroutine.
+	// A subtest that waits for its turn is not a goroutine of this test.
 	r := &recorder{}
 	t.Run("group", func(t *testing.T) {
 		check(r, time.Millisecond)

@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// system is what the process holds of the kernel.
+// system is what the process has of the kernel's resources.
 type system struct {
-	fds      map[string]string // number to what it is open on
+	fds      map[string]string // descriptor to what it is open on
 	mappings map[string]mapping
 }
 
-// mapping sums up the shared mappings of one file. The kernel divides and joins
+// mapping summarizes the shared mappings of one file. The kernel splits and merges
 // the ranges as it likes, so only their total is compared.
 type mapping struct {
 	bytes  uint64
 	ranges string // lines of /proc/self/maps
 }
 
-// warmUp opens what the runtime keeps open from the first use on: the
-// descriptors of its poller.
+// warmUp opens what the runtime opens at the first use and keeps: the descriptors
+// of its poller.
 var warmUp = sync.OnceFunc(func() {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -50,7 +50,7 @@ func descriptors() map[string]string {
 	}
 	fds := map[string]string{}
 	for _, e := range entries {
-		// That of ReadDir itself is closed by now.
+		// The descriptor of ReadDir itself is closed by now.
 		if link, err := os.Readlink(dir + "/" + e.Name()); err == nil {
 			fds[e.Name()] = link
 		}
@@ -62,8 +62,7 @@ func descriptors() map[string]string {
 //
 //	7f0c6a5f7000-7f0c6a5f8000 rw-s 00000000 00:01 2050     /memfd:x (deleted)
 //
-// and keys what they tell of shared memory, and of any memfd, by device, inode
-// and name.
+// and returns those of shared memory and of any memfd, by device, inode and name.
 func sharedMappings(maps string) map[string]mapping {
 	all := map[string]mapping{}
 	for line := range strings.Lines(maps) {

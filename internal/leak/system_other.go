@@ -2,7 +2,7 @@
 
 package leak
 
-// system is empty: only goroutines are looked at here.
+// system is empty, since only goroutines are checked here.
 type system struct{}
 
 func takeSystem() system { return system{} }

@@ -1,19 +1,17 @@
-// Package litmus tests the pairs of a store and a look behind it: two sides of which
-// each stores a word and then looks for the other's. It has only tests; no package
-// imports it.
+// Package litmus tests store–look pairs. In such a pair, two sides each store a word and then look
+// for the other's. It has only tests. No package imports it.
 //
-// A processor may make the look before its own store is visible to others. If both
-// sides do, neither sees the other's word, and one of them sleeps with work to do.
-// Stores that must be seen in their order are another matter: amd64 keeps it, and a
-// device that records what is stored tests it.
+// A processor may make the look before its own store is visible to others. If both sides do,
+// neither sees the other's word, and one of them sleeps with work to do. The order of several
+// stores is another matter: amd64 keeps it, and a device that records stores tests it.
 //
-// Each pair has a number, which stands in the code at both sides as "pair S1". The
-// tests read the code: each number is in the table, each fence has a number.
+// Each pair has a number. Both sides in the code name it in a comment, as "pair S1". The tests read
+// the code: each number must be in the table, and each fence must have a number.
 //
 // # The pairs
 //
-// The first line of each is the side that works, the second the side that is about to
-// sleep, or what stands for it.
+// The first line of each pair is the side that works. The second line is the side that is about to
+// sleep, or that stands for it.
 //
 //	pair  function                  stores                    looks at                ordered by
 //	S1    bounce Pair.announce      record's header           data arm                nothing, or Fence
@@ -53,45 +51,44 @@
 //	S18   shmem  Ctx.Quiet          element of a heap         another element         Fence
 //	      shmem  Ctx.Quiet          the other element         the first               Fence
 //
-// "nothing, or Fence" is [ntb.Caps].FenceToLook: where Device.Order is membarrier, it
-// is a barrier in the threads of both processes, and the side that works has none; else
-// both fence. Both ways are tested. "seen before": another process stored the word, and
+// "nothing, or Fence" depends on [ntb.Caps].FenceToLook. Where Device.Order is membarrier, it is a
+// barrier in the threads of both processes, and the side that works has none. Otherwise both sides
+// fence. Both ways are tested. "seen before" means that another process stored the word, and that
 // the look follows the sight of it.
 //
-// Where frames lead to a peer there is no such pair: what it publishes passes through
-// this process, under the lock of those who wait for it. Neither is there one where
-// the word that is stored is always followed by a notification.
+// Where frames lead to a peer there is no such pair. What the peer publishes passes through this
+// process, under the lock of the goroutines that wait for it. There is no pair either if the stored
+// word is always followed by a notification.
 //
 // # The tests
 //
-// Two processes, each on a processor of its own, share the windows of an ntbshm device
-// and make the stores and looks of a pair by the functions that the code uses, again
-// and again, at times that differ by a random little. Channels cannot be shared, so
-// their pairs are tested by two threads on an ntbmem device. Each test has two halves.
-// With the ordering of the code, no round may end with both sides blind. With one
-// side's ordering taken out, some round must: else the first half shows nothing. A
-// machine that does not show it, such as one with a single processor, gets a line
-// "WARNING:" in place of the second half. S12 has no second half: there is nothing to
-// take out.
+// Two processes, each on a processor of its own, share the windows of an ntbshm device. They make
+// the stores and looks of a pair by the functions that the code uses, again and again, at times
+// that differ by a small random amount. Channels cannot be shared between processes, so their pairs
+// are tested by two threads on an ntbmem device.
 //
-// Such a fence is invisible to the race detector, whose atomic stores order more than
-// the code's, so the tests are left out under -race.
+// Each test has two halves. With the ordering of the code, no round may end with both sides blind.
+// With one side's ordering taken out, some round must, or else the first half shows nothing. A
+// machine that does not show it, such as one with a single processor, gets a line "WARNING:"
+// instead of the second half. S12 has no second half, since there is nothing to take out.
+//
+// The race detector does not see such a fence, and its atomic stores order more than the code's. So
+// the tests are left out under -race.
 //
 //	go test ./internal/litmus            # some seconds
 //	go test -short ./internal/litmus     # one or two
 //	NTBNET_LITMUS=1m go test -v -timeout 1h ./internal/litmus
 //
-// NTBNET_LITMUS is how long each half of each test goes on. With -v they print the
-// rounds and how many were blind.
+// NTBNET_LITMUS is the length of each half of each test. With -v the tests print the rounds and how
+// many were blind.
 //
-// No thread ends while a pair is tested, unless NTBNET_LITMUS_EXITS is set. Linux
-// (kernel/exit.c, exit_mm) marks the processor of a thread that ends as one that global
-// expedited membarriers need not reach, and does not take that back where the next to
-// run there is a thread of the same process (membarrier_switch_mm), until one of
-// another process has run. Until then Device.Order by membarrier does not order what
-// that thread stores and looks at, and pairs S1, S2 and S8 fail, about once in some
-// hundred thousand rounds, and so does S5 by Order, which is tested here and not used on
-// such memory. Who relied on it alone looks once more later:
+// No thread ends while a pair is tested, unless NTBNET_LITMUS_EXITS is set. When a thread ends,
+// Linux (kernel/exit.c, exit_mm) marks its processor as one that global expedited membarriers need
+// not reach. If the next thread to run there is one of the same process, Linux does not take the
+// mark back (membarrier_switch_mm), until one of another process has run. Until then, Device.Order
+// by membarrier does not order the stores and looks of that thread. Then pairs S1, S2 and S8 fail,
+// about once in some hundred thousand rounds. So does S5 by Order, which is tested here and not
+// used on such memory. A waiter that relied on Order alone looks once more later:
 //
 //	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/litmus
 package litmus

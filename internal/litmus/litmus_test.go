@@ -11,17 +11,17 @@ import (
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 )
 
-// longVariable is how long each half of each test goes on.
+// longVariable is the variable for the length of each half of each test.
 const longVariable = "NTBNET_LITMUS"
 
-// exitsVariable makes threads end meanwhile.
+// exitsVariable is the variable that makes threads end meanwhile.
 const exitsVariable = "NTBNET_LITMUS_EXITS"
 
-// leastRounds are played however slow the machine is.
+// leastRounds are played even if the machine is slow.
 const leastRounds = 100
 
-// halves returns the limits of the half with all ordering, and of that without some,
-// which ends when it has shown what it is to show.
+// halves returns the limits of the half with all ordering, and of the half without
+// some. The second ends when it has shown what it is meant to show.
 func halves(t *testing.T) (with, without limits) {
 	d := 120 * time.Millisecond
 	if testing.Short() {
@@ -82,10 +82,10 @@ func TestNoRoundEndsWithBothSidesBlind(t *testing.T) {
 			}
 		})
 		if !ok {
-			return // the sides are at different rounds, perhaps
+			return // the sides are perhaps at different rounds
 		}
 	}
 }
 
-// warn prints a line that is shown also where the test passes.
+// warn prints a line that is shown even if the test passes.
 func warn(t *testing.T, what string) { fmt.Printf("WARNING: %s: %s\n", t.Name(), what) }

@@ -10,32 +10,32 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// none is the side whose ordering is taken out where both keep it.
+// none says that the ordering of neither side is taken out.
 const none = -1
 
 // litmus is a test of one pair.
 type litmus struct {
 	pair string
 	by   string // what orders it
-	// steps are what the sides do in a round: store, order unless it is taken out of
-	// this side, and look. They report whether they saw the other's store of the
-	// round. Side 0 is the one that works.
+	// steps are what the sides do in a round: store, order unless the ordering is
+	// taken out of this side, and look. They report whether they saw the other's
+	// store of the round. Side 0 is the side that works.
 	steps [2]func(s *side, r uint64, out int) (saw bool)
-	outs  []int // the sides with an ordering that can be taken out
+	outs  []int // the sides whose ordering can be taken out
 	skew  int   // the sides begin a round up to 2^(skew-1) turns of an empty loop apart
 
-	begin  func(s *side, first uint64) // before the first round; may be nil
-	before func(s *side, r uint64)     // before round r, perhaps during the other side's last step; may be nil
+	begin  func(s *side, first uint64) // called before the first round; may be nil
+	before func(s *side, r uint64)     // called before round r, perhaps during the other side's last step; may be nil
 
-	threads    bool // of one process
-	membarrier bool // only where there is one
+	threads    bool // the sides are threads of one process
+	membarrier bool // only where there is membarrier
 }
 
-// word is a word of the other side's window: published, as everything that the code
-// orders, and looked at.
+// word is a word of the other side's window. It is published, as every word that
+// the code orders, and looked at.
 type word struct {
 	off  int
-	wide bool // 8 bytes, else 4
+	wide bool // 8 bytes rather than 4
 }
 
 func (w word) publish(s *side, r uint64) {
@@ -74,7 +74,7 @@ var litmuses = []litmus{
 	quiet("S18"),
 }
 
-// armed: the side that works has no fence, and the one that is about to sleep makes
+// In armed, the side that works has no fence. The side that is about to sleep makes
 // both pass one.
 func armed(pair string, a, b word) litmus {
 	return litmus{
@@ -95,7 +95,7 @@ func armed(pair string, a, b word) litmus {
 	}
 }
 
-// fenced: each side fences.
+// In fenced, each side fences.
 func fenced(pair string, a, b word) litmus {
 	step := func(me int, mine, theirs word) func(*side, uint64, int) bool {
 		return func(s *side, r uint64, out int) bool {
@@ -112,8 +112,8 @@ func fenced(pair string, a, b word) litmus {
 	}
 }
 
-// parking: the side that works looks, and fences only if it has not seen the arm, which
-// asks for it; then it looks again.
+// In parking, the side that works looks without a fence. If it has not seen the arm
+// word, it fences and looks again, as the parking bit asks.
 func parking(pair string, a, b word) litmus {
 	l := fenced(pair, a, b)
 	l.by = "Fence by parkingBit"
@@ -131,8 +131,8 @@ func parking(pair string, a, b word) litmus {
 	return l
 }
 
-// heap: puts are plain stores, and the arm word is in the heap of who sleeps, where
-// the side that works looks at it.
+// In heap, puts are plain stores. The arm word is in the heap of the side that
+// sleeps, where the side that works looks at it.
 func heap(pair string, barrier bool) litmus {
 	l := litmus{
 		pair: pair, by: "Fence at both sides", outs: []int{0}, skew: 9,
@@ -170,8 +170,8 @@ func heap(pair string, barrier bool) litmus {
 	return l
 }
 
-// full: side 0 wakes side 1 by a channel that has a token already. It is blind if it
-// leaves the channel alone, side 1 if the token is all that it finds.
+// In full, side 0 wakes side 1 by a channel that already has a token. Side 0 is
+// blind if it leaves the channel alone. Side 1 is blind if it finds only the token.
 func full(pair string) litmus {
 	return litmus{
 		pair: pair, by: "Fence before a full channel", outs: []int{0}, skew: 9, threads: true,
@@ -196,7 +196,7 @@ func full(pair string) litmus {
 	}
 }
 
-// ring puts a token into a channel, if there is none.
+// ring puts a token into a channel if it has none.
 func ring(bell chan struct{}) bool {
 	select {
 	case bell <- struct{}{}:
@@ -206,7 +206,7 @@ func ring(bell chan struct{}) bool {
 	}
 }
 
-// bell is full by the device's own doorbell. A lost wake-up does not end.
+// bell is full with the device's own doorbell. A lost wake-up does not end.
 func bell(pair string) litmus {
 	return litmus{
 		pair: pair, by: "the device", skew: 9, threads: true,
@@ -219,7 +219,8 @@ func bell(pair string) litmus {
 	}
 }
 
-// doorbell: side 0 rings while side 1 is about to wait. A lost wake-up does not end.
+// In doorbell, side 0 rings while side 1 is about to wait. A lost wake-up does not
+// end.
 func doorbell(pair string) litmus {
 	return litmus{
 		pair: pair, by: "the device", skew: 15,
@@ -243,8 +244,9 @@ func doorbell(pair string) litmus {
 	}
 }
 
-// flag: side 1 stores a flag by sync/atomic. Side 0 stands for two: the peer, whose word
-// is visible to all when it is found, and who finds it and then looks at the flag.
+// In flag, side 1 stores a flag by sync/atomic. Side 0 stands for two: the peer, whose
+// word is visible to all when it is found, and the goroutine that finds it and then
+// looks at the flag.
 func flag(pair string) litmus {
 	l := flags(pair)
 	l.by, l.outs = "sync/atomic at the side that waits", []int{1}
@@ -256,7 +258,7 @@ func flag(pair string) litmus {
 	return l
 }
 
-// flags: both sides store by sync/atomic.
+// In flags, both sides store by sync/atomic.
 func flags(pair string) litmus {
 	step := func(me int, mine, theirs word) func(*side, uint64, int) bool {
 		return func(s *side, r uint64, out int) bool {
@@ -274,7 +276,7 @@ func flags(pair string) litmus {
 	}
 }
 
-// quiet: both sides put, and wait until it can be seen.
+// In quiet, both sides put, and wait until the put can be seen.
 func quiet(pair string) litmus {
 	l := fenced(pair, a64, b64)
 	step := func(me int, mine, theirs word) func(*side, uint64, int) bool {
@@ -290,5 +292,5 @@ func quiet(pair string) litmus {
 	return l
 }
 
-// own32 is a word of this side's own window, for sync/atomic.
+// own32 returns a word of this side's own window, for sync/atomic.
 func (s *side) own32(off int) *uint32 { return (*uint32)(unsafe.Pointer(&s.in[off])) }

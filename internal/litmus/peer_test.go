@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 
 var options = ntbshm.Options{Window: windowBytes}
 
-// play is the second process: side 1 of what each line of its input names, until the
-// input ends.
+// play is the second process. It plays side 1 of the test that each line of its
+// input names, until the input ends.
 func play() error {
 	f := os.NewFile(3, "cable")
 	c, err := net.FileConn(f)
@@ -78,7 +78,7 @@ type arena interface {
 	play(index, out int, l limits) (outcome, error)
 }
 
-// processes is this process and a second one.
+// processes is an arena of this process and a second one.
 type processes struct {
 	*processor
 	side *side
@@ -151,7 +151,7 @@ func (p *processes) play(index, out int, l limits) (o outcome, err error) {
 	return o, nil
 }
 
-// threads are two of this process.
+// threads is an arena of two threads of this process.
 type threads struct {
 	on    [2]*processor
 	sides [2]*side
@@ -205,7 +205,7 @@ func exits(t *testing.T) {
 	t.Cleanup(func() { close(stop) })
 }
 
-// bound is a processor that ends with the test.
+// bound returns a processor that ends with the test.
 func bound(t *testing.T, me int) *processor {
 	t.Helper()
 	p, err := newProcessor(me)

@@ -16,29 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Words of a window, all written by the other side. Each has a cache line of its own,
-// and the line beside it is not used, since processors fetch lines in pairs.
+// Words of a window, all written by the other side. Each has a cache line of its own.
+// The line beside it is not used, since processors fetch lines in pairs.
 const (
 	wordBegun = 128 * iota // the round that the other side has begun
 	wordOdd                // the last odd round in which it did not see our word
 	wordEven               // the last even one
 	wordLast               // the round in which both end, or 0
-	wordA                  // the pair's own
+	wordA                  // the words of the pair
 	wordB
 	windowBytes = 64 << 10
 )
 
-// patience is how long a side waits for the other. It guards against hanging.
+// patience is how long a side waits for the other one. It guards against a hang.
 const patience = time.Minute
 
-// side is one of the two.
+// side is one of the two sides.
 type side struct {
 	dev ntb.Device
 	me  int
 	in  []byte     // written by the other side
 	out ntb.Window // the other side's
 	rng *rand.Rand
-	// Of two sides in one process: the other's end of the bridge, and channels of
+	// For two sides in one process: the other end of the bridge, and channels of
 	// capacity 1 for odd and even rounds.
 	peer  ntb.Device
 	bells [2]chan struct{}
@@ -51,18 +51,19 @@ func newSide(dev ntb.Device, me int) *side {
 // limits are those of one half of a test.
 type limits struct {
 	least, most uint64        // rounds
-	d           time.Duration // that it takes, unless least are not done
-	enough      uint64        // blind rounds, 0: any number
+	d           time.Duration // for the half, unless fewer than least rounds are done
+	enough      uint64        // blind rounds at which to end; 0 for any number
 }
 
 // outcome is what one half of a test saw.
 type outcome struct {
 	rounds uint64
 	blind  uint64 // rounds in which neither side saw the other's store
-	first  uint64 // of those
+	first  uint64 // the first of those
 }
 
-// wordBlind is where the other side says that it was blind in round r.
+// wordBlind returns the offset of the word in which the other side says that it was
+// blind in round r.
 func wordBlind(r uint64) int {
 	if r%2 == 0 {
 		return wordEven
@@ -70,14 +71,14 @@ func wordBlind(r uint64) int {
 	return wordOdd
 }
 
-// run plays rounds from first on. Side 0 decides when both end, by l, and returns what
+// run plays rounds from first on. Side 0 decides by l when both end, and returns what
 // was seen. out is the side whose ordering is taken out, or none.
 func (s *side) run(c *litmus, out int, first uint64, l limits) (o outcome, err error) {
 	var (
 		step  = c.steps[s.me]
 		start = time.Now()
 		last  uint64 // round in which both end
-		blind uint64 // the last round in which this side was
+		blind uint64 // the last round in which this side was blind
 	)
 	if c.begin != nil {
 		c.begin(s, first)
@@ -94,8 +95,8 @@ func (s *side) run(c *litmus, out int, first uint64, l limits) (o outcome, err e
 		if err := s.until(wordBegun, r); err != nil {
 			return o, err
 		}
-		// The round before has ended at both sides. The other may be at the end of this
-		// one already, but not of the next.
+		// The previous round has ended at both sides. The other side may be at the end
+		// of this round already, but not of the next.
 		if s.me == 0 && r > first && blind == r-1 && ntb.Load64(s.in, wordBlind(r-1)) == r-1 {
 			if o.blind++; o.blind == 1 {
 				o.first = o.rounds
@@ -131,7 +132,7 @@ func (s *side) enough(l limits, o outcome, start time.Time) bool {
 }
 
 // until waits until the other side has published at least r at off. A side that waits for
-// long leaves the processor to others, since the other side may need one.
+// long yields the processor, since the other side may need it.
 func (s *side) until(off int, r uint64) error {
 	var since time.Time
 	for i := 1; ntb.Load64(s.in, off) < r; i++ {
@@ -153,7 +154,7 @@ func (s *side) until(off int, r uint64) error {
 }
 
 // processor is a thread that is bound to one of the processors that this process may
-// use, if there are two: the first for side 0, the last for side 1.
+// use. If there are two, side 0 has the first and side 1 the last.
 type processor struct {
 	calls chan func() error
 	ended chan error
@@ -171,7 +172,7 @@ func newProcessor(me int) (*processor, error) {
 	return p, <-p.ended
 }
 
-// start runs f there, whose error comes by ended.
+// start runs f there. The error of f is sent to ended.
 func (p *processor) start(f func() error) { p.calls <- f }
 
 func (p *processor) run(f func() error) error {
@@ -195,7 +196,7 @@ func bind(me int) error {
 	return unix.SchedSetaffinity(0, &one)
 }
 
-// processors are those that this process may use.
+// processors returns the processors that this process may use.
 func processors() (cpus []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -212,7 +213,7 @@ func processors() (cpus []int, err error) {
 	return cpus, nil
 }
 
-// word64 is a word of the other side's window, for sync/atomic.
+// word64 returns a word of the other side's window, for sync/atomic.
 func (s *side) word64(off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(s.out.Bytes(off, 8))))
 }

@@ -16,13 +16,13 @@ import (
 
 const root = "../.."
 
-// A row of the table in doc.go: the pair's number, or none in its second row, the
-// package and the function.
+// row matches a row of the table in doc.go: the pair's number, or none in its
+// second row, the package and the function.
 var row = regexp.MustCompile(`(?m)^//\t(S\d+| {2,3}) +(\w+) +(\w+\.)?(\w+) `)
 
 var number = regexp.MustCompile(`\bS\d+\b`)
 
-// side of a pair, as the table has it.
+// sideOf is a side of a pair in the table.
 type sideOf struct{ pkg, typ, function string }
 
 // readTable reads the table of doc.go.
@@ -48,7 +48,7 @@ func readTable(t *testing.T) map[string][]sideOf {
 	return table
 }
 
-// source is a file of the project's own code.
+// source is a source file of the project.
 type source struct {
 	path string
 	text string
@@ -87,7 +87,7 @@ func readSources(t *testing.T) (all []*source) {
 	return all
 }
 
-// function is a function of the code, and the pairs that its comments name.
+// function is a function of the code, with the pairs that its comments name.
 type function struct {
 	source *source
 	decl   *ast.FuncDecl
@@ -169,7 +169,7 @@ func TestEachFenceIsOfAPair(t *testing.T) {
 	for _, s := range readSources(t) {
 		for _, f := range functionsOf(s) {
 			if name := f.decl.Name.Name; orders[name] || name == "storeFence" {
-				continue // it passes the call on
+				continue // it only passes the call on
 			}
 			ast.Inspect(f.decl, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)
@@ -189,10 +189,10 @@ func TestEachFenceIsOfAPair(t *testing.T) {
 	}
 }
 
-// stores are functions whose fence is for the order of stores alone: OpenSHMEM's fence.
+// stores are functions whose fence only orders stores: OpenSHMEM's fence.
 var stores = map[string]bool{"shmem.PutSignal": true, "mplite.tell": true}
 
-// called is the name of what is called, without its package or receiver.
+// called returns the name of the called function, without its package or receiver.
 func called(c *ast.CallExpr) string {
 	switch f := c.Fun.(type) {
 	case *ast.Ident:

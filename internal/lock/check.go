@@ -10,13 +10,14 @@ import (
 	"sync"
 )
 
-// Checked reports whether locks are checked: the build tag lockcheck is set.
+// Checked reports whether locks are checked, because the build tag lockcheck is
+// set.
 const Checked = true
 
 // Mutex is a mutex of class C. The zero Mutex is unlocked.
 type Mutex[C Class] struct {
 	mu    sync.Mutex
-	owner uint64 // the goroutine that has it, 0 if none or it is lent; guarded by locks.mu
+	owner uint64 // the goroutine that has it, 0 if none has or it is lent; guarded by locks.mu
 }
 
 // held is a lock that a goroutine has.
@@ -26,17 +27,17 @@ type held struct {
 	pcs  []uintptr // where it was locked
 }
 
-// locks are those held, by goroutine.
+// locks are the locks that goroutines hold, by goroutine.
 var locks = struct {
 	mu   sync.Mutex
 	held map[uint64][]held // guarded by mu
 }{held: map[uint64][]held{}}
 
-// Lock locks m, and panics if a lock is held that may not be.
+// Lock locks m. It panics if a lock is held that may not be.
 func (m *Mutex[C]) Lock() { m.lock(infoOf[C](), infoOf[C]().rank) }
 
-// LockNested is Lock while another lock of the same class is held, which is right only
-// where all who do that agree on which of the two comes first.
+// LockNested is Lock while another lock of the same class is held. That is correct
+// only if all goroutines that do it agree on which of the two comes first.
 func (m *Mutex[C]) LockNested() { m.lock(infoOf[C](), infoOf[C]().rank+1) }
 
 // lock locks m, unless a lock of rank limit or more is held.
@@ -54,7 +55,8 @@ func (m *Mutex[C]) lock(class info, limit int) {
 	m.has(id, class)
 }
 
-// TryLock locks m if that is possible at once, in any order: it never waits.
+// TryLock locks m if that is possible at once. It never waits, so it is allowed in
+// any order.
 func (m *Mutex[C]) TryLock() bool {
 	if !m.mu.TryLock() {
 		return false
@@ -70,7 +72,7 @@ func (m *Mutex[C]) Unlock() {
 }
 
 // Lend says that the lock stays locked when the caller returns, and that another
-// goroutine may unlock it: from then on the caller does not hold it.
+// goroutine may unlock it. From then on the caller does not hold it.
 func (m *Mutex[C]) Lend() {
 	locks.mu.Lock()
 	defer locks.mu.Unlock()
@@ -121,5 +123,5 @@ func infoOf[C Class]() info {
 	return c.class()
 }
 
-// goroutine is a number that the calling goroutine has alone while it runs.
+// goroutine returns a number that no other goroutine has while this one runs.
 func goroutine() uint64

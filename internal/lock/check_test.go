@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// panics fails unless f panics with a text that begins so.
+// panics fails unless f panics with a text that begins with text.
 func panics(t *testing.T, text string, f func()) {
 	t.Helper()
 	defer func() {
@@ -51,12 +51,12 @@ func TestADeviceCallUnderASharedLockPanics(t *testing.T) {
 	var pool Mutex[Pool]
 	Device()
 	pool.Lock()
-	Device() // that peer's own
+	Device() // a lock of that peer alone
 	pool.Unlock()
 	table.Lock()
 	panics(t, "lock: something is said to a peer while listen.Table is held", Device)
 	done := make(chan struct{})
-	go func() { defer close(done); Device() }() // another goroutine may
+	go func() { defer close(done); Device() }() // another goroutine may call it
 	<-done
 	table.Unlock()
 	Device()

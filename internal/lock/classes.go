@@ -1,13 +1,13 @@
 package lock
 
-// Class is what a mutex protects. The types below are all that there are.
+// Class is what a mutex protects. There are no other classes than the types below.
 type Class interface{ class() info }
 
 // info is a row of the table.
 type info struct {
 	name   string
-	rank   int  // locked after classes of a lower rank only
-	shared bool // by several peers: nothing is said to one while it is held
+	rank   int  // locked only after classes of a lower rank
+	shared bool // several peers share it: nothing is said to a peer while it is held
 }
 
 // The classes, in the order in which they may be locked.
@@ -22,7 +22,7 @@ type (
 	Turns   struct{}
 	Sleeper struct{}
 
-	// sdp: who has a fabric open.
+	// sdp: the default Host.
 	DefaultHost struct{}
 	Stacks      struct{}
 	Host        struct{}
@@ -31,7 +31,7 @@ type (
 	Fabric struct{}
 	Hosts  struct{}
 
-	// One peer: who looks through its words, and the two directions of a connection.
+	// One peer: polling its words, and the two directions of a connection.
 	Poll  struct{}
 	Read  struct{}
 	Write struct{}
@@ -61,11 +61,11 @@ type (
 	Router  struct{}
 	Tunnels struct{}
 
-	// Who is here, and which ports they hold.
+	// The directory of processes, and the ports that they hold.
 	Hub struct{}
 	Dir struct{}
 
-	// Under these nothing else is locked.
+	// No other lock is taken while one of these is held.
 	Told    struct{}
 	Notes   struct{}
 	Grants  struct{}
@@ -76,7 +76,7 @@ type (
 	DataArm struct{}
 )
 
-// All PEs of a team are in its collective, which ends with the first of them.
+// All PEs of a team are in its collective, which ends with the first PE that ends.
 func (Team) class() info    { return info{"shmem.Team", 1, false} }
 func (Channel) class() info { return info{"shmem.channel", 2, false} }
 func (World) class() info   { return info{"shmem.World", 3, true} }
@@ -105,13 +105,13 @@ func (Dial) class() info   { return info{"dial.Table", 42, false} }
 func (Pool) class() info { return info{"bounce.Pool", 50, false} }
 func (Tell) class() info { return info{"bounce.Pair.tell", 51, false} }
 
-// The statistics of a Host take that of each connection.
+// The statistics of a Host lock the State of each connection.
 func (State) class() info { return info{"bounce.Pair.smu", 52, true} }
 func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
 func (Setup) class() info { return info{"ring.setupSend", 54, false} }
 
-// A lane is shared by all who are reached over its link. It is that link's own all the
-// same: nothing gets past a neighbour that takes nothing.
+// All peers that are reached over a link share its lanes. But a lane counts as the
+// link's own, since nothing gets past a neighbour that takes nothing.
 func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
 func (Receive) class() info { return info{"ring.tunnel.rmu", 61, false} }
 func (News) class() info    { return info{"ring.newsSender.turn", 62, false} }
@@ -125,7 +125,7 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"fabric.Dir", 76, true} }
 
-// What is to be told over a link is noted by those of all others.
+// What is to be sent over a link is noted by goroutines of all other links.
 func (Told) class() info    { return info{"ring.newsSender.mu", 79, true} }
 func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ranks follow the table's order, each once.
+// The ranks follow the order of the table, each once.
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},

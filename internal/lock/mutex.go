@@ -4,18 +4,19 @@ package lock
 
 import "sync"
 
-// Checked reports whether locks are checked: the build tag lockcheck is set.
+// Checked reports whether locks are checked, because the build tag lockcheck is
+// set.
 const Checked = false
 
 // Mutex is a mutex of class C. The zero Mutex is unlocked.
 type Mutex[C Class] struct{ sync.Mutex }
 
-// LockNested is Lock while another lock of the same class is held, which is right only
-// where all who do that agree on which of the two comes first.
+// LockNested is Lock while another lock of the same class is held. That is correct
+// only if all goroutines that do it agree on which of the two comes first.
 func (m *Mutex[C]) LockNested() { m.Lock() }
 
 // Lend says that the lock stays locked when the caller returns, and that another
-// goroutine may unlock it: from then on the caller does not hold it.
+// goroutine may unlock it. From then on the caller does not hold it.
 func (m *Mutex[C]) Lend() {}
 
 // Device is called where something is said to a peer.

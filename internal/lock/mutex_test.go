@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without the tag a Mutex is what sync has.
+// Without the tag a Mutex is no more than a sync.Mutex.
 func TestWithoutTheTagItCostsNothing(t *testing.T) {
 	var mu Mutex[Pool]
 	require.Equal(t, unsafe.Sizeof(sync.Mutex{}), unsafe.Sizeof(mu))

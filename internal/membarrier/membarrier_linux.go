@@ -14,16 +14,16 @@ const (
 	registerGlobalExpedited = 1 << 2
 )
 
-// Register makes this process one that Global reaches. It is true if both work:
-// kernels before 4.16 and some sandboxes have neither.
+// Register registers this process, so that Global reaches it. It returns true if
+// both calls work. Kernels before 4.16 and some sandboxes have neither.
 var Register = sync.OnceValue(func() bool {
 	return call(registerGlobalExpedited) == nil && call(globalExpedited) == nil
 })
 
 // Global makes every running thread of every registered process pass a full memory
-// barrier before it returns. Where Register is true it may still fail later, for want of
-// memory or by a filter of system calls: then nobody has passed a barrier, and who
-// called it must not rely on one.
+// barrier before it returns. Even if Register returned true, it may fail later, for lack
+// of memory or because of a filter of system calls. Then no thread need have passed a
+// barrier, and the caller must not rely on one.
 func Global() error { return call(globalExpedited) }
 
 func call(cmd uintptr) error {

@@ -4,8 +4,8 @@ package membarrier
 
 import "errors"
 
-// Register is false: this system has nothing of the kind.
+// Register returns false, since this system has no such call.
 func Register() bool { return false }
 
-// Global fails.
+// Global always fails.
 func Global() error { return errors.New("membarrier: not supported on this system") }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Budget keeps a run that measures in rounds to a time, by leaving rounds out. It
-// belongs to one goroutine. Nil is one without a limit.
+// Budget limits the time of a run that measures in rounds, by leaving rounds out.
+// It belongs to one goroutine. A nil Budget has no limit.
 type Budget struct {
 	limit         time.Duration
 	now           func() time.Time
@@ -15,17 +15,17 @@ type Budget struct {
 	done, planned int // rounds
 }
 
-// NewBudget is a budget of a time from now on.
+// NewBudget returns a budget of a time from now on.
 func NewBudget(limit time.Duration) *Budget { return newBudget(limit, time.Now) }
 
 func newBudget(limit time.Duration, now func() time.Time) *Budget {
 	return &Budget{limit: limit, now: now, begun: now()}
 }
 
-// Rounds yields the numbers of the rounds of a loop, 0 to n-1. Of the time that is
-// left the loop has a part, the more the fewer loops come: loops is their number,
-// this one included. The first round is always done; another one begins only if
-// there is time for it, if it takes as long as the longest so far.
+// Rounds yields the numbers of the rounds of a loop, 0 to n-1. loops is the number
+// of loops to come, this one included. This loop gets an equal part of the time
+// that is left. The first round always runs. A further one begins only if there is
+// time for it, assuming that it takes as long as the longest so far.
 func (b *Budget) Rounds(n, loops int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if b == nil {
@@ -54,8 +54,8 @@ func (b *Budget) Rounds(n, loops int) iter.Seq[int] {
 	}
 }
 
-// Cut says what was left out, "2 of 9 rounds: the time of 60 s was used up", and is
-// empty if nothing was.
+// Cut returns what was left out, such as "2 of 9 rounds: the time of 60 s was used
+// up". If nothing was, it returns "".
 func (b *Budget) Cut() string {
 	if b == nil || b.done == b.planned {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// clock is one that a test sets.
+// clock is a clock that a test sets.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -17,7 +17,7 @@ func TestABudgetLeavesRoundsOut(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		limit  time.Duration
-		rounds []time.Duration // how long each would take
+		rounds []time.Duration // how long each round would take
 		done   int
 		cut    string
 	}{
@@ -42,7 +42,7 @@ func TestABudgetLeavesRoundsOut(t *testing.T) {
 	}
 }
 
-// Of three loops each has a third of what is left when it begins.
+// Each of three loops gets a third of what is left when it begins.
 func TestLoopsShareABudget(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	b := newBudget(30*time.Second, c.now)

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// client is this side of one measured connection. One goroutine uses it at a
-// time; only conn.Close may come from another.
+// client is this side of one measured connection. One goroutine uses it at a time.
+// Only conn.Close may be called by another one.
 type client struct {
 	conn net.Conn // immutable
 	out  []byte   // one message, the largest size of the plan
-	in   []byte   // what comes back
+	in   []byte   // messages that come back
 	head [commandSize]byte
 	ack  [replySize]byte
 
-	// How many messages make a batch, learned from the batches before.
+	// How many messages make a batch, learned from earlier batches.
 	roundTrips, writes pacer
-	// Times of single round trips. Its capacity is fixed before the measuring.
+	// Times of single round trips. Its capacity is fixed before the measurement.
 	samples []time.Duration
 }
 
@@ -45,7 +45,7 @@ func (c *client) receive() (uint64, error) {
 	return parseReply(&c.ack)
 }
 
-// hello asks the other end who it is.
+// hello checks the program and version of the other end.
 func (c *client) hello() error {
 	if err := c.send(command{op: opHello}); err != nil {
 		return err
@@ -57,8 +57,8 @@ func (c *client) hello() error {
 	return err
 }
 
-// verify sends total pseudo-random bytes and receives as many, at the same time;
-// both ends check every byte.
+// verify sends total pseudo-random bytes and receives as many at the same time.
+// Both ends check every byte.
 func (c *client) verify(seed, total uint64) error {
 	if err := c.send(command{op: opVerify, count: total, seed: seed}); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *client) echo(size, n int) error {
 	return nil
 }
 
-// sample is echo with the time of each round trip appended to c.samples, as
+// sample is echo that also appends the time of each round trip to c.samples, as
 // long as there is capacity. The time includes one reading of the clock.
 func (c *client) sample(size, n int) error {
 	n = min(n, cap(c.samples)-len(c.samples))
@@ -126,8 +126,8 @@ func (c *client) sample(size, n int) error {
 	return nil
 }
 
-// sink writes n messages and waits until the receiver says that it has them. It
-// does not allocate.
+// sink writes n messages and waits until the receiver acknowledges them. It does
+// not allocate.
 func (c *client) sink(size, n int) error {
 	if err := c.send(command{op: opSink, size: uint32(size), count: uint64(n)}); err != nil {
 		return err

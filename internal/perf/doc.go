@@ -1,9 +1,8 @@
-// Package perf measures stream transports against each other: how long a round
-// trip takes, and how much one connection carries one way.
+// Package perf measures and compares stream transports: how long a round trip takes, and how much
+// one connection carries one way.
 //
-// It is not a transport and knows none: the caller gives a function that dials.
-// It stands beside cmd/sdp-perf, which puts the transports in, starts the second
-// process and reads the command line.
+// It is not a transport and knows none. The caller passes a function that dials. It stands beside
+// cmd/sdp-perf, which adds the transports, starts the second process and parses the command line.
 //
 // Two halves talk over the measured connections themselves:
 //
@@ -22,21 +21,20 @@
 //	command: memory, or CPU    ─────────────►
 //	                           ◄─────────────  reply: what the process has used
 //
-// A [Group] is the client's side for those who put it together differently:
-// package bench below this one does, beside what package limits measures.
+// A [Group] is the client's side for callers that combine measurements differently. Package bench
+// does so, with what package limits measures.
 //
-// How it measures, so that the figures can be believed:
+// Measures that make the figures reliable:
 //
-//   - Every byte is checked in a pass of its own before anything is timed.
-//   - The rounds are interleaved: each round measures every transport for a short
-//     slice after a warm-up, in an order that changes from round to round. So a
-//     disturbance of the machine hits all of them. Ratios are made within a round;
-//     the report has the median of the rounds and the spread.
-//   - A slice is a few batches. The clock is read once for a batch, not for a
-//     message. Only the percentiles have a clock reading for each message, in
-//     batches that do not count for the mean.
-//   - One-way figures count what the receiver says it has received, until its
-//     answer has arrived.
+//   - Every byte is checked in a separate pass before anything is timed.
+//   - The rounds are interleaved. Each round measures every transport for a short slice after a
+//     warm-up, in an order that changes from round to round. So a disturbance of the machine
+//     affects all of them. Ratios are computed within a round. The report has the median of the
+//     rounds and the spread.
+//   - A slice is a few batches. The clock is read once for a batch, not for a message. Only the
+//     percentiles need a reading for each message. These batches do not count for the mean.
+//   - One-way figures count what the receiver reports to have received, until its answer has
+//     arrived.
 //   - The timed loops do not allocate.
 //
 // Example:

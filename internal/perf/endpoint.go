@@ -17,11 +17,12 @@ type Endpoint struct {
 	Address string // "host:port", or a path for "unix"
 }
 
-// String is the form that ParseEndpoint reads: "sdp://localhost:7000".
+// String returns the form that ParseEndpoint parses, such as
+// "sdp://localhost:7000".
 func (e Endpoint) String() string { return e.Network + "://" + e.Address }
 
-// ParseEndpoint reads "sdp://host:port", "tcp://host:port" or "unix:///path".
-// The error says what to write instead.
+// ParseEndpoint parses "sdp://host:port", "tcp://host:port" or "unix:///path". The
+// error says what to write instead.
 func ParseEndpoint(s string) (Endpoint, error) {
 	network, address, ok := strings.Cut(s, "://")
 	if !ok {

@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// Group is connections to one server that work at the same time: the part of Run
-// that others put together differently. One goroutine uses it at a time.
+// Group is a set of connections to one server that work at the same time. It is the
+// part of Run that other callers combine differently. One goroutine uses it at a
+// time.
 type Group struct {
 	t *target
 }
 
-// Figures are those of one slice.
+// Figures are the results of one slice.
 type Figures struct {
-	// Value is that of the test: the mean round trip in microseconds, or GB/s
+	// Value is the result of the test: the mean round trip in microseconds, or GB/s
 	// (10^9 bytes) of all connections together.
 	Value float64
 	// Each is the messages or round trips per second of each connection.
 	Each []float64
-	// P50 and P99 are of single round trips in microseconds, if there are samples:
+	// P50 and P99 are of single round trips, in microseconds. They need samples,
 	// see TakeSamples.
 	P50, P99 float64
 }
 
-// Sum is the messages or round trips per second of all connections.
+// Sum returns the messages or round trips per second of all connections.
 func (f Figures) Sum() (sum float64) {
 	for _, v := range f.Each {
 		sum += v
@@ -33,15 +34,15 @@ func (f Figures) Sum() (sum float64) {
 	return sum
 }
 
-// Slowest is the rate of the slowest connection as a part of the fair share,
-// which is the mean: 1 is fair.
+// Slowest returns the rate of the slowest connection as a fraction of the fair
+// share, which is the mean.
 func (f Figures) Slowest() float64 {
 	return slices.Min(f.Each) * float64(len(f.Each)) / f.Sum()
 }
 
-// Connect opens n connections, at least 1, for messages of up to largest bytes,
-// and checks that they go by e's transport to a server of this program. The
-// caller closes the Group.
+// Connect opens n connections, at least 1, for messages of up to largest bytes. It
+// checks that they use e's transport and reach a server of this program. The caller
+// closes the Group.
 func Connect(ctx context.Context, e Endpoint, n, largest int, dial func(context.Context, Endpoint) (net.Conn, error)) (*Group, error) {
 	t := &target{Endpoint: e}
 	p := Plan{RoundTripSize: largest, Connections: n, Dial: dial}
@@ -52,8 +53,8 @@ func Connect(ctx context.Context, e Endpoint, n, largest int, dial func(context.
 	return &Group{t}, nil
 }
 
-// TakeSamples makes room for the times of n single round trips, all connections
-// together, which Slice then takes in a third of its time on top.
+// TakeSamples allocates space for the times of n single round trips, of all
+// connections together. Slice then takes them, in a third of its time on top.
 func (g *Group) TakeSamples(n int) {
 	for _, c := range g.t.clients {
 		c.samples = make([]time.Duration, 0, n/len(g.t.clients))
@@ -77,7 +78,8 @@ func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f
 	return f, err
 }
 
-// percentiles are those of the samples of the last slice, 0 if there are none.
+// percentiles returns the percentiles of the samples of the last slice, or 0 if
+// there are none.
 func (g *Group) percentiles() (p50, p99 float64) {
 	var all []time.Duration
 	for _, c := range g.t.clients {
@@ -104,7 +106,7 @@ func (g *Group) Echo(ctx context.Context, size int) error {
 	return g.each(ctx, func(c *client) error { return c.echo(size, 1) })
 }
 
-// each guards f for every connection, one after the other.
+// each calls f for every connection under a time limit, one after the other.
 func (g *Group) each(ctx context.Context, f func(c *client) error) error {
 	return g.t.guard(ctx, 0, func() error {
 		for _, c := range g.t.clients {
@@ -116,19 +118,20 @@ func (g *Group) each(ctx context.Context, f func(c *client) error) error {
 	})
 }
 
-// Memory is the bytes of memory (PSS) that this process and the server's have
+// Memory returns the memory (PSS) in bytes of this process and the server's
 // together, without garbage.
 func (g *Group) Memory(ctx context.Context) (uint64, error) {
 	return g.both(ctx, opMemory, memory)
 }
 
-// CPU is how long this process and the server's have run.
+// CPU returns the processor time that this process and the server's have used.
 func (g *Group) CPU(ctx context.Context) (time.Duration, error) {
 	n, err := g.both(ctx, opCPU, cpu)
 	return time.Duration(n), err
 }
 
-// both asks the server by the first connection, and adds what is here.
+// both asks the server over the first connection, and adds the value of this
+// process.
 func (g *Group) both(ctx context.Context, op op, here func() (uint64, error)) (there uint64, err error) {
 	c := g.t.clients[0]
 	err = g.t.guard(ctx, 0, func() error {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Host is the machine that the figures are of.
+// Host describes the machine on which the figures were measured.
 type Host struct {
 	CPUs       int    `json:"cpus"`
 	GOMAXPROCS int    `json:"gomaxprocs"`
 	Go         string `json:"go"`
 	OS         string `json:"os"`
 	Arch       string `json:"arch"`
-	Kernel     string `json:"kernel"` // "unknown" where the system does not tell by /proc
+	Kernel     string `json:"kernel"` // "unknown" if /proc does not say
 }
 
-// ThisHost describes the machine and the process it runs in.
+// ThisHost describes this machine and process.
 func ThisHost() Host {
 	kernel := "unknown"
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
@@ -33,7 +33,7 @@ func ThisHost() Host {
 	}
 }
 
-// String is the first line of every report.
+// String returns the first line of every report.
 func (h Host) String() string {
 	return fmt.Sprintf("%s, GOMAXPROCS %d, %s, %s/%s, kernel %s",
 		plural(h.CPUs, "CPU"), h.GOMAXPROCS, h.Go, h.OS, h.Arch, h.Kernel)

@@ -5,15 +5,15 @@ import "time"
 // maxBatch keeps one batch below what parseCommand accepts.
 const maxBatch = 1 << 30
 
-// pacer cuts a stretch of time into batches of messages: few enough that the
-// clock and the acknowledgement between batches cost nothing, short enough that
-// the stretch ends in time. The zero value begins with batches of one.
+// pacer divides a stretch of time into batches of messages. They are few enough
+// that the clock and the acknowledgement between batches cost nothing, and short
+// enough that the stretch ends in time. The zero value begins with batches of one.
 type pacer struct {
 	n int
 }
 
-// run calls batch until d has passed and returns the messages done and the exact
-// time they took.
+// run calls batch until d has passed. It returns the messages done and the exact
+// time that they took.
 func (p *pacer) run(d time.Duration, batch func(n int) error) (done int, took time.Duration, err error) {
 	start := time.Now()
 	for took < d {
@@ -29,8 +29,8 @@ func (p *pacer) run(d time.Duration, batch func(n int) error) (done int, took ti
 	return done, took, nil
 }
 
-// nextBatch is the size of the batch after one of n messages that took took, when
-// a batch should take target. It grows by no more than eight times, since a short
+// nextBatch returns the size of the batch after one of n messages that took took,
+// when a batch should take target. It grows by at most eight times, since a short
 // batch says little.
 func nextBatch(n int, took, target time.Duration) int {
 	scale := 8.0

@@ -10,8 +10,8 @@ import (
 // allGood is the reply to opVerify when every byte was right.
 const allGood = ^uint64(0)
 
-// The two directions of one pass carry different data, so that data that comes
-// back to its sender is found too.
+// The two directions of one pass carry different data, so that data that returns to
+// its sender is found too.
 const (
 	toServer = 1
 	toClient = 2
@@ -20,7 +20,7 @@ const (
 // maxPiece is the largest Write and Read of a verifying pass, in bytes.
 const maxPiece = 128 << 10
 
-// pattern makes the pseudo-random bytes of one direction.
+// pattern generates the pseudo-random bytes of one direction.
 type pattern struct {
 	data  *rand.ChaCha8
 	sizes *rand.Rand
@@ -33,8 +33,8 @@ func newPattern(seed, direction uint64) *pattern {
 	return &pattern{rand.NewChaCha8(key), rand.New(rand.NewPCG(seed, direction))}
 }
 
-// piece chooses how many bytes go at once: every order of magnitude from 1 byte
-// to maxPiece is as likely as another, since each takes another path below.
+// piece returns how many bytes to send at once. Every order of magnitude from 1
+// byte to maxPiece is equally likely, since each uses another path below.
 func (p *pattern) piece(left uint64) int {
 	n := 1 + p.sizes.IntN(1<<p.sizes.IntN(18))
 	return int(min(uint64(n), left))
@@ -54,7 +54,7 @@ func writePattern(w io.Writer, p *pattern, total uint64) error {
 	return nil
 }
 
-// mismatch is the first byte that was wrong.
+// mismatch describes the first byte that was wrong.
 type mismatch struct {
 	at        uint64
 	got, want byte
@@ -64,8 +64,8 @@ func (m *mismatch) Error() string {
 	return fmt.Sprintf("byte %d is %#02x, want %#02x", m.at, m.got, m.want)
 }
 
-// checkPattern reads total bytes, to the end even after a wrong one, and
-// compares each. The first wrong one is returned.
+// checkPattern reads and compares total bytes. It reads to the end even after a
+// wrong byte, and returns the first one.
 func checkPattern(r io.Reader, p *pattern, total uint64) (*mismatch, error) {
 	var bad *mismatch
 	got, want := make([]byte, maxPiece), make([]byte, maxPiece)

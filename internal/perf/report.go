@@ -12,15 +12,15 @@ var baselines = []string{"tcp", "unix"}
 type Report struct {
 	Host        Host         `json:"host"`
 	Rounds      int          `json:"rounds"`
-	Cut         string       `json:"cut,omitempty"` // what was left out for want of time
+	Cut         string       `json:"cut,omitempty"` // what was left out for lack of time
 	SliceMS     float64      `json:"slice_ms"`      // one test on one transport in one round
 	Connections int          `json:"connections"`
 	Verified    Verified     `json:"verified"`
 	Tests       []TestReport `json:"tests"`
 }
 
-// Verified tells what the pass before the measuring has checked: on each of the
-// transports every byte, in both directions, without a wrong one.
+// Verified says what the pass before the measurement has checked. On each of the
+// transports every byte in both directions was right.
 type Verified struct {
 	BytesEachWay uint64   `json:"bytes_each_way"`
 	Transports   []string `json:"transports"`
@@ -39,19 +39,20 @@ type Result struct {
 	Transport string `json:"transport"`
 	Spread
 	Rounds []float64 `json:"each_round"`
-	// P50 and P99 are of single round trips over all rounds. Nil for one way.
+	// P50 and P99 are of single round trips over all rounds. They are nil for one
+	// way.
 	P50 *float64 `json:"p50,omitempty"`
 	P99 *float64 `json:"p99,omitempty"`
-	// TimesFasterThan has the ratio to each other baseline that was measured;
-	// more than 1 is faster than it.
+	// TimesFasterThan has the ratio to each other baseline that was measured. More
+	// than 1 means faster.
 	TimesFasterThan map[string]Ratio `json:"times_faster_than,omitempty"`
 }
 
 // Ratio compares a transport with another.
 type Ratio struct {
-	Spread // of the ratios made within each round
-	// AgainstBest compares the median with the other's best round: the careful
-	// figure where the other's rounds are far apart.
+	Spread // of the ratios computed within each round
+	// AgainstBest compares the median with the other's best round. It is the
+	// cautious figure where the other's rounds are far apart.
 	AgainstBest float64 `json:"against_best_round"`
 }
 

@@ -21,20 +21,20 @@ type Plan struct {
 	RoundTripSize, OneWaySize int
 	// Rounds is how often every transport is measured, at least 1.
 	Rounds int
-	// Connections is how many work at once, at least 1.
+	// Connections is how many connections work at once, at least 1.
 	Connections int
-	// Duration is how long one test of one transport in one round is measured.
+	// Duration is how long one test of one transport is measured in one round.
 	// Warm-up and samples take a third of it on top.
 	Duration time.Duration
-	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	// Budget, if not nil, limits the time of Run by leaving rounds out.
 	Budget *Budget
-	// VerifyBytes is how much goes each way on each transport in the verifying
+	// VerifyBytes is how much is sent each way on each transport in the verifying
 	// pass. Each connection carries its part, rounded up to a KiB.
 	VerifyBytes uint64
 	// Dial opens a connection.
 	Dial func(context.Context, Endpoint) (net.Conn, error)
-	// Progress, if not nil, is told what begins. It is never called while
-	// something is measured.
+	// Progress, if not nil, is called with a description of what begins. It is
+	// never called during a measurement.
 	Progress func(what string)
 }
 
@@ -45,9 +45,9 @@ type target struct {
 	tests   map[Test]*series
 }
 
-// Run connects to every target, verifies, measures and reports. All connections
-// are closed when it returns. An error names the transport and what was going on;
-// when ctx ended, it wraps the cause of that.
+// Run connects to every target, verifies, measures and reports. All connections are
+// closed when it returns. An error names the transport and what was being done. If
+// ctx ended, the error wraps the cause.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	var targets []*target
 	defer func() {
@@ -102,9 +102,9 @@ func (p *Plan) size(t Test) int {
 	return p.OneWaySize
 }
 
-// connect opens the connections of a target and makes sure that they are what
-// they should be: a figure of TCP under the name of SDP is worse than none.
-// They have room for samples single round trips together.
+// connect opens the connections of a target and checks that they use its transport.
+// Otherwise a figure of TCP might appear under the name of SDP. Together they have
+// room for samples single round trips.
 func (t *target) connect(ctx context.Context, p Plan, samples int) error {
 	for range p.Connections {
 		conn, err := p.Dial(ctx, t.Endpoint)
@@ -142,7 +142,7 @@ func verifyAll(ctx context.Context, p Plan, targets []*target) (Verified, error)
 }
 
 // verifyClients has every connection carry data of its own at the same time, so
-// that data of one that comes out of another is found.
+// that data that comes out of a wrong connection is found.
 func verifyClients(clients []*client, bytes uint64) error {
 	seed := rand.Uint64()
 	errs := make(chan error, len(clients))
@@ -165,8 +165,8 @@ func verifyClients(clients []*client, bytes uint64) error {
 	return nil
 }
 
-// measureRound measures one test on every target, beginning with another one in
-// each round.
+// measureRound measures one test on every target. In each round it begins with
+// another one.
 func measureRound(ctx context.Context, p Plan, test Test, round int, targets []*target) error {
 	for i := range targets {
 		t := targets[(round+i)%len(targets)]
@@ -198,9 +198,9 @@ func (t *target) measure(p Plan, test Test) error {
 	return nil
 }
 
-// guard runs f, which uses the target's connections, and closes them when ctx ends
-// or when f takes longer than planned plus patience: a transport that hangs is
-// reported, not waited for.
+// guard runs f, which uses the target's connections. It closes them when ctx ends,
+// or when f takes longer than planned plus patience. So a transport that hangs is
+// reported.
 func (t *target) guard(ctx context.Context, planned time.Duration, f func() error) error {
 	limit := planned + patience
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v: it hangs", limit))
@@ -244,8 +244,8 @@ func closeAll(clients []*client) {
 	}
 }
 
-// firstCause keeps the error that tells more: one that only says that we closed
-// the connection is the consequence of another.
+// firstCause keeps the error that says more. One that only says that we closed the
+// connection is the consequence of another.
 func firstCause(have, next error) error {
 	if have == nil || errors.Is(have, net.ErrClosed) && next != nil {
 		return next

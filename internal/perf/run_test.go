@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serve starts a server for each network and returns where; wrap, if not nil,
-// stands between the server and each connection.
+// serve starts a server for each network and returns their endpoints. wrap, if not
+// nil, wraps each connection of the servers.
 func serve(t *testing.T, wrap func(net.Conn) net.Conn, networks ...string) []Endpoint {
 	t.Helper()
 	srv := NewServer()
@@ -60,18 +60,18 @@ func shortPlan(targets []Endpoint) Plan {
 	}
 }
 
-// leavesNothing fails the test if goroutines or descriptors are left at its end.
-// It must be called first, so that its check comes last.
+// leavesNothing fails the test if goroutines or descriptors are left at its end. It
+// must be called first, so that it checks last.
 func leavesNothing(t *testing.T) {
 	t.Helper()
-	// The first descriptor of a process makes Go's poller, which stays.
+	// The first descriptor of a process starts Go's poller, which stays.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ln.Close()
 	descriptors := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			return 0 // a system without it: goroutines only
+			return 0 // on such a system only goroutines are checked
 		}
 		return len(entries)
 	}
@@ -111,7 +111,7 @@ func TestRunMeasuresEveryTransportInEveryRound(t *testing.T) {
 				assert.Equal(t, test.Test == "round trip", res.P50 != nil && res.P99 != nil)
 			}
 		}
-		// Interleaved, and not always in the same order.
+		// The measurements are interleaved, and not always in the same order.
 		assert.Equal(t, []string{
 			"connecting: tcp", "connecting: unix", "verifying: tcp", "verifying: unix",
 			"round 1 of 3: round trip, 64 B: tcp", "round 1 of 3: round trip, 64 B: unix",
@@ -165,7 +165,7 @@ func TestOneWrongBitFailsTheVerifyingPass(t *testing.T) {
 		conn corrupt
 		says string
 	}{
-		// Before the data the server has read two commands, or written a reply.
+		// Before the data, the server has read two commands, or written a reply.
 		{"to the server", corrupt{reads: true, at: 2*commandSize + at}, "wrong data at the server: byte 777777"},
 		{"to the client", corrupt{writes: true, at: replySize + at}, "wrong data from the server: byte 777777"},
 	} {
@@ -256,7 +256,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestRunEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	leavesNothing(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // nothing accepts
 	require.NoError(t, err)
 	defer ln.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -309,12 +309,13 @@ func TestTheMeasuredLoopsDoNotAllocate(t *testing.T) {
 	const n = 5000
 	c := newClient(conn, 64, 10*n)
 	for name, loop := range map[string]func(size, n int) error{"echo": c.echo, "sample": c.sample, "sink": c.sink} {
-		require.NoError(t, loop(64, 10), name) // the server makes its buffer
+		require.NoError(t, loop(64, 10), name) // the server allocates its buffer
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		require.NoError(t, loop(64, n), name)
 		runtime.ReadMemStats(&after)
-		// Client and server together; the rest of the process may allocate a bit.
+		// These are the allocations of client and server together. The rest of the
+		// process may allocate a little.
 		assert.Less(t, after.Mallocs-before.Mallocs, uint64(n/20), name)
 	}
 }

@@ -23,15 +23,15 @@ type Server struct {
 // NewServer returns a server that has no listener yet.
 func NewServer() *Server { return newServer(serveConn) }
 
-// NewByteServer returns a server that answers no commands: it sends the first
-// byte of each connection back, and closes when the client does.
+// NewByteServer returns a server without commands. It sends the first byte of each
+// connection back, and closes the connection when the client does.
 func NewByteServer() *Server { return newServer(serveByte) }
 
 func newServer(serve func(net.Conn) error) *Server {
 	return &Server{serve: serve, closers: make(map[io.Closer]struct{})}
 }
 
-// Serve accepts connections from ln until Close; it then returns nil. It owns ln.
+// Serve accepts connections from ln until Close, and then returns nil. It owns ln.
 func (s *Server) Serve(ln net.Listener) error {
 	if !s.add(ln) {
 		return nil
@@ -50,7 +50,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		go func() {
 			defer s.remove(c)
-			// The client reports what went wrong; it knows what it asked for.
+			// The client reports errors, since it knows what it asked for.
 			_ = s.serve(c)
 		}()
 	}
@@ -155,10 +155,11 @@ func serveEcho(c net.Conn, buf []byte, count uint64) error {
 	return nil
 }
 
-// serveSink reads total bytes and returns how many came. It does not allocate.
+// serveSink reads total bytes and returns how many it received. It does not
+// allocate.
 func serveSink(c net.Conn, buf []byte, total uint64) (received uint64, err error) {
 	for received < total {
-		// Not beyond total: what follows is a command.
+		// It does not read beyond total, because a command follows.
 		n, err := c.Read(buf[:min(uint64(len(buf)), total-received)])
 		received += uint64(n)
 		if err != nil && received < total {
@@ -185,8 +186,8 @@ func serveVerify(c net.Conn, cmd command) (uint64, error) {
 	return allGood, nil
 }
 
-// buffer is how many bytes the server needs: no more, since an idle connection
-// keeps them.
+// buffer returns how many bytes the server needs. It is no more than necessary,
+// since an idle connection keeps them.
 func (c command) buffer() int {
 	switch c.op {
 	case opEcho:
@@ -197,7 +198,7 @@ func (c command) buffer() int {
 	return 0
 }
 
-// serveByte is NewByteServer's.
+// serveByte serves a connection of NewByteServer.
 func serveByte(c net.Conn) error {
 	var b [1]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {

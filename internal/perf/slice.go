@@ -13,13 +13,13 @@ const maxSamples = 20000
 type Test int
 
 const (
-	// RoundTrip: a message to the server and back, one after the other.
+	// RoundTrip sends messages to the server and back, one after the other.
 	RoundTrip Test = iota
-	// OneWay: messages to the server as fast as they go.
+	// OneWay sends messages to the server as fast as possible.
 	OneWay
 )
 
-// String is the name of the test in the report.
+// String returns the name of the test in the report.
 func (t Test) String() string {
 	if t == RoundTrip {
 		return "round trip"
@@ -27,7 +27,7 @@ func (t Test) String() string {
 	return "one way"
 }
 
-// unit is that of slice.
+// unit returns the unit of what slice returns.
 func (t Test) unit() string {
 	if t == RoundTrip {
 		return "us"
@@ -43,13 +43,13 @@ type stretch struct {
 	err      error
 }
 
-// slice measures a test on every client at once, after a warm-up, and returns
-// microseconds for a round trip or bytes in a nanosecond (which is GB/s).
+// slice measures a test on every client at once, after a warm-up. It returns
+// microseconds for a round trip, or bytes per nanosecond, which is GB/s.
 func slice(clients []*client, t Test, size int, d time.Duration) (float64, error) {
 	return reduce(stretches(clients, t, size, d), t, size)
 }
 
-// stretches has what each client did, in their order.
+// stretches returns what each client did, in their order.
 func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 	var ready, done sync.WaitGroup
 	ready.Add(len(clients))
@@ -57,7 +57,7 @@ func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 	for i, c := range clients {
 		done.Go(func() {
 			_, _, err := c.batches(t, size, d/6)
-			// Nobody begins before all are warm.
+			// No client begins before all are warm.
 			ready.Done()
 			ready.Wait()
 			if err == nil {
@@ -68,8 +68,8 @@ func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 				err = c.takeSamples(size, d/6)
 			}
 			if err != nil {
-				// The others wait for nothing from this one, but the slice is
-				// worth nothing any more.
+				// The other clients do not depend on this one, but the slice is
+				// worthless now.
 				closeAll(clients)
 			}
 			all[i].err = err
@@ -86,8 +86,8 @@ func (c *client) batches(t Test, size int, d time.Duration) (int, time.Duration,
 	return c.writes.run(d, func(n int) error { return c.sink(size, n) })
 }
 
-// takeSamples times single round trips, from no sample on, for d or until the
-// samples are full.
+// takeSamples times single round trips, for d or until the samples are full. It
+// discards earlier samples.
 func (c *client) takeSamples(size int, d time.Duration) error {
 	c.samples = c.samples[:0]
 	p := pacer{n: c.roundTrips.n}
@@ -99,8 +99,8 @@ func (c *client) takeSamples(size int, d time.Duration) error {
 	return nil
 }
 
-// reduce makes one figure of all connections: the mean round trip in µs, or all
-// bytes over the time from the first start to the last acknowledgement in GB/s.
+// reduce combines all connections into one figure: the mean round trip in µs, or
+// all bytes over the time from the first start to the last acknowledgement in GB/s.
 func reduce(all []stretch, t Test, size int) (float64, error) {
 	var (
 		messages int

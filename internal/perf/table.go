@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes the report as one aligned table of plain text, with what one has
-// to know above and below.
+// Table writes the report as one aligned table of plain text, with explanations
+// above and below.
 func (r *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Host)
@@ -34,11 +34,11 @@ func WriteCut(b *strings.Builder, cut string) {
 	}
 }
 
-// unsteady is how far apart the rounds of a baseline may be before the table says
-// that its ratios are to be taken with care. The usual cause is not other load but
-// where the scheduler puts the two processes: on one CPU a wake-up is cheap, on
-// two the other CPU may have to be woken first, which on a virtual machine takes
-// many times longer than the message.
+// unsteady is the ratio between the rounds of a baseline from which on the table
+// says that its ratios are to be taken with care. The usual cause is not other load
+// but the placement of the two processes. On one CPU a wake-up is cheap. On two,
+// the other CPU may have to be woken first, which on a virtual machine takes many
+// times longer than the message.
 const unsteady = 1.5
 
 func (r *Report) writeDoubts(b *strings.Builder) {
@@ -61,7 +61,7 @@ func (r *Report) writeDoubts(b *strings.Builder) {
 	}
 }
 
-// columns are the baselines that something was compared with.
+// columns returns the baselines with which something was compared.
 func (r *Report) columns() []string {
 	var names []string
 	for _, base := range baselines {
@@ -110,8 +110,8 @@ func (r *Report) rows() [][]string {
 	return rows
 }
 
-// WriteAligned puts two spaces between columns: the first two to the left, the
-// figures to the right.
+// WriteAligned writes a table with two spaces between columns. The first two
+// columns are aligned to the left, and the figures to the right.
 func WriteAligned(b *strings.Builder, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -135,7 +135,7 @@ func WriteAligned(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// Number is v with two or three digits that count.
+// Number returns v with two or three significant digits.
 func Number(v float64) string {
 	switch {
 	case v < 0.095:
@@ -165,8 +165,8 @@ func ratioText(ratios map[string]Ratio, base string) string {
 	return fmt.Sprintf("%sx (%s)", Number(s.Median), rangeText(s.Spread))
 }
 
-// SizeText writes a number of bytes with the largest binary unit that leaves no
-// fraction: "64 KiB".
+// SizeText returns a number of bytes with the largest binary unit that leaves no
+// fraction, such as "64 KiB".
 func SizeText(n int) string {
 	for _, u := range []struct {
 		shift uint

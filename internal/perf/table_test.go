@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// testReport has what a real one can have: three transports, one of them unsteady,
-// and a test that has percentiles beside one that has none.
+// testReport returns a report with what a real one can have: three transports, one
+// of them unsteady, and a test that has percentiles beside one that has none.
 func testReport() *Report {
 	p := Plan{
 		RoundTripSize: 64, OneWaySize: 64 << 10,

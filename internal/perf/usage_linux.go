@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is this process' proportional set size in bytes: its own pages, and its
-// share of those that others map too. Garbage is collected first.
+// memory returns this process' proportional set size in bytes: its own pages, and
+// its share of those that others map too. It first collects garbage.
 func memory() (uint64, error) {
 	debug.FreeOSMemory()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
@@ -29,7 +29,7 @@ func memory() (uint64, error) {
 	return 0, errors.New("smaps_rollup: no Pss")
 }
 
-// cpu is how long this process has run on all processors, in nanoseconds.
+// cpu returns the processor time of this process, in nanoseconds.
 func cpu() (uint64, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -38,10 +38,10 @@ func cpu() (uint64, error) {
 	return uint64(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// ProcessCPU is how long a process has run on all processors.
+// ProcessCPU returns the processor time of a process.
 func ProcessCPU(pid int) (time.Duration, error) {
-	// The number of a process' clock is made of its id, as clock_getcpuclockid(3)
-	// does it: 2 is for the time on processors.
+	// The number of a process' clock is computed from its id, as
+	// clock_getcpuclockid(3) does. 2 means processor time.
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
 		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)

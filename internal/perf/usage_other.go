@@ -11,5 +11,5 @@ func memory() (uint64, error) { return 0, errors.ErrUnsupported }
 
 func cpu() (uint64, error) { return 0, errors.ErrUnsupported }
 
-// ProcessCPU is how long a process has run on all processors.
+// ProcessCPU returns errors.ErrUnsupported.
 func ProcessCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -20,8 +20,8 @@ const (
 	opVerify               // count bytes both ways; reply: first bad byte, or allGood
 	opEcho                 // count messages of size bytes, each sent back; no reply
 	opSink                 // count messages of size bytes; reply: bytes received
-	opMemory               // reply: bytes of memory that the server's process has, settled
-	opCPU                  // reply: nanoseconds that the server's process has run
+	opMemory               // reply: bytes of memory of the server's process, after a collection
+	opCPU                  // reply: nanoseconds of processor time of the server's process
 )
 
 // A command begins every exchange. Little endian:
@@ -31,8 +31,8 @@ const (
 type command struct {
 	op    op
 	size  uint32 // bytes of one message
-	count uint64 // messages; for opVerify bytes
-	seed  uint64 // opVerify: names the pseudo-random data
+	count uint64 // messages; for opVerify, bytes
+	seed  uint64 // opVerify: selects the pseudo-random data
 }
 
 const (
@@ -52,7 +52,7 @@ func (c command) put(b *[commandSize]byte) {
 	binary.LittleEndian.PutUint64(b[24:], c.seed)
 }
 
-// parseCommand checks what the peer sent: nothing later has to.
+// parseCommand parses and checks a command. Later code need not check it again.
 func parseCommand(b *[commandSize]byte) (command, error) {
 	if binary.LittleEndian.Uint32(b[0:]) != magic {
 		return command{}, errNotPerf
@@ -63,7 +63,7 @@ func parseCommand(b *[commandSize]byte) (command, error) {
 		count: binary.LittleEndian.Uint64(b[16:]),
 		seed:  binary.LittleEndian.Uint64(b[24:]),
 	}
-	// Whatever the command: the size is what the server allocates.
+	// The size is checked for every command, since the server allocates as much.
 	if c.size > MaxSize {
 		return command{}, fmt.Errorf("command %d: messages of %d bytes: too large", c.op, c.size)
 	}
@@ -83,7 +83,7 @@ func parseCommand(b *[commandSize]byte) (command, error) {
 	return c, nil
 }
 
-// A reply: magic and zero, then one number.
+// A reply consists of magic, zero, and one number.
 func putReply(b *[replySize]byte, value uint64) {
 	binary.LittleEndian.PutUint64(b[0:], magic)
 	binary.LittleEndian.PutUint64(b[8:], value)
@@ -96,7 +96,7 @@ func parseReply(b *[replySize]byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[8:]), nil
 }
 
-// noEOF turns an end in the middle of an exchange into an error that says so.
+// noEOF replaces io.EOF in the middle of an exchange by an error that says so.
 func noEOF(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errors.New("the server closed the connection")

@@ -58,7 +58,8 @@ func FuzzParseCommand(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What serveConn computes with must not overflow or ask for too much.
+		// The numbers with which serveConn computes must not overflow or ask for
+		// too much.
 		require.LessOrEqual(t, c.size, uint32(MaxSize))
 		if c.op == opSink && c.count > 0 {
 			require.Equal(t, uint64(c.size), c.count*uint64(c.size)/c.count)

@@ -14,8 +14,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// joined is a client joined to a server through a forwarder, over shared memory where
-// one side is SDP.
+// joined returns a client joined to a server through a forwarder, over shared memory
+// where one side is SDP.
 func joined(b *testing.B, from, to string) (client, server net.Conn) {
 	b.Helper()
 	host, err := sdp.Open("shm:" + fabrictest.Name(b))
@@ -45,7 +45,7 @@ func joined(b *testing.B, from, to string) (client, server net.Conn) {
 	return client, server
 }
 
-// eachWay runs a benchmark for each pair of networks that a proxy is used for.
+// eachWay runs a benchmark for each pair of networks for which a proxy is used.
 func eachWay(b *testing.B, f func(b *testing.B, from, to string)) {
 	for _, p := range [][2]string{{networkTCP, networkSDP}, {networkSDP, networkTCP}, {networkTCP, networkTCP}} {
 		b.Run(p[0]+" to "+p[1], func(b *testing.B) { f(b, p[0], p[1]) })

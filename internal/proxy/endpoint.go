@@ -16,7 +16,7 @@ const (
 	networkSDP  = "sdp"
 )
 
-// unixPathMax is the longest path that fits the 108 bytes of a sockaddr_un
+// unixPathMax is the longest path that fits into the 108 bytes of a sockaddr_un
 // together with its final zero.
 const unixPathMax = 107
 
@@ -29,25 +29,24 @@ type Endpoint struct {
 	Address string
 }
 
-// String returns the form that [ParseMap] reads, "tcp://host:port".
+// String returns the form that [ParseMap] parses, such as "tcp://host:port".
 func (e Endpoint) String() string { return e.Network + "://" + e.Address }
 
-// Map says what is listened on and where its connections go.
+// Map says where to listen, and where the connections go.
 type Map struct {
 	Listen, Target Endpoint
 }
 
-// String returns the form that [ParseMap] reads, "LISTEN=TARGET".
+// String returns the form that [ParseMap] parses, "LISTEN=TARGET".
 func (m Map) String() string { return m.Listen.String() + "=" + m.Target.String() }
 
-// targetStart finds the "=" of LISTEN=TARGET: a path may have others.
+// targetStart finds the "=" of LISTEN=TARGET. A path may contain others.
 var targetStart = regexp.MustCompile(`=[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// ParseMap reads "LISTEN=TARGET", each side of which is tcp://host:port,
-// sdp://host:port, unix:///path or unix://relative/path. Port 0 is allowed on
-// the left, where it picks a free one. Names of hosts are not looked up. The
-// error is one line that says what to do. What it accepts, [Map.String] gives
-// back unchanged.
+// ParseMap parses "LISTEN=TARGET". Each side is tcp://host:port, sdp://host:port,
+// unix:///path or unix://relative/path. Port 0 is allowed on the left, where it
+// picks a free one. Host names are not looked up. The error is one line that says
+// what to do. [Map.String] returns accepted text unchanged.
 func ParseMap(s string) (Map, error) {
 	m, err := parseMap(s)
 	if err != nil {
@@ -81,7 +80,7 @@ func parseMap(s string) (Map, error) {
 	return Map{listen, target}, nil
 }
 
-// parseEndpoint reads one side. minPort is 0 where port 0 may pick one.
+// parseEndpoint parses one side. minPort is 0 where port 0 may pick a free one.
 func parseEndpoint(s string, minPort int) (Endpoint, error) {
 	network, address, ok := strings.Cut(s, "://")
 	if !ok {
@@ -110,7 +109,7 @@ func checkHostPort(address string, minPort int) error {
 	if strings.ContainsFunc(host, notInHost) {
 		return fmt.Errorf("%q is not the name or address of a host", host)
 	}
-	// Digits only: Atoi alone would accept "+80".
+	// Only digits are allowed. Atoi alone would accept "+80".
 	n, err := strconv.Atoi(port)
 	if err != nil || strings.Trim(port, "0123456789") != "" || n < minPort || n > 65535 {
 		return fmt.Errorf("%q is not a port; use a number from %d to 65535", port, minPort)
@@ -118,8 +117,8 @@ func checkHostPort(address string, minPort int) error {
 	return nil
 }
 
-// notInHost tells which characters no name or address has. It is there to catch
-// slips like tcp://user@host:1 or tcp://host/path:1, not to judge names.
+// notInHost reports whether no name or address contains r. It catches mistakes like
+// tcp://user@host:1 or tcp://host/path:1. It does not validate names.
 func notInHost(r rune) bool {
 	return r <= ' ' || r == 0x7f || strings.ContainsRune(`/\?#@=,;"'`, r)
 }

@@ -65,8 +65,8 @@ func TestParseMapSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What is accepted comes back unchanged, and either side can be used: a port in
-// range, a path that fits.
+// Accepted text is returned unchanged, and either side can be used: a port is in
+// range, and a path fits.
 func FuzzParseMap(f *testing.F) {
 	for _, s := range []string{
 		"tcp://127.0.0.1:6379=sdp://localhost:7000", "unix:///run/a=b.sock=unix://c=d",

@@ -13,42 +13,44 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// Accept waits this long after an error, twice as long after each further one.
+// After an error of Accept, Serve waits for this long, and for twice as long after
+// each further error.
 const (
 	acceptBackoffMin = 5 * time.Millisecond
 	acceptBackoffMax = time.Second
 )
 
-// errDrainEnded is why connections are cut that outlive Drain or Close.
+// errDrainEnded is the cause for connections that are cut because they outlive
+// Drain or Close.
 var errDrainEnded = errors.New("the proxy ends")
 
 // Config is what the forwarders of a program have in common.
 type Config struct {
-	// Host is the SDP host to use. Nil means that of the sdp package.
+	// Host is the SDP host to use. Nil means the default one of package sdp.
 	Host *sdp.Host
-	// DialTimeout limits how long a target may take to answer. 0 means no limit
-	// but the network's own.
+	// DialTimeout limits how long a target may take to answer. 0 means only the
+	// network's own limit.
 	DialTimeout time.Duration
-	// MaxConnections is how many connections may be open at once, those included whose
-	// target is being dialled. Further clients are reset. 0 means no limit.
+	// MaxConnections limits the open connections, including those whose target is
+	// being dialled. Further clients are reset. 0 means no limit.
 	MaxConnections int
-	// Logf writes a line, without a newline at its end. It is called from many
+	// Logf writes a line, which has no newline at its end. It is called from many
 	// goroutines. Nil means no log.
 	Logf func(format string, args ...any)
 }
 
-// Forwarder serves one [Map]: it listens, and joins each connection to a new one
-// to the target.
+// Forwarder serves one [Map]. It listens, and joins each connection to a new one to
+// the target.
 type Forwarder struct {
 	m    Map          // immutable
 	addr Endpoint     // immutable
 	ln   net.Listener // immutable
 	cfg  Config       // immutable
 
-	limited limiter // of lines about targets and Accept
-	crowded limiter // of lines about clients that were refused
+	limited limiter // for lines about targets and Accept
+	crowded limiter // for lines about refused clients
 
-	// ctx ends when connections must; it ends dials under way.
+	// ctx ends when connections must end. It also ends dials under way.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// stop is closed when listening ends.
@@ -58,14 +60,14 @@ type Forwarder struct {
 	serving sync.WaitGroup
 
 	mu       sync.Mutex
-	draining bool            // guarded by mu; no new connections
-	relays   map[*relay]bool // guarded by mu; those open
-	pending  int             // guarded by mu; accepted, target being dialled
-	past     Stats           // guarded by mu; sums, without those open
+	draining bool            // no new connections; guarded by mu
+	relays   map[*relay]bool // open connections; guarded by mu
+	pending  int             // accepted connections whose target is being dialled; guarded by mu
+	past     Stats           // sums, without the open connections; guarded by mu
 }
 
-// Listen listens on the left side of m. Its errors are one line that says what
-// to do. Call Serve next, and Close in the end.
+// Listen listens on the left side of m. Its errors are one line that says what to
+// do. The caller then calls Serve, and finally Close.
 func Listen(ctx context.Context, m Map, cfg Config) (*Forwarder, error) {
 	ln, err := listen(ctx, m.Listen, cfg.Host)
 	if err != nil {
@@ -93,16 +95,16 @@ func newForwarder(m Map, ln net.Listener, cfg Config) *Forwarder {
 	return f
 }
 
-// Addr is what is listened on: the left side of the map, with the port that was
-// picked if it said 0.
+// Addr returns where it listens: the left side of the map, with the port that was
+// picked if it was 0.
 func (f *Forwarder) Addr() Endpoint { return f.addr }
 
-// Target is the right side of the map.
+// Target returns the right side of the map.
 func (f *Forwarder) Target() Endpoint { return f.m.Target }
 
-// Serve accepts connections until Drain or Close, and then returns nil. Errors
-// that may pass, such as a lack of descriptors, are logged and waited out;
-// others end it.
+// Serve accepts connections until Drain or Close, and then returns nil. Temporary
+// errors, such as a lack of descriptors, are logged, and Serve waits and tries
+// again. Other errors end it.
 func (f *Forwarder) Serve() error {
 	wait := acceptBackoffMin
 	for {
@@ -125,8 +127,8 @@ func (f *Forwarder) Serve() error {
 	}
 }
 
-// mayPass tells if an error of Accept is about one connection or about
-// resources, not about the listener itself.
+// mayPass reports whether an error of Accept concerns one connection or resources,
+// and not the listener itself.
 func mayPass(err error) bool {
 	for _, fatal := range []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, syscall.ENOTSOCK, syscall.EOPNOTSUPP} {
 		if errors.Is(err, fatal) {
@@ -136,7 +138,7 @@ func mayPass(err error) bool {
 	return true
 }
 
-// sleep reports false if listening ended meanwhile.
+// sleep returns false if listening ended meanwhile.
 func (f *Forwarder) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -165,18 +167,18 @@ func (f *Forwarder) start(client net.Conn) {
 		f.say(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
 			f.addr, f.cfg.MaxConnections)
 		reset(client)
-	case ending: // accepted in the moment when listening ended
+	case ending: // accepted when listening ended
 		reset(client)
 	}
 }
 
-// admission is what becomes of a client.
+// admission says what happens to a client.
 type admission int
 
 const (
 	admitted admission = iota // it is served
 	full                      // it is counted as refused
-	ending                    // it came too late to count
+	ending                    // it came too late to be counted
 )
 
 func (f *Forwarder) admit(client net.Conn) admission {
@@ -191,8 +193,8 @@ func (f *Forwarder) admit(client net.Conn) admission {
 	}
 	f.past.Total++
 	f.pending++
-	// Under mu and before draining is set, so never at the same time as the
-	// Wait of Drain.
+	// This is called under mu and before draining is set. So it is never concurrent
+	// with the Wait of Drain.
 	f.serving.Go(func() { f.serve(client) })
 	return admitted
 }
@@ -207,7 +209,7 @@ func (f *Forwarder) serve(client net.Conn) {
 		f.pending--
 		f.past.Failed++
 		f.mu.Unlock()
-		reset(client) // last: who sees it finds it counted and logged
+		reset(client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
 	r := &relay{client: client, target: target}
@@ -216,7 +218,7 @@ func (f *Forwarder) serve(client net.Conn) {
 	f.relays[r] = true
 	ended := f.ctx.Err() != nil
 	f.mu.Unlock()
-	if ended { // abortAll has been here already
+	if ended { // abortAll has run already
 		r.abort(errDrainEnded)
 	}
 
@@ -242,8 +244,8 @@ func (f *Forwarder) dial() (net.Conn, error) {
 	return d.DialContext(f.ctx, t.Network, t.Address)
 }
 
-// Drain stops listening and waits until all connections have ended. When ctx
-// ends first, it resets those that are left and returns how many these were.
+// Drain stops listening and waits until all connections have ended. If ctx ends
+// first, it resets the remaining connections and returns their number.
 func (f *Forwarder) Drain(ctx context.Context) (cut int) {
 	f.stopListening()
 	done := make(chan struct{})
@@ -262,7 +264,7 @@ func (f *Forwarder) Drain(ctx context.Context) (cut int) {
 	}
 }
 
-// Close stops listening and resets all connections. On return nothing of the
+// Close stops listening and resets all connections. When it returns, nothing of the
 // forwarder is left.
 func (f *Forwarder) Close() {
 	f.stopListening()
@@ -283,7 +285,7 @@ func (f *Forwarder) stopListening() {
 // abortAll ends all connections at once, and returns how many.
 func (f *Forwarder) abortAll() int {
 	f.mu.Lock()
-	f.cancel() // what serve puts into relays after this, it aborts itself
+	f.cancel() // serve aborts what it adds to relays after this
 	relays := slices.Collect(maps.Keys(f.relays))
 	cut := len(relays) + f.pending
 	f.mu.Unlock()
@@ -293,7 +295,7 @@ func (f *Forwarder) abortAll() int {
 	return cut
 }
 
-// log writes a line about a target or about Accept, if there are not too many.
+// log writes a line about a target or about Accept, unless there are too many.
 func (f *Forwarder) log(format string, args ...any) { f.say(&f.limited, limitBurst, format, args...) }
 
 // say writes a line if l allows it.

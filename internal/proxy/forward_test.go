@@ -19,7 +19,7 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 		e := newEnv(t)
 		ln, at := e.serverOn(target)
 		f := e.forward(listen, at, Config{})
-		ln.Close() // only now, so that the forwarder was not given its port
+		ln.Close() // only now, so that the forwarder does not get its port
 		const clients = 50
 		for range clients {
 			c, err := e.tryDial(f.Addr())
@@ -49,8 +49,8 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 	})
 }
 
-// silentTarget is a TCP address that neither takes nor refuses a connection: its
-// queue is full.
+// silentTarget returns a TCP address that neither accepts nor refuses a connection,
+// because its queue is full.
 func silentTarget(e *env) Endpoint {
 	e.t.Helper()
 	ln, at := e.serverOn(networkTCP)
@@ -105,7 +105,7 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			e := newEnv(t)
 			client, server, f := e.pair(network, networkSDP)
-			f.stopListening() // what Drain begins with
+			f.stopListening() // the first step of Drain
 			if c, err := e.tryDial(f.Addr()); err == nil {
 				c.Close()
 				t.Error("it still listens")
@@ -149,8 +149,8 @@ func TestDrainCutsWhatHasNotEndedInTime(t *testing.T) {
 	}
 }
 
-// failingListener returns the errors given, one after the other, and then waits
-// for Close.
+// failingListener returns the given errors, one after the other, and then waits for
+// Close.
 type failingListener struct {
 	errs   chan error
 	closed chan struct{}
@@ -187,7 +187,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 		served := make(chan error, 1)
 		start := time.Now()
 		go func() { served <- f.Serve() }()
-		time.Sleep(time.Minute) // all waits are over, in this bubble's time
+		time.Sleep(time.Minute) // ends all waits, in this bubble's time
 		if len(ln.errs) != 0 {
 			t.Errorf("after a minute %d errors are left", len(ln.errs))
 		}
@@ -224,7 +224,7 @@ func TestWaitAfterAcceptErrorsGrowsToALimit(t *testing.T) {
 	})
 }
 
-// elapsed is the time since a synctest bubble began.
+// elapsed returns the time since a synctest bubble began.
 func elapsed() time.Duration {
 	return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
 }

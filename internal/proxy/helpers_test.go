@@ -20,14 +20,14 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// patience is how long a test waits for what must come. No test waits for it to
+// patience is how long a test waits for what must happen. No test waits for it to
 // pass.
 const patience = 60 * time.Second
 
 var networks = []string{networkTCP, networkUnix, networkSDP}
 
-// env is what one test needs: an SDP host, a directory for sockets, and the log
-// of its forwarders.
+// env is the environment of one test: an SDP host, a directory for sockets, and the
+// log of its forwarders.
 type env struct {
 	t    *testing.T
 	host *sdp.Host
@@ -37,7 +37,7 @@ type env struct {
 
 var fabrics atomic.Int64
 
-// newEnv also checks that the test leaves nothing behind.
+// newEnv makes an env. It also checks that the test leaves nothing behind.
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	leak.Check(t)
@@ -53,7 +53,7 @@ func newEnv(t *testing.T) *env {
 			t.Errorf("Host.Close: %v", err)
 		}
 	})
-	// Not t.TempDir: a Unix socket's path is short.
+	// This is not t.TempDir, because a Unix socket's path must be short.
 	dir, err := os.MkdirTemp("", "proxy")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func (e *env) free(network string) Endpoint {
 	return Endpoint{network, "127.0.0.1:0"}
 }
 
-// serverOn listens as the target of a forwarder.
+// serverOn listens, as the target of a forwarder.
 func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 	e.t.Helper()
 	at := e.free(network)
@@ -85,7 +85,7 @@ func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 	return ln, Endpoint{network, ln.Addr().String()}
 }
 
-// forward starts a forwarder, which is closed at the end of the test.
+// forward starts a forwarder. It is closed at the end of the test.
 func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
 	e.t.Helper()
 	cfg.Host, cfg.Logf = e.host, e.log.printf
@@ -104,7 +104,7 @@ func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
 	return f
 }
 
-// dial is a client of a forwarder.
+// dial returns a client of a forwarder.
 func (e *env) dial(at Endpoint) conn {
 	e.t.Helper()
 	c, err := e.tryDial(at)
@@ -123,7 +123,7 @@ func (e *env) tryDial(at Endpoint) (net.Conn, error) {
 	return net.DialTimeout(at.Network, at.Address, patience)
 }
 
-// pair is a client joined to a server through a new forwarder.
+// pair returns a client joined to a server through a new forwarder.
 func (e *env) pair(listen, target string) (client, server conn, f *Forwarder) {
 	e.t.Helper()
 	ln, at := e.serverOn(target)
@@ -138,7 +138,7 @@ func (e *env) pair(listen, target string) (client, server conn, f *Forwarder) {
 	return client, server, f
 }
 
-// conn is what every network's connection has.
+// conn is what the connections of all networks implement.
 type conn interface {
 	net.Conn
 	CloseWrite() error
@@ -174,7 +174,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// isReset tells if err is how a stream looks that did not end in order.
+// isReset reports whether err means that a stream did not end in order.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A limiter lets some lines through at once and one per second after that.
+// A limiter allows some lines at once, and one per second after that.
 const (
-	limitBurst    = 5 // for what has many causes
+	limitBurst    = 5 // for lines that have many causes
 	limitInterval = time.Second
 )
 
-// limiter keeps a target that is down, or a crowd of clients, from filling the log.
-// Its zero value is ready.
+// limiter keeps a target that is down, or many clients, from filling the log. Its
+// zero value is ready to use.
 type limiter struct {
 	mu   sync.Mutex
-	used int       // guarded by mu; of the burst
-	last time.Time // guarded by mu; when used was last brought up to date
-	left int       // guarded by mu; lines left out since the last one
+	used int       // of the burst; guarded by mu
+	last time.Time // when used was last updated; guarded by mu
+	left int       // lines left out since the last one; guarded by mu
 }
 
 // allow reports whether a line may be written, and how many were left out before it.
-// burst is how many may be written at once, the same in each call.
+// burst is how many may be written at once. It is the same in each call.
 func (l *limiter) allow(burst int) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// listen opens the left side of a map. The error is one line that says what to
-// do.
+// listen opens the left side of a map. The error is one line that says what to do.
 func listen(ctx context.Context, e Endpoint, host *sdp.Host) (net.Listener, error) {
 	var ln net.Listener
 	var err error
@@ -24,7 +23,7 @@ func listen(ctx context.Context, e Endpoint, host *sdp.Host) (net.Listener, erro
 	case networkUnix:
 		ln, err = listenUnix(ctx, e.Address)
 	default:
-		// Plain TCP: with Multipath TCP, a path may end alone, and a reset
+		// It uses plain TCP. With Multipath TCP a single path may end, and a reset
 		// would not mean what relay takes it to mean.
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(false)
@@ -36,7 +35,7 @@ func listen(ctx context.Context, e Endpoint, host *sdp.Host) (net.Listener, erro
 	return ln, nil
 }
 
-// explainListen adds what can be done about err.
+// explainListen adds to err what can be done about it.
 func explainListen(e Endpoint, err error) error {
 	var advice string
 	switch {
@@ -56,7 +55,7 @@ func explainListen(e Endpoint, err error) error {
 	return fmt.Errorf("cannot listen on %v: %w; %s", e, rootCause(err), advice)
 }
 
-// rootCause takes off the layers that only repeat the address.
+// rootCause removes the layers of an error that only repeat the address.
 func rootCause(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -65,7 +64,8 @@ func rootCause(err error) error {
 	return err
 }
 
-// listenUnix listens on a path. The file of a listener that is gone is replaced.
+// listenUnix listens on a path. It replaces the file of a listener that no longer
+// exists.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, networkUnix, path)
@@ -73,9 +73,9 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return ln, err
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		// Between the look at the old file and its removal another process may
-		// put its own live socket there. The lock keeps out those who use it,
-		// other proxies.
+		// Between the check of the old file and its removal, another process may
+		// put its own live socket there. The lock excludes the processes that use
+		// it, which are other proxies.
 		unlock := lockDirectory(filepath.Dir(path))
 		defer unlock()
 		if err := removeStale(path); err != nil {
@@ -91,8 +91,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 
 func isAbstract(path string) bool { return strings.HasPrefix(path, "@") }
 
-// removeStale removes path if it is a socket that nobody listens on, and says
-// EADDRINUSE if somebody does.
+// removeStale removes path if it is a socket without a listener. If it has one, it
+// returns EADDRINUSE.
 func removeStale(path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,12 +116,13 @@ func removeStale(path string) error {
 	case errors.Is(err, os.ErrPermission):
 		return err
 	}
-	// A full backlog, or a socket of another type: not ours to remove.
+	// The backlog may be full, or the socket of another type. It is not ours to
+	// remove.
 	return syscall.EADDRINUSE
 }
 
-// unixListener removes its file when it is closed, but only its own: by then
-// somebody may have put another in its place.
+// unixListener removes its file when it is closed. By then another process may have
+// put its own file there, which it leaves alone.
 type unixListener struct {
 	*net.UnixListener
 	path string      // immutable, absolute
@@ -141,7 +142,7 @@ func ownUnixFile(ln *net.UnixListener, path string) (net.Listener, error) {
 	return nil, err
 }
 
-// Close removes the file before it stops listening, so that nobody finds a
+// Close removes the file before it stops listening, so that no process finds a
 // stale one in between.
 func (l *unixListener) Close() error {
 	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {

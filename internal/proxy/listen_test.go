@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// staleSocket leaves the file of a listener that is gone.
+// staleSocket leaves the file of a listener that no longer exists.
 func staleSocket(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix(networkUnix, &net.UnixAddr{Net: networkUnix, Name: path})
@@ -57,7 +57,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 	}
 	for _, c := range []struct {
 		at    Endpoint
-		cause error // nil: any
+		cause error // nil for any
 		want  string
 	}{
 		{liveTCP, syscall.EADDRINUSE, "stop it or choose another address"},
@@ -79,7 +79,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("%v: %q, want the endpoint and %q, on one line", c.at, s, c.want)
 		}
 	}
-	// The one that was in use still works.
+	// The socket that was in use still works.
 	c, err := net.Dial(networkUnix, liveUnix.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestCloseLeavesAnothersSocketAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Rename(path, path+".old") // keeps the inode, so that it is not given again
+	os.Rename(path, path+".old") // keeps the inode, so that it is not reused
 	theirs, err := listen(context.Background(), Endpoint{networkUnix, path}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	// lookupTimeout is how long the names of all targets may take to be looked up.
+	// lookupTimeout is how long looking up the names of all targets may take.
 	lookupTimeout = 5 * time.Second
-	// postTimeout is how long another process may be at the board of the fabric.
+	// postTimeout is how long another process may use the board of the fabric.
 	postTimeout = 30 * time.Second
 )
 
-// ErrNoFabric is that the board of the fabric could not be opened, so that nothing is
-// known of the maps of other processes.
+// ErrNoFabric reports that the board of the fabric could not be opened, so that the
+// maps of other processes are not known.
 var ErrNoFabric = errors.New("the maps of other processes are not known")
 
-// Registration are the maps of this process, as others see them.
+// Registration holds the maps of this process that other processes see.
 type Registration struct {
 	board *fabric.Board // nil where the system has none
 }
 
-// Close takes the maps back. What listens may start to lead elsewhere from then on.
+// Close withdraws the maps. From then on the listeners may lead elsewhere.
 func (r *Registration) Close() {
 	if r.board != nil {
-		r.board.Close() // fails for want of kernel memory alone, and the lock ends with us
+		r.board.Close() // fails only for lack of kernel memory, and the lock ends with this process
 	}
 }
 
-// Register makes sure that none of the maps of forwarders leads back to itself: by its
-// own target, by other maps of these, or by those of other processes of the fabric on
-// this machine, which have registered. The error is one line that names the maps. Of two
-// processes that make a loop together, the one that registers later is refused. Until
-// Close, other processes know of these maps.
+// Register checks that none of the maps of forwarders leads back to itself: by its own
+// target, by other maps of these, or by registered maps of other processes of the fabric
+// on this machine. The error is one line that names the maps. If two processes form a
+// loop together, the one that registers later is refused. Until Close, other processes
+// know of these maps.
 //
-// What does not listen by a Forwarder is not known, and neither are the targets to which
-// a name leads later on: Config.MaxConnections ends such loops.
+// Listeners that belong to no Forwarder are not known. Neither are targets to which a
+// name leads later on. Config.MaxConnections ends such loops.
 //
 // spec names the fabric, as for sdp.Open. If its board cannot be opened, Register checks
 // the maps of this process, and returns an error that wraps ErrNoFabric.
@@ -68,7 +68,8 @@ func Register(ctx context.Context, spec string, forwarders []*Forwarder) (*Regis
 	return r, boardErr
 }
 
-// openBoard is nil without an error where the system has no SDP, and so no fabrics.
+// openBoard opens the board of the fabric. Where the system has no SDP, and so no
+// fabrics, it returns nil without an error.
 func openBoard(spec string) (*fabric.Board, error) {
 	if spec == "" {
 		spec = fabric.DefaultSpec()
@@ -87,7 +88,7 @@ func openBoard(spec string) (*fabric.Board, error) {
 	return board, nil
 }
 
-// post publishes routes, and returns those of others.
+// post publishes routes, and returns the routes of other processes.
 func post(ctx context.Context, board *fabric.Board, routes []route) (others []route, err error) {
 	text, err := json.Marshal(routes)
 	if err != nil {
@@ -109,9 +110,9 @@ func post(ctx context.Context, board *fabric.Board, routes []route) (others []ro
 	return others, nil
 }
 
-// route is a map, in a form that other processes understand. It is posted as JSON.
+// route is a map in a form that other processes understand. It is posted as JSON.
 type route struct {
-	Map    string // as it was given, for messages
+	Map    string // the map as given, for messages
 	PID    int
 	Listen site
 	Target site
@@ -120,16 +121,18 @@ type route struct {
 // site is one side of a route.
 type site struct {
 	Network string
-	// Address is host:port, or a path, which is absolute unless it is an abstract name.
-	// That of a listener has the port that was picked. Names of the fabric's hosts are
-	// the same in all its processes; those of TCP targets are as given.
+	// Address is host:port, or a path. A path is absolute unless it is an abstract
+	// name. The address of a listener has the port that was picked. Names of the
+	// fabric's hosts are the same in all its processes. Those of TCP targets are as
+	// given.
 	Address string
-	// Space is where the address means this: a network namespace for tcp and abstract
-	// names, where there are such; the socket's file for the path of a listener.
+	// Space is where the address has this meaning. For tcp and abstract names it is a
+	// network namespace, if the system has such. For the path of a listener it is the
+	// socket's file.
 	Space string
 }
 
-// routes describes forwarders that listen.
+// routes returns the routes of forwarders that listen.
 func routes(ctx context.Context, forwarders []*Forwarder) []route {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -151,7 +154,7 @@ func (f *Forwarder) route(ctx context.Context) route {
 		r.Listen.Space = fileID(l.file)
 	}
 	if f.m.Target.Network == networkSDP {
-		// A host that is not known leads nowhere now.
+		// An unknown host leads nowhere at present.
 		if a, err := f.cfg.Host.ResolveAddr(ctx, f.m.Target.Address); err == nil {
 			r.Target.Address = a.String()
 		}
@@ -172,7 +175,7 @@ func newSite(e Endpoint) site {
 	return s
 }
 
-// checkLoops is an error if one of the first own routes leads back to itself.
+// checkLoops returns an error if one of the first own routes leads back to itself.
 func checkLoops(ctx context.Context, all []route, own int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -185,9 +188,10 @@ func checkLoops(ctx context.Context, all []route, own int) error {
 	return nil
 }
 
-// shortestLoop finds a way from start back to it, start being its first element, or nil.
+// shortestLoop finds the shortest way from start back to it. start is its first element.
+// If there is none, it returns nil.
 func shortestLoop(start, n int, leads func(from, to int) bool) []int {
-	before := make(map[int]int, n) // how each was reached
+	before := make(map[int]int, n) // predecessor of each node that was reached
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		if leads(at, start) {
@@ -225,8 +229,8 @@ func loopError(all []route, loop []int) error {
 		all[loop[0]].Map, through.String())
 }
 
-// reaches returns a function that reports whether the target of one route is where
-// another listens.
+// reaches returns a function that reports whether the listener of one route is the
+// target of another.
 func reaches(ctx context.Context, all []route) func(from, to int) bool {
 	addresses := resolveAll(ctx, all)
 	local := localAddresses()
@@ -246,7 +250,7 @@ func reaches(ctx context.Context, all []route) func(from, to int) bool {
 			}
 			return false
 		case target.Network == networkUnix && !isAbstract(target.Address):
-			// As connect finds it, now.
+			// The path is looked up now, as connect does.
 			info, err := os.Stat(target.Address)
 			return err == nil && fileID(info) != "" && fileID(info) == listener.Space
 		}

@@ -40,7 +40,7 @@ func resolveTCP(ctx context.Context, address string) []netip.AddrPort {
 		return nil
 	}
 	if len(ips) == 1 && ips[0].IP.Equal(net.IPv6unspecified) {
-		ips = append(ips, net.IPAddr{IP: net.IPv4zero}) // which net.Dial tries next
+		ips = append(ips, net.IPAddr{IP: net.IPv4zero}) // net.Dial tries it next
 	}
 	var found []netip.AddrPort
 	for _, a := range ips {
@@ -51,11 +51,11 @@ func resolveTCP(ctx context.Context, address string) []netip.AddrPort {
 	return found
 }
 
-// canonical returns the form of an address that is dialled in which it can be compared:
-// a system connects to loopback in place of an unspecified address, IPv4 mapped into
-// IPv6 is IPv4, and a zone is a name.
+// canonical returns the form of a dialled address in which it can be compared. A system
+// connects to loopback in place of an unspecified address, IPv4 mapped into IPv6
+// becomes IPv4, and a zone becomes a name.
 func canonical(ip netip.Addr) netip.Addr {
-	ip = ip.Unmap() // without a zone, if it is IPv4
+	ip = ip.Unmap() // removes the zone of an IPv4 address
 	switch {
 	case ip == netip.IPv4Unspecified():
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -70,9 +70,8 @@ func canonical(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// answers reports whether a listener at listening, as its Addr tells it, is what a dial
-// of target reaches. Listeners of this package are of network "tcp", so one on [::]
-// answers for IPv4 too.
+// answers reports whether a dial of target reaches a listener whose Addr is listening.
+// Listeners of this package are of network "tcp", so one on [::] answers for IPv4 too.
 func answers(listening string, target netip.AddrPort, local func(netip.Addr) bool) bool {
 	at, err := netip.ParseAddrPort(listening)
 	if err != nil || at.Port() != target.Port() {
@@ -86,10 +85,10 @@ func answers(listening string, target netip.AddrPort, local func(netip.Addr) boo
 }
 
 // localAddresses returns a function that reports whether an address is one of this
-// machine's: loopback, or that of an interface.
+// machine's: loopback, or the address of an interface.
 func localAddresses() func(netip.Addr) bool {
 	own := map[netip.Addr]bool{}
-	addrs, _ := net.InterfaceAddrs() // without them, loopback alone is local
+	addrs, _ := net.InterfaceAddrs() // without them, only loopback is local
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok {
 			if ip, ok := netip.AddrFromSlice(n.IP); ok {

@@ -62,8 +62,8 @@ func TestTargetsAreLookedUpAsNetDoes(t *testing.T) {
 	require.Empty(t, resolveTCP(context.Background(), "nowhere.invalid:80"))
 }
 
-// What dials reach and what the check says is the same: a listener on each kind of
-// address is dialled by each kind of target.
+// The check agrees with what dials reach. Each kind of target dials a listener on
+// each kind of address.
 func TestCheckAgreesWithTheSystem(t *testing.T) {
 	local := localAddresses()
 	hosts := []string{"127.0.0.1", "127.0.0.2", "0.0.0.0", "", "::1", "::", "::ffff:127.0.0.1"}
@@ -78,7 +78,7 @@ func TestCheckAgreesWithTheSystem(t *testing.T) {
 	for _, at := range hosts {
 		ln, err := listen(context.Background(), Endpoint{networkTCP, net.JoinHostPort(at, "0")}, nil)
 		if err != nil {
-			continue // no IPv6, say
+			continue // for example, without IPv6
 		}
 		_, port, err := net.SplitHostPort(ln.Addr().String())
 		require.NoError(t, err)

@@ -6,33 +6,33 @@ import (
 	"syscall"
 )
 
-// readSize is how much a read returns at most. It is what a record of SDP holds.
+// readSize is the most that a read returns. A record of SDP holds as much.
 const readSize = 64 << 10
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 // reader reads from a connection into a buffer that it borrows. Where the system can
-// tell that nothing has arrived, it gives the buffer back before it waits, so that a
-// connection that is idle holds none. It is used by one goroutine.
+// tell that nothing has arrived, it gives the buffer back before it waits. So an
+// idle connection holds none. It is used by one goroutine.
 type reader struct {
 	conn net.Conn        // immutable
-	raw  syscall.RawConn // immutable; nil if conn can only be read as such
+	raw  syscall.RawConn // nil if conn has none; immutable
 	try  func(fd uintptr) (done bool)
 
 	buf *[readSize]byte // nil while nothing is borrowed
-	n   int             // what the last try returned
-	err error           // likewise
+	n   int             // result of the last try
+	err error           // result of the last try
 }
 
-// newReader reads from c. The caller calls release in the end.
+// newReader returns a reader of c. The caller finally calls release.
 func newReader(c net.Conn) *reader {
 	r := &reader{conn: c, raw: rawSocket(c)}
-	r.try = r.tryOnce // bound here, so that next allocates nothing
+	r.try = r.tryOnce // bound here, so that next does not allocate
 	return r
 }
 
-// next waits until something has arrived and returns it. It is valid until the next
-// call of a method. At the end of file the error is io.EOF.
+// next waits until data has arrived and returns it. The data is valid until the
+// next call of a method. At the end of file the error is io.EOF.
 func (r *reader) next() ([]byte, error) {
 	for {
 		if r.raw == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Under the race detector, a sync.Pool forgets what it is given.
+// Under the race detector, a sync.Pool drops some of its objects.
 func TestReaderAllocatesNothing(t *testing.T) {
 	e := newEnv(t)
 	ln, at := e.serverOn(networkTCP)

@@ -15,22 +15,22 @@ import (
 // relay joins two connections. It owns both.
 type relay struct {
 	client, target       net.Conn  // immutable
-	toTarget, fromTarget direction // each is owned by one goroutine of run
+	toTarget, fromTarget direction // each owned by one goroutine of run
 
 	once  sync.Once // for abort
-	cause error     // what abort was called with; read after run
+	cause error     // argument of abort; read after run
 }
 
 // direction is one of the two streams of a relay.
 type direction struct {
-	// bytes is how many were passed on; read by whoever asks for counters.
+	// bytes counts what was passed on. Stats reads it.
 	bytes atomic.Int64
 	// clean is set when all bytes up to the end of file were passed on, before
-	// CloseWrite. Pairs with the load in pump, see there.
+	// CloseWrite. It pairs with the load in pump, see there.
 	clean atomic.Bool
 }
 
-// run copies both ways until both directions ended, and closes both
+// run copies both ways until both directions have ended, and closes both
 // connections. It returns what cut the connection, or nil for a clean end.
 func (r *relay) run() error {
 	var wg sync.WaitGroup
@@ -39,7 +39,7 @@ func (r *relay) run() error {
 	wg.Wait()
 	r.client.Close()
 	r.target.Close()
-	r.once.Do(func() {}) // an abort from elsewhere is done now, or has no effect
+	r.once.Do(func() {}) // waits for an abort from elsewhere; a later one has no effect
 	return r.cause
 }
 
@@ -47,9 +47,9 @@ func (r *relay) run() error {
 func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
 	err := d.copy(dst, src)
 	// A kernel reports a reset once, to a reader or to a writer. If the other
-	// direction got it with its write, the read here sees an end of file that
-	// is none. A connection may also be down because both sides closed it in
-	// order; then the other direction has set clean before it closed.
+	// direction's write got it, the read here sees a false end of file. A
+	// connection may also be down because both sides closed it in order. Then the
+	// other direction has set clean before it closed.
 	if err == nil && isDown(src) && !back.clean.Load() {
 		err = syscall.ECONNRESET
 	}
@@ -62,8 +62,8 @@ func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
 	}
 }
 
-// abort resets both connections, which ends both directions. Only the first
-// call has an effect.
+// abort resets both connections, which ends both directions. Only the first call
+// has an effect.
 func (r *relay) abort(cause error) {
 	r.once.Do(func() {
 		r.cause = cause
@@ -72,10 +72,10 @@ func (r *relay) abort(cause error) {
 	})
 }
 
-// copy copies src to dst until end of file. While nothing comes, it holds no buffer.
-// What comes from an SDP connection is written right from its bounce buffer, and
-// counted as it goes. Between two kernel sockets the kernel moves the bytes where it
-// can, and they are counted at the end.
+// copy copies src to dst until end of file. While nothing arrives, it holds no
+// buffer. Data of an SDP connection is written straight from its bounce buffer, and
+// counted as it is written. Between two kernel sockets the kernel moves the bytes
+// where it can, and they are counted at the end.
 func (d *direction) copy(dst, src net.Conn) error {
 	if c, ok := src.(*sdp.Conn); ok {
 		return d.copyInPlace(dst, c)
@@ -101,7 +101,7 @@ func kernelMoves(dst, src net.Conn) bool {
 	return fromTCP && (toTCP || toUnix) || fromUnix && toTCP
 }
 
-// copyInPlace is what io.Copy would do by WriteTo, but counts.
+// copyInPlace does what io.Copy would do by WriteTo, and also counts.
 func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 	for {
 		b, err := src.Peek()
@@ -120,7 +120,7 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 	}
 }
 
-// copyThrough copies by way of a buffer, and counts.
+// copyThrough copies through a buffer, and counts.
 func (d *direction) copyThrough(dst net.Conn, src *reader) error {
 	defer src.release()
 	for {
@@ -146,8 +146,8 @@ func closeWrite(c net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// reset closes c so that its peer gets an error rather than an end of file,
-// where the network has such a thing. Bytes on the way to the peer are lost.
+// reset closes c so that its peer gets an error rather than an end of file, if the
+// network has resets. Bytes on the way to the peer are lost.
 func reset(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/leak"
 )
 
-// sendHalf writes all and ends its direction only.
+// sendHalf writes p and ends its direction only.
 func sendHalf(t *testing.T, c conn, p []byte) {
 	t.Helper()
 	if _, err := c.Write(p); err != nil {
@@ -49,7 +49,8 @@ func TestHalfClosePassesThrough(t *testing.T) {
 					first, second = server, client
 					want.ToTarget, want.FromTarget = want.FromTarget, want.ToTarget
 				}
-				// The second answers only after it has seen the end of the first.
+				// The second side answers only after it has seen the end of the
+				// first direction.
 				var wg sync.WaitGroup
 				wg.Go(func() { sendHalf(t, first, request) })
 				wantAll(t, second, request)
@@ -84,13 +85,14 @@ func TestEndOfFileAloneDoesNotEndTheOtherDirection(t *testing.T) {
 	client, server, f := e.pair(networkTCP, networkSDP)
 	client.CloseWrite()
 	wantAll(t, server, nil)
-	for range 100 { // a conversation of one
+	for range 100 { // many short messages
 		server.Write([]byte("x"))
 		if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Counted just after it is written, while the connection is open.
+	// The bytes are counted right after they are written, while the connection is
+	// open.
 	eventually(t, "the bytes are counted", func() bool { return f.Stats() == Stats{Open: 1, Total: 1, FromTarget: 100} })
 }
 
@@ -132,9 +134,9 @@ func TestUnixSideIsClosedWhenTheOtherResets(t *testing.T) {
 	eventually(t, "the connection ends", func() bool { return f.Stats().Open == 0 })
 }
 
-// The kernel reports a reset to the first who asks. When that is the writer of
-// the one direction, the reader of the other sees an end of file. The target
-// here is not a socket, because a socket's two ends have that trouble too.
+// The kernel reports a reset to the first caller that asks. If that is the writer
+// of one direction, the reader of the other sees an end of file. The target here is
+// not a socket, because the two ends of a socket have that problem too.
 func TestResetUnderTrafficIsNeverACleanEnd(t *testing.T) {
 	rounds := 300
 	if testing.Short() {
@@ -156,7 +158,7 @@ func TestResetUnderTrafficIsNeverACleanEnd(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { io.Copy(client, &endless{}) })
 		wg.Go(func() {
-			io.ReadFull(client, make([]byte, 1<<20)) // it is under way
+			io.ReadFull(client, make([]byte, 1<<20)) // traffic is under way
 			reset(client)
 		})
 		cause := r.run()
@@ -164,13 +166,13 @@ func TestResetUnderTrafficIsNeverACleanEnd(t *testing.T) {
 		if target.ended.Load() {
 			t.Fatalf("a stream that was cut by %q looks like a clean end", cause)
 		}
-		if cause == nil { // else whatever the kernel and the poller make of it
+		if cause == nil { // else the result depends on the kernel and the poller
 			t.Fatal("the relay ended without an error")
 		}
 	}
 }
 
-// busyTarget takes all and sends without end until it is closed.
+// busyTarget takes everything and sends without end until it is closed.
 type busyTarget struct {
 	net.Conn
 	endless
@@ -201,7 +203,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 func TestManyConnectionsLeaveNothingOpen(t *testing.T) {
 	const conns = 100
 	eachPair(t, networks, func(t *testing.T, listen, target string) {
-		e := newEnv(t) // does the check
+		e := newEnv(t) // checks for what is left
 		ln, at := e.serverOn(target)
 		f := e.forward(listen, at, Config{})
 		for range conns {

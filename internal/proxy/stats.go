@@ -4,24 +4,25 @@ import "fmt"
 
 // Stats are the counters of a [Forwarder] since its start.
 type Stats struct {
-	// Open is the number of connections that are served now, those included
-	// whose target is being dialled.
+	// Open is the number of connections that are served now, including those whose
+	// target is being dialled.
 	Open int
-	// Total is the number of connections accepted and not refused.
+	// Total is the number of connections that were accepted and not refused.
 	Total int64
-	// Refused is the number closed at once, because as many as may be were open.
+	// Refused is the number of connections closed at once because of the limit.
 	Refused int64
-	// Failed is the number whose target could not be dialled.
+	// Failed is the number of connections whose target could not be dialled.
 	Failed int64
-	// Aborted is the number cut by an error, or because the proxy ended.
+	// Aborted is the number of connections cut by an error, or because the proxy
+	// ended.
 	Aborted int64
 	// ToTarget and FromTarget are the bytes passed on. Where neither side is
 	// SDP, they are added when a direction ends.
 	ToTarget, FromTarget int64
 }
 
-// String is one line for people, with names before numbers:
-// "open 1, total 3, refused 0, failed 0, aborted 0, bytes to target 10, from target 20".
+// String returns one line for people, with names before numbers: "open 1, total 3,
+// refused 0, failed 0, aborted 0, bytes to target 10, from target 20".
 func (s Stats) String() string {
 	return fmt.Sprintf("open %d, total %d, refused %d, failed %d, aborted %d, bytes to target %d, from target %d",
 		s.Open, s.Total, s.Refused, s.Failed, s.Aborted, s.ToTarget, s.FromTarget)
@@ -32,7 +33,7 @@ func (s *Stats) add(r *relay) {
 	s.FromTarget += r.fromTarget.bytes.Load()
 }
 
-// Stats reads the counters. It may be called at any time, also after Close.
+// Stats returns the counters. It may be called at any time, even after Close.
 func (f *Forwarder) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,21 +8,22 @@ import (
 	"syscall"
 )
 
-// isDown cannot tell here; a reset that the other direction got may look like an
-// end of file.
+// isDown returns false, since this system does not report it. A reset that the
+// other direction got may appear as an end of file.
 func isDown(net.Conn) bool { return false }
 
-// lockDirectory does nothing: there is no such lock here.
+// lockDirectory does nothing, since this system has no such lock.
 func lockDirectory(string) (unlock func()) { return func() {} }
 
-// rawSocket is nil: here nobody is told whether something has arrived.
+// rawSocket returns nil, since this system does not report whether data has
+// arrived.
 func rawSocket(net.Conn) syscall.RawConn { return nil }
 
 // tryOnce is never called here.
 func (r *reader) tryOnce(uintptr) (done bool) { return true }
 
-// fileID is empty: here files have no numbers that are known.
+// fileID returns "", since files have no known numbers here.
 func fileID(os.FileInfo) string { return "" }
 
-// networkNamespace is empty: there is one.
+// networkNamespace returns "", since there is only one.
 func networkNamespace() string { return "" }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// isDown tells if a TCP connection is closed in the kernel: by a reset, or
+// isDown reports whether a TCP connection is closed in the kernel: by a reset, or
 // because both sides have ended it.
 func isDown(c net.Conn) bool {
 	t, ok := c.(*net.TCPConn)
@@ -28,10 +28,10 @@ func isDown(c net.Conn) bool {
 		_, err := syscall.Getpeername(int(fd))
 		down = errors.Is(err, syscall.ENOTCONN)
 	})
-	return down || err != nil // err: abort is closing it just now
+	return down || err != nil // err: abort is closing it at the moment
 }
 
-// rawSocket is c's descriptor, or nil if c is not a socket of the kernel.
+// rawSocket returns c's descriptor, or nil if c is not a socket of the kernel.
 func rawSocket(c net.Conn) syscall.RawConn {
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -39,13 +39,13 @@ func rawSocket(c net.Conn) syscall.RawConn {
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {
-		return nil // closed: Read says so
+		return nil // closed: Read returns that
 	}
 	return raw
 }
 
-// tryOnce reads what has arrived. It reports false if that is nothing, and has given
-// the buffer back then.
+// tryOnce reads what has arrived. If there is nothing, it gives the buffer back and
+// returns false.
 func (r *reader) tryOnce(fd uintptr) (done bool) {
 	r.borrow()
 	for {
@@ -67,7 +67,7 @@ func (r *reader) tryOnce(fd uintptr) (done bool) {
 	}
 }
 
-// fileID names a file, for as long as it exists.
+// fileID identifies a file for as long as it exists.
 func fileID(info os.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -76,7 +76,8 @@ func fileID(info os.FileInfo) string {
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// networkNamespace names the one that this process is in, where a system has several.
+// networkNamespace identifies the network namespace of this process, where a system
+// has several.
 func networkNamespace() string {
 	info, err := os.Stat("/proc/self/ns/net")
 	if err != nil {
@@ -85,9 +86,9 @@ func networkNamespace() string {
 	return fileID(info)
 }
 
-// lockDirectory takes the lock of a directory, which leaves no file behind. It
-// gives up after a second, because anyone who can read /tmp can hold its lock;
-// then it goes on without.
+// lockDirectory takes the lock of a directory. The lock leaves no file behind. Any
+// process that can read /tmp can hold that directory's lock. So lockDirectory gives
+// up after a second, and goes on without the lock.
 func lockDirectory(dir string) (unlock func()) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -7,8 +7,8 @@ type cable struct {
 	in     [2][]byte
 	direct *ledger
 	spads  [2][16]uint32 // stored by each side, at the other
-	known  bool          // what kind of link it is
-	lanes  *lanes        // nil on a link without
+	known  bool          // the kind of link is known
+	lanes  *lanes        // nil on a link without lanes
 }
 
 const (
@@ -17,7 +17,7 @@ const (
 	linkSpads   = 8
 )
 
-// spad takes a scratchpad of side x.
+// spad handles a scratchpad store of side x.
 func (c *cable) spad(x, i int, v uint32) {
 	c.spads[x][i&15] = v
 	if i == 0 && !c.known {
@@ -32,7 +32,8 @@ func (c *cable) spad(x, i int, v uint32) {
 	}
 	switch {
 	case c.lanes == nil:
-		// What came before the kind was known is that of a direct link, or replaced.
+		// Stores from before the kind was known are those of a direct link, or were
+		// replaced.
 		if c.known {
 			for j := range linkSpads {
 				if c.spads[x][j] != 0 {
@@ -45,7 +46,7 @@ func (c *cable) spad(x, i int, v uint32) {
 	}
 }
 
-// split divides the windows as side x says.
+// split divides the windows as side x has announced.
 func (c *cable) split(x int) {
 	shape := c.spads[x][3]
 	count, slots, body := int(shape&0xff), int(shape>>8), int(c.spads[x][4])

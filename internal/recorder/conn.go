@@ -6,8 +6,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 )
 
-// end is one side's end of a connection: a line and queues in its memory, which the
-// other side stores to. Section 8.
+// end is one endpoint of a connection: a line and queues in the memory of one side,
+// which the other side stores to. See "The region and the lines" of sdp/PROTOCOL.md.
 type end struct {
 	mem  *memory
 	slot int
@@ -17,13 +17,13 @@ type end struct {
 
 	queues  map[uint32]*queue // by generation
 	cur     uint32            // generation of the queue that is written
-	granted uint32            // and of the one granted last
+	granted uint32            // generation of the queue granted last
 	seq     uint32            // of the record whose room was taken last
-	fin     bool              // it was published
-	stored  bool              // anything was
+	fin     bool              // a FIN was published
+	stored  bool              // anything was stored
 
 	state   uint32
-	data    uint32 // arm words, less the low bits
+	data    uint32 // arm words, without the low bits
 	space   uint32
 	claims  [lineBytes / 4]claim
 	stopped bool // the other side stores nothing here any more
@@ -42,7 +42,7 @@ const (
 	stateFinished = 8
 )
 
-// message takes a set-up message of SDP from side x.
+// message handles a set-up message of SDP from side x.
 func (l *ledger) message(x int, b []byte) {
 	msg, err := hello.Parse(b)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *ledger) message(x int, b []byte) {
 	}
 }
 
-// asked is side x's end of a Hello that was not answered.
+// asked returns the endpoint of side x in a Hello that was not answered.
 func (l *ledger) asked(x int, slot, gen uint32) *end {
 	if e := l.mem[x].lines[int(slot)]; e != nil && e.gen == gen && e.peer == nil {
 		return e
@@ -84,10 +84,10 @@ func (e *end) join(peer *end) {
 	peer.log = e.log
 }
 
-// over says that neither side stores for the connection any more.
+// over reports whether neither side stores for the connection any more.
 func (e *end) over() bool { return e.stopped && (e.peer == nil || e.peer.stopped) }
 
-// open grants side x's line and first queue to the other.
+// open grants side x's line and first queue to the other side.
 func (l *ledger) open(x int, far hello.End) *end {
 	m := l.mem[x]
 	e := &end{mem: m, slot: int(far.Slot), gen: far.Gen, log: &history{}, queues: map[uint32]*queue{}, granted: 0, cur: 1}
@@ -110,7 +110,7 @@ func (l *ledger) open(x int, far hello.End) *end {
 	return e
 }
 
-// grant adds the next queue of the end.
+// grant adds the next queue of the endpoint.
 func (e *end) grant(off, size int) bool {
 	m := e.mem
 	rec := m.ledger.rec

@@ -13,7 +13,7 @@ var (
 	_ ntb.WordSink  = (*sink)(nil)
 )
 
-// Device is one end of a bridge, whose stores are checked.
+// Device is one end of a bridge. Its stores are checked.
 type Device struct {
 	ntb.Device
 	rec    *Recorder // immutable
@@ -21,10 +21,10 @@ type Device struct {
 	closed bool      // guarded by rec.mu
 }
 
-// Recorder is whose device it is.
+// Recorder returns the Recorder that checks the device.
 func (d *Device) Recorder() *Recorder { return d.rec }
 
-// way is who stores where: a side of a cable.
+// way is a side of a cable. It says who stores where.
 type way struct {
 	cable *cable
 	side  int
@@ -44,7 +44,7 @@ func (d *Device) SetPeerSpad(i int, v uint32) {
 	d.Device.SetPeerSpad(i, v)
 }
 
-// Reclaim implements ntb.Reclaimer where the device does.
+// Reclaim implements ntb.Reclaimer if the inner device does.
 func (d *Device) Reclaim(off, n int) error {
 	if r, ok := d.Device.(ntb.Reclaimer); ok {
 		return r.Reclaim(off, n)
@@ -92,8 +92,8 @@ func (s *sink) Publish(off int, v uint64, width int) {
 	s.done(done)
 }
 
-// check checks a store that is about to be made. It returns the memory whose word it
-// is, if the word has one writer at a time.
+// check checks a store that is about to be made. It returns the claim on the stored
+// word, if the word has one writer at a time.
 func (s *sink) check(st store) *claim {
 	d := s.d
 	d.rec.mu.Lock()
@@ -135,7 +135,7 @@ type store struct {
 
 func word(o op, off int, v uint64, width int) store { return store{op: o, off: off, n: width, v: v} }
 
-// bytes is what is stored.
+// bytes returns the bytes that are stored.
 func (s *store) bytes() []byte {
 	if s.p != nil || s.op == opStore || s.op == opDMA {
 		return s.p

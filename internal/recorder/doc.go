@@ -1,18 +1,18 @@
-// Package recorder is a device around a device, for tests, that checks each store
-// against the wire protocol before it passes it on.
+// Package recorder is for tests. It wraps devices, and checks each store against the wire
+// protocol before it passes it on.
 //
-// A [Recorder] watches all bridges of a test, both ends of each, so that what one side
-// grants is known when the other stores. It reads what the sides store, as sdp/PROTOCOL.md
-// has it, and knows nothing of the packages that store it: bring-up, set-up frames with
-// Hello, HelloAck and Refuse, lines, records, credit and grants; lanes and frames; and
-// from the frames that a node sends, the stores of each tunnel, which are checked as
-// those of a bridge are.
+// A [Recorder] watches all bridges of a test, both ends of each. So it knows what one side
+// has granted when the other side stores. It interprets the stores as sdp/PROTOCOL.md
+// defines them, and knows nothing of the packages that make them: bring-up, set-up frames
+// with Hello, HelloAck and Refuse, lines, records, credit and grants; lanes and frames.
+// From the frames that a node sends it derives the stores of each tunnel, which it checks
+// like those of a bridge.
 //
-// What it reports, with the last stores of that connection:
+// It reports these violations, with the last stores of that connection:
 //
 //   - a store after STOPPED, or to a line or queue that was not granted;
 //
-//   - a store to a queue that was left by a move, but for records begun before it;
+//   - a store to a queue that was left by a move, except for records begun before it;
 //
 //   - a record published twice, before its payload, before the next header was cleared,
 //     beyond the room, or with a wrong sequence number; one behind a FIN;
@@ -28,7 +28,7 @@
 //     rec := recorder.New(t)
 //     a, b := rec.Pair(ntbmem.Pair(1 << 20))
 //
-// It is not a model of time or of reading: that a side loads a word before it uses what
-// the word says is not seen. Its lock orders stores that are not ordered otherwise, which
-// may hide from the race detector what it looks for.
+// It does not model time or reading: it cannot see whether a side loads a word before it
+// relies on it. Its lock orders stores that are not ordered otherwise, which may hide
+// races from the race detector.
 package recorder

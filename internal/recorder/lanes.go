@@ -12,10 +12,10 @@ type lanes struct {
 	log   history
 }
 
-// lane is a lane of one side's window: frames that the other side puts there.
+// lane is a lane of one side's window. The other side puts frames there.
 type lane struct {
 	sent   uint32 // frames published
-	credit uint32 // of the owner's frames, as published here
+	credit uint32 // for the owner's frames, as published here
 	filled spans
 	frame  []byte
 	claims [3]claim
@@ -99,7 +99,7 @@ func (ls *lanes) word(x int, st store, bad func(string, ...any) *claim) *claim {
 	}
 	l := &ls.lane[1-x][i]
 	if st.off%laneWords == 0 {
-		// The owner's frames, in the other memory.
+		// These are the owner's frames, in the other memory.
 		if sent := ls.lane[x][i].sent; uint32(st.v)-l.credit > sent-l.credit {
 			return bad("credit %d of lane %d after %d, of %d frames", st.v, i, l.credit, sent)
 		}

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lanes of the rig: one, of two slots for bodies of 256 bytes.
+// The rig has one lane, with two slots for bodies of 256 bytes.
 const (
 	rigSlots = 2
 	rigBody  = 256
 )
 
-// laneRig is a rig whose sides are hosts with lanes.
+// laneRig returns a rig whose sides are hosts with lanes.
 func laneRig(t *testing.T) *rig {
 	r := newRig(t)
 	for x := range 2 {
@@ -37,7 +37,7 @@ func (r *rig) frame(x int, k uint32, kind uint8, seq uint32, body []byte) {
 	put(b[8:], r.id(x))
 	put(b[12:], 0x70001)
 	if x == 1 {
-		put(b[8:], 0x70001) // it forwards what comes from there
+		put(b[8:], 0x70001) // it forwards frames from there
 	}
 	put(b[24:], 5)
 	put(b[28:], seq)
@@ -92,8 +92,8 @@ func TestLanesAreHeldToTheirRules(t *testing.T) {
 	}
 }
 
-// What a node stores through a tunnel is checked once, where its frames begin: not again
-// when they are sent again or forwarded.
+// What a node stores through a tunnel is checked once, where its frames begin. It is not
+// checked again when they are sent again or forwarded.
 func TestStoresOfATunnelAreHeldToTheRules(t *testing.T) {
 	for name, f := range map[string]struct {
 		again bool // the second frame has the number of the first
@@ -105,7 +105,8 @@ func TestStoresOfATunnelAreHeldToTheRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := laneRig(t)
 			r.frame(0, 1, frameOpen, 0, nil)
-			// The accept is seen where the other host puts it in, on another bridge.
+			// The accept is seen where the other host puts it into a lane, on
+			// another bridge.
 			accept := make([]byte, frameHeader)
 			put := binary.LittleEndian.PutUint32
 			put(accept[8:], 0x70001)
@@ -116,7 +117,7 @@ func TestStoresOfATunnelAreHeldToTheRules(t *testing.T) {
 			r.out[1].Publish32(0, 1)
 			r.frame(0, 2, frameData, 1, entry(3, offArm, 1, 4))
 			r.out[1].Publish32(0, 2)
-			r.frame(1, 1, frameData, 9, entry(3, 0x100, 1, 4)) // of others
+			r.frame(1, 1, frameData, 9, entry(3, 0x100, 1, 4)) // frames of others
 			seq := uint32(2)
 			if f.again {
 				seq = 1

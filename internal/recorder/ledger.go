@@ -7,7 +7,7 @@ import (
 )
 
 // ledger is what two sides have granted each other and stored, over a bridge or a
-// tunnel. Side x's memory is stored to by side 1-x. The recorder's lock guards it.
+// tunnel. Side 1-x stores to the memory of side x. The recorder's lock guards it.
 type ledger struct {
 	rec     *Recorder
 	ids     [2]uint32 // of the nodes; 0 before bring-up
@@ -38,22 +38,22 @@ const (
 // memory is a side's inbound window.
 type memory struct {
 	ledger *ledger
-	owner  int // the side; 1-owner stores
+	owner  int // the side that owns it; side 1-owner stores
 	size   int
-	in     []byte // what the owner sees; nil if that is not here
+	in     []byte // what the owner sees; nil if the owner is not here
 	slots  int
-	region int // where it begins
+	region int // offset of the region
 
-	lines  map[int]*end   // by slot, those that were granted last
-	blocks map[int]*queue // by region offset / 2048, likewise
+	lines  map[int]*end   // by slot, the lines granted last
+	blocks map[int]*queue // by region offset / 2048, the queues granted last
 
 	// Set-up frames.
 	sent   uint32 // published here
 	frame  [setupBytes]byte
 	filled spans
-	credit uint32 // of the owner's frames, as published here
+	credit uint32 // for the owner's frames, as published here
 	claims [3]claim
-	// Numbers of notifications whose summary, or master word, is to follow.
+	// Numbers of notifications whose summary, or master word, is still to follow.
 	notes, summaries map[uint32]int
 }
 
@@ -72,7 +72,7 @@ func newLedger(r *Recorder, sizes [2]int, in [2][]byte) *ledger {
 	return l
 }
 
-// scratchAt is where the scratch begins, as a region offset.
+// scratchAt returns the region offset of the scratch.
 func (m *memory) scratchAt() int {
 	n := m.size - m.region
 	if n < 64*scratch {
@@ -81,7 +81,7 @@ func (m *memory) scratchAt() int {
 	return n&^4095 - scratch
 }
 
-// spad takes a scratchpad of bring-up, of side x.
+// spad handles a store of side x to a scratchpad of bring-up.
 func (l *ledger) spad(x, i int, v uint32) {
 	if i > 4 {
 		l.rec.violated(&l.log, "side %d stores scratchpad %d of a direct link", x, i)
@@ -138,7 +138,7 @@ func (m *memory) linkStore(st store) *claim {
 			return bad("master word %#x before its summary word", v)
 		}
 	case st.off == offCredit:
-		// The owner's frames, in the other memory.
+		// These are the owner's frames, in the other memory.
 		if sent := l.mem[1-m.owner].sent; v-m.credit > sent-m.credit {
 			return bad("set-up credit %d after %d, of %d frames", v, m.credit, sent)
 		}
@@ -161,7 +161,7 @@ func (m *memory) linkStore(st store) *claim {
 			return bad("a notification of slot %d, which was never granted", slot)
 		}
 		if len(m.notes) > 1<<16 {
-			clear(m.notes) // a tunnel keeps the last of several summaries only
+			clear(m.notes) // a tunnel keeps only the last of several summaries
 		}
 		m.notes[v] = slot / 64
 	default:
@@ -209,7 +209,8 @@ func (m *memory) setupStore(st store) *claim {
 	return nil
 }
 
-// zero reports whether the owner sees zeros in n bytes of its region, if that is known.
+// zero reports whether the owner sees zeros in n bytes of its region. It returns true
+// if that is not known.
 func (m *memory) zero(off, n int) bool {
 	for at := off; m.in != nil && at < off+n; at += 8 {
 		if ntb.Load64(m.in, m.region+at) != 0 {
@@ -241,7 +242,7 @@ func (s *spans) add(from, to uint64) {
 	*s = out
 }
 
-// remove takes a range out.
+// remove removes a range.
 func (s *spans) remove(from, to uint64) {
 	var out spans
 	for _, r := range *s {

@@ -11,10 +11,10 @@ type queue struct {
 
 	records  []record // whose room was taken, and which are not credited, in order
 	head     uint64   // behind the last of them
-	readable uint64   // behind the last of data that the reader can have read
+	readable uint64   // behind the last data that the reader can have read
 	credit   uint64
 	stored   spans // payload behind what is published
-	left     bool  // by a move: no room is taken any more
+	left     bool  // left by a move: no room is taken any more
 }
 
 // record is a record whose room was taken, by clearing the header behind it.
@@ -36,10 +36,10 @@ const (
 	reserve = 256
 )
 
-// free says that the memory may be granted again.
+// free reports whether the memory may be granted again.
 func (q *queue) free() bool { return q.end.over() || q.left && q.firstOpen() == q.head }
 
-// firstOpen is where the first record that is not published begins.
+// firstOpen returns the position of the first record that is not published.
 func (q *queue) firstOpen() uint64 {
 	for _, r := range q.records {
 		if !r.published {
@@ -49,7 +49,7 @@ func (q *queue) firstOpen() uint64 {
 	return q.head
 }
 
-// at is the first position from base on that has an offset.
+// at returns the first position from base on that has a given offset.
 func (q *queue) at(base uint64, off int) uint64 {
 	return base + (uint64(off)-base)%q.size
 }
@@ -66,7 +66,7 @@ func (q *queue) store(st store) *claim {
 		return bad("a store to a queue of slot %d after STOPPED", e.slot)
 	}
 	e.stored = true
-	early := e.queues[e.cur] != q && !q.left // payload may be
+	early := e.queues[e.cur] != q && !q.left // payload is allowed
 	switch {
 	case early && (st.op == opStore64 || st.op == opPublish64):
 		return bad("a header in a queue before the move to it")
@@ -86,7 +86,8 @@ func (q *queue) store(st store) *claim {
 	return q.payload(st, bad)
 }
 
-// clear takes the room of the next record, up to the header that is cleared.
+// clear handles the store that takes the room of the next record: it clears the
+// header behind that record.
 func (q *queue) clear(st store, bad func(string, ...any) *claim) *claim {
 	next := q.at(q.head+1, st.off)
 	if st.off%64 != 0 || next-q.head > q.size {
@@ -106,7 +107,7 @@ func (q *queue) publish(st store, bad func(string, ...any) *claim) *claim {
 	var r *record
 	for i := range q.records {
 		if c := &q.records[i]; c.from%q.size == uint64(st.off) {
-			r = c // the last one
+			r = c // the last record
 		}
 	}
 	switch {
@@ -153,7 +154,7 @@ func (q *queue) publish(st store, bad func(string, ...any) *claim) *claim {
 	return nil
 }
 
-// move goes on in the queue granted last.
+// move continues in the queue granted last.
 func (q *queue) move(bad func(string, ...any) *claim) {
 	e := q.end
 	if e.cur == e.granted {
@@ -164,8 +165,7 @@ func (q *queue) move(bad func(string, ...any) *claim) {
 	e.cur++
 }
 
-// passed moves on to what the reader can have read: it stops at the first record that is
-// not published.
+// passed advances readable to the first record that is not published.
 func (q *queue) passed() {
 	for _, r := range q.records {
 		if !r.published {
@@ -177,7 +177,7 @@ func (q *queue) passed() {
 	}
 }
 
-// payload checks stores that are neither headers nor clear one.
+// payload checks a store that neither publishes nor clears a header.
 func (q *queue) payload(st store, bad func(string, ...any) *claim) *claim {
 	first := q.firstOpen()
 	from := q.at(first, st.off)
@@ -197,7 +197,8 @@ func (q *queue) payload(st store, bad func(string, ...any) *claim) *claim {
 	return nil
 }
 
-// credited takes credit for what the owner of e has read, and says what is wrong.
+// credited handles credit for what the owner of e has read. It returns what is
+// wrong, or "".
 func (e *end) credited(v uint64) string {
 	if e == nil {
 		return "the connection is not open"

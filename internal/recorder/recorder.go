@@ -11,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Reporter is told of violations. A testing.TB is one.
+// Reporter receives violations. A testing.TB is one.
 type Reporter interface {
 	Errorf(format string, args ...any)
 }
@@ -19,22 +19,24 @@ type Reporter interface {
 // Recorder watches the bridges of a fabric.
 type Recorder struct {
 	report Reporter // immutable
-	links  bool     // not what lies in regions, nor in tunnels; immutable
+	links  bool     // leaves out regions and tunnels; immutable
 
-	mu      sync.Mutex // guards all that follows, and all that it leads to
+	mu      sync.Mutex // guards all that follows, and everything reachable from it
 	ledgers []*ledger
 	tunnels map[tunnelKey]*tunnel
-	stores  uint64 // checked, of all bridges
-	failed  bool   // the first violation was reported: what follows from it is not
+	stores  uint64 // number of stores checked, of all bridges
+	failed  bool   // the first violation was reported; consequences are not
 }
 
-// New is a Recorder that reports the first violation to r. If r is nil, it panics.
+// New returns a Recorder that reports the first violation to r. If r is nil, it
+// panics.
 func New(r Reporter) *Recorder {
 	return &Recorder{report: r, tunnels: map[tunnelKey]*tunnel{}}
 }
 
-// For is the Recorder of a test, which fails with the first violation. It is nil, and
-// its Pair leaves the devices alone, in benchmarks and with the race detector.
+// For returns the Recorder of a test. The test fails with the first violation. In
+// benchmarks and under the race detector For returns nil, whose Pair leaves the
+// devices alone.
 func For(t testing.TB) *Recorder {
 	if _, ok := t.(*testing.B); ok || race {
 		return nil
@@ -51,16 +53,16 @@ func ForLinks(t testing.TB) *Recorder {
 	return r
 }
 
-// NewLinks is a Recorder that checks links and lanes only: lines, queues, messages and
-// tunnels are others' than the protocol's.
+// NewLinks returns a Recorder that checks links and lanes only. It is for tests whose
+// lines, queues, messages and tunnels do not follow the protocol.
 func NewLinks(r Reporter) *Recorder {
 	rec := New(r)
 	rec.links = true
 	return rec
 }
 
-// Pair puts devices that record around the two ends of a bridge. Nobody else may use
-// a and b from then on. A nil Recorder returns a and b.
+// Pair wraps the two ends of a bridge in devices that record. Nothing else may use a
+// and b from then on. A nil Recorder returns a and b.
 func (r *Recorder) Pair(a, b ntb.Device) (ntb.Device, ntb.Device) {
 	if r == nil {
 		return a, b
@@ -77,9 +79,9 @@ func (r *Recorder) Pair(a, b ntb.Device) (ntb.Device, ntb.Device) {
 	return x, y
 }
 
-// Connect says that two nodes have connected two ends without set-up messages, and
-// granted each other their lines and first queues, over the bridge or tunnel between them
-// that was made last. It comes before their first stores.
+// Connect tells the Recorder that two nodes have connected two endpoints without set-up
+// messages, and granted each other their lines and first queues. They use the most recent
+// bridge or tunnel between the nodes. It must be called before their first stores.
 func (r *Recorder) Connect(a uint32, endA hello.End, b uint32, endB hello.End) {
 	if r == nil {
 		return
@@ -100,15 +102,15 @@ func (r *Recorder) Connect(a uint32, endA hello.End, b uint32, endB hello.End) {
 	r.violated(nil, "no bridge joins %#x and %#x", a, b)
 }
 
-// Stores is how many stores were checked.
+// Stores returns how many stores were checked.
 func (r *Recorder) Stores() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stores
 }
 
-// violated reports a violation, the first of all, and the last stores before it. The
-// caller holds r.mu.
+// violated reports a violation, if it is the first of all, with the last stores
+// before it. The caller holds r.mu.
 func (r *Recorder) violated(h *history, format string, args ...any) {
 	if r.failed {
 		return
@@ -127,7 +129,7 @@ func (r *Recorder) violated(h *history, format string, args ...any) {
 // note is one store.
 type note struct {
 	number uint64
-	side   int // who stores
+	side   int // the side that stores
 	op     op
 	off    int // in the window, or of a queue or line if where says so
 	n      int

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verdict is a Reporter that keeps what it is told.
+// verdict is a Reporter that keeps the report.
 type verdict struct{ said string }
 
 func (v *verdict) Errorf(format string, args ...any) { v.said += fmt.Sprintf(format, args...) }
@@ -31,7 +31,7 @@ type rig struct {
 
 const (
 	rigWindow = 1 << 20
-	// The first queues and lines of both ends lie at the same places.
+	// The first queues and lines of both endpoints have the same offsets.
 	rigSlot  = 3
 	rigQueue = 64 << 10
 )
@@ -45,7 +45,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// bringUp is that of a direct link.
+// bringUp makes the stores of the bring-up of a direct link.
 func (r *rig) bringUp() *rig {
 	for x := range 2 {
 		r.side[x].SetPeerSpad(1, r.id(x))
@@ -76,7 +76,7 @@ func (r *rig) end() hello.End {
 	return hello.End{Slot: rigSlot, Gen: 7, Offset: rigQueue, Size: minQueue}
 }
 
-// open has side 0 ask and side 1 accept.
+// open has side 0 send a Hello and side 1 accept it.
 func (r *rig) open() *rig {
 	r.bringUp()
 	r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
@@ -93,27 +93,27 @@ func (r *rig) line(x, off int, v uint64) {
 	}
 }
 
-// at is an offset in the first queue of the other side.
+// at returns an offset in the first queue of the other side.
 func (r *rig) at(off int) int { return r.base + r.region + rigQueue + off }
 
 func (r *rig) header(x, at int, seq uint32, n int, kind uint8) {
 	r.out[x].Publish64(r.at(at), uint64(seq)|uint64(n)<<32|uint64(kind)<<56)
 }
 
-// record is an inline record of 8 bytes, in order.
+// record stores an inline record of 8 bytes, in the right order.
 func (r *rig) record(x, at int, seq uint32) {
 	r.out[x].Store64(r.at(at+64), 0)
 	r.out[x].Write(r.at(at+8), make([]byte, 8))
 	r.header(x, at, seq, 8, kindInline)
 }
 
-// empty is a record without payload.
+// empty stores a record without payload.
 func (r *rig) empty(x, at int, seq uint32, kind uint8) {
 	r.out[x].Store64(r.at(at+64), 0)
 	r.header(x, at, seq, 0, kind)
 }
 
-// notify is a whole notification.
+// notify stores a whole notification.
 func (r *rig) notify(x int) {
 	r.number++
 	r.word(x, offNotes+8*rigSlot, r.number)

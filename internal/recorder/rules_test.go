@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each rule is broken once by a writer that does all else right.
+// flaws breaks each rule once, with a writer that does everything else right.
 var flaws = map[string]struct {
 	flaw func(r *rig)
 	want string
@@ -249,7 +249,7 @@ func (s slow) Publish(int, uint64, int) {
 
 func (s slow) Outbound() ntb.Window { return ntb.SinkWindow(s, rigWindow) }
 
-// A word that has one writer at a time is not stored by two.
+// Two writers must not store the same word at the same time.
 func TestTwoWritersOfAWordAreSeen(t *testing.T) {
 	r := newRig(t).open()
 	d := r.side[0].(*Device)

@@ -2,19 +2,19 @@ package recorder
 
 import "encoding/binary"
 
-// tunnelKey names a tunnel: its ends, the lower id first, and its epoch.
+// tunnelKey identifies a tunnel: its ends, the lower id first, and its epoch.
 type tunnelKey struct{ low, high, epoch uint32 }
 
 // tunnel is a bridge of frames: sections 19 and 20.
 type tunnel struct {
 	rec    *Recorder
-	sizes  [2]int    // of the inbound windows; 0 if not known
-	expect [2]uint32 // number of each side's next frame, less one
+	sizes  [2]int    // of the inbound windows; 0 while not known
+	expect [2]uint32 // number of each side's next frame, minus one
 	ledger *ledger   // nil before both sizes are known
 }
 
-// frame takes a frame where its source puts it into a lane. Those that are sent again
-// are known by their numbers.
+// frame handles a frame where its source puts it into a lane. Frames that are sent
+// again are recognized by their numbers.
 func (r *Recorder) frame(kind byte, f []byte) {
 	le := binary.LittleEndian
 	src, dst := le.Uint32(f[8:]), le.Uint32(f[12:])
@@ -44,7 +44,7 @@ func (r *Recorder) frame(kind byte, f []byte) {
 	}
 }
 
-// entries takes the body of a frame of side x.
+// entries handles the body of a frame of side x.
 func (t *tunnel) entries(x int, body []byte) {
 	le := binary.LittleEndian
 	for len(body) >= 8 {
@@ -75,7 +75,7 @@ func (t *tunnel) entries(x int, body []byte) {
 	}
 }
 
-// pass checks a word, which a frame carries all at once.
+// pass checks a word. A frame carries it all at once.
 func (t *tunnel) pass(x int, st store) {
 	if c := t.ledger.store(x, st); c != nil {
 		c.taken = false

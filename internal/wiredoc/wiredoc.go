@@ -37,8 +37,8 @@ func (r Row) Bits(t testing.TB, column string) (first, last int) {
 	return first, last
 }
 
-// Table returns the rows of the first table below a heading, which is given without its
-// number, that has the column. A line of text that ends with a colon and begins with the
+// Table returns the rows of the first table with the column below a heading. The heading
+// is given without its number. A line of text that ends with a colon and begins with the
 // name of a layout is a heading too: "HelloAck" finds "HelloAck, 32 bytes:".
 func Table(t testing.TB, heading, column string) []Row {
 	t.Helper()
@@ -57,7 +57,7 @@ func Table(t testing.TB, heading, column string) []Row {
 func find(text, heading, column string) (rows []Row) {
 	name := regexp.QuoteMeta(heading)
 	begins := regexp.MustCompile(`^(#+ ([0-9]+\. )?` + name + `|(A |An )?` + name + `\b.*:)$`)
-	below, inside := false, false // inside a table, whichever
+	below, inside := false, false // inside any table
 	var titles []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -85,7 +85,7 @@ func find(text, heading, column string) (rows []Row) {
 	return rows
 }
 
-// cells are those of a line of a table, nil if it is none.
+// cells returns the cells of a line of a table, or nil if it is no such line.
 func cells(line string) []string {
 	line, ok := strings.CutPrefix(line, "|")
 	line, end := strings.CutSuffix(line, "|")
@@ -99,7 +99,7 @@ func cells(line string) []string {
 	return all
 }
 
-// root is the folder of the module's go.mod.
+// root returns the folder of the module's go.mod.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

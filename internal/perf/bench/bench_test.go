@@ -57,7 +57,7 @@ func network(t *testing.T, name string) *Network {
 	}
 }
 
-// checkLeaks must come first, and the poller's own descriptors before it.
+// checkLeaks must be called first, after the poller's own descriptors are open.
 func checkLeaks(t *testing.T) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func checkLeaks(t *testing.T) {
 	leak.Check(t)
 }
 
-// fake answers with values in turn, or fails.
+// fake returns its values in turn, or fails.
 type fake struct {
 	name   string
 	values []float64
@@ -120,7 +120,7 @@ func TestAMeasurementEndsWithItsContext(t *testing.T) {
 
 func TestAServerThatIsSilentDoesNotHoldTheMeasurement(t *testing.T) {
 	checkLeaks(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // nothing accepts
 	require.NoError(t, err)
 	defer ln.Close()
 	at := perf.Endpoint{Network: "tcp", Address: ln.Addr().String()}

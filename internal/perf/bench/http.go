@@ -31,7 +31,7 @@ func NewHTTPServer() *HTTPServer {
 	return s
 }
 
-// Serve accepts connections from ln until Close; it then returns nil.
+// Serve accepts connections from ln until Close, and then returns nil.
 func (s *HTTPServer) Serve(ln net.Listener) error {
 	err := s.srv.Serve(ln)
 	if errors.Is(err, http.ErrServerClosed) {

@@ -8,21 +8,21 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// IdleReport is what idle connections cost, both processes together.
+// IdleReport is what idle connections cost, in both processes together.
 type IdleReport struct {
 	Transport   string  `json:"transport"`
 	Connections int     `json:"connections"`
 	Seconds     float64 `json:"seconds"`
-	// CPU is the part of one processor in percent.
+	// CPU is the used part of one processor, in percent.
 	CPU float64 `json:"cpu_percent"`
-	// Memory is PSS in KiB for each connection: the difference to none.
+	// Memory is PSS in KiB per connection, compared with no connections.
 	Memory float64 `json:"pss_kib_per_connection"`
 }
 
-// MeasureIdle opens connections to e, makes one exchange of 64 bytes on each, and
+// MeasureIdle opens connections to e and makes one exchange of 64 bytes on each. It
 // measures their memory, and then what they cost in d. control is where the same
-// process listens by another transport, to be asked by. Both processes should
-// have done nothing else before.
+// process listens on another transport, for its answers. Both processes should have
+// done nothing else before.
 func MeasureIdle(ctx context.Context, e, control perf.Endpoint, connections int, d time.Duration, dial DialFunc) (*IdleReport, error) {
 	c, err := perf.Connect(ctx, control, 1, 1, dial)
 	if err != nil {
@@ -52,7 +52,7 @@ func MeasureIdle(ctx context.Context, e, control perf.Endpoint, connections int,
 	return r, r.measureCPU(ctx, c, d)
 }
 
-// settle is how long after the last exchange the connections count as idle: what
+// settle is how long after the last exchange the connections count as idle. What
 // still wakes up then does so for good.
 const settle = time.Second
 
@@ -83,7 +83,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// idle measures each Network once: a second time the machine is no other.
+// idle measures each Network once, since the machine does not change.
 func (r *run) idle(ctx context.Context) ([]Row, error) {
 	cells := make([]cell, len(r.Transports))
 	var connections int
@@ -99,7 +99,7 @@ func (r *run) idle(ctx context.Context) ([]Row, error) {
 		}
 		if cells[i].failed = err; err == nil {
 			connections = report.Connections
-			// The two figures of a row of the table, in places of an Outcome.
+			// The two figures of a row of the table use fields of an Outcome.
 			cells[i].rounds = []Outcome{{Value: report.CPU, Rate: report.Memory}}
 		}
 	}

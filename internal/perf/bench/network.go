@@ -13,13 +13,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// ErrUnsupported is the error of a Transport that has no such Task.
+// ErrUnsupported is the error of a Transport that cannot do a Task.
 var ErrUnsupported = errors.New("not measured by this transport")
 
-// Transport is one that is measured. One goroutine uses it at a time.
+// Transport is a transport to measure. One goroutine uses it at a time.
 type Transport interface {
 	Name() string
-	// Measure carries out a task for about d, after a warm-up. It ends with ctx.
+	// Measure carries out a task for about d, after a warm-up. It ends when ctx
+	// does.
 	Measure(ctx context.Context, t Task, d time.Duration) (Outcome, error)
 	// Close ends what Measure has started.
 	Close() error
@@ -33,15 +34,15 @@ const patience = 10 * time.Second
 
 // Network measures a transport whose servers are in another process.
 type Network struct {
-	// Commands is where a perf.Server listens, Bytes a byte server, HTTP an
-	// HTTPServer. All are of the same network.
+	// Commands is where a perf.Server listens, Bytes where a byte server does, and
+	// HTTP where an HTTPServer does. All are of the same network.
 	Commands, Bytes, HTTP perf.Endpoint
 	Dial                  DialFunc
-	// SpinOff, if not nil, measures the tasks that want it.
+	// SpinOff, if not nil, measures the tasks that need spinning turned off.
 	SpinOff Transport
 }
 
-// Name is the network's.
+// Name returns the name of the network.
 func (n *Network) Name() string { return n.Commands.Network }
 
 // Close closes SpinOff.
@@ -52,7 +53,7 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// Measure is Transport's.
+// Measure implements Transport.
 func (n *Network) Measure(ctx context.Context, t Task, d time.Duration) (Outcome, error) {
 	if t.SpinOff && n.SpinOff != nil {
 		return n.SpinOff.Measure(ctx, t, d)
@@ -104,7 +105,7 @@ func (n *Network) Verify(ctx context.Context, bytes uint64) error {
 	return g.Verify(ctx, bytes)
 }
 
-// repeat calls f until d has passed after a warm-up, and returns how often a
+// repeat calls f until d has passed after a warm-up, and returns the calls per
 // second.
 func repeat(d time.Duration, f func() error) (float64, error) {
 	for start := time.Now(); time.Since(start) < d/6; {
@@ -122,8 +123,8 @@ func repeat(d time.Duration, f func() error) (float64, error) {
 	return float64(n) / took.Seconds(), nil
 }
 
-// dialing opens connections one after the other, and has a byte go to and fro on
-// each before it is closed.
+// dialing opens connections one after the other, and sends a byte to and fro on
+// each before it closes it.
 func (n *Network) dialing(ctx context.Context, d time.Duration) (Outcome, error) {
 	var now current
 	defer context.AfterFunc(ctx, now.abort)()
@@ -147,7 +148,7 @@ func (n *Network) dialing(ctx context.Context, d time.Duration) (Outcome, error)
 	return Outcome{Value: rate}, err
 }
 
-// current is the connection that is closed when time is up.
+// current is the connection to close when the time is over.
 type current struct {
 	mu      sync.Mutex
 	conn    net.Conn // guarded by mu
@@ -172,7 +173,7 @@ func (c *current) abort() {
 	}
 }
 
-// get has clients that each have one connection and ask for the next body when
+// get runs clients that each have one connection, and ask for the next body when
 // they have read the last one.
 func (n *Network) get(ctx context.Context, t Task, d time.Duration) (Outcome, error) {
 	transport := &http.Transport{
@@ -207,7 +208,7 @@ func (n *Network) get(ctx context.Context, t Task, d time.Duration) (Outcome, er
 	return o, firstReal(errs)
 }
 
-// firstReal is the error that is not the consequence of another.
+// firstReal returns the first error that is not the consequence of another.
 func firstReal(errs []error) (first error) {
 	for _, err := range errs {
 		if first == nil || errors.Is(first, context.Canceled) && err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/plot"
 )
 
-// Picture writes latency and throughput against message size as SVG. The report
+// Picture writes latency and throughput against message size, as SVG. The report
 // must have a sweep.
 func (r *Report) Picture(w io.Writer) error {
 	latency := plot.Chart{Title: "Round trip", X: "message, bytes", Y: "µs"}

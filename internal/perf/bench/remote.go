@@ -14,9 +14,10 @@ import (
 	"time"
 )
 
-// A worker is a program that measures transports of its own. On its standard
-// output it says once, on a line, what it has: Hello. Then it reads a Request on
-// a line and answers with a Response on a line, until its standard input ends.
+// A worker is a program that measures transports of its own. It first writes a line
+// with a Hello to its standard output, which says what transports it has. Then it
+// reads Requests, one to a line, and answers each with a line that has a Response,
+// until its standard input ends.
 
 // Hello is a worker's first line.
 type Hello struct {
@@ -30,15 +31,15 @@ type Request struct {
 	DurationMS float64 `json:"duration_ms"`
 }
 
-// Response is its outcome, or why there is none.
+// Response is the outcome of a measurement, or why there is none.
 type Response struct {
 	Outcome     Outcome `json:"outcome"`
 	Error       string  `json:"error,omitempty"`
 	Unsupported bool    `json:"unsupported,omitempty"`
 }
 
-// ServeWorker is the worker's side. When in ends, a measurement under way does too: the
-// parent is dead.
+// ServeWorker is the worker's side. When in ends, the parent is dead, and a measurement
+// under way ends too.
 func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, transports []Transport) error {
 	enc := json.NewEncoder(out)
 	var hello Hello
@@ -97,17 +98,17 @@ func respond(ctx context.Context, req Request, transports []Transport) (r Respon
 	return Response{Outcome: o}
 }
 
-// reason is what an error says besides that the task is not supported.
+// reason returns the text of an error without ErrUnsupported.
 func reason(err error) string {
 	_, why, _ := strings.Cut(err.Error(), ErrUnsupported.Error()+": ")
 	return why
 }
 
-// Worker is the parent's side. A worker that ends or hangs is started again for
-// the next measurement.
+// Worker is the parent's side of a worker. A worker that ends or hangs is started
+// again for the next measurement.
 type Worker struct {
 	command func() *exec.Cmd
-	run     *running // nil: not started
+	run     *running // nil until started
 }
 
 type running struct {
@@ -121,11 +122,11 @@ type running struct {
 
 const (
 	workerStart = 20 * time.Second
-	workerStop  = 5 * time.Second // to end by itself, before it is killed
+	workerStop  = 5 * time.Second // until it ends by itself; then it is killed
 )
 
-// StartWorker starts the program that command makes, and returns the transports
-// that it has. Closing the last of them ends it.
+// StartWorker starts the program that command returns, and returns the program's
+// transports. Closing the last of them ends the program.
 func StartWorker(ctx context.Context, command func() *exec.Cmd) ([]Transport, error) {
 	w := &Worker{command: command}
 	if err := w.start(ctx); err != nil {
@@ -152,7 +153,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err == nil {
 		err = cmd.Start()
 	}
-	write.Close() // so that the worker's end is the end of what it says
+	write.Close() // so that the worker's end is the end of its output
 	if err != nil {
 		out.Close()
 		return err
@@ -168,7 +169,7 @@ func (w *Worker) start(ctx context.Context) error {
 func (r *running) read(ctx context.Context, limit time.Duration, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer after %v: it hangs", limit))
 	defer cancel()
-	// A deadline and not Close: the reader may be in use.
+	// This sets a deadline rather than closing, since the reader may be in use.
 	defer context.AfterFunc(ctx, func() { r.out.SetReadDeadline(time.Unix(1, 0)) })()
 	line, err := r.lines.ReadBytes('\n')
 	switch {
@@ -182,7 +183,7 @@ func (r *running) read(ctx context.Context, limit time.Duration, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// stop ends the worker, by force if need be.
+// stop ends the worker, by force if necessary.
 func (w *Worker) stop() error {
 	r := w.run
 	if r == nil {
@@ -196,19 +197,19 @@ func (w *Worker) stop() error {
 	return err
 }
 
-// Remote is a worker's transport.
+// Remote is a transport of a worker.
 type Remote struct {
 	w    *Worker
 	name string
 }
 
-// Name is the worker's name for it.
+// Name returns the worker's name for the transport.
 func (r *Remote) Name() string { return r.name }
 
 // Close ends the worker.
 func (r *Remote) Close() error { return r.w.stop() }
 
-// Measure is Transport's.
+// Measure implements Transport.
 func (r *Remote) Measure(ctx context.Context, t Task, d time.Duration) (Outcome, error) {
 	if r.w.run == nil {
 		if err := r.w.start(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asWorker makes the test binary a worker, of the kind that it names.
+// asWorker makes the test binary a worker of the kind that it names.
 const asWorker = "BENCH_TEST_AS_WORKER"
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ func TestAWorkersTransports(t *testing.T) {
 		assert.EqualError(t, err, "broken")
 		_, err = measure(4)
 		assert.EqualError(t, err, "the worker ended")
-		// The next one finds it started again.
+		// The next measurement finds it started again.
 	}
 	_, err = (&Remote{w: list[0].(*Remote).w, name: "three"}).Measure(ctx, Task{}, 0)
 	assert.EqualError(t, err, "no such transport")

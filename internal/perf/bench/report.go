@@ -11,11 +11,11 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/limits"
 )
 
-// Report is the outcome of Run.
+// Report is the result of Run.
 type Report struct {
 	Host     perf.Host     `json:"host"`
 	Rounds   int           `json:"rounds"`
-	Cut      string        `json:"cut,omitempty"` // what was left out for want of time
+	Cut      string        `json:"cut,omitempty"` // what was left out for lack of time
 	SliceMS  float64       `json:"slice_ms"`      // one measurement
 	Verified perf.Verified `json:"verified"`
 	Limits   *Limits       `json:"limits,omitempty"`
@@ -23,7 +23,7 @@ type Report struct {
 	Sweep    []Curve       `json:"sweep,omitempty"`
 }
 
-// Limits are the best that was measured, and what each round gave.
+// Limits are the best measured limits, and those of each round.
 type Limits struct {
 	Line         float64       `json:"cache_line_us"`
 	LineRounds   []float64     `json:"cache_line_us_each_round"`
@@ -43,21 +43,21 @@ type Row struct {
 	Results      []Result `json:"results"`
 }
 
-// Result is one transport in one row. Without rounds there is no figure, and Why
-// says why not, unless it does not offer the test.
+// Result is one transport in one row. Without rounds there is no figure. Then Why
+// says why, unless the transport does not offer the test.
 type Result struct {
 	Transport string `json:"transport"`
 	perf.Spread
 	Rounds []float64 `json:"each_round"`
 	Why    string    `json:"why,omitempty"`
 	Failed bool      `json:"failed,omitempty"`
-	// OfLimit is the median as a part of the limit: 1 is the limit.
+	// OfLimit is the median as a fraction of the limit.
 	OfLimit *float64 `json:"of_limit,omitempty"`
 	// TimesBetterThan has the ratio to each other transport.
 	TimesBetterThan map[string]perf.Ratio `json:"times_better_than,omitempty"`
 }
 
-// rows are those of one measurement.
+// rows returns the rows of one measurement.
 func (r *run) rows(m measurement, cells []cell) (rows []Row) {
 	for _, f := range m.rows {
 		row := Row{Item: m.item, Name: f.name, Unit: f.unit, LessIsBetter: f.less, Limit: r.limit(f.limit)}
@@ -95,7 +95,7 @@ func result(name string, c *cell, f figure) Result {
 	return res
 }
 
-// compare fills in the shares and ratios.
+// compare computes the shares and ratios.
 func (row *Row) compare() {
 	for i := range row.Results {
 		own := &row.Results[i]
@@ -110,7 +110,7 @@ func (row *Row) compare() {
 			own.OfLimit = &share
 		}
 		for _, other := range row.Results {
-			// Nothing is a number of times better than nothing.
+			// A figure of zero has no ratios.
 			if other.Transport == own.Transport || other.Rounds == nil || other.Min <= 0 || own.Min <= 0 {
 				continue
 			}
@@ -122,7 +122,7 @@ func (row *Row) compare() {
 	}
 }
 
-// Failures says what has failed of these transports.
+// Failures returns what has failed on these transports.
 func (r *Report) Failures(transports []string) (list []string) {
 	for _, row := range r.Rows {
 		for _, res := range row.Results {
@@ -134,8 +134,8 @@ func (r *Report) Failures(transports []string) (list []string) {
 	return list
 }
 
-// Table writes two tables of plain text: the figures, and what the first
-// transport is beside the limits and the others.
+// Table writes two tables of plain text: the figures, and the first transport
+// compared with the limits and the others.
 func (r *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nrounds: %d, of %g ms for each figure\n\n", r.Host, r.Rounds, r.SliceMS)
@@ -190,7 +190,7 @@ func (r *Report) figures() [][]string {
 	return rows
 }
 
-// text is the median and the spread.
+// text returns the median and the spread.
 func (res *Result) text() string {
 	switch {
 	case res.Failed:
@@ -241,7 +241,7 @@ func (row *Row) ratios() []string {
 	return line
 }
 
-// unsteady is how far apart the rounds of a transport may be before the report
+// unsteady is the ratio between the rounds of a transport from which on the report
 // says that its ratios are to be taken with care.
 const unsteady = 1.5
 

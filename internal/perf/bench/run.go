@@ -13,33 +13,32 @@ import (
 
 // Plan is what Run does.
 type Plan struct {
-	// Transports are measured. The first is the one that the others are
-	// compared with.
+	// Transports are measured. The others are compared with the first.
 	Transports []Transport
-	// Items choose rows; none means all.
+	// Items selects rows. None means all.
 	Items []string
-	// Rounds is at least 1. Duration is that of one measurement; the warm-up is
+	// Rounds is at least 1. Duration is that of one measurement. The warm-up takes
 	// a sixth of it on top.
 	Rounds   int
 	Duration time.Duration
-	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	// Budget, if not nil, limits the time of Run by leaving rounds out.
 	Budget *perf.Budget
-	// SweepRounds and SweepDuration are those of the picture; no rounds, no
+	// SweepRounds and SweepDuration are for the picture. Without rounds there is no
 	// picture.
 	SweepRounds   int
 	SweepDuration time.Duration
-	// VerifyBytes go each way on every Network before the measuring.
+	// VerifyBytes are sent each way on every Network before the measurement.
 	VerifyBytes uint64
 	// Limits measures the machine, if not nil.
 	Limits *limits.Session
 	Effort limits.Effort
-	// Load keeps all processors busy until stop is called. Nil leaves the rows
-	// out that need it.
+	// Load keeps all processors busy until stop is called. If it is nil, the rows
+	// that need it are left out.
 	Load func(context.Context) (stop func() error, err error)
-	// Idle measures idle connections in processes of their own. Nil leaves the
-	// rows out.
+	// Idle measures idle connections in processes of their own. If it is nil, their
+	// rows are left out.
 	Idle func(ctx context.Context, network string) (*IdleReport, error)
-	// Progress, if not nil, is told what begins.
+	// Progress, if not nil, is called with a description of what begins.
 	Progress func(what string)
 }
 
@@ -49,18 +48,18 @@ type cell struct {
 	failed error // once it has failed it is not tried again
 }
 
-// run is Run under way.
+// run is a Run that is under way.
 type run struct {
 	Plan
 	table    []measurement
 	cells    [][]cell // by measurement and transport
 	limits   *Limits
-	fast     []limits.Copies // those of the full measurement, to be measured again
+	fast     []limits.Copies // the fastest of the full measurement, to be measured again
 	done, of int             // steps, for the progress
 }
 
-// Run measures and reports. An error means that there is no report; what failed
-// in one measurement is in the report.
+// Run measures and reports. If it returns an error, there is no report. The failure
+// of a single measurement is part of the report.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	r := &run{Plan: p}
 	for _, m := range measurements() {
@@ -78,7 +77,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	if err := r.measureLimits(ctx); err != nil {
 		return nil, err
 	}
-	loops := 1 + min(p.SweepRounds, 1) // half of the time for the picture
+	loops := 1 + min(p.SweepRounds, 1) // half of the time is for the picture
 	report.Rounds = 0
 	for round := range p.Budget.Rounds(p.Rounds, loops) {
 		if err := r.round(ctx, round); err != nil {
@@ -117,7 +116,7 @@ func (r *run) verify(ctx context.Context) (perf.Verified, error) {
 	for _, t := range r.Transports {
 		n, ok := t.(*Network)
 		if !ok {
-			continue // a worker's is not ours
+			continue // it is a worker's, not ours
 		}
 		r.tell("verifying: %s", n.Name())
 		if err := n.Verify(ctx, r.VerifyBytes); err != nil {
@@ -145,7 +144,7 @@ func (r *run) measureLimits(ctx context.Context) error {
 	return nil
 }
 
-// limitsAgain measures the limits in a round; the best of all counts.
+// limitsAgain measures the limits in a round. The best of all rounds counts.
 func (r *run) limitsAgain() error {
 	l := r.limits
 	line, err := r.Limits.CacheLine(false, r.Effort.Rounds)
@@ -187,8 +186,8 @@ func (r *run) round(ctx context.Context, round int) error {
 	return nil
 }
 
-// measurement measures one row on every transport, beginning with another one in
-// each round.
+// measurement measures one row on every transport. In each round it begins with
+// another one.
 func (r *run) measurement(ctx context.Context, round int, m measurement, cells []cell) (err error) {
 	if m.busy {
 		stop, loadErr := r.Load(ctx)
@@ -214,7 +213,7 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 	return nil
 }
 
-// cause is why ctx has ended if it has, else err.
+// cause returns why ctx has ended if it has, else err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -222,7 +221,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// Point is a size in bytes and the median there.
+// Point is a size in bytes and the median for it.
 type Point struct {
 	Size  int     `json:"size_bytes"`
 	Value float64 `json:"value"`
@@ -283,7 +282,7 @@ func (r *run) sweepOne(ctx context.Context, m measurement, cells []cell, loops i
 	return nil
 }
 
-// values are one figure of all rounds.
+// values returns one figure of each round.
 func (c *cell) values(of func(Outcome) float64) (list []float64) {
 	for _, o := range c.rounds {
 		list = append(list, of(o))

@@ -14,8 +14,8 @@ type Test string
 const (
 	RoundTrip Test = "round trip" // value: µs
 	OneWay    Test = "one way"    // value: GB/s (10^9 bytes)
-	Dialing   Test = "connect"    // connect, one byte to and fro, close; value: a second
-	Get       Test = "get"        // HTTP, keep-alive; value: a second
+	Dialing   Test = "connect"    // connect, one byte to and fro, close; value: per second
+	Get       Test = "get"        // HTTP, keep-alive; value: per second
 )
 
 // Task is one measurement of one transport.
@@ -26,22 +26,22 @@ type Task struct {
 	SpinOff     bool `json:"spin_off,omitempty"`
 }
 
-// Outcome is what a Task gave.
+// Outcome is the result of a Task.
 type Outcome struct {
 	Value float64 `json:"value"` // in the unit of the test
-	// Rate is messages or round trips a second, all connections together, and
-	// Slowest the slowest connection's part of the fair share. Both are 0 for
-	// tests other than RoundTrip and OneWay.
+	// Rate is messages or round trips per second, of all connections together.
+	// Slowest is the rate of the slowest connection as a fraction of the fair
+	// share. Both are 0 for tests other than RoundTrip and OneWay.
 	Rate    float64 `json:"rate,omitempty"`
 	Slowest float64 `json:"slowest,omitempty"`
 }
 
-// Items are the names by which rows are chosen, in the order of the table.
+// Items are the names by which rows are selected, in the order of the table.
 var Items = []string{
 	"roundtrip", "oneway", "stream", "parked", "busy", "many", "connect", "http", "idle",
 }
 
-// yardstick is the limit that a row is laid beside.
+// yardstick is the limit with which a row is compared.
 type yardstick int
 
 const (
@@ -59,7 +59,7 @@ type figure struct {
 	of    func(Outcome) float64
 }
 
-// measurement is a Task and the rows that come of it.
+// measurement is a Task and the rows that result from it.
 type measurement struct {
 	item string
 	task Task
@@ -70,13 +70,13 @@ type measurement struct {
 func value(o Outcome) float64   { return o.Value }
 func slowest(o Outcome) float64 { return 100 * o.Slowest }
 
-// many is how many connections are at work at once where many are.
+// many is how many connections work at once in the rows for many connections.
 const many = 64
 
-// smallMessage is that of a stream of small writes.
+// smallMessage is the size of the messages in a stream of small writes.
 const smallMessage = 64
 
-// measurements is the table, but for idle connections, which need no rounds.
+// measurements returns the table, except idle connections, which need no rounds.
 func measurements() []measurement {
 	return []measurement{
 		roundTrip("roundtrip", 56, "", lineLimit),
@@ -147,7 +147,7 @@ func parked(m measurement) measurement {
 	return m
 }
 
-// sweepSizes are the message sizes of the picture, in bytes.
+// sweepSizes returns the message sizes of the picture, in bytes.
 func sweepSizes() (sizes []int) {
 	for n := 4; n <= 4<<20; n *= 4 {
 		sizes = append(sizes, n)
@@ -155,7 +155,7 @@ func sweepSizes() (sizes []int) {
 	return sizes
 }
 
-// CheckItems returns the first of names that is not one of Items, or nothing.
+// CheckItems returns the first of names that is not one of Items, or "".
 func CheckItems(names []string) (unknown string) {
 	for _, n := range names {
 		if !slices.Contains(Items, n) {

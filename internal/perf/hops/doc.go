@@ -2,8 +2,9 @@
 // hop, two, and more, alone and while all nodes send, and how a node shares a link
 // between its own traffic and what it forwards.
 //
-// It starts no process and knows no transport: a [Ring] is the caller's, as is the
-// function that starts one. It stands beside cmd/sdp-perf, whose ring command it is.
+// It starts no process and knows no transport. The caller implements [Ring], and
+// passes a function that starts one. It stands beside cmd/sdp-perf, whose ring
+// command uses it.
 //
 //	plan := hops.Plan{Nodes: []int{3}, Hops: []int{1}, Lanes: []int{1}, Rounds: 3,
 //		Duration: 50 * time.Millisecond, Start: start}
@@ -15,9 +16,8 @@
 //   - Each shape (number of nodes, lanes) is a ring of its own, with processes of its
 //     own. Within it the rounds are interleaved: each round measures every number of
 //     hops, alone and together, in turn. The report has the medians of the rounds.
-//   - Alone is node 1 and the node so many hops to its right. Together is every node
-//     and the node so many hops to its right, at the same time.
+//   - Alone means node 1 and the node so many hops to its right. Together means every
+//     node and the node so many hops to its right, at the same time.
 //   - The CPU time of a hop is that of the processes which forwarded, divided by what
-//     they forwarded, with all that belongs to it: wake-ups, looking for work, the Go
-//     runtime.
+//     they forwarded. It includes wake-ups, polling, and the Go runtime.
 package hops

@@ -77,7 +77,8 @@ func TestAReportOfAMadeUpRing(t *testing.T) {
 	r, err := Run(context.Background(), plan(&started, &closed, nil))
 	require.NoError(t, err)
 	assert.Equal(t, started, closed)
-	// Stores; then of 3 nodes one hop, of 4 two, of 8 one, two and four, with 1 lane and 2.
+	// The rows are stores, and then one hop of 3 nodes, two of 4, and one, two and four of
+	// 8, with 1 lane and 2.
 	require.Len(t, r.Rows, 1+2*(1+2+3))
 	assert.False(t, r.Rows[0].Frames)
 	four, ok := r.find(8, 1, 4)

@@ -16,35 +16,36 @@ const (
 
 // Plan is what Run does.
 type Plan struct {
-	// Nodes, Hops and Lanes are the matrix. What a ring does not have is left out:
-	// the way to no node is longer than half of it.
+	// Nodes, Hops and Lanes are the matrix. Combinations that a ring does not have
+	// are left out: the way to a node is never longer than half of the ring.
 	Nodes, Hops, Lanes []int
-	// Rounds is how often each figure is taken, at least 1.
+	// Rounds is how often each figure is measured, at least 1.
 	Rounds int
-	// Duration is how long one is measured in a round. Warm-up and samples take a
-	// third of it on top.
+	// Duration is how long a figure is measured in a round. Warm-up and samples
+	// take a third of it on top.
 	Duration time.Duration
-	// Budget, if not nil, keeps Run to a time by leaving rounds out.
+	// Budget, if not nil, limits the time of Run by leaving rounds out.
 	Budget *perf.Budget
-	// Start starts a ring, whose links are all up when it returns.
+	// Start starts a ring. All its links are up when it returns.
 	Start func(context.Context, Shape) (Ring, error)
 	// Forward measures the work of forwarding a frame of size bytes, and of a plain
-	// copy of as many, n times each.
+	// copy of as many bytes, n times each.
 	Forward func(size, n int) (forwarded, copied time.Duration, err error)
-	// Progress, if not nil, is told what begins.
+	// Progress, if not nil, is called with a description of what begins.
 	Progress func(what string)
 }
 
-// Shape is what a ring is like.
+// Shape describes a ring.
 type Shape struct {
 	Topology string // "ring" or "line"
 	Nodes    int
 	Lanes    int
-	// Frames has neighbours use frames as all others do, instead of stores.
+	// Frames makes neighbours use frames, as all other nodes do, rather than
+	// stores.
 	Frames bool
 }
 
-// String is short, for progress and errors.
+// String returns a short form, for progress and errors.
 func (s Shape) String() string {
 	return fmt.Sprintf("%s, nodes=%d, lanes=%d", s.Topology, s.Nodes, s.Lanes)
 }
@@ -57,7 +58,7 @@ type Task struct {
 	Duration time.Duration
 }
 
-// Outcome is what a task gave.
+// Outcome is the result of a task.
 type Outcome struct {
 	// Value is that of [perf.Figures].
 	Value float64
@@ -68,11 +69,11 @@ type Outcome struct {
 // Usage is what a node has used and sent since it started.
 type Usage struct {
 	CPU time.Duration // of the process
-	// Sent over its links in frames, of its own and of others.
+	// Sent over its links in frames, of its own and of other nodes.
 	OwnBytes, ForwardedFrames, ForwardedBytes uint64
 }
 
-// Since is what came after before.
+// Since returns the difference to an earlier Usage.
 func (u Usage) Since(before Usage) Usage {
 	return Usage{
 		CPU: u.CPU - before.CPU, OwnBytes: u.OwnBytes - before.OwnBytes,
@@ -82,10 +83,11 @@ func (u Usage) Since(before Usage) Usage {
 
 // Ring is a ring of node processes.
 type Ring interface {
-	// Measure carries tasks out at the same time, and returns their outcomes in
-	// their order. No two have the same From.
+	// Measure carries out tasks at the same time, and returns their outcomes in the
+	// same order. No two have the same From.
 	Measure(ctx context.Context, tasks ...Task) ([]Outcome, error)
-	// Usage is each node's, that of node i at i. It may be called during Measure.
+	// Usage returns the usage of each node, that of node i at index i. It may be
+	// called during Measure.
 	Usage(ctx context.Context) ([]Usage, error)
 	// Close ends all processes.
 	Close() error
@@ -97,7 +99,7 @@ func (p *Plan) tell(format string, args ...any) {
 	}
 }
 
-// hops are those of the plan that a ring of n nodes has.
+// hops returns the numbers of hops in the plan that a ring of n nodes has.
 func (p *Plan) hops(n int) (list []int) {
 	for _, h := range p.Hops {
 		if h <= n/2 {

@@ -35,7 +35,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	return r, nil
 }
 
-// shapes are the rings that are measured: first one whose neighbours use stores.
+// shapes returns the rings to measure. Neighbours of the first use stores.
 func (p *Plan) shapes() (list []Shape) {
 	if slices.Contains(p.Hops, 1) {
 		list = append(list, Shape{Topology: "ring", Nodes: slices.Min(p.Nodes), Lanes: slices.Min(p.Lanes)})
@@ -57,7 +57,7 @@ const (
 	workFrames = 2000
 )
 
-// measureWork comes first, when no other process of the run takes processors.
+// measureWork is called first, while no other process of the run uses processors.
 func (p *Plan) measureWork(r *Report) error {
 	p.tell("forwarding a frame")
 	for _, size := range []int{small, large} {
@@ -136,7 +136,7 @@ func (p *Plan) round(ctx context.Context, ring Ring, s Shape, hops int, to *samp
 			return err
 		}
 		var used Usage
-		if hops > 1 { // what trickles through another test's end counts for nothing
+		if hops > 1 { // the few frames from the end of another test do not count
 			used = forwarders(before, after, tasks[0])
 		}
 		to.add(test, alone[0], used, together)
@@ -144,7 +144,7 @@ func (p *Plan) round(ctx context.Context, ring Ring, s Shape, hops int, to *samp
 	return nil
 }
 
-// forwarders is what all nodes have used that forwarded in a task.
+// forwarders returns the usage of all nodes that forwarded in a task.
 func forwarders(before, after []Usage, t Task) (sum Usage) {
 	for node := range after {
 		u := after[node].Since(before[node])
@@ -192,7 +192,7 @@ func (s *samples) row(shape Shape, hops int) Row {
 	}
 }
 
-// median is 0 if there is nothing.
+// median returns 0 if there are no values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -8,18 +8,19 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// shareTimes is how much longer than another figure a share is measured.
+// shareTimes is how many times longer than another figure a share is measured.
 const shareTimes = 6
 
-// shareWarmUp is how long each connection is used before, so that its queue has
-// grown: one that waits for its own queue does not want all of the link.
+// shareWarmUp is how long each connection is used before the measurement, so that
+// its queue has grown. A connection that waits for room in its own queue does not
+// demand the whole link.
 const shareWarmUp = 300 * time.Millisecond
 
-// shareSizes are the bytes of the messages: of the node's own and of those that it
-// forwards.
+// shareSizes are the sizes of the messages in bytes: the node's own, and those that
+// it forwards.
 var shareSizes = [][2]int{{large, large}, {4096, large}, {large, 4096}}
 
-// measureShares has node 2 of a line of three send all it can, and node 1 too.
+// measureShares has nodes 1 and 2 of a line of three send as much as they can.
 func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 	s := Shape{Topology: "line", Nodes: 3, Lanes: 1, Frames: true}
 	p.tell("starting: %v", s)
@@ -57,8 +58,9 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 	return nil
 }
 
-// flood has both nodes send for d, and is what node 2 sent in the middle of that
-// time. All that it forwards goes to node 3, but for a few small frames back.
+// flood has both nodes send for d. It returns what node 2 sent in the middle of
+// that time, and how long that was. All that node 2 forwards goes to node 3, except
+// a few small frames back.
 func flood(ctx context.Context, ring Ring, sh Share, d time.Duration) (used Usage, took time.Duration, err error) {
 	failed := make(chan error, 1)
 	go func() {

@@ -60,7 +60,7 @@ func (r *Report) writeWork(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// writeScheduling says what times mean where processes wait for processors.
+// writeScheduling explains times where processes wait for processors.
 func (r *Report) writeScheduling(b *strings.Builder) {
 	most, least := 0, r.Rows[0].Nodes
 	for _, row := range r.Rows {
@@ -98,7 +98,8 @@ func (r *Report) writePapers(b *strings.Builder) {
 	perf.WriteAligned(b, rows)
 }
 
-// comparison is changes of the median latency, as parts of what it was.
+// comparison is a set of changes of the median latency, as fractions of the earlier
+// value.
 type comparison struct {
 	what, papers string
 	alone, all   []float64
@@ -145,7 +146,7 @@ func (r *Report) find(nodes, lanes, hops int) (Row, bool) {
 	return Row{}, false
 }
 
-// changeOf is the median of changes, and the least and the greatest.
+// changeOf returns the median, the least and the greatest of changes.
 func changeOf(v []float64) string {
 	if len(v) == 0 {
 		return "-"

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// kind is what the two processes do together.
+// kind is a kind of measurement.
 type kind string
 
 const (
@@ -14,14 +14,15 @@ const (
 	copies kind = "copies" // count pieces through a queue
 )
 
-// command is one measurement. Queue and piece are bytes, and 0 but for copies.
+// command is one measurement. Queue and piece are in bytes, and 0 except for
+// copies.
 type command struct {
 	kind         kind
 	queue, piece int
 	count        uint64
 }
 
-// String is the line that parseCommand reads.
+// String returns the line that parseCommand parses.
 func (c command) String() string {
 	return fmt.Sprintf("%s %d %d %d", c.kind, c.queue, c.piece, c.count)
 }

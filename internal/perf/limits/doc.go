@@ -1,10 +1,10 @@
 // Package limits measures what a machine allows two processes that share memory,
-// with no code of a connection: one cache line to and fro, and two plain copies
+// without the code of a connection: one cache line to and fro, and two plain copies
 // through a shared queue.
 //
-// It is the yardstick that package bench lays beside the transports. It knows
-// none of them. Of this module it uses the store and load instructions of ntb,
-// since no other publish is cheaper, and of perf the table.
+// Package bench compares the transports with it. It knows none of them. Of this
+// module it uses the store and load instructions of ntb, since no other publish is
+// cheaper, and the table of perf.
 //
 // Two processes map one sealed memory file:
 //
@@ -14,9 +14,9 @@
 //	3072     tail   bytes consumed, stored by the helper
 //	4096     queue  8 MiB
 //
-// A [Session] in one process writes a line of text for each measurement; [Serve]
-// in the other reads it, and then both spin. Between two measurements the helper
-// sleeps in its read.
+// A [Session] in one process writes a line of text for each measurement. [Serve] in
+// the other process reads it, and then both spin. Between two measurements the
+// helper sleeps in its read.
 //
 // In a cache line with payload, the word is the last 8 bytes and the payload the
 // 56 bytes before it, as in a record of the transport.

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// together is a session with its helper in this process.
+// together returns a session whose helper is in this process.
 func together(t *testing.T) (s *Session, commands io.WriteCloser, served <-chan error) {
 	t.Helper()
 	if runtime.NumCPU() < 2 {
@@ -86,7 +86,7 @@ func TestMeasureHasAFigureForEverything(t *testing.T) {
 	assert.NoError(t, <-served)
 }
 
-// The helper's copy is looked at through the queue: what is in it at the end are
+// The test checks the helper's copy through the queue, which at the end contains
 // the session's last pieces.
 func TestEveryPieceGoesThroughTheQueue(t *testing.T) {
 	s, _, _ := together(t)
@@ -150,7 +150,7 @@ func TestTheMemorysSizeCannotChange(t *testing.T) {
 	assert.ErrorIs(t, f.Truncate(2*memorySize), unix.EPERM)
 }
 
-// twoProcesses is a session with its helper in another process.
+// twoProcesses returns a session whose helper is in another process.
 func twoProcesses(t *testing.T) *Session {
 	t.Helper()
 	mem, f, err := NewMemory()
@@ -171,15 +171,15 @@ func twoProcesses(t *testing.T) *Session {
 	return NewSession(mem, stdin)
 }
 
-// within is how far the figures of C and Go may be apart, and attempts how often
-// both are measured at most: on a machine that does other things too, a figure
+// within is the largest accepted ratio of the figures of C and Go. attempts is how
+// often both are measured at most. On a machine that does other work too, a figure
 // can be bad at any time, but the best of a few is not.
 const (
 	within   = 1.5
 	attempts = 25
 )
 
-// It is the one comparison of times in the tests. A limit that is not the
+// This is the only comparison of times in the tests. A limit that is not the
 // machine's would make every share of it wrong.
 func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
 	if os.Getenv("NTBNET_ALONE") == "" {
@@ -212,8 +212,8 @@ func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
 		c, own = append(c, inC), append(own, inGo)
 		slices.Sort(c)
 		slices.Sort(own)
-		// The best, or the median: in a virtual machine both processors may be one
-		// core's for a moment, which makes a single round far too good.
+		// The best or the median must agree. In a virtual machine both processors
+		// may be one core's for a moment, which makes a single round far too good.
 		if i >= 2 && (near(c[0], own[0]) || near(c[i/2], own[i/2])) {
 			t.Logf("%d rounds: C %.3f µs, Go %.3f µs", i+1, c, own)
 			return

@@ -2,8 +2,8 @@ package limits
 
 import "github.com/ntbnet/ntbnet/ntb"
 
-// The places in the shared memory, in bytes. The words are far enough apart that
-// no processor fetches two of them together.
+// Offsets in the shared memory, in bytes. The words are far enough apart that no
+// processor fetches two of them together.
 const (
 	ping      = 0
 	pong      = 1024
@@ -24,19 +24,19 @@ const (
 // Memory is the memory that the two processes share. Both may store to all of it.
 type Memory struct {
 	b   []byte
-	out ntb.Window // the same bytes: for the stores
+	out ntb.Window // the same bytes, for stores
 }
 
 func newMemory(b []byte) *Memory {
 	return &Memory{b: b, out: ntb.MappedWindow(b, ntb.Coherent)}
 }
 
-// publish stores a word, after everything stored before. Its pair is load.
+// publish stores a word, after everything stored before. It pairs with load.
 func (m *Memory) publish(off int, v uint64) { m.out.Publish64(off, v) }
 
 func (m *Memory) load(off int) uint64 { return ntb.Load64(m.b, off) }
 
-// piece is n bytes of a queue at position pos. n divides the queue's size, and
+// piece returns n bytes of a queue at position pos. n divides the queue's size, and
 // pos is a multiple of n.
 func (m *Memory) piece(pos uint64, n, queue int) []byte {
 	at := queueBase + int(pos&uint64(queue-1))

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals keep the file's size, so that neither process can make the other fault.
+// seals fix the file's size, so that neither process can make the other fault.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// NewMemory makes the memory and the file that the other process opens it from.
+// NewMemory makes the memory, and the file from which the other process opens it.
 // The caller closes both.
 func NewMemory() (*Memory, *os.File, error) {
 	fd, err := unix.MemfdCreate("sdp-perf-limits", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -36,8 +36,8 @@ func seal(f *os.File) (*Memory, error) {
 	return OpenMemory(f)
 }
 
-// OpenMemory maps the file that NewMemory made. All pages are there before it
-// returns, so that no measurement pays for them.
+// OpenMemory maps the file that NewMemory made. It touches all pages, so that no
+// measurement pays for that.
 func OpenMemory(f *os.File) (*Memory, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, memorySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
-// Effort is how long Measure takes.
+// Effort sets how long Measure takes.
 type Effort struct {
 	Runs   int // of every figure; the best counts
 	Rounds int // round trips in one run
@@ -19,7 +19,7 @@ type Effort struct {
 // Full takes about 6 seconds.
 var Full = Effort{Runs: 5, Rounds: 50_000, Bytes: 256 << 20}
 
-// Quick is for tests of what prints the figures.
+// Quick is for tests of programs that print the figures.
 var Quick = Effort{Runs: 2, Rounds: 500, Bytes: 256 << 10}
 
 // Queues and Pieces are the sizes in bytes that Measure tries, each with each
@@ -40,9 +40,10 @@ func powers(from, to int) (list []int) {
 type Report struct {
 	Host perf.Host `json:"host"`
 	Runs int       `json:"runs"`
-	Cut  string    `json:"cut,omitempty"` // what was left out for want of time
-	// Line is a word to and fro, Filled a line with 56 bytes of payload: the
-	// best of the runs, in microseconds for a round trip.
+	Cut  string    `json:"cut,omitempty"` // what was left out for lack of time
+	// Line is the time of a word to and fro, and Filled that of a line with 56
+	// bytes of payload. Both are the best of the runs, in microseconds for a round
+	// trip.
 	Line   Figure `json:"cache_line_us"`
 	Filled Figure `json:"filled_line_us"`
 	// Best is the fastest of Copies, which are in order of queue and piece.
@@ -50,7 +51,7 @@ type Report struct {
 	Copies []Copies `json:"two_copies"`
 }
 
-// Figure is one limit and the runs it is the best of.
+// Figure is one limit, and the runs of which it is the best.
 type Figure struct {
 	Best float64   `json:"best"`
 	Runs []float64 `json:"runs"`
@@ -63,10 +64,10 @@ type Copies struct {
 	GBs   float64 `json:"gb_per_s"` // 10^9 bytes, the best of the runs
 }
 
-// Measure takes the best of several runs of everything. The runs of one figure
-// are spread over the whole time, so that a disturbance does not hit all of them.
-// Runs are the rounds of the budget, which may be nil and has loops to come, this one
-// included.
+// Measure returns the best of several runs of everything. The runs of one figure are
+// spread over the whole time, so that a disturbance does not affect all of them. Runs
+// are the rounds of the budget, which may be nil. loops is the number of its loops to
+// come, this one included.
 func (s *Session) Measure(e Effort, budget *perf.Budget, loops int) (*Report, error) {
 	r := &Report{Host: perf.ThisHost()}
 	for _, q := range Queues {
@@ -120,7 +121,7 @@ func slower(a, b Copies) int {
 	return 0
 }
 
-// Fastest are the n sizes with the highest throughput, the fastest first.
+// Fastest returns the n sizes with the highest throughput, the fastest first.
 func (r *Report) Fastest(n int) []Copies {
 	list := slices.Clone(r.Copies)
 	slices.SortStableFunc(list, func(a, b Copies) int { return slower(b, a) })
@@ -153,7 +154,7 @@ func texts(values []float64) string {
 	return strings.Join(list, " ")
 }
 
-// grid has a row for each queue and a column for each piece.
+// grid returns a row for each queue and a column for each piece.
 func (r *Report) grid() [][]string {
 	top := []string{"queue", ""}
 	for _, p := range Pieces {

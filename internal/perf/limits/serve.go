@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Serve is the helper's half: it carries out what the session's commands ask
-// for, until they end, which ends a measurement that is under way too.
+// Serve is the helper's side. It carries out what the session's commands ask for,
+// until they end. Their end also ends a measurement that is under way.
 func Serve(m *Memory, commands io.Reader) error {
 	p := party{m: m}
 	var (
@@ -47,10 +47,11 @@ func readCommands(r io.Reader, work chan<- command) error {
 // party is one of the two processes.
 type party struct {
 	m    *Memory
-	stop atomic.Bool // set by another goroutine: waits end
+	stop atomic.Bool // set by another goroutine to end waits
 }
 
-// await spins until the word at off is want, and returns false if stopped first.
+// await spins until the word at off is want. It returns false if it was stopped
+// first.
 func (p *party) await(off int, want uint64) bool {
 	for i := uint(1); p.m.load(off) != want; i++ {
 		if i&0xfff == 0 && p.stop.Load() {
@@ -60,7 +61,7 @@ func (p *party) await(off int, want uint64) bool {
 	return true
 }
 
-// awaitAtLeast is await for a word that counts up, and returns it.
+// awaitAtLeast is await for a word that counts up. It returns the word.
 func (p *party) awaitAtLeast(off int, want uint64) (uint64, bool) {
 	for i := uint(1); ; i++ {
 		if v := p.m.load(off); v >= want {

@@ -13,25 +13,25 @@ var (
 	errOneCPU  = errors.New("the limits need two processors: both sides spin")
 )
 
-// Session is the half that measures. One goroutine uses it at a time; only Stop
-// may come from another.
+// Session is the side that measures. One goroutine uses it at a time. Only Stop may
+// be called by another one.
 type Session struct {
 	party
 	commands io.Writer
 }
 
-// NewSession is a session with the helper that reads commands and has mapped the
+// NewSession returns a session with a helper that reads commands and has mapped the
 // same memory.
 func NewSession(m *Memory, commands io.Writer) *Session {
 	return &Session{party: party{m: m}, commands: commands}
 }
 
-// Stop ends a measurement that is under way, and all later ones, with an error:
-// the helper is dead, or nobody wants to know any more.
+// Stop ends a measurement that is under way, and all later ones, with an error. It
+// is called when the helper is dead, or the result is not wanted any more.
 func (s *Session) Stop() { s.stop.Store(true) }
 
-// begin sets the words to zero while the helper does not look at them, and tells
-// it what comes.
+// begin sets the words to zero while the helper does not read them, and sends it
+// the command.
 func (s *Session) begin(c command) error {
 	if runtime.NumCPU() < 2 {
 		return errOneCPU
@@ -45,8 +45,8 @@ func (s *Session) begin(c command) error {
 	return nil
 }
 
-// CacheLine sends one cache line to and fro, and returns microseconds for one
-// round trip: of a word alone, or of a line filled with 56 bytes and a word,
+// CacheLine sends one cache line to and fro, and returns microseconds for one round
+// trip. The line has one word alone. If full is set it has 56 bytes and a word,
 // which both sides copy from and to memory of their own.
 func (s *Session) CacheLine(full bool, rounds int) (float64, error) {
 	warm := uint64(rounds / 8)
@@ -92,10 +92,10 @@ func (s *Session) askFilled(from, to uint64) bool {
 }
 
 // Copies sends at least total bytes through a queue, in pieces that both sides
-// copy: from memory of the session's own into the queue, and from there into
-// memory of the helper's. All are bytes; queue and piece are powers of two, a
-// piece is not larger than the queue, and the queue at most 8 MiB. It returns
-// GB/s (10^9 bytes), counted when the helper has copied.
+// copy: from the session's memory into the queue, and from there into the helper's
+// memory. All sizes are in bytes. queue and piece are powers of two. A piece is not
+// larger than the queue, and the queue is at most 8 MiB. It returns GB/s (10^9
+// bytes), counted when the helper has copied.
 func (s *Session) Copies(queue, piece, total int) (float64, error) {
 	n := uint64(max(total/piece, 1))
 	warm := max(n/8, 1)
@@ -119,7 +119,7 @@ func (s *Session) Copies(queue, piece, total int) (float64, error) {
 func (s *Session) produce(c command, private []byte, from, to uint64) bool {
 	size := uint64(c.piece)
 	pos, end := from*size, to*size
-	room := pos + uint64(c.queue) // everything before is consumed
+	room := pos + uint64(c.queue) // then everything before is consumed
 	for ; pos < end; pos += size {
 		if next := pos + size; next > room {
 			consumed, ok := s.awaitAtLeast(tail, next-uint64(c.queue))

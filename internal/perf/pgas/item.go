@@ -6,25 +6,26 @@ import "slices"
 type Item struct {
 	Key  string // in flags and samples
 	Name string // in tables
-	// Bytes is how many bytes an operation moves, if the figure is throughput; 0 if
-	// it is time.
+	// Bytes is how many bytes an operation moves, if the figure is throughput. It
+	// is 0 if the figure is time.
 	Bytes int
-	// Aim is how many times faster than the other library it is to be; 0: no aim.
+	// Aim is how many times faster than the other library it should be; 0 for no
+	// aim.
 	Aim float64
-	// Mapped: the peer's memory has to be mapped.
+	// Mapped is set if the peer's memory must be mapped.
 	Mapped bool
 	PEs    int // of the job
 }
 
 const largeBytes = 1 << 20
 
-// Aims: what is equal, and what is clearly faster.
+// Aims: one for equal, and one for clearly faster.
 const (
 	asFast  = 0.95
 	twiceAs = 2
 )
 
-// items are all, in the order of the table.
+// items are all items, in the order of the table.
 var items = []Item{
 	{Key: "put", Name: "put 8 B, issue only", Aim: twiceAs, PEs: 2},
 	{Key: "putquiet", Name: "put 8 B + quiet", Aim: twiceAs, PEs: 2},
@@ -41,7 +42,7 @@ var items = []Item{
 	{Key: "copypieces", Name: "plain copy 1 MiB, in pieces of 512 KiB", Bytes: largeBytes, Mapped: true, PEs: 2},
 }
 
-// Keys are all items, in the order of the table.
+// Keys returns the keys of all items, in the order of the table.
 func Keys() (keys []string) {
 	for _, it := range items {
 		keys = append(keys, it.Key)
@@ -49,24 +50,24 @@ func Keys() (keys []string) {
 	return keys
 }
 
-// Of are those of keys that are for jobs of so many PEs.
+// Of returns those of keys that are for jobs of so many PEs.
 func Of(pes int, keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return itemOf(k).PEs != pes })
 }
 
-// Unmapped are those of keys that can be done where no memory is mapped.
+// Unmapped returns those of keys that need no mapped memory.
 func Unmapped(keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), needsMapped)
 }
 
 func needsMapped(key string) bool { return itemOf(key).Mapped }
 
-// itemOf is the item of a key, which is known.
+// itemOf returns the item of a key, which must exist.
 func itemOf(key string) Item {
 	return items[slices.IndexFunc(items, func(it Item) bool { return it.Key == key })]
 }
 
-// value is an item's figure, of ns for an operation.
+// value returns an item's figure for ns per operation.
 func (it Item) value(ns float64) float64 {
 	if it.Bytes > 0 {
 		return float64(it.Bytes) / ns
@@ -81,6 +82,6 @@ func (it Item) unit() string {
 	return "ns"
 }
 
-// Sample is what one run has measured: ns for an operation, by item. An item that the
-// PEs cannot do is not there.
+// Sample is the result of one run: ns for an operation, by item. Items that the PEs
+// cannot do are missing.
 type Sample map[string]float64

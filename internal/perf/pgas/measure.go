@@ -26,20 +26,21 @@ type part struct {
 	me   int
 	peer int
 
-	// Symmetric, each on a line of its own: operations of a batch, told by PE 0,
-	// where 0 ends an item; what is to be there at the end; and what is worked on.
+	// These are symmetric, each on a line of its own: the number of operations of a
+	// batch, set by PE 0, where 0 ends an item; the expected value at the end; and
+	// the operands.
 	count, expect   shmem.Sym[int64]
 	word, sum, flag shmem.Sym[int64]
 	from, to        shmem.Sym[int64]
 	large           shmem.Sym[int64]
-	src             []int64 // this PE's own, as large
-	total           int64   // operations of the item until now, here
-	reached         []int64 // large at peer, where it is mapped
+	src             []int64 // this PE's own, of the same size
+	total           int64   // operations of the item so far, here
+	reached         []int64 // large at peer, if it is mapped
 }
 
 // Measure measures items, each for d, between PE 0 and peer. All PEs of w call it with
-// the same arguments. The sample is PE 0's; the others' is empty. A wrong value found
-// by any PE is an error there, and the end of the job for all if that PE then ends.
+// the same arguments. PE 0 returns the sample; the sample of the others is empty. If a
+// PE finds a wrong value, it returns an error. If that PE then ends, so does the job.
 func Measure(ctx context.Context, w *shmem.World, peer int, keys []string, d time.Duration) (Sample, error) {
 	p := &part{ctx: ctx, w: w, c: w.Ctx(), me: w.PE(), peer: peer}
 	if err := p.alloc(); err != nil {
@@ -65,7 +66,7 @@ func Measure(ctx context.Context, w *shmem.World, peer int, keys []string, d tim
 	return sample, p.free()
 }
 
-// words are the symmetric objects of one line each.
+// words returns the symmetric objects of one line each.
 func (p *part) words() []*shmem.Sym[int64] {
 	return []*shmem.Sym[int64]{&p.count, &p.expect, &p.word, &p.sum, &p.flag, &p.from, &p.to}
 }
@@ -95,14 +96,14 @@ func (p *part) free() error {
 
 func (p *part) barrier() error { return p.w.Team().Barrier(p.ctx) }
 
-// tell puts the count of the next batch everywhere.
+// tell puts the count of the next batch at all PEs.
 func (p *part) tell(n int64) {
 	for pe := range p.w.NumPEs() {
 		shmem.P(p.c, p.count, 0, n, pe)
 	}
 }
 
-// measure is one item. It returns ns for an operation, at PE 0.
+// measure measures one item. At PE 0 it returns ns for an operation.
 func (p *part) measure(t task, d time.Duration) (ns float64, err error) {
 	p.start(t)
 	if err := p.barrier(); err != nil {
@@ -125,7 +126,7 @@ func (p *part) measure(t task, d time.Duration) (ns float64, err error) {
 	return ns, p.barrier()
 }
 
-// start makes the values that an item begins with.
+// start stores the values that an item begins with.
 func (p *part) start(t task) {
 	p.total = 0
 	for _, s := range p.words() {
@@ -146,7 +147,7 @@ func (p *part) start(t task) {
 	}
 }
 
-// lead is PE 0's part.
+// lead is PE 0's part of a measurement.
 func (p *part) lead(t task, d time.Duration) (float64, error) {
 	ns, err := p.time(t, d)
 	if err != nil {
@@ -160,10 +161,10 @@ func (p *part) lead(t task, d time.Duration) (float64, error) {
 	return ns, p.barrier()
 }
 
-// follow is the part of the others, where all do it together.
+// follow is the part of the other PEs in an item that all do together.
 func (p *part) follow(t task) error {
 	for {
-		if err := p.barrier(); err != nil { // a count is there
+		if err := p.barrier(); err != nil { // the count has arrived
 			return err
 		}
 		n := p.count.Local()[0]
@@ -173,13 +174,13 @@ func (p *part) follow(t task) error {
 		if err := t.run(p, int(n)); err != nil {
 			return err
 		}
-		if err := p.barrier(); err != nil { // all have done it, and read the count
+		if err := p.barrier(); err != nil { // all have finished the batch, and read the count
 			return err
 		}
 	}
 }
 
-// time returns ns for an operation: the median of the batches.
+// time returns ns for an operation, the median of the batches.
 func (p *part) time(t task, d time.Duration) (float64, error) {
 	n := 1
 	for {

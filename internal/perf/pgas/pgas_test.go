@@ -53,7 +53,7 @@ func TestEachItemHasAFigure(t *testing.T) {
 	}
 }
 
-// Each check sees a result that is not what the item should have left.
+// Each check notices a result that differs from what the item should have left.
 func TestAWrongResultIsFound(t *testing.T) {
 	job(t, 2, func(w *shmem.World) {
 		p := &part{ctx: context.Background(), w: w, c: w.Ctx(), me: w.PE(), peer: 1}
@@ -73,7 +73,7 @@ func TestAWrongResultIsFound(t *testing.T) {
 			} else if key == "oneway" {
 				wants = true
 			}
-			// A task whose pattern is here has not been put yet.
+			// The pattern of the task has not been put yet.
 			if wants {
 				assert.ErrorContains(t, task.check(p), "wrong", "%s at PE %d", key, p.me)
 			} else {

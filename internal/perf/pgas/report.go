@@ -16,7 +16,7 @@ const (
 	OpenMPI = "Open MPI"
 )
 
-// Column is one library, or one way of it, with a sample for each round.
+// Column is one library, or one way of using it, with a sample for each round.
 type Column struct {
 	Name    string
 	Samples []Sample
@@ -26,7 +26,7 @@ type Column struct {
 type Report struct {
 	Host   perf.Host `json:"host"`
 	Rounds int       `json:"rounds"`
-	Cut    string    `json:"cut,omitempty"` // what was left out for want of time
+	Cut    string    `json:"cut,omitempty"` // what was left out for lack of time
 	TimeMS float64   `json:"time_ms"`       // of one item in one round
 	Rows   []Row     `json:"rows"`
 	Ring   []Row     `json:"ring,omitempty"`
@@ -48,11 +48,12 @@ type Result struct {
 	Column string `json:"column"`
 	perf.Spread
 	Rounds []float64 `json:"each_round"`
-	// AgainstOpenMPI is how many times faster it is.
+	// AgainstOpenMPI is how many times faster than Open MPI it is.
 	AgainstOpenMPI *perf.Ratio `json:"times_faster_than_open_mpi,omitempty"`
 }
 
-// values are a column's figures of an item; nil unless each round has one.
+// values returns a column's figures of an item. It returns nil unless each round
+// has one.
 func (c *Column) values(it Item) (list []float64) {
 	for _, s := range c.Samples {
 		ns, ok := s[it.Key]
@@ -64,7 +65,8 @@ func (c *Column) values(it Item) (list []float64) {
 	return list
 }
 
-// NewReport makes the rows of the columns. All have a sample for each round.
+// NewReport makes the rows of the columns. All columns have a sample for each
+// round.
 func NewReport(host perf.Host, timeMS float64, columns []Column) *Report {
 	r := &Report{Host: host, TimeMS: timeMS}
 	for _, c := range columns {
@@ -103,10 +105,11 @@ func makeRow(it Item, columns []Column) Row {
 	return row
 }
 
-// shareAim is what a put is to reach of a plain copy, in percent.
+// shareAim is the share of a plain copy's rate that a put should reach, in percent.
 const shareAim = 95
 
-// shares are what a put of 1 MiB reaches of the best plain copy, made in each round.
+// shares returns the row with the share that a put of 1 MiB reaches of the best
+// plain copy, computed in each round.
 func shares(columns []Column) Row {
 	row := Row{Item: "share", Name: "put 1 MiB, of the best plain copy", Unit: "%"}
 	for _, c := range columns {
@@ -142,7 +145,7 @@ func (r *Report) Table(w io.Writer) error {
 
 func (r *Report) compares() bool { return slices.Contains(r.columns, OpenMPI) }
 
-// grid has the ratios of the direct column only: those of the others are in the JSON.
+// grid has the ratios of the direct column only. Those of the others are in the JSON.
 func (r *Report) grid() [][]string {
 	head := append([]string{"operation", "unit"}, r.columns...)
 	if r.compares() {
@@ -199,7 +202,7 @@ func (r *Report) writeNotes(b *strings.Builder) {
 	}
 }
 
-// Missed are the aims that the direct column does not reach, in words.
+// Missed describes the aims that the direct column does not reach.
 func (r *Report) Missed() (list []string) {
 	for _, row := range r.Rows {
 		res := row.result(Direct)

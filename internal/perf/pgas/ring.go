@@ -10,13 +10,13 @@ import (
 // Case is one distance in a ring.
 type Case struct {
 	Name   string
-	Hops   int  // from PE 0 to the other, which is PE Hops
-	PEs    int  // of the ring; the others forward
+	Hops   int  // from PE 0 to the other one, which is PE Hops
+	PEs    int  // of the ring; the rest forwards
 	Strict bool // no memory is mapped, not even a neighbour's
 }
 
-// Cases are those of the second table. In a ring of 2h nodes, node h is h hops away,
-// whichever way one goes.
+// Cases are the cases of the second table. In a ring of 2h nodes, node h is h hops
+// away in either direction.
 var Cases = []Case{
 	{Name: "1 hop, mapped", Hops: 1, PEs: 2},
 	{Name: "1 hop, strict", Hops: 1, PEs: 2, Strict: true},
@@ -28,7 +28,7 @@ var Cases = []Case{
 // RingKeys are the items of the second table.
 var RingKeys = []string{"putquiet", "get", "put1m"}
 
-// papers are the figures of those who built it before, by item. Sources: see
+// papers are figures that others have published, by item. For the sources see
 // writeRing.
 var papers = map[string]string{
 	"putquiet": "-",
@@ -37,7 +37,7 @@ var papers = map[string]string{
 	"further":  "+22..36",
 }
 
-// AddRing adds the second table. Columns are named as Cases.
+// AddRing adds the second table. Columns are named like Cases.
 func (r *Report) AddRing(columns []Column) {
 	for _, c := range columns {
 		r.cases = append(r.cases, c.Name)
@@ -51,8 +51,8 @@ func (r *Report) AddRing(columns []Column) {
 	}
 }
 
-// further is how much longer a put takes than over one hop less, where all goes by
-// requests, in percent.
+// further returns the row with how much longer a put takes than over one hop less,
+// in percent, where all operations are requests.
 func further(columns []Column) Row {
 	row := Row{Item: "further", Name: "the same, against one hop less", Unit: "%"}
 	for i := 2; i < len(columns); i++ {

@@ -6,16 +6,16 @@ import (
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
-// task is how an item is measured. run and check are those of one PE.
+// task is how an item is measured. run and check are the functions of one PE.
 type task struct {
 	run      func(p *part, n int) error // n operations
-	check    func(p *part) error        // nil: run has checked all
-	together bool                       // all PEs do it; else PE 0 alone
-	ways     int                        // that one operation of run goes; 0 is 1
+	check    func(p *part) error        // nil if run has checked everything
+	together bool                       // all PEs do it, rather than PE 0 alone
+	ways     int                        // ways that one operation of run takes; 0 means 1
 	given    given
 }
 
-// given is what an item begins with; all else is 0.
+// given is what the objects contain when an item begins; all else is 0.
 type given int
 
 const (
@@ -27,7 +27,7 @@ const (
 
 const theWord = 0x0102030405060708
 
-// pattern is element i of what large puts carry.
+// pattern returns element i of what large puts carry.
 func pattern(i int) int64 { return int64(uint64(i+1) * 0x9E3779B97F4A7C15) }
 
 var tasks = map[string]task{
@@ -96,7 +96,7 @@ func fetchAdd(p *part, n int) error {
 	return nil
 }
 
-// contended ends when both PEs have done theirs.
+// contended ends when both PEs have done their operations.
 func contended(p *part, n int) error {
 	if p.me == 0 || p.me == p.peer {
 		for range n {
@@ -179,7 +179,7 @@ func copyLarge(p *part, n int) error {
 	return nil
 }
 
-// copyPieces copies what Go's copy still keeps in the caches.
+// copyPieces copies in pieces that Go's copy still keeps in the caches.
 func copyPieces(p *part, n int) error {
 	const half = longs / 2
 	for range n {
@@ -211,7 +211,7 @@ func checkFlag(p *part) error {
 	return nil
 }
 
-// checkBarrier looks if what was put before a barrier is there after it.
+// checkBarrier checks that what was put before a barrier is there after it.
 func checkBarrier(p *part) error {
 	next := (p.me + 1) % p.w.NumPEs()
 	for i := range int64(trials) {

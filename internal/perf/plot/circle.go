@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Circle is nodes on a circle, the first at the top, clockwise, with lines
-// between them.
+// Circle is a picture of nodes on a circle, with lines between them. The first node
+// is at the top, and the others follow clockwise.
 type Circle struct {
 	Title string
 	Nodes []CircleNode
@@ -16,21 +16,22 @@ type Circle struct {
 	Notes []string // lines of text below
 }
 
-// CircleNode is a node and how it is.
+// CircleNode is a node and its state.
 type CircleNode struct {
 	Name string
 	Note string // below the name
 	Mark Mark
 }
 
-// Edge joins two nodes, by their places in Circle.Nodes.
+// Edge joins two nodes, given by their indexes in Circle.Nodes.
 type Edge struct {
 	From, To int
 	Note     string
 	Mark     Mark
 }
 
-// Mark is how a thing is. It shows as a colour and as a kind of line.
+// Mark is the state of a node or edge. It is drawn as a colour and as a kind of
+// line.
 type Mark int
 
 // Marks.
@@ -68,7 +69,8 @@ func WriteCircle(w io.Writer, c Circle) error {
 	text(&b, circleSize/2, 24, "middle", `font-size="15"`, c.Title)
 	seen := map[[2]int]bool{}
 	for _, e := range c.Edges {
-		// Of two edges between the same nodes both are bent, one to each side.
+		// If there are two edges between the same nodes, both are bent, one to each
+		// side.
 		pair := [2]int{min(e.From, e.To), max(e.From, e.To)}
 		double := c.count(pair) > 1
 		c.edge(&b, e, double, seen[pair])
@@ -97,7 +99,7 @@ func (c Circle) count(pair [2]int) (n int) {
 	return n
 }
 
-// place is the middle of a node.
+// place returns the centre of a node.
 func (c Circle) place(i int) (x, y float64) {
 	angle := 2*math.Pi*float64(i)/float64(len(c.Nodes)) - math.Pi/2
 	const radius = circleSize/2 - nodeRadius - 30
@@ -117,6 +119,6 @@ func (c Circle) edge(b *strings.Builder, e Edge, double, second bool) {
 	}
 	fmt.Fprintf(b, `<path fill="none" %s d="M%s,%s Q%s,%s %s,%s"/>`+"\n",
 		e.Mark.stroke(), fixed(x1), fixed(y1), fixed(2*mx-(x1+x2)/2), fixed(2*my-(y1+y2)/2), fixed(x2), fixed(y2))
-	// White below the letters, so that a line does not hide them.
+	// A white outline keeps lines from hiding the letters.
 	text(b, mx, my-4, "middle", `font-size="10" stroke="white" stroke-width="4" paint-order="stroke"`, e.Note)
 }

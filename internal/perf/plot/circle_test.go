@@ -35,8 +35,8 @@ func TestACircleHasEveryNodeAndEdge(t *testing.T) {
 	assert.ErrorIs(t, WriteCircle(w, c), io.ErrClosedPipe)
 }
 
-// The two links of a ring of two must not lie upon each other, in whatever order
-// their ends are named.
+// The two links of a ring of two must not coincide, in whatever order their ends
+// are named.
 func TestTwoEdgesBetweenTheSameNodesAreApart(t *testing.T) {
 	paths := regexp.MustCompile(`Q(\S+) `)
 	for _, second := range []Edge{{From: 1, To: 0}, {From: 0, To: 1}} {

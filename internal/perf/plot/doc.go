@@ -1,5 +1,5 @@
-// Package plot writes a picture of lines over logarithmic axes as SVG, with
-// nothing but the standard library. It is no more than sdp-perf needs.
+// Package plot writes a picture of lines over logarithmic axes as SVG, with only
+// the standard library. It has no more than sdp-perf needs.
 //
 // Example:
 //

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Chart is one pair of axes. Both are logarithmic, so that only positive values
-// can be shown; others are left out.
+// Chart is one pair of axes. Both are logarithmic, so only positive values can be
+// shown. Others are left out.
 type Chart struct {
 	Title string
-	X, Y  string // what the axes are
+	X, Y  string // labels of the axes
 	Lines []Line
-	// Level, if positive, is a dashed line over the whole width.
+	// Level, if positive, is drawn as a dashed line over the whole width.
 	Level     float64
 	LevelName string
 }
@@ -40,8 +40,8 @@ const (
 	height       = marginTop + chartHeight + marginBottom
 )
 
-// colors are told apart by people who see few colours; markers tell the lines
-// apart without any.
+// colors can be distinguished by people who see few colours. markers distinguish
+// the lines without any colour.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
 // Write writes the charts side by side.
@@ -80,7 +80,7 @@ func (c Chart) write(b *strings.Builder) {
 	}
 }
 
-// legend names a line below the chart, three in a row.
+// legend writes the name of a line below the chart, three in a row.
 func (c Chart) legend(b *strings.Builder, i int) {
 	x, y := float64(i%3)*chartWidth/3, float64(chartHeight+58+18*(i/3))
 	fmt.Fprintf(b, `<line x1="%s" x2="%s" y1="%s" y2="%[3]s" stroke="%s" stroke-width="2"/>`+"\n",
@@ -105,7 +105,7 @@ func (l Line) write(b *strings.Builder, x, y axis, i int) {
 	}
 }
 
-// marker draws a shape that belongs to line i.
+// marker draws the shape of line i.
 func marker(b *strings.Builder, x, y float64, i int) {
 	at := fmt.Sprintf(`transform="translate(%s,%s)" fill="%s"`, fixed(x), fixed(y), color(i))
 	switch i % 4 {
@@ -124,7 +124,7 @@ func color(i int) string { return colors[i%len(colors)] }
 
 func (p Point) positive() bool { return p.X > 0 && p.Y > 0 }
 
-// text writes s, which may hold anything.
+// text writes s, which may contain any characters.
 func text(b *strings.Builder, x, y float64, anchor, more, s string) {
 	fmt.Fprintf(b, `<text x="%s" y="%s" text-anchor="%s" %s>`, fixed(x), fixed(y), anchor, more)
 	_ = xml.EscapeText(b, []byte(s)) // a strings.Builder does not fail
@@ -142,7 +142,7 @@ type axis struct {
 	label    func(float64) string
 }
 
-// axes are as long as the values need.
+// axes returns axes as long as the values need.
 func (c Chart) axes() (x, y axis) {
 	var xs, ys []float64
 	for _, l := range c.Lines {
@@ -199,7 +199,7 @@ func (a axis) writeTicks(b *strings.Builder, horizontal bool) {
 	}
 }
 
-// bytesText is short enough for a tick.
+// bytesText returns a text that is short enough for a tick.
 func bytesText(v float64) string {
 	for _, u := range []struct {
 		size float64
