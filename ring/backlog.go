@@ -2,48 +2,49 @@ package ring
 
 import "slices"
 
-// backlog keeps the stores of a tunnel that found no room among its frames, in their
-// order. Of a word of which only the latest value counts it keeps that one alone, at the
-// place where that was published: a word that is published again and again takes no more
-// memory. What else is stored comes only once for each connection and message. So a backlog
-// is bounded by the words that the layers above have, and by the one record that each
-// connection may have begun: data asks for room first, see [Peer.TryWrite]. That holds with
-// an honest peer. Another one can have this node store again and again, a move for each
-// queue that it grants say, and acknowledge nothing: see maxLate.
+// backlog keeps the stores of a tunnel that found no room among its frames, in their order.
+// Of a word of which only the latest value counts, it keeps only that value, at the place
+// where it was published. So a word that is published again and again takes no more memory.
+// Everything else is stored only once for each connection and message. So a backlog is
+// bounded by the words that the layers above have, and by the one record that each
+// connection may have begun, since data asks for room first, see [Peer.TryWrite].
 //
-// It is memory only; the tunnel's mu guards it.
+// This holds with an honest peer. Another peer can make this node store again and again,
+// for example a move for each queue that it grants, and acknowledge nothing: see maxLate.
+//
+// It only manages memory. The tunnel's mu guards it.
 type backlog struct {
 	stores   []lateStore
-	first    int         // of stores, the oldest
-	replaced int         // how many of them are
-	places   map[int]int // of the words in stores whose latest value counts, by index
+	first    int         // index of the oldest in stores
+	replaced int         // number of replaced ones in stores
+	places   map[int]int // by offset, the index in stores of the word whose latest value counts
 }
 
-// maxLate is how many stores, but for those of which only the latest value counts, may be
-// kept aside until the tunnel ends. Each of the most connections that a window has slots for
-// makes a dozen at the most.
+// maxLate is how many stores may be kept aside until the tunnel ends. Those of which only
+// the latest value counts are not included. A window has slots for at most maxSlots
+// connections, and each makes at most a dozen such stores.
 const maxLate = 16 * maxSlots
 
-// lateStore is one store. That of a word has no data. The zero lateStore is one that a
-// later value has replaced.
+// lateStore is one store. The store of a word has no data. The zero lateStore is one
+// that a later value has replaced.
 type lateStore struct {
 	kind entryKind
 	off  int
 	n    int // bytes of a word
 	v    uint64
 	data []byte
-	// latest: a later value of the word takes this one's place.
+	// latest says that a later value of the word replaces this one.
 	latest bool
 }
 
 func (b *backlog) empty() bool { return b.first == len(b.stores) }
 
-// full reports whether there are more stores than an honest peer leaves waiting.
+// full reports whether more stores wait than an honest peer causes.
 func (b *backlog) full() bool {
 	return len(b.stores)-b.first-b.replaced-len(b.places) > maxLate
 }
 
-// bytes adds p, which it copies, to what is to be stored at off.
+// bytes adds a copy of p, to be stored at off.
 func (b *backlog) bytes(off int, p []byte) {
 	if len(p) > 0 {
 		b.stores = append(b.stores, lateStore{kind: entryData, off: off, data: slices.Clone(p)})
@@ -55,7 +56,7 @@ func (b *backlog) word(kind entryKind, off int, v uint64, n int) {
 	b.stores = append(b.stores, lateStore{kind: kind, off: off, n: n, v: v})
 }
 
-// latest adds a word that is published, and drops an older value of it.
+// latest adds a published word, and drops an older value of it.
 func (b *backlog) latest(off int, v uint64, n int) {
 	if b.places == nil {
 		b.places = map[int]int{}
@@ -69,8 +70,8 @@ func (b *backlog) latest(off int, v uint64, n int) {
 	b.stores = append(b.stores, lateStore{kind: entryPublish, off: off, n: n, v: v, latest: true})
 }
 
-// tidy takes out what was replaced, and the places of what pop has taken, when that is a
-// third of all.
+// tidy removes replaced stores, and the places of those that pop has removed, when they
+// are a third of all.
 func (b *backlog) tidy() {
 	const few = 64
 	if gone := b.first + b.replaced; gone < few || 3*gone < len(b.stores) {
@@ -85,7 +86,7 @@ func (b *backlog) tidy() {
 	}
 }
 
-// next is the oldest store, which pop takes out. There must be one.
+// next returns the oldest store, which pop removes. There must be one.
 func (b *backlog) next() *lateStore { return &b.stores[b.first] }
 
 func (b *backlog) pop() {

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// held is how many stores wait, those included whose place is not used again yet.
+// held returns how many stores wait, including those whose place is not reused yet.
 func (b *backlog) held() int { return cap(b.stores) }
 
-// Stores that come and go take the memory of those that wait, though there is always one.
+// Stores that come and go reuse the memory of earlier ones, although there is always one.
 func TestABacklogThatIsNeverEmptyTakesNoMoreMemory(t *testing.T) {
 	for name, add := range map[string]func(b *backlog, i int){
 		"words":  func(b *backlog, i int) { b.word(entryPublish, 8*i, uint64(i), 8) },
@@ -42,8 +42,8 @@ func TestABacklogThatIsNeverEmptyTakesNoMoreMemory(t *testing.T) {
 	}
 }
 
-// routedPeers are peers over a tunnel in a line of two, and the first one's tunnel. The second
-// node takes no frames of the first from then on.
+// routedPeers returns a peer over a tunnel in a line of two, and its tunnel. From then on the
+// second node takes no frames of the first.
 func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
 	o := small(2)
 	o.Topology, o.Failover = Line, true
@@ -53,7 +53,8 @@ func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
 	p.Deliver(time.Minute)
 	a = p.tunnel()
 	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
-	// By a goroutine of its own: the test locks what may not be locked under it.
+	// This runs in a goroutine of its own, since the test locks what may not be
+	// locked under this lock.
 	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -67,7 +68,8 @@ func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
 	return p, a
 }
 
-// frameFrom is the next frame of the other end of a tunnel, which acknowledges nothing.
+// frameFrom returns the next frame of the other end of a tunnel. It acknowledges
+// nothing.
 func (t *tunnel) frameFrom(body []byte) *frame {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +79,8 @@ func (t *tunnel) frameFrom(body []byte) *frame {
 	}
 }
 
-// publishes is the body of a frame that publishes words of 8 bytes, by their offsets.
+// publishes returns the body of a frame that publishes words of 8 bytes, given by
+// offset and value.
 func publishes(words ...[2]uint64) (body []byte) {
 	for _, w := range words {
 		b := make([]byte, wordEntry)
@@ -88,8 +91,8 @@ func publishes(words ...[2]uint64) (body []byte) {
 	return body
 }
 
-// A peer that sends set-up messages without end, and acknowledges nothing, does not fill
-// this node's memory with its credit.
+// A peer sends set-up messages without end and acknowledges nothing. The credit for them
+// does not fill this node's memory.
 func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 	leak.Check(t)
 	p, a := routedPeers(t)
@@ -117,7 +120,7 @@ func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 	require.Less(t, len(a.late.stores), 1000)
 }
 
-// Whatever makes this node store for a peer that acknowledges nothing, there is an end.
+// Whatever makes this node store for a peer that acknowledges nothing, it ends.
 func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
@@ -131,7 +134,7 @@ func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 	require.True(t, a.late.empty())
 }
 
-// A bring-up says the same things only once where none of them gets lost.
+// A bring-up sends each thing only once, where nothing gets lost.
 func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})

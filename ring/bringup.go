@@ -14,24 +14,24 @@ const (
 	spadID     = 1 // the peer's id
 	spadWindow = 2 // size of the peer's inbound window, KiB
 	spadEpoch  = 3 // a random number, not 0
-	spadSeen   = 4 // our epoch, when the peer has seen it
+	spadSeen   = 4 // our epoch, once the peer has seen it
 
 	magic = 0x4e7b
 	gone  = ^uint32(0) // what a scratchpad reads when the link is down
 )
 
-// retryEvery is how often a side repeats its scratchpads: what it wrote while
-// the other side was down is lost. Nothing that is stored for a routed peer is.
+// retryEvery is how often a side repeats its scratchpads, since what it wrote while
+// the other side was down is lost. Stores for a routed peer are never lost.
 const retryEvery = 5 * time.Millisecond
 
-// bringUp tells the peer who we are until both sides have seen each other's
-// epoch. run must be going already.
+// bringUp sends the peer this node's id, window and epoch until both sides have
+// seen each other's epoch. run must be running already.
 func (p *Peer) bringUp(ctx context.Context) error {
 	epoch := rand.Uint32N(gone-1) + 1
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	var seen uint32
-	said := false // all that there is to say now, to a routed peer, which gets it
+	said := false // everything was sent, to a routed peer, which gets it
 	for {
 		if !said {
 			p.dev.SetPeerSpad(spadID, uint32(p.node.id))
@@ -71,7 +71,8 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			p.sessions[number] = s.Open(p)
 		}
 	}
-	// Under pollMu, so that either stop finds the sessions or we find it done.
+	// This is under pollMu, so that either stop finds the sessions, or this code
+	// finds that stop is done.
 	p.pollMu.Lock()
 	if p.stopped {
 		p.closeSessions()
@@ -80,19 +81,19 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	p.up.Store(true)
 	p.pollMu.Unlock()
-	// What came before up has rung already (pair S17). A peer that goes on storing keeps
-	// the link's goroutine busy, not the caller.
+	// What was announced before up was set has rung already (pair S17). A peer that goes
+	// on storing keeps the link's goroutine busy, not the caller.
 	if p.settleSome() {
 		go p.settle()
 	}
 	return nil
 }
 
-// errNotYet: the other side has not written all its scratchpads. What it writes while
-// the bridge is being set up vanishes, up to some word.
+// errNotYet means that the other side has not written all its scratchpads. What it
+// writes while the bridge is being set up vanishes, up to some word.
 var errNotYet = errors.New("ring: not all is there yet")
 
-// checkPeer checks what the peer's scratchpads say.
+// checkPeer checks the peer's scratchpads.
 func (p *Peer) checkPeer() error {
 	word := p.dev.Spad(spadMagic)
 	if word == 0 || word == gone {

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is a peer that stores more at each look: it is called by the goroutine that
-// looks, so that no look finds less than the one before.
+// busy is a peer that stores more at each look. The goroutine that looks calls it,
+// so that no look finds less than the one before.
 type busy struct {
 	*echo
-	out    ntb.Window // what the peer stores to
+	out    ntb.Window // the window that the peer stores to
 	number uint32
 	on     atomic.Bool
 	looks  atomic.Uint32
@@ -34,7 +34,7 @@ func (b *busy) Message(m []byte) error {
 	return nil
 }
 
-// message stores the message of that number, from node 1.2 to node 1.1.
+// message stores the message with that number, from node 1.2 to node 1.1.
 func (b *busy) message(n uint32) {
 	off := offSetup + int((n-1)%setupSlots)*setupSize
 	b.out.Store64(off+8, uint64(MakeID(1, 2))|uint64(MakeID(1, 1))<<32)
@@ -58,7 +58,7 @@ func (b *busy) notify() {
 	b.out.Publish32(offMaster, b.number)
 }
 
-// ends requires that something returns.
+// ends requires that f returns.
 func ends(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -70,7 +70,7 @@ func ends(t *testing.T, what string, f func()) {
 	}
 }
 
-// A peer may store for ever, before the link goes down and after it.
+// A peer may go on storing for ever, before the link goes down and after it.
 func TestALinkEndsWhosePeerGoesOnStoring(t *testing.T) {
 	for name, begin := range map[string]func(b *busy){
 		"messages":      func(b *busy) { b.message(1) },
@@ -106,7 +106,8 @@ func TestALinkEndsWhosePeerGoesOnStoring(t *testing.T) {
 	}
 }
 
-// Others call Poll, which needs the same lock, and their time does not pass unused.
+// Other goroutines call Poll, which needs the same lock. The peer that goes on
+// storing must not keep it from them.
 func TestAPeerThatGoesOnStoringLeavesTheLock(t *testing.T) {
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)
@@ -126,7 +127,8 @@ func TestAPeerThatGoesOnStoringLeavesTheLock(t *testing.T) {
 	})
 }
 
-// The words that say "look" may change all the time, with nothing to look at.
+// The words that announce something may change all the time, with nothing behind
+// them.
 func TestALinkEndsWhosePeerChangesItsMasterWord(t *testing.T) {
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)
@@ -159,8 +161,8 @@ func TestALinkEndsWhosePeerChangesItsMasterWord(t *testing.T) {
 	require.Len(t, e.downs, 1)
 }
 
-// flooded is a relay whose left neighbour stores another frame for each that is taken,
-// all of them for dst.
+// flooded returns a relay whose left neighbour stores another frame for each that is
+// taken, all of them for dst.
 func flooded(t *testing.T, dst ID) (m *relay, l, r *Link) {
 	t.Helper()
 	o := small(3)
@@ -195,12 +197,13 @@ func TestALinkEndsWhoseNeighbourGoesOnStoring(t *testing.T) {
 	ends(t, "the link", func() { <-l.Done() })
 	r.Close()
 	ends(t, "the other link", func() { <-r.Done() })
-	l.release() // the direct peers', which there are not
+	l.release() // that of the direct peers, of which there are none
 	r.release()
 	ends(t, "Close", m.n.Close)
 }
 
-// What waits for a link that ends is dropped. The neighbour that sent it goes on.
+// Frames that wait for a link that ends are dropped. The neighbour that sent them
+// goes on.
 func TestALinkEndsThatANeighbourGoesOnStoringFor(t *testing.T) {
 	leak.Check(t)
 	m, l, r := flooded(t, MakeID(3, 1))
@@ -218,7 +221,7 @@ func TestALinkEndsThatANeighbourGoesOnStoringFor(t *testing.T) {
 	ends(t, "Close", m.n.Close)
 }
 
-// eager is a source that has a frame for each turn, as long as it is left on.
+// eager is a source that has a frame for each turn, as long as it is switched on.
 type eager struct {
 	greedy
 	on atomic.Bool
@@ -229,7 +232,7 @@ func (e *eager) serve(o *outLane) {
 		o.own(&e.f, nil, e, true)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.waiting = append(o.waiting, e) // as if there was no room for the next one
+		o.waiting = append(o.waiting, e) // as if there was no room for the next frame
 		o.waits.Store(true)
 	}
 }
@@ -242,8 +245,8 @@ type credited struct {
 
 func (c credited) RingDoorbell(bit int) { c.give(); c.Device.RingDoorbell(bit) }
 
-// A lane that always has room, and always somebody who waits for it, keeps nobody who
-// comes by, and ends with its link.
+// A lane always has room, and always a source that waits for it. It does not keep
+// callers of poll, and ends with its link.
 func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 	leak.Check(t)
 	o := small(3)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// passes has some time pass since Close, and reports whether timeout will be called.
+// passes simulates that time d has passed since Close. It reports whether timeout
+// will be called.
 func (t *tunnel) passes(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -16,8 +17,8 @@ func (t *tunnel) passes(d time.Duration) bool {
 	return t.guarding
 }
 
-// A tunnel that is closed here, and whose other end never says that it knows, is forgotten
-// in the end. Until then it has no window.
+// A tunnel is closed here, and its other end never acknowledges that. It is forgotten in
+// the end. Until then it has no window.
 func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
@@ -34,7 +35,7 @@ func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	require.NotContains(t, r.tunnels.all(), a)
 }
 
-// The same if not even the first frame has found room in the lane.
+// The same holds if not even the first frame found room in the lane.
 func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})

@@ -7,23 +7,24 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// relay is host 2 of a line of three, whose neighbours are played: frames with a
-// header of their own are put into its window by put, and go on by in.drain.
+// relay is host 2 of a line of three, whose neighbours are simulated. put stores
+// frames, each with a header of its own, into the relay's window. in.drain forwards
+// them.
 type relay struct {
 	o           Options
 	n           *Node
 	in          *inLane
 	out         *outLane
-	left, right ntb.Device // the neighbours' ends
-	from, to    ntb.Window // what the neighbours store to
+	left, right ntb.Device // the neighbours' ends of the bridges
+	from, to    ntb.Window // the windows that the neighbours store to
 	f           frame
 	header      [frameHeader]byte
 	hop         uint64 // frames put
 	devices     []ntb.Device
 }
 
-// newRelay makes one whose frames have bodies of length bytes. pair makes the two
-// ends of a bridge with windows of that many bytes.
+// newRelay makes a relay for frames with bodies of length bytes. pair makes the two
+// ends of a bridge with windows of the given number of bytes.
 func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*relay, error) {
 	n := NewNode(MakeID(2, 1))
 	if err := n.Join(o); err != nil {
@@ -51,14 +52,14 @@ func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*
 	return m, nil
 }
 
-// feed is the left neighbour sending one frame, and the right one having taken
-// all that went on.
+// feed stores one frame as the left neighbour, after taking all frames as the right
+// one.
 func (m *relay) feed() {
 	m.to.Publish32(laneCredit, uint32(m.hop))
 	m.put()
 }
 
-// put is the left neighbour sending one frame.
+// put stores one frame as the left neighbour.
 func (m *relay) put() {
 	at := lanesAt + int(m.hop%uint64(m.o.Slots))*(frameHeader+m.o.FrameBytes)
 	m.hop++
@@ -73,11 +74,12 @@ func (m *relay) close() {
 	m.n.Close()
 }
 
-// ForwardCost measures what a node does for a frame of length bytes, a multiple of
-// 8, that goes on: it takes it, copies it to the next link, and gives its slot back.
-// It is that work alone, on one processor, in this process, n frames one after the
-// other; copied is a plain copy of the same bytes between the same places. pair makes
-// the two ends of a bridge with windows of that many bytes.
+// ForwardCost measures the work of a node to forward a frame of length bytes, a
+// multiple of 8. The node takes the frame, copies it to the next link, and gives its
+// slot back. Only this work is measured, on one processor, in this process, for n
+// frames one after the other. copied is the time of a plain copy of the same bytes
+// between the same places. pair makes the two ends of a bridge with windows of the
+// given number of bytes.
 func ForwardCost(pair func(window int) (a, b ntb.Device), length, n int) (forwarded, copied time.Duration, err error) {
 	m, err := newRelay(pair, Options{Nodes: 3, Topology: Line}, length)
 	if err != nil {
@@ -92,7 +94,7 @@ func ForwardCost(pair func(window int) (a, b ntb.Device), length, n int) (forwar
 		return time.Since(start) / time.Duration(n)
 	}
 	step := func() { m.feed(); m.in.drain() }
-	run(step) // memory is touched for the first time
+	run(step) // touches the memory for the first time
 	forwarded = run(step)
 	if m.out.stats.fwdFrames != uint64(2*n) {
 		return 0, 0, errors.New("ring: frames were not forwarded")

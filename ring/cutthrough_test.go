@@ -13,7 +13,7 @@ import (
 )
 
 // passage is what a host saw of a write: when each of its frames came and went, and
-// where that was in the order of all that all hosts saw.
+// its place in the order of what all hosts saw.
 type passage struct {
 	seen                 map[pass]bool
 	came, went           []int
@@ -25,8 +25,9 @@ type pass struct {
 	sent bool
 }
 
-// A write of 1 MiB over three hops goes through: each host sends its beginning on
-// before it has got its end. Seen with -v, a table has the times.
+// A write of 1 MiB over three hops is forwarded before it is complete. Each host
+// sends its beginning on before it has received its end. With -v a table has the
+// times.
 func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	leak.Check(t)
 	const hosts, size = 4, 1 << 20

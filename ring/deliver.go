@@ -7,8 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// deliver takes a frame whose destination is this node. The caller is a lane's
-// worker, and has that inLane's lock only. It does not wait.
+// deliver handles a frame whose destination is this node. The caller is a lane's
+// worker, and holds only that inLane's lock. deliver does not wait.
 func (r *router) deliver(f *frame, body []byte) {
 	if f.kind == frameOpen {
 		r.open(f)
@@ -35,13 +35,13 @@ func (r *router) deliver(f *frame, body []byte) {
 	}
 }
 
-// receive takes a frame in sequence: the stores, then the doorbells.
+// receive handles a frame in sequence: first the stores, then the doorbells.
 func (t *tunnel) receive(f *frame, body []byte) {
 	r := t.router
 	t.rmu.Lock()
 	if t.current() == tunnelOpening {
 		t.rmu.Unlock()
-		return // comes again; the answer to open was lost or is late
+		return // it comes again; the answer to open was lost or is late
 	}
 	now := false
 	n := f.size()
@@ -49,7 +49,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	switch {
 	case !next && int32(f.seq-t.expect.Load()) < 0:
 		r.drop(dropDuplicate)
-		now = true // the acknowledgement was lost, most likely
+		now = true // most likely the acknowledgement was lost
 	case !next:
 		r.drop(dropGap)
 		n = 0
@@ -69,15 +69,16 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		t.expect.Add(1)
 		t.got++
 		if f.bells != 0 {
-			// What was stored must be visible before a channel looks full: who
-			// empties it then finds it (pair S10, with WaitDoorbell).
+			// What was stored must be visible before a channel is found full. The
+			// goroutine that takes the token then sees it (pair S10, with
+			// WaitDoorbell).
 			ntb.Fence()
 		}
 		for bit := range tunnelBells {
 			if f.bells&(1<<bit) != 0 {
 				select {
 				case t.bells[bit] <- struct{}{}:
-				default: // it is rung already
+				default: // rung already
 				}
 			}
 		}
@@ -106,8 +107,8 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	}
 }
 
-// take is what every frame of a tunnel is followed by: acknowledgements, ours and
-// theirs, and what waited for them.
+// take handles what every frame of a tunnel carries: acknowledgements, of ours and
+// for theirs, and then what waited for these.
 func (t *tunnel) take(f *frame, n int, now bool) {
 	t.mu.Lock()
 	if t.current() == tunnelOpening {
@@ -127,7 +128,7 @@ func (t *tunnel) take(f *frame, n int, now bool) {
 	}
 }
 
-// broken ends a tunnel whose other end breaks the protocol.
+// broken ends a tunnel whose other end violates the protocol.
 func (t *tunnel) broken(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,10 +138,10 @@ func (t *tunnel) broken(err error) {
 // brokenLocked is broken. The caller holds mu.
 func (t *tunnel) brokenLocked(err error) { t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err)) }
 
-// endFor ends the tunnel for a reason. The caller holds mu.
+// endFor ends the tunnel with an error. The caller holds mu.
 func (t *tunnel) endFor(err error) {
 	if t.current() < tunnelDown {
-		t.err = err // before the state, by which others read it
+		t.err = err // before the state, by which others know that it may be read
 	}
 	t.end()
 }
@@ -151,7 +152,8 @@ const (
 	maxHostTunnels = 1024 // that all processes of a host may ask for
 )
 
-// open makes this end of a tunnel that another node asks for, or answers again.
+// open makes this end of a tunnel that another node asks for. If it exists, open
+// answers again.
 func (r *router) open(f *frame) {
 	window := int(f.arg) << 10
 	if f.epoch == 0 || window < MinWindow || window > 1<<30 || f.src.Host() == r.host {
@@ -162,14 +164,14 @@ func (r *router) open(f *frame) {
 	if t := r.tunnels.byEpoch(f.src, f.epoch); t != nil {
 		t.mu.Lock()
 		if t.sayAccept = !t.ended; t.sayAccept && !t.heard {
-			t.again() // accept was lost, or is late, and so is what came after it
+			t.again() // accept was lost or is late, and so is everything behind it
 		}
 		t.push(false)
 		t.mu.Unlock()
 		return
 	}
 	if !r.named(f.src) {
-		r.drop(dropStranger) // perhaps the news are yet to come; the frame comes again
+		r.drop(dropStranger) // perhaps the news have not come yet; the frame comes again
 		return
 	}
 	if process, host := r.tunnels.askedBy(f.src); process >= maxTunnels || host >= maxHostTunnels {
@@ -178,11 +180,11 @@ func (r *router) open(f *frame) {
 		return
 	}
 	t := newTunnel(r, f.src, f.epoch)
-	t.to, t.sayAccept = f.from, true // before others find t: it is the first frame
+	t.to, t.sayAccept = f.from, true // before others find t, since it is the first frame
 	t.opening(window, f.ask)
 	r.mu.Lock()
-	// Again, since another worker may have a copy of the same frame, by another way. Two
-	// tunnels here would be one there.
+	// This is checked again, since another worker may have a copy of the same frame, by
+	// another way. Two tunnels here would be one there.
 	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil {
 		r.mu.Unlock()
 		return
@@ -193,7 +195,7 @@ func (r *router) open(f *frame) {
 	go r.answer(t)
 }
 
-// opening sets what is known of the other end. It comes before others know t, or
+// opening sets what is known of the other end. It is called before t is shared, or
 // with mu held.
 func (t *tunnel) opening(window int, retention uint32) {
 	t.out = ntb.SinkWindow(t, window)
@@ -202,7 +204,7 @@ func (t *tunnel) opening(window int, retention uint32) {
 	close(t.opened)
 }
 
-// accepted takes the answer to open.
+// accepted handles the answer to open.
 func (t *tunnel) accepted(f *frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

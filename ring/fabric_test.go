@@ -20,16 +20,16 @@ type fabric struct {
 	t     testing.TB
 	o     Options
 	nodes []*Node // host i+1
-	// faults, if set, are those of every cable.
+	// faults, if set, are the faults of every cable.
 	faults *ntbfault.Options
 	mu     sync.Mutex
-	cable  map[int]*Link            // the right link of host i+1; guarded by mu
-	bridge map[int]*ntbfault.Device // its device, if it has faults; guarded by mu
-	made   uint64                   // how many cables; guarded by mu
+	cable  map[int]*Link            // by host, its right link; guarded by mu
+	bridge map[int]*ntbfault.Device // by host, the device of that link, if it has faults; guarded by mu
+	made   uint64                   // number of cables made; guarded by mu
 	rec    *recorder.Recorder
 }
 
-// small are options for tests: little memory, slots that are soon full.
+// small returns options for tests: little memory, and slots that are soon full.
 func small(nodes int) Options {
 	return Options{Nodes: nodes, Slots: 2, FrameBytes: 512, Window: 1 << 20, Retention: 16 << 10}
 }
@@ -39,8 +39,8 @@ func newFabric(t testing.TB, o Options) *fabric {
 	return newFaultyFabric(t, o, nil)
 }
 
-// newPlainFabric is a fabric of which nothing is recorded: for those who break the rules,
-// or store very often.
+// newPlainFabric returns a fabric without a recorder, for tests that break the rules or
+// store very often.
 func newPlainFabric(t testing.TB, o Options) *fabric {
 	t.Helper()
 	return buildFabric(t, &fabric{o: o})
@@ -130,8 +130,8 @@ func (f *fabric) cut(i int) {
 	<-l.Done()
 }
 
-// pull cuts the right cable of host i+1, and what is under way there vanishes. All
-// cables have faults, or the zero ones.
+// pull cuts the right cable of host i+1. What is under way there vanishes. All
+// cables must have faults, perhaps the zero ones.
 func (f *fabric) pull(i int) {
 	f.mu.Lock()
 	l, dev := f.cable[i], f.bridge[i]

@@ -34,7 +34,7 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	}
 	for i := range cuts {
 		moved()
-		f.cut(i % 4) // of both ways in turn, near the source, midway, near the destination
+		f.cut(i % 4) // on both ways in turn, near the source, midway, near the destination
 		moved()
 		f.connect(i % 4)
 	}
@@ -67,8 +67,8 @@ func TestPeerIsUnreachableWhenBothWaysAreCut(t *testing.T) {
 	require.ErrorIs(t, p.Err(), ErrDown)
 	_, err = f.nodes[0].Peer(within(t), MakeID(3, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
-	// The other way round, where a moment may be missing to the second, and
-	// between those that still have a way.
+	// This is the other direction, where a moment may be missing to the second, and
+	// the nodes that still have a way.
 	for _, p := range f.nodes[2].Peers() {
 		if p.ID() == MakeID(1, 1) {
 			<-p.Done()
@@ -90,7 +90,7 @@ func TestKilledNodeTakesOnlyItsOwnTunnelsDown(t *testing.T) {
 	require.NoError(t, err)
 	with, err := f.nodes[3].Peer(within(t), MakeID(2, 1))
 	require.NoError(t, err)
-	// As when a process is killed: its links go down, and nothing is said.
+	// This is as when a process is killed: its links go down without a message.
 	f.cut(0)
 	f.cut(1)
 	<-with.Done()
@@ -118,7 +118,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	require.True(t, p.Up())
 }
 
-// refuse brings up a link between two nodes that are to refuse each other.
+// refuse brings up a link between two nodes that must refuse each other.
 func refuse(t *testing.T, a, b *Node, da, db Direction) (error, error) {
 	t.Helper()
 	x, y := ntbmem.Pair(1 << 20)
@@ -176,7 +176,7 @@ func TestLinkAndPlainPeerRefuseEachOther(t *testing.T) {
 	errs := make(chan error, 1)
 	go func() { _, err := b.Up(within(t), y); errs <- err }()
 	_, err := a.Link(within(t), x, Right)
-	require.Error(t, err) // ErrMismatch, or the plain side was faster to hang up
+	require.Error(t, err) // ErrMismatch, or the plain side hung up first
 	require.ErrorIs(t, <-errs, ErrProtocol)
 	a.Close()
 	b.Close()
@@ -198,7 +198,7 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 	f.connect(1)
 	_, err = nodes[0].Peer(within(t), MakeID(2, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
-	f.connect(2) // 1 is left of 3's other side: 2 is two hops from it
+	f.connect(2) // 1 is on 3's other side, so 2 is two hops from it
 	for {
 		p, err := nodes[0].Peer(within(t), MakeID(2, 1))
 		if errors.Is(err, ErrUnreachable) {
@@ -213,7 +213,7 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 	p, err := nodes[0].Peer(within(t), MakeID(2, 1))
 	require.NoError(t, err)
 	require.False(t, p.Routed())
-	// A node that comes again, as another process.
+	// A node is started again, as another process.
 	f.cut(0)
 	f.cut(1)
 	nodes[1].Close()

@@ -27,10 +27,10 @@ func (g *greedy) push(o *outLane, served bool) {
 
 func (g *greedy) serve(o *outLane) { g.push(o, true) }
 
-// A lane that both own and forwarded traffic want all of is shared. The
-// neighbours are played by the test, so that nothing depends on who gets to run. (With
-// two slots, own traffic needs the whole lane empty, and gets a third where slots
-// become free one by one.)
+// A lane that both own and forwarded traffic want all of is shared. The test plays the
+// neighbours, so that nothing depends on which goroutine runs. (With two slots, own
+// traffic needs the whole lane empty, and gets a third where slots become free one by
+// one.)
 func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -55,7 +55,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 		far.encode(&b)
 		var hop, credit uint32
 		for range 2000 {
-			// Host 1 has filled what it may; host 2 looks.
+			// Host 1 has sent as much as it may. Host 2 looks.
 			for hop < ntb.Load32(left.Inbound(), laneCredit)+uint32(o.Slots) {
 				hop++
 				at := lanesAt + int((hop-1)%uint32(o.Slots))*(frameHeader+o.FrameBytes)
@@ -64,7 +64,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 			}
 			l.in[0].drain()
 			own.push(r.out[0], false)
-			// Host 3 has taken some.
+			// Host 3 has taken some frames.
 			under := uint32(r.out[0].hop) - credit
 			require.Positive(t, under, "seed %d: nothing goes on", seed)
 			credit += 1 + uint32(rng.IntN(int(under)))
@@ -82,10 +82,10 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 	}
 }
 
-// Frames have any size, and it is chance who gets to run: the neighbour before, this
-// node's worker, its own traffic, or the neighbour behind. Traffic of both kinds that
-// is always there gets its part of the bytes all the same, though own traffic needs
-// but one of them to have run and forwarded traffic two.
+// Frames have any size, and it is random which of these runs: the neighbour before,
+// this node's worker, its own traffic, or the neighbour behind. If there is always
+// traffic of both kinds, each gets its share of the bytes. This holds although own
+// traffic needs only one of them to have run, and forwarded traffic two.
 func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 	for seed := uint64(1); seed <= 8; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -108,7 +108,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 			func() { own.push(m.out, false) },
 			func() { // The neighbour behind takes some.
 				if n := rng.IntN(int(uint32(m.out.hop)-credit) + 1); n != 1 {
-					credit += uint32(n) // one alone is not enough for own traffic
+					credit += uint32(n) // one slot alone is not enough for own traffic
 				}
 				m.to.Publish32(laneCredit, credit)
 				m.out.poll()
@@ -131,17 +131,17 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 	}
 }
 
-// Whoever looks at frames that go on may be stopped by the system. This node's own
-// traffic, if it is ahead, waits for that one to finish, and goes on then.
+// The system may stop a goroutine that is at frames to be forwarded. If this node's
+// own traffic is ahead, it waits for that goroutine to finish, and goes on then.
 func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	o := small(3)
 	o.Topology, o.Slots = Line, 8
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	m.feed()
-	require.True(t, m.in.drain()) // a frame that goes on
+	require.True(t, m.in.drain()) // a frame to be forwarded
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
-	m.out.lead = 1 // byte ahead
+	m.out.lead = 1 // one byte ahead
 	m.in.mu.Lock()
 	own.push(m.out, false)
 	require.Zero(t, own.sent)
@@ -150,7 +150,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	require.Positive(t, own.sent)
 
 	own.sent, m.out.lead = 0, 1
-	m.to.Publish32(laneCredit, uint32(m.out.hop)) // room again
+	m.to.Publish32(laneCredit, uint32(m.out.hop)) // there is room again
 	m.in.forwards.Store(false)                    // the last frame was for this node
 	m.in.mu.Lock()
 	own.push(m.out, false)

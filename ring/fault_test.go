@@ -17,7 +17,7 @@ type notes struct{ n atomic.Uint64 }
 func (c *notes) Notified(int) { c.n.Add(1) }
 
 // A doorbell is rung once for each time that the peer's link goroutine sleeps. If
-// that one is lost, what is announced later does not ring.
+// that one is lost, later announcements do not ring.
 func TestLostDoorbellIsMadeUpForWhileMoreIsAnnounced(t *testing.T) {
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openAs is an open frame of node src for node 1.1 of a fabric with windows of 1 MiB.
+// openAs returns an open frame of node src for node 1.1 of a fabric with windows of 1
+// MiB.
 func openAs(src ID, epoch uint32) *frame {
 	return &frame{kind: frameOpen, src: src, dst: MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 }
 
-// endAll ends a node's tunnels, which no peer has.
+// endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()
@@ -24,7 +25,7 @@ func endAll(r *router) {
 }
 
 // The id in a frame is what its sender wrote there. A node makes no tunnels for processes
-// that no news name, and for those of one host not more than it has memory for.
+// that no news name. For those of one host it makes no more than it has memory for.
 func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	leak.Check(t)
 	n := NewNode(MakeID(1, 1))
@@ -39,7 +40,7 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	r.mu.Unlock()
 	for process := 1; process <= tries; process++ {
 		r.open(openAs(MakeID(2, process), 9))
-		r.open(openAs(MakeID(3, process), 9)) // of which no news came
+		r.open(openAs(MakeID(3, process), 9)) // no news of these processes came
 	}
 	var made []ID
 	for _, t := range r.tunnels.all() {
@@ -72,12 +73,12 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 		r.open(openAs(id, uint32(1+i)))
 	}
 	require.Len(t, r.tunnels.all(), maxHostTunnels)
-	r.open(openAs(MakeID(3, 1), 1)) // another host's
+	r.open(openAs(MakeID(3, 1), 1)) // of another host
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
-// A peer may go down as soon as it is up, before it is in the table, where its memory would
-// stay.
+// A peer may go down as soon as it is up, before it is in the table. It must not stay there
+// with its memory.
 func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	leak.Check(t)
 	o := small(2)

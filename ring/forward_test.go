@@ -17,7 +17,8 @@ func newMiddle(t testing.TB, o Options, length int) *relay {
 	return m
 }
 
-// calls counts what a device may need the system for. Stores need it never.
+// calls counts the operations for which a device may make a system call. Stores
+// never make one.
 type calls struct {
 	ntb.Device
 	n *int
@@ -60,7 +61,8 @@ func TestForwardingNeitherAllocatesNorCallsTheSystem(t *testing.T) {
 	}
 }
 
-// What a node does for a frame that goes on, all slots in use in turn.
+// BenchmarkForward measures a node's work to forward a frame, where all slots are
+// used in turn.
 func BenchmarkForward(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -79,7 +81,7 @@ func BenchmarkForward(b *testing.B) {
 	}
 }
 
-// A copy of the same bytes between the same places.
+// BenchmarkPlainCopy copies the same bytes between the same places.
 func BenchmarkPlainCopy(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -28,28 +28,29 @@ import (
 //	56  8  zero
 //	64     body
 //
-// The first 8 bytes are published last. They are no payload's place, so a frame
-// of an earlier lap shows by its hop number. They are never zero nor all ones.
+// The first 8 bytes are published last. No payload is ever stored there, so the hop
+// number shows whether a frame is from an earlier lap. They are never zero nor all
+// ones.
 const (
 	frameVersion = 1
 	frameHeader  = 64
 	headerWords  = frameHeader / 8
 )
 
-// frameKind says what a frame is for.
+// frameKind is the purpose of a frame.
 type frameKind uint8
 
 const (
 	frameData   frameKind = 1 + iota // entries, in sequence
-	frameAck                         // an acknowledgement alone, not in sequence
+	frameAck                         // only an acknowledgement, not in sequence
 	frameOpen                        // makes a tunnel
 	frameAccept                      // answers open
-	frameClose                       // the last of a tunnel, in sequence
-	frameReset                       // the destination's tunnel is none of the source's
+	frameClose                       // the last frame of a tunnel, in sequence
+	frameReset                       // the destination has no such tunnel of the source
 	frameNews                        // from neighbour to neighbour: the links of a node
 )
 
-// frame is a header, in a copy of our own.
+// frame is the header of a frame, in a copy of our own.
 type frame struct {
 	kind     frameKind
 	hops     uint16
@@ -64,18 +65,18 @@ type frame struct {
 	answer   uint32
 }
 
-// newsNumber is the 64-bit number of a frame of news, which has no tunnel.
+// newsNumber returns the 64-bit number of a frame of news, which has no tunnel.
 func (f *frame) newsNumber() uint64 { return uint64(f.epoch) | uint64(f.seq)<<32 }
 
-// size is what the frame takes of a slot.
+// size returns how many bytes of a slot the frame takes.
 func (f *frame) size() int { return frameHeader + int(f.length) }
 
-// first is the word that makes the frame valid in a slot.
+// first returns the word that makes the frame valid in a slot.
 func (f *frame) first(hop uint32) uint64 {
 	return uint64(hop) | uint64(f.kind)<<32 | frameVersion<<40 | uint64(f.hops)<<48
 }
 
-// encode writes what follows the first word.
+// encode writes everything behind the first word.
 func (f *frame) encode(b *[frameHeader]byte) {
 	put := binary.LittleEndian.PutUint32
 	put(b[8:], uint32(f.src))
@@ -93,8 +94,9 @@ func (f *frame) encode(b *[frameHeader]byte) {
 	clear(b[56:])
 }
 
-// readFrame reads the header of a slot whose first word is first, each word
-// once: the neighbour may change them. It reports false if no node may send it.
+// readFrame reads the header of a slot whose first word is first. It reads each
+// word once, since the neighbour may change them. It returns false if no node may
+// send such a frame.
 func readFrame(slot []byte, first uint64, f *frame) bool {
 	var w [headerWords]uint64
 	for i := 1; i < headerWords; i++ {
@@ -119,7 +121,7 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 //	4  3  bytes n
 //	7  1  kind
 //
-// and n bytes, rounded up to 8. They are stored in their order.
+// followed by n bytes, rounded up to 8. Entries are stored in their order.
 type entryKind uint8
 
 const (
@@ -142,22 +144,23 @@ func entryWord(k entryKind, off, n int) uint64 {
 // round8 rounds up to a multiple of 8.
 func round8(n int) int { return (n + 7) &^ 7 }
 
-// sinkMemory is where entries are stored.
+// sinkMemory is the memory into which entries are stored.
 type sinkMemory struct {
 	in  []byte
 	win ntb.Window // onto in
-	// spad takes a scratchpad; it reports false if there is none of that number.
+	// spad handles a scratchpad. It returns false if there is none with that
+	// number.
 	spad func(i int, v uint32) bool
-	// published is told of each word published, after it is there.
+	// published is called for each published word, after it is stored.
 	published func(off int)
 }
 
-// apply stores the entries of a body, of which the neighbour may change every
-// byte meanwhile. It reports false at the first entry that is not wholly inside
-// of the body and of the window; what came before it is stored.
+// apply stores the entries of a body. The neighbour may change every byte of it
+// meanwhile. apply returns false at the first entry that is not wholly inside of
+// the body and of the window. What came before it is stored.
 func (m *sinkMemory) apply(body []byte) bool {
 	for i := 0; i < len(body); {
-		w := ntb.Load64(body, i) // bodies have a multiple of 8 bytes
+		w := ntb.Load64(body, i) // the length of bodies is a multiple of 8
 		i += entryHeader
 		off, n := int(uint32(w)), int(w>>32&0xffffff)
 		if n > len(body)-i {

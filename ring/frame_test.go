@@ -38,7 +38,7 @@ func TestFrameIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// entries makes a body.
+// entry returns an entry of a body.
 func entry(k entryKind, off uint32, n int, p ...byte) []byte {
 	b := make([]byte, entryHeader+round8(len(p)))
 	binary.LittleEndian.PutUint64(b, entryWord(k, 0, n)|uint64(off))
@@ -84,7 +84,8 @@ func TestEntriesOutsideOfTheWindowAreRefused(t *testing.T) {
 	}
 }
 
-// guarded is a window of 256 bytes in the midst of memory that must not change.
+// guarded returns a window of 256 bytes in the middle of memory that must not
+// change.
 func guarded() (*sinkMemory, func(t testing.TB)) {
 	all := ntb.AlignedBytes(256 + 512)
 	for i := range all {
@@ -101,7 +102,7 @@ func guarded() (*sinkMemory, func(t testing.TB)) {
 	}
 }
 
-// Whatever a slot holds, nothing is stored outside of the window, and nothing
+// Whatever a slot contains, nothing is stored outside of the window, and nothing
 // panics.
 func FuzzSlot(f *testing.F) {
 	h := frame{kind: frameData, length: 16}

@@ -50,8 +50,7 @@ type discard struct{}
 
 func (discard) serve(*outLane) {}
 
-// forge has host 2 of a line of three put a frame of its own making into its link
-// to 3.
+// forge has host 2 of a line of three put a forged frame into its link to 3.
 func forge(t *testing.T, f *fabric, fr frame, body []byte) {
 	t.Helper()
 	fr.length = uint32(len(body))
@@ -84,20 +83,20 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	fr.src = MakeID(2, 1)
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropForged)
-	// In the right name, of another epoch, and for a number that is not there.
+	// In the right name, with another epoch, and for a number that does not exist.
 	fr.src, fr.epoch = MakeID(1, 1), tb.epoch+1
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropUnknownTunnel)
-	fr.epoch, fr.to, fr.from = tb.epoch, 1<<31, 77 // that of the source would be reset
+	fr.epoch, fr.to, fr.from = tb.epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
 	forge(t, f, fr, word)
 	for f.nodes[2].router.drops[dropUnknownTunnel].Load() < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	// For a process that is not there; and too far.
+	// For a process that does not exist, and with too many hops.
 	fr.dst = MakeID(3, 9)
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropUnknownNode)
-	// News of a host that there is not.
+	// News of a host that does not exist.
 	forge(t, f, frame{kind: frameNews, src: MakeID(77, 1), seq: 1 << 31}, nil)
 	dropsOf(t, f.nodes[2], dropNews)
 
@@ -116,7 +115,7 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	require.ErrorIs(t, a.WaitDoorbell(0), ntb.ErrLinkDown)
-	// The links have nothing to do with it.
+	// The links are not affected.
 	_, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
 	require.NoError(t, err)
 }
@@ -159,7 +158,7 @@ func TestBadSlotTakesTheLinkDown(t *testing.T) {
 	}
 }
 
-// Random frames from a neighbour: nobody panics, and other tunnels go on.
+// A neighbour sends random frames. Nothing panics, and other tunnels go on.
 func TestRandomFramesDoNoHarm(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
@@ -180,7 +179,7 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 			ack: uint32(rng.IntN(3)), bells: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(), answer: rng.Uint32(),
 		}
 		if fr.kind == frameOpen || fr.kind == frameNews {
-			continue // which it may send
+			continue // a neighbour may send it
 		}
 		forge(t, f, fr, body)
 	}

@@ -3,21 +3,21 @@ package ring
 import "fmt"
 
 // Version is the version of the window layout, the scratchpads and the set-up
-// queue. Nodes of different versions refuse each other.
+// queue. Nodes with different versions refuse each other.
 const Version = 2
 
-// ID names a node of a fabric: a host and a process of that host, both 0 to
+// ID identifies a node of a fabric: a host and a process of that host, both 0 to
 // 65535. The zero ID is no node.
 type ID uint32
 
-// MakeID is the node of a host's process.
+// MakeID returns the node of a host's process.
 func MakeID(host, process int) ID { return ID(uint32(host)<<16 | uint32(process)&0xffff) }
 
-// Host is the host's number.
+// Host returns the host's number.
 func (id ID) Host() int { return int(id >> 16) }
 
-// Process is the number of the process on its host.
+// Process returns the number of the process on its host.
 func (id ID) Process() int { return int(id & 0xffff) }
 
-// String is the form "node2.5": host 2, process 5.
+// String returns the form "node2.5": host 2, process 5.
 func (id ID) String() string { return fmt.Sprintf("node%d.%d", id.Host(), id.Process()) }

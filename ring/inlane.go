@@ -10,9 +10,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// inLane is a lane of a link, from the neighbour. Frames are taken in order, by
-// one who calls drain: the lane's worker, or one who made room for a head that
-// waited. Nobody blocks there.
+// inLane is a lane of a link, from the neighbour. Frames are taken in order, by the
+// goroutine that calls drain: the lane's worker, or one that made room for a head
+// that waited. Nothing blocks there.
 type inLane struct {
 	link  *Link
 	index int
@@ -20,26 +20,28 @@ type inLane struct {
 	words ntb.Window // the lane's words at the neighbour; immutable
 	mine  []byte     // the lane's words here; immutable
 
-	// next is the frame expected: its hop number is the lower half. The slot follows from
-	// all of it, since 2^32 need not be a multiple of the slots. Stored under mu.
+	// next is the number of the expected frame. The lower half is its hop number. The
+	// slot follows from all of it, since 2^32 need not be a multiple of the number of
+	// slots. Stored under mu.
 	next    atomic.Uint64
 	blocked atomic.Bool // the head waits for room in another lane; stored under mu
-	// forwards says that the last frame went on, or is about to; stored under mu.
+	// forwards says that the last frame was forwarded, or is about to be. Stored
+	// under mu.
 	forwards atomic.Bool
 
 	mu       lock.Mutex[lock.LaneIn]
 	closed   bool   // the windows may be gone; guarded by mu
-	final    bool   // the link is down: what cannot go on now is dropped; guarded by mu
+	final    bool   // the link is down: frames that cannot go on at once are dropped; guarded by mu
 	answered uint32 // the neighbour's space arm that was answered; guarded by mu
-	frame    frame  // the head's; guarded by mu
-	// The way out of the last frame that came from a member; guarded by mu.
+	frame    frame  // header of the head; guarded by mu
+	// The way of the last frame that came from a member; guarded by mu.
 	way        *Link
 	wayHost    int
-	wayVersion uint32 // of the router, before the way was looked for
-	frames     uint64 // taken; guarded by mu
+	wayVersion uint32 // the router's version before the way was looked up
+	frames     uint64 // frames taken; guarded by mu
 	bytes      uint64 // guarded by mu
-	// awaited says that the neighbour waited for room, was told of it, and that no
-	// frame has come since: that of number until, or later. Guarded by mu.
+	// awaited says that the neighbour waited for room and was told of it, and that
+	// it has sent no frame since with number until or later. Guarded by mu.
 	awaited bool
 	until   uint64
 	lapse   *time.Timer // ends awaited; guarded by mu
@@ -47,7 +49,7 @@ type inLane struct {
 	arm dataArm // in words; the worker's and the guard's
 }
 
-// slot is the slot of the frame expected next.
+// slot returns the slot of the expected frame with number next.
 func (l *inLane) slot(next uint64) []byte {
 	size := frameHeader + l.link.opts.FrameBytes
 	at := int((next-1)%uint64(l.link.opts.Slots)) * size
@@ -60,15 +62,16 @@ func (l *inLane) ready() bool {
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
-// goesOn reports whether a frame is to go on over another link. If here is true, one has
-// come: nobody looks at it, or somebody does who is at such frames. If coming is true, the
-// neighbour has been told of the room that it waited for. It never waits.
+// goesOn reports whether a frame is to be forwarded over another link. here means that one
+// has come, and either no goroutine is taking frames, or one is that takes such frames.
+// coming means that the neighbour has been told of the room that it waited for. goesOn
+// never waits.
 func (l *inLane) goesOn() (here, coming bool) {
 	if l.blocked.Load() {
 		return false, false
 	}
 	if !l.mu.TryLock() {
-		return l.forwards.Load(), false // the system may have stopped the one who has it
+		return l.forwards.Load(), false // the system may have stopped the goroutine that holds mu
 	}
 	defer l.mu.Unlock()
 	switch {
@@ -83,12 +86,12 @@ func (l *inLane) goesOn() (here, coming bool) {
 }
 
 // awaitedMost is how long this node's own traffic leaves room for a neighbour that
-// waited for room. It comes at once unless it is stopped, or has changed its mind,
-// and asks again each time, so this may be long.
+// waited for room. The neighbour comes at once unless it is stopped or has changed
+// its mind, and asks again each time. So this may be long.
 const awaitedMost = 10 * time.Millisecond
 
-// await expects more frames than have come to go on, since the neighbour waited for
-// room. The caller holds mu.
+// await notes that the neighbour waited for room, so that more frames are expected
+// to be forwarded. The caller holds mu.
 func (l *inLane) await() {
 	if !l.forwards.Load() {
 		return
@@ -114,19 +117,19 @@ func (l *inLane) lapsed() {
 	l.pollOnward()
 }
 
-// pollOnward lets this node's own frames go on that yielded to frames of this lane.
-// It comes after drain (pair S14, with outLane.own). The caller has no locks of lanes or
-// tunnels.
+// pollOnward lets this node's own frames go on that yielded to frames of this lane. It
+// is called after drain (pair S14, with outLane.own). The caller holds no locks of lanes
+// or tunnels.
 func (l *inLane) pollOnward() {
 	if to := l.link.router.onward(l.link, 0); to != nil {
 		to.out[l.index].poll()
 	}
 }
 
-// drain takes the frames that have come, until one must wait for room, and at most a
-// queueful: the neighbour may store for ever. For what came since the worker said that
-// it sleeps, the neighbour rings. It reports whether it took any. The caller has no locks
-// of lanes or tunnels.
+// drain takes the frames that have come, until one must wait for room. It takes at most a
+// queueful, since the neighbour may store for ever. If frames came after the worker
+// announced that it sleeps, the neighbour rings. drain reports whether it took any. The
+// caller holds no locks of lanes or tunnels.
 func (l *inLane) drain() (worked bool) { return l.drainFor(nil) > 0 }
 
 // drainFor is drain in the turn of lane turn, if that is not nil. It returns how many
@@ -135,11 +138,11 @@ func (l *inLane) drainFor(turn *outLane) (taken int) {
 	if turn == nil {
 		l.mu.Lock()
 	} else {
-		l.mu.LockNested() // a member's, perhaps behind one of the ring's, and never before it
+		l.mu.LockNested() // of a member, perhaps locked after one of the ring, and never before it
 	}
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
-	// Who waits for room is woken for several slots, not for each.
+	// A neighbour that waits for room is woken for several slots, not for each.
 	batch := max(1, l.link.opts.Slots/2)
 	for !l.closed && taken < l.link.opts.Slots {
 		next := l.next.Load()
@@ -188,7 +191,7 @@ func (l *inLane) release(next uint64) {
 
 // answer tells the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
-	// It pairs with outLane.await (pair S7).
+	// This pairs with outLane.await (pair S7).
 	afterStore(&l.link.caps)
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
@@ -197,7 +200,7 @@ func (l *inLane) answer() {
 	}
 }
 
-// route delivers a frame, sends it on, or drops it. turn is for enter. It reports
+// route delivers a frame, sends it on, or drops it. turn is for enter. It returns
 // false if the frame must wait. The caller holds mu.
 func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	r := l.link.router
@@ -240,8 +243,9 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	return true
 }
 
-// close is for the end of the link: what came before it is taken, as far as it can be
-// without waiting. That is a queueful at the most, whatever the neighbour stores by now.
+// close is called at the end of the link. It takes the frames that came before, as far
+// as that is possible without waiting. These are a queueful at most, whatever the
+// neighbour stores meanwhile.
 func (l *inLane) close() {
 	l.mu.Lock()
 	l.final = true
@@ -255,24 +259,24 @@ func (l *inLane) close() {
 	l.mu.Unlock()
 }
 
-// sleep tells the neighbour to ring for the next frame, and reports whether
-// there is none yet. It is for the worker, before it sleeps, and for the guard,
-// since the neighbour has rung for the number before. It pairs with outLane.put (pair S6).
+// sleep tells the neighbour to ring for the next frame, and reports whether there is none
+// yet. The worker calls it before it sleeps. The guard calls it because the neighbour has
+// rung for the previous arm. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
 	l.arm.publish(&l.words)
 	beforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
 }
 
-// spinFor is how long a worker looks before it sleeps, after it had work.
+// spinFor is how long a worker polls before it sleeps, after it had work.
 const spinFor = 10 * time.Microsecond
 
 // spinners counts the workers that spin, so that they leave processors to those
 // that work.
 var spinners atomic.Int32
 
-// work is the goroutine of lane i in both directions: frames that come, and
-// credit for those that go.
+// work is the goroutine of lane i, for both directions: incoming frames, and credit
+// for outgoing ones.
 func (l *Link) work(i int) {
 	defer func() {
 		if l.workers.Add(-1) == 0 {
@@ -294,7 +298,7 @@ func (l *Link) work(i int) {
 	}
 }
 
-// spin looks for work for a short while.
+// spin polls for work for a short while.
 func (l *Link) spin(in *inLane, out *outLane) bool {
 	if l.opts.NoSpin {
 		return in.ready() || out.stirred()

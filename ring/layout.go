@@ -21,13 +21,13 @@ const (
 	MinWindow = 64 << 10
 )
 
-// slotsOf is the number of slots of a window: as many as could each have 16 KiB
-// of it, 64 to 16384, a multiple of 64.
+// slotsOf returns the number of slots of a window: as many as could each have 16
+// KiB of it, 64 to 16384, a multiple of 64.
 func slotsOf(window int) int {
 	return max(minSlots, min(maxSlots, window>>14)) &^ (groupSlots - 1)
 }
 
-// regionOf is where the region of a window begins.
+// regionOf returns the offset of the region in a window.
 func regionOf(window int) int {
 	return (offNotes + 8*slotsOf(window) + 4095) &^ 4095
 }

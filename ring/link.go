@@ -31,16 +31,16 @@ const (
 	lanesAt      = 4096
 )
 
-// lanesBytes is how much of a window the lanes take.
+// lanesBytes returns how many bytes of a window the lanes take.
 func (o *Options) lanesBytes() int {
 	return (lanesAt + o.Lanes*o.laneBytes() + 4095) &^ 4095
 }
 
 func (o *Options) laneBytes() int { return o.Slots * (frameHeader + o.FrameBytes) }
 
-// LinkWindow is how large each side's window of a link must be for the lanes,
-// and size bytes for the direct peer, at least MinWindow. It is a multiple of
-// 4096, and 0 if the options are out of range.
+// LinkWindow returns how large each side's window of a link must be for the lanes
+// and size bytes for the direct peer, at least MinWindow. The result is a multiple
+// of 4096, or 0 if the options are out of range.
 func (o Options) LinkWindow(size int) int {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -49,8 +49,8 @@ func (o Options) LinkWindow(size int) int {
 	return o.lanesBytes() + (max(size, MinWindow)+4095)&^4095
 }
 
-// Scratchpads of a link's bring-up, written by the neighbour. The direct peer's
-// own come behind them.
+// Scratchpads of a link's bring-up, written by the neighbour. Those of the direct
+// peer come behind them.
 const (
 	linkMagicSpad = 0 // magic<<16 | version, written last
 	linkIDSpad    = 1 // its id
@@ -59,7 +59,7 @@ const (
 	linkFrameSpad = 4 // bytes of a frame's body
 	linkSizeSpad  = 5 // size of its inbound window, KiB
 	linkEpochSpad = 6 // a random number, not 0
-	linkSeenSpad  = 7 // our epoch, when it has seen it and all the above
+	linkSeenSpad  = 7 // our epoch, once it has seen that and all the above
 	linkSpads     = 8
 
 	linkMagic   = 0x4e7c
@@ -85,27 +85,28 @@ type Link struct {
 	resets    *resetSender
 	done      chan struct{} // closed when no lane is used any more
 
-	refs    atomic.Int32  // the device is closed when none is left: lanes, direct peer
-	workers atomic.Int32  // that have not ended
-	idle    chan struct{} // closed when the last has
+	refs    atomic.Int32  // lanes and direct peer; the device is closed when none is left
+	workers atomic.Int32  // workers that have not ended
+	idle    chan struct{} // closed when the last worker has ended
 
 	errMu lock.Mutex[lock.LinkErr]
 	err   error // why the link went down; guarded by errMu
 }
 
-// Peer is the neighbour's direct peer.
+// Peer returns the neighbour's direct peer.
 func (l *Link) Peer() *Peer { return l.peer }
 
-// ID is the neighbour's id.
+// ID returns the neighbour's id.
 func (l *Link) ID() ID { return l.id }
 
-// Direction is where the link leads.
+// Direction returns the direction in which the link leads.
 func (l *Link) Direction() Direction { return l.direction }
 
-// Done is closed when the link is down and nothing uses its lanes any more.
+// Done returns a channel that is closed when the link is down and nothing uses its
+// lanes any more.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err is why the link went down, nil while it is up.
+// Err returns why the link went down, or nil while it is up.
 func (l *Link) Err() error {
 	l.errMu.Lock()
 	defer l.errMu.Unlock()
@@ -115,7 +116,7 @@ func (l *Link) Err() error {
 // Close takes the link down, as if its cable was cut. It does not wait.
 func (l *Link) Close() { l.fail(ErrClosed) }
 
-// fail takes the link down, for the first reason given.
+// fail takes the link down. The first reason given counts.
 func (l *Link) fail(err error) {
 	if errors.Is(err, ntb.ErrLinkDown) {
 		err = ErrDown
@@ -135,7 +136,7 @@ func (l *Link) release() {
 	}
 }
 
-// newLink checks that the device has what a link needs.
+// newLink makes a link after checking that the device has what it needs.
 func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	l := &Link{router: r, opts: &r.opts, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
 	out := dev.Outbound()
@@ -163,9 +164,9 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	return l, nil
 }
 
-// bringUp tells the neighbour who we are until both sides have seen each other.
-// A side that refuses the other says so by an error, after the other has seen
-// enough to refuse as well.
+// bringUp exchanges scratchpads with the neighbour until both sides have seen each
+// other's. A side that refuses the other returns an error only after the other has
+// seen enough to refuse as well.
 func (l *Link) bringUp(ctx context.Context) error {
 	o, dev := l.opts, l.dev
 	l.epoch = rand.Uint32N(gone-1) + 1
@@ -221,7 +222,7 @@ func (l *Link) bringUp(ctx context.Context) error {
 	}
 }
 
-// check checks what the neighbour's scratchpads say.
+// check checks the neighbour's scratchpads.
 func (l *Link) check() error {
 	word := l.dev.Spad(linkMagicSpad)
 	if word == 0 || word == gone {
@@ -275,7 +276,7 @@ func (l *Link) check() error {
 
 // start starts the lanes.
 func (l *Link) start() {
-	l.refs.Store(2) // the lanes, the direct peer
+	l.refs.Store(2) // the lanes, and the direct peer
 	l.router.node.wg.Add(1)
 	l.news, l.resets = &newsSender{link: l}, &resetSender{link: l}
 	l.workers.Store(int32(len(l.in)))
@@ -286,16 +287,16 @@ func (l *Link) start() {
 	go l.end()
 }
 
-// laneGuardEvery is how often lanes are looked at where doorbells get lost. A lost
-// one holds up all that goes over the lane.
+// laneGuardEvery is how often lanes are polled where doorbells get lost. A lost
+// doorbell holds up all that goes over the lane.
 const laneGuardEvery = 100 * time.Millisecond
 
-// guardRounds is how often a lane is drained each time, at the most. The neighbour has
-// been told to ring by then.
+// guardRounds limits how often a lane is drained each time. By then the neighbour has
+// been told to ring.
 const guardRounds = 16
 
-// end cleans up when the workers have ended, and looks after doorbells that get
-// lost until then.
+// end cleans up when the workers have ended. Until then it makes up for doorbells
+// that get lost.
 func (l *Link) end() {
 	var tick <-chan time.Time
 	if l.caps.LossyDoorbells {
@@ -319,7 +320,7 @@ func (l *Link) end() {
 			}
 		}
 	}
-	// What came before the end is taken first; then others learn of it.
+	// What came before the end is handled first. Then others learn of the end.
 	for _, in := range l.in {
 		in.close()
 		in.pollOnward()

@@ -6,9 +6,9 @@ import (
 )
 
 // A process that has no links to other hosts is a member of its host. Its link
-// leads to the one that has them, the owner, which passes its frames on.
+// leads to the process that has them, the owner, which passes its frames on.
 
-// leads tells that a node may have links in direction d.
+// leads reports whether a node may have links in direction d.
 func (o *Options) leads(d Direction) bool {
 	switch {
 	case d == Up || o.Member:
@@ -19,10 +19,10 @@ func (o *Options) leads(d Direction) bool {
 	return (d == Direct) == (o.Topology == Mesh) && d <= Direct
 }
 
-// enter puts a frame of a member into the link that leads to its destination,
-// like one of this node's own: see "The bubble rule" in the package comment. from
-// is the lane whose turn it is, or nil. It reports false if the frame must wait.
-// The caller holds mu.
+// enter puts a frame of a member into the link that leads to its destination, as it
+// does a frame of this node's own, see "The bubble rule" in the package comment.
+// from is the lane whose turn it is, or nil. It returns false if the frame must
+// wait. The caller holds mu.
 func (l *inLane) enter(f *frame, body []byte, turn *outLane) bool {
 	r := l.link.router
 	switch {
@@ -56,8 +56,9 @@ func (l *inLane) enter(f *frame, body []byte, turn *outLane) bool {
 	return true
 }
 
-// wayOut is the link to a host. The last one is kept while nothing changes, so
-// that the router's lock is not taken for each frame. The caller holds mu.
+// wayOut returns the link to a host. It caches the last one until links or news
+// change, so that it need not take the router's lock for each frame. The caller
+// holds mu.
 func (l *inLane) wayOut(host int) *Link {
 	r := l.link.router
 	if v := r.version.Load(); host != l.wayHost || v != l.wayVersion {
@@ -70,18 +71,18 @@ func (l *inLane) wayOut(host int) *Link {
 // serve implements ownSource for the lanes of members.
 func (l *inLane) serve(o *outLane) {
 	if l.drainFor(o) == l.link.opts.Slots {
-		// More than a queueful came meanwhile, for other lanes. Whoever called has
-		// work of its own.
+		// More than a queueful came meanwhile, for other lanes. The caller has work
+		// of its own, so another goroutine drains.
 		go l.drain()
 	}
 }
 
-// stallAfter is how long a member may give no credit until its frames are
-// dropped, so that others' go on.
+// stallAfter is how long a member may give no credit before its frames are dropped,
+// so that others' frames go on.
 const stallAfter = 100 * time.Millisecond
 
-// watchStall sees to it that the frames which wait for a member do not wait for
-// long. The caller holds mu.
+// watchStall ensures that frames which wait for a member do not wait for long. The
+// caller holds mu.
 func (o *outLane) watchStall() {
 	if o.watching || o.link.direction != Down {
 		return
@@ -95,8 +96,8 @@ func (o *outLane) watchStall() {
 	}
 }
 
-// stallCheck drops what waits if no credit has come for stallAfter, and has it
-// dropped from then on until some comes.
+// stallCheck drops the frames that wait if no credit has come for stallAfter.
+// Further ones are dropped until some comes.
 func (o *outLane) stallCheck() {
 	o.mu.Lock()
 	o.watching = false

@@ -27,7 +27,7 @@ func (f *fabric) member(t testing.TB, host, process int) *Node {
 	return n
 }
 
-// uplink joins a member to the owner, and returns its end.
+// uplink joins a member to the owner, and returns the member's end.
 func (f *fabric) uplink(t testing.TB, n *Node) *Link {
 	t.Helper()
 	a, b := ntbmem.Pair(f.o.LinkWindow(256 << 10))
@@ -43,7 +43,7 @@ func (f *fabric) uplink(t testing.TB, n *Node) *Link {
 	return l
 }
 
-// meshed is a mesh of nodes in this process.
+// meshed returns a mesh of nodes in this process.
 func meshed(t testing.TB, o Options) *fabric {
 	o.Topology = Mesh
 	f := &fabric{t: t, o: o}
@@ -67,7 +67,7 @@ func meshed(t testing.TB, o Options) *fabric {
 	return f
 }
 
-// known waits until a node knows of another, by its owner's news.
+// known waits until a node knows of another one, by its owner's news.
 func known(t testing.TB, n *Node, id ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -115,7 +115,7 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 			require.Equal(t, MakeID(1, 1), a.Owner(1))
 			require.Equal(t, "up", a.Topology().Links[0].Direction)
 			require.Equal(t, []ID{MakeID(3, 7), MakeID(3, 8)}, f.nodes[1].Topology().Hosts[2].Members)
-			// Within a host there is the link alone, and none between members.
+			// Within a host there is only the link, and none between members.
 			p, err := b.Peer(within(t), MakeID(3, 1))
 			require.NoError(t, err)
 			require.False(t, p.Routed())
@@ -144,7 +144,7 @@ func TestTunnelBetweenMembersIsABridge(t *testing.T) {
 	})
 }
 
-// up is a member's link to the owner.
+// up returns a member's link to the owner.
 func up(n *Node) *Link {
 	n.router.mu.Lock()
 	defer n.router.mu.Unlock()
@@ -179,33 +179,35 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
-	// In the name of another host, of its own owner, of another member.
+	// In the name of another host, of its own owner, and of another member.
 	first(owner, dropSource, func() { send(data, word) })
 	for i, src := range []ID{owner.ID(), good.ID()} {
 		data.src = src
 		send(data, word)
 		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 60*time.Second, time.Millisecond)
 	}
-	// For the members of its own host, and the owner: it has bridges to them.
+	// For the members of its own host, and for the owner, since it has bridges to
+	// them.
 	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
 	// News, and frames that may not go on.
 	first(owner, dropNews, func() { send(frame{kind: frameNews, src: MakeID(3, 1), seq: 1 << 31}, nil) })
 	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: MakeID(3, 1), hops: 1}, nil) })
-	// In its own name, for a tunnel of another.
+	// In its own name, for a tunnel of another node.
 	data.src = bad.ID()
 	first(f.nodes[2], dropForged, func() { send(data, word) })
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
 	require.Equal(t, MakeID(3, 1), f.nodes[0].Owner(3))
 
-	// From the other side: for no member that there is, and in the host's own name.
+	// From the other side, for a member that does not exist, and in the host's own
+	// name.
 	first(f.nodes[2], dropUnknownNode, func() { forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(1, 1), dst: MakeID(3, 9)}, nil) })
 	forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(3, 9), dst: MakeID(3, 1)}, nil)
 	dropsOf(t, f.nodes[2], dropUnknownTunnel)
 	require.True(t, a.LinkUp() && b.LinkUp())
 }
 
-// A member whose workers stand still loses its frames, and nobody else does. What
-// was dropped comes again when it goes on.
+// A member whose workers stand still loses its frames, and no other node does. What
+// was dropped comes again when the member goes on.
 func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
@@ -226,10 +228,10 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	}()
 
 	in := up(m).in[0]
-	in.mu.Lock() // its worker takes no frame any more
+	in.mu.Lock() // its worker takes no frames any more
 	const words = 64
 	out := a.Outbound()
-	for i := range uint64(words) { // more than all queues take, less than is retained
+	for i := range uint64(words) { // more than all queues take, and less than is retained
 		out.Publish64(8*int(i), i+1)
 	}
 	owner := f.nodes[1].router
@@ -304,7 +306,7 @@ func TestATunnelEndsWithItsMember(t *testing.T) {
 	p, err := f.nodes[2].Peer(within(t), m.ID())
 	require.NoError(t, err)
 	up(m).Close()
-	<-p.Done() // it sends nothing, and hears of it
+	<-p.Done() // it sends nothing, and learns of it
 	require.ErrorIs(t, p.Err(), ErrUnreachable)
 	_, err = f.nodes[2].Peer(within(t), m.ID())
 	require.ErrorIs(t, err, ErrUnreachable)
@@ -350,7 +352,7 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 	}
 }
 
-// A member hears of a cut from its owner, and sends again by the way that is left.
+// A member learns of a cut from its owner, and sends again by the way that is left.
 func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
@@ -383,8 +385,8 @@ func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
 	y.Close()
 }
 
-// Who only waits for frames learns that the other end is another process by now,
-// with the same id.
+// A node that only waits for frames learns that the other end is another process by
+// now, with the same id.
 func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
@@ -409,7 +411,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(2 * ackDelay)
-	for _, tn := range m.router.tunnels.all() { // it forgets them, and tells nobody
+	for _, tn := range m.router.tunnels.all() { // it forgets them without a message
 		m.router.tunnels.remove(tn)
 	}
 	l := up(m)
@@ -419,12 +421,12 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	<-p.Done()
 }
 
-// newOwner is newMiddle with a member in place of the left neighbour.
+// newOwner is newRelay with a member in place of the left neighbour.
 func newOwner(t testing.TB, o Options, length int) *relay {
 	m := newMiddle(t, o, length)
 	r := m.n.router
 	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
-	r.sides[Left].Store(nil) // or its frames would be waited for
+	r.sides[Left].Store(nil) // otherwise its frames would be waited for
 	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
 	m.f.src = m.in.link.id
 	m.f.encode(&m.header)
@@ -445,7 +447,8 @@ func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// What an owner does for a frame of a member. Compare it with BenchmarkForward.
+// BenchmarkForwardForMember measures an owner's work for a frame of a member.
+// Compare it with BenchmarkForward.
 func BenchmarkForwardForMember(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

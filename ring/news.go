@@ -9,12 +9,12 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Every node tells all others of its links. A frame of news goes to the
-// neighbours, which send on what is newer than what they know. In a mesh they do
-// not: all are neighbours. An owner passes everything on to its members, who
-// believe it.
+// Every node tells all others of its links. A frame of news goes to the neighbours,
+// which send on what is newer than what they know. In a mesh they do not send it
+// on, since all nodes are neighbours. An owner passes everything on to its members,
+// which believe it.
 
-// sideState is what a node says of one of its links.
+// sideState is the state of one of a node's links, as the node reports it.
 type sideState uint8
 
 const (
@@ -26,40 +26,41 @@ const (
 
 func (s sideState) String() string { return [...]string{"unknown", "up", "down", "none"}[s&3] }
 
-// news is what a node says of itself.
+// news is what a node reports about itself.
 type news struct {
 	id     ID
-	number uint64 // see newer; at first the time in nanoseconds, so that a new process counts on
+	number uint64 // see newer; at first the time in nanoseconds, so that a new process continues upwards
 	sides  [2]sideState
-	links  [2]uint32 // of each side: differs when the link was made again; 0: none
-	// members are the processes reached through this one, in order; immutable.
+	links  [2]uint32 // by side, a number that changes when the link is made again; 0 for none
+	// members are the processes that are reached through this one, in order;
+	// immutable.
 	members []ID
 }
 
-// memberBytes is what a member takes in the body of news: its process number, 0
+// memberBytes is the size of a member in the body of news: its process number, 0
 // for none.
 const memberBytes = 2
 
-// newer reports whether news of number n replace those of number m. Numbers go round:
-// n+1 is newer than n, whatever n is. Of two that are half of all numbers apart, the
-// greater one is newer.
+// newer reports whether news of number n replace those of number m. Numbers wrap: n+1
+// is newer than n, whatever n is. If two are half of all numbers apart, the greater
+// one is newer.
 func newer(n, m uint64) bool {
 	d := n - m
 	return int64(d) > 0 || d == 1<<63 && n > m
 }
 
-// outdoEvery is how often a node outdoes news of itself, at the most: two processes with
-// the same id would do so for ever.
+// outdoEvery limits how often a node outdoes news of itself. Two processes with the same
+// id would do so for ever.
 const outdoEvery = 100 * time.Millisecond
 
 // outdoing is what a node has to do about news of itself that it did not make.
 type outdoing struct {
-	number uint64    // the newest
-	last   time.Time // when it did so last
-	timer  bool      // is set, to do so again
+	number uint64    // the newest foreign number
+	last   time.Time // when it last outdid news
+	timer  bool      // a timer is set, to do so again
 }
 
-// names reports whether n, which may be nil, says that a process of its host is there.
+// names reports whether n, which may be nil, names a process of its host.
 func (n *news) names(id ID) bool {
 	if n == nil {
 		return false
@@ -68,8 +69,8 @@ func (n *news) names(id ID) bool {
 	return n.id == id || member
 }
 
-// named reports whether news say that a node is there. What else names it, the source in
-// a frame say, anyone may have written.
+// named reports whether news name a node. Any process may have written other mentions of
+// it, such as the source in a frame.
 func (r *router) named(id ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +85,7 @@ func (n *news) side(d Direction) sideState {
 }
 
 // ownNewsLocked makes new news of this node. The caller holds mu, or has the only
-// reference. A member has none: its owner's are all that there is to say of the
-// host.
+// reference. A member makes none, since its owner's news cover the host.
 func (r *router) ownNewsLocked() {
 	if r.opts.Member {
 		return
@@ -115,7 +115,8 @@ func (r *router) ownNewsLocked() {
 	r.news[r.host] = own
 }
 
-// newsFrom takes news from a neighbour, whose body the neighbour may change.
+// newsFrom handles news from a neighbour. The neighbour may change the body
+// meanwhile.
 func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	host := f.src.Host()
 	n := &news{
@@ -134,16 +135,16 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	take := was == nil || newer(n.number, was.number)
 	switch {
 	case l.direction == Up:
-		take = true // the owner knows
+		take = true // the owner is right
 	case l.direction == Direct:
-		take = r.links[l.key()] == l // nobody else speaks of it
+		take = r.links[l.key()] == l // no other node speaks of it
 	case take && host == r.host:
-		// Of a process that was here before, say, whose clock was ahead of ours, or
-		// of none. Nobody takes our news until ours are newer.
+		// These may be of a process that was here before, with a clock ahead of
+		// ours, or forged. Nobody takes our news until ours are newer.
 		take = r.outdoLocked(n.number)
 		r.mu.Unlock()
 		if take {
-			r.changed(nil, host) // who told us must hear of it too
+			r.changed(nil, host) // the link over which they came must get ours too
 		}
 		return
 	}
@@ -160,7 +161,7 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 }
 
 // outdoLocked makes news of this node that are newer than number, now or later. It
-// reports whether it has. The caller holds mu.
+// reports whether it made them now. The caller holds mu.
 func (r *router) outdoLocked(number uint64) bool {
 	o := &r.outdo
 	if o.timer {
@@ -180,7 +181,7 @@ func (r *router) outdoLocked(number uint64) bool {
 	return true
 }
 
-// outdoLate is outdoLocked when it is time.
+// outdoLate does what outdoLocked has put off.
 func (r *router) outdoLate() {
 	r.mu.Lock()
 	r.outdo.timer = false
@@ -191,7 +192,7 @@ func (r *router) outdoLate() {
 	}
 }
 
-// readMembers are the members of a host that a body names.
+// readMembers returns the members of a host that a body names.
 func readMembers(host int, body []byte) (ids []ID) {
 	for i := 0; i < len(body); i += 8 {
 		for w := ntb.Load64(body, i); w != 0; w >>= 16 {
@@ -204,7 +205,7 @@ func readMembers(host int, body []byte) (ids []ID) {
 	return slices.Compact(ids)
 }
 
-// body is the members as news carry them.
+// body returns the members in the form in which news carry them.
 func (n *news) body() []byte {
 	b := make([]byte, round8(memberBytes*len(n.members)))
 	for i, id := range n.members {
@@ -213,7 +214,7 @@ func (n *news) body() []byte {
 	return b
 }
 
-// tells reports whether a link's neighbour hears of a host.
+// tells reports whether a link's neighbour is sent news of a host.
 func (l *Link) tells(host int) bool {
 	switch l.direction {
 	case Up:
@@ -224,8 +225,9 @@ func (l *Link) tells(host int) bool {
 	return true
 }
 
-// toTell is what a link's neighbour hears of a host, nil if nothing is known. Members of
-// a mesh hear, as of both sides, if this node's link to the host is up.
+// toTell returns the news of a host that a link's neighbour is sent, or nil if nothing
+// is known. For members of a mesh, both sides in it say whether this node's link to the
+// host is up.
 func (l *Link) toTell(host int) *news {
 	r := l.router
 	r.mu.Lock()
@@ -246,15 +248,15 @@ func (l *Link) toTell(host int) *news {
 type newsSender struct {
 	link *Link
 
-	turn lock.Mutex[lock.News] // held by who sends, also while the device keeps it
+	turn lock.Mutex[lock.News] // held by the goroutine that sends, even while the device blocks it
 
 	mu      lock.Mutex[lock.Told]
 	pending []int // hosts whose news are to be sent, each once; guarded by mu
-	sending bool  // someone is about to send what is pending; guarded by mu
+	sending bool  // a goroutine is about to send what is pending; guarded by mu
 }
 
-// add sends the latest news of hosts, on a goroutine of its own: where stores to the
-// neighbour block, that keeps nobody else.
+// add sends the latest news of hosts, on a goroutine of its own. Where stores to the
+// neighbour block, that delays nothing else.
 func (s *newsSender) add(hosts ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,8 +273,9 @@ func (s *newsSender) add(hosts ...int) {
 
 func (s *newsSender) serve(*outLane) { s.push(true) }
 
-// take takes the next host whose news are to be sent, 0 if there is none. It is taken
-// before its news are read: newer ones, that come meanwhile, are sent after these.
+// take takes the next host whose news are to be sent, or 0 if there is none. The host
+// is taken before its news are read. So newer news that come meanwhile are sent after
+// these.
 func (s *newsSender) take() (host int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +288,7 @@ func (s *newsSender) take() (host int) {
 	return host
 }
 
-// putBack ends sending for now: the news of host wait for room.
+// putBack ends sending for now, because the news of host wait for room.
 func (s *newsSender) putBack(host int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +313,7 @@ func (s *newsSender) push(served bool) {
 	for host := s.take(); host != 0; host = s.take() {
 		n := s.link.toTell(host)
 		if n == nil {
-			continue // it is told when it is heard
+			continue // the neighbour is told when there is news
 		}
 		f := frame{
 			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),

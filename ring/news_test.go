@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newsNumbers are those at which comparisons turn.
+// newsNumbers are the numbers at which comparisons turn.
 var newsNumbers = []uint64{
 	0, 1, 1<<62 - 1, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 3 << 62, 1<<64 - 2, 1<<64 - 1,
 }
@@ -29,8 +29,8 @@ func TestEachNewsNumberHasASuccessor(t *testing.T) {
 	}
 }
 
-// tell has host from's right neighbour hear news that nobody has made, and waits until
-// it has.
+// tell has the right neighbour of host from receive forged news, and waits until it
+// has taken them.
 func (f *fabric) tell(t *testing.T, from int, n news) {
 	t.Helper()
 	o := f.nodes[from-1].router.sides[Right].Load().out[0]
@@ -47,7 +47,8 @@ func (f *fabric) tell(t *testing.T, from int, n news) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// agrees requires that all nodes come to say of a host what it says itself.
+// agrees requires that all nodes finally have the news of a host that the host
+// itself has.
 func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
 	t.Helper()
 	require.Eventuallyf(t, func() bool {
@@ -66,13 +67,13 @@ func TestForgedNewsOfAnyNumberAreOutdone(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
 	f.agrees(t, 4, "at the beginning")
-	for _, host := range []int{3, 4} { // who hears it first, and one further on
+	for _, host := range []int{3, 4} { // the node that receives it first, and one further on
 		for _, number := range newsNumbers {
 			f.tell(t, 2, news{
 				id: MakeID(host, 1), number: number, sides: [2]sideState{stateDown, stateDown},
 			})
 			f.agrees(t, host, "number %#x of host %d", number, host)
-			// And from then on.
+			// This holds from then on.
 			r := f.nodes[host-1].router
 			r.mu.Lock()
 			r.ownNewsLocked()
@@ -100,8 +101,7 @@ func TestForgedNewsThatOutdoEachOtherAreOutdone(t *testing.T) {
 	}
 }
 
-// Two processes with the same id, each of which outdoes the other, do so now and then
-// only.
+// Two processes with the same id outdo each other, but only from time to time.
 func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(3))
@@ -119,13 +119,14 @@ func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 		f.tell(t, 2, news{id: MakeID(3, 1), number: number() + 1})
 	}
 	f.agrees(t, 3, "at the end")
-	// Each took the next number but one; those that were not outdone are not counted.
+	// Each took the next number but one. Those that were not outdone are not counted.
 	made := (number() - first) / 2
 	require.LessOrEqual(t, made, 2+uint64(time.Since(begin)/outdoEvery))
 	require.Positive(t, made)
 }
 
-// A neighbour in a mesh says all there is of itself, whatever had its id before.
+// A neighbour in a mesh sends all news of itself, whatever process had its id
+// before.
 func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
 	leak.Check(t)
 	o := small(2)
@@ -189,8 +190,8 @@ func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
 		news.add(1)
 	}
 	lane := &news.link.out[0].mu
-	// begin changes the news while the lane is locked, and reports whether they are what
-	// waits for it: those of another host may be before them.
+	// begin changes the news while the lane is locked. It reports whether these wait for
+	// the lane, since news of another host may be before them.
 	begin := func() bool {
 		lane.Lock()
 		change()

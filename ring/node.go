@@ -21,24 +21,24 @@ const (
 
 // Errors that end a link.
 var (
-	// ErrClosed: this node closed the link.
+	// ErrClosed reports that this node closed the link.
 	ErrClosed = errors.New("ring: closed")
-	// ErrDown: the peer is gone.
+	// ErrDown reports that the peer is gone.
 	ErrDown = errors.New("ring: link down")
-	// ErrProtocol: the peer wrote what no peer may write.
+	// ErrProtocol reports that the peer wrote what no peer may write.
 	ErrProtocol = errors.New("ring: protocol violation")
-	// ErrVersion: the peer speaks another version.
+	// ErrVersion reports that the peer uses another version.
 	ErrVersion = errors.New("ring: version mismatch")
 )
 
 // Service is an upper layer.
 type Service interface {
-	// Open is called when a peer came up, before its first message.
+	// Open is called when a peer is up, before its first message.
 	Open(p *Peer) Session
 }
 
-// Session is a service's state with one peer. The methods are called one at a
-// time, and must not block.
+// Session is a service's state for one peer. Its methods are called one at a time,
+// and must not block.
 type Session interface {
 	// Message handles a set-up message. m is valid until Message returns. An
 	// error takes the link down.
@@ -59,22 +59,23 @@ type Node struct {
 	wg     sync.WaitGroup     // one for each peer or link whose device is open
 }
 
-// NewNode is a node without peers.
+// NewNode returns a node without peers.
 func NewNode(id ID) *Node { return &Node{id: id, peers: map[*Peer]struct{}{}} }
 
-// ID is the node's own id.
+// ID returns the node's own id.
 func (n *Node) ID() ID { return n.id }
 
-// Register sets the service of a number. It must be called before the first Up.
+// Register sets the service with that number. It must be called before the first
+// Up.
 func (n *Node) Register(number int, s Service) { n.services[number] = s }
 
-// Up brings a link up over dev, which it owns from then on, and returns the peer
-// at its other end. It waits for the other side until ctx ends.
+// Up brings a link up over dev, takes ownership of dev, and returns the peer at its
+// other end. It waits for the other side until ctx ends.
 func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
 	return n.up(ctx, dev, 0)
 }
 
-// up is Up for a peer that must have the id want, if that is not 0.
+// up is Up for a peer that must have the id want, unless that is 0.
 func (n *Node) up(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
 	p, err := newPeer(n, dev)
 	if err != nil {
@@ -103,20 +104,20 @@ func (n *Node) up(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
 	return p, nil
 }
 
-// Peers are the peers that are up.
+// Peers returns the peers that are up.
 func (n *Node) Peers() []*Peer {
 	return slices.DeleteFunc(n.all(), func(p *Peer) bool { return !p.isUp() })
 }
 
-// Close takes every link down and waits until each one's memory is released,
-// which is when the last [Peer.Release] has been called. What was sent to routed
-// peers reaches them first, if it can within 2 s.
+// Close takes every link down and waits until its memory is released, which is when
+// the last [Peer.Release] has been called. What was sent to routed peers reaches
+// them first, if that is possible within 2 s.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
 	r := n.router
 	n.mu.Unlock()
-	// What is said to a peer is said without the lock, which others' peers need.
+	// Peers are told without the lock held, since other peers need it.
 	for _, p := range n.all() {
 		if r == nil || p.Routed() {
 			p.fail(ErrClosed)
@@ -131,7 +132,7 @@ func (n *Node) Close() {
 	n.wg.Wait()
 }
 
-// all are the peers that are not down. None is added once the node is closed.
+// all returns the peers that are not down. None is added once the node is closed.
 func (n *Node) all() []*Peer {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,22 +14,24 @@ const (
 	Space = 1 // there is room to write, or the state changed
 )
 
-// ErrNoSlot: as many objects are attached to the peer as its window has slots.
+// ErrNoSlot reports that as many objects are attached to the peer as its window has
+// slots.
 var ErrNoSlot = errors.New("ring: no free slot")
 
 // Notified is an object that a peer can notify.
 type Notified interface {
-	// Notified says that the peer wants a look at memory in this direction. It
-	// must not block.
+	// Notified is called when the peer has notified this direction: memory is to be
+	// checked. It must not block.
 	Notified(direction int)
 }
 
-// noteTable is who is attached at which slot, and which words were seen last.
+// noteTable records which object is attached at which slot, and which words were
+// last seen.
 type noteTable struct {
 	n      int // slots; immutable
 	mu     lock.Mutex[lock.Notes]
 	free   []int // slots that were attached before; guarded by mu
-	used   int   // slots 0 to used-1 were attached once; guarded by mu
+	used   int   // slots 0 to used-1 were attached at some time; guarded by mu
 	groups []atomic.Pointer[noteGroup]
 	// Guarded by Peer.pollMu.
 	summary []uint32
@@ -72,7 +74,7 @@ func (p *Peer) Attach(obj Notified) (slot int, err error) {
 	return slot, nil
 }
 
-// Attached is how many slots are taken.
+// Attached returns how many slots are taken.
 func (p *Peer) Attached() int {
 	t := &p.notes
 	t.mu.Lock()
@@ -80,8 +82,8 @@ func (p *Peer) Attached() int {
 	return t.used - len(t.free)
 }
 
-// Detach frees a slot. A notification that is under way may still reach the
-// next object there.
+// Detach frees a slot. A notification that is under way may still reach the next
+// object there.
 func (p *Peer) Detach(slot int) {
 	t := &p.notes
 	t.mu.Lock()
@@ -90,8 +92,8 @@ func (p *Peer) Detach(slot int) {
 	t.free = append(t.free, slot)
 }
 
-// Notify makes the peer look at what is attached to its slot. What was stored
-// before is visible to the peer then. slot must be less than RemoteSlots.
+// Notify notifies the object that is attached to a slot of the peer. What was
+// stored before is visible to the peer by then. slot must be less than RemoteSlots.
 func (p *Peer) Notify(slot, direction int) {
 	lock.Device()
 	v := p.number.Add(1)
@@ -106,8 +108,8 @@ func (p *Peer) Notify(slot, direction int) {
 }
 
 // announce changes the peer's master word, and wakes its link goroutine if that
-// sleeps. It pairs with settle: either we see the arm here, or it sees the master
-// word there (pair S4).
+// sleeps. It pairs with settle: either this side sees the arm, or the peer sees the
+// master word (pair S4).
 func (p *Peer) announce(v uint32) {
 	lock.Device()
 	if t := p.tunnel(); t != nil {
@@ -123,12 +125,12 @@ func (p *Peer) announce(v uint32) {
 	}
 }
 
-// Pending tells that the peer has announced something that nobody here has
-// looked at. It is one load of local memory.
+// Pending reports whether the peer has announced something that no goroutine here
+// has looked at. It is one load of local memory.
 func (p *Peer) Pending() bool { return ntb.Load32(p.in, offMaster) != p.seen.Load() }
 
-// Poll looks through the words if something is pending and nobody else is doing
-// it. Whoever waits calls it, since the doorbell's goroutine may have to wait
+// Poll looks through the words if something is pending and no other goroutine is
+// doing so. Every waiter calls it, since the doorbell's goroutine may have to wait
 // for a processor.
 func (p *Peer) Poll() {
 	if p.Pending() && p.pollMu.TryLock() {
@@ -137,21 +139,21 @@ func (p *Peer) Poll() {
 	}
 }
 
-// settle looks through the words until nothing is pending and the peer knows that
-// nobody here looks any more, so that it rings. It ends with the link, whatever the peer
-// stores. It is for the link's goroutine, which sleeps after it.
+// settle looks through the words until nothing is pending and the peer knows that no
+// goroutine here looks any more, so that it rings. It ends with the link, whatever the
+// peer stores. The link's goroutine calls it, and sleeps after it.
 func (p *Peer) settle() {
 	for p.settleSome() && p.dev.LinkUp() {
 	}
 }
 
-// settleRounds is how often settleSome looks at the most, before it lets others have the
-// lock.
+// settleRounds is how often settleSome looks at most, before it lets other goroutines
+// have the lock.
 const settleRounds = 16
 
-// settleSome is settle for some rounds. It reports whether something is pending still.
-// A routed peer rings each time: to ask it would take a round trip, and its bell comes in
-// the frame of the word.
+// settleSome is settle limited to some rounds. It reports whether something is still
+// pending. A routed peer rings each time: to ask it would take a round trip, and its bell
+// comes in the frame of the word.
 func (p *Peer) settleSome() (more bool) {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -182,8 +184,8 @@ func (p *Peer) sayArmed() {
 // meanwhile. The caller holds pollMu.
 func (p *Peer) lookLocked() (more bool) {
 	master := ntb.Load32(p.in, offMaster)
-	// Stored before the scan: what is announced during it is seen by the next
-	// round, or by whoever finds Pending.
+	// This is stored before the scan. So what is announced during the scan is seen
+	// by the next round, or by a goroutine that calls Pending.
 	p.seen.Store(master)
 	if p.notes.closed {
 		return false
@@ -194,7 +196,7 @@ func (p *Peer) lookLocked() (more bool) {
 	return more || ntb.Load32(p.in, offMaster) != master
 }
 
-// scan finds the notification words that changed.
+// scan finds the notification words that have changed.
 func (p *Peer) scan() {
 	t := &p.notes
 	for g := range t.summary {
@@ -205,7 +207,7 @@ func (p *Peer) scan() {
 		t.summary[g] = v
 		group := t.groups[g].Load()
 		if group == nil {
-			continue // a peer that notifies what was never attached
+			continue // a peer that notifies an object that was never attached
 		}
 		for i := range groupSlots {
 			for direction := range 2 {

@@ -6,21 +6,22 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// orders are those asked for in a tunnel. A tunnel's mu guards them.
+// orders are those requested in a tunnel. The tunnel's mu guards them.
 type orders struct {
-	asked, answered uint32 // numbers; 0 is none
+	asked, answered uint32 // numbers; 0 for none
 	waiting         []*order
 }
 
-// order is one that was asked for and not answered.
+// order is one that was requested and not answered.
 type order struct {
 	number uint32
-	// delivery: it is done already when the frame that asks is acknowledged.
+	// delivery says that the order is done when the frame that requests it is
+	// acknowledged.
 	delivery bool
 	done     chan struct{} // closed by its answer, or with the tunnel's end
 }
 
-// add is the next order.
+// add adds the next order and returns it.
 func (o *orders) add(delivery bool) *order {
 	o.asked++
 	if o.asked == 0 {
@@ -31,8 +32,8 @@ func (o *orders) add(delivery bool) *order {
 	return w
 }
 
-// answer takes the answer to an order, which answers those before it. Answers to what was
-// not asked are ignored.
+// answer handles the answer to an order. It also answers those before it. Answers to
+// orders that were not requested are ignored.
 func (o *orders) answer(number uint32) {
 	if int32(number-o.answered) <= 0 || int32(o.asked-number) < 0 {
 		return
@@ -41,7 +42,7 @@ func (o *orders) answer(number uint32) {
 	o.remove(func(w *order) bool { return int32(number-w.number) >= 0 })
 }
 
-// arrived takes the acknowledgement of the frame that asks for an order.
+// arrived handles the acknowledgement of the frame that requests an order.
 func (o *orders) arrived(number uint32) {
 	o.remove(func(w *order) bool { return w.delivery && int32(number-w.number) >= 0 })
 }
@@ -52,7 +53,7 @@ func (o *orders) leave(w *order) { o.remove(func(other *order) bool { return oth
 // end ends all waits.
 func (o *orders) end() { o.remove(func(*order) bool { return true }) }
 
-// remove ends the waits of those for which done returns true.
+// remove ends the waits of the orders for which done returns true.
 func (o *orders) remove(done func(*order) bool) {
 	left := o.waiting[:0]
 	for _, w := range o.waiting {
@@ -66,11 +67,12 @@ func (o *orders) remove(done func(*order) bool) {
 	o.waiting = left
 }
 
-// order asks for an order: a request in sequence, that the other end answers in
-// sequence. When the answer is here, all that was stored here before is there; and all
-// that was stored there before our stores arrived is here. It returns nil if the link is
-// down, and for how long the other end has acknowledged nothing of what it was sent
-// before. One for a delivery does not wait for the answer, only until all is there.
+// order requests an order: a request in sequence, which the other end answers in
+// sequence. When the answer has come, all that was stored here before is there, and all
+// that was stored there before our stores arrived is here. If delivery is true, the
+// order only waits until all is there. order returns nil if the link is down. It also
+// returns for how long the other end has acknowledged nothing of what it was sent
+// before.
 func (t *tunnel) order(delivery bool) (w *order, silent time.Duration) {
 	lock.Device()
 	t.mu.Lock()
@@ -89,16 +91,16 @@ func (t *tunnel) order(delivery bool) (w *order, silent time.Duration) {
 	return w, silent
 }
 
-// Order implements ntb.Device. It ends with the link, if not before.
+// Order implements ntb.Device. It ends at the latest with the link.
 func (t *tunnel) Order() {
 	if w, _ := t.order(false); w != nil {
 		<-w.done
 	}
 }
 
-// deliver waits until the other end has what was stored before, the link is down, or it
-// has acknowledged nothing for d. An acknowledgement says that it has it: one that answers
-// nothing, though it takes what others store, keeps nobody here.
+// deliver waits until the other end has what was stored before, the link is down, or the
+// other end has acknowledged nothing for d. An acknowledgement is enough. So a peer that
+// takes frames but answers no order does not hold up the caller.
 func (t *tunnel) deliver(d time.Duration) {
 	w, silent := t.order(true)
 	if w == nil {
@@ -115,7 +117,7 @@ func (t *tunnel) deliver(d time.Duration) {
 		t.mu.Lock()
 		left := d - time.Since(t.silent)
 		if left <= 0 {
-			t.orders.leave(w) // what was asked is answered later, or with the end
+			t.orders.leave(w) // the answer comes later, or with the end
 		}
 		t.mu.Unlock()
 		if left <= 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastAnswer is the number of the order that a tunnel answers last, as things are.
+// lastAnswer returns the number of the order that a tunnel answers last, as things
+// are.
 func (t *tunnel) lastAnswer() uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -25,7 +26,7 @@ func (t *tunnel) lastAnswer() uint32 {
 }
 
 // Two workers may take two frames of a tunnel, one behind the other, that came by two ways.
-// Each frame asks for an order; the answer to the second must not be taken back.
+// Each frame requests an order. The answer to the second must not be taken back.
 func TestTheLastOrderIsAnswered(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
@@ -42,15 +43,15 @@ func TestTheLastOrderIsAnswered(t *testing.T) {
 		for a.expect.Load() != second.seq {
 			time.Sleep(time.Microsecond)
 		}
-		a.mu.Unlock() // the goroutine that waits for it has to wake first
+		a.mu.Unlock() // the goroutine that waits for it must wake first
 		a.receive(second, nil)
 		<-done
 		require.Equal(t, ask, a.lastAnswer())
 	}
 }
 
-// newSilent is a tunnel of host 1 of a ring of two to a process of host 2 that is not there.
-// Frames go there, and nothing comes but from the test.
+// newSilent returns a tunnel of host 1 of a ring of two to a process of host 2 that does not
+// exist. Frames go there, and only the test sends any back.
 func newSilent(t *testing.T) *tunnel {
 	t.Helper()
 	o := small(2)
@@ -69,7 +70,7 @@ func newSilent(t *testing.T) *tunnel {
 	return a
 }
 
-// acknowledge has everything acknowledged that was sent.
+// acknowledge acknowledges everything that was sent.
 func (t *tunnel) acknowledge() {
 	f := t.frameFrom(nil)
 	t.mu.Lock()
@@ -78,7 +79,7 @@ func (t *tunnel) acknowledge() {
 	t.take(f, 0, false)
 }
 
-// A peer that acknowledges all that comes, and answers no order, keeps nobody.
+// A peer that acknowledges everything, and answers no order, holds nobody up.
 func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
 	a := newSilent(t)
@@ -91,7 +92,7 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 				return
 			default:
 			}
-			a.Publish(0, v, 8) // somebody else's traffic
+			a.Publish(0, v, 8) // traffic of another connection
 			a.acknowledge()
 			time.Sleep(time.Millisecond)
 		}
@@ -104,7 +105,7 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	require.Empty(t, a.orders.waiting)
 }
 
-// One that was not waited for to its end is forgotten.
+// An order whose wait ended early is forgotten.
 func TestDeliverLeavesNoOrderBehind(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})

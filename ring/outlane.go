@@ -13,39 +13,40 @@ import (
 )
 
 const (
-	// patience is how long forwarded traffic leaves a lane's only free slot
-	// alone when it is this node's turn, which needs two.
+	// patience is how long forwarded traffic leaves a lane's only free slot alone
+	// when it is the turn of this node's own traffic, which needs two.
 	patience = 20 * time.Microsecond
 	// leadFrames is how many of the largest frames either kind of traffic may owe
 	// the other.
 	leadFrames = 32
-	// aheadFrames is from how many on own traffic leaves off for forwarded frames
-	// that have yet to come.
+	// aheadFrames is how many of the largest frames own traffic must be ahead
+	// before it gives way to forwarded frames that have yet to come.
 	aheadFrames = 4
-	// maxSkip is for how many turns at the most it does not, after it was in vain.
+	// maxSkip is for how many turns at most it does not give way, after that
+	// brought nothing.
 	maxSkip = 15
 )
 
 // ownSource is a source of frames of this node: a tunnel, the news of a link, or
 // the lane of a member.
 type ownSource interface {
-	// serve puts one frame into o, by outLane.own with served set, then goes on
-	// as at any other time. It has no locks of lanes or tunnels.
+	// serve puts one frame into o, by outLane.own with served set, and then goes on
+	// as at any other time. The caller holds no locks of lanes or tunnels.
 	serve(o *outLane)
 }
 
-// put results.
+// Results of put.
 type putResult uint8
 
 const (
 	putDone    putResult = iota
-	putWait              // no room: whoever asked will be called
+	putWait              // no room: the source that asked will be called
 	putDown              // the link is down
-	putStopped           // a member does not take frames
+	putStopped           // the member does not take frames
 )
 
 // outLane is a lane of a link, towards the neighbour. It decides, under one lock,
-// who may put a frame in.
+// which source may put a frame in.
 type outLane struct {
 	link  *Link
 	index int
@@ -54,29 +55,29 @@ type outLane struct {
 	mine  []byte     // the lane's words here, written by the neighbour; immutable
 
 	mu      lock.Mutex[lock.LaneOut]
-	down    bool         // guarded by mu; the windows may be gone
+	down    bool         // the windows may be gone; guarded by mu
 	account flowctl.Send // of slots; guarded by mu
 	hop     uint64       // frames put; the lower half is the last hop number; guarded by mu
 	arm     uint32       // last space arm published; guarded by mu
-	armed   bool         // and nobody has looked since; guarded by mu
+	armed   bool         // arm was published and no goroutine has looked since; guarded by mu
 	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
 	fwd     []*inLane    // lanes whose head waits; guarded by mu
 	waiting []ownSource  // in the order of asking, each once; guarded by mu
-	lead    int          // bytes of this node's own more than forwarded ones, up to maxLead, or less; guarded by mu
-	vain    int          // grows with holds in vain; guarded by mu
-	skip    int          // so many turns do without; guarded by mu
+	lead    int          // bytes by which this node's own traffic is ahead of forwarded traffic, at most maxLead either way; guarded by mu
+	vain    int          // grows with holds that brought nothing; guarded by mu
+	skip    int          // number of turns without a hold; guarded by mu
 	header  [frameHeader]byte
 	stats   laneStats // guarded by mu
 
-	// Of a lane to a member, guarded by mu; see watchStall.
+	// For a lane to a member; guarded by mu; see watchStall.
 	stalled  bool // it gave no credit for long
 	watching bool // stall is set
 	watched  uint32
 	stall    *time.Timer
 
-	waits   atomic.Bool   // someone waits: for the worker's last look
+	waits   atomic.Bool   // a source waits; for the worker's re-check
 	polling atomic.Bool   // pollOn runs
-	credit  atomic.Uint32 // credit word seen last
+	credit  atomic.Uint32 // last credit word seen
 }
 
 type laneStats struct {
@@ -85,11 +86,12 @@ type laneStats struct {
 
 func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
 
-// maxLead is how many bytes either kind of traffic may owe the other.
+// maxLead returns how many bytes either kind of traffic may owe the other.
 func (o *outLane) maxLead() int { return leadFrames * o.slotBytes() }
 
-// free takes the credit that has come, and is how many slots are free: none when
-// the link is down, whose memory may be gone. The caller holds mu.
+// free applies the credit that has come, and returns how many slots are free. It
+// returns 0 when the link is down, since its memory may be gone. The caller holds
+// mu.
 func (o *outLane) free() int {
 	if o.down {
 		return 0
@@ -107,8 +109,8 @@ func (o *outLane) free() int {
 	return o.account.Room()
 }
 
-// ownNeeds is how many slots must be free for a frame of this node's own: the
-// bubble rule. See the package comment.
+// ownNeeds returns how many slots must be free for a frame of this node's own. This
+// is the bubble rule, see the package comment.
 func (o *outLane) ownNeeds() int {
 	if o.link.opts.noBubble {
 		return 1
@@ -116,12 +118,14 @@ func (o *outLane) ownNeeds() int {
 	return 2
 }
 
-// ownTurn tells that the next frame should be this node's own. The caller holds mu.
+// ownTurn reports whether the next frame should be this node's own. The caller
+// holds mu.
 func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && o.lead <= 0 }
 
-// holds tells if a forwarded frame leaves the only free slot alone for now, since
-// it is this node's turn, which needs another one. It must not do so for long: if
-// all nodes of a ring do, none gets another. The caller holds mu.
+// holds reports whether a forwarded frame leaves the only free slot alone for now,
+// because it is the turn of this node's own traffic, which needs another slot. It
+// must not do so for long: if all nodes of a ring do, none gets another slot. The
+// caller holds mu.
 func (o *outLane) holds(since *time.Time) bool {
 	if o.link.opts.NoSpin {
 		return false
@@ -137,23 +141,24 @@ func (o *outLane) holds(since *time.Time) bool {
 	if now.Sub(*since) < patience {
 		return true
 	}
-	// In vain: the ring is full. Forwarding comes first for a while.
+	// The hold brought nothing: the ring is full. Forwarding comes first for a
+	// while.
 	o.vain = min(2*o.vain+1, maxSkip)
 	o.skip = o.vain
 	return false
 }
 
-// mayOwn tells if the lane may take a frame of this node's own. The caller holds
-// mu.
+// mayOwn reports whether the lane may take a frame of this node's own. The caller
+// holds mu.
 func (o *outLane) mayOwn(free int) bool {
 	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lead > 0)
 }
 
-// yields tells that it is the turn of frames to be forwarded that nobody looks at
-// yet. Without that, this node's own traffic, which needs neither a worker nor a
-// neighbour to get to run, would take each slot that becomes free before they do. For
-// frames that have yet to come it leaves off when it is far ahead only, so that the
-// link is busy meanwhile. The caller holds mu.
+// yields reports whether it is the turn of frames to be forwarded that no goroutine
+// is taking yet. Without it, this node's own traffic, which needs neither a worker
+// nor a neighbour to run, would take each slot that becomes free before they do. For
+// frames that have yet to come, own traffic gives way only when it is far ahead, so
+// that the link is busy meanwhile. The caller holds mu.
 func (o *outLane) yields() bool {
 	if o.lead <= 0 || o.link.direction > Right {
 		return false
@@ -166,12 +171,12 @@ func (o *outLane) yields() bool {
 	return here || coming && o.lead > aheadFrames*o.slotBytes()
 }
 
-// forward puts a frame in that came over another link, whose lane waits if there
-// is no room, unless it is in its last moments. The caller holds from.mu.
+// forward puts a frame in that came over another link. If there is no room, the
+// lane of that link waits, unless it is being closed. The caller holds from.mu.
 func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// It counts as waiting from now on, also while mu is released below.
+	// The lane counts as waiting from now on, even while mu is released below.
 	if !slices.Contains(o.fwd, from) {
 		o.fwd = append(o.fwd, from)
 	}
@@ -204,7 +209,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 			return putStopped
 		default:
 			if !slices.Contains(o.fwd, from) {
-				o.fwd = append(o.fwd, from) // poll called it, to no avail
+				o.fwd = append(o.fwd, from) // poll called it without success
 			}
 			if !o.await() {
 				o.watchStall()
@@ -214,13 +219,14 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
 	}
 }
 
-// unforward takes a lane out of those that wait. The caller holds mu.
+// unforward removes a lane from those that wait. The caller holds mu.
 func (o *outLane) unforward(from *inLane) {
 	o.fwd = slices.DeleteFunc(o.fwd, func(l *inLane) bool { return l == from })
 }
 
 // own puts a frame of this node's own in, or has s wait for its turn. served says
-// that it is. The caller has no lane's lock but perhaps an inLane's.
+// that it is its turn. The caller holds no lock of a lane, except perhaps an
+// inLane's.
 func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,7 +258,8 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			}
 		}
 		if may {
-			// Who takes the frame that has come calls poll then (pair S14, with pollOnward).
+			// The goroutine that takes the frame that has come then calls poll (pair S14,
+			// with pollOnward).
 			o.waits.Store(true)
 			if o.yields() {
 				return putWait
@@ -265,7 +272,7 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 	}
 }
 
-// unwait takes s out of those that wait. The caller holds mu.
+// unwait removes s from those that wait. The caller holds mu.
 func (o *outLane) unwait(s ownSource) {
 	if i := slices.Index(o.waiting, s); i >= 0 {
 		o.waiting = slices.Delete(o.waiting, i, i+1)
@@ -297,7 +304,8 @@ func (o *outLane) put(f *frame, body []byte) {
 	}
 	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)
-	// It pairs with inLane.sleep: either the arm is seen here, or the frame there (pair S6).
+	// This pairs with inLane.sleep: either this side sees the arm, or the neighbour the
+	// frame (pair S6).
 	afterStore(&o.link.caps)
 	if arm := ntb.Load32(o.mine, laneDataArm); arm != o.rung {
 		o.rung = arm
@@ -306,8 +314,8 @@ func (o *outLane) put(f *frame, body []byte) {
 	}
 }
 
-// await asks the neighbour to ring when it gives credit, and reports whether some
-// has come meanwhile, so that the caller must look again. It pairs with inLane.answer
+// await asks the neighbour to ring when it gives credit. It reports whether some has
+// come meanwhile, so that the caller must look again. It pairs with inLane.answer
 // (pair S7). The caller holds mu.
 func (o *outLane) await() bool {
 	o.waits.Store(true)
@@ -323,36 +331,37 @@ func (o *outLane) await() bool {
 	return o.credit.Load() != before
 }
 
-// stirred tells that someone waits and credit has come. It takes no lock.
+// stirred reports whether a source waits and credit has come. It takes no lock.
 func (o *outLane) stirred() bool {
 	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.credit.Load()
 }
 
-// poll lets those go on that waited for room, turn by turn. It does not keep the caller
-// for as long as there are some. The caller has no locks of lanes or tunnels.
+// poll lets the sources and lanes that waited for room go on, turn by turn. It does not
+// keep the caller for as long as there are some. The caller holds no locks of lanes or
+// tunnels.
 func (o *outLane) poll() {
 	if o.pollSome() && o.polling.CompareAndSwap(false, true) {
 		go o.pollOn()
 	}
 }
 
-// pollOn is poll until nobody is left who could go on: a goroutine, of which there is one
-// at a time.
+// pollOn is poll until none is left that could go on. It is a goroutine, of which there
+// is at most one at a time.
 func (o *outLane) pollOn() {
 	for again := true; again; {
 		for o.pollSome() {
 		}
 		o.polling.Store(false)
-		// A caller of poll that found it set has left the rest to us.
+		// A caller of poll that found it set has left the rest to this goroutine.
 		again = o.pollSome() && o.polling.CompareAndSwap(false, true)
 	}
 }
 
-// pollTurns is how many turns one call of pollSome gives at the most.
+// pollTurns is how many turns one call of pollSome gives at most.
 const pollTurns = 64
 
-// pollSome is poll for some turns. It reports whether there may be more, of which nobody
-// is told.
+// pollSome is poll limited to some turns. It reports whether there may be more, which
+// nothing else announces.
 func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
 		return false
@@ -377,11 +386,11 @@ func (o *outLane) pollSome() (more bool) {
 			o.mu.Lock()
 		case len(o.waiting) > 0 && o.mayOwn(free):
 			if o.yields() {
-				return false // the one that takes that frame calls poll again
+				return false // the goroutine that takes that frame calls poll again
 			}
 			o.serveOne()
 		case len(o.fwd) == 0 && len(o.waiting) == 0:
-			// What was armed may have been answered: who waits next arms anew.
+			// The arm may have been answered. The next that waits arms anew.
 			o.armed = false
 			o.waits.Store(false)
 			return false
@@ -394,8 +403,8 @@ func (o *outLane) pollSome() (more bool) {
 	return false // close goes on
 }
 
-// close is for the end of the link: nothing is put in any more, and whoever waits
-// finds another way.
+// close is called at the end of the link. No frame is put in any more, and
+// everything that waits finds another way.
 func (o *outLane) close() {
 	o.mu.Lock()
 	o.down = true

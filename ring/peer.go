@@ -11,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Peer is another node.
+// Peer is another node, as seen from this one.
 type Peer struct {
 	// Immutable.
 	node   *Node
@@ -23,7 +23,7 @@ type Peer struct {
 	remote ntb.Window    // the region of out
 	kick   chan struct{} // capacity 1: a doorbell during bring-up
 	done   chan struct{} // closed after Session.Down
-	want   ID            // what the peer's id must be; 0: any
+	want   ID            // required id of the peer; 0 for any
 
 	// Set by bringUp, constant once up is set.
 	id       ID
@@ -39,7 +39,7 @@ type Peer struct {
 	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
 	pollMu   lock.Mutex[lock.Poll] // held by the goroutine that looks through the words
-	seen     atomic.Uint32         // master word seen last; stored under pollMu
+	seen     atomic.Uint32         // last master word seen; stored under pollMu
 	received setupReceive          // guarded by pollMu
 	arm      uint32                // last arm word published; guarded by pollMu
 	stopped  bool                  // stop was called; guarded by pollMu
@@ -62,46 +62,47 @@ func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 	}
 	p.notes.init(slotsOf(len(in)))
 	p.setup.account = flowctl.NewSend(setupSlots)
-	p.refs.Store(1) // run's
+	p.refs.Store(1) // the reference of run
 	return p, nil
 }
 
-// ID is the peer's id.
+// ID returns the peer's id.
 func (p *Peer) ID() ID { return p.id }
 
-// Caps are those of the bridge to the peer.
+// Caps returns the properties of the bridge to the peer.
 func (p *Peer) Caps() ntb.Caps { return p.caps }
 
-// DMA is the bridge's DMA channel i, less than Caps().DMAChannels. Offsets of its
-// copies are those of the whole outbound window, as Window.Offset gives them.
+// DMA returns the bridge's DMA channel i, less than Caps().DMAChannels. Offsets of
+// its copies are those of the whole outbound window, as Window.Offset returns them.
 func (p *Peer) DMA(i int) ntb.DMAChannel { return p.dev.DMA(i) }
 
-// Session is what the service of that number opened for this peer.
+// Session returns the session that the service with that number opened for this
+// peer.
 func (p *Peer) Session(service int) Session { return p.sessions[service] }
 
-// Local is the region here that the peer writes. It is valid while the caller
+// Local returns the region here that the peer writes. It is valid while the caller
 // holds the peer.
 func (p *Peer) Local() []byte { return p.local }
 
-// Remote is the region at the peer that this node writes.
+// Remote returns the region at the peer that this node writes.
 func (p *Peer) Remote() ntb.Window { return p.remote }
 
-// Slots is how many objects can be attached here.
+// Slots returns how many objects can be attached here.
 func (p *Peer) Slots() int { return p.notes.n }
 
-// RemoteSlots is how many can be at the peer.
+// RemoteSlots returns how many objects can be attached at the peer.
 func (p *Peer) RemoteSlots() int { return slotsOf(p.out.Len()) }
 
-// Reclaim gives whole pages of the local region back to the system, where the
-// bridge can. They read as zero then. The peer must have stopped writing there.
+// Reclaim returns whole pages of the local region to the system, if the bridge can.
+// They read as zero then. The peer must have stopped writing there.
 func (p *Peer) Reclaim(off, n int) {
 	if r, ok := p.dev.(ntb.Reclaimer); ok {
 		r.Reclaim(len(p.in)-len(p.local)+off, n)
 	}
 }
 
-// Hold keeps the peer's memory from being released. The caller must know that
-// it is held at the moment: by a Session that is not down, or another hold.
+// Hold keeps the peer's memory from being released. The caller must know that it is
+// held at that moment, by a Session that is not down or by another hold.
 func (p *Peer) Hold() { p.refs.Add(1) }
 
 // Release ends a hold.
@@ -114,32 +115,33 @@ func (p *Peer) Release() {
 
 func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 
-// Routed tells that frames lead to the peer: what was published has not arrived
-// before Order returns, and the peer survives a cut link.
+// Routed reports whether frames lead to the peer. If so, what was published has not
+// arrived before Order returns, and the peer survives a cut link.
 func (p *Peer) Routed() bool { return p.tunnel() != nil }
 
-// tunnel is the device of a routed peer, else nil.
+// tunnel returns the device of a routed peer, else nil.
 func (p *Peer) tunnel() *tunnel {
 	t, _ := p.dev.(*tunnel)
 	return t
 }
 
-// Deliver waits until what was stored before has arrived at the peer, or the link
-// is down, or it has acknowledged nothing for d. Only a routed peer is waited for: what
-// is stored through a window is there.
+// Deliver waits until what was stored before has arrived at the peer, the link is down,
+// or the peer has acknowledged nothing for d. It waits for a routed peer only, since a
+// store through a window has arrived.
 func (p *Peer) Deliver(d time.Duration) {
 	if t := p.tunnel(); t != nil {
 		t.deliver(d)
 	}
 }
 
-// Up tells if the link to the peer is up.
+// Up reports whether the link to the peer is up.
 func (p *Peer) Up() bool { return p.isUp() }
 
-// Done is closed when the link is down and its sessions know.
+// Done returns a channel that is closed when the link is down and its sessions know
+// it.
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
-// Err is why the link went down.
+// Err returns why the link went down.
 func (p *Peer) Err() error {
 	p.errMu.Lock()
 	defer p.errMu.Unlock()
@@ -149,7 +151,7 @@ func (p *Peer) Err() error {
 // Fail takes the link down.
 func (p *Peer) Fail(err error) { p.fail(err) }
 
-// fail takes the link down, for the first reason given.
+// fail takes the link down. The first reason given counts.
 func (p *Peer) fail(err error) {
 	p.errMu.Lock()
 	if p.err == nil {
@@ -159,19 +161,19 @@ func (p *Peer) fail(err error) {
 	p.dev.Disable()
 }
 
-// Order is for whoever is about to sleep, after it said so to the peer and
-// before its last look. See [ntb.Device].
+// Order is called by a goroutine that is about to sleep, after it has announced
+// that to the peer and before its re-check. See [ntb.Device].
 func (p *Peer) Order() { p.dev.Order() }
 
-// FenceToLook tells that an [ntb.Fence] is needed between a publish and a look
-// whether the peer sleeps.
+// FenceToLook reports whether an [ntb.Fence] is needed between a publish and the
+// look whether the peer sleeps.
 func (p *Peer) FenceToLook() bool { return p.caps.FenceToLook }
 
-// guardEvery is how often a link with lossy doorbells is looked at. A word that
-// nobody handled in a whole period is a lost doorbell.
+// guardEvery is how often a link with lossy doorbells is polled. A word that was
+// not handled for a whole period means a lost doorbell.
 const guardEvery = 500 * time.Millisecond
 
-// run is the link's goroutine: it looks through the words at each doorbell, and
+// run is the link's goroutine. It looks through the words at each doorbell, and
 // cleans up at the end.
 func (p *Peer) run() {
 	if p.caps.LossyDoorbells {
@@ -204,20 +206,20 @@ func (p *Peer) run() {
 	p.Release()
 }
 
-// guard looks after a link whose doorbells get lost.
+// guard polls a link whose doorbells get lost.
 func (p *Peer) guard() {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
 	var last uint32  // p.seen a period ago
-	pending := false // as of then
+	pending := false // whether something was pending then
 	for {
 		select {
 		case <-p.done:
 			return
 		case <-tick.C:
 		}
-		// It must not matter if more is announced meanwhile: the peer does not
-		// ring for that, since it has rung.
+		// It must not matter if more is announced meanwhile, since the peer does
+		// not ring for that: it has rung already.
 		p.pollMu.Lock()
 		was, seen := pending, p.seen.Load()
 		pending = p.up.Load() && !p.stopped && p.Pending()
@@ -231,7 +233,7 @@ func (p *Peer) guard() {
 }
 
 // stop handles what the peer published before the link went down, and tells the
-// sessions. One look finds all of it. What the peer stores from then on does not count.
+// sessions. One look finds all of it. What the peer stores later does not count.
 func (p *Peer) stop() {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -252,16 +254,16 @@ func (p *Peer) closeSessions() {
 	}
 }
 
-// Stats of one link, since it came up.
+// Stats are the counters of one link, since it came up.
 type Stats struct {
-	// Doorbells is how many this node rang.
+	// Doorbells is how many doorbells this node rang.
 	Doorbells uint64
 	// Rescues is how often the slow guard found words that no doorbell had
 	// announced. It is 0 unless doorbells get lost.
 	Rescues uint64
 }
 
-// Stats are the link's counters.
+// Stats returns the link's counters.
 func (p *Peer) Stats() Stats {
 	return Stats{Doorbells: p.doorbells.Load(), Rescues: p.rescues.Load()}
 }

@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// bringUpLimit bounds the bring-up of a peer over a tunnel that another node made.
+// bringUpLimit limits the bring-up of a peer over a tunnel that another node made.
 const bringUpLimit = 10 * time.Second
 
-// lingerLimit is how long Close waits until others have what was sent to them.
+// lingerLimit is how long Close waits until other nodes have what was sent to them.
 const lingerLimit = 2 * time.Second
 
-// Peer is another node, by its id. For a neighbour whose link is up it is the
-// direct peer, unless [Options.Failover] is set; for others, or with Failover,
-// it is a routed one, made when first asked for, at both ends: the other node's
-// services are opened too. It waits for the other node's answer until ctx ends.
-// It returns ErrUnreachable if no way leads there, at once when that is known.
+// Peer returns another node, by its id. For a neighbour whose link is up it is the
+// direct peer, unless [Options.Failover] is set. For other nodes, or with Failover,
+// it is a routed peer. That is made at both ends when it is first asked for, so the
+// other node's services are opened too. Peer waits for the other node's answer
+// until ctx ends. If no way leads there it returns ErrUnreachable, at once when
+// that is known.
 //
-// The peer's Done is closed when the node is unreachable for a second, in all
+// The peer's Done is closed when the node has been unreachable for a second, in all
 // directions.
 func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
 	r, err := n.joined()
@@ -67,7 +68,7 @@ func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
 	return a.peer, a.err
 }
 
-// knownLocked is the peer of an id that is up, if there is one.
+// knownLocked returns the peer with an id that is up, if there is one.
 func (r *router) knownLocked(id ID) *Peer {
 	if !r.opts.Failover {
 		for _, l := range r.links {
@@ -116,7 +117,7 @@ func (r *router) dial(ctx context.Context, id ID) (*tunnel, error) {
 	return nil, err
 }
 
-// answer is ask's counterpart, a goroutine.
+// answer is the counterpart of ask, on a goroutine of its own.
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.reroute()
@@ -145,20 +146,21 @@ func (r *router) keep(p *Peer) {
 	if !p.isUp() {
 		return // forget, which comes after that, may have been called
 	}
-	// Also if there is one that is up: who asks for a tunnel knows of none, so the other
-	// end of the one here is most likely that of a process which has ended.
+	// This replaces even a peer that is up. A node that asks for a tunnel knows of none.
+	// So the other end of the one here most likely belongs to a process that has ended.
 	r.routed[p.id] = p
 }
 
-// forget takes a routed peer that is down out of the table.
+// forget removes a routed peer that is down from the table.
 func (r *router) forget(p *Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// By the peer itself: its id may still be written, if it never came up.
+	// It compares the peer itself, since its id may still be written if it never
+	// came up.
 	maps.DeleteFunc(r.routed, func(_ ID, routed *Peer) bool { return routed == p })
 }
 
-// close takes the links down after what was sent to others has reached them. All
+// close takes the links down after other nodes have what was sent to them. All
 // peers are down.
 func (r *router) close() {
 	r.mu.Lock()

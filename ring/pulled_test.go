@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bridges misbehave, each in its way, while cables are pulled and put back: what
-// is under way there vanishes. Streams of both directions, one over two hops and
-// one between neighbours, lose nothing. With NTBNET_LONG in the environment that is
-// more seeds and more cables pulled.
+// Bridges misbehave, each in its way, while cables are pulled and put back. What is
+// under way there vanishes. Streams of both directions, one over two hops and one
+// between neighbours, lose nothing. With NTBNET_LONG in the environment there are
+// more seeds, and more cables are pulled.
 func TestStreamsOverBridgesThatArePulled(t *testing.T) {
 	leak.Check(t)
 	seeds, cuts := uint64(1), 3

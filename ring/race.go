@@ -4,11 +4,12 @@ package ring
 
 import "sync/atomic"
 
-// The memory of a tunnel is on the heap, where the race detector sees it, but who
-// stores there next may have been told so by another process, or through memory
-// that processes share, which it does not see. So a frame that goes into a lane
-// happens before any that comes out of one later. Where the lanes are on the heap
-// too, all is seen.
+// The memory of a tunnel is on the heap, where the race detector sees it. But the
+// next goroutine that stores there may have learnt that it may from another
+// process, or through memory that processes share, which the detector does not see.
+// So these calls make a frame that goes into a lane happen before any that comes
+// out of one later. Where the lanes are on the heap too, the detector sees
+// everything.
 
 var handOver atomic.Uint32
 

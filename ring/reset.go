@@ -2,8 +2,8 @@ package ring
 
 import "github.com/ntbnet/ntbnet/internal/lock"
 
-// reset tells the source of a frame that its tunnel is none here. It has no answer: a
-// source that has not got it sends again, and gets another one.
+// reset tells the source of a frame that its tunnel does not exist here. It has no
+// answer: a source that does not get it sends again, and gets another one.
 func (r *router) reset(f *frame) {
 	if f.kind == frameReset || f.kind == frameAck {
 		return
@@ -18,14 +18,13 @@ func (r *router) reset(f *frame) {
 	})
 }
 
-// maxResets is how many resets wait for a link at the most. More than that many tunnels
-// of a node that was started again are rare, and what asked for those that are dropped
-// comes again.
+// maxResets is how many resets wait for a link at most. More tunnels of a node that was
+// started again are rare. The frames that asked for dropped resets come again.
 const maxResets = 256
 
-// resetSender sends resets over a link. They wait for their turn as all frames of this
-// node's own do: the other ends of tunnels that are no more send again and again until
-// they hear of it. It implements ownSource.
+// resetSender sends resets over a link. They wait for their turn like all frames of
+// this node's own, since the other ends of tunnels that no longer exist send again and
+// again until they get a reset. It implements ownSource.
 type resetSender struct {
 	link *Link
 

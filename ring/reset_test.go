@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What comes for a tunnel that is not there is answered, also while another source waits
-// for the lane, and each of its tunnels gets an answer.
+// A frame for a tunnel that does not exist is answered, even while another source waits
+// for the lane. Each such tunnel of that source gets an answer.
 func TestAResetWaitsForItsTurn(t *testing.T) {
 	o := small(3)
 	o.Topology, o.Slots = Line, 4
@@ -24,7 +24,7 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
 	own.push(m.out, false) // the lane is full, and it waits
 	require.Equal(t, o.Slots-1, own.sent)
-	for range 3 { // it is sent again, of course
+	for range 3 { // sent again, of course
 		for number := range uint32(5) {
 			r.deliver(&frame{kind: frameData, src: MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
 		}
@@ -74,8 +74,8 @@ func TestResetsThatWaitAreNotTooMany(t *testing.T) {
 	require.Less(t, sent, more)
 }
 
-// A frame that was lost is sent again late if it has been for long. News of the host say
-// that it may have begun anew, so it is sent at once then.
+// A frame that was lost for long is sent again late. News of the host mean that it may
+// have started anew. So the frame is sent at once then.
 func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
@@ -111,8 +111,8 @@ func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
 	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// Who asks for a tunnel knows of none: if there is one already, its other end is that of
-// a process that has ended. Nobody who wants a peer gets it from then on.
+// A node that asks for a tunnel knows of none. If there is one already, its other end
+// belongs to a process that has ended. From then on nobody who wants a peer gets it.
 func TestATunnelThatIsAskedForReplacesOneThatIsUp(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))

@@ -8,9 +8,9 @@ type retained struct {
 	answer uint32
 }
 
-// retention keeps the frames of a tunnel from when their stores are gathered
-// until they are acknowledged: bodies in a ring of bytes, each in one piece. It
-// is arithmetic and memory; the tunnel's mu guards it.
+// retention keeps the frames of a tunnel from when their stores are gathered until
+// they are acknowledged. Their bodies lie in a ring of bytes, each in one piece. It
+// only manages memory. The tunnel's mu guards it.
 type retention struct {
 	buf    []byte
 	frames []retained // a ring
@@ -23,8 +23,8 @@ type retention struct {
 	openMax int
 }
 
-// maxFrames bounds the frames without acknowledgement, whatever their size. The
-// last of them are for those without a body.
+// maxFrames limits the frames without acknowledgement, whatever their size. The
+// last of them are for frames without a body.
 const (
 	maxFrames  = 1 << 12
 	bodyFrames = maxFrames - 8
@@ -44,7 +44,8 @@ func (r *retention) fits(n int) bool {
 	return ok
 }
 
-// place is where a new body of up to n bytes would begin, if there is room.
+// place returns the offset where a new body of up to n bytes would begin, if there
+// is room.
 func (r *retention) place(n int) (at int, ok bool) {
 	if r.count >= bodyFrames {
 		return 0, false
@@ -61,7 +62,7 @@ func (r *retention) place(n int) (at int, ok bool) {
 	return r.tail, first-r.tail > n
 }
 
-// oldest is where the oldest body begins, -1 if there is none.
+// oldest returns the offset of the oldest body, or -1 if there is none.
 func (r *retention) oldest() int {
 	for i := range r.count {
 		if f := r.at(i); f.n > 0 {
@@ -71,7 +72,7 @@ func (r *retention) oldest() int {
 	return -1
 }
 
-// begin opens a body of up to n bytes, or reports false if there is no room.
+// begin opens a body of up to n bytes. It returns false if there is no room.
 func (r *retention) begin(n int) bool {
 	at, ok := r.place(n)
 	if ok {
@@ -81,14 +82,14 @@ func (r *retention) begin(n int) bool {
 	return ok
 }
 
-// extend is n more bytes of the open body, which has them.
+// extend returns n more bytes of the open body, which must have them.
 func (r *retention) extend(n int) []byte {
 	at := r.tail + r.openLen
 	r.openLen += n
 	return r.buf[at : at+n]
 }
 
-// left is how many bytes the open body has left.
+// left returns how many bytes the open body has left.
 func (r *retention) left() int { return r.openMax - r.openLen }
 
 // end makes a frame of the open body.
@@ -111,7 +112,7 @@ func (r *retention) reopens(need, n int) bool {
 	}
 	limit := len(r.buf)
 	if first := r.oldest(); first > f.off {
-		limit = first - 1 // the bodies go round: this one is before the oldest
+		limit = first - 1 // the bodies wrap: this one is before the oldest
 	}
 	return limit-f.off >= n
 }
@@ -129,7 +130,8 @@ func (r *retention) reopen(need, n int) bool {
 	return true
 }
 
-// lastAsk is the last order that the first n frames ask for, 0 if there is none.
+// lastAsk returns the last order that the first n frames ask for, or 0 if there is
+// none.
 func (r *retention) lastAsk(n int) uint32 {
 	for i := n - 1; i >= 0; i-- {
 		if ask := r.at(i).ask; ask != 0 {
@@ -145,7 +147,7 @@ func (r *retention) drop(n int) {
 	r.count -= n
 }
 
-// bytes is how much the frames take.
+// bytes returns how many bytes the frames take.
 func (r *retention) bytes() int {
 	n := 0
 	for i := range r.count {

@@ -202,7 +202,7 @@ func (s *spadSpy) SetPeerSpad(i int, v uint32) {
 	s.Device.SetPeerSpad(i, v)
 }
 
-// Far more messages than the queue holds, both ways at once, arrive in order.
+// Far more messages than the queue holds arrive in order, both ways at once.
 func TestSetupMessagesArriveInOrder(t *testing.T) {
 	a, b := ntbmem.Pair(1 << 20)
 	ea, eb := newEcho(), newEcho()
@@ -373,8 +373,8 @@ func TestClosedNodeRefusesLinks(t *testing.T) {
 	require.True(t, errors.Is(err, ErrClosed))
 }
 
-// A peer that writes anything anywhere in its window neither crashes us nor
-// makes us read outside it.
+// A peer that writes anything anywhere in its window neither crashes this process
+// nor makes it read outside of the window.
 func FuzzHostileWindow(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 2, 3, 4}, uint16(0))
 	f.Add([]byte{1, 0, 0, 0, 241, 0, 1, 1}, uint16(offSetup>>3))

@@ -2,34 +2,35 @@ package ring
 
 import "time"
 
-// roundTrip measures how long acknowledgements take, so that frames which are late, since
-// everyone wants the lanes, are not sent again as lost ones are: that would make them all
-// later still. Frames that were sent twice do not count, since nobody knows which of the
-// two is acknowledged. It is arithmetic; the tunnel's mu guards it.
+// roundTrip measures how long acknowledgements take. When many want the lanes, frames are
+// late but not lost. If they were sent again like lost ones, all would be later still.
+// Frames that were sent twice do not count, since it is unknown which of the two is
+// acknowledged. It is arithmetic; the tunnel's mu guards it.
 type roundTrip struct {
-	// limit is after how long without an acknowledgement a frame counts as lost.
+	// limit is the time without an acknowledgement after which a frame counts as
+	// lost.
 	limit time.Duration
 
-	mean     time.Duration // 0: not known
-	timing   bool          // frame seq was sent at start, and once
+	mean     time.Duration // 0 while not known
+	timing   bool          // frame seq was sent at start, and only once
 	seq      uint32
 	start    time.Time
 	measured bool // since the last stop
 }
 
-// sent is for a frame that is sent for the first time.
+// sent is called when a frame is sent for the first time.
 func (r *roundTrip) sent(seq uint32, now time.Time) {
 	if !r.timing {
 		r.timing, r.seq, r.start = true, seq, now
 	}
 }
 
-// stop is for when frames are sent again.
+// stop is called when frames are sent again.
 func (r *roundTrip) stop() { r.timing, r.measured = false, false }
 
-// acknowledged is for an acknowledgement of all frames before next. It reports whether
-// limit is one for the ways as they are: if frames were sent again since it was measured,
-// it may be too short.
+// acknowledged handles an acknowledgement of all frames before next. It reports whether
+// limit fits the present ways. If frames were sent again since it was measured, it may be
+// too short.
 func (r *roundTrip) acknowledged(next uint32, now time.Time) bool {
 	if r.timing && int32(next-r.seq) > 0 {
 		took := now.Sub(r.start)

@@ -17,7 +17,7 @@ func TestFramesThatAreLateAreNotTakenForLost(t *testing.T) {
 	require.False(t, r.acknowledged(1, at(60*ms)))
 	require.True(t, r.acknowledged(3, at(100*ms)))
 	require.Equal(t, 400*ms, r.limit)
-	// Sent again: an acknowledgement may be of either.
+	// The frame is sent again, so an acknowledgement may be of either.
 	r.sent(3, at(200*ms))
 	r.stop()
 	require.False(t, r.acknowledged(4, at(201*ms)))
@@ -25,7 +25,7 @@ func TestFramesThatAreLateAreNotTakenForLost(t *testing.T) {
 	r.sent(4, at(300*ms))
 	require.True(t, r.acknowledged(5, at(1000*ms)))
 	require.Equal(t, 2800*ms, r.limit)
-	// Bounded both ways.
+	// The limit is bounded both ways.
 	r.sent(5, at(2000*ms))
 	require.True(t, r.acknowledged(6, at(9000*ms)))
 	require.Equal(t, resendMost, r.limit)
@@ -35,7 +35,7 @@ func TestFramesThatAreLateAreNotTakenForLost(t *testing.T) {
 		require.True(t, r.acknowledged(7+i, now.Add(ms)))
 	}
 	require.Equal(t, resendFirst, r.limit)
-	// Numbers go round.
+	// Numbers wrap.
 	r.sent(1<<32-1, at(0))
 	require.True(t, r.acknowledged(0, at(100*ms)))
 	require.False(t, r.timing)

@@ -1,9 +1,9 @@
 package ring
 
-// linkKey tells links apart.
+// linkKey distinguishes links.
 type linkKey struct {
 	direction Direction
-	id        ID // Direct: the neighbour's host; Down: the member; else 0
+	id        ID // for Direct the neighbour's host, for Down the member; else 0
 }
 
 func (l *Link) key() linkKey {
@@ -16,8 +16,8 @@ func (l *Link) key() linkKey {
 	return linkKey{l.direction, 0}
 }
 
-// onward is the link by which a frame for dst goes on that came over from, nil if
-// it is down or there is none: a frame never turns round.
+// onward returns the link by which a frame for dst goes on that came over from. It
+// returns nil if that is down or there is none, since a frame never turns back.
 func (r *router) onward(from *Link, dst ID) *Link {
 	switch {
 	case dst.Host() == r.host:
@@ -28,8 +28,9 @@ func (r *router) onward(from *Link, dst ID) *Link {
 	return r.sides[from.direction.opposite()].Load()
 }
 
-// wayTo is the way to a node: a link, and where frames go from there: by an uplink,
-// it is the side that its other end takes; and which links come then.
+// wayTo returns the way to a node. l is the first link. d is where frames go from
+// there; for an uplink it is the side that its other end takes. made identifies the
+// links behind it.
 func (r *router) wayTo(id ID) (l *Link, d Direction, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,9 +41,10 @@ func (r *router) wayTo(id ID) (l *Link, d Direction, made uint64) {
 	return l, d, made
 }
 
-// madeLocked is a number that changes when a link on the way to a host is made
-// again, as far as is known, this node's own aside. Links are told apart by what
-// their nearer ends say, whose news come first: none must count as new twice.
+// madeLocked returns a number that changes when a link on the way to a host is made
+// again, as far as is known. This node's own links do not count. A link is
+// identified by what its nearer end reports, whose news come first, so that none
+// counts as new twice.
 func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	h := r.host
 	if !r.opts.Member {
@@ -56,8 +58,8 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	return made
 }
 
-// wayLocked is the way to a node, nil if there is none or it is known not to be
-// there.
+// wayLocked returns the way to a node. It returns nil if there is none, or the node
+// is known not to exist.
 func (r *router) wayLocked(id ID) (*Link, Direction) {
 	if n := r.news[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
@@ -66,8 +68,9 @@ func (r *router) wayLocked(id ID) (*Link, Direction) {
 	return l, d
 }
 
-// route is the way to a host: the link, nil if there is none, its direction, and
-// how many links. Shorter first, the right one of two that are alike.
+// route returns the way to a host: the link, nil if there is none, its direction,
+// and the number of links. The shorter way comes first, and of two equal ones the
+// right one.
 func (r *router) route(host int) (*Link, Direction, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +85,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 		l := r.links[linkKey{Direct, MakeID(host, 0)}]
 		hops = 1
 		if r.opts.Member {
-			// The owner tells of its links as of both sides of their hosts.
+			// The owner reports its own links as both sides of their hosts.
 			l, hops = r.links[linkKey{Up, 0}], 2
 			if r.news[host].side(Left) != stateUp {
 				l = nil
@@ -112,8 +115,8 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 	return best, way, hops
 }
 
-// openLocked reports whether no link on the way to a host is known to be cut, this
-// host's own aside.
+// openLocked reports whether no link on the way to a host is known to be cut. This
+// host's own links do not count.
 func (r *router) openLocked(host int, d Direction) bool {
 	for h := r.opts.neighbour(r.host, d); h != host; {
 		next := r.opts.neighbour(h, d)
@@ -125,8 +128,8 @@ func (r *router) openLocked(host int, d Direction) bool {
 	return true
 }
 
-// Owner is the node of a host that has its links to other hosts, 0 if it is not
-// known.
+// Owner returns the node of a host that has its links to other hosts, or 0 if it is
+// not known.
 func (n *Node) Owner(host int) ID {
 	r, err := n.joined()
 	if err != nil {
@@ -148,8 +151,8 @@ func (n *Node) Owner(host int) ID {
 	return 0
 }
 
-// Changed is closed when links or news have changed since it was called. It is
-// nil before Join.
+// Changed returns a channel that is closed at the next change of links or news. It
+// returns nil before Join.
 func (n *Node) Changed() <-chan struct{} {
 	r, err := n.joined()
 	if err != nil {

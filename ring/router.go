@@ -19,32 +19,34 @@ type router struct {
 	opts Options
 	host int
 
-	// sides are the links up, by direction, for frames that go on; stored under
-	// mu. Empty in a mesh.
+	// sides are the links that are up, by direction, for frames to be forwarded;
+	// stored under mu. Empty in a mesh.
 	sides [2]atomic.Pointer[Link]
 	drops [numDrops]atomic.Uint64
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[ID]*Link]
-	// version changes after links and news have, for who keeps a way.
+	// version changes after links and news have changed. Callers that cache a way
+	// compare it.
 	version atomic.Uint32
 
 	mu      lock.Mutex[lock.Router]
 	links   map[linkKey]*Link // guarded by mu
 	news    map[int]*news     // by host; guarded by mu
 	outdo   outdoing          // guarded by mu
-	stirred chan struct{}     // closed, and replaced, after a change of links or news; guarded by mu
+	stirred chan struct{}     // closed and replaced after a change of links or news; guarded by mu
 	closed  bool              // guarded by mu
 	asking  map[ID]*asking    // tunnels being made here; guarded by mu
 	routed  map[ID]*Peer      // peers over tunnels; guarded by mu
 	tunnels tunnelTable
 
-	// trace, of tests, is told of each frame that this node takes from a lane, or is
-	// about to publish in one. Lanes are locked meanwhile. Set before there are links.
+	// trace, in tests, is called with each frame that this node takes from a lane, or
+	// is about to publish in one. Lanes are locked meanwhile. Set before there are
+	// links.
 	trace func(f frame, sent bool)
-	hook  chan *tunnel // of tests: gets what others make, in place of a Peer
+	hook  chan *tunnel // in tests: gets tunnels that other nodes make, in place of a Peer
 }
 
-// asking is a call of Peer that others wait for.
+// asking is a call of Peer for whose result others wait.
 type asking struct {
 	done chan struct{}
 	peer *Peer
@@ -55,10 +57,10 @@ type asking struct {
 type dropReason int
 
 const (
-	dropUnknownNode   dropReason = iota // for a process of this host that is not there, or of our own that came back
+	dropUnknownNode   dropReason = iota // for a process of this host that does not exist, or one of our own that came back
 	dropHops                            // went over too many links
 	dropNoLink                          // the next link is down
-	dropUnknownTunnel                   // for a tunnel that is not there, or of another epoch
+	dropUnknownTunnel                   // for a tunnel that does not exist, or of another epoch
 	dropForged                          // for a tunnel that belongs to another node
 	dropDuplicate                       // came before
 	dropGap                             // one before it is missing
@@ -66,7 +68,7 @@ const (
 	dropClosed                          // for a tunnel that is closed here
 	dropTooMany                         // one node asks for too many tunnels
 	dropNews                            // news that no node may send
-	dropSource                          // a member sent it in another's name
+	dropSource                          // a member sent it in the name of another
 	dropStopped                         // for a member that does not take frames
 	dropStranger                        // asks for a tunnel in the name of a process that no news name
 	numDrops
@@ -81,8 +83,8 @@ var dropNames = [numDrops]string{
 func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
 
 // Join makes the node part of a fabric of several hosts. It must be called once,
-// after Register and before Link and Peer. The node's id must have a host of 1
-// to o.Nodes.
+// after Register and before Link and Peer. The host of the node's id must be 1 to
+// o.Nodes.
 func (n *Node) Join(o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -121,20 +123,21 @@ func (n *Node) joined() (*router, error) {
 	return n.router, nil
 }
 
-// Link brings up a link to the neighbour in direction d over dev, which it owns
-// from then on: the lanes that frames are forwarded by, and the neighbour's
-// direct Peer. It waits for the other side until ctx ends. In a ring or a line d
-// is Left or Right, the neighbour's end of the link is the other one, and the
-// neighbour must be the host of that place; in a mesh d is Direct at both ends.
-// Between two processes of one host it is Up at the member's end and Down at the
-// other; there may be any number Down, to different processes.
+// Link brings up a link to the neighbour in direction d over dev, of which it takes
+// ownership. The link has lanes, by which frames are forwarded, and the neighbour's
+// direct Peer. Link waits for the other side until ctx ends.
+//
+// In a ring or a line d is Left or Right, the neighbour's end of the link has the
+// other direction, and the neighbour must be the host at that place. In a mesh d is
+// Direct at both ends. Between two processes of one host it is Up at the member's
+// end and Down at the other end. There may be any number of links Down, to
+// different processes.
 //
 // When a link has gone down, Link may be called again with a new device for the
-// same neighbour. While a link of that direction is up, a second one is an
-// error.
+// same neighbour. While a link of that direction is up, a second one is an error.
 //
 // The device needs Options.Lanes+1 doorbell bits and 16 scratchpads. Its window
-// needs room for the lanes and MinWindow; [Options.LinkWindow] says how much.
+// needs room for the lanes and MinWindow; see [Options.LinkWindow].
 //
 // Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrDown,
 // ErrClosed, and that of ctx.
@@ -190,7 +193,7 @@ func (r *router) linkUp(l *Link) error {
 	}
 	switch n := r.news[l.id.Host()]; {
 	case l.direction == Up:
-		clear(r.news) // the neighbour tells all that there is
+		clear(r.news) // the neighbour sends all news that there are
 	case l.direction == Direct && n != nil && n.id != l.id:
 		delete(r.news, l.id.Host()) // of a process that was there before
 	}
@@ -208,8 +211,8 @@ func (r *router) linkUp(l *Link) error {
 	return nil
 }
 
-// setLocked makes now the link of l's direction, for frames that go on; nil if
-// there is none any more. It comes after the change of links. The caller holds mu.
+// setLocked makes now the link of l's direction, for frames to be forwarded; nil
+// for none. It is called after the change of links. The caller holds mu.
 func (r *router) setLocked(l, now *Link) {
 	switch l.direction {
 	case Left, Right:
@@ -225,15 +228,15 @@ func (r *router) setLocked(l, now *Link) {
 	}
 }
 
-// touched are the hosts whose news change with the state of a link.
+// touched returns the hosts whose news change with the state of a link.
 func (r *router) touched(l *Link) []int {
 	if l.direction == Direct {
-		return []int{r.host, l.id.Host()} // members hear of it as of that host
+		return []int{r.host, l.id.Host()} // members get it as news of that host
 	}
 	return []int{r.host}
 }
 
-// linkDown takes a link out of the table.
+// linkDown removes a link from the table.
 func (r *router) linkDown(l *Link) {
 	r.mu.Lock()
 	if key := l.key(); r.links[key] == l {
@@ -245,9 +248,9 @@ func (r *router) linkDown(l *Link) {
 	r.changed(nil, r.touched(l)...)
 }
 
-// changed follows a change of what is known of hosts: others are told, but for
-// the link that it came over, and tunnels find their ways again. It waits for none of
-// that: a device may block.
+// changed is called after a change of what is known of hosts. It has others told,
+// except over the link from which it came, and has tunnels find their ways again. It
+// waits for none of that, since a device may block.
 func (r *router) changed(from *Link, hosts ...int) {
 	r.version.Add(1)
 	r.mu.Lock()
@@ -268,6 +271,6 @@ func (r *router) changed(from *Link, hosts ...int) {
 	}
 }
 
-// grace is how long a node may be unreachable before its tunnels go down: news
-// of one link that is mended and one that is cut may come in either order.
+// grace is how long a node may be unreachable before its tunnels go down. News of
+// one link that is mended and of one that is cut may come in either order.
 const grace = time.Second

@@ -9,9 +9,9 @@ import (
 )
 
 // schedule runs the lanes of a ring without their workers, in an order that the
-// seed chooses: every node sends to every other. It reports how many frames were
-// put in and how many arrived when nothing moved any more. With members, each host
-// has one, and those alone send, to each other and to the owners.
+// seed chooses. Every node sends to every other. It returns how many frames were
+// put in, and how many had arrived when nothing moved any more. With members, each
+// host has one, and only these send, to each other and to the owners.
 func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	nodes := []int{3, 5, 8}[seed%3]
@@ -53,11 +53,11 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 			require.NoError(t, err)
 			up.id, down.id = owner.id, n.id
 			owner.router.members.Store(&map[ID]*Link{n.id: down})
-			down.out[0].watching = true // the clock has no part in it
+			down.out[0].watching = true // no clock is involved
 			links = append(links, up, down)
 		}
 	}
-	// A frame for a tunnel that is not there is dropped and counted.
+	// A frame for a tunnel that does not exist is dropped and counted.
 	count := func() (n uint64) {
 		for _, node := range all {
 			n += node.router.drops[dropUnknownTunnel].Load()
@@ -76,7 +76,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	}
 	steps := 300
 	if members {
-		steps = 1000 // many do nothing
+		steps = 1000 // many of them do nothing
 	}
 	for range steps {
 		l := links[rng.IntN(len(links))]

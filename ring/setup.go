@@ -20,13 +20,13 @@ import (
 //	12 4  destination node
 //	16    payload
 //
-// The first 8 bytes are published last. They lie where no payload ever does, so
-// a stale one shows by its sequence number.
+// The first 8 bytes are published last. No payload is ever stored there, so a stale
+// message shows by its sequence number.
 const (
 	setupHeader = 16
 	setupKind   = 1
 
-	// maxPending bounds the messages that wait for a peer which does not read.
+	// maxPending limits the messages that wait for a peer which does not read.
 	maxPending = 1 << 14
 )
 
@@ -36,13 +36,13 @@ type setupSend struct {
 	account flowctl.Send // guarded by mu
 	sent    uint32       // messages put into the queue; guarded by mu
 	pending [][]byte     // waiting for credit; guarded by mu
-	waiting atomic.Bool  // len(pending) > 0; stored before the last look at credit (pair S15)
-	blocked uint32       // last word published to say so; guarded by mu
-	asked   bool         // a routed peer was told, and nothing was sent since; guarded by mu
+	waiting atomic.Bool  // len(pending) > 0; stored before the re-check of credit (pair S15)
+	blocked uint32       // last word published to announce that; guarded by mu
+	asked   bool         // a routed peer was asked, and nothing was sent since; guarded by mu
 }
 
 // Send sends a set-up message of at most 240 bytes to a service of the peer. It
-// does not block: if the queue is full the message waits for its turn.
+// does not block. If the queue is full, the message waits for its turn.
 func (p *Peer) Send(service int, m []byte) error {
 	lock.Device()
 	if len(m) > maxSetupData {
@@ -71,8 +71,8 @@ func (p *Peer) Send(service int, m []byte) error {
 	return nil
 }
 
-// flush puts pending messages into the queue. When it is full, it tells the peer
-// so and looks again, because credit may have come before the peer could know (pair
+// flush puts pending messages into the queue. When that is full, it tells the peer
+// and checks again, because credit may have come before the peer could know (pair
 // S5, with receiveSetup).
 func (s *setupSend) flush(p *Peer) {
 	armed := false
@@ -110,8 +110,9 @@ func (s *setupSend) flush(p *Peer) {
 	}
 }
 
-// ask tells a routed peer that messages wait for credit, once until some comes. Its look
-// follows the word in sequence, so there is nothing to order. The caller holds mu.
+// ask tells a routed peer that messages wait for credit, once until some comes. The
+// peer's check follows the word in sequence, so there is nothing to order. The caller
+// holds mu.
 func (s *setupSend) ask(p *Peer) {
 	if s.asked {
 		return
@@ -131,7 +132,7 @@ func (s *setupSend) put(p *Peer, m []byte) {
 	s.account.Produce(1)
 }
 
-// creditArrived follows a look at the peer's words (pair S15, with flush).
+// creditArrived is called after a look at the peer's words (pair S15, with flush).
 func (s *setupSend) creditArrived(p *Peer) {
 	if s.waiting.Load() {
 		s.mu.Lock()
@@ -144,12 +145,12 @@ func (s *setupSend) creditArrived(p *Peer) {
 type setupReceive struct {
 	received uint32
 	credited uint32
-	blocked  uint32 // word of the peer that was answered last
+	blocked  uint32 // last word of the peer that was answered
 }
 
-// receiveSetup handles the set-up messages that have come, and returns credit; then it
+// receiveSetup handles the set-up messages that have come, and returns credit. Then it
 // looks whether the peer waits for that (pair S5, with flush). It reports whether there
-// may be more: without credit there are no more than setupSlots.
+// may be more: without credit there are at most setupSlots.
 func (p *Peer) receiveSetup() (more bool) {
 	r := &p.received
 	for n := 0; ; n++ {
@@ -162,7 +163,8 @@ func (p *Peer) receiveSetup() (more bool) {
 		if uint32(header) != r.received+1 {
 			break
 		}
-		// The payload is copied first, and then checked: the peer may change it.
+		// The payload is copied first and then checked, since the peer may change
+		// it.
 		var m [setupSize]byte
 		copy(m[:], p.in[off:off+setupSize])
 		r.received++

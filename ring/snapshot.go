@@ -9,7 +9,8 @@ import (
 // Snapshot is what a node knows of the fabric. Its JSON form is what
 // sdp-perf topology prints.
 type Snapshot struct {
-	// Self is the node that made it, as a number and as ID.String gives it.
+	// Self is the node that made the snapshot, as a number and as ID.String returns
+	// it.
 	Self     ID     `json:"self"`
 	Name     string `json:"name"`
 	Topology string `json:"topology"` // "ring", "line", "mesh"
@@ -23,15 +24,15 @@ type Snapshot struct {
 	Routes []RouteInfo `json:"routes"`
 	// Tunnels are the routed peers.
 	Tunnels []TunnelInfo `json:"tunnels"`
-	// Drops counts frames dropped here, by reason. Reasons that did not happen
-	// are left out.
+	// Drops counts frames dropped here, by reason. Reasons that did not occur are
+	// left out.
 	Drops map[string]uint64 `json:"drops"`
 }
 
-// HostInfo is a host as its news say.
+// HostInfo is a host as its news describe it.
 type HostInfo struct {
 	Host  int    `json:"host"`
-	ID    ID     `json:"id"`    // of the node that has its links; 0: nothing was heard of it
+	ID    ID     `json:"id"`    // node that has its links; 0 if no news came
 	State string `json:"state"` // "self", "up", "unreachable", "unknown"
 	// Left and Right are the states of its links: "up", "down", "none" (the end
 	// of a line), "unknown". They are empty in a mesh.
@@ -56,7 +57,7 @@ type LinkInfo struct {
 	OwnBytes        uint64 `json:"own_bytes"`        //
 	ForwardedFrames uint64 `json:"forwarded_frames"` // sent, of other nodes
 	ForwardedBytes  uint64 `json:"forwarded_bytes"`  //
-	ReceivedFrames  uint64 `json:"received_frames"`  // taken from the neighbour, for whomever
+	ReceivedFrames  uint64 `json:"received_frames"`  // taken from the neighbour, for any destination
 	ReceivedBytes   uint64 `json:"received_bytes"`   //
 	Doorbells       uint64 `json:"doorbells"`        // rung for lanes
 }
@@ -78,15 +79,15 @@ type TunnelInfo struct {
 	Lane        int    `json:"lane"`
 	Epoch       uint32 `json:"epoch"`
 	Path        uint32 `json:"path"` // how often frames were sent again from the first that was not acknowledged
-	Sent        uint64 `json:"sent"` // frames, first times only
+	Sent        uint64 `json:"sent"` // frames, without repetitions
 	SentBytes   uint64 `json:"sent_bytes"`
 	Resent      uint64 `json:"resent"`
 	Received    uint64 `json:"received"` // in order, once each
 	Unconfirmed int    `json:"unconfirmed_bytes"`
 }
 
-// Topology is a snapshot of the fabric as this node sees it. It is empty before
-// Join.
+// Topology returns a snapshot of the fabric as this node sees it. It is empty
+// before Join.
 func (n *Node) Topology() Snapshot {
 	r, err := n.joined()
 	if err != nil {
@@ -125,7 +126,7 @@ func (n *Node) Topology() Snapshot {
 		s.Hosts = append(s.Hosts, h)
 	}
 	links := slices.Collect(maps.Values(r.links))
-	r.mu.Unlock() // it comes after the lanes' locks
+	r.mu.Unlock() // in the order of locks it comes after those of the lanes
 	for _, l := range links {
 		s.Links = append(s.Links, l.info())
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// split is the part of a link's device that is the neighbour's direct Peer's: the
-// rest of the windows, the doorbell bits above the lanes', the upper scratchpads.
-// Everything else passes through: a store is the device's store.
+// split is the part of a link's device that belongs to the neighbour's direct Peer:
+// the rest of the windows, the doorbell bits above those of the lanes, and the
+// upper scratchpads. Everything else passes through: a store is the device's store.
 type split struct {
 	ntb.Device
 	link   *Link
@@ -56,7 +56,7 @@ func (s *split) WaitDoorbell(bit int) error {
 
 func (s *split) DMA(i int) ntb.DMAChannel { return splitDMA{s.Device.DMA(i), s.off} }
 
-// splitDMA is a channel whose offsets are the part's.
+// splitDMA is a channel whose offsets are those of the part.
 type splitDMA struct {
 	ntb.DMAChannel
 	off int
@@ -66,7 +66,7 @@ func (d splitDMA) Start(off int, src []byte, done func(error)) bool {
 	return d.DMAChannel.Start(d.off+off, src, done)
 }
 
-// Reclaim implements ntb.Reclaimer where the device does.
+// Reclaim implements ntb.Reclaimer if the device does.
 func (s *split) Reclaim(off, n int) error {
 	if len := len(s.Device.Inbound()) - s.off; off < 0 || n < 0 || off > len-n {
 		panic("ring: reclaim outside of the window")
@@ -80,7 +80,8 @@ func (s *split) Reclaim(off, n int) error {
 	return ntb.ErrNotSupported
 }
 
-// Close takes the link down. The memory goes when the lanes do not use it either.
+// Close takes the link down. The memory is released when the lanes do not use it
+// either.
 func (s *split) Close() error {
 	s.once.Do(func() {
 		s.closed.Store(true)

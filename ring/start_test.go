@@ -21,10 +21,11 @@ func knowsAll(r *router, nodes int) bool {
 	return true
 }
 
-// asked is a tunnel that host 1 has asked host 3 for, and the frame that does so, which
-// nobody has seen yet.
+// asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
+// which no node has seen yet.
 func asked(f *fabric) (*tunnel, *frame) {
-	// News of links that come later change the way, and have all sent again.
+	// News of links that came later would change the way, and so have everything
+	// sent again.
 	for _, n := range f.nodes {
 		for !knowsAll(n.router, len(f.nodes)) {
 			time.Sleep(time.Millisecond)
@@ -52,7 +53,7 @@ func came(t *testing.T, x, y *tunnel, n uint32) {
 	require.Zero(t, y.stats.resent)
 }
 
-// News that come while a tunnel is being made have a frame sent in it.
+// News come while a tunnel is being made, and have a frame sent in it.
 func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
@@ -70,7 +71,8 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	came(t, x, y, 1)
 }
 
-// The way may be another one by the time that the second frame is sent, and faster.
+// By the time that the second frame is sent, the way may be another one, and
+// faster.
 func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
@@ -78,7 +80,7 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	x, open := asked(f)
 	y := newTunnel(r, open.src, open.epoch)
 	y.to = open.from
-	y.opening(int(open.arg)<<10, open.ask) // and accept was sent, and has not come yet
+	y.opening(int(open.arg)<<10, open.ask) // accept was sent, and has not come yet
 	r.tunnels.add(y)
 	defer x.Close()
 	defer y.Close()

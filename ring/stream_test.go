@@ -35,7 +35,7 @@ type stream struct {
 	stop     atomic.Bool
 }
 
-// payload is the bytes of a round: a length and contents that follow from it.
+// payload returns the bytes of a round: a length, and contents that follow from it.
 func (s *stream) payload(buf []byte, r uint64) []byte {
 	rng := rand.New(rand.NewPCG(r, 7))
 	p := buf[:1+rng.IntN(s.size)]
@@ -47,7 +47,7 @@ func (s *stream) payload(buf []byte, r uint64) []byte {
 	return p
 }
 
-// until waits without asserting a time; the test's own limit ends it.
+// until polls cond without asserting a time. The test's own limit ends it.
 func (s *stream) until(d ntb.Device, cond func() bool) bool {
 	for i := 0; !cond(); i++ {
 		if s.stop.Load() || !d.LinkUp() {
@@ -109,7 +109,7 @@ func (s *stream) check(t testing.TB) {
 	require.Equal(t, s.rounds, s.done.Load())
 }
 
-// once checks that what each end sent was taken once by the other.
+// once checks that each end has taken exactly once what the other sent.
 func once(t testing.TB, a, b ntb.Device) {
 	t.Helper()
 	for _, ends := range [][2]*tunnel{{a.(*tunnel), b.(*tunnel)}, {b.(*tunnel), a.(*tunnel)}} {
@@ -122,7 +122,7 @@ func once(t testing.TB, a, b ntb.Device) {
 		got := y.got
 		y.rmu.Unlock()
 		require.GreaterOrEqual(t, got, sent)
-		require.LessOrEqual(t, got, sent+2) // Orders of ours
+		require.LessOrEqual(t, got, sent+2) // orders of ours
 	}
 }
 
@@ -139,8 +139,8 @@ func TestStreamOverHopsArrivesOnceInOrder(t *testing.T) {
 		a, b := f.tunnels(t, 1, hops+1)
 		s := &stream{from: a, to: b, rounds: rounds, size: streamSlot}
 		back := &stream{from: b, to: a, rounds: rounds, size: 100}
-		// The way back is another part of the windows only in one direction: run
-		// one after the other.
+		// The way back is another part of the windows only in one direction, so the
+		// two run one after the other.
 		var wg sync.WaitGroup
 		s.start(&wg)
 		wg.Wait()
@@ -153,8 +153,8 @@ func TestStreamOverHopsArrivesOnceInOrder(t *testing.T) {
 	}
 }
 
-// allToAll has every node send to every other, and reports how many rounds of
-// each pair arrived until nothing moved for a second.
+// allToAll has every node send to every other. It returns how many rounds of all
+// pairs had arrived when nothing had moved for a second.
 func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint64) {
 	f := newFabric(t, o)
 	var streams []*stream
@@ -206,7 +206,7 @@ func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint
 	for _, n := range f.nodes {
 		for _, t := range n.router.tunnels.all() {
 			t.mu.Lock()
-			t.end() // also those whose frames are stuck
+			t.end() // including those whose frames are stuck
 			t.mu.Unlock()
 		}
 	}
@@ -234,8 +234,8 @@ func TestAllToAllMakesProgress(t *testing.T) {
 	}
 }
 
-// With the bubble rule off the same load stops: all slots of a direction hold
-// frames that wait for each other's.
+// With the bubble rule off, the same load stops: all slots of a direction hold
+// frames that wait for each other's slots.
 func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
 	leak.Check(t)
 	for try := 1; ; try++ {
@@ -250,8 +250,8 @@ func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
 	}
 }
 
-// Stores come late and in any order between two Publish calls, doorbells late,
-// twice or not at all, and cables are cut and mended.
+// Stores come late and in any order between two Publish calls. Doorbells come late,
+// twice or not at all. Cables are cut and mended.
 func TestStreamOverFaultyLinks(t *testing.T) {
 	leak.Check(t)
 	for seed := uint64(1); seed <= 3; seed++ {

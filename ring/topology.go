@@ -9,16 +9,17 @@ import (
 type Topology uint8
 
 const (
-	// Ring: host h is cabled to h+1, and the last host to the first. Every host
-	// has a right and a left neighbour, in a ring of two the same one.
+	// Ring means that host h is cabled to h+1, and the last host to the first.
+	// Every host has a right and a left neighbour. In a ring of two they are the
+	// same host.
 	Ring Topology = iota + 1
-	// Line: a ring without the cable between the last host and the first.
+	// Line is a ring without the cable between the last host and the first.
 	Line
-	// Mesh: every host is cabled to every other, as through a switch.
+	// Mesh means that every host is cabled to every other, as through a switch.
 	Mesh
 )
 
-// String is the name that options use: "ring", "line", "mesh".
+// String returns the name in options: "ring", "line", "mesh".
 func (t Topology) String() string {
 	switch t {
 	case Ring:
@@ -47,7 +48,7 @@ const (
 	Down
 )
 
-// String is "left", "right", "direct", "up" or "down".
+// String returns "left", "right", "direct", "up" or "down".
 func (d Direction) String() string {
 	switch d {
 	case Left:
@@ -64,7 +65,7 @@ func (d Direction) String() string {
 	return fmt.Sprintf("direction %d", uint8(d))
 }
 
-// opposite is the direction of the same link at its other end.
+// opposite returns the direction of the same link at its other end.
 func (d Direction) opposite() Direction {
 	switch d {
 	case Left:
@@ -79,7 +80,7 @@ func (d Direction) opposite() Direction {
 	return d
 }
 
-// within tells that a link of direction d joins two processes of one host.
+// within reports whether a link of direction d joins two processes of one host.
 func (d Direction) within() bool { return d == Up || d == Down }
 
 // Limits of the options.
@@ -87,8 +88,8 @@ const (
 	MaxLanes = 8     // lanes of a link
 	MaxNodes = 65535 // hosts
 
-	// DefaultSlots and DefaultFrame are Options.Slots and FrameBytes of 0. A record of
-	// 64 KiB with its words is one frame.
+	// DefaultSlots and DefaultFrame are used if Options.Slots and FrameBytes are 0. A
+	// record of 64 KiB with its words is one frame.
 	DefaultSlots = 8
 	DefaultFrame = 66 << 10
 
@@ -103,56 +104,56 @@ const (
 
 // Errors of routed peers and of links.
 var (
-	// ErrUnreachable: no way leads to the node: it does not exist, or the links
-	// to it are cut in every direction. sdp makes EHOSTUNREACH of it.
+	// ErrUnreachable reports that no way leads to the node. It does not exist, or
+	// the links to it are cut in every direction. sdp turns it into EHOSTUNREACH.
 	ErrUnreachable = errors.New("ring: no route to node")
-	// ErrMismatch: the two ends of a link are not set up alike: number of
-	// nodes, topology, lanes, slots, or the place in the ring.
+	// ErrMismatch reports that the two ends of a link are set up differently:
+	// number of nodes, topology, lanes, slots, or the place in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")
-	// ErrTooMany: a process has as many members as it can.
+	// ErrTooMany reports that a process has as many members as it can have.
 	ErrTooMany = errors.New("ring: too many members")
-	// ErrSameID: two nodes have the same id.
+	// ErrSameID reports that two nodes have the same id.
 	ErrSameID = errors.New("ring: two nodes have the same id")
 )
 
-// Options are how a node takes part in a fabric of several hosts. All nodes of
-// a fabric must have the same Topology, Nodes, Lanes, Slots and FrameBytes;
-// links between nodes that differ are refused on both sides.
+// Options configure how a node takes part in a fabric of several hosts. All nodes
+// of a fabric must have the same Topology, Nodes, Lanes, Slots and FrameBytes.
+// Links between nodes that differ are refused on both sides.
 type Options struct {
-	// Topology is how the hosts are cabled; 0 is Ring.
+	// Topology is how the hosts are cabled; 0 means Ring.
 	Topology Topology
 	// Nodes is the number of hosts, at least 2. Hosts are numbered 1 to Nodes,
 	// in the order in which they are cabled; ID.Host is the number.
 	Nodes int
-	// Lanes is how many queues a link has in each direction, 1 to MaxLanes; 0
-	// is 1. Each has a doorbell bit and a goroutine; a tunnel stays on its lane.
-	// A bridge needs Lanes+1 doorbell bits.
+	// Lanes is how many queues a link has in each direction, 1 to MaxLanes; 0 means
+	// 1. Each has a doorbell bit and a goroutine. A tunnel stays on its lane. A
+	// bridge needs Lanes+1 doorbell bits.
 	Lanes int
-	// Slots is how many frames a lane holds, at least 2; 0 is 8.
+	// Slots is how many frames a lane holds, at least 2; 0 means 8.
 	Slots int
-	// FrameBytes is the most that one frame carries besides its header, 256
-	// bytes to 1 MiB, a multiple of 64; 0 is 66 KiB. The lanes take
+	// FrameBytes is the most that one frame carries besides its header, 256 bytes
+	// to 1 MiB, a multiple of 64; 0 means 66 KiB. The lanes take
 	// Lanes*Slots*(FrameBytes+64) bytes of each window.
 	FrameBytes int
-	// Window is the size in bytes of the memory here that each routed peer gets
-	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB.
+	// Window is the size in bytes of the memory here that each routed peer gets to
+	// write to, a multiple of 4096, at least MinWindow; 0 means 16 MiB.
 	Window int
-	// Retention is how many bytes of frames, per routed peer, may be under way
-	// and not acknowledged, at least four frames; 0 is 2 MiB or four frames. It is
-	// kept to be sent again by another way.
+	// Retention is how many bytes of frames, per routed peer, may be under way and
+	// not acknowledged, at least four frames; 0 means 2 MiB or four frames. They
+	// are kept to be sent again by another way.
 	Retention int
-	// Failover makes Peer use a tunnel for neighbours too, so that every
-	// connection goes on by the other direction when a link is cut. Without it
-	// connections to a neighbour are stores through its window, and end with
-	// the link.
+	// Failover makes Peer use a tunnel for neighbours too. Then every connection
+	// goes on in the other direction when a link is cut. Without it, connections to
+	// a neighbour are stores through its window, and end with the link.
 	Failover bool
-	// Member makes the node a member of its host: it has no links to other hosts,
-	// and reaches them through the one process there that has, over a link Up.
-	// Topology, Nodes, Lanes, Slots and FrameBytes are that one's.
+	// Member makes the node a member of its host. It has no links to other hosts.
+	// It reaches them over a link Up, through the one process there that has such
+	// links. Topology, Nodes, Lanes, Slots and FrameBytes are those of that
+	// process.
 	Member bool
 	// NoSpin makes a lane's worker sleep as soon as there is nothing to do, and no
-	// frame wait by looking again and again. A bubble of testing/synctest needs it: its
-	// clock stands still meanwhile.
+	// frame wait by polling. A bubble of testing/synctest needs it, since its clock
+	// stands still meanwhile.
 	NoSpin bool
 
 	// Flaws for tests, which show that a rule is needed.
@@ -193,8 +194,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// neighbour is the host that a link of a host in direction d leads to, 0 if
-// there is none.
+// neighbour returns the host to which a link of a host in direction d leads, or 0
+// if there is none.
 func (o *Options) neighbour(host int, d Direction) int {
 	switch {
 	case d == Right && host < o.Nodes:
@@ -209,14 +210,15 @@ func (o *Options) neighbour(host int, d Direction) int {
 	return o.Nodes
 }
 
-// mostHops is over how many links a frame may go: round the ring, and within the
-// first host and the last.
+// mostHops returns over how many links a frame may go: around the ring, and within
+// the first host and the last.
 func (o *Options) mostHops() uint16 { return uint16(min(o.Nodes+2, 1<<16-1)) }
 
-// mostMembers is how many members a host may have: its news name them.
+// mostMembers returns how many members a host may have, given that its news name
+// them.
 func (o *Options) mostMembers() int { return o.FrameBytes / memberBytes }
 
-// hops is how many links lie between two hosts in direction d, 0 if that
+// hops returns how many links lie between two hosts in direction d, or 0 if that
 // direction does not lead there.
 func (o *Options) hops(from, to int, d Direction) int {
 	n := to - from

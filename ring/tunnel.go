@@ -13,7 +13,7 @@ const (
 	tunnelSpads = 16
 )
 
-// tunnelState is that of a tunnel's device. It only grows.
+// tunnelState is the state of a tunnel's device. It only grows.
 type tunnelState uint32
 
 const (
@@ -25,10 +25,10 @@ const (
 
 func (s tunnelState) String() string { return [...]string{"opening", "up", "down", "closed"}[s&3] }
 
-// tunnel is a bridge of frames to a node that is not at the other end of a
-// cable: an ntb.Device. Stores are gathered in an open frame, which is sent at the
-// next Publish. What is sent is kept until the other end has acknowledged it, so
-// that it can be sent again by another way.
+// tunnel is a bridge of frames to a node that is not at the other end of a cable.
+// It implements ntb.Device. Stores are gathered in an open frame, which is sent at
+// the next Publish. Sent frames are kept until the other end has acknowledged them,
+// so that they can be sent again by another way.
 type tunnel struct {
 	// Immutable.
 	router *router
@@ -42,8 +42,8 @@ type tunnel struct {
 
 	state atomic.Uint32 // a tunnelState; stored under mu
 
-	stirs  atomic.Uint32 // calls of stir that settle has not done; the first begins it
-	probes atomic.Bool   // one of them wants the other end probed
+	stirs  atomic.Uint32 // calls of stir that settle has not handled; the first starts settle
+	probes atomic.Bool   // one of them asks for a probe of the other end
 
 	// The end that receives.
 	spads   [tunnelSpads]atomic.Uint32 // stored by the lane's worker
@@ -52,43 +52,43 @@ type tunnel struct {
 	rmu     lock.Mutex[lock.Receive]   // held while a frame is stored
 	memory  sinkMemory                 // guarded by rmu
 	in      []byte                     // the same memory, for Inbound; nil after Close
-	gone    bool                       // in may not be touched any more; guarded by rmu
+	gone    bool                       // in may not be accessed any more; guarded by rmu
 	watched watches                    // guarded by rmu
 	got     uint64                     // frames taken; guarded by rmu
-	// toAnswer is the order that the last frame asked for which asked for one; stored
-	// under rmu, in the order of the frames.
+	// toAnswer is the order of the last frame that asked for one; stored under rmu,
+	// in the order of the frames.
 	toAnswer atomic.Uint32
 
-	mu      lock.Mutex[lock.Tunnel] // before lanes' and the router's
+	mu      lock.Mutex[lock.Tunnel] // locked before those of lanes and the router's
 	out     ntb.Window              // constant after opened
 	to      uint32                  // its number at the other end; constant after opened
 	kept    retention               // guarded by mu
 	late    backlog                 // stores behind those of kept; guarded by mu
-	line    line                    // who has data and waits for room; guarded by mu
+	line    line                    // writers with data that wait for room; guarded by mu
 	base    uint32                  // sequence number of the first frame kept; guarded by mu
 	next    int                     // of the frames kept, the next to be sent; guarded by mu
 	high    int                     // of the frames kept, the first that was never sent; guarded by mu
-	link    *Link                   // where frames go; nil: no way; guarded by mu
-	way     Direction               // and which side they take from this host; guarded by mu
-	made    uint64                  // which links those are, see router.madeLocked; guarded by mu
+	link    *Link                   // first link of the way; nil if there is none; guarded by mu
+	way     Direction               // side that frames take from this host; guarded by mu
+	made    uint64                  // identifies the links of the way, see router.madeLocked; guarded by mu
 	cut     time.Time               // since when there is no way; guarded by mu
 	resends uint32                  // path: how often it began again; guarded by mu
 	bell    uint32                  // doorbells that found no frame; guarded by mu
 
 	sayOpen, sayAccept, sayAck bool   // frames to be sent out of sequence; guarded by mu
 	sayClose                   bool   // the last frame is to be sent; guarded by mu
-	closeSent                  bool   // since the last beginning; guarded by mu
+	closeSent                  bool   // since frames were last sent from the beginning; guarded by mu
 	heard                      bool   // the other end is up as well; guarded by mu
-	ended                      bool   // nothing more is sent, nor awaited; guarded by mu
+	ended                      bool   // nothing more is sent or expected; guarded by mu
 	owed                       int    // bytes not acknowledged to the other end; guarded by mu
-	ackAt                      int    // how much makes an acknowledgement of its own; guarded by mu
+	ackAt                      int    // value of owed that makes an acknowledgement of its own; guarded by mu
 	orders                     orders // guarded by mu
-	ask                        uint32 // the last of them, to be asked when a frame is free; guarded by mu
+	ask                        uint32 // the last of them, to be requested when a frame is free; guarded by mu
 	answer                     uint32 // request to be answered when a frame is free; guarded by mu
 
 	silent   time.Time     // since when the other end has acknowledged nothing of what is kept; guarded by mu
 	progress time.Time     // last acknowledgement, or when the first frame that waits for one was sent; guarded by mu
-	patience time.Duration // how long without one until frames are sent again; guarded by mu
+	patience time.Duration // how long without one before frames are sent again; guarded by mu
 	trip     roundTrip     // guarded by mu
 	guarding bool          // guard is set; guarded by mu
 	guardAt  time.Time     // for when; guarded by mu
@@ -117,14 +117,14 @@ const (
 	resendMost  = 3200 * time.Millisecond
 	openEvery   = 50 * time.Millisecond
 	ackDelay    = 5 * time.Millisecond
-	// closedLimit is for how long a closed tunnel waits for the other end to know. Its
-	// connections have ended, and what the other end sends later is answered with a reset.
+	// closedLimit is how long a closed tunnel waits for the other end to acknowledge that.
+	// Its connections have ended. What the other end sends later is answered with a reset.
 	closedLimit = 30 * time.Second
 )
 
-// maxUnsent is how many frames wait for the lane at the most, before data waits for its
-// turn. More would only make what is stored next late: the peer's credit,
-// say, behind a megabyte of data in a lane of small slots that everyone wants.
+// maxUnsent is how many frames wait for the lane at most before data waits for its
+// turn. More would only delay what is stored next, such as the peer's credit, behind a
+// megabyte of data in a busy lane of small slots.
 const maxUnsent = 16
 
 func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
@@ -157,8 +157,8 @@ func (t *tunnel) storeSpad(i int, v uint32) bool {
 	return true
 }
 
-// Caps implements ntb.Device. The other end's memory is not on this machine, for
-// all that is known, and Order needs no fences.
+// Caps implements ntb.Device. For all that is known, the other end's memory is not
+// on this machine, and Order needs no fences.
 func (t *tunnel) Caps() ntb.Caps {
 	return ntb.Caps{Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads}
 }
@@ -221,13 +221,13 @@ func (t *tunnel) finish(s tunnelState) {
 	t.push(false)
 }
 
-// goDown takes the state on to s. The caller holds mu.
+// goDown advances the state to s. The caller holds mu.
 func (t *tunnel) goDown(s tunnelState) {
 	was := t.current()
 	if was >= s {
 		return
 	}
-	t.state.Store(uint32(s)) // first: who wakes must find it
+	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
 	if was < tunnelDown {
 		t.kept.open = false
 		close(t.down)
@@ -238,7 +238,7 @@ func (t *tunnel) goDown(s tunnelState) {
 	}
 }
 
-// end forgets what was to be sent: nobody is there to get it. The caller holds mu.
+// end drops what was to be sent, since no node would get it. The caller holds mu.
 func (t *tunnel) end() {
 	t.ended = true
 	t.sayOpen, t.sayAccept, t.sayClose = false, false, false
@@ -251,8 +251,8 @@ func (t *tunnel) end() {
 	t.tryRemove()
 }
 
-// Close implements ntb.Device. It does not wait: what was sent, and that it is the
-// end, is sent on and again until it is acknowledged, or closedLimit has passed.
+// Close implements ntb.Device. It does not wait. What was sent, and the end itself,
+// is sent again until it is acknowledged or closedLimit has passed.
 func (t *tunnel) Close() error {
 	t.mu.Lock()
 	t.closedAt = time.Now()
@@ -271,7 +271,7 @@ func (t *tunnel) Close() error {
 	return nil
 }
 
-// tryRemove takes the tunnel out of the table if it is closed and done. The caller
+// tryRemove removes the tunnel from the table if it is closed and done. The caller
 // holds mu.
 func (t *tunnel) tryRemove() {
 	if t.ended && t.current() == tunnelClosed {

@@ -17,9 +17,9 @@ func (t *tunnel) serve(*outLane) {
 	t.push(true)
 }
 
-// push sends what is to be sent while there is room in the lane. The rest follows
-// when the lane calls serve, or when a way is found. What was kept aside follows into the
-// room that this makes. The caller holds mu.
+// push sends frames while there is room in the lane. The rest follows when the lane calls
+// serve, or when a way is found. What was kept aside moves into the room that this makes.
+// The caller holds mu.
 func (t *tunnel) push(served bool) {
 	for {
 		t.pushFrames(served)
@@ -79,7 +79,7 @@ func (t *tunnel) sent(f *frame) {
 	switch f.kind {
 	case frameOpen:
 		t.sayOpen = false
-		return // no acknowledgement in it
+		return // it carries no acknowledgement
 	case frameAccept:
 		t.sayAccept = false
 		return
@@ -101,14 +101,15 @@ func (t *tunnel) sent(f *frame) {
 		return
 	}
 	if t.next == 1 || f.kind == frameClose {
-		// Not with each frame: a writer that goes on would put off what was lost.
+		// This is not done for each frame: otherwise a writer that goes on would
+		// put off the repetition of lost frames.
 		t.progress = time.Now()
 	}
 	t.watch(t.patience)
 }
 
-// watch sees to it that timeout is called, within d. An earlier call for later
-// does not stand in the way: d is short again after a way was found. The caller
+// watch ensures that timeout is called within d. A call that is scheduled for later
+// does not prevent that, since d is short again after a way was found. The caller
 // holds mu.
 func (t *tunnel) watch(d time.Duration) {
 	at := time.Now().Add(d)
@@ -123,8 +124,8 @@ func (t *tunnel) watch(d time.Duration) {
 	}
 }
 
-// timeout looks whether acknowledgements come. If none did for long, what is kept
-// is sent again: it was lost and no news said so.
+// timeout checks whether acknowledgements come. If none came for long, what is kept
+// is sent again, since it was lost and no news said so.
 func (t *tunnel) timeout() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,9 +152,9 @@ func (t *tunnel) timeout() {
 	}
 }
 
-// again sends everything that is kept from the beginning, and before it what the other
-// end must have first: frames that overtake accept on a new way are lost. The caller
-// holds mu.
+// again sends everything that is kept from the beginning. Before it comes what the
+// other end must have first, because frames that overtake accept on a new way are
+// lost. The caller holds mu.
 func (t *tunnel) again() {
 	t.trip.stop()
 	t.next, t.closeSent = 0, false
@@ -165,8 +166,8 @@ func (t *tunnel) again() {
 }
 
 // stir makes the tunnel find its way again after the links have changed, and perhaps
-// probe the other end. That is done on a goroutine of its own: one that stores to a
-// device that blocks holds mu meanwhile.
+// probe the other end. A goroutine of its own does that, since a goroutine that
+// stores to a device that blocks holds mu meanwhile.
 func (t *tunnel) stir(probe bool) {
 	if probe {
 		t.probes.Store(true)
@@ -176,7 +177,7 @@ func (t *tunnel) stir(probe bool) {
 	}
 }
 
-// settle does what stir asks for, until nobody has asked again meanwhile.
+// settle does what stir asks for, until there was no further call meanwhile.
 func (t *tunnel) settle() {
 	for {
 		n := t.stirs.Load()
@@ -190,9 +191,9 @@ func (t *tunnel) settle() {
 	}
 }
 
-// reroute finds the way again after the links have changed. What is under way by
-// another, or by a link that was cut and made again, is sent again by the new one.
-// If there is none for long, the tunnel goes down.
+// reroute finds the way again after the links have changed. Frames that are under
+// way by another way, or by a link that was cut and made again, are sent again by
+// the new one. If there is no way for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,11 +215,12 @@ func (t *tunnel) reroute() {
 	}
 }
 
-// probe finds out if the other end still has the tunnel: its node may have ended,
-// and another one begun with the same id. Who has nothing to send would not learn of
-// it. What is kept does as well as the frame without entries that is sent otherwise:
-// the answer is an acknowledgement or a reset. It is sent again at once if it has gone
-// without an answer for long, and might do so for as long again.
+// probe finds out whether the other end still has the tunnel. Its node may have ended,
+// and another one may have begun with the same id. A node that has nothing to send
+// would not learn of it. The probe is a frame without entries, unless frames are kept,
+// which serve as well. The answer is an acknowledgement or a reset. Kept frames that
+// have had no answer for long are sent again at once, since they might otherwise wait
+// for as long again.
 func (t *tunnel) probe() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,8 +246,8 @@ func (t *tunnel) unreachable() {
 	}
 }
 
-// acknowledged takes the other end's acknowledgement. It reports false if it is
-// for what was never sent. The caller holds mu.
+// acknowledged handles the other end's acknowledgement. It returns false if that is
+// for frames that were never sent. The caller holds mu.
 func (t *tunnel) acknowledged(ack uint32) bool {
 	n := int(int32(ack - t.base))
 	if n <= 0 || t.ended {
@@ -277,8 +279,8 @@ func (t *tunnel) acknowledged(ack uint32) bool {
 	return true
 }
 
-// owes counts what was taken and is to be acknowledged: at once if it is much, or
-// came again, and soon otherwise. The caller holds mu.
+// owes counts what was taken and must be acknowledged. That happens at once if it
+// is much, or came again, and soon otherwise. The caller holds mu.
 func (t *tunnel) owes(n int, now bool) {
 	t.owed += n
 	if now || t.owed >= t.ackAt {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Store implements ntb.Sink: the bytes join the open frame. Like all stores it never
+// Store implements ntb.Sink. The bytes join the open frame. Like all stores it never
 // waits: what finds no room is kept aside, and follows in its order.
 func (t *tunnel) Store(off int, p []byte) {
 	t.mu.Lock()
@@ -29,7 +29,7 @@ func (t *tunnel) checkLate() {
 }
 
 // store puts the first bytes of p into frames, as many as there is room for, and returns
-// how many. data leaves some of the room. The caller holds mu.
+// how many. If data is true, it leaves some of the room. The caller holds mu.
 func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 	for n < len(p) {
 		if !t.gather(t.entryFor(len(p)-n), data) {
@@ -52,7 +52,7 @@ func (t *tunnel) Store64(off int, v uint64) {
 	t.word(entryStore, off, v, 8)
 }
 
-// Publish implements ntb.Sink: it ends the open frame and sends it.
+// Publish implements ntb.Sink. It ends the open frame and sends it.
 func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +106,8 @@ func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 	return true
 }
 
-// gather sees to an open frame with n bytes left. It reports false if there is no room:
-// data leaves some of it for words. The caller holds mu.
+// gather provides an open frame with n bytes left. It returns false if there is no
+// room. If data is true, it leaves some room for words. The caller holds mu.
 func (t *tunnel) gather(n int, data bool) bool {
 	size := t.router.opts.FrameBytes
 	for {
@@ -117,7 +117,7 @@ func (t *tunnel) gather(n int, data bool) bool {
 		case t.kept.open:
 			t.endFrame()
 			t.pushFrames(false)
-		// What could not be sent yet takes more stores.
+		// A frame that could not be sent yet takes more stores.
 		case unsent > 0 && t.kept.reopen(n, size):
 		case unsent >= maxUnsent || data && !t.takesData():
 			return false
@@ -175,8 +175,8 @@ func (t *tunnel) refill() (more bool) {
 	return t.kept.count+t.high != was
 }
 
-// RingDoorbell implements ntb.Device. It never waits: the bit goes with a frame
-// that is not sent, or in one of its own, which takes no room.
+// RingDoorbell implements ntb.Device. It never waits. The bit goes with a frame
+// that is not sent yet, or in one of its own, which takes no room.
 func (t *tunnel) RingDoorbell(bit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,7 +203,7 @@ func (t *tunnel) signal() {
 	case t.kept.count > t.high:
 		f := t.kept.at(t.kept.count - 1)
 		f.bells |= t.bell
-		// Of several orders, and of several answers, the last says it all.
+		// Of several orders, and of several answers, the last one covers all.
 		if t.ask != 0 {
 			f.ask = t.ask
 		}

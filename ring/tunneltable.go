@@ -65,7 +65,7 @@ func (tt *tunnelTable) all() []*tunnel {
 	return all
 }
 
-// askedBy is how many tunnels another node made, and how many its whole host.
+// askedBy returns how many tunnels another node made, and how many its whole host.
 func (tt *tunnelTable) askedBy(remote ID) (process, host int) {
 	for _, t := range *tt.slots.Load() {
 		if t == nil || t.asked || t.remote.Host() != remote.Host() {
@@ -79,7 +79,7 @@ func (tt *tunnelTable) askedBy(remote ID) (process, host int) {
 	return process, host
 }
 
-// byEpoch is the tunnel that another node made, nil if there is none.
+// byEpoch returns the tunnel that another node made, or nil if there is none.
 func (tt *tunnelTable) byEpoch(remote ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
 		if t.remote == remote && t.epoch == epoch && !t.asked {

@@ -7,9 +7,10 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Turn is a place in the line of those who have data for a routed peer that takes none
-// for now: as much is under way as may be, or waits for the lane. Used for one wait at a
-// time. Words, which are few, have room of their own and take no turn.
+// Turn is a place in the line of writers that have data for a routed peer which takes
+// none for now, because as much is under way as may be, or waits for the lane. It is
+// used for one wait at a time. Words, which are few, have room of their own and take no
+// turn.
 type Turn struct {
 	// Wake is called when it is this one's turn, or may be. It must not block, and may
 	// be called once more after Leave.
@@ -19,8 +20,8 @@ type Turn struct {
 }
 
 // TryWrite stores the first bytes of b at off of win, a part of Remote, and returns how
-// many: all of them on a link with a mapped window. It never waits. If a routed peer
-// takes none now, it returns 0 and w waits in line; the caller calls TryWrite or Room
+// many. On a link with a mapped window these are all. It never waits. If a routed peer
+// takes none now, it returns 0 and w waits in line. The caller calls TryWrite or Room
 // again when w is woken, or Leave.
 //
 // Everything else that is stored for a peer never waits either: what finds no room is
@@ -60,7 +61,7 @@ func (p *Peer) Leave(w *Turn) {
 	}
 }
 
-// line is those who wait for a turn, the first one first. A tunnel's mu guards it.
+// line is the turns that wait, the first one first. A tunnel's mu guards it.
 type line []*Turn
 
 func (l *line) join(w *Turn) {
@@ -70,7 +71,7 @@ func (l *line) join(w *Turn) {
 	}
 }
 
-// leave takes w out, and reports whether it was there.
+// leave removes w, and reports whether it was there.
 func (l *line) leave(w *Turn) bool {
 	if !w.waits {
 		return false
@@ -90,8 +91,8 @@ func (t *tunnel) turn(w *Turn) bool {
 	return false
 }
 
-// takesData reports whether there is room for data. Some is left for words. The caller
-// holds mu.
+// takesData reports whether there is room for data. Some room is left for words. The
+// caller holds mu.
 func (t *tunnel) takesData() bool {
 	if !t.late.empty() {
 		return false
@@ -104,22 +105,23 @@ func (t *tunnel) takesData() bool {
 }
 
 const (
-	// minPiece is the least of a larger store that is worth an entry, in bytes.
+	// minPiece is the smallest piece of a larger store that is worth an entry, in
+	// bytes.
 	minPiece = 512
-	// maxSpare is the most that data leaves for words, in bytes, and dataFrames leaves
+	// maxSpare is the most that data leaves for words, in bytes. dataFrames leaves
 	// frames that carry them.
 	maxSpare   = 4 << 10
 	dataFrames = bodyFrames - 64
 )
 
-// entryFor is how many bytes a frame must have left for an entry of a store of which n bytes
-// are to come: all of them, or a piece that is worth it.
+// entryFor returns how many bytes a frame must have left for an entry of a store of which n
+// bytes remain: room for all of them, or for a piece that is worth it.
 func (t *tunnel) entryFor(n int) int {
 	return min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(n)))
 }
 
-// spare is what data leaves for words of the retention, in bytes: the smallest one has
-// room for four frames.
+// spare returns how many bytes of the retention data leaves for words. The smallest
+// retention has room for four frames.
 func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
 // tryStore is TryWrite.
@@ -142,7 +144,7 @@ func (t *tunnel) tryStore(off int, p []byte, w *Turn) int {
 	return n
 }
 
-// wakeNext wakes who is first in line if there is room. The caller holds mu.
+// wakeNext wakes the first turn in line if there is room. The caller holds mu.
 func (t *tunnel) wakeNext() {
 	if len(t.line) > 0 && t.takesData() {
 		t.line[0].Wake()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stuckTunnels is a line of two, and the two ends of a tunnel between them. The second
-// node takes no frames from the first until goOn is called.
+// stuckTunnels returns the two ends of a tunnel in a line of two. The second node
+// takes no frames from the first until goOn is called.
 func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func()) {
 	o := small(2)
 	o.Topology, o.FrameBytes, o.Retention = Line, 256, 1<<20
@@ -44,8 +44,9 @@ func newTurn() (*Turn, chan struct{}) {
 	}}, woken
 }
 
-// What a lane does not take is not piled up behind it: a word that is stored later
-// would have to wait for all of it. Data waits in line, words do not wait.
+// Frames that a lane does not take are not piled up behind it, since a word that is
+// stored later would have to wait for all of them. Data waits in line, and words do
+// not wait.
 func TestDataWaitsForTheLane(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(*Options) {})
@@ -74,7 +75,7 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 }
 
-// One who is first in line and leaves lets the next one store.
+// A turn that is first in line and leaves lets the next one store.
 func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	leak.Check(t)
 	a, _, goOn := stuckTunnels(t, func(*Options) {})
@@ -95,8 +96,8 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	require.NotZero(t, a.tryStore(64, make([]byte, 200), second))
 }
 
-// Stores that find no room arrive in the order in which they were made. Words of which only
-// the latest value counts do so at the place of that one.
+// Stores that find no room arrive in the order in which they were made. Of a word of which
+// only the latest value counts, that value arrives at the place where it was stored.
 func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
@@ -162,7 +163,8 @@ func TestCloseComesBehindStoresWithoutRoom(t *testing.T) {
 	}
 }
 
-// Nothing waits for ever in a call that has no limit: the end of the tunnel ends it.
+// Nothing waits for ever in a call that has no limit, since the end of the tunnel
+// ends it.
 func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
@@ -198,8 +200,8 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 	}
 }
 
-// Where a store of data finds no room there is none, however much of the last frame is
-// left: who waits for a turn must not be told at once that it has come.
+// If a store of data finds no room, there is none, however much of the last frame is
+// left. A writer that waits for a turn must not be told at once that it has come.
 func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	leak.Check(t)
 	const size = 1 << 10
@@ -222,8 +224,8 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	}
 }
 
-// Words that are published in turn arrive in turn, again and again, also where they find no
-// room: who sees one sees those before it.
+// Words that are published in turn arrive in turn, again and again, even where they find no
+// room. A reader that sees one sees those before it.
 func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })

@@ -1,8 +1,8 @@
 package ring
 
-// Watch is somebody here who waits for words that a routed peer publishes. All that it
-// stores passes through this process, so whoever waits need not tell it, nor wait until
-// it knows. Used for one wait at a time.
+// Watch is a waiter here for words that a routed peer publishes. Everything that the
+// peer stores passes through this process. So the waiter need not tell the peer, nor
+// wait until the peer knows. A Watch is used for one wait at a time.
 type Watch struct {
 	// Wake is called after a word was published in one of the Lines. It must not
 	// block, and may be called once more after Unwatch.
@@ -11,18 +11,18 @@ type Watch struct {
 	Lines [2]int
 }
 
-// Watch begins to watch for w, which must not be watched for yet. Whoever looks at the
-// lines after it misses nothing: either what the peer publishes is there, or w is woken.
-// The peer must be routed.
+// Watch begins to watch for w, which must not be watched for yet. A goroutine that
+// checks the lines after it misses nothing: either what the peer publishes is there, or
+// w is woken. The peer must be routed.
 func (p *Peer) Watch(w *Watch) { p.tunnel().watchLines(w, p.localLine()) }
 
-// Unwatch ends that.
+// Unwatch ends the watch for w.
 func (p *Peer) Unwatch(w *Watch) { p.tunnel().unwatch(w, p.localLine()) }
 
-// localLine is the number of Local's first line in the window.
+// localLine returns the number of Local's first line in the window.
 func (p *Peer) localLine() int { return (len(p.in) - len(p.local)) / 64 }
 
-// watches are those of a tunnel, by the line's number in the window.
+// watches are the watches of a tunnel, by the line's number in the window.
 type watches map[int][]*Watch
 
 func (t *tunnel) watchLines(w *Watch, first int) {
@@ -60,7 +60,7 @@ func (m watches) remove(line int, w *Watch) {
 	}
 }
 
-// published wakes who watches for the word at off. The caller holds rmu.
+// published wakes those that watch the word at off. The caller holds rmu.
 func (t *tunnel) published(off int) {
 	for _, w := range t.watched[off/64] {
 		w.Wake()
@@ -68,7 +68,7 @@ func (t *tunnel) published(off int) {
 }
 
 // announce publishes v at several places of the other end's window, in this order, and
-// rings the doorbell of its link's goroutine, all by one frame.
+// rings the doorbell of its link's goroutine, all in one frame.
 func (t *tunnel) announce(v uint32, places ...int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,7 +16,7 @@ func (t *tunnel) beginnings() uint32 {
 	return t.resends
 }
 
-// A link that is cut and made again so fast that its node says so once: nothing
+// A link is cut and made again so fast that its node reports it only once. Nothing
 // else tells the source that frames are lost.
 func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	leak.Check(t)
@@ -25,7 +25,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	r := f.nodes[0].router
-	// All news have come when all know of both links of all nodes.
+	// All news have come when all nodes know of both links of all nodes.
 	for end := time.Now().Add(60 * time.Second); !knowsAll(r, 5); time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
@@ -54,7 +54,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	}
 	settled()
 	was := ta.beginnings()
-	tell(2, Direct) // news that say nothing new
+	tell(2, Direct) // news without anything new
 	tell(2, Left)   // the other end of our own link, which we know ourselves
 	tell(3, Left)   // the far end of the link from 2 to 3
 	tell(3, Right)  // not on the way
@@ -63,11 +63,11 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	require.Equal(t, was, ta.beginnings())
 	tell(2, Right)
 	settled()
-	require.Greater(t, ta.beginnings(), was) // host 2 may have said already that it is not so
+	require.Greater(t, ta.beginnings(), was) // host 2 may have reported already that this is wrong
 	require.True(t, a.LinkUp())
 }
 
-// After frames were lost without news for long, a way that is cut and mended counts
+// Frames were lost without news for long. A way that is then cut and mended counts
 // anew: it does not wait for the end of a long time that began before.
 func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	leak.Check(t)
@@ -79,12 +79,12 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	ta := a.(*tunnel)
 	ta.mu.Lock()
 	ta.patience = resendMost
-	ta.guarding = false // or an earlier one stays
+	ta.guarding = false // otherwise an earlier one stays
 	ta.watch(resendMost)
 	long := ta.guardAt
 	ta.mu.Unlock()
 	f.cut(0)
-	a.Order() // frames go by the new way
+	a.Order() // frames use the new way
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
 	require.Equal(t, resendFirst, ta.patience)
@@ -115,7 +115,7 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 	}
 }
 
-// A node asks again, by every way, until it is answered: copies that come by two ways at
+// A node asks again, by every way, until it is answered. Copies that come by two ways at
 // the same moment make one tunnel.
 func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	leak.Check(t)

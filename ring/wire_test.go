@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// little is a little-endian number of up to 8 bytes.
+// little returns a little-endian number of up to 8 bytes.
 func little(b []byte) (v uint64) {
 	for i, c := range b {
 		v |= uint64(c) << (8 * i)
