@@ -7,10 +7,10 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// announce follows a published record: if the peer's reader said that it is
-// about to sleep, it is notified, once for each time that it said so. Besides
-// Write, a DMA engine's completion calls it. It pairs with wait: either we see its arm
-// here, or it sees the record there (pair S1).
+// announce is called after a record was published. If the peer's reader has announced
+// that it is about to sleep, announce notifies it, once for each such announcement.
+// Write calls it, and so does the completion of a DMA engine. It pairs with wait:
+// either this side sees the peer's arm, or the peer sees the record (pair S1).
 func (c *Pair) announce() {
 	for {
 		seen := c.dataSeen.Load()
@@ -26,10 +26,10 @@ func (c *Pair) announce() {
 	}
 }
 
-// peerArm looks at an arm word of the peer after we published. Unless it has
-// changed, a fence must come before the look if this device needs one, or if the
-// peer asks for it by parkingBit, so that it need not order our stores itself
-// each time that it parks (pair S3, with order).
+// peerArm looks at an arm word of the peer after we published. If the word has not
+// changed, a fence must come before the look in two cases: this device needs one,
+// or the peer asks for it by parkingBit. With parkingBit the peer need not order
+// our stores itself each time that it parks (pair S3, with order).
 func (c *Pair) peerArm(off int, seen uint32) uint32 {
 	arm := ntb.Load32(c.line, off)
 	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
@@ -39,25 +39,24 @@ func (c *Pair) peerArm(off int, seen uint32) uint32 {
 	return arm
 }
 
-// The low bits of an arm word. The bits above tell one arm from the next.
+// The low bits of an arm word. The bits above distinguish one arm from the next.
 const (
 	parkingBit = 1 << iota // fence between each publish and the look at this word
-	armedBit               // whoever published it is about to sleep or sleeps
-	growBit                // and wants a larger queue; in space arms only
+	armedBit               // the side that published it sleeps or is about to
+	growBit                // that side also wants a larger queue; in space arms only
 	armShift   = iota
 )
 
-// armed tells that the peer sleeps, or is about to, and was not notified yet.
+// armed reports whether the peer sleeps, or is about to, and was not notified yet.
 func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armShift != 0 }
 
-// wait returns when there may be something to do: data or room, a reason to
-// stop, or nothing at all. The caller holds the direction's lock and looks
-// again.
+// wait returns when there may be something to do: data or room, a reason to stop,
+// or nothing at all. The caller holds the direction's lock and checks again.
 //
-// The order is: spin, arm, order, look again, park. Arming is a word in the
-// peer's memory. After Order, either the peer has seen it before it publishes
-// what we wait for, and then notifies us, or we see here what it published (pair S1
-// for data, S2 for room).
+// The order is: spin, arm, order, re-check, park. Arming is a word in the peer's
+// memory. After Order, either the peer has seen it before it publishes what we wait
+// for, and then notifies us, or we see here what it published (pair S1 for data, S2
+// for room).
 func (c *Pair) wait(w *waiter, direction int) {
 	c.peer.Poll()
 	if c.tx.dma != nil && direction == ring.Data {
@@ -96,26 +95,26 @@ func (c *Pair) wait(w *waiter, direction int) {
 	if unsure {
 		w.lookSoon()
 	}
-	<-w.wake // pair S9: our next look comes after it
+	<-w.wake // pair S9: our next check comes after it
 	if unsure {
 		w.soon.Stop()
 	}
 	switch {
 	case c.changed(direction):
 	case w.stop.Load() != 0:
-		// The peer may ring for nothing, once. To tell it would be a store, which must not
-		// keep a call that has to stop.
+		// The peer may ring once without need. To prevent that would take a store, which
+		// must not hold up a call that has to stop.
 		w.guess.miss()
 	default:
-		c.publishArm(direction, parkingBit) // so that the peer does not ring for nothing
+		c.publishArm(direction, parkingBit) // so that the peer does not ring without need
 	}
 	w.yielded = time.Now()
 }
 
-// watch is wait's end where frames lead to the peer: what it publishes is seen to
-// arrive, so a reader need not arm, which would be a frame, nor wait until the peer
-// knows, which would be a round trip. The peer may need credit before we wake; then it
-// arms, in a line that is watched too. The caller holds the direction's lock.
+// watch is the end of wait where frames lead to the peer. What the peer publishes is
+// seen to arrive. So a reader need not arm, which would cost a frame, nor wait until
+// the peer knows, which would cost a round trip. If the peer needs credit before we
+// wake, it arms, in a line that is watched too. The caller holds the direction's lock.
 func (c *Pair) watch(w *waiter, direction int) {
 	here := c.slot // the number of our line
 	w.watch.Lines = [2]int{here, here}
@@ -125,7 +124,8 @@ func (c *Pair) watch(w *waiter, direction int) {
 	c.peer.Watch(&w.watch)
 	defer c.peer.Unwatch(&w.watch)
 	if direction == ring.Space {
-		// The peer's reader gives back all credit for it, and perhaps a larger queue.
+		// In answer, the peer's reader gives back all credit, and perhaps a larger
+		// queue.
 		c.armSpace(0)
 	}
 	for !c.changed(direction) && w.stop.Load() == 0 && !c.ended(direction) {
@@ -143,10 +143,10 @@ func (c *Pair) watch(w *waiter, direction int) {
 	w.yielded = time.Now()
 }
 
-// armSpace arms for room, and asks for a larger queue if that would help: the peer's
-// reader answers when it reads; its link's goroutine grants a queue now, if it can.
-// Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
-// The caller holds wmu.
+// armSpace arms for room, and asks for a larger queue if that would help. The peer's
+// reader answers when it reads. The peer's link goroutine grants a queue at once, if it
+// can. Beyond bulkQueue, where memory may be short for long, it is asked once for each
+// queue. The caller holds wmu.
 func (c *Pair) armSpace(bits uint32) {
 	c.spaceArm++
 	bits |= armedBit
@@ -161,8 +161,8 @@ func (c *Pair) armSpace(bits uint32) {
 	}
 }
 
-// askToGrow asks for a larger queue, once for each, while waiting for room that
-// may well come before we park. The caller holds wmu.
+// askToGrow asks for a larger queue, once for each queue, during a wait for room
+// that may well come before we park. The caller holds wmu.
 func (c *Pair) askToGrow(w *waiter) {
 	if c.askedIn == c.tx.gen || !c.tx.wantsLarger() {
 		return
@@ -183,11 +183,11 @@ func (c *Pair) publishArm(direction int, bits uint32) {
 	}
 }
 
-// order comes between arming and the last look. Once the peer is sure to know
-// that we park, it fences after each publish, and a fence here is enough, where
-// memory is coherent (pair S3); the first time, and on a bridge each time, the device
-// must order both sides' stores (pairs S1 and S2). It reports whether to look once more
-// after a while, see soonLook.
+// order comes between arming and the re-check. The first time, and on a bridge each
+// time, the device must order both sides' stores (pairs S1 and S2). Where memory is
+// coherent, once the peer certainly knows that we park, it fences after each publish,
+// and a fence here is enough (pair S3). order reports whether to check once more after
+// a while, see soonLook.
 func (c *Pair) order(w *waiter) (unsure bool) {
 	if w.fenced {
 		ntb.Fence()
@@ -198,13 +198,13 @@ func (c *Pair) order(w *waiter) (unsure bool) {
 	return w.fenced
 }
 
-// soonLook is after what time a wait looks once more whose order was a membarrier alone.
-// Linux leaves out a processor on which a thread of the publisher's process has ended,
-// until another process runs there (internal/litmus has the details). What it has stored
-// is visible long before that time.
+// soonLook is the time after which a wait checks once more if its order was only a
+// membarrier. Linux leaves out a processor on which a thread of the publisher's process
+// has ended, until another process runs there (internal/litmus has the details). What
+// that thread has stored is visible long before this time.
 const soonLook = 10 * time.Millisecond
 
-// lookSoon wakes the wait under way once after soonLook. The caller holds the
+// lookSoon wakes the present wait once after soonLook. The caller holds the
 // direction's lock.
 func (w *waiter) lookSoon() {
 	if w.soon == nil {

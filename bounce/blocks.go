@@ -7,8 +7,8 @@ import "math/bits"
 type blocks struct {
 	total, used int // bytes
 	free        [orders][]int
-	// order of each free block, by its offset. An entry in free counts only if
-	// it agrees: a block that merged away leaves its entry behind.
+	// state has the order of each free block, by its offset. An entry in free
+	// counts only if it agrees, since a block that merged leaves its entry behind.
 	state map[int]int
 }
 
@@ -17,10 +17,10 @@ const (
 	orders   = 14 // 2 KiB to 16 MiB
 )
 
-// newBlocks is an area of [0, total) of which the part below first is taken.
+// newBlocks returns an area of [0, total), of which the part below first is taken.
 func newBlocks(first, total int) *blocks {
 	b := &blocks{state: map[int]int{}}
-	// From the end, so that low offsets come first.
+	// Blocks are released from the end, so that low offsets are allocated first.
 	first = (first + minQueue - 1) &^ (minQueue - 1)
 	for end := total &^ (minQueue - 1); end > first; {
 		size := min(maxQueue, end&-end)
@@ -41,7 +41,7 @@ func (b *blocks) put(off, order int) {
 	b.state[off] = order
 }
 
-// alloc takes a block of size bytes, a power of two.
+// alloc allocates a block of size bytes, a power of two.
 func (b *blocks) alloc(size int) (off int, ok bool) {
 	want := orderOf(size)
 	for order := want; order < orders; order++ {
@@ -63,8 +63,8 @@ func (b *blocks) alloc(size int) (off int, ok bool) {
 	return 0, false
 }
 
-// release gives a block back, and returns how large the free block is of which it
-// is a part now.
+// release frees a block. It returns the size of the free block of which it is now a
+// part.
 func (b *blocks) release(off, size int) (free int) {
 	b.used -= size
 	order := orderOf(size)

@@ -10,19 +10,19 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// SetReadDeadline makes a Read that waits, and later ones, end at t with
-// os.ErrDeadlineExceeded. The zero time means never. How long that is from now is found
-// once, here: the clock may be set afterwards, and does not count.
+// SetReadDeadline makes a Read that waits, and later ones, fail at t with
+// os.ErrDeadlineExceeded. The zero time means never. The remaining time is computed
+// once, in this call. So a later change of the clock does not matter.
 func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
 // SetWriteDeadline is SetReadDeadline for Write.
 func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
-// Closed tells that Close or Abort was called.
+// Closed reports whether Close or Abort was called.
 func (c *Pair) Closed() bool { return c.rw.stop.Load()&stopClosed != 0 }
 
-// CloseWrite ends the direction to the peer: it reads io.EOF after what was
-// written. A Write that waits ends with EPIPE.
+// CloseWrite ends the direction to the peer, which reads io.EOF after what was
+// written. A Write that waits fails with EPIPE.
 func (c *Pair) CloseWrite() error {
 	if c.Closed() {
 		return ErrClosed
@@ -57,14 +57,14 @@ func (c *Pair) connected() error {
 	return nil
 }
 
-// lost reports whether a connection ended without a word of the peer's: a bad word was
+// lost reports whether a connection ended without a word of the peer: a bad word was
 // found, or the link went down before the peer was done with the connection.
 func lost(stop, state uint32) bool {
 	return stop&stopBroken != 0 || stop&stopDown != 0 && state&stateStopped == 0
 }
 
-// tellShut follows each end of a direction here. When both have ended, what the peer writes
-// is for nothing, and it is told.
+// tellShut is called after each end of a direction here. When both directions have ended,
+// what the peer writes is useless, and the peer is told so.
 func (c *Pair) tellShut() {
 	c.smu.Lock()
 	both := c.finished && c.rw.stop.Load()&stopShut != 0
@@ -74,8 +74,8 @@ func (c *Pair) tellShut() {
 	}
 }
 
-// sendFIN publishes the FIN, once. If told to, it wakes the peer's reader and tells the
-// state, which follows anyway otherwise. The caller holds wmu.
+// sendFIN publishes the FIN, once. If tell is true, it wakes the peer's reader and
+// tells it the state. Otherwise something follows that does. The caller holds wmu.
 func (c *Pair) sendFIN(tell bool) {
 	if c.finSent || c.aborted() {
 		return
@@ -104,7 +104,7 @@ func (c *Pair) sendFIN(tell bool) {
 }
 
 // CloseRead makes a Read return io.EOF where it would wait. What has arrived, or arrives
-// later, is read all the same, and the peer's Write goes on while there is room.
+// later, can still be read, and the peer's Write goes on while there is room.
 func (c *Pair) CloseRead() error {
 	if c.Closed() {
 		return ErrClosed
@@ -117,7 +117,7 @@ func (c *Pair) CloseRead() error {
 	return err
 }
 
-// addState tells the peer of the end of something. Nothing is stored any more
+// addState tells the peer that something has ended. Nothing is stored any more
 // after stateStopped.
 func (c *Pair) addState(bits uint32) {
 	c.tell.Lock() // not smu: where a device blocks, Stats need that
@@ -139,17 +139,16 @@ func (c *Pair) addState(bits uint32) {
 	}
 }
 
-// deliverLimit is for how long Close waits for a peer several hops away of which nothing is
-// heard.
+// deliverLimit is how long Close waits for a silent peer that is several hops away.
 const deliverLimit = 2 * time.Second
 
-// Close ends both directions. What was written reaches the peer, and then
-// io.EOF. It wakes Read and Write, which return ErrClosed. Where frames carry what
-// was written, it waits until they have arrived, or nothing was heard of the peer for 2 s.
-// If something has arrived that was not read, nor lent by Peek, it is Abort.
+// Close ends both directions. The peer receives what was written, and then io.EOF. Close
+// wakes Read and Write, which return ErrClosed. Where frames carry what was written, it
+// waits until they have arrived, or the peer was silent for 2 s. If data has arrived that
+// was neither read nor lent by Peek, Close is Abort.
 func (c *Pair) Close() error { return c.end(false) }
 
-// Abort ends the connection; the peer's Read returns ECONNRESET after what has
+// Abort ends the connection. The peer's Read returns ECONNRESET after what has
 // arrived, and its Write at once.
 func (c *Pair) Abort() error { return c.end(true) }
 
@@ -164,9 +163,9 @@ func (c *Pair) end(abort bool) error {
 	if abort {
 		c.addState(stateReset)
 	}
-	// Wait for a Read and a Write to leave: they see that we are closed after
-	// the piece that they are at. A lease may be out for long; then what is left
-	// to do is done at its end.
+	// This waits for a Read and a Write to leave. They see that the connection is
+	// closed after their current piece. A lease may last long. Then the rest is
+	// done at its end.
 	writing, reading := c.leaveTo(leaseWrite), c.leaveTo(leaseRead)
 	if !reading && c.unread() && !abort && c.connected() == nil {
 		abort = true
@@ -174,7 +173,7 @@ func (c *Pair) end(abort bool) error {
 	}
 	if !writing {
 		c.wmu.Lock()
-		c.sendFIN(reading) // else what tells of the end follows
+		c.sendFIN(reading) // otherwise what follows tells the peer of the end
 		c.wmu.Unlock()
 	}
 	if !abort {
@@ -198,14 +197,14 @@ func (c *Pair) unread() bool {
 	return c.rx.unread()
 }
 
-// passed waits until whoever holds mu now has let it go.
+// passed waits until the present holder of mu has released it.
 func passed(mu sync.Locker) {
 	mu.Lock()
 	defer mu.Unlock()
 }
 
-// stopIfLeft tells the peer that we store nothing any more, when nobody does:
-// Close has done its part, and no lease is out.
+// stopIfLeft tells the peer that we store nothing any more, once that is so: Close
+// has done its part, and no lease is out.
 func (c *Pair) stopIfLeft() {
 	c.smu.Lock()
 	left := c.endDone && c.leases == 0
@@ -217,7 +216,7 @@ func (c *Pair) stopIfLeft() {
 		c.tx.dma.kick(startClose)
 		c.tx.dma.drain()
 	}
-	passed(&c.gmu) // a grow that is under way
+	passed(&c.gmu) // waits for a grow that is under way
 	c.addState(stateReadClosed | stateStopped)
 	c.tryRemove()
 }
@@ -230,11 +229,11 @@ func (c *Pair) linkDown() {
 	c.tryRemove()
 }
 
-// tryRemove frees our memory when we are closed and the peer has stopped: it
-// said so, or it is gone.
+// tryRemove frees our memory when we are closed and the peer has stopped: it said
+// so, or it is gone.
 func (c *Pair) tryRemove() {
 	c.smu.Lock()
-	// Our hold on the memory lasts until somebody has claimed the removal here.
+	// Our hold on the memory lasts until one caller has claimed the removal here.
 	free := c.gone && !c.removed && (c.rw.stop.Load()&stopDown != 0 || c.peerState()&stateStopped != 0)
 	c.removed = c.removed || free
 	c.smu.Unlock()
@@ -249,7 +248,7 @@ func (c *Pair) aborted() bool {
 	return c.state&stateReset != 0
 }
 
-// blame gives the connection up because the peer broke the protocol.
+// blame gives the connection up because the peer violated the protocol.
 func (c *Pair) blame(err error) error {
 	c.smu.Lock()
 	if c.why == nil {
@@ -264,11 +263,13 @@ func (c *Pair) blame(err error) error {
 	return err
 }
 
-// resetErr is the error of a Read or Write after a reset; the latter passes EPIPE. A bad
-// word of the peer stays the reason, as does the end of the link: nobody knows what is
-// missing. A reset by the peer is as that of a socket: ECONNRESET once, from the call that
-// comes first, and then what the end of a direction is, io.EOF or EPIPE. A Write gets EPIPE
-// alone if the peer's FIN came before its reset. The caller holds a direction's lock.
+// resetErr returns the error of a Read or Write after a reset. Write passes EPIPE as end.
+//
+// If a bad word of the peer was the reason, or the end of the link, the error stays the
+// same, since it is unknown what is missing. A reset by the peer is like that of a socket:
+// the first call returns ECONNRESET, and later ones what the end of a direction returns,
+// io.EOF or EPIPE. A Write gets only EPIPE if the peer's FIN came before its reset. The
+// caller holds a direction's lock.
 func (c *Pair) resetErr(end error) error {
 	c.smu.Lock()
 	defer c.smu.Unlock()

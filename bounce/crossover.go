@@ -7,19 +7,20 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// CrossoverPoint is what one payload size costs by either way, until it has
-// arrived and its header could be published.
+// CrossoverPoint is the cost of one payload size by either way, until the payload
+// has arrived and its header could be published.
 type CrossoverPoint struct {
 	Size int           // bytes
 	MMIO time.Duration // CPU stores
 	DMA  time.Duration // the engine, from its start to its completion
 }
 
-// scratch is the end of a region that holds no queue, so that costs can be
-// measured without harm. Small regions have none.
+// scratch is the size of the end of a region that holds no queue, so that costs can
+// be measured without harm. Small regions have none.
 const scratch = 64 << 10
 
-// scratchOf is where the scratch of a region of n bytes begins, n if it has none.
+// scratchOf returns the offset of the scratch in a region of n bytes, or n if it
+// has none.
 func scratchOf(n int) int {
 	if n < 64*scratch {
 		return n
@@ -29,8 +30,8 @@ func scratchOf(n int) int {
 
 const crossoverRounds = 9
 
-// measureCrossover measures both ways into the peer's scratch. It takes a
-// millisecond or so.
+// measureCrossover measures both ways into the peer's scratch. It takes about a
+// millisecond.
 func measureCrossover(p *ring.Peer) []CrossoverPoint {
 	win := p.Remote()
 	at := scratchOf(win.Len())
@@ -64,8 +65,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// thresholdOf is the size from which on the engine is the faster way, 0 if it is
-// for none.
+// thresholdOf returns the size from which on the engine is the faster way, or 0 if
+// it never is.
 func thresholdOf(points []CrossoverPoint) int {
 	threshold := 0
 	for _, p := range slices.Backward(points) {
@@ -77,6 +78,6 @@ func thresholdOf(points []CrossoverPoint) int {
 	return threshold
 }
 
-// Crossover is what was measured when the link came up, and the threshold in
-// use, 0 for none. It is empty if the bridge has no engine.
+// Crossover returns what was measured when the link came up, and the threshold in
+// use, 0 for none. It returns nothing if the bridge has no engine.
 func (p *Pool) Crossover() ([]CrossoverPoint, int) { return p.crossover, p.dmaThreshold }

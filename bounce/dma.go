@@ -8,10 +8,10 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// dmaTx is the way of a queue's large records through a DMA engine. Write copies
-// the payload into the local bounce buffer, which has the size and the offsets of
-// the peer's queue, and returns; the engine moves it. When a copy has arrived,
-// the CPU publishes its records' headers.
+// dmaTx sends large records of a queue through a DMA engine. Write copies the
+// payload into the local bounce buffer, which has the size and the offsets of the
+// peer's queue, and returns. The engine moves it. When a copy has arrived, the CPU
+// publishes its records' headers.
 //
 // Copies are started when
 //
@@ -20,41 +20,41 @@ import (
 //  3. it ends the direction or closes,
 //  4. the data is below the coalescing threshold, so that nothing waits,
 //
-// and whenever the engine is idle. What is written while it is busy is joined,
-// and started when the copy before is done; so nothing waits for ever.
+// and whenever the engine is idle. What is written while the engine is busy is
+// joined, and started when the copy before it is done. So nothing waits for ever.
 //
-// Records may be published in any order: the place of each one's successor is
-// cleared when its room is reserved, in order. The reader stops at the first one
-// that is not published.
+// Records may be published in any order: the header behind each is cleared when its
+// room is reserved, in order. The reader stops at the first one that is not
+// published.
 type dmaTx struct {
 	channel   ntb.DMAChannel // immutable
-	threshold int            // payload from here on goes this way; immutable
+	threshold int            // size from which on payload goes this way; immutable
 	published func()         // called after headers were published; immutable
 	done      func(error)    // the method value copied, made once
 
 	mu        lock.Mutex[lock.DMA]
-	local     []byte            // the bounce buffer, of the queue in use; guarded by mu
+	local     []byte            // bounce buffer of the queue in use; guarded by mu
 	gen       uint32            // of the queue in use; guarded by mu
-	staged    ringOf[dmaRecord] // not started; guarded by mu
+	staged    ringOf[dmaRecord] // not started yet; guarded by mu
 	flying    ringOf[dmaRecord] // under way; guarded by mu
 	copies    ringOf[int]       // how many records each copy under way has; guarded by mu
 	bytes     int               // payload staged; guarded by mu
 	idle      sync.Cond         // nothing is staged or under way
-	finishing int               // calls of copied that have published and not told so; guarded by mu
+	finishing int               // calls of copied that have published and not announced it yet; guarded by mu
 	st        dmaStats          // guarded by mu
 
-	waiting atomic.Bool // something is staged: whoever reads starts it
+	waiting atomic.Bool // something is staged; the next Read starts it
 }
 
 type dmaStats struct {
 	records, bytes, copies, errors, full uint64
-	// Starts by reason.
+	// Starts, by reason.
 	startFull, startRead, startClose, startSmall, startIdle uint64
 }
 
 // dmaRecord is a record whose header is not published.
 type dmaRecord struct {
-	win    ntb.Window // the queue
+	win    ntb.Window // onto the queue
 	pos    int        // of the header in it
 	header header
 	data   []byte // the payload, in the local bounce buffer
@@ -74,14 +74,15 @@ func newDMA(ch ntb.DMAChannel, threshold int, published func()) *dmaTx {
 	return d
 }
 
-// stage takes a record. The successor's header is cleared already.
+// stage stages a record. The header behind it is cleared already.
 func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gen != gen {
-		d.local, d.gen = make([]byte, size), gen // copies under way keep the one before
+		d.local, d.gen = make([]byte, size), gen // copies under way keep the old buffer
 	}
-	// Joined records are one copy, headers included: nothing may show there.
+	// Joined records are one copy, headers included. So nothing may appear in their
+	// headers' places.
 	clear(d.local[pos : pos+headerSize])
 	data := d.local[pos+line : pos+line+len(p)]
 	copy(data, p)
@@ -103,7 +104,7 @@ func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []b
 	}
 }
 
-// kick starts what is staged, and counts why.
+// kick starts what is staged, and counts the reason.
 func (d *dmaTx) kick(why func(*dmaStats) *uint64) {
 	if !d.waiting.Load() {
 		return
@@ -120,8 +121,8 @@ func startFull(s *dmaStats) *uint64  { return &s.startFull }
 func startRead(s *dmaStats) *uint64  { return &s.startRead }
 func startClose(s *dmaStats) *uint64 { return &s.startClose }
 
-// start gives the engine what is staged, as far as its queue takes it. The caller
-// holds mu.
+// start passes what is staged to the engine, as far as its queue takes it. The
+// caller holds mu.
 func (d *dmaTx) start() {
 	for d.staged.len() > 0 {
 		first := d.staged.at(0)
@@ -138,9 +139,9 @@ func (d *dmaTx) start() {
 		src := first.data[: end-from : end-from]
 		if !d.channel.Start(first.win.Offset()+from, src, d.done) {
 			if d.flying.len() > 0 {
-				return // full: copied goes on
+				return // full: copied continues
 			}
-			d.byCPU(n) // full of others' copies: nobody would come back to ours
+			d.byCPU(n) // full of copies of others, whose end does not bring us back here
 			continue
 		}
 		d.copies.push(n)
@@ -176,7 +177,7 @@ func (d *dmaTx) copied(err error) {
 	for range n {
 		r := d.flying.pop()
 		if err != nil {
-			// The engine stores nothing more for this copy, so we may.
+			// The engine stores nothing more for this copy, so the CPU may.
 			r.win.Write(r.pos+line, r.data)
 		}
 		r.win.Publish64(r.pos, uint64(r.header))
@@ -202,7 +203,7 @@ func (d *dmaTx) drain() {
 	}
 }
 
-// busy is 0 when nothing is left to do. The caller holds mu.
+// busy returns 0 when nothing is left to do. The caller holds mu.
 func (d *dmaTx) busy() int { return d.flying.len() + d.staged.len() + d.finishing }
 
 func (d *dmaTx) stats() dmaStats {

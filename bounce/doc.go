@@ -1,13 +1,12 @@
-// Package bounce is the data path of a connection: a bounce buffer in each
-// direction, the record queue inside it, and how the two ends wait for each
-// other.
+// Package bounce is the data path of a connection: a bounce buffer in each direction,
+// the record queue inside it, and how the two endpoints wait for each other.
 //
-// It is not a net.Conn: it knows no addresses and no ports, and its errors are
-// plain. Package sdp wraps it.
+// It is not a net.Conn. It knows no addresses and no ports, and its errors are plain.
+// Package sdp wraps it.
 //
-// A [Pool] divides the memory that one peer may write, among the connections
-// with that peer. A [Pair] is one end of one connection: the queue it reads, in
-// its own memory, and the queue it writes, in the peer's.
+// A [Pool] divides the memory that one peer may write among the connections with that
+// peer. A [Pair] is one endpoint of one connection: the queue that it reads, in its
+// own memory, and the queue that it writes, in the peer's memory.
 //
 //	this host                                  the peer
 //	Pair.Read ◄── rx queue ◄─────── stores ─── Pair.Write
@@ -33,9 +32,9 @@
 //	       the queue's generation in the high 8 bits
 //	24  4  state: bits, see stateReadClosed and so on                by its close
 //
-// An arm word has a count above three low bits: bit 0 asks for a fence between each
-// publish and the look at that word; bit 1 says that it is an arm, and without it the
-// word takes one back; bit 2, of a space arm, asks for a larger queue.
+// An arm word has a count above three low bits. Bit 0 asks for a fence between each
+// publish and the look at that word. Bit 1 says that the word is an arm; without it
+// the word takes one back. Bit 2, of a space arm, asks for a larger queue.
 //
 // # A record
 //
@@ -47,12 +46,12 @@
 //	4  3  length of the payload
 //	7  1  kind: inline data 1, bulk data 2, pad 3, FIN 4, move 5
 //
-// Inline data begins right behind the header, so that one cache line carries a
-// short message and its validity. Bulk data begins 64 bytes behind it. The rest
-// of a pad is skipped, and the record behind it is at offset 0. Behind a move,
-// records go on at offset 0 of the queue that was granted next.
+// Inline data begins right behind the header, so that one cache line carries a short
+// message and its validity. Bulk data begins 64 bytes behind it. The rest of a pad is
+// skipped, and the record behind it is at offset 0. Behind a move, records go on at
+// offset 0 of the queue that was granted next.
 //
-// The header behind a record is cleared before the record's own header is
-// published, so that the reader, who looks at one header only, finds either
-// zero there or a new record, never an old one or payload.
+// The header behind a record is cleared before the record's own header is published.
+// The reader checks one header only. So it finds there either zero or a new record,
+// and never an old one or payload.
 package bounce

@@ -8,15 +8,16 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// grantWord tells the peer where to go on: generation of the queue in 24 bits,
-// logarithm of its size in 8, its offset in units of 2 KiB in 32.
+// grantWord returns the word that tells the peer where to go on: generation of the
+// queue in 24 bits, logarithm of its size in 8, and its offset in units of 2 KiB in
+// 32.
 func grantWord(gen uint32, off, size int) uint64 {
 	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
 }
 
-// grow grants the peer a larger queue if its writer waits for room and we have
-// memory. It is called by the link's goroutine, so that the writer need not wait
-// for our application to read.
+// grow grants the peer a larger queue if its writer waits for room and there is
+// memory. The link's goroutine calls it, so that the writer need not wait for our
+// application to read.
 func (c *Pair) grow() {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
@@ -27,12 +28,12 @@ func (c *Pair) grow() {
 	c.growAsked = arm
 	limit := int(c.readBuffer.Load())
 	if c.rxSize >= limit || arm>>24 != c.grantGen&0xff {
-		return // as large as it gets, or the writer has not taken the last grant
+		return // the largest already, or the writer has not taken the last grant
 	}
 	size := min(larger(c.rxSize), limit)
 	q, ok := c.pool.alloc(size, true)
 	for !ok && size/2 > max(c.rxSize, bulkQueue) {
-		size /= 2 // a window of a few MiB has room for that, perhaps
+		size /= 2 // perhaps a window of a few MiB has room for that
 		q, ok = c.pool.alloc(size, true)
 	}
 	if ok {
@@ -41,7 +42,7 @@ func (c *Pair) grow() {
 }
 
 // grant makes the peer go on in q. The caller holds gmu, and knows that the peer
-// has taken the grant before: the word has room for one.
+// has taken the previous grant, since the word has room for one.
 func (c *Pair) grant(q queue) {
 	c.grantGen++
 	c.rxSize = len(q.mem)
@@ -50,35 +51,35 @@ func (c *Pair) grant(q queue) {
 	c.peer.Notify(c.farSlot, ring.Space)
 }
 
-// larger is the size of the queue that follows one of size bytes: 2 KiB, 64 KiB,
-// 1 MiB, and what the limit is.
+// larger returns the size of the queue that follows one of size bytes: 2 KiB, 64
+// KiB, 1 MiB, and then the limit.
 func larger(size int) int { return max(64<<10, 16*size) }
 
 // A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
 // through one of that size, since to touch that much memory for the first time takes
-// as long as to copy it several times, and only while all queues of a link take no
-// more than bulkShare. It is faster for an endless stream: it is larger than the
-// processors' caches, so that what the writer stores to has left the reader's. Over
-// several hops, where credit is long under way, it keeps the links busy.
+// as long as to copy it several times. It is also granted only while all queues of a
+// link take no more than bulkShare. It is faster for an endless stream: it is larger
+// than the processors' caches, so that what the writer stores to has left the
+// reader's. Over several hops, where credit takes long, it keeps the links busy.
 const (
 	bulkQueue = 1 << 20
 	bulkAfter = 64 << 20
 )
 
-// bulkShare is how much of a window of total bytes may be taken when a queue grows
-// beyond bulkQueue: an eighth, or in a small window half, up to 8 MiB.
+// bulkShare returns how much of a window of total bytes may be taken when a queue
+// grows beyond bulkQueue: an eighth, or in a small window half, up to 8 MiB.
 func bulkShare(total int) int { return max(total/8, min(total/2, 8<<20)) }
 
 // A queue that grew for a bulk transfer is given back when nothing was read for a
-// while: the peer is granted one of the first size again, moves there, and the
-// large one is freed when the move is read. The link's goroutine does both sides'
-// part, since the applications are idle.
+// while. The peer is granted one of the first size again and moves there. The large
+// one is freed when the move is read. The link's goroutine does the work of both
+// sides, since the applications are idle.
 
-// shrinkEvery is how often grown queues are looked at. A queue is given back at
-// the second look in a row that finds it idle, so after 10 to 20 seconds.
+// shrinkEvery is how often grown queues are checked. A queue is given back at the
+// second check in a row that finds it idle, so after 10 to 20 seconds.
 const shrinkEvery = 10 * time.Second
 
-// growing starts the looks, which end when no queue is grown. The caller holds
+// growing starts the checks. They end when no queue is grown. The caller holds
 // p.mu.
 func (p *Pool) growing() {
 	if p.shrinking || p.down {
@@ -92,7 +93,7 @@ func (p *Pool) growing() {
 	}
 }
 
-// shrink looks at all connections.
+// shrink checks all connections.
 func (p *Pool) shrink() {
 	p.mu.Lock()
 	if p.down {
@@ -114,8 +115,8 @@ func (p *Pool) shrink() {
 	}
 }
 
-// shrink grants a small queue if the one in use is large and nothing was read
-// since the last call. It reports whether to look again.
+// shrink grants a small queue if the one in use is large and nothing was read since
+// the last call. It reports whether to check again.
 func (c *Pair) shrink() bool {
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
@@ -137,7 +138,7 @@ func (c *Pair) shrink() bool {
 	return false
 }
 
-// bytesRead is how much was read, if nobody is reading at the moment.
+// bytesRead returns how much was read, if no Read is under way.
 func (c *Pair) bytesRead() (n uint64, known bool) {
 	if c.rmu.TryLock() {
 		defer c.rmu.Unlock()
@@ -148,11 +149,11 @@ func (c *Pair) bytesRead() (n uint64, known bool) {
 	return c.stats.BytesRead, c.rw.parked.Load() // saved before it parked
 }
 
-// idleMove goes on in the queue that was granted, if nobody is writing, and tells
-// the peer, whose application may be idle as well.
+// idleMove goes on in the queue that was granted, if no Write is under way, and
+// tells the peer, whose application may be idle as well.
 func (c *Pair) idleMove() {
 	if ntb.Load64(c.line, offGrant) == 0 || !c.wmu.TryLock() {
-		return // never granted, or whoever writes takes the grant
+		return // never granted, or a Write that is under way takes the grant
 	}
 	defer c.wmu.Unlock()
 	if ntb.Load64(c.line, offGrant) == c.grantSeen || c.ww.stop.Load()&^stopDeadline != 0 || c.finSent {
@@ -165,10 +166,10 @@ func (c *Pair) idleMove() {
 	c.peer.Notify(c.farSlot, ring.Data)
 }
 
-// idleRead takes a move if nobody is reading and it is next.
+// idleRead takes a move if no Read is under way and the move is next.
 func (c *Pair) idleRead() {
 	if !c.rmu.TryLock() {
-		return // whoever reads takes it
+		return // the Read that is under way takes it
 	}
 	defer c.rmu.Unlock()
 	if c.rw.stop.Load()&(stopClosed|stopBroken) == 0 {

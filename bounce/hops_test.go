@@ -69,7 +69,7 @@ func (h *hosts) cable(i int) {
 	wg.Wait()
 }
 
-// pools are the pools of nodes a and b for each other.
+// pools returns the pools of nodes a and b for each other.
 func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -88,7 +88,8 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	return pa, pb
 }
 
-// reach makes the tunnel from node a to node b as soon as the news of b's links has come.
+// reach makes the tunnel from node a to node b as soon as the news of b's links have
+// come.
 func (h *hosts) reach(ctx context.Context, a, b int) (*ring.Peer, error) {
 	for {
 		changed := h.nodes[a].Changed()
@@ -176,8 +177,8 @@ func TestConnectionGoesOnWhenCablesAreCut(t *testing.T) {
 	}
 }
 
-// The writer says that it waits while the reader is within a record and owes nothing.
-// What the reader has read later goes back though it is little.
+// The writer announces that it waits while the reader is within a record and owes
+// nothing. What the reader reads later is credited although it is little.
 func TestReaderWithinRecordGivesCreditLaterOverHops(t *testing.T) {
 	leak.Check(t)
 	h := newHosts(t, ring.Options{Nodes: 5}, spinning)
@@ -251,7 +252,7 @@ func TestShortMessageIsOneFrame(t *testing.T) {
 		_, err := a.Write(make([]byte, 100))
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, frames()-before, uint64(12)) // but for those that wake a sleeper
+	require.LessOrEqual(t, frames()-before, uint64(12)) // except those that wake a sleeper
 	require.GreaterOrEqual(t, frames()-before, uint64(1))
 }
 
@@ -279,8 +280,8 @@ func BenchmarkPingPongOverHops(b *testing.B) {
 	}
 }
 
-// A reader over hops sleeps and is woken without a word to the writer: a round trip is
-// two frames of data, and few besides.
+// A reader over hops sleeps and is woken without a word to the writer. So a round trip
+// is two frames of data, and few besides.
 func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
 	leak.Check(t)
 	h := newHosts(t, ring.Options{Nodes: 5}, Options{})

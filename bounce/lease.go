@@ -4,19 +4,19 @@ import (
 	"fmt"
 )
 
-// A lease lets the application work in the bounce buffers themselves: read what
-// arrived in place, or fill the peer's buffer. It holds its direction's lock, so
-// that other Reads or Writes of this connection wait. Close does not wait for it:
-// the memory stays until the lease ends, and with it what Close had to do.
+// A lease lets the application work in the bounce buffers themselves: read in place
+// what arrived, or fill the peer's buffer. It holds its direction's lock, so other
+// Reads or Writes of this connection wait. Close does not wait for it. The memory
+// stays until the lease ends, and so does the rest of Close's work.
 const (
 	leaseRead = 1 << iota
 	leaseWrite
 )
 
-// Peek waits for data and returns some of it in place: at most one record, never
-// none without an error. The bytes are valid until Discard, which must follow.
-// The peer could change them meanwhile; who must not be deceived copies them.
-// Errors are those of Read.
+// Peek waits for data and returns some of it in place: at most one record, and
+// never none without an error. The bytes are valid until Discard, which must
+// follow. The peer could change them meanwhile. A caller that must not be deceived
+// copies them. Errors are those of Read.
 func (c *Pair) Peek() ([]byte, error) {
 	c.rmu.Lock()
 	b, err := c.peek()
@@ -64,8 +64,8 @@ func (c *Pair) Discard(n int) {
 	c.afterLease()
 }
 
-// Reserve waits for room at the peer and returns some of it to be filled: at
-// least one byte and at most n, which is at least 1. It must be written only, as
+// Reserve waits for room at the peer and returns some of it to be filled: at least
+// one byte and at most n, which is at least 1. The caller must only write it, since
 // reading may be slow or impossible. It is valid until Commit, which must follow.
 // Errors are those of Write.
 func (c *Pair) Reserve(n int) ([]byte, error) {
@@ -103,12 +103,12 @@ func (c *Pair) reserve(n int) ([]byte, error) {
 			continue
 		}
 		c.reserved = k
-		c.leaveTurn() // what is committed later finds room, or is kept aside: one record at the most
+		c.leaveTurn() // later data finds room, or is kept aside: one record at most
 		if b := c.tx.win.Bytes(off, k); b != nil {
 			c.staged = nil
 			return b, nil
 		}
-		// The peer's memory is not mapped here: it is filled at Commit.
+		// The peer's memory is not mapped here. It is written at Commit.
 		if cap(c.staging) < k {
 			c.staging = make([]byte, maxPiece)
 		}
@@ -117,8 +117,8 @@ func (c *Pair) reserve(n int) ([]byte, error) {
 	}
 }
 
-// Commit ends the lease of Reserve, and sends its first n bytes; 0 sends
-// nothing. It panics if n is more than Reserve returned.
+// Commit ends the lease of Reserve, and sends its first n bytes. 0 sends nothing.
+// It panics if n is more than Reserve returned.
 func (c *Pair) Commit(n int) {
 	if n < 0 || n > c.reserved {
 		panic(fmt.Sprintf("bounce: commit %d of %d bytes", n, c.reserved))
@@ -136,8 +136,8 @@ func (c *Pair) Commit(n int) {
 	c.afterLease()
 }
 
-// endWriteLease ends the write lease, after the FIN that Close or CloseWrite left to it:
-// once no lease is out the peer may be told that we store nothing any more. The caller
+// endWriteLease ends the write lease, after the FIN that Close or CloseWrite left to it.
+// Once no lease is out, the peer may be told that we store nothing any more. The caller
 // holds wmu.
 func (c *Pair) endWriteLease() {
 	for !c.unlease(leaseWrite) {
@@ -156,7 +156,7 @@ func (c *Pair) lease(which uint8) error {
 	return nil
 }
 
-// unlease marks a lease as ended. It reports false, and does nothing, if it is the write
+// unlease marks a lease as ended. It returns false and does nothing if it is the write
 // lease and a FIN is due that the caller did not know of, and must send first.
 func (c *Pair) unlease(which uint8) bool {
 	c.smu.Lock()
@@ -169,8 +169,8 @@ func (c *Pair) unlease(which uint8) bool {
 	return true
 }
 
-// leaveTo leaves what is to do in a direction to the end of its lease, if one is
-// out. No new one begins after Close was marked.
+// leaveTo leaves the rest of the work in a direction to the end of its lease, if
+// one is out. No new lease begins after Close was marked.
 func (c *Pair) leaveTo(which uint8) bool {
 	c.smu.Lock()
 	defer c.smu.Unlock()

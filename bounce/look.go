@@ -2,12 +2,12 @@ package bounce
 
 import "github.com/ntbnet/ntbnet/ring"
 
-// Look calls f with what lies next in the queue, in place, and nothing if nothing has
-// arrived, and whether the stream ends there. f returns how much of it counts as read, and
-// whether it is done. If it is not, Look calls it again, once more has arrived if there was
-// nothing; where f has taken nothing of what there was, there is nothing to wait for but
-// Close and the deadline. Other Reads wait meanwhile, and so does Close while f runs. The
-// errors are ErrClosed, os.ErrDeadlineExceeded, and f's own.
+// Look calls f with what lies next in the queue, in place, or with nothing if nothing has
+// arrived, and with whether the stream ends there. f returns how much of it counts as read,
+// and whether it is done. If f is not done, Look calls it again: when more has arrived, if
+// there was nothing. If f takes nothing of what there is, Look waits only for Close and the
+// deadline. Other Reads wait meanwhile, and so does Close while f runs. The errors are
+// ErrClosed, os.ErrDeadlineExceeded, and those of f.
 func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
@@ -37,9 +37,9 @@ func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err e
 	}
 }
 
-// OnEnd makes f be called when the peer's direction ends: by its FIN, a reset, or the end
-// of the link; more than once, perhaps, and at once if it has ended. The link's goroutine
-// calls it: f must not wait.
+// OnEnd sets a function that is called when the peer's direction ends: by its FIN, a
+// reset, or the end of the link. It may be called more than once. If the direction has
+// ended, it is called at once. The link's goroutine calls it, so f must not wait.
 func (c *Pair) OnEnd(f func()) {
 	c.atEnd.Store(&f)
 	c.smu.Lock()
@@ -50,7 +50,7 @@ func (c *Pair) OnEnd(f func()) {
 	}
 }
 
-// tellEnd calls what OnEnd has set.
+// tellEnd calls the function that OnEnd has set.
 func (c *Pair) tellEnd() {
 	if f := c.atEnd.Load(); f != nil {
 		(*f)()

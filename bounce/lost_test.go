@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic is a step that is done again and again. In each, one end begins to
-// wait while what it waits for is under way.
+// traffic is a step that is repeated. In each step, one endpoint begins to wait
+// while what it waits for is under way.
 type traffic struct {
 	name  string
-	waits int // the end that does, 0 or 1 for a or b
+	waits int // the endpoint that waits: 0 for a, 1 for b
 	step  func(a, b *Pair) error
 }
 
-// End a waits for data while end b writes it.
+// Endpoint a waits for data while endpoint b writes it.
 var forData = traffic{"data", 0, func(a, b *Pair) error {
 	return atOnce(
 		func() error { _, err := b.Write([]byte("message")); return err },
@@ -30,12 +30,12 @@ var forData = traffic{"data", 0, func(a, b *Pair) error {
 	)
 }}
 
-// End b waits for room while end a reads what fills the queue of 4 KiB.
+// Endpoint b waits for room while endpoint a reads what fills the queue of 4 KiB.
 var forRoom = traffic{"room", 1, func(a, b *Pair) error {
 	if _, err := b.Write(make([]byte, 3000)); err != nil {
 		return err
 	}
-	b.peer.Order() // now a has it
+	b.peer.Order() // by now a has it
 	return atOnce(
 		func() error { _, err := b.Write(make([]byte, 3000)); return err },
 		func() error { _, err := io.ReadFull(a, make([]byte, 6000)); return err },
@@ -49,8 +49,8 @@ func atOnce(f, g func() error) error {
 	return errors.Join(err, <-other)
 }
 
-// lostSeeds are runs in which a look right after arming finds what no doorbell
-// announces. Without it they hang, each time.
+// lostSeeds are runs in which the re-check after arming finds what no doorbell
+// announces. Without it they hang each time.
 var lostSeeds = []struct {
 	traffic traffic
 	faults  ntbfault.Options
@@ -109,7 +109,7 @@ func (r *lostRun) stalls() bool {
 	return true
 }
 
-// goesOn tells if another look by whoever waits is all that was missing.
+// goesOn reports whether another check by the waiter was all that was missing.
 func (r *lostRun) goesOn(waits int) bool {
 	before := r.progress.Load()
 	if waits == 0 {

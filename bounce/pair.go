@@ -30,8 +30,8 @@ const (
 	stateFinished               // the peer's FIN is published
 )
 
-// Pair is one end of a connection. Its methods may be called at the same time
-// from any goroutine; reads exclude each other, and so do writes.
+// Pair is one endpoint of a connection. Its methods may be called from several
+// goroutines at the same time. Reads exclude each other, and so do writes.
 type Pair struct {
 	// Immutable.
 	pool   *Pool
@@ -46,7 +46,7 @@ type Pair struct {
 	far     ntb.Window // our line at the peer, written by us
 	farSlot int
 
-	linked atomic.Bool            // Connect is done: notifications count (pair S16)
+	linked atomic.Bool            // Connect is done, so notifications count (pair S16)
 	atEnd  atomic.Pointer[func()] // see OnEnd; stored before a look at the end, which tellEnd follows
 
 	rmu        lock.Mutex[lock.Read] // held by Read, also while it waits
@@ -58,7 +58,7 @@ type Pair struct {
 
 	wmu        lock.Mutex[lock.Write] // held by Write, also while it waits
 	tx         tx                     // guarded by wmu
-	turn       *ring.Turn             // before a routed peer, else nil; immutable, for who holds wmu
+	turn       *ring.Turn             // nil unless the peer is routed; immutable; used with wmu held
 	spaceArm   uint32                 // counts the arms; guarded by wmu
 	askedIn    uint32                 // generation of the queue for which askToGrow asked; guarded by wmu
 	dataSeen   atomic.Uint32          // the peer's data arm that was answered
@@ -72,22 +72,22 @@ type Pair struct {
 	stagedAt   int
 	doorbells  atomic.Uint64 // rung for the peer's reader
 	ww         waiter
-	writeLimit atomic.Int64 // what tx.max shall be
+	writeLimit atomic.Int64 // the new value for tx.max
 
 	gmu       lock.Mutex[lock.Grow] // held by grow
 	grantGen  uint32                // generation of the queue granted last; guarded by gmu
 	rxSize    int                   // size of the queue granted last; guarded by gmu
-	readThen  uint64                // what was read when shrink looked last; guarded by gmu
-	growAsked uint32                // the peer's space arm that grow has seen; guarded by gmu
+	readThen  uint64                // what was read when shrink last checked; guarded by gmu
+	growAsked uint32                // last space arm of the peer that grow has seen; guarded by gmu
 
 	tell  lock.Mutex[lock.Tell] // held while a state is told to the peer
 	smu   lock.Mutex[lock.State]
 	state uint32 // our state word at the peer; guarded by smu
-	why   error  // what a bad word of the peer was; guarded by smu
+	why   error  // what was wrong with a bad word of the peer; guarded by smu
 	stats Stats  // as of the last wait; guarded by smu
 	gone  bool   // we store nothing any more; guarded by smu
 	// The end of the directions; guarded by smu.
-	due       uint32 // what the next change of the state tells besides
+	due       uint32 // bits that the next change of the state adds
 	finished  bool   // nothing is written any more, and the FIN was published while that was possible
 	resetTold bool   // ECONNRESET was returned
 	// Leases that are out, and what Close or CloseWrite left to their end;
@@ -114,17 +114,18 @@ func newPair(p *Pool, q queue) *Pair {
 	return c
 }
 
-// End is what the peer needs to know of this end.
+// End returns what the peer needs to know of this endpoint.
 func (c *Pair) End() End {
 	return End{Slot: uint32(c.slot), Gen: c.gen, Offset: uint64(c.rx.queue.off), Size: uint32(len(c.rx.mem))}
 }
 
-// SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded
-// up to a power of two from 4 KiB to 16 MiB. A queue that is larger stays.
+// SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded up
+// to a power of two from 4 KiB to 16 MiB. A queue that is larger already stays.
 func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
 
-// SetWriteBuffer sets how much may be written that the peer has not read: n
-// bytes, rounded likewise. It counts from the next time that a Write has to wait.
+// SetWriteBuffer sets how much may be written that the peer has not read: n bytes,
+// rounded as for SetReadBuffer. It takes effect the next time that a Write has to
+// wait.
 func (c *Pair) SetWriteBuffer(n int) { c.writeLimit.Store(int64(bufferSize(n))) }
 
 // minBuffer is the smallest limit that can be set.
@@ -135,11 +136,11 @@ func bufferSize(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// Peer is who is at the other end.
+// Peer returns the peer at the other end.
 func (c *Pair) Peer() *ring.Peer { return c.peer }
 
-// Connect completes a pair with the other side's end. It refuses an end that
-// would have us store where no connection's memory can be.
+// Connect completes a pair with the other side's endpoint. It refuses an endpoint
+// that would have us store where no connection's memory can be.
 func (c *Pair) Connect(far End) error {
 	remote := c.peer.Remote()
 	if int64(far.Slot) >= int64(c.peer.RemoteSlots()) {
@@ -151,14 +152,15 @@ func (c *Pair) Connect(far End) error {
 	}
 	c.far = remote.Slice(line*int(far.Slot), line)
 	c.farSlot = int(far.Slot)
-	// Without wmu: nobody writes yet, and the caller may be in a wait of another connection.
+	// wmu is not held: nothing writes yet, and the caller may be in a wait of another
+	// connection.
 	var dma *dmaTx
 	if ch := c.pool.channel(c.gen); ch != nil {
 		dma = newDMA(ch, c.pool.dmaThreshold, c.announce)
 	}
 	c.tx.init(win, int(c.writeLimit.Load()), dma)
 	c.linked.Store(true)
-	// What the peer announced before was passed over (pair S16).
+	// Earlier announcements of the peer were ignored (pair S16).
 	c.Notified(ring.Space)
 	c.Notified(ring.Data)
 	return nil
@@ -175,10 +177,10 @@ func (c *Pair) remoteQueue(off, size uint64) (ntb.Window, error) {
 	return remote.Slice(int(off), int(size)), nil
 }
 
-// Read reads what has arrived, and waits if nothing has. Its errors are io.EOF
-// after the peer's FIN and, where nothing is there, after CloseRead; ErrClosed;
-// os.ErrDeadlineExceeded; and ECONNRESET, as resetErr says. Without room for a byte
-// it returns 0 at once.
+// Read reads what has arrived, and waits if nothing has. It returns io.EOF after
+// the peer's FIN, and after CloseRead where nothing has arrived. Other errors are
+// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. If p is empty it
+// returns 0 at once.
 func (c *Pair) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
@@ -215,9 +217,10 @@ const (
 	wasReset        // by the peer or a bad word, or the link is down
 )
 
-// beforeRead is what comes before a look at the queue: an error if it must not
-// be looked at, since the memory may be gone after Close; and whether the
-// connection has ended, so that what arrived before the end is read first.
+// beforeRead is called before a check of the queue. It returns an error if the
+// queue must not be checked, since the memory may be gone after Close. It also
+// returns whether the connection has ended, so that what arrived before the end is
+// read first.
 func (c *Pair) beforeRead() (ending, error) {
 	stop := c.rw.stop.Load()
 	if stop != 0 {
@@ -234,8 +237,8 @@ func (c *Pair) beforeRead() (ending, error) {
 	return goesOn, nil
 }
 
-// nothingRead is what follows a look at the queue that found no data: the end,
-// or a wait.
+// nothingRead is called after a check of the queue that found no data. It returns
+// the error of the end, or waits.
 func (c *Pair) nothingRead(end ending, err error) error {
 	switch {
 	case err == io.EOF:
@@ -251,15 +254,15 @@ func (c *Pair) nothingRead(end ending, err error) error {
 	return nil
 }
 
-// socketRoom is how much a socket takes of what is written, whether or not the peer reads:
-// less than any socket's buffers.
+// socketRoom is how much a socket takes of what is written, whether or not the peer reads.
+// It is less than any socket's buffers.
 const socketRoom = 64 << 10
 
-// Write writes all of p. Its errors are EPIPE when either side ended this
-// direction, ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, as resetErr says. With
-// an error comes the number of bytes that were written before. If the peer ends the
-// connection meanwhile, up to 64 KiB are written all the same, as to a socket: the end is
-// the error of the next call.
+// Write writes all of p. Its errors are EPIPE when either side ended this direction,
+// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. With an error it
+// returns the number of bytes that were written before. If the peer ends the connection
+// meanwhile, up to 64 KiB count as written all the same, as with a socket. The end is
+// then the error of the next call.
 func (c *Pair) Write(p []byte) (n int, err error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -294,9 +297,9 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 	}
 }
 
-// makeRoom takes the credit that has come, or waits for some.
+// makeRoom applies the credit that has come, or waits for some.
 func (c *Pair) makeRoom() error {
-	c.leaveTurn() // others' data need not wait for our credit
+	c.leaveTurn() // data of others need not wait for our credit
 	progress, err := c.takeCredit()
 	if err != nil {
 		return c.blame(err)
@@ -308,9 +311,9 @@ func (c *Pair) makeRoom() error {
 	return nil
 }
 
-// writeErr is why nothing can be written, if so; none says that there is nothing to
-// write. What is written to a peer that reads no more resets the connection, as with TCP.
-// The caller holds wmu.
+// writeErr returns why nothing can be written, or nil. none says that there is nothing to
+// write. As with TCP, a write to a peer that reads no more resets the connection. The
+// caller holds wmu.
 func (c *Pair) writeErr(none bool) error {
 	stop := c.ww.stop.Load()
 	if err := stopErr(stop); err != nil {
@@ -331,8 +334,8 @@ func (c *Pair) writeErr(none bool) error {
 	return syscall.EPIPE
 }
 
-// peerEnded reports whether the peer ended the connection or gave it up, and nothing else
-// did.
+// peerEnded reports whether the peer, and nothing else, ended the connection or gave it
+// up.
 func (c *Pair) peerEnded() bool {
 	stop := c.ww.stop.Load()
 	if stopErr(stop) != nil {
@@ -356,24 +359,25 @@ func (c *Pair) ended(direction int) bool {
 	return takesNothing(c.peerState())
 }
 
-// returnCredit follows a read: it tells the peer how far we are when that is
-// worth it, and at once if its writer said that it is about to sleep.
+// returnCredit is called after a read. It tells the peer how far we are when that
+// is worth it, and at once if the peer's writer has announced that it is about to
+// sleep.
 func (c *Pair) returnCredit() {
 	if c.rx.recv.Due() || armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
 		c.publishCredit()
 	}
 }
 
-// publishCredit pairs with wait as announce does (pair S2). Where nothing is owed the peer's arm
-// stays for when something is.
+// publishCredit pairs with wait as announce does (pair S2). Where nothing is owed, the peer's
+// arm stays for when something is.
 func (c *Pair) publishCredit() {
 	if c.rx.recv.Owed() == 0 {
 		return
 	}
 	credit := uint64(c.rx.gen)<<32 | uint64(c.rx.recv.Return())
 	if c.routed {
-		// The credit itself wakes the peer. It answers what was armed before: who arms
-		// later may have used it already, and want more.
+		// The credit itself wakes the peer. It answers the arm of before. A writer
+		// that arms later may have used it already, and want more.
 		c.spaceSeen = ntb.Load32(c.line, offSpaceArm)
 		c.far.Update64(offCredit, credit)
 		return
@@ -385,13 +389,13 @@ func (c *Pair) publishCredit() {
 	}
 }
 
-// takeCredit looks at the words by which the peer gives room: credit for the
-// queue, and a new queue. It reports whether either has changed.
+// takeCredit reads the words by which the peer gives room: credit for the queue,
+// and a new queue. It reports whether either has changed.
 func (c *Pair) takeCredit() (progress bool, err error) {
 	if n := int(c.writeLimit.Load()); n != c.tx.max {
 		c.tx.limit(n)
 	}
-	// Each word is loaded once: what is compared is what is taken.
+	// Each word is loaded once, so that the compared value is the one that is used.
 	credit, grant := ntb.Load64(c.line, offCredit), ntb.Load64(c.line, offGrant)
 	progress = credit != c.creditSeen || grant != c.grantSeen
 	c.creditSeen, c.grantSeen = credit, grant
@@ -410,7 +414,7 @@ func (c *Pair) takeCredit() (progress bool, err error) {
 	return progress, nil
 }
 
-// changed tells that there is something for whoever waits in a direction. The
+// changed reports whether there is something for a waiter in a direction. The
 // caller holds its lock.
 func (c *Pair) changed(direction int) bool {
 	if direction == ring.Data {
@@ -419,8 +423,8 @@ func (c *Pair) changed(direction int) bool {
 	return ntb.Load64(c.line, offCredit) != c.creditSeen || ntb.Load64(c.line, offGrant) != c.grantSeen
 }
 
-// Notified is called by the link when the peer wants a look. Its looks at linked and
-// parked come after the peer's stores (pairs S13 and S16).
+// Notified is called by the link when the peer has notified this pair. Its looks at
+// linked and parked come after the peer's stores (pairs S13 and S16).
 func (c *Pair) Notified(direction int) {
 	if !c.linked.Load() {
 		return

@@ -57,7 +57,7 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 		recorders.Store(pa, d.Recorder())
 	}
 	t.Cleanup(func() {
-		// As a process that ends: connections first.
+		// This is the order in which a process ends: connections first.
 		for _, p := range []*Pool{pa, pb} {
 			p.closeAll()
 		}
@@ -88,10 +88,11 @@ func connect(t testing.TB, pa, pb *Pool) (a, b *Pair) {
 	return a, b
 }
 
-// recorders are those of the bridges between two pools, by the first of them.
+// recorders are the recorders of the bridges between two pools, by the first pool.
 var recorders sync.Map
 
-// recorderOf is nil if nothing is recorded.
+// recorderOf returns the recorder of a pool's bridge, or nil if nothing is
+// recorded.
 func recorderOf(p *Pool) *recorder.Recorder {
 	r, _ := recorders.Load(p)
 	rec, _ := r.(*recorder.Recorder)
@@ -103,7 +104,7 @@ func memPools(t testing.TB, o Options) (pa, pb *Pool) {
 	return linkPools(t, a, b, o)
 }
 
-// plainPools are memPools of which nothing is recorded.
+// plainPools is memPools without a recorder.
 func plainPools(t testing.TB, o Options) (pa, pb *Pool) {
 	a, b := ntbmem.Pair(8 << 20)
 	return linkPools(t, a, b, o)
@@ -165,8 +166,8 @@ func TestBytesArriveInOrderBothWays(t *testing.T) {
 	}
 }
 
-// What the writer can put in flight does not depend on the reader reading: as
-// with TCP, both sides may write some before either reads.
+// How much the writer can put in flight does not depend on the reader. As with TCP,
+// both sides may write some data before either reads.
 func TestQueueGrowsWithoutReader(t *testing.T) {
 	pa, pb := memPools(t, spinning)
 	a, b := connect(t, pa, pb)
@@ -440,8 +441,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// When the link goes down, what had arrived is read first; then EOF if the FIN
-// was among it, else a reset.
+// When the link goes down, what had arrived is read first. Then comes EOF if the
+// FIN had arrived, else a reset.
 func TestLinkDown(t *testing.T) {
 	for _, fin := range []bool{true, false} {
 		da, db := recorder.For(t).Pair(ntbmem.Pair(8 << 20))
@@ -473,7 +474,7 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// A peer that breaks the protocol loses that connection and no other.
+// A peer that violates the protocol loses that connection and no other.
 func TestHostilePeer(t *testing.T) {
 	for name, attack := range map[string]func(a *Pair){
 		"record":     func(a *Pair) { a.tx.win.Publish64(a.tx.pos, ^uint64(0)) },
@@ -563,15 +564,15 @@ func benchmarkStream(b *testing.B, size int) {
 	io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{y}, make([]byte, 64<<10))
 }
 
-// dmaPools are memPools with a software engine.
+// dmaPools is memPools with a software engine.
 func dmaPools(t testing.TB, o Options, e ntbdma.Options) (pa, pb *Pool) {
 	a, b := ntbmem.Pair(16 << 20)
 	a, b = recorder.For(t).Pair(ntbdma.Wrap(a, e), ntbdma.Wrap(b, e))
 	return linkPools(t, a, b, o)
 }
 
-// With everything through an engine, also one that fails now and then, the bytes
-// arrive as they do without.
+// If everything goes through an engine, even one that fails from time to time, the
+// bytes arrive as they do without.
 func TestDMACarriesEveryByte(t *testing.T) {
 	for _, e := range []ntbdma.Options{{Channels: 1}, {Channels: 2, FailEvery: 3}, {Channels: 1, FailEvery: 1}} {
 		t.Run(fmt.Sprintf("%+v", e), func(t *testing.T) {
@@ -608,7 +609,7 @@ func TestDMACarriesEveryByte(t *testing.T) {
 	}
 }
 
-// heldEngine is an engine whose copies wait until they are let go.
+// heldEngine is an engine whose copies wait until they are released.
 type heldEngine struct {
 	*ntbdma.Device
 	gate chan struct{}
@@ -625,8 +626,8 @@ func (h heldChannel) Start(off int, src []byte, done func(error)) bool {
 	return h.DMAChannel.Start(off, src, func(err error) { <-h.gate; done(err) })
 }
 
-// Write returns before the engine is done. The four rules start what waits, and
-// the copies are joined.
+// Write returns before the engine is done. The four rules start what waits, and the
+// copies are joined.
 func TestDMAStartRules(t *testing.T) {
 	da, db := ntbmem.Pair(16 << 20)
 	gate := make(chan struct{}, 1000)
@@ -638,7 +639,7 @@ func TestDMAStartRules(t *testing.T) {
 		<-gate
 	}
 	a, b := connect(t, pa, pb)
-	// Grow first, by CPU stores, so that there is room.
+	// The queue first grows, by CPU stores, so that there is room.
 	release := func(n int) {
 		for range n {
 			gate <- struct{}{}
@@ -693,7 +694,7 @@ func TestDMAStartRules(t *testing.T) {
 }
 
 // Queues that grew go back to their first size when both applications are idle,
-// whether they wait in Read or not, and grow again.
+// whether they wait in Read or not. Then they grow again.
 func TestIdleQueuesShrink(t *testing.T) {
 	for _, reading := range []bool{true, false} {
 		pa, pb := memPools(t, spinning)
@@ -736,8 +737,9 @@ func TestIdleQueuesShrink(t *testing.T) {
 	}
 }
 
-// A socket takes what fits its buffers whether or not the peer reads. So a Write of that
-// size that waits when the peer ends has written all, and the next call is told.
+// A socket takes what fits into its buffers whether or not the peer reads. So a Write of
+// that size that waits when the peer ends counts as complete, and the next call gets the
+// error.
 func TestAWriteUnderWayWhenThePeerEndsIsWhole(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(*Pair) error
@@ -766,7 +768,7 @@ func TestAWriteUnderWayWhenThePeerEndsIsWhole(t *testing.T) {
 					written <- result{n, err}
 				}()
 				within(t, func() {
-					_, err := io.ReadFull(b, make([]byte, 1)) // it has begun
+					_, err := io.ReadFull(b, make([]byte, 1)) // the Write has begun
 					require.NoError(t, err)
 					require.NoError(t, tt.end(b))
 					r := <-written

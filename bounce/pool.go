@@ -16,66 +16,65 @@ import (
 // Errors of this package, besides io.EOF, os.ErrDeadlineExceeded and errno
 // values.
 var (
-	// ErrClosed: this side closed the connection.
+	// ErrClosed reports that this side closed the connection.
 	ErrClosed = errors.New("bounce: connection closed")
-	// ErrBadGrant: the peer named memory that it may not name.
+	// ErrBadGrant reports that the peer named memory that it may not name.
 	ErrBadGrant = errors.New("bounce: bad grant")
 )
 
-// DefaultBuffer is how large the queue of one direction may grow unless told
-// otherwise, in bytes.
+// DefaultBuffer is how large the queue of one direction may grow by default, in
+// bytes.
 const DefaultBuffer = 8 << 20
 
-// DefaultSpin is how long a wait looks before it parks unless told otherwise. It
-// is several times what parking and being woken takes, because the system now and
-// then stops whoever is to answer for 20 to 50 µs: with 20 µs here, each such time
-// cost both sides a park and a doorbell, and made ping-pong three times slower on
-// average, on a busy machine five times.
+// DefaultSpin is how long a wait polls before it parks by default. It is several
+// times what parking and being woken takes, because the system sometimes stops the
+// answering side for 20 to 50 µs. A shorter spin would cost both sides a park and a
+// doorbell each time.
 const DefaultSpin = 50 * time.Microsecond
 
-// Options of a pool.
+// Options configures a pool.
 type Options struct {
-	// Spin is how long a wait looks before it parks: 0 parks at once, less than 0
-	// means DefaultSpin.
+	// Spin is how long a wait polls before it parks. 0 parks at once, and less than
+	// 0 means DefaultSpin.
 	Spin time.Duration
-	// Buffer is how large the queue of one direction may grow: 0 for
-	// DefaultBuffer, else 4 KiB to 16 MiB.
+	// Buffer is how large the queue of one direction may grow, 4 KiB to 16 MiB. 0
+	// means DefaultBuffer.
 	Buffer int
-	// Thrift is what the pools of a fabric share; nil means one of this pool's own.
+	// Thrift is shared by the pools of a fabric. Nil means one of this pool's own.
 	Thrift *Thrift
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
-	// bridge's DMA engine, if it has one; 0 means to measure it when the link comes
+	// bridge's DMA engine, if it has one. 0 means to measure it when the link comes
 	// up, which may find that the engine never pays.
 	DMAThreshold int
 
 	// For tests.
-	skipLookAgain bool                          // leave out the look between arming and parking
-	until         func(time.Time) time.Duration // time.Until, by another clock
+	skipLookAgain bool                          // leave out the re-check between arming and parking
+	until         func(time.Time) time.Duration // time.Until, with another clock
 }
 
-// Pool is the memory here that one peer may write, divided among the
-// connections with it.
+// Pool is the memory here that one peer may write, divided among the connections
+// with it.
 type Pool struct {
 	peer *ring.Peer // immutable
 	opts Options    // immutable
 
 	crossover    []CrossoverPoint // measured by NewPool
-	dmaThreshold int              // 0: no DMA; constant after NewPool
+	dmaThreshold int              // 0 for no DMA; constant after NewPool
 
 	mu          lock.Mutex[lock.Pool]
 	blocks      *blocks            // guarded by mu
-	pairs       map[*Pair]struct{} // that hold memory; guarded by mu
-	retained    int                // freed memory not given back to the system; guarded by mu
+	pairs       map[*Pair]struct{} // pairs that hold memory; guarded by mu
+	retained    int                // freed memory that was not returned to the system; guarded by mu
 	shrinker    *time.Timer        // calls shrink; guarded by mu
 	shrinking   bool               // shrinker is set; guarded by mu
 	shrinkEvery time.Duration      // tests make it shorter before they begin
-	gen         uint32             // of the pair made last; guarded by mu
+	gen         uint32             // of the last pair that was made; guarded by mu
 	down        bool               // guarded by mu
 	closed      Stats              // of the pairs that are gone; guarded by mu
 }
 
-// NewPool is the pool of a peer's local region.
+// NewPool returns the pool of a peer's local region.
 func NewPool(p *ring.Peer, o Options) *Pool {
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
@@ -107,7 +106,7 @@ func NewPool(p *ring.Peer, o Options) *Pool {
 	return pool
 }
 
-// channel is the DMA channel of a connection, nil if it uses none.
+// channel returns the DMA channel of a connection, or nil if it uses none.
 func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 	if p.dmaThreshold == 0 {
 		return nil
@@ -115,11 +114,11 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 	return p.peer.DMA(int(gen) % p.peer.Caps().DMAChannels)
 }
 
-// Peer is whose pool it is.
+// Peer returns the peer that may write the pool.
 func (p *Pool) Peer() *ring.Peer { return p.peer }
 
-// alloc takes a queue of size bytes and clears its first header. To grow, it
-// leaves a quarter of the memory for new connections, and to grow beyond bulkQueue
+// alloc allocates a queue of size bytes and clears its first header. If grow is
+// true, it leaves a quarter of the memory for new connections, and beyond bulkQueue
 // all but bulkShare.
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
@@ -143,8 +142,8 @@ func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	return q, true
 }
 
-// How much freed memory is kept for the next connection rather than given back
-// to the system, and the smallest block that is always given back.
+// How much freed memory is kept for the next connection rather than returned to the
+// system, and the smallest block that is always returned.
 const (
 	maxRetained = 1 << 20
 	bigBlock    = 64 << 10
@@ -170,11 +169,10 @@ func (p *Pool) release(q queue) {
 // queue is a block of the pool.
 type queue struct {
 	off int
-	mem []byte // nil: none
+	mem []byte // nil for none
 }
 
-// Down is to be called when the link is down. Data that arrived can still be
-// read.
+// Down must be called when the link is down. Data that arrived can still be read.
 func (p *Pool) Down() {
 	p.mu.Lock()
 	p.down = true
@@ -188,11 +186,11 @@ func (p *Pool) Down() {
 	}
 }
 
-// all are the pairs that hold memory. The caller holds p.mu.
+// all returns the pairs that hold memory. The caller holds p.mu.
 func (p *Pool) all() []*Pair { return slices.Collect(maps.Keys(p.pairs)) }
 
-// Stats sums the counters of all connections, those that are gone too, and says
-// how many hold memory.
+// Stats returns the sums of the counters of all connections, including those that
+// are gone, and how many hold memory.
 func (p *Pool) Stats() (Stats, int) {
 	p.mu.Lock()
 	sum := p.closed
@@ -204,17 +202,17 @@ func (p *Pool) Stats() (Stats, int) {
 	return sum, len(pairs)
 }
 
-// End is what one side of a connection tells the other: where its line and its
+// End is what one side of a connection sends to the other: where its line and its
 // first queue are.
 type End struct {
 	Slot   uint32 // of its line
-	Gen    uint32 // of the slot, to tell one user of it from the next
+	Gen    uint32 // of the slot; distinguishes one user of the slot from the next
 	Offset uint64 // of its queue in its region, a multiple of 2048
 	Size   uint32 // of its queue: a power of two, 2 KiB to 16 MiB
 }
 
-// Hold keeps the peer's memory, as its method does, unless the link is down. The
-// caller releases the peer.
+// Hold keeps the peer's memory, as the peer's method does, unless the link is down.
+// The caller releases the peer.
 func (p *Pool) Hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,14 +222,14 @@ func (p *Pool) Hold() bool {
 	return !p.down
 }
 
-// errFull is ENOBUFS with the reason.
+// errFull returns ENOBUFS with the reason.
 func errFull(what string) error {
 	return fmt.Errorf("window full: no free %s: %w", what, syscall.ENOBUFS)
 }
 
-// NewPair makes this side's end of a connection. It is not usable before
-// Connect. The error wraps ENOBUFS if the window is full, ECONNRESET if the link
-// is down.
+// NewPair makes this side's endpoint of a connection. It is not usable before
+// Connect. The error wraps ENOBUFS if the window is full, and ECONNRESET if the
+// link is down.
 func (p *Pool) NewPair() (*Pair, error) {
 	q, ok := p.alloc(minQueue, false)
 	if !ok && !p.Hold() {
@@ -262,8 +260,8 @@ func (p *Pool) NewPair() (*Pair, error) {
 	return c, nil
 }
 
-// Discard frees a pair that was never connected, when the peer does not know of
-// it or said that it never stores to it.
+// Discard frees a pair that was never connected. The peer does not know of it, or
+// has promised that it never stores to it.
 func (p *Pool) Discard(c *Pair) { p.remove(c) }
 
 // remove frees all that a pair holds. The peer has stopped writing.

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testQueue is one direction without a link: credit goes across when told to.
+// testQueue is one direction without a link. Credit is passed when the test says
+// so.
 type testQueue struct {
 	tx    tx
 	rx    rx
@@ -40,8 +41,8 @@ func (q *testQueue) grant(size int) []byte {
 	return mem
 }
 
-// A random walk of writes, reads, credits and moves carries every byte in order,
-// as a plain byte slice would, for each size of queue and many sizes of write.
+// A random walk of writes, reads, credits and moves carries every byte in order, as
+// a plain byte slice would, for each size of queue and many sizes of write.
 func TestQueueAgreesWithByteSlice(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -155,7 +156,7 @@ func TestRecordsAreSmall(t *testing.T) {
 	require.Equal(t, 64+256, bulkSize(249))
 }
 
-// Whatever a peer writes into the queue, the reader stays inside it and returns
+// Whatever a peer writes into the queue, the reader stays inside of it and returns
 // bytes, nothing or an error.
 func FuzzReaderSurvivesAnyQueue(f *testing.F) {
 	f.Add(uint64(makeHeader(1, 5, kindInline)), uint64(makeHeader(2, 100, kindBulk)), uint16(64), true)
@@ -206,8 +207,8 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// Memory that looks like headers, behind the writer's position, is what the
-// clear is for: without it the reader would take old payload for a record.
+// Behind the writer's position the memory resembles headers. That is what the clear
+// is for: without it the reader would take old payload for a record.
 func TestSuccessorIsClearedBeforeTheHeader(t *testing.T) {
 	mem := ntb.AlignedBytes(minQueue)
 	for i := 0; i < len(mem); i += 8 { // every word is a plausible header
@@ -268,6 +269,7 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 		}
 		n++
 	}
-	// All but the first 16 MiB, of which the lines have a part, and the last.
+	// Everything is allocated but the first 16 MiB, of which the lines have a part,
+	// and the last.
 	require.Equal(t, total/maxQueue-1, n)
 }

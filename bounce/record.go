@@ -1,7 +1,7 @@
 package bounce
 
-// Kinds of records. The zero header is "nothing yet"; a header of all ones is
-// what a dead bridge reads and no legal kind.
+// Kinds of records. The zero header means "nothing yet". A header of all ones is
+// what a dead bridge returns, and no legal kind.
 type kind uint8
 
 const (
@@ -21,8 +21,8 @@ const (
 	maxQueue    = 16 << 20
 	maxPiece    = 64 << 10 // payload of one record, so that the reader starts early
 	minBulkTail = 512      // a bulk record that would get less than this pads instead
-	// reserve is the room kept for a pad, a FIN, a move and the clear behind
-	// the last of them: data never uses it, so those never wait.
+	// reserve is the room kept for a pad, a FIN, a move and the clear behind the
+	// last of them. Data never uses it, so those never wait.
 	reserve = 4 * line
 )
 
@@ -37,7 +37,7 @@ func (h header) seq() uint32 { return uint32(h) }
 func (h header) len() int    { return int(h >> 32 & maxPayload) }
 func (h header) kind() kind  { return kind(h >> 56) }
 
-// size is how many bytes of the queue the record takes.
+// size returns how many bytes of the queue the record takes.
 func (h header) size() int {
 	switch h.kind() {
 	case kindInline:

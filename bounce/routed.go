@@ -2,14 +2,14 @@ package bounce
 
 import "github.com/ntbnet/ntbnet/ring"
 
-// Where frames lead to the peer, they take no data at times: as much is under way as may
-// be, or other connections' data waits too. Write asks for room first, and waits for its
-// turn here, as it waits for credit, so that its deadline, Close and the peer's end count.
-// What is not data never waits.
+// Where frames lead to the peer, they sometimes take no data, because as much is under way
+// as may be, or data of other connections waits too. Write asks for room first, and waits
+// for its turn here, as it waits for credit. So its deadline, Close and the peer's end
+// count. Everything that is not data never waits.
 
-// put writes the first bytes of p as one record and returns how many. If that is 0, there
-// is no room in the queue, or, if waits, the frames take none and the turn is waited for.
-// The caller holds wmu.
+// put writes the first bytes of p as one record and returns how many. If it returns 0,
+// there is no room in the queue, or, if waits is true, the frames take none and the turn
+// is waited for. The caller holds wmu.
 func (c *Pair) put(p []byte) (n int, waits bool) {
 	if c.turn == nil {
 		return c.tx.put(p), false
@@ -26,7 +26,7 @@ func (c *Pair) put(p []byte) (n int, waits bool) {
 }
 
 // waitTurn waits until frames take data, or there is a reason to stop. The caller holds
-// wmu, and looks again.
+// wmu, and checks again.
 func (c *Pair) waitTurn() {
 	w := &c.ww
 	w.parked.Store(true)

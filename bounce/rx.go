@@ -10,15 +10,15 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// errBadRecord: the peer published a header that no honest peer would.
+// errBadRecord reports that the peer published a header that no honest peer would.
 var errBadRecord = errors.New("bad record")
 
-// rx is the reading end of one record queue. It never waits. All of it is owned
-// by whoever holds the Pair's read lock.
+// rx is the reading end of one record queue. It never waits. All of it is owned by
+// the holder of the Pair's read lock.
 type rx struct {
 	queue        // in our memory, written by the peer
-	pos   int    // of the record under way, or the next header
-	seq   uint32 // of the record read last
+	pos   int    // of the record under way, or of the next header
+	seq   uint32 // of the last record read
 	gen   uint32 // of the queue
 	recv  flowctl.Recv
 
@@ -27,12 +27,12 @@ type rx struct {
 	fin      bool
 
 	granted grants
-	free    func(queue) // takes a queue that a move left
+	free    func(queue) // frees a queue that a move left
 	st      rxStats
 }
 
-// grants are the queues where the peer may go on by its next moves, in order.
-// Whoever grants one adds it before the peer learns of it.
+// grants are the queues where the peer may go on by its next moves, in order. The
+// goroutine that grants one adds it before the peer learns of it.
 type grants struct {
 	mu   lock.Mutex[lock.Grants]
 	list []queue // guarded by mu
@@ -67,11 +67,11 @@ func (r *rx) start(q queue) {
 	r.recv = flowctl.NewRecv(len(q.mem))
 }
 
-// ready tells that get has something: data, an end or a bad record.
+// ready reports whether get has something: data, an end or a bad record.
 func (r *rx) ready() bool {
 	if r.size > line && r.pos+line < len(r.mem) {
-		// The next record is likely to have a second line as well, which comes before
-		// the first.
+		// The next record is likely to have a second line as well, which arrives
+		// before the first.
 		ntb.Prefetch(r.mem, r.pos+line)
 	}
 	return r.left > 0 || r.fin || ntb.Load64(r.mem, r.pos) != 0
@@ -107,8 +107,8 @@ func (r *rx) unread() bool {
 	return more
 }
 
-// view is the payload under way that is not read yet, in place. It is empty if
-// nothing is there, with io.EOF after the FIN.
+// view returns the payload under way that is not read yet, in place. It is empty if
+// nothing is there. After the FIN the error is io.EOF.
 func (r *rx) view() ([]byte, error) {
 	if r.left == 0 {
 		if more, err := r.open(); !more {
@@ -128,7 +128,7 @@ func (r *rx) take(k int) {
 	}
 }
 
-// open goes to the next record with payload.
+// open advances to the next record with payload.
 func (r *rx) open() (bool, error) {
 	for !r.fin {
 		h := header(ntb.Load64(r.mem, r.pos)) // read once; the peer may change it
@@ -159,12 +159,12 @@ func (r *rx) open() (bool, error) {
 	return false, io.EOF
 }
 
-// takeMoves takes the moves that are next, and leaves everything else.
+// takeMoves takes the moves that are next, and nothing else.
 func (r *rx) takeMoves() {
 	for r.left == 0 && !r.fin {
 		h := header(ntb.Load64(r.mem, r.pos))
 		if h.kind() != kindMove || r.check(h) != nil {
-			return // a bad one is reported to whoever reads
+			return // a bad one is reported to the next Read
 		}
 		r.seq++
 		r.followMove()
@@ -177,7 +177,8 @@ func (r *rx) followMove() {
 	r.free(old)
 }
 
-// check refuses what would lead outside the queue or out of the protocol.
+// check refuses a header that would lead outside of the queue or violate the
+// protocol.
 func (r *rx) check(h header) error {
 	n, size := h.len(), h.size()
 	bad := ""
@@ -202,7 +203,7 @@ func (r *rx) check(h header) error {
 	return fmt.Errorf("%w %#016x at %d of %d, after record %d: %s", errBadRecord, uint64(h), r.pos, len(r.mem), r.seq, bad)
 }
 
-// done goes behind a record of size bytes.
+// done advances behind a record of size bytes.
 func (r *rx) done(size int) {
 	r.pos += size
 	if r.pos == len(r.mem) {

@@ -7,8 +7,9 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Stats count what a connection did. They are exact when no Read or Write is
-// under way; during one they may be as old as its last wait, or as the call before.
+// Stats counts what a connection did. The counters are exact when no Read or Write
+// is under way. During one they may be as old as its last wait, or as the call
+// before.
 type Stats struct {
 	BytesRead, RecordsRead uint64
 
@@ -17,11 +18,11 @@ type Stats struct {
 	InlineBytes, InlineRecords uint64
 	MMIOBytes, MMIORecords     uint64
 
-	// Payload written by a DMA engine, the copies it took, those of them that
-	// failed and were made by the CPU, how often the CPU did the work of a channel
-	// that was full, and why copies were started: the bounce
-	// buffer was full, a Read followed, the end, the data was below the coalescing
-	// threshold, the engine was idle.
+	// Payload written by a DMA engine; the copies that it took; those of them that
+	// failed and were made by the CPU; how often the CPU did the work of a channel
+	// that was full; and why copies were started: the bounce buffer was full, a
+	// Read followed, the end, the data was below the coalescing threshold, the
+	// engine was idle.
 	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull                    uint64
 	DMAStartFull, DMAStartRead, DMAStartClose, DMAStartSmall, DMAStartIdle uint64
 
@@ -34,12 +35,12 @@ type Stats struct {
 	ReadSpins, ReadSpinHits, ReadParks    uint64
 	WriteSpins, WriteSpinHits, WriteParks uint64
 
-	// Waits that would have spun, and parked because others needed the processors, see
-	// Thrift.
+	// Waits that would have spun, but parked because other processes needed the
+	// processors, see Thrift.
 	ReadSpinsSpared, WriteSpinsSpared uint64
 
-	// Waits of a Write for room, because the queue was full although it is as large
-	// as it gets, because of the limit that SetWriteBuffer set, or because the queue
+	// Waits of a Write for room, by reason: the queue was full although it is as
+	// large as it gets, the limit that SetWriteBuffer set was reached, or the queue
 	// is small and a larger one was asked for. Each may spin or park several times.
 	StallsFull, StallsLimit, StallsSmall uint64
 
@@ -47,7 +48,7 @@ type Stats struct {
 	MovesRead, MovesWritten uint64
 }
 
-// BytesWritten is the payload written by all paths.
+// BytesWritten returns the payload written by all paths.
 func (s Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes + s.DMABytes }
 
 // Add adds o to s.
@@ -85,7 +86,7 @@ func (s *Stats) Add(o Stats) {
 	s.MovesWritten += o.MovesWritten
 }
 
-// Stats are the connection's counters.
+// Stats returns the connection's counters.
 func (c *Pair) Stats() Stats {
 	if c.linked.Load() {
 		c.saveIfFree(&c.rmu, &c.rw, ring.Data, leaseRead)
@@ -103,11 +104,11 @@ type tryLocker interface {
 }
 
 // saveTries is how often a direction's lock is tried for the sake of counters. Most calls
-// are over by then; one that moves much is not waited for.
+// are over by then. A call that moves much is not waited for.
 const saveTries = 100
 
-// saveIfFree saves one direction's counters, unless a call that may last long has
-// its lock: one that is parked, and has saved them, or a lease.
+// saveIfFree saves one direction's counters, unless its lock is held by a call that
+// may last long: one that is parked, and has saved them, or a lease.
 func (c *Pair) saveIfFree(mu tryLocker, w *waiter, direction int, lease uint8) {
 	for range saveTries {
 		if mu.TryLock() {

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However the last leases and Close come together, FIN is stored before STOPPED, and
-// nothing after it. The recorder sees it.
+// However the last leases and Close coincide, FIN is stored before STOPPED, and
+// nothing after it. The recorder checks that.
 func TestNothingIsStoredAfterStopped(t *testing.T) {
 	a, b := recorder.New(t).Pair(ntbmem.Pair(8 << 20))
 	pa, pb := linkPools(t, a, b, Options{})
 	stopOften(t, pa, pb, 20000)
 }
 
-// The same where stores are frames: the order is that of the frames.
+// The same holds where stores are frames. The order is that of the frames.
 func TestNothingIsStoredAfterStoppedOverHops(t *testing.T) {
 	if recorder.For(t) == nil {
 		t.Skip("nothing is recorded with the race detector")
@@ -39,7 +39,7 @@ func stopOften(t *testing.T, pa, pb *Pool, rounds int) {
 	}
 }
 
-// stopTogether ends both leases of a connection and closes it, each by a goroutine.
+// stopTogether ends both leases of a connection and closes it, each in a goroutine.
 func stopTogether(t *testing.T, pa, pb *Pool, i int) {
 	a, b := connect(t, pa, pb)
 	b.Write([]byte("here"))

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Thrift keeps waits from spinning where that costs more than it saves, and others need
-// the processors. A fabric's pools share one.
+// Thrift keeps waits from spinning where that costs more than it saves, and other processes
+// need the processors. The pools of a fabric share one.
 //
-// That processors are scarce is noticed at the spins themselves: one that takes a
-// millisecond from one look to the next was stopped, because a quota was used up or because
-// somebody else had a turn. Nothing needs to be known of quotas or of other processes, and
-// what is noticed in proportion to the spinning is what it costs.
+// The spins themselves show that processors are scarce. One that takes a millisecond from
+// one check to the next was stopped, because a quota was used up or because another process
+// had a turn. Nothing needs to be known of quotas or of other processes. The more is spun,
+// and so the more it costs, the more is noticed.
 //
-// While processors are scarce, an account is kept. A spin costs the time that it took; one
-// that ended by data has saved what parking costs. Two sides that answer each other at
-// once earn all the time, under a quota too, and go on. Where the account is overdrawn,
-// waits park at once for a while. Then they try again, for too short a time to matter.
+// While processors are scarce, an account is kept. A spin costs the time that it took. A
+// spin that ended by data has saved what parking costs. Two sides that answer each other at
+// once always gain, even under a quota, and go on. Where the account is overdrawn, waits
+// park at once for a while. Then they try again, for too short a time to matter.
 type Thrift struct {
 	epoch   time.Time     // constant
-	takenBy time.Duration // constant: the least time between two looks that the system took
+	takenBy time.Duration // least time between two checks that the system took; constant
 
 	// In nanoseconds since epoch.
 	scarce atomic.Int64 // processors are scarce until then; 0 if they never were
-	rest   atomic.Int64 // waits park at once until then, while they are
+	rest   atomic.Int64 // while they are, waits park at once until then
 
 	debt  atomic.Int64 // in nanoseconds, from -mostDebt to mostDebt
 	taken atomic.Uint64
@@ -36,27 +36,28 @@ const (
 	// scarceFor is how long one such event counts. Under a quota, and beside busy processes,
 	// they come several times a second if much is spun.
 	scarceFor = 10 * time.Second
-	// parkCost is processor time, that of the peer included: a doorbell, and being woken.
+	// parkCost is the processor time of a park, the peer's included: a doorbell, and
+	// being woken.
 	parkCost = 10 * time.Microsecond
-	// mostDebt is what is spun for nothing of each restFor, at the most: one part in 40. It
-	// is enough for some tens of answers of a peer that has to be woken. If that finds one
-	// which spins as well, both go on.
+	// mostDebt is the most that is spun without success in each restFor, one part in 40. It
+	// is enough for some tens of answers of a peer that has to be woken. If such a try
+	// finds a peer that spins as well, both go on.
 	mostDebt = 500 * time.Microsecond
 	restFor  = 20 * time.Millisecond
 )
 
-// NewThrift returns one that has not noticed anything.
+// NewThrift returns a Thrift that has not noticed anything.
 func NewThrift() *Thrift { return &Thrift{epoch: time.Now(), takenBy: takenBy} }
 
-// Taken is how often the system took the processor from a wait that spun.
+// Taken returns how often the system took the processor from a wait that spun.
 func (t *Thrift) Taken() uint64 { return t.taken.Load() }
 
-// spending is one spin.
+// spending is the cost of one spin.
 type spending struct {
 	thrift *Thrift
-	looked time.Time // the clock was read last; the start before that
+	looked time.Time // when the clock was last read; the start before that
 	cost   time.Duration
-	scarce bool // processors are, and so the cost counts
+	scarce bool // processors are scarce, and so the cost counts
 }
 
 // may reports whether the spin may begin.
@@ -68,7 +69,7 @@ func (s *spending) mayNow() bool {
 	return !s.scarce || since >= s.thrift.rest.Load()
 }
 
-// look follows some looks without anything between them.
+// look is called after some checks without anything between them.
 func (s *spending) look(now time.Time) {
 	if took := now.Sub(s.looked); took < s.thrift.takenBy {
 		s.cost += took
@@ -79,10 +80,11 @@ func (s *spending) look(now time.Time) {
 	s.looked = now
 }
 
-// yielded follows what other goroutines had since the last look, which costs nothing.
+// yielded is called after other goroutines ran since the last check. Their time costs
+// nothing.
 func (s *spending) yielded(now time.Time) { s.looked = now }
 
-// end ends the spin, after the last look.
+// end ends the spin, after the last check.
 func (s *spending) end(hit bool) {
 	if !s.scarce {
 		return

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// thriftAt is a Thrift, and what its clock says some time after it was made.
+// thriftAt returns a Thrift, and a function that returns its clock's time some time
+// after it was made.
 func thriftAt() (*Thrift, func(time.Duration) time.Time) {
 	t := NewThrift()
 	return t, func(d time.Duration) time.Time { return t.epoch.Add(d) }
@@ -59,8 +60,8 @@ func TestSpinsInVainRestWhileProcessorsAreScarce(t *testing.T) {
 	require.True(t, spinFor(thrift, at, last, 0, false), "and no longer than processors are scarce")
 }
 
-// Two that answer each other at once go on, and so they do after some misses, as when the
-// system stops one of them.
+// Two sides that answer each other at once go on spinning. They also do so after some
+// misses, as when the system stops one of them.
 func TestSpinsThatSaveProcessorTimeGoOn(t *testing.T) {
 	thrift, at := thriftAt()
 	take(thrift, at, 0)
@@ -90,7 +91,7 @@ func TestSlowHitsRestWhileProcessorsAreScarce(t *testing.T) {
 	require.EqualValues(t, mostDebt/(25*time.Microsecond)+1, n)
 }
 
-// What other goroutines had, and what the system took, was not spent.
+// Time that other goroutines had, and time that the system took, was not spent.
 func TestTimeAwayIsNotSpent(t *testing.T) {
 	thrift, at := thriftAt()
 	take(thrift, at, 0)
@@ -106,7 +107,8 @@ func TestTimeAwayIsNotSpent(t *testing.T) {
 	require.EqualValues(t, 101, thrift.Taken(), "and what others had was not taken")
 }
 
-// readInVain has b read so that it spins for nothing, if it spins, and then parks.
+// readInVain has b read so that it spins without success, if it spins, and then
+// parks.
 func readInVain(t *testing.T, a, b *Pair) {
 	t.Helper()
 	parks := b.Stats().ReadParks
@@ -125,7 +127,7 @@ func TestReadsParkAtOnceAfterSpinsInVain(t *testing.T) {
 		t.Skip("nobody spins on one processor")
 	}
 	thrift := NewThrift()
-	thrift.takenBy = time.Hour // so that only this test says what the system took
+	thrift.takenBy = time.Hour // so that only this test decides what the system took
 	pa, pb := memPools(t, Options{Spin: DefaultSpin, Thrift: thrift})
 	a, b := connect(t, pa, pb)
 	for range 100 {
@@ -134,7 +136,7 @@ func TestReadsParkAtOnceAfterSpinsInVain(t *testing.T) {
 	require.Zero(t, b.Stats().ReadSpinsSpared)
 	thrift.scarce.Store(int64(time.Hour))
 	thrift.debt.Store(int64(mostDebt))
-	for thrift.rest.Load() == 0 { // a while: one wait in 64 spins by now
+	for thrift.rest.Load() == 0 { // after a while, one wait in 64 spins
 		readInVain(t, a, b)
 	}
 	thrift.rest.Store(int64(time.Hour))
@@ -150,7 +152,7 @@ func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
 		t.Skip("nobody spins on one processor")
 	}
 	thrift := NewThrift()
-	thrift.takenBy = 1 // any time between two looks
+	thrift.takenBy = 1 // any time between two checks
 	pa, pb := memPools(t, Options{Spin: DefaultSpin, Thrift: thrift})
 	a, b := connect(t, pa, pb)
 	for thrift.Taken() == 0 {

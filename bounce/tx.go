@@ -5,18 +5,18 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// tx is the writing end of one record queue. It never waits. All of it is owned
-// by whoever holds the Pair's write lock.
+// tx is the writing end of one record queue. It never waits. All of it is owned by
+// the holder of the Pair's write lock.
 type tx struct {
 	win  ntb.Window // the queue, in the peer's memory
 	size int
-	pos  int    // where the next header goes
-	seq  uint32 // of the record written last
+	pos  int    // offset of the next header
+	seq  uint32 // of the last record written
 	kind kind   // of the record that reserve found room for
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
 	done int    // bytes that this queue took since it was granted
-	dma  *dmaTx // nil: no engine; constant after init
+	dma  *dmaTx // nil without an engine; constant after init
 	// maxInline is the largest payload of an inline record.
 	maxInline int
 	max       int // how many bytes may be under way, whatever the queue's size
@@ -51,8 +51,8 @@ func (t *tx) init(win ntb.Window, limit int, dma *dmaTx) {
 	t.start(win)
 }
 
-// start goes on at the beginning of an empty queue. Its owner has cleared the
-// first header.
+// start goes on at the beginning of an empty queue. Its owner has cleared the first
+// header.
 func (t *tx) start(win ntb.Window) {
 	t.win, t.size, t.pos = win, win.Len(), 0
 	t.gen++
@@ -67,16 +67,17 @@ func (t *tx) limit(n int) {
 	t.send.SetLimit(max(min(n, t.size), minQueue))
 }
 
-// wantsLarger tells that a larger queue would serve whoever waits for room.
+// wantsLarger reports whether a larger queue would help a Write that waits for
+// room.
 func (t *tx) wantsLarger() bool {
 	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
 
-// room is how many bytes of the queue data may take now.
+// room returns how many bytes of the queue data may take now.
 func (t *tx) room() int { return t.send.Room() - reserve }
 
-// put writes the first bytes of p as one record and returns how many, 0 if
-// there is no room for a worthwhile record.
+// put writes the first bytes of p as one record and returns how many. It returns 0
+// if there is no room for a worthwhile record.
 func (t *tx) put(p []byte) int {
 	off, n := t.reserve(len(p))
 	switch {
@@ -96,9 +97,9 @@ func (t *tx) put(p []byte) int {
 	return n
 }
 
-// putInline makes an inline record of p, for which reserve has found room. The
-// line with the header is stored to last and all at once: the reader looks at it
-// all the time, and would take it back from us between two stores.
+// putInline makes an inline record of p, for which reserve has found room. It
+// stores the line with the header last and all at once. The reader polls that line,
+// and would take it back from the writer between two stores.
 func (t *tx) putInline(p []byte) {
 	h := makeHeader(t.seq+1, len(p), kindInline)
 	pos := t.advance(h)
@@ -112,9 +113,9 @@ func (t *tx) putInline(p []byte) {
 	t.st.inlineBytes += uint64(h.len())
 }
 
-// reserve finds room for a record with payload of up to n bytes: where its
-// payload goes, and how much it may be, 0 if there is no room for a worthwhile
-// record. commit makes the record.
+// reserve finds room for a record with payload of up to n bytes. It returns where
+// the payload goes, and how much there may be, or 0 if there is no room for a
+// worthwhile record. commit makes the record.
 func (t *tx) reserve(n int) (off, k int) {
 	toEnd := t.size - t.pos
 	room := t.room()
@@ -147,7 +148,7 @@ func (t *tx) reserve(n int) (off, k int) {
 }
 
 // commit makes a record of the first n bytes, at least one, of the room that
-// reserve found, which hold its payload by now.
+// reserve found. They hold its payload by now.
 func (t *tx) commit(n int) {
 	t.publish(makeHeader(t.seq+1, n, t.kind))
 	if t.kind == kindInline {
@@ -162,26 +163,26 @@ func (t *tx) commit(n int) {
 // pad skips the rest of the queue.
 func (t *tx) pad() { t.publish(makeHeader(t.seq+1, t.size-t.pos-line, kindPad)) }
 
-// fin says that no data follows. It fits, by the reserve.
+// fin tells the reader that no data follows. The reserve guarantees that it fits.
 func (t *tx) fin() { t.publish(makeHeader(t.seq+1, 0, kindFIN)) }
 
-// move says that the data goes on in next, and goes on there.
+// move tells the reader that the data goes on in next, and goes on there.
 func (t *tx) move(next ntb.Window) {
 	t.publish(makeHeader(t.seq+1, 0, kindMove))
 	t.start(next)
 }
 
-// publish makes the record at pos valid, whose payload is stored.
+// publish makes the record at pos valid. Its payload is stored already.
 func (t *tx) publish(h header) {
 	pos := t.advance(h)
 	t.win.Publish64(pos, uint64(h))
 }
 
-// advance takes the room of a record that is to be published at pos, which it
-// returns. It clears the header of the successor first: without that the reader
-// would find there what an earlier lap left, which may look like anything. The
-// reader gets there only after the header, which is published later, so that the
-// zero need not be ordered by itself.
+// advance takes the room of a record that is to be published at pos, and returns
+// pos. It first clears the header of the successor. Without that, the reader would
+// find there what an earlier lap left, which may resemble anything. The reader gets
+// there only after the header, which is published later, so the zero needs no order
+// of its own.
 func (t *tx) advance(h header) (pos int) {
 	n := h.size()
 	pos = t.pos

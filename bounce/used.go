@@ -2,13 +2,13 @@ package bounce
 
 // Used is what connections hold of a pool.
 type Used struct {
-	Pairs int // ends of connections
-	Slots int // of the peer, which each has one of
+	Pairs int // endpoints of connections
+	Slots int // of the peer; each endpoint has one
 	Bytes int // in queues
 }
 
-// Used is what connections hold now. All is 0 when both sides of each are closed and
-// know it.
+// Used returns what connections hold now. All is 0 when both sides of each are
+// closed and know it.
 func (p *Pool) Used() Used {
 	slots := p.peer.Attached()
 	p.mu.Lock()

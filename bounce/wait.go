@@ -20,8 +20,8 @@ const (
 	stopBroken               // the peer broke the protocol
 )
 
-// spinners counts the goroutines that spin, so that they leave processors to
-// those that work.
+// spinners counts the goroutines that spin, so that they leave processors to those
+// that work.
 var spinners atomic.Int32
 
 func maxSpinners() int32 {
@@ -33,23 +33,23 @@ func maxSpinners() int32 {
 
 // waiter is where the goroutine that holds one direction's lock waits.
 type waiter struct {
-	// wake has capacity 1. A token in it means: look again. There may be one
-	// when nobody waits, which costs the next wait one round.
+	// wake has capacity 1. A token in it means: check again. There may be one when
+	// nothing waits, which costs the next wait one round.
 	wake   chan struct{}
 	stop   atomic.Uint32
-	parked atomic.Bool // stored before the last look; who wakes loads it after the event (pair S13)
-	watch  ring.Watch  // of a routed peer; the direction's lock's
+	parked atomic.Bool // stored before the re-check; the waker loads it after the event (pair S13)
+	watch  ring.Watch  // for a routed peer; guarded by the direction's lock
 
 	// Guarded by the direction's lock.
 	guesses [2]guess
-	guess   *guess      // the one for the call under way
-	hits    int         // spins in a row that ended by data
+	guess   *guess      // the guess for the call under way
+	hits    int         // number of spins in a row that ended by data
 	soon    *time.Timer // for lookSoon; made when first needed
 	fenced  bool        // the peer knows by parkingBit that we park, and fences
 	early   vain        // yields during a spin
 	turns   vain        // yields at the end of a turn
 	yielded time.Time   // when other goroutines last had a chance to run here
-	work    int         // done since then, see worked
+	work    int         // work done since then, see worked
 
 	counts waitCounts
 
@@ -59,7 +59,7 @@ type waiter struct {
 	late   int         // calls of expire to come for deadlines that were moved; guarded by mu
 }
 
-// waitCounts are those of Stats.
+// waitCounts are the counters of Stats.
 type waitCounts struct {
 	spins, spinHits, spared, parks uint64
 }
@@ -69,16 +69,16 @@ func (w *waiter) init() {
 	w.guess = &w.guesses[0]
 }
 
-// interrupt sets a reason to stop, and wakes who waits.
+// interrupt sets a reason to stop, and wakes the waiter.
 func (w *waiter) interrupt(why uint32) {
 	w.stop.Or(why)
 	w.notify()
 }
 
-// notify wakes who waits, who finds what the caller stored before.
+// notify wakes the waiter, which then finds what the caller stored before.
 func (w *waiter) notify() {
-	// A channel that looks full is left alone, at once and without a lock. Whoever
-	// takes the token out of it then must not look before our stores are visible (pair S9).
+	// A channel that appears full is left alone, at once and without a lock. The waiter
+	// that takes the token out of it must not look before our stores are visible (pair S9).
 	ntb.Fence()
 	select {
 	case w.wake <- struct{}{}:
@@ -119,7 +119,7 @@ func (w *waiter) expire() {
 	w.interrupt(stopDeadline)
 }
 
-// stopTimer is for the end of the connection.
+// stopTimer is called at the end of the connection.
 func (w *waiter) stopTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,8 @@ func (w *waiter) stopTimerLocked() {
 	w.timing = false
 }
 
-// stopErr is the error of a Read or Write that must not look at the connection, if any.
+// stopErr returns the error of a Read or Write that must not access the connection, if
+// any.
 func stopErr(stop uint32) error {
 	switch {
 	case stop&stopClosed != 0:
@@ -145,8 +146,8 @@ func stopErr(stop uint32) error {
 	return nil
 }
 
-// spin looks until there is something, a reason to stop, or the budget is used
-// up. It reports whether to look again rather than park.
+// spin polls until there is something, a reason to stop, or the budget is used up.
+// It reports whether to check again rather than park.
 func (w *waiter) spin(c *Pair, direction int) bool {
 	if !w.guess.spins() {
 		return false
@@ -174,7 +175,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			now := time.Now()
 			spent.look(now)
 			if i == firstYield<<w.early {
-				spent.yielded(w.early.yield(now)) // later ones of this spin tell nothing
+				spent.yielded(w.early.yield(now)) // later yields of this spin say nothing
 			} else {
 				runtime.Gosched()
 				spent.yielded(time.Now())
@@ -188,7 +189,7 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 			w.counts.spinHits++
 			w.hits++
 			w.guess.hit()
-			if i > 2*firstYield { // before, the clock costs more than was spent
+			if i > 2*firstYield { // before that, the clock costs more than was spent
 				spent.look(time.Now())
 			}
 			if spent.scarce {
@@ -218,8 +219,8 @@ func (w *waiter) spin(c *Pair, direction int) bool {
 	}
 }
 
-// SpinUntil looks at done for as long as a wait may spin, if at all, and at what
-// the peer announces. It reports whether done.
+// SpinUntil polls done, and what the peer announces, for as long as a wait may
+// spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
 	if p.opts.Spin <= 0 {
 		return done()
@@ -255,24 +256,24 @@ func (p *Pool) SpinUntil(done func() bool) bool {
 // that it need not fence any more. To park again costs a Device.Order.
 const unparkAfter = 32
 
-// guess tells if a wait should spin, from how the last ones ended.
+// guess predicts whether a wait should spin, from how the last ones ended.
 type guess struct {
 	fails int // spins in a row that ended without data, at most maxFails
-	skip  int // waits that park at once
+	skip  int // waits that will park at once
 }
 
-// A few spins in vain mean little: the peer was parked, and takes longer than a
-// spin lasts to be woken. If we parked more often than it for that, it would find
-// us parked in turn, and both would stay so. Many in a row mean that waits are
-// long, or that the peer needs the processor on which we spin.
+// A few unsuccessful spins mean little: the peer was parked, and waking it takes
+// longer than a spin lasts. If we parked more often than the peer because of that,
+// it would find us parked in turn, and both would stay so. Many in a row mean that
+// waits are long, or that the peer needs the processor on which we spin.
 const (
 	patience = 4
 	maxFails = patience + 5
 )
 
-// guessFor takes the guess for a Read of n bytes. Reads of a single byte are
-// guessed apart: net/http's servers keep one waiting while a handler runs, and it
-// ends without data.
+// guessFor chooses the guess for a Read of n bytes. Reads of a single byte have a
+// guess of their own: net/http's servers keep one waiting while a handler runs, and
+// it ends without data.
 func (w *waiter) guessFor(n int) {
 	if n == 1 {
 		w.guess = &w.guesses[1]
@@ -281,7 +282,7 @@ func (w *waiter) guessFor(n int) {
 	}
 }
 
-// spins tells if the next wait should spin.
+// spins reports whether the next wait should spin.
 func (g *guess) spins() bool {
 	if g.skip > 0 {
 		g.skip--
@@ -290,9 +291,9 @@ func (g *guess) spins() bool {
 	return true
 }
 
-// budget is how long the spin that spins allowed may last. The rare one after many
-// misses lasts longer: where being woken takes longer than a spin, two sides that
-// both park would never find each other spinning.
+// budget returns how long the spin that spins allowed may last. The rare one after
+// many misses lasts longer. Where being woken takes longer than a spin, two sides
+// that both park would never find each other spinning.
 func (g *guess) budget(spin time.Duration) time.Duration {
 	if g.fails == maxFails {
 		return 4 * spin

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A token that was left from an earlier event wakes a Read for nothing. That says
+// A token that was left from an earlier event wakes a Read without need. That says
 // nothing about how long waits are, so later ones must spin as before.
 func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
 	pa, pb := memPools(t, Options{Spin: 0}) // so that only what wakes a wait counts
@@ -28,8 +28,8 @@ func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
 	require.Zero(t, b.rw.guesses[0].fails)
 }
 
-// Reads of one byte that a deadline ends, as net/http's servers have one under
-// way during each request, must not keep the others from spinning.
+// Reads of one byte that a deadline ends, as net/http's servers have one under way
+// during each request, must not keep other Reads from spinning.
 func TestReadsEndedByDeadlineSpinApart(t *testing.T) {
 	pa, pb := memPools(t, Options{})
 	a, b := connect(t, pa, pb)
@@ -98,8 +98,8 @@ func TestStallsAreCountedByReason(t *testing.T) {
 	require.NotZero(t, stalls()[1])
 }
 
-// Whoever takes a token that was left from before finds what is published at that
-// moment, or another token.
+// A waiter that takes a token which was left from before finds what is published at
+// that moment, or another token.
 func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
 	var w waiter
 	w.init()
@@ -148,8 +148,8 @@ func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
 	ends.Wait()
 }
 
-// How long a deadline leaves is found once, when it is set: one without a monotonic part ends a wait
-// also if the clock is set back meanwhile.
+// The remaining time of a deadline is computed once, when it is set. So a deadline without a
+// monotonic part ends a wait even if the clock is set back meanwhile.
 func TestADeadlineCountsWhenTheClockIsSetBack(t *testing.T) {
 	var back atomic.Int64 // by how much the clock was set back
 	var asked atomic.Int64

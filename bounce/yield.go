@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// Goroutines that spin, or whose waits end before they park, give way to others at
-// two occasions.
+// Goroutines that spin, or whose waits end before they park, yield to others on two
+// occasions.
 //
-// During a spin, from about a microsecond on: what it waits for may depend on a
+// During a spin, from about a microsecond on: the awaited event may depend on a
 // goroutine that is ready to run on this very processor, such as the one that was
 // handed what the last call read. Another processor takes it over only after a pause
 // of its own.
 //
-// After each turn: else two that answer each other at once would keep the processors
-// to themselves until the scheduler stops them.
+// After each turn: otherwise two sides that answer each other at once would keep the
+// processors to themselves until the scheduler stops them.
 const (
 	firstYield = 32 // rounds of a spin
 	turn       = 50 * time.Microsecond
 
-	// turnWork is the work that worked takes for about a turn: bytes, and callCost
+	// turnWork is the work that worked takes for about a turn: bytes, plus callCost
 	// for each call.
 	turnWork = 1 << 20
 	callCost = 256
 )
 
-// vain is how many times in a row giving way has let nobody else run, up to maxVain.
-// Each doubles the time until the next: where nobody is ready to run, giving way
-// costs more than a quick answer, and a system call, since the runtime wakes an
-// idle thread to look for work.
+// vain is how many times in a row yielding has let no other goroutine run, up to
+// maxVain. Each doubles the time until the next yield. Where no goroutine is ready
+// to run, yielding costs more than a quick answer, and a system call, since the
+// runtime wakes an idle thread to look for work.
 type vain int
 
 const (
 	maxVain = 5
-	// vainYield is less than a goroutine takes that does anything, and more than
-	// giving way in vain.
+	// vainYield is less than a goroutine takes that does anything, and more than a
+	// yield that lets none run.
 	vainYield = 2 * time.Microsecond
 )
 
-// yield gives way at start, and returns the time after it.
+// yield yields at start, and returns the time after it.
 func (v *vain) yield(start time.Time) time.Time {
 	runtime.Gosched()
 	now := time.Now()
@@ -50,7 +50,8 @@ func (v *vain) yield(start time.Time) time.Time {
 	return now
 }
 
-// worked counts what a call did, and gives way to other goroutines at times.
+// worked counts the work of a call, and yields to other goroutines from time to
+// time.
 func (w *waiter) worked(n int) {
 	if w.work += n + callCost; w.work > turnWork<<w.turns {
 		w.work = 0
