@@ -31,7 +31,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	var seen uint32
-	said := false // everything was sent, to a routed peer, which gets it
+	said := false // all that there is to say now
 	for {
 		if !said {
 			p.dev.SetPeerSpad(spadID, uint32(p.node.id))
@@ -40,7 +40,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			p.dev.SetPeerSpad(spadSeen, seen)
 			p.dev.SetPeerSpad(spadMagic, magic<<16|Version)
 			p.dev.RingDoorbell(doorbellBit)
-			said = p.Routed()
+			said = true
 		}
 
 		if err := p.checkPeer(); err != errNotYet {
@@ -53,13 +53,14 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
 				break // and the peer can see that we have seen it
 			}
-			if seen != was && ctx.Err() == nil {
-				continue
+			if was == 0 && seen != 0 {
+				continue // once: a peer may change its epoch at each look
 			}
 		}
 		select {
-		case <-p.kick:
+		case <-p.kick: // nothing is said for that alone: two sides would ring in turns
 		case <-retry.C:
+			said = said && p.Routed() // which has got it
 		case <-p.done:
 			return p.Err()
 		case <-ctx.Done():

@@ -208,8 +208,8 @@ func (l *Link) bringUp(ctx context.Context) error {
 				l.farEpoch = seen
 				return refused
 			}
-			if seen != was && ctx.Err() == nil {
-				continue
+			if was == 0 && seen != 0 {
+				continue // once: a neighbour may change its epoch at each look
 			}
 		}
 		select {
