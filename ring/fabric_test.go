@@ -22,6 +22,8 @@ type fabric struct {
 	nodes []*Node // host i+1
 	// faults, if set, are the faults of every cable.
 	faults *ntbfault.Options
+	// wrap, if set, makes another device of that of a host's right link.
+	wrap   func(host int, right ntb.Device) ntb.Device
 	mu     sync.Mutex
 	cable  map[int]*Link            // by host, its right link; guarded by mu
 	bridge map[int]*ntbfault.Device // by host, the device of that link, if it has faults; guarded by mu
@@ -103,6 +105,9 @@ func (f *fabric) connect(i int) {
 		f.bridge[i] = x
 		f.mu.Unlock()
 		a, b = x, y
+	}
+	if f.wrap != nil {
+		a = f.wrap(i+1, a)
 	}
 	a, b = f.rec.Pair(a, b)
 	var wg sync.WaitGroup

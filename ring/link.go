@@ -79,11 +79,11 @@ type Link struct {
 	farEpoch  uint32
 	in        []*inLane
 	out       []*outLane
-	peer      *Peer // set before ready
-	ready     bool  // the direct peer is up; guarded by router.mu
-	news      *newsSender
-	resets    *resetSender
-	done      chan struct{} // closed when no lane is used any more
+	peer      *Peer          // set before ready
+	ready     bool           // the direct peer is up; guarded by router.mu
+	news      *sender[int]   // hosts whose news are to be sent
+	resets    *sender[frame] // each once
+	done      chan struct{}  // closed when no lane is used any more
 
 	refs    atomic.Int32  // lanes and direct peer; the device is closed when none is left
 	workers atomic.Int32  // workers that have not ended
@@ -278,7 +278,7 @@ func (l *Link) check() error {
 func (l *Link) start() {
 	l.refs.Store(2) // the lanes, and the direct peer
 	l.router.node.wg.Add(1)
-	l.news, l.resets = &newsSender{link: l}, &resetSender{link: l}
+	l.news, l.resets = &sender[int]{link: l, frame: l.newsFrame}, newResets(l)
 	l.workers.Store(int32(len(l.in)))
 	l.idle = make(chan struct{})
 	for i := range l.in {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -156,7 +155,7 @@ func (r *router) newsFrom(l *Link, f *frame, body []byte) {
 	case take:
 		r.changed(l, host)
 	case was != nil && n.number != was.number:
-		l.news.add(host) // the neighbour has older ones
+		l.tellNews(host) // the neighbour has older ones
 	}
 }
 
@@ -244,92 +243,22 @@ func (l *Link) toTell(host int) *news {
 	return &told
 }
 
-// newsSender sends news over a link. It implements ownSource.
-type newsSender struct {
-	link *Link
-
-	turn lock.Mutex[lock.News] // held by the goroutine that sends, even while the device blocks it
-
-	mu      lock.Mutex[lock.Told]
-	pending []int // hosts whose news are to be sent, each once; guarded by mu
-	sending bool  // a goroutine is about to send what is pending; guarded by mu
+// newsFrame is the frame of news that a link's neighbour hears of a host. It reports false
+// if nothing is known: the host is told of when it is heard of.
+func (l *Link) newsFrame(host int) (f frame, body []byte, ok bool) {
+	n := l.toTell(host)
+	if n == nil {
+		return frame{}, nil, false
+	}
+	body = n.body()
+	return frame{
+		kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
+		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+		arg:   n.links[Left], ask: n.links[Right], length: uint32(len(body)),
+	}, body, true
 }
 
-// add sends the latest news of hosts, on a goroutine of its own. Where stores to the
-// neighbour block, that delays nothing else.
-func (s *newsSender) add(hosts ...int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range hosts {
-		if s.link.tells(h) && !slices.Contains(s.pending, h) {
-			s.pending = append(s.pending, h)
-		}
-	}
-	if len(s.pending) > 0 && !s.sending {
-		s.sending = true
-		go s.push(false)
-	}
-}
-
-func (s *newsSender) serve(*outLane) { s.push(true) }
-
-// take takes the next host whose news are to be sent, or 0 if there is none. The host
-// is taken before its news are read. So newer news that come meanwhile are sent after
-// these.
-func (s *newsSender) take() (host int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sending = len(s.pending) > 0
-	if !s.sending {
-		return 0
-	}
-	host = s.pending[0]
-	s.pending = s.pending[1:]
-	return host
-}
-
-// putBack ends sending for now, because the news of host wait for room.
-func (s *newsSender) putBack(host int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sending = false
-	if !slices.Contains(s.pending, host) {
-		s.pending = slices.Insert(s.pending, 0, host)
-	}
-}
-
-// forget ends sending for good.
-func (s *newsSender) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sending = false
-	s.pending = nil
-}
-
-// push sends while there is room.
-func (s *newsSender) push(served bool) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	for host := s.take(); host != 0; host = s.take() {
-		n := s.link.toTell(host)
-		if n == nil {
-			continue // the neighbour is told when there is news
-		}
-		f := frame{
-			kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-			bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
-			arg:   n.links[Left], ask: n.links[Right],
-		}
-		body := n.body()
-		f.length = uint32(len(body))
-		switch s.link.out[0].own(&f, body, s, served) {
-		case putWait:
-			s.putBack(host)
-			return
-		case putDown:
-			s.forget()
-			return
-		}
-		served = false
-	}
+// tellNews sends a link's neighbour the latest news of hosts, of those that it hears of.
+func (l *Link) tellNews(hosts ...int) {
+	l.news.add(slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return !l.tells(h) })...)
 }

@@ -206,7 +206,7 @@ func (r *router) linkUp(l *Link) error {
 		all = append(all, host)
 	}
 	r.mu.Unlock()
-	l.news.add(all...)
+	l.tellNews(all...)
 	r.changed(l, r.touched(l)...)
 	return nil
 }
@@ -263,7 +263,7 @@ func (r *router) changed(from *Link, hosts ...int) {
 	r.mu.Unlock()
 	for _, l := range links {
 		if l != from {
-			l.news.add(hosts...)
+			l.tellNews(hosts...)
 		}
 	}
 	for _, t := range r.tunnels.all() {

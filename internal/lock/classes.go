@@ -52,7 +52,7 @@ type (
 	// The lanes of a link, and what goes over it.
 	LaneIn  struct{}
 	Receive struct{}
-	News    struct{}
+	Sender  struct{}
 	Tunnel  struct{}
 	LaneOut struct{}
 
@@ -114,7 +114,7 @@ func (Setup) class() info { return info{"ring.setupSend", 54, false} }
 // link's own, since nothing gets past a neighbour that takes nothing.
 func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
 func (Receive) class() info { return info{"ring.tunnel.rmu", 61, false} }
-func (News) class() info    { return info{"ring.newsSender.turn", 62, false} }
+func (Sender) class() info  { return info{"ring.sender.turn", 62, false} }
 func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
 func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
 
@@ -125,8 +125,8 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"fabric.Dir", 76, true} }
 
-// What is to be sent over a link is noted by goroutines of all other links.
-func (Told) class() info    { return info{"ring.newsSender.mu", 79, true} }
+// What is to be told over a link is noted by those of all others.
+func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
 func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }

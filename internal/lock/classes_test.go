@@ -11,7 +11,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},
 		DefaultHost{}, Stacks{}, Host{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
-		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, News{},
+		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, Sender{},
 		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 		Raw{}, DataArm{},
 	}
