@@ -7,11 +7,11 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// deliver handles a frame whose destination is this node. The caller is a lane's
-// worker, and holds only that inLane's lock. deliver does not wait.
-func (r *router) deliver(f *frame, body []byte) {
+// deliver takes a frame whose destination is this node, over a link. The caller is a lane's
+// worker, and has that inLane's lock only. It does not wait.
+func (r *router) deliver(from *Link, f *frame, body []byte) {
 	if f.kind == frameOpen {
-		r.open(f)
+		r.open(from.key(), f)
 		return
 	}
 	t := r.tunnels.get(f.to)
@@ -146,15 +146,16 @@ func (t *tunnel) endFor(err error) {
 	t.end()
 }
 
-// Each tunnel takes memory here.
+// Each tunnel takes memory here: Options.Window and Options.Retention. A neighbour can ask
+// in any name, and be the source of all news, so what it passes on has a bound of its own.
 const (
 	maxTunnels     = 64   // that one process may ask for
-	maxHostTunnels = 1024 // that all processes of a host may ask for
+	maxHostTunnels = 512  // that all processes of a host may ask for
+	maxLinkTunnels = 1024 // that may be asked for over the link to one neighbour
 )
 
-// open makes this end of a tunnel that another node asks for. If it exists, open
-// answers again.
-func (r *router) open(f *frame) {
+// open makes this end of a tunnel that another node asks for, over a link, or answers again.
+func (r *router) open(over linkKey, f *frame) {
 	window := int(f.arg) << 10
 	if f.epoch == 0 || window < MinWindow || window > 1<<30 || f.src.Host() == r.host {
 		r.drop(dropBadBody)
@@ -174,13 +175,15 @@ func (r *router) open(f *frame) {
 		r.drop(dropStranger) // perhaps the news have not come yet; the frame comes again
 		return
 	}
-	if process, host := r.tunnels.askedBy(f.src); process >= maxTunnels || host >= maxHostTunnels {
+	process, host, link := r.tunnels.askedBy(f.src, over)
+	if process >= maxTunnels || host >= maxHostTunnels || link >= maxLinkTunnels {
 		r.drop(dropTooMany)
 		r.reset(f)
 		return
 	}
 	t := newTunnel(r, f.src, f.epoch)
-	t.to, t.sayAccept = f.from, true // before others find t, since it is the first frame
+	t.over = over
+	t.to, t.sayAccept = f.from, true // before others find t: it is the first frame
 	t.opening(window, f.ask)
 	r.mu.Lock()
 	// This is checked again, since another worker may have a copy of the same frame, by

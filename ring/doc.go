@@ -144,8 +144,19 @@
 //
 // # Tunnels
 //
-// A routed peer is a tunnel: an [ntb.Device] made of frames. All the above works over it as over a
-// bridge, bring-up included, and it passes the conformance suite of bridges.
+// A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
+// works as over a bridge, bring-up included, and which passes the conformance
+// suite of bridges. Its inbound window is memory of this node, given to that one
+// source: the grant. A frame may say that it is from anybody, so only a process that the
+// news name gets one, and those of one host 512 at the most. News, too, may be anybody's:
+// over the link to one neighbour 1024 come at the most, in whatever names. With an
+// Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address
+// space for each neighbour, of which the other ends can have all touched.
+//
+// Its outbound window is an [ntb.Sink]: stores are gathered in an open frame that is sent
+// at the next Publish, so a small message is one frame. Order is a frame that the other
+// end's worker answers: a round trip. All of a tunnel's frames are in sequence, so who has
+// the answer has what was published before it.
 //
 // Its inbound window is memory of this node, given to that one source: the grant. A frame may claim
 // any source. So only a process that the news name gets a grant, and those of one host at most

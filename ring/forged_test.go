@@ -39,8 +39,8 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	r.news[2] = &news{id: MakeID(2, 1), number: 1, members: []ID{MakeID(2, 5), MakeID(2, 6)}}
 	r.mu.Unlock()
 	for process := 1; process <= tries; process++ {
-		r.open(openAs(MakeID(2, process), 9))
-		r.open(openAs(MakeID(3, process), 9)) // no news of these processes came
+		r.open(linkKey{}, openAs(MakeID(2, process), 9))
+		r.open(linkKey{}, openAs(MakeID(3, process), 9)) // of which no news came
 	}
 	var made []ID
 	for _, t := range r.tunnels.all() {
@@ -70,15 +70,44 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	r.news[2], r.news[3] = forged, &news{id: MakeID(3, 1), number: 1}
 	r.mu.Unlock()
 	for i, id := range forged.members {
-		r.open(openAs(id, uint32(1+i)))
+		r.open(linkKey{}, openAs(id, uint32(1+i)))
 	}
 	require.Len(t, r.tunnels.all(), maxHostTunnels)
-	r.open(openAs(MakeID(3, 1), 1)) // of another host
+	r.open(linkKey{}, openAs(MakeID(3, 1), 1)) // another host's
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
-// A peer may go down as soon as it is up, before it is in the table. It must not stay there
-// with its memory.
+// A neighbour can make news of all hosts, and ask for tunnels in their names.
+func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
+	leak.Check(t)
+	n := NewNode(MakeID(1, 1))
+	o := small(100)
+	o.Window, o.Retention = MinWindow, 2<<10
+	require.NoError(t, n.Join(o))
+	defer n.Close()
+	r := n.router
+	const hosts, processes = 90, 30
+	r.hook = make(chan *tunnel, hosts*processes+1)
+	defer endAll(r)
+	for host := 2; host < 2+hosts; host++ {
+		forged := &news{id: MakeID(host, 1), number: 1}
+		for process := range processes {
+			forged.members = append(forged.members, MakeID(host, 1+process))
+		}
+		r.mu.Lock()
+		r.news[host] = forged
+		r.mu.Unlock()
+		for _, id := range forged.members {
+			r.open(linkKey{Left, 0}, openAs(id, 1))
+		}
+	}
+	require.Len(t, r.tunnels.all(), maxLinkTunnels)
+	r.open(linkKey{Right, 0}, openAs(MakeID(91, processes), 1)) // by the other neighbour
+	require.Len(t, r.tunnels.all(), maxLinkTunnels+1)
+}
+
+// A peer may go down as soon as it is up, before it is in the table, where its memory would
+// stay.
 func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	leak.Check(t)
 	o := small(2)

@@ -214,7 +214,7 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	case l.link.direction == Down:
 		return l.enter(f, body, turn)
 	case f.dst == r.node.id:
-		r.deliver(f, body)
+		r.deliver(l.link, f, body)
 	case f.src.Host() == r.host:
 		r.drop(dropUnknownNode)
 	case f.hops <= 1:

@@ -61,7 +61,7 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	r.hook = make(chan *tunnel, 1)
 	x, open := asked(f)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the news come first
-	r.open(open)
+	r.open(linkKey{}, open)
 	y := r.tunnels.byEpoch(open.src, open.epoch)
 	y.reroute() // as router.changed does
 	y.probe()

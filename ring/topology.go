@@ -135,8 +135,9 @@ type Options struct {
 	// to 1 MiB, a multiple of 64; 0 means 66 KiB. The lanes take
 	// Lanes*Slots*(FrameBytes+64) bytes of each window.
 	FrameBytes int
-	// Window is the size in bytes of the memory here that each routed peer gets to
-	// write to, a multiple of 4096, at least MinWindow; 0 means 16 MiB.
+	// Window is the size in bytes of the memory here that each routed peer gets
+	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB. There may be
+	// 1024 for each neighbour, of nodes that it is on the way to.
 	Window int
 	// Retention is how many bytes of frames, per routed peer, may be under way and
 	// not acknowledged, at least four frames; 0 means 2 MiB or four frames. They

@@ -37,6 +37,7 @@ type tunnel struct {
 	epoch  uint32 // the same at both ends
 	lane   int
 	asked  bool          // this node made it
+	over   linkKey       // of the link that another one asked for it over
 	down   chan struct{} // closed with tunnelDown
 	opened chan struct{} // closed when the other end's number and window are known
 

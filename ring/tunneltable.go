@@ -65,18 +65,24 @@ func (tt *tunnelTable) all() []*tunnel {
 	return all
 }
 
-// askedBy returns how many tunnels another node made, and how many its whole host.
-func (tt *tunnelTable) askedBy(remote ID) (process, host int) {
+// askedBy is how many tunnels another node made, how many its whole host, and how many
+// were asked for over a link.
+func (tt *tunnelTable) askedBy(remote ID, over linkKey) (process, host, link int) {
 	for _, t := range *tt.slots.Load() {
-		if t == nil || t.asked || t.remote.Host() != remote.Host() {
+		if t == nil || t.asked {
 			continue
 		}
-		host++
+		if t.over == over {
+			link++
+		}
+		if t.remote.Host() == remote.Host() {
+			host++
+		}
 		if t.remote == remote {
 			process++
 		}
 	}
-	return process, host
+	return process, host, link
 }
 
 // byEpoch returns the tunnel that another node made, or nil if there is none.

@@ -131,7 +131,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 		f := frame{kind: frameOpen, src: MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 		var wg sync.WaitGroup
 		for range 4 {
-			wg.Go(func() { r.open(&f) })
+			wg.Go(func() { r.open(linkKey{}, &f) })
 		}
 		wg.Wait()
 		made := r.tunnels.all()
