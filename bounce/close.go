@@ -142,10 +142,11 @@ func (c *Pair) addState(bits uint32) {
 // deliverLimit is how long Close waits for a silent peer that is several hops away.
 const deliverLimit = 2 * time.Second
 
-// Close ends both directions. The peer receives what was written, and then io.EOF. Close
-// wakes Read and Write, which return ErrClosed. Where frames carry what was written, it
-// waits until they have arrived, or the peer was silent for 2 s. If data has arrived that
-// was neither read nor lent by Peek, Close is Abort.
+// Close ends both directions. What was written reaches the peer, and then
+// io.EOF. It wakes Read and Write, which return ErrClosed. Where frames carry what
+// was written, it waits until they have arrived, or nothing was heard of the peer for 2 s,
+// and for 10 s at the most.
+// If something has arrived that was not read, nor lent by Peek, it is Abort.
 func (c *Pair) Close() error { return c.end(false) }
 
 // Abort ends the connection. The peer's Read returns ECONNRESET after what has

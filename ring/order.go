@@ -98,14 +98,20 @@ func (t *tunnel) Order() {
 	}
 }
 
-// deliver waits until the other end has what was stored before, the link is down, or the
-// other end has acknowledged nothing for d. An acknowledgement is enough. So a peer that
-// takes frames but answers no order does not hold up the caller.
+// deliverPatience is for how many times the limit without an acknowledgement a delivery
+// goes on at the most: the other end may acknowledge as little as it likes each time.
+const deliverPatience = 5
+
+// deliver waits until the other end has what was stored before, the link is down, or it
+// has acknowledged nothing for d, and for deliverPatience times d at the most. An
+// acknowledgement says that it has it: one that answers nothing, though it takes what
+// others store, keeps nobody here.
 func (t *tunnel) deliver(d time.Duration) {
 	w, silent := t.order(true)
 	if w == nil {
 		return
 	}
+	end := time.Now().Add(deliverPatience * d)
 	limit := time.NewTimer(d - silent)
 	defer limit.Stop()
 	for {
@@ -115,7 +121,7 @@ func (t *tunnel) deliver(d time.Duration) {
 		case <-limit.C:
 		}
 		t.mu.Lock()
-		left := d - time.Since(t.silent)
+		left := min(d-time.Since(t.silent), time.Until(end))
 		if left <= 0 {
 			t.orders.leave(w) // the answer comes later, or with the end
 		}

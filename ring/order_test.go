@@ -105,7 +105,41 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	require.Empty(t, a.orders.waiting)
 }
 
-// An order whose wait ended early is forgotten.
+// acknowledgeOne has one more frame acknowledged, if one was sent.
+func (t *tunnel) acknowledgeOne() {
+	f := t.frameFrom(nil)
+	t.mu.Lock()
+	f.kind, f.ack = frameAck, t.base+uint32(min(1, t.high))
+	t.mu.Unlock()
+	t.take(f, 0, false)
+}
+
+// One that acknowledges a little now and then keeps nobody for as long as it likes.
+func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
+	leak.Check(t)
+	a := newSilent(t)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := make(chan struct{})
+	defer close(stop)
+	for v := range uint64(3000) {
+		a.Store(64, make([]byte, 400)) // each takes most of a frame
+		a.Publish(0, v, 8)
+	}
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				a.acknowledgeOne()
+			}
+		}
+	})
+	ends(t, "deliver", func() { a.deliver(200 * time.Millisecond) })
+}
+
+// One that was not waited for to its end is forgotten.
 func TestDeliverLeavesNoOrderBehind(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})

@@ -125,9 +125,9 @@ func (p *Peer) tunnel() *tunnel {
 	return t
 }
 
-// Deliver waits until what was stored before has arrived at the peer, the link is down,
-// or the peer has acknowledged nothing for d. It waits for a routed peer only, since a
-// store through a window has arrived.
+// Deliver waits until what was stored before has arrived at the peer, or the link
+// is down, or it has acknowledged nothing for d, and for 5 d at the most. Only a routed
+// peer is waited for: what is stored through a window is there.
 func (p *Peer) Deliver(d time.Duration) {
 	if t := p.tunnel(); t != nil {
 		t.deliver(d)

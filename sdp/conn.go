@@ -109,8 +109,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // Close ends the connection. It wakes Read and Write. What was written reaches
 // the other side. Where it goes over several nodes, Close waits for that, unless nothing
-// is heard of the other side for 2 s. If something has arrived that was not read, the
-// other side gets ECONNRESET behind what was written, as with TCP, and Close does not wait.
+// is heard of the other side for 2 s, and for 10 s at the most. If something has arrived
+// that was not read, the other side gets ECONNRESET behind what was written, as with TCP,
+// and Close does not wait.
 func (c *Conn) Close() error {
 	if err := c.end.Close(); err != nil {
 		return c.opError(opClose, err)
