@@ -143,10 +143,12 @@ func (c *Pair) watch(w *waiter, direction int) {
 	w.yielded = time.Now()
 }
 
-// armSpace arms for room, and asks for a larger queue if that would help. The peer's
-// reader answers when it reads. The peer's link goroutine grants a queue at once, if it
-// can. Beyond bulkQueue, where memory may be short for long, it is asked once for each
-// queue. The caller holds wmu.
+// armSpace arms for room, and asks for a larger queue if that would help: the peer's
+// reader answers when it reads; its link's goroutine grants a queue now, if it can.
+// Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
+// Over several hops a later arm can replace this one on its way, and come behind what
+// tells of it: a queue that is large already stays as it is then, and credit comes for
+// that arm as for any other. The caller holds wmu.
 func (c *Pair) armSpace(bits uint32) {
 	c.spaceArm++
 	bits |= armedBit

@@ -31,7 +31,9 @@ type WordSink interface {
 type UpdateSink interface {
 	Sink
 	// Update is Publish of a word of which only the latest value counts. An older
-	// value that has not arrived yet may never arrive.
+	// value that has not arrived yet may never arrive. The latest comes behind all stores
+	// before it, so the word may arrive behind stores that followed the older value, such
+	// as a notification of it. Doorbells come behind all of them.
 	Update(off int, v uint64, width int)
 }
 
@@ -182,7 +184,8 @@ func (w *Window) Publish32(off int, v uint32) {
 }
 
 // Update64 is Publish64 of a word of which only the latest value counts. Where stores are
-// kept for a while, an older value that has not arrived may be dropped.
+// kept for a while, an older value that has not arrived may be dropped: what was stored
+// behind it may arrive before the word then, but for doorbells.
 func (w *Window) Update64(off int, v uint64) {
 	if s, ok := w.sink.(UpdateSink); ok {
 		w.check(off, 8)

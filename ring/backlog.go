@@ -2,12 +2,16 @@ package ring
 
 import "slices"
 
-// backlog keeps the stores of a tunnel that found no room among its frames, in their order.
-// Of a word of which only the latest value counts, it keeps only that value, at the place
-// where it was published. So a word that is published again and again takes no more memory.
-// Everything else is stored only once for each connection and message. So a backlog is
-// bounded by the words that the layers above have, and by the one record that each
-// connection may have begun, since data asks for room first, see [Peer.TryWrite].
+// backlog keeps the stores of a tunnel that found no room among its frames, in their
+// order. Of a word of which only the latest value counts it keeps that one alone, at the
+// place where that was published: a word that is published again and again takes no more
+// memory. What came between an older value and that one arrives before both then. Nobody
+// needs the older one there: what tells of a word follows each change, or is a doorbell,
+// which comes behind all that waits. What else is stored comes only once for each connection and message. So a backlog
+// is bounded by the words that the layers above have, and by the one record that each
+// connection may have begun: data asks for room first, see [Peer.TryWrite]. That holds with
+// an honest peer. Another one can have this node store again and again, a move for each
+// queue that it grants say, and acknowledge nothing: see maxLate.
 //
 // This holds with an honest peer. Another peer can make this node store again and again,
 // for example a move for each queue that it grants, and acknowledge nothing: see maxLate.

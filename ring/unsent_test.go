@@ -224,8 +224,35 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	}
 }
 
-// Words that are published in turn arrive in turn, again and again, even where they find no
-// room. A reader that sees one sees those before it.
+// A word that is stored again while it waits comes behind what told of its older value. The
+// doorbell comes behind both, so whom it wakes finds the latest.
+func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
+	leak.Check(t)
+	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	late := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.late.stores)
+	}
+	for late() == 0 {
+		a.Publish(0, 1, 8)
+	}
+	const last = 5
+	for v := range uint64(last + 1) {
+		a.Update(64, v, 8)
+		if v == 0 {
+			a.announce(7, 128) // tells of the first value
+		}
+	}
+	require.NotZero(t, late())
+	goOn()
+	require.NoError(t, b.WaitDoorbell(doorbellBit))
+	require.EqualValues(t, 7, ntb.Load32(b.Inbound(), 128))
+	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
+}
+
+// Words that are published in turn arrive in turn, again and again, also where they find no
+// room: who sees one sees those before it.
 func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
