@@ -106,3 +106,33 @@ func TestNewsOfAProcessWhoseClockWentBackCount(t *testing.T) {
 		}, 60*time.Second, time.Millisecond)
 	}
 }
+
+// What asks for a tunnel may be there before the news that name who asks: it comes again,
+// every 50 ms, until they are there.
+func TestARequestThatOvertakesTheNewsIsTakenWhenTheyCome(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	f.agrees(t, 1, "at the beginning")
+	r := f.nodes[2].router
+	r.mu.Lock()
+	known := r.news[1]
+	older := *known
+	older.id = MakeID(1, 9) // with the same number, so that a late copy changes nothing
+	r.news[1] = &older
+	r.mu.Unlock()
+	made := make(chan error)
+	go func() {
+		_, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+		made <- err
+	}()
+	require.Eventually(t, func() bool { return r.drops[dropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)
+	select {
+	case err := <-made:
+		require.Fail(t, "it was not refused", "%v", err)
+	default:
+	}
+	r.mu.Lock()
+	r.news[1] = known
+	r.mu.Unlock()
+	require.NoError(t, <-made)
+}
