@@ -212,6 +212,9 @@
 // Connections to a neighbour use its direct peer and end with that link. With [Options.Failover]
 // they use a tunnel as well, and survive the link.
 //
-// A stopped process keeps its tunnels. If it is an owner, or the only process of a host, it stops
-// all that goes through its node. A stopped member stops nobody else.
+// A stopped process keeps its tunnels. An owner, or the only process of a host, stops
+// all that goes through its node; a member stops nobody else. Frames that wait for a
+// neighbour would hold up others behind them in their lanes, for nodes before it. So when
+// it has given no credit for 1 s while some wait, those that others sent are dropped and
+// counted until it gives some again. Tunnels send them again.
 package ring

@@ -52,6 +52,8 @@ func (l *inLane) enter(f *frame, body []byte, turn *outLane) bool {
 		r.drop(dropNoLink)
 	case putDown:
 		r.drop(dropNoLink)
+	case putStopped:
+		r.drop(dropStopped)
 	}
 	return true
 }
@@ -77,32 +79,51 @@ func (l *inLane) serve(o *outLane) {
 	}
 }
 
-// stallAfter is how long a member may give no credit before its frames are dropped,
-// so that others' frames go on.
-const stallAfter = 100 * time.Millisecond
+// How long a process may give no credit until the frames for it that others sent are
+// dropped, so that others' go on. One that has links to other hosts has more to do.
+const (
+	stallAfter     = 100 * time.Millisecond // a member
+	stallNodeAfter = time.Second
+)
 
-// watchStall ensures that frames which wait for a member do not wait for long. The
-// caller holds mu.
+// watchStall sees to it that the frames which others sent do not wait for long. The caller
+// holds mu.
 func (o *outLane) watchStall() {
-	if o.watching || o.link.direction != Down {
+	if o.watching || o.link.opts.noBubble {
 		return
+	}
+	after := stallNodeAfter
+	if o.link.direction == Down {
+		after = stallAfter
 	}
 	o.watching = true
 	o.watched = o.credit.Load()
 	if o.stall == nil {
-		o.stall = time.AfterFunc(stallAfter, o.stallCheck)
+		o.stall = time.AfterFunc(after, o.stallCheck)
 	} else {
-		o.stall.Reset(stallAfter)
+		o.stall.Reset(after)
 	}
 }
 
-// stallCheck drops the frames that wait if no credit has come for stallAfter.
-// Further ones are dropped until some comes.
+// others are the lanes whose heads wait for this one. The caller holds mu.
+func (o *outLane) others() []*inLane {
+	all := slices.Clone(o.fwd)
+	for _, s := range o.waiting {
+		if l, member := s.(*inLane); member {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// stallCheck drops what waits if no credit has come for as long as that, and has it
+// dropped from then on until some comes.
 func (o *outLane) stallCheck() {
 	o.mu.Lock()
 	o.watching = false
 	o.free()
-	if o.down || len(o.fwd) == 0 {
+	others := o.others()
+	if o.down || len(others) == 0 {
 		o.mu.Unlock()
 		return
 	}
@@ -112,9 +133,8 @@ func (o *outLane) stallCheck() {
 		return
 	}
 	o.stalled = true
-	fwd := slices.Clone(o.fwd)
 	o.mu.Unlock()
-	for _, l := range fwd {
+	for _, l := range others {
 		l.drain()
 		l.pollOnward()
 	}

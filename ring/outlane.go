@@ -42,7 +42,7 @@ const (
 	putDone    putResult = iota
 	putWait              // no room: the source that asked will be called
 	putDown              // the link is down
-	putStopped           // the member does not take frames
+	putStopped           // the other end does not take frames
 )
 
 // outLane is a lane of a link, towards the neighbour. It decides, under one lock,
@@ -69,7 +69,7 @@ type outLane struct {
 	header  [frameHeader]byte
 	stats   laneStats // guarded by mu
 
-	// For a lane to a member; guarded by mu; see watchStall.
+	// Guarded by mu; see watchStall.
 	stalled  bool // it gave no credit for long
 	watching bool // stall is set
 	watched  uint32
@@ -266,7 +266,13 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 			}
 			continue
 		}
-		if !o.await() {
+		if _, member := s.(*inLane); member && o.stalled {
+			o.unwait(s)
+			return putStopped
+		} else if !o.await() {
+			if member {
+				o.watchStall()
+			}
 			return putWait
 		}
 	}

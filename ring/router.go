@@ -68,15 +68,15 @@ const (
 	dropClosed                          // for a tunnel that is closed here
 	dropTooMany                         // one node asks for too many tunnels
 	dropNews                            // news that no node may send
-	dropSource                          // a member sent it in the name of another
-	dropStopped                         // for a member that does not take frames
+	dropSource                          // a member sent it in another's name
+	dropStopped                         // for a process that does not take frames, or by way of one
 	dropStranger                        // asks for a tunnel in the name of a process that no news name
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
-	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "member stopped",
+	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "stopped",
 	"unknown source",
 }
 

@@ -53,11 +53,13 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 			require.NoError(t, err)
 			up.id, down.id = owner.id, n.id
 			owner.router.members.Store(&map[ID]*Link{n.id: down})
-			down.out[0].watching = true // no clock is involved
 			links = append(links, up, down)
 		}
 	}
-	// A frame for a tunnel that does not exist is dropped and counted.
+	for _, l := range links {
+		l.out[0].watching = true // the clock has no part in it
+	}
+	// A frame for a tunnel that is not there is dropped and counted.
 	count := func() (n uint64) {
 		for _, node := range all {
 			n += node.router.drops[dropUnknownTunnel].Load()

@@ -1,0 +1,86 @@
+package ring
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// stopLast makes the last node of a line take no frames, as if its process was stopped,
+// until goOn is called.
+func stopLast(f *fabric) (goOn func()) {
+	in := f.nodes[len(f.nodes)-1].router.sides[Left].Load().in[0]
+	in.mu.Lock()
+	return in.mu.Unlock
+}
+
+// A node that takes no frames holds up those for it, and not those that others send over
+// the same links to nodes before it. What was dropped comes again when it goes on.
+func TestAStoppedNodeDoesNotHoldUpThoseBeforeIt(t *testing.T) {
+	leak.Check(t)
+	o := small(4)
+	o.Topology = Line
+	f := newFabric(t, o)
+	a, b := f.tunnels(t, 1, 4)
+	defer a.Close()
+	defer b.Close()
+	c, d := f.tunnels(t, 1, 3)
+	defer c.Close()
+	defer d.Close()
+	c.Order()
+	goOn := stopLast(f)
+	out := a.Outbound()
+	const last = 100
+	for i := range uint64(last + 1) {
+		out.Write(64, make([]byte, 400))
+		out.Publish64(0, i)
+	}
+	for _, n := range f.nodes[1:3] {
+		in := n.router.sides[Left].Load().in[0]
+		require.Eventually(t, in.blocked.Load, 60*time.Second, time.Millisecond)
+	}
+	ends(t, "Order", c.Order)
+	require.True(t, c.LinkUp())
+	require.True(t, a.LinkUp())
+	goOn()
+	a.Order()
+	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 0))
+}
+
+// Nor does it hold up what a member sends over other links of its owner.
+func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	m := f.member(t, 2, 5)
+	for _, host := range []int{1, 3} {
+		known(t, f.nodes[host-1], m.ID())
+		known(t, m, MakeID(host, 1))
+	}
+	var near [2]ntb.Device
+	for i, host := range []int{1, 3} {
+		to := f.nodes[host-1].router
+		to.hook = make(chan *tunnel, 1)
+		x, err := m.router.dial(within(t), MakeID(host, 1))
+		require.NoError(t, err)
+		y := <-to.hook
+		defer x.Close()
+		defer y.Close()
+		near[i] = x
+	}
+	near[0].Order()
+	near[1].Order()
+	defer stopLast(f)()
+	out := near[1].Outbound()
+	for i := range uint64(100) {
+		out.Write(64, make([]byte, 400))
+		out.Publish64(0, i)
+	}
+	down := (*f.nodes[1].router.members.Load())[m.ID()].in[0]
+	require.Eventually(t, down.blocked.Load, 60*time.Second, time.Millisecond)
+	ends(t, "Order", near[0].Order)
+}
