@@ -102,6 +102,7 @@ func (p *Pool) shrink() {
 	}
 	p.peer.Hold() // the link, which is not down, holds it now
 	defer p.peer.Release()
+	p.shrinking = false // a queue that grows from here on sets the timer
 	pairs := p.all()
 	p.mu.Unlock()
 	grown := false
@@ -110,8 +111,8 @@ func (p *Pool) shrink() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shrinking = grown && !p.down; p.shrinking {
-		p.shrinker.Reset(p.shrinkEvery)
+	if grown {
+		p.growing()
 	}
 }
 
