@@ -117,7 +117,7 @@ func (r *lostRun) goesOn(waits int) bool {
 	} else {
 		r.b.ww.notify()
 	}
-	for range 1000 {
+	for range 3000 {
 		if r.progress.Load() > before {
 			return true
 		}

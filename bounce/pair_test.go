@@ -646,12 +646,14 @@ func TestDMAStartRules(t *testing.T) {
 		}
 	}
 	within(t, func() {
-		go func() { time.Sleep(10 * time.Millisecond); release(64) }()
+		released := make(chan struct{})
+		go func() { defer close(released); time.Sleep(10 * time.Millisecond); release(64) }()
 		_, err := a.Write(make([]byte, 100<<10))
 		require.NoError(t, err)
 		_, err = io.ReadFull(b, make([]byte, 100<<10))
 		require.NoError(t, err)
 		a.tx.dma.drain()
+		<-released // also what nothing waited for
 		for len(gate) > 0 {
 			<-gate
 		}
@@ -722,9 +724,9 @@ func TestIdleQueuesShrink(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return used(pa) == minQueue && used(pb) == minQueue },
 				60*time.Second, 5*time.Millisecond)
-			pa.mu.Lock()
-			require.False(t, pa.shrinking, "no timer when all is small")
-			pa.mu.Unlock()
+			// The look that finds nothing more to do may be yet to come.
+			require.Eventually(t, func() bool { pa.mu.Lock(); defer pa.mu.Unlock(); return !pa.shrinking },
+				60*time.Second, time.Millisecond, "no timer when all is small")
 			if reading {
 				within(t, func() {
 					for _, c := range []*Pair{a, b} {
