@@ -72,7 +72,33 @@ func buildFabric(t testing.TB, f *fabric) *fabric {
 	if t.Failed() {
 		t.FailNow()
 	}
+	f.settles(t)
 	return f
+}
+
+// settles waits until all hosts know what each says of its links. Until then a way may seem
+// to be cut.
+func (f *fabric) settles(t testing.TB) {
+	t.Helper()
+	number := func(n *Node, host int) uint64 {
+		n.router.mu.Lock()
+		defer n.router.mu.Unlock()
+		if n.router.news[host] == nil {
+			return 0
+		}
+		return n.router.news[host].number
+	}
+	require.Eventually(t, func() bool {
+		for host, n := range f.nodes {
+			own := number(n, host+1)
+			for _, other := range f.nodes {
+				if number(other, host+1) != own {
+					return false
+				}
+			}
+		}
+		return true
+	}, 60*time.Second, time.Millisecond)
 }
 
 func (f *fabric) close() {

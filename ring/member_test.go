@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -64,20 +65,20 @@ func meshed(t testing.TB, o Options) *fabric {
 			wg.Wait()
 		}
 	}
+	f.settles(t)
 	return f
 }
 
-// known waits until a node knows of another one, by its owner's news.
+// known waits until a node knows of another one, by its owner's news, and of a way there.
 func known(t testing.TB, n *Node, id ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		h := n.Topology().Hosts[id.Host()-1]
-		for _, m := range append(h.Members, h.ID) {
-			if m == id {
-				return true
-			}
+		if !slices.Contains(append(h.Members, h.ID), id) {
+			return false
 		}
-		return false
+		l, _, _ := n.router.wayTo(id)
+		return l != nil || id.Host() == n.ID().Host()
 	}, 60*time.Second, time.Millisecond)
 }
 

@@ -41,6 +41,13 @@ func asked(f *fabric) (*tunnel, *frame) {
 	}
 }
 
+// patient has a tunnel send nothing again because it takes long.
+func (t *tunnel) patient() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.patience, t.trip.limit = time.Hour, time.Hour
+}
+
 // came waits until a tunnel has taken n frames, and requires that the other end has sent
 // each once.
 func came(t *testing.T, x, y *tunnel, n uint32) {
@@ -63,6 +70,7 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the news come first
 	r.open(linkKey{}, open)
 	y := r.tunnels.byEpoch(open.src, open.epoch)
+	y.patient()
 	y.reroute() // as router.changed does
 	y.probe()
 	require.Same(t, y, <-r.hook)
@@ -80,6 +88,7 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	x, open := asked(f)
 	y := newTunnel(r, open.src, open.epoch)
 	y.to = open.from
+	y.patient()
 	y.opening(int(open.arg)<<10, open.ask) // accept was sent, and has not come yet
 	r.tunnels.add(y)
 	defer x.Close()

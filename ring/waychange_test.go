@@ -78,16 +78,16 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	a.Order()
 	ta := a.(*tunnel)
 	ta.mu.Lock()
-	ta.patience = resendMost
+	ta.patience = time.Hour
 	ta.guarding = false // otherwise an earlier one stays
-	ta.watch(resendMost)
+	ta.watch(time.Hour)
 	long := ta.guardAt
 	ta.mu.Unlock()
 	f.cut(0)
 	a.Order() // frames use the new way
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
-	require.Equal(t, resendFirst, ta.patience)
+	require.LessOrEqual(t, ta.patience, resendMost) // as round trips take
 	require.True(t, ta.guardAt.Before(long))
 }
 
@@ -111,7 +111,7 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 	for i := uint64(1); ntb.Load64(b.Inbound(), 0) == 0; i++ {
 		require.Less(t, i, uint64(3000), "it is not sent again")
 		out.Publish64(0, i)
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
