@@ -245,10 +245,9 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 			for i := range c.n {
 				r.ready(i + 1)
 			}
+			t.Logf("started in the order %v", order)
 			r.all(10_000)
-			for _, w := range r.look().Wires {
-				require.Equal(t, "up", w.State, "from %d to %d; started in the order %v", w.A, w.B, order)
-			}
+			r.linked() // a node may be reached by another way first
 			r.end()
 		})
 	}

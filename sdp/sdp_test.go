@@ -446,7 +446,7 @@ func TestDefaultHostIsReleased(t *testing.T) {
 	for range 3 {
 		ln, err := Listen("sdp", "localhost:0")
 		require.NoError(t, err)
-		c, err := DialTimeout("sdp", ln.Addr().String(), 10*time.Second)
+		c, err := DialTimeout("sdp", ln.Addr().String(), 60*time.Second)
 		require.NoError(t, err)
 		s, err := ln.Accept()
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func launched(t *testing.T, name string, launcher ...string) (int, string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(launcher[1:], os.Args[0])...)
 	cmd.Env = append(os.Environ(), envBody+"="+name)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute // what it started may write still
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var exit *exec.ExitError
