@@ -51,7 +51,7 @@ func (c *Pair) connected() error {
 		return ErrClosed
 	}
 	state := c.peerState()
-	if (c.state|state)&stateReset != 0 || c.finished && state&stateFinished != 0 || lost(c.rw.stop.Load(), state) {
+	if (c.state|state)&stateReset != 0 || c.finished && state&stateFinished != 0 || lost(c.ww.stop.Load(), state) {
 		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
 	}
 	return nil
@@ -222,10 +222,17 @@ func (c *Pair) stopIfLeft() {
 	c.tryRemove()
 }
 
+// interrupt stops both directions. A Write that follows a Read which found the end must
+// find it too; a Read that follows such a Write waits at the most until it is woken.
+func (c *Pair) interrupt(why uint32) {
+	c.ww.stop.Or(why)
+	c.rw.interrupt(why)
+	c.ww.notify()
+}
+
 // linkDown is called after the link's last word was handled.
 func (c *Pair) linkDown() {
-	c.rw.interrupt(stopDown)
-	c.ww.interrupt(stopDown)
+	c.interrupt(stopDown)
 	c.tellEnd()
 	c.tryRemove()
 }
@@ -257,8 +264,7 @@ func (c *Pair) blame(err error) error {
 	}
 	err = c.why
 	c.smu.Unlock()
-	c.rw.interrupt(stopBroken)
-	c.ww.interrupt(stopBroken)
+	c.interrupt(stopBroken)
 	c.tellEnd()
 	c.addState(stateReset)
 	return err
@@ -278,7 +284,7 @@ func (c *Pair) resetErr(end error) error {
 	switch {
 	case c.why != nil:
 		return c.why
-	case lost(c.rw.stop.Load(), state):
+	case lost(c.ww.stop.Load(), state): // before rw's
 	case c.resetTold, end == syscall.EPIPE && state&stateFinished != 0:
 		return end
 	}
