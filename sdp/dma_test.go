@@ -17,11 +17,20 @@ import (
 	"golang.org/x/net/nettest"
 )
 
+// openMem is a fabric within this process, whose bridges are wrapped.
+func openMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) *fabric.Fabric {
+	f, err := fabric.Open(&fabric.Spec{Kind: "mem", Backend: "mem", Window: window, Spin: -1, Wrap: wrap}, start)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
 // openWrapped is a Host on a fabric within this process whose bridges are
 // wrapped.
 func openWrapped(o bounce.Options, window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *Host {
 	s := newStack(o)
-	s.fabric, s.refs = fabric.OpenMem(window, wrap, s.start), 1
+	s.fabric, s.refs = openMem(window, wrap, s.start), 1
 	return newHost(s, &networkCounters{})
 }
 

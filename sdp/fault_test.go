@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfault"
@@ -83,7 +82,7 @@ func faultyHost(o ntbfault.Options, b bounce.Options) (h *Host, devices func() [
 	var made []*ntbfault.Device
 	s := newStack(b)
 	s.refs = 1
-	s.fabric = fabric.OpenMem(4<<20, func(x, y ntb.Device) (ntb.Device, ntb.Device) {
+	s.fabric = openMem(4<<20, func(x, y ntb.Device) (ntb.Device, ntb.Device) {
 		mu.Lock()
 		defer mu.Unlock()
 		o := o

@@ -20,18 +20,13 @@ import (
 // does not choose one.
 const EnvFabric = "SDP_FABRIC"
 
-// localHost is the number of this host in a fabric of one host.
-const localHost = 1
-
 // ErrClosed reports that the fabric is closed.
 var ErrClosed = errors.New("fabric: closed")
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
 	node *ring.Node // immutable
-	net  network    // immutable
-	// far is net if the fabric has several hosts, else nil. Immutable.
-	far *hosts
+	net  *hosts     // immutable
 
 	mu     lock.Mutex[lock.Fabric]
 	peers  map[ring.ID]*ring.Peer  // the links that dials use; guarded by mu
@@ -49,57 +44,14 @@ type makingPeer struct {
 	err  error
 }
 
-// network is how the processes of a fabric find each other.
-type network interface {
-	// host returns this host's number.
-	host() int
-	// process returns this process' number.
-	process() int
-	claimPort(port int) (int, error)
-	releasePort(port int)
-	// holder returns the process that holds a port.
-	holder(port int) (process int, ok bool, err error)
-	sockets
-	// connect makes a bridge to a process.
-	connect(ctx context.Context, process int) (ntb.Device, error)
-	// serve calls accepted for each bridge that another process makes, until close.
-	// It may call accepted from several goroutines.
-	serve(accepted func(ntb.Device))
-	// close drops all claims, ends serve, and waits for its end.
-	close()
-}
-
-// sockets is how the processes of a host publish for which TCP sockets they accept
-// connections.
-type sockets interface {
-	publishSocket(port int, cookie uint64) error
-	withdrawSocket(port int, cookie uint64)
-	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
-	hasSockets(port int) (bool, error)
-}
-
 // Open joins the fabric that spec names. It calls start before any peer can come
 // up. From then on Node and Elsewhere may be called.
 func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
-	if spec.Kind == "mem" {
-		window := spec.Window
-		if window == 0 {
-			window = defaultMemWindow
-		}
-		return newFabric(newMemNetwork(window, spec.wrap), start), nil
-	}
-	if spec.hosts() {
-		h, err := openHosts(spec)
-		if err != nil {
-			return nil, err
-		}
-		return joinHosts(h, start)
-	}
-	n, err := openShm(spec)
+	h, err := openHosts(spec)
 	if err != nil {
 		return nil, err
 	}
-	return newFabric(n, start), nil
+	return joinHosts(h, start)
 }
 
 func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
@@ -140,20 +92,13 @@ func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device
 	return all, nil
 }
 
-// OpenMem opens a fabric within this process. Its windows have the given size in
-// bytes. wrap, if not nil, may wrap its bridges.
-func OpenMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) *Fabric {
-	return newFabric(newMemNetwork(window, wrap), start)
-}
-
-func newFabric(n network, start func(*Fabric)) *Fabric {
+func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 	f := &Fabric{
 		net:    n,
-		node:   ring.NewNode(ring.MakeID(n.host(), n.process())),
+		node:   ring.NewNode(ring.MakeID(n.spec.Node, n.number)),
 		peers:  map[ring.ID]*ring.Peer{},
 		making: map[ring.ID]*makingPeer{},
 	}
-	f.far, _ = n.(*hosts)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	start(f)
 	n.serve(f.accepted)
@@ -181,29 +126,29 @@ func (f *Fabric) Close() {
 
 // ClaimPort claims a port of this host. Port 0 claims a free one. The error wraps
 // EADDRINUSE if another process or listener has the port.
-func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.claimPort(port) }
+func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.station.claimPort(port) }
 
 // ReleasePort releases a port.
-func (f *Fabric) ReleasePort(port int) { f.net.releasePort(port) }
+func (f *Fabric) ReleasePort(port int) { f.net.station.releasePort(port) }
 
 // PublishSocket publishes that this process accepts connections for the TCP socket with
 // this cookie, which listens on port. It may be called several times for a socket, and
 // is undone as often.
 func (f *Fabric) PublishSocket(port int, cookie uint64) error {
-	return f.net.publishSocket(port, cookie)
+	return f.net.station.publishSocket(port, cookie)
 }
 
 // WithdrawSocket undoes one PublishSocket.
-func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.withdrawSocket(port, cookie) }
+func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.station.withdrawSocket(port, cookie) }
 
 // HasSockets reports whether a process of this host has published a socket on port.
-func (f *Fabric) HasSockets(port int) (bool, error) { return f.net.hasSockets(port) }
+func (f *Fabric) HasSockets(port int) (bool, error) { return f.net.station.hasSockets(port) }
 
 // SocketHolder returns a node of this host that accepts connections for a socket. The
 // node may accept for another socket of that port, and then refuses.
 func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err error) {
-	process, ok, err := f.net.socketHolder(port, cookie)
-	return ring.MakeID(f.net.host(), process), ok, err
+	process, ok, err := f.net.station.socketHolder(port, cookie)
+	return ring.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // IsLocal reports, without asking a name server, whether host means this host: an
@@ -211,7 +156,7 @@ func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err
 // address of this machine.
 func (f *Fabric) IsLocal(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || host == "localhost" || host == nodeName(f.net.host()) {
+	if host == "" || host == "localhost" || host == nodeName(f.net.spec.Node) {
 		return true
 	}
 	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
@@ -240,12 +185,12 @@ func isLocalIP(ip net.IP) bool {
 // Cut takes the links to a neighbour down, as if their cables were cut, for tests.
 // They are made again. It returns how many were up.
 func (f *Fabric) Cut(host int) (n int) {
-	if f.far == nil {
+	if !f.net.several() {
 		return 0
 	}
-	f.far.mu.Lock()
-	defer f.far.mu.Unlock()
-	for _, l := range f.far.links {
+	f.net.mu.Lock()
+	defer f.net.mu.Unlock()
+	for _, l := range f.net.links {
 		if l.to == host && l.up() {
 			l.ring.Close()
 			n++
@@ -255,17 +200,17 @@ func (f *Fabric) Cut(host int) (n int) {
 }
 
 // Host returns this host's number.
-func (f *Fabric) Host() int { return f.net.host() }
+func (f *Fabric) Host() int { return f.net.spec.Node }
 
 // OwnsLinks reports whether this process owns its host's links to other hosts.
-func (f *Fabric) OwnsLinks() bool { return f.far != nil && !f.far.spec.member() }
+func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member() }
 
 // FindHost finds a host of the fabric by a name that IsLocal accepts. In a fabric
 // of several hosts it also accepts the name or number of a node, such as "node3" or
 // "3".
 func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if f.IsLocal(name) {
-		return f.net.host(), true
+		return f.net.spec.Node, true
 	}
 	return f.FindNode(name)
 }
@@ -278,21 +223,21 @@ func (f *Fabric) FindNode(name string) (host int, ok bool) {
 	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, name) {
 		return 0, false
 	}
-	if f.far == nil {
-		return f.net.host(), name == nodeName(f.net.host())
+	if !f.net.several() {
+		return f.net.spec.Node, name == nodeName(f.net.spec.Node)
 	}
 	if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
 		name = zone
 	}
 	host, ok = parseNode(name)
-	return host, ok && host <= f.far.nodes()
+	return host, ok && host <= f.net.nodes()
 }
 
 // NodeAddr returns the address that stands for a host where addresses are those of TCP.
 // In a fabric of one host it is loopback. Otherwise it is a link-local address whose
 // zone is the host's name.
 func (f *Fabric) NodeAddr(host int) netip.Addr {
-	if f.far == nil {
+	if !f.net.several() {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	a := [16]byte{0: 0xfe, 1: 0x80, 14: byte(host >> 8), 15: byte(host)}
@@ -302,7 +247,7 @@ func (f *Fabric) NodeAddr(host int) netip.Addr {
 // HostName returns the name of a host in addresses. In a fabric of one host it is
 // localhost.
 func (f *Fabric) HostName(host int) string {
-	if f.far == nil {
+	if !f.net.several() {
 		return "localhost"
 	}
 	return nodeName(host)
@@ -310,23 +255,23 @@ func (f *Fabric) HostName(host int) string {
 
 // HostNames returns a list of the hosts, for messages.
 func (f *Fabric) HostNames() string {
-	if f.far == nil {
+	if !f.net.several() {
 		return "this host alone"
 	}
-	return nodeName(1) + " to " + nodeName(f.far.nodes())
+	return nodeName(1) + " to " + nodeName(f.net.nodes())
 }
 
 // Holder returns the node of this host that holds a port.
 func (f *Fabric) Holder(port int) (id ring.ID, ok bool, err error) {
-	process, ok, err := f.net.holder(port)
-	return ring.MakeID(f.net.host(), process), ok, err
+	process, ok, err := f.net.station.holder(port)
+	return ring.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // Elsewhere returns another process of this host that holds a port, or 0 if there
 // is none.
 func (f *Fabric) Elsewhere(port int) (process int) {
-	process, ok, err := f.net.holder(port)
-	if err != nil || !ok || process == f.net.process() {
+	process, ok, err := f.net.station.holder(port)
+	if err != nil || !ok || process == f.net.number {
 		return 0
 	}
 	return process
@@ -336,19 +281,19 @@ func (f *Fabric) Elsewhere(port int) (process int) {
 // links. That process knows which one holds a port there. Owner waits until ctx
 // ends, since that host may be about to start.
 func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
-	if f.far == nil {
+	if !f.net.several() {
 		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
 	}
-	return f.far.peer(ctx, host, 0)
+	return f.net.peer(ctx, host, 0)
 }
 
 // Peer returns the link to a node, and makes it if there is none. For a node of
 // another host it waits until ctx ends, since that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
-	if f.far != nil && id.Host() != f.net.host() {
-		return f.far.peer(ctx, id.Host(), id.Process())
+	if f.net.several() && id.Host() != f.net.spec.Node {
+		return f.net.peer(ctx, id.Host(), id.Process())
 	}
-	if f.far != nil {
+	if f.net.several() {
 		// The link to the owner, or to a member, also leads to a process of this
 		// host.
 		if p, err := f.node.Peer(ctx, id); err == nil {

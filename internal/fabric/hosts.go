@@ -16,11 +16,18 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// hosts is the network of a fabric of several hosts. Its processes and ports are
-// those of this host, as in a fabric of one. In addition it has this host's links
-// to the other hosts.
+const (
+	// linkTimeout limits the time to make a link whose ends are both on this host.
+	linkTimeout = 10 * time.Second
+
+	defaultMemWindow = 16 << 20
+	defaultShmWindow = 1 << 30 // address space: memory is taken as it is touched
+)
+
+// hosts is the network of a fabric: the processes and ports of this host, and this
+// host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec            // immutable
+	spec     *Spec            // immutable; of one host, Node and Nodes are 1
 	station  station          // immutable
 	number   int              // number of this process on its host; immutable
 	node     *ring.Node       // set before serve
@@ -52,16 +59,21 @@ type Refusals struct {
 }
 
 func openHosts(spec *Spec) (*hosts, error) {
-	if spec.Backend == "mem" {
+	switch {
+	case spec.Kind == "mem": // of this process alone, whatever others are called
+		return openMemHosts(spec, newMemHub(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a, b) }))
+	case spec.Backend == "mem":
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
-	s, err := openShmStation(spec.Name, spec.Node, !spec.member())
+	spec = spec.numbered()
+	s, err := openShmStation(spec)
 	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec.Name, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
 
 func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
-	s, err := hub.open(spec.Node, !spec.member())
+	spec = spec.numbered()
+	s, err := hub.open(spec.Node, spec.owner())
 	connect := func(ctx context.Context) (cable, error) { return hub.connect(ctx, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
@@ -74,7 +86,7 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 	if !spec.member() {
 		h.plan.Store(spec)
 	}
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if errors.Is(err, syscall.EADDRINUSE) && spec.hosts() {
 		// The other process is told, so that it can report that there was a second
 		// one.
 		who := ""
@@ -99,20 +111,8 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 	return h, nil
 }
 
-func (h *hosts) host() int                          { return h.spec.Node }
-func (h *hosts) process() int                       { return h.number }
-func (h *hosts) claimPort(port int) (int, error)    { return h.station.claimPort(port) }
-func (h *hosts) releasePort(port int)               { h.station.releasePort(port) }
-func (h *hosts) holder(port int) (int, bool, error) { return h.station.holder(port) }
-
-func (h *hosts) publishSocket(port int, cookie uint64) error {
-	return h.station.publishSocket(port, cookie)
-}
-func (h *hosts) withdrawSocket(port int, cookie uint64) { h.station.withdrawSocket(port, cookie) }
-func (h *hosts) hasSockets(port int) (bool, error)      { return h.station.hasSockets(port) }
-func (h *hosts) socketHolder(port int, cookie uint64) (int, bool, error) {
-	return h.station.socketHolder(port, cookie)
-}
+// several reports whether the fabric has several hosts.
+func (h *hosts) several() bool { return h.spec.hosts() }
 
 // nodes returns the number of nodes. While a member does not know it, that is the
 // largest possible number.
@@ -126,7 +126,7 @@ func (h *hosts) nodes() int {
 // attach makes the node part of the fabric, once the number of nodes is known.
 func (h *hosts) attach(node *ring.Node) error {
 	h.node = node
-	if plan := h.plan.Load(); plan != nil {
+	if plan := h.plan.Load(); plan != nil && h.several() {
 		return node.Join(plan.options())
 	}
 	return nil
@@ -209,7 +209,10 @@ func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, 
 // is called after serve. So of two nodes that begin together, at least one finds
 // the other.
 func (h *hosts) join() error {
-	if h.spec.member() {
+	switch {
+	case !h.several():
+		return nil
+	case h.spec.member():
 		return h.joinOwner()
 	}
 	errs := make([]error, maxNodes+1)
@@ -329,7 +332,7 @@ func (h *hosts) answer(c cable) {
 // judge decides how to answer a greeting. If it returns a link and the answer is
 // not busy, the caller makes that link.
 func (h *hosts) judge(g, answer *greeting) (*link, error) {
-	if g.Want == wantTopology && g.Version == greetingVersion {
+	if g.Want == wantTopology && g.Version == greetingVersion && h.several() {
 		answer.Snapshot = h.view()
 		return nil, nil
 	}
@@ -408,7 +411,9 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, _ = h.spec.wrap(dev, nil)
+	if h.spec.Kind != "mem" { // there both ends were wrapped together
+		dev, _ = h.spec.wrap(dev, nil)
+	}
 	return dev, nil
 }
 

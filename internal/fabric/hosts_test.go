@@ -75,7 +75,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			v := f.far.view()
+			v := f.net.view()
 			for _, l := range v.Links {
 				if l.State != linkUp {
 					return false
@@ -142,7 +142,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 			<-p.Done()
 		}
 		allUp(t, a, b, c)
-		for _, l := range a.far.view().Links {
+		for _, l := range a.net.view().Links {
 			if l.To == 2 {
 				require.GreaterOrEqual(t, l.Ups, 11)
 			} else {
@@ -161,10 +161,10 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.ErrorContains(t, err, "node1")
 		require.ErrorContains(t, err, "runs already in process")
 		// The node that runs has noticed the other one, and goes on.
-		refused := a.far.view().Refused
+		refused := a.net.view().Refused
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
-		require.Zero(t, b.far.view().Refused.Count)
+		require.Zero(t, b.net.view().Refused.Count)
 		_, err = b.Peer(t.Context(), ring.MakeID(1, 1))
 		require.NoError(t, err)
 	})
@@ -183,7 +183,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "3 nodes, lanes=1")
 			// It may have found the newcomer, or the newcomer may have found it.
-			refused := a.far.view().Refused
+			refused := a.net.view().Refused
 			require.Greater(t, refused.Count, count)
 			count = refused.Count
 			// Which refusal is the last one depends on when each side compared.
@@ -205,9 +205,9 @@ func say(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := f.far.station.connect(ctx, f.Host(), 0)
+	c, err := f.net.station.connect(ctx, f.Host(), 0)
 	require.NoError(t, err)
-	g := f.far.greeting(wantLink)
+	g := f.net.greeting(wantLink)
 	g.Node = 2
 	g.Wire = 1
 	change(g)
@@ -237,13 +237,13 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			"node 2 wants \"process\"":      func(g *greeting) { g.Want = wantProcess },
 			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting) { g.Topology = "rrrrrrrrrrrrrrrr" },
 		} {
-			before := f.far.view().Refused.Count
+			before := f.net.view().Refused.Count
 			answer := say(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
-			require.Error(t, f.far.greeting("").verdict(answer))
-			require.Equal(t, before+1, f.far.view().Refused.Count)
-			require.Contains(t, f.far.view().Refused.Last, want)
+			require.Error(t, f.net.greeting("").verdict(answer))
+			require.Equal(t, before+1, f.net.view().Refused.Count)
+			require.Contains(t, f.net.view().Refused.Last, want)
 		}
 		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
@@ -259,14 +259,14 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 		plan := "ring:" + ownName(t) + "?nodes=2"
 		f := mustNode(t, backend, plan, 1)
 		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greetingMagic + "\xff\xff\xff\xff", greetingMagic + "\x02\x00\x00\x00[]", greetingMagic + "\x02\x00\x00\x00{"} {
-			c, err := f.far.station.connect(t.Context(), 1, 0)
+			c, err := f.net.station.connect(t.Context(), 1, 0)
 			require.NoError(t, err)
 			if b != "" {
 				_, _ = c.Write([]byte(b))
 			}
 			c.Close()
 		}
-		require.Eventually(t, func() bool { return f.far.view().Refused.Count == 3 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return f.net.view().Refused.Count == 3 }, patience, time.Millisecond)
 		allUp(t, f, mustNode(t, backend, plan, 2))
 	})
 }
@@ -340,14 +340,14 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, f := range all {
-			f.far.direct = patience
+			f.net.direct = patience
 		}
 		for i, f := range all {
 			for _, to := range []int{(i+1)%4 + 1, (i+3)%4 + 1} {
 				wg.Go(func() {
 					ctx, cancel := context.WithTimeout(context.Background(), patience)
 					defer cancel()
-					p, err := f.far.peer(ctx, to, 0)
+					p, err := f.net.peer(ctx, to, 0)
 					if err != nil || p.Routed() {
 						t.Errorf("node %d to node %d: %v, routed: %v", i+1, to, err, err == nil)
 					}

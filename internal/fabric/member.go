@@ -22,9 +22,13 @@ func (g *greeting) bridges() bool {
 
 // judgeOwn reports whether a greeting of a process of this host is accepted.
 func (h *hosts) judgeOwn(g *greeting) bool {
-	switch g.Want {
-	case wantProcess:
+	if g.Want == wantProcess {
 		return true
+	}
+	if !h.several() {
+		return false
+	}
+	switch g.Want {
 	case wantUplink:
 		return g.Member && !h.spec.member()
 	case wantCheck:

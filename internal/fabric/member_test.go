@@ -14,7 +14,7 @@ import (
 func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if v = f.far.view().Links[0]; v.State == state {
+		if v = f.net.view().Links[0]; v.State == state {
 			return v
 		}
 		require.True(t, time.Now().Before(end), "want %s: %+v", state, v)
@@ -41,9 +41,9 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			uplinkOf(t, b, linkUp)
 			_, ok = a.FindHost("node4")
 			require.False(t, ok)
-			require.Eventually(t, func() bool { return len(owner.far.view().Members) == 2 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 2 }, patience, time.Millisecond)
 			for i, f := range []*Fabric{a, b} {
-				m := owner.far.view().Members[i]
+				m := owner.net.view().Members[i]
 				require.Equal(t, linkUp, m.State)
 				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
 				// The link leads to the owner, so a dial needs no other.
@@ -53,7 +53,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				require.False(t, p.Routed())
 			}
 			b.Close()
-			require.Eventually(t, func() bool { return len(owner.far.view().Members) == 1 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 1 }, patience, time.Millisecond)
 			owner.Close()
 			uplinkOf(t, a, linkAbsent)
 		}
@@ -70,7 +70,7 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 			_, err := openNode(backend, "line"+name+"?spin=1us", 2)
 			require.ErrorIs(t, err, ErrMismatch)
 			require.ErrorContains(t, err, `a "line"`)
-			require.Positive(t, owner.far.view().Refused.Count)
+			require.Positive(t, owner.net.view().Refused.Count)
 			owner.Close()
 		}
 		// The member keeps what it has learnt.
@@ -80,14 +80,14 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		owner.Close()
 		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
 		v := uplinkOf(t, member, linkDown)
-		require.Eventually(t, func() bool { return other.far.view().Refused.Count > 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return other.net.view().Refused.Count > 0 }, patience, time.Millisecond)
 		// The member may not know more yet than that the link to the first owner has
 		// ended.
 		require.Eventually(t, func() bool {
 			v = uplinkOf(t, member, linkDown)
 			return strings.Contains(v.Error, "nodes do not fit")
 		}, patience, time.Millisecond)
-		for _, text := range []string{v.Error, other.far.view().Refused.Last} {
+		for _, text := range []string{v.Error, other.net.view().Refused.Last} {
 			require.Contains(t, text, "3 nodes, lanes=2")
 			require.Contains(t, text, "4 nodes, lanes=2")
 		}

@@ -31,7 +31,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		})
 		first, old := memNode(t, m, 1), memNode(t, m, 2)
 		defer first.Close()
-		p, err := first.far.peer(t.Context(), 2, 0)
+		p, err := first.net.peer(t.Context(), 2, 0)
 		require.NoError(t, err)
 		require.Equal(t, ring.MakeID(2, 1), p.ID())
 		_, err = old.ClaimPort(7)
@@ -39,7 +39,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 
 		m.Kill(2)
 		// What is left of the killed node reaches no other.
-		_, err = old.far.station.connect(t.Context(), 1, 0)
+		_, err = old.net.station.connect(t.Context(), 1, 0)
 		require.Error(t, err)
 		first.Cut(2)
 		second := memNode(t, m, 2)
@@ -50,7 +50,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		_, held, err := second.Holder(7)
 		require.NoError(t, err)
 		require.True(t, held)
-		p, err = first.far.peer(t.Context(), 2, 0)
+		p, err = first.net.peer(t.Context(), 2, 0)
 		require.NoError(t, err)
 		require.True(t, p.Up())
 		require.Len(t, made, 2)
@@ -68,7 +68,7 @@ func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
 		other, err := m.hub.open(2, true) // runs, and accepts nothing
 		require.NoError(t, err)
 		defer other.close()
-		_, err = f.far.peer(context.Background(), 2, 0)
+		_, err = f.net.peer(context.Background(), 2, 0)
 		done <- err
 	})
 	select {

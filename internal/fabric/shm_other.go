@@ -8,9 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-func openShm(*Spec) (network, error) { return nil, ntb.ErrNotSupported }
-
-func openShmStation(string, int, bool) (station, error) { return nil, ntb.ErrNotSupported }
+func openShmStation(*Spec) (station, error) { return nil, ntb.ErrNotSupported }
 
 func shmConnect(context.Context, string, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
 

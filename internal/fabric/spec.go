@@ -102,6 +102,19 @@ func (s *Spec) hosts() bool { return isTopology(s.Kind) }
 // member reports whether the process is one that owns no links of its host.
 func (s *Spec) member() bool { return s.hosts() && s.Nodes == 0 }
 
+// owner reports whether the process owns links to other hosts.
+func (s *Spec) owner() bool { return s.hosts() && s.Nodes != 0 }
+
+// numbered is the spec with the numbers of a fabric of one node, if there is one host.
+func (s *Spec) numbered() *Spec {
+	if s.hosts() {
+		return s
+	}
+	one := *s
+	one.Node, one.Nodes = 1, 1
+	return &one
+}
+
 // checkHosts checks what a fabric of several hosts must have.
 func (s *Spec) checkHosts() error {
 	switch {

@@ -43,3 +43,12 @@ type cable interface {
 	// cable is closed.
 	bridge(window, doorbells int) (ntb.Device, error)
 }
+
+// sockets is how the processes of a host publish for which TCP sockets they accept
+// connections.
+type sockets interface {
+	publishSocket(port int, cookie uint64) error
+	withdrawSocket(port int, cookie uint64)
+	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
+	hasSockets(port int) (bool, error)
+}

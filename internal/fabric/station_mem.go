@@ -289,3 +289,39 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 }
 
 func (c *memCable) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(t) }
+
+// memSockets are the published sockets within a process, and how often each is
+// published.
+type memSockets map[memSocket]int
+
+type memSocket struct {
+	port    int
+	cookie  uint64
+	process int
+}
+
+func (m memSockets) publish(s memSocket) { m[s]++ }
+
+func (m memSockets) withdraw(s memSocket) {
+	if m[s]--; m[s] <= 0 {
+		delete(m, s)
+	}
+}
+
+func (m memSockets) holder(port int, cookie uint64) (process int, ok bool) {
+	for s := range m {
+		if s.port == port && s.cookie == cookie {
+			return s.process, true
+		}
+	}
+	return 0, false
+}
+
+func (m memSockets) on(port int) bool {
+	for s := range m {
+		if s.port == port {
+			return true
+		}
+	}
+	return false
+}

@@ -25,14 +25,14 @@ type shmStation struct {
 	ln     *net.UnixListener
 }
 
-func openShmStation(name string, node int, owner bool) (station, error) {
-	dir, err := openHostDir(name, node, true)
+func openShmStation(spec *Spec) (station, error) {
+	dir, err := openSpecDir(spec)
 	if err != nil {
 		return nil, err
 	}
-	s := &shmStation{name: name, node: node, dir: dir}
+	s := &shmStation{name: spec.Name, node: spec.Node, dir: dir}
 	claim := dir.ClaimProcess
-	if owner {
+	if spec.owner() {
 		claim = dir.ClaimOwner
 	}
 	if s.number, err = claim(); err == nil {
@@ -72,7 +72,18 @@ func (s *shmStation) accept() (cable, error) {
 }
 
 func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {
+	if node == s.node {
+		return connectIn(ctx, s.dir, node, process)
+	}
 	return shmConnect(ctx, s.name, node, process)
+}
+
+// openSpecDir opens the directory of this process' host, and makes it if it is not there.
+func openSpecDir(spec *Spec) (*Dir, error) {
+	if spec.hosts() {
+		return openHostDir(spec.Name, spec.Node, true)
+	}
+	return OpenDir(spec.Name)
 }
 
 // shmPresent reports whether a node of a fabric runs on this machine.
@@ -100,34 +111,47 @@ func shmProcesses(name string, node int) int {
 	return len(all)
 }
 
-// shmConnect makes a cable to a process of a node. Process 0 is the owner of its
-// links. It opens the directory each time, since the directory may have been
-// removed and made again.
+// shmConnect makes a cable to a process of a node of another host, 0 for the owner of
+// its links. It opens the directory each time, since that may have been removed and made
+// again.
 func shmConnect(ctx context.Context, name string, node, process int) (cable, error) {
-	absent := fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
 	dir, err := openHostDir(name, node, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, absent
+		return nil, errAbsent(node)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	c, err := connectIn(ctx, dir, node, process)
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", node, err)
+	}
+	return c, nil
+}
+
+// connectIn makes a cable to a process of the node that has dir, 0 for the owner of its
+// links.
+func connectIn(ctx context.Context, dir *Dir, node, process int) (cable, error) {
 	if process == 0 {
 		owner, ok, err := dir.Owner()
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			return nil, absent
+			return nil, errAbsent(node)
 		}
 		process = owner
 	}
 	c, err := dir.Connect(ctx, process)
 	if err != nil {
-		return nil, fmt.Errorf("node %d: %w", node, err)
+		return nil, err
 	}
 	return &shmCable{c}, nil
+}
+
+func errAbsent(node int) error {
+	return fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
 }
 
 // shmCable is an end of a Unix socket.
