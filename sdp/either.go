@@ -234,7 +234,7 @@ func (h *Host) seek(to netip.AddrPort) (*destination, counter) {
 	if err != nil || !held {
 		return nil, &n.dialNoSDP
 	}
-	route, err := inetdiag.RouteTo(to.Addr())
+	route, err := h.stack.kernel.RouteTo(to.Addr())
 	if err != nil {
 		logNoLookup(err)
 		return nil, &n.dialNoLookup
@@ -242,7 +242,7 @@ func (h *Host) seek(to netip.AddrPort) (*destination, counter) {
 	if !route.Local {
 		return nil, &n.dialNotLocal
 	}
-	socket, ok, err := inetdiag.Listening(to, route.Interface)
+	socket, ok, err := h.stack.kernel.Listening(to, route.Interface)
 	if err != nil {
 		logNoLookup(err)
 		return nil, &n.dialNoLookup

@@ -12,6 +12,7 @@ import (
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -26,8 +27,9 @@ type stack struct {
 	err       error          // why there is no fabric; constant then
 	listeners *listen.Table
 	opts      bounce.Options
-	bubble    bool          // it was made in a bubble of testing/synctest; constant
-	port      atomic.Uint32 // counts the dialling ends' ports
+	bubble    bool            // it was made in a bubble of testing/synctest; constant
+	port      atomic.Uint32   // counts the dialling ends' ports
+	kernel    inetdiag.Kernel // closed with the fabric
 
 	refs int // Hosts; guarded by stacks.mu
 
@@ -122,6 +124,7 @@ func (s *stack) release() {
 	stacks.mu.Unlock()
 	if last {
 		s.fabric.Close() // may have to wait for a lease
+		s.kernel.Close()
 	}
 }
 

@@ -242,7 +242,7 @@ func (s *tcpHalf) isLocal(a netip.Addr) bool {
 	if known := s.foreign.Load(); a.IsLoopback() || a == s.at.Addr().Unmap() || known != nil && *known == a {
 		return true
 	}
-	route, err := inetdiag.RouteTo(a)
+	route, err := s.host.stack.kernel.RouteTo(a)
 	if err != nil || !route.Local {
 		return false
 	}

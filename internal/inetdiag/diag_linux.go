@@ -30,20 +30,17 @@ const (
 // of this machine, coming through an interface, as RouteTo returns it. It returns false
 // if there is none. If several share the port by SO_REUSEPORT, it returns each with
 // equal probability. An error means that the kernel cannot be asked.
-func Listening(to netip.AddrPort, through int) (Socket, bool, error) {
-	s, ok, err := lookUp(to, through)
+func (k *Kernel) Listening(to netip.AddrPort, through int) (Socket, bool, error) {
+	s, ok, err := k.lookUp(to, through)
 	if err == nil && !ok {
 		err = works()
 	}
 	return s, ok, err
 }
 
-func lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
-	c, err := converse(unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return Socket{}, false, err
-	}
-	defer c.close()
+func (k *Kernel) lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
+	asker := k.take()
+	defer k.give(asker)
 	a := Destination(to.Addr())
 	if a.Is4() {
 		through = loopbackIndex // connections of IPv4 to any address of the machine come through it
@@ -54,7 +51,7 @@ func lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
 	copy(message[28:], a.AsSlice())
 	order.PutUint32(message[60:], uint32(through))
 	var found answer
-	err = c.ask(message, func(payload []byte) (err error) {
+	err := asker.ask(diag, message, func(payload []byte) (err error) {
 		found, err = parseAnswer(payload)
 		return err
 	})
@@ -64,8 +61,7 @@ func lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
 	if err != nil || found.state != stateListen {
 		return Socket{}, false, err
 	}
-	space, err := namespaceOf(int(c))
-	return Socket{Cookie: found.cookie, Namespace: space}, err == nil, err
+	return Socket{Cookie: found.cookie, Namespace: asker.cookie}, true, nil
 }
 
 const loopbackIndex = 1 // LOOPBACK_IFINDEX, in each namespace

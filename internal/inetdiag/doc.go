@@ -6,8 +6,8 @@
 // wildcards, dual stack, bound devices, groups of SO_REUSEPORT and sk_lookup programs
 // count as they do for a connection:
 //
-//   - [RouteTo]: whether an address is this machine's, by NETLINK_ROUTE;
-//   - [Listening]: which socket listens there, by NETLINK_SOCK_DIAG;
+//   - [Kernel.RouteTo]: whether an address is this machine's, by NETLINK_ROUTE;
+//   - [Kernel.Listening]: which socket listens there, by NETLINK_SOCK_DIAG;
 //   - [SocketOf]: the identity of that socket, for one that this process holds.
 //
 // Anything that changes a packet or a call on its way is not seen: address translation

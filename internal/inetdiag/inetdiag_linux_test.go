@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// kernel is asked by all tests, so that each finds what another has left.
+var kernel Kernel
+
 func listen(t *testing.T, config net.ListenConfig, network, address string) (*net.TCPListener, Socket) {
 	t.Helper()
 	ln, err := config.Listen(context.Background(), network, address)
@@ -29,10 +32,10 @@ func listen(t *testing.T, config net.ListenConfig, network, address string) (*ne
 func lookedUp(t *testing.T, address string, port int) (Socket, bool) {
 	t.Helper()
 	a := netip.MustParseAddr(address)
-	route, err := RouteTo(a)
+	route, err := kernel.RouteTo(a)
 	require.NoError(t, err)
 	require.True(t, route.Local, address)
-	s, ok, err := Listening(netip.AddrPortFrom(a, uint16(port)), route.Interface)
+	s, ok, err := kernel.Listening(netip.AddrPortFrom(a, uint16(port)), route.Interface)
 	require.NoError(t, err)
 	return s, ok
 }
@@ -120,7 +123,7 @@ func TestRoutes(t *testing.T) {
 		{"192.0.2.77", "", false}, // an address for documentation
 		{"2001:db8::1", "", false},
 	} {
-		r, err := RouteTo(netip.MustParseAddr(tc.address))
+		r, err := kernel.RouteTo(netip.MustParseAddr(tc.address))
 		require.NoError(t, err, tc.address)
 		require.Equal(t, tc.local, r.Local, tc.address)
 		if tc.local {
@@ -134,12 +137,12 @@ func TestRoutes(t *testing.T) {
 		ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP)
 		require.True(t, ok)
 		if ip.Unmap().IsLinkLocalUnicast() {
-			r, err := RouteTo(ip)
+			r, err := kernel.RouteTo(ip)
 			require.NoError(t, err, ip)
 			require.False(t, r.Local, "%v has no zone", ip)
 			continue
 		}
-		r, err := RouteTo(ip)
+		r, err := kernel.RouteTo(ip)
 		require.NoError(t, err, ip)
 		require.True(t, r.Local, ip)
 		require.Equal(t, ip.Unmap(), r.Source, ip)
@@ -159,14 +162,14 @@ func TestZonesOfRoutes(t *testing.T) {
 				continue
 			}
 			for _, zone := range []string{i.Name, fmt.Sprint(i.Index)} {
-				r, err := RouteTo(ip.WithZone(zone))
+				r, err := kernel.RouteTo(ip.WithZone(zone))
 				require.NoError(t, err)
 				require.True(t, r.Local, "%v%%%s", ip, zone)
 				require.Equal(t, i.Index, r.Interface)
 			}
 		}
 	}
-	_, err = RouteTo(netip.MustParseAddr("fe80::1%nosuchinterface"))
+	_, err = kernel.RouteTo(netip.MustParseAddr("fe80::1%nosuchinterface"))
 	require.Error(t, err)
 }
 
@@ -190,7 +193,7 @@ func BenchmarkListening(b *testing.B) {
 	defer ln.Close()
 	to := ln.Addr().(*net.TCPAddr).AddrPort()
 	for b.Loop() {
-		_, ok, err := Listening(to, loopbackIndex)
+		_, ok, err := kernel.Listening(to, loopbackIndex)
 		if !ok || err != nil {
 			b.Fatal(ok, err)
 		}
@@ -200,7 +203,7 @@ func BenchmarkListening(b *testing.B) {
 func BenchmarkRouteTo(b *testing.B) {
 	a := netip.MustParseAddr("192.0.2.77")
 	for b.Loop() {
-		if _, err := RouteTo(a); err != nil {
+		if _, err := kernel.RouteTo(a); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -8,13 +8,19 @@ import (
 	"syscall"
 )
 
+// Kernel is Linux'.
+type Kernel struct{}
+
 // RouteTo returns errors.ErrUnsupported.
-func RouteTo(netip.Addr) (Route, error) { return Route{}, errors.ErrUnsupported }
+func (*Kernel) RouteTo(netip.Addr) (Route, error) { return Route{}, errors.ErrUnsupported }
 
 // Listening returns errors.ErrUnsupported.
-func Listening(netip.AddrPort, int) (Socket, bool, error) {
+func (*Kernel) Listening(netip.AddrPort, int) (Socket, bool, error) {
 	return Socket{}, false, errors.ErrUnsupported
 }
 
 // SocketOf returns errors.ErrUnsupported.
 func SocketOf(syscall.RawConn) (Socket, error) { return Socket{}, errors.ErrUnsupported }
+
+// Close does nothing.
+func (*Kernel) Close() {}

@@ -26,12 +26,12 @@ func request(kind, flags uint16, size int) []byte {
 	return b
 }
 
-// conversation is a netlink socket. It is opened for each question, so that it always
-// belongs to the thread's current network namespace.
+// conversation is a netlink socket. It belongs to the network namespace of the thread
+// that opened it.
 type conversation int
 
 func converse(protocol int) (conversation, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return -1, fmt.Errorf("inetdiag: socket: %w", err)
 	}
@@ -41,32 +41,26 @@ func converse(protocol int) (conversation, error) {
 func (c conversation) close() { unix.Close(int(c)) }
 
 // ask sends a message and calls answer with the payload of each message that comes
-// back. If the kernel answers with an error, ask returns that. The kernel answers
-// within send, so the receive does not wait.
-func (c conversation) ask(message []byte, answer func(payload []byte) error) error {
+// back. If the kernel answers with an error, ask returns that, with answered set. The
+// kernel answers within send, so the receive does not wait. room is for one datagram.
+func (c conversation) ask(message, room []byte, answer func(payload []byte) error) (answered bool, err error) {
 	order.PutUint32(message, uint32(len(message)))
-	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	if err := ignoringInterrupts(func() error { return unix.Sendto(int(c), message, 0, kernel) }); err != nil {
-		return fmt.Errorf("inetdiag: send: %w", err)
+	if err := ignoringInterrupts(func() error { _, err := unix.Write(int(c), message); return err }); err != nil {
+		return false, fmt.Errorf("inetdiag: send: %w", err)
 	}
 	dump := order.Uint16(message[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
-	room := answerRoom
-	if dump {
-		room = dumpRoom
-	}
-	buffer := make([]byte, room)
 	for {
 		var n int
 		err := ignoringInterrupts(func() (err error) {
-			n, _, err = unix.Recvfrom(int(c), buffer, unix.MSG_DONTWAIT)
+			n, err = unix.Read(int(c), room)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("inetdiag: receive: %w", err)
+			return false, fmt.Errorf("inetdiag: receive: %w", err)
 		}
-		done, err := eachMessage(buffer[:n], answer)
+		done, err := eachMessage(room[:n], answer)
 		if err != nil || done || !dump {
-			return err
+			return true, err
 		}
 	}
 }

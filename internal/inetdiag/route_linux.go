@@ -14,7 +14,7 @@ import (
 // RouteTo looks up the route to an address. If there is none, the address is not
 // local, and there is no error. Loopback addresses are local; the kernel is not
 // asked.
-func RouteTo(a netip.Addr) (Route, error) {
+func (k *Kernel) RouteTo(a netip.Addr) (Route, error) {
 	a = Destination(a)
 	if a.IsLinkLocalUnicast() && a.Is6() && a.Zone() == "" {
 		return Route{}, nil // the kernel does not connect there
@@ -26,17 +26,14 @@ func RouteTo(a netip.Addr) (Route, error) {
 		}
 		return Route{Local: true, Source: source, Interface: loopbackIndex}, nil
 	}
-	c, err := converse(unix.NETLINK_ROUTE)
-	if err != nil {
-		return Route{}, err
-	}
-	defer c.close()
-	var r Route
 	through, err := zoneIndex(a)
 	if err != nil {
 		return Route{}, err
 	}
-	err = c.ask(routeRequest(a, through), func(payload []byte) (err error) {
+	asker := k.take()
+	defer k.give(asker)
+	var r Route
+	err = asker.ask(route, routeRequest(a, through), func(payload []byte) (err error) {
 		r, err = parseRoute(payload)
 		return err
 	})

@@ -79,7 +79,7 @@ func subflowCookie(fd int) (uint64, error) {
 	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	message[24], message[25] = byte(port>>8), byte(port)
 	var cookie uint64
-	err = c.ask(message, func(payload []byte) error {
+	_, err = c.ask(message, make([]byte, dumpRoom), func(payload []byte) error {
 		a, err := parseAnswer(payload)
 		if err == nil && a.state == stateListen && a.inode == uint32(st.Ino) {
 			cookie = a.cookie
@@ -111,7 +111,9 @@ var works = sync.OnceValue(func() error {
 		return nil
 	}
 	port := uint16(name.(*unix.SockaddrInet4).Port)
-	_, ok, err := lookUp(netip.AddrPortFrom(netip.AddrFrom4(loopback), port), loopbackIndex)
+	var k Kernel
+	defer k.Close()
+	_, ok, err := k.lookUp(netip.AddrPortFrom(netip.AddrFrom4(loopback), port), loopbackIndex)
 	if err == nil && !ok {
 		err = fmt.Errorf("inetdiag: the kernel does not find a TCP socket that listens: is tcp_diag missing? %w", errors.ErrUnsupported)
 	}
