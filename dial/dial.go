@@ -122,16 +122,26 @@ func (t *Table) try(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	t.pool.SpinUntil(func() bool { return len(c.answer) > 0 })
 	select {
 	case err = <-c.answer:
-	case <-ctx.Done():
-		if t.abandon(c) {
-			return nil, ctx.Err()
-		}
-		err = <-c.answer // the answer came at the same moment
+	default:
+		err = t.wait(ctx, c)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return pair, nil
+}
+
+// wait waits for the answer of a call until ctx ends.
+func (t *Table) wait(ctx context.Context, c *call) error {
+	select {
+	case err := <-c.answer:
+		return err
+	case <-ctx.Done():
+		if t.abandon(c) {
+			return ctx.Err()
+		}
+		return <-c.answer // the answer came at the same moment
+	}
 }
 
 func (t *Table) add(k key, c *call) bool {

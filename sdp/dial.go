@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -151,8 +153,9 @@ type destination struct {
 // dial connects to a listener's process, whichever that is.
 func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
+	defer limited.stop()
+	ctx = limited
 	var err error
 	for range maxLinks {
 		var c *Conn
@@ -169,6 +172,53 @@ func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 	}
 	// Each process that held the port went away.
 	return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
+}
+
+// lateTimer is a context that ends at a time too. The timer is made when Done is first
+// called: a dial that is answered at once has none, and so wakes no thread to wait for it.
+type lateTimer struct {
+	context.Context // the caller's
+	end             time.Time
+	once            sync.Once
+	made            atomic.Pointer[timer]
+}
+
+// timer is a context with the means to end it.
+type timer struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+func (l *lateTimer) Deadline() (time.Time, bool) {
+	if d, ok := l.Context.Deadline(); ok && d.Before(l.end) {
+		return d, true
+	}
+	return l.end, true
+}
+
+func (l *lateTimer) Done() <-chan struct{} {
+	l.once.Do(func() {
+		ctx, cancel := context.WithDeadline(l.Context, l.end)
+		l.made.Store(&timer{ctx, cancel})
+	})
+	return l.made.Load().Done()
+}
+
+func (l *lateTimer) Err() error {
+	if t := l.made.Load(); t != nil {
+		return t.Err()
+	}
+	if err := l.Context.Err(); err != nil || time.Now().Before(l.end) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// stop frees the timer. Nobody waits any more.
+func (l *lateTimer) stop() {
+	if t := l.made.Load(); t != nil {
+		t.cancel()
+	}
 }
 
 // holder finds the process of this host that has the listener.

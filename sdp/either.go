@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -60,7 +60,7 @@ func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, addre
 	if err != nil || port == 0 {
 		return d.net().DialContext(ctx, network, address) // whose error is the one that users know
 	}
-	c, err := traced(ctx, network, address, func() (*Conn, error) {
+	c, err := traced(ctx, network, verbatim(address), func() (*Conn, error) {
 		return h.dial(ctx, &destination{host: node, port: port, tcp: true})
 	})
 	if err == nil {
@@ -104,9 +104,14 @@ func literal(ctx context.Context, network, host, service string) (netip.AddrPort
 
 // dialLiteral connects to an address.
 func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address string, to netip.AddrPort) (net.Conn, error) {
+	had, why := h.holding(int(to.Port()))
+	if why != nil {
+		why.Add(1)
+		return d.net().DialContext(ctx, network, address)
+	}
 	limited, cancel := d.limit(ctx)
 	defer cancel()
-	c, why, err := h.reach(limited, network, to)
+	c, why, err := h.reach(limited, network, to, had)
 	if c != nil {
 		h.counters.dialSDP.Add(1)
 		return c, nil
@@ -122,7 +127,7 @@ func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address stri
 func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	n := d.net()
 	end := n.Deadline
-	if n.Timeout > 0 {
+	if n.Timeout != 0 { // also a negative one, which is over
 		if t := time.Now().Add(n.Timeout); end.IsZero() || t.Before(end) {
 			end = t
 		}
@@ -133,79 +138,17 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, end)
 }
 
-// errTaken ends a dial of net in whose place a connection by SDP has been made.
-var errTaken = errors.New("the connection is made by SDP")
-
-// dialName has net find the addresses of a name, and choose among them. Each time that
-// net is about to connect to one, it is tried by SDP.
-func (d *Dialer) dialName(ctx context.Context, h *Host, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var r race
-	var why atomic.Pointer[counter] // of the last address
-	n := d.net()
-	n.ControlContext = func(ctx context.Context, network, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil || ctx.Err() != nil {
-			return nil
-		}
-		c, w, err := h.reach(untraced{ctx}, network, to)
-		if w != nil {
-			why.Store(&w)
-		}
-		if c == nil {
-			return err
-		}
-		r.won(c)
-		cancel() // the other addresses
-		return errTaken
-	}
-	t, err := n.DialContext(traceOfNet(ctx), network, address)
-	if c := r.end(); c != nil {
-		if t != nil {
-			t.Close() // it lost
-		}
-		h.counters.dialSDP.Add(1)
-		return c, nil
-	}
-	if w := why.Load(); w != nil {
-		(*w).Add(1)
-	} else {
-		h.counters.dialNotLocal.Add(1) // there was no address
-	}
-	return t, err
-}
-
-// race takes the first connection that is made, and closes others, also those made
-// after its end.
-type race struct{ first atomic.Pointer[Conn] }
-
-var raceOver = new(Conn)
-
-func (r *race) won(c *Conn) {
-	if !r.first.CompareAndSwap(nil, c) {
-		c.Close()
-	}
-}
-
-func (r *race) end() *Conn {
-	if c := r.first.Swap(raceOver); c != raceOver {
-		return c
-	}
-	return nil
-}
-
 // reach connects to the listener of this fabric that a TCP connection to an address would
-// reach. Without one it returns the counter of why. An error is final: the time is over.
-func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort) (*Conn, counter, error) {
+// reach. had is of its port. Without one it returns the counter of why. An error is final: the time is over.
+func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
 		return nil, &h.counters.dialSDPFailed, nil // net says the rest
 	}
-	d, why := h.seek(to)
+	d, why := h.seek(to, had)
 	if d == nil {
 		return nil, why, nil
 	}
-	c, err := traced(ctx, network, to.String(), func() (*Conn, error) {
+	c, err := traced(ctx, network, to, func() (*Conn, error) {
 		c, err := h.dial(ctx, d)
 		if err != nil {
 			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(err)}
@@ -221,19 +164,33 @@ func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort) (*C
 	return nil, &h.counters.dialSDPFailed, nil
 }
 
-// seek asks the kernel which socket a connection to an address would reach, and the
-// fabric whether that is a listener's.
-func (h *Host) seek(to netip.AddrPort) (*destination, counter) {
-	f, n := h.stack.fabric, h.counters
-	port := int(to.Port())
-	sockets, err := f.HasSockets(port)
-	held := sockets
-	if err == nil && !sockets {
+// holding is what the fabric says of a port.
+type holding struct {
+	socket  fabric.PublishedSocket // one of those published there
+	sockets bool                   // there is one; if not, a listener of network "sdp" has the port
+}
+
+// holding finds out what the fabric has on a port. Where that is nothing it returns the
+// counter of why.
+func (h *Host) holding(port int) (had holding, why counter) {
+	f := h.stack.fabric
+	var err error
+	had.socket, had.sockets, err = f.AnySocket(port)
+	held := had.sockets
+	if err == nil && !held {
 		_, held, err = f.Holder(port)
 	}
 	if err != nil || !held {
-		return nil, &n.dialNoSDP
+		return holding{}, &h.counters.dialNoSDP
 	}
+	return had, nil
+}
+
+// seek asks the kernel which socket a connection to an address would reach, and the
+// fabric, which has the port, whether that is a listener's.
+func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
+	f, n := h.stack.fabric, h.counters
+	port := int(to.Port())
 	route, err := h.stack.kernel.RouteTo(to.Addr())
 	if err != nil {
 		logNoLookup(err)
@@ -249,9 +206,9 @@ func (h *Host) seek(to netip.AddrPort) (*destination, counter) {
 	}
 	var holder ring.ID
 	switch {
-	case ok && sockets:
-		holder, ok, err = f.SocketHolder(port, socket.Cookie)
-	case !ok && !sockets:
+	case ok && had.sockets:
+		holder, ok, err = f.HolderOf(had.socket, port, socket.Cookie)
+	case !ok && !had.sockets:
 		ok = true // nobody listens by TCP, and the holder of the port is of network "sdp"
 	default:
 		ok = false

@@ -30,6 +30,7 @@ type stack struct {
 	bubble    bool            // it was made in a bubble of testing/synctest; constant
 	port      atomic.Uint32   // counts the dialling ends' ports
 	kernel    inetdiag.Kernel // closed with the fabric
+	localhost atomic.Pointer[resolved]
 
 	refs int // Hosts; guarded by stacks.mu
 

@@ -13,6 +13,9 @@ import (
 // of its interface.
 func tcpAddr(a netip.AddrPort) *net.TCPAddr {
 	t := net.TCPAddrFromAddrPort(a)
+	if t.Zone == "" {
+		return t
+	}
 	if n, err := strconv.Atoi(t.Zone); err == nil {
 		if i, err := net.InterfaceByIndex(n); err == nil {
 			t.Zone = i.Name

@@ -46,7 +46,9 @@ func (d *Dir) WithdrawSocket(int, uint64)      {}
 func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
 	return 0, false, ntb.ErrNotSupported
 }
-func (d *Dir) HasSockets(int) (bool, error)          { return false, ntb.ErrNotSupported }
+func (d *Dir) AnySocket(int) (PublishedSocket, bool, error) {
+	return PublishedSocket{}, false, ntb.ErrNotSupported
+}
 func (d *Dir) Processes() ([]int, error)             { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*net.UnixListener, error) { return nil, ntb.ErrNotSupported }
 func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {

@@ -17,7 +17,7 @@ import (
 // Two cookies of one port may have the same 30 bits. The process distinguishes them,
 // since the dialler sends it the whole cookie.
 func socketByte(port int, cookie uint64, process int) int64 {
-	return 1<<62 | int64(port)<<46 | int64(cookie&(1<<30-1))<<16 | int64(process)
+	return 1<<62 | int64(port)<<46 | int64(cookie&cookieKept)<<16 | int64(process)
 }
 
 // PublishSocket publishes that this process accepts connections for a TCP socket
@@ -64,10 +64,12 @@ func (d *Dir) SocketHolder(port int, cookie uint64) (process int, ok bool, err e
 	return int(at - first), ok, err
 }
 
-// HasSockets reports whether any process has published a socket on port.
-func (d *Dir) HasSockets(port int) (bool, error) {
-	_, ok, err := d.lockedSocket(socketByte(port, 0, 0), 1<<46)
-	return ok, err
+// AnySocket finds a socket that a process has published on port; ok is false if there is
+// none.
+func (d *Dir) AnySocket(port int) (s PublishedSocket, ok bool, err error) {
+	first := socketByte(port, 0, 0)
+	at, ok, err := d.lockedSocket(first, 1<<46)
+	return PublishedSocket{cookie: uint64(at-first) >> 16, process: int((at - first) & (1<<16 - 1))}, ok, err
 }
 
 func (d *Dir) lockedSocket(first, n int64) (at int64, ok bool, err error) {

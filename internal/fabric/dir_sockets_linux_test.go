@@ -18,7 +18,7 @@ func wantSocket(t *testing.T, d *Dir, port int, cookie uint64, want ...int) {
 
 func wantSockets(t *testing.T, d *Dir, port int, want bool) {
 	t.Helper()
-	got, err := d.HasSockets(port)
+	_, got, err := d.AnySocket(port)
 	require.NoError(t, err)
 	require.Equal(t, want, got, "port %d", port)
 }

@@ -44,6 +44,15 @@ type makingPeer struct {
 	err  error
 }
 
+// PublishedSocket is a TCP socket for which a process of this host accepts connections.
+type PublishedSocket struct {
+	cookie  uint64 // at least the bits of it that are cookieKept
+	process int
+}
+
+// cookieKept are the bits of a socket's cookie by which it is published.
+const cookieKept = 1<<30 - 1
+
 // Open joins the fabric that spec names. It calls start before any peer can come
 // up. From then on Node and Elsewhere may be called.
 func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
@@ -141,14 +150,24 @@ func (f *Fabric) PublishSocket(port int, cookie uint64) error {
 // WithdrawSocket undoes one PublishSocket.
 func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.station.withdrawSocket(port, cookie) }
 
-// HasSockets reports whether a process of this host has published a socket on port.
-func (f *Fabric) HasSockets(port int) (bool, error) { return f.net.station.hasSockets(port) }
+// AnySocket finds one of the sockets that processes of this host have published on a port.
+func (f *Fabric) AnySocket(port int) (s PublishedSocket, ok bool, err error) {
+	return f.net.station.anySocket(port)
+}
 
 // SocketHolder returns a node of this host that accepts connections for a socket. The
 // node may accept for another socket of that port, and then refuses.
 func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err error) {
 	process, ok, err := f.net.station.socketHolder(port, cookie)
 	return ring.MakeID(f.net.spec.Node, process), ok, err
+}
+
+// HolderOf is SocketHolder, where AnySocket has found s on the port already.
+func (f *Fabric) HolderOf(s PublishedSocket, port int, cookie uint64) (id ring.ID, ok bool, err error) {
+	if (s.cookie^cookie)&cookieKept == 0 {
+		return ring.MakeID(f.net.spec.Node, s.process), true, nil
+	}
+	return f.SocketHolder(port, cookie)
 }
 
 // IsLocal reports, without asking a name server, whether host means this host: an
@@ -220,17 +239,24 @@ func (f *Fabric) FindHost(name string) (host int, ok bool) {
 // NodeAddr returns. It does not find a name that is also a name of this machine.
 func (f *Fabric) FindNode(name string) (host int, ok bool) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	node := name
+	if !f.net.several() {
+		host = f.net.spec.Node
+		ok = name == nodeName(host)
+	} else {
+		if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
+			node = zone
+		}
+		host, ok = parseNode(node)
+		ok = ok && host <= f.net.nodes()
+	}
+	if !ok {
+		return 0, false
+	}
 	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, name) {
 		return 0, false
 	}
-	if !f.net.several() {
-		return f.net.spec.Node, name == nodeName(f.net.spec.Node)
-	}
-	if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
-		name = zone
-	}
-	host, ok = parseNode(name)
-	return host, ok && host <= f.net.nodes()
+	return host, true
 }
 
 // NodeAddr returns the address that stands for a host where addresses are those of TCP.

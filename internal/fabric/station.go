@@ -50,5 +50,5 @@ type sockets interface {
 	publishSocket(port int, cookie uint64) error
 	withdrawSocket(port int, cookie uint64)
 	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
-	hasSockets(port int) (bool, error)
+	anySocket(port int) (s PublishedSocket, ok bool, err error)
 }

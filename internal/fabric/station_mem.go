@@ -157,10 +157,11 @@ func (s *memStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 	return process, ok, nil
 }
 
-func (s *memStation) hasSockets(port int) (bool, error) {
+func (s *memStation) anySocket(port int) (PublishedSocket, bool, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	return s.host.sockets.on(port), nil
+	p, ok := s.host.sockets.any(port)
+	return p, ok, nil
 }
 
 func (s *memStation) processes() (all []int, _ error) {
@@ -317,11 +318,11 @@ func (m memSockets) holder(port int, cookie uint64) (process int, ok bool) {
 	return 0, false
 }
 
-func (m memSockets) on(port int) bool {
+func (m memSockets) any(port int) (PublishedSocket, bool) {
 	for s := range m {
 		if s.port == port {
-			return true
+			return PublishedSocket{cookie: s.cookie, process: s.process}, true
 		}
 	}
-	return false
+	return PublishedSocket{}, false
 }

@@ -58,7 +58,9 @@ func (s *shmStation) publishSocket(port int, cookie uint64) error {
 	return s.dir.PublishSocket(port, cookie)
 }
 func (s *shmStation) withdrawSocket(port int, cookie uint64) { s.dir.WithdrawSocket(port, cookie) }
-func (s *shmStation) hasSockets(port int) (bool, error)      { return s.dir.HasSockets(port) }
+func (s *shmStation) anySocket(port int) (PublishedSocket, bool, error) {
+	return s.dir.AnySocket(port)
+}
 func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 	return s.dir.SocketHolder(port, cookie)
 }
