@@ -7,6 +7,10 @@
 //	go run ./integration/others golang.org/x/crypto@v0.58.0 ./ssh # a version of a module
 //	go run ./integration/others ../checkout ./...                 # a directory
 //
+// The suites redis and mysql are this command's own, in testdata/drivers: they test that
+// go-redis and go-sql-driver/mysql find out which connections of a pool the server has
+// closed. They run redis-server, or MariaDB's mariadbd and mariadb-install-db.
+//
 // It prints a table of the tests whose results differ, or of all of them with -all, and a
 // line of totals with the number of connections that used SDP. Its exit status is 1 if a test
 // that passes over TCP does not pass over SDP, unless known.go has a reason, and if no

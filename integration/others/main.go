@@ -100,7 +100,7 @@ func compare(s suite, o options) (c *comparison, err error) {
 	defer os.RemoveAll(tmp)
 	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
 	defer func() { err = errors.Join(err, remove(name)) }()
-	src, err := prepare(s.target, tmp)
+	src, err := prepare(s, tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func compare(s suite, o options) (c *comparison, err error) {
 		return nil, err
 	}
 	if !c.tcp.any() {
-		return c, errors.New("nothing passed over TCP")
+		return c, fmt.Errorf("nothing passed over TCP\n%s", c.tcp.output())
 	}
 	if c.connections["sdp"] == 0 {
 		return c, errors.New("no connection took SDP")

@@ -60,6 +60,16 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	require.Regexp(t, `(?m)^example\.org/suite TestType/dialled +pass +fail +again: 0 of 2 over TCP, 2 of 2 over SDP do not pass$`, table.String())
 }
 
+func TestWhatFailsOverTCPIsPrintedIfNothingPasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds much of Go's library twice")
+	}
+	_, err := compare(suite{target: "testdata/suite", packages: []string{"./..."}},
+		options{timeout: 5 * time.Minute, only: "TestFailsOverBoth", log: io.Discard})
+	require.ErrorContains(t, err, "nothing passed over TCP")
+	require.ErrorContains(t, err, "suite_test.go:109: it fails")
+}
+
 func TestASuiteThatIsNoneIsAnError(t *testing.T) {
 	_, err := compare(suite{target: t.TempDir()}, options{log: io.Discard})
 	require.ErrorContains(t, err, "is no module")

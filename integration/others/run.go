@@ -71,6 +71,17 @@ func (r results) any() bool {
 	return false
 }
 
+// output is what was said by all that failed.
+func (r results) output() string {
+	var all strings.Builder
+	for _, sum := range r {
+		if sum.failed+sum.died > 0 {
+			all.WriteString(sum.output)
+		}
+	}
+	return all.String()
+}
+
 // runner runs tests over one transport.
 type runner struct {
 	src *source

@@ -25,7 +25,7 @@ type source struct {
 
 // prepare copies a suite below tmp, and writes beside it the files with which it is
 // built over SDP.
-func prepare(target string, tmp string) (*source, error) {
+func prepare(from suite, tmp string) (*source, error) {
 	s := &source{tmp: tmp, dir: filepath.Join(tmp, "suite"), overlay: map[string]string{}}
 	var err error
 	if s.goroot, err = output("", "go", "env", "GOROOT"); err != nil {
@@ -34,7 +34,7 @@ func prepare(target string, tmp string) (*source, error) {
 	if s.module, err = output("", "go", "list", "-m", "-f", "{{.Dir}}", own); err != nil {
 		return nil, err
 	}
-	if err := s.copy(target); err != nil {
+	if err := s.copy(from); err != nil {
 		return nil, err
 	}
 	if err := s.modfile(); err != nil {
@@ -47,7 +47,8 @@ func prepare(target string, tmp string) (*source, error) {
 }
 
 // copy makes s.dir.
-func (s *source) copy(target string) error {
+func (s *source) copy(of suite) error {
+	target := of.target
 	if target == std {
 		// A module that requires nothing is enough, since tests of the standard
 		// library run from any module.
@@ -57,6 +58,9 @@ func (s *source) copy(target string) error {
 		return os.WriteFile(filepath.Join(s.dir, "go.mod"), []byte("module others\n\ngo 1.26.0\n"), 0o600)
 	}
 	from := target
+	if of.own {
+		from = filepath.Join(s.module, "integration", "others", target)
+	}
 	if strings.Contains(target, "@") {
 		out, err := output("", "go", "mod", "download", "-json", target)
 		if err != nil {

@@ -3,9 +3,10 @@ package main
 // suite is what one run compares.
 type suite struct {
 	name     string
-	target   string   // "std", a module with version, or a directory
+	target   string   // "std", a module with version, or a directory; below that of this command if own
 	packages []string // patterns
-	interop  bool     // gRPC's interop client and server rather than tests
+	own      bool
+	interop  bool // gRPC's interop client and server rather than tests
 }
 
 // suites are the suites that are known by name. Their versions are fixed, so that
@@ -17,9 +18,14 @@ var suites = []suite{
 	{name: "http", target: std, packages: []string{"net/http/..."}},
 	{name: "grpc", target: grpc, packages: []string{".", "./test", "./internal/transport"}},
 	{name: "interop", target: grpc, interop: true},
+	{name: "redis", target: drivers, own: true, packages: []string{"./redis"}},
+	{name: "mysql", target: drivers, own: true, packages: []string{"./mysql"}},
 }
 
 const (
 	std  = "std"
 	grpc = "google.golang.org/grpc@v1.85.0"
+
+	// go-redis v9.23.0 with redis-server, and go-sql-driver/mysql v1.10.1 with MariaDB.
+	drivers = "testdata/drivers"
 )
