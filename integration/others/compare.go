@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"regexp"
@@ -54,7 +55,7 @@ func differing(tcp, sdp results) []test {
 }
 
 // judge runs the tests that differ again, and makes the rows.
-func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
+func judge(ctx context.Context, t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 	c := &comparison{tcp: tcp, sdp: sdp}
 	for _, d := range differing(tcp, sdp) {
 		r := row{test: d, tcp: tcp[d].String(), sdp: sdp[d].String(), bad: true}
@@ -70,7 +71,7 @@ func judge(t *transports, tcp, sdp results, repeat int) (*comparison, error) {
 			for i, run := range []*runner{t.tcp, t.sdp} {
 				again[i] = results{}
 				for range n {
-					if _, err := run.once(again[i], []string{d.pkg}, "-run="+pattern(d.name)); err != nil {
+					if _, err := run.once(ctx, again[i], []string{d.pkg}, "-run="+pattern(d.name)); err != nil {
 						return nil, err
 					}
 				}

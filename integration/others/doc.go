@@ -14,7 +14,8 @@
 // It prints a table of the tests whose results differ, or of all of them with -all, and a
 // line of totals with the number of connections that used SDP. Its exit status is 1 if a test
 // that passes over TCP does not pass over SDP, unless known.go has a reason, and if no
-// connection used SDP.
+// connection used SDP. An interrupt, or SIGTERM, ends the suite and all that it has
+// started, and removes what this command has made; then the exit status is 130.
 //
 // # How calls are patched
 //

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,7 +18,7 @@ const latency = "60000"
 
 // interop compares the cases of gRPC's interop client against its interop server, each a
 // process of its own. The cases and arguments are those of the project's own script.
-func interop(t *transports) (*comparison, error) {
+func interop(ctx context.Context, t *transports) (*comparison, error) {
 	src := t.sdp.src
 	text, err := os.ReadFile(filepath.Join(src.dir, "interop", "interop_test.sh"))
 	if err != nil {
@@ -33,7 +32,7 @@ func interop(t *transports) (*comparison, error) {
 	for _, f := range strings.Fields(string(list[1])) {
 		cases = append(cases, strings.Trim(f, `"`))
 	}
-	packages, err := src.list([]string{"./interop/client", "./interop/server"})
+	packages, err := src.list(ctx, []string{"./interop/client", "./interop/server"})
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +47,10 @@ func interop(t *transports) (*comparison, error) {
 	var both [2]results
 	for i, r := range []*runner{t.tcp, t.sdp} {
 		bin := filepath.Join(src.tmp, fmt.Sprintf("bin%d", i))
-		if err := r.build(bin, "./interop/client", "./interop/server"); err != nil {
+		if err := r.build(ctx, bin, "./interop/client", "./interop/server"); err != nil {
 			return nil, err
 		}
-		if both[i], err = r.cases(bin, cases); err != nil {
+		if both[i], err = r.cases(ctx, bin, cases); err != nil {
 			return nil, err
 		}
 	}
@@ -65,23 +64,23 @@ func interop(t *transports) (*comparison, error) {
 }
 
 // build builds commands into a directory.
-func (r *runner) build(dir string, packages ...string) error {
+func (r *runner) build(ctx context.Context, dir string, packages ...string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	args := append([]string{"build", "-o", dir + "/"}, r.args...)
-	_, err := output(r.src.dir, "go", append(args, packages...)...)
+	_, err := output(ctx, r.src.dir, "go", append(args, packages...)...)
 	return err
 }
 
 // cases runs the server, and the client once for each case.
-func (r *runner) cases(bin string, names []string) (results, error) {
+func (r *runner) cases(ctx context.Context, bin string, names []string) (results, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, filepath.Join(bin, "server"), "--use_tls", "--port="+port)
+	serving, cancel := context.WithCancel(ctx)
+	server := newCommand(serving, filepath.Join(bin, "server"), "--use_tls", "--port="+port)
 	server.Dir = r.src.dir
 	server.Env = environ(r.env...)
 	server.Stdout, server.Stderr = r.log, r.log
@@ -91,7 +90,7 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 	}
 	defer func() {
 		cancel()
-		server.Wait() // reports that it was killed
+		wait(serving, server) // says how it was made to end
 	}()
 	// The server listens after some time.
 	for end := time.Now().Add(r.timeout); ; time.Sleep(10 * time.Millisecond) {
@@ -100,14 +99,17 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 			c.Close()
 			break
 		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("the interop server does not listen: %w", err)
 		}
 	}
 	all := results{}
 	for _, name := range names {
-		ctx, cancel := context.WithTimeout(ctx, r.timeout)
-		client := exec.CommandContext(ctx, filepath.Join(bin, "client"), "--use_tls", "--use_test_ca",
+		running, cancel := context.WithTimeout(ctx, r.timeout)
+		client := newCommand(running, filepath.Join(bin, "client"), "--use_tls", "--use_test_ca",
 			"--server_host_override=foo.test.google.fr", "--server_port="+port, "--test_case="+name,
 			"--soak_per_iteration_max_acceptable_latency_ms="+latency, "--soak_overall_timeout_seconds=600",
 			`--service_config_json={ "loadBalancingConfig": [{ "test_backend_metrics_load_balancer": {} }]}`)
@@ -115,8 +117,14 @@ func (r *runner) cases(bin string, names []string) (results, error) {
 		client.Env = environ(r.env...)
 		var out bytes.Buffer
 		client.Stdout, client.Stderr = &out, &out
-		err := client.Run()
+		err := client.Start()
+		if err == nil {
+			err = wait(running, client)
+		}
 		cancel()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		r.log.Write(out.Bytes())
 		sum := all.of(test{"interop", name})
 		sum.output = out.String()

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -22,6 +24,9 @@ type options struct {
 	only    string        // go test -run
 	log     io.Writer     // receives what go test prints
 }
+
+// exitInterrupted is the exit status after an interrupt.
+const exitInterrupted = 130
 
 func main() {
 	o := options{log: io.Discard}
@@ -40,10 +45,19 @@ func main() {
 	if *verbose {
 		o.log = os.Stderr
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second interrupt ends this process at once
 	status := 0
 	for _, s := range chosen(flag.Args()) {
 		start := time.Now()
-		c, err := compare(s, o)
+		c, err := compare(ctx, s, o)
+		if ctx.Err() != nil {
+			if err != nil && err != ctx.Err() {
+				fmt.Fprintf(os.Stderr, "others: %s: %v\n", s.name, err)
+			}
+			fmt.Fprintln(os.Stderr, "others: interrupted")
+			os.Exit(exitInterrupted)
+		}
 		if c != nil {
 			c.print(os.Stdout, o.all)
 			fmt.Printf("%s: %s; %v\n", s.name, c.totals(), time.Since(start).Round(time.Second))
@@ -92,15 +106,23 @@ func chosen(args []string) []suite {
 
 // compare runs a suite. Together with an error it may return a comparison, in which
 // something is not as it should be.
-func compare(s suite, o options) (c *comparison, err error) {
+func compare(ctx context.Context, s suite, o options) (c *comparison, err error) {
 	tmp, err := os.MkdirTemp("", "ntbnet-others-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() {
+		if e := removeAll(tmp); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
 	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
-	defer func() { err = errors.Join(err, remove(name)) }()
-	src, err := prepare(s, tmp)
+	defer func() {
+		if e := remove(name); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	src, err := prepare(ctx, s, tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +131,9 @@ func compare(s suite, o options) (c *comparison, err error) {
 		return nil, err
 	}
 	if s.interop {
-		c, err = interop(t)
+		c, err = interop(ctx, t)
 	} else {
-		c, err = tests(t, s.packages, o.repeat)
+		c, err = tests(ctx, t, s.packages, o.repeat)
 	}
 	if err != nil {
 		return nil, err
@@ -141,10 +163,20 @@ func remove(name string) error {
 	}
 }
 
+// removeAll removes a directory, in which the last processes of a suite may still write.
+func removeAll(dir string) error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := os.RemoveAll(dir)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 // tests compares the tests of packages.
-func tests(t *transports, patterns []string, repeat int) (*comparison, error) {
+func tests(ctx context.Context, t *transports, patterns []string, repeat int) (*comparison, error) {
 	src := t.sdp.src
-	list, err := src.list(patterns)
+	list, err := src.list(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +188,13 @@ func tests(t *transports, patterns []string, repeat int) (*comparison, error) {
 	if err := src.writeOverlay(); err != nil {
 		return nil, err
 	}
-	tcp, err := t.tcp.run(patterns)
+	tcp, err := t.tcp.run(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}
-	sdp, err := t.sdp.run(patterns)
+	sdp, err := t.sdp.run(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}
-	return judge(t, tcp, sdp, repeat)
+	return judge(ctx, t, tcp, sdp, repeat)
 }

@@ -24,7 +24,7 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	}
 	h.Close()
 	var log bytes.Buffer
-	c, err := compare(suite{name: "suite", target: "testdata/suite", packages: []string{"./..."}},
+	c, err := compare(t.Context(), suite{name: "suite", target: "testdata/suite", packages: []string{"./..."}},
 		options{repeat: 2, timeout: 5 * time.Minute, log: &log})
 	require.NoError(t, err, log.String())
 	got := map[string]string{}
@@ -64,13 +64,13 @@ func TestWhatFailsOverTCPIsPrintedIfNothingPasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds much of Go's library twice")
 	}
-	_, err := compare(suite{target: "testdata/suite", packages: []string{"./..."}},
+	_, err := compare(t.Context(), suite{target: "testdata/suite", packages: []string{"./..."}},
 		options{timeout: 5 * time.Minute, only: "TestFailsOverBoth", log: io.Discard})
 	require.ErrorContains(t, err, "nothing passed over TCP")
 	require.ErrorContains(t, err, "suite_test.go:109: it fails")
 }
 
 func TestASuiteThatIsNoneIsAnError(t *testing.T) {
-	_, err := compare(suite{target: t.TempDir()}, options{log: io.Discard})
+	_, err := compare(t.Context(), suite{target: t.TempDir()}, options{log: io.Discard})
 	require.ErrorContains(t, err, "is no module")
 }

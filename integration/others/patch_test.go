@@ -10,7 +10,7 @@ import (
 )
 
 func TestDialAndListenAreHookedOnTheirFirstLine(t *testing.T) {
-	root, err := output("", "go", "env", "GOROOT")
+	root, err := output(t.Context(), "", "go", "env", "GOROOT")
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "src", "net", "dial.go"))
 	require.NoError(t, err)

@@ -3,11 +3,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -95,9 +96,9 @@ const maxDeaths = 16
 
 // run runs the tests of packages. It runs packages whose binary died again, without the
 // tests that killed it.
-func (r *runner) run(patterns []string) (results, error) {
+func (r *runner) run(ctx context.Context, patterns []string) (results, error) {
 	all := results{}
-	dead, err := r.once(all, patterns)
+	dead, err := r.once(ctx, all, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (r *runner) run(patterns []string) (results, error) {
 		for len(names) > 0 && len(skip) <= maxDeaths {
 			var again map[string][]string
 			one := results{}
-			again, err = r.once(one, []string{pkg}, "-skip=^("+strings.Join(skip, "|")+")$")
+			again, err = r.once(ctx, one, []string{pkg}, "-skip=^("+strings.Join(skip, "|")+")$")
 			if err != nil {
 				return nil, err
 			}
@@ -126,7 +127,7 @@ type event struct {
 
 // once runs the tests of packages and adds their results to into. It returns the tests
 // that killed the binary of a package.
-func (r *runner) once(into results, patterns []string, more ...string) (dead map[string][]string, err error) {
+func (r *runner) once(ctx context.Context, into results, patterns []string, more ...string) (dead map[string][]string, err error) {
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + r.timeout.String()}, r.args, more)
 	if r.short {
 		args = append(args, "-short")
@@ -134,20 +135,23 @@ func (r *runner) once(into results, patterns []string, more ...string) (dead map
 	if r.only != "" && !slices.ContainsFunc(more, func(s string) bool { return strings.HasPrefix(s, "-run=") }) {
 		args = append(args, "-run="+r.only)
 	}
-	cmd := exec.Command("go", append(args, patterns...)...)
+	cmd := newCommand(ctx, "go", append(args, patterns...)...)
 	cmd.Dir = r.src.dir
 	cmd.Env = environ(r.env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+	out, w := io.Pipe()
+	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- wait(ctx, cmd) // fails if a test does
+		w.Close()
+	}()
 	packages := map[string]*progress{}
-	lines := bufio.NewReader(pipe)
+	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
@@ -166,7 +170,10 @@ func (r *runner) once(into results, patterns []string, more ...string) (dead map
 			break
 		}
 	}
-	err = cmd.Wait() // fails if a test does
+	err = <-ended
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if len(packages) == 0 {
 		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
 	}

@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -25,19 +25,19 @@ type source struct {
 
 // prepare copies a suite below tmp, and writes beside it the files with which it is
 // built over SDP.
-func prepare(from suite, tmp string) (*source, error) {
+func prepare(ctx context.Context, from suite, tmp string) (*source, error) {
 	s := &source{tmp: tmp, dir: filepath.Join(tmp, "suite"), overlay: map[string]string{}}
 	var err error
-	if s.goroot, err = output("", "go", "env", "GOROOT"); err != nil {
+	if s.goroot, err = output(ctx, "", "go", "env", "GOROOT"); err != nil {
 		return nil, err
 	}
-	if s.module, err = output("", "go", "list", "-m", "-f", "{{.Dir}}", own); err != nil {
+	if s.module, err = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", own); err != nil {
 		return nil, err
 	}
-	if err := s.copy(from); err != nil {
+	if err := s.copy(ctx, from); err != nil {
 		return nil, err
 	}
-	if err := s.modfile(); err != nil {
+	if err := s.modfile(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.patchNet(); err != nil {
@@ -47,7 +47,7 @@ func prepare(from suite, tmp string) (*source, error) {
 }
 
 // copy makes s.dir.
-func (s *source) copy(of suite) error {
+func (s *source) copy(ctx context.Context, of suite) error {
 	target := of.target
 	if target == std {
 		// A module that requires nothing is enough, since tests of the standard
@@ -62,7 +62,7 @@ func (s *source) copy(of suite) error {
 		from = filepath.Join(s.module, "integration", "others", target)
 	}
 	if strings.Contains(target, "@") {
-		out, err := output("", "go", "mod", "download", "-json", target)
+		out, err := output(ctx, "", "go", "mod", "download", "-json", target)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (s *source) copy(of suite) error {
 }
 
 // modfile writes a go.mod that requires this module too, and a go.sum for it.
-func (s *source) modfile() error {
+func (s *source) modfile(ctx context.Context) error {
 	mod := filepath.Join(s.tmp, "go.mod")
 	text, err := os.ReadFile(filepath.Join(s.dir, "go.mod"))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *source) modfile() error {
 	if err := os.WriteFile(mod, text, 0o600); err != nil {
 		return err
 	}
-	if _, err := output("", "go", "mod", "edit", "-require", own+"@v0.0.0", "-replace", own+"="+s.module, mod); err != nil {
+	if _, err := output(ctx, "", "go", "mod", "edit", "-require", own+"@v0.0.0", "-replace", own+"="+s.module, mod); err != nil {
 		return err
 	}
 	var sums []byte
@@ -126,8 +126,8 @@ type goPackage struct {
 }
 
 // list finds the packages that match patterns.
-func (s *source) list(patterns []string) ([]goPackage, error) {
-	out, err := output(s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
+func (s *source) list(ctx context.Context, patterns []string) ([]goPackage, error) {
+	out, err := output(ctx, s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,17 +149,23 @@ func (s *source) list(patterns []string) ([]goPackage, error) {
 
 // output runs a command and returns what it prints, without the last newline. An error
 // contains its standard error.
-func output(dir, name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := newCommand(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = environ()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Start()
+	if err == nil {
+		err = wait(ctx, cmd)
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
 	}
-	return strings.TrimSuffix(string(out), "\n"), nil
+	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
 // environ returns the environment for all go commands. What the caller has set for the
