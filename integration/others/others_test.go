@@ -40,7 +40,7 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	}, got, log.String())
 	require.True(t, c.bad())
 	for name, want := range map[string]string{
-		"TestTheLibraryIsPatchedToo": "pass", "TestHalfClose": "pass", "TestEmbeds": "pass", "TestAfterThePanic": "pass",
+		"TestTheLibraryIsPatchedToo": "pass", "TestHalfClose": "pass", "TestOptions": "pass", "TestEmbeds": "pass", "TestAfterThePanic": "pass",
 		"TestFailsOverBoth": "fail", "TestType/none": "pass",
 	} {
 		for _, r := range []results{c.tcp, c.sdp} {
@@ -67,7 +67,7 @@ func TestWhatFailsOverTCPIsPrintedIfNothingPasses(t *testing.T) {
 	_, err := compare(t.Context(), suite{target: "testdata/suite", packages: []string{"./..."}},
 		options{timeout: 5 * time.Minute, only: "TestFailsOverBoth", log: io.Discard})
 	require.ErrorContains(t, err, "nothing passed over TCP")
-	require.ErrorContains(t, err, "suite_test.go:109: it fails")
+	require.ErrorContains(t, err, "suite_test.go:138: it fails")
 }
 
 func TestASuiteThatIsNoneIsAnError(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -23,8 +24,13 @@ type NtbnetTCPConn interface {
 	CloseRead() error
 	CloseWrite() error
 	SetLinger(sec int) error
+	SetKeepAlive(keepalive bool) error
+	SetKeepAliveConfig(config KeepAliveConfig) error
+	SetKeepAlivePeriod(d time.Duration) error
+	SetNoDelay(noDelay bool) error
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
+	SyscallConn() (syscall.RawConn, error)
 }
 
 // NtbnetTCPListener stands for *TCPListener in tests, likewise.

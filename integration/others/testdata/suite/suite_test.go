@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // pair returns a connection, dialled and accepted.
@@ -52,6 +54,33 @@ func TestHalfClose(t *testing.T) {
 	}
 	if _, err := a.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatal(err)
+	}
+}
+
+// What is set may do nothing, but it can be set.
+func TestOptions(t *testing.T) {
+	d, a := pair(t)
+	c := d.(*net.TCPConn)
+	for _, err := range []error{c.SetNoDelay(false), c.SetKeepAlive(true), c.SetKeepAlivePeriod(time.Minute),
+		c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, b := 0, make([]byte, 2)
+	look := func(fd uintptr) bool {
+		n, _, err = syscall.Recvfrom(int(fd), b, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return err != syscall.EAGAIN
+	}
+	if _, err := a.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if e := raw.Read(look); e != nil || err != nil || string(b[:max(n, 0)]) != "x" {
+		t.Fatal(e, err, n)
 	}
 }
 
