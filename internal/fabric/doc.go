@@ -54,10 +54,11 @@
 // This host does not know the holder of a port of another host. A process that dials
 // asks the owner there. If the holder is another process, the answer names it.
 //
-// A cable between hosts begins with a greeting and an answer, by which both sides learn
-// whether they have the same plan. A node with another number of nodes, topology,
-// number of lanes or version is refused on both sides, before anything is mapped. That
-// happens in Open, which asks all nodes that run, or when a link is made. Over the same
+// A cable begins with a greeting and an answer, by which both sides learn whether they
+// have the same version and plan. A fabric of one host is one of one node, whose plan
+// has no links. A node with another number of nodes, topology, number of lanes or
+// version is refused on both sides, before anything is mapped. That happens in Open,
+// which asks all nodes that run, or when a link is made. Over the same
 // socket any process of this user can ask what the node knows: [ReadTopology].
 //
 // A goroutine for each link makes it, and makes it again. It sleeps while the link is

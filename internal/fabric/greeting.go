@@ -10,8 +10,8 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Greetings are exchanged over a cable between the processes of a fabric of several
-// hosts, before the cable becomes a bridge. The process that connected greets, and
+// Greetings are exchanged over a cable between two processes of a fabric, before the
+// cable becomes a bridge. The process that connected greets, and
 // the other one answers. Each of the two is a frame:
 //
 //	 0  magic   8 bytes
@@ -21,7 +21,7 @@ import (
 // Magic, the place of the length, and the field "version" never change.
 const (
 	greetingMagic   = "ntbhost\n"
-	greetingVersion = 1
+	greetingVersion = 2
 	maxGreeting     = 4 << 10 // bytes
 	maxAnswer       = 1 << 20 // bytes: a topology may be long
 )

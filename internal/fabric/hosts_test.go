@@ -223,7 +223,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		plan := "ring:" + ownName(t) + "?nodes=3"
 		f := mustNode(t, backend, plan, 1)
 		for want, change := range map[string]func(*greeting){
-			"version 1, the other in 9":     func(g *greeting) { g.Version = 9 },
+			"version 2, the other in 9":     func(g *greeting) { g.Version = 9 },
 			"node 2 version 99":             func(g *greeting) { g.Ring = 99 },
 			"node 2 of a \"mesh\"":          func(g *greeting) { g.Topology = "mesh" },
 			"of 4 nodes":                    func(g *greeting) { g.Nodes = 4 },
@@ -298,7 +298,7 @@ func FuzzReadGreeting(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(g)
 	f.Add([]byte(`{"version":2,"node":"x"}`))
-	f.Add([]byte(`{"version":1,"snapshot":{"links":[{}]}}`))
+	f.Add([]byte(`{"version":2,"snapshot":{"links":[{}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b := append([]byte(greetingMagic), byte(len(text)), byte(len(text)>>8), byte(len(text)>>16), 0)
 		rest := append(append(b, text...), "files"...)
@@ -357,6 +357,52 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 		wg.Wait()
 		for _, f := range all {
 			f.Close()
+		}
+	}
+}
+
+// Two processes of one host greet each other: of two versions, each is told both.
+func TestVersionsWithinAHostDiffer(t *testing.T) {
+	for _, backend := range backends() {
+		if backend != "shm" {
+			continue // one process has one version
+		}
+		name := ownName(t)
+		open := func() *Fabric {
+			spec, err := ParseSpec("shm:" + name)
+			require.NoError(t, err)
+			f, err := Open(spec, func(*Fabric) {})
+			require.NoError(t, err)
+			t.Cleanup(f.Close)
+			return f
+		}
+		a, b := open(), open()
+		p, err := a.Peer(t.Context(), b.Node().ID())
+		require.NoError(t, err)
+		require.Equal(t, b.Node().ID(), p.ID())
+
+		c, err := a.net.station.connect(t.Context(), 1, b.Node().ID().Process())
+		require.NoError(t, err)
+		g := a.net.greeting(wantProcess)
+		g.Version++
+		answer, release, err := ask(t.Context(), c, g)
+		require.NoError(t, err)
+		release()
+		c.Close()
+		require.ErrorContains(t, g.verdict(answer), "version 3, the other in 2")
+		require.Eventually(t, func() bool { return b.net.view().Refused.Count == 1 }, patience, time.Millisecond)
+		require.Contains(t, b.net.view().Refused.Last, "version 2, the other in 3")
+
+		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck, wantTopology} {
+			c, err := a.net.station.connect(t.Context(), 1, b.Node().ID().Process())
+			require.NoError(t, err)
+			g := a.net.greeting(want)
+			g.Member = want == wantUplink
+			answer, release, err := ask(t.Context(), c, g)
+			require.NoError(t, err)
+			release()
+			c.Close()
+			require.NotEmpty(t, answer.Refused, want)
 		}
 	}
 }
