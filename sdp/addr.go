@@ -9,16 +9,16 @@ import (
 // Network is the name of this transport, for Dial, Listen and Addr.
 const Network = "sdp"
 
-// Addr is the address of one end of a connection, or of a listener.
+// Addr is the address of one endpoint of a connection, or of a listener.
 type Addr struct {
-	Host string // "localhost" for this host; "node3" in a fabric of several
+	Host string // "localhost" for this host; such as "node3" in a fabric of several hosts
 	Port int    // 1 to 65535
 }
 
-// Network is "sdp".
+// Network returns "sdp".
 func (a *Addr) Network() string { return Network }
 
-// String is "host:port", which net.SplitHostPort splits and Dial takes.
+// String returns "host:port", which net.SplitHostPort splits and Dial takes.
 func (a *Addr) String() string {
 	if a == nil {
 		return "<nil>"
@@ -26,14 +26,14 @@ func (a *Addr) String() string {
 	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
 }
 
-// hostName is what a host is called in addresses.
+// hostName returns the name of a host in addresses.
 func (h *Host) hostName(host int) string { return h.stack.fabric.HostName(host) }
 
-// thisHost is the name of this host in addresses.
+// thisHost returns the name of this host in addresses.
 func (h *Host) thisHost() string { return h.hostName(h.stack.fabric.Host()) }
 
-// splitAddress takes "host:port" apart. The port is a number or the name of a
-// TCP service. Errors are those of package net.
+// splitAddress splits "host:port". The port is a number or the name of a TCP
+// service. Errors are those of package net.
 func splitAddress(ctx context.Context, address string) (host string, port int, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {

@@ -25,9 +25,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stalled is a line of nodes in this process, whose devices can be made to block.
+// stalled is a line of nodes in this process whose devices can be made to block.
 type stalled struct {
-	hosts []*Host // that of node 1 is the second
+	hosts []*Host // by node; element 0 is not used
 	mu    sync.Mutex
 	made  []*stall // the ends of all bridges; guarded by mu
 }
@@ -59,7 +59,8 @@ func newStalled(t *testing.T, nodes int) *stalled {
 	return l
 }
 
-// from is the end of the last bridge between two nodes that one of them stores through.
+// from returns the end, of the last bridge between two nodes, through which node a
+// stores.
 func (l *stalled) from(a, b int) *stall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +90,7 @@ func (c calls) begin(name string, f func() error) {
 	go func() { done <- f() }()
 }
 
-// end waits for all calls. Each must return one of the errors, or nil.
+// end waits for all calls. Each must return nil or one of the errors.
 func (c calls) end(t *testing.T, expected ...error) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); len(c.blocked()) > 0 && time.Now().Before(end); {
@@ -110,7 +111,7 @@ func (c calls) end(t *testing.T, expected ...error) {
 	}
 }
 
-// blocked reports the calls that have not returned.
+// blocked returns the calls that have not returned.
 func (c calls) blocked() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if len(c[name]) == 0 {
@@ -120,7 +121,7 @@ func (c calls) blocked() (names []string) {
 	return names
 }
 
-// dialTo dials with a limit, and closes.
+// dialTo dials with a limit, and closes the connection.
 func dialTo(h *Host, address string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -131,7 +132,7 @@ func dialTo(h *Host, address string, limit time.Duration) error {
 	return c.Close()
 }
 
-// echoOver wants a message back, over a connection.
+// echoOver wants a message back over a connection.
 func echoOver(c net.Conn, n int) error {
 	c.SetDeadline(time.Now().Add(time.Minute))
 	sent := make(chan error, 1)
@@ -143,7 +144,7 @@ func echoOver(c net.Conn, n int) error {
 	return errors.Join(err, <-sent)
 }
 
-// conns opens a connection for each name to a node, over which bytes have gone both ways.
+// conns opens a connection to a node for each name. Bytes have gone both ways over each.
 func (l *stalled) conns(t *testing.T, from int, address string, names ...string) map[string]*Conn {
 	all := map[string]*Conn{}
 	for _, name := range names {
@@ -167,20 +168,20 @@ func (l *stalled) echoes(t *testing.T) []string {
 }
 
 // Node 2 of a line of 4 cannot store to node 3: a call that tries it blocks. That ends what
-// node 2 says to nodes 3 and 4, by a direct link and by one that leads on, and nothing
-// else: each call that has to do with node 1, with node 2 itself, with another fabric or
-// with the default Host returns meanwhile, also after the link to node 1 was made anew.
+// node 2 sends to nodes 3 and 4, by a direct link and by one that leads on, and nothing
+// else. Each call that has to do with node 1, with node 2 itself, with another fabric or
+// with the default Host returns meanwhile, even after the link to node 1 was made anew.
 //
 // A processor's store cannot be interrupted. So a call on the blocked peer returns by its
-// deadline only if it need not store. These need not:
+// deadline only if it need not store. These calls need not:
 //
 //	SetDeadline and its like, SetReadBuffer, SetWriteBuffer, SetLinger, Stats, LocalAddr,
 //	RemoteAddr; Read and Peek of what has arrived, until credit is due; Read that waited
 //	before, and is ended by a deadline or by Close; Listener.Close, with such a peer's
 //	dial being answered
 //
-// These may have to, and return when the device takes stores again, with success or the
-// error of their deadline:
+// These calls may have to. They return when the device takes stores again, with success or
+// the error of their deadline:
 //
 //	Write, Reserve and Commit, ReadFrom; Read and Peek that wait, since they give credit
 //	and say that they wait; Close, CloseRead, CloseWrite; Dial; Host.Close
@@ -233,7 +234,8 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 		})
 		held.begin(fmt.Sprintf("Close during Read, node %d", i), conns["closed"].Close)
 	}
-	// All calls on node 3 but dials block each by itself, and of those on node 4 one.
+	// All calls on node 3 except dials block, each by itself. Of those on node 4 one
+	// blocks.
 	within(t, 30*time.Second, func() {
 		for int(device.gate.passed.Load()) <= len(blockedCalls) {
 			time.Sleep(time.Millisecond)
@@ -291,7 +293,7 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 }
 
 // Node 2 of a line of 3 forwards, and cannot store to node 3. Node 1 need not store
-// there itself: its calls on node 3 end by their deadlines, and its others succeed, all
+// there itself. Its calls on node 3 end by their deadlines, and its others succeed, all
 // while the device blocks.
 func TestWhatABlockedDeviceForwardsHasDeadlines(t *testing.T) {
 	leak.Check(t)
@@ -372,7 +374,7 @@ var blockedCalls = map[string]func(c *Conn) error{
 	},
 }
 
-// settings are the calls that have nothing to say to the peer.
+// settings makes the calls that send nothing to the peer.
 func settings(c *Conn) error {
 	c.Stats()
 	if c.LocalAddr() == nil || c.RemoteAddr() == nil {
@@ -382,7 +384,7 @@ func settings(c *Conn) error {
 		c.SetReadBuffer(1<<20), c.SetWriteBuffer(1<<20), c.SetLinger(1))
 }
 
-// otherCalls are those on another peer.
+// otherCalls are calls on another peer.
 var otherCalls = map[string]func(c *Conn) error{
 	"Write and Read": func(c *Conn) error { return echoOver(c, 4<<20) },
 	"CloseWrite, and Read to the end": func(c *Conn) error {
@@ -397,7 +399,7 @@ var otherCalls = map[string]func(c *Conn) error{
 	"Stats":     func(c *Conn) error { return settings(c) },
 }
 
-// listenAndAccept listens, dials that, accepts, and closes all.
+// listenAndAccept listens, dials the listener, accepts, and closes everything.
 func listenAndAccept(h *Host) error {
 	ln, err := h.Listen("sdp", ":0")
 	if err != nil {

@@ -17,34 +17,35 @@ type flaw int
 const (
 	flawNone  flaw = iota
 	flawOrder      // Order does nothing
-	flawBell       // some doorbells are lost, and nothing says so
+	flawBell       // some doorbells are lost, without LossyDoorbells
 	flawStore      // some stores are lost
 	flawEarly      // some words arrive before the stores that were made before them
 )
 
-// faults are what the devices of a bubble do, all within what a device may.
+// cableFaults are what the devices of a bubble do. All of it is allowed to a
+// device.
 type cableFaults struct {
-	late      time.Duration // stores are up to so late; 0: they pass at once
-	lateBells time.Duration // doorbells are up to so much later than the stores before them
+	late      time.Duration // most by which stores are late; 0 for none
+	lateBells time.Duration // most by which doorbells come after the stores before them
 	drop      float64       // probability that a doorbell is lost
-	repeat    float64       // that it rings twice
+	repeat    float64       // probability that it rings twice
 	flaw      flaw
 }
 
-// bubbleCable is a bridge between two nodes that is late, loses doorbells, can be cut,
-// and stands still while a node does. Nothing in it waits: a store that is late lies in
-// a queue, from where a timer takes it. So who stores may hold any lock.
+// bubbleCable is a bridge between two nodes. It is late, loses doorbells, can be cut,
+// and stands still while a node does. Nothing in it waits: a late store lies in a
+// queue, from which a timer takes it. So the caller of a store may hold any lock.
 type bubbleCable struct {
 	faults cableFaults
 	nodes  [2]*bubbleNode
 	ends   [2]*bubbleEnd
 }
 
-// bubbleEnd is one end, an ntb.Device.
+// bubbleEnd is one end of the bridge, an ntb.Device.
 type bubbleEnd struct {
 	ntb.Device // the device below
 	cable      *bubbleCable
-	out, in    *bubbleFlow // what this side sends, and what the other does
+	out, in    *bubbleFlow // what this side sends, and what the other side sends
 	closed     atomic.Bool
 }
 
@@ -59,7 +60,7 @@ func newBubbleCable(f cableFaults, seed uint64, from, to *bubbleNode, a, b ntb.D
 // still reports whether nothing arrives for now.
 func (c *bubbleCable) still() bool { return c.nodes[0].stopped.Load() || c.nodes[1].stopped.Load() }
 
-// cut breaks the cable: what is under way vanishes.
+// cut breaks the cable. What is under way vanishes.
 func (c *bubbleCable) cut() {
 	for _, e := range c.ends {
 		e.out.cut()
@@ -99,7 +100,7 @@ func (e *bubbleEnd) SetPeerSpad(i int, v uint32) {
 
 func (e *bubbleEnd) RingDoorbell(bit int) { e.out.push(bubbleEntry{kind: entryBell, off: bit}) }
 
-// Order brings forward all that was stored. That is early, but not too early.
+// Order brings forward everything that was stored. That is early, but allowed.
 func (e *bubbleEnd) Order() {
 	if e.cable.faults.flaw == flawOrder {
 		return
@@ -109,7 +110,7 @@ func (e *bubbleEnd) Order() {
 	e.Device.Order()
 }
 
-// Disable lets arrive what this side has stored, and drops what the other has.
+// Disable delivers what this side has stored, and drops what the other side has.
 func (e *bubbleEnd) Disable() {
 	e.out.drain()
 	e.out.cut()
@@ -132,7 +133,7 @@ const (
 	entryBell
 )
 
-// bubbleEntry is something that one side sent.
+// bubbleEntry is one store or doorbell of a side.
 type bubbleEntry struct {
 	due   time.Time
 	kind  bubbleKind
@@ -148,12 +149,12 @@ type bubbleFlow struct {
 	dev   ntb.Device // of the side that sends
 	win   ntb.Window
 
-	yields atomic.Uint64 // says when to give way
+	yields atomic.Uint64 // decides when to yield
 
 	mu      sync.Mutex
 	rng     *rand.Rand
 	entries []bubbleEntry
-	last    time.Time   // when the last one is due
+	last    time.Time   // when the last entry is due
 	timer   *time.Timer // calls fire; nil before the first
 	dead    bool
 	bells   int
@@ -179,7 +180,7 @@ func (f *bubbleFlow) Publish(off int, v uint64, width int) {
 
 func (f *bubbleFlow) push(e bubbleEntry) {
 	if f.yields.Add(0x9e3779b97f4a7c15)>>61 == 0 {
-		runtime.Gosched() // others run at places that depend on the seed
+		runtime.Gosched() // other goroutines run at places that depend on the seed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,7 +193,7 @@ func (f *bubbleFlow) push(e bubbleEntry) {
 		f.last = now
 	}
 	if o.late > 0 && f.rng.IntN(4) == 0 {
-		// In steps, so that what is stored together often arrives together.
+		// Times have steps, so that what is stored together often arrives together.
 		if due := now.Add(time.Duration(f.rng.IntN(8)) * o.late / 8); due.After(f.last) {
 			f.last = due
 		}
@@ -226,12 +227,12 @@ func (f *bubbleFlow) push(e bubbleEntry) {
 	}
 }
 
-// after is a random time up to d. The caller holds mu.
+// after returns a random time up to d. The caller holds mu.
 func (f *bubbleFlow) after(d time.Duration) time.Duration {
 	return time.Duration(f.rng.Int64N(int64(d) + 1))
 }
 
-// schedule has fire called. The caller holds mu.
+// schedule schedules a call of fire. The caller holds mu.
 func (f *bubbleFlow) schedule(d time.Duration) {
 	if f.timer == nil {
 		f.timer = time.AfterFunc(d, f.fire)
@@ -263,7 +264,7 @@ func (f *bubbleFlow) fire() {
 func (f *bubbleFlow) drain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Doorbells stay: they wake who may be stopped.
+	// Doorbells stay, since they would wake a node that may be stopped.
 	var bells []bubbleEntry
 	for _, e := range f.entries {
 		if e.kind == entryBell {
@@ -307,7 +308,7 @@ func (f *bubbleFlow) apply(e bubbleEntry) {
 	}
 }
 
-// ring rings a doorbell that was put off.
+// ring rings a delayed doorbell.
 func (f *bubbleFlow) ring(bit int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

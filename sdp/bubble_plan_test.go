@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hazard is something that a seed's fabric does.
+// hazard is something that happens in a seed's fabric.
 type hazard int
 
 const (
@@ -16,7 +16,7 @@ const (
 	badBells          // doorbells are late, lost and repeated
 	cuts
 	stops    // a node does nothing for a while
-	deaths   // a node is gone, and stays so
+	deaths   // a node is gone for good
 	restarts // a node is gone, and another one begins in its place
 	ends     // all Hosts are closed with everything open
 )
@@ -31,7 +31,7 @@ func (h hazard) String() string {
 	return strings.Join(names, ", ")
 }
 
-// hazardsOf are the sets of hazards that seeds go through.
+// hazardsOf are the sets of hazards among which a seed chooses.
 var hazardsOf = []hazard{
 	lateStores,
 	badBells,
@@ -51,18 +51,18 @@ type shape struct {
 
 var shapes = []shape{{"mesh", false}, {"line", false}, {"ring", false}, {"ring", true}}
 
-// bubblePlan is what happens in a bubble, all of it a function of the seed.
+// bubblePlan is what happens in a bubble. All of it is a function of the seed.
 type bubblePlan struct {
 	seed    uint64
 	shape   shape
 	hazards hazard
 	nodes   int
 
-	parallel bool // uses all processors
+	parallel bool // the bubble uses all processors
 
 	lanes, slots, frame, retention, window, buffer int
 
-	faults []cableFaults // of the cables, in turn
+	faults []cableFaults // for the cables, in turn
 	talks  []bubbleTalk
 	events []bubbleEvent
 	endAt  time.Duration // when all Hosts are closed, if ends is a hazard
@@ -84,9 +84,9 @@ type bubbleEvent struct {
 	at     time.Duration
 	hazard hazard
 	node   int
-	other  int           // of a cut
-	lasts  time.Duration // of a stop; until another node begins, of a death
-	drop   bool          // of a death: what was under way vanishes
+	other  int           // for a cut
+	lasts  time.Duration // for a stop; for a death until another node begins
+	drop   bool          // for a death: what was under way vanishes
 }
 
 // ending is how a connection ends.
@@ -103,21 +103,21 @@ type bubbleTalk struct {
 	from, to int
 	at       time.Duration
 	limit    time.Duration // of the dial
-	ways     [2]bubbleWay  // from the dialling end, and to it
+	ways     [2]bubbleWay  // from the dialling endpoint, and to it
 	ending   ending
-	ender    int           // which end
+	ender    int           // the endpoint that ends it
 	endAfter time.Duration // after the dial
 }
 
 // bubbleWay is one direction of a connection.
 type bubbleWay struct {
 	total         int
-	most          int           // of a write
-	mostRead      int           // of a read
+	most          int           // largest write
+	mostRead      int           // largest read
 	lease         bool          // the writer reserves
 	peek          bool          // the reader peeks
-	pause         time.Duration // the longest between two calls; 0: none
-	writeDeadline time.Duration // the longest from a call on; 0: none
+	pause         time.Duration // longest pause between two calls; 0 for none
+	writeDeadline time.Duration // longest deadline from a call on; 0 for none
 	readDeadline  time.Duration
 }
 

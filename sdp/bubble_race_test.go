@@ -2,5 +2,6 @@
 
 package sdp
 
-// raceDetected: the race detector finds what comes in the wrong order before a bubble does.
+// raceDetected says that the race detector runs. It finds stores in the wrong order before
+// a bubble does.
 const raceDetected = true

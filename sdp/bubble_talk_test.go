@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// pattern is where the bytes of all connections come from: each has its own piece of it.
+// pattern is the source of the bytes of all connections. Each has a piece of its own.
 var pattern = func() []byte {
 	b := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }()
 
-// ledger is what both ends of a connection know of each other.
+// ledger is what both endpoints of a connection know of each other.
 type ledger struct {
 	id       uint32 // of the talk, and of the try
 	talk     *bubbleTalk
 	progress atomic.Int64
 	ways     [2]struct {
-		began atomic.Bool // its writer knows of it
+		began atomic.Bool // the writer knows of the connection
 		sent  int         // valid when ended is closed
 		ended chan struct{}
 	}
-	harsh atomic.Bool // an end has closed before all was said
+	harsh atomic.Bool // an endpoint has closed before everything was sent
 }
 
-// bytesOf are n bytes of a way of the connection, from off on.
+// bytesOf returns n bytes of a direction of the connection, from off on.
 func (l *ledger) bytesOf(way, off, n int) []byte {
 	at := (int(l.id)*2+way)*7919%(len(pattern)/2) + off
 	return pattern[at : at+n]
@@ -45,7 +45,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// at says what the calling goroutine does for the connection until done is called.
+// at records what the calling goroutine does for the connection until done is
+// called.
 func (w *bubbleWorld) at(l *ledger, what string) (set func(string), done func()) {
 	p := &what
 	w.mu.Lock()
@@ -64,7 +65,7 @@ func (w *bubbleWorld) at(l *ledger, what string) (set func(string), done func())
 
 func (l *ledger) moved(w *bubbleWorld) { l.progress.Store(int64(w.now())) }
 
-// dial makes the connection of a talk, and again if it could not be made, for a reason.
+// dial makes the connection of a talk. If that failed for a reason, it tries again.
 func (w *bubbleWorld) dial(talk uint32, t *bubbleTalk) {
 	time.Sleep(t.at)
 	for try := range uint32(5) {
@@ -112,7 +113,7 @@ func (w *bubbleWorld) dial(talk uint32, t *bubbleTalk) {
 	}
 }
 
-// serve is the other end's.
+// serve serves the other endpoint.
 func (w *bubbleWorld) serve(n *bubbleNode, c *Conn) {
 	none := &ledger{}
 	none.moved(w)
@@ -136,7 +137,7 @@ func (w *bubbleWorld) serve(n *bubbleNode, c *Conn) {
 	w.talk(n, l, c, 1)
 }
 
-// talk is one end's part in a connection.
+// talk is one endpoint's part in a connection.
 func (w *bubbleWorld) talk(n *bubbleNode, l *ledger, c *Conn, end int) {
 	t := l.talk
 	if l.ways[end].began.Swap(true) {
@@ -147,7 +148,7 @@ func (w *bubbleWorld) talk(n *bubbleNode, l *ledger, c *Conn, end int) {
 	l.moved(w)
 	var ways sync.WaitGroup
 	over := make(chan struct{})
-	closing := &atomic.Bool{} // this end has ended it early
+	closing := &atomic.Bool{} // this endpoint has ended it early
 	ways.Go(func() { w.write(n, l, c, end, closing) })
 	ways.Go(func() { w.read(n, l, c, end, closing) })
 	ended := make(chan struct{})
@@ -191,8 +192,9 @@ func (w *bubbleWorld) excused(n *bubbleNode, l *ledger, closing *atomic.Bool, er
 	return false
 }
 
-// timeLeft sets a deadline if there is to be one, and returns what checks that a call
-// ends by it, and reports whether it failed for that.
+// timeLeft sets a deadline if there is to be one. It returns a function that checks
+// that a call ends by the deadline, and that reports whether the call failed because
+// of it.
 func (w *bubbleWorld) timeLeft(most *time.Duration, set func(time.Time) error) (check func(what string, err error) bool) {
 	if *most == 0 {
 		return func(string, error) bool { return false }
@@ -222,7 +224,7 @@ func pauseOf(rng *rand.Rand, most time.Duration) {
 	}
 }
 
-// write writes one way.
+// write writes one direction.
 func (w *bubbleWorld) write(n *bubbleNode, l *ledger, c *Conn, way int, closing *atomic.Bool) {
 	plan := l.talk.ways[way]
 	set, done := w.at(l, "")
@@ -285,7 +287,7 @@ func (w *bubbleWorld) write(n *bubbleNode, l *ledger, c *Conn, way int, closing 
 	l.moved(w)
 }
 
-// read reads the other way, and compares.
+// read reads the other direction, and compares.
 func (w *bubbleWorld) read(n *bubbleNode, l *ledger, c *Conn, end int, closing *atomic.Bool) {
 	way := 1 - end
 	plan := l.talk.ways[way]
@@ -337,9 +339,10 @@ func (w *bubbleWorld) read(n *bubbleNode, l *ledger, c *Conn, end int, closing *
 	}
 }
 
-// complete fails unless the other end has sent just what came before io.EOF.
+// complete fails unless the other endpoint has sent exactly what came before
+// io.EOF.
 func (w *bubbleWorld) complete(n *bubbleNode, l *ledger, c *Conn, way, got int) {
-	if !l.ways[way].began.Load() { // it closed before it knew what to say
+	if !l.ways[way].began.Load() { // it closed before it knew what to send
 		if got != 0 {
 			w.fail("node %d has read %d bytes from %s, which has sent none", n.number, got, c.RemoteAddr())
 		}

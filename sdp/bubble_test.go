@@ -13,19 +13,21 @@ import (
 	"time"
 )
 
-// known are seeds that fail today, and why: none. They are left out, unless NTBNET_KNOWN is 1 or
-// NTBNET_SEED names one.
+// known are seeds that fail at present, with the reason. They are left out, unless NTBNET_KNOWN
+// is 1 or NTBNET_SEED names one.
 var known = []struct {
 	why    string
 	covers func(p *bubblePlan) bool
 }{}
 
-// bubbleGuard is how long a bubble's clock may stand still by the machine's. It does
-// while a goroutine computes, and for good while one spins or waits for a mutex.
+// bubbleGuard is how long, in real time, a bubble's clock may stand still. It stands
+// still while a goroutine computes, and for good while one spins or waits for a
+// mutex.
 const bubbleGuard = 30 * time.Second
 
 // bubble runs a plan, and returns what went wrong. On one processor a seed mostly repeats
-// a run, switches of goroutines included; some use all, for what takes two at once.
+// a run, including switches of goroutines. Some seeds use all processors, for faults that
+// need two at once.
 func bubble(t *testing.T, w *bubbleWorld) (failures []string) {
 	if !w.plan.parallel {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -39,7 +41,8 @@ func bubble(t *testing.T, w *bubbleWorld) (failures []string) {
 				w.fail("%v\n%s", e, bubbleOf(<-number))
 			}
 		}()
-		// A panic of the program's own ends the process: its stack says which seed it was.
+		// A panic of the program ends the process. With the label, its stack names the
+		// seed.
 		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("seed", fmt.Sprint(w.plan.seed))))
 		synctest.Test(t, func(*testing.T) {
 			number <- ownBubble()
@@ -62,14 +65,14 @@ func bubble(t *testing.T, w *bubbleWorld) (failures []string) {
 	}
 }
 
-// ownBubble is the number of the caller's bubble in the stacks of goroutines.
+// ownBubble returns the number of the caller's bubble in the stacks of goroutines.
 func ownBubble() string {
 	var head [100]byte
 	_, own, _ := strings.Cut(string(head[:runtime.Stack(head[:], false)]), "synctest bubble ")
 	return own[:strings.IndexFunc(own, func(c rune) bool { return c < '0' || c > '9' })]
 }
 
-// bubbleOf are the stacks of a bubble, by its number.
+// bubbleOf returns the stacks of a bubble, by its number.
 func bubbleOf(number string) string {
 	buf := make([]byte, 8<<20)
 	var b strings.Builder
@@ -81,7 +84,7 @@ func bubbleOf(number string) string {
 	return b.String()
 }
 
-// seedsOf are those that the environment asks for.
+// seedsOf returns the seeds that the environment asks for.
 func seedsOf(t *testing.T) (first, n uint64) {
 	number := func(name string, v uint64) uint64 {
 		if s := os.Getenv(name); s != "" {
@@ -98,8 +101,8 @@ func seedsOf(t *testing.T) (first, n uint64) {
 	return 0, number("NTBNET_SEEDS", 100)
 }
 
-// The whole stack, on nodes within this process, in a bubble of virtual time: nobody
-// waits for the machine, and a wait that nothing ends shows at once. Each seed is a
+// This runs the whole stack, on nodes within this process, in a bubble of virtual time. Nothing
+// waits for the machine, and a wait that nothing ends is found at once. Each seed determines a
 // fabric, its connections, and what happens to it.
 //
 //	NTBNET_SEEDS=10000 go test ./sdp -run '^TestBubbles$' -timeout 30m   # the first 10 000 seeds

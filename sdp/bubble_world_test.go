@@ -16,18 +16,19 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Limits of what may take how long, by the bubble's clock. What a device does takes
-// 5 ms at the most, and a lost doorbell is made up for within a second.
+// Limits of durations, by the bubble's clock. Whatever a device does takes 5 ms at
+// most, and a lost doorbell is made up for within a second.
 const (
-	slack      = time.Millisecond // of a deadline: nobody else's time passes meanwhile
+	slack      = time.Millisecond // for deadlines, since no other time passes meanwhile
 	closeLimit = 2*time.Second + slack
 	hostLimit  = 15 * time.Second
-	stuckAfter = time.Minute      // without progress, in a fabric that is well
-	freeLimit  = 30 * time.Second // until all is free, after everything was closed
+	stuckAfter = time.Minute      // without progress, while nothing happens to the fabric
+	freeLimit  = 30 * time.Second // until all is freed, after everything was closed
 	bubbleLife = 10 * time.Minute
 )
 
-// bubbleNode is a node, from its start to its end. Its successor is another one.
+// bubbleNode is a node, from its start to its end. Its successor is another
+// bubbleNode.
 type bubbleNode struct {
 	world  *bubbleWorld
 	number int
@@ -37,10 +38,11 @@ type bubbleNode struct {
 
 	stopped atomic.Bool
 	mu      sync.Mutex
-	running chan struct{} // closed unless it is stopped; guarded by mu
+	running chan struct{} // closed unless the node is stopped; guarded by mu
 }
 
-// gate waits while the node is stopped. Whatever is an application calls it first.
+// gate waits while the node is stopped. Everything that acts as an application
+// calls it first.
 func (n *bubbleNode) gate() {
 	n.mu.Lock()
 	running := n.running
@@ -67,15 +69,15 @@ func (n *bubbleNode) goOn() {
 	}
 }
 
-// bubbleWorld is what is in a bubble.
+// bubbleWorld is everything in a bubble.
 type bubbleWorld struct {
 	plan *bubblePlan
 	flaw flaw
 	hub  *fabric.MemHosts
-	jobs sync.WaitGroup // that make the plan's connections and events
+	jobs sync.WaitGroup // goroutines that make the plan's connections and events
 	sure sync.WaitGroup // Hosts that are being closed, and what only ends with them
 
-	clock  atomic.Int64 // for who is outside: now, some time ago
+	clock  atomic.Int64 // for goroutines outside: the time at the last tick
 	broken atomic.Bool  // errors of connections may have a reason: a cut, a death, the end
 	ending atomic.Bool  // all Hosts are being closed
 	well   atomic.Int64 // since when nothing happens to the fabric
@@ -85,7 +87,7 @@ type bubbleWorld struct {
 	made     map[[2]int]int      // bridges between two nodes, the lower number first
 	cables   []*bubbleCable      // all that were made
 	ledgers  map[uint32]*ledger  // by id
-	doing    map[*string]*ledger // what goroutines of connections are at
+	doing    map[*string]*ledger // what goroutines of connections are doing
 	failures []string
 }
 
@@ -97,14 +99,14 @@ func (w *bubbleWorld) fail(format string, args ...any) {
 
 func (w *bubbleWorld) failed() bool { return len(w.all()) > 0 }
 
-// all are the failures so far.
+// all returns the failures so far.
 func (w *bubbleWorld) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.failures)
 }
 
-// bubbleEpoch is when the clock of each bubble begins.
+// bubbleEpoch is the time at which the clock of each bubble begins.
 var bubbleEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (w *bubbleWorld) now() time.Duration { return time.Since(bubbleEpoch) }
@@ -118,11 +120,12 @@ func (w *bubbleWorld) timed(limit time.Duration, what string, f func()) {
 	}
 }
 
-// wrap is told of each bridge.
+// wrap is called for each bridge.
 func (w *bubbleWorld) wrap(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// The same whichever of the two began, and however many others were made before.
+	// This is the same whichever of the two began, and however many others were made
+	// before.
 	pair := [2]int{min(from, to), max(from, to)}
 	i := 64*pair[0] + 8*pair[1] + w.made[pair]
 	w.made[pair]++
@@ -152,7 +155,7 @@ func (w *bubbleWorld) node(number int) *bubbleNode {
 
 const bubblePort = "7"
 
-// open opens a node in its number's place.
+// open opens a node with a number.
 func (w *bubbleWorld) open(number int) {
 	n := &bubbleNode{world: w, number: number, running: make(chan struct{})}
 	close(n.running)
@@ -207,7 +210,7 @@ func (n *bubbleNode) accept(ln *Listener) {
 	}
 }
 
-// watchStats asks for what the Host counts, which must not wait for anyone.
+// watchStats reads the Host's counters, which must not wait.
 func (n *bubbleNode) watchStats() {
 	rng := rand.New(rand.NewPCG(n.world.plan.seed, 200+uint64(n.number)))
 	for !n.closed.Load() {
@@ -253,7 +256,7 @@ func (w *bubbleWorld) happen(e *bubbleEvent) {
 			}
 			c.cut()
 		}
-		// What is left of it ends, out of everyone's sight.
+		// What is left of it ends unnoticed.
 		w.sure.Go(n.close)
 		if e.hazard == restarts {
 			time.Sleep(e.lasts)
@@ -262,7 +265,7 @@ func (w *bubbleWorld) happen(e *bubbleEvent) {
 	}
 }
 
-// run is the life of a bubble.
+// run runs the whole bubble.
 func (w *bubbleWorld) run() {
 	over := make(chan struct{})
 	defer close(over)
@@ -300,7 +303,7 @@ func (w *bubbleWorld) run() {
 	}
 	w.broken.Store(true)
 	w.ending.Store(true)
-	events.Wait() // nobody begins after this
+	events.Wait() // no node begins after this
 	closed := make(chan struct{})
 	for _, i := range rand.New(rand.NewPCG(w.plan.seed, 4)).Perm(len(w.nodes)) {
 		w.sure.Go(w.node(i + 1).close)
@@ -313,8 +316,8 @@ func (w *bubbleWorld) run() {
 	if !w.watch(closed) {
 		return
 	}
-	// What is under way in goroutines of the Hosts ends now. The end of this one shows
-	// if any is left.
+	// What is under way in goroutines of the Hosts ends now. The end of this goroutine
+	// shows whether any is left.
 	time.Sleep(freeLimit)
 	w.mu.Lock()
 	cables := w.cables
@@ -328,7 +331,7 @@ func (w *bubbleWorld) run() {
 	}
 }
 
-// tell tells those outside that the bubble's time goes on.
+// tell signals outside of the bubble that its time goes on.
 func (w *bubbleWorld) tell(over chan struct{}) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -342,7 +345,8 @@ func (w *bubbleWorld) tell(over chan struct{}) {
 	}
 }
 
-// watch waits until done is closed, or nobody makes progress any more.
+// watch waits until done is closed, or nothing makes progress any more. It reports
+// whether done was closed.
 func (w *bubbleWorld) watch(done chan struct{}) bool {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -363,7 +367,8 @@ func (w *bubbleWorld) watch(done chan struct{}) bool {
 	}
 }
 
-// stuck says who makes no progress although the fabric is well.
+// stuck returns which connections make no progress although nothing happens to the
+// fabric.
 func (w *bubbleWorld) stuck(begin time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -381,7 +386,8 @@ func (w *bubbleWorld) stuck(begin time.Duration) string {
 	return ""
 }
 
-// checkFree fails if closed connections hold anything. It waits until both sides know.
+// checkFree fails if closed connections hold anything. It waits until both sides know
+// that they are closed.
 func (w *bubbleWorld) checkFree() {
 	held := ""
 	for end := time.Now().Add(freeLimit); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -398,7 +404,7 @@ func (w *bubbleWorld) checkFree() {
 	w.fail("held %v after everything was closed:%s", freeLimit, held)
 }
 
-// held is what connections hold.
+// held returns what connections hold.
 func (n *bubbleNode) held() string {
 	s := n.host.stack
 	_, sessions := s.up()

@@ -11,30 +11,30 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 )
 
-// Conn is a connection. It implements net.Conn, io.ReaderFrom and io.WriterTo.
-// Its methods may be called at the same time from any goroutine.
+// Conn is a connection. It implements net.Conn, io.ReaderFrom and io.WriterTo. Its
+// methods may be called from several goroutines at the same time.
 //
-// A Conn that the program has dropped is closed by the garbage collector, as those of
-// package net are, unless something that Peek or Reserve lent is out.
+// As with package net, the garbage collector closes a Conn that the program has
+// dropped, unless something that Peek or Reserve lent is out.
 type Conn struct {
-	pair          *bounce.Pair // immutable; the data path
+	pair          *bounce.Pair // the data path; immutable
 	end           *end         // immutable
-	local, remote net.Addr     // immutable; both an *Addr, or both a *net.TCPAddr
+	local, remote net.Addr     // both an *Addr, or both a *net.TCPAddr; immutable
 	dropped       runtime.Cleanup
 }
 
-// end is a connection without the Conn that the program has: what its Host keeps. It does
-// not refer to the Conn, so that one which the program has dropped is garbage.
+// end is the part of a connection that its Host keeps. It does not refer to the Conn. So
+// a Conn that the program has dropped is garbage.
 type end struct {
 	pair    *bounce.Pair // immutable
 	host    *Host        // immutable
-	release func()       // gives the addresses back; nil if they are nobody's; immutable
+	release func()       // releases the addresses; nil if there is nothing to release; immutable
 	abort   atomic.Bool  // SetLinger(0) was called
 	raw     descriptor
 }
 
-// newConn makes a connection. release, if it is not nil, is called when the connection is
-// closed, or not made.
+// newConn makes a connection. release, if not nil, is called when the connection is
+// closed, or could not be made.
 func newConn(h *Host, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
 	e := &end{pair: p, host: h, release: release}
 	if err := h.add(e); err != nil {
@@ -49,7 +49,7 @@ func newConn(h *Host, p *bounce.Pair, local, remote net.Addr, release func()) (*
 	return c, nil
 }
 
-// Close ends the connection, with the errors of bounce.Pair.
+// Close ends the connection. Its errors are those of bounce.Pair.
 func (e *end) Close() error {
 	raceRelease(e.pair)
 	closing := e.pair.Close
@@ -77,10 +77,10 @@ func (e *end) drop() { go e.Close() }
 
 func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
-// Read reads what has arrived, at least one byte, and waits for it. After the
-// other side's last byte it returns io.EOF if that side closed, ECONNRESET if it
-// died or gave up, or closed without having read all. That a side gave up is said once, to
-// Read or Write, as with TCP; then Read returns io.EOF, and Write EPIPE. If p is empty,
+// Read reads what has arrived, at least one byte, and waits for it. After the other side's
+// last byte it returns io.EOF if that side closed. It returns ECONNRESET if that side died
+// or gave up, or closed without having read everything. As with TCP, a reset is returned
+// once, by Read or Write. After that, Read returns io.EOF, and Write EPIPE. If p is empty,
 // Read returns at once.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.pair.Read(p)
@@ -92,11 +92,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p into the other side's memory, and waits for room there.
-// When it returns, the bytes are there, unless a DMA engine still has them, for which
-// Close waits: they are not lost when this process ends after that. If the other side
-// closes while up to 64 KiB are being written, Write returns as if all were there, as TCP
-// does, and the next one fails.
+// Write writes all of p into the other side's memory, and waits for room there. When it
+// returns, the bytes are there, unless a DMA engine still has them, for which Close
+// waits. So they are not lost when this process ends after that. If the other side closes
+// while up to 64 KiB are being written, Write returns as if all had been written, as TCP
+// does, and the next Write fails.
 func (c *Conn) Write(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.Write(p)
@@ -120,8 +120,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the direction to the other side, which reads io.EOF after what
-// was written. The error is ENOTCONN if both directions have ended already, or the other
+// CloseWrite ends the direction to the other side, which reads io.EOF after what was
+// written. The error is ENOTCONN if both directions have ended already, or the other
 // side gave up.
 func (c *Conn) CloseWrite() error {
 	raceRelease(c.pair)
@@ -131,26 +131,27 @@ func (c *Conn) CloseWrite() error {
 }
 
 // CloseRead makes Read return io.EOF where it would wait. What has arrived, or arrives
-// later, can still be read, and the other side is not told, as with TCP on Linux. After
-// CloseWrite too, what the other side writes resets the connection. Errors are those of
-// CloseWrite.
+// later, can still be read, and as with TCP on Linux the other side is not informed.
+// After CloseWrite too, what the other side writes resets the connection. Errors are
+// those of CloseWrite.
 func (c *Conn) CloseRead() error {
 	err := c.opError(opClose, c.pair.CloseRead())
 	runtime.KeepAlive(c)
 	return err
 }
 
-// SetLinger with 0 makes Close abort the connection: the other side reads what
-// has arrived and then ECONNRESET. With any other number, Close ends it in order,
-// without waiting, since what was written is at the other side already.
+// SetLinger with 0 makes Close abort the connection: the other side reads what has
+// arrived and then ECONNRESET. With any other number, Close ends the connection in
+// order, without waiting, since what was written is at the other side already.
 func (c *Conn) SetLinger(sec int) error {
 	return c.set(func() { c.end.abort.Store(sec == 0) })
 }
 
-// LocalAddr is this end's address: an *Addr, or, under network "tcp", a *net.TCPAddr.
+// LocalAddr returns the address of this endpoint: an *Addr, or, under network "tcp",
+// a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the other end's address, likewise.
+// RemoteAddr returns the address of the other endpoint, of the same type.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // set calls f, unless the connection is closed.
@@ -172,7 +173,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline makes Read fail with os.ErrDeadlineExceeded from t on. The zero
-// time means never. It wakes a Read that waits.
+// time means never. It also applies to a Read that waits.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.set(func() { c.pair.SetReadDeadline(t) })
 }
@@ -182,28 +183,28 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return c.set(func() { c.pair.SetWriteDeadline(t) })
 }
 
-// SetNoDelay does nothing: what was written is not held back, whatever is set. It is
-// there, as are the methods below, for programs that call it on a *net.TCPConn.
+// SetNoDelay does nothing, since what was written is never held back. Like the
+// methods below, it exists for programs that call it on a *net.TCPConn.
 func (c *Conn) SetNoDelay(bool) error { return c.set(func() {}) }
 
-// SetKeepAlive does nothing: that the other side has died is noticed at once, without
-// probes.
+// SetKeepAlive does nothing, since the death of the other side is noticed at once,
+// without probes.
 func (c *Conn) SetKeepAlive(bool) error { return c.set(func() {}) }
 
-// SetKeepAlivePeriod does nothing, as SetKeepAlive.
+// SetKeepAlivePeriod does nothing, like SetKeepAlive.
 func (c *Conn) SetKeepAlivePeriod(time.Duration) error { return c.set(func() {}) }
 
-// SetKeepAliveConfig does nothing, as SetKeepAlive.
+// SetKeepAliveConfig does nothing, like SetKeepAlive.
 func (c *Conn) SetKeepAliveConfig(net.KeepAliveConfig) error { return c.set(func() {}) }
 
-// SetReadBuffer sets how large the bounce buffer that Read reads from may grow,
-// in bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB
-// and grows on demand, to 1 MiB, and for a long stream to 8 MiB unless set. It shrinks
-// when it was idle for some time.
+// SetReadBuffer sets how large the bounce buffer from which Read reads may grow, in
+// bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB and
+// grows on demand, to 1 MiB, and unless this limit is set, for a long stream to 8 MiB.
+// It shrinks when it was idle for some time.
 func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetReadBuffer) }
 
 // SetWriteBuffer sets how many bytes may be written that the other side has not
-// read, rounded likewise; what the other side's read buffer takes is a limit too.
+// read, rounded as for SetReadBuffer. The other side's read buffer is a limit too.
 func (c *Conn) SetWriteBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetWriteBuffer) }
 
 func (c *Conn) setBuffer(bytes int, f func(int)) error {
@@ -213,5 +214,5 @@ func (c *Conn) setBuffer(bytes int, f func(int)) error {
 	return c.set(func() { f(bytes) })
 }
 
-// Stats are the connection's counters. They can be asked after Close too.
+// Stats returns the connection's counters. It may be called after Close too.
 func (c *Conn) Stats() Stats { return c.pair.Stats() }

@@ -18,25 +18,25 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Dialer dials with options. The zero Dialer is that of Dial.
+// Dialer dials with options. Dial uses the zero Dialer.
 type Dialer struct {
-	// Timeout limits a dial; 0 means no limit of its own, as in package net:
-	// about two minutes.
+	// Timeout limits a dial. 0 means no limit of its own. As with package net, that
+	// is about two minutes.
 	Timeout time.Duration
 	// Deadline is the time at which a dial fails; zero means none.
 	Deadline time.Time
-	// Host is whose fabric is used; nil means the default one.
+	// Host is the Host whose fabric is used; nil means the default one.
 	Host *Host
-	// TCP dials where network "tcp" takes TCP, resolves names, and dials networks that
-	// are not this package's; nil means a zero net.Dialer. Timeout and Deadline above
-	// count for it too. If it has LocalAddr, Control or ControlContext, which want a
+	// TCP dials where network "tcp" uses TCP, resolves names, and dials networks that
+	// are not this package's. Nil means a zero net.Dialer. Timeout and Deadline above
+	// apply to it too. If it has LocalAddr, Control or ControlContext, which need a
 	// socket, network "tcp" is TCP.
 	TCP *net.Dialer
 }
 
-// Dial connects to "host:port". Networks are "sdp", and "tcp", "tcp4", "tcp6" as
-// the package comment says. Others are passed to package net. Over SDP it gives up after
-// 127 s.
+// Dial connects to "host:port". The networks are "sdp", and "tcp", "tcp4", "tcp6" as the
+// package comment describes. Others are passed to package net. Over SDP it gives up
+// after 127 s.
 func Dial(network, address string) (net.Conn, error) {
 	return (&Dialer{}).Dial(network, address)
 }
@@ -59,8 +59,8 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // DialContext connects to "host:port". ctx limits the dial, not the connection.
 //
 // If the listener's backlog is full, it waits as with TCP. If a window has no
-// memory for another connection, it fails with ENOBUFS, at once if the dial has
-// no deadline, and by the deadline if it has one.
+// memory for another connection, it fails with ENOBUFS, at once if the dial has no
+// deadline, and otherwise by the deadline.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if !d.Deadline.IsZero() {
 		var cancel context.CancelFunc
@@ -107,7 +107,8 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 	return c, nil
 }
 
-// findHost finds a host of the fabric by name, asking the name server if need be.
+// findHost finds a host of the fabric by name. It asks the name server if
+// necessary.
 func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
 	f := h.stack.fabric
 	if host, ok := f.FindHost(name); ok {
@@ -131,26 +132,27 @@ func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
 const (
 	// connectTimeout ends a dial that has no other limit.
 	connectTimeout = 127 * time.Second
-	// maxLinks is how many links a dial tries that go down under it.
+	// maxLinks is how many links a dial tries if they go down during it.
 	maxLinks = 3
-	// maxRedirects is how often it is sent on to another process of a host.
+	// maxRedirects is how often a dial is redirected to another process of a host.
 	maxRedirects = 4
-	// redirectWait is how long it waits for that process to be reached.
+	// redirectWait is how long a dial waits for that process to be reached.
 	redirectWait = 2 * time.Second
 )
 
-// destination is where a dial goes to.
+// destination is where a dial leads.
 type destination struct {
 	host, port int
 	tcp        bool // network "tcp": addresses are those of TCP
-	// socket is that of the listener; zero where it is found by host and port.
+	// socket identifies the listener's TCP socket. It is zero if the listener is
+	// found by host and port.
 	socket     inetdiag.Socket
-	holder     ring.ID    // who has that, as of now; 0 once it was asked
-	source, to netip.Addr // of network "tcp"; none where a node is dialled by its name
+	holder     ring.ID    // node that has the socket, as found; 0 once it was asked
+	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
 }
 
-// dial connects to a listener's process, whichever that is.
+// dial connects to the process of a listener, whichever that is.
 func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
@@ -221,7 +223,7 @@ func (l *lateTimer) stop() {
 	}
 }
 
-// holder finds the process of this host that has the listener.
+// holder returns the process of this host that has the listener.
 func (h *Host) holder(d *destination) (ring.ID, bool, error) {
 	if id := d.holder; id != 0 {
 		d.holder = 0
@@ -254,13 +256,13 @@ func (h *Host) dialOnce(ctx context.Context, d *destination, patient bool) (*Con
 	}
 	c, err := h.dialPeer(ctx, peer, d, patient)
 	if elsewhere := new(dial.ElsewhereError); errors.As(err, &elsewhere) {
-		err = fmt.Errorf("%w: %w", err, dial.ErrLinkDown) // it has just changed hands
+		err = fmt.Errorf("%w: %w", err, dial.ErrLinkDown) // it has just passed to another process
 	}
 	return c, err
 }
 
-// dialFar connects to a port of another host. The process there that owns the
-// links is asked first; it says if another one holds the port.
+// dialFar connects to a port of another host. It first asks the process there that
+// owns the links. That one says if another process holds the port.
 func (h *Host) dialFar(ctx context.Context, d *destination, patient bool) (*Conn, error) {
 	f := h.stack.fabric
 	peer, err := f.Owner(ctx, d.host)
@@ -273,7 +275,8 @@ func (h *Host) dialFar(ctx context.Context, d *destination, patient bool) (*Conn
 		if !errors.As(err, &elsewhere) {
 			return c, err
 		}
-		// That process may be about to end, or its link to the owner to begin.
+		// That process may be about to end, or its link to the owner may not be up
+		// yet.
 		soon, cancel := context.WithTimeout(ctx, redirectWait)
 		peer, err = f.Peer(soon, ring.MakeID(d.host, elsewhere.Process))
 		cancel()
@@ -301,8 +304,8 @@ func (h *Host) dialPeer(ctx context.Context, peer *ring.Peer, d *destination, pa
 	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), d.port}, nil)
 }
 
-// maxPorts is how many ports a dial of network "tcp" tries that are in use at the
-// listener, by other processes' connections.
+// maxPorts is how many ports a dial of network "tcp" tries if they are in use at
+// the listener, by connections of other processes.
 const maxPorts = 64
 
 // dialPeerTCP is dialPeer for network "tcp".
@@ -325,7 +328,7 @@ func (h *Host) dialPeerTCP(ctx context.Context, peer *ring.Peer, d *destination,
 	return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
 }
 
-// hello asks for the connection from a port.
+// hello returns the Hello for a connection from a port.
 func (d *destination) hello(from uint16) hello.Hello {
 	m := hello.Hello{Version: hello.VersionTCP, From: from, To: uint16(d.port)}
 	if d.socket.Cookie != 0 {
@@ -338,7 +341,7 @@ func (d *destination) hello(from uint16) hello.Hello {
 	return m
 }
 
-// addresses are those of a connection from a port.
+// addresses returns the addresses of a connection from a port.
 func (d *destination) addresses(h *Host, peer *ring.Peer, from uint16) (local, remote netip.AddrPort) {
 	source, to := d.source, d.to
 	if !to.IsValid() {

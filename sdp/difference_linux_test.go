@@ -58,7 +58,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d %q %s %v", o.n, data, o.op, o.cause)
 }
 
-// step is a call of one end.
+// step is a call on one endpoint.
 type step struct {
 	end  int
 	name string
@@ -80,25 +80,26 @@ func write(p []byte) func(socket) outcome {
 	}
 }
 
-// does is a call that returns an error alone.
+// does makes a call of one that only returns an error.
 func does(f func(socket) error) func(socket) outcome {
 	return func(c socket) outcome { return outcomeOf(0, nil, f(c)) }
 }
 
-// twins are a TCP connection and one of ours, to which the same happens. The state of
-// the TCP connection says when a step is over, and whether a Read has to wait.
+// twins are a TCP connection and one of ours, on which the same calls are made. The
+// state of the TCP connection decides when a step is over, and whether a Read has to
+// wait.
 type twins struct {
 	t         *testing.T
 	tcp, ours [2]socket
-	reads     [2]*pendingRead // that wait
+	reads     [2]*pendingRead // Reads that wait
 
 	written   [2]int // bytes so far
 	closed    [2]bool
 	readShut  [2]bool
 	writeShut [2]bool
-	lingers   [2]bool // SetLinger(0)
-	reset     [2]bool // its TCP socket is to be reset, or is
-	late      [2]bool // the end's next deadline for Read is past
+	lingers   [2]bool // SetLinger(0) was called
+	reset     [2]bool // its TCP socket is reset, or will be
+	late      [2]bool // the endpoint's next deadline for Read is past
 	log       []string
 }
 
@@ -109,7 +110,7 @@ func (w *twins) failf(format string, args ...any) {
 	require.FailNow(w.t, fmt.Sprintf(format, args...), strings.Join(w.log, "\n"))
 }
 
-// eventually waits for something that nothing but the kernel's work is needed for.
+// eventually waits for something that needs nothing but the kernel's work.
 func (w *twins) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Microsecond) {
@@ -128,8 +129,8 @@ const (
 	tcpClosing   = 11
 )
 
-// stateOf is that of a TCP socket that is not closed, with how many bytes have arrived and
-// how many of them were not read.
+// stateOf returns the state of a TCP socket that is not closed, how many bytes have
+// arrived, and how many of them were not read.
 func (w *twins) stateOf(c *net.TCPConn) (state, arrived, unread int) {
 	raw, err := c.SyscallConn()
 	require.NoError(w.t, err)
@@ -169,7 +170,7 @@ func (w *twins) settled(ends [2]socket) {
 	}
 }
 
-// waits reports whether a Read of the TCP end has nothing to return.
+// waits reports whether a Read of the TCP endpoint has nothing to return.
 func (w *twins) waits(end int) bool {
 	if w.closed[end] || w.readShut[end] || w.late[end] {
 		return false
@@ -181,8 +182,8 @@ func (w *twins) waits(end int) bool {
 // same fails unless both outcomes are equal, or differ as documented.
 func (w *twins) same(s step, tcp, ours outcome) {
 	w.t.Helper()
-	// The first Write of something to an end that is closed, or reads and writes no more,
-	// succeeds over TCP, which learns by it that the bytes are lost.
+	// The first Write of something to an endpoint that is closed, or reads and writes no
+	// more, succeeds over TCP. TCP learns by it that the bytes are lost.
 	gone := w.closed[1-s.end] || w.readShut[1-s.end] && w.writeShut[1-s.end]
 	first := s.name == "Write" && gone && tcp.cause == nil && tcp.n > 0
 	if first && ours == (outcome{op: "write", cause: syscall.EPIPE}) {
@@ -193,7 +194,7 @@ func (w *twins) same(s step, tcp, ours outcome) {
 	}
 }
 
-// do takes a step on both connections.
+// do makes a step on both connections.
 func (w *twins) do(s step) {
 	w.t.Helper()
 	w.log = append(w.log, fmt.Sprintf("%d.%s", s.end, s.name))
@@ -207,7 +208,7 @@ func (w *twins) do(s step) {
 	w.wake(s, tcp)
 }
 
-// willReset reports whether a Close resets the other end's TCP socket.
+// willReset reports whether a Close resets the other endpoint's TCP socket.
 func (w *twins) willReset(s step) bool {
 	if s.name != "Close" || w.closed[s.end] {
 		return false
@@ -216,7 +217,7 @@ func (w *twins) willReset(s step) bool {
 	return state != tcpClose && (unread > 0 || w.lingers[s.end])
 }
 
-// note keeps what a step has done to the TCP connection.
+// note records what a step has done to the TCP connection.
 func (w *twins) note(s step, tcp outcome, resets bool) {
 	x, y := s.end, 1-s.end
 	w.reset[y] = w.reset[y] || resets
@@ -238,7 +239,7 @@ func (w *twins) note(s step, tcp outcome, resets bool) {
 	}
 }
 
-// wake waits for the Reads that the step has woken over TCP, and for those only.
+// wake waits for the Reads that the step has woken over TCP, and only for those.
 func (w *twins) wake(s step, tcp outcome) {
 	w.t.Helper()
 	for x, r := range w.reads {
@@ -273,7 +274,7 @@ func (w *twins) arrive(c chan outcome) outcome {
 	}
 }
 
-// read takes a Read, in the background if it has to wait.
+// read makes a Read, in the background if it has to wait.
 func (w *twins) read(end, n int) {
 	w.t.Helper()
 	if n == 0 || !w.waits(end) {
@@ -288,7 +289,7 @@ func (w *twins) read(end, n int) {
 	w.reads[end] = r
 }
 
-// random takes one random step. Calls that end something are rare.
+// random makes one random step. Calls that end something are rare.
 func (w *twins) random(rng *rand.Rand) {
 	x := rng.IntN(2)
 	switch k := rng.IntN(100); {
@@ -301,7 +302,7 @@ func (w *twins) random(rng *rand.Rand) {
 		if w.reads[1-x] != nil {
 			size = min(size, 248) // one record wakes the Read, as one segment does
 		}
-		if w.written[x] < 100_000 { // and no Write has to wait
+		if w.written[x] < 100_000 { // so that no Write has to wait
 			w.do(step{x, "Write", write(streamAt(w.written[x], size))})
 		}
 	case k < 85:
@@ -338,7 +339,7 @@ func (w *twins) deadline(x int, rng *rand.Rand) {
 	})})
 }
 
-// streamAt is n bytes of a stream from a position on.
+// streamAt returns n bytes of a stream from a position on.
 func streamAt(from, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -371,8 +372,8 @@ func twin(t *testing.T, tcp net.Listener, sdp func() (a, b net.Conn, stop func()
 	return w
 }
 
-// Each sequence of calls has the same results over TCP and over SDP, but for the
-// differences that ARCHITECTURE.md lists. A failing seed is repeated by
+// Each sequence of calls has the same results over TCP and over SDP, except for the
+// differences that ARCHITECTURE.md lists. To repeat a failing seed:
 //
 //	NTBNET_SEED=17 go test ./sdp -run TestCallsReturnWhatTCPsDo
 func TestCallsReturnWhatTCPsDo(t *testing.T) {
@@ -391,7 +392,7 @@ func TestCallsReturnWhatTCPsDo(t *testing.T) {
 			w.end()
 		}
 	}
-	// What TCP itself does differently from one time to the next is no difference.
+	// Where TCP itself differs from one time to the next, that is no difference.
 	t.Run("tcp", func(t *testing.T) {
 		sequences(t, func() (a, b net.Conn, stop func(), err error) {
 			if a, err = net.Dial("tcp", ln.Addr().String()); err != nil {
@@ -426,7 +427,7 @@ func TestWriteThatWaitsEndsAsTCPs(t *testing.T) {
 				outcomes := func(ends [2]socket) []outcome {
 					written := make(chan outcome, 1)
 					go func() { written <- write(make([]byte, 64<<20))(ends[0]) }()
-					_, err := io.ReadFull(ends[1], make([]byte, 1)) // it has begun
+					_, err := io.ReadFull(ends[1], make([]byte, 1)) // the Write has begun
 					require.NoError(t, err)
 					ended := does(func(socket) error { return end(ends[0], ends[1]) })(nil)
 					first := <-written

@@ -26,7 +26,7 @@ func openMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), st
 	return f
 }
 
-// openWrapped is a Host on a fabric within this process whose bridges are
+// openWrapped returns a Host on a fabric within this process whose bridges are
 // wrapped.
 func openWrapped(o bounce.Options, window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *Host {
 	s := newStack(o)
@@ -59,7 +59,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 	})
 }
 
-// A channel's queue that others have filled stops nobody.
+// A channel's queue that others have filled stops no connection.
 func TestManyConnectionsShareAChannel(t *testing.T) {
 	h, err := OpenWith("mem:test?dmafrom=1&window=134217728", ntbdma.Around(ntbdma.Options{Channels: 1}))
 	require.NoError(t, err)

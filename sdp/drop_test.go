@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// used is what the connections of a Host hold of the windows of its links.
+// used returns what the connections of a Host hold of the windows of its links.
 func used(h *Host) (sum bounce.Used) {
 	_, sessions := h.stack.up()
 	for _, e := range sessions {
@@ -23,7 +23,7 @@ func used(h *Host) (sum bounce.Used) {
 	return sum
 }
 
-// users is how many listeners and connections a Host has open.
+// users returns how many listeners and connections a Host has open.
 func users(h *Host) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,8 +51,8 @@ func dialAndDrop(t *testing.T, h *Host, address string, n int) {
 	}
 }
 
-// A connection that the program has dropped without Close is closed, and nothing of it
-// stays, on neither side.
+// A connection that the program has dropped without Close is closed. Nothing of it
+// stays, on either side.
 func TestDroppedConnectionsAreClosed(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		ln, err := h.Listen("sdp", ":0")
@@ -69,7 +69,7 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 				if err != nil {
 					return
 				}
-				go func() { // which drops its end too
+				go func() { // drops its endpoint too
 					got, err := io.ReadAll(c)
 					if err == nil && string(got) != "word" {
 						err = io.ErrUnexpectedEOF
@@ -87,7 +87,7 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 			collected(t, "connections stay with their Host", func() bool { return users(h) == 1 })
 			collected(t, "memory of connections stays", func() bool { return used(h) == bounce.Used{} })
 		}
-		drop(1) // which makes the link
+		drop(1) // makes the link
 		before := runtime.NumGoroutine()
 		for range rounds {
 			drop(n)
@@ -96,7 +96,8 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// What arrived and was not read when a connection was dropped resets it, as Close does.
+// Data that arrived and was not read when a connection was dropped resets it, as Close
+// does.
 func TestDroppedConnectionWithUnreadDataIsReset(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		b := func() net.Conn {
@@ -114,7 +115,7 @@ func TestDroppedConnectionWithUnreadDataIsReset(t *testing.T) {
 	})
 }
 
-// A connection of which a goroutine is in a call is not garbage.
+// A connection with a goroutine in a call is not garbage.
 func TestConnectionInUseIsNotCollected(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		b, results := func() (net.Conn, chan error) {
@@ -152,7 +153,8 @@ func TestConnectionsOfABubbleAreLeftToTheirHost(t *testing.T) {
 	})
 }
 
-// Methods that programs set on a *net.TCPConn are there, and fail on a closed connection.
+// The methods by which programs set options of a *net.TCPConn exist, and fail on a closed
+// connection.
 func TestTCPOptionsAreAccepted(t *testing.T) {
 	type tcpOptions interface {
 		SetNoDelay(bool) error

@@ -13,9 +13,9 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// dialTCP is network "tcp": the server is the one that net would reach. If it is a
-// listener of the fabric, the connection is made by SDP, else by TCP. Why it is TCP is
-// counted.
+// dialTCP dials network "tcp". The server is the one that net would reach. If it is a
+// listener of the fabric, the connection is made by SDP, otherwise by TCP. The reason
+// for TCP is counted.
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
 	h, done, err := d.Host.use()
 	if err != nil && d.Host != nil {
@@ -40,7 +40,7 @@ func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn
 	return d.dialName(ctx, h, network, address)
 }
 
-// net is what dials by TCP.
+// net returns the net.Dialer that dials by TCP.
 func (d *Dialer) net() *net.Dialer {
 	var n net.Dialer
 	if d.TCP != nil {
@@ -49,16 +49,16 @@ func (d *Dialer) net() *net.Dialer {
 	return &n
 }
 
-// needsSocket reports whether the Dialer wants what only a socket can have.
+// needsSocket reports whether the Dialer wants what only a socket has.
 func (d *Dialer) needsSocket() bool {
 	return d.TCP != nil && (d.TCP.LocalAddr != nil || d.TCP.Control != nil || d.TCP.ControlContext != nil)
 }
 
-// dialNode connects to a port of a node, which only the fabric knows by its name.
+// dialNode connects to a port of a node. Only the fabric knows the node's name.
 func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, address string) (net.Conn, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil || port == 0 {
-		return d.net().DialContext(ctx, network, address) // whose error is the one that users know
+		return d.net().DialContext(ctx, network, address) // its error is the one that users know
 	}
 	c, err := traced(ctx, network, verbatim(address), func() (*Conn, error) {
 		return h.dial(ctx, &destination{host: node, port: port, tcp: true})
@@ -76,8 +76,8 @@ func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, addre
 	return t, err
 }
 
-// literal is the address that net connects to where no name server is asked. It is false
-// if it is a name, or what net refuses.
+// literal returns the address to which net connects without asking a name server. It
+// returns false for a name, and for what net refuses.
 func literal(ctx context.Context, network, host, service string) (netip.AddrPort, bool) {
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil || port == 0 {
@@ -123,7 +123,7 @@ func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address stri
 	return d.net().DialContext(ctx, network, address)
 }
 
-// limit is ctx with the limits that net.Dialer adds to it.
+// limit adds to ctx the limits that net.Dialer adds.
 func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	n := d.net()
 	end := n.Deadline
@@ -142,7 +142,7 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 // reach. had is of its port. Without one it returns the counter of why. An error is final: the time is over.
 func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
-		return nil, &h.counters.dialSDPFailed, nil // net says the rest
+		return nil, &h.counters.dialSDPFailed, nil // net returns the error
 	}
 	d, why := h.seek(to, had)
 	if d == nil {
@@ -209,7 +209,7 @@ func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	case ok && had.sockets:
 		holder, ok, err = f.HolderOf(had.socket, port, socket.Cookie)
 	case !ok && !had.sockets:
-		ok = true // nobody listens by TCP, and the holder of the port is of network "sdp"
+		ok = true // nothing listens by TCP, and the holder of the port is of network "sdp"
 	default:
 		ok = false
 	}

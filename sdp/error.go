@@ -14,7 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Names of operations in a *net.OpError, as package net's.
+// Names of operations in a *net.OpError, as in package net.
 const (
 	opDial    = "dial"
 	opListen  = "listen"
@@ -26,8 +26,8 @@ const (
 	opSet     = "set"
 )
 
-// opError makes the error that a caller sees. io.EOF is passed as it is, since
-// it is no error; everything else becomes a *net.OpError.
+// opError makes the error that a caller sees. io.EOF is returned unchanged, since
+// it is no failure. Everything else becomes a *net.OpError.
 func opError(op string, source, addr net.Addr, err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -35,7 +35,7 @@ func opError(op string, source, addr net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: networkOf(source, addr), Source: source, Addr: addr, Err: cause(err)}
 }
 
-// networkOf is the network of which at least one of two addresses is, if not both are nil.
+// networkOf returns the network of two addresses, either of which may be nil.
 func networkOf(a, b net.Addr) string {
 	for _, addr := range []net.Addr{a, b} {
 		if t, ok := addr.(*net.TCPAddr); ok {
@@ -45,7 +45,7 @@ func networkOf(a, b net.Addr) string {
 	return Network
 }
 
-// cause is err in package net's terms.
+// cause returns err in package net's terms.
 func cause(err error) error {
 	switch {
 	case errors.Is(err, bounce.ErrClosed), errors.Is(err, listen.ErrClosed),
@@ -57,7 +57,7 @@ func cause(err error) error {
 	return err
 }
 
-// timeoutError is a dial that ran into its deadline.
+// timeoutError is the error of a dial that reached its deadline.
 type timeoutError struct{ err error }
 
 func (e *timeoutError) Error() string {

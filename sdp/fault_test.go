@@ -19,8 +19,9 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// faults are the ways in which a bridge misbehaves in these tests, each with
-// its seeds; with -short, its first seed. Those that take longest come first.
+// faults are the ways in which a bridge misbehaves in these tests, each with its
+// seeds. With -short only the first seed is used. Those that take longest come
+// first.
 var faults = []struct {
 	name  string
 	seeds []uint64
@@ -39,7 +40,7 @@ var faults = []struct {
 	{"doorbells repeated", []uint64{13, 14}, ntbfault.Options{RepeatDoorbell: 0.5}},
 }
 
-// atMost is n, or a tenth of it where each wake-up takes a timer's time.
+// atMost returns n, or a tenth of it where each wake-up takes as long as a timer.
 func atMost(n int, o ntbfault.Options) int {
 	if o.StoreDelayMax > 20*time.Microsecond || o.DoorbellDelayMax > 0 || o.DropDoorbell > 0 {
 		n /= 10
@@ -47,8 +48,8 @@ func atMost(n int, o ntbfault.Options) int {
 	return n
 }
 
-// onFaults runs a test on a Host for each kind of fault and each seed. No wait
-// may have ended by the slow guard unless doorbells were lost.
+// onFaults runs a test on a Host for each kind of fault and each seed. The slow
+// guard may have ended a wait only if doorbells were lost.
 func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, h *Host, o ntbfault.Options)) {
 	leak.Check(t)
 	for _, tt := range faults {
@@ -75,8 +76,8 @@ func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, h *Host, o nt
 	}
 }
 
-// faultyHost is a Host of its own whose bridges misbehave. devices are the ends
-// of those that have been made.
+// faultyHost returns a Host of its own whose bridges misbehave. devices returns the
+// ends of those that have been made.
 func faultyHost(o ntbfault.Options, b bounce.Options) (h *Host, devices func() []*ntbfault.Device) {
 	var mu sync.Mutex
 	var made []*ntbfault.Device
@@ -98,7 +99,7 @@ func faultyHost(o ntbfault.Options, b bounce.Options) (h *Host, devices func() [
 	}
 }
 
-// checkFaults tells if the bridges did what o asks for at all.
+// checkFaults fails unless the bridges did at least some of what o asks for.
 func checkFaults(t *testing.T, devices []*ntbfault.Device, o ntbfault.Options) {
 	t.Helper()
 	var sum ntbfault.Stats
@@ -131,7 +132,7 @@ func within(t *testing.T, limit time.Duration, f func()) {
 	}
 }
 
-// stacksOfAll are the stacks of all goroutines.
+// stacksOfAll returns the stacks of all goroutines.
 func stacksOfAll() []byte {
 	buf := make([]byte, 1<<20)
 	return buf[:runtime.Stack(buf, true)]
@@ -157,7 +158,7 @@ func TestPingPongOverFaults(t *testing.T) {
 				b.CloseWrite()
 			})
 			p, got := make([]byte, 64), make([]byte, 64)
-			// A doorbell that is lost is not always one that is needed.
+			// A lost doorbell is not always one that was needed.
 			lucky := func() bool { return o.DropDoorbell > 0 && h.Stats().Rescues == 0 }
 			for i := 0; i < rounds || lucky() && i < 20*rounds; i++ {
 				p = p[:1+i%64]
@@ -181,8 +182,8 @@ func TestPingPongOverFaults(t *testing.T) {
 	})
 }
 
-// Both sides write at once through buffers that hold little, so that both wait
-// for data and for room.
+// Both sides write at once through small buffers. So both wait for data and for
+// room.
 func TestBothWriteOverFaults(t *testing.T) {
 	onFaults(t, bounce.Options{Buffer: 4096}, func(t *testing.T, h *Host, o ntbfault.Options) {
 		a, b := mustPipe(t, h)
@@ -219,8 +220,8 @@ func TestBothWriteOverFaults(t *testing.T) {
 	})
 }
 
-// Set-up messages wait too, for the peer's answer; and what is written before
-// Close arrives.
+// Set-up messages also wait for the peer's answer. What is written before Close
+// arrives.
 func TestDialsOverFaults(t *testing.T) {
 	onFaults(t, bounce.Options{}, func(t *testing.T, h *Host, o ntbfault.Options) {
 		ln, err := h.Listen("sdp", "localhost:0")

@@ -12,32 +12,33 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Stats count what a connection did. See package bounce for the fields.
+// Stats counts what a connection did. See package bounce for the fields.
 type Stats = bounce.Stats
 
-// HostStats count what a Host's fabric membership did, since it was opened.
+// HostStats counts what a Host's fabric membership did, since it was opened.
 type HostStats struct {
 	Stats // sum over all connections of this process on the fabric
 
-	// Links is how many other processes are joined now; a process that dials
-	// itself counts two.
+	// Links is the number of links to other processes. A process that dials itself
+	// has two.
 	Links int
-	// LinkDoorbells is all doorbells rung, those of set-up included.
+	// LinkDoorbells counts all doorbells rung, including those of set-up.
 	LinkDoorbells uint64
-	// Rescues is how often a lost doorbell was made up for. It is 0 where
-	// doorbells are not lost.
+	// Rescues is how often a lost doorbell was made up for. It is 0 where doorbells
+	// are not lost.
 	Rescues uint64
-	// ProcessorTaken is how often the system took the processor from a wait that spun,
-	// for a millisecond or more: a quota was used up, or others had a turn. For ten seconds
-	// after each time, waits spin only as far as it saves processor time; those that
-	// therefore sleep at once are ReadSpinsSpared and WriteSpinsSpared.
+	// ProcessorTaken is how often the system took the processor from a wait that spun, for
+	// a millisecond or more, because a quota was used up, or other processes had a turn.
+	// For ten seconds after each time, waits spin only as far as that saves processor time.
+	// Those that therefore sleep at once are counted by ReadSpinsSpared and
+	// WriteSpinsSpared.
 	ProcessorTaken uint64
 
 	Networks NetworkStats
 }
 
-// NetworkStats count the connections of network "tcp" by the way they took, and
-// why.
+// NetworkStats counts the connections of network "tcp" by the transport that they
+// used, and by reason.
 type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
@@ -48,7 +49,7 @@ type NetworkStats struct {
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
 	AcceptSDP       uint64
 	AcceptTCP       uint64
-	ListenTCPOnly   uint64 // no fabric could be opened, or the kernel does not name the socket
+	ListenTCPOnly   uint64 // no fabric could be opened, or the kernel does not identify the socket
 }
 
 type networkCounters struct {
@@ -70,16 +71,16 @@ func (c *networkCounters) stats() NetworkStats {
 type Host struct {
 	stack    *stack // immutable
 	counters *networkCounters
-	lazy     bool // the default Host
+	lazy     bool // this is the default Host
 
 	mu     lock.Mutex[lock.Host]
 	users  map[user]struct{} // open listeners and connections; guarded by mu
-	calls  int               // of the default Host, under way; guarded by mu
-	timer  *time.Timer       // of the default Host: closes it; guarded by mu
+	calls  int               // calls under way, of the default Host; guarded by mu
+	timer  *time.Timer       // closes the default Host; guarded by mu
 	closed bool              // guarded by mu
 }
 
-// user is the end of a *Conn, or a *Listener.
+// user is implemented by the end of a *Conn, and by a *Listener.
 type user interface{ Close() error }
 
 // Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one
@@ -161,8 +162,8 @@ func newHost(s *stack, c *networkCounters) *Host {
 	return &Host{stack: s, counters: c, users: map[user]struct{}{}}
 }
 
-// Close closes the Host's listeners and connections and leaves the fabric. What
-// was written reaches the other side.
+// Close closes the Host's listeners and connections and leaves the fabric. What was
+// written reaches the other side.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -173,7 +174,8 @@ func (h *Host) Close() error {
 	users := h.users
 	h.users = map[user]struct{}{}
 	h.mu.Unlock()
-	// All at once: several may have to wait until the other side has what was written.
+	// They are closed all at once, since several may have to wait until the other side
+	// has what was written.
 	var all sync.WaitGroup
 	for u := range users {
 		all.Go(func() { u.Close() })
@@ -183,19 +185,19 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// OwnsLinks tells that this process owns the links of its node to other nodes,
-// which the other processes of the node use too: its fabric is of several hosts, and
-// was named with nodes=N.
+// OwnsLinks reports whether this process owns the links of its node to other nodes.
+// Then the other processes of the node use them too. Its fabric has several hosts,
+// and was named with nodes=N.
 func (h *Host) OwnsLinks() bool { return h.stack.fabric.OwnsLinks() }
 
-// Stats are the Host's counters.
+// Stats returns the Host's counters.
 func (h *Host) Stats() HostStats {
 	s := h.stack.stats()
 	s.Networks = h.counters.stats()
 	return s
 }
 
-// Crossover is what payload costs by CPU stores and by the DMA engine, by size, as
+// Crossover is the cost of payload by CPU stores and by the DMA engine, by size, as
 // measured when a link came up.
 type Crossover struct {
 	Peer      string // the node at the other end
@@ -203,7 +205,7 @@ type Crossover struct {
 	Points    []bounce.CrossoverPoint
 }
 
-// Crossovers are those of the links that are up and have an engine.
+// Crossovers returns the measurements of the links that are up and have an engine.
 func (h *Host) Crossovers() []Crossover { return h.stack.crossovers() }
 
 // Dial is Dialer.Dial on this Host.
@@ -222,7 +224,7 @@ func (h *Host) Listen(network, address string) (net.Listener, error) {
 }
 
 // use returns the Host for one call, or the default one if h is nil. The caller
-// calls done after it.
+// then calls done.
 func (h *Host) use() (_ *Host, done func(), err error) {
 	if h == nil {
 		return useDefault()
@@ -238,7 +240,7 @@ func (h *Host) use() (_ *Host, done func(), err error) {
 	return h, func() {}, nil
 }
 
-// add keeps a listener or connection, to close it with the Host.
+// add adds a listener or connection, which is closed with the Host.
 func (h *Host) add(u user) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,7 +251,7 @@ func (h *Host) add(u user) error {
 	return nil
 }
 
-// remove forgets one that is closed.
+// remove removes one that is closed.
 func (h *Host) remove(u user) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -257,13 +259,13 @@ func (h *Host) remove(u user) {
 	h.lingerIfIdle()
 }
 
-// linger is how long the default Host stays open without listeners and
-// connections, so that programs which dial one connection after the other do not
-// join the fabric each time.
+// linger is how long the default Host stays open without listeners and connections.
+// So programs that dial one connection after the other do not join the fabric each
+// time.
 const linger = 250 * time.Millisecond
 
-// lingerIfIdle lets the default Host go when nobody needs it. The caller holds
-// h.mu.
+// lingerIfIdle schedules the end of the default Host if it is idle. The caller
+// holds h.mu.
 func (h *Host) lingerIfIdle() {
 	if !h.lazy || h.closed || h.calls > 0 || len(h.users) > 0 {
 		return
@@ -281,12 +283,12 @@ func (h *Host) closeIfIdle() {
 	h.mu.Lock()
 	idle := !h.closed && h.calls == 0 && len(h.users) == 0
 	h.mu.Unlock()
-	if idle { // and nobody can begin to use it while we hold defaultHost.mu
+	if idle { // and no caller can begin to use it while we hold defaultHost.mu
 		defaultHost.host = nil
 	}
 	defaultHost.mu.Unlock()
 	if idle {
-		h.Close() // may have to wait for a lease
+		h.Close() // Close may have to wait for a lease
 	}
 }
 
@@ -297,8 +299,8 @@ var defaultHost struct {
 	counters networkCounters
 }
 
-// useDefault returns the default Host, opened if need be, for one call. The
-// caller calls done after it.
+// useDefault returns the default Host for one call, and opens it if necessary. The
+// caller then calls done.
 func useDefault() (h *Host, done func(), err error) {
 	defaultHost.mu.Lock()
 	defer defaultHost.mu.Unlock()
@@ -325,8 +327,8 @@ func useDefault() (h *Host, done func(), err error) {
 	}, nil
 }
 
-// DefaultStats are the counters of the default Host: those of the fabric if it is
-// open now, and those by network since the process began.
+// DefaultStats returns the counters of the default Host: those of the fabric if it
+// is open now, and those by network since the process began.
 func DefaultStats() HostStats {
 	defaultHost.mu.Lock()
 	h := defaultHost.host

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// node opens one node of a fabric in which all are in this process.
+// node opens one node of a fabric in which all nodes are in this process.
 func node(t *testing.T, topology, backend string, i, n int) *Host {
 	t.Helper()
 	h, err := Open(nodeSpec(t, topology, backend, i, n))
@@ -28,7 +28,7 @@ func node(t *testing.T, topology, backend string, i, n int) *Host {
 	return h
 }
 
-// nodes opens all nodes of a fabric. What goes between those within this process is
+// nodes opens all nodes of a fabric. Traffic between nodes within this process is
 // recorded.
 func nodes(t *testing.T, topology, backend string, n int) (hosts []*Host) {
 	t.Helper()
@@ -45,7 +45,7 @@ func nodeSpec(t *testing.T, topology, backend string, i, n int) string {
 	return fmt.Sprintf("%s:%s?backend=%s&node=%d&nodes=%d&window=1048576", topology, fabrictest.Name(t), backend, i, n)
 }
 
-// onBackends runs f with what links within one process can be made of.
+// onBackends runs f with each backend for links within one process.
 func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 	backends := []string{"mem"}
 	if runtime.GOOS == "linux" {
@@ -59,7 +59,8 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 	}
 }
 
-// echoOn answers every connection of a host with what it sends, until both end.
+// echoOn sends back what arrives on every connection of a host, until both ends are
+// closed.
 func echoOn(t *testing.T, h *Host) (port string) {
 	t.Helper()
 	ln, err := h.Listen("sdp", ":0")
@@ -139,7 +140,7 @@ func TestADialWaitsForANodeThatStartsLater(t *testing.T) {
 		}()
 		runtime.Gosched()
 		second := node(t, "ring", backend, 2, 3)
-		// Nothing listens there: the answer of the other node shows that the link
+		// Nothing listens there. The answer of the other node shows that the link
 		// is up.
 		require.ErrorIs(t, <-dialled, syscall.ECONNREFUSED)
 		port := echoOn(t, second)
@@ -231,8 +232,8 @@ func TestAddressesOfNodes(t *testing.T) {
 	})
 }
 
-// dialUntil dials with a short limit again and again, until the error says what it
-// should. Before that, the limit may be over too early for it.
+// dialUntil dials with a short limit again and again, until the error has the
+// expected text. Before that, the limit may end too early for it.
 func dialUntil(t *testing.T, h *Host, address, text string) error {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; {
@@ -284,8 +285,8 @@ func TestConnOverSeveralHops(t *testing.T) {
 	})
 }
 
-// With failover, connections of neighbours and of others go on when links are cut
-// and made again.
+// With failover, connections of neighbours and of other nodes go on when links are
+// cut and made again.
 func TestConnectionsOutliveLinks(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		var hosts []*Host
@@ -313,7 +314,7 @@ func TestConnectionsOutliveLinks(t *testing.T) {
 				c.(*Conn).CloseWrite()
 				sent <- err
 			}()
-			// After every part of what arrives, a link of the way is cut.
+			// After every part that arrives, a link of the way is cut.
 			want, got := rand.NewChaCha8([32]byte{}), make([]byte, size/16)
 			part := make([]byte, len(got))
 			cuts := 0

@@ -10,19 +10,19 @@ import (
 	"github.com/ntbnet/ntbnet/listen"
 )
 
-// ListenConfig listens with options. The zero ListenConfig is that of Listen.
+// ListenConfig listens with options. Listen uses the zero ListenConfig.
 type ListenConfig struct {
 	// Backlog is how many connections may wait for Accept; 0 means 4096.
 	Backlog int
-	// Host is whose fabric is used; nil means the default one.
+	// Host is the Host whose fabric is used; nil means the default one.
 	Host *Host
-	// TCP listens where network "tcp" does, and on networks that are not this package's;
-	// nil means a zero net.ListenConfig.
+	// TCP listens where network "tcp" does, and on networks that are not this package's.
+	// Nil means a zero net.ListenConfig.
 	TCP *net.ListenConfig
 }
 
 // Listen listens on "host:port" or ":port". Port 0 picks a free one, which Addr
-// tells. Host must be this host. Networks are as for Dial. With network "tcp" the
+// returns. Host must be this host. Networks are as for Dial. With network "tcp" the
 // listener is a *TCPListener.
 func Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{}).Listen(context.Background(), network, address)
@@ -44,7 +44,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	return lc.net().Listen(ctx, network, address)
 }
 
-// net is what listens by TCP.
+// net returns the net.ListenConfig that listens by TCP.
 func (lc *ListenConfig) net() *net.ListenConfig {
 	var config net.ListenConfig
 	if lc.TCP != nil {
@@ -110,8 +110,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close stops listening, wakes Accept, and resets the connections that wait for
-// it. Connections that were accepted stay.
+// Close stops listening, wakes Accept, and resets the connections that wait for it.
+// Accepted connections stay.
 func (l *Listener) Close() error {
 	if err := l.queue.Close(); err != nil {
 		return opError(opClose, nil, l.addr, err)
@@ -121,10 +121,10 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr is the *Addr that it listens on.
+// Addr returns the *Addr on which it listens.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// SetDeadline makes Accept fail at t; the zero time means never.
+// SetDeadline makes Accept fail at t. The zero time means never.
 func (l *Listener) SetDeadline(t time.Time) error {
 	l.queue.SetDeadline(t)
 	return nil

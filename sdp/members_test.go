@@ -14,8 +14,9 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// member opens a process of node i that owns no links. which tells members of one
-// node apart: Hosts of this process that name a fabric by the same words are one.
+// member opens a process of node i that owns no links. which distinguishes members
+// of one node, since Hosts of this process that name a fabric in the same words are
+// one.
 func member(t *testing.T, topology, backend string, i, which int) *Host {
 	t.Helper()
 	h, err := Open(memberSpec(t, topology, backend, i, which))
@@ -91,7 +92,7 @@ func TestADialOfAMemberBeyondTheLastNodeFails(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		h := member(t, "ring", backend, 2, 1)
 		done := make(chan error, 1)
-		go func() { // how many nodes there are it learns from the owner alone
+		go func() { // only the owner tells it how many nodes there are
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			_, err := h.DialContext(ctx, "sdp", "node4:7")
@@ -115,7 +116,7 @@ func TestOwnersAreReplaced(t *testing.T) {
 		port := echoOn(t, server)
 		echoed(t, far, "node2:"+port)
 
-		// Nobody owns the links: what went through the owner ends.
+		// No process owns the links. What went through the owner ends.
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		c, err := far.DialContext(ctx, "sdp", "node2:"+port)
@@ -126,7 +127,7 @@ func TestOwnersAreReplaced(t *testing.T) {
 		require.Error(t, err)
 		require.NotEqual(t, io.EOF, err)
 
-		// Another process takes over: the member is as it was.
+		// Another process takes over. The member is as it was.
 		node(t, "ring", backend, 2, 3)
 		echoed(t, far, "node2:"+port)
 		echoed(t, server, "node1:"+farPort)
@@ -135,7 +136,7 @@ func TestOwnersAreReplaced(t *testing.T) {
 	})
 }
 
-// Two members whose frames go up, over two links, and down.
+// The frames of two members go up, over two links, and down.
 func TestConnBetweenMembers(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		for i := 1; i <= 3; i++ {
@@ -159,7 +160,7 @@ func TestConnBetweenMembers(t *testing.T) {
 	})
 }
 
-// A port is found wherever it is, also after it has moved to another process.
+// A port is found wherever it is, even after it has moved to another process.
 func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		far, owner := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
@@ -189,7 +190,8 @@ func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 	})
 }
 
-// An owner that sends dials on for ever, or to nobody, does not keep them.
+// An owner redirects dials for ever, or to a process that does not exist. It does
+// not keep them.
 func TestAnOwnerThatMisleadsADial(t *testing.T) {
 	far, owner := node(t, "ring", "mem", 1, 2), node(t, "ring", "mem", 2, 2)
 	self := owner.stack.fabric.Node().ID().Process()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// fabrics are the backends on which the behaviours are tested.
+// fabrics returns the backends on which the behaviours are tested.
 func fabrics(t *testing.T) []string {
 	return []string{"mem:test", "shm:" + fabrictest.Name(t)}
 }
@@ -24,7 +24,7 @@ func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
 	}
 }
 
-// pipe makes the two ends of a connection.
+// pipe makes the two endpoints of a connection.
 func pipe(h *Host) (c1, c2 net.Conn, stop func(), err error) {
 	ln, err := h.Listen("sdp", "localhost:0")
 	if err != nil {

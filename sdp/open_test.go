@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hosts that are opened at the same moment by the same words share one membership, or one
+// Hosts that are opened at the same moment in the same words share one membership, or one
 // error.
 func TestHostsThatAreOpenedAtOnceShareAFabric(t *testing.T) {
 	leak.Check(t)
@@ -25,7 +25,7 @@ func TestHostsThatAreOpenedAtOnceShareAFabric(t *testing.T) {
 	const spec = "line:opened-at-once?backend=mem&node=1&nodes=2"
 	for range 20 {
 		hosts, errs := open(spec)
-		taken, err := Open(spec + "&spin=0") // the same node by other words
+		taken, err := Open(spec + "&spin=0") // the same node in other words
 		require.Nil(t, taken)
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		_, refused := open(spec + "&spin=0")

@@ -8,10 +8,10 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 )
 
-// The race detector does not see the memory that processes share. So that a
-// program is not blamed for a hand-over through it, a Write or Close of any
-// connection happens before a later Read of any other, as in package syscall.
-// Memory on the heap is seen, and needs no help.
+// The race detector does not see the memory that processes share. A program must
+// not be blamed for a hand-over through it. So, as in package syscall, a Write or
+// Close of any connection happens before a later Read of any other. Memory on the
+// heap is seen, and needs no help.
 
 const raceEnabled = true
 

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptors reports whether connections can have one.
+// descriptors reports whether connections can have a descriptor.
 const descriptors = true
 
 // descriptor is what SyscallConn shows of a connection: a pair of Unix sockets, made when
-// first needed. What is stored to one end by feed is read from the other.
+// first needed. What is written to feed can be read from show.
 type descriptor struct {
 	mu    lock.Mutex[lock.Raw]
 	state descriptorState // guarded by mu
 	show  int             // the end that programs get; guarded by mu
 	feed  int             // ours; guarded by mu
-	calls int             // that use them; guarded by mu
+	calls int             // number of calls that use them; guarded by mu
 }
 
 type descriptorState uint8
@@ -27,11 +27,11 @@ type descriptorState uint8
 const (
 	notMade descriptorState = iota
 	isOpen
-	isClosing // the connection is closed, and calls use the sockets
+	isClosing // the connection is closed, and calls still use the sockets
 	isClosed
 )
 
-// socketPair makes the two sockets. Who writes to show gets EPIPE.
+// socketPair makes the two sockets. A write to show fails with EPIPE.
 func socketPair() (show, feed int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -45,8 +45,8 @@ func socketPair() (show, feed int, err error) {
 	return pair[0], pair[1], nil
 }
 
-// take returns the sockets, made if need be, for a call that ends with give. The first one
-// makes the connection end them when it ends.
+// take returns the sockets for a call that ends with give, and makes them if necessary.
+// The first call also has the connection end them when it ends.
 func (e *end) take() (show, feed int, err error) {
 	d := &e.raw
 	d.mu.Lock()
@@ -89,7 +89,7 @@ func (d *descriptor) closeUnused() {
 	}
 }
 
-// close is for Close of the connection.
+// close is called by Close of the connection.
 func (d *descriptor) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,7 +120,7 @@ func (e *end) control(f func(fd uintptr)) error {
 	return nil
 }
 
-// rawRead calls f while the descriptor shows what there is to read.
+// rawRead calls f while the descriptor contains what there is to read.
 func (e *end) rawRead(f func(fd uintptr) (done bool)) error {
 	show, feed, err := e.take()
 	if err != nil {
@@ -148,10 +148,12 @@ func (e *end) rawRead(f func(fd uintptr) (done bool)) error {
 	})
 }
 
-// maxLent is how much of what there is to read the descriptor shows at a time.
+// maxLent is the most of what there is to read that the descriptor contains at a
+// time.
 const maxLent = 4 << 10
 
-// lend calls f while the first of b can be read from show, and returns how much f has read.
+// lend calls f while the first bytes of b can be read from show, and returns how many f has
+// read.
 func lend(show, feed int, b []byte, f func(fd uintptr) (done bool)) (taken int, done bool, err error) {
 	n, err := unix.SendmsgN(feed, b[:min(len(b), maxLent)], nil, nil, unix.MSG_NOSIGNAL)
 	if err != nil {
@@ -159,7 +161,7 @@ func lend(show, feed int, b []byte, f func(fd uintptr) (done bool)) (taken int, 
 	}
 	left := 0
 	defer func() { taken = n - left }()
-	defer func() { // also if f panics
+	defer func() { // even if f panics
 		var rest [maxLent]byte
 		for {
 			k, _, err := unix.Recvfrom(show, rest[:], unix.MSG_DONTWAIT)

@@ -33,7 +33,7 @@ func rawRead(t *testing.T, c net.Conn, n, flags int) (string, error) {
 	return string(b[:k]), nil
 }
 
-// What a raw read of a connection returns is what it returns over TCP.
+// A raw read of a connection returns what it returns over TCP.
 func TestRawReadShowsWhatArrived(t *testing.T) {
 	leak.Check(t)
 	check := func(t *testing.T, a, b net.Conn) {
@@ -119,8 +119,8 @@ func isReadable(t *testing.T, c net.Conn) {
 	}))
 }
 
-// The descriptor of a connection that nobody reads polls as readable when the other side
-// ends, however that does.
+// The descriptor of a connection that is not being read polls as readable when the other
+// side ends, however it ends.
 func TestDescriptorIsReadableAtTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*Conn) error{
 		"Close":      (*Conn).Close,
@@ -185,12 +185,12 @@ func TestRawReadWaits(t *testing.T) {
 		require.NoError(t, a.SetReadDeadline(time.Time{}))
 		require.NoError(t, b.Close())
 		go func() { time.Sleep(10 * time.Millisecond); a.Close() }()
-		require.ErrorIs(t, until(13), net.ErrClosed) // the end is there, and it is not content
+		require.ErrorIs(t, until(13), net.ErrClosed) // the end has come, and f is not done
 		require.ErrorIs(t, raw.Control(func(uintptr) {}), net.ErrClosed)
 	})
 }
 
-// What a program writes to the descriptor is not lost: it cannot.
+// A program cannot write to the descriptor, so nothing is lost.
 func TestDescriptorTakesNothing(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		a, _ := mustPipe(t, h)

@@ -4,7 +4,7 @@ package sdp
 
 import "errors"
 
-// descriptors reports whether connections can have one.
+// descriptors reports whether connections can have a descriptor.
 const descriptors = false
 
 type descriptor struct{}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// open is Open. A fabric within this process is a new one, and what goes over its bridges
-// is recorded.
+// open is Open. A fabric within this process is a new one, and what passes its bridges is
+// recorded.
 func open(t testing.TB, spec string) *Host {
 	t.Helper()
 	if strings.HasPrefix(spec, "mem:") {
@@ -23,8 +23,8 @@ func open(t testing.TB, spec string) *Host {
 	return h
 }
 
-// recordedNodes opens all nodes of a fabric within this process, in which what goes over
-// the bridges and in the tunnels is recorded.
+// recordedNodes opens all nodes of a fabric within this process. What passes the bridges
+// and the tunnels is recorded.
 func recordedNodes(t testing.TB, topology string, n int, options string) (hosts []*Host) {
 	t.Helper()
 	spec, err := fabric.ParseSpec(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// ResolveAddr returns what "host:port" means on this Host: the address that a listener
-// there has, as Addr tells it. Nothing is dialled, but a name server may be asked, until
-// ctx ends. If the fabric has no such host, the error wraps EHOSTUNREACH.
+// ResolveAddr returns what "host:port" means on this Host: the address that Addr of a
+// listener there returns. Nothing is dialled, but a name server may be asked, until ctx
+// ends. If the fabric has no such host, the error wraps EHOSTUNREACH.
 func (h *Host) ResolveAddr(ctx context.Context, address string) (*Addr, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The variables of a long run: how many stores, and the seed of an earlier one, which
-// chooses the same but at other moments.
+// Variables of a long run: how many stores, and the seed of an earlier one. A seed
+// chooses the same stores, but at other moments.
 //
 //	NTBNET_SCRIBBLE=100000000 go test ./sdp -run TestScribbl -timeout 120m
 const (
@@ -33,7 +33,7 @@ const (
 	envScribbleSeed = "NTBNET_SCRIBBLE_SEED"
 )
 
-// scribbleStores is how many stores each of the tests makes.
+// scribbleStores returns how many stores each of the tests makes.
 func scribbleStores(t *testing.T) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv(envScribble), 10, 64); err == nil {
 		return n
@@ -93,8 +93,8 @@ type scribbled struct {
 
 type lastingPair struct {
 	ends   [2]*lasting
-	known  bool    // who the ends are: what they say of themselves is scribbled on later
-	victim *victim // nil if it joins others
+	known  bool    // the ends are identified; their own words about that are scribbled on later
+	victim *victim // nil if it joins other hosts
 }
 
 func (s *scribbled) wrap(a, b ntb.Device) (ntb.Device, ntb.Device) {
@@ -106,8 +106,8 @@ func (s *scribbled) wrap(a, b ntb.Device) (ntb.Device, ntb.Device) {
 	return p.ends[0], p.ends[1]
 }
 
-// latest is what to scribble on now: the newest bridge, or at times the one before, which
-// may be cut. Those that nobody uses any more are closed.
+// latest returns where to scribble now: the newest bridge, or at times the one before,
+// which may be cut. It closes bridges that are not used any more.
 func (s *scribbled) latest(before bool) *victim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *lastingPair) identify() {
 	if p.known {
 		return
 	}
-	ids := [2]uint32{p.ends[1].Spad(1), p.ends[0].Spad(1)} // each reads the other's
+	ids := [2]uint32{p.ends[1].Spad(1), p.ends[0].Spad(1)} // each end reads the other's
 	p.known = ids[0] != 0 && ids[1] != 0 && ids[0] != ^uint32(0)
 	for x := range 2 {
 		if p.known && ids[x]>>16 == 2 && ids[1-x]>>16 == 3 {
@@ -172,8 +172,8 @@ func within30(what string) func() bool {
 }
 
 // Whatever a peer stores where it can store, before and after the end of the link, this
-// side goes on: its calls return, and its connections with others are intact. The peer is
-// a neighbour that forwards too.
+// side goes on. Its calls return, and its connections with other hosts are intact. The
+// peer is a neighbour that forwards too.
 func TestScribblingNeighbour(t *testing.T) {
 	for name, bridge := range bridges {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 	workers.Wait()
 	done()
 
-	// The end, with the scribbler at work.
+	// This is the end, with the scribbler at work.
 	stop := make(chan struct{})
 	var after sync.WaitGroup
 	after.Go(func() {
@@ -255,8 +255,8 @@ func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 	require.Positive(t, bystander.blocks.Load())
 }
 
-// scribbleUntil makes so many stores, and cuts the link now and then. It returns how many
-// links there were.
+// scribbleUntil makes so many stores, and cuts the link from time to time. It returns how
+// many links there were.
 func scribbleUntil(t *testing.T, s *scribbler, on *scribbled, stores uint64) (links int) {
 	var last *victim
 	var a aim
@@ -269,7 +269,7 @@ func scribbleUntil(t *testing.T, s *scribbler, on *scribbled, stores uint64) (li
 			time.Sleep(time.Millisecond)
 			continue
 		case v != last:
-			// Some time for connections to begin; not always.
+			// This gives connections time to begin, but not always.
 			stuck()
 			last = v
 			links++
@@ -298,7 +298,7 @@ func scribbleUntil(t *testing.T, s *scribbler, on *scribbled, stores uint64) (li
 	return links
 }
 
-// scribbleEcho is echoOn with deadlines: a peer may never end.
+// scribbleEcho is echoOn with deadlines, since a peer may never end.
 func scribbleEcho(t *testing.T, h *Host) (port string) {
 	ln, err := h.Listen("sdp", ":0")
 	require.NoError(t, err)
@@ -330,7 +330,7 @@ func scribbleEcho(t *testing.T, h *Host) (port string) {
 	return port
 }
 
-// someCalls makes calls that end, whatever the peer does.
+// someCalls makes calls that must end, whatever the peer does.
 func someCalls(ctx context.Context, h *Host, address string) {
 	limit, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
@@ -361,7 +361,7 @@ func someCalls(ctx context.Context, h *Host, address string) {
 	done()
 }
 
-// bystander has connections to another neighbour, and compares what it gets.
+// bystander has connections to another neighbour, and compares what it receives.
 type bystander struct {
 	t       *testing.T
 	h       *Host
@@ -379,7 +379,7 @@ func (b *bystander) run(ctx context.Context) {
 	}
 }
 
-// connection is one, for some blocks.
+// connection makes one connection, for some blocks.
 func (b *bystander) connection(ctx context.Context, rnd io.Reader) error {
 	limit, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

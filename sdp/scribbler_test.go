@@ -10,8 +10,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// scribbler stores what it likes into one side's window and scratchpads, as the peer can:
-// at random, and near what an honest peer would store, at the words that are read.
+// scribbler stores arbitrary values into one side's window and scratchpads, as the peer
+// can: at random, and near what an honest peer would store, at the words that are read.
 type scribbler struct {
 	rnd    *rand.Rand
 	old    [256]uint64 // words seen there, and stored
@@ -19,17 +19,18 @@ type scribbler struct {
 	stores uint64
 }
 
-// victim is what it stores to.
+// victim is the side that a scribbler stores to.
 type victim struct {
 	dev   ntb.Device // the peer's end
-	in    []byte     // the victim's window, as it sees it
-	out   ntb.Window // the same, to be stored to
+	in    []byte     // the victim's window, as the victim sees it
+	out   ntb.Window // the same, for stores
 	lanes int        // bytes of the lanes' part, 0 if there are none
 	slots int
 	slot  int // bytes of a lane's slot
 }
 
-// Places in the window of a direct link, for windows of up to 1 MiB, from sdp/PROTOCOL.md.
+// Offsets in the window of a direct link, for windows of up to 1 MiB, from
+// sdp/PROTOCOL.md.
 const (
 	scribbleSetup  = 0x1000
 	scribbleNotes  = 0x5000
@@ -54,7 +55,7 @@ const (
 	aims
 )
 
-// burst makes n stores or so at an aim.
+// burst makes about n stores at an aim.
 func (s *scribbler) burst(v *victim, a aim, n uint64) {
 	place := s.place(v, aim(s.rnd.IntN(int(aimRecords))))
 	if s.rnd.IntN(2) == 0 {
@@ -88,7 +89,8 @@ func (s *scribbler) burst(v *victim, a aim, n uint64) {
 	}
 }
 
-// record makes a header where a connection may look for the next one, of a likely number.
+// record stores a header with a likely number where a connection may check for the next
+// one.
 func (s *scribbler) record(v *victim) {
 	r := s.rnd
 	queue := v.lanes + scribbleQueues&^2047 + 2048*r.IntN(min(64, (len(v.in)-v.lanes-scribbleQueues)/2048-1))
@@ -142,7 +144,7 @@ func (s *scribbler) put(v *victim, at int, x uint64) {
 	}
 }
 
-// place is the offset of a word.
+// place returns the offset of a word.
 func (s *scribbler) place(v *victim, a aim) int {
 	at := v.lanes
 	switch a {
@@ -167,7 +169,7 @@ func (s *scribbler) place(v *victim, a aim) int {
 	return min(at, len(v.in)-8)
 }
 
-// value is what to store at a place.
+// value returns what to store at a place.
 func (s *scribbler) value(v *victim, at int) uint64 {
 	r := s.rnd
 	was := ntb.Load64(v.in, at)
@@ -210,8 +212,8 @@ func (s *scribbler) dev(v *victim) {
 	}
 }
 
-// setup makes a set-up frame that may come next: what the slot before has, a little
-// changed.
+// setup stores a set-up frame that may come next: the contents of the slot before,
+// slightly changed.
 func (s *scribbler) setup(v *victim) {
 	last := s.last(v, v.lanes+scribbleSetup, 64, 256)
 	at := func(k uint32) int { return v.lanes + scribbleSetup + int((k-1)%64)*256 }
@@ -230,7 +232,7 @@ func (s *scribbler) setup(v *victim) {
 	s.stores += 32
 }
 
-// announce has the victim look.
+// announce makes the victim look.
 func (s *scribbler) announce(v *victim) {
 	for _, at := range [...]int{scribbleNotes + 8*s.rnd.IntN(4), 0x400, 0} {
 		v.out.Publish32(v.lanes+at, s.rnd.Uint32())
@@ -239,7 +241,7 @@ func (s *scribbler) announce(v *victim) {
 	s.stores += 4
 }
 
-// frame makes a frame that may come next in the lane.
+// frame stores a frame that may come next in the lane.
 func (s *scribbler) frame(v *victim) {
 	last := s.last(v, 0x1000, v.slots, v.slot)
 	at := func(k uint32) int { return 0x1000 + int(k-1)%v.slots*v.slot }
@@ -261,13 +263,13 @@ func (s *scribbler) frame(v *victim) {
 		kind = 1
 		put(s.data[28:], le.Uint32(s.data[28:])+1)
 		copy(b, s.data[:])
-	case 3: // somebody's
+	case 3: // of any tunnel
 		kind = uint64(1 + r.IntN(7))
 		put(b[8:], uint32(1+r.IntN(5))<<16|1)
 		put(b[12:], uint32(1+r.IntN(4))<<16|1)
 		put(b[44:], uint32(64+r.IntN(64)))
 		put(b[48:], uint32(16+r.IntN(64)))
-	case 4: // a little wrong
+	case 4: // slightly wrong
 		for range r.IntN(3) {
 			put(b[8+4*r.IntN(12):], uint32(s.value(v, at(last))))
 		}
@@ -285,7 +287,7 @@ func (s *scribbler) frame(v *victim) {
 	v.out.Publish64(at(last+1), uint64(last+1)|kind<<32|1<<40|uint64(r.IntN(6))<<48)
 	v.dev.RingDoorbell(0)
 	s.stores += uint64(v.slot / 8)
-	// It is often taken before the next one comes: the credit is in our window.
+	// It is often taken before the next one comes. The credit is in our window.
 	for range r.IntN(200) {
 		if !v.dev.LinkUp() || int32(uint32(ntb.Load64(v.dev.Inbound(), 0))-last) > 0 {
 			break
@@ -294,7 +296,7 @@ func (s *scribbler) frame(v *victim) {
 	}
 }
 
-// last is the highest number in the first words of slots, at least 1.
+// last returns the highest number in the first words of slots, at least 1.
 func (s *scribbler) last(v *victim, at, slots, size int) uint32 {
 	last := uint32(1)
 	for i := range slots {

@@ -127,7 +127,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// In the bubble a deadline comes when nothing else can happen any more, so each write
+// In the bubble a deadline comes when nothing else can happen any more. So each write
 // gets as far as it can.
 func TestBufferSizesAreChecked(t *testing.T) {
 	synctest.Test(t, checkBufferSizes)
@@ -142,7 +142,7 @@ func checkBufferSizes(t *testing.T) {
 	require.ErrorIs(t, a.SetWriteBuffer(-1), syscall.EINVAL)
 	require.NoError(t, a.SetReadBuffer(64<<10))
 	require.NoError(t, b.SetWriteBuffer(1))
-	// The smaller of both limits what is under way.
+	// The smaller of the two limits what is under way.
 	b.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 	n, err := b.Write(make([]byte, 1<<20))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -252,7 +252,7 @@ func TestBacklogFull(t *testing.T) {
 			require.NoError(t, err)
 			conns = append(conns, c)
 		}
-		// A third waits, by its limit ...
+		// A third dial waits, until its limit ...
 		err = dialUntil(t, h, ln.Addr().String(), "backlog")
 		var ne net.Error
 		require.ErrorAs(t, err, &ne)
@@ -278,7 +278,7 @@ func TestBacklogFull(t *testing.T) {
 		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
 		_, err = h.DialContext(ctx, "sdp", ln.Addr().String())
 		require.ErrorIs(t, err, context.Canceled)
-		// Closing the listener resets those that wait.
+		// Closing the listener resets the connections that wait.
 		require.NoError(t, ln.Close())
 		_, err = conns[1].Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
@@ -288,8 +288,9 @@ func TestBacklogFull(t *testing.T) {
 	})
 }
 
-// A dial that waits for room in a backlog ends when the listener's process does,
-// whose link and memory go with it. Two names of one fabric are two nodes here.
+// A dial that waits for room in a backlog ends when the listener's process does.
+// The link and its memory end with that process. Two names of one fabric are two
+// nodes here.
 func TestDialWhenTheListenersProcessEnds(t *testing.T) {
 	leak.Check(t)
 	for range 5 {
@@ -343,8 +344,8 @@ func TestAcceptDeadline(t *testing.T) {
 	})
 }
 
-// Connections made and closed by several goroutines at once, each with a few
-// bytes to and fro; nothing is left.
+// Several goroutines make and close connections at once, each with a few bytes to
+// and fro. Nothing is left.
 func TestManyShortConnections(t *testing.T) {
 	leak.Check(t)
 	onFabrics(t, func(t *testing.T, h *Host) {
@@ -509,7 +510,7 @@ func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
 	n := h.Stats().Networks
 	require.Equal(t, NetworkStats{DialSDP: 1, DialNoSDP: 1, AcceptSDP: 1, AcceptTCP: 1}, n)
 
-	// A port that only one of the two has is in use.
+	// A port that only one of the two networks has is in use.
 	_, err = h.Listen("tcp", ln.Addr().String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, port, _ := net.SplitHostPort(ln.Addr().String())

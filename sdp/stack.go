@@ -19,23 +19,23 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// stack is SDP on one fabric, shared by the Hosts of this process on it.
+// stack is SDP on one fabric. The Hosts of this process on that fabric share it.
 type stack struct {
 	name      string         // by which Hosts share it; constant after openStack
 	opened    chan struct{}  // closed when fabric and err are known
-	fabric    *fabric.Fabric // constant then
-	err       error          // why there is no fabric; constant then
+	fabric    *fabric.Fabric // constant once opened is closed
+	err       error          // why there is no fabric; constant once opened is closed
 	listeners *listen.Table
 	opts      bounce.Options
 	bubble    bool            // it was made in a bubble of testing/synctest; constant
-	port      atomic.Uint32   // counts the dialling ends' ports
+	port      atomic.Uint32   // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel // closed with the fabric
 	localhost atomic.Pointer[resolved]
 
-	refs int // Hosts; guarded by stacks.mu
+	refs int // number of Hosts; guarded by stacks.mu
 
 	mu       lock.Mutex[lock.Stack]
-	tcpPorts portSet               // of dialling ends of network "tcp"; guarded by mu
+	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
 	sessions map[*session]struct{} // links that are up; guarded by mu
 	ended    HostStats             // of links that are down; guarded by mu
 }
@@ -47,7 +47,7 @@ type session struct {
 	dials *dial.Table
 }
 
-// stacks are those of this process, by fabric.
+// stacks are the stacks of this process, by fabric.
 var stacks = struct {
 	mu   lock.Mutex[lock.Stacks]
 	open map[string]*stack // guarded by mu
@@ -89,7 +89,8 @@ func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device))
 	s.name, s.refs = name, 1
 	stacks.open[name] = s
 	stacks.mu.Unlock()
-	// Without the lock: nodes that run are asked, and one of them may be stopped.
+	// The lock is not held, since nodes that run are asked, and one of them may be
+	// stopped.
 	s.fabric, s.err = fabric.Open(spec, s.start)
 	if s.err != nil {
 		stacks.mu.Lock()
@@ -124,13 +125,13 @@ func (s *stack) release() {
 	}
 	stacks.mu.Unlock()
 	if last {
-		s.fabric.Close() // may have to wait for a lease
+		s.fabric.Close() // Close may have to wait for a lease
 		s.kernel.Close()
 	}
 }
 
-// Ports of dialling ends. They are not claimed: they only tell connections of
-// one process apart.
+// Ports of dialling endpoints. They are not claimed, since they only distinguish
+// connections of one process.
 const (
 	firstDialPort = 32768
 	dialPorts     = 16384
@@ -138,8 +139,9 @@ const (
 
 func (s *stack) dialPort() int { return firstDialPort + int(s.port.Add(1)%dialPorts) }
 
-// takePort takes a port for the dialling end of a connection of network "tcp", which no
-// other such connection of this process has. It is false if there is none.
+// takePort takes a port for the dialling endpoint of a connection of network "tcp". No
+// other such connection of this process has it. takePort returns false if there is
+// none.
 func (s *stack) takePort() (uint16, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +154,7 @@ func (s *stack) releasePort(port uint16) {
 	s.tcpPorts.release(port)
 }
 
-// Open is called by ring when a peer came up.
+// Open is called by ring when a peer is up.
 func (s *stack) Open(p *ring.Peer) ring.Session {
 	pool := bounce.NewPool(p, s.opts)
 	e := &session{stack: s, pool: pool, dials: dial.NewTable(pool)}
@@ -208,8 +210,8 @@ func (e *session) addTo(s *HostStats) {
 	s.Rescues += link.Rescues
 }
 
-// stats are those of all links. Connections that outlive their link count as of
-// the moment it went down.
+// stats returns the counters of all links. Connections that outlive their link
+// count as of the moment when it went down.
 func (s *stack) stats() HostStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
@@ -220,8 +222,8 @@ func (s *stack) stats() HostStats {
 	return sum
 }
 
-// up are the links that are up, and the counters of those that are down. They are added up
-// without the lock: new links wait for it.
+// up returns the links that are up, and the counters of those that are down. The caller
+// sums them up without the lock, since new links wait for that.
 func (s *stack) up() (ended HostStats, sessions []*session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

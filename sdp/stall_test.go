@@ -7,14 +7,14 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// gate holds up those who pass while it is shut.
+// gate holds up the callers that pass it while it is shut.
 type gate struct {
 	mu     sync.Mutex
 	open   chan struct{} // closed by release; nil while the gate is open; guarded by mu
-	passed atomic.Int64  // who came while it was shut
+	passed atomic.Int64  // callers that came while it was shut
 }
 
-// shut makes all who come wait until release.
+// shut makes all callers wait until release.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,19 +40,20 @@ func (g *gate) pass() {
 	}
 }
 
-// stall is a device around a device: whatever sends something to the peer blocks while
-// its gate is shut, as a processor's store does on a bridge that takes none. So do
-// doorbells, which never block on any device that keeps the contract.
+// stall wraps a device. Whatever sends something to the peer blocks while its gate is
+// shut, as a processor's store does on a bridge that takes none. So do doorbells,
+// which never block on a device that keeps the contract.
 type stall struct {
 	ntb.Device
 	gate gate
-	// id is what this side says that it is when a link of several hosts is brought up.
+	// id is this side's id, as announced when a link of several hosts is brought up.
 	id atomic.Uint32
 	// other is the peer's end. Immutable.
 	other *stall
 }
 
-// idSpad is the scratchpad of a link's bring-up that takes the id: see package ring.
+// idSpad is the scratchpad of a link's bring-up that contains the id, see package
+// ring.
 const idSpad = 1
 
 // newStalls wraps the two ends of a bridge.

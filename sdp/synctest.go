@@ -15,12 +15,13 @@ var (
 	errOtherBubble = fmt.Errorf("a Host that was opened outside of this bubble of testing/synctest: %w", errors.ErrUnsupported)
 )
 
-// bubbleUntil is long after the clock of a bubble begins, at 2000-01-01, and long past.
+// bubbleUntil is long after the clock of a bubble begins, at 2000-01-01, and lies in
+// the past.
 var bubbleUntil = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// inBubble reports whether the goroutine runs in a bubble of testing/synctest, whose
-// clock has not come to 2020. Only the first line of a stack trace says so. The clock is
-// asked first, since that costs little.
+// inBubble reports whether the goroutine runs in a bubble of testing/synctest whose
+// clock has not reached 2020. Only the first line of a stack trace shows that. The clock
+// is checked first, since that costs little.
 func inBubble() bool {
 	if time.Now().After(bubbleUntil) {
 		return false
@@ -30,8 +31,8 @@ func inBubble() bool {
 	return bytes.Contains(line, []byte("synctest bubble "))
 }
 
-// forBubble refuses a fabric that would hold up a bubble's clock, and has no wait of
-// another one look at that clock again and again: it stands still meanwhile.
+// forBubble refuses a fabric that would hold up a bubble's clock. It makes waits of
+// other fabrics not poll that clock, which stands still meanwhile.
 func forBubble(spec *fabric.Spec) error {
 	if spec.Backend != "mem" {
 		return errBubble
@@ -41,7 +42,7 @@ func forBubble(spec *fabric.Spec) error {
 }
 
 // usable returns an error if the goroutine is in a bubble of testing/synctest and the
-// stack is not: what they share would end the test.
+// stack is not. What they share would end the test.
 func (s *stack) usable() error {
 	if s.bubble || !inBubble() {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A bubble's clock stands still while anything runs, so no wait may look at it for ever.
+// A bubble's clock stands still while anything runs. So no wait may poll it for ever.
 func TestHTTPInABubble(t *testing.T) {
 	name := "mem:" + fabrictest.Name(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestHTTPInABubble(t *testing.T) {
 	})
 }
 
-// The deadline of a Read passes, which spins before it sleeps.
+// The deadline of a Read that spins before it sleeps passes.
 func TestDeadlineInABubble(t *testing.T) {
 	name := "mem:" + fabrictest.Name(t) + "?spin=1ms"
 	synctest.Test(t, func(t *testing.T) {

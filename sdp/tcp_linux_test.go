@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// named serves its name to who connects, until it is closed.
+// named sends its name on each connection, until it is closed.
 type named struct {
 	net.Listener
 	name string
@@ -50,7 +50,7 @@ func (s *named) stop() {
 	s.done.Wait()
 }
 
-// reached says which server a dial reached: its name, or why there is none.
+// reached returns which server a dial reached: its name, or why there is none.
 func reached(c net.Conn, err error) string {
 	if err != nil {
 		var errno syscall.Errno
@@ -68,7 +68,7 @@ func reached(c net.Conn, err error) string {
 	return string(name)
 }
 
-// way dials and says whom it reached, and whether that was by SDP.
+// way dials and returns which server it reached, and whether that was by SDP.
 func way(h *Host, network, address string) (who string, sdp bool) {
 	c, err := h.Dial(network, address)
 	if err == nil {
@@ -84,7 +84,7 @@ func portOf(t testing.TB, a net.Addr) string {
 	return port
 }
 
-// zoned are the link-local addresses of this machine, with their zones.
+// zoned returns the link-local addresses of this machine, with their zones.
 func zoned(t testing.TB) (own []string) {
 	t.Helper()
 	interfaces, err := net.Interfaces()
@@ -101,7 +101,7 @@ func zoned(t testing.TB) (own []string) {
 	return own
 }
 
-// ownAddresses are the global addresses of this machine, loopback left out.
+// ownAddresses returns the global addresses of this machine, without loopback.
 func ownAddresses(t testing.TB) (own []string) {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -122,8 +122,8 @@ func openTCPTest(t *testing.T) *Host {
 	return h
 }
 
-// Of two servers on one port, one of which is ours, each address reaches the one that
-// has it, and an address that nobody has reaches none.
+// There are two servers on one port, one of which is ours. Each address reaches the
+// server that has it, and an address that neither has reaches none.
 func TestNetworkTCPReachesTheServerThatNetReaches(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -150,7 +150,7 @@ func TestNetworkTCPReachesTheServerThatNetReaches(t *testing.T) {
 	third.Close()
 }
 
-// Each pair of a listener and an address that is ours goes by SDP.
+// Each pair of a listener and an address that can use SDP does so.
 func TestEachPairThatCanIsSDP(t *testing.T) {
 	h := openTCPTest(t)
 	own := ownAddresses(t)
@@ -204,7 +204,7 @@ func TestEachPairThatCanIsSDP(t *testing.T) {
 		q, err := ln.Accept()
 		require.NoError(t, err)
 		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
-		for _, ends := range [][2]net.Conn{{c, p}, {s, q}} { // addresses are equal, but for the dialling end's port
+		for _, ends := range [][2]net.Conn{{c, p}, {s, q}} { // addresses are equal, except the port of the dialling endpoint
 			require.Equal(t, ends[1].LocalAddr().(*net.TCPAddr).IP, ends[0].LocalAddr().(*net.TCPAddr).IP)
 			require.Equal(t, ends[1].LocalAddr().(*net.TCPAddr).Zone, ends[0].LocalAddr().(*net.TCPAddr).Zone)
 			require.Equal(t, ends[1].RemoteAddr().(*net.TCPAddr).IP, ends[0].RemoteAddr().(*net.TCPAddr).IP)
@@ -219,8 +219,8 @@ func TestEachPairThatCanIsSDP(t *testing.T) {
 	}
 }
 
-// Random sets of listeners on one port, ours and plain: Listen does what net's does, and
-// Dial reaches what net's reaches, by SDP if it is ours.
+// There are random sets of listeners on one port, ours and plain. Listen does what net's
+// does, and Dial reaches what net's reaches, by SDP if it is ours.
 func TestRandomSetsOfListeners(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -299,8 +299,8 @@ func reusePort(_, _ string, c syscall.RawConn) (err error) {
 	return err
 }
 
-// Of servers that share a port by SO_REUSEPORT each is reached now and then, ours by SDP
-// and plain ones by TCP.
+// If servers share a port by SO_REUSEPORT, each is reached from time to time, ours by
+// SDP and plain ones by TCP.
 func TestServersThatShareAPort(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -338,7 +338,7 @@ func TestServersThatShareAPort(t *testing.T) {
 	require.Len(t, seen, 3, "%v", seen)
 }
 
-// Addresses are those of TCP, and tell living connections apart.
+// Addresses are those of TCP, and distinguish living connections.
 func TestNetworkTCPHasTCPAddresses(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -394,8 +394,8 @@ func TestNetworkTCPHasTCPAddresses(t *testing.T) {
 	require.Equal(t, c.LocalAddr(), op.Source)
 }
 
-// A connection of network "sdp" that a listener of network "tcp" accepts has TCP's
-// addresses there too.
+// A listener of network "tcp" accepts a connection of network "sdp". The connection
+// has TCP's addresses there too.
 func TestAListenerOfNetworkTCPHasTCPAddressesOnly(t *testing.T) {
 	leak.Check(t)
 	onFabrics(t, func(t *testing.T, h *Host) {
@@ -445,7 +445,7 @@ func TestDeadlineOfAListenerOfNetworkTCP(t *testing.T) {
 	require.ErrorIs(t, l.SetDeadline(time.Now()), net.ErrClosed)
 }
 
-// Networks that are not ours are net's.
+// Networks that are not ours are passed to net.
 func TestOtherNetworksAreNets(t *testing.T) {
 	h := openTCPTest(t)
 	path := t.TempDir() + "/s"
@@ -580,7 +580,7 @@ func TestTracesOfConnections(t *testing.T) {
 	require.EqualValues(t, 2, h.Stats().Networks.DialSDP)
 }
 
-// A Dialer that wants something of its socket has one.
+// A Dialer that needs its socket has one.
 func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -606,7 +606,7 @@ func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 	require.EqualValues(t, 2, h.Stats().Networks.DialNeedsSocket)
 }
 
-// The resolver and the limits of Dialer.TCP count for SDP too.
+// The resolver and the limits of Dialer.TCP apply to SDP too.
 func TestADialersTCPCountsForSDP(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)
@@ -639,8 +639,8 @@ func TestADialersTCPCountsForSDP(t *testing.T) {
 	}
 }
 
-// Several Accepts, dials of both kinds and Close at any moment: each dial reaches the
-// listener or is refused, and nothing is left.
+// There are several Accepts, dials of both kinds, and Close at any moment. Each dial
+// reaches the listener or is refused, and nothing is left.
 func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
 	leak.Check(t)
 	h := openTCPTest(t)

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// tcpAddr is an address as package net has it. A zone that is a number becomes the name
-// of its interface.
+// tcpAddr returns an address in the form of package net. A zone that is a number
+// becomes the name of its interface.
 func tcpAddr(a netip.AddrPort) *net.TCPAddr {
 	t := net.TCPAddrFromAddrPort(a)
 	if t.Zone == "" {
@@ -24,7 +24,7 @@ func tcpAddr(a netip.AddrPort) *net.TCPAddr {
 	return t
 }
 
-// tcpAddr6 is tcpAddr of a connection that a socket of IPv6 has accepted, where
+// tcpAddr6 is tcpAddr for a connection that a socket of IPv6 has accepted, where
 // addresses of IPv4 are mapped.
 func tcpAddr6(a netip.AddrPort) *net.TCPAddr {
 	t := tcpAddr(a)
@@ -32,9 +32,9 @@ func tcpAddr6(a netip.AddrPort) *net.TCPAddr {
 	return t
 }
 
-// portSet gives out ports for the dialling ends of network "tcp". They are those that
-// need no privilege and that the kernel gives to no connection of TCP by itself, so that
-// a server's connections by both ways have different ones.
+// portSet allocates ports for the dialling endpoints of network "tcp". They are ports
+// that need no privilege and that the kernel gives to no connection of TCP by itself. So
+// a server's connections by both transports have different ones.
 type portSet struct {
 	free [2]portRange
 	next int // counts within both ranges
@@ -50,8 +50,8 @@ const (
 	minTCPPorts   = 4096
 )
 
-// portRanges are what is left of all ports by a range, which is two numbers, of the
-// kernel's. If that is little, it is all.
+// portRanges returns what a range of the kernel's, given as two numbers, leaves of
+// all ports. If that is little, it returns all ports.
 func portRanges(kernels []byte) [2]portRange {
 	first, last := 32768, 60999
 	if f := bytes.Fields(kernels); len(f) == 2 {
@@ -74,7 +74,7 @@ func (s *portSet) take() (uint16, bool) {
 	if s.used == nil {
 		kernels, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 		s.used, s.free = map[uint16]struct{}{}, portRanges(kernels)
-		s.next = rand.IntN(portsEnd) // so that processes mostly differ
+		s.next = rand.IntN(portsEnd) // random, so that processes mostly differ
 	}
 	all := s.free[0].n + s.free[1].n
 	for range all {

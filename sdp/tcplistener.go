@@ -19,10 +19,10 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// portTries is how often a port that is free for TCP and for network "sdp" is looked for.
+// portTries is how often a port is looked for that is free for TCP and for network "sdp".
 const portTries = 16
 
-// logNoLookup says once why network "tcp" is TCP only.
+// logNoLookup logs once why network "tcp" is TCP only.
 func logNoLookup(err error) {
 	lookupLogged.Do(func() { log.Printf(`sdp: network "tcp" is TCP only: %v`, err) })
 }
@@ -30,8 +30,8 @@ func logNoLookup(err error) {
 var lookupLogged sync.Once
 
 // Adopt makes a listener of one that the program was given, as by systemd or by another
-// process, or made by package net. One of TCP becomes a *TCPListener; others are returned
-// as they are. The caller gives ln away, which is closed on error.
+// process, or that package net made. A TCP listener becomes a *TCPListener. Others are
+// returned unchanged. The caller gives up ln, which is closed on error.
 func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -56,8 +56,8 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	return lc.serveTCP(h, tcp, port) // port is 0 if another listener has it
 }
 
-// listenTCP is network "tcp": a TCP listener as net makes it, which connections of the
-// fabric reach by SDP.
+// listenTCP listens on network "tcp". It makes a TCP listener as net does, which
+// connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
 	h, done, err := lc.Host.use()
 	if err != nil && lc.Host != nil {
@@ -81,7 +81,7 @@ func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) 
 		port := tcp.Addr().(*net.TCPAddr).Port
 		_, err = h.stack.fabric.ClaimPort(port)
 		if errors.Is(err, syscall.EADDRINUSE) && try < portTries && anyPort(ctx, address) {
-			tcp.Close() // another one is free for network "sdp" too
+			tcp.Close() // perhaps another port is free for network "sdp" too
 			continue
 		}
 		if err == nil {
@@ -101,8 +101,8 @@ func anyPort(ctx context.Context, address string) bool {
 	return err == nil && port == 0
 }
 
-// serveTCP makes a listener of one of TCP. port is that of network "sdp", which is
-// claimed, or 0.
+// serveTCP makes a listener of a TCP listener. port is that of network "sdp", which
+// is claimed, or 0.
 func (lc *ListenConfig) serveTCP(h *Host, tcp *net.TCPListener, port int) (net.Listener, error) {
 	l := &TCPListener{tcp: tcp, sdp: &tcpHalf{host: h, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}}
 	err := l.sdp.open(tcp, lc.Backlog)
@@ -117,10 +117,10 @@ func (lc *ListenConfig) serveTCP(h *Host, tcp *net.TCPListener, port int) (net.L
 }
 
 // TCPListener accepts connections of network "tcp", by SDP and by TCP. Accept returns a
-// *Conn or a *net.TCPConn. Where no fabric can be opened it is TCP alone.
+// *Conn or a *net.TCPConn. Where no fabric can be opened it uses TCP alone.
 type TCPListener struct {
 	tcp *net.TCPListener // immutable
-	sdp *tcpHalf         // nil: TCP alone; immutable
+	sdp *tcpHalf         // nil for TCP alone; immutable
 }
 
 // tcpHalf is the SDP side of a TCPListener.
@@ -128,16 +128,16 @@ type tcpHalf struct {
 	// Constant after open.
 	host        *Host
 	port        int             // of network "sdp", which is claimed, or 0
-	at          netip.AddrPort  // the TCP listener's
+	at          netip.AddrPort  // address of the TCP listener
 	six         bool            // its socket is one of IPv6
-	socket      inetdiag.Socket // its socket; zero if that has no name
+	socket      inetdiag.Socket // its socket; zero if that cannot be identified
 	published   bool
 	withdrawing sync.Once
 	queue       *listen.Listener
 	tcp         *tcpQueue
 
 	stopping sync.Once
-	foreign  atomic.Pointer[netip.Addr] // the last address that was found to be local
+	foreign  atomic.Pointer[netip.Addr] // the last address that isLocal found to be local
 }
 
 func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
@@ -165,7 +165,7 @@ func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
 	return err
 }
 
-// close undoes open, as far as it got.
+// close undoes open, as far as that got.
 func (s *tcpHalf) close() {
 	s.stop()
 	if s.queue != nil {
@@ -173,7 +173,7 @@ func (s *tcpHalf) close() {
 	}
 }
 
-// stop ends what comes new.
+// stop refuses new connections.
 func (s *tcpHalf) stop() {
 	s.stopping.Do(func() {
 		f := s.host.stack.fabric
@@ -190,7 +190,7 @@ func (s *tcpHalf) stop() {
 	})
 }
 
-// withdraw makes dials take TCP from now on.
+// withdraw makes dials use TCP from now on.
 func (s *tcpHalf) withdraw() {
 	s.withdrawing.Do(func() {
 		if s.published {
@@ -199,8 +199,8 @@ func (s *tcpHalf) withdraw() {
 	})
 }
 
-// addresses are those of the connection that a Hello asks for. It is false if they cannot
-// be this machine's.
+// addresses returns the addresses of the connection that a Hello asks for. It returns
+// false if they cannot be this machine's.
 func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, bool) {
 	local, remote := s.byNode(p)
 	ok := true
@@ -215,7 +215,7 @@ func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, boo
 	}, ok && (m.TCP.Cookie == 0 || m.To == s.at.Port())
 }
 
-// byNode are the addresses of a connection that was dialled by node and port.
+// byNode returns the addresses of a connection that was dialled by node and port.
 func (s *tcpHalf) byNode(p *ring.Peer) (local, remote netip.Addr) {
 	f := s.host.stack.fabric
 	local, remote = f.NodeAddr(f.Host()), f.NodeAddr(p.ID().Host())
@@ -237,7 +237,7 @@ func unmapped(b [16]byte, zone uint32) netip.Addr {
 	return a
 }
 
-// isLocal reports whether a peer may say that an address is this machine's.
+// isLocal reports whether a peer may use an address as one of this machine.
 func (s *tcpHalf) isLocal(a netip.Addr) bool {
 	if known := s.foreign.Load(); a.IsLoopback() || a == s.at.Addr().Unmap() || known != nil && *known == a {
 		return true
@@ -262,7 +262,7 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 			return nil, l.opError(opAccept, err)
 		}
 		if other {
-			c, err := s.tcp.take() // whose errors are package net's
+			c, err := s.tcp.take() // its errors are those of package net
 			if c == nil && err == nil {
 				continue // another process that has the socket has taken it
 			}
@@ -309,10 +309,10 @@ func (l *TCPListener) Close() error {
 	return err
 }
 
-// Addr is the *net.TCPAddr that it listens on.
+// Addr returns the *net.TCPAddr on which it listens.
 func (l *TCPListener) Addr() net.Addr { return l.tcp.Addr() }
 
-// SetDeadline makes Accept fail at t; the zero time means never.
+// SetDeadline makes Accept fail at t. The zero time means never.
 func (l *TCPListener) SetDeadline(t time.Time) error {
 	if l.sdp == nil {
 		return l.tcp.SetDeadline(t)
@@ -324,11 +324,11 @@ func (l *TCPListener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Handover returns the file of the TCP listener, for a process that is to listen in this
-// one's place: there net.FileListener makes a listener of it, and Adopt one of this
-// package. Nothing new is accepted here any more. Connections by TCP that wait are left to
-// the other process; those by SDP are still returned by Accept, and after them
-// net.ErrClosed. The caller closes the listener then.
+// Handover returns the file of the TCP listener, for a process that is to listen in place
+// of this one. There net.FileListener makes a listener of it, and Adopt one of this
+// package. This process accepts no new connections any more. Connections by TCP that wait
+// are left to the other process. Accept still returns those by SDP, and after them
+// net.ErrClosed. Then the caller closes the listener.
 func (l *TCPListener) Handover() (*os.File, error) {
 	file, err := l.tcp.File()
 	if err != nil {
@@ -341,12 +341,12 @@ func (l *TCPListener) Handover() (*os.File, error) {
 	return file, nil
 }
 
-// SyscallConn is that of the TCP listener.
+// SyscallConn returns that of the TCP listener.
 func (l *TCPListener) SyscallConn() (syscall.RawConn, error) { return l.tcp.SyscallConn() }
 
-// File is a copy of the TCP listener's descriptor, as that of a *net.TCPListener. Another
-// process may accept by it, so from then on connections are made by TCP, and accepted by
-// either. Those by SDP that have come are still returned by Accept.
+// File returns a copy of the TCP listener's descriptor, as that of a *net.TCPListener
+// does. Another process may accept by it. So from then on connections are made by TCP,
+// and accepted by either process. Accept still returns connections by SDP that have come.
 func (l *TCPListener) File() (*os.File, error) {
 	f, err := l.tcp.File()
 	if err == nil && l.sdp != nil {

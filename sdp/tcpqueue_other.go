@@ -11,10 +11,10 @@ import (
 // tcpQueue takes connections from a TCP listener, one ahead of Accept.
 type tcpQueue struct {
 	tcp    *net.TCPListener // immutable
-	offers chan struct{}    // next is there; who receives calls take
+	offers chan struct{}    // next is there; the receiver calls take
 	next   chan accepted    // of capacity 1
 	done   chan struct{}    // closed by close
-	wg     sync.WaitGroup   // accept
+	wg     sync.WaitGroup   // for accept
 }
 
 type accepted struct {

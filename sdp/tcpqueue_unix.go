@@ -13,16 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tcpQueue says when a connection waits in the kernel's queue of a TCP listener. It is
-// left there until Accept wants it: another process may have the same socket.
+// tcpQueue signals when a connection waits in the kernel's queue of a TCP listener.
+// The connection is left there until Accept wants it, since another process may have
+// the same socket.
 type tcpQueue struct {
 	tcp    *net.TCPListener // immutable
-	file   *os.File         // the same socket, which watch waits for; immutable
-	offers chan struct{}    // a connection waits; who receives calls take
+	file   *os.File         // the same socket, on which watch waits; immutable
+	offers chan struct{}    // a connection waits; the receiver calls take
 	taken  chan struct{}    // sent to by take
 	done   chan struct{}    // closed by close
 	err    error            // why watch has ended; constant after offers is closed
-	wg     sync.WaitGroup   // watch
+	wg     sync.WaitGroup   // for watch
 }
 
 func newTCPQueue(tcp *net.TCPListener) (*tcpQueue, error) {
@@ -76,8 +77,8 @@ func readable(fd int) bool {
 // meanwhile.
 const takeWithin = time.Millisecond
 
-// take accepts the connection that was offered. It returns nothing if it is gone, or the
-// queue closed.
+// take accepts the connection that was offered. It returns nil without an error if that
+// is gone, or the queue is closed.
 func (q *tcpQueue) take() (net.Conn, error) {
 	select {
 	case <-q.done:

@@ -10,15 +10,14 @@ import (
 	"sync"
 )
 
-// Peek waits for data and returns some of it where it lies, in the bounce
-// buffer: at least one byte, at most one record, which is up to 64 KiB. It is
-// valid until Discard, which must follow. Until then other Reads of this
-// connection wait, and the other side can write only into what is left of the
-// buffer; other connections are not held back. Close does not wait, and takes what is lent
-// for read.
+// Peek waits for data and returns some of it where it lies, in the bounce buffer: at least
+// one byte, and at most one record, which is up to 64 KiB. It is valid until Discard,
+// which must follow. Until then other Reads of this connection wait, and the other side
+// can write only into the rest of the buffer. Other connections are not held up. Close
+// does not wait, and takes what is lent as read.
 //
-// The other side could change the bytes meanwhile. Who must not be deceived by it
-// copies them first, or uses Read.
+// The other side could change the bytes meanwhile. A caller that must not be deceived by
+// that copies them first, or uses Read.
 //
 // Errors are those of Read; with one, no Discard follows.
 func (c *Conn) Peek() ([]byte, error) {
@@ -31,17 +30,17 @@ func (c *Conn) Peek() ([]byte, error) {
 	return b, err
 }
 
-// Discard ends what Peek began: the first n bytes that it returned count as
-// read. It panics if n is more than that.
+// Discard ends what Peek began. The first n bytes that Peek returned count as read.
+// It panics if n is more than that.
 func (c *Conn) Discard(n int) {
 	c.pair.Discard(n)
 	runtime.KeepAlive(c)
 }
 
-// Reserve waits for room in the other side's bounce buffer and returns some of
-// it, at least one byte and at most n, to be filled. It is to be written only: on
-// a bridge, reading it would be very slow. It is valid until Commit, which must
-// follow. Until then other Writes of this connection wait; Close does not.
+// Reserve waits for room in the other side's bounce buffer and returns some of it
+// to be filled, at least one byte and at most n. It must only be written, since on
+// a bridge reading it would be very slow. It is valid until Commit, which must
+// follow. Until then other Writes of this connection wait. Close does not.
 //
 // Errors are those of Write; with one, no Commit follows. It panics if n is less
 // than 1.
@@ -54,7 +53,7 @@ func (c *Conn) Reserve(n int) ([]byte, error) {
 	return b, err
 }
 
-// Commit ends what Reserve began, and sends the first n bytes of it; 0 sends
+// Commit ends what Reserve began, and sends the first n bytes of it. 0 sends
 // nothing. It panics if n is more than Reserve returned.
 func (c *Conn) Commit(n int) {
 	raceRelease(c.pair)
@@ -68,9 +67,9 @@ const copyPiece = 64 << 10
 // copyBuffers are for copies that cannot be made in place.
 var copyBuffers = sync.Pool{New: func() any { return new([copyPiece]byte) }}
 
-// ReadFrom writes what it reads from r, until io.EOF. A regular file, or bytes in
-// memory, are read right into the other side's bounce buffer. Other readers could
-// block or look at what they are given, and read into memory of our own.
+// ReadFrom writes what it reads from r, until io.EOF. It reads a regular file, or
+// bytes in memory, straight into the other side's bounce buffer. Other readers
+// could block, or read back what they were given. They read into memory of our own.
 func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	if !steady(r) {
 		return copyThrough(c.Write, r.Read)
@@ -91,19 +90,20 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 func (c *Conn) readPiece(r io.Reader) (n int, err error) {
 	b, err := c.Reserve(copyPiece)
 	if err != nil {
-		// It is an error only if there is something to write.
+		// An error counts only if there is something to write.
 		var one [1]byte
 		if k, rerr := r.Read(one[:]); k == 0 && rerr != nil {
 			err = rerr
 		}
 		return 0, err
 	}
-	defer func() { c.Commit(n) }() // also if r panics
+	defer func() { c.Commit(n) }() // even if r panics
 	n, err = r.Read(b)
 	return max(n, 0), err
 }
 
-// steady tells that r neither blocks for long nor keeps or passes on what it reads.
+// steady reports whether r neither blocks for long nor keeps or passes on what it
+// reads.
 func steady(r io.Reader) bool {
 	switch r := r.(type) {
 	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
@@ -118,7 +118,7 @@ func steady(r io.Reader) bool {
 }
 
 // WriteTo writes to w what arrives, until io.EOF. A file, a socket and another Conn
-// take it right from the bounce buffer. Other writers might read it twice, which
+// take it straight from the bounce buffer. Other writers might read it twice, which
 // the other side could abuse, and get a copy.
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	switch w.(type) {
@@ -144,7 +144,7 @@ func (c *Conn) writePiece(w io.Writer) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { c.Discard(n) }() // also if w panics
+	defer func() { c.Discard(n) }() // even if w panics
 	n, err = w.Write(b)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
@@ -152,7 +152,7 @@ func (c *Conn) writePiece(w io.Writer) (n int, err error) {
 	return min(max(n, 0), len(b)), err
 }
 
-// copyThrough copies by way of a buffer.
+// copyThrough copies through a buffer.
 func copyThrough(write, read func([]byte) (int, error)) (n int64, err error) {
 	buf := copyBuffers.Get().(*[copyPiece]byte)
 	defer copyBuffers.Put(buf)

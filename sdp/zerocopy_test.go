@@ -51,8 +51,8 @@ func TestLeasesCarryEveryByte(t *testing.T) {
 	})
 }
 
-// Close does not wait for a lease, whose memory stays; at its end comes what
-// Close left to do.
+// Close does not wait for a lease, whose memory stays. At the end of the lease
+// comes what Close left to do.
 func TestCloseUnderALease(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		a, b := mustPipe(t, h)
@@ -140,8 +140,8 @@ func TestCopyFromFileToFile(t *testing.T) {
 	})
 }
 
-// As with any io.Copy, that nothing can be written is an error only if there is
-// something to write.
+// As with any io.Copy, a failure to write is an error only if there is something to
+// write.
 func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
 		a, b := mustPipe(t, h)
@@ -158,7 +158,7 @@ func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
 	})
 }
 
-// A copy from a source that blocks does not keep Close or CloseWrite from telling
+// A copy from a source that blocks does not keep Close or CloseWrite from informing
 // the other side, nor other Writes from going on.
 func TestCloseWhileCopyingFromABlockedSource(t *testing.T) {
 	onFabrics(t, func(t *testing.T, h *Host) {
