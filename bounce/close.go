@@ -117,7 +117,7 @@ func (c *Pair) CloseRead() error {
 	return err
 }
 
-// addState tells the peer that something has ended. Nothing is stored any more
+// addState informs the peer that something has ended. Nothing is stored any more
 // after stateStopped.
 func (c *Pair) addState(bits uint32) {
 	c.tell.Lock() // not smu: where a device blocks, Stats need that
@@ -204,7 +204,7 @@ func passed(mu sync.Locker) {
 	defer mu.Unlock()
 }
 
-// stopIfLeft tells the peer that we store nothing any more, once that is so: Close
+// stopIfLeft informs the peer that we store nothing any more, once that is so: Close
 // has done its part, and no lease is out.
 func (c *Pair) stopIfLeft() {
 	c.smu.Lock()

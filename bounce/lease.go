@@ -170,7 +170,8 @@ func (c *Pair) unlease(which uint8) bool {
 }
 
 // leaveTo leaves the rest of the work in a direction to the end of its lease, if
-// one is out. No new lease begins after Close was marked.
+// one is out, and reports whether one is. No new lease begins after Close was
+// marked.
 func (c *Pair) leaveTo(which uint8) bool {
 	c.smu.Lock()
 	defer c.smu.Unlock()

@@ -92,7 +92,8 @@ func (r *lostRun) steps(tr traffic) error {
 	return nil
 }
 
-// stalls waits until the run is done, or no step has ended for 2 s.
+// stalls waits until the run is done, or no step has ended for 2 s. It reports
+// whether the latter came first.
 func (r *lostRun) stalls() bool {
 	seen, since := uint64(0), time.Now()
 	for time.Since(since) < 2*time.Second {

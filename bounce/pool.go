@@ -211,8 +211,8 @@ type End struct {
 	Size   uint32 // of its queue: a power of two, 2 KiB to 16 MiB
 }
 
-// Hold keeps the peer's memory, as the peer's method does, unless the link is down.
-// The caller releases the peer.
+// Hold keeps the peer's memory, as the peer's method does, and returns true, unless
+// the link is down. The caller releases the peer.
 func (p *Pool) Hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -163,10 +163,10 @@ func (t *tx) commit(n int) {
 // pad skips the rest of the queue.
 func (t *tx) pad() { t.publish(makeHeader(t.seq+1, t.size-t.pos-line, kindPad)) }
 
-// fin tells the reader that no data follows. The reserve guarantees that it fits.
+// fin publishes a record which says that no data follows. The reserve guarantees that it fits.
 func (t *tx) fin() { t.publish(makeHeader(t.seq+1, 0, kindFIN)) }
 
-// move tells the reader that the data goes on in next, and goes on there.
+// move publishes a record which says that the data goes on in next, and goes on there.
 func (t *tx) move(next ntb.Window) {
 	t.publish(makeHeader(t.seq+1, 0, kindMove))
 	t.start(next)

@@ -6,14 +6,14 @@ import (
 )
 
 // dataArm is the data arm of a lane, at the neighbour. The word has one writer at a
-// time: the lane's worker, or the guard. The lane's own lock is not for that. Who finds
-// it held expects that pollOnward follows (pair S14).
+// time: the lane's worker, or the guard. The lane's own lock is not for that. A
+// goroutine that finds it held expects that pollOnward follows (pair S14).
 type dataArm struct {
 	mu lock.Mutex[lock.DataArm]
 	n  uint32 // published last; guarded by mu
 }
 
-// publish counts the arm up, so that the neighbour rings for the next frame.
+// publish increments the arm, so that the neighbour rings for the next frame.
 func (a *dataArm) publish(words *ntb.Window) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

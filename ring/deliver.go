@@ -183,7 +183,7 @@ func (r *router) open(over linkKey, f *frame) {
 	}
 	t := newTunnel(r, f.src, f.epoch)
 	t.over = over
-	t.to, t.sayAccept = f.from, true // before others find t: it is the first frame
+	t.to, t.sayAccept = f.from, true // before others find t, since it is the first frame
 	t.opening(window, f.ask)
 	r.mu.Lock()
 	// This is checked again, since another worker may have a copy of the same frame, by

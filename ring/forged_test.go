@@ -106,8 +106,8 @@ func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	require.Len(t, r.tunnels.all(), maxLinkTunnels+1)
 }
 
-// A peer may go down as soon as it is up, before it is in the table, where its memory would
-// stay.
+// A peer may go down as soon as it is up, before it is in the table. It must not stay there
+// with its memory.
 func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	leak.Check(t)
 	o := small(2)

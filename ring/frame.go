@@ -13,7 +13,7 @@ import (
 //	 5  1  version: 1
 //	 6  2  links that it may still go over, this one included
 //	 8  4  source node
-//	12  4  destination node; 0: whoever gets it
+//	12  4  destination node; 0: the node that gets it
 //	16  4  tunnel: its number at the destination
 //	20  4  its number at the source
 //	24  4  epoch of the tunnel

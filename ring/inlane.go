@@ -189,7 +189,7 @@ func (l *inLane) release(next uint64) {
 	}
 }
 
-// answer tells the neighbour of room if it waits for some. The caller holds mu.
+// answer notifies the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
 	// This pairs with outLane.await (pair S7).
 	afterStore(&l.link.caps)
@@ -259,7 +259,7 @@ func (l *inLane) close() {
 	l.mu.Unlock()
 }
 
-// sleep tells the neighbour to ring for the next frame, and reports whether there is none
+// sleep asks the neighbour to ring for the next frame, and reports whether there is none
 // yet. The worker calls it before it sleeps. The guard calls it because the neighbour has
 // rung for the previous arm. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
@@ -298,7 +298,7 @@ func (l *Link) work(i int) {
 	}
 }
 
-// spin polls for work for a short while.
+// spin polls for work for a short while, and reports whether it found any.
 func (l *Link) spin(in *inLane, out *outLane) bool {
 	if l.opts.NoSpin {
 		return in.ready() || out.stirred()

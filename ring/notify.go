@@ -172,7 +172,7 @@ func (p *Peer) settleSome() (more bool) {
 	return more
 }
 
-// sayArmed tells the peer that the link's goroutine is about to sleep (pair S4). The
+// sayArmed announces to the peer that the link's goroutine is about to sleep (pair S4). The
 // caller holds pollMu, and looks again.
 func (p *Peer) sayArmed() {
 	p.arm++

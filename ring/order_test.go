@@ -139,7 +139,7 @@ func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 	ends(t, "deliver", func() { a.deliver(200 * time.Millisecond) })
 }
 
-// One that was not waited for to its end is forgotten.
+// An order whose wait ended early is forgotten.
 func TestDeliverLeavesNoOrderBehind(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})

@@ -1,7 +1,7 @@
 package ring
 
-// reset tells the source of a frame that its tunnel is none here. It has no answer: a
-// source that has not got it sends again, and gets another one.
+// reset informs the source of a frame that its tunnel does not exist here. It has no
+// answer: a source that does not get it sends again, and gets another one.
 func (r *router) reset(f *frame) {
 	if f.kind == frameReset || f.kind == frameAck {
 		return

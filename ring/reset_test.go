@@ -25,8 +25,8 @@ func (s *sender[T]) waits(t *testing.T) {
 	}, 60*time.Second, time.Millisecond)
 }
 
-// What comes for a tunnel that is not there is answered, also while another source waits
-// for the lane, and each of its tunnels gets an answer.
+// A frame for a tunnel that does not exist is answered, even while another source waits
+// for the lane. Each such tunnel of that source gets an answer.
 func TestAResetWaitsForItsTurn(t *testing.T) {
 	o := small(3)
 	o.Topology, o.Slots = Line, 4

@@ -68,7 +68,7 @@ const (
 	dropClosed                          // for a tunnel that is closed here
 	dropTooMany                         // one node asks for too many tunnels
 	dropNews                            // news that no node may send
-	dropSource                          // a member sent it in another's name
+	dropSource                          // a member sent it in the name of another
 	dropStopped                         // for a process that does not take frames, or by way of one
 	dropStranger                        // asks for a tunnel in the name of a process that no news name
 	numDrops

@@ -59,7 +59,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	for _, l := range links {
 		l.out[0].watching = true // the clock has no part in it
 	}
-	// A frame for a tunnel that is not there is dropped and counted.
+	// A frame for a tunnel that does not exist is dropped and counted.
 	count := func() (n uint64) {
 		for _, node := range all {
 			n += node.router.drops[dropUnknownTunnel].Load()

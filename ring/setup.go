@@ -72,8 +72,8 @@ func (p *Peer) Send(service int, m []byte) error {
 }
 
 // flush puts pending messages into the queue. When that is full, it tells the peer
-// and checks again, because credit may have come before the peer could know (pair
-// S5, with receiveSetup).
+// and checks again, because credit may have come before the peer could know
+// (pair S5, with receiveSetup).
 func (s *setupSend) flush(p *Peer) {
 	armed := false
 	for {
@@ -110,7 +110,7 @@ func (s *setupSend) flush(p *Peer) {
 	}
 }
 
-// ask tells a routed peer that messages wait for credit, once until some comes. The
+// ask informs a routed peer that messages wait for credit, once until some comes. The
 // peer's check follows the word in sequence, so there is nothing to order. The caller
 // holds mu.
 func (s *setupSend) ask(p *Peer) {

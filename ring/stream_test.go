@@ -47,7 +47,8 @@ func (s *stream) payload(buf []byte, r uint64) []byte {
 	return p
 }
 
-// until polls cond without asserting a time. The test's own limit ends it.
+// until polls cond without asserting a time, and reports whether it became true.
+// The test's own limit ends it.
 func (s *stream) until(d ntb.Device, cond func() bool) bool {
 	for i := 0; !cond(); i++ {
 		if s.stop.Load() || !d.LinkUp() {

@@ -95,7 +95,8 @@ func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
 	}
 }
 
-// putWord puts a word into the open frame, if there is room. The caller holds mu.
+// putWord puts a word into the open frame, and reports whether there was room. The
+// caller holds mu.
 func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 	if !t.gather(wordEntry, false) {
 		return false

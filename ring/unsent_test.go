@@ -251,8 +251,8 @@ func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
 }
 
-// Words that are published in turn arrive in turn, again and again, also where they find no
-// room: who sees one sees those before it.
+// Words that are published in turn arrive in turn, again and again, even where they find no
+// room. A reader that sees one sees those before it.
 func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
