@@ -131,7 +131,7 @@ func (c *campaign) reaches(from, to int) bool {
 	return false
 }
 
-// tellReach tells each node which nodes it can reach.
+// tellReach sends each node the list of those which nodes it can reach.
 func (c *campaign) tellReach() {
 	for from := 1; from <= c.n; from++ {
 		if !c.up[from] {

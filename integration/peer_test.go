@@ -227,7 +227,7 @@ func (p *peer) askFor(question string, answer any) {
 	require.NoError(p.t, json.Unmarshal([]byte(line), answer), "%q", line)
 }
 
-// end tells the peer that the test is done with it. The peer must end well and have
+// end informs the peer that the test is done with it. The peer must end well and have
 // complained of nothing.
 func (p *peer) end() {
 	p.t.Helper()

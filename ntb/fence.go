@@ -4,5 +4,5 @@ package ntb
 // between a Publish and the load of a word by which the peer may have answered.
 func Fence() { fence() }
 
-// Pause tells the CPU that the caller spins on a word that another CPU writes.
+// Pause is a hint to the CPU that the caller spins on a word that another CPU writes.
 func Pause() { pause() }

@@ -34,6 +34,6 @@ func AlignedBytes(n int) []byte {
 	return mem[pad : pad+n : pad+n]
 }
 
-// Prefetch tells the CPU that the cache line of mem[off] is about to be read. It
+// Prefetch is a hint to the CPU that the cache line of mem[off] is about to be read. It
 // reads nothing itself.
 func Prefetch(mem []byte, off int) { prefetch(unsafe.Pointer(&mem[off])) }

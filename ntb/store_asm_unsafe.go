@@ -22,7 +22,7 @@ func flush()
 // does and is faster.
 func fence()
 
-// pause tells the CPU that this is a spin loop.
+// pause is a hint to the CPU that this is a spin loop.
 func pause()
 
 // prefetch asks for a cache line.

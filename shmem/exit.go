@@ -50,7 +50,7 @@ func (w *World) exit(pe, status int) {
 	os.Exit(status)
 }
 
-// tellExit tells all PEs at once, since some may not read.
+// tellExit informs all PEs at once, since some may not read.
 func (w *World) tellExit(others []*channel, status int) {
 	told := make(chan struct{}, len(others))
 	for _, ch := range others {

@@ -49,8 +49,8 @@ func openAll(t *testing.T, timeout time.Duration, opts ...[]Option) []error {
 	return errs
 }
 
-// atLast calls f with longer and longer times until it succeeds: on a busy machine PEs
-// come late.
+// atLast calls f with longer and longer times until it succeeds, since PEs come late
+// on a busy machine.
 func atLast(t *testing.T, f func(timeout time.Duration) bool) {
 	for timeout := time.Second; !f(timeout); timeout *= 2 {
 		require.Less(t, timeout, time.Minute)

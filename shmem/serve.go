@@ -67,8 +67,8 @@ func (s *server) next() error {
 		return nil
 	}
 	err := s.do(&r)
-	// It pairs with World.park, as a store of a PE that has mapped the heap does (pair
-	// S8).
+	// It pairs with World.park, as a store of a PE that has mapped the heap does
+	// (pair S8).
 	ntb.Fence()
 	if s.w.self.armed() {
 		s.w.self.wake()

@@ -287,7 +287,7 @@ func (w *World) Close() error {
 	return err
 }
 
-// sayBye tells all others that this PE is done, and limits the wait for their byes.
+// sayBye informs all others that this PE is done, and limits the wait for their byes.
 func (w *World) sayBye() {
 	for _, p := range w.peers {
 		if p.ch != nil {

@@ -40,7 +40,7 @@ func (s *server) listen(host *sdp.Host) error {
 	return nil
 }
 
-// register tells other proxies of the fabric which maps this one serves.
+// register publishes to other proxies of the fabric which maps this one serves.
 func (s *server) register(host *sdp.Host) error {
 	if len(s.forwarders) == 0 {
 		s.registered = new(proxy.Registration)

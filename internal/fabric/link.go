@@ -236,7 +236,8 @@ func (h *hosts) failed(l *link, err error) {
 	h.change(l)
 }
 
-// finish brings the link up over a bridge on which both sides have agreed.
+// finish brings the link up over a bridge on which both sides have agreed, and
+// reports whether it did. err is the error of making the bridge.
 func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) bool {
 	if err != nil {
 		h.failed(l, err)

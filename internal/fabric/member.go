@@ -82,7 +82,7 @@ func (h *hosts) adopt(answer *greeting) error {
 	return nil
 }
 
-// callMembers tells the processes that run already that the links have an owner.
+// callMembers informs the processes that run already that the links have an owner.
 // Processes that start later ask for it.
 func (h *hosts) callMembers() {
 	all, err := h.station.processes()

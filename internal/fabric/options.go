@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// whose says which specs an option is for.
+// whose says for which specs an option is.
 type whose int
 
 const (
 	everyones whose = iota
 	nodes           // fabrics of several hosts
-	owners          // those, where the process owns the links: it says how many nodes there are
+	owners          // such fabrics, if the process owns the links, which it does if it gives the number of nodes
 )
 
-// option is a row of the table of options, which is all that is said of one: ParseSpec
-// goes by it, and the documents have its words.
+// option is a row of the table of options. It is everything that is defined about an
+// option: ParseSpec uses it, and the documents contain its words.
 type option struct {
 	name  string
 	value string // what stands for the value in the documents
 	what  string
 	want  string // the range
-	unset string // what counts if it is not given; "" where something must be
+	unset string // the default; "" if the option must be given
 	of    whose
-	// set is false if the value is not in the range.
+	// set sets the option. It returns false if the value is out of range.
 	set func(s *Spec, value string) bool
 }
 
-// options are all that there are, in the documents' order.
+// options are all options, in the order of the documents.
 var options = []option{
 	{"window", "BYTES", "the size of this side's window on each link; memory is taken only as it is used",
 		"a multiple of 4096 from 131072 to 68719476736", "1 GiB (16 MiB of mem:)", everyones,
@@ -69,7 +69,7 @@ var options = []option{
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
 }
 
-// number reads a number from first to last.
+// number parses a number and reports whether it is from first to last.
 func number(n *int, value string, first, last int) bool {
 	var err error
 	*n, err = strconv.Atoi(value)

@@ -88,7 +88,7 @@ func (j *Job) Abort(code int, why string) error {
 	return j.failed(j.pmi.tell(message{{"cmd", "abort"}, {"exitcode", strconv.Itoa(code)}}))
 }
 
-// Close tells the launcher that this PE ends well, and closes the connection. Some
+// Close informs the launcher that this PE ends well, and closes the connection. Some
 // launchers take an exit without it for a failure. A second Close does nothing.
 func (j *Job) Close() error {
 	if j.pmi == nil {

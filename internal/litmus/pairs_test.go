@@ -196,7 +196,8 @@ func full(pair string) litmus {
 	}
 }
 
-// ring puts a token into a channel if it has none.
+// ring puts a token into a channel. It returns false if the channel has one
+// already.
 func ring(bell chan struct{}) bool {
 	select {
 	case bell <- struct{}{}:

@@ -55,8 +55,8 @@ func (m *Mutex[C]) lock(class info, limit int) {
 	m.has(id, class)
 }
 
-// TryLock locks m if that is possible at once. It never waits, so it is allowed in
-// any order.
+// TryLock locks m if that is possible at once, and reports whether it did. It never
+// waits, so it is allowed in any order.
 func (m *Mutex[C]) TryLock() bool {
 	if !m.mu.TryLock() {
 		return false

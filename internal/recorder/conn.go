@@ -110,7 +110,8 @@ func (l *ledger) open(x int, far hello.End) *end {
 	return e
 }
 
-// grant adds the next queue of the endpoint.
+// grant adds the next queue of the endpoint. It returns false if the memory may not
+// be granted.
 func (e *end) grant(off, size int) bool {
 	m := e.mem
 	rec := m.ledger.rec

@@ -79,7 +79,7 @@ func (r *Recorder) Pair(a, b ntb.Device) (ntb.Device, ntb.Device) {
 	return x, y
 }
 
-// Connect tells the Recorder that two nodes have connected two endpoints without set-up
+// Connect informs the Recorder that two nodes have connected two endpoints without set-up
 // messages, and granted each other their lines and first queues. They use the most recent
 // bridge or tunnel between the nodes. It must be called before their first stores.
 func (r *Recorder) Connect(a uint32, endA hello.End, b uint32, endB hello.End) {

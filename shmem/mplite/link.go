@@ -135,7 +135,7 @@ func (l *link) flush() {
 	l.backlog = l.backlog[:copy(l.backlog, l.backlog[n:])]
 }
 
-// credit tells the other PE how many entries were taken.
+// credit sends the other PE how many entries were taken.
 func (l *link) credit() {
 	if l.toldTaken != l.got {
 		l.toldTaken = l.got

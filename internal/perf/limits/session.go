@@ -115,7 +115,7 @@ func (s *Session) Copies(queue, piece, total int) (float64, error) {
 }
 
 // produce puts the pieces [from, to) into the queue and waits until they are
-// consumed.
+// consumed. It returns false if it was stopped first.
 func (s *Session) produce(c command, private []byte, from, to uint64) bool {
 	size := uint64(c.piece)
 	pos, end := from*size, to*size
