@@ -16,10 +16,6 @@ import (
 // pattern is written so that it does not match itself.
 var plainWords = regexp.MustCompile(`(?i)\b(whoeve[r]|in\s+vai[n]|tells\s+(?:i[f]|whethe[r]))\b`)
 
-// wordsLater are documents that checkWords leaves out for now. The list should become
-// empty.
-var wordsLater = []string{"ARCHITECTURE.md", "CHANGELOG.md", "README.md", "sdp/PROTOCOL.md"}
-
 // checkWords finds phrases of plainWords in the comments of Go files and in documents,
 // and doc comments of functions that say of the function that it tells something.
 func checkWords(files []file) []string {
@@ -28,7 +24,7 @@ func checkWords(files []file) []string {
 		switch {
 		case f.isGo():
 			bad = append(bad, commentWords(f)...)
-		case path.Ext(f.path) == ".md" && !slices.Contains(wordsLater, f.path):
+		case path.Ext(f.path) == ".md":
 			text := mdBlock.ReplaceAllStringFunc(string(f.text), func(block string) string {
 				return strings.Repeat("\n", strings.Count(block, "\n"))
 			})
