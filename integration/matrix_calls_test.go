@@ -5,6 +5,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -21,20 +22,41 @@ var (
 // expected are the errors that users of package net expect, by kind of call.
 type expected struct {
 	read, write, dial []error
-	full              bool // a Write of more than all buffers hold fails
+	over              []error // of CloseRead and CloseWrite
+	full              bool    // a Write of more than all buffers hold fails
+	// told waits until another call on the connection has returned the reset, which only
+	// one call does; the others then find its end. It is nil where there is no reset.
+	told func() error
 }
 
 // expectedOf returns the errors to expect after an event. A process that is stopped is not
 // dead: deadlines pass, and nothing else happens.
 func expectedOf(event string) *expected {
 	if event == "stopped" {
-		return &expected{late, late, late, true}
+		return &expected{read: late, write: late, dial: late, full: true}
 	}
 	return &expected{
 		read:  append(late, syscall.ECONNRESET),
 		write: append(late, syscall.ECONNRESET, syscall.EPIPE),
 		dial:  append(late, syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ECONNRESET),
+		over:  []error{syscall.ENOTCONN},
 	}
+}
+
+// ended judges the error of a Read.
+func (e *expected) ended(err error) error {
+	if err == io.EOF && e.told != nil {
+		return e.told()
+	}
+	return verdict(err, e.read)
+}
+
+// drained judges the error of what reads until the end.
+func (e *expected) drained(err error) error {
+	if err == nil && e.told != nil {
+		return e.told()
+	}
+	return must(err, e.read)
 }
 
 // much judges the error of a Write of more than all buffers hold.
@@ -88,7 +110,11 @@ func (s *subject) callAll(e *expected) []outcome {
 	before := s.dialled.Load()
 	calls := map[string]func() error{}
 	for _, c := range connCalls {
-		calls[c.name] = func() error { return c.do(s.conns[c.name], e) }
+		own := *e
+		if told := s.resets[c.name]; told != nil && e.over != nil {
+			own.told = func() error { return await("another call has returned the reset", told.Load) }
+		}
+		calls[c.name] = func() error { return c.do(s.conns[c.name], &own) }
 	}
 	for _, c := range hostCalls {
 		calls[c.name] = func() error { return c.do(s.host, s.target, e) }

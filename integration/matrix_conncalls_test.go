@@ -31,7 +31,7 @@ const much = 64 << 20
 var connCalls = []connCall{
 	{"Read", func(c *sdp.Conn, e *expected) error {
 		c.SetReadDeadline(soon())
-		return verdict(second(c.Read(make([]byte, 100))), e.read)
+		return e.ended(second(c.Read(make([]byte, 100))))
 	}},
 	{"Read and Write, one deadline", func(c *sdp.Conn, e *expected) error {
 		c.SetDeadline(soon())
@@ -40,7 +40,7 @@ var connCalls = []connCall{
 		all.Go(func() { _, read = c.Read(make([]byte, 100)) })
 		all.Go(func() { _, write = c.Write(make([]byte, much)) })
 		all.Wait()
-		return errors.Join(verdict(read, e.read), e.much(write))
+		return errors.Join(e.ended(read), e.much(write))
 	}},
 	{"Write", func(c *sdp.Conn, e *expected) error {
 		c.SetWriteDeadline(soon())
@@ -56,7 +56,7 @@ var connCalls = []connCall{
 		if err == nil {
 			c.Discard(len(b))
 		}
-		return verdict(err, e.read)
+		return e.ended(err)
 	}},
 	{"Reserve and Commit", func(c *sdp.Conn, e *expected) error {
 		c.SetWriteDeadline(soon())
@@ -80,7 +80,7 @@ var connCalls = []connCall{
 	}},
 	{"WriteTo a writer", func(c *sdp.Conn, e *expected) error {
 		c.SetReadDeadline(soon())
-		return must(second(c.WriteTo(io.Discard)), e.read)
+		return e.drained(second(c.WriteTo(io.Discard)))
 	}},
 	{"WriteTo a file", func(c *sdp.Conn, e *expected) error {
 		f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -89,11 +89,11 @@ var connCalls = []connCall{
 		}
 		defer f.Close()
 		c.SetReadDeadline(soon())
-		return must(second(c.WriteTo(f)), e.read)
+		return e.drained(second(c.WriteTo(f)))
 	}},
 	{"CloseRead", func(c *sdp.Conn, e *expected) error {
 		if err := c.CloseRead(); err != nil {
-			return err
+			return verdict(err, e.over)
 		}
 		c.SetDeadline(soon())
 		if _, err := io.Copy(io.Discard, c); err != nil { // to io.EOF
@@ -103,7 +103,7 @@ var connCalls = []connCall{
 	}},
 	{"CloseWrite", func(c *sdp.Conn, e *expected) error {
 		if err := c.CloseWrite(); err != nil {
-			return err
+			return verdict(err, e.over)
 		}
 		c.SetDeadline(soon())
 		if err := must(second(c.Write([]byte{1})), e.shut()); err != nil {
@@ -131,7 +131,12 @@ var connCalls = []connCall{
 		err := closes(c)
 		all.Wait()
 		gone := append(closed, syscall.ECONNRESET, syscall.EPIPE)
-		return errors.Join(err, must(read, gone), verdict(write, gone))
+		if read == nil {
+			read = e.drained(nil)
+		} else {
+			read = verdict(read, gone)
+		}
+		return errors.Join(err, read, verdict(write, gone))
 	}},
 	{"Close during leases", func(c *sdp.Conn, e *expected) error {
 		c.SetDeadline(soon())
@@ -144,7 +149,7 @@ var connCalls = []connCall{
 		if writeErr == nil {
 			c.Commit(len(out))
 		}
-		return errors.Join(err, verdict(readErr, e.read), verdict(writeErr, e.write))
+		return errors.Join(err, e.ended(readErr), verdict(writeErr, e.write))
 	}},
 	{"Commit after a deadline", func(c *sdp.Conn, e *expected) error {
 		c.SetDeadline(soon())
@@ -166,7 +171,7 @@ var connCalls = []connCall{
 			return err
 		}
 		all.Wait()
-		return errors.Join(must(read, e.read), verdict(write, e.write))
+		return errors.Join(e.drained(read), verdict(write, e.write))
 	}},
 	{"Set and get", func(c *sdp.Conn, e *expected) error {
 		c.Stats()

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
@@ -48,6 +49,7 @@ type subject struct {
 	target   string // of prepare
 	state    string // of prepare: "idle", "bulk" or "dialling"
 	conns    map[string]*sdp.Conn
+	resets   map[string]*atomic.Bool // of "bulk", by name of conns: a pump has returned the reset
 	survivor *sdp.Conn
 
 	over    atomic.Bool // ends what runs all the time
@@ -62,7 +64,7 @@ func playMatrix(p *self) error {
 	if err != nil {
 		return err
 	}
-	s := &subject{self: p, host: h, conns: map[string]*sdp.Conn{}, failed: make(chan error, 1)}
+	s := &subject{self: p, host: h, conns: map[string]*sdp.Conn{}, resets: map[string]*atomic.Bool{}, failed: make(chan error, 1)}
 	ln, err := h.Listen("sdp", ":0")
 	if err != nil {
 		return err
@@ -159,7 +161,8 @@ func (s *subject) prepare(state, target string) error {
 		}
 		s.conns[name] = c
 		if state == "bulk" {
-			moved = append(moved, s.pump(c))
+			s.resets[name] = new(atomic.Bool)
+			moved = append(moved, s.pump(c, s.resets[name]))
 		}
 	}
 	for _, n := range moved {
@@ -177,13 +180,15 @@ func (s *subject) prepare(state, target string) error {
 }
 
 // pump writes to a connection and reads from it until it ends, and counts what was
-// read.
-func (s *subject) pump(c *sdp.Conn) *atomic.Int64 {
+// read. It notes whether it was told of a reset.
+func (s *subject) pump(c *sdp.Conn, reset *atomic.Bool) *atomic.Int64 {
 	var n atomic.Int64
 	s.pumps.Go(func() {
 		b := make([]byte, 64<<10)
 		for err := error(nil); err == nil; {
-			_, err = c.Write(b)
+			if _, err = c.Write(b); errors.Is(err, syscall.ECONNRESET) {
+				reset.Store(true)
+			}
 		}
 	})
 	s.pumps.Go(func() {
@@ -191,6 +196,9 @@ func (s *subject) pump(c *sdp.Conn) *atomic.Int64 {
 		for {
 			k, err := c.Read(b)
 			n.Add(int64(k))
+			if errors.Is(err, syscall.ECONNRESET) {
+				reset.Store(true)
+			}
 			if err != nil {
 				return
 			}
