@@ -39,6 +39,10 @@ func removeAt(base, name string) error {
 func removeNamed(base, name string) error {
 	d, err := openNamed(base, name, false)
 	if errors.Is(err, fs.ErrNotExist) {
+		// Its only process may have ended between making the directory and the file.
+		if err := unix.Rmdir(filepath.Join(base, name)); err != nil && err != unix.ENOENT && err != unix.ENOTEMPTY {
+			return fmt.Errorf("fabric: remove directory %s: %w", filepath.Join(base, name), err)
+		}
 		return nil
 	}
 	if err != nil {

@@ -45,3 +45,15 @@ func TestRemoveLeavesAFabricThatIsInUse(t *testing.T) {
 	require.NoError(t, d.Close())
 	assert.NoError(t, removeAt(base, "mine"))
 }
+
+// A process that ends in the middle of making a fabric leaves a directory without a file.
+func TestRemoveTakesAFabricThatWasOnlyBegun(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "base")
+	place, err := openPlace(base, "mine", true)
+	require.NoError(t, err)
+	require.NoError(t, place.Close())
+	require.NoError(t, removeAt(base, "mine"))
+	entries, err := os.ReadDir(base)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
