@@ -24,13 +24,39 @@ const (
 // the other side was down is lost. Stores for a routed peer are never lost.
 const retryEvery = 5 * time.Millisecond
 
+// refuseWait is how long the other side may take to find why it is refused.
+const refuseWait = time.Second
+
+// refusal is why a bring-up refuses the other side.
+type refusal struct {
+	err  error            // nil: it does not
+	over <-chan time.Time // the other side has had refuseWait
+}
+
+// begin begins a refusal, unless one has begun.
+func (r *refusal) begin(why error) {
+	if r.err == nil {
+		r.err, r.over = why, time.After(refuseWait)
+	}
+}
+
+// or returns why the other side is refused, or err if it is not.
+func (r *refusal) or(err error) error {
+	if r.err != nil {
+		return r.err
+	}
+	return err
+}
+
 // bringUp sends the peer this node's id, window and epoch until both sides have
-// seen each other's epoch. run must be running already.
+// seen each other's epoch. run must be running already. A peer of another version is
+// refused after it has seen enough to refuse this side as well.
 func (p *Peer) bringUp(ctx context.Context) error {
 	epoch := rand.Uint32N(gone-1) + 1
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	var seen uint32
+	var refused refusal
 	said := false // all that there is to say now
 	for {
 		if !said {
@@ -44,13 +70,18 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		}
 
 		if err := p.checkPeer(); err != errNotYet {
-			if err != nil {
+			if errors.Is(err, ErrVersion) {
+				refused.begin(err)
+			} else if err != nil {
 				return err
 			}
 			was := seen
 			seen = p.dev.Spad(spadEpoch)
 			said = said && seen == was
 			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
+				if refused.err != nil {
+					return refused.err
+				}
 				break // and the peer can see that we have seen it
 			}
 			if was == 0 && seen != 0 {
@@ -61,10 +92,12 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		case <-p.kick: // nothing is said for that alone: two sides would ring in turns
 		case <-retry.C:
 			said = said && p.Routed() // which has got it
+		case <-refused.over:
+			return refused.err
 		case <-p.done:
-			return p.Err()
+			return refused.or(p.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("ring: peer does not answer: %w", ctx.Err())
+			return refused.or(fmt.Errorf("ring: peer does not answer: %w", ctx.Err()))
 		}
 	}
 	for number, s := range p.node.services {

@@ -173,14 +173,10 @@ func (l *Link) bringUp(ctx context.Context) error {
 	retry := time.NewTicker(retryEvery / 2)
 	defer retry.Stop()
 	var seen uint32
-	var refused error
-	var patience <-chan time.Time // how long the other side may take to refuse too
+	var refused refusal
 	for {
 		if !dev.LinkUp() {
-			if refused != nil {
-				return refused
-			}
-			return ErrDown
+			return refused.or(ErrDown)
 		}
 		for i, v := range [linkSpads]uint32{
 			linkIDSpad:    uint32(l.router.node.id),
@@ -198,15 +194,14 @@ func (l *Link) bringUp(ctx context.Context) error {
 		dev.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 
 		if err := l.check(); err != errNotYet {
-			if err != nil && refused == nil {
-				refused = err
-				patience = time.After(time.Second)
+			if err != nil {
+				refused.begin(err)
 			}
 			was := seen
 			seen = dev.Spad(linkEpochSpad)
 			if dev.Spad(linkSeenSpad) == l.epoch && seen == was && seen != 0 {
 				l.farEpoch = seen
-				return refused
+				return refused.err
 			}
 			if was == 0 && seen != 0 {
 				continue // once: a neighbour may change its epoch at each look
@@ -214,10 +209,10 @@ func (l *Link) bringUp(ctx context.Context) error {
 		}
 		select {
 		case <-retry.C:
-		case <-patience:
-			return refused
+		case <-refused.over:
+			return refused.err
 		case <-ctx.Done():
-			return fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err())
+			return refused.or(fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err()))
 		}
 	}
 }
