@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -10,7 +11,7 @@ import (
 //
 //	 0  4  hop number: 1 for the first frame of a lane, then one more each
 //	 4  1  kind
-//	 5  1  version: 1
+//	 5  1  version: linkVersion
 //	 6  2  links that it may still go over, this one included
 //	 8  4  source node
 //	12  4  destination node; 0: the node that gets it
@@ -32,9 +33,8 @@ import (
 // number shows whether a frame is from an earlier lap. They are never zero nor all
 // ones.
 const (
-	frameVersion = 1
-	frameHeader  = 64
-	headerWords  = frameHeader / 8
+	frameHeader = 64
+	headerWords = frameHeader / 8
 )
 
 // frameKind is the purpose of a frame.
@@ -73,7 +73,7 @@ func (f *frame) size() int { return frameHeader + int(f.length) }
 
 // first returns the word that makes the frame valid in a slot.
 func (f *frame) first(hop uint32) uint64 {
-	return uint64(hop) | uint64(f.kind)<<32 | frameVersion<<40 | uint64(f.hops)<<48
+	return uint64(hop) | uint64(f.kind)<<32 | linkVersion<<40 | uint64(f.hops)<<48
 }
 
 // encode writes everything behind the first word.
@@ -111,8 +111,17 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 		bells: uint32(w[5]), arg: uint32(w[5] >> 32),
 		ask: uint32(w[6]), answer: uint32(w[6] >> 32),
 	}
-	return uint8(first>>40) == frameVersion && f.kind >= frameData && f.kind <= frameNews &&
+	return uint8(first>>40) == linkVersion && f.kind >= frameData && f.kind <= frameNews &&
 		int64(f.length) <= int64(len(slot)-frameHeader) && f.length%8 == 0
+}
+
+// badFrame is the error of a frame that readFrame refuses. A neighbour that has the same
+// version as this side, or it would have no link, sends none of another one.
+func badFrame(first uint64) error {
+	if v := uint8(first >> 40); v != linkVersion {
+		return fmt.Errorf("%w: %w: a frame of version %d, the link has %d", ErrProtocol, ErrVersion, v, linkVersion)
+	}
+	return fmt.Errorf("%w: bad frame %#x", ErrProtocol, first)
 }
 
 // The body of a frame of data: entries, one behind the other, each a word

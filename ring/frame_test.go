@@ -26,7 +26,7 @@ func TestFrameIsReadAsItWasWritten(t *testing.T) {
 	for name, bad := range map[string]func(s []byte){
 		"kind 0":           func(s []byte) { s[4] = 0 },
 		"kind too large":   func(s []byte) { s[4] = byte(frameNews) + 1 },
-		"other version":    func(s []byte) { s[5] = 2 },
+		"other version":    func(s []byte) { s[5] = linkVersion + 1 },
 		"length too large": func(s []byte) { binary.LittleEndian.PutUint32(s[36:], 200) },
 		"length not of 8":  func(s []byte) { s[36] = 63 },
 		"length huge":      func(s []byte) { binary.LittleEndian.PutUint32(s[36:], 0xfffffff8) },

@@ -153,7 +153,7 @@ func (l *inLane) drainFor(turn *outLane) (taken int) {
 		}
 		l.link.raceAcquire()
 		if !readFrame(slot, first, &l.frame) {
-			l.link.fail(fmt.Errorf("%w: bad frame %#x in lane %d from %v", ErrProtocol, first, l.index, l.link.id))
+			l.link.fail(fmt.Errorf("%w in lane %d from %v", badFrame(first), l.index, l.link.id))
 			l.blocked.Store(true)
 			l.closed = true
 			break

@@ -62,9 +62,12 @@ const (
 	linkSeenSpad  = 7 // our epoch, once it has seen that and all the above
 	linkSpads     = 8
 
-	linkMagic   = 0x4e7c
-	linkVersion = 2
+	linkMagic = 0x4e7c
 )
+
+// linkVersion is the version of lanes, frames, tunnels and news. Neighbours of different
+// versions refuse each other at bring-up, so that all nodes that frames reach have the same.
+const linkVersion = 3
 
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.
 type Link struct {

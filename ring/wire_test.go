@@ -27,7 +27,7 @@ func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
 		arg: 0xa000000a, ask: 0xb000000b, answer: 0xc000000c,
 	}
 	want := map[string]uint64{
-		"hop number": hop, "kind": uint64(frameData), "version": frameVersion, "hops": 0x0203,
+		"hop number": hop, "kind": uint64(frameData), "version": linkVersion, "hops": 0x0203,
 		"source": 0x10000001, "destination": 0x20000002, "to": 0x30000003, "from": 0x40000004,
 		"epoch": 0x50000005, "number": 0x60000006, "acknowledgement": 0x70000007, "length": 0x80000008,
 		"doorbells": 0x90000009, "argument": 0xa000000a, "ask": 0xb000000b, "answer": 0xc000000c, "zero": 0,

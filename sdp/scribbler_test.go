@@ -284,7 +284,7 @@ func (s *scribbler) frame(v *victim) {
 		le.PutUint64(b[i+8:], s.value(v, at(last)))
 	}
 	v.out.Write(at(last+1)+8, b[8:])
-	v.out.Publish64(at(last+1), uint64(last+1)|kind<<32|1<<40|uint64(r.IntN(6))<<48)
+	v.out.Publish64(at(last+1), uint64(last+1)|kind<<32|3<<40|uint64(r.IntN(6))<<48)
 	v.dev.RingDoorbell(0)
 	s.stores += uint64(v.slot / 8)
 	// It is often taken before the next one comes. The credit is in our window.

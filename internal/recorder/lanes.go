@@ -31,6 +31,9 @@ const (
 	frameNews   = 7
 )
 
+// laneFormat is byte 5 of each frame: the version of the lanes.
+const laneFormat = 3
+
 func newLanes(c *cable, count, slots, body int) *lanes {
 	ls := &lanes{cable: c, slots: slots, slot: frameHeader + body}
 	ls.size = (lanesAt + count*slots*ls.slot + 4095) &^ 4095
@@ -72,7 +75,7 @@ func (ls *lanes) store(x int, st store) *claim {
 		l.filled.add(uint64(at), uint64(at+st.n))
 		return nil
 	}
-	if at != 0 || st.op != opPublish64 || uint32(st.v) != l.sent+1 || byte(st.v>>40) != 1 {
+	if at != 0 || st.op != opPublish64 || uint32(st.v) != l.sent+1 || byte(st.v>>40) != laneFormat {
 		return bad("a bad first word of frame %d of lane %d", l.sent+1, i)
 	}
 	n := binary.LittleEndian.Uint32(l.frame[36:])

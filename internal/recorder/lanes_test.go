@@ -44,7 +44,7 @@ func (r *rig) frame(x int, k uint32, kind uint8, seq uint32, body []byte) {
 	put(b[36:], uint32(len(body)))
 	put(b[44:], 1024)
 	r.out[x].Write(at+8, append(b, body...)[8:])
-	r.out[x].Publish64(at, uint64(k)|uint64(kind)<<32|1<<40|3<<48)
+	r.out[x].Publish64(at, uint64(k)|uint64(kind)<<32|laneFormat<<40|3<<48)
 }
 
 func entry(kind, off int, v uint64, n int) []byte {
@@ -75,7 +75,7 @@ func TestLanesAreHeldToTheirRules(t *testing.T) {
 		"out of order":         {func(r *rig) { r.frame(0, 2, 2, 0, nil) }, "slot 1 of lane 0 where frame 1 is next"},
 		"unknown kind":         {func(r *rig) { r.frame(0, 1, 8, 0, nil) }, "kind 8"},
 		"odd body":             {func(r *rig) { r.frame(0, 1, 1, 1, make([]byte, 9)) }, "9 bytes"},
-		"before what is in it": {func(r *rig) { r.out[0].Publish64(lanesAt, 1|2<<32|1<<40) }, "before what is in it"},
+		"before what is in it": {func(r *rig) { r.out[0].Publish64(lanesAt, 1|2<<32|laneFormat<<40) }, "before what is in it"},
 		"credit for nothing":   {func(r *rig) { r.out[0].Publish32(0, 1) }, "credit 1 of lane 0"},
 		"unused word":          {func(r *rig) { r.out[0].Publish32(192, 1) }, "no word of a lane"},
 		"word of 8 bytes":      {func(r *rig) { r.out[0].Publish64(0, 0) }, "no word of a lane"},
