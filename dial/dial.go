@@ -63,8 +63,8 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // Dial opens the connection that a Hello asks for. It sets the Hello's End. If the
 // listener's backlog is full it tries until ctx ends. If a window is full it does so
 // only if patient is true. Its errors are those of ctx, ECONNREFUSED, ENOBUFS if a
-// window is full (also joined with the context's), an *ElsewhereError, ErrAddressTaken
-// and ErrLinkDown.
+// window is full (also joined with the context's), an *ElsewhereError, a
+// *hello.VersionError, ErrAddressTaken and ErrLinkDown.
 func (t *Table) Dial(ctx context.Context, h hello.Hello, patient bool) (*bounce.Pair, error) {
 	var refused error // why the previous try failed
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -219,7 +219,7 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 	case hello.WindowFull:
 		err = fmt.Errorf("%v: %w", r.Reason, syscall.ENOBUFS)
 	case hello.BadVersion:
-		err = fmt.Errorf("%v: %w", r.Reason, syscall.EPROTONOSUPPORT)
+		err = &hello.VersionError{Peer: r.Version}
 	case hello.AddressTaken:
 		err = ErrAddressTaken
 	case hello.Elsewhere:

@@ -1,9 +1,11 @@
 package listen
 
 import (
+	"bytes"
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +121,7 @@ type side struct {
 	dials *dial.Table
 	// before, if set, is called with each message before it is handled.
 	before func(msg any)
+	skew   atomic.Int32 // added to the version of each message that comes
 }
 
 func (s *side) Open(p *ring.Peer) ring.Session {
@@ -128,6 +131,8 @@ func (s *side) Open(p *ring.Peer) ring.Session {
 }
 
 func (s *side) Message(m []byte) error {
+	m = bytes.Clone(m)
+	m[1] += uint8(s.skew.Load())
 	msg, err := hello.Parse(m)
 	if err != nil {
 		return err

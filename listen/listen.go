@@ -2,6 +2,7 @@ package listen
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -49,6 +50,9 @@ type Table struct {
 	// Elsewhere, if set, returns another process of this host that holds a port, or
 	// 0. It is set before the first Hello, and must not block.
 	Elsewhere func(port int) (process int)
+	// Refused, if set, is called with an error that wraps a *hello.VersionError for each Hello of another
+	// version. It is set before the first Hello, and must not block.
+	Refused func(error)
 
 	// mu is shared by all peers. It is not held while anything is sent to one.
 	mu      lock.Mutex[lock.Listen]
@@ -131,7 +135,7 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 	if err != nil || reason == 0 {
 		return err
 	}
-	r := hello.Refuse{Slot: h.End.Slot, Gen: h.End.Gen, Reason: reason}
+	r := hello.Refuse{Version: hello.Version, Slot: h.End.Slot, Gen: h.End.Gen, Reason: reason}
 	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
 		if process := t.Elsewhere(int(h.To)); process != 0 {
 			r.Reason, r.Process = hello.Elsewhere, uint16(process)
@@ -142,7 +146,10 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 }
 
 func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
-	if h.Version != hello.Version && h.Version != hello.VersionTCP {
+	if h.Version != hello.Version {
+		if t.Refused != nil {
+			t.Refused(fmt.Errorf("%v dials: %w", p.Peer().ID(), &hello.VersionError{Peer: h.Version}))
+		}
 		return hello.BadVersion, nil
 	}
 	l, addresses, reason := t.reserve(p.Peer(), h)
@@ -195,7 +202,7 @@ func (t *Table) reserve(p *ring.Peer, h *hello.Hello) (*Listener, Addresses, hel
 	}
 	if l.tcp != nil {
 		var reason hello.Reason
-		if a, reason = t.take(a, h.Version == hello.VersionTCP); reason != 0 {
+		if a, reason = t.take(a, h.Network == hello.OverTCP); reason != 0 {
 			return nil, Addresses{}, reason
 		}
 	}

@@ -22,7 +22,7 @@ func addressesFrom(_ *ring.Peer, h *hello.Hello) (Addresses, bool) {
 }
 
 func (l *link) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
-	m := hello.Hello{Version: hello.VersionTCP, From: from, To: to, TCP: hello.TCP{Cookie: s.Cookie, Namespace: s.Namespace}}
+	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: to, TCP: hello.TCP{Cookie: s.Cookie, Namespace: s.Namespace}}
 	return l.far.dials.Dial(context.Background(), m, false)
 }
 

@@ -330,7 +330,7 @@ func (h *Host) dialPeerTCP(ctx context.Context, peer *ring.Peer, d *destination,
 
 // hello returns the Hello for a connection from a port.
 func (d *destination) hello(from uint16) hello.Hello {
-	m := hello.Hello{Version: hello.VersionTCP, From: from, To: uint16(d.port)}
+	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: uint16(d.port)}
 	if d.socket.Cookie != 0 {
 		m.TCP = hello.TCP{
 			Cookie: d.socket.Cookie, Namespace: d.socket.Namespace,

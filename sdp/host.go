@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -34,8 +35,16 @@ type HostStats struct {
 	// WriteSpinsSpared.
 	ProcessorTaken uint64
 
+	// Refused are the other processes that this one refused because they do not fit: they
+	// speak another version of the protocol, or are of a fabric with another plan. Last
+	// is what differs. Where this process dialled, it is in the error of the dial.
+	Refused Refusals
+
 	Networks NetworkStats
 }
+
+// Refusals counts processes that were refused, and has the reason of the last refusal.
+type Refusals = fabric.Refusals
 
 // NetworkStats counts the connections of network "tcp" by the transport that they
 // used, and by reason.

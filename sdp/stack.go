@@ -111,7 +111,7 @@ func newStack(o bounce.Options) *stack {
 }
 
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.Elsewhere = f.Elsewhere
+	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
 	f.Node().Register(ring.ServiceSDP, s)
 }
 
@@ -215,6 +215,7 @@ func (e *session) addTo(s *HostStats) {
 func (s *stack) stats() HostStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
+	sum.Refused = s.fabric.Refused()
 	sum.ProcessorTaken = s.opts.Thrift.Taken()
 	for _, e := range sessions {
 		e.addTo(&sum)

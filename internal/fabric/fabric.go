@@ -201,6 +201,12 @@ func isLocalIP(ip net.IP) bool {
 	return false
 }
 
+// Refuse counts another process that was refused.
+func (f *Fabric) Refuse(why error) { f.net.refused.add(why) }
+
+// Refused are the other processes that were refused since the fabric was opened.
+func (f *Fabric) Refused() Refusals { return f.net.refused.view() }
+
 // Cut takes the links to a neighbour down, as if their cables were cut, for tests.
 // They are made again. It returns how many were up.
 func (f *Fabric) Cut(host int) (n int) {
@@ -390,6 +396,7 @@ func (f *Fabric) accepted(dev ntb.Device) {
 		ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 		defer cancel()
 		p, err := f.node.Up(ctx, dev)
+		f.net.refused.check(err)
 		if err != nil {
 			return // the process that made it gets the error
 		}

@@ -41,21 +41,15 @@ type hosts struct {
 	// plan is the fabric as the owner of this host's links defines it. For the
 	// owner it is its own spec. For a member it is the member's spec, completed
 	// once it has met the owner. After that it does not change.
-	plan atomic.Pointer[Spec]
+	plan    atomic.Pointer[Spec]
+	refused refusals
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*link       // the slice is immutable; the links are guarded by mu
 	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
-	refused Refusals      // guarded by mu
 	// members are the members of this host whose links are up, by process; guarded
 	// by mu.
 	members map[int]*memberLink
-}
-
-// Refusals counts processes that were refused because they do not fit.
-type Refusals struct {
-	Count uint64 `json:"count"`
-	Last  string `json:"last,omitempty"` // reason of the last refusal
 }
 
 func openHosts(spec *Spec) (*hosts, error) {
@@ -294,7 +288,7 @@ func (h *hosts) answer(c cable) {
 	g, err := readGreeting(c, maxGreeting)
 	if err != nil {
 		if errors.Is(err, errGreeting) {
-			h.refuse(err)
+			h.refused.add(err)
 		}
 		c.Close()
 		return
@@ -303,7 +297,7 @@ func (h *hosts) answer(c cable) {
 	l, err := h.judge(g, answer)
 	if err != nil {
 		answer.Refused = err.Error()
-		h.refuse(err)
+		h.refused.add(err)
 	}
 	err = writeGreeting(c, answer)
 	if err != nil || answer.Refused != "" || answer.Busy || !g.bridges() {
@@ -322,9 +316,11 @@ func (h *hosts) answer(c cable) {
 	switch {
 	case l != nil:
 		h.finish(ctx, l, dev, err)
-	case err == nil && g.Want == wantUplink:
+	case err != nil:
+		h.refused.check(err)
+	case g.Want == wantUplink:
 		h.addMember(ctx, g, dev)
-	case err == nil:
+	default:
 		h.accepted(dev)
 	}
 }
@@ -360,14 +356,6 @@ func (h *hosts) judge(g, answer *greeting) (*link, error) {
 		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", ErrMismatch, g.Wire, g.Node, h.spec.Node)
 	}
 	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
-}
-
-// refuse counts a refused process.
-func (h *hosts) refuse(why error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.refused.Count++
-	h.refused.Last = why.Error()
 }
 
 // connect makes a bridge to another process of this host.

@@ -182,7 +182,7 @@ func (h *hosts) begin(l *link) bool {
 			err = h.adopt(answer)
 		}
 		if errors.Is(err, ErrMismatch) {
-			h.refuse(err)
+			h.refused.add(err)
 		}
 	}
 
@@ -340,16 +340,6 @@ func (h *hosts) soon(node int) bool {
 		soon = soon || l.err == nil && time.Since(l.since) < h.direct
 	}
 	return soon
-}
-
-// misfit reports whether a link was refused because the two sides differ.
-func misfit(err error) bool {
-	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrVersion} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // why returns why a node cannot be reached.

@@ -109,7 +109,7 @@ func (h *hosts) callMembers() {
 			release()
 			c.Close()
 			if err := h.greeting("").verdict(answer); err != nil {
-				h.refuse(err)
+				h.refused.add(err)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 		made.Close()
 	}
 	if err != nil {
-		h.refuse(err) // the member gets the same error, or tries again
+		h.refused.add(err) // the member gets the same error, or tries again
 		return
 	}
 	m := &memberLink{ring: made, pid: g.PID, since: time.Now()}

@@ -75,7 +75,7 @@ func (h *hosts) view() *NodeView {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v.Refused = h.refused
+	v.Refused = h.refused.view()
 	for _, l := range h.links {
 		lv := LinkView{
 			Wire: l.wire.number, To: l.to, Direction: l.direction(h.spec).String(),

@@ -4,13 +4,30 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 )
 
-// Versions of a Hello: one for a port, and one for a connection of network "tcp". A
-// Hello of any other version is refused.
+// Version is the version of messages and records. A Hello of another one is refused.
+const Version = 4
+
+// VersionError reports that the peer's messages are of another version. It wraps
+// EPROTONOSUPPORT.
+type VersionError struct{ Peer uint8 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("messages are of version %d here, of %d at the peer", Version, e.Peer)
+}
+
+// Unwrap returns EPROTONOSUPPORT.
+func (e *VersionError) Unwrap() error { return syscall.EPROTONOSUPPORT }
+
+// Network is the network of the connection that a Hello asks for.
+type Network uint8
+
+// Networks of a Hello.
 const (
-	Version    = 2
-	VersionTCP = 3
+	SDP     Network = iota // a port
+	OverTCP                // network "tcp"
 )
 
 // ErrMalformed reports a message that no honest peer would send.
@@ -61,10 +78,11 @@ type End struct {
 // Hello asks for a connection from port From to port To.
 type Hello struct {
 	Version uint8
+	Network Network
 	From    uint16
 	To      uint16
 	End     End
-	TCP     TCP // only of VersionTCP
+	TCP     TCP // of OverTCP
 }
 
 // TCP is what a connection of network "tcp" has in addition to its ports. All of it is
@@ -85,6 +103,7 @@ type HelloAck struct {
 
 // Refuse refuses that Hello.
 type Refuse struct {
+	Version   uint8 // of the listener; another one if the reason is BadVersion, and only then
 	Slot, Gen uint32
 	Reason    Reason
 	Process   uint16 // for Elsewhere the process, 1 to 65535; else 0
@@ -97,7 +116,7 @@ const (
 
 	endSize    = 20
 	helloSize  = 8 + endSize
-	tcpSize    = helloSize + 60 // a Hello of VersionTCP
+	tcpSize    = helloSize + 60 // of a Hello of OverTCP
 	ackSize    = 12 + endSize
 	refuseSize = 16
 )
@@ -110,8 +129,9 @@ func (h *Hello) Marshal() []byte {
 	b[0], b[1] = typeHello, h.Version
 	le.PutUint16(b[2:], h.From)
 	le.PutUint16(b[4:], h.To)
+	b[6] = uint8(h.Network)
 	b = h.End.append(b)
-	if h.Version == VersionTCP {
+	if h.Network == OverTCP {
 		b = h.TCP.append(b)
 	}
 	return b
@@ -129,7 +149,7 @@ func (a *HelloAck) Marshal() []byte {
 // Marshal returns the message as it goes over the wire.
 func (r *Refuse) Marshal() []byte {
 	b := make([]byte, refuseSize)
-	b[0] = typeRefuse
+	b[0], b[1] = typeRefuse, r.Version
 	le.PutUint32(b[4:], r.Slot)
 	le.PutUint32(b[8:], r.Gen)
 	le.PutUint16(b[12:], uint16(r.Reason))
@@ -176,17 +196,20 @@ func Parse(b []byte) (any, error) {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
 	}
 	switch {
-	case b[0] == typeHello && len(b) >= 16 && b[1] != Version && b[1] != VersionTCP:
-		// These fields are the same in every version. They are enough to refuse it.
+	case b[0] == typeHello && len(b) >= 16 && b[1] != Version:
+		// Only this much is the same in every version: enough to refuse it.
 		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
-	case b[0] == typeHello && len(b) == helloSize && b[1] == Version,
-		b[0] == typeHello && len(b) == tcpSize && b[1] == VersionTCP:
+	case b[0] == typeHello && len(b) == helloSize && Network(b[6]) == SDP,
+		b[0] == typeHello && len(b) == tcpSize && Network(b[6]) == OverTCP:
 		return parseHello(b)
 	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
 		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil
-	case b[0] == typeRefuse && len(b) == refuseSize && b[1]|b[2]|b[3] == 0:
-		r := &Refuse{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:])), Process: le.Uint16(b[14:])}
-		if r.Reason < NotListening || r.Reason > lastReason || (r.Reason == Elsewhere) != (r.Process != 0) {
+	case b[0] == typeRefuse && len(b) >= 14 && b[1] != Version && Reason(le.Uint16(b[12:])) == BadVersion:
+		// And this much, to learn of it.
+		return &Refuse{Version: b[1], Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: BadVersion}, nil
+	case b[0] == typeRefuse && len(b) == refuseSize && b[1] == Version && b[2]|b[3] == 0:
+		r := &Refuse{Version: b[1], Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:])), Process: le.Uint16(b[14:])}
+		if r.Reason < NotListening || r.Reason > lastReason || r.Reason == BadVersion || (r.Reason == Elsewhere) != (r.Process != 0) {
 			return nil, fmt.Errorf("%w: Refuse for %v, process %d", ErrMalformed, r.Reason, r.Process)
 		}
 		return r, nil
@@ -194,11 +217,11 @@ func Parse(b []byte) (any, error) {
 	return nil, fmt.Errorf("%w: type %d, %d bytes", ErrMalformed, b[0], len(b))
 }
 
-// parseHello parses a Hello, whose size must fit its version.
+// parseHello takes one of this version, and of a size that fits its network.
 func parseHello(b []byte) (*Hello, error) {
-	h := &Hello{Version: b[1], From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
-	zeros := uint32(b[6]) | uint32(b[7])
-	if h.Version == VersionTCP {
+	h := &Hello{Version: b[1], Network: Network(b[6]), From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
+	zeros := uint32(b[7])
+	if h.Network == OverTCP {
 		zeros |= le.Uint32(b[helloSize:])
 		h.TCP = parseTCP(b[helloSize:])
 	}

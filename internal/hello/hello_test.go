@@ -14,17 +14,17 @@ var wire = map[string]struct {
 	want []byte
 }{
 	"hello": {
-		&Hello{Version: 2, From: 0xc001, To: 8080, End: end},
-		[]byte{1, 2, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
+		&Hello{Version: Version, From: 0xc001, To: 8080, End: end},
+		[]byte{1, 4, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"hello, tcp": {
-		&Hello{Version: VersionTCP, From: 0xc001, To: 8080, End: end, TCP: TCP{
+		&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, End: end, TCP: TCP{
 			Cookie: 0x0102030405060708, Namespace: 0x1112131415161718,
 			Source: [16]byte{0: 0xfe, 15: 1}, Destination: [16]byte{0: 0xfe, 15: 2},
 			SourceZone: 3, DestinationZone: 0x01020304,
 		}},
 		append([]byte{
-			1, 3, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21,
+			1, 4, 0x01, 0xc0, 0x90, 0x1f, 1, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21,
 			0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
 		},
 			0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
@@ -32,20 +32,20 @@ var wire = map[string]struct {
 			3, 0, 0, 0, 4, 3, 2, 1),
 	},
 	"refuse, address": {
-		&Refuse{Slot: 3, Gen: 9, Reason: AddressTaken},
-		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
+		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: AddressTaken},
+		[]byte{3, 4, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
 	},
 	"ack": {
 		&HelloAck{Slot: 3, Gen: 9, End: end},
 		[]byte{2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"refuse": {
-		&Refuse{Slot: 3, Gen: 9, Reason: BacklogFull},
-		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
+		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: BacklogFull},
+		[]byte{3, 4, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
 	},
 	"refuse, elsewhere": {
-		&Refuse{Slot: 3, Gen: 9, Reason: Elsewhere, Process: 0x0102},
-		[]byte{3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
+		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: Elsewhere, Process: 0x0102},
+		[]byte{3, 4, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
 	},
 }
 
@@ -67,25 +67,37 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		bad = append(bad, append(tc.want[:len(tc.want):len(tc.want)], 0))
 	}
 	noPort := (&Hello{Version: Version, From: 1, To: 0}).Marshal()
-	noReason := (&Refuse{Reason: 0}).Marshal()
-	badReason := (&Refuse{Reason: lastReason + 1}).Marshal()
-	noProcess := (&Refuse{Reason: Elsewhere}).Marshal()
-	short := (&Hello{Version: VersionTCP, From: 1, To: 1}).Marshal()[:28]
+	noReason := (&Refuse{Version: Version, Reason: 0}).Marshal()
+	badReason := (&Refuse{Version: Version, Reason: lastReason + 1}).Marshal()
+	noProcess := (&Refuse{Version: Version, Reason: Elsewhere}).Marshal()
+	short := (&Hello{Version: Version, Network: OverTCP, From: 1, To: 1}).Marshal()[:28]
 	long := append((&Hello{Version: Version, From: 1, To: 1}).Marshal(), make([]byte, 60)...)
-	notZero := (&Hello{Version: VersionTCP, From: 1, To: 1}).Marshal()
+	notZero := (&Hello{Version: Version, Network: OverTCP, From: 1, To: 1}).Marshal()
 	notZero[28] = 1
-	process := (&Refuse{Reason: NotListening, Process: 1}).Marshal()
-	for _, b := range append(bad, noPort, noReason, badReason, noProcess, process, short, long, notZero) {
+	process := (&Refuse{Version: Version, Reason: NotListening, Process: 1}).Marshal()
+	ownVersion := (&Refuse{Version: Version, Reason: BadVersion}).Marshal()
+	otherVersion := (&Refuse{Version: Version + 1, Reason: WindowFull}).Marshal()
+	noNetwork := (&Hello{Version: Version, Network: OverTCP + 1, From: 1, To: 1}).Marshal()
+	for _, b := range append(bad, ownVersion, otherVersion, noNetwork, noPort, noReason, badReason, noProcess, process, short, long, notZero) {
 		_, err := Parse(b)
 		require.ErrorIs(t, err, ErrMalformed, "% x", b)
 	}
 }
 
 func TestHelloOfAnotherVersionCanBeRefused(t *testing.T) {
-	b := append((&Hello{Version: VersionTCP + 1, From: 1, To: 2, End: end}).Marshal(), "and more"...)
+	b := append((&Hello{Version: Version + 1, From: 1, To: 2, End: end}).Marshal(), "and more"...)
 	m, err := Parse(b)
 	require.NoError(t, err)
-	require.Equal(t, &Hello{Version: VersionTCP + 1, End: End{Slot: end.Slot, Gen: end.Gen}}, m)
+	require.Equal(t, &Hello{Version: Version + 1, End: End{Slot: end.Slot, Gen: end.Gen}}, m)
+}
+
+func TestRefusalOfAnotherVersionSaysWhich(t *testing.T) {
+	want := &Refuse{Version: Version + 1, Slot: 3, Gen: 9, Reason: BadVersion}
+	for _, b := range [][]byte{want.Marshal(), want.Marshal()[:14], append(want.Marshal(), "and more"...)} {
+		m, err := Parse(b)
+		require.NoError(t, err)
+		require.Equal(t, want, m)
+	}
 }
 
 // What parses is what would be sent.
@@ -98,8 +110,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if h, ok := m.(*Hello); ok && h.Version != Version && h.Version != VersionTCP {
-			return // parsed only as far as is needed to refuse it
+		if h, ok := m.(*Hello); ok && h.Version != Version {
+			return // read only as far as is needed to refuse it
+		}
+		if r, ok := m.(*Refuse); ok && r.Version != Version {
+			return // and to learn that this side was refused
 		}
 		if got := m.(interface{ Marshal() []byte }).Marshal(); !bytes.Equal(got, b) {
 			t.Fatalf("% x parses as % x", b, got)

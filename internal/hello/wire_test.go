@@ -31,16 +31,16 @@ func TestMessagesAreLaidOutAsDocumented(t *testing.T) {
 		"end": {end.append(nil), map[string]uint64{
 			"slot": uint64(end.Slot), "generation": uint64(end.Gen), "offset": end.Offset, "size": uint64(end.Size),
 		}},
-		"Hello": {(&Hello{Version: VersionTCP, From: 0xc001, To: 8080, End: end, TCP: tcp}).Marshal(), map[string]uint64{
-			"type": typeHello, "version": VersionTCP, "from": 0xc001, "to": 8080, "end": ends,
+		"Hello": {(&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, End: end, TCP: tcp}).Marshal(), map[string]uint64{
+			"type": typeHello, "version": Version, "network": uint64(OverTCP), "from": 0xc001, "to": 8080, "end": ends,
 			"cookie": tcp.Cookie, "namespace": tcp.Namespace, "source": 1 << 56, "destination": 2 << 56,
 			"source zone": uint64(tcp.SourceZone), "destination zone": uint64(tcp.DestinationZone),
 		}},
 		"HelloAck": {(&HelloAck{Slot: end.Slot, Gen: end.Gen, End: other}).Marshal(), map[string]uint64{
 			"type": typeAck, "slot": uint64(end.Slot), "generation": uint64(end.Gen), "end": others,
 		}},
-		"Refuse": {(&Refuse{Slot: end.Slot, Gen: end.Gen, Reason: Elsewhere, Process: 0x0102}).Marshal(), map[string]uint64{
-			"type": typeRefuse, "slot": uint64(end.Slot), "generation": uint64(end.Gen),
+		"Refuse": {(&Refuse{Version: Version, Slot: end.Slot, Gen: end.Gen, Reason: Elsewhere, Process: 0x0102}).Marshal(), map[string]uint64{
+			"type": typeRefuse, "version": Version, "slot": uint64(end.Slot), "generation": uint64(end.Gen),
 			"reason": uint64(Elsewhere), "process": 0x0102,
 		}},
 	} {

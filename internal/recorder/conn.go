@@ -51,7 +51,7 @@ func (l *ledger) message(x int, b []byte) {
 	}
 	switch m := msg.(type) {
 	case *hello.Hello:
-		if m.Version == hello.Version || m.Version == hello.VersionTCP {
+		if m.Version == hello.Version {
 			l.open(x, m.End)
 		}
 	case *hello.HelloAck:

@@ -153,7 +153,7 @@ func TestAnHonestConnectionIsLeftAlone(t *testing.T) {
 		clear(s.Inbound()[r.region:])
 	}
 	r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
-	r.send(0, (&hello.Refuse{Slot: rigSlot, Gen: 7, Reason: hello.NotListening}).Marshal())
+	r.send(0, (&hello.Refuse{Version: hello.Version, Slot: rigSlot, Gen: 7, Reason: hello.NotListening}).Marshal())
 	require.Empty(t, r.said.said)
 	require.Positive(t, r.rec.Stores())
 	require.EqualValues(t, 2, ntb.Load32(r.side[0].Inbound(), offSetup+setupBytes), "what is stored is passed on")

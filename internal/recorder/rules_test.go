@@ -63,7 +63,7 @@ var flaws = map[string]struct {
 		e.Slot, e.Offset = 5, 256<<10
 		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
 		r.out[1].Publish32(r.region+lineBytes*5+lineState, 1)
-		r.send(1, (&hello.Refuse{Slot: 5, Gen: 7, Reason: hello.BacklogFull}).Marshal())
+		r.send(1, (&hello.Refuse{Version: hello.Version, Slot: 5, Gen: 7, Reason: hello.BacklogFull}).Marshal())
 	}, "refuses what it has stored to"},
 	"accepted what was not asked for": {func(r *rig) {
 		r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, End: r.end()}).Marshal())

@@ -1,0 +1,53 @@
+package fabric
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/ntb/ntbshm"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// Refusals counts processes that were refused because they do not fit.
+type Refusals struct {
+	Count uint64 `json:"count"`
+	Last  string `json:"last,omitempty"` // reason of the last refusal
+}
+
+// refusals counts refusals. It takes no lock, since goroutines of links call it.
+type refusals struct {
+	count atomic.Uint64
+	last  atomic.Pointer[string]
+}
+
+// add counts a process that was refused.
+func (r *refusals) add(why error) {
+	text := why.Error()
+	r.last.Store(&text) // before the count, with which view reads it
+	r.count.Add(1)
+}
+
+// check counts a process whose link did not come up, if it does not fit.
+func (r *refusals) check(err error) {
+	if misfit(err) {
+		r.add(err)
+	}
+}
+
+func (r *refusals) view() Refusals {
+	v := Refusals{Count: r.count.Load()}
+	if v.Count > 0 {
+		v.Last = *r.last.Load()
+	}
+	return v
+}
+
+// misfit reports whether a link was refused because the two sides differ.
+func misfit(err error) bool {
+	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrVersion, ntbshm.ErrVersion} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package listen
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+// The peer has the next version. What it says is one more, and what it hears one less, than
+// this version, as which it counts itself.
+func TestBothSidesOfADialSayBothVersions(t *testing.T) {
+	leak.Check(t)
+	refused := make(chan error, 2)
+	table := NewTable()
+	table.Refused = func(err error) { refused <- err }
+	l := newLink(t, table, nil)
+	l.far.skew.Store(-1)
+	ln := table.Listen(7, 0)
+	defer ln.Close()
+	for _, network := range []hello.Network{hello.SDP, hello.OverTCP} {
+		m := hello.Hello{Version: hello.Version + 1, Network: network, From: 40000, To: 7}
+		_, err := l.far.dials.Dial(context.Background(), m, false)
+		require.ErrorIs(t, err, syscall.EPROTONOSUPPORT)
+		require.ErrorContains(t, err, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version-1))
+		why := <-refused
+		require.ErrorContains(t, why, "node1.2 dials")
+		require.ErrorContains(t, why, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version+1))
+	}
+	require.Empty(t, refused)
+	l.far.skew.Store(0)
+	l.mustDial(t, 7).Abort() // the link has stayed up
+}
