@@ -80,6 +80,14 @@ func readHello(c net.Conn) (*hello, error) {
 	if _, err := io.ReadFull(c, b); err != nil {
 		return nil, err
 	}
+	// What is the same in every version comes first: others may have other types of fields.
+	var v struct {
+		Version int
+		Job     string
+	}
+	if json.Unmarshal(b, &v) == nil && v.Version != helloVersion {
+		return &hello{Version: v.Version, Job: v.Job}, nil
+	}
 	h := new(hello)
 	if err := json.Unmarshal(b, h); err != nil {
 		return nil, fmt.Errorf("%w: greeting: %v", errRefused, err)

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"strconv"
@@ -187,6 +188,37 @@ func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, h.Refused, "PE 0 of 2 here, PE 1 of 3 there")
 		require.ErrorContains(t, <-opened, "PE 0 of 2 here, PE 1 of 3 there")
+		c.Close()
+		host.Close()
+	}
+}
+
+// A PE of another version may say other things in other ways. Both say both versions.
+func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
+	leak.Check(t)
+	for _, more := range []string{`"pes":2`, `"pe":"one","place":3`} {
+		fabric := "mem:" + fabrictest.Name(t)
+		opened := make(chan error, 1)
+		go func() {
+			_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
+			opened <- err
+		}()
+		host, err := sdp.Open(fabric)
+		require.NoError(t, err)
+		w := &World{opts: options{job: "j"}}
+		var c net.Conn
+		for c == nil { // until it listens
+			c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
+		}
+		text := `{"version":9,"job":"j",` + more + `}`
+		_, err = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
+		require.NoError(t, err)
+		h, err := readHello(c)
+		require.NoError(t, err)
+		want := fmt.Sprintf("version %d here, 9 there", helloVersion)
+		require.Equal(t, helloVersion, h.Version)
+		require.Contains(t, h.Refused, want)
+		require.ErrorContains(t, <-opened, want)
 		c.Close()
 		host.Close()
 	}

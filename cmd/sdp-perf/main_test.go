@@ -217,6 +217,24 @@ func TestServerAndClientByHand(t *testing.T) {
 	}
 }
 
+// A client of another version is refused, and the server says so.
+func TestTheServerSaysWhichVersionItRefuses(t *testing.T) {
+	srv, address := startServer(t, "tcp://127.0.0.1:0")
+	c, err := net.Dial("tcp", strings.TrimPrefix(address, "tcp://"))
+	require.NoError(t, err)
+	defer c.Close()
+	hello := make([]byte, 32) // of version 1 or 2: without a number
+	copy(hello, "PERF\x01")
+	_, err = c.Write(hello)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(c) // to the end, which the server makes
+	require.NoError(t, err)
+	require.Len(t, answer, 16)
+	require.NoError(t, srv.Process.Signal(os.Interrupt))
+	assert.Zero(t, srv.wait(t))
+	assertOneLine(t, srv.stderr.String(), fmt.Sprintf("version %d here, 0 there", answer[8]))
+}
+
 func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
@@ -25,6 +26,7 @@ func runServer(ctx context.Context, args []string, out io.Writer) error {
 		return badInput{err}
 	}
 	srv := perf.NewServer()
+	srv.Refused = func(err error) { fmt.Fprintln(os.Stderr, "sdp-perf: a client was refused:", err) }
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	defer srv.Close()

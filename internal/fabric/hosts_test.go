@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -241,7 +242,11 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			answer := say(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
-			require.Error(t, f.net.greeting("").verdict(answer))
+			err := f.net.greeting("").verdict(answer)
+			require.Error(t, err)
+			if strings.Contains(want, "version") {
+				require.ErrorContains(t, err, want)
+			}
 			require.Equal(t, before+1, f.net.view().Refused.Count)
 			require.Contains(t, f.net.view().Refused.Last, want)
 		}
@@ -251,6 +256,18 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		_, err := b.Peer(t.Context(), ring.MakeID(1, 1))
 		require.NoError(t, err)
 	})
+}
+
+// One that is of another version may have other fields. It is only asked for its version.
+func TestAnAnswerOfAnotherVersionIsRefusedWithBothNumbers(t *testing.T) {
+	text := `{"version":9,"node":"north","refused":["no"]}`
+	frame := greetingMagic + string(rune(len(text))) + "\x00\x00\x00" + text
+	answer, err := readGreeting(strings.NewReader(frame), maxAnswer)
+	require.NoError(t, err)
+	mine := planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting(wantLink)
+	err = mine.verdict(answer)
+	require.ErrorIs(t, err, ErrMismatch)
+	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greetingVersion))
 }
 
 // A neighbour that breaks off half-way does not get in the way of its successor.

@@ -45,16 +45,16 @@ func (c *client) receive() (uint64, error) {
 	return parseReply(&c.ack)
 }
 
-// hello checks the program and version of the other end.
+// hello checks that the other end is of the same version, and has it check the same.
 func (c *client) hello() error {
-	if err := c.send(command{op: opHello}); err != nil {
+	if err := c.send(command{op: opHello, count: version}); err != nil {
 		return err
 	}
 	v, err := c.receive()
-	if err == nil && v != version {
-		err = errNotPerf
+	if err != nil {
+		return err
 	}
-	return err
+	return checkVersion(v)
 }
 
 // verify sends total pseudo-random bytes and receives as many at the same time.

@@ -7,7 +7,7 @@
 // Two halves talk over the measured connections themselves:
 //
 //	Run (client)                               Server
-//	command: hello             ─────────────►
+//	command: hello, version    ─────────────►
 //	                           ◄─────────────  reply: version
 //	command: verify, n bytes   ─────────────►
 //	n pseudo-random bytes      ◄────────────►  n pseudo-random bytes

@@ -3,6 +3,8 @@ package perf
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -226,6 +228,45 @@ func TestAnotherKindOfServerIsToldApart(t *testing.T) {
 	}()
 	_, err = Run(context.Background(), shortPlan([]Endpoint{{"tcp", ln.Addr().String()}}))
 	assert.ErrorIs(t, err, errNotPerf)
+}
+
+func TestBothSidesSayBothVersions(t *testing.T) {
+	leavesNothing(t)
+	t.Run("server", func(t *testing.T) {
+		srv := NewServer()
+		defer srv.Close()
+		refused := make(chan error, 1)
+		srv.Refused = func(err error) { refused <- err }
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		go srv.Serve(ln)
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		c := newClient(conn, 64, 1)
+		require.NoError(t, c.send(command{op: opHello, count: version + 1}))
+		v, err := c.receive()
+		require.NoError(t, err)
+		assert.EqualValues(t, version, v)
+		assert.ErrorContains(t, <-refused, fmt.Sprintf("version %d here, %d there", version, version+1))
+		_, err = c.receive()
+		assert.Error(t, err, "the connection is closed")
+	})
+	t.Run("client", func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		go func() {
+			var head [commandSize]byte
+			var reply [replySize]byte
+			_, _ = io.ReadFull(far, head[:])
+			putReply(&reply, version+1)
+			_, _ = far.Write(reply[:])
+		}()
+		err := newClient(near, 64, 1).hello()
+		assert.ErrorIs(t, err, errVersion)
+		assert.ErrorContains(t, err, fmt.Sprintf("version %d here, %d there", version, version+1))
+	})
 }
 
 func TestTheDialErrorComesThrough(t *testing.T) {

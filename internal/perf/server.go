@@ -12,6 +12,10 @@ const readSize = 64 << 10
 
 // Server answers the commands of Run, on any number of listeners.
 type Server struct {
+	// Refused, if set, is called for each client of another version, with an error that
+	// has both numbers. It is set before Serve, and called by several goroutines.
+	Refused func(error)
+
 	serve func(net.Conn) error // immutable
 
 	mu      sync.Mutex
@@ -50,8 +54,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		go func() {
 			defer s.remove(c)
-			// The client reports errors, since it knows what it asked for.
-			_ = s.serve(c)
+			// The client reports other errors, since it knows what it asked for.
+			if err := s.serve(c); errors.Is(err, errVersion) && s.Refused != nil {
+				s.Refused(err)
+			}
 		}()
 	}
 }
@@ -137,6 +143,11 @@ func serveConn(c net.Conn) error {
 		putReply(&reply, value)
 		if _, err := c.Write(reply[:]); err != nil {
 			return err
+		}
+		if cmd.op == opHello {
+			if err := checkVersion(cmd.count); err != nil {
+				return err // once the client has the same from the reply
+			}
 		}
 	}
 }

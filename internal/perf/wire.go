@@ -11,12 +11,12 @@ import (
 // one connection.
 const MaxSize = 16 << 20
 
-const version = 2
+const version = 3
 
 type op uint32
 
 const (
-	opHello  op = 1 + iota // reply: version
+	opHello  op = 1 + iota // count is the client's version; reply: the server's
 	opVerify               // count bytes both ways; reply: first bad byte, or allGood
 	opEcho                 // count messages of size bytes, each sent back; no reply
 	opSink                 // count messages of size bytes; reply: bytes received
@@ -41,7 +41,18 @@ const (
 	replySize   = 16
 )
 
-var errNotPerf = errors.New("the other end is not an sdp-perf of this version")
+var (
+	errNotPerf = errors.New("the other end is not an sdp-perf of this version")
+	errVersion = errors.New("the other end is an sdp-perf of another version")
+)
+
+// checkVersion checks the version of the other end.
+func checkVersion(v uint64) error {
+	if v != version {
+		return fmt.Errorf("%w: version %d here, %d there", errVersion, version, v)
+	}
+	return nil
+}
 
 func (c command) put(b *[commandSize]byte) {
 	binary.LittleEndian.PutUint32(b[0:], magic)
