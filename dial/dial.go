@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
-	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
@@ -30,13 +29,6 @@ func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("process %d of the host holds the port", e.Process)
 }
 
-// Backoff between tries while the listener is full. It doubles from the first to
-// the second.
-const (
-	firstBackoff = time.Millisecond
-	lastBackoff  = 50 * time.Millisecond
-)
-
 // Table has the dials that are under way with one peer.
 type Table struct {
 	pool *bounce.Pool // immutable
@@ -60,38 +52,11 @@ type call struct {
 // NewTable returns the table of the peer of a pool.
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
-// Dial opens the connection that a Hello asks for. It sets the Hello's End. If the
-// listener's backlog is full it tries until ctx ends. If a window is full it does so
-// only if patient is true. Its errors are those of ctx, ECONNREFUSED, ENOBUFS if a
-// window is full (also joined with the context's), an *ElsewhereError, a
-// *hello.VersionError, ErrAddressTaken and ErrLinkDown.
-func (t *Table) Dial(ctx context.Context, h hello.Hello, patient bool) (*bounce.Pair, error) {
-	var refused error // why the previous try failed
-	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		c, err := t.try(ctx, h)
-		if err == nil {
-			return c, nil
-		}
-		if refused != nil && ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", err, refused)
-		}
-		refused = err
-		full := errors.Is(err, syscall.ENOBUFS)
-		if !errors.Is(err, errBacklog) && !(full && patient) {
-			return nil, err
-		}
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-	}
-}
-
-var errBacklog = errors.New(hello.BacklogFull.String())
-
-// try sends one Hello.
-func (t *Table) try(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
+// Dial opens the connection that a Hello asks for, and sets the Hello's End. It sends one
+// Hello: what follows a failure, [Retry] decides. Its errors are those of ctx,
+// ECONNREFUSED, ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError,
+// ErrAddressTaken, ErrLinkDown, and one that the backlog is full.
+func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

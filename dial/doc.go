@@ -1,5 +1,6 @@
-// Package dial is the active half of opening a connection. It sends a Hello and
-// waits for the answer.
+// Package dial is the active half of opening a connection. A [Table] sends a Hello to
+// a peer and waits for the answer. A [Retry] decides what a dial does after a step that
+// failed.
 //
-// It is not the public Dial. Package sdp resolves addresses and finds the peer.
+// It is not the public Dial. Package sdp resolves addresses and reaches the peer.
 package dial

@@ -191,9 +191,25 @@ func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
 	return l
 }
 
-// dial connects from the peer to a port of the listening node.
+// dial connects from the peer to a port of the listening node. It waits for a place in
+// the backlog.
 func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
-	return l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port}, false)
+	var retry dial.Retry
+	for {
+		pair, err := l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port})
+		if err == nil || ctx.Err() != nil {
+			return pair, err
+		}
+		next, err := retry.After(err)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(next.Pause):
+		case <-ctx.Done():
+			return nil, retry.Ended(ctx.Err())
+		}
+	}
 }
 
 // mustDial dials while others are held up. It must not be.

@@ -23,7 +23,7 @@ func addressesFrom(_ *ring.Peer, h *hello.Hello) (Addresses, bool) {
 
 func (l *link) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
 	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: to, TCP: hello.TCP{Cookie: s.Cookie, Namespace: s.Namespace}}
-	return l.far.dials.Dial(context.Background(), m, false)
+	return l.far.dials.Dial(context.Background(), m)
 }
 
 // Sockets distinguish listeners of one port.
@@ -76,7 +76,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 
 	// A dialler of network "sdp" does not see the address, and gets another one.
 	m := hello.Hello{Version: hello.Version, From: 65535, To: 7}
-	d, err := k.far.dials.Dial(context.Background(), m, false)
+	d, err := k.far.dials.Dial(context.Background(), m)
 	require.NoError(t, err)
 	b := mustAccept(t, l)
 	require.EqualValues(t, firstUserPort, b.Addresses.Remote.Port())

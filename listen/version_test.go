@@ -24,7 +24,7 @@ func TestBothSidesOfADialSayBothVersions(t *testing.T) {
 	defer ln.Close()
 	for _, network := range []hello.Network{hello.SDP, hello.OverTCP} {
 		m := hello.Hello{Version: hello.Version + 1, Network: network, From: 40000, To: 7}
-		_, err := l.far.dials.Dial(context.Background(), m, false)
+		_, err := l.far.dials.Dial(context.Background(), m)
 		require.ErrorIs(t, err, syscall.EPROTONOSUPPORT)
 		require.ErrorContains(t, err, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version-1))
 		why := <-refused

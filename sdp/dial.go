@@ -132,11 +132,7 @@ func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
 const (
 	// connectTimeout ends a dial that has no other limit.
 	connectTimeout = 127 * time.Second
-	// maxLinks is how many links a dial tries if they go down during it.
-	maxLinks = 3
-	// maxRedirects is how often a dial is redirected to another process of a host.
-	maxRedirects = 4
-	// redirectWait is how long a dial waits for that process to be reached.
+	// redirectWait is how long a dial waits for a process to which it was redirected.
 	redirectWait = 2 * time.Second
 )
 
@@ -152,28 +148,51 @@ type destination struct {
 	zone       int        // of both addresses, as the number of an interface
 }
 
-// dial connects to the process of a listener, whichever that is.
+// dial connects to the listener at d. It reaches the process that has the port and opens
+// a connection there. After a failure it does again what dial.Retry says, until ctx ends.
 func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
 	defer limited.stop()
 	ctx = limited
-	var err error
-	for range maxLinks {
+	retry := dial.Retry{Far: d.host != h.stack.fabric.Host(), Patient: patient}
+	var peer *ring.Peer
+	var next dial.Next
+	for {
 		var c *Conn
-		c, err = h.dialOnce(ctx, d, patient)
+		var err error
+		if next.Step != dial.Open {
+			peer, err = h.reach(ctx, d, next.Process)
+		}
+		if err == nil {
+			c, err = h.open(ctx, peer, d)
+		}
 		if err == nil {
 			return c, nil
 		}
-		if !errors.Is(err, dial.ErrLinkDown) {
+		if end := ctx.Err(); end != nil && errors.Is(err, end) {
+			return nil, retry.Ended(err)
+		}
+		if next, err = retry.After(err); err != nil {
 			return nil, err
 		}
+		if err = sleep(ctx, next.Pause); err != nil {
+			return nil, retry.Ended(err)
+		}
 	}
-	if d.host != h.stack.fabric.Host() {
-		return nil, fmt.Errorf("%w: %w", err, syscall.EHOSTUNREACH)
+}
+
+// sleep pauses, and returns the error of ctx if that ends before.
+func sleep(ctx context.Context, pause time.Duration) error {
+	if pause == 0 {
+		return ctx.Err()
 	}
-	// Each process that held the port went away.
-	return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // lateTimer is a context that ends at a time too. The timer is made when Done is first
@@ -235,11 +254,29 @@ func (h *Host) holder(d *destination) (ring.ID, bool, error) {
 	return h.stack.fabric.Holder(d.port)
 }
 
-func (h *Host) dialOnce(ctx context.Context, d *destination, patient bool) (*Conn, error) {
+// reach returns the link to the process that has the listener. On another host that is
+// the given process or, if it is 0, the one that owns the links: it knows which other one
+// has the port.
+func (h *Host) reach(ctx context.Context, d *destination, process int) (*ring.Peer, error) {
 	f := h.stack.fabric
-	if d.host != f.Host() {
-		return h.dialFar(ctx, d, patient)
+	switch {
+	case d.host == f.Host():
+		return h.reachHere(ctx, d)
+	case process == 0:
+		return f.Owner(ctx, d.host)
 	}
+	// That process may be about to end, or its link to the owner may not be up yet.
+	soon, cancel := context.WithTimeout(ctx, redirectWait)
+	defer cancel()
+	peer, err := f.Peer(soon, ring.MakeID(d.host, process))
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %v: %w", &dial.ElsewhereError{Process: process}, err, dial.ErrLinkDown)
+	}
+	return peer, err
+}
+
+// reachHere is reach on this host.
+func (h *Host) reachHere(ctx context.Context, d *destination) (*ring.Peer, error) {
 	id, ok, err := h.holder(d)
 	if err != nil {
 		return nil, err
@@ -247,85 +284,37 @@ func (h *Host) dialOnce(ctx context.Context, d *destination, patient bool) (*Con
 	if !ok {
 		return nil, syscall.ECONNREFUSED
 	}
-	peer, err := f.Peer(ctx, id)
+	peer, err := h.stack.fabric.Peer(ctx, id)
 	if err != nil {
 		if _, ok, _ := h.holder(d); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
-		return nil, err
 	}
-	c, err := h.dialPeer(ctx, peer, d, patient)
-	if elsewhere := new(dial.ElsewhereError); errors.As(err, &elsewhere) {
-		err = fmt.Errorf("%w: %w", err, dial.ErrLinkDown) // it has just passed to another process
-	}
-	return c, err
+	return peer, err
 }
 
-// dialFar connects to a port of another host. It first asks the process there that
-// owns the links. That one says if another process holds the port.
-func (h *Host) dialFar(ctx context.Context, d *destination, patient bool) (*Conn, error) {
-	f := h.stack.fabric
-	peer, err := f.Owner(ctx, d.host)
-	if err != nil {
-		return nil, err
-	}
-	for range maxRedirects {
-		c, err := h.dialPeer(ctx, peer, d, patient)
-		elsewhere := new(dial.ElsewhereError)
-		if !errors.As(err, &elsewhere) {
-			return c, err
-		}
-		// That process may be about to end, or its link to the owner may not be up
-		// yet.
-		soon, cancel := context.WithTimeout(ctx, redirectWait)
-		peer, err = f.Peer(soon, ring.MakeID(d.host, elsewhere.Process))
-		cancel()
-		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: %v: %w", elsewhere, err, dial.ErrLinkDown)
-		}
+// open opens a connection to a listener of a process.
+func (h *Host) open(ctx context.Context, peer *ring.Peer, d *destination) (*Conn, error) {
+	dials := peer.Session(ring.ServiceSDP).(*session).dials
+	if !d.tcp {
+		from := h.stack.dialPort()
+		pair, err := dials.Dial(ctx, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})
 		if err != nil {
 			return nil, err
 		}
+		return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), d.port}, nil)
 	}
-	return nil, fmt.Errorf("the port changed hands %d times: %w", maxRedirects, dial.ErrLinkDown)
-}
-
-// dialPeer connects to a listener of a process.
-func (h *Host) dialPeer(ctx context.Context, peer *ring.Peer, d *destination, patient bool) (*Conn, error) {
-	if d.tcp {
-		return h.dialPeerTCP(ctx, peer, d, patient)
+	from, ok := h.stack.takePort()
+	if !ok {
+		return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
 	}
-	from := h.stack.dialPort()
-	m := hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)}
-	pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, m, patient)
+	pair, err := dials.Dial(ctx, d.hello(from))
 	if err != nil {
+		h.stack.releasePort(from)
 		return nil, err
 	}
-	return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), d.port}, nil)
-}
-
-// maxPorts is how many ports a dial of network "tcp" tries if they are in use at
-// the listener, by connections of other processes.
-const maxPorts = 64
-
-// dialPeerTCP is dialPeer for network "tcp".
-func (h *Host) dialPeerTCP(ctx context.Context, peer *ring.Peer, d *destination, patient bool) (*Conn, error) {
-	for range maxPorts {
-		from, ok := h.stack.takePort()
-		if !ok {
-			break
-		}
-		pair, err := peer.Session(ring.ServiceSDP).(*session).dials.Dial(ctx, d.hello(from), patient)
-		if err == nil {
-			local, remote := d.addresses(h, peer, from)
-			return newConn(h, pair, tcpAddr(local), tcpAddr(remote), func() { h.stack.releasePort(from) })
-		}
-		h.stack.releasePort(from)
-		if !errors.Is(err, dial.ErrAddressTaken) {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
+	local, remote := d.addresses(h, peer, from)
+	return newConn(h, pair, tcpAddr(local), tcpAddr(remote), func() { h.stack.releasePort(from) })
 }
 
 // hello returns the Hello for a connection from a port.

@@ -111,7 +111,7 @@ func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address stri
 	}
 	limited, cancel := d.limit(ctx)
 	defer cancel()
-	c, why, err := h.reach(limited, network, to, had)
+	c, why, err := h.dialAddr(limited, network, to, had)
 	if c != nil {
 		h.counters.dialSDP.Add(1)
 		return c, nil
@@ -138,9 +138,10 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, end)
 }
 
-// reach connects to the listener of this fabric that a TCP connection to an address would
-// reach. had is of its port. Without one it returns the counter of why. An error is final: the time is over.
-func (h *Host) reach(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
+// dialAddr connects to the listener of this fabric that a TCP connection to an address
+// would reach. had is what the fabric has on its port. If there is none, it returns the
+// counter of the reason. An error is final: the time is over.
+func (h *Host) dialAddr(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
 		return nil, &h.counters.dialSDPFailed, nil // net returns the error
 	}

@@ -214,7 +214,7 @@ func (d *nameDial) withShare(ctx context.Context, left int, to netip.AddrPort) a
 
 // try connects to an address, by SDP or else by TCP.
 func (d *nameDial) try(ctx context.Context, to netip.AddrPort) attempt {
-	c, why, err := d.host.reach(ctx, d.network, to, d.had)
+	c, why, err := d.host.dialAddr(ctx, d.network, to, d.had)
 	if c != nil {
 		return attempt{conn: c}
 	}

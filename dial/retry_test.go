@@ -1,0 +1,98 @@
+package dial
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	linkDown = fmt.Errorf("it is cut: %w", ErrLinkDown)
+	full     = fmt.Errorf("the window is full: %w", syscall.ENOBUFS)
+)
+
+// fails is a failure, and what is to follow.
+type fails struct {
+	err  error
+	next Next
+}
+
+func TestWhatFollowsAFailure(t *testing.T) {
+	elsewhere := &ElsewhereError{Process: 7}
+	again, redirect, open := Next{Step: Reach}, Next{Step: Redirect, Process: 7}, Next{Step: Open}
+	pause := func(ms int) Next { return Next{Step: Open, Pause: time.Duration(ms) * time.Millisecond} }
+	for name, tc := range map[string]struct {
+		retry Retry
+		steps []fails
+		last  error // it is final
+		want  error // which the error of the dial is
+	}{
+		"nobody listens":                {last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED},
+		"another version":               {last: syscall.EPROTONOSUPPORT, want: syscall.EPROTONOSUPPORT},
+		"links go down here":            {steps: []fails{{linkDown, again}, {linkDown, again}}, last: linkDown, want: syscall.ECONNREFUSED},
+		"links go down to another host": {retry: Retry{Far: true}, steps: []fails{{linkDown, again}, {linkDown, again}}, last: linkDown, want: syscall.EHOSTUNREACH},
+		"the port passes on here":       {steps: []fails{{elsewhere, again}, {linkDown, again}}, last: elsewhere, want: syscall.ECONNREFUSED},
+		"redirects without end": {
+			retry: Retry{Far: true},
+			steps: []fails{
+				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, again},
+				{elsewhere, redirect}, {linkDown, again},
+				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect},
+			},
+			last: elsewhere, want: syscall.EHOSTUNREACH,
+		},
+		"a redirect that cannot be reached": {
+			retry: Retry{Far: true},
+			steps: []fails{{elsewhere, redirect}, {fmt.Errorf("%w: %w", elsewhere, ErrLinkDown), again}},
+			last:  syscall.ECONNREFUSED, want: syscall.ECONNREFUSED,
+		},
+		"a full backlog": {
+			steps: []fails{{errBacklog, pause(1)}, {errBacklog, pause(2)}, {errBacklog, pause(4)}, {errBacklog, pause(8)},
+				{errBacklog, pause(16)}, {errBacklog, pause(32)}, {errBacklog, pause(50)}, {errBacklog, pause(50)}},
+			last: os.ErrPermission, want: os.ErrPermission,
+		},
+		"a full window without a deadline": {last: full, want: syscall.ENOBUFS},
+		"a full window with a deadline": {
+			retry: Retry{Patient: true}, steps: []fails{{full, pause(1)}, {errBacklog, pause(2)}, {full, pause(4)}},
+			last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED,
+		},
+		"a port that is taken": {steps: []fails{{ErrAddressTaken, open}, {errBacklog, pause(1)}, {ErrAddressTaken, open}}, last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tc.retry
+			for i, s := range tc.steps {
+				next, err := r.After(s.err)
+				require.NoError(t, err, i)
+				require.Equal(t, s.next, next, i)
+			}
+			_, err := r.After(tc.last)
+			require.ErrorIs(t, err, tc.want)
+		})
+	}
+}
+
+func TestPortsThatAreTakenHaveAnEnd(t *testing.T) {
+	var r Retry
+	for range maxPorts - 1 {
+		_, err := r.After(ErrAddressTaken)
+		require.NoError(t, err)
+	}
+	_, err := r.After(ErrAddressTaken)
+	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
+}
+
+// A dial that ends while it waits for room says so.
+func TestTheEndOfADialNamesWhatItWaitedFor(t *testing.T) {
+	r := Retry{Patient: true}
+	require.Equal(t, context.Canceled, r.Ended(context.Canceled))
+	r.After(full)
+	require.ErrorIs(t, r.Ended(context.Canceled), context.Canceled)
+	require.ErrorIs(t, r.Ended(context.Canceled), syscall.ENOBUFS)
+	r.After(linkDown)
+	require.Equal(t, context.Canceled, r.Ended(context.Canceled))
+}
