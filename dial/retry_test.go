@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	linkDown = fmt.Errorf("it is cut: %w", ErrLinkDown)
-	full     = fmt.Errorf("the window is full: %w", syscall.ENOBUFS)
+	errDown = fmt.Errorf("it is cut: %w", ErrLinkDown)
+	errFull = fmt.Errorf("the window is full: %w", syscall.ENOBUFS)
 )
 
 // fails is a failure, and what is to follow.
@@ -34,14 +34,14 @@ func TestWhatFollowsAFailure(t *testing.T) {
 	}{
 		"nobody listens":                {last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED},
 		"another version":               {last: syscall.EPROTONOSUPPORT, want: syscall.EPROTONOSUPPORT},
-		"links go down here":            {steps: []fails{{linkDown, again}, {linkDown, again}}, last: linkDown, want: syscall.ECONNREFUSED},
-		"links go down to another host": {retry: Retry{Far: true}, steps: []fails{{linkDown, again}, {linkDown, again}}, last: linkDown, want: syscall.EHOSTUNREACH},
-		"the port passes on here":       {steps: []fails{{elsewhere, again}, {linkDown, again}}, last: elsewhere, want: syscall.ECONNREFUSED},
+		"links go down here":            {steps: []fails{{errDown, again}, {errDown, again}}, last: errDown, want: syscall.ECONNREFUSED},
+		"links go down to another host": {retry: Retry{Far: true}, steps: []fails{{errDown, again}, {errDown, again}}, last: errDown, want: syscall.EHOSTUNREACH},
+		"the port passes on here":       {steps: []fails{{elsewhere, again}, {errDown, again}}, last: elsewhere, want: syscall.ECONNREFUSED},
 		"redirects without end": {
 			retry: Retry{Far: true},
 			steps: []fails{
 				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, again},
-				{elsewhere, redirect}, {linkDown, again},
+				{elsewhere, redirect}, {errDown, again},
 				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect},
 			},
 			last: elsewhere, want: syscall.EHOSTUNREACH,
@@ -56,9 +56,9 @@ func TestWhatFollowsAFailure(t *testing.T) {
 				{errBacklog, pause(16)}, {errBacklog, pause(32)}, {errBacklog, pause(50)}, {errBacklog, pause(50)}},
 			last: os.ErrPermission, want: os.ErrPermission,
 		},
-		"a full window without a deadline": {last: full, want: syscall.ENOBUFS},
+		"a full window without a deadline": {last: errFull, want: syscall.ENOBUFS},
 		"a full window with a deadline": {
-			retry: Retry{Patient: true}, steps: []fails{{full, pause(1)}, {errBacklog, pause(2)}, {full, pause(4)}},
+			retry: Retry{Patient: true}, steps: []fails{{errFull, pause(1)}, {errBacklog, pause(2)}, {errFull, pause(4)}},
 			last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED,
 		},
 		"a port that is taken": {steps: []fails{{ErrAddressTaken, open}, {errBacklog, pause(1)}, {ErrAddressTaken, open}}, last: syscall.ECONNREFUSED, want: syscall.ECONNREFUSED},
@@ -90,9 +90,9 @@ func TestPortsThatAreTakenHaveAnEnd(t *testing.T) {
 func TestTheEndOfADialNamesWhatItWaitedFor(t *testing.T) {
 	r := Retry{Patient: true}
 	require.Equal(t, context.Canceled, r.Ended(context.Canceled))
-	r.After(full)
+	r.After(errFull)
 	require.ErrorIs(t, r.Ended(context.Canceled), context.Canceled)
 	require.ErrorIs(t, r.Ended(context.Canceled), syscall.ENOBUFS)
-	r.After(linkDown)
+	r.After(errDown)
 	require.Equal(t, context.Canceled, r.Ended(context.Canceled))
 }
