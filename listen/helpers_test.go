@@ -3,6 +3,7 @@ package listen
 import (
 	"bytes"
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -197,7 +198,7 @@ func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
 	var retry dial.Retry
 	for {
 		pair, err := l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port})
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return pair, err
 		}
 		next, err := retry.After(err)
