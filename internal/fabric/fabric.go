@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -45,13 +46,7 @@ type makingPeer struct {
 }
 
 // PublishedSocket is a TCP socket for which a process of this host accepts connections.
-type PublishedSocket struct {
-	cookie  uint64 // at least the bits of it that are cookieKept
-	process int
-}
-
-// cookieKept are the bits of a socket's cookie by which it is published.
-const cookieKept = 1<<30 - 1
+type PublishedSocket = hostdir.Socket
 
 // Open joins the fabric that spec names. It calls start before any peer can come
 // up. From then on Node and Elsewhere may be called.
@@ -164,8 +159,8 @@ func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err
 
 // HolderOf is SocketHolder, where AnySocket has found s on the port already.
 func (f *Fabric) HolderOf(s PublishedSocket, port int, cookie uint64) (id ring.ID, ok bool, err error) {
-	if (s.cookie^cookie)&cookieKept == 0 {
-		return ring.MakeID(f.net.spec.Node, s.process), true, nil
+	if s.MayBe(cookie) {
+		return ring.MakeID(f.net.spec.Node, s.Process), true, nil
 	}
 	return f.SocketHolder(port, cookie)
 }

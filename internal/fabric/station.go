@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -50,5 +51,5 @@ type sockets interface {
 	publishSocket(port int, cookie uint64) error
 	withdrawSocket(port int, cookie uint64)
 	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
-	anySocket(port int) (s PublishedSocket, ok bool, err error)
+	anySocket(port int) (s hostdir.Socket, ok bool, err error)
 }

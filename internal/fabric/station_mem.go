@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -112,10 +113,10 @@ func (s *memStation) claimPort(port int) (int, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if port == 0 {
-		for port = firstFree; s.host.ports[port] != 0; port++ {
+		for port = hostdir.FirstFree; s.host.ports[port] != 0; port++ {
 		}
 	}
-	if s.host.ports[port] != 0 || port > maxPort {
+	if s.host.ports[port] != 0 || port > hostdir.MaxPort {
 		return 0, fmt.Errorf("port %d: %w", port, syscall.EADDRINUSE)
 	}
 	s.host.ports[port] = s.number
@@ -157,7 +158,7 @@ func (s *memStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 	return process, ok, nil
 }
 
-func (s *memStation) anySocket(port int) (PublishedSocket, bool, error) {
+func (s *memStation) anySocket(port int) (hostdir.Socket, bool, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	p, ok := s.host.sockets.any(port)
@@ -318,11 +319,11 @@ func (m memSockets) holder(port int, cookie uint64) (process int, ok bool) {
 	return 0, false
 }
 
-func (m memSockets) any(port int) (PublishedSocket, bool) {
+func (m memSockets) any(port int) (hostdir.Socket, bool) {
 	for s := range m {
 		if s.port == port {
-			return PublishedSocket{cookie: s.cookie, process: s.process}, true
+			return hostdir.Socket{Cookie: s.cookie, Process: s.process}, true
 		}
 	}
-	return PublishedSocket{}, false
+	return hostdir.Socket{}, false
 }

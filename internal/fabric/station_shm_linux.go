@@ -10,6 +10,7 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
@@ -18,10 +19,10 @@ import (
 // host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
 type shmStation struct {
-	name   string // of the fabric; immutable
-	node   int    // this host; immutable
-	dir    *Dir   // of this host; immutable
-	number int    // immutable
+	name   string       // of the fabric; immutable
+	node   int          // this host; immutable
+	dir    *hostdir.Dir // of this host; immutable
+	number int          // immutable
 	ln     *net.UnixListener
 }
 
@@ -58,7 +59,7 @@ func (s *shmStation) publishSocket(port int, cookie uint64) error {
 	return s.dir.PublishSocket(port, cookie)
 }
 func (s *shmStation) withdrawSocket(port int, cookie uint64) { s.dir.WithdrawSocket(port, cookie) }
-func (s *shmStation) anySocket(port int) (PublishedSocket, bool, error) {
+func (s *shmStation) anySocket(port int) (hostdir.Socket, bool, error) {
 	return s.dir.AnySocket(port)
 }
 func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
@@ -66,7 +67,7 @@ func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 }
 
 func (s *shmStation) accept() (cable, error) {
-	c, err := AcceptPeer(s.ln)
+	c, err := hostdir.AcceptPeer(s.ln)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *shmStation) connect(ctx context.Context, node, process int) (cable, err
 }
 
 // openSpecDir opens the directory of this process' host, and makes it if it is not there.
-func openSpecDir(spec *Spec) (*Dir, error) {
+func openSpecDir(spec *Spec) (*hostdir.Dir, error) {
 	if spec.hosts() {
 		return openHostDir(spec.Name, spec.Node, true)
 	}
@@ -134,7 +135,7 @@ func shmConnect(ctx context.Context, name string, node, process int) (cable, err
 
 // connectIn makes a cable to a process of the node that has dir, 0 for the owner of its
 // links.
-func connectIn(ctx context.Context, dir *Dir, node, process int) (cable, error) {
+func connectIn(ctx context.Context, dir *hostdir.Dir, node, process int) (cable, error) {
 	if process == 0 {
 		owner, ok, err := dir.Owner()
 		if err != nil {

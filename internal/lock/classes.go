@@ -123,7 +123,7 @@ func (Router) class() info  { return info{"ring.router", 71, true} }
 func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
-func (Dir) class() info { return info{"fabric.Dir", 76, true} }
+func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
 // What is to be told over a link is noted by those of all others.
 func (Told) class() info    { return info{"ring.sender.mu", 79, true} }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -27,7 +28,7 @@ var ErrNoFabric = errors.New("the maps of other processes are not known")
 
 // Registration holds the maps of this process that other processes see.
 type Registration struct {
-	board *fabric.Board // nil where the system has none
+	board *hostdir.Board // nil where the system has none
 }
 
 // Close withdraws the maps. From then on the listeners may lead elsewhere.
@@ -70,11 +71,11 @@ func Register(ctx context.Context, spec string, forwarders []*Forwarder) (*Regis
 
 // openBoard opens the board of the fabric. Where the system has no SDP, and so no
 // fabrics, it returns nil without an error.
-func openBoard(spec string) (*fabric.Board, error) {
+func openBoard(spec string) (*hostdir.Board, error) {
 	if spec == "" {
 		spec = fabric.DefaultSpec()
 	}
-	var board *fabric.Board
+	var board *hostdir.Board
 	s, err := fabric.ParseSpec(spec)
 	if err == nil {
 		board, err = fabric.OpenBoard(s)
@@ -89,7 +90,7 @@ func openBoard(spec string) (*fabric.Board, error) {
 }
 
 // post publishes routes, and returns the routes of other processes.
-func post(ctx context.Context, board *fabric.Board, routes []route) (others []route, err error) {
+func post(ctx context.Context, board *hostdir.Board, routes []route) (others []route, err error) {
 	text, err := json.Marshal(routes)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"testing"
@@ -42,7 +42,7 @@ func TestPublishedSockets(t *testing.T) {
 	d, one := openMember(t, base)
 	e, two := openMember(t, base)
 	const low, high = 1, 1<<30 - 1 // the extremes of the part of a cookie that is kept
-	for _, port := range []int{1, 80, maxPort} {
+	for _, port := range []int{1, 80, MaxPort} {
 		for _, cookie := range []uint64{low, low + 1, high} {
 			require.NoError(t, d.PublishSocket(port, cookie))
 			for _, dir := range []*Dir{d, e} {
@@ -51,7 +51,7 @@ func TestPublishedSockets(t *testing.T) {
 			}
 		}
 	}
-	for _, port := range []int{2, 79, 81, maxPort - 1} {
+	for _, port := range []int{2, 79, 81, MaxPort - 1} {
 		wantSockets(t, e, port, false)
 	}
 	// Two processes share a socket, and one of them publishes it twice.

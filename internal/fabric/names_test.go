@@ -19,17 +19,3 @@ func TestNamesOfFabrics(t *testing.T) {
 		}
 	}
 }
-
-// The kernel reports neighbouring locks of one process as one lock.
-func TestNoTwoClaimsOfAProcessAreNeighbours(t *testing.T) {
-	for _, process := range []int{1, 2, maxProcess} {
-		for _, port := range []int{1, 2, maxPort - 1, maxPort} {
-			claims := []int64{int64(process), portByte(port), holderByte(port, process), portByte(port + 1)}
-			for i := range claims[:3] {
-				if claims[i+1] < claims[i]+2 {
-					t.Errorf("process %d, port %d: bytes %v", process, port, claims)
-				}
-			}
-		}
-	}
-}

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestClaimsEndWithTheirProcess(t *testing.T) {
 	base := newBase(t)
 	d, own := openMember(t, base)
 	p, number, port := startHolder(t, base)
-	if number != 2 || own != 1 || port < firstFree || port > maxPort {
+	if number != 2 || own != 1 || port < FirstFree || port > MaxPort {
 		t.Errorf("process %d here; process %d, port %d there", own, number, port)
 	}
 	holds := func(port, want int) {
@@ -60,7 +60,7 @@ func TestOwnPortsAreSeenAndHeldOnce(t *testing.T) {
 	base := newBase(t)
 	d, own := openMember(t, base)
 	other, _ := openMember(t, base)
-	for _, port := range []int{1, 2, 80, 8080, maxPort} {
+	for _, port := range []int{1, 2, 80, 8080, MaxPort} {
 		if got, err := d.ClaimPort(port); err != nil || got != port {
 			t.Fatalf("claim port %d: %d, %v", port, got, err)
 		}
@@ -132,7 +132,7 @@ func TestPortZeroPicksEachFreePortOnce(t *testing.T) {
 	// The test takes all but three ports of the range at once. b gets those three.
 	const hole = 50_000
 	b.mu.Lock()
-	for port := firstFree; port <= maxPort; port++ {
+	for port := FirstFree; port <= MaxPort; port++ {
 		if port < hole || port >= hole+3 {
 			b.ports[port] = struct{}{} // as if b had claimed it, since the kernel may not allow 32 000 locks
 		}
@@ -207,7 +207,7 @@ func TestBadClaims(t *testing.T) {
 	if _, err := d.ClaimProcess(); err != nil {
 		t.Fatal(err)
 	}
-	for _, port := range []int{-1, maxPort + 1} {
+	for _, port := range []int{-1, MaxPort + 1} {
 		if _, err := d.ClaimPort(port); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("claim port %d: %v, want EINVAL", port, err)
 		}

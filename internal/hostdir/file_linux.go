@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"bufio"
@@ -40,7 +40,7 @@ func init() {
 var roles = map[string]func(arg string) error{
 	// open opens the fabric of a base directory and prints its id.
 	"open": func(base string) error {
-		d, err := openDirAt(base, "")
+		d, err := Open(base, "default", true)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ var roles = map[string]func(arg string) error{
 	// hold claims a port, publishes a socket of it, and prints its process number and
 	// the port. Then it listens and accepts until it is killed.
 	"hold": func(base string) error {
-		d, err := openDirAt(base, "")
+		d, err := Open(base, "default", true)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ var roles = map[string]func(arg string) error{
 	},
 	// post leaves a text on the board until it is killed.
 	"post": func(base string) error {
-		b, err := openBoardAt(base, "mine", true)
+		b, err := OpenBoard(base, "mine", true)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func newBase(t *testing.T) string { return filepath.Join(t.TempDir(), "base") }
 
 func openDir(t *testing.T, base string) *Dir {
 	t.Helper()
-	d, err := openDirAt(base, "")
+	d, err := Open(base, "default", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func playStandIn(name string) error {
 		return err
 	}
 	defer os.RemoveAll(base)
-	_, err = openDirAt(filepath.Join(base, "base"), "")
+	_, err = Open(filepath.Join(base, "base"), "default", true)
 	fmt.Println("open:", oneLine(err))
 	d := &Dir{id: strings.Repeat("0", idLen), process: 1, claims: -1, look: -1}
 	_, err = d.Listen(1)

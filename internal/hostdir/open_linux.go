@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"fmt"
@@ -27,13 +27,9 @@ type Dir struct {
 	sockets map[int64]int    // by byte, how often this process has published a socket; guarded by mu
 }
 
-// OpenDir opens this user's fabric of that name, and creates it if it does not
-// exist. The empty name means DefaultName. If the directory is not private to this
-// user, the error wraps EPERM or EACCES and says what to do. If this process's uid
-// stands for other users too, the error wraps EPERM.
-func OpenDir(name string) (*Dir, error) {
-	return openDirAt(baseDir("/run/user", "/tmp", os.Geteuid()), name)
-}
+// Own returns the directory that has those of this user. It depends only on the system
+// and the uid, so that a shell and a cron job find each other.
+func Own() string { return baseDir("/run/user", "/tmp", os.Geteuid()) }
 
 // baseDir returns the directory of a user's fabrics. It depends only on the system
 // and the uid, so that a shell and a cron job find each other.
@@ -46,27 +42,11 @@ func baseDir(run, tmp string, uid int) string {
 	return filepath.Join(tmp, "ntbnet-"+strconv.Itoa(uid))
 }
 
-func openDirAt(base, name string) (*Dir, error) {
-	if name == "" {
-		name = DefaultName
-	}
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	return openNamed(base, name, true)
-}
-
-// openHostDir opens the directory of one host of a fabric of several hosts. If it
-// does not exist and create is not set, the error wraps fs.ErrNotExist.
-func openHostDir(name string, node int, create bool) (*Dir, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	// The name of no other fabric has an @ in it.
-	return openNamed(baseDir("/run/user", "/tmp", os.Geteuid()), name+"@"+strconv.Itoa(node), create)
-}
-
-func openNamed(base, name string, create bool) (*Dir, error) {
+// Open opens the directory of a host by its name in base, and creates both if they do
+// not exist and create is set; if it is not, the error wraps fs.ErrNotExist. If one of
+// them is not private to this user, the error wraps EPERM or EACCES and says what to do.
+// It wraps EPERM also if other users may have this process' uid.
+func Open(base, name string, create bool) (*Dir, error) {
 	dir, err := openPlace(base, name, create)
 	if err != nil {
 		return nil, err
@@ -92,6 +72,9 @@ func openNamed(base, name string, create bool) (*Dir, error) {
 // set, openPlace makes it. If the directory is not private to this user, openPlace
 // returns an error.
 func openPlace(base, name string, create bool) (*os.File, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	if err := checkUser(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"context"
@@ -36,19 +36,12 @@ type Board struct {
 	at   int64    // the place that this Board holds, -1 for none
 }
 
-// OpenBoard opens the board of the fabric that spec names, and creates it if it does
-// not exist. Its errors are those of OpenDir.
-func OpenBoard(spec *Spec) (*Board, error) {
-	if spec.Backend == "mem" {
-		return &Board{at: -1}, nil
-	}
-	return openBoardAt(baseDir("/run/user", "/tmp", os.Geteuid()), spec.Name, true)
-}
+// NoBoard returns a Board of which nobody else knows.
+func NoBoard() *Board { return &Board{at: -1} }
 
-func openBoardAt(base, name string, create bool) (*Board, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
+// OpenBoard opens the board in the directory of that name in base, and creates it if it
+// does not exist and create is set. Its errors are those of Open.
+func OpenBoard(base, name string, create bool) (*Board, error) {
 	dir, err := openPlace(base, name, create)
 	if err != nil {
 		return nil, err
@@ -187,7 +180,7 @@ func (b *Board) Close() error {
 // removeBoard removes the board of a fabric, and the directory if nothing else is in it.
 // It returns no error if there is none.
 func removeBoard(base, name string) error {
-	b, err := openBoardAt(base, name, false)
+	b, err := OpenBoard(base, name, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package fabric
+package hostdir
 
 import (
 	"context"
@@ -9,24 +9,30 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Dir is the directory of a local fabric. It needs Linux. Here OpenDir returns
+// Dir is the directory of a host. It needs Linux. Here Open returns
 // ntb.ErrNotSupported, and no method can be called.
 type Dir struct{}
 
-// OpenDir returns ntb.ErrNotSupported.
-func OpenDir(name string) (*Dir, error) { return nil, ntb.ErrNotSupported }
+// Own returns the empty string.
+func Own() string { return "" }
+
+// Open returns ntb.ErrNotSupported.
+func Open(base, name string, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
 
 // Remove returns ntb.ErrNotSupported.
-func Remove(name string) error { return ntb.ErrNotSupported }
+func Remove(base string, names ...string) error { return ntb.ErrNotSupported }
 
 // Board is where the processes of a fabric leave texts for each other. It needs Linux.
-// Here OpenBoard returns ntb.ErrNotSupported, and no method can be called.
+// Here OpenBoard returns ntb.ErrNotSupported.
 type Board struct{}
 
-// OpenBoard returns ntb.ErrNotSupported.
-func OpenBoard(*Spec) (*Board, error) { return nil, ntb.ErrNotSupported }
+// NoBoard returns a Board of which nobody else knows.
+func NoBoard() *Board { return &Board{} }
 
-func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, ntb.ErrNotSupported }
+// OpenBoard returns ntb.ErrNotSupported.
+func OpenBoard(base, name string, create bool) (*Board, error) { return nil, ntb.ErrNotSupported }
+
+func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, nil }
 func (b *Board) Close() error                                   { return nil }
 
 // AcceptPeer returns ntb.ErrNotSupported.
@@ -46,8 +52,8 @@ func (d *Dir) WithdrawSocket(int, uint64)      {}
 func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
 	return 0, false, ntb.ErrNotSupported
 }
-func (d *Dir) AnySocket(int) (PublishedSocket, bool, error) {
-	return PublishedSocket{}, false, ntb.ErrNotSupported
+func (d *Dir) AnySocket(int) (Socket, bool, error) {
+	return Socket{}, false, ntb.ErrNotSupported
 }
 func (d *Dir) Processes() ([]int, error)             { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*net.UnixListener, error) { return nil, ntb.ErrNotSupported }

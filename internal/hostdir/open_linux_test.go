@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func TestProcessesThatBeginTogetherMakeOneFabric(t *testing.T) {
 // onlyClaimFile checks that the directory of a fabric has only the claim file.
 func onlyClaimFile(t *testing.T, base, id string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(base, DefaultName))
+	entries, err := os.ReadDir(filepath.Join(base, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func onlyClaimFile(t *testing.T, base, id string) {
 	if err != nil || info.Size() != 0 || info.Mode() != 0o600 {
 		t.Errorf("claim file: size %d, mode %v, %v", info.Size(), info.Mode(), err)
 	}
-	for _, dir := range []string{base, filepath.Join(base, DefaultName)} {
+	for _, dir := range []string{base, filepath.Join(base, "default")} {
 		info, err := os.Lstat(dir)
 		if err != nil || info.Mode() != fs.ModeDir|0o700 {
 			t.Errorf("%s has mode %v, %v", dir, info.Mode(), err)
@@ -116,7 +116,7 @@ func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			base := newBase(t)
 			tt.make(base)
-			d, err := openDirAt(base, "")
+			d, err := Open(base, "default", true)
 			if err == nil {
 				d.Close()
 				t.Fatal("it was accepted")
@@ -142,7 +142,7 @@ func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := openDirAt(base, "")
+	_, err := Open(base, "default", true)
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), base+" belongs to uid ") {
 		t.Errorf("%v: want a permission error that says whose it is", err)
 	}
@@ -187,7 +187,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	t.Setenv("TMPDIR", run)
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	name := "test-" + strconv.Itoa(os.Getpid())
-	d, err := OpenDir(name)
+	d, err := Open(Own(), name, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	if want := filepath.Join(baseDir("/run/user", "/tmp", uid), name); d.Path() != want {
 		t.Errorf("the fabric is at %s, want %s", d.Path(), want)
 	}
-	if _, err := OpenDir("no/name"); !errors.Is(err, syscall.EINVAL) {
+	if _, err := Open(Own(), "no/name", true); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("bad name: %v, want EINVAL", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 	}
 	before := count()
 	for range 20 {
-		d, err := openDirAt(base, "")
+		d, err := Open(base, "default", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := openDirAt(bad, ""); err == nil {
+		if _, err := Open(bad, "default", true); err == nil {
 			t.Fatal("a fifo was accepted as the claim file")
 		}
 	}

@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"errors"
@@ -54,8 +54,8 @@ func (d *Dir) take(at int64) (bool, error) {
 // it. Port 0 claims a free one from 49152 on. If the port is taken, or all are, the
 // error wraps EADDRINUSE. ClaimProcess must come first.
 func (d *Dir) ClaimPort(port int) (int, error) {
-	if port < 0 || port > maxPort {
-		return 0, fmt.Errorf("fabric: port %d: want 0 to %d: %w", port, maxPort, syscall.EINVAL)
+	if port < 0 || port > MaxPort {
+		return 0, fmt.Errorf("fabric: port %d: want 0 to %d: %w", port, MaxPort, syscall.EINVAL)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,10 +77,10 @@ func (d *Dir) ClaimPort(port int) (int, error) {
 	}
 	// The search begins at random, so that a port that was just released is not
 	// claimed by another process at once.
-	const n = maxPort - firstFree + 1
+	const n = MaxPort - FirstFree + 1
 	begin := rand.IntN(n)
 	for i := range n {
-		port := firstFree + (begin+i)%n
+		port := FirstFree + (begin+i)%n
 		ok, err := d.takePort(port)
 		if err != nil {
 			return 0, fmt.Errorf("fabric: claim port %d: %w", port, err)
@@ -89,7 +89,7 @@ func (d *Dir) ClaimPort(port int) (int, error) {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("fabric: all ports from %d to %d are taken: %w", firstFree, maxPort, syscall.EADDRINUSE)
+	return 0, fmt.Errorf("fabric: all ports from %d to %d are taken: %w", FirstFree, MaxPort, syscall.EADDRINUSE)
 }
 
 // takePort claims the port, and then publishes the holder. Between the two, other
@@ -176,8 +176,8 @@ func (d *Dir) ReleasePort(port int) {
 // Holder returns the process that holds a port, which may be this one. ok is false
 // if there is none.
 func (d *Dir) Holder(port int) (process int, ok bool, err error) {
-	if port < 1 || port > maxPort {
-		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, maxPort, syscall.EINVAL)
+	if port < 1 || port > MaxPort {
+		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, MaxPort, syscall.EINVAL)
 	}
 	return d.holderOf(port)
 }

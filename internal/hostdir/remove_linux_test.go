@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"os"
@@ -15,12 +15,12 @@ func TestRemoveLeavesNothingOfAFabric(t *testing.T) {
 	leak.Check(t)
 	base := filepath.Join(t.TempDir(), "base")
 	for _, name := range []string{"mine", "mine@1", "mine@16", "other", "mine2"} {
-		d, err := openNamed(base, name, true)
+		d, err := Open(base, name, true)
 		require.NoError(t, err)
 		require.NoError(t, d.Close())
 	}
-	require.NoError(t, removeAt(base, "mine"))
-	require.NoError(t, removeAt(base, "mine"), "nothing is left to remove")
+	require.NoError(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"))
+	require.NoError(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"), "nothing is left to remove")
 	entries, err := os.ReadDir(base)
 	require.NoError(t, err)
 	var names []string
@@ -33,17 +33,17 @@ func TestRemoveLeavesNothingOfAFabric(t *testing.T) {
 func TestRemoveLeavesAFabricThatIsInUse(t *testing.T) {
 	leak.Check(t)
 	base := filepath.Join(t.TempDir(), "base")
-	d, err := openDirAt(base, "mine")
+	d, err := Open(base, "mine", true)
 	require.NoError(t, err)
 	_, err = d.ClaimProcess()
 	require.NoError(t, err)
-	assert.ErrorIs(t, removeAt(base, "mine"), syscall.EBUSY)
-	again, err := openDirAt(base, "mine")
+	assert.ErrorIs(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"), syscall.EBUSY)
+	again, err := Open(base, "mine", true)
 	require.NoError(t, err)
 	assert.Equal(t, d.ID(), again.ID())
 	require.NoError(t, again.Close())
 	require.NoError(t, d.Close())
-	assert.NoError(t, removeAt(base, "mine"))
+	assert.NoError(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"))
 }
 
 // A process that ends in the middle of making a fabric leaves a directory without a file.
@@ -52,7 +52,7 @@ func TestRemoveTakesAFabricThatWasOnlyBegun(t *testing.T) {
 	place, err := openPlace(base, "mine", true)
 	require.NoError(t, err)
 	require.NoError(t, place.Close())
-	require.NoError(t, removeAt(base, "mine"))
+	require.NoError(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"))
 	entries, err := os.ReadDir(base)
 	require.NoError(t, err)
 	require.Empty(t, entries)

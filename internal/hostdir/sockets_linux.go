@@ -1,4 +1,4 @@
-package fabric
+package hostdir
 
 import (
 	"fmt"
@@ -66,10 +66,10 @@ func (d *Dir) SocketHolder(port int, cookie uint64) (process int, ok bool, err e
 
 // AnySocket finds a socket that a process has published on port; ok is false if there is
 // none.
-func (d *Dir) AnySocket(port int) (s PublishedSocket, ok bool, err error) {
+func (d *Dir) AnySocket(port int) (s Socket, ok bool, err error) {
 	first := socketByte(port, 0, 0)
 	at, ok, err := d.lockedSocket(first, 1<<46)
-	return PublishedSocket{cookie: uint64(at-first) >> 16, process: int((at - first) & (1<<16 - 1))}, ok, err
+	return Socket{Cookie: uint64(at-first) >> 16, Process: int((at - first) & (1<<16 - 1))}, ok, err
 }
 
 func (d *Dir) lockedSocket(first, n int64) (at int64, ok bool, err error) {

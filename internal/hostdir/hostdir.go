@@ -1,0 +1,44 @@
+package hostdir
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+const (
+	MaxPort   = 65535 // ports are 1 to MaxPort
+	FirstFree = 49152 // port 0 claims a free port from here on
+
+	maxName      = 40          // length of a directory's name in bytes
+	maxProcess   = 65535       // process numbers are 1 to maxProcess
+	processBytes = 65536       // more than any process number
+	ownerPort    = MaxPort + 1 // stands for the ownership of a host's bridges; no listener has it
+	portShift    = 17          // bits of the bytes for a port in the claim file: 1 + processBytes fit
+)
+
+// Socket is a TCP socket for which a process of the host accepts connections.
+type Socket struct {
+	Cookie  uint64 // at least the bits of it that are cookieKept
+	Process int
+}
+
+// MayBe reports whether the socket may be the one of a cookie.
+func (s Socket) MayBe(cookie uint64) bool { return (s.Cookie^cookie)&cookieKept == 0 }
+
+// cookieKept are the bits of a socket's cookie by which it is published.
+const cookieKept = 1<<30 - 1
+
+// checkName refuses names of directories that are paths, or hidden.
+func checkName(name string) error {
+	if len(name) < 1 || len(name) > maxName || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("fabric: directory %q: want 1 to %d bytes, no '/', no '.' first: %w", name, maxName, syscall.EINVAL)
+	}
+	return nil
+}
+
+// portByte returns the byte of the claim file that claims port.
+func portByte(port int) int64 { return int64(port) << portShift }
+
+// holderByte returns the byte which says that process holds port.
+func holderByte(port, process int) int64 { return portByte(port) + 1 + int64(process) }
