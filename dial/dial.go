@@ -55,7 +55,7 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // Dial opens the connection that a Hello asks for, and sets the Hello's End. It sends one
 // Hello: what follows a failure, [Retry] decides. Its errors are those of ctx,
 // ECONNREFUSED, ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError,
-// ErrAddressTaken, ErrLinkDown, and one that the backlog is full.
+// ErrAddressTaken, ErrLinkDown, and errBacklog if the listener's backlog is full.
 func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

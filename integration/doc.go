@@ -13,7 +13,7 @@
 // CI does not run the longer campaigns, or only a sample of them:
 //
 //   - TestMatrix makes every public call while another process is stopped, killed or cut
-//     off, wherever that process is and whatever goes on. Without the variable it tries a
+//     off, wherever that process is and whatever goes on. Without NTBNET_MATRIX it tries a
 //     few cells of the matrix, and with -short others.
 //   - TestKillAndRestartCampaign makes as many runs of 45 s as NTBNET_CAMPAIGN says. In
 //     each, nodes are killed and started again all the time.

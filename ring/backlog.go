@@ -7,11 +7,10 @@ import "slices"
 // place where that was published: a word that is published again and again takes no more
 // memory. What came between an older value and that one arrives before both then. Nobody
 // needs the older one there: what tells of a word follows each change, or is a doorbell,
-// which comes behind all that waits. What else is stored comes only once for each connection and message. So a backlog
-// is bounded by the words that the layers above have, and by the one record that each
-// connection may have begun: data asks for room first, see [Peer.TryWrite]. That holds with
-// an honest peer. Another one can have this node store again and again, a move for each
-// queue that it grants say, and acknowledge nothing: see maxLate.
+// which comes behind all that waits. What else is stored comes only once for each
+// connection and message. So a backlog is bounded by the words that the layers above have,
+// and by the one record that each connection may have begun: data asks for room first, see
+// [Peer.TryWrite].
 //
 // This holds with an honest peer. Another peer can make this node store again and again,
 // for example a move for each queue that it grants, and acknowledge nothing: see maxLate.

@@ -67,8 +67,8 @@
 // a word in the sender's window. It has a doorbell bit and a worker, a goroutine that spins for a
 // short time and then sleeps. A frame that came over the left link goes on over the right one and
 // vice versa, and stays on its lane. It is copied from slot to slot, once per hop, without an
-// allocation, and without a system call while the workers are awake. A worker calls no upper layer
-// and never waits. Where the next link has no room, the head stays in its slot, and the goroutine
+// allocation, and without a system call while the workers are awake. A worker
+// calls no upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the head stays in its slot, and the goroutine
 // that learns of credit there goes on with it.
 //
 // A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
@@ -147,20 +147,13 @@
 // A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
 // works as over a bridge, bring-up included, and which passes the conformance
 // suite of bridges. Its inbound window is memory of this node, given to that one
-// source: the grant. A frame may say that it is from anybody, so only a process that the
-// news name gets one, and those of one host 512 at the most. News, too, may be anybody's:
-// over the link to one neighbour 1024 come at the most, in whatever names. With an
+// source: the grant. A frame may claim any source, so only a process that the news name gets
+// a grant, and those of one host at most 512. News, too, may be forged: over the link to one
+// neighbour at most 1024 tunnels come, in whatever names. With an
 // Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address
 // space for each neighbour, of which the other ends can have all touched.
 //
-// Its outbound window is an [ntb.Sink]: stores are gathered in an open frame that is sent
-// at the next Publish, so a small message is one frame. Order is a frame that the other
-// end's worker answers: a round trip. All of a tunnel's frames are in sequence, so who has
-// the answer has what was published before it.
-//
-// Its inbound window is memory of this node, given to that one source: the grant. A frame may claim
-// any source. So only a process that the news name gets a grant, and those of one host at most
-// 1024. Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
+// Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
 // the next Publish, so a small message is one frame. Order is a frame that the other end's worker
 // answers, which takes a round trip. All frames of a tunnel are in sequence. So a node that has the
 // answer has everything that was published before it.

@@ -60,7 +60,7 @@ type tunnel struct {
 	// in the order of the frames.
 	toAnswer atomic.Uint32
 
-	mu      lock.Mutex[lock.Tunnel] // locked before those of lanes and the router's
+	mu      lock.Mutex[lock.Tunnel] // locked after an inLane's, before an outLane's and the router's
 	out     ntb.Window              // constant after opened
 	to      uint32                  // its number at the other end; constant after opened
 	kept    retention               // guarded by mu

@@ -143,7 +143,7 @@ type destination struct {
 	// socket identifies the listener's TCP socket. It is zero if the listener is
 	// found by host and port.
 	socket     inetdiag.Socket
-	holder     ring.ID    // node that has the socket, as found; 0 once it was asked
+	holder     ring.ID    // process of this host that has the socket, as found; 0 once it was asked
 	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
 }

@@ -56,7 +56,7 @@ func (d *Dialer) needsSocket() bool {
 
 // dialNode connects to a port of a node. Only the fabric knows the node's name.
 func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, address string) (net.Conn, error) {
-	name, port, err := splitAddress(ctx, address)
+	_, port, err := splitAddress(ctx, address)
 	if err != nil || port == 0 {
 		return d.net().DialContext(ctx, network, address) // its error is the one that users know
 	}
@@ -68,7 +68,8 @@ func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, addre
 		return c, nil
 	}
 	h.counters.dialSDPFailed.Add(1)
-	sdpErr := opError(opDial, nil, &Addr{name, port}, err)
+	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(h.stack.fabric.NodeAddr(node), uint16(port)))
+	sdpErr := &net.OpError{Op: opDial, Net: network, Addr: addr, Err: cause(err)}
 	t, err := d.net().DialContext(ctx, network, address)
 	if unknown := new(net.DNSError); errors.As(err, &unknown) || errors.Is(err, syscall.EINVAL) || ctx.Err() != nil {
 		return nil, sdpErr // a node's name is mostly unknown to the name server

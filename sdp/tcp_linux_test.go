@@ -712,3 +712,17 @@ func TestPortsOfDiallingEnds(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 65534, port)
 }
+
+// An error of a dial by network "tcp" is net's also where only the fabric knows the name.
+func TestADialOfANodeFailsAsNetsDo(t *testing.T) {
+	onFabrics(t, func(t *testing.T, h *Host) {
+		for _, network := range []string{"tcp", "tcp4"} {
+			_, err := (&Dialer{Host: h}).Dial(network, "node1:1")
+			op := new(net.OpError)
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, network, op.Net)
+			require.IsType(t, &net.TCPAddr{}, op.Addr)
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		}
+	})
+}

@@ -6,9 +6,9 @@ import "fmt"
 //
 // To a PE whose heap is mapped, a put is a copy, or one store for one element, and a
 // load of the arm word there. A get is a copy. To any other PE, a put is a request
-// that carries the bytes, and a get is a request that the PE answers. Long ones are
-// cut into requests of up to 64 KiB that are under way together. Requests to a PE
-// are done in their order.
+// followed by its bytes, and a get is a request that the PE answers. A long get is cut
+// into requests of up to 64 KiB, which are under way together. Requests to a PE are done
+// in their order.
 //
 // A put returns when src may be used again. Fence and Quiet ensure that it has
 // arrived.

@@ -13,7 +13,7 @@
 //	/tmp/ntbnet-UID/NAME/claims-ID         elsewhere
 //
 // The place depends on the uid alone. Both directories have mode 0700, and are refused
-// if another user made them first. The file stays empty and is never removed. ID is 32
+// if another user made them first. The file stays empty, and stays until [Remove]. ID is 32
 // random hexadecimal digits, and identifies the fabric.
 //
 // Claims are locks on single bytes of that file, of the kind that belongs to an open
@@ -23,6 +23,7 @@
 //	byte N                    process N, 1 to 65535
 //	byte P<<17                port P, 1 to 65535
 //	byte (P<<17) + 1 + N      port P is held by process N
+//	bytes from 1<<62 on       a process accepts connections for a TCP socket
 //
 // Port 65536, which no listener can have, stands for the host's bridges to other hosts.
 // The process that holds it owns them.
