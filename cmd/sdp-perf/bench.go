@@ -91,6 +91,9 @@ func runBench(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkFabric(flags.transports); err != nil {
+		return err
+	}
 	picture, err := createPicture(flags.svg)
 	if err != nil {
 		return err

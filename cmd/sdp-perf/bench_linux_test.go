@@ -145,3 +145,11 @@ func TestBadInputOfTheNewCommands(t *testing.T) {
 		})
 	}
 }
+
+func TestAFabricThatIsNoneIsBadInput(t *testing.T) {
+	for _, args := range []string{"bench --rounds 1 --items roundtrip", "idle --connections 1", "--rounds 1"} {
+		p := newProgram(t, []string{"SDP_FABRIC=foo"}, strings.Fields(args)...)
+		assert.Equal(t, 2, p.run(t), args)
+		assertOneLine(t, p.stderr.String(), "want shm:NAME")
+	}
+}

@@ -41,7 +41,7 @@ const (
 type maxTime struct{ time.Duration }
 
 func (m *maxTime) register(fs *flagSet, d time.Duration) {
-	fs.DurationVar(&m.Duration, "max-time", d, "leave rounds out that would end later than this, 1ms to 24h; one is done in any case, and the result says what was left out")
+	fs.DurationVar(&m.Duration, "max-time", d, "begin no round that would end later than this, 1ms to 24h; at least one is done, and the result says how many were left out")
 }
 
 func (m *maxTime) check() error {

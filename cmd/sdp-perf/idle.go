@@ -42,6 +42,9 @@ func runIdle(ctx context.Context, args []string, out io.Writer) error {
 	if !slices.Contains(perf.Networks, *transport) {
 		return badInputf("--transport: unknown transport %q: use %s", *transport, strings.Join(perf.Networks, ", "))
 	}
+	if err := checkFabric([]string{*transport}); err != nil {
+		return err
+	}
 	report, err := idle(ctx, *transport, *connections, *duration)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		defer host.Close()
 	}
 	if o.own && !host.OwnsLinks() {
-		logger.Printf("--own: SDP_FABRIC is %q, want a node of several and their number, as in ring:lab?node=2&nodes=5", os.Getenv("SDP_FABRIC"))
+		logger.Printf("--own: SDP_FABRIC is %q, want one with node=I and nodes=N, as in ring:lab?node=2&nodes=5", os.Getenv("SDP_FABRIC"))
 		return statusUsage
 	}
 	s := &server{options: o, log: logger, signals: signals}
