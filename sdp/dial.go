@@ -163,6 +163,9 @@ func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
 		var err error
 		if next.Step != dial.Open {
 			peer, err = h.reach(ctx, d, next.Process)
+			if err != nil && !errors.Is(err, dial.ErrLinkDown) {
+				return nil, err // there is no process to open a connection to
+			}
 		}
 		if err == nil {
 			c, err = h.open(ctx, peer, d)

@@ -1,11 +1,14 @@
 package sdp
 
 import (
+	"net"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,4 +46,23 @@ func TestHostsThatAreOpenedAtOnceShareAFabric(t *testing.T) {
 	for name := range stacks.open {
 		require.NotContains(t, name, "opened-at-once")
 	}
+}
+
+// deadDevice is a device whose link ends for want of memory before it is up.
+type deadDevice struct{ ntb.Device }
+
+func (deadDevice) WaitDoorbell(int) error { return syscall.ENOBUFS }
+
+// A dial with a deadline whose link cannot be made fails with the link's error, also where
+// that is the one of a full window.
+func TestALinkThatFailsForWantOfMemory(t *testing.T) {
+	h, err := OpenWith("mem:test", func(a, b ntb.Device) (ntb.Device, ntb.Device) { return deadDevice{a}, deadDevice{b} })
+	require.NoError(t, err)
+	defer h.Close()
+	ln, err := h.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	_, err = (&Dialer{Host: h, Timeout: time.Minute}).Dial("sdp", ln.Addr().String())
+	require.ErrorIs(t, err, syscall.ENOBUFS)
+	require.IsType(t, new(net.OpError), err)
 }
