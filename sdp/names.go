@@ -103,7 +103,7 @@ func (h *Host) resolve(ctx context.Context, n *net.Dialer, network, name string)
 			return known.addrs, nil
 		}
 	}
-	ips, err := resolver(n).LookupIP(ctx, "ip"+strings.TrimPrefix(network, "tcp"), name)
+	ips, err := resolver(n).LookupIP(forNames(ctx), "ip"+strings.TrimPrefix(network, "tcp"), name)
 	if err != nil {
 		return nil, err
 	}

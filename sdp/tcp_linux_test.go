@@ -580,6 +580,36 @@ func TestTracesOfConnections(t *testing.T) {
 	require.EqualValues(t, 2, h.Stats().Networks.DialSDP)
 }
 
+// httptrace learns of a name's addresses, but not of the connections to the name server.
+func TestTracesOfANameWithoutTheNameServer(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveName(ln, "ours")
+	defer s.stop()
+	tcp := &net.Dialer{Resolver: nameServer(t, []netip.Addr{netip.MustParseAddr("127.0.0.1")})}
+	trace := func(dial func(ctx context.Context, network, address string) (net.Conn, error)) (calls []string) {
+		var mu sync.Mutex
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, fmt.Sprintf(format, args...))
+		}
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			DNSDone:      func(i httptrace.DNSDoneInfo) { note("found %v, %v", i.Addrs, i.Err) },
+			ConnectStart: func(network, address string) { note("connect %s %s", network, address) },
+		})
+		require.Equal(t, "ours", reached(dial(ctx, "tcp", net.JoinHostPort("one.example.", portOf(t, ln.Addr())))))
+		mu.Lock()
+		defer mu.Unlock()
+		return calls
+	}
+	want := trace(tcp.DialContext)
+	require.Len(t, want, 2)
+	require.Equal(t, want, trace((&Dialer{Host: h, TCP: tcp}).DialContext))
+}
+
 // A Dialer that needs its socket has one.
 func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 	leak.Check(t)
