@@ -133,10 +133,23 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 			end = t
 		}
 	}
-	if end.IsZero() {
-		return ctx, func() {}
+	canceled := n.Cancel //lint:ignore SA1019 old programs set it
+	cancel := func() {}
+	if !end.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, end)
 	}
-	return context.WithDeadline(ctx, end)
+	if canceled == nil {
+		return ctx, cancel
+	}
+	ctx, give := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-canceled:
+			give()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { give(); cancel() }
 }
 
 // dialAddr connects to the listener of this fabric that a TCP connection to an address

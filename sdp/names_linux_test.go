@@ -248,3 +248,28 @@ func TestLateTimer(t *testing.T) {
 		c.stop() // which nobody needs
 	})
 }
+
+// The Cancel of a net.Dialer ends a dial by SDP too.
+func TestCancelOfANetDialer(t *testing.T) {
+	leak.Check(t)
+	h := openTCPTest(t)
+	lc := ListenConfig{Host: h, Backlog: 1}
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	first, err := h.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer first.Close() // the backlog is full
+	for _, host := range []string{"127.0.0.1", "one.example."} {
+		canceled := make(chan struct{})
+		tcp := &net.Dialer{Resolver: nameServer(t, []netip.Addr{netip.MustParseAddr("127.0.0.1")})}
+		tcp.Cancel = canceled                                           //lint:ignore SA1019 old programs set it
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a guard
+		time.AfterFunc(10*time.Millisecond, func() { close(canceled) })
+		c, err := (&Dialer{Host: h, TCP: tcp}).DialContext(ctx, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
+		require.Nil(t, c)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, ctx.Err(), "it went on")
+		cancel()
+	}
+}
