@@ -117,26 +117,34 @@ func (p *Pool) shrink() {
 }
 
 // shrink grants a small queue if the one in use is large and nothing was read since
-// the last call. It reports whether to check again.
+// the last call. It reports whether to check again: until the peer has moved there.
 func (c *Pair) shrink() bool {
+	if !c.linked.Load() {
+		return false
+	}
+	c.idleRead() // a move that came when a Read was ending
 	c.gmu.Lock()
 	defer c.gmu.Unlock()
-	if c.rxSize <= minQueue || !c.linked.Load() || c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
+	if c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
+		return false
+	}
+	if !c.rx.granted.none() {
+		c.peer.Notify(c.farSlot, ring.Space) // a Write there may have been ending at the first time
+		return true
+	}
+	if c.rxSize <= minQueue {
 		return false
 	}
 	read, known := c.bytesRead()
 	idle := known && read == c.readThen
 	c.readThen = read
-	// If the peer has not taken the last grant, it is not idle either.
-	if !idle || !c.rx.granted.none() {
+	if !idle {
 		return true
 	}
-	q, ok := c.pool.alloc(minQueue, false)
-	if !ok {
-		return true
+	if q, ok := c.pool.alloc(minQueue, false); ok {
+		c.grant(q)
 	}
-	c.grant(q)
-	return false
+	return true
 }
 
 // bytesRead returns how much was read, if no Read is under way.

@@ -2,35 +2,19 @@ package bounce
 
 import (
 	"io"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
-// hooked is a window that calls a function before each store of a word.
-type hooked struct {
-	ntb.Window
-	before func()
-}
-
-func (h hooked) Store(off int, p []byte) { h.Window.Write(off, p) }
-
-func (h hooked) Publish(off int, v uint64, width int) {
-	h.before()
-	if width == 4 {
-		h.Window.Publish32(off, uint32(v))
-	} else {
-		h.Window.Publish64(off, v)
-	}
-}
-
-// While the looks at grown queues find the last one idle, another one grows.
-func TestAQueueThatGrowsDuringALookIsLookedAt(t *testing.T) {
-	pa, pb := plainPools(t, Options{})
-	pa.shrinkEvery = time.Hour // the test looks
-	a, b := connect(t, pa, pb)
+// grown is a connection of which b has filled a, and a's queue is large.
+func grown(t *testing.T) (a, b *Pair, pa, pb *Pool) {
+	pa, pb = plainPools(t, Options{})
+	pa.shrinkEvery, pb.shrinkEvery = time.Hour, time.Hour // the test checks
+	a, b = connect(t, pa, pb)
 	within(t, func() {
 		const n = 1 << 20
 		written := make(chan error)
@@ -40,26 +24,103 @@ func TestAQueueThatGrowsDuringALookIsLookedAt(t *testing.T) {
 		require.NoError(t, <-written)
 	})
 	a.gmu.Lock()
+	defer a.gmu.Unlock()
 	require.Greater(t, a.rxSize, minQueue)
-	a.far = ntb.SinkWindow(hooked{a.far, func() {
-		grown := make(chan struct{})
-		go func() {
-			defer close(grown)
-			pa.mu.Lock()
-			defer pa.mu.Unlock()
-			pa.growing() // as that of another connection does
-		}()
-		<-grown
-	}}, a.far.Len())
+	return a, b, pa, pb
+}
+
+func shrinking(p *Pool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shrinking
+}
+
+// While a check finds all queues small, another one grows.
+func TestAQueueThatGrowsDuringACheckIsChecked(t *testing.T) {
+	pa, pb := plainPools(t, Options{})
+	pa.shrinkEvery = time.Hour // the test checks
+	a, _ := connect(t, pa, pb)
+	growing := func() {
+		pa.mu.Lock()
+		defer pa.mu.Unlock()
+		pa.growing() // as that of another connection does
+	}
+	growing()
+	a.gmu.Lock()
+	checked := make(chan struct{})
+	go func() { defer close(checked); pa.shrink() }()
+	require.Eventually(t, func() bool { return !shrinking(pa) }, 60*time.Second, time.Millisecond)
+	growing()
 	a.gmu.Unlock()
-	// The peer is to take a grant that is under way first.
+	<-checked
+	require.True(t, shrinking(pa), "nobody will check it")
+}
+
+// hold locks on a goroutine of its own, as a call that is ending holds its lock, until
+// release is called.
+func hold(mu sync.Locker) (release func()) {
+	held, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		mu.Lock()
+		close(held)
+		<-end
+		mu.Unlock()
+	}()
+	<-held
+	return func() { close(end); <-ended }
+}
+
+// small checks until the peer was granted a small queue.
+func small(t *testing.T, a *Pair) {
+	t.Helper()
 	require.Eventually(t, func() bool {
-		pa.shrink()
+		a.pool.shrink()
 		a.gmu.Lock()
 		defer a.gmu.Unlock()
 		return a.rxSize == minQueue
 	}, 60*time.Second, time.Millisecond)
-	pa.mu.Lock()
-	defer pa.mu.Unlock()
-	require.True(t, pa.shrinking, "nobody will look at it")
+}
+
+// given waits until the large queue was given back, and nothing is checked any more.
+func given(t *testing.T, a *Pair) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		if shrinking(a.pool) {
+			a.pool.shrink() // in place of the timer
+		}
+		a.pool.mu.Lock()
+		defer a.pool.mu.Unlock()
+		return a.pool.blocks.used == minQueue && !a.pool.shrinking
+	}, 60*time.Second, time.Millisecond)
+}
+
+func handled(t *testing.T, p *Pool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return !p.Peer().Pending() }, 60*time.Second, time.Millisecond)
+}
+
+// The peer is told of the small queue while a Write there is ending, which takes no grant
+// any more.
+func TestAGrantThatTheEndOfAWriteMissesIsTaken(t *testing.T) {
+	a, b, _, pb := grown(t)
+	end := hold(&b.wmu)
+	small(t, a)
+	handled(t, pb)
+	end()
+	given(t, a)
+}
+
+// The move to the small queue comes while a Read here is ending, which takes none any more.
+func TestAMoveThatTheEndOfAReadMissesIsTaken(t *testing.T) {
+	a, b, pa, pb := grown(t)
+	endWrite := hold(&b.wmu)
+	small(t, a)
+	handled(t, pb)
+	endRead := hold(&a.rmu)
+	endWrite()
+	b.Notified(ring.Space) // it moves now
+	handled(t, pa)
+	endRead()
+	given(t, a)
 }

@@ -35,8 +35,8 @@ type HostStats struct {
 	// WriteSpinsSpared.
 	ProcessorTaken uint64
 
-	// Refused are the other processes that this one refused because they do not fit: they
-	// speak another version of the protocol, or are of a fabric with another plan. Last
+	// Refused is how often this process refused another one because it does not fit: it
+	// speaks another version of the protocol, or is of a fabric with another plan. Last
 	// is what differs. Where this process dialled, it is in the error of the dial.
 	Refused Refusals
 
