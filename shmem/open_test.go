@@ -166,23 +166,29 @@ func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
 	})
 }
 
+// dialOpening begins to open PE 0 of 2, and connects to it as another PE does. opened gets
+// the error of Open.
+func dialOpening(t *testing.T, fabric string) (c net.Conn, host *sdp.Host, opened chan error) {
+	t.Helper()
+	opened = make(chan error, 1)
+	go func() {
+		_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
+		opened <- err
+	}()
+	host, err := sdp.Open(fabric)
+	require.NoError(t, err)
+	w := &World{opts: options{job: "j"}}
+	for c == nil { // until it listens
+		c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
+	}
+	return c, host, opened
+}
+
 // A PE that does not fit is answered, however soon the other one gives up.
 func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 	leak.Check(t)
 	for i := range 50 {
-		fabric := fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i)
-		opened := make(chan error, 1)
-		go func() {
-			_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
-			opened <- err
-		}()
-		host, err := sdp.Open(fabric)
-		require.NoError(t, err)
-		w := &World{opts: options{job: "j"}}
-		var c net.Conn
-		for c == nil { // until it listens
-			c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
-		}
+		c, host, opened := dialOpening(t, fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i))
 		require.NoError(t, writeHello(c, &hello{Version: helloVersion, Job: "j", PE: 1, PEs: 3}))
 		h, err := readHello(c)
 		require.NoError(t, err)
@@ -197,21 +203,9 @@ func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
 	leak.Check(t)
 	for _, more := range []string{`"pes":2`, `"pe":"one","place":3`} {
-		fabric := "mem:" + fabrictest.Name(t)
-		opened := make(chan error, 1)
-		go func() {
-			_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
-			opened <- err
-		}()
-		host, err := sdp.Open(fabric)
-		require.NoError(t, err)
-		w := &World{opts: options{job: "j"}}
-		var c net.Conn
-		for c == nil { // until it listens
-			c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
-		}
+		c, host, opened := dialOpening(t, "mem:"+fabrictest.Name(t))
 		text := `{"version":9,"job":"j",` + more + `}`
-		_, err = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
+		_, err := c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
 		require.NoError(t, err)
 		h, err := readHello(c)
 		require.NoError(t, err)
