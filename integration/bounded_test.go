@@ -34,17 +34,17 @@ func within(t *testing.T, what string, f func()) {
 
 // A node two hops away is stopped while six connections write to it and ten are idle.
 // Each call that has a deadline ends by it, other connections go on, and Close and
-// Host.Close return.
+// Fabric.Close return.
 func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 	leak.Check(t)
 	r := newRing(t, "line", 3)
 	r.begin(2)
 	r.begin(3)
 	r.ready(2, 3)
-	h, err := sdp.Open(r.spec(1))
+	f, err := sdp.Open(r.spec(1))
 	require.NoError(t, err)
 	dial := func(address string) *sdp.Conn {
-		c, err := dialNode(h, address)
+		c, err := dialNode(f, address)
 		require.NoError(t, err)
 		require.NoError(t, c.SetDeadline(time.Time{}))
 		return c
@@ -77,7 +77,7 @@ func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 	within(t, "DialContext with a limit", func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := h.DialContext(ctx, "sdp", "node3:7")
+		_, err := f.DialContext(ctx, "sdp", "node3:7")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	within(t, "Read with a deadline", func() {
@@ -85,7 +85,7 @@ func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 		_, err := idling[0].Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	})
-	within(t, "Stats", func() { h.Stats() })
+	within(t, "Stats", func() { f.Stats() })
 	within(t, "a connection to another node", func() {
 		_, err := beside.Write([]byte("x"))
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 	})
 	within(t, "a dial of another node", func() { dial("node2:7").Close() })
 	within(t, "Listen", func() {
-		ln, err := h.Listen("sdp", ":0")
+		ln, err := f.Listen("sdp", ":0")
 		require.NoError(t, err)
 		require.NoError(t, ln.Close())
 	})
@@ -105,7 +105,7 @@ func TestCallsEndWhileANodeSeveralHopsAwayIsStopped(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	})
-	within(t, "Host.Close", func() { require.NoError(t, h.Close()) })
+	within(t, "Fabric.Close", func() { require.NoError(t, f.Close()) })
 	require.NoError(t, r.nodes[3].cmd.Process.Signal(syscall.SIGCONT))
 	r.end()
 }

@@ -65,11 +65,11 @@ func playCampaign(p *self) error {
 	if _, err := fmt.Sscanf(spec[strings.Index(spec, "?"):], "?node=%d&nodes=%d", &own, &n); err != nil {
 		return err
 	}
-	h, err := sdp.Open(spec)
+	f, err := sdp.Open(spec)
 	if err != nil {
 		return err
 	}
-	ln, err := h.Listen("sdp", ":7")
+	ln, err := f.Listen("sdp", ":7")
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func playCampaign(p *self) error {
 		if to != own {
 			pair := &campaignPair{to: to, chunk: chunk}
 			pairs = append(pairs, pair)
-			go pair.send(p, h, rand.New(rand.NewPCG(seed, uint64(to))))
+			go pair.send(p, f, rand.New(rand.NewPCG(seed, uint64(to))))
 		}
 	}
 	var finish atomic.Bool
@@ -144,14 +144,14 @@ func campaignCount(p *self, pairs []*campaignPair, limit int, finish *atomic.Boo
 }
 
 // send sends again and again.
-func (pair *campaignPair) send(p *self, h *sdp.Host, rng *rand.Rand) {
+func (pair *campaignPair) send(p *self, f *sdp.Fabric, rng *rand.Rand) {
 	for {
 		if pair.reach.Load()&1 == 0 {
 			time.Sleep(time.Millisecond)
 			continue
 		}
 		n := rng.IntN(campaignMost>>rng.IntN(12)) + 1
-		wrong, err := pair.once(h, uint32(rng.IntN(streamPeriod)), n)
+		wrong, err := pair.once(f, uint32(rng.IntN(streamPeriod)), n)
 		if wrong {
 			p.say("wrong: to node %d: %v", pair.to, err)
 		}
@@ -163,10 +163,10 @@ func (pair *campaignPair) send(p *self, h *sdp.Host, rng *rand.Rand) {
 
 // once sends n bytes over a new connection. It reports whether the answer is wrong. The
 // end of the other side, however it comes, must never cause that.
-func (pair *campaignPair) once(h *sdp.Host, seed uint32, n int) (wrong bool, err error) {
+func (pair *campaignPair) once(f *sdp.Fabric, seed uint32, n int) (wrong bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
 	defer cancel()
-	c, err := h.DialContext(ctx, "sdp", fmt.Sprintf("node%d:7", pair.to))
+	c, err := f.DialContext(ctx, "sdp", fmt.Sprintf("node%d:7", pair.to))
 	if err != nil {
 		return false, err
 	}

@@ -25,7 +25,7 @@ import (
 // flood begins to send to all addresses.
 func (m *member) flood(addresses []string) error {
 	for _, a := range addresses {
-		c, err := dialNode(m.host, a)
+		c, err := dialNode(m.fabric, a)
 		if err != nil {
 			return err
 		}

@@ -31,13 +31,13 @@ func init() { roles["node"] = playNode }
 //	keep ADDRESS     open a connection and keep it
 //	use N            send N bytes over that one and get them back
 func playNode(p *self) error {
-	h, err := sdp.Open(p.args[0])
+	f, err := sdp.Open(p.args[0])
 	if err != nil {
 		p.say("no node: %v", err)
 		return nil
 	}
-	defer h.Close()
-	ln, err := h.Listen("sdp", ":7")
+	defer f.Close()
+	ln, err := f.Listen("sdp", ":7")
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func playNode(p *self) error {
 		switch w := words(line); w[0] {
 		case "dial":
 			var c *sdp.Conn
-			if c, err = dialNode(h, w[1]); err == nil {
+			if c, err = dialNode(f, w[1]); err == nil {
 				err = there(c, w[2])
 				if e := c.CloseWrite(); err == nil {
 					err = e
@@ -81,7 +81,7 @@ func playNode(p *self) error {
 				c.Close()
 			}
 		case "keep":
-			kept, err = dialNode(h, w[1])
+			kept, err = dialNode(f, w[1])
 		case "use":
 			err = there(kept, w[1])
 		}
@@ -93,10 +93,10 @@ func playNode(p *self) error {
 	}
 }
 
-func dialNode(h *sdp.Host, address string) (*sdp.Conn, error) {
+func dialNode(f *sdp.Fabric, address string) (*sdp.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), peerPatience/2)
 	defer cancel()
-	c, err := h.DialContext(ctx, "sdp", address)
+	c, err := f.DialContext(ctx, "sdp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -371,11 +371,11 @@ func init() { roles["leave"] = playLeave }
 
 // playLeave is a node that writes to another one, closes the connection and exits.
 func playLeave(p *self) error {
-	h, err := sdp.Open(p.args[0])
+	f, err := sdp.Open(p.args[0])
 	if err != nil {
 		return err
 	}
-	c, err := dialNode(h, p.args[1])
+	c, err := dialNode(f, p.args[1])
 	if err != nil {
 		return err
 	}
@@ -389,17 +389,17 @@ func playLeave(p *self) error {
 	if err := c.Close(); err != nil {
 		return err
 	}
-	os.Exit(0) // as a program does that does not call Host.Close
+	os.Exit(0) // as a program does that does not call Fabric.Close
 	return nil
 }
 
 // A client three hops away writes, closes and exits at once.
 func TestWhatALeavingNodeWroteArrives(t *testing.T) {
 	r := newRing(t, "line", 4)
-	h, err := sdp.Open(r.spec(1))
+	f, err := sdp.Open(r.spec(1))
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("sdp", ":0")
+	defer f.Close()
+	ln, err := f.Listen("sdp", ":0")
 	require.NoError(t, err)
 	defer ln.Close()
 	for _, node := range []int{2, 3} {
@@ -440,10 +440,10 @@ func TestHTTPOverHops(t *testing.T) {
 			address := server.hear()
 			require.Contains(t, address, fmt.Sprintf("node%d:", at))
 
-			h, err := sdp.Open(r.spec(1))
+			f, err := sdp.Open(r.spec(1))
 			require.NoError(t, err)
-			defer h.Close()
-			transport := &http.Transport{DialContext: (&sdp.Dialer{Host: h}).DialContext}
+			defer f.Close()
+			transport := &http.Transport{DialContext: (&sdp.Dialer{Fabric: f}).DialContext}
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: peerPatience}
 			const size = 5_000_000

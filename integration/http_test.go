@@ -32,12 +32,12 @@ import (
 // serverReport is what a server reports about itself.
 type serverReport struct {
 	Networks map[string]int // number of connections by transport
-	Stats    sdp.HostStats
+	Stats    sdp.FabricStats
 }
 
 // written returns the payload that a process has written. Counters may lag behind
 // for as long as a Read or Write is under way.
-func written(s sdp.HostStats) uint64 { return s.BytesWritten() }
+func written(s sdp.FabricStats) uint64 { return s.BytesWritten() }
 
 // networks counts connections by transport.
 type networks struct {

@@ -396,13 +396,13 @@ func TestKilledWhileDialled(t *testing.T) {
 
 // playOpenOnly joins the fabric and leaves it.
 func playOpenOnly(p *self) error {
-	h, err := sdp.Open("")
+	f, err := sdp.Open("")
 	if err != nil {
 		return err
 	}
 	p.say("open")
 	p.stay()
-	return h.Close()
+	return f.Close()
 }
 
 // When all processes are dead, only the directory with its empty file is left. The

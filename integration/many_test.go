@@ -115,10 +115,10 @@ func TestManyConnectionsInARow(t *testing.T) {
 // its deadline. When connections have gone, there is room again.
 func TestWindowFull(t *testing.T) {
 	leak.Check(t)
-	h, err := sdp.Open("mem:window-full")
+	fabric, err := sdp.Open("mem:window-full")
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("sdp", "localhost:0")
+	defer fabric.Close()
+	ln, err := fabric.Listen("sdp", "localhost:0")
 	require.NoError(t, err)
 	address := ln.Addr().String()
 	var mu sync.Mutex
@@ -158,7 +158,7 @@ func TestWindowFull(t *testing.T) {
 	const least, most = 1000, 100_000 // 16 MiB are room for a number between
 	var open []net.Conn
 	for {
-		c, err := h.Dial("sdp", address)
+		c, err := fabric.Dial("sdp", address)
 		if err != nil {
 			wantFull(err)
 			var op *net.OpError
@@ -173,7 +173,7 @@ func TestWindowFull(t *testing.T) {
 
 	const wait = 300 * time.Millisecond
 	begin := time.Now()
-	_, err = (&sdp.Dialer{Host: h, Timeout: wait}).Dial("sdp", address)
+	_, err = (&sdp.Dialer{Fabric: fabric, Timeout: wait}).Dial("sdp", address)
 	require.GreaterOrEqual(t, time.Since(begin), wait, "it did not wait")
 	wantFull(err)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -198,7 +198,7 @@ func TestWindowFull(t *testing.T) {
 	var late net.Conn
 	go func() {
 		var err error
-		late, err = (&sdp.Dialer{Host: h, Timeout: peerPatience}).Dial("sdp", address)
+		late, err = (&sdp.Dialer{Fabric: fabric, Timeout: peerPatience}).Dial("sdp", address)
 		result <- err
 	}()
 	select {
@@ -217,7 +217,7 @@ func TestWindowFull(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	for range 50 {
-		c, err := h.Dial("sdp", address)
+		c, err := fabric.Dial("sdp", address)
 		require.NoError(t, err)
 		both(c)
 	}

@@ -24,9 +24,9 @@ type bystander struct {
 	broken error // the first failure; guarded by mu
 }
 
-func (b *bystander) begin(h *sdp.Host, other string) {
-	b.loop(&b.dials, func() error { return echoedBy(h, other) })
-	b.loop(&b.listens, func() error { return listenOnce(h) })
+func (b *bystander) begin(f *sdp.Fabric, other string) {
+	b.loop(&b.dials, func() error { return echoedBy(f, other) })
+	b.loop(&b.listens, func() error { return listenOnce(f) })
 }
 
 // loop calls do again and again, and counts the calls.
@@ -47,13 +47,13 @@ func (b *bystander) loop(n *atomic.Int64, do func() error) {
 }
 
 // listenOnce listens, dials the listener, and accepts.
-func listenOnce(h *sdp.Host) error {
-	ln, err := h.Listen("sdp", ":0")
+func listenOnce(f *sdp.Fabric) error {
+	ln, err := f.Listen("sdp", ":0")
 	if err != nil {
 		return err
 	}
 	defer ln.Close()
-	c, err := dialNode(h, ln.Addr().String())
+	c, err := dialNode(f, ln.Addr().String())
 	if err != nil {
 		return err
 	}

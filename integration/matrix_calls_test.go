@@ -116,8 +116,8 @@ func (s *subject) callAll(e *expected) []outcome {
 		}
 		calls[c.name] = func() error { return c.do(s.conns[c.name], &own) }
 	}
-	for _, c := range hostCalls {
-		calls[c.name] = func() error { return c.do(s.host, s.target, e) }
+	for _, c := range fabricCalls {
+		calls[c.name] = func() error { return c.do(s.fabric, s.target, e) }
 	}
 	if s.state == "dialling" {
 		calls["dials"] = func() error {

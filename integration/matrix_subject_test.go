@@ -37,7 +37,7 @@ const (
 //	call EVENT             make all calls at once; the answer is the outcomes, in JSON
 //	reach                  dial the address of prepare, and want an echo
 //	survive                want an echo over a connection that no call has used
-//	close                  Host.Close; the answer is what went wrong
+//	close                  Fabric.Close; the answer is what went wrong
 //	bystand ADDRESS        begin to dial that address, and to listen, all the time
 //	progress N             wait until that was done N times more
 //	rest                   end it
@@ -45,7 +45,7 @@ const (
 //	cut PID                cut the cables to a process; the answer is how many
 type subject struct {
 	*self
-	host     *sdp.Host
+	fabric   *sdp.Fabric
 	target   string // of prepare
 	state    string // of prepare: "idle", "bulk" or "dialling"
 	conns    map[string]*sdp.Conn
@@ -60,12 +60,12 @@ type subject struct {
 }
 
 func playMatrix(p *self) error {
-	h, err := sdp.Open(p.args[0])
+	f, err := sdp.Open(p.args[0])
 	if err != nil {
 		return err
 	}
-	s := &subject{self: p, host: h, conns: map[string]*sdp.Conn{}, resets: map[string]*atomic.Bool{}, failed: make(chan error, 1)}
-	ln, err := h.Listen("sdp", ":0")
+	s := &subject{self: p, fabric: f, conns: map[string]*sdp.Conn{}, resets: map[string]*atomic.Bool{}, failed: make(chan error, 1)}
+	ln, err := f.Listen("sdp", ":0")
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func playMatrix(p *self) error {
 		p.say("%s", strings.ReplaceAll(answer, "\n", "; "))
 	}
 	s.over.Store(true)
-	h.Close() // it may be closed already
+	f.Close() // it may be closed already
 	s.pumps.Wait()
 	return nil
 }
@@ -96,13 +96,13 @@ func (s *subject) do(w []string) (string, error) {
 		b, err := json.Marshal(s.callAll(expectedOf(w[1])))
 		return string(b), err
 	case "reach":
-		return "ok", echoedBy(s.host, s.target)
+		return "ok", echoedBy(s.fabric, s.target)
 	case "survive":
 		return "ok", s.survive()
 	case "close":
-		return "ok", s.closeHost()
+		return "ok", s.closeFabric()
 	case "bystand":
-		s.by.begin(s.host, w[1])
+		s.by.begin(s.fabric, w[1])
 		return "ok", nil
 	case "progress":
 		return "ok", s.by.progress(w[1])
@@ -120,7 +120,7 @@ func (s *subject) do(w []string) (string, error) {
 	return "", fmt.Errorf("what is %q", w[0])
 }
 
-// echo sends back what arrives on every connection, until the Host is closed.
+// echo sends back what arrives on every connection, until the Fabric is closed.
 func (s *subject) echo(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -145,7 +145,7 @@ func (s *subject) prepare(state, target string) error {
 	}
 	var moved []*atomic.Int64
 	for _, name := range names {
-		c, err := dialNode(s.host, target)
+		c, err := dialNode(s.fabric, target)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (s *subject) pester(target string) {
 			var err error
 			returned := returns(func() {
 				var c net.Conn
-				c, err = (&sdp.Dialer{Host: s.host, Timeout: matrixLimit}).Dial("sdp", target)
+				c, err = (&sdp.Dialer{Fabric: s.fabric, Timeout: matrixLimit}).Dial("sdp", target)
 				if err == nil {
 					c.Close()
 				}
@@ -245,27 +245,27 @@ func (s *subject) survive() error {
 	return there(s.survivor, "1000")
 }
 
-// closeHost closes the Host while it has connections and listeners of all kinds, and
+// closeFabric closes the Fabric while it has connections and listeners of all kinds, and
 // ends what runs. Then no call may succeed.
-func (s *subject) closeHost() error {
+func (s *subject) closeFabric() error {
 	s.over.Store(true)
-	if !returns(func() { s.host.Close() }) {
-		return hangs("Host.Close")
+	if !returns(func() { s.fabric.Close() }) {
+		return hangs("Fabric.Close")
 	}
 	if !returns(s.pumps.Wait) {
-		return hangs("what ran when the Host was closed")
+		return hangs("what ran when the Fabric was closed")
 	}
-	if err := s.host.Close(); !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("Host.Close of a closed Host: %w", err)
+	if err := s.fabric.Close(); !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("Fabric.Close of a closed Fabric: %w", err)
 	}
 	for name, err := range map[string]error{
 		"Read":   second(s.survivor.Read(make([]byte, 1))),
 		"Write":  second(s.survivor.Write(make([]byte, 1))),
-		"Dial":   second(s.host.Dial("sdp", s.target)),
-		"Listen": second(s.host.Listen("sdp", ":0")),
+		"Dial":   second(s.fabric.Dial("sdp", s.target)),
+		"Listen": second(s.fabric.Listen("sdp", ":0")),
 	} {
 		if must(err, closed) != nil {
-			return fmt.Errorf("%s of a closed Host: %v", name, err)
+			return fmt.Errorf("%s of a closed Fabric: %v", name, err)
 		}
 	}
 	select {
@@ -279,8 +279,8 @@ func (s *subject) closeHost() error {
 func second[T any](_ T, err error) error { return err }
 
 // echoedBy dials, and wants back what it sends.
-func echoedBy(h *sdp.Host, address string) error {
-	c, err := dialNode(h, address)
+func echoedBy(f *sdp.Fabric, address string) error {
+	c, err := dialNode(f, address)
 	if err != nil {
 		return err
 	}

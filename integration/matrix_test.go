@@ -133,7 +133,7 @@ func (c *cell) node(i int) *peer { return c.begin(c.r.spec(i)) }
 func (c *cell) begin(spec string) *peer {
 	c.t.Helper()
 	p := startPeer(c.t, "matrix", []string{spec}, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "SDP_FABRIC="+spec) // for the default Host
+		cmd.Env = append(cmd.Env, "SDP_FABRIC="+spec) // for the default Fabric
 	})
 	c.address[p] = p.hear()
 	return p

@@ -48,7 +48,7 @@ func longRun() bool { return os.Getenv(longVariable) != "" }
 //	ebb                     end the floods; the answer comes when all have arrived
 type member struct {
 	*self
-	host     *sdp.Host
+	fabric   *sdp.Fabric
 	received atomic.Int64
 	sinks    sync.WaitGroup // connections that were accepted
 
@@ -62,14 +62,14 @@ type member struct {
 }
 
 func playMember(p *self) error {
-	h, err := sdp.Open(p.args[0])
+	f, err := sdp.Open(p.args[0])
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	m := &member{self: p, host: h, counts: map[string]int64{}, flooded: make(chan error, 64)}
+	defer f.Close()
+	m := &member{self: p, fabric: f, counts: map[string]int64{}, flooded: make(chan error, 64)}
 	for port, serve := range map[int]func(*sdp.Conn){8: m.takeStream, 9: m.takeFlood} {
-		ln, err := h.Listen("sdp", fmt.Sprintf(":%d", port))
+		ln, err := f.Listen("sdp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (m *member) do(w []string) (string, error) {
 	case "reach":
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		c, err := m.host.DialContext(ctx, "sdp", w[1])
+		c, err := m.fabric.DialContext(ctx, "sdp", w[1])
 		if err != nil {
 			return "", err
 		}
@@ -229,7 +229,7 @@ func (m *member) takeStream(c *sdp.Conn) {
 
 // send sends a stream and returns its receipt.
 func (m *member) send(address string, n int64, seed uint64) (string, error) {
-	c, err := dialNode(m.host, address)
+	c, err := dialNode(m.fabric, address)
 	if err != nil {
 		return "", err
 	}

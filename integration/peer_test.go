@@ -281,7 +281,7 @@ func newFabric(t *testing.T) string {
 	t.Setenv("SDP_FABRIC", "shm:"+name)
 	t.Cleanup(func() {
 		defer os.RemoveAll(dir)
-		if t.Failed() { // half-way; let at least the default Host end before the next test
+		if t.Failed() { // half-way; let at least the default Fabric end before the next test
 			for end := time.Now().Add(5 * time.Second); claimed(t, dir) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}

@@ -24,18 +24,18 @@ import (
 // playTaken makes round trips until the system has taken the processor from one of its
 // waits.
 func playTaken(p *self) error {
-	h, err := sdp.Open("")
+	f, err := sdp.Open("")
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	c, err := h.Dial("sdp", p.args[0])
+	defer f.Close()
+	c, err := f.Dial("sdp", p.args[0])
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	p.say("going")
-	for buf := make([]byte, 8); h.Stats().ProcessorTaken == 0; {
+	for buf := make([]byte, 8); f.Stats().ProcessorTaken == 0; {
 		if _, err := c.Write(buf); err != nil {
 			return err
 		}

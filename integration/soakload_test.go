@@ -174,7 +174,7 @@ func (n *soakNode) full(c *sdp.Conn) error {
 
 // web gets and puts by HTTP, several times over one connection.
 func (n *soakNode) web(target soakTarget) (load func() error, done func()) {
-	transport := &http.Transport{DialContext: (&sdp.Dialer{Host: n.host}).DialContext}
+	transport := &http.Transport{DialContext: (&sdp.Dialer{Fabric: n.fabric}).DialContext}
 	client := &http.Client{Transport: transport, Timeout: n.patience(target)}
 	sizes := []int64{0, 100, 5000, 70_000, 1_000_000}
 	return func() error {
@@ -212,7 +212,7 @@ func (n *soakNode) web(target soakTarget) (load func() error, done func()) {
 
 // serve serves the loads of other processes. It returns a function that ends it.
 func (n *soakNode) serve(port string) (end func(), err error) {
-	ln, err := n.host.Listen("sdp", ":"+port)
+	ln, err := n.fabric.Listen("sdp", ":"+port)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (n *soakNode) serve(port string) (end func(), err error) {
 	if port != "7" {
 		return stop, nil // another process of the host serves HTTP
 	}
-	web, err := n.host.Listen("sdp", ":80")
+	web, err := n.fabric.Listen("sdp", ":80")
 	if err != nil {
 		stop()
 		return nil, err

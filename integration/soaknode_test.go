@@ -25,7 +25,7 @@ const soakPatience = 60 * time.Second
 // soakNode is a process of the soak test. It serves the loads on one port, and HTTP
 // on the next one, and dials other processes.
 type soakNode struct {
-	host    *sdp.Host
+	fabric  *sdp.Fabric
 	targets []soakTarget
 	pace    soakPace
 
@@ -58,12 +58,12 @@ func (r soakReport) String() string {
 // playSoak serves and, when told to, dials. Its arguments are the fabric, the port,
 // and the addresses to dial.
 func playSoak(p *self) error {
-	h, err := sdp.Open(p.args[0])
+	f, err := sdp.Open(p.args[0])
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	n := &soakNode{host: h, begun: map[string]time.Time{}, report: soakReport{Done: map[string]int{}, Failed: map[string]int{}}}
+	defer f.Close()
+	n := &soakNode{fabric: f, begun: map[string]time.Time{}, report: soakReport{Done: map[string]int{}, Failed: map[string]int{}}}
 	for _, a := range p.args[2:] {
 		address, shaky := strings.CutSuffix(a, "?")
 		host, _, _ := strings.Cut(address, ":")
@@ -207,7 +207,7 @@ func (n *soakNode) dial(target soakTarget) (*sdp.Conn, error) {
 	limit := n.patience(target)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	c, err := n.host.DialContext(ctx, "sdp", target.address)
+	c, err := n.fabric.DialContext(ctx, "sdp", target.address)
 	if err != nil {
 		return nil, err
 	}

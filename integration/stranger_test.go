@@ -74,9 +74,9 @@ func try(verb string, args []string) (n int, err error) {
 			err = fmt.Errorf("uid %s", uid)
 		}
 	case "open": // the fabric that SDP_FABRIC names
-		var h *sdp.Host
-		if h, err = sdp.Open(""); err == nil {
-			err = h.Close()
+		var f *sdp.Fabric
+		if f, err = sdp.Open(""); err == nil {
+			err = f.Close()
 		}
 	case "listen":
 		var ln net.Listener
@@ -257,11 +257,11 @@ func someUID() int { return 20_000 + os.Getpid()%40_000 }
 func TestSquattedDirectoryIsRefused(t *testing.T) {
 	name := newFabric(t)
 	require.NoError(t, func() error { // so that there is a directory to read
-		h, err := sdp.Open("")
+		f, err := sdp.Open("")
 		if err != nil {
 			return err
 		}
-		return h.Close()
+		return f.Close()
 	}())
 	exe := strangerExe(t)
 	uid := someUID()
@@ -293,7 +293,7 @@ func TestSquattedDirectoryIsRefused(t *testing.T) {
 
 // playTurncoat joins the fabric, becomes another user, and dials.
 func playTurncoat(p *self) error {
-	h, err := sdp.Open("")
+	f, err := sdp.Open("")
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func playTurncoat(p *self) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
 	defer cancel()
-	c, err := h.DialContext(ctx, "sdp", p.args[0])
+	c, err := f.DialContext(ctx, "sdp", p.args[0])
 	if err == nil {
 		c.Close()
 	}

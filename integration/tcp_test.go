@@ -218,10 +218,10 @@ func TestNetworkTCPWithoutFabric(t *testing.T) {
 // Where SDP is tried and fails, TCP is used. That is counted.
 func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	leak.Check(t)
-	h, err := sdp.Open("mem:tcp-where-sdp-fails")
+	f, err := sdp.Open("mem:tcp-where-sdp-fails")
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	defer f.Close()
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -241,16 +241,16 @@ func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	for err == nil { // until the window is full
-		_, err = h.Dial("sdp", "localhost:"+port)
+		_, err = f.Dial("sdp", "localhost:"+port)
 	}
 	require.ErrorIs(t, err, syscall.ENOBUFS)
-	c, err := h.Dial("tcp", ln.Addr().String())
+	c, err := f.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	require.IsType(t, (*net.TCPConn)(nil), c)
 	until(t, "it is accepted and counted", func() bool {
-		return accepted.Load() != nil && h.Stats().Networks.AcceptTCP == 1
+		return accepted.Load() != nil && f.Stats().Networks.AcceptTCP == 1
 	})
-	n := h.Stats().Networks
+	n := f.Stats().Networks
 	require.EqualValues(t, 1, n.DialSDPFailed)
 	require.Positive(t, n.AcceptSDP)
 	result := make(chan error, 1)

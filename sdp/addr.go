@@ -27,10 +27,10 @@ func (a *Addr) String() string {
 }
 
 // hostName returns the name of a host in addresses.
-func (h *Host) hostName(host int) string { return h.stack.fabric.HostName(host) }
+func (f *Fabric) hostName(host int) string { return f.stack.fabric.HostName(host) }
 
 // thisHost returns the name of this host in addresses.
-func (h *Host) thisHost() string { return h.hostName(h.stack.fabric.Host()) }
+func (f *Fabric) thisHost() string { return f.hostName(f.stack.fabric.Host()) }
 
 // splitAddress splits "host:port". The port is a number or the name of a TCP
 // service. Errors are those of package net.

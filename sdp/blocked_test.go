@@ -27,13 +27,13 @@ import (
 
 // stalled is a line of nodes in this process whose devices can be made to block.
 type stalled struct {
-	hosts []*Host // by node; element 0 is not used
+	hosts []*Fabric // by node; element 0 is not used
 	mu    sync.Mutex
 	made  []*stall // the ends of all bridges; guarded by mu
 }
 
 func newStalled(t *testing.T, nodes int) *stalled {
-	l := &stalled{hosts: make([]*Host, 1, nodes+1)}
+	l := &stalled{hosts: make([]*Fabric, 1, nodes+1)}
 	stacks := map[*fabric.Fabric]*stack{}
 	wrap := func(a, b ntb.Device) (ntb.Device, ntb.Device) {
 		x, y := newStalls(a, b)
@@ -51,11 +51,11 @@ func newStalled(t *testing.T, nodes int) *stalled {
 	for _, f := range all {
 		s := stacks[f]
 		s.fabric, s.refs = f, 1
-		h := newHost(s, &networkCounters{})
-		l.hosts = append(l.hosts, h)
-		t.Cleanup(func() { h.Close() })
+		joined := newFabric(s, &networkCounters{})
+		l.hosts = append(l.hosts, joined)
+		t.Cleanup(func() { joined.Close() })
 	}
-	t.Cleanup(l.releaseAll) // before the Hosts are closed, whatever has failed
+	t.Cleanup(l.releaseAll) // before the Fabrics are closed, whatever has failed
 	return l
 }
 
@@ -122,10 +122,10 @@ func (c calls) blocked() (names []string) {
 }
 
 // dialTo dials with a limit, and closes the connection.
-func dialTo(h *Host, address string, limit time.Duration) error {
+func dialTo(f *Fabric, address string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	c, err := h.DialContext(ctx, "sdp", address)
+	c, err := f.DialContext(ctx, "sdp", address)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (l *stalled) echoes(t *testing.T) []string {
 // Node 2 of a line of 4 cannot store to node 3: a call that tries it blocks. That ends what
 // node 2 sends to nodes 3 and 4, by a direct link and by one that leads on, and nothing
 // else. Each call that has to do with node 1, with node 2 itself, with another fabric or
-// with the default Host returns meanwhile, even after the link to node 1 was made anew.
+// with the default Fabric returns meanwhile, even after the link to node 1 was made anew.
 //
 // A processor's store cannot be interrupted. So a call on the blocked peer returns by its
 // deadline only if it need not store. These calls need not:
@@ -184,12 +184,12 @@ func (l *stalled) echoes(t *testing.T) []string {
 // the error of their deadline:
 //
 //	Write, Reserve and Commit, ReadFrom; Read and Peek that wait, since they give credit
-//	and say that they wait; Close, CloseRead, CloseWrite; Dial; Host.Close
+//	and say that they wait; Close, CloseRead, CloseWrite; Dial; Fabric.Close
 func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 	leak.Check(t)
 	const nodes, subject = 4, 2
 	l := newStalled(t, nodes)
-	h := l.hosts[subject]
+	f := l.hosts[subject]
 	address := l.echoes(t)
 	mine := map[int]map[string]*Conn{}
 	free := calls{}
@@ -217,7 +217,7 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 		}
 	}
 	others := l.conns(t, subject, address[1], slices.Collect(maps.Keys(otherCalls))...)
-	ln, err := h.Listen("sdp", ":0")
+	ln, err := f.Listen("sdp", ":0")
 	require.NoError(t, err)
 	defer ln.Close()
 
@@ -228,7 +228,7 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 		for name, do := range blockedCalls {
 			held.begin(fmt.Sprintf("%s, node %d", name, i), func() error { return do(conns[name]) })
 		}
-		held.begin(fmt.Sprintf("Dial, node %d", i), func() error { return dialTo(h, address[i], time.Second) })
+		held.begin(fmt.Sprintf("Dial, node %d", i), func() error { return dialTo(f, address[i], time.Second) })
 		held.begin(fmt.Sprintf("Dial by node %d", i), func() error {
 			return dialTo(l.hosts[i], ln.Addr().String(), time.Second) // node 2 cannot answer
 		})
@@ -254,38 +254,38 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 		})
 	}
 	for name, do := range map[string]func() error{
-		"Dial":                           func() error { return dialTo(h, address[1], time.Minute) },
-		"Dial of this node":              func() error { return dialTo(h, address[2], time.Minute) },
-		"Dial by another node":           func() error { return dialTo(l.hosts[1], address[2], time.Minute) },
-		"Dial between nodes beyond":      func() error { return dialTo(l.hosts[4], address[3], time.Minute) },
-		"Host.Stats":                     func() error { h.Stats(); return nil },
-		"Host.Stats of the blocked peer": func() error { l.hosts[3].Stats(); return nil },
-		"Crossovers":                     func() error { h.Crossovers(); return nil },
-		"Listen, Accept and Close":       func() error { return listenAndAccept(h) },
-		"Listener.Close":                 ln.Close,
-		"another fabric":                 func() error { return useFabric("mem:" + fabrictest.Name(t)) },
-		"the default Host":               useDefaultHost,
+		"Dial":                             func() error { return dialTo(f, address[1], time.Minute) },
+		"Dial of this node":                func() error { return dialTo(f, address[2], time.Minute) },
+		"Dial by another node":             func() error { return dialTo(l.hosts[1], address[2], time.Minute) },
+		"Dial between nodes beyond":        func() error { return dialTo(l.hosts[4], address[3], time.Minute) },
+		"Fabric.Stats":                     func() error { f.Stats(); return nil },
+		"Fabric.Stats of the blocked peer": func() error { l.hosts[3].Stats(); return nil },
+		"Crossovers":                       func() error { f.Crossovers(); return nil },
+		"Listen, Accept and Close":         func() error { return listenAndAccept(f) },
+		"Listener.Close":                   ln.Close,
+		"another fabric":                   func() error { return useFabric("mem:" + fabrictest.Name(t)) },
+		"the default Fabric":               useDefaultFabric,
 	} {
 		free.begin(name, do)
 	}
 	free.end(t)
 	again := calls{}
-	require.Equal(t, 1, h.stack.fabric.Cut(1))
-	again.begin("Dial over a link made anew", func() error { return dialTo(h, address[1], time.Minute) })
+	require.Equal(t, 1, f.stack.fabric.Cut(1))
+	again.begin("Dial over a link made anew", func() error { return dialTo(f, address[1], time.Minute) })
 	again.begin("Dial by another node over it", func() error { return dialTo(l.hosts[1], address[2], time.Minute) })
 	again.end(t)
 	require.Contains(t, held.blocked(), "Write of a byte, node 3", "the device blocks still")
 
 	device.gate.release()
 	held.end(t, os.ErrDeadlineExceeded, syscall.ECONNREFUSED) // refused by the listener that was closed
-	echoed(t, h, address[3])
-	echoed(t, h, address[4])
+	echoed(t, f, address[3])
+	echoed(t, f, address[4])
 
 	device.gate.shut()
 	closing, rest := calls{}, calls{}
-	closing.begin("Host.Close", h.Close)
+	closing.begin("Fabric.Close", f.Close)
 	rest.begin("another fabric", func() error { return useFabric("mem:" + fabrictest.Name(t)) })
-	rest.begin("the default Host", useDefaultHost)
+	rest.begin("the default Fabric", useDefaultFabric)
 	rest.begin("Dial between others", func() error { return dialTo(l.hosts[4], address[3], time.Minute) })
 	rest.end(t)
 	device.gate.release()
@@ -315,14 +315,14 @@ func TestWhatABlockedDeviceForwardsHasDeadlines(t *testing.T) {
 	free.begin("settings", func() error { return settings(mine["idle"]) })
 	free.begin("Dial of the node that forwards", func() error { return dialTo(l.hosts[1], address[2], time.Minute) })
 	free.begin("Dial by it", func() error { return dialTo(l.hosts[2], address[1], time.Minute) })
-	for i, h := range l.hosts[1:] {
-		free.begin(fmt.Sprintf("Host.Stats of node %d", i+1), func() error { h.Stats(); return nil })
-		free.begin(fmt.Sprintf("Listen, Accept and Close by node %d", i+1), func() error { return listenAndAccept(h) })
+	for i, f := range l.hosts[1:] {
+		free.begin(fmt.Sprintf("Fabric.Stats of node %d", i+1), func() error { f.Stats(); return nil })
+		free.begin(fmt.Sprintf("Listen, Accept and Close by node %d", i+1), func() error { return listenAndAccept(f) })
 	}
 	free.end(t)
 	held.end(t, os.ErrDeadlineExceeded)
 	closing := calls{}
-	closing.begin("Host.Close of node 1", l.hosts[1].Close)
+	closing.begin("Fabric.Close of node 1", l.hosts[1].Close)
 	closing.end(t)
 	require.Positive(t, device.gate.passed.Load(), "the device blocks")
 	device.gate.release()
@@ -400,12 +400,12 @@ var otherCalls = map[string]func(c *Conn) error{
 }
 
 // listenAndAccept listens, dials the listener, accepts, and closes everything.
-func listenAndAccept(h *Host) error {
-	ln, err := h.Listen("sdp", ":0")
+func listenAndAccept(f *Fabric) error {
+	ln, err := f.Listen("sdp", ":0")
 	if err != nil {
 		return err
 	}
-	if err := dialTo(h, ln.Addr().String(), time.Minute); err != nil {
+	if err := dialTo(f, ln.Addr().String(), time.Minute); err != nil {
 		return err
 	}
 	c, err := ln.Accept()
@@ -416,14 +416,14 @@ func listenAndAccept(h *Host) error {
 }
 
 func useFabric(name string) error {
-	h, err := Open(name)
+	f, err := Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(listenAndAccept(h), h.Close())
+	return errors.Join(listenAndAccept(f), f.Close())
 }
 
-func useDefaultHost() error {
+func useDefaultFabric() error {
 	ln, err := Listen("sdp", ":0")
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ const (
 	stops    // a node does nothing for a while
 	deaths   // a node is gone for good
 	restarts // a node is gone, and another one begins in its place
-	ends     // all Hosts are closed with everything open
+	ends     // all Fabrics are closed with everything open
 )
 
 func (h hazard) String() string {
@@ -65,7 +65,7 @@ type bubblePlan struct {
 	faults []cableFaults // for the cables, in turn
 	talks  []bubbleTalk
 	events []bubbleEvent
-	endAt  time.Duration // when all Hosts are closed, if ends is a hazard
+	endAt  time.Duration // when all Fabrics are closed, if ends is a hazard
 }
 
 func (p *bubblePlan) String() string {

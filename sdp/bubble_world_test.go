@@ -32,8 +32,8 @@ const (
 type bubbleNode struct {
 	world  *bubbleWorld
 	number int
-	host   *Host
-	closed atomic.Bool // its Host is being closed
+	fabric *Fabric
+	closed atomic.Bool // its Fabric is being closed
 	dead   atomic.Bool
 
 	stopped atomic.Bool
@@ -75,11 +75,11 @@ type bubbleWorld struct {
 	flaw flaw
 	hub  *fabric.MemHosts
 	jobs sync.WaitGroup // goroutines that make the plan's connections and events
-	sure sync.WaitGroup // Hosts that are being closed, and what only ends with them
+	sure sync.WaitGroup // Fabrics that are being closed, and what only ends with them
 
 	clock  atomic.Int64 // for goroutines outside: the time at the last tick
 	broken atomic.Bool  // errors of connections may have a reason: a cut, a death, the end
-	ending atomic.Bool  // all Hosts are being closed
+	ending atomic.Bool  // all Fabrics are being closed
 	well   atomic.Int64 // since when nothing happens to the fabric
 
 	mu       sync.Mutex
@@ -166,7 +166,7 @@ func (w *bubbleWorld) open(number int) {
 	}
 	s := newStack(bounce.Options{Buffer: p.buffer})
 	s.refs, s.bubble = 1, true
-	n.host = newHost(s, &networkCounters{})
+	n.fabric = newFabric(s, &networkCounters{})
 	w.mu.Lock()
 	w.nodes[number-1] = n
 	w.mu.Unlock()
@@ -176,7 +176,7 @@ func (w *bubbleWorld) open(number int) {
 		return
 	}
 	s.fabric = f
-	ln, err := n.host.Listen("sdp", ":"+bubblePort)
+	ln, err := n.fabric.Listen("sdp", ":"+bubblePort)
 	if err != nil {
 		w.fail("listen on node %d: %v", number, err)
 		return
@@ -210,21 +210,21 @@ func (n *bubbleNode) accept(ln *Listener) {
 	}
 }
 
-// watchStats reads the Host's counters, which must not wait.
+// watchStats reads the Fabric's counters, which must not wait.
 func (n *bubbleNode) watchStats() {
 	rng := rand.New(rand.NewPCG(n.world.plan.seed, 200+uint64(n.number)))
 	for !n.closed.Load() {
-		n.world.timed(0, "Host.Stats", func() { n.host.Stats() })
+		n.world.timed(0, "Fabric.Stats", func() { n.fabric.Stats() })
 		time.Sleep(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
 	}
 }
 
-// close closes the node's Host.
+// close closes the node's Fabric.
 func (n *bubbleNode) close() {
 	if n.closed.Swap(true) {
 		return
 	}
-	n.world.timed(hostLimit, fmt.Sprintf("Host.Close of node %d", n.number), func() { n.host.Close() })
+	n.world.timed(hostLimit, fmt.Sprintf("Fabric.Close of node %d", n.number), func() { n.fabric.Close() })
 }
 
 // happen makes an event happen.
@@ -316,7 +316,7 @@ func (w *bubbleWorld) run() {
 	if !w.watch(closed) {
 		return
 	}
-	// What is under way in goroutines of the Hosts ends now. The end of this goroutine
+	// What is under way in goroutines of the Fabrics ends now. The end of this goroutine
 	// shows whether any is left.
 	time.Sleep(freeLimit)
 	w.mu.Lock()
@@ -406,7 +406,7 @@ func (w *bubbleWorld) checkFree() {
 
 // held returns what connections hold.
 func (n *bubbleNode) held() string {
-	s := n.host.stack
+	s := n.fabric.stack
 	_, sessions := s.up()
 	var b strings.Builder
 	for _, e := range sessions {
@@ -419,10 +419,10 @@ func (n *bubbleNode) held() string {
 			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Name, t)
 		}
 	}
-	n.host.mu.Lock()
-	defer n.host.mu.Unlock()
-	if len(n.host.users) > 1 { // its listener
-		fmt.Fprintf(&b, " Host of node %d: %d users;", n.number, len(n.host.users))
+	n.fabric.mu.Lock()
+	defer n.fabric.mu.Unlock()
+	if len(n.fabric.users) > 1 { // its listener
+		fmt.Fprintf(&b, " Fabric of node %d: %d users;", n.number, len(n.fabric.users))
 	}
 	return b.String()
 }
@@ -431,5 +431,5 @@ func (n *bubbleNode) held() string {
 func (n *bubbleNode) dialOf(to int, limit time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return n.host.DialContext(ctx, "sdp", fmt.Sprintf("node%d:%s", to, bubblePort))
+	return n.fabric.DialContext(ctx, "sdp", fmt.Sprintf("node%d:%s", to, bubblePort))
 }

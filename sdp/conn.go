@@ -23,11 +23,11 @@ type Conn struct {
 	dropped       runtime.Cleanup
 }
 
-// end is the part of a connection that its Host keeps. It does not refer to the Conn. So
+// end is the part of a connection that its Fabric keeps. It does not refer to the Conn. So
 // a Conn that the program has dropped is garbage.
 type end struct {
 	pair    *bounce.Pair // immutable
-	host    *Host        // immutable
+	fabric  *Fabric      // immutable
 	release func()       // releases the addresses; nil if there is nothing to release; immutable
 	abort   atomic.Bool  // SetLinger(0) was called
 	raw     descriptor
@@ -35,15 +35,15 @@ type end struct {
 
 // newConn makes a connection. release, if not nil, is called when the connection is
 // closed, or could not be made.
-func newConn(h *Host, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
-	e := &end{pair: p, host: h, release: release}
-	if err := h.add(e); err != nil {
+func newConn(f *Fabric, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
+	e := &end{pair: p, fabric: f, release: release}
+	if err := f.add(e); err != nil {
 		p.Abort()
 		e.releaseAddresses()
 		return nil, err
 	}
 	c := &Conn{pair: p, end: e, local: local, remote: remote}
-	if !h.stack.bubble {
+	if !f.stack.bubble {
 		c.dropped = runtime.AddCleanup(c, (*end).drop, e)
 	}
 	return c, nil
@@ -61,7 +61,7 @@ func (e *end) Close() error {
 	}
 	e.raw.close()
 	e.releaseAddresses()
-	e.host.remove(e)
+	e.fabric.remove(e)
 	return nil
 }
 

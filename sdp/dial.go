@@ -25,8 +25,8 @@ type Dialer struct {
 	Timeout time.Duration
 	// Deadline is the time at which a dial fails; zero means none.
 	Deadline time.Time
-	// Host is the Host whose fabric is used; nil means the default one.
-	Host *Host
+	// Fabric is the one to use; nil means the default one.
+	Fabric *Fabric
 	// TCP dials where network "tcp" uses TCP, resolves names, and dials networks that
 	// are not this package's. Nil means a zero net.Dialer. Timeout and Deadline above
 	// apply to it too. If it has LocalAddr, Control or ControlContext, which need a
@@ -90,17 +90,17 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, nil, err)
 	}
 	remote := &Addr{name, port}
-	h, done, err := d.Host.use()
+	f, done, err := d.Fabric.use()
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
 	defer done()
-	host, ok := h.findHost(ctx, name)
+	host, ok := f.findHost(ctx, name)
 	if !ok {
-		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, h.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
+		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, f.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
 		return nil, opError(opDial, nil, remote, err)
 	}
-	c, err := h.dial(ctx, &destination{host: host, port: port})
+	c, err := f.dial(ctx, &destination{host: host, port: port})
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
@@ -109,9 +109,9 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 
 // findHost finds a host of the fabric by name. It asks the name server if
 // necessary.
-func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
-	f := h.stack.fabric
-	if host, ok := f.FindHost(name); ok {
+func (f *Fabric) findHost(ctx context.Context, name string) (host int, ok bool) {
+	joined := f.stack.fabric
+	if host, ok := joined.FindHost(name); ok {
 		return host, true
 	}
 	if net.ParseIP(name) != nil || strings.HasPrefix(name, "node") && !strings.Contains(name, ".") {
@@ -122,8 +122,8 @@ func (h *Host) findHost(ctx context.Context, name string) (host int, ok bool) {
 		return 0, false
 	}
 	for _, ip := range ips {
-		if f.IsLocal(ip) {
-			return f.Host(), true
+		if joined.IsLocal(ip) {
+			return joined.Host(), true
 		}
 	}
 	return 0, false
@@ -150,25 +150,25 @@ type destination struct {
 
 // dial connects to the listener at d. It reaches the process that has the port and opens
 // a connection there. After a failure it does again what dial.Retry says, until ctx ends.
-func (h *Host) dial(ctx context.Context, d *destination) (*Conn, error) {
+func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
 	defer limited.stop()
 	ctx = limited
-	retry := dial.Retry{Far: d.host != h.stack.fabric.Host(), Patient: patient}
+	retry := dial.Retry{Far: d.host != f.stack.fabric.Host(), Patient: patient}
 	var peer *ring.Peer
 	var next dial.Next
 	for {
 		var c *Conn
 		var err error
 		if next.Step != dial.Open {
-			peer, err = h.reach(ctx, d, next.Process)
+			peer, err = f.reach(ctx, d, next.Process)
 			if err != nil && !errors.Is(err, dial.ErrLinkDown) {
 				return nil, err // there is no process to open a connection to
 			}
 		}
 		if err == nil {
-			c, err = h.open(ctx, peer, d)
+			c, err = f.open(ctx, peer, d)
 		}
 		if err == nil {
 			return c, nil
@@ -246,32 +246,32 @@ func (l *lateTimer) stop() {
 }
 
 // holder returns the process of this host that has the listener.
-func (h *Host) holder(d *destination) (ring.ID, bool, error) {
+func (f *Fabric) holder(d *destination) (ring.ID, bool, error) {
 	if id := d.holder; id != 0 {
 		d.holder = 0
 		return id, true, nil
 	}
 	if d.socket.Cookie != 0 {
-		return h.stack.fabric.SocketHolder(d.port, d.socket.Cookie)
+		return f.stack.fabric.SocketHolder(d.port, d.socket.Cookie)
 	}
-	return h.stack.fabric.Holder(d.port)
+	return f.stack.fabric.Holder(d.port)
 }
 
 // reach returns the link to the process that has the listener. On another host that is
 // the given process or, if it is 0, the one that owns the links: it knows which other one
 // has the port.
-func (h *Host) reach(ctx context.Context, d *destination, process int) (*ring.Peer, error) {
-	f := h.stack.fabric
+func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*ring.Peer, error) {
+	joined := f.stack.fabric
 	switch {
-	case d.host == f.Host():
-		return h.reachHere(ctx, d)
+	case d.host == joined.Host():
+		return f.reachHere(ctx, d)
 	case process == 0:
-		return f.Owner(ctx, d.host)
+		return joined.Owner(ctx, d.host)
 	}
 	// That process may be about to end, or its link to the owner may not be up yet.
 	soon, cancel := context.WithTimeout(ctx, redirectWait)
 	defer cancel()
-	peer, err := f.Peer(soon, ring.MakeID(d.host, process))
+	peer, err := joined.Peer(soon, ring.MakeID(d.host, process))
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %v: %w", &dial.ElsewhereError{Process: process}, err, dial.ErrLinkDown)
 	}
@@ -279,17 +279,17 @@ func (h *Host) reach(ctx context.Context, d *destination, process int) (*ring.Pe
 }
 
 // reachHere is reach on this host.
-func (h *Host) reachHere(ctx context.Context, d *destination) (*ring.Peer, error) {
-	id, ok, err := h.holder(d)
+func (f *Fabric) reachHere(ctx context.Context, d *destination) (*ring.Peer, error) {
+	id, ok, err := f.holder(d)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, syscall.ECONNREFUSED
 	}
-	peer, err := h.stack.fabric.Peer(ctx, id)
+	peer, err := f.stack.fabric.Peer(ctx, id)
 	if err != nil {
-		if _, ok, _ := h.holder(d); !ok {
+		if _, ok, _ := f.holder(d); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 	}
@@ -297,27 +297,27 @@ func (h *Host) reachHere(ctx context.Context, d *destination) (*ring.Peer, error
 }
 
 // open opens a connection to a listener of a process.
-func (h *Host) open(ctx context.Context, peer *ring.Peer, d *destination) (*Conn, error) {
+func (f *Fabric) open(ctx context.Context, peer *ring.Peer, d *destination) (*Conn, error) {
 	dials := peer.Session(ring.ServiceSDP).(*session).dials
 	if !d.tcp {
-		from := h.stack.dialPort()
+		from := f.stack.dialPort()
 		pair, err := dials.Dial(ctx, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})
 		if err != nil {
 			return nil, err
 		}
-		return newConn(h, pair, &Addr{h.thisHost(), from}, &Addr{h.hostName(peer.ID().Host()), d.port}, nil)
+		return newConn(f, pair, &Addr{f.thisHost(), from}, &Addr{f.hostName(peer.ID().Host()), d.port}, nil)
 	}
-	from, ok := h.stack.takePort()
+	from, ok := f.stack.takePort()
 	if !ok {
 		return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
 	}
 	pair, err := dials.Dial(ctx, d.hello(from))
 	if err != nil {
-		h.stack.releasePort(from)
+		f.stack.releasePort(from)
 		return nil, err
 	}
-	local, remote := d.addresses(h, peer, from)
-	return newConn(h, pair, tcpAddr(local), tcpAddr(remote), func() { h.stack.releasePort(from) })
+	local, remote := d.addresses(f, peer, from)
+	return newConn(f, pair, tcpAddr(local), tcpAddr(remote), func() { f.stack.releasePort(from) })
 }
 
 // hello returns the Hello for a connection from a port.
@@ -334,11 +334,11 @@ func (d *destination) hello(from uint16) hello.Hello {
 }
 
 // addresses returns the addresses of a connection from a port.
-func (d *destination) addresses(h *Host, peer *ring.Peer, from uint16) (local, remote netip.AddrPort) {
+func (d *destination) addresses(f *Fabric, peer *ring.Peer, from uint16) (local, remote netip.AddrPort) {
 	source, to := d.source, d.to
 	if !to.IsValid() {
-		f := h.stack.fabric
-		source, to = f.NodeAddr(f.Host()), f.NodeAddr(peer.ID().Host())
+		joined := f.stack.fabric
+		source, to = joined.NodeAddr(joined.Host()), joined.NodeAddr(peer.ID().Host())
 	}
 	return netip.AddrPortFrom(source, from), netip.AddrPortFrom(to, uint16(d.port))
 }

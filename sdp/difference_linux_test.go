@@ -402,8 +402,8 @@ func TestCallsReturnWhatTCPsDo(t *testing.T) {
 			return a, b, nil, err
 		})
 	})
-	onFabrics(t, func(t *testing.T, h *Host) {
-		sequences(t, func() (a, b net.Conn, stop func(), err error) { return pipe(h) })
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		sequences(t, func() (a, b net.Conn, stop func(), err error) { return pipe(f) })
 	})
 }
 
@@ -413,7 +413,7 @@ func TestWriteThatWaitsEndsAsTCPs(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		for name, end := range map[string]func(writer, reader socket) error{
 			"Close":          func(w, _ socket) error { return w.Close() },
 			"CloseWrite":     func(w, _ socket) error { return w.CloseWrite() },
@@ -423,7 +423,7 @@ func TestWriteThatWaitsEndsAsTCPs(t *testing.T) {
 			"CloseRead, too": func(w, _ socket) error { return errors.Join(w.CloseRead(), w.Close()) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				w := twin(t, ln, func() (a, b net.Conn, stop func(), err error) { return pipe(h) })
+				w := twin(t, ln, func() (a, b net.Conn, stop func(), err error) { return pipe(f) })
 				outcomes := func(ends [2]socket) []outcome {
 					written := make(chan outcome, 1)
 					go func() { written <- write(make([]byte, 64<<20))(ends[0]) }()

@@ -26,12 +26,12 @@ func openMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), st
 	return f
 }
 
-// openWrapped returns a Host on a fabric within this process whose bridges are
+// openWrapped returns a Fabric on a fabric within this process whose bridges are
 // wrapped.
-func openWrapped(o bounce.Options, window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *Host {
+func openWrapped(o bounce.Options, window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) *Fabric {
 	s := newStack(o)
 	s.fabric, s.refs = openMem(window, wrap, s.start), 1
-	return newHost(s, &networkCounters{})
+	return newFabric(s, &networkCounters{})
 }
 
 func TestConnWithEverythingThroughDMA(t *testing.T) {
@@ -41,30 +41,30 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := bounce.Options{Spin: -1, DMAThreshold: 1}
-			h := openWrapped(o, 16<<20, ntbdma.Around(e))
-			defer h.Close()
-			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
-			s := h.Stats()
+			f := openWrapped(o, 16<<20, ntbdma.Around(e))
+			defer f.Close()
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })
+			s := f.Stats()
 			require.Positive(t, s.DMABytes)
 			require.Zero(t, s.MMIOBytes+s.InlineBytes)
 			require.Equal(t, e.FailEvery > 0, s.DMAErrors > 0)
 		})
 	}
 	t.Run("shm", func(t *testing.T) {
-		h, err := OpenWith("shm:"+fabrictest.Name(t)+"?dmafrom=1", ntbdma.Around(ntbdma.Options{Channels: 2}))
+		f, err := OpenWith("shm:"+fabrictest.Name(t)+"?dmafrom=1", ntbdma.Around(ntbdma.Options{Channels: 2}))
 		require.NoError(t, err)
-		defer h.Close()
-		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
-		require.Positive(t, h.Stats().DMABytes)
+		defer f.Close()
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })
+		require.Positive(t, f.Stats().DMABytes)
 	})
 }
 
 // A channel's queue that others have filled stops no connection.
 func TestManyConnectionsShareAChannel(t *testing.T) {
-	h, err := OpenWith("mem:test?dmafrom=1&window=134217728", ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := OpenWith("mem:test?dmafrom=1&window=134217728", ntbdma.Around(ntbdma.Options{Channels: 1}))
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("sdp", "localhost:0")
+	defer f.Close()
+	ln, err := f.Listen("sdp", "localhost:0")
 	require.NoError(t, err)
 	go func() {
 		for {
@@ -78,7 +78,7 @@ func TestManyConnectionsShareAChannel(t *testing.T) {
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for range 100 {
-		c, err := h.Dial("sdp", ln.Addr().String())
+		c, err := f.Dial("sdp", ln.Addr().String())
 		require.NoError(t, err)
 		all.Go(func() {
 			<-start
@@ -101,22 +101,22 @@ func TestManyConnectionsShareAChannel(t *testing.T) {
 }
 
 func TestNoEngineMeansNoDMA(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		go a.Write(make([]byte, 1<<20))
 		_, err := io.ReadFull(b, make([]byte, 1<<20))
 		require.NoError(t, err)
-		require.Zero(t, h.Stats().DMABytes)
-		require.Empty(t, h.Crossovers())
+		require.Zero(t, f.Stats().DMABytes)
+		require.Empty(t, f.Crossovers())
 	})
 }
 
 func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
-	h, err := OpenWith("shm:"+fabrictest.Name(t), ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := OpenWith("shm:"+fabrictest.Name(t), ntbdma.Around(ntbdma.Options{Channels: 1}))
 	require.NoError(t, err)
-	defer h.Close()
-	mustPipe(t, h)
-	all := h.Crossovers()
+	defer f.Close()
+	mustPipe(t, f)
+	all := f.Crossovers()
 	require.Len(t, all, 2) // both ends of the link to itself
 	for _, c := range all {
 		require.NotEmpty(t, c.Points)
@@ -137,9 +137,9 @@ func TestDevicesCannotBePutAroundBridgesThatAreThere(t *testing.T) {
 	_, err = OpenWith(name, around)
 	require.ErrorIs(t, err, syscall.EBUSY)
 	require.NoError(t, first.Close())
-	h, err := OpenWith(name, around)
+	f, err := OpenWith(name, around)
 	require.NoError(t, err)
-	defer h.Close()
+	defer f.Close()
 	second, err := Open(name) // shares it
 	require.NoError(t, err)
 	defer second.Close()

@@ -41,7 +41,7 @@
 // LocalAddr and RemoteAddr return a *[net.TCPAddr] in either case. Ports of dialling endpoints
 // distinguish living connections. They are not ports that the kernel gives to TCP. The name of a
 // node is the zone of a link-local address, as in [fe80::3%node3]:8080, which Dial accepts.
-// [Host.Stats] counts how many connections used which transport, and why.
+// [Fabric.Stats] counts how many connections used which transport, and why.
 //
 // Other networks, such as "unix" and "udp", are passed to package net.
 //
@@ -65,9 +65,9 @@
 //	net.Dialer.Control, LocalAddr     TCP is taken              Dialer.TCP, which has them
 //	httptrace's hooks                 work
 //
-// # Hosts
+// # Fabrics
 //
-// A [Host] is this process' membership in a fabric. The package's functions use a default Host. It
+// A [Fabric] is a fabric that this process has joined. The package's functions use a default Fabric. It
 // is opened by its first use and released shortly after its last listener and connection are
 // closed. The environment variable SDP_FABRIC names its fabric. Without it, the processes of one
 // user on one machine share one.
@@ -103,13 +103,13 @@
 // # Tests with virtual time
 //
 // In a bubble of testing/synctest, a fabric mem:NAME works, and its waits do not hold up the
-// bubble's clock. [Open] it and close the [Host] in the bubble, since what is made outside cannot
-// be used there. The default Host stays open for 250 ms after its last use, which a bubble that has
+// bubble's clock. [Open] it and close the [Fabric] in the bubble, since what is made outside cannot
+// be used there. The default Fabric stays open for 250 ms after its last use, which a bubble that has
 // ended never reaches.
 //
 // A fabric of shared memory cannot work there, since a wait for another process keeps the clock
-// from going on. Open, Dial and Listen fail with [errors.ErrUnsupported], as they do with a Host
-// that was opened outside. Network "tcp" of the default Host is TCP there, and its names are looked
+// from going on. Open, Dial and Listen fail with [errors.ErrUnsupported], as they do with a Fabric
+// that was opened outside. Network "tcp" of the default Fabric is TCP there, and its names are looked
 // up by package net, whose resolver belongs to the bubble that asks it first. So use IP addresses.
 //
 // A bubble is recognized until its clock, which begins at 2000, reaches 2020. A connection that was

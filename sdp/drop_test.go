@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// used returns what the connections of a Host hold of the windows of its links.
-func used(h *Host) (sum bounce.Used) {
-	_, sessions := h.stack.up()
+// used returns what the connections of a Fabric hold of the windows of its links.
+func used(f *Fabric) (sum bounce.Used) {
+	_, sessions := f.stack.up()
 	for _, e := range sessions {
 		u := e.pool.Used()
 		sum.Pairs, sum.Slots, sum.Bytes = sum.Pairs+u.Pairs, sum.Slots+u.Slots, sum.Bytes+u.Bytes
@@ -23,11 +23,11 @@ func used(h *Host) (sum bounce.Used) {
 	return sum
 }
 
-// users returns how many listeners and connections a Host has open.
-func users(h *Host) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.users)
+// users returns how many listeners and connections a Fabric has open.
+func users(f *Fabric) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.users)
 }
 
 // collected collects garbage until a condition holds.
@@ -42,9 +42,9 @@ func collected(t *testing.T, what string, ok func() bool) {
 }
 
 // dialAndDrop makes connections, with a word on each, and drops them.
-func dialAndDrop(t *testing.T, h *Host, address string, n int) {
+func dialAndDrop(t *testing.T, f *Fabric, address string, n int) {
 	for range n {
-		c, err := h.Dial("sdp", address)
+		c, err := f.Dial("sdp", address)
 		require.NoError(t, err)
 		_, err = c.Write([]byte("word"))
 		require.NoError(t, err)
@@ -54,8 +54,8 @@ func dialAndDrop(t *testing.T, h *Host, address string, n int) {
 // A connection that the program has dropped without Close is closed. Nothing of it
 // stays, on either side.
 func TestDroppedConnectionsAreClosed(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", ":0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", ":0")
 		require.NoError(t, err)
 		defer ln.Close()
 		n, rounds := 3000, 1
@@ -79,13 +79,13 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 			}
 		}()
 		drop := func(n int) {
-			dialAndDrop(t, h, ln.Addr().String(), n)
+			dialAndDrop(t, f, ln.Addr().String(), n)
 			collected(t, "not all ends have read io.EOF", func() bool { return len(ends) == n })
 			for range n {
 				require.NoError(t, <-ends)
 			}
-			collected(t, "connections stay with their Host", func() bool { return users(h) == 1 })
-			collected(t, "memory of connections stays", func() bool { return used(h) == bounce.Used{} })
+			collected(t, "connections stay with their Fabric", func() bool { return users(f) == 1 })
+			collected(t, "memory of connections stays", func() bool { return used(f) == bounce.Used{} })
 		}
 		drop(1) // makes the link
 		before := runtime.NumGoroutine()
@@ -99,9 +99,9 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 // Data that arrived and was not read when a connection was dropped resets it, as Close
 // does.
 func TestDroppedConnectionWithUnreadDataIsReset(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		b := func() net.Conn {
-			_, b, _, err := pipe(h)
+			_, b, _, err := pipe(f)
 			require.NoError(t, err)
 			_, err = b.Write([]byte("unread"))
 			require.NoError(t, err)
@@ -117,9 +117,9 @@ func TestDroppedConnectionWithUnreadDataIsReset(t *testing.T) {
 
 // A connection with a goroutine in a call is not garbage.
 func TestConnectionInUseIsNotCollected(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		b, results := func() (net.Conn, chan error) {
-			a, b, _, err := pipe(h)
+			a, b, _, err := pipe(f)
 			require.NoError(t, err)
 			results := make(chan error, 1)
 			go func() { _, err := a.Read(make([]byte, 1)); results <- err }()
@@ -137,19 +137,19 @@ func TestConnectionInUseIsNotCollected(t *testing.T) {
 }
 
 // The collector's goroutines are in no bubble, and could not close a connection of one.
-func TestConnectionsOfABubbleAreLeftToTheirHost(t *testing.T) {
+func TestConnectionsOfABubbleAreLeftToTheirFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, "mem:bubble")
+		f := open(t, "mem:bubble")
 		func() {
-			_, _, _, err := pipe(h)
+			_, _, _, err := pipe(f)
 			require.NoError(t, err)
 		}()
 		for range 5 {
 			runtime.GC()
 			time.Sleep(time.Second)
 		}
-		require.Equal(t, 2, users(h))
-		require.NoError(t, h.Close())
+		require.Equal(t, 2, users(f))
+		require.NoError(t, f.Close())
 	})
 }
 
@@ -162,8 +162,8 @@ func TestTCPOptionsAreAccepted(t *testing.T) {
 		SetKeepAlivePeriod(time.Duration) error
 		SetKeepAliveConfig(net.KeepAliveConfig) error
 	}
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, _ := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, _ := mustPipe(t, f)
 		var c tcpOptions = a
 		set := func() []error {
 			return []error{

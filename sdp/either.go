@@ -17,27 +17,27 @@ import (
 // listener of the fabric, the connection is made by SDP, otherwise by TCP. The reason
 // for TCP is counted.
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
-	h, done, err := d.Host.use()
-	if err != nil && d.Host != nil {
+	f, done, err := d.Fabric.use()
+	if err != nil && d.Fabric != nil {
 		return nil, opError(opDial, nil, nil, err)
 	}
 	if err != nil {
-		defaultHost.counters.dialNoFabric.Add(1)
+		defaultFabric.counters.dialNoFabric.Add(1)
 		return d.net().DialContext(ctx, network, address)
 	}
 	defer done()
 	if d.needsSocket() {
-		h.counters.dialNeedsSocket.Add(1)
+		f.counters.dialNeedsSocket.Add(1)
 		return d.net().DialContext(ctx, network, address)
 	}
 	name, port, _ := net.SplitHostPort(address)
-	if node, ok := h.stack.fabric.FindNode(name); ok {
-		return d.dialNode(ctx, h, node, network, address)
+	if node, ok := f.stack.fabric.FindNode(name); ok {
+		return d.dialNode(ctx, f, node, network, address)
 	}
 	if to, ok := literal(ctx, network, name, port); ok {
-		return d.dialLiteral(ctx, h, network, address, to)
+		return d.dialLiteral(ctx, f, network, address, to)
 	}
-	return d.dialName(ctx, h, network, address)
+	return d.dialName(ctx, f, network, address)
 }
 
 // net returns the net.Dialer that dials by TCP.
@@ -55,20 +55,20 @@ func (d *Dialer) needsSocket() bool {
 }
 
 // dialNode connects to a port of a node. Only the fabric knows the node's name.
-func (d *Dialer) dialNode(ctx context.Context, h *Host, node int, network, address string) (net.Conn, error) {
+func (d *Dialer) dialNode(ctx context.Context, f *Fabric, node int, network, address string) (net.Conn, error) {
 	_, port, err := splitAddress(ctx, address)
 	if err != nil || port == 0 {
 		return d.net().DialContext(ctx, network, address) // its error is the one that users know
 	}
 	c, err := traced(ctx, network, verbatim(address), func() (*Conn, error) {
-		return h.dial(ctx, &destination{host: node, port: port, tcp: true})
+		return f.dial(ctx, &destination{host: node, port: port, tcp: true})
 	})
 	if err == nil {
-		h.counters.dialSDP.Add(1)
+		f.counters.dialSDP.Add(1)
 		return c, nil
 	}
-	h.counters.dialSDPFailed.Add(1)
-	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(h.stack.fabric.NodeAddr(node), uint16(port)))
+	f.counters.dialSDPFailed.Add(1)
+	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.stack.fabric.NodeAddr(node), uint16(port)))
 	sdpErr := &net.OpError{Op: opDial, Net: network, Addr: addr, Err: cause(err)}
 	t, err := d.net().DialContext(ctx, network, address)
 	if unknown := new(net.DNSError); errors.As(err, &unknown) || errors.Is(err, syscall.EINVAL) || ctx.Err() != nil {
@@ -104,17 +104,17 @@ func literal(ctx context.Context, network, host, service string) (netip.AddrPort
 }
 
 // dialLiteral connects to an address.
-func (d *Dialer) dialLiteral(ctx context.Context, h *Host, network, address string, to netip.AddrPort) (net.Conn, error) {
-	had, why := h.holding(int(to.Port()))
+func (d *Dialer) dialLiteral(ctx context.Context, f *Fabric, network, address string, to netip.AddrPort) (net.Conn, error) {
+	had, why := f.holding(int(to.Port()))
 	if why != nil {
 		why.Add(1)
 		return d.net().DialContext(ctx, network, address)
 	}
 	limited, cancel := d.limit(ctx)
 	defer cancel()
-	c, why, err := h.dialAddr(limited, network, to, had)
+	c, why, err := f.dialAddr(limited, network, to, had)
 	if c != nil {
-		h.counters.dialSDP.Add(1)
+		f.counters.dialSDP.Add(1)
 		return c, nil
 	}
 	if err != nil {
@@ -155,16 +155,16 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 // dialAddr connects to the listener of this fabric that a TCP connection to an address
 // would reach. had is what the fabric has on its port. If there is none, it returns the
 // counter of the reason. An error is final: the time is over.
-func (h *Host) dialAddr(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
+func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
-		return nil, &h.counters.dialSDPFailed, nil // net returns the error
+		return nil, &f.counters.dialSDPFailed, nil // net returns the error
 	}
-	d, why := h.seek(to, had)
+	d, why := f.seek(to, had)
 	if d == nil {
 		return nil, why, nil
 	}
 	c, err := traced(ctx, network, to, func() (*Conn, error) {
-		c, err := h.dial(ctx, d)
+		c, err := f.dial(ctx, d)
 		if err != nil {
 			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(err)}
 		}
@@ -174,9 +174,9 @@ func (h *Host) dialAddr(ctx context.Context, network string, to netip.AddrPort, 
 	case err == nil:
 		return c, nil, nil
 	case ctx.Err() != nil:
-		return nil, &h.counters.dialSDPFailed, err
+		return nil, &f.counters.dialSDPFailed, err
 	}
-	return nil, &h.counters.dialSDPFailed, nil
+	return nil, &f.counters.dialSDPFailed, nil
 }
 
 // holding is what the fabric says of a port.
@@ -187,26 +187,26 @@ type holding struct {
 
 // holding finds out what the fabric has on a port. Where that is nothing it returns the
 // counter of why.
-func (h *Host) holding(port int) (had holding, why counter) {
-	f := h.stack.fabric
+func (f *Fabric) holding(port int) (had holding, why counter) {
+	joined := f.stack.fabric
 	var err error
-	had.socket, had.sockets, err = f.AnySocket(port)
+	had.socket, had.sockets, err = joined.AnySocket(port)
 	held := had.sockets
 	if err == nil && !held {
-		_, held, err = f.Holder(port)
+		_, held, err = joined.Holder(port)
 	}
 	if err != nil || !held {
-		return holding{}, &h.counters.dialNoSDP
+		return holding{}, &f.counters.dialNoSDP
 	}
 	return had, nil
 }
 
 // seek asks the kernel which socket a connection to an address would reach, and the
 // fabric, which has the port, whether that is a listener's.
-func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
-	f, n := h.stack.fabric, h.counters
+func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
+	joined, n := f.stack.fabric, f.counters
 	port := int(to.Port())
-	route, err := h.stack.kernel.RouteTo(to.Addr())
+	route, err := f.stack.kernel.RouteTo(to.Addr())
 	if err != nil {
 		logNoLookup(err)
 		return nil, &n.dialNoLookup
@@ -214,7 +214,7 @@ func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	if !route.Local {
 		return nil, &n.dialNotLocal
 	}
-	socket, ok, err := h.stack.kernel.Listening(to, route.Interface)
+	socket, ok, err := f.stack.kernel.Listening(to, route.Interface)
 	if err != nil {
 		logNoLookup(err)
 		return nil, &n.dialNoLookup
@@ -222,7 +222,7 @@ func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	var holder ring.ID
 	switch {
 	case ok && had.sockets:
-		holder, ok, err = f.HolderOf(had.socket, port, socket.Cookie)
+		holder, ok, err = joined.HolderOf(had.socket, port, socket.Cookie)
 	case !ok && !had.sockets:
 		ok = true // nothing listens by TCP, and the holder of the port is of network "sdp"
 	default:
@@ -231,7 +231,7 @@ func (h *Host) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	if err != nil || !ok {
 		return nil, &n.dialNoSDP
 	}
-	d := &destination{host: f.Host(), port: port, tcp: true, socket: socket, holder: holder}
+	d := &destination{host: joined.Host(), port: port, tcp: true, socket: socket, holder: holder}
 	d.source, d.to = route.Source, inetdiag.Destination(to.Addr())
 	if zone := to.Addr().Zone(); zone != "" {
 		d.zone, d.source = route.Interface, d.source.WithZone(zone)

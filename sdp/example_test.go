@@ -167,16 +167,16 @@ func ExampleConn_CloseWrite() {
 	// Output: 100000 bytes
 }
 
-// A Host of its own fabric, which other programs do not see unless they name it
+// A Fabric of its own fabric, which other programs do not see unless they name it
 // too. "mem:" is one within this process, for tests.
 func ExampleOpen() {
-	host, err := sdp.Open("mem:example")
+	fabric, err := sdp.Open("mem:example")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer host.Close()
-	ln, err := host.Listen("sdp", ":7000")
+	defer fabric.Close()
+	ln, err := fabric.Listen("sdp", ":7000")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -185,7 +185,7 @@ func ExampleOpen() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c, err := host.DialContext(ctx, "sdp", "localhost:7000")
+	c, err := fabric.DialContext(ctx, "sdp", "localhost:7000")
 	if err != nil {
 		fmt.Println(err)
 		return

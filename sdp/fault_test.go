@@ -48,9 +48,9 @@ func atMost(n int, o ntbfault.Options) int {
 	return n
 }
 
-// onFaults runs a test on a Host for each kind of fault and each seed. The slow
+// onFaults runs a test on a Fabric for each kind of fault and each seed. The slow
 // guard may have ended a wait only if doorbells were lost.
-func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, h *Host, o ntbfault.Options)) {
+func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, fabric *Fabric, o ntbfault.Options)) {
 	leak.Check(t)
 	for _, tt := range faults {
 		for i, seed := range tt.seeds {
@@ -61,14 +61,14 @@ func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, h *Host, o nt
 				t.Parallel() // they mostly sleep
 				o := tt.o
 				o.Seed = seed
-				h, devices := faultyHost(o, b)
-				defer h.Close()
-				f(t, h, o)
+				fabric, devices := faultyFabric(o, b)
+				defer fabric.Close()
+				f(t, fabric, o)
 				if t.Failed() {
 					return
 				}
 				checkFaults(t, devices(), o)
-				if n := h.Stats().Rescues; n > 0 && o.DropDoorbell == 0 {
+				if n := fabric.Stats().Rescues; n > 0 && o.DropDoorbell == 0 {
 					t.Errorf("%d waits ended by the slow guard", n)
 				}
 			})
@@ -76,9 +76,9 @@ func onFaults(t *testing.T, b bounce.Options, f func(t *testing.T, h *Host, o nt
 	}
 }
 
-// faultyHost returns a Host of its own whose bridges misbehave. devices returns the
+// faultyFabric returns a Fabric of its own whose bridges misbehave. devices returns the
 // ends of those that have been made.
-func faultyHost(o ntbfault.Options, b bounce.Options) (h *Host, devices func() []*ntbfault.Device) {
+func faultyFabric(o ntbfault.Options, b bounce.Options) (f *Fabric, devices func() []*ntbfault.Device) {
 	var mu sync.Mutex
 	var made []*ntbfault.Device
 	s := newStack(b)
@@ -92,7 +92,7 @@ func faultyHost(o ntbfault.Options, b bounce.Options) (h *Host, devices func() [
 		made = append(made, p, q)
 		return p, q
 	}, s.start)
-	return newHost(s, &networkCounters{}), func() []*ntbfault.Device {
+	return newFabric(s, &networkCounters{}), func() []*ntbfault.Device {
 		mu.Lock()
 		defer mu.Unlock()
 		return made
@@ -139,15 +139,15 @@ func stacksOfAll() []byte {
 }
 
 func TestConnOverFaults(t *testing.T) {
-	onFaults(t, bounce.Options{Spin: bounce.DefaultSpin}, func(t *testing.T, h *Host, _ ntbfault.Options) {
-		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
+	onFaults(t, bounce.Options{Spin: bounce.DefaultSpin}, func(t *testing.T, f *Fabric, _ ntbfault.Options) {
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })
 	})
 }
 
 // Every wait parks, so that each message needs a wake-up.
 func TestPingPongOverFaults(t *testing.T) {
-	onFaults(t, bounce.Options{}, func(t *testing.T, h *Host, o ntbfault.Options) {
-		a, b := mustPipe(t, h)
+	onFaults(t, bounce.Options{}, func(t *testing.T, f *Fabric, o ntbfault.Options) {
+		a, b := mustPipe(t, f)
 		rounds := atMost(3000, o)
 		within(t, time.Minute, func() {
 			var sides sync.WaitGroup
@@ -159,7 +159,7 @@ func TestPingPongOverFaults(t *testing.T) {
 			})
 			p, got := make([]byte, 64), make([]byte, 64)
 			// A lost doorbell is not always one that was needed.
-			lucky := func() bool { return o.DropDoorbell > 0 && h.Stats().Rescues == 0 }
+			lucky := func() bool { return o.DropDoorbell > 0 && f.Stats().Rescues == 0 }
 			for i := 0; i < rounds || lucky() && i < 20*rounds; i++ {
 				p = p[:1+i%64]
 				p[0], p[len(p)-1] = byte(i>>8), byte(i)
@@ -177,7 +177,7 @@ func TestPingPongOverFaults(t *testing.T) {
 		})
 		require.Positive(t, a.Stats().ReadParks)
 		if o.DropDoorbell > 0 {
-			require.Positive(t, h.Stats().Rescues, "of lost doorbells")
+			require.Positive(t, f.Stats().Rescues, "of lost doorbells")
 		}
 	})
 }
@@ -185,8 +185,8 @@ func TestPingPongOverFaults(t *testing.T) {
 // Both sides write at once through small buffers. So both wait for data and for
 // room.
 func TestBothWriteOverFaults(t *testing.T) {
-	onFaults(t, bounce.Options{Buffer: 4096}, func(t *testing.T, h *Host, o ntbfault.Options) {
-		a, b := mustPipe(t, h)
+	onFaults(t, bounce.Options{Buffer: 4096}, func(t *testing.T, f *Fabric, o ntbfault.Options) {
+		a, b := mustPipe(t, f)
 		n := atMost(2<<20, o)
 		within(t, time.Minute, func() {
 			var sides sync.WaitGroup
@@ -223,8 +223,8 @@ func TestBothWriteOverFaults(t *testing.T) {
 // Set-up messages also wait for the peer's answer. What is written before Close
 // arrives.
 func TestDialsOverFaults(t *testing.T) {
-	onFaults(t, bounce.Options{}, func(t *testing.T, h *Host, o ntbfault.Options) {
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFaults(t, bounce.Options{}, func(t *testing.T, f *Fabric, o ntbfault.Options) {
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		defer ln.Close()
 		want := make([]byte, 9000)
@@ -235,7 +235,7 @@ func TestDialsOverFaults(t *testing.T) {
 			n := atMost(200, o)
 			sides.Go(func() {
 				for i := range n {
-					c, err := h.Dial("sdp", ln.Addr().String())
+					c, err := f.Dial("sdp", ln.Addr().String())
 					if err != nil {
 						t.Errorf("dial %d: %v", i, err)
 						ln.Close()

@@ -20,17 +20,17 @@ import (
 )
 
 // node opens one node of a fabric in which all nodes are in this process.
-func node(t *testing.T, topology, backend string, i, n int) *Host {
+func node(t *testing.T, topology, backend string, i, n int) *Fabric {
 	t.Helper()
-	h, err := Open(nodeSpec(t, topology, backend, i, n))
+	f, err := Open(nodeSpec(t, topology, backend, i, n))
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
-	return h
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // nodes opens all nodes of a fabric. Traffic between nodes within this process is
 // recorded.
-func nodes(t *testing.T, topology, backend string, n int) (hosts []*Host) {
+func nodes(t *testing.T, topology, backend string, n int) (hosts []*Fabric) {
 	t.Helper()
 	if backend == "mem" {
 		return recordedNodes(t, topology, n, "")
@@ -61,9 +61,9 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 
 // echoOn sends back what arrives on every connection of a host, until both ends are
 // closed.
-func echoOn(t *testing.T, h *Host) (port string) {
+func echoOn(t *testing.T, f *Fabric) (port string) {
 	t.Helper()
-	ln, err := h.Listen("sdp", ":0")
+	ln, err := f.Listen("sdp", ":0")
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
@@ -87,11 +87,11 @@ func echoOn(t *testing.T, h *Host) (port string) {
 
 // echoed sends a message over a new connection, half-closes it, and wants the
 // message back.
-func echoed(t *testing.T, h *Host, address string) {
+func echoed(t *testing.T, f *Fabric, address string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	c, err := h.DialContext(ctx, "sdp", address)
+	c, err := f.DialContext(ctx, "sdp", address)
 	require.NoError(t, err, address)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(60 * time.Second))
@@ -111,12 +111,12 @@ func TestNodesDialEachOtherByName(t *testing.T) {
 				t.Run(fmt.Sprintf("%s of %d", topology, n), func(t *testing.T) {
 					hosts := nodes(t, topology, backend, n)
 					var ports []string
-					for _, h := range hosts {
-						ports = append(ports, echoOn(t, h))
+					for _, f := range hosts {
+						ports = append(ports, echoOn(t, f))
 					}
-					for _, h := range hosts {
+					for _, f := range hosts {
 						for j, port := range ports {
-							echoed(t, h, fmt.Sprintf("node%d:%s", j+1, port))
+							echoed(t, f, fmt.Sprintf("node%d:%s", j+1, port))
 						}
 					}
 				})
@@ -156,10 +156,10 @@ func TestADialWaitsForANodeThatStartsLater(t *testing.T) {
 
 func TestAddressesOfNodes(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		h, other := node(t, "ring", backend, 2, 3), node(t, "ring", backend, 3, 3)
-		port := echoOn(t, h)
+		f, other := node(t, "ring", backend, 2, 3), node(t, "ring", backend, 3, 3)
+		port := echoOn(t, f)
 		for _, name := range []string{"localhost", "node2", "NODE2.", "2", "127.0.0.1", ""} {
-			c, err := h.Dial("sdp", net.JoinHostPort(name, port))
+			c, err := f.Dial("sdp", net.JoinHostPort(name, port))
 			require.NoError(t, err, name)
 			require.Equal(t, "node2:"+port, c.RemoteAddr().String())
 			c.Close()
@@ -180,7 +180,7 @@ func TestAddressesOfNodes(t *testing.T) {
 			}
 			c.Close()
 		}
-		both, err := h.Listen("tcp", "127.0.0.1:0")
+		both, err := f.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		_, tcpPort, err := net.SplitHostPort(both.Addr().String())
 		require.NoError(t, err)
@@ -194,13 +194,13 @@ func TestAddressesOfNodes(t *testing.T) {
 			c.Close()
 			s.Close()
 		}
-		c, err := h.Dial("tcp", both.Addr().String())
+		c, err := f.Dial("tcp", both.Addr().String())
 		require.NoError(t, err)
 		require.IsType(t, (*Conn)(nil), c, "within the node")
 		require.Equal(t, both.Addr().String(), c.RemoteAddr().String())
 		c.Close()
 		both.Close()
-		ln, err := h.Listen("sdp", "node2:0")
+		ln, err := f.Listen("sdp", "node2:0")
 		require.NoError(t, err)
 		c, err = other.Dial("sdp", ln.Addr().String())
 		require.NoError(t, err)
@@ -212,21 +212,21 @@ func TestAddressesOfNodes(t *testing.T) {
 		c.Close()
 		ln.Close()
 
-		_, err = h.Listen("sdp", "node3:0")
+		_, err = f.Listen("sdp", "node3:0")
 		require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 		for _, name := range []string{"node4", "4", "node0", "node", "192.0.2.1"} {
-			_, err = h.Dial("sdp", net.JoinHostPort(name, port))
+			_, err = f.Dial("sdp", net.JoinHostPort(name, port))
 			require.ErrorIs(t, err, syscall.EHOSTUNREACH, name)
 			require.ErrorContains(t, err, "node1 to node3", name)
 		}
-		_, err = h.Dial("sdp", "node3:1")
+		_, err = f.Dial("sdp", "node3:1")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		_, err = h.Dial("tcp", "node3:1")
+		_, err = f.Dial("tcp", "node3:1")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		require.EqualValues(t, 1, h.Stats().Networks.DialSDPFailed)
+		require.EqualValues(t, 1, f.Stats().Networks.DialSDPFailed)
 
 		// Node 1 does not run.
-		err = dialUntil(t, h, "node1:1", "node1 is not there")
+		err = dialUntil(t, f, "node1:1", "node1 is not there")
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
@@ -234,11 +234,11 @@ func TestAddressesOfNodes(t *testing.T) {
 
 // dialUntil dials with a short limit again and again, until the error has the
 // expected text. Before that, the limit may end too early for it.
-func dialUntil(t *testing.T, h *Host, address, text string) error {
+func dialUntil(t *testing.T, f *Fabric, address, text string) error {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := h.DialContext(ctx, "sdp", address)
+		_, err := f.DialContext(ctx, "sdp", address)
 		cancel()
 		require.Error(t, err)
 		if strings.Contains(err.Error(), text) {
@@ -289,12 +289,12 @@ func TestConnOverSeveralHops(t *testing.T) {
 // cut and made again.
 func TestConnectionsOutliveLinks(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		var hosts []*Host
+		var hosts []*Fabric
 		for i := 1; i <= 4; i++ {
-			h, err := Open(nodeSpec(t, "ring", backend, i, 4) + "&failover=1")
+			f, err := Open(nodeSpec(t, "ring", backend, i, 4) + "&failover=1")
 			require.NoError(t, err)
-			t.Cleanup(func() { h.Close() })
-			hosts = append(hosts, h)
+			t.Cleanup(func() { f.Close() })
+			hosts = append(hosts, f)
 		}
 		for _, to := range []int{2, 3} {
 			ln, err := hosts[to-1].Listen("sdp", ":0")

@@ -14,15 +14,15 @@ import (
 type ListenConfig struct {
 	// Backlog is how many connections may wait for Accept; 0 means 4096.
 	Backlog int
-	// Host is the Host whose fabric is used; nil means the default one.
-	Host *Host
+	// Fabric is the one to use; nil means the default one.
+	Fabric *Fabric
 	// TCP listens where network "tcp" does, and on networks that are not this package's.
 	// Nil means a zero net.ListenConfig.
 	TCP *net.ListenConfig
 }
 
 // Listen listens on "host:port" or ":port". Port 0 picks a free one, which Addr
-// returns. Host must be this host. Networks are as for Dial. With network "tcp" the
+// returns. Fabric must be this host. Networks are as for Dial. With network "tcp" the
 // listener is a *TCPListener.
 func Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{}).Listen(context.Background(), network, address)
@@ -59,29 +59,29 @@ func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listene
 		return nil, opError(opListen, nil, nil, err)
 	}
 	local := &Addr{name, port}
-	h, done, err := lc.Host.use()
+	f, done, err := lc.Fabric.use()
 	if err != nil {
 		return nil, opError(opListen, nil, local, err)
 	}
 	defer done()
-	if host, ok := h.findHost(ctx, name); !ok || host != h.stack.fabric.Host() {
+	if host, ok := f.findHost(ctx, name); !ok || host != f.stack.fabric.Host() {
 		err := fmt.Errorf("%q is not this host: %w", name, syscall.EADDRNOTAVAIL)
 		return nil, opError(opListen, nil, local, err)
 	}
-	l, err := h.listenPort(port, lc.Backlog)
+	l, err := f.listenPort(port, lc.Backlog)
 	if err != nil {
 		return nil, opError(opListen, nil, local, err)
 	}
 	return l, nil
 }
 
-func (h *Host) listenPort(port, backlog int) (*Listener, error) {
-	port, err := h.stack.fabric.ClaimPort(port)
+func (f *Fabric) listenPort(port, backlog int) (*Listener, error) {
+	port, err := f.stack.fabric.ClaimPort(port)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{host: h, addr: &Addr{h.thisHost(), port}, queue: h.stack.listeners.Listen(port, backlog)}
-	if err := h.add(l); err != nil {
+	l := &Listener{fabric: f, addr: &Addr{f.thisHost(), port}, queue: f.stack.listeners.Listen(port, backlog)}
+	if err := f.add(l); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func (h *Host) listenPort(port, backlog int) (*Listener, error) {
 
 // Listener accepts connections of network "sdp".
 type Listener struct {
-	host  *Host // immutable
-	addr  *Addr // immutable
-	queue *listen.Listener
+	fabric *Fabric // immutable
+	addr   *Addr   // immutable
+	queue  *listen.Listener
 }
 
 // Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed
@@ -102,7 +102,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}
-	c, err := newConn(l.host, a.Pair, l.addr, &Addr{l.host.hostName(a.Pair.Peer().ID().Host()), a.From}, nil)
+	c, err := newConn(l.fabric, a.Pair, l.addr, &Addr{l.fabric.hostName(a.Pair.Peer().ID().Host()), a.From}, nil)
 	if err != nil {
 		return nil, opError(opAccept, nil, l.addr, err)
 	}
@@ -116,8 +116,8 @@ func (l *Listener) Close() error {
 	if err := l.queue.Close(); err != nil {
 		return opError(opClose, nil, l.addr, err)
 	}
-	l.host.stack.fabric.ReleasePort(l.addr.Port)
-	l.host.remove(l)
+	l.fabric.stack.fabric.ReleasePort(l.addr.Port)
+	l.fabric.remove(l)
 	return nil
 }
 

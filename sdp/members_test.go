@@ -15,14 +15,14 @@ import (
 )
 
 // member opens a process of node i that owns no links. which distinguishes members
-// of one node, since Hosts of this process that name a fabric in the same words are
+// of one node, since Fabrics of this process that name a fabric in the same words are
 // one.
-func member(t *testing.T, topology, backend string, i, which int) *Host {
+func member(t *testing.T, topology, backend string, i, which int) *Fabric {
 	t.Helper()
-	h, err := Open(memberSpec(t, topology, backend, i, which))
+	f, err := Open(memberSpec(t, topology, backend, i, which))
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
-	return h
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 func memberSpec(t *testing.T, topology, backend string, i, which int) string {
@@ -34,11 +34,11 @@ func TestMembersDialAndAreDialled(t *testing.T) {
 		for _, topology := range []string{"ring", "line", "mesh"} {
 			t.Run(topology, func(t *testing.T) {
 				const n = 4
-				var hosts []*Host
+				var hosts []*Fabric
 				var addresses []string
-				add := func(i int, h *Host) {
-					hosts = append(hosts, h)
-					addresses = append(addresses, fmt.Sprintf("node%d:%s", i, echoOn(t, h)))
+				add := func(i int, f *Fabric) {
+					hosts = append(hosts, f)
+					addresses = append(addresses, fmt.Sprintf("node%d:%s", i, echoOn(t, f)))
 				}
 				add(1, member(t, topology, backend, 1, 1)) // before its owner
 				for i := 1; i <= n; i++ {
@@ -46,9 +46,9 @@ func TestMembersDialAndAreDialled(t *testing.T) {
 				}
 				add(1, member(t, topology, backend, 1, 2))
 				add(3, member(t, topology, backend, 3, 1))
-				for _, h := range hosts {
+				for _, f := range hosts {
 					for _, a := range addresses {
-						echoed(t, h, a)
+						echoed(t, f, a)
 					}
 				}
 			})
@@ -58,13 +58,13 @@ func TestMembersDialAndAreDialled(t *testing.T) {
 
 func TestAMemberWithoutAnOwnerSaysSo(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		h := member(t, "ring", backend, 2, 1)
-		err := dialUntil(t, h, "node1:7", "no process owns the links of node2: start one with nodes=N")
+		f := member(t, "ring", backend, 2, 1)
+		err := dialUntil(t, f, "node1:7", "no process owns the links of node2: start one with nodes=N")
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		// Within the host nothing is missing.
 		other := member(t, "ring", backend, 2, 2)
 		port := echoOn(t, other)
-		echoed(t, h, "node2:"+port)
+		echoed(t, f, "node2:"+port)
 	})
 }
 
@@ -72,12 +72,12 @@ func TestADialOfAMemberWaitsForTheOwner(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		server := node(t, "ring", backend, 1, 3)
 		port := echoOn(t, server)
-		h := member(t, "ring", backend, 2, 1)
+		f := member(t, "ring", backend, 2, 1)
 		done := make(chan error, 1)
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
-			c, err := h.DialContext(ctx, "sdp", "node1:"+port)
+			c, err := f.DialContext(ctx, "sdp", "node1:"+port)
 			if err == nil {
 				c.Close()
 			}
@@ -90,12 +90,12 @@ func TestADialOfAMemberWaitsForTheOwner(t *testing.T) {
 
 func TestADialOfAMemberBeyondTheLastNodeFails(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
-		h := member(t, "ring", backend, 2, 1)
+		f := member(t, "ring", backend, 2, 1)
 		done := make(chan error, 1)
 		go func() { // only the owner tells it how many nodes there are
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
-			_, err := h.DialContext(ctx, "sdp", "node4:7")
+			_, err := f.DialContext(ctx, "sdp", "node4:7")
 			done <- err
 		}()
 		time.Sleep(20 * time.Millisecond) // mostly the dial waits by now
@@ -165,16 +165,16 @@ func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		far, owner := node(t, "ring", backend, 1, 2), node(t, "ring", backend, 2, 2)
 		a, b := member(t, "ring", backend, 2, 1), member(t, "ring", backend, 2, 2)
-		for _, h := range []*Host{a, owner, b, a} {
+		for _, f := range []*Fabric{a, owner, b, a} {
 			_, err := far.Dial("sdp", "node2:77")
 			require.ErrorIs(t, err, syscall.ECONNREFUSED)
-			ln, err := h.Listen("sdp", ":77")
+			ln, err := f.Listen("sdp", ":77")
 			require.NoError(t, err)
-			for _, other := range []*Host{a, b, owner} {
+			for _, other := range []*Fabric{a, b, owner} {
 				_, err := other.Listen("sdp", ":77")
 				require.ErrorIs(t, err, syscall.EADDRINUSE)
 			}
-			for _, from := range []*Host{far, a, b, owner} {
+			for _, from := range []*Fabric{far, a, b, owner} {
 				c, err := from.Dial("sdp", "node2:77")
 				require.NoError(t, err)
 				s, err := ln.Accept()

@@ -13,7 +13,7 @@ import (
 // nameDial is a dial of a name, which means several addresses. They are tried in the order
 // and at the times at which net tries them, each by SDP first.
 type nameDial struct {
-	host    *Host
+	fabric  *Fabric
 	tcp     *net.Dialer // without limits, which contexts have
 	network string
 	had     holding // of the port
@@ -27,52 +27,52 @@ type attempt struct {
 }
 
 // dialName connects to one of the addresses of a name.
-func (d *Dialer) dialName(ctx context.Context, h *Host, network, address string) (net.Conn, error) {
+func (d *Dialer) dialName(ctx context.Context, f *Fabric, network, address string) (net.Conn, error) {
 	n := d.net()
 	limited, cancel := d.limit(ctx)
 	defer cancel()
-	port, had, why := h.portOf(limited, n, address)
+	port, had, why := f.portOf(limited, n, address)
 	if why != nil {
 		why.Add(1)
 		return n.DialContext(ctx, network, address)
 	}
 	name, _, _ := net.SplitHostPort(address)
-	addrs, err := h.resolve(limited, n, network, name)
+	addrs, err := f.resolve(limited, n, network, name)
 	if err != nil {
-		h.counters.dialNotLocal.Add(1) // there is no address
+		f.counters.dialNotLocal.Add(1) // there is no address
 		return nil, &net.OpError{Op: opDial, Net: network, Err: err}
 	}
 	to := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
 		if a.Is6() && a.IsLinkLocalUnicast() { // its zone is not known here
-			h.counters.dialNotLocal.Add(1)
+			f.counters.dialNotLocal.Add(1)
 			return n.DialContext(ctx, network, address)
 		}
 		to[i] = netip.AddrPortFrom(a, uint16(port))
 	}
 	delay := n.FallbackDelay
 	n.Timeout, n.Deadline = 0, time.Time{}
-	a := (&nameDial{host: h, tcp: n, network: network, had: had}).dial(limited, to, delay)
+	a := (&nameDial{fabric: f, tcp: n, network: network, had: had}).dial(limited, to, delay)
 	if a.why != nil {
 		a.why.Add(1)
 	} else {
-		h.counters.dialSDP.Add(1)
+		f.counters.dialSDP.Add(1)
 	}
 	return a.conn, a.err
 }
 
 // portOf is the port of an address, and what the fabric has there. Where that is nothing,
 // it returns the counter of why, and the rest is left to net.
-func (h *Host) portOf(ctx context.Context, n *net.Dialer, address string) (int, holding, counter) {
+func (f *Fabric) portOf(ctx context.Context, n *net.Dialer, address string) (int, holding, counter) {
 	name, service, err := net.SplitHostPort(address)
 	if err != nil || name == "" {
-		return 0, holding{}, &h.counters.dialNotLocal
+		return 0, holding{}, &f.counters.dialNotLocal
 	}
 	port, err := resolver(n).LookupPort(ctx, "tcp", service)
 	if err != nil || port == 0 {
-		return 0, holding{}, &h.counters.dialNotLocal
+		return 0, holding{}, &f.counters.dialNotLocal
 	}
-	had, why := h.holding(port)
+	had, why := f.holding(port)
 	return port, had, why
 }
 
@@ -95,10 +95,10 @@ type resolved struct {
 const localhostKept = time.Second
 
 // resolve finds the addresses of a name that are of a network, in net's order.
-func (h *Host) resolve(ctx context.Context, n *net.Dialer, network, name string) ([]netip.Addr, error) {
+func (f *Fabric) resolve(ctx context.Context, n *net.Dialer, network, name string) ([]netip.Addr, error) {
 	keep := name == "localhost" && n.Resolver == nil && httptrace.ContextClientTrace(ctx) == nil
 	now := time.Now()
-	if known := h.stack.localhost.Load(); keep && known != nil && known.network == network && ctx.Err() == nil {
+	if known := f.stack.localhost.Load(); keep && known != nil && known.network == network && ctx.Err() == nil {
 		if age := now.Sub(known.at); 0 <= age && age < localhostKept {
 			return known.addrs, nil
 		}
@@ -114,7 +114,7 @@ func (h *Host) resolve(ctx context.Context, n *net.Dialer, network, name string)
 		}
 	}
 	if keep {
-		h.stack.localhost.Store(&resolved{network, addrs, now})
+		f.stack.localhost.Store(&resolved{network, addrs, now})
 	}
 	return addrs, nil
 }
@@ -214,7 +214,7 @@ func (d *nameDial) withShare(ctx context.Context, left int, to netip.AddrPort) a
 
 // try connects to an address, by SDP or else by TCP.
 func (d *nameDial) try(ctx context.Context, to netip.AddrPort) attempt {
-	c, why, err := d.host.dialAddr(ctx, d.network, to, d.had)
+	c, why, err := d.fabric.dialAddr(ctx, d.network, to, d.had)
 	if c != nil {
 		return attempt{conn: c}
 	}

@@ -61,7 +61,7 @@ func nameServer(t *testing.T, addrs []netip.Addr) *net.Resolver {
 // A name of several addresses reaches the server that net reaches, and fails as net does.
 func TestNamesOfSeveralAddresses(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	all := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1"}
 	bySDP, refused := 0, 0
@@ -71,7 +71,7 @@ func TestNamesOfSeveralAddresses(t *testing.T) {
 		port := portOf(t, probe.Addr())
 		var servers []*named
 		for _, a := range all {
-			listen := []func(string, string) (net.Listener, error){nil, net.Listen, h.Listen}[random.IntN(3)]
+			listen := []func(string, string) (net.Listener, error){nil, net.Listen, f.Listen}[random.IntN(3)]
 			if listen == nil {
 				continue
 			}
@@ -90,7 +90,7 @@ func TestNamesOfSeveralAddresses(t *testing.T) {
 			address := "several.example.:" + port
 			c, wantErr := tcp.Dial(network, address)
 			want := reached(c, wantErr)
-			c, err := (&Dialer{Host: h, TCP: &tcp}).Dial(network, address)
+			c, err := (&Dialer{Fabric: f, TCP: &tcp}).Dial(network, address)
 			_, sdp := c.(*Conn)
 			require.Equal(t, want, reached(c, err), "%s %v", network, addrs)
 			require.Equal(t, fmt.Sprint(withoutServer(wantErr)), fmt.Sprint(withoutServer(err)), "%s %v", network, addrs)
@@ -129,19 +129,19 @@ func withoutServer(err error) error {
 // address that takes long is one of ours whose backlog is full.
 func TestTheOtherFamilyIsTriedWhenTheFirstIsSlow(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	lc := ListenConfig{Host: h, Backlog: 1}
+	f := openTCPTest(t)
+	lc := ListenConfig{Fabric: f, Backlog: 1}
 	slow, err := lc.Listen(t.Context(), "tcp6", "[::1]:0")
 	if err != nil {
 		t.Skip("no IPv6: ", err)
 	}
 	defer slow.Close()
 	port := portOf(t, slow.Addr())
-	ln, err := h.Listen("tcp4", "127.0.0.1:"+port)
+	ln, err := f.Listen("tcp4", "127.0.0.1:"+port)
 	require.NoError(t, err)
 	fast := serveName(ln, "fast")
 	defer fast.stop()
-	waiting, err := h.Dial("tcp", slow.Addr().String())
+	waiting, err := f.Dial("tcp", slow.Addr().String())
 	require.NoError(t, err)
 	require.IsType(t, (*Conn)(nil), waiting)
 	defer waiting.Close()
@@ -151,31 +151,31 @@ func TestTheOtherFamilyIsTriedWhenTheFirstIsSlow(t *testing.T) {
 	if addrs[0].To4() != nil {
 		t.Skip("IPv4 is preferred here: ", addrs)
 	}
-	require.Equal(t, "fast", reached((&Dialer{Host: h, TCP: &tcp}).Dial("tcp", "both.example.:"+port)))
-	require.EqualValues(t, 2, h.Stats().Networks.DialSDP)
+	require.Equal(t, "fast", reached((&Dialer{Fabric: f, TCP: &tcp}).Dial("tcp", "both.example.:"+port)))
+	require.EqualValues(t, 2, f.Stats().Networks.DialSDP)
 }
 
 // What localhost means is found anew after a second.
 func TestWhatLocalhostMeansIsKeptForASecond(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.9:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.9:0")
 	require.NoError(t, err)
 	s := serveName(ln, "nine")
 	defer s.stop()
 	address := "localhost:" + portOf(t, ln.Addr())
 	say := func(at time.Time) {
-		h.stack.localhost.Store(&resolved{"tcp", []netip.Addr{netip.MustParseAddr("127.0.0.9")}, at})
+		f.stack.localhost.Store(&resolved{"tcp", []netip.Addr{netip.MustParseAddr("127.0.0.9")}, at})
 	}
 	say(time.Now().Add(time.Hour)) // as after the clock was set
-	require.NotEqual(t, "nine", reached(h.Dial("tcp", address)))
+	require.NotEqual(t, "nine", reached(f.Dial("tcp", address)))
 	say(time.Now().Add(-localhostKept))
-	require.NotEqual(t, "nine", reached(h.Dial("tcp", address)))
-	require.WithinDuration(t, time.Now(), h.stack.localhost.Load().at, 30*time.Second)
+	require.NotEqual(t, "nine", reached(f.Dial("tcp", address)))
+	require.WithinDuration(t, time.Now(), f.stack.localhost.Load().at, 30*time.Second)
 	for range 30 { // a second may go by
 		say(time.Now())
-		if reached(h.Dial("tcp", address)) == "nine" {
-			require.NotEqual(t, "nine", reached(h.Dial("tcp4", address)), "another network")
+		if reached(f.Dial("tcp", address)) == "nine" {
+			require.NotEqual(t, "nine", reached(f.Dial("tcp4", address)), "another network")
 			return
 		}
 	}
@@ -185,13 +185,13 @@ func TestWhatLocalhostMeansIsKeptForASecond(t *testing.T) {
 // A thread that has entered another network namespace reaches that one's server.
 func TestADialIsOfTheNamespaceOfItsThread(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "0.0.0.0:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
 	here := serveName(ln, "here")
 	defer here.stop()
 	address := "0.0.0.0:" + portOf(t, ln.Addr())
-	require.Equal(t, "here", reached(h.Dial("tcp", address)))
+	require.Equal(t, "here", reached(f.Dial("tcp", address)))
 
 	runtime.LockOSThread() // not unlocked where the thread cannot come back
 	old, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -202,14 +202,14 @@ func TestADialIsOfTheNamespaceOfItsThread(t *testing.T) {
 		t.Logf("WARNING: network namespaces are forbidden here: %v", err)
 		t.Skip("network namespaces are forbidden")
 	}
-	who, sdp := way(h, "tcp", address)
+	who, sdp := way(f, "tcp", address)
 	want := reached(net.Dial("tcp", address))
 	require.NoError(t, unix.Setns(old, unix.CLONE_NEWNET))
 	runtime.UnlockOSThread()
 	require.Equal(t, want, who)
 	require.NotEqual(t, "here", who)
 	require.False(t, sdp)
-	who, sdp = way(h, "tcp", address)
+	who, sdp = way(f, "tcp", address)
 	require.Equal(t, "here", who)
 	require.True(t, sdp)
 }
@@ -252,12 +252,12 @@ func TestLateTimer(t *testing.T) {
 // The Cancel of a net.Dialer ends a dial by SDP too.
 func TestCancelOfANetDialer(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	lc := ListenConfig{Host: h, Backlog: 1}
+	f := openTCPTest(t)
+	lc := ListenConfig{Fabric: f, Backlog: 1}
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	first, err := h.Dial("tcp", ln.Addr().String())
+	first, err := f.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer first.Close() // the backlog is full
 	for _, host := range []string{"127.0.0.1", "one.example."} {
@@ -266,7 +266,7 @@ func TestCancelOfANetDialer(t *testing.T) {
 		tcp.Cancel = canceled                                           //lint:ignore SA1019 old programs set it
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a guard
 		time.AfterFunc(10*time.Millisecond, func() { close(canceled) })
-		c, err := (&Dialer{Host: h, TCP: tcp}).DialContext(ctx, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
+		c, err := (&Dialer{Fabric: f, TCP: tcp}).DialContext(ctx, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
 		require.Nil(t, c)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, ctx.Err(), "it went on")

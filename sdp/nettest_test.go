@@ -13,25 +13,25 @@ func fabrics(t *testing.T) []string {
 	return []string{"mem:test", "shm:" + fabrictest.Name(t)}
 }
 
-// onFabrics runs a test on a Host of each backend.
-func onFabrics(t *testing.T, f func(t *testing.T, h *Host)) {
+// onFabrics runs a test on a Fabric of each backend.
+func onFabrics(t *testing.T, f func(t *testing.T, fabric *Fabric)) {
 	for _, spec := range fabrics(t) {
 		t.Run(spec[:3], func(t *testing.T) {
-			h := open(t, spec)
-			defer h.Close()
-			f(t, h)
+			fabric := open(t, spec)
+			defer fabric.Close()
+			f(t, fabric)
 		})
 	}
 }
 
 // pipe makes the two endpoints of a connection.
-func pipe(h *Host) (c1, c2 net.Conn, stop func(), err error) {
-	ln, err := h.Listen("sdp", "localhost:0")
+func pipe(f *Fabric) (c1, c2 net.Conn, stop func(), err error) {
+	ln, err := f.Listen("sdp", "localhost:0")
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer ln.Close()
-	c1, err = h.Dial("sdp", ln.Addr().String())
+	c1, err = f.Dial("sdp", ln.Addr().String())
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -43,7 +43,7 @@ func pipe(h *Host) (c1, c2 net.Conn, stop func(), err error) {
 }
 
 func TestConn(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(h) })
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })
 	})
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hosts that are opened at the same moment in the same words share one membership, or one
+// Fabrics that are opened at the same moment in the same words share one membership, or one
 // error.
 func TestHostsThatAreOpenedAtOnceShareAFabric(t *testing.T) {
 	leak.Check(t)
 	const n = 8
-	open := func(spec string) (hosts [n]*Host, errs [n]error) {
+	open := func(spec string) (hosts [n]*Fabric, errs [n]error) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() { hosts[i], errs[i] = Open(spec) })
@@ -32,13 +32,13 @@ func TestHostsThatAreOpenedAtOnceShareAFabric(t *testing.T) {
 		require.Nil(t, taken)
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		_, refused := open(spec + "&spin=0")
-		for i, h := range hosts {
+		for i, f := range hosts {
 			require.NoError(t, errs[i])
-			require.Same(t, hosts[0].stack, h.stack)
+			require.Same(t, hosts[0].stack, f.stack)
 			require.ErrorIs(t, refused[i], syscall.EADDRINUSE)
 		}
-		for _, h := range hosts {
-			require.NoError(t, h.Close())
+		for _, f := range hosts {
+			require.NoError(t, f.Close())
 		}
 	}
 	stacks.mu.Lock()
@@ -56,13 +56,13 @@ func (deadDevice) WaitDoorbell(int) error { return syscall.ENOBUFS }
 // A dial with a deadline whose link cannot be made fails with the link's error, also where
 // that is the one of a full window.
 func TestALinkThatFailsForWantOfMemory(t *testing.T) {
-	h, err := OpenWith("mem:test", func(a, b ntb.Device) (ntb.Device, ntb.Device) { return deadDevice{a}, deadDevice{b} })
+	f, err := OpenWith("mem:test", func(a, b ntb.Device) (ntb.Device, ntb.Device) { return deadDevice{a}, deadDevice{b} })
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("sdp", "localhost:0")
+	defer f.Close()
+	ln, err := f.Listen("sdp", "localhost:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	_, err = (&Dialer{Host: h, Timeout: time.Minute}).Dial("sdp", ln.Addr().String())
+	_, err = (&Dialer{Fabric: f, Timeout: time.Minute}).Dial("sdp", ln.Addr().String())
 	require.ErrorIs(t, err, syscall.ENOBUFS)
 	require.IsType(t, new(net.OpError), err)
 }

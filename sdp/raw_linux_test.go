@@ -82,8 +82,8 @@ func TestRawReadShowsWhatArrived(t *testing.T) {
 		require.NoError(t, err)
 		check(t, a, b)
 	})
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b, _, err := pipe(h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b, _, err := pipe(f)
 		require.NoError(t, err)
 		check(t, a, b)
 	})
@@ -128,9 +128,9 @@ func TestDescriptorIsReadableAtTheEnd(t *testing.T) {
 		"abort":      func(c *Conn) error { return errors.Join(c.SetLinger(0), c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onFabrics(t, func(t *testing.T, h *Host) {
+			onFabrics(t, func(t *testing.T, f *Fabric) {
 				for _, before := range []bool{false, true} {
-					a, b := mustPipe(t, h)
+					a, b := mustPipe(t, f)
 					if before { // the descriptor is made after the end
 						require.NoError(t, end(b))
 					} else {
@@ -151,8 +151,8 @@ func TestDescriptorIsReadableAtTheEnd(t *testing.T) {
 // A raw read that is not done waits for more, for Close, and for the deadline.
 func TestRawReadWaits(t *testing.T) {
 	leak.Check(t)
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		raw, err := a.SyscallConn()
 		require.NoError(t, err)
 		var got []byte
@@ -192,8 +192,8 @@ func TestRawReadWaits(t *testing.T) {
 
 // A program cannot write to the descriptor, so nothing is lost.
 func TestDescriptorTakesNothing(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, _ := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, _ := mustPipe(t, f)
 		raw, err := a.SyscallConn()
 		require.NoError(t, err)
 		require.ErrorIs(t, raw.Write(func(uintptr) bool { panic("called") }), errors.ErrUnsupported)

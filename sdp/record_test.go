@@ -13,19 +13,19 @@ import (
 
 // open is Open. A fabric within this process is a new one, and what passes its bridges is
 // recorded.
-func open(t testing.TB, spec string) *Host {
+func open(t testing.TB, spec string) *Fabric {
 	t.Helper()
 	if strings.HasPrefix(spec, "mem:") {
 		return openWrapped(bounce.Options{Spin: -1}, 16<<20, recorder.For(t).Pair)
 	}
-	h, err := Open(spec)
+	f, err := Open(spec)
 	require.NoError(t, err)
-	return h
+	return f
 }
 
 // recordedNodes opens all nodes of a fabric within this process. What passes the bridges
 // and the tunnels is recorded.
-func recordedNodes(t testing.TB, topology string, n int, options string) (hosts []*Host) {
+func recordedNodes(t testing.TB, topology string, n int, options string) (hosts []*Fabric) {
 	t.Helper()
 	spec, err := fabric.ParseSpec(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))
 	require.NoError(t, err)
@@ -39,9 +39,9 @@ func recordedNodes(t testing.TB, topology string, n int, options string) (hosts 
 	require.NoError(t, err)
 	require.Len(t, all, n)
 	for _, s := range stacks {
-		h := newHost(s, &networkCounters{})
-		t.Cleanup(func() { h.Close() })
-		hosts = append(hosts, h)
+		joined := newFabric(s, &networkCounters{})
+		t.Cleanup(func() { joined.Close() })
+		hosts = append(hosts, joined)
 	}
 	return hosts
 }

@@ -6,23 +6,23 @@ import (
 	"syscall"
 )
 
-// ResolveAddr returns what "host:port" means on this Host: the address that Addr of a
+// ResolveAddr returns what "host:port" means on this Fabric: the address that Addr of a
 // listener there returns. Nothing is dialled, but a name server may be asked, until ctx
 // ends. If the fabric has no such host, the error wraps EHOSTUNREACH.
-func (h *Host) ResolveAddr(ctx context.Context, address string) (*Addr, error) {
+func (f *Fabric) ResolveAddr(ctx context.Context, address string) (*Addr, error) {
 	name, port, err := splitAddress(ctx, address)
 	if err != nil {
 		return nil, opError(opResolve, nil, nil, err)
 	}
-	h, done, err := h.use()
+	f, done, err := f.use()
 	if err != nil {
 		return nil, opError(opResolve, nil, &Addr{name, port}, err)
 	}
 	defer done()
-	host, ok := h.findHost(ctx, name)
+	host, ok := f.findHost(ctx, name)
 	if !ok {
-		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, h.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
+		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, f.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
 		return nil, opError(opResolve, nil, &Addr{name, port}, err)
 	}
-	return &Addr{h.hostName(host), port}, nil
+	return &Addr{f.hostName(host), port}, nil
 }

@@ -20,28 +20,28 @@ func TestResolveAddrIsWhatListenersAndConnectionsHave(t *testing.T) {
 		{"mem:resolve", "localhost", nil},
 		{"ring:resolve?backend=mem&node=2&nodes=3", "node2", map[string]string{"node3:9": "node3:9", "1:9": "node1:9"}},
 	} {
-		h, err := Open(c.spec)
+		f, err := Open(c.spec)
 		require.NoError(t, err)
-		ln, err := h.Listen("sdp", ":7000")
+		ln, err := f.Listen("sdp", ":7000")
 		require.NoError(t, err)
 		for _, address := range []string{":7000", "localhost:7000", "127.0.0.1:7000", "LOCALHOST:7000", c.here + ":7000"} {
-			a, err := h.ResolveAddr(ctx, address)
+			a, err := f.ResolveAddr(ctx, address)
 			require.NoError(t, err, address)
 			require.Equal(t, ln.Addr(), net.Addr(a), address)
 		}
 		for address, want := range c.elsewhere {
-			a, err := h.ResolveAddr(ctx, address)
+			a, err := f.ResolveAddr(ctx, address)
 			require.NoError(t, err)
 			require.Equal(t, want, a.String())
 		}
-		_, err = h.ResolveAddr(ctx, "node4:1")
+		_, err = f.ResolveAddr(ctx, "node4:1")
 		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 		require.ErrorAs(t, err, new(*net.OpError))
-		_, err = h.ResolveAddr(ctx, "no port")
+		_, err = f.ResolveAddr(ctx, "no port")
 		require.ErrorAs(t, err, new(*net.AddrError))
 		require.NoError(t, ln.Close())
-		require.NoError(t, h.Close())
-		_, err = h.ResolveAddr(ctx, ":7000")
+		require.NoError(t, f.Close())
+		_, err = f.ResolveAddr(ctx, ":7000")
 		require.ErrorIs(t, err, net.ErrClosed)
 	}
 }

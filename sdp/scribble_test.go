@@ -186,18 +186,18 @@ func TestScribblingNeighbour(t *testing.T) {
 func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 	spec, err := fabric.ParseSpec("line:scribble?backend=mem&node=1&nodes=4&window=131072&slots=2&frame=512")
 	require.NoError(t, err)
-	var hosts []*Host
+	var hosts []*Fabric
 	_, err = fabric.OpenMemHosts(spec, on.wrap, func(f *fabric.Fabric) {
 		s := newStack(bounce.Options{Spin: -1})
 		s.fabric, s.refs = f, 1
 		s.start(f)
-		hosts = append(hosts, newHost(s, &networkCounters{}))
+		hosts = append(hosts, newFabric(s, &networkCounters{}))
 	})
 	require.NoError(t, err)
 	defer on.close()
 	var ports []string
-	for _, h := range hosts {
-		ports = append(ports, scribbleEcho(t, h))
+	for _, joined := range hosts {
+		ports = append(ports, scribbleEcho(t, joined))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var workers sync.WaitGroup
@@ -205,7 +205,7 @@ func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 	workers.Go(func() { bystander.run(ctx) })
 	var calls atomic.Uint64
 	for _, c := range []struct {
-		from *Host
+		from *Fabric
 		to   string
 	}{
 		{hosts[1], "node3:" + ports[2]},
@@ -242,9 +242,9 @@ func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 			}
 		}
 	})
-	for i, h := range hosts {
+	for i, joined := range hosts {
 		done := within30(fmt.Sprintf("Close of host %d", i+1))
-		h.Close()
+		joined.Close()
 		done()
 	}
 	close(stop)
@@ -299,8 +299,8 @@ func scribbleUntil(t *testing.T, s *scribbler, on *scribbled, stores uint64) (li
 }
 
 // scribbleEcho is echoOn with deadlines, since a peer may never end.
-func scribbleEcho(t *testing.T, h *Host) (port string) {
-	ln, err := h.Listen("sdp", ":0")
+func scribbleEcho(t *testing.T, f *Fabric) (port string) {
+	ln, err := f.Listen("sdp", ":0")
 	require.NoError(t, err)
 	go func() {
 		for {
@@ -331,14 +331,14 @@ func scribbleEcho(t *testing.T, h *Host) (port string) {
 }
 
 // someCalls makes calls that must end, whatever the peer does.
-func someCalls(ctx context.Context, h *Host, address string) {
+func someCalls(ctx context.Context, f *Fabric, address string) {
 	limit, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	done := within30("DialContext to " + address)
-	c, err := h.DialContext(limit, "sdp", address)
+	c, err := f.DialContext(limit, "sdp", address)
 	done()
 	done = within30("Stats")
-	h.Stats()
+	f.Stats()
 	done()
 	if err != nil {
 		time.Sleep(time.Millisecond)
@@ -364,7 +364,7 @@ func someCalls(ctx context.Context, h *Host, address string) {
 // bystander has connections to another neighbour, and compares what it receives.
 type bystander struct {
 	t       *testing.T
-	h       *Host
+	h       *Fabric
 	address string
 	blocks  atomic.Uint64
 }

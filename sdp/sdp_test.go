@@ -24,23 +24,23 @@ func TestMain(m *testing.M) {
 	os.Exit(fabrictest.Main(m))
 }
 
-func mustPipe(t *testing.T, h *Host) (a, b *Conn) {
+func mustPipe(t *testing.T, f *Fabric) (a, b *Conn) {
 	t.Helper()
-	x, y, stop, err := pipe(h)
+	x, y, stop, err := pipe(f)
 	require.NoError(t, err)
 	t.Cleanup(stop)
 	return x.(*Conn), y.(*Conn)
 }
 
 func TestAddressesCanBeSplitAndDialled(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", ":0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", ":0")
 		require.NoError(t, err)
 		defer ln.Close()
 		for _, name := range []string{"localhost", "127.0.0.1", "::1", "", "node1", "LOCALHOST."} {
 			_, port, err := net.SplitHostPort(ln.Addr().String())
 			require.NoError(t, err)
-			c, err := h.Dial("sdp", net.JoinHostPort(name, port))
+			c, err := f.Dial("sdp", net.JoinHostPort(name, port))
 			require.NoError(t, err, name)
 			s, err := ln.Accept()
 			require.NoError(t, err)
@@ -62,17 +62,17 @@ func TestAddressesCanBeSplitAndDialled(t *testing.T) {
 
 // Every error is a *net.OpError whose cause errors.Is finds.
 func TestErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		defer ln.Close()
-		closed, err := h.Listen("sdp", "localhost:0")
+		closed, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		closed.Close()
-		conn, _ := mustPipe(t, h)
+		conn, _ := mustPipe(t, f)
 		conn.Close()
-		dial := func(network, address string) error { _, err := h.Dial(network, address); return err }
-		lis := func(network, address string) error { _, err := h.Listen(network, address); return err }
+		dial := func(network, address string) error { _, err := f.Dial(network, address); return err }
+		lis := func(network, address string) error { _, err := f.Listen(network, address); return err }
 		var (
 			addrErr    *net.AddrError
 			dnsErr     *net.DNSError
@@ -134,10 +134,10 @@ func TestBufferSizesAreChecked(t *testing.T) {
 }
 
 func checkBufferSizes(t *testing.T) {
-	h, err := Open("mem:test-buffers?spin=0")
+	f, err := Open("mem:test-buffers?spin=0")
 	require.NoError(t, err)
-	defer h.Close()
-	a, b := mustPipe(t, h)
+	defer f.Close()
+	a, b := mustPipe(t, f)
 	require.ErrorIs(t, a.SetReadBuffer(0), syscall.EINVAL)
 	require.ErrorIs(t, a.SetWriteBuffer(-1), syscall.EINVAL)
 	require.NoError(t, a.SetReadBuffer(64<<10))
@@ -155,9 +155,9 @@ func checkBufferSizes(t *testing.T) {
 }
 
 func TestHalfClose(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		for _, swap := range []bool{false, true} {
-			a, b := mustPipe(t, h)
+			a, b := mustPipe(t, f)
 			if swap {
 				a, b = b, a
 			}
@@ -180,9 +180,9 @@ func TestHalfClose(t *testing.T) {
 }
 
 func TestDataBeforeFINIsNeverLost(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		for i := range 200 {
-			a, b := mustPipe(t, h)
+			a, b := mustPipe(t, f)
 			n := i * 1000
 			go func() {
 				a.Write(make([]byte, n))
@@ -197,8 +197,8 @@ func TestDataBeforeFINIsNeverLost(t *testing.T) {
 }
 
 func TestAbortResets(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		a.Write([]byte("last"))
 		require.NoError(t, a.SetLinger(0))
 		require.NoError(t, a.Close())
@@ -214,10 +214,10 @@ func TestAbortResets(t *testing.T) {
 }
 
 func TestCloseWakesWhoWaits(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, _ := mustPipe(t, h)
-		c, _ := mustPipe(t, h)
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, _ := mustPipe(t, f)
+		c, _ := mustPipe(t, f)
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		for name, tc := range map[string]struct {
 			wait  func() error
@@ -242,18 +242,18 @@ func TestCloseWakesWhoWaits(t *testing.T) {
 }
 
 func TestBacklogFull(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := (&ListenConfig{Host: h, Backlog: 2}).Listen(context.Background(), "sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := (&ListenConfig{Fabric: f, Backlog: 2}).Listen(context.Background(), "sdp", "localhost:0")
 		require.NoError(t, err)
 		defer ln.Close()
 		var conns []net.Conn
 		for range 2 {
-			c, err := h.Dial("sdp", ln.Addr().String())
+			c, err := f.Dial("sdp", ln.Addr().String())
 			require.NoError(t, err)
 			conns = append(conns, c)
 		}
 		// A third dial waits, until its limit ...
-		err = dialUntil(t, h, ln.Addr().String(), "backlog")
+		err = dialUntil(t, f, ln.Addr().String(), "backlog")
 		var ne net.Error
 		require.ErrorAs(t, err, &ne)
 		require.True(t, ne.Timeout())
@@ -262,7 +262,7 @@ func TestBacklogFull(t *testing.T) {
 		// ... or until there is room, ...
 		done := make(chan error)
 		go func() {
-			c, err := h.Dial("sdp", ln.Addr().String())
+			c, err := f.Dial("sdp", ln.Addr().String())
 			if err == nil {
 				c.Close()
 			}
@@ -276,7 +276,7 @@ func TestBacklogFull(t *testing.T) {
 		// ... or until its context is cancelled.
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
-		_, err = h.DialContext(ctx, "sdp", ln.Addr().String())
+		_, err = f.DialContext(ctx, "sdp", ln.Addr().String())
 		require.ErrorIs(t, err, context.Canceled)
 		// Closing the listener resets the connections that wait.
 		require.NoError(t, ln.Close())
@@ -298,7 +298,7 @@ func TestDialWhenTheListenersProcessEnds(t *testing.T) {
 		require.NoError(t, err)
 		b, err := Open("shm:" + fabrictest.Name(t) + "?spin=21us")
 		require.NoError(t, err)
-		ln, err := (&ListenConfig{Backlog: 1, Host: b}).Listen(context.Background(), "sdp", "localhost:0")
+		ln, err := (&ListenConfig{Backlog: 1, Fabric: b}).Listen(context.Background(), "sdp", "localhost:0")
 		require.NoError(t, err)
 		c, err := a.Dial("sdp", ln.Addr().String())
 		require.NoError(t, err)
@@ -313,23 +313,23 @@ func TestDialWhenTheListenersProcessEnds(t *testing.T) {
 }
 
 func TestDialWithEndedContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		defer ln.Close()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err = h.DialContext(ctx, "sdp", ln.Addr().String())
+		_, err = f.DialContext(ctx, "sdp", ln.Addr().String())
 		require.ErrorIs(t, err, context.Canceled)
-		d := Dialer{Host: h, Deadline: time.Now().Add(-time.Second)}
+		d := Dialer{Fabric: f, Deadline: time.Now().Add(-time.Second)}
 		_, err = d.Dial("sdp", ln.Addr().String())
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	})
 }
 
 func TestAcceptDeadline(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		defer ln.Close()
 		l := ln.(*Listener)
@@ -337,7 +337,7 @@ func TestAcceptDeadline(t *testing.T) {
 		_, err = ln.Accept()
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		l.SetDeadline(time.Time{})
-		go h.Dial("sdp", ln.Addr().String())
+		go f.Dial("sdp", ln.Addr().String())
 		c, err := ln.Accept()
 		require.NoError(t, err)
 		c.Close()
@@ -348,8 +348,8 @@ func TestAcceptDeadline(t *testing.T) {
 // and fro. Nothing is left.
 func TestManyShortConnections(t *testing.T) {
 	leak.Check(t)
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("sdp", "localhost:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("sdp", "localhost:0")
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -365,7 +365,7 @@ func TestManyShortConnections(t *testing.T) {
 		for range 4 {
 			dials.Go(func() {
 				for i := range 500 {
-					c, err := h.Dial("sdp", ln.Addr().String())
+					c, err := f.Dial("sdp", ln.Addr().String())
 					if err != nil {
 						t.Error(err)
 						return
@@ -388,9 +388,9 @@ func TestManyShortConnections(t *testing.T) {
 }
 
 func TestReadFromAndWriteTo(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
-		c, d := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
+		c, d := mustPipe(t, f)
 		const n = 5 << 20
 		go func() { io.Copy(a, io.LimitReader(zeros{}, n)); a.CloseWrite() }() // ReadFrom
 		go func() { io.Copy(c, b); c.CloseWrite() }()                          // WriteTo
@@ -440,7 +440,7 @@ func TestHostsOfOneProcessShareAFabric(t *testing.T) {
 	}
 }
 
-// The default Host is there when it is needed, and gone, with all that it held,
+// The default Fabric is there when it is needed, and gone, with all that it held,
 // when it is not.
 func TestDefaultHostIsReleased(t *testing.T) {
 	leak.Check(t)
@@ -460,9 +460,9 @@ func TestDefaultHostIsReleased(t *testing.T) {
 		c.Close()
 		s.Close()
 		require.Eventually(t, func() bool {
-			defaultHost.mu.Lock()
-			defer defaultHost.mu.Unlock()
-			return defaultHost.host == nil
+			defaultFabric.mu.Lock()
+			defer defaultFabric.mu.Unlock()
+			return defaultFabric.fabric == nil
 		}, 60*time.Second, 10*time.Millisecond)
 	}
 	_, err := Dial("sdp", "localhost:1")
@@ -471,10 +471,10 @@ func TestDefaultHostIsReleased(t *testing.T) {
 
 func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
 	leak.Check(t)
-	h, err := Open("shm:" + fabrictest.Name(t))
+	f, err := Open("shm:" + fabrictest.Name(t))
 	require.NoError(t, err)
-	defer h.Close()
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	defer f.Close()
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -497,24 +497,24 @@ func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
 		c.Close()
 		s.Close()
 	}
-	c, err := h.Dial("tcp", ln.Addr().String())
+	c, err := f.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	exchange(c, ln, "sdp")
 	c, err = net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	exchange(c, ln, "tcp")
-	c, err = h.Dial("tcp", plain.Addr().String())
+	c, err = f.Dial("tcp", plain.Addr().String())
 	require.NoError(t, err)
 	exchange(c, plain, "tcp")
 
-	n := h.Stats().Networks
+	n := f.Stats().Networks
 	require.Equal(t, NetworkStats{DialSDP: 1, DialNoSDP: 1, AcceptSDP: 1, AcceptTCP: 1}, n)
 
 	// A port that only one of the two networks has is in use.
-	_, err = h.Listen("tcp", ln.Addr().String())
+	_, err = f.Listen("tcp", ln.Addr().String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	_, err = h.Listen("sdp", "localhost:"+port)
+	_, err = f.Listen("sdp", "localhost:"+port)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	// Close wakes Accept.
 	done := make(chan error)
@@ -523,7 +523,7 @@ func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {
 	require.NoError(t, ln.Close())
 	require.ErrorIs(t, <-done, net.ErrClosed)
 	require.ErrorIs(t, ln.Close(), net.ErrClosed)
-	_, err = h.Dial("tcp", ln.Addr().String())
+	_, err = f.Dial("tcp", ln.Addr().String())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 

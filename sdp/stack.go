@@ -19,9 +19,9 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// stack is SDP on one fabric. The Hosts of this process on that fabric share it.
+// stack is SDP on one fabric. The Fabrics of this process on that fabric share it.
 type stack struct {
-	name      string         // by which Hosts share it; constant after openStack
+	name      string         // by which Fabrics share it; constant after openStack
 	opened    chan struct{}  // closed when fabric and err are known
 	fabric    *fabric.Fabric // constant once opened is closed
 	err       error          // why there is no fabric; constant once opened is closed
@@ -32,12 +32,12 @@ type stack struct {
 	kernel    inetdiag.Kernel // closed with the fabric
 	localhost atomic.Pointer[resolved]
 
-	refs int // number of Hosts; guarded by stacks.mu
+	refs int // number of Fabrics; guarded by stacks.mu
 
 	mu       lock.Mutex[lock.Stack]
 	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
 	sessions map[*session]struct{} // links that are up; guarded by mu
-	ended    HostStats             // of links that are down; guarded by mu
+	ended    FabricStats           // of links that are down; guarded by mu
 }
 
 // session is SDP with one peer.
@@ -53,7 +53,7 @@ var stacks = struct {
 	open map[string]*stack // guarded by mu
 }{open: map[string]*stack{}}
 
-// openStack joins a fabric, or shares in it. Hosts share if they name it by the
+// openStack joins a fabric, or shares in it. Fabrics share if they name it by the
 // same words. With wrap, which is that of OpenWith, there is nothing to share yet.
 func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*stack, error) {
 	if name == "" {
@@ -115,7 +115,7 @@ func (s *stack) start(f *fabric.Fabric) {
 	f.Node().Register(ring.ServiceSDP, s)
 }
 
-// release ends one Host's share. The last one leaves the fabric.
+// release ends one Fabric's share. The last one leaves the fabric.
 func (s *stack) release() {
 	stacks.mu.Lock()
 	s.refs--
@@ -187,7 +187,7 @@ func (e *session) Message(m []byte) error {
 func (e *session) Down(error) {
 	e.dials.Down()
 	e.pool.Down()
-	var sum HostStats
+	var sum FabricStats
 	e.addTo(&sum)
 	e.stack.mu.Lock()
 	defer e.stack.mu.Unlock()
@@ -196,13 +196,13 @@ func (e *session) Down(error) {
 }
 
 // add adds the counters of links.
-func (s *HostStats) add(o *HostStats) {
+func (s *FabricStats) add(o *FabricStats) {
 	s.Stats.Add(o.Stats)
 	s.LinkDoorbells += o.LinkDoorbells
 	s.Rescues += o.Rescues
 }
 
-func (e *session) addTo(s *HostStats) {
+func (e *session) addTo(s *FabricStats) {
 	sum, _ := e.pool.Stats()
 	s.Stats.Add(sum)
 	link := e.pool.Peer().Stats()
@@ -212,7 +212,7 @@ func (e *session) addTo(s *HostStats) {
 
 // stats returns the counters of all links. Connections that outlive their link
 // count as of the moment when it went down.
-func (s *stack) stats() HostStats {
+func (s *stack) stats() FabricStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
 	sum.Refused = s.fabric.Refused()
@@ -225,7 +225,7 @@ func (s *stack) stats() HostStats {
 
 // up returns the links that are up, and the counters of those that are down. The caller
 // sums them up without the lock, since new links wait for that.
-func (s *stack) up() (ended HostStats, sessions []*session) {
+func (s *stack) up() (ended FabricStats, sessions []*session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended, slices.Collect(maps.Keys(s.sessions))

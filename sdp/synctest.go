@@ -12,7 +12,7 @@ import (
 
 var (
 	errBubble      = fmt.Errorf("a fabric of shared memory in a bubble of testing/synctest, use mem:NAME: %w", errors.ErrUnsupported)
-	errOtherBubble = fmt.Errorf("a Host that was opened outside of this bubble of testing/synctest: %w", errors.ErrUnsupported)
+	errOtherBubble = fmt.Errorf("a Fabric that was opened outside of this bubble of testing/synctest: %w", errors.ErrUnsupported)
 )
 
 // bubbleUntil is long after the clock of a bubble begins, at 2000-01-01, and lies in

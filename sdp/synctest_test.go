@@ -20,9 +20,9 @@ import (
 func TestHTTPInABubble(t *testing.T) {
 	name := "mem:" + fabrictest.Name(t)
 	synctest.Test(t, func(t *testing.T) {
-		host, err := Open(name)
+		fabric, err := Open(name)
 		require.NoError(t, err)
-		ln, err := host.Listen("sdp", ":80")
+		ln, err := fabric.Listen("sdp", ":80")
 		require.NoError(t, err)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Hour)
@@ -30,7 +30,7 @@ func TestHTTPInABubble(t *testing.T) {
 		})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(ln) }()
-		transport := &http.Transport{DialContext: host.DialContext}
+		transport := &http.Transport{DialContext: fabric.DialContext}
 		client := &http.Client{Transport: transport}
 		body := strings.Repeat("body", 100_000)
 		start := time.Now()
@@ -49,7 +49,7 @@ func TestHTTPInABubble(t *testing.T) {
 		transport.CloseIdleConnections()
 		require.NoError(t, server.Shutdown(t.Context()))
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		require.NoError(t, host.Close())
+		require.NoError(t, fabric.Close())
 	})
 }
 
@@ -57,11 +57,11 @@ func TestHTTPInABubble(t *testing.T) {
 func TestDeadlineInABubble(t *testing.T) {
 	name := "mem:" + fabrictest.Name(t) + "?spin=1ms"
 	synctest.Test(t, func(t *testing.T) {
-		host, err := Open(name)
+		fabric, err := Open(name)
 		require.NoError(t, err)
-		ln, err := host.Listen("sdp", ":1")
+		ln, err := fabric.Listen("sdp", ":1")
 		require.NoError(t, err)
-		c, err := host.Dial("sdp", "localhost:1")
+		c, err := fabric.Dial("sdp", "localhost:1")
 		require.NoError(t, err)
 		for range 20 {
 			start := time.Now()
@@ -72,19 +72,19 @@ func TestDeadlineInABubble(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 		require.NoError(t, ln.Close())
-		require.NoError(t, host.Close())
+		require.NoError(t, fabric.Close())
 	})
 }
 
 // A wait for another process keeps a bubble's clock from going on.
 func TestSharedMemoryIsRefusedInABubble(t *testing.T) {
 	name := "shm:" + fabrictest.Name(t)
-	host, err := Open(name)
+	fabric, err := Open(name)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("no shared memory here")
 	}
 	require.NoError(t, err)
-	defer host.Close()
+	defer fabric.Close()
 	t.Setenv("SDP_FABRIC", name)
 	synctest.Test(t, func(t *testing.T) {
 		_, err := Listen("sdp", ":0")
@@ -101,9 +101,9 @@ func TestSharedMemoryIsRefusedInABubble(t *testing.T) {
 		require.ErrorContains(t, err, "synctest")
 		var op *net.OpError
 		require.ErrorAs(t, err, &op)
-		_, err = host.Listen("sdp", ":0")
+		_, err = fabric.Listen("sdp", ":0")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		_, err = host.Dial("sdp", "localhost:1")
+		_, err = fabric.Dial("sdp", "localhost:1")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 	})
 }

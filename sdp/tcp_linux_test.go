@@ -69,8 +69,8 @@ func reached(c net.Conn, err error) string {
 }
 
 // way dials and returns which server it reached, and whether that was by SDP.
-func way(h *Host, network, address string) (who string, sdp bool) {
-	c, err := h.Dial(network, address)
+func way(f *Fabric, network, address string) (who string, sdp bool) {
+	c, err := f.Dial(network, address)
 	if err == nil {
 		_, sdp = c.(*Conn)
 	}
@@ -114,20 +114,20 @@ func ownAddresses(t testing.TB) (own []string) {
 	return own
 }
 
-func openTCPTest(t *testing.T) *Host {
+func openTCPTest(t *testing.T) *Fabric {
 	t.Helper()
-	h, err := Open("shm:" + fabrictest.Name(t))
+	f, err := Open("shm:" + fabrictest.Name(t))
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
-	return h
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // There are two servers on one port, one of which is ours. Each address reaches the
 // server that has it, and an address that neither has reaches none.
 func TestNetworkTCPReachesTheServerThatNetReaches(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ours := serveName(ln, "ours")
 	defer ours.stop()
@@ -140,19 +140,19 @@ func TestNetworkTCPReachesTheServerThatNetReaches(t *testing.T) {
 		for _, network := range []string{"tcp", "tcp4", "tcp6"} {
 			address := net.JoinHostPort(host, port)
 			want := reached(net.Dial(network, address))
-			got, sdp := way(h, network, address)
+			got, sdp := way(f, network, address)
 			require.Equal(t, want, got, "%s %s", network, address)
 			require.Equal(t, want == "ours", sdp, "%s %s", network, address)
 		}
 	}
-	third, err := h.Listen("tcp", "127.0.0.3:"+port)
+	third, err := f.Listen("tcp", "127.0.0.3:"+port)
 	require.NoError(t, err)
 	third.Close()
 }
 
 // Each pair of a listener and an address that can use SDP does so.
 func TestEachPairThatCanIsSDP(t *testing.T) {
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	own := ownAddresses(t)
 	var own4, own6 []string
 	for _, a := range own {
@@ -180,21 +180,21 @@ func TestEachPairThatCanIsSDP(t *testing.T) {
 		{"tcp6", "", six},
 		{"tcp6", "::", six},
 	} {
-		ln, err := h.Listen(tc.network, net.JoinHostPort(tc.listen, "0"))
+		ln, err := f.Listen(tc.network, net.JoinHostPort(tc.listen, "0"))
 		require.NoError(t, err)
 		s := serveName(ln, "ours")
 		for _, host := range tc.hosts {
-			got, sdp := way(h, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
+			got, sdp := way(f, "tcp", net.JoinHostPort(host, portOf(t, ln.Addr())))
 			require.Equal(t, "ours", got, "%s %q, %q", tc.network, tc.listen, host)
 			require.True(t, sdp, "%s %q, %q: want SDP", tc.network, tc.listen, host)
 		}
 		s.stop()
 	}
 	for _, a := range append(own, zoned(t)...) {
-		ln, err := h.Listen("tcp", net.JoinHostPort(a, "0"))
+		ln, err := f.Listen("tcp", net.JoinHostPort(a, "0"))
 		require.NoError(t, err)
 		address := net.JoinHostPort(a, portOf(t, ln.Addr()))
-		c, err := h.Dial("tcp", address)
+		c, err := f.Dial("tcp", address)
 		require.NoError(t, err)
 		require.IsType(t, (*Conn)(nil), c, a)
 		s, err := ln.Accept()
@@ -223,7 +223,7 @@ func TestEachPairThatCanIsSDP(t *testing.T) {
 // does, and Dial reaches what net's reaches, by SDP if it is ours.
 func TestRandomSetsOfListeners(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	sets := 1000
 	if testing.Short() || raceEnabled {
 		sets = 100
@@ -237,13 +237,13 @@ func TestRandomSetsOfListeners(t *testing.T) {
 	networks := []string{"tcp", "tcp4", "tcp6"}
 	counts := map[bool]int{}
 	for range sets {
-		checkSet(t, h, r, networks, listened, dialled, counts)
+		checkSet(t, f, r, networks, listened, dialled, counts)
 	}
 	require.Positive(t, counts[true])
 	require.Positive(t, counts[false])
 }
 
-func checkSet(t *testing.T, h *Host, r *rand.Rand, networks, listened, dialled []string, counts map[bool]int) {
+func checkSet(t *testing.T, f *Fabric, r *rand.Rand, networks, listened, dialled []string, counts map[bool]int) {
 	t.Helper()
 	first, err := net.Listen("tcp", "127.0.0.9:0") // keeps the port
 	require.NoError(t, err)
@@ -267,7 +267,7 @@ func checkSet(t *testing.T, h *Host, r *rand.Rand, networks, listened, dialled [
 				ln.Close()
 			}
 			want := err
-			ln, err = h.Listen(network, address)
+			ln, err = f.Listen(network, address)
 			require.Equal(t, want == nil, err == nil, "%s beside %q: net says %v, ours %v", name, set, want, err)
 			if want != nil {
 				require.Equal(t, want.Error(), err.Error())
@@ -282,7 +282,7 @@ func checkSet(t *testing.T, h *Host, r *rand.Rand, networks, listened, dialled [
 	for _, host := range dialled {
 		network, address := networks[r.IntN(len(networks))], net.JoinHostPort(host, port)
 		want := reached(net.Dial(network, address))
-		got, sdp := way(h, network, address)
+		got, sdp := way(f, network, address)
 		require.Equal(t, want, got, "%s %s with %q", network, address, set)
 		require.Equal(t, strings.HasPrefix(want, "ours"), sdp, "%s %s with %q", network, address, set)
 		counts[sdp]++
@@ -303,13 +303,13 @@ func reusePort(_, _ string, c syscall.RawConn) (err error) {
 // SDP and plain ones by TCP.
 func TestServersThatShareAPort(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	config := &net.ListenConfig{Control: reusePort}
 	listen := func(ours bool, name, address string) *named {
 		var ln net.Listener
 		var err error
 		if ours {
-			ln, err = (&ListenConfig{Host: h, TCP: config}).Listen(context.Background(), "tcp", address)
+			ln, err = (&ListenConfig{Fabric: f, TCP: config}).Listen(context.Background(), "tcp", address)
 		} else {
 			ln, err = config.Listen(context.Background(), "tcp", address)
 		}
@@ -322,7 +322,7 @@ func TestServersThatShareAPort(t *testing.T) {
 	defer two.stop()
 	seen := map[string]int{}
 	for range 200 {
-		who, sdp := way(h, "tcp", one.Addr().String())
+		who, sdp := way(f, "tcp", one.Addr().String())
 		require.True(t, sdp)
 		seen[who]++
 	}
@@ -331,7 +331,7 @@ func TestServersThatShareAPort(t *testing.T) {
 	defer plain.stop()
 	clear(seen)
 	for range 400 {
-		who, sdp := way(h, "tcp", one.Addr().String())
+		who, sdp := way(f, "tcp", one.Addr().String())
 		require.False(t, sdp && who == "plain")
 		seen[who]++
 	}
@@ -341,15 +341,15 @@ func TestServersThatShareAPort(t *testing.T) {
 // Addresses are those of TCP, and distinguish living connections.
 func TestNetworkTCPHasTCPAddresses(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", ":0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", ":0")
 	require.NoError(t, err)
 	defer ln.Close()
 	port := ln.Addr().(*net.TCPAddr).Port
 	locals, remotes := map[string]bool{}, map[string]bool{}
 	for i := range 300 {
 		host := []string{"127.0.0.1", "127.0.0.2", "::1", "localhost"}[i%4]
-		c, err := h.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		c, err := f.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		require.NoError(t, err)
 		defer c.Close()
 		require.IsType(t, (*Conn)(nil), c)
@@ -384,7 +384,7 @@ func TestNetworkTCPHasTCPAddresses(t *testing.T) {
 		_, err = c.Read(nil)
 		require.NoError(t, err)
 	}
-	c, err := h.Dial("tcp", ln.Addr().String())
+	c, err := f.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	c.Close()
 	_, err = c.Write([]byte("x"))
@@ -398,13 +398,13 @@ func TestNetworkTCPHasTCPAddresses(t *testing.T) {
 // has TCP's addresses there too.
 func TestAListenerOfNetworkTCPHasTCPAddressesOnly(t *testing.T) {
 	leak.Check(t)
-	onFabrics(t, func(t *testing.T, h *Host) {
-		ln, err := h.Listen("tcp", "127.0.0.1:0")
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		ln, err := f.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer ln.Close()
 		seen := map[string]bool{}
 		for range 50 {
-			c, err := h.Dial("sdp", ln.Addr().String())
+			c, err := f.Dial("sdp", ln.Addr().String())
 			require.NoError(t, err)
 			defer c.Close()
 			require.IsType(t, (*Addr)(nil), c.RemoteAddr())
@@ -421,8 +421,8 @@ func TestAListenerOfNetworkTCPHasTCPAddressesOnly(t *testing.T) {
 
 func TestDeadlineOfAListenerOfNetworkTCP(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
 	l := ln.(interface{ SetDeadline(time.Time) error })
@@ -432,7 +432,7 @@ func TestDeadlineOfAListenerOfNetworkTCP(t *testing.T) {
 	require.ErrorAs(t, err, &ne)
 	require.True(t, ne.Timeout())
 	require.NoError(t, l.SetDeadline(time.Time{}))
-	for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, h.Dial} {
+	for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, f.Dial} {
 		c, err := dial("tcp", ln.Addr().String())
 		require.NoError(t, err)
 		s, err := ln.Accept()
@@ -447,32 +447,32 @@ func TestDeadlineOfAListenerOfNetworkTCP(t *testing.T) {
 
 // Networks that are not ours are passed to net.
 func TestOtherNetworksAreNets(t *testing.T) {
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	path := t.TempDir() + "/s"
-	ln, err := h.Listen("unix", path)
+	ln, err := f.Listen("unix", path)
 	require.NoError(t, err)
 	require.IsType(t, (*net.UnixListener)(nil), ln)
 	s := serveName(ln, "unix")
 	defer s.stop()
-	who, sdp := way(h, "unix", path)
+	who, sdp := way(f, "unix", path)
 	require.Equal(t, "unix", who)
 	require.False(t, sdp)
-	c, err := h.Dial("udp", "127.0.0.1:9")
+	c, err := f.Dial("udp", "127.0.0.1:9")
 	require.NoError(t, err)
 	require.IsType(t, (*net.UDPConn)(nil), c)
 	c.Close()
 	_, want := net.Listen("udp", "127.0.0.1:0")
-	_, err = h.Listen("udp", "127.0.0.1:0")
+	_, err = f.Listen("udp", "127.0.0.1:0")
 	require.Equal(t, want.Error(), err.Error())
 	_, want = net.Dial("nosuch", "127.0.0.1:0")
-	_, err = h.Dial("nosuch", "127.0.0.1:0")
+	_, err = f.Dial("nosuch", "127.0.0.1:0")
 	require.Equal(t, want.Error(), err.Error())
 }
 
 // By the descriptor of a listener another process may accept, so dials go by TCP then.
 func TestFileOfAListenerAccepts(t *testing.T) {
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
 	file, err := ln.(*TCPListener).File()
@@ -481,7 +481,7 @@ func TestFileOfAListenerAccepts(t *testing.T) {
 	require.NoError(t, err)
 	defer copied.Close()
 	require.NoError(t, file.Close())
-	c, err := h.Dial("tcp", ln.Addr().String())
+	c, err := f.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
 	require.IsType(t, (*net.TCPConn)(nil), c)
@@ -497,13 +497,13 @@ func TestFileOfAListenerAccepts(t *testing.T) {
 // hundred, so that what else runs counts for both. The medians of the turns are reported, for
 // one dial, and how many times as fast this package is.
 func BenchmarkConnect(b *testing.B) {
-	h, err := Open("shm:" + fabrictest.Name(b))
+	f, err := Open("shm:" + fabrictest.Name(b))
 	require.NoError(b, err)
-	b.Cleanup(func() { h.Close() })
+	b.Cleanup(func() { f.Close() })
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		b.Run(host, func(b *testing.B) {
 			byNet := newConnector(b, net.Listen, net.Dial, host)
-			bySDP := newConnector(b, h.Listen, h.Dial, host)
+			bySDP := newConnector(b, f.Listen, f.Dial, host)
 			for b.Loop() {
 				byNet.turn(b)
 				bySDP.turn(b)
@@ -549,8 +549,8 @@ func (c *connector) median() float64 {
 // httptrace learns of connections by SDP what it learns of those by TCP.
 func TestTracesOfConnections(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := serveName(ln, "ours")
 	defer s.stop()
@@ -574,17 +574,17 @@ func TestTracesOfConnections(t *testing.T) {
 			return calls
 		}
 		want := trace((&net.Dialer{}).DialContext)
-		require.Equal(t, want, trace(h.DialContext))
+		require.Equal(t, want, trace(f.DialContext))
 		require.GreaterOrEqual(t, len(want), 2)
 	}
-	require.EqualValues(t, 2, h.Stats().Networks.DialSDP)
+	require.EqualValues(t, 2, f.Stats().Networks.DialSDP)
 }
 
 // httptrace learns of a name's addresses, but not of the connections to the name server.
 func TestTracesOfANameWithoutTheNameServer(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := serveName(ln, "ours")
 	defer s.stop()
@@ -607,14 +607,14 @@ func TestTracesOfANameWithoutTheNameServer(t *testing.T) {
 	}
 	want := trace(tcp.DialContext)
 	require.Len(t, want, 2)
-	require.Equal(t, want, trace((&Dialer{Host: h, TCP: tcp}).DialContext))
+	require.Equal(t, want, trace((&Dialer{Fabric: f, TCP: tcp}).DialContext))
 }
 
 // A Dialer that needs its socket has one.
 func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := serveName(ln, "ours")
 	defer s.stop()
@@ -624,7 +624,7 @@ func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 		{Control: control},
 		{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 5)}},
 	} {
-		c, err := (&Dialer{Host: h, TCP: d}).Dial("tcp", ln.Addr().String())
+		c, err := (&Dialer{Fabric: f, TCP: d}).Dial("tcp", ln.Addr().String())
 		require.NoError(t, err)
 		require.IsType(t, (*net.TCPConn)(nil), c)
 		if d.LocalAddr != nil {
@@ -633,18 +633,18 @@ func TestADialerThatNeedsASocketHasOne(t *testing.T) {
 		require.Equal(t, "ours", reached(c, nil))
 	}
 	require.Equal(t, 1, called)
-	require.EqualValues(t, 2, h.Stats().Networks.DialNeedsSocket)
+	require.EqualValues(t, 2, f.Stats().Networks.DialNeedsSocket)
 }
 
 // The resolver and the limits of Dialer.TCP apply to SDP too.
 func TestADialersTCPCountsForSDP(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
-	ln, err := h.Listen("tcp", "127.0.0.1:0")
+	f := openTCPTest(t)
+	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := serveName(ln, "ours")
 	defer s.stop()
-	past := &Dialer{Host: h, TCP: &net.Dialer{Deadline: time.Now().Add(-time.Second)}}
+	past := &Dialer{Fabric: f, TCP: &net.Dialer{Deadline: time.Now().Add(-time.Second)}}
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		address := net.JoinHostPort(host, portOf(t, ln.Addr()))
 		_, err = past.Dial("tcp", address)
@@ -654,7 +654,7 @@ func TestADialersTCPCountsForSDP(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, want := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		_, err = h.DialContext(ctx, "tcp", address)
+		_, err = f.DialContext(ctx, "tcp", address)
 		require.Error(t, err)
 		if host == "127.0.0.1" {
 			require.Equal(t, want.Error(), err.Error())
@@ -673,13 +673,13 @@ func TestADialersTCPCountsForSDP(t *testing.T) {
 // reaches the listener or is refused, and nothing is left.
 func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
 	leak.Check(t)
-	h := openTCPTest(t)
+	f := openTCPTest(t)
 	rounds := 100
 	if testing.Short() || raceEnabled {
 		rounds = 20
 	}
 	for range rounds {
-		ln, err := h.Listen("tcp", "127.0.0.1:0")
+		ln, err := f.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for range 2 {
@@ -696,7 +696,7 @@ func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
 				}
 			})
 		}
-		for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, h.Dial, h.Dial} {
+		for _, dial := range []func(network, address string) (net.Conn, error){net.Dial, f.Dial, f.Dial} {
 			all.Go(func() {
 				for {
 					c, err := dial("tcp", ln.Addr().String())
@@ -712,7 +712,7 @@ func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
 		require.ErrorIs(t, ln.Close(), net.ErrClosed)
 		all.Wait()
 	}
-	require.Empty(t, h.stack.tcpPorts.used)
+	require.Empty(t, f.stack.tcpPorts.used)
 }
 
 func TestPortsOfDiallingEnds(t *testing.T) {
@@ -745,9 +745,9 @@ func TestPortsOfDiallingEnds(t *testing.T) {
 
 // An error of a dial by network "tcp" is net's also where only the fabric knows the name.
 func TestADialOfANodeFailsAsNetsDo(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		for _, network := range []string{"tcp", "tcp4"} {
-			_, err := (&Dialer{Host: h}).Dial(network, "node1:1")
+			_, err := (&Dialer{Fabric: f}).Dial(network, "node1:1")
 			op := new(net.OpError)
 			require.ErrorAs(t, err, &op)
 			require.Equal(t, network, op.Net)

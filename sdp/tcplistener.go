@@ -37,36 +37,36 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	if !ok {
 		return ln, nil
 	}
-	h, done, err := lc.Host.use()
+	f, done, err := lc.Fabric.use()
 	switch {
 	case err == nil:
 		defer done()
-	case lc.Host != nil:
+	case lc.Fabric != nil:
 		tcp.Close()
 		return nil, opError(opListen, nil, tcp.Addr(), err)
 	default:
-		defaultHost.counters.listenTCPOnly.Add(1)
+		defaultFabric.counters.listenTCPOnly.Add(1)
 		return &TCPListener{tcp: tcp}, nil
 	}
-	port, err := h.stack.fabric.ClaimPort(tcp.Addr().(*net.TCPAddr).Port)
+	port, err := f.stack.fabric.ClaimPort(tcp.Addr().(*net.TCPAddr).Port)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 		tcp.Close()
 		return nil, opError(opListen, nil, tcp.Addr(), err)
 	}
-	return lc.serveTCP(h, tcp, port) // port is 0 if another listener has it
+	return lc.serveTCP(f, tcp, port) // port is 0 if another listener has it
 }
 
 // listenTCP listens on network "tcp". It makes a TCP listener as net does, which
 // connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
-	h, done, err := lc.Host.use()
-	if err != nil && lc.Host != nil {
+	f, done, err := lc.Fabric.use()
+	if err != nil && lc.Fabric != nil {
 		return nil, opError(opListen, nil, nil, err)
 	}
 	if err == nil {
 		defer done()
 	} else {
-		h = nil
+		f = nil
 	}
 	for try := 1; ; try++ {
 		ln, err := lc.net().Listen(ctx, network, address)
@@ -74,24 +74,24 @@ func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) 
 			return nil, err
 		}
 		tcp := ln.(*net.TCPListener)
-		if h == nil {
-			defaultHost.counters.listenTCPOnly.Add(1)
+		if f == nil {
+			defaultFabric.counters.listenTCPOnly.Add(1)
 			return &TCPListener{tcp: tcp}, nil
 		}
 		port := tcp.Addr().(*net.TCPAddr).Port
-		_, err = h.stack.fabric.ClaimPort(port)
+		_, err = f.stack.fabric.ClaimPort(port)
 		if errors.Is(err, syscall.EADDRINUSE) && try < portTries && anyPort(ctx, address) {
 			tcp.Close() // perhaps another port is free for network "sdp" too
 			continue
 		}
 		if err == nil {
-			return lc.serveTCP(h, tcp, port)
+			return lc.serveTCP(f, tcp, port)
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			tcp.Close()
 			return nil, opError(opListen, nil, tcp.Addr(), err)
 		}
-		return lc.serveTCP(h, tcp, 0) // network "sdp" has another listener on the port
+		return lc.serveTCP(f, tcp, 0) // network "sdp" has another listener on the port
 	}
 }
 
@@ -103,11 +103,11 @@ func anyPort(ctx context.Context, address string) bool {
 
 // serveTCP makes a listener of a TCP listener. port is that of network "sdp", which
 // is claimed, or 0.
-func (lc *ListenConfig) serveTCP(h *Host, tcp *net.TCPListener, port int) (net.Listener, error) {
-	l := &TCPListener{tcp: tcp, sdp: &tcpHalf{host: h, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}}
+func (lc *ListenConfig) serveTCP(f *Fabric, tcp *net.TCPListener, port int) (net.Listener, error) {
+	l := &TCPListener{tcp: tcp, sdp: &tcpHalf{fabric: f, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}}
 	err := l.sdp.open(tcp, lc.Backlog)
 	if err == nil {
-		err = h.add(l)
+		err = f.add(l)
 	}
 	if err != nil {
 		l.Close()
@@ -126,7 +126,7 @@ type TCPListener struct {
 // tcpHalf is the SDP side of a TCPListener.
 type tcpHalf struct {
 	// Constant after open.
-	host        *Host
+	fabric      *Fabric
 	port        int             // of network "sdp", which is claimed, or 0
 	at          netip.AddrPort  // address of the TCP listener
 	six         bool            // its socket is one of IPv6
@@ -152,15 +152,15 @@ func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
 	socket, err := inetdiag.SocketOf(raw)
 	if err != nil {
 		logNoLookup(err)
-		s.host.counters.listenTCPOnly.Add(1)
+		s.fabric.counters.listenTCPOnly.Add(1)
 	} else {
 		s.socket = socket
 	}
-	s.queue = s.host.stack.listeners.ListenTCP(s.port, backlog, &listen.TCP{Socket: listen.Socket(s.socket), Addresses: s.addresses})
+	s.queue = s.fabric.stack.listeners.ListenTCP(s.port, backlog, &listen.TCP{Socket: listen.Socket(s.socket), Addresses: s.addresses})
 	if s.socket == (inetdiag.Socket{}) {
 		return nil
 	}
-	err = s.host.stack.fabric.PublishSocket(int(s.at.Port()), s.socket.Cookie)
+	err = s.fabric.stack.fabric.PublishSocket(int(s.at.Port()), s.socket.Cookie)
 	s.published = err == nil
 	return err
 }
@@ -176,7 +176,7 @@ func (s *tcpHalf) close() {
 // stop refuses new connections.
 func (s *tcpHalf) stop() {
 	s.stopping.Do(func() {
-		f := s.host.stack.fabric
+		f := s.fabric.stack.fabric
 		s.withdraw()
 		if s.queue != nil {
 			s.queue.Stop()
@@ -194,7 +194,7 @@ func (s *tcpHalf) stop() {
 func (s *tcpHalf) withdraw() {
 	s.withdrawing.Do(func() {
 		if s.published {
-			s.host.stack.fabric.WithdrawSocket(int(s.at.Port()), s.socket.Cookie)
+			s.fabric.stack.fabric.WithdrawSocket(int(s.at.Port()), s.socket.Cookie)
 		}
 	})
 }
@@ -217,7 +217,7 @@ func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, boo
 
 // byNode returns the addresses of a connection that was dialled by node and port.
 func (s *tcpHalf) byNode(p *ring.Peer) (local, remote netip.Addr) {
-	f := s.host.stack.fabric
+	f := s.fabric.stack.fabric
 	local, remote = f.NodeAddr(f.Host()), f.NodeAddr(p.ID().Host())
 	bound := s.at.Addr().Unmap()
 	if bound.IsUnspecified() {
@@ -242,7 +242,7 @@ func (s *tcpHalf) isLocal(a netip.Addr) bool {
 	if known := s.foreign.Load(); a.IsLoopback() || a == s.at.Addr().Unmap() || known != nil && *known == a {
 		return true
 	}
-	route, err := s.host.stack.kernel.RouteTo(a)
+	route, err := s.fabric.stack.kernel.RouteTo(a)
 	if err != nil || !route.Local {
 		return false
 	}
@@ -269,7 +269,7 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.host.counters.acceptTCP.Add(1)
+			s.fabric.counters.acceptTCP.Add(1)
 			return c, nil
 		}
 		c, err := s.conn(a)
@@ -285,13 +285,13 @@ func (s *tcpHalf) conn(a listen.Accepted) (net.Conn, error) {
 	if s.six {
 		address = tcpAddr6
 	}
-	table := s.host.stack.listeners
-	c, err := newConn(s.host, a.Pair, address(a.Addresses.Local), address(a.Addresses.Remote), func() { table.Release(a.Addresses) })
+	table := s.fabric.stack.listeners
+	c, err := newConn(s.fabric, a.Pair, address(a.Addresses.Local), address(a.Addresses.Remote), func() { table.Release(a.Addresses) })
 	if err != nil {
 		return nil, err
 	}
 	raceAcquire(c.pair)
-	s.host.counters.acceptSDP.Add(1)
+	s.fabric.counters.acceptSDP.Add(1)
 	return c, nil
 }
 
@@ -304,7 +304,7 @@ func (l *TCPListener) Close() error {
 	err := l.tcp.Close()
 	if l.sdp != nil && !errors.Is(err, net.ErrClosed) {
 		l.sdp.close()
-		l.sdp.host.remove(l)
+		l.sdp.fabric.remove(l)
 	}
 	return err
 }

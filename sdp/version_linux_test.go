@@ -31,10 +31,10 @@ func (m mailbox) Message(b []byte) error {
 func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	leak.Check(t)
 	name := "shm:" + fabrictest.Name(t)
-	h, err := Open(name)
+	joined, err := Open(name)
 	require.NoError(t, err)
-	defer h.Close()
-	require.Zero(t, h.Stats().Refused)
+	defer joined.Close()
+	require.Zero(t, joined.Stats().Refused)
 
 	spec, err := fabric.ParseSpec(name)
 	require.NoError(t, err)
@@ -42,13 +42,13 @@ func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	f, err := fabric.Open(spec, func(f *fabric.Fabric) { f.Node().Register(ring.ServiceSDP, answers) })
 	require.NoError(t, err)
 	defer f.Close()
-	peer, err := f.Peer(t.Context(), h.stack.fabric.Node().ID())
+	peer, err := f.Peer(t.Context(), joined.stack.fabric.Node().ID())
 	require.NoError(t, err)
 	dial := hello.Hello{Version: hello.Version + 1, From: 1, To: 1, End: hello.End{Slot: 3, Gen: 9}}
 	require.NoError(t, peer.Send(ring.ServiceSDP, dial.Marshal()))
 	answer := <-answers
 	require.Equal(t, []byte{3, hello.Version, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, byte(hello.BadVersion), 0}, answer[:14])
-	refused := h.Stats().Refused
+	refused := joined.Stats().Refused
 	require.EqualValues(t, 1, refused.Count)
 	require.Contains(t, refused.Last, f.Node().ID().String()+" dials")
 	require.Contains(t, refused.Last, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version+1))

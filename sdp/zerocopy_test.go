@@ -16,8 +16,8 @@ import (
 )
 
 func TestLeasesCarryEveryByte(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		want := make([]byte, 5<<20)
 		rand.NewChaCha8([32]byte{1}).Read(want)
 		go func() {
@@ -54,8 +54,8 @@ func TestLeasesCarryEveryByte(t *testing.T) {
 // Close does not wait for a lease, whose memory stays. At the end of the lease
 // comes what Close left to do.
 func TestCloseUnderALease(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		_, err := a.Write([]byte("data"))
 		require.NoError(t, err)
 		p, err := b.Peek()
@@ -82,9 +82,9 @@ func TestCloseUnderALease(t *testing.T) {
 }
 
 func TestLeaseHoldsBackItsOwnConnectionOnly(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
-		c, d := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
+		c, d := mustPipe(t, f)
 		a.Write([]byte("held"))
 		_, err := b.Peek()
 		require.NoError(t, err)
@@ -99,10 +99,10 @@ func TestLeaseHoldsBackItsOwnConnectionOnly(t *testing.T) {
 }
 
 func TestLeaseMistakesPanic(t *testing.T) {
-	h, err := Open("mem:test")
+	f, err := Open("mem:test")
 	require.NoError(t, err)
-	defer h.Close()
-	a, b := mustPipe(t, h)
+	defer f.Close()
+	a, b := mustPipe(t, f)
 	require.Panics(t, func() { a.Reserve(0) })
 	space, err := a.Reserve(10)
 	require.NoError(t, err)
@@ -116,13 +116,13 @@ func TestLeaseMistakesPanic(t *testing.T) {
 
 // io.Copy from a file to a connection, through another one, to a file.
 func TestCopyFromFileToFile(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		want := make([]byte, 3<<20)
 		rand.NewChaCha8([32]byte{2}).Read(want)
 		name := filepath.Join(t.TempDir(), "from")
 		require.NoError(t, os.WriteFile(name, want, 0o600))
-		a, b := mustPipe(t, h)
-		c, d := mustPipe(t, h)
+		a, b := mustPipe(t, f)
+		c, d := mustPipe(t, f)
 		from, err := os.Open(name)
 		require.NoError(t, err)
 		defer from.Close()
@@ -143,8 +143,8 @@ func TestCopyFromFileToFile(t *testing.T) {
 // As with any io.Copy, a failure to write is an error only if there is something to
 // write.
 func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		b.Close()
 		require.Eventually(t, func() bool {
 			_, err := a.Write([]byte("x"))
@@ -161,9 +161,9 @@ func TestReadFromNothingIntoAClosedPeer(t *testing.T) {
 // A copy from a source that blocks does not keep Close or CloseWrite from informing
 // the other side, nor other Writes from going on.
 func TestCloseWhileCopyingFromABlockedSource(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
 		for _, half := range []bool{false, true} {
-			a, b := mustPipe(t, h)
+			a, b := mustPipe(t, f)
 			r, w := io.Pipe()
 			done := make(chan struct{})
 			go func() { io.Copy(a, r); close(done) }()
@@ -189,8 +189,8 @@ func TestCloseWhileCopyingFromABlockedSource(t *testing.T) {
 
 // A lease that is out keeps Close from freeing memory, and nothing else.
 func TestTheOtherSideNeedNotWaitForALease(t *testing.T) {
-	onFabrics(t, func(t *testing.T, h *Host) {
-		a, b := mustPipe(t, h)
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		a, b := mustPipe(t, f)
 		b.Write([]byte("held"))
 		_, err := a.Peek()
 		require.NoError(t, err)

@@ -45,7 +45,7 @@ func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
 	leak.Check(t)
 	openEach(t, 2, "mem:stray", nil, func(w *World) {
 		w.closeLimit = time.Hour
-		d := &sdp.Dialer{Host: w.Host()}
+		d := &sdp.Dialer{Fabric: w.Fabric()}
 		c, err := w.dialHost(context.Background(), d, "localhost:"+strconv.Itoa(w.port(1-w.PE())))
 		require.NoError(t, err)
 		defer c.Close()
@@ -95,7 +95,7 @@ func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	require.NoError(t, err)
 	w.spec, err = fabric.ParseSpec(o.fabric)
 	require.NoError(t, err)
-	w.host, err = sdp.Open(o.fabric)
+	w.fabric, err = sdp.Open(o.fabric)
 	require.NoError(t, err)
 	for pe := range 2 {
 		require.NoError(t, w.connect(context.Background(), pe))

@@ -124,7 +124,7 @@ const (
 // it.
 func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	port := strconv.Itoa(w.port(pe))
-	d := &sdp.Dialer{Host: w.host}
+	d := &sdp.Dialer{Fabric: w.fabric}
 	first := 0
 	if w.spec.Nodes > 0 {
 		first = w.node(pe)

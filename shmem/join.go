@@ -144,12 +144,12 @@ func hashOf(job string) uint64 {
 func (w *World) join(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	host, err := sdp.Open(w.opts.fabric)
+	f, err := sdp.Open(w.opts.fabric)
 	if err != nil {
 		return err
 	}
-	w.host = host
-	ln, err := host.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
+	w.fabric = f
+	ln, err := f.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("job %q, or another whose ports are the same, has a PE %d in this fabric already: %w", w.opts.job, w.pe, err)
 	}

@@ -168,34 +168,34 @@ func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
 
 // dialOpening begins to open PE 0 of 2, and connects to it as another PE does. opened gets
 // the error of Open.
-func dialOpening(t *testing.T, fabric string) (c net.Conn, host *sdp.Host, opened chan error) {
+func dialOpening(t *testing.T, fabric string) (c net.Conn, f *sdp.Fabric, opened chan error) {
 	t.Helper()
 	opened = make(chan error, 1)
 	go func() {
 		_, err := Open(context.Background(), PE(0, 2, "j"), HeapLimit(8<<20), Fabric(fabric))
 		opened <- err
 	}()
-	host, err := sdp.Open(fabric)
+	f, err := sdp.Open(fabric)
 	require.NoError(t, err)
 	w := &World{opts: options{job: "j"}}
 	for c == nil { // until it listens
-		c, _ = host.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
+		c, _ = f.Dial(sdp.Network, "localhost:"+strconv.Itoa(w.port(0)))
 	}
-	return c, host, opened
+	return c, f, opened
 }
 
 // A PE that does not fit is answered, however soon the other one gives up.
 func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 	leak.Check(t)
 	for i := range 50 {
-		c, host, opened := dialOpening(t, fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i))
+		c, fabric, opened := dialOpening(t, fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i))
 		require.NoError(t, writeHello(c, &hello{Version: helloVersion, Job: "j", PE: 1, PEs: 3}))
 		h, err := readHello(c)
 		require.NoError(t, err)
 		require.Contains(t, h.Refused, "PE 0 of 2 here, PE 1 of 3 there")
 		require.ErrorContains(t, <-opened, "PE 0 of 2 here, PE 1 of 3 there")
 		c.Close()
-		host.Close()
+		fabric.Close()
 	}
 }
 
@@ -203,7 +203,7 @@ func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
 	leak.Check(t)
 	for _, more := range []string{`"pes":2`, `"pe":"one","place":3`} {
-		c, host, opened := dialOpening(t, "mem:"+fabrictest.Name(t))
+		c, fabric, opened := dialOpening(t, "mem:"+fabrictest.Name(t))
 		text := `{"version":9,"job":"j",` + more + `}`
 		_, err := c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
 		require.NoError(t, err)
@@ -214,6 +214,6 @@ func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
 		require.Contains(t, h.Refused, want)
 		require.ErrorContains(t, <-opened, want)
 		c.Close()
-		host.Close()
+		fabric.Close()
 	}
 }

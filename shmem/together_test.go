@@ -30,7 +30,7 @@ func serveAndPut(t require.TestingT, w *World) {
 	var server *http.Server
 	ended := make(chan error, 1)
 	if w.PE() == 0 {
-		ln, err := w.Host().Listen(sdp.Network, ":"+port)
+		ln, err := w.Fabric().Listen(sdp.Network, ":"+port)
 		require.NoError(t, err)
 		server = &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(rw, AtomicFetch(c, done, 2, 0))
@@ -46,7 +46,7 @@ func serveAndPut(t require.TestingT, w *World) {
 	case 0:
 		require.NoError(t, WaitUntilAll(ctx, done.Slice(1, w.NumPEs()), nil, Ge, requests))
 	case 1:
-		transport := &http.Transport{DialContext: (&sdp.Dialer{Host: w.Host()}).DialContext}
+		transport := &http.Transport{DialContext: (&sdp.Dialer{Fabric: w.Fabric()}).DialContext}
 		client := &http.Client{Transport: transport}
 		for i := 0; i < requests || progress(2) < rounds; i++ {
 			r, err := client.Get("http://" + host + ":" + port + "/")

@@ -30,7 +30,7 @@ type World struct {
 	near    *Team      // see SharedTeam
 	sharers [][]uint64 // see share
 	ctx     *Ctx
-	host    *sdp.Host // nil if this is the only PE
+	fabric  *sdp.Fabric // nil if this is the only PE
 	ln      net.Listener
 	token   uint64 // names this PE's heap, see heapFile
 	// barrier makes the processors of all PEs that map each other pass a memory
@@ -109,9 +109,9 @@ func (w *World) Team() *Team { return w.team }
 // in it.
 func (w *World) SharedTeam() *Team { return w.near }
 
-// Host returns this PE's membership in the fabric, by which it may listen and dial
+// Fabric returns this PE's membership in the fabric, by which it may listen and dial
 // as well. It is nil for the only PE of a job. Close of the World closes it.
-func (w *World) Host() *sdp.Host { return w.host }
+func (w *World) Fabric() *sdp.Fabric { return w.fabric }
 
 // Mapped reports whether the heap of a PE is mapped here, so that operations on it
 // are loads and stores. If not, the error says why.
@@ -366,8 +366,8 @@ func (w *World) release() {
 			p.mem.close()
 		}
 	}
-	if w.host != nil {
-		w.host.Close()
+	if w.fabric != nil {
+		w.fabric.Close()
 		if w.opts.fabric == ownFabric(w.opts.job) {
 			_ = fabric.Remove(w.spec.Name) // this was the last PE
 		}

@@ -57,9 +57,9 @@ func checkFabric(transports []string) error {
 	if !slices.Contains(transports, sdp.Network) {
 		return nil
 	}
-	h, err := sdp.Open("")
+	f, err := sdp.Open("")
 	if err != nil {
 		return badInputf("%w", err)
 	}
-	return h.Close()
+	return f.Close()
 }

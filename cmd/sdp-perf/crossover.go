@@ -54,21 +54,21 @@ func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 // measureCrossover brings up a link from this process to itself, which measures. The
 // engine is one of software: no backend has another yet.
 func measureCrossover(ctx context.Context, name string) (*crossoverReport, error) {
-	h, err := sdp.OpenWith(name, ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := sdp.OpenWith(name, ntbdma.Around(ntbdma.Options{Channels: 1}))
 	if err != nil {
 		return nil, badInputf("%w", err)
 	}
-	defer h.Close()
-	ln, err := h.Listen(sdp.Network, "localhost:0")
+	defer f.Close()
+	ln, err := f.Listen(sdp.Network, "localhost:0")
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.DialContext(ctx, sdp.Network, ln.Addr().String())
+	c, err := f.DialContext(ctx, sdp.Network, ln.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	links := h.Crossovers()
+	links := f.Crossovers()
 	if len(links) == 0 || len(links[0].Points) == 0 {
 		return nil, errors.New("the engine failed while it was measured")
 	}

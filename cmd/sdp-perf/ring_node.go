@@ -37,7 +37,7 @@ type ringAnswer struct {
 
 // ringNode is a node of the ring: this process.
 type ringNode struct {
-	host   *sdp.Host
+	fabric *sdp.Fabric
 	groups map[int]*perf.Group // by the node at the other end
 }
 
@@ -69,12 +69,12 @@ func runRingNode(ctx context.Context, args []string, out io.Writer) error {
 
 // start joins the fabric and serves.
 func (n *ringNode) start(fabric string) (stop func(), err error) {
-	if n.host, err = sdp.Open(fabric); err != nil {
+	if n.fabric, err = sdp.Open(fabric); err != nil {
 		return nil, err
 	}
-	ln, err := n.host.Listen(sdp.Network, fmt.Sprintf(":%d", nodePort))
+	ln, err := n.fabric.Listen(sdp.Network, fmt.Sprintf(":%d", nodePort))
 	if err != nil {
-		return nil, errors.Join(err, n.host.Close())
+		return nil, errors.Join(err, n.fabric.Close())
 	}
 	srv := perf.NewServer()
 	go srv.Serve(ln) // Close ends it
@@ -83,7 +83,7 @@ func (n *ringNode) start(fabric string) (stop func(), err error) {
 			g.Close()
 		}
 		srv.Close()
-		n.host.Close()
+		n.fabric.Close()
 		// If the parent is dead, no other process removes what the nodes leave. The
 		// last node finds no other one that is attached.
 		_ = tryRemoveFabric(fabric)
@@ -108,7 +108,7 @@ func (n *ringNode) measure(ctx context.Context, ask ringAsk) (o hops.Outcome, er
 		g, err = perf.Connect(ctx, e, 1, 64<<10, func(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
-			return n.host.DialContext(ctx, e.Network, e.Address)
+			return n.fabric.DialContext(ctx, e.Network, e.Address)
 		})
 		if err != nil {
 			return o, err

@@ -23,12 +23,12 @@ import (
 // neighbours.
 func nodesUp(t *testing.T, name string, running, n int) {
 	t.Helper()
-	var last *sdp.Host
+	var last *sdp.Fabric
 	for i := 1; i <= running; i++ {
-		h, err := sdp.Open(fmt.Sprintf("%s?node=%d&nodes=%d&window=1048576", name, i, n))
+		f, err := sdp.Open(fmt.Sprintf("%s?node=%d&nodes=%d&window=1048576", name, i, n))
 		require.NoError(t, err)
-		t.Cleanup(func() { h.Close() })
-		ln, err := h.Listen("sdp", ":7")
+		t.Cleanup(func() { f.Close() })
+		ln, err := f.Listen("sdp", ":7")
 		require.NoError(t, err)
 		t.Cleanup(func() { ln.Close() })
 		if last != nil {
@@ -36,7 +36,7 @@ func nodesUp(t *testing.T, name string, running, n int) {
 			require.NoError(t, err)
 			c.Close()
 		}
-		last = h
+		last = f
 	}
 }
 

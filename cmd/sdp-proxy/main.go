@@ -39,20 +39,20 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		logger.Printf("%v (sdp-proxy --help tells more)", err)
 		return statusUsage
 	}
-	host, err := openHost(o)
+	fabric, err := openFabric(o)
 	if err != nil {
 		logger.Printf("cannot open the SDP fabric: %v", err)
 		return statusUsage
 	}
-	if host != nil {
-		defer host.Close()
+	if fabric != nil {
+		defer fabric.Close()
 	}
-	if o.own && !host.OwnsLinks() {
+	if o.own && !fabric.OwnsLinks() {
 		logger.Printf("--own: SDP_FABRIC is %q, want one with node=I and nodes=N, as in ring:lab?node=2&nodes=5", os.Getenv("SDP_FABRIC"))
 		return statusUsage
 	}
 	s := &server{options: o, log: logger, signals: signals}
-	if err := s.listen(host); err != nil {
+	if err := s.listen(fabric); err != nil {
 		logger.Print(err)
 		return statusUsage
 	}
@@ -62,9 +62,9 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 	return s.serve()
 }
 
-// openHost attaches to the fabric if it is to own links, or if a map needs SDP. Otherwise a proxy
+// openFabric attaches to the fabric if it is to own links, or if a map needs SDP. Otherwise a proxy
 // that only dials would attach and detach with every connection.
-func openHost(o options) (*sdp.Host, error) {
+func openFabric(o options) (*sdp.Fabric, error) {
 	if o.own {
 		return sdp.Open("")
 	}

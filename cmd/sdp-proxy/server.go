@@ -23,10 +23,10 @@ type server struct {
 }
 
 // listen opens all maps or none. It refuses maps that lead back to themselves.
-func (s *server) listen(host *sdp.Host) error {
-	err := s.open(host)
+func (s *server) listen(fabric *sdp.Fabric) error {
+	err := s.open(fabric)
 	if err == nil {
-		err = s.register(host)
+		err = s.register(fabric)
 	}
 	if err != nil {
 		for _, f := range s.forwarders {
@@ -41,14 +41,14 @@ func (s *server) listen(host *sdp.Host) error {
 }
 
 // register publishes to other proxies of the fabric which maps this one serves.
-func (s *server) register(host *sdp.Host) error {
+func (s *server) register(fabric *sdp.Fabric) error {
 	if len(s.forwarders) == 0 {
 		s.registered = new(proxy.Registration)
 		return nil
 	}
 	var err error
 	s.registered, err = proxy.Register(context.Background(), "", s.forwarders)
-	if errors.Is(err, proxy.ErrNoFabric) && host == nil {
+	if errors.Is(err, proxy.ErrNoFabric) && fabric == nil {
 		// Without SDP the maps need no fabric.
 		s.log.Printf("%v; a loop through them ends at --max-connections", err)
 		return nil
@@ -56,8 +56,8 @@ func (s *server) register(host *sdp.Host) error {
 	return err
 }
 
-func (s *server) open(host *sdp.Host) error {
-	cfg := proxy.Config{Host: host, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Logf: s.log.Printf}
+func (s *server) open(fabric *sdp.Fabric) error {
+	cfg := proxy.Config{Fabric: fabric, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Logf: s.log.Printf}
 	for _, m := range s.maps {
 		f, err := proxy.Listen(context.Background(), m, cfg)
 		if err != nil {

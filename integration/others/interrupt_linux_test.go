@@ -84,11 +84,11 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds much of Go's library twice")
 	}
-	h, err := sdp.Open("shm:" + fabrictest.Name(t))
+	f, err := sdp.Open("shm:" + fabrictest.Name(t))
 	if err != nil {
 		t.Skip(err)
 	}
-	h.Close()
+	f.Close()
 	for _, tc := range []struct {
 		name, over string
 		signal     syscall.Signal

@@ -18,11 +18,11 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds much of Go's library twice")
 	}
-	h, err := sdp.Open("shm:" + fabrictest.Name(t))
+	f, err := sdp.Open("shm:" + fabrictest.Name(t))
 	if err != nil {
 		t.Skip(err)
 	}
-	h.Close()
+	f.Close()
 	var log bytes.Buffer
 	c, err := compare(t.Context(), suite{name: "suite", target: "testdata/suite", packages: []string{"./..."}},
 		options{repeat: 2, timeout: 5 * time.Minute, log: &log})

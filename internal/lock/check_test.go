@@ -66,12 +66,12 @@ func TestADeviceCallUnderASharedLockPanics(t *testing.T) {
 func TestALentLockIsUnlockedByAnother(t *testing.T) {
 	var read Mutex[Read]
 	var table Mutex[Listen]
-	var host Mutex[Host]
+	var users Mutex[Users]
 	read.Lock()
-	panics(t, "lock: sdp.Host is locked while bounce.Pair.rmu is held", host.Lock)
+	panics(t, "lock: sdp.Fabric is locked while bounce.Pair.rmu is held", users.Lock)
 	read.Lend()
-	host.Lock()
-	host.Unlock()
+	users.Lock()
+	users.Unlock()
 	done := make(chan struct{})
 	go func() { defer close(done); table.Lock(); read.Unlock(); table.Unlock() }()
 	<-done

@@ -22,10 +22,10 @@ type (
 	Turns   struct{}
 	Sleeper struct{}
 
-	// sdp: the default Host.
-	DefaultHost struct{}
-	Stacks      struct{}
-	Host        struct{}
+	// sdp: the default Fabric.
+	DefaultFabric struct{}
+	Stacks        struct{}
+	Users         struct{}
 
 	// internal/fabric.
 	Fabric struct{}
@@ -86,9 +86,9 @@ func (Heaps) class() info   { return info{"shmem.goHeaps", 6, true} }
 func (Turns) class() info   { return info{"shmem.turns", 7, true} }
 func (Sleeper) class() info { return info{"shmem.sleepers", 8, true} }
 
-func (DefaultHost) class() info { return info{"sdp.defaultHost", 10, true} }
-func (Stacks) class() info      { return info{"sdp.stacks", 11, true} }
-func (Host) class() info        { return info{"sdp.Host", 12, true} }
+func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }
+func (Stacks) class() info        { return info{"sdp.stacks", 11, true} }
+func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 
 func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
 func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
@@ -105,7 +105,7 @@ func (Dial) class() info   { return info{"dial.Table", 42, false} }
 func (Pool) class() info { return info{"bounce.Pool", 50, false} }
 func (Tell) class() info { return info{"bounce.Pair.tell", 51, false} }
 
-// The statistics of a Host lock the State of each connection.
+// The statistics of a Fabric lock the State of each connection.
 func (State) class() info { return info{"bounce.Pair.smu", 52, true} }
 func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
 func (Setup) class() info { return info{"ring.setupSend", 54, false} }

@@ -18,22 +18,22 @@ import (
 // where one side is SDP.
 func joined(b *testing.B, from, to string) (client, server net.Conn) {
 	b.Helper()
-	host, err := sdp.Open("shm:" + fabrictest.Name(b))
+	fabric, err := sdp.Open("shm:" + fabrictest.Name(b))
 	if errors.Is(err, ntb.ErrNotSupported) {
 		b.Skipf("no SDP on this system: %v", err)
 	}
 	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, host.Close()) })
+	b.Cleanup(func() { require.NoError(b, fabric.Close()) })
 	anywhere := map[string]string{networkTCP: "127.0.0.1:0", networkSDP: "localhost:0"}
-	ln, err := listen(context.Background(), Endpoint{to, anywhere[to]}, host)
+	ln, err := listen(context.Background(), Endpoint{to, anywhere[to]}, fabric)
 	require.NoError(b, err)
 	b.Cleanup(func() { ln.Close() })
-	f, err := Listen(context.Background(), Map{Endpoint{from, anywhere[from]}, Endpoint{to, ln.Addr().String()}}, Config{Host: host})
+	f, err := Listen(context.Background(), Map{Endpoint{from, anywhere[from]}, Endpoint{to, ln.Addr().String()}}, Config{Fabric: fabric})
 	require.NoError(b, err)
 	b.Cleanup(f.Close)
 	go f.Serve()
 	if from == networkSDP {
-		client, err = host.Dial(networkSDP, f.Addr().Address)
+		client, err = fabric.Dial(networkSDP, f.Addr().Address)
 	} else {
 		client, err = net.Dial(networkTCP, f.Addr().Address)
 	}

@@ -26,8 +26,8 @@ var errDrainEnded = errors.New("the proxy ends")
 
 // Config is what the forwarders of a program have in common.
 type Config struct {
-	// Host is the SDP host to use. Nil means the default one of package sdp.
-	Host *sdp.Host
+	// Fabric is the one to use. Nil means the default one of package sdp.
+	Fabric *sdp.Fabric
 	// DialTimeout limits how long a target may take to answer. 0 means only the
 	// network's own limit.
 	DialTimeout time.Duration
@@ -69,7 +69,7 @@ type Forwarder struct {
 // Listen listens on the left side of m. Its errors are one line that says what to
 // do. The caller then calls Serve, and finally Close.
 func Listen(ctx context.Context, m Map, cfg Config) (*Forwarder, error) {
-	ln, err := listen(ctx, m.Listen, cfg.Host)
+	ln, err := listen(ctx, m.Listen, cfg.Fabric)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (f *Forwarder) serve(client net.Conn) {
 func (f *Forwarder) dial() (net.Conn, error) {
 	t := f.m.Target
 	if t.Network == networkSDP {
-		d := sdp.Dialer{Timeout: f.cfg.DialTimeout, Host: f.cfg.Host}
+		d := sdp.Dialer{Timeout: f.cfg.DialTimeout, Fabric: f.cfg.Fabric}
 		return d.DialContext(f.ctx, t.Network, t.Address)
 	}
 	d := net.Dialer{Timeout: f.cfg.DialTimeout}

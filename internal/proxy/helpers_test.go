@@ -29,10 +29,10 @@ var networks = []string{networkTCP, networkUnix, networkSDP}
 // env is the environment of one test: an SDP host, a directory for sockets, and the
 // log of its forwarders.
 type env struct {
-	t    *testing.T
-	host *sdp.Host
-	dir  string
-	log  logLines
+	t      *testing.T
+	fabric *sdp.Fabric
+	dir    string
+	log    logLines
 }
 
 var fabrics atomic.Int64
@@ -41,7 +41,7 @@ var fabrics atomic.Int64
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	leak.Check(t)
-	host, err := sdp.Open(fmt.Sprintf("mem:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
+	fabric, err := sdp.Open(fmt.Sprintf("mem:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
 	if errors.Is(err, ntb.ErrNotSupported) {
 		t.Skipf("no SDP on this system: %v", err)
 	}
@@ -49,8 +49,8 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := host.Close(); err != nil {
-			t.Errorf("Host.Close: %v", err)
+		if err := fabric.Close(); err != nil {
+			t.Errorf("Fabric.Close: %v", err)
 		}
 	})
 	// This is not t.TempDir, because a Unix socket's path must be short.
@@ -59,7 +59,7 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return &env{t: t, host: host, dir: dir}
+	return &env{t: t, fabric: fabric, dir: dir}
 }
 
 // free returns an endpoint to listen on.
@@ -77,7 +77,7 @@ func (e *env) free(network string) Endpoint {
 func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 	e.t.Helper()
 	at := e.free(network)
-	ln, err := listen(context.Background(), at, e.host)
+	ln, err := listen(context.Background(), at, e.fabric)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 // forward starts a forwarder. It is closed at the end of the test.
 func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
 	e.t.Helper()
-	cfg.Host, cfg.Logf = e.host, e.log.printf
+	cfg.Fabric, cfg.Logf = e.fabric, e.log.printf
 	f, err := Listen(context.Background(), Map{e.free(network), target}, cfg)
 	if err != nil {
 		e.t.Fatal(err)
@@ -118,7 +118,7 @@ func (e *env) dial(at Endpoint) conn {
 
 func (e *env) tryDial(at Endpoint) (net.Conn, error) {
 	if at.Network == networkSDP {
-		return (&sdp.Dialer{Host: e.host, Timeout: patience}).DialContext(context.Background(), at.Network, at.Address)
+		return (&sdp.Dialer{Fabric: e.fabric, Timeout: patience}).DialContext(context.Background(), at.Network, at.Address)
 	}
 	return net.DialTimeout(at.Network, at.Address, patience)
 }

@@ -14,12 +14,12 @@ import (
 )
 
 // listen opens the left side of a map. The error is one line that says what to do.
-func listen(ctx context.Context, e Endpoint, host *sdp.Host) (net.Listener, error) {
+func listen(ctx context.Context, e Endpoint, fabric *sdp.Fabric) (net.Listener, error) {
 	var ln net.Listener
 	var err error
 	switch e.Network {
 	case networkSDP:
-		ln, err = (&sdp.ListenConfig{Host: host}).Listen(ctx, e.Network, e.Address)
+		ln, err = (&sdp.ListenConfig{Fabric: fabric}).Listen(ctx, e.Network, e.Address)
 	case networkUnix:
 		ln, err = listenUnix(ctx, e.Address)
 	default:

@@ -67,7 +67,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		{Endpoint{networkUnix, filepath.Join(e.dir, "none", "s")}, os.ErrNotExist, "make the directory first"},
 		{Endpoint{networkTCP, "192.0.2.1:0"}, syscall.EADDRNOTAVAIL, "no such address"},
 	} {
-		_, err := Listen(context.Background(), Map{c.at, liveTCP}, Config{Host: e.host})
+		_, err := Listen(context.Background(), Map{c.at, liveTCP}, Config{Fabric: e.fabric})
 		if err == nil {
 			t.Errorf("%v: no error", c.at)
 			continue

@@ -156,7 +156,7 @@ func (f *Forwarder) route(ctx context.Context) route {
 	}
 	if f.m.Target.Network == networkSDP {
 		// An unknown host leads nowhere at present.
-		if a, err := f.cfg.Host.ResolveAddr(ctx, f.m.Target.Address); err == nil {
+		if a, err := f.cfg.Fabric.ResolveAddr(ctx, f.m.Target.Address); err == nil {
 			r.Target.Address = a.String()
 		}
 	}

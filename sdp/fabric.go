@@ -16,8 +16,8 @@ import (
 // Stats counts what a connection did. See package bounce for the fields.
 type Stats = bounce.Stats
 
-// HostStats counts what a Host's fabric membership did, since it was opened.
-type HostStats struct {
+// FabricStats counts what this process did on a Fabric since it was opened.
+type FabricStats struct {
 	Stats // sum over all connections of this process on the fabric
 
 	// Links is the number of links to other processes. A process that dials itself
@@ -76,16 +76,16 @@ func (c *networkCounters) stats() NetworkStats {
 	}
 }
 
-// Host is this process' membership in a fabric.
-type Host struct {
+// Fabric is a fabric that this process has joined.
+type Fabric struct {
 	stack    *stack // immutable
 	counters *networkCounters
-	lazy     bool // this is the default Host
+	lazy     bool // this is the default Fabric
 
-	mu     lock.Mutex[lock.Host]
+	mu     lock.Mutex[lock.Users]
 	users  map[user]struct{} // open listeners and connections; guarded by mu
-	calls  int               // calls under way, of the default Host; guarded by mu
-	timer  *time.Timer       // closes the default Host; guarded by mu
+	calls  int               // calls under way, of the default Fabric; guarded by mu
+	timer  *time.Timer       // closes the default Fabric; guarded by mu
 	closed bool              // guarded by mu
 }
 
@@ -95,7 +95,7 @@ type user interface{ Close() error }
 // Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one
 // that this user's processes on this machine share; "shm:NAME" for another one on
 // this machine; "mem:NAME" for one within this process, for tests. The caller
-// closes the Host.
+// closes the Fabric.
 //
 // "ring:NAME?node=I&nodes=N" makes this process node I of a ring of N hosts, each
 // with a link to the two next to it: see the package comment. "line:" leaves out
@@ -138,7 +138,7 @@ type user interface{ Close() error }
 //	              unless given
 //
 // Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
-// owner of a node's links. Where processors are scarce, see HostStats.ProcessorTaken.
+// owner of a node's links. Where processors are scarce, see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.
@@ -146,43 +146,43 @@ type user interface{ Close() error }
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
 // is another user's, or this process is the overflow uid (nobody) of a user namespace,
 // to which every user without a number there looks like itself.
-func Open(fabric string) (*Host, error) {
+func Open(fabric string) (*Fabric, error) {
 	s, err := openStack(fabric, nil)
 	if err != nil {
 		return nil, opError("open", nil, nil, err)
 	}
-	return newHost(s, &networkCounters{}), nil
+	return newFabric(s, &networkCounters{}), nil
 }
 
 // OpenWith is Open, where wrap puts other devices around the ends of each bridge of this
 // process: for trials of a device, and for tests with faults. Where b is nil, the other
-// end is not this Host's to wrap. Hosts that are opened by the same name while this one is
+// end is not this Fabric's to wrap. Fabrics that are opened by the same name while this one is
 // open share its fabric, and wrap with it. If there is one before, OpenWith fails with
 // EBUSY.
-func OpenWith(fabric string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*Host, error) {
+func OpenWith(fabric string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*Fabric, error) {
 	s, err := openStack(fabric, wrap)
 	if err != nil {
 		return nil, opError("open", nil, nil, err)
 	}
-	return newHost(s, &networkCounters{}), nil
+	return newFabric(s, &networkCounters{}), nil
 }
 
-func newHost(s *stack, c *networkCounters) *Host {
-	return &Host{stack: s, counters: c, users: map[user]struct{}{}}
+func newFabric(s *stack, c *networkCounters) *Fabric {
+	return &Fabric{stack: s, counters: c, users: map[user]struct{}{}}
 }
 
-// Close closes the Host's listeners and connections and leaves the fabric. What was
+// Close closes the Fabric's listeners and connections and leaves the fabric. What was
 // written reaches the other side.
-func (h *Host) Close() error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
 		return net.ErrClosed
 	}
-	h.closed = true
-	users := h.users
-	h.users = map[user]struct{}{}
-	h.mu.Unlock()
+	f.closed = true
+	users := f.users
+	f.users = map[user]struct{}{}
+	f.mu.Unlock()
 	// They are closed all at once, since several may have to wait until the other side
 	// has what was written.
 	var all sync.WaitGroup
@@ -190,19 +190,19 @@ func (h *Host) Close() error {
 		all.Go(func() { u.Close() })
 	}
 	all.Wait()
-	h.stack.release()
+	f.stack.release()
 	return nil
 }
 
 // OwnsLinks reports whether this process owns the links of its node to other nodes.
 // Then the other processes of the node use them too. Its fabric has several hosts,
 // and was named with nodes=N.
-func (h *Host) OwnsLinks() bool { return h.stack.fabric.OwnsLinks() }
+func (f *Fabric) OwnsLinks() bool { return f.stack.fabric.OwnsLinks() }
 
-// Stats returns the Host's counters.
-func (h *Host) Stats() HostStats {
-	s := h.stack.stats()
-	s.Networks = h.counters.stats()
+// Stats returns the Fabric's counters.
+func (f *Fabric) Stats() FabricStats {
+	s := f.stack.stats()
+	s.Networks = f.counters.stats()
 	return s
 }
 
@@ -215,135 +215,135 @@ type Crossover struct {
 }
 
 // Crossovers returns the measurements of the links that are up and have an engine.
-func (h *Host) Crossovers() []Crossover { return h.stack.crossovers() }
+func (f *Fabric) Crossovers() []Crossover { return f.stack.crossovers() }
 
-// Dial is Dialer.Dial on this Host.
-func (h *Host) Dial(network, address string) (net.Conn, error) {
-	return (&Dialer{Host: h}).Dial(network, address)
+// Dial is Dialer.Dial on this Fabric.
+func (f *Fabric) Dial(network, address string) (net.Conn, error) {
+	return (&Dialer{Fabric: f}).Dial(network, address)
 }
 
-// DialContext is Dialer.DialContext on this Host.
-func (h *Host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&Dialer{Host: h}).DialContext(ctx, network, address)
+// DialContext is Dialer.DialContext on this Fabric.
+func (f *Fabric) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&Dialer{Fabric: f}).DialContext(ctx, network, address)
 }
 
-// Listen is ListenConfig.Listen on this Host.
-func (h *Host) Listen(network, address string) (net.Listener, error) {
-	return (&ListenConfig{Host: h}).Listen(context.Background(), network, address)
+// Listen is ListenConfig.Listen on this Fabric.
+func (f *Fabric) Listen(network, address string) (net.Listener, error) {
+	return (&ListenConfig{Fabric: f}).Listen(context.Background(), network, address)
 }
 
-// use returns the Host for one call, or the default one if h is nil. The caller
+// use returns the Fabric for one call, or the default one if h is nil. The caller
 // then calls done.
-func (h *Host) use() (_ *Host, done func(), err error) {
-	if h == nil {
+func (f *Fabric) use() (_ *Fabric, done func(), err error) {
+	if f == nil {
 		return useDefault()
 	}
-	if err := h.stack.usable(); err != nil {
+	if err := f.stack.usable(); err != nil {
 		return nil, nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
 		return nil, nil, net.ErrClosed
 	}
-	return h, func() {}, nil
+	return f, func() {}, nil
 }
 
-// add adds a listener or connection, which is closed with the Host.
-func (h *Host) add(u user) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+// add adds a listener or connection, which is closed with the Fabric.
+func (f *Fabric) add(u user) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
 		return net.ErrClosed
 	}
-	h.users[u] = struct{}{}
+	f.users[u] = struct{}{}
 	return nil
 }
 
 // remove removes one that is closed.
-func (h *Host) remove(u user) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.users, u)
-	h.lingerIfIdle()
+func (f *Fabric) remove(u user) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.users, u)
+	f.lingerIfIdle()
 }
 
-// linger is how long the default Host stays open without listeners and connections.
+// linger is how long the default Fabric stays open without listeners and connections.
 // So programs that dial one connection after the other do not join the fabric each
 // time.
 const linger = 250 * time.Millisecond
 
-// lingerIfIdle schedules the end of the default Host if it is idle. The caller
+// lingerIfIdle schedules the end of the default Fabric if it is idle. The caller
 // holds h.mu.
-func (h *Host) lingerIfIdle() {
-	if !h.lazy || h.closed || h.calls > 0 || len(h.users) > 0 {
+func (f *Fabric) lingerIfIdle() {
+	if !f.lazy || f.closed || f.calls > 0 || len(f.users) > 0 {
 		return
 	}
-	if h.timer == nil {
-		h.timer = time.AfterFunc(linger, h.closeIfIdle)
+	if f.timer == nil {
+		f.timer = time.AfterFunc(linger, f.closeIfIdle)
 	} else {
-		h.timer.Reset(linger)
+		f.timer.Reset(linger)
 	}
 }
 
-// closeIfIdle closes the default Host unless it has come into use again.
-func (h *Host) closeIfIdle() {
-	defaultHost.mu.Lock()
-	h.mu.Lock()
-	idle := !h.closed && h.calls == 0 && len(h.users) == 0
-	h.mu.Unlock()
-	if idle { // and no caller can begin to use it while we hold defaultHost.mu
-		defaultHost.host = nil
+// closeIfIdle closes the default Fabric unless it has come into use again.
+func (f *Fabric) closeIfIdle() {
+	defaultFabric.mu.Lock()
+	f.mu.Lock()
+	idle := !f.closed && f.calls == 0 && len(f.users) == 0
+	f.mu.Unlock()
+	if idle { // and no caller can begin to use it while we hold defaultFabric.mu
+		defaultFabric.fabric = nil
 	}
-	defaultHost.mu.Unlock()
+	defaultFabric.mu.Unlock()
 	if idle {
-		h.Close() // Close may have to wait for a lease
+		f.Close() // Close may have to wait for a lease
 	}
 }
 
-// defaultHost is the Host of the package's functions.
-var defaultHost struct {
-	mu       lock.Mutex[lock.DefaultHost]
-	host     *Host // guarded by mu
+// defaultFabric is the Fabric of the package's functions.
+var defaultFabric struct {
+	mu       lock.Mutex[lock.DefaultFabric]
+	fabric   *Fabric // guarded by mu
 	counters networkCounters
 }
 
-// useDefault returns the default Host for one call, and opens it if necessary. The
+// useDefault returns the default Fabric for one call, and opens it if necessary. The
 // caller then calls done.
-func useDefault() (h *Host, done func(), err error) {
-	defaultHost.mu.Lock()
-	defer defaultHost.mu.Unlock()
-	h = defaultHost.host
-	if h == nil {
+func useDefault() (f *Fabric, done func(), err error) {
+	defaultFabric.mu.Lock()
+	defer defaultFabric.mu.Unlock()
+	f = defaultFabric.fabric
+	if f == nil {
 		s, err := openStack("", nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		h = newHost(s, &defaultHost.counters)
-		h.lazy = true
-		defaultHost.host = h
-	} else if err := h.stack.usable(); err != nil {
+		f = newFabric(s, &defaultFabric.counters)
+		f.lazy = true
+		defaultFabric.fabric = f
+	} else if err := f.stack.usable(); err != nil {
 		return nil, nil, err
 	}
-	h.mu.Lock()
-	h.calls++
-	h.mu.Unlock()
-	return h, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.calls--
-		h.lingerIfIdle()
+	f.mu.Lock()
+	f.calls++
+	f.mu.Unlock()
+	return f, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.calls--
+		f.lingerIfIdle()
 	}, nil
 }
 
-// DefaultStats returns the counters of the default Host: those of the fabric if it
+// DefaultStats returns the counters of the default Fabric: those of the fabric if it
 // is open now, and those by network since the process began.
-func DefaultStats() HostStats {
-	defaultHost.mu.Lock()
-	h := defaultHost.host
-	defaultHost.mu.Unlock()
-	if h == nil {
-		return HostStats{Networks: defaultHost.counters.stats()}
+func DefaultStats() FabricStats {
+	defaultFabric.mu.Lock()
+	f := defaultFabric.fabric
+	defaultFabric.mu.Unlock()
+	if f == nil {
+		return FabricStats{Networks: defaultFabric.counters.stats()}
 	}
-	return h.Stats()
+	return f.Stats()
 }
