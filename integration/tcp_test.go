@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,12 +228,14 @@ func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	defer wg.Wait()
 	defer ln.Close()
 	var accepted atomic.Pointer[net.TCPConn]
+	var held, taken []net.Conn // what is dropped would be closed, and make room
 	wg.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
+			taken = append(taken, c)
 			if c, ok := c.(*net.TCPConn); ok {
 				accepted.Store(c)
 			}
@@ -241,7 +244,9 @@ func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	for err == nil { // until the window is full
-		_, err = f.Dial("sdp", "localhost:"+port)
+		var c net.Conn
+		c, err = f.Dial("sdp", "localhost:"+port)
+		held = append(held, c)
 	}
 	require.ErrorIs(t, err, syscall.ENOBUFS)
 	c, err := f.Dial("tcp", ln.Addr().String())
@@ -258,4 +263,8 @@ func TestNetworkTCPWhereSDPFails(t *testing.T) {
 	wantFlow(t, c, "tcp")
 	require.NoError(t, <-result)
 	require.NoError(t, accepted.Load().Close())
+	ln.Close()
+	wg.Wait()
+	runtime.KeepAlive(held)
+	runtime.KeepAlive(taken)
 }
