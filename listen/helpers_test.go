@@ -91,7 +91,7 @@ func (v *valve) Caps() ntb.Caps {
 	return c
 }
 
-func (v *valve) Outbound() ntb.Window { return ntb.SinkWindow(v, v.inner.Len()) }
+func (v *valve) Outbound() ntb.Window { return ntb.SinkWindow(ntb.Basic(v), v.inner.Len()) }
 
 func (v *valve) RingDoorbell(bit int) {
 	v.pass()

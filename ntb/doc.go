@@ -30,6 +30,11 @@
 // a Publish is visible to the peer before the published word is. Nothing else is promised. In
 // particular, the stores between two Publish calls may arrive in any order and in parts.
 //
+// What not every device can do is stated by its [Caps]: DMA channels, memory that can be given
+// back, cheap reads of the peer's memory. Every Device has the methods. So the abilities of a
+// device survive a device around it, and nobody asks for one by a type assertion. Likewise a
+// [Sink] has all methods, and [Basic] makes one of what has the two that are needed.
+//
 // A doorbell is a hint. It may be lost, late or repeated, and several may arrive as one. After a
 // doorbell, a waiter checks memory.
 //

@@ -34,10 +34,16 @@ type Caps struct {
 	FenceToLook bool
 	// DMAChannels is the number of DMA channels; 0 means no engine.
 	DMAChannels int
+	// Reclaims is set if [Device.Reclaim] works.
+	Reclaims bool
 }
 
 // Device is one end of a bridge. Its methods may be called at the same time
 // from any goroutine.
+//
+// What not every device can do is stated by its Caps, and every Device has the methods for
+// it. So a device around a device has the abilities of the inner one, except those that it
+// takes out of its Caps. Nobody asks for an ability by a type assertion.
 type Device interface {
 	// Caps returns the device's properties.
 	Caps() Caps
@@ -81,6 +87,15 @@ type Device interface {
 	// DMA returns channel i, 0 <= i < Caps().DMAChannels.
 	DMA(i int) DMAChannel
 
+	// Reclaim returns the memory of some pages to the system. These are the pages
+	// that lie wholly in the bytes [off, off+n) of the inbound window. They read as
+	// zero afterwards, and take memory again when they are stored to. Bytes of the
+	// range that share a page with others stay as they are. The peer must not be
+	// using the range. Reclaim panics if the range is outside of the window. It
+	// returns ErrClosed after Close, or the system's error, and ErrNotSupported unless
+	// Caps().Reclaims is set. Memory that an IOMMU has pinned cannot be reclaimed.
+	Reclaim(off, n int) error
+
 	// Disable takes the link down for good. WaitDoorbell then returns ErrLinkDown
 	// on both sides. The windows stay until Close.
 	Disable()
@@ -101,16 +116,4 @@ type DMAChannel interface {
 	// the order of the starts. src must not change before done is called. From then
 	// on the engine stores nothing more for this copy, whatever the error.
 	Start(off int, src []byte, done func(error)) bool
-}
-
-// Reclaimer is implemented by a device that can return memory of its inbound window
-// to the system.
-type Reclaimer interface {
-	// Reclaim returns the memory of some pages to the system. These are the pages
-	// that lie wholly in the bytes [off, off+n) of the inbound window. They read as
-	// zero afterwards, and take memory again when they are stored to. Bytes of the
-	// range that share a page with others stay as they are. The peer must not be
-	// using the range. Reclaim panics if the range is outside of the window. It
-	// returns ErrClosed after Close, or the system's error.
-	Reclaim(off, n int) error
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -151,14 +152,15 @@ func (r *recorder) Store(off int, p []byte) {
 }
 func (r *recorder) Publish(off int, v uint64, _ int) { r.Store(off, []byte{byte(v)}) }
 
-// words is a recorder that implements WordSink.
+// words is a recorder that implements all of Sink.
 type words struct{ recorder }
 
-func (w *words) Store64(off int, v uint64) { w.Publish(off, v, 8) }
+func (w *words) Store64(off int, v uint64)           { w.Publish(off, v, 8) }
+func (w *words) Update(off int, v uint64, width int) { w.Publish(off, v+1, width) }
 
 func TestPartOfAWindowBeginsAtZero(t *testing.T) {
 	var r recorder
-	all := SinkWindow(&r, 256)
+	all := SinkWindow(Basic(&r), 256)
 	part := all.Part(64, 128)
 	s := part.Slice(32, 32)
 	if part.Offset() != 0 || s.Offset() != 32 || part.Len() != 128 {
@@ -172,7 +174,9 @@ func TestPartOfAWindowBeginsAtZero(t *testing.T) {
 	w := words{}
 	all = SinkWindow(&w, 64)
 	all.Store64(8, 9)
-	if w.off[0] != 8 || !bytes.Equal(w.v, []byte{9}) {
+	all.Update64(16, 9)
+	all.Update32(20, 19)
+	if !slices.Equal(w.off, []int{8, 16, 20}) || !bytes.Equal(w.v, []byte{9, 10, 20}) {
 		t.Errorf("the sink got %v at %v", w.v, w.off)
 	}
 }

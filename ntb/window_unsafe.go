@@ -11,6 +11,20 @@ import (
 // Sink takes the stores of a window that is not mapped memory, such as one whose
 // stores are delayed. It must not keep p.
 type Sink interface {
+	BasicSink
+	// Store64 is Store of the 8 bytes of v, little endian, in one piece. It may cost less
+	// than other stores.
+	Store64(off int, v uint64)
+	// Update is Publish of a word of which only the latest value counts. A sink that keeps
+	// stores for a while may drop those that Update has replaced: an older value that has
+	// not arrived yet may never arrive. The latest comes behind all stores
+	// before it, so the word may arrive behind stores that followed the older value, such
+	// as a notification of it. Doorbells come behind all of them.
+	Update(off int, v uint64, width int)
+}
+
+// BasicSink is the part of a Sink by which the other one can be expressed, see [Basic].
+type BasicSink interface {
 	// Store is an ordinary store.
 	Store(off int, p []byte)
 	// Publish stores the low width bytes of v, width 4 or 8, ordered after all
@@ -18,24 +32,20 @@ type Sink interface {
 	Publish(off int, v uint64, width int)
 }
 
-// WordSink is implemented by a Sink for which a single word costs less than other
-// stores.
-type WordSink interface {
-	Sink
-	// Store64 is Store of the 8 bytes of v, little endian, in one piece.
-	Store64(off int, v uint64)
+// Basic returns a Sink that stores each word of Store64 as 8 bytes, and drops nothing. A
+// sink that passes stores on to another window must not be one: it would hide what that
+// window can do.
+func Basic(s BasicSink) Sink { return basic{s} }
+
+type basic struct{ BasicSink }
+
+func (b basic) Store64(off int, v uint64) {
+	var p [8]byte
+	binary.LittleEndian.PutUint64(p[:], v)
+	b.Store(off, p[:])
 }
 
-// UpdateSink is implemented by a Sink that may keep stores for a while, and drop those that
-// Update has replaced.
-type UpdateSink interface {
-	Sink
-	// Update is Publish of a word of which only the latest value counts. An older
-	// value that has not arrived yet may never arrive. The latest comes behind all stores
-	// before it, so the word may arrive behind stores that followed the older value, such
-	// as a notification of it. Doorbells come behind all of them.
-	Update(off int, v uint64, width int)
-}
+func (b basic) Update(off int, v uint64, width int) { b.Publish(off, v, width) }
 
 // MemoryKind is what the memory behind a window requires of the CPU.
 type MemoryKind uint8
@@ -145,13 +155,7 @@ func (w *Window) Store64(off int, v uint64) {
 		publish64(unsafe.Add(w.base, off), v)
 		return
 	}
-	if s, ok := w.sink.(WordSink); ok {
-		s.Store64(w.off+off, v)
-		return
-	}
-	var p [8]byte
-	binary.LittleEndian.PutUint64(p[:], v)
-	w.sink.Store(w.off+off, p[:])
+	w.sink.Store64(w.off+off, v)
 }
 
 // Publish64 stores v at off, a multiple of 8, in one piece. Everything stored
@@ -187,22 +191,22 @@ func (w *Window) Publish32(off int, v uint32) {
 // kept for a while, an older value that has not arrived may be dropped: what was stored
 // behind it may arrive before the word then, but for doorbells.
 func (w *Window) Update64(off int, v uint64) {
-	if s, ok := w.sink.(UpdateSink); ok {
-		w.check(off, 8)
-		lock.Device()
-		s.Update(w.off+off, v, 8)
+	if w.sink == nil {
+		w.Publish64(off, v)
 		return
 	}
-	w.Publish64(off, v)
+	lock.Device()
+	w.check(off, 8)
+	w.sink.Update(w.off+off, v, 8)
 }
 
 // Update32 is Update64 for 4 bytes at a multiple of 4.
 func (w *Window) Update32(off int, v uint32) {
-	if s, ok := w.sink.(UpdateSink); ok {
-		w.check(off, 4)
-		lock.Device()
-		s.Update(w.off+off, uint64(v), 4)
+	if w.sink == nil {
+		w.Publish32(off, v)
 		return
 	}
-	w.Publish32(off, v)
+	lock.Device()
+	w.check(off, 4)
+	w.sink.Update(w.off+off, uint64(v), 4)
 }

@@ -35,7 +35,7 @@ func TestTheDataArmHasOneWriterAtATime(t *testing.T) {
 	m := newMiddle(t, small(3), 0)
 	defer m.close()
 	var w oneWriter
-	m.in.words = ntb.SinkWindow(&w, laneWords)
+	m.in.words = ntb.SinkWindow(ntb.Basic(&w), laneWords)
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {

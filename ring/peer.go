@@ -96,8 +96,8 @@ func (p *Peer) RemoteSlots() int { return slotsOf(p.out.Len()) }
 // Reclaim returns whole pages of the local region to the system, if the bridge can.
 // They read as zero then. The peer must have stopped writing there.
 func (p *Peer) Reclaim(off, n int) {
-	if r, ok := p.dev.(ntb.Reclaimer); ok {
-		r.Reclaim(len(p.in)-len(p.local)+off, n)
+	if p.caps.Reclaims {
+		_ = p.dev.Reclaim(len(p.in)-len(p.local)+off, n) // the system keeps them: nothing is lost
 	}
 }
 

@@ -108,7 +108,7 @@ func (g *gated) RingDoorbell(bit int) { g.pass(); g.Device.RingDoorbell(bit) }
 
 func (g *gated) Outbound() ntb.Window {
 	w := g.Device.Outbound()
-	return ntb.SinkWindow(gatedSink{g, w}, w.Len())
+	return ntb.SinkWindow(ntb.Basic(gatedSink{g, w}), w.Len())
 }
 
 type gatedSink struct {

@@ -66,7 +66,7 @@ func (d splitDMA) Start(off int, src []byte, done func(error)) bool {
 	return d.DMAChannel.Start(d.off+off, src, done)
 }
 
-// Reclaim implements ntb.Reclaimer if the device does.
+// Reclaim implements ntb.Device.
 func (s *split) Reclaim(off, n int) error {
 	if len := len(s.Device.Inbound()) - s.off; off < 0 || n < 0 || off > len-n {
 		panic("ring: reclaim outside of the window")
@@ -74,10 +74,7 @@ func (s *split) Reclaim(off, n int) error {
 	if s.closed.Load() {
 		return ntb.ErrClosed
 	}
-	if r, ok := s.Device.(ntb.Reclaimer); ok {
-		return r.Reclaim(s.off+off, n)
-	}
-	return ntb.ErrNotSupported
+	return s.Device.Reclaim(s.off+off, n)
 }
 
 // Close takes the link down. The memory is released when the lanes do not use it

@@ -106,10 +106,8 @@ type tunnel struct {
 type tunnelStats struct{ sent, sentBytes, resent uint64 }
 
 var (
-	_ ntb.Device   = (*tunnel)(nil)
-	_ ntb.WordSink = (*tunnel)(nil)
-
-	_ ntb.UpdateSink = (*tunnel)(nil)
+	_ ntb.Device = (*tunnel)(nil)
+	_ ntb.Sink   = (*tunnel)(nil)
 )
 
 // Times of a tunnel.
@@ -202,6 +200,9 @@ func (t *tunnel) linkError() error {
 }
 
 func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
+
+// Reclaim implements ntb.Device. The window is on the heap.
+func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
 
 // Disable implements ntb.Device. What was sent before arrives before the other end
 // sees it.

@@ -45,7 +45,7 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 	return n
 }
 
-// Store64 implements ntb.WordSink.
+// Store64 implements ntb.Sink.
 func (t *tunnel) Store64(off int, v uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +60,7 @@ func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.flush()
 }
 
-// Update implements ntb.UpdateSink.
+// Update implements ntb.Sink.
 func (t *tunnel) Update(off int, v uint64, width int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -91,7 +91,7 @@ func (e *bubbleEnd) Outbound() ntb.Window {
 	if e.cable.faults.late == 0 {
 		return w
 	}
-	return ntb.SinkWindow(e.out, w.Len())
+	return ntb.SinkWindow(ntb.Basic(e.out), w.Len())
 }
 
 func (e *bubbleEnd) SetPeerSpad(i int, v uint32) {

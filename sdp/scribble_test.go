@@ -75,13 +75,6 @@ func (d *lasting) WaitDoorbell(bit int) error {
 	return err
 }
 
-func (d *lasting) Reclaim(off, n int) error {
-	if r, ok := d.Device.(ntb.Reclaimer); ok {
-		return r.Reclaim(off, n)
-	}
-	return ntb.ErrNotSupported
-}
-
 // scribbled are the bridges between host 2, the victim, and host 3, which scribbles. In a
 // line of four, host 1 is a bystander, and host 4 is behind host 3.
 type scribbled struct {

@@ -65,7 +65,7 @@ func newStalls(a, b ntb.Device) (x, y *stall) {
 
 func (s *stall) Outbound() ntb.Window {
 	w := s.Device.Outbound()
-	return ntb.SinkWindow(&stallSink{s, w}, w.Len())
+	return ntb.SinkWindow(ntb.Basic(&stallSink{s, w}), w.Len())
 }
 
 func (s *stall) SetPeerSpad(i int, v uint32) {

@@ -8,9 +8,8 @@ import (
 )
 
 var (
-	_ ntb.Device    = (*Device)(nil)
-	_ ntb.Reclaimer = (*Device)(nil)
-	_ ntb.WordSink  = (*sink)(nil)
+	_ ntb.Device = (*Device)(nil)
+	_ ntb.Sink   = (*sink)(nil)
 )
 
 // Device is one end of a bridge. Its stores are checked.
@@ -44,14 +43,6 @@ func (d *Device) SetPeerSpad(i int, v uint32) {
 	d.Device.SetPeerSpad(i, v)
 }
 
-// Reclaim implements ntb.Reclaimer if the inner device does.
-func (d *Device) Reclaim(off, n int) error {
-	if r, ok := d.Device.(ntb.Reclaimer); ok {
-		return r.Reclaim(off, n)
-	}
-	return ntb.ErrNotSupported
-}
-
 // Close implements ntb.Device.
 func (d *Device) Close() error {
 	d.rec.mu.Lock()
@@ -72,7 +63,7 @@ func (s *sink) Store(off int, p []byte) {
 	s.win.Write(off, p)
 }
 
-// Store64 implements ntb.WordSink.
+// Store64 implements ntb.Sink.
 func (s *sink) Store64(off int, v uint64) {
 	done := s.check(word(opStore64, off, v, 8))
 	s.win.Store64(off, v)
@@ -89,6 +80,19 @@ func (s *sink) Publish(off int, v uint64, width int) {
 	}
 	done := s.check(word(opPublish64, off, v, 8))
 	s.win.Publish64(off, v)
+	s.done(done)
+}
+
+// Update implements ntb.Sink. For the protocol it is a publish.
+func (s *sink) Update(off int, v uint64, width int) {
+	if width == 4 {
+		done := s.check(word(opPublish32, off, v, 4))
+		s.win.Update32(off, uint32(v))
+		s.done(done)
+		return
+	}
+	done := s.check(word(opPublish64, off, v, 8))
+	s.win.Update64(off, v)
 	s.done(done)
 }
 

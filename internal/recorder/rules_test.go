@@ -247,7 +247,7 @@ func (s slow) Publish(int, uint64, int) {
 	<-s.leave
 }
 
-func (s slow) Outbound() ntb.Window { return ntb.SinkWindow(s, rigWindow) }
+func (s slow) Outbound() ntb.Window { return ntb.SinkWindow(ntb.Basic(s), rigWindow) }
 
 // Two writers must not store the same word at the same time.
 func TestTwoWritersOfAWordAreSeen(t *testing.T) {
@@ -267,6 +267,32 @@ func TestTwoWritersOfAWordAreSeen(t *testing.T) {
 	<-done
 	<-done
 	require.Contains(t, r.said.said, "two writers of the word")
+}
+
+// updating is a window below the recorder that counts what may be dropped.
+type updating struct {
+	ntb.Device
+	updates int
+}
+
+func (u *updating) Store(int, []byte)        {}
+func (u *updating) Store64(int, uint64)      {}
+func (u *updating) Publish(int, uint64, int) {}
+func (u *updating) Update(int, uint64, int)  { u.updates++ }
+func (u *updating) Outbound() ntb.Window     { return ntb.SinkWindow(u, rigWindow) }
+
+// A window that may drop replaced values knows behind the recorder too which words those are.
+func TestUpdatesArePassedOnAsUpdates(t *testing.T) {
+	r := newRig(t).open()
+	d := r.side[0].(*Device)
+	u := &updating{Device: d.Device}
+	d.Device = u
+	w := d.Outbound()
+	at := r.region + lineBytes*rigSlot
+	w.Update32(at+lineData, 1<<3|2)
+	w.Update64(at+lineCredit, 1<<32)
+	require.Empty(t, r.said.said)
+	require.Equal(t, 2, u.updates)
 }
 
 // Without a Reporter a violation panics.

@@ -63,14 +63,6 @@ func (d *Device) Caps() ntb.Caps {
 // DMA returns channel i.
 func (d *Device) DMA(i int) ntb.DMAChannel { return d.channels[i] }
 
-// Reclaim implements ntb.Reclaimer if the inner device does.
-func (d *Device) Reclaim(off, n int) error {
-	if r, ok := d.Device.(ntb.Reclaimer); ok {
-		return r.Reclaim(off, n)
-	}
-	return ntb.ErrNotSupported
-}
-
 // Close waits for the copies that are queued, and closes the inner device.
 func (d *Device) Close() error {
 	d.once.Do(func() {

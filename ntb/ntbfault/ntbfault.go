@@ -79,10 +79,7 @@ type Stats struct {
 	DoorbellsMerged   uint64 // of DoorbellsRung, merged for want of room with an earlier ring of the bit
 }
 
-var (
-	_ ntb.Device    = (*Device)(nil)
-	_ ntb.Reclaimer = (*Device)(nil)
-)
+var _ ntb.Device = (*Device)(nil)
 
 // Device is one end of a wrapped bridge.
 type Device struct {
@@ -113,13 +110,14 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 		// DMA and Reclaim would overtake the stores in the queue.
 		caps.DMAChannels = 0
 		caps.Coherent = false
+		caps.Reclaims = false
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
 }
 
 // Caps returns the inner device's properties. LossyDoorbells is added if doorbells
-// are dropped. Coherent and DMAChannels are removed if stores are delayed or can
-// vanish.
+// are dropped. Coherent, DMAChannels and Reclaims are removed if stores are delayed or
+// can vanish.
 func (d *Device) Caps() ntb.Caps { return d.caps }
 
 // Inbound implements ntb.Device.
@@ -131,7 +129,7 @@ func (d *Device) Outbound() ntb.Window {
 	if !d.options.delaysStores() {
 		return w
 	}
-	return ntb.SinkWindow(d.out, w.Len())
+	return ntb.SinkWindow(ntb.Basic(d.out), w.Len())
 }
 
 // Spad implements ntb.Device.
@@ -192,13 +190,12 @@ func (d *Device) DMA(i int) ntb.DMAChannel {
 	return d.inner.DMA(i)
 }
 
-// Reclaim implements ntb.Reclaimer. It returns ntb.ErrNotSupported if the inner
-// device does not implement it.
+// Reclaim implements ntb.Device.
 func (d *Device) Reclaim(off, n int) error {
-	if r, ok := d.inner.(ntb.Reclaimer); ok {
-		return r.Reclaim(off, n)
+	if !d.caps.Reclaims {
+		return fmt.Errorf("ntbfault: reclaim: %w", ntb.ErrNotSupported)
 	}
-	return fmt.Errorf("ntbfault: reclaim: %w", ntb.ErrNotSupported)
+	return d.inner.Reclaim(off, n)
 }
 
 // Stats returns the faults so far in what this side sent.

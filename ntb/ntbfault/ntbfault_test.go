@@ -58,7 +58,7 @@ func (r *recorder) all() []string {
 	return slices.Clone(r.list)
 }
 
-func (r *recorder) Outbound() ntb.Window             { return ntb.SinkWindow(r, 16<<10) }
+func (r *recorder) Outbound() ntb.Window             { return ntb.SinkWindow(ntb.Basic(r), 16<<10) }
 func (r *recorder) Store(off int, p []byte)          { r.add("store %d %x", off, p) }
 func (r *recorder) Publish(off int, v uint64, n int) { r.add("publish %d %d %d", off, v, n) }
 func (r *recorder) SetPeerSpad(i int, v uint32)      { r.add("spad %d %d", i, v) }

@@ -67,7 +67,7 @@ const (
 	down            // has dropped everything, and ends
 )
 
-// queue is one direction of the bridge. It implements ntb.Sink. Its goroutine takes
+// queue is one direction of the bridge. It implements ntb.BasicSink. Its goroutine takes
 // the entries when they are due and passes them to the inner device.
 type queue struct {
 	dev     ntb.Device // inner device of the side that sends; immutable
@@ -127,14 +127,14 @@ func (q *queue) upTo(d time.Duration) time.Duration {
 // invalid reports whether the windows of the side that receives are not set up yet.
 func (q *queue) invalid() bool { return q.options.InvalidMax > 0 && time.Now().Before(q.validAt) }
 
-// Store implements ntb.Sink.
+// Store implements ntb.BasicSink.
 func (q *queue) Store(off int, p []byte) {
 	if len(p) > 0 {
 		q.push(entry{kind: store, off: off, p: bytes.Clone(p)})
 	}
 }
 
-// Publish implements ntb.Sink.
+// Publish implements ntb.BasicSink.
 func (q *queue) Publish(off int, v uint64, width int) {
 	q.push(entry{kind: publish, off: off, v: v, width: width})
 }

@@ -131,6 +131,9 @@ func (e *end) Order() {
 
 func (e *end) DMA(int) ntb.DMAChannel { panic("ntbmem: no DMA channels") }
 
+// Reclaim implements ntb.Device. The windows are on the heap.
+func (e *end) Reclaim(int, int) error { return ntb.ErrNotSupported }
+
 func (e *end) Disable() { e.cable.once.Do(func() { close(e.cable.down) }) }
 
 func (e *end) Close() error {

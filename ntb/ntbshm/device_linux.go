@@ -30,10 +30,7 @@ const (
 	closed
 )
 
-var (
-	_ ntb.Device    = (*device)(nil)
-	_ ntb.Reclaimer = (*device)(nil)
-)
+var _ ntb.Device = (*device)(nil)
 
 type device struct {
 	caps     ntb.Caps   // immutable
@@ -123,7 +120,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	}
 
 	d.caps = ntb.Caps{
-		Backend: "shm", Doorbells: o.Doorbells, Scratchpads: scratchpads, Coherent: true,
+		Backend: "shm", Doorbells: o.Doorbells, Scratchpads: scratchpads, Coherent: true, Reclaims: true,
 		// Both sides know both flags, so they agree.
 		FenceToLook: !(mine.membarrier && theirs.membarrier),
 	}

@@ -151,7 +151,7 @@ func TestCloseTakesTheLinkDownAndWakesAllWaiters(t *testing.T) {
 	if err := b.WaitDoorbell(0); err != ntb.ErrClosed {
 		t.Errorf("wait after Close: %v", err)
 	}
-	if err := b.(ntb.Reclaimer).Reclaim(0, 4096); err != ntb.ErrClosed {
+	if err := b.Reclaim(0, 4096); err != ntb.ErrClosed {
 		t.Errorf("reclaim after Close: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestCallsMayRaceWithClose(t *testing.T) {
 						if v := dev.Spad(i & 15); v > 1 && v != ^uint32(0) {
 							t.Errorf("scratchpad is %#x", v)
 						}
-						_ = dev.(ntb.Reclaimer).Reclaim(0, 4096)
+						_ = dev.Reclaim(0, 4096)
 					}
 				})
 			}
@@ -233,8 +233,7 @@ func TestReclaimedPagesReadAsZero(t *testing.T) {
 	fill := bytes.Repeat([]byte{0xaa}, o.Window)
 	out := a.Outbound()
 	out.Write(0, fill)
-	r := b.(ntb.Reclaimer)
-	if err := r.Reclaim(page-1, 3*page+1); err != nil {
+	if err := b.Reclaim(page-1, 3*page+1); err != nil {
 		t.Fatal(err)
 	}
 	// Pages are those of the file, so they are counted from its beginning.
@@ -249,7 +248,7 @@ func TestReclaimedPagesReadAsZero(t *testing.T) {
 	if !bytes.Equal(b.Inbound(), fill) {
 		t.Error("reclaimed pages do not take stores")
 	}
-	if err := r.Reclaim(5, 100); err != nil || !bytes.Equal(b.Inbound(), fill) {
+	if err := b.Reclaim(5, 100); err != nil || !bytes.Equal(b.Inbound(), fill) {
 		t.Errorf("a range without a whole page changed memory: %v", err)
 	}
 	for _, bad := range [][2]int{{-1, 1}, {0, -1}, {0, o.Window + 1}, {o.Window, 1}} {
@@ -259,7 +258,7 @@ func TestReclaimedPagesReadAsZero(t *testing.T) {
 					t.Errorf("Reclaim(%d, %d) did not panic", bad[0], bad[1])
 				}
 			}()
-			_ = r.Reclaim(bad[0], bad[1])
+			_ = b.Reclaim(bad[0], bad[1])
 		}()
 	}
 }

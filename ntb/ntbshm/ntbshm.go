@@ -41,7 +41,7 @@ type Options struct {
 // cable limits the exchange. New clears it afterwards.
 //
 // The device owns the cable from the moment of the call. On error New closes it.
-// The device implements ntb.Reclaimer.
+// The device can reclaim.
 func New(cable *net.UnixConn, o Options) (ntb.Device, error) {
 	d, err := connect(cable, o)
 	if err != nil {

@@ -84,7 +84,7 @@ func (d *device) Order() {
 	}
 }
 
-// Reclaim implements ntb.Reclaimer. Pages are the system's, 4 KiB to 64 KiB.
+// Reclaim implements ntb.Device. Pages are the system's, 4 KiB to 64 KiB.
 func (d *device) Reclaim(off, n int) error {
 	if off < 0 || n < 0 || off > len(d.inbound)-n {
 		panic(fmt.Sprintf("ntbshm: reclaim %d bytes at %d of a window of %d", n, off, len(d.inbound)))

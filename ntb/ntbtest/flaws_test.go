@@ -115,6 +115,9 @@ var moreFlaws = []flaw{
 		}
 	}},
 
+	{"memory given back without the ability", "reclaimed pages", func(d *device) {
+		d.reclaim = func(off, n int) error { clear(d.Device.Inbound()[off : off+n]); return nil }
+	}},
 	{"nothing given back", "reclaimed pages", reclaims(func([]byte, int, int) (first, end int) { return 0, 0 })},
 	{"parts of pages given back", "reclaimed pages", reclaims(func(_ []byte, off, n int) (first, end int) { return off, off + n })},
 	{"first page only given back", "reclaimed pages", reclaims(func(mem []byte, off, n int) (first, end int) {
@@ -142,14 +145,14 @@ func lastStoreLate(d *device) {
 		late = f
 	}
 	d.outbound = func(w ntb.Window) ntb.Window {
-		return ntb.SinkWindow(&sink{w: w,
+		return ntb.SinkWindow(ntb.Basic(&sink{w: w,
 			store: func(w *ntb.Window, off int, p []byte) {
 				p = append([]byte(nil), p...)
 				put(func() { w.Write(off, p) })
 			},
 			publish: func(w *ntb.Window, off int, v uint64, width int) {
 				put(func() { publish(w, off, v, width) })
-			}}, w.Len())
+			}}), w.Len())
 	}
 }
 
@@ -172,6 +175,7 @@ func waits(lost func(took time.Duration) bool) func(d *device) {
 func reclaims(pages func(mem []byte, off, n int) (first, end int)) func(d *device) {
 	return func(d *device) {
 		var closed atomic.Bool
+		d.gains(func(c *ntb.Caps) { c.Reclaims = true })
 		d.close = func() error {
 			closed.Store(true)
 			return d.Device.Close()

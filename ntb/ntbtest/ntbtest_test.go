@@ -41,6 +41,18 @@ type device struct {
 	reclaim  func(off, n int) error
 }
 
+// gains adds to the device's properties.
+func (d *device) gains(add func(*ntb.Caps)) {
+	before := d.caps
+	d.caps = func(c ntb.Caps) ntb.Caps {
+		if before != nil {
+			c = before(c)
+		}
+		add(&c)
+		return c
+	}
+}
+
 func (d *device) Caps() ntb.Caps {
 	if d.caps == nil {
 		return d.Device.Caps()
@@ -122,10 +134,9 @@ func (d *device) Disable() {
 	d.disable()
 }
 
-// Reclaim implements ntb.Reclaimer.
 func (d *device) Reclaim(off, n int) error {
 	if d.reclaim == nil {
-		return ntb.ErrNotSupported
+		return d.Device.Reclaim(off, n)
 	}
 	return d.reclaim(off, n)
 }
@@ -170,13 +181,13 @@ func publish(w *ntb.Window, off int, v uint64, width int) {
 
 func stores(f func(w *ntb.Window, off int, p []byte)) func(d *device) {
 	return func(d *device) {
-		d.outbound = func(w ntb.Window) ntb.Window { return ntb.SinkWindow(&sink{w: w, store: f}, w.Len()) }
+		d.outbound = func(w ntb.Window) ntb.Window { return ntb.SinkWindow(ntb.Basic(&sink{w: w, store: f}), w.Len()) }
 	}
 }
 
 func publishes(f func(w *ntb.Window, off int, v uint64, width int)) func(d *device) {
 	return func(d *device) {
-		d.outbound = func(w ntb.Window) ntb.Window { return ntb.SinkWindow(&sink{w: w, publish: f}, w.Len()) }
+		d.outbound = func(w ntb.Window) ntb.Window { return ntb.SinkWindow(ntb.Basic(&sink{w: w, publish: f}), w.Len()) }
 	}
 }
 
@@ -209,7 +220,7 @@ var flaws = []flaw{
 		var mu sync.Mutex
 		var later []func()
 		d.outbound = func(w ntb.Window) ntb.Window {
-			return ntb.SinkWindow(&sink{w: w,
+			return ntb.SinkWindow(ntb.Basic(&sink{w: w,
 				store: func(w *ntb.Window, off int, p []byte) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -223,7 +234,7 @@ var flaws = []flaw{
 					}
 					later = nil
 					publish(w, off, v, width)
-				}}, w.Len())
+				}}), w.Len())
 		}
 	}},
 	{"neighbour of a word stored", "published words", publishes(func(w *ntb.Window, off int, v uint64, _ int) {
@@ -234,13 +245,13 @@ var flaws = []flaw{
 	{"words overtake stores", "stores arrive in the order", func(d *device) {
 		var last atomic.Pointer[func()]
 		d.outbound = func(w ntb.Window) ntb.Window {
-			return ntb.SinkWindow(&sink{w: w, store: func(w *ntb.Window, off int, p []byte) {
+			return ntb.SinkWindow(ntb.Basic(&sink{w: w, store: func(w *ntb.Window, off int, p []byte) {
 				p = bytes.Clone(p)
 				late := func() { w.Write(off, p) }
 				if before := last.Swap(&late); before != nil {
 					(*before)()
 				}
-			}}, w.Len())
+			}}), w.Len())
 		}
 	}},
 	{"order does nothing", "order makes earlier stores visible", func(d *device) { d.order = func() {} }},
@@ -326,7 +337,7 @@ func dma(spoil func(c *engine)) func(d *device) {
 	return func(d *device) {
 		c := &engine{out: d.Device.Outbound()}
 		spoil(c)
-		d.caps = func(c ntb.Caps) ntb.Caps { c.DMAChannels = 1; return c }
+		d.gains(func(c *ntb.Caps) { c.DMAChannels = 1 })
 		d.dma = func(int) ntb.DMAChannel { return c }
 	}
 }
