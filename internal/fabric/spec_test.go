@@ -83,7 +83,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 // The documents have the table of options, word for word.
 func TestDocumentsHaveTheOptions(t *testing.T) {
 	require.Contains(t, document(t, "../../docs/fabrics.md"), optionsTable())
-	require.Contains(t, document(t, "../../sdp/host.go"), optionsComment())
+	require.Contains(t, document(t, "../../sdp/fabric.go"), optionsComment())
 }
 
 func document(t *testing.T, file string) string {
