@@ -9,21 +9,22 @@ import (
 // Memory management: chapter 9.3 of the specification. All calls are collective over
 // all PEs, which make them in the same order with the same arguments. So all PEs find
 // the same offset without exchanging it. As in debug mode, the PEs exchange their
-// arguments and compare them.
+// arguments and compare them. If ctx ends a call early, the team of all PEs is of no use
+// any more, as after other collective calls.
 
 const minAlign = 64 // a cache line, so that objects do not share one
 
 // Alloc makes a symmetric object of n elements, like shmem_malloc. What is in it is
 // not defined. It returns ErrMismatch on all PEs if they ask for different sizes, and
 // ErrHeapFull on all if there is no room. n of 0 makes an object without elements.
-func Alloc[T Elem](w *World, n int) (Sym[T], error) {
-	return AllocAligned[T](w, minAlign, n)
+func Alloc[T Elem](ctx context.Context, w *World, n int) (Sym[T], error) {
+	return AllocAligned[T](ctx, w, minAlign, n)
 }
 
 // AllocAligned is Alloc at an address that is a multiple of align bytes on all PEs, like
 // shmem_align. align is a power of two up to 1 GiB; for PEs that share a process by a
 // fabric of kind mem, more than 2 MiB is an error.
-func AllocAligned[T Elem](w *World, align, n int) (Sym[T], error) {
+func AllocAligned[T Elem](ctx context.Context, w *World, align, n int) (Sym[T], error) {
 	w.check()
 	if n < 0 || uint64(n) > maxHeap/uint64(sizeOf[T]()) {
 		panic(fmt.Sprintf("shmem: object of %d elements", n))
@@ -32,7 +33,7 @@ func AllocAligned[T Elem](w *World, align, n int) (Sym[T], error) {
 		panic(fmt.Sprintf("shmem: alignment of %d bytes", align))
 	}
 	size := uint64(n) * uint64(sizeOf[T]())
-	off, err := w.alloc(size, uintptr(max(align, minAlign)))
+	off, err := w.alloc(ctx, size, uintptr(max(align, minAlign)))
 	if err != nil {
 		return Sym[T]{}, err
 	}
@@ -40,13 +41,13 @@ func AllocAligned[T Elem](w *World, align, n int) (Sym[T], error) {
 }
 
 // AllocZeroed is Alloc of zeros, like shmem_calloc.
-func AllocZeroed[T Elem](w *World, n int) (Sym[T], error) {
-	s, err := Alloc[T](w, n)
+func AllocZeroed[T Elem](ctx context.Context, w *World, n int) (Sym[T], error) {
+	s, err := Alloc[T](ctx, w, n)
 	if err != nil {
 		return s, err
 	}
 	clear(s.Local())
-	return s, w.team.Sync(context.Background())
+	return s, w.team.Sync(ctx)
 }
 
 // Hint is a hint for AllocHints.
@@ -60,32 +61,34 @@ const (
 
 // AllocHints is Alloc, like shmem_malloc_with_hints. Hints have no effect, since
 // all memory is alike here.
-func AllocHints[T Elem](w *World, n int, _ Hint) (Sym[T], error) { return Alloc[T](w, n) }
+func AllocHints[T Elem](ctx context.Context, w *World, n int, _ Hint) (Sym[T], error) {
+	return Alloc[T](ctx, w, n)
+}
 
 // Realloc makes the object one of n elements that begins with the same ones, like
 // shmem_realloc. s is not to be used any more, unless there is an error.
-func Realloc[T Elem](w *World, s Sym[T], n int) (Sym[T], error) {
+func Realloc[T Elem](ctx context.Context, w *World, s Sym[T], n int) (Sym[T], error) {
 	if s.w != nil && s.w != w {
 		badWorld()
 	}
-	made, err := Alloc[T](w, n)
+	made, err := Alloc[T](ctx, w, n)
 	if err != nil || s.n == 0 && s.w == nil {
 		return made, err
 	}
 	copy(made.Local(), s.Local())
-	return made, Free(s)
+	return made, Free(ctx, s)
 }
 
 // Free gives an object back, like shmem_free. It is collective, so a finalizer must
 // not call it. It panics if s is not a whole object.
-func Free[T Elem](s Sym[T]) error {
+func Free[T Elem](ctx context.Context, s Sym[T]) error {
 	if s.w == nil {
 		return nil
 	}
 	s.w.check()
 	// All PEs must have stopped using the object before its memory becomes another
 	// object.
-	if err := s.w.collective(callFree, uint64(s.off)); err != nil {
+	if err := s.w.collective(ctx, callFree, uint64(s.off)); err != nil {
 		return err
 	}
 	size := uint64(s.n) * uint64(sizeOf[T]())
@@ -96,8 +99,8 @@ func Free[T Elem](s Sym[T]) error {
 	return nil
 }
 
-func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
-	if err := w.collective(callAlloc, n, uint64(align)); err != nil {
+func (w *World) alloc(ctx context.Context, n uint64, align uintptr) (uintptr, error) {
+	if err := w.collective(ctx, callAlloc, n, uint64(align)); err != nil {
 		return 0, err
 	}
 	if w.opts.inProcess && align > goAlign {
@@ -109,11 +112,11 @@ func (w *World) alloc(n uint64, align uintptr) (uintptr, error) {
 // collective is the common part of these calls, each of which is a barrier too. It
 // completes this PE's operations on the default context, waits until all PEs have
 // called it, and compares what they passed.
-func (w *World) collective(what call, args ...uint64) error {
+func (w *World) collective(ctx context.Context, what call, args ...uint64) error {
 	if err := w.ctx.Quiet(); err != nil {
 		return err
 	}
 	mine := words{uint64(what)}
 	copy(mine[1:], args)
-	return w.team.compare(context.Background(), mine)
+	return w.team.compare(ctx, mine)
 }

@@ -17,7 +17,7 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 	}
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, c := context.Background(), w.Ctx()
-		s, err := AllocZeroed[uint64](w, 20_000)
+		s, err := AllocZeroed[uint64](ctx, w, 20_000)
 		require.NoError(t, err)
 		sig := s.From(19_999)
 		small, large, got := make([]uint64, 3), make([]uint64, 9000), make([]uint64, 9000)
@@ -30,6 +30,10 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 			"large Put":         func() { Put(c, s, large, 1) },
 			"small Get":         func() { Get(c, got[:3], s, 1) },
 			"large Get":         func() { Get(c, got, s, 1) },
+			"Sym.P":             func() { s.P(1, 2, 1) },
+			"Sym.G":             func() { s.G(1, 1) },
+			"Sym.Put":           func() { s.Put(large, 1) },
+			"Sym.Get":           func() { s.Get(got, 1) },
 			"GetNBI":            func() { GetNBI(c, got, s, 1); _ = c.Quiet() },
 			"PutSignal":         func() { PutSignal(c, s, small, sig, 1, SignalAdd, 1) },
 			"IPut":              func() { IPut(c, s, 2, large, 3, 1000, 1) },
@@ -61,10 +65,11 @@ func TestCollectivesDoNotAllocate(t *testing.T) {
 	}
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, team := context.Background(), w.Team()
-		s, err := AllocZeroed[uint64](w, 20_000)
+		s, err := AllocZeroed[uint64](ctx, w, 20_000)
 		require.NoError(t, err)
-		d, err := AllocZeroed[uint64](w, 20_000)
+		d, err := AllocZeroed[uint64](ctx, w, 20_000)
 		require.NoError(t, err)
+		buf := make([]uint64, 1000)
 		// On a busy machine a wait may sleep, and a sleep may allocate. So the least of
 		// several tries counts.
 		const tries, runs = 5, 40
@@ -74,12 +79,16 @@ func TestCollectivesDoNotAllocate(t *testing.T) {
 		}{
 			{"Sync", func() error { return team.Sync(ctx) }},
 			{"Barrier", func() error { return team.Barrier(ctx) }},
-			{"small Broadcast", func() error { return Broadcast(ctx, team, d, s, 1, 0) }},
-			{"large Broadcast", func() error { return Broadcast(ctx, team, d, s, 1000, 0) }},
-			{"small SumReduce", func() error { return SumReduce(ctx, team, d, s, 1) }},
-			{"large SumReduce", func() error { return SumReduce(ctx, team, d, s, 1000) }},
-			{"AlltoAll", func() error { return AlltoAll(ctx, team, d, s, 1000) }},
-			{"FCollect", func() error { return FCollect(ctx, team, d, s, 1000) }},
+			{"small Broadcast", func() error { return Broadcast(ctx, team, d, s.Slice(0, 1), 0) }},
+			{"large Broadcast", func() error { return Broadcast(ctx, team, d, s.Slice(0, 1000), 0) }},
+			{"small SumReduce", func() error { return SumReduce(ctx, team, d, s.Slice(0, 1)) }},
+			{"large SumReduce", func() error { return SumReduce(ctx, team, d, s.Slice(0, 1000)) }},
+			{"small Bcast", func() error { return Bcast(ctx, team, buf[:1], 0) }},
+			{"large Bcast", func() error { return Bcast(ctx, team, buf, 0) }},
+			{"small AllReduce", func() error { return AllReduce(ctx, team, buf[:1], Sum) }},
+			{"large AllReduce", func() error { return AllReduce(ctx, team, buf, Max) }},
+			{"AlltoAll", func() error { return AlltoAll(ctx, team, d, s.Slice(0, 1000*team.NPEs())) }},
+			{"FCollect", func() error { return FCollect(ctx, team, d, s.Slice(0, 1000)) }},
 		} {
 			require.NoError(t, team.Barrier(ctx))
 			if w.PE() == 1 {

@@ -12,10 +12,10 @@ import (
 func TestEachElementThatIsTrueComesUp(t *testing.T) {
 	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(1<<20))
 	require.NoError(t, err)
-	defer w.Close()
-	s, err := AllocZeroed[int32](w, 7)
+	defer w.Close(context.Background())
+	s, err := AllocZeroed[int32](context.Background(), w, 7)
 	require.NoError(t, err)
-	other, err := AllocZeroed[int32](w, 7)
+	other, err := AllocZeroed[int32](context.Background(), w, 7)
 	require.NoError(t, err)
 	want := map[int]bool{1: true, 2: true, 6: true}
 	skip := make([]bool, s.Len())

@@ -13,7 +13,7 @@ import (
 // about to sleep. Its store is found all the same.
 func TestAWaitDoesNotSleepWithoutABarrier(t *testing.T) {
 	run(t, 1, "mem:nobarrier", nil, func(w *World) {
-		s, err := AllocZeroed[int64](w, 1)
+		s, err := AllocZeroed[int64](context.Background(), w, 1)
 		require.NoError(t, err)
 		w.self.fence = false
 		failed := make(chan struct{}, 1)

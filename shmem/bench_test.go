@@ -11,7 +11,7 @@ func benchmark(b *testing.B, opts []Option) {
 	words := func(name string, size int, body func(c *Ctx, s Sym[uint64], buf []uint64, n int)) {
 		b.Run(name, func(b *testing.B) {
 			run(b, 2, "shm:"+fabrictest.Name(b), opts, func(w *World) {
-				s, err := AllocZeroed[uint64](w, max(8, size/8))
+				s, err := AllocZeroed[uint64](context.Background(), w, max(8, size/8))
 				if err != nil {
 					b.Error(err)
 					return

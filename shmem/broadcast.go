@@ -5,8 +5,8 @@ import "context"
 // pieceBytes is how much of a large broadcast is passed on at a time.
 const pieceBytes = 64 << 10
 
-// Broadcast copies the first n elements of src at PE root to dst at all PEs of the
-// team, root too, like shmem_broadcast. dst and src may be the same object.
+// Broadcast copies src at PE root to the beginning of dst at all PEs of the team, root
+// too, like shmem_broadcast. dst and src may be the same object.
 //
 // Small: root sends a message to each PE, from nine PEs on along a binomial tree, and
 // does not wait.
@@ -17,8 +17,9 @@ const pieceBytes = 64 << 10
 // puts the elements in pieces of 64 KiB, with a step after each. Where hosts form a
 // ring or a line, the tree is chains from host to host, in both directions at once. So
 // each cable carries the data once, and all cables are busy.
-func Broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {
-	begin(t, n, dst, src)
+func Broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], root int) error {
+	begin(t, dst, src)
+	n := src.n
 	dst.room(n)
 	if uint(root) >= uint(len(t.pes)) {
 		badPE(root, len(t.pes))
@@ -32,15 +33,21 @@ func Broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root in
 	if err := t.begun(); err != nil {
 		return err
 	}
+	return t.leave(broadcast(ctx, t, dst, src, n, root))
+}
+
+// broadcast copies n elements in the way that suits their number. The caller holds the
+// team's mu.
+func broadcast[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {
 	switch {
 	case n == 0:
-		return t.leave(nil)
+		return nil
 	case fits[T](n):
-		return t.leave(broadcastSmall(ctx, t, dst, src, n, root))
+		return broadcastSmall(ctx, t, dst, src, n, root)
 	case t.oneHost:
-		return t.leave(broadcastGet(ctx, t, dst, src, n, root))
+		return broadcastGet(ctx, t, dst, src, n, root)
 	}
-	return t.leave(broadcastPut(ctx, t, dst, src, n, root))
+	return broadcastPut(ctx, t, dst, src, n, root)
 }
 
 func broadcastSmall[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n, root int) error {

@@ -12,7 +12,7 @@ import (
 func TestSmallRequestsPassUnreadReplies(t *testing.T) {
 	run(t, 2, "mem:unread?buffer=4096", []Option{Strict()}, func(w *World) {
 		ctx, c := context.Background(), w.Ctx()
-		s, err := AllocZeroed[uint64](w, 1<<14)
+		s, err := AllocZeroed[uint64](ctx, w, 1<<14)
 		require.NoError(t, err)
 		other := 1 - w.PE()
 		buf := make([]uint64, 1<<13)

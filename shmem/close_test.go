@@ -24,7 +24,7 @@ func TestACloseThatFailsIsToldToAll(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 					defer cancel()
 					require.Error(t, w.Team().Barrier(ctx))
-					require.ErrorIs(t, w.Close(), context.DeadlineExceeded)
+					require.ErrorIs(t, w.Close(context.Background()), context.DeadlineExceeded)
 					return
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -34,7 +34,7 @@ func TestACloseThatFailsIsToldToAll(t *testing.T) {
 				var dead *DeadError
 				require.ErrorAs(t, err, &dead)
 				require.Equal(t, 0, dead.PE)
-				require.Error(t, w.Close())
+				require.Error(t, w.Close(ctx))
 			})
 		})
 	}
@@ -50,7 +50,7 @@ func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, w.Team().Barrier(context.Background()))
-		require.NoError(t, w.Close())
+		require.NoError(t, w.Close(context.Background()))
 	})
 }
 
@@ -74,7 +74,7 @@ func TestABrokenChannelIsToldToBoth(t *testing.T) {
 		var dead *DeadError
 		require.ErrorAs(t, WaitUntil(ctx, s, 0, Eq, 1<<63), &dead)
 		require.Equal(t, 1-w.PE(), dead.PE)
-		require.Error(t, w.Close())
+		require.Error(t, w.Close(ctx))
 	})
 }
 

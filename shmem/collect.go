@@ -5,17 +5,16 @@ import (
 	"fmt"
 )
 
-// Collect copies the first n elements of src of all PEs into dst of all PEs, one behind
-// the other in the order of the PEs, like shmem_collect. Each PE passes its own n, and an
-// src that has as many elements. One whose n is 0 may pass the zero Sym. dst and src do
-// not overlap.
+// Collect copies src of all PEs into dst of all PEs, one behind the other in the order of
+// the PEs, like shmem_collect. Each PE may pass another src, of any length; the zero Sym
+// is one without elements. dst and src do not overlap.
 //
-// Each PE sends each other a message with its n and where its elements are, so that all
-// know the places. Then it goes on as FCollect does.
-func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	begin(t, n, dst, src)
+// Each PE sends each other a message that says where its elements are and how many, so
+// that all know the places. Then it goes on as FCollect does.
+func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	begin(t, dst, src)
 	if t.w.opts.debug {
-		if err := same(ctx, t, callCollect, dst, src, n, 0, 0); err != nil {
+		if err := same(ctx, t, callCollect, dst, src, src.n, 0, 0); err != nil {
 			return err
 		}
 	}
@@ -24,7 +23,7 @@ func Collect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error
 	}
 	b := blocks[T]{ends: make([]int, len(t.pes)), src: make([]Sym[T], len(t.pes))}
 	var odd error
-	err := t.agree(ctx, words{uint64(n), uint64(src.off)}, func(pe int, w words) {
+	err := t.agree(ctx, words{uint64(src.n), uint64(src.off)}, func(pe int, w words) {
 		if e := b.add(t, pe, w); e != nil && odd == nil {
 			odd = e
 		}
@@ -65,7 +64,7 @@ func (b *blocks[T]) add(t *Team, pe int, w words) error {
 	return nil
 }
 
-// FCollect is Collect with the same n at all PEs, like shmem_fcollect.
+// FCollect is Collect where all PEs pass the same src, like shmem_fcollect.
 //
 // Small: each PE sends its block to each other PE as a message.
 //
@@ -76,8 +75,9 @@ func (b *blocks[T]) add(t *Team, pe int, w words) error {
 // its dst may be written.
 //
 // Otherwise each PE steps to each to say so, and puts its block to each.
-func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	begin(t, n, dst, src)
+func FCollect[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	begin(t, dst, src)
+	n := src.n
 	t.each(n, dst.n)
 	apart(dst, src, n*len(t.pes), n, false)
 	if t.w.opts.debug {
@@ -198,7 +198,8 @@ func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks[T]) 
 }
 
 // AlltoAll copies block j of PE i's src to block i of PE j's dst, for all i and j,
-// like shmem_alltoall. A block has n elements. dst and src do not overlap.
+// like shmem_alltoall. src has one block for each PE, all of the same length: it panics if
+// src cannot be divided so. dst and src do not overlap.
 //
 // Small: as messages.
 //
@@ -206,21 +207,38 @@ func gatherRing[T Elem](ctx context.Context, t *Team, dst Sym[T], b *blocks[T]) 
 //
 // Otherwise each PE steps to each, to say that its dst may be written, and puts its
 // blocks.
-func AlltoAll[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return alltoall(ctx, t, callAlltoAll, dst, src, 1, 1, n)
+func AlltoAll[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return alltoall(ctx, t, callAlltoAll, dst, src, 1, 1)
 }
 
 // AlltoAllS is AlltoAll of elements that lie dstStride apart in dst and srcStride in
-// src, like shmem_alltoalls: block k begins at element k*n*stride. Strides are at
-// least 1.
-func AlltoAllS[T Elem](ctx context.Context, t *Team, dst, src Sym[T], dstStride, srcStride, n int) error {
-	return alltoall(ctx, t, callAlltoAllS, dst, src, dstStride, srcStride, n)
+// src, like shmem_alltoalls. Strides are at least 1. The elements of src are 0, srcStride,
+// and so on. With n of them in a block, block k begins at element k*n*stride.
+func AlltoAllS[T Elem](ctx context.Context, t *Team, dst, src Sym[T], dstStride, srcStride int) error {
+	return alltoall(ctx, t, callAlltoAllS, dst, src, dstStride, srcStride)
 }
+
+// block returns how many elements a block of src has.
+func (t *Team) block(src, stride int) int {
+	if stride < 1 {
+		panic(badStride(stride))
+	}
+	all := 0
+	if src > 0 {
+		all = (src-1)/stride + 1
+	}
+	if all%len(t.pes) != 0 {
+		panic(fmt.Sprintf("shmem: %d elements for %d PEs, which is not the same number for each", all, len(t.pes)))
+	}
+	return all / len(t.pes)
+}
+
+func badStride(stride int) string { return fmt.Sprintf("shmem: stride of %d elements", stride) }
 
 // span returns how many elements the blocks of all PEs take, of have elements.
 func (t *Team) span(n, stride, have int) int {
 	if stride < 1 {
-		panic(fmt.Sprintf("shmem: stride of %d elements", stride))
+		panic(badStride(stride))
 	}
 	if n == 0 {
 		return 0
@@ -229,8 +247,9 @@ func (t *Team) span(n, stride, have int) int {
 	return (n*len(t.pes)-1)*stride + 1
 }
 
-func alltoall[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], dstStride, srcStride, n int) error {
-	begin(t, n, dst, src)
+func alltoall[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], dstStride, srcStride int) error {
+	begin(t, dst, src)
+	n := t.block(src.n, srcStride)
 	apart(dst, src, t.span(n, dstStride, dst.n), t.span(n, srcStride, src.n), false)
 	if t.w.opts.debug {
 		if err := same(ctx, t, what, dst, src, n, dstStride, srcStride); err != nil {

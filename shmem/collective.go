@@ -8,9 +8,9 @@ import (
 // Collective operations: chapter 9.9 of the specification, by teams. What they have in
 // common:
 //
-// All PEs of the team make the same calls in the same order, with the same n, root and
-// strides, and objects at the same offsets. Offsets and strides count elements. PEs are
-// numbered as in the team.
+// All PEs of the team make the same calls in the same order, with the same root and
+// strides, and the same objects. How many elements take part is how many src has; dst may
+// have more. Strides count elements. PEs are numbered as in the team.
 //
 // A call returns when dst here is complete and src may be used again. Other PEs may
 // still be in it. Others do not touch a PE's dst or src before it has called, or after
@@ -49,15 +49,9 @@ import (
 const nilTeam = "shmem: collective call of a nil Team"
 
 // begin begins each collective call. It checks the arguments that all calls have.
-func begin[T Elem](t *Team, n int, dst, src Sym[T]) {
+func begin[T Elem](t *Team, dst, src Sym[T]) {
 	if t == nil {
 		panic(nilTeam)
-	}
-	if n < 0 {
-		panic(fmt.Sprintf("shmem: collective call with %d elements", n))
-	}
-	if n > src.n {
-		panic(fmt.Sprintf("shmem: %d elements are wanted from %d", n, src.n))
 	}
 	if dst.n > 0 && dst.w != t.w || src.n > 0 && src.w != t.w {
 		badWorld()

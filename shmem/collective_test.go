@@ -130,8 +130,12 @@ func (x *trial[T]) pause() {
 }
 
 func (x *trial[T]) check(want []T, s Sym[T], err error, what string, n int) {
+	x.same(want, s.Local()[:len(want)], err, what, n)
+}
+
+// same checks what is in memory after a call.
+func (x *trial[T]) same(want, got []T, err error, what string, n int) {
 	require.NoError(x.t, err, "%s of %d, seed %d", what, n, testSeed)
-	got := s.Local()[:len(want)]
 	for i := range want {
 		if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // NaNs count as equal
 			require.Equal(x.t, want[i], got[i], "%s %s of %d: element %d at PE %d of %d, seed %d", x.label, what, n, i, x.team.MyPE(), x.team.NPEs(), testSeed)
@@ -144,57 +148,63 @@ func (x *trial[T]) moves(n int) {
 	ctx, npes := context.Background(), x.team.NPEs()
 	root := x.rng.IntN(npes)
 	o := x.fill(x.a, n)
-	x.check(o.src[root], x.b, Broadcast(ctx, x.team, x.b, x.a, n, root), "broadcast", n)
+	x.check(o.src[root], x.b, Broadcast(ctx, x.team, x.b, x.a.Slice(0, n), root), "broadcast", n)
 	root = x.rng.IntN(npes)
 	o = x.fill(x.b, n)
-	x.check(o.src[root], x.b, Broadcast(ctx, x.team, x.b, x.b, n, root), "broadcast in place", n)
+	x.check(o.src[root], x.b, Broadcast(ctx, x.team, x.b, x.b.Slice(0, n), root), "broadcast in place", n)
+	root = x.rng.IntN(npes)
 	o = x.fill(x.a, n)
-	x.check(o.collect(), x.b, FCollect(ctx, x.team, x.b, x.a, n), "fcollect", n)
+	buf := append([]T(nil), o.src[o.me]...)
+	err := Bcast(ctx, x.team, buf, root)
+	x.same(o.src[root], buf, err, "bcast", n)
+	o = x.fill(x.a, n)
+	x.check(o.collect(), x.b, FCollect(ctx, x.team, x.b, x.a.Slice(0, n)), "fcollect", n)
 
 	o = x.fill(x.a, n)
 	for pe := range o.src { // lengths differ, and some are 0
 		o.src[pe] = o.src[pe][:x.rng.IntN(n+1)]
 	}
-	x.check(o.collect(), x.b, Collect(ctx, x.team, x.b, x.a, len(o.src[o.me])), "collect", n)
+	x.check(o.collect(), x.b, Collect(ctx, x.team, x.b, x.a.Slice(0, len(o.src[o.me]))), "collect", n)
 
 	o = x.fill(x.a, n*npes)
 	was := append([]T(nil), x.b.Local()[:n*npes]...)
 	want := o.alltoall(n, 1, 1, was)
-	x.check(want, x.b, AlltoAll(ctx, x.team, x.b, x.a, n), "alltoall", n)
+	x.check(want, x.b, AlltoAll(ctx, x.team, x.b, x.a.Slice(0, n*x.team.NPEs())), "alltoall", n)
 
 	ds, ss := 1+x.rng.IntN(3), 1+x.rng.IntN(3)
 	k := n / 3
 	o = x.fill(x.a, 3*k*npes)
 	was = append([]T(nil), x.b.Local()[:3*k*npes]...)
 	want = o.alltoall(k, ds, ss, was)
-	x.check(want, x.b, AlltoAllS(ctx, x.team, x.b, x.a, ds, ss, k), "alltoalls", k)
+	x.check(want, x.b, AlltoAllS(ctx, x.team, x.b, x.a.Slice(0, k*x.team.NPEs()*ss), ds, ss), "alltoalls", k)
 }
 
 // reduction is one of the seven reductions.
 type reduction[T Elem] struct {
 	name string
-	call func(ctx context.Context, t *Team, dst, src Sym[T], n int) error
+	call func(ctx context.Context, t *Team, dst, src Sym[T]) error
+	on   Op[T] // the same, for AllReduce
 	op   func(a, b T) T
 }
 
 func arithmetic[T Elem]() []reduction[T] {
 	return []reduction[T]{
-		{"sum", SumReduce[T], func(a, b T) T { return a + b }},
-		{"prod", ProdReduce[T], func(a, b T) T { return a * b }},
+		{"sum", SumReduce[T], Sum[T], func(a, b T) T { return a + b }},
+		{"prod", ProdReduce[T], Prod[T], func(a, b T) T { return a * b }},
 	}
 }
 
 func ordered[T Real]() []reduction[T] {
 	return append(arithmetic[T](),
-		reduction[T]{"min", MinReduce[T], func(a, b T) T { return min(a, b) }},
-		reduction[T]{"max", MaxReduce[T], func(a, b T) T { return max(a, b) }})
+		reduction[T]{"min", MinReduce[T], Min[T], func(a, b T) T { return min(a, b) }},
+		reduction[T]{"max", MaxReduce[T], Max[T], func(a, b T) T { return max(a, b) }})
 }
 
 func bitwiseToo[T Integer]() []reduction[T] {
 	return append(ordered[T](),
-		reduction[T]{"and", AndReduce[T], func(a, b T) T { return a & b }},
-		reduction[T]{"or", OrReduce[T], func(a, b T) T { return a | b }},
-		reduction[T]{"xor", XorReduce[T], func(a, b T) T { return a ^ b }})
+		reduction[T]{"and", AndReduce[T], And[T], func(a, b T) T { return a & b }},
+		reduction[T]{"or", OrReduce[T], Or[T], func(a, b T) T { return a | b }},
+		reduction[T]{"xor", XorReduce[T], Xor[T], func(a, b T) T { return a ^ b }})
 }
 
 func (x *trial[T]) reductions(all []reduction[T], n int) {
@@ -205,7 +215,10 @@ func (x *trial[T]) reductions(all []reduction[T], n int) {
 			dst = x.a
 		}
 		o := x.fill(x.a, n)
-		x.check(o.reduce(r.op), dst, r.call(ctx, x.team, dst, x.a, n), r.name, n)
+		x.check(o.reduce(r.op), dst, r.call(ctx, x.team, dst, x.a.Slice(0, n)), r.name, n)
+		buf := append([]T(nil), o.src[o.me]...)
+		err := AllReduce(ctx, x.team, buf, r.on)
+		x.same(o.reduce(r.op), buf, err, "allreduce by "+r.name, n)
 	}
 }
 
@@ -217,14 +230,14 @@ func try[T Elem](t require.TestingT, team *Team, all []reduction[T], sizes []int
 		longest = max(longest, n)
 	}
 	w := team.w
-	a, err := Alloc[T](w, longest*len(w.peers))
+	a, err := Alloc[T](context.Background(), w, longest*len(w.peers))
 	require.NoError(t, err)
-	b, err := AllocZeroed[T](w, longest*len(w.peers))
+	b, err := AllocZeroed[T](context.Background(), w, longest*len(w.peers))
 	require.NoError(t, err)
 	tryWith(t, team, a, b, all, sizes, rounds, salt, fmt.Sprintf("%T", zero))
 	require.NoError(t, w.Team().Sync(context.Background()))
-	require.NoError(t, Free(a))
-	require.NoError(t, Free(b))
+	require.NoError(t, Free(context.Background(), a))
+	require.NoError(t, Free(context.Background(), b))
 }
 
 func tryWith[T Elem](t require.TestingT, team *Team, a, b Sym[T], all []reduction[T], sizes []int, rounds int, salt uint64, label string) {
@@ -293,9 +306,9 @@ func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
 	each(t, []int{2, 4}, func(t *testing.T, w *World) {
 		ctx, n := context.Background(), w.NumPEs()
 		rng := rand.New(rand.NewPCG(testSeed, 90))
-		a, err := Alloc[int64](w, 20)
+		a, err := Alloc[int64](ctx, w, 20)
 		require.NoError(t, err)
-		b, err := Alloc[int64](w, 20)
+		b, err := Alloc[int64](ctx, w, 20)
 		require.NoError(t, err)
 		for round := range 12 {
 			root, size := rng.IntN(n), 1+round%3*9 // sizes of one message, and of more than one
@@ -304,7 +317,7 @@ func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
 				if w.PE() != root && i%slots == 0 {
 					time.Sleep(50 * time.Microsecond)
 				}
-				require.NoError(t, Broadcast(ctx, w.Team(), b, a, size, root))
+				require.NoError(t, Broadcast(ctx, w.Team(), b, a.Slice(0, size), root))
 				require.Equal(t, int64(round*1000+i), b.Local()[size-1], "seed %d", testSeed)
 			}
 		}

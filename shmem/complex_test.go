@@ -13,7 +13,7 @@ import (
 func complexes(t require.TestingT, w *World) {
 	const rounds = 200_000
 	ctx := context.Background()
-	s, err := AllocZeroed[complex64](w, 9)
+	s, err := AllocZeroed[complex64](ctx, w, 9)
 	require.NoError(t, err)
 	i := 5 + w.PE()%2*2 // odd elements: none begins at a multiple of 16 bytes
 	for _, put := range []func(c *Ctx, i int, v complex64){
@@ -79,7 +79,7 @@ func TestAComplexNumberOf8BytesIsStoredAtOnce(t *testing.T) {
 // once.
 func TestNoObjectOfComplexNumbersBeginsBetweenWords(t *testing.T) {
 	run(t, 1, "mem:complex", nil, func(w *World) {
-		s, err := Alloc[float32](w, 8)
+		s, err := Alloc[float32](context.Background(), w, 8)
 		require.NoError(t, err)
 		_, ok := At[complex64](w, s.Offset()+4, 1)
 		require.False(t, ok)

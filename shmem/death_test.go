@@ -45,7 +45,7 @@ func oneDies(call func(w *World) error) body {
 		require.True(t, errors.As(err, &dead))
 		// The others must hear of that PE's end before this one's.
 		time.Sleep(200 * time.Millisecond)
-		require.Error(t, w.Close())
+		require.Error(t, w.Close(context.Background()))
 		os.Exit(0)
 	}
 }

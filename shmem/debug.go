@@ -29,6 +29,8 @@ const (
 	callSplitStrided
 	callSplit2D
 	callDestroy
+	callBcast
+	callAllReduce
 	callBroadcast
 	callCollect
 	callFCollect
@@ -46,6 +48,7 @@ const (
 var callNames = [...]string{
 	callAlloc: "Alloc", callFree: "Free", callSync: "Sync", callBarrier: "Barrier",
 	callSplitStrided: "SplitStrided", callSplit2D: "Split2D", callDestroy: "Destroy",
+	callBcast: "Bcast", callAllReduce: "AllReduce",
 	callBroadcast: "Broadcast", callCollect: "Collect", callFCollect: "FCollect",
 	callAlltoAll: "AlltoAll", callAlltoAllS: "AlltoAllS",
 	callAndReduce: "AndReduce", callOrReduce: "OrReduce", callXorReduce: "XorReduce",
@@ -74,6 +77,10 @@ func (w words) String() string {
 	case callSplit2D:
 		args = fmt.Sprintf("xrange %d", int64(w[1]))
 	case callSync, callBarrier, callDestroy:
+	case callBcast:
+		args = fmt.Sprintf("%d elements of %d bytes, root %d", w[1], size, w[4])
+	case callAllReduce:
+		args = fmt.Sprintf("%d elements of %d bytes, op(3, 5) is %#x %#x in memory", w[1], size, w[4], w[5])
 	case callBroadcast:
 		args = fmt.Sprintf("root %d, ", w[4])
 	case callAlltoAllS:

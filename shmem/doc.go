@@ -4,11 +4,11 @@
 // It is not a backend that makes a bridge of shared memory. That is ntb/ntbshm.
 //
 //	w, err := shmem.Open(ctx)                     // which PE of how many: the launcher says
-//	s, err := shmem.Alloc[int64](w, 1000)         // on every PE, at the same offset
-//	shmem.Put(w.Ctx(), s, []int64{1, 2}, right)   // to PE right
+//	s, err := shmem.Alloc[int64](ctx, w, 1000)    // on every PE, at the same offset
+//	s.Put([]int64{1, 2}, right)                   // to PE right
 //	err = w.Team().Barrier(ctx)                   // all have come, all puts are there
 //	fmt.Println(s.Local()[0])                     // what the left one has put
-//	err = w.Close()                               // collective
+//	err = w.Close(ctx)                            // collective
 //
 // shmemrun -n 4 ./prog starts four PEs on this machine; mpiexec of MPICH, srun and
 // oshrun do as well.
@@ -51,7 +51,9 @@
 // # Names
 //
 // Functions have type parameters where C has a name for each type. Contexts are the first argument;
-// the default one is [World.Ctx]. TYPE stands for C's type names.
+// the default one is [World.Ctx]. Put, Get, P, G and TryG are also methods of [Sym], which use that
+// one. Methods cannot take fewer types than their Sym has, so atomics and waits are functions only.
+// TYPE stands for C's type names.
 //
 //	init, init_thread, my_pe, n_pes     Open; World.PE, World.NumPEs; all calls may come
 //	                                    from any goroutine (THREAD_MULTIPLE)
@@ -98,6 +100,7 @@
 //	and_reduce, or_, xor_               AndReduce, OrReduce, XorReduce
 //	min_reduce, max_                    MinReduce, MaxReduce
 //	sum_reduce, prod_                   SumReduce, ProdReduce
+//	none: on any memory                 Bcast, AllReduce
 //	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
 //
 // Left out are: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so on);

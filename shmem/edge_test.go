@@ -13,7 +13,7 @@ import (
 func TestStridesOfOneBlockDoNotMatter(t *testing.T) {
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		c, other := w.Ctx(), 1-w.PE()
-		s, err := AllocZeroed[uint32](w, 4)
+		s, err := AllocZeroed[uint32](context.Background(), w, 4)
 		require.NoError(t, err)
 		for i, stride := range []int{5, 1 << 45, math.MaxInt} {
 			IPut(c, s, stride, []uint32{uint32(7 + i)}, stride, 1, other)
@@ -32,18 +32,18 @@ func TestStridesOfOneBlockDoNotMatter(t *testing.T) {
 func TestFreeTakesWholeObjectsOnly(t *testing.T) {
 	w, err := Open(context.Background(), PE(0, 1, "x"), HeapLimit(1<<20))
 	require.NoError(t, err)
-	s, err := Alloc[int16](w, 10)
+	s, err := Alloc[int16](context.Background(), w, 10)
 	require.NoError(t, err)
-	empty, err := Alloc[int16](w, 0)
+	empty, err := Alloc[int16](context.Background(), w, 0)
 	require.NoError(t, err)
 	for _, part := range []Sym[int16]{s.Slice(0, 9), s.Slice(0, 0), s.From(1), s.Slice(1, 1)} {
-		require.Panics(t, func() { _ = Free(part) })
+		require.Panics(t, func() { _ = Free(context.Background(), part) })
 	}
-	require.NoError(t, Free(s))
-	require.NoError(t, Free(empty))
-	require.Panics(t, func() { _ = Free(s) })
+	require.NoError(t, Free(context.Background(), s))
+	require.NoError(t, Free(context.Background(), empty))
+	require.Panics(t, func() { _ = Free(context.Background(), s) })
 	require.Len(t, w.heap.free, 1)
-	require.NoError(t, w.Close())
+	require.NoError(t, w.Close(context.Background()))
 }
 
 // The specification's wait for all elements requires that each has been as it should be,
@@ -51,7 +51,7 @@ func TestFreeTakesWholeObjectsOnly(t *testing.T) {
 func TestWaitUntilAllTakesElementsOneByOne(t *testing.T) {
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx, c, other := context.Background(), w.Ctx(), 1-w.PE()
-		s, err := AllocZeroed[int64](w, 3)
+		s, err := AllocZeroed[int64](ctx, w, 3)
 		require.NoError(t, err)
 		if w.PE() == 0 {
 			AtomicSet(c, s, 0, 1, other)

@@ -15,7 +15,7 @@ func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	total, err := shmem.AllocZeroed[int64](w, 1)
+	total, err := shmem.AllocZeroed[int64](ctx, w, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -23,8 +23,8 @@ func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
 	if err := w.Team().Barrier(ctx); err != nil {
 		return 0, err
 	}
-	v := shmem.G(w.Ctx(), total, 0, 0)
-	return v, w.Close()
+	v := total.G(0, 0)
+	return v, w.Close(ctx)
 }
 
 // Here the PEs are goroutines of one process. If they are processes, shmemrun starts
@@ -53,17 +53,44 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	fmt.Printf("PE %d of %d\n", w.PE(), w.NumPEs())
-	count, err := shmem.AllocZeroed[int64](w, 1)
+	count, err := shmem.AllocZeroed[int64](context.Background(), w, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(shmem.AtomicFetchAdd(w.Ctx(), count, 0, 5, 0), shmem.AtomicFetch(w.Ctx(), count, 0, 0))
-	if err := w.Close(); err != nil {
+	if err := w.Close(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// PE 0 of 1
 	// 0 5
+}
+
+// Collective calls on ordinary slices need no symmetric objects.
+func ExampleAllReduce() {
+	const n = 3
+	var wg sync.WaitGroup
+	for me := range n {
+		wg.Go(func() {
+			ctx := context.Background()
+			w, err := shmem.Open(ctx, shmem.PE(me, n, "allreduce"), shmem.Fabric("mem:allreduce"))
+			if err != nil {
+				log.Fatal(err)
+			}
+			v := []float64{float64(me), float64(10 - me)}
+			if err := shmem.AllReduce(ctx, w.Team(), v, shmem.Max); err != nil {
+				log.Fatal(err)
+			}
+			if me == 1 {
+				fmt.Println(v)
+			}
+			if err := w.Close(ctx); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wg.Wait()
+	// Output: [2 10]
 }
 
 func ExamplePutSignal() {
@@ -76,11 +103,11 @@ func ExamplePutSignal() {
 			if err != nil {
 				log.Fatal(err)
 			}
-			data, err := shmem.Alloc[byte](w, 64)
+			data, err := shmem.Alloc[byte](ctx, w, 64)
 			if err != nil {
 				log.Fatal(err)
 			}
-			ready, err := shmem.AllocZeroed[uint64](w, 1)
+			ready, err := shmem.AllocZeroed[uint64](ctx, w, 1)
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -92,7 +119,7 @@ func ExamplePutSignal() {
 				}
 				fmt.Printf("%s\n", data.Local()[:5])
 			}
-			if err := w.Close(); err != nil {
+			if err := w.Close(ctx); err != nil {
 				log.Fatal(err)
 			}
 		})

@@ -53,6 +53,6 @@ func TestGlobalExitWaitsForNobody(t *testing.T) {
 		var dead *DeadError
 		require.ErrorAs(t, WaitUntil(context.Background(), Sym[uint64]{w, firstShared, 1}, 0, Eq, 1<<63), &dead)
 		require.Equal(t, 0, dead.PE)
-		require.Error(t, w.Close())
+		require.Error(t, w.Close(context.Background()))
 	})
 }

@@ -12,9 +12,9 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 	each(t, []int{1, 2, 3, 4}, func(t *testing.T, w *World) {
 		ctx := context.Background()
 		const most = 3000 // bytes of a block that does not fit a message
-		a, err := AllocZeroed[int32](w, most)
+		a, err := AllocZeroed[int32](ctx, w, most)
 		require.NoError(t, err)
-		b, err := AllocZeroed[int32](w, most*w.NumPEs())
+		b, err := AllocZeroed[int32](ctx, w, most*w.NumPEs())
 		require.NoError(t, err)
 		for _, unit := range []int{1, most / w.NumPEs()} {
 			for shift := range w.NumPEs() { // one PE has none
@@ -32,7 +32,7 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 				if n == 0 && unit > 1 {
 					src = Sym[int32]{} // it has nothing to pass
 				}
-				require.NoError(t, Collect(ctx, w.Team(), b, src, n))
+				require.NoError(t, Collect(ctx, w.Team(), b, src.Slice(0, n)))
 				require.Equal(t, want, append([]int32(nil), b.Local()[:len(want)]...))
 				require.NoError(t, w.Team().Barrier(ctx))
 			}
@@ -44,9 +44,9 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 	run(t, 2, "mem:collectfar", nil, func(w *World) {
 		ctx, team := context.Background(), w.Team()
-		dst, err := Alloc[byte](w, 4096)
+		dst, err := Alloc[byte](ctx, w, 4096)
 		require.NoError(t, err)
-		src, err := Alloc[byte](w, 4096)
+		src, err := Alloc[byte](ctx, w, 4096)
 		require.NoError(t, err)
 		if w.PE() == 1 { // claims what it does not have
 			for _, lie := range []words{
@@ -60,7 +60,7 @@ func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 			}
 		} else {
 			for range 4 {
-				require.ErrorIs(t, Collect(ctx, team, dst, src, 100), ErrMismatch)
+				require.ErrorIs(t, Collect(ctx, team, dst, src.Slice(0, 100)), ErrMismatch)
 			}
 		}
 		require.NoError(t, team.Sync(ctx))
@@ -74,10 +74,10 @@ func TestAnObjectOfAnotherWorldIsRefused(t *testing.T) {
 	run(t, 2, "mem:mine", nil, func(w *World) {
 		other, err := Open(context.Background(), PE(0, 1, "other"), HeapLimit(64<<20))
 		require.NoError(t, err)
-		big, err := Alloc[uint64](other, 4<<20)
+		big, err := Alloc[uint64](context.Background(), other, 4<<20)
 		require.NoError(t, err)
 		far := big.From(big.Len() - 10) // outside of w's heap
-		own, err := AllocZeroed[uint64](w, 10)
+		own, err := AllocZeroed[uint64](context.Background(), w, 10)
 		require.NoError(t, err)
 		flat := make([]uint64, 10)
 		ctx, c, pe, team := context.Background(), w.Ctx(), 1-w.PE(), w.Team()
@@ -119,13 +119,13 @@ func TestAnObjectOfAnotherWorldIsRefused(t *testing.T) {
 			"xor nbi":      func() { AtomicFetchXorNBI(c, &flat[0], far, 0, 1, pe) },
 			"signal":       func() { PutSignal(c, own, flat, far, 1, SignalSet, pe) },
 			"signal data":  func() { PutSignal(c, far, flat, own, 1, SignalSet, pe) },
-			"broadcast":    func() { _ = Broadcast(ctx, team, far, own, 1, 0) },
-			"broadcast of": func() { _ = Broadcast(ctx, team, own, far, 1, 0) },
-			"collect":      func() { _ = Collect(ctx, team, far, own, 1) },
-			"fcollect":     func() { _ = FCollect(ctx, team, far, own, 1) },
-			"alltoall":     func() { _ = AlltoAll(ctx, team, far, own, 1) },
-			"reduction":    func() { _ = SumReduce(ctx, team, far, own, 1) },
-			"realloc":      func() { _, _ = Realloc(w, far, 10) },
+			"broadcast":    func() { _ = Broadcast(ctx, team, far, own.Slice(0, 1), 0) },
+			"broadcast of": func() { _ = Broadcast(ctx, team, own, far.Slice(0, 1), 0) },
+			"collect":      func() { _ = Collect(ctx, team, far, own.Slice(0, 1)) },
+			"fcollect":     func() { _ = FCollect(ctx, team, far, own.Slice(0, 1)) },
+			"alltoall":     func() { _ = AlltoAll(ctx, team, far, own.Slice(0, team.NPEs())) },
+			"reduction":    func() { _ = SumReduce(ctx, team, far, own.Slice(0, 1)) },
+			"realloc":      func() { _, _ = Realloc(ctx, w, far, 10) },
 		} {
 			require.PanicsWithValue(t, message, f, name)
 		}
@@ -134,6 +134,6 @@ func TestAnObjectOfAnotherWorldIsRefused(t *testing.T) {
 		Put(c, Sym[uint64]{}, nil, pe)
 		Get(c, nil, Sym[uint64]{}, pe)
 		require.NoError(t, team.Barrier(ctx))
-		require.NoError(t, other.Close())
+		require.NoError(t, other.Close(ctx))
 	})
 }

@@ -26,7 +26,7 @@ type hello struct {
 }
 
 const (
-	helloVersion = 2
+	helloVersion = 3
 	maxHello     = 4096
 )
 

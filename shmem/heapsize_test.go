@@ -33,7 +33,7 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 		require.GreaterOrEqual(t, w.HeapLimit(), want)
 		require.Less(t, w.HeapLimit(), want+pageBytes)
 		require.True(t, w.opts.debug)
-		require.NoError(t, w.Close())
+		require.NoError(t, w.Close(context.Background()))
 	}
 	t.Setenv(envHeap, "lots")
 	_, err := Open(context.Background(), PE(0, 1, "x"))
@@ -43,11 +43,11 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 // The memory that the package needs itself comes on top of the heap's size.
 func TestTheWholeHeapIsForObjects(t *testing.T) {
 	each(t, []int{1, 3}, func(t *testing.T, w *World) {
-		s, err := Alloc[byte](w, w.HeapLimit())
+		s, err := Alloc[byte](context.Background(), w, w.HeapLimit())
 		require.NoError(t, err)
-		_, err = Alloc[byte](w, 1)
+		_, err = Alloc[byte](context.Background(), w, 1)
 		require.ErrorIs(t, err, ErrHeapFull)
-		require.NoError(t, Free(s))
+		require.NoError(t, Free(context.Background(), s))
 	})
 	for _, size := range []int{1, 100_000, 1 << 20} {
 		w, err := newWorld(options{pe: 0, n: 600, heap: size, inProcess: true}, true)

@@ -46,8 +46,8 @@ func LockAt(s Sym[uint64]) Lock {
 }
 
 // NewLock allocates a lock. It is collective.
-func NewLock(w *World) (Lock, error) {
-	s, err := AllocZeroed[uint64](w, 1)
+func NewLock(ctx context.Context, w *World) (Lock, error) {
+	s, err := AllocZeroed[uint64](ctx, w, 1)
 	if err != nil {
 		return Lock{}, err
 	}
@@ -55,7 +55,9 @@ func NewLock(w *World) (Lock, error) {
 }
 
 // Free gives the memory of NewLock back. It is collective.
-func (l Lock) Free() error { return Free(Sym[uint64]{l.halves.w, l.halves.off, 1}) }
+func (l Lock) Free(ctx context.Context) error {
+	return Free(ctx, Sym[uint64]{l.halves.w, l.halves.off, 1})
+}
 
 // errNoLock reports that the words of a lock hold no numbers of PEs.
 var errNoLock = errors.New("shmem: the words of a lock were overwritten")

@@ -27,9 +27,9 @@ func TestALockExcludes(t *testing.T) {
 	const rounds = 200
 	each(t, []int{1, 2, 3, 7}, func(t *testing.T, w *World) {
 		ctx := context.Background()
-		lock, err := NewLock(w)
+		lock, err := NewLock(ctx, w)
 		require.NoError(t, err)
-		count, err := AllocZeroed[int64](w, 1)
+		count, err := AllocZeroed[int64](ctx, w, 1)
 		require.NoError(t, err)
 		for i := range rounds {
 			if i%4 == 3 {
@@ -52,14 +52,14 @@ func TestALockExcludes(t *testing.T) {
 		}
 		require.NoError(t, w.Team().Barrier(ctx))
 		require.Equal(t, int64(rounds*w.NumPEs()), G(w.Ctx(), count, 0, 0))
-		require.NoError(t, lock.Free())
+		require.NoError(t, lock.Free(ctx))
 	})
 }
 
 func TestASetThatWasGivenUpGoesOn(t *testing.T) {
 	each(t, []int{2}, func(t *testing.T, w *World) {
 		ctx := context.Background()
-		lock, err := NewLock(w)
+		lock, err := NewLock(ctx, w)
 		require.NoError(t, err)
 		if w.PE() == 0 {
 			require.NoError(t, lock.Set(ctx))

@@ -14,9 +14,9 @@ func TestALockExcludesGoroutinesOfOnePE(t *testing.T) {
 	const goroutines, rounds = 3, 20
 	each(t, []int{1, 2, 3}, func(t *testing.T, w *World) {
 		ctx := context.Background()
-		lock, err := NewLock(w)
+		lock, err := NewLock(ctx, w)
 		require.NoError(t, err)
-		count, err := AllocZeroed[int64](w, 1)
+		count, err := AllocZeroed[int64](ctx, w, 1)
 		require.NoError(t, err)
 		var inside atomic.Int32
 		var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func TestALockExcludesGoroutinesOfOnePE(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, w.Team().Barrier(ctx))
 		require.Equal(t, int64(goroutines*rounds*w.NumPEs()), G(w.Ctx(), count, 0, 0))
-		require.NoError(t, lock.Free())
+		require.NoError(t, lock.Free(ctx))
 	})
 }
 
@@ -64,7 +64,7 @@ func TestALockExcludesGoroutinesOfOnePE(t *testing.T) {
 func TestASecondSetOfThePEWaits(t *testing.T) {
 	run(t, 1, "mem:second", nil, func(w *World) {
 		ctx := context.Background()
-		lock, err := NewLock(w)
+		lock, err := NewLock(ctx, w)
 		require.NoError(t, err)
 		require.NoError(t, lock.Set(ctx))
 		got, err := lock.Test()
@@ -82,8 +82,8 @@ func TestASecondSetOfThePEWaits(t *testing.T) {
 		got, err = lock.Test()
 		require.NoError(t, err)
 		require.True(t, got)
-		require.NoError(t, lock.Free()) // it is not cleared
-		again, err := NewLock(w)
+		require.NoError(t, lock.Free(ctx)) // it is not cleared
+		again, err := NewLock(ctx, w)
 		require.NoError(t, err)
 		require.Equal(t, lock, again)
 		require.NoError(t, again.Set(ctx))
@@ -103,7 +103,7 @@ func TestALockWhoseWordsAreNoneIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, 1, "mem:badlock", nil, func(w *World) {
 				ctx := context.Background()
-				lock, err := NewLock(w)
+				lock, err := NewLock(ctx, w)
 				require.NoError(t, err)
 				half := lock.halves.Local()
 				if words[0] == lockTail {

@@ -18,7 +18,7 @@ func TestAlignedMeansTheAddress(t *testing.T) {
 	for _, fabric := range []string{"mem:align", "shm:" + fabrictest.Name(t)} {
 		run(t, 3, fabric, nil, func(w *World) {
 			for align := 1; align <= 2<<20; align *= 2 {
-				s, err := AllocAligned[byte](w, align, 3)
+				s, err := AllocAligned[byte](context.Background(), w, align, 3)
 				require.NoError(t, err)
 				require.Zero(t, s.Offset()%align)
 				for pe := range w.NumPEs() {
@@ -27,9 +27,9 @@ func TestAlignedMeansTheAddress(t *testing.T) {
 					require.True(t, alignedTo(mem, align), "at PE %d, %d bytes", pe, align)
 				}
 				require.True(t, alignedTo(s.Local(), align))
-				require.NoError(t, Free(s))
+				require.NoError(t, Free(context.Background(), s))
 			}
-			_, err := AllocAligned[byte](w, 1<<30, 1)
+			_, err := AllocAligned[byte](context.Background(), w, 1<<30, 1)
 			require.Error(t, err)
 			require.NoError(t, w.Team().Sync(context.Background()))
 		})
@@ -41,8 +41,8 @@ func TestTheLargestAlignment(t *testing.T) {
 	if err != nil {
 		t.Skip("no address space for a heap of 4 GiB: ", err)
 	}
-	s, err := AllocAligned[byte](w, maxAlign, 1)
+	s, err := AllocAligned[byte](context.Background(), w, maxAlign, 1)
 	require.NoError(t, err)
 	require.True(t, alignedTo(s.Local(), maxAlign))
-	require.NoError(t, w.Close())
+	require.NoError(t, w.Close(context.Background()))
 }

@@ -42,7 +42,7 @@ func openAll(t *testing.T, timeout time.Duration, opts ...[]Option) []error {
 		wg.Go(func() {
 			w, err := Open(context.Background(), append([]Option{HeapLimit(8 << 20), Timeout(timeout), Fabric(fmt.Sprintf("mem:fit%x", hashOf(t.Name())))}, o...)...)
 			if errs[i] = err; err == nil {
-				errs[i] = w.Close()
+				errs[i] = w.Close(context.Background())
 			}
 		})
 	}
@@ -101,20 +101,20 @@ func TestTheHeapTakesMemoryAsItIsUsed(t *testing.T) {
 	if err != nil {
 		t.Skip("no address space for a heap of 64 GiB: ", err)
 	}
-	big, err := Alloc[byte](w, 40<<30)
+	big, err := Alloc[byte](context.Background(), w, 40<<30)
 	require.NoError(t, err)
 	first := &big.Local()[0]
-	more, err := Alloc[byte](w, 20<<30)
+	more, err := Alloc[byte](context.Background(), w, 20<<30)
 	require.NoError(t, err)
 	require.Same(t, first, &big.Local()[0])
 	more.Local()[more.Len()-1] = 1
 	big.Local()[big.Len()/2] = 1
-	_, err = Alloc[byte](w, 10<<30)
+	_, err = Alloc[byte](context.Background(), w, 10<<30)
 	require.ErrorIs(t, err, ErrHeapFull)
-	require.NoError(t, Free(more))
-	_, err = Alloc[byte](w, 10<<30)
+	require.NoError(t, Free(context.Background(), more))
+	_, err = Alloc[byte](context.Background(), w, 10<<30)
 	require.NoError(t, err)
-	require.NoError(t, w.Close())
+	require.NoError(t, w.Close(context.Background()))
 }
 
 func TestASizeThatDiffersIsToldToAll(t *testing.T) {
@@ -123,12 +123,12 @@ func TestASizeThatDiffersIsToldToAll(t *testing.T) {
 		if w.PE() == 1 {
 			size = 101
 		}
-		_, err := Alloc[int16](w, size)
+		_, err := Alloc[int16](context.Background(), w, size)
 		require.ErrorIs(t, err, ErrMismatch)
 		// The job goes on.
-		s, err := Alloc[int16](w, 100)
+		s, err := Alloc[int16](context.Background(), w, 100)
 		require.NoError(t, err)
-		require.NoError(t, Free(s))
+		require.NoError(t, Free(context.Background(), s))
 	})
 }
 
@@ -136,33 +136,33 @@ func TestTheHeapIsTheSameOnAllPEs(t *testing.T) {
 	each(t, []int{3}, func(t *testing.T, w *World) {
 		var all []Sym[uint32]
 		for i := range 60 {
-			s, err := AllocAligned[uint32](w, 1<<(i%13), (i*i)%3000)
+			s, err := AllocAligned[uint32](context.Background(), w, 1<<(i%13), (i*i)%3000)
 			require.NoError(t, err)
 			require.Zero(t, s.Offset()%(1<<(i%13)))
 			all = append(all, s)
 			if i%3 == 2 {
-				require.NoError(t, Free(all[i/2]))
+				require.NoError(t, Free(context.Background(), all[i/2]))
 				all[i/2] = Sym[uint32]{}
 			}
-			where, err := AllocZeroed[int64](w, 1)
+			where, err := AllocZeroed[int64](context.Background(), w, 1)
 			require.NoError(t, err)
 			AtomicXor(w.Ctx(), where, 0, int64(s.Offset()), 0)
 			require.NoError(t, w.Team().Barrier(context.Background()))
 			if w.PE() == 0 {
 				require.Equal(t, int64(s.Offset()), where.Local()[0]) // an odd number of elements
 			}
-			require.NoError(t, Free(where))
+			require.NoError(t, Free(context.Background(), where))
 		}
 		for _, s := range all {
-			require.NoError(t, Free(s))
+			require.NoError(t, Free(context.Background(), s))
 		}
-		s, err := Alloc[uint32](w, 10)
+		s, err := Alloc[uint32](context.Background(), w, 10)
 		require.NoError(t, err)
 		s.Local()[9] = 7
-		s, err = Realloc(w, s, 1000)
+		s, err = Realloc(context.Background(), w, s, 1000)
 		require.NoError(t, err)
 		require.Equal(t, uint32(7), s.Local()[9])
-		require.NoError(t, Free(s))
+		require.NoError(t, Free(context.Background(), s))
 	})
 }
 

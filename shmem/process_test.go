@@ -62,7 +62,7 @@ func runBody(name string, args []string) int {
 		return 1
 	}
 	bodies[name](childT{}, w)
-	if err := w.Close(); err != nil {
+	if err := w.Close(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -118,9 +118,9 @@ func init() { bodies["basics"] = basics }
 // basics puts, gets and adds between all PEs.
 func basics(t require.TestingT, w *World) {
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
-	s, err := Alloc[int64](w, 100_000)
+	s, err := Alloc[int64](ctx, w, 100_000)
 	require.NoError(t, err)
-	sum, err := AllocZeroed[int32](w, 1)
+	sum, err := AllocZeroed[int32](ctx, w, 1)
 	require.NoError(t, err)
 	right, left := (w.PE()+1)%n, (w.PE()+n-1)%n
 	src := make([]int64, s.Len()-1)

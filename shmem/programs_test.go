@@ -49,12 +49,12 @@ func heat(t require.TestingT, w *World) {
 	var grids [2]Sym[float64]
 	for i := range grids {
 		var err error
-		grids[i], err = AllocZeroed[float64](w, (most+2)*columns)
+		grids[i], err = AllocZeroed[float64](ctx, w, (most+2)*columns)
 		require.NoError(t, err)
 	}
-	above, err := AllocZeroed[uint64](w, 1)
+	above, err := AllocZeroed[uint64](ctx, w, 1)
 	require.NoError(t, err)
-	below, err := AllocZeroed[uint64](w, 1)
+	below, err := AllocZeroed[uint64](ctx, w, 1)
 	require.NoError(t, err)
 	own := to - from
 	row := func(g Sym[float64], i int) Sym[float64] { return g.Slice(i*columns, (i+1)*columns) }
@@ -123,11 +123,11 @@ func relax(next, now []float64, from, to, rows, columns int) {
 func bucketSort(t require.TestingT, w *World) {
 	const keys, limit = 5000, 1 << 20
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
-	bucket, err := Alloc[int32](w, keys*n)
+	bucket, err := Alloc[int32](ctx, w, keys*n)
 	require.NoError(t, err)
-	count, err := AllocZeroed[int64](w, 1)
+	count, err := AllocZeroed[int64](ctx, w, 1)
 	require.NoError(t, err)
-	sum, err := AllocZeroed[int64](w, 2)
+	sum, err := AllocZeroed[int64](ctx, w, 2)
 	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(7, uint64(w.PE())))
 	byPE := make([][]int32, n)
@@ -169,7 +169,7 @@ func bucketSort(t require.TestingT, w *World) {
 func randomUpdates(t require.TestingT, w *World) {
 	const words, updates = 1 << 10, 4000
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
-	table, err := Alloc[uint64](w, words)
+	table, err := Alloc[uint64](ctx, w, words)
 	require.NoError(t, err)
 	for i := range table.Local() {
 		table.Local()[i] = uint64(w.PE()*words + i)
@@ -197,9 +197,9 @@ func transpose(t require.TestingT, w *World) {
 	size := 12 * n // rows and columns
 	ctx, c := context.Background(), w.Ctx()
 	own := size / n
-	a, err := Alloc[complex128](w, own*size)
+	a, err := Alloc[complex128](ctx, w, own*size)
 	require.NoError(t, err)
-	b, err := Alloc[complex128](w, own*size)
+	b, err := Alloc[complex128](ctx, w, own*size)
 	require.NoError(t, err)
 	first := w.PE() * own
 	for i := range own {
@@ -237,9 +237,9 @@ func transpose(t require.TestingT, w *World) {
 func mandelbrot(t require.TestingT, w *World) {
 	const width, height, depth = 60, 40, 200
 	ctx, c := context.Background(), w.Ctx()
-	next, err := AllocZeroed[int32](w, 1)
+	next, err := AllocZeroed[int32](ctx, w, 1)
 	require.NoError(t, err)
-	image, err := AllocZeroed[uint8](w, width*height)
+	image, err := AllocZeroed[uint8](ctx, w, width*height)
 	require.NoError(t, err)
 	line := func(y int) []uint8 {
 		row := make([]uint8, width)

@@ -32,71 +32,98 @@ type Real interface {
 	Integer | ~float32 | ~float64
 }
 
+// Op is an operation of a reduction. It combines each element of v with the element of
+// acc that has the same index, and leaves the result in acc. acc and v have the same
+// length.
+type Op[T Elem] func(acc, v []T)
+
+// And combines by bitwise and.
+func And[T Integer](acc, v []T) {
+	for i, v := range v {
+		acc[i] &= v
+	}
+}
+
+// Or combines by bitwise or.
+func Or[T Integer](acc, v []T) {
+	for i, v := range v {
+		acc[i] |= v
+	}
+}
+
+// Xor combines by bitwise exclusive or.
+func Xor[T Integer](acc, v []T) {
+	for i, v := range v {
+		acc[i] ^= v
+	}
+}
+
+// Min takes the lesser element. A NaN makes it NaN.
+func Min[T Real](acc, v []T) {
+	for i, v := range v {
+		acc[i] = min(acc[i], v)
+	}
+}
+
+// Max takes the greater element. A NaN makes it NaN.
+func Max[T Real](acc, v []T) {
+	for i, v := range v {
+		acc[i] = max(acc[i], v)
+	}
+}
+
+// Sum adds. Integers wrap.
+func Sum[T Elem](acc, v []T) {
+	for i, v := range v {
+		acc[i] += v
+	}
+}
+
+// Prod multiplies. Integers wrap.
+func Prod[T Elem](acc, v []T) {
+	for i, v := range v {
+		acc[i] *= v
+	}
+}
+
 // AndReduce combines by bitwise and, like shmem_and_reduce.
-func AndReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callAndReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] &= v
-		}
-	})
+func AndReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callAndReduce, dst, src, And[T])
 }
 
 // OrReduce combines by bitwise or, like shmem_or_reduce.
-func OrReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callOrReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] |= v
-		}
-	})
+func OrReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callOrReduce, dst, src, Or[T])
 }
 
 // XorReduce combines by bitwise exclusive or, like shmem_xor_reduce.
-func XorReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callXorReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] ^= v
-		}
-	})
+func XorReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callXorReduce, dst, src, Xor[T])
 }
 
 // MinReduce takes the least element, like shmem_min_reduce. A NaN makes it NaN.
-func MinReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callMinReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] = min(a[i], v)
-		}
-	})
+func MinReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callMinReduce, dst, src, Min[T])
 }
 
 // MaxReduce takes the greatest element, like shmem_max_reduce. A NaN makes it NaN.
-func MaxReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callMaxReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] = max(a[i], v)
-		}
-	})
+func MaxReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callMaxReduce, dst, src, Max[T])
 }
 
 // SumReduce adds, like shmem_sum_reduce. Integers wrap.
-func SumReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callSumReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] += v
-		}
-	})
+func SumReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callSumReduce, dst, src, Sum[T])
 }
 
 // ProdReduce multiplies, like shmem_prod_reduce. Integers wrap.
-func ProdReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int) error {
-	return reduce(ctx, t, callProdReduce, dst, src, n, func(a, v []T) {
-		for i, v := range v {
-			a[i] *= v
-		}
-	})
+func ProdReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return reduce(ctx, t, callProdReduce, dst, src, Prod[T])
 }
 
-func reduce[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n int, fold func(a, v []T)) error {
-	begin(t, n, dst, src)
+func reduce[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], fold Op[T]) error {
+	begin(t, dst, src)
+	n := src.n
 	dst.room(n)
 	apart(dst, src, n, n, true)
 	if t.w.opts.debug {
@@ -107,21 +134,27 @@ func reduce[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n 
 	if err := t.begun(); err != nil {
 		return err
 	}
-	switch {
-	case n == 0:
-		return t.leave(nil)
-	case len(t.pes) == 1:
-		copy(dst.Local(), src.Local()[:n])
-		return t.leave(nil)
-	case fits[T](n):
-		return t.leave(reduceSmall(ctx, t, dst, src, n, fold))
-	case t.oneHost:
-		return t.leave(reduceGet(ctx, t, dst, src, n, fold))
-	}
-	return t.leave(reducePut(ctx, t, dst, src, n, fold))
+	return t.leave(reduceAll(ctx, t, dst, src, n, fold))
 }
 
-func reduceSmall[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold func(a, v []T)) error {
+// reduceAll reduces n elements in the way that suits their number. The caller holds the
+// team's mu.
+func reduceAll[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold Op[T]) error {
+	switch {
+	case n == 0:
+		return nil
+	case len(t.pes) == 1:
+		copy(dst.Local(), src.Local()[:n])
+		return nil
+	case fits[T](n):
+		return reduceSmall(ctx, t, dst, src, n, fold)
+	case t.oneHost:
+		return reduceGet(ctx, t, dst, src, n, fold)
+	}
+	return reducePut(ctx, t, dst, src, n, fold)
+}
+
+func reduceSmall[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold Op[T]) error {
 	own := src.Local()[:n]
 	if err := sendAll(ctx, t, own); err != nil {
 		return err
@@ -145,7 +178,7 @@ func reduceSmall[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, f
 }
 
 // combine adds what PE pe has to acc.
-func combine[T Elem](acc, v []T, pe int, fold func(a, v []T)) {
+func combine[T Elem](acc, v []T, pe int, fold Op[T]) {
 	if pe == 0 {
 		copy(acc, v)
 	} else {
@@ -157,7 +190,7 @@ func combine[T Elem](acc, v []T, pe int, fold func(a, v []T)) {
 // nearest cache.
 const chunkBytes = 8 << 10
 
-func reduceGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold func(a, v []T)) error {
+func reduceGet[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold Op[T]) error {
 	t.stepAll()
 	if err := t.awaitAll(ctx); err != nil {
 		return err

@@ -5,7 +5,7 @@ import "context"
 // segmentBytes is about how much a PE copies apart in a large reduction by puts.
 const segmentBytes = 1 << 20
 
-func reducePut[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold func(a, v []T)) error {
+func reducePut[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fold Op[T]) error {
 	size, pes := int(sizeOf[T]()), len(t.pes)
 	at := 0
 	for n-at >= pes {
@@ -27,7 +27,7 @@ func reducePut[T Elem](ctx context.Context, t *Team, dst, src Sym[T], n int, fol
 }
 
 // reduceSegment reduces one segment, in which each PE combines part elements.
-func reduceSegment[T Elem](ctx context.Context, t *Team, dst, src Sym[T], part int, fold func(a, v []T)) error {
+func reduceSegment[T Elem](ctx context.Context, t *Team, dst, src Sym[T], part int, fold Op[T]) error {
 	pes := len(t.pes)
 	buf := scratch[T](t, (1+pes)*part)
 	acc, own := buf[:part], src.Local()

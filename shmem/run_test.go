@@ -11,7 +11,7 @@ func run(t testing.TB, n int, fabric string, opts []Option, body func(w *World))
 	t.Helper()
 	openEach(t, n, fabric, opts, func(w *World) {
 		body(w)
-		if err := w.Close(); err != nil {
+		if err := w.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 
 // Steps and messages, of which collective calls are made. Each team has a work area at
 // the same place of all heaps. It consists of lines of 64 bytes, each written by one
-// PE. Those that PE src of the team writes begin at src*576. Offsets from there:
+// PE, and of the stage, see stage.go. The lines that PE src of the team writes begin at src*576. Offsets from there:
 //
 //	0x00  8  steps: how many PE src has taken towards this PE
 //	0x08  8  taken: how many of this PE's messages PE src has taken
@@ -51,10 +51,14 @@ type partner struct {
 	got, told  uint64 // messages from it, and how many of them were acknowledged
 }
 
-// teamBytes returns the size of a team's work area.
-func teamBytes(n int) uintptr {
+// linesBytes returns the size of the lines of a team of n PEs, in whole pages.
+func linesBytes(n int) uintptr {
 	return (uintptr(n)*pairBytes + pageBytes - 1) &^ (pageBytes - 1)
 }
+
+// teamBytes returns the size of a team's work area, in a World of n PEs: the lines and the
+// stage.
+func teamBytes(n int) uintptr { return linesBytes(n) + stageBytes }
 
 // from returns the offset of what PE src writes.
 func (t *Team) from(src int) uintptr { return t.area + uintptr(src)*pairBytes }

@@ -54,6 +54,38 @@ func (s Sym[T]) Ptr(pe int) ([]T, bool) {
 	return elems[T](base, s.off, s.n), true
 }
 
+// The following methods use the default context of the World. So Quiet and Err of World.Ctx
+// complete them and report their failures, and a barrier completes them too.
+
+// Put copies src to the beginning of the object at PE pe. See the function Put.
+func (s Sym[T]) Put(src []T, pe int) { Put(s.ctx(), s, src, pe) }
+
+// Get copies the beginning of the object at PE pe to dst. See the function Get.
+func (s Sym[T]) Get(dst []T, pe int) { Get(s.ctx(), dst, s, pe) }
+
+// PutNBI is Put that may read src until Quiet returns. See the function PutNBI.
+func (s Sym[T]) PutNBI(src []T, pe int) { PutNBI(s.ctx(), s, src, pe) }
+
+// GetNBI is Get whose dst is filled when Quiet has returned. See the function GetNBI.
+func (s Sym[T]) GetNBI(dst []T, pe int) { GetNBI(s.ctx(), dst, s, pe) }
+
+// P stores v in element i at PE pe. See the function P.
+func (s Sym[T]) P(i int, v T, pe int) { P(s.ctx(), s, i, v, pe) }
+
+// G returns element i at PE pe. See the function G.
+func (s Sym[T]) G(i, pe int) T { return G(s.ctx(), s, i, pe) }
+
+// TryG is like G, but returns the error of this call. See the function TryG.
+func (s Sym[T]) TryG(i, pe int) (T, error) { return TryG(s.ctx(), s, i, pe) }
+
+// ctx returns the default context. It panics for the zero Sym, which has none.
+func (s Sym[T]) ctx() *Ctx {
+	if s.w == nil {
+		badSym()
+	}
+	return s.w.ctx
+}
+
 // local returns the address of element i here.
 func (s Sym[T]) local(i int) *T {
 	off := s.at(i)
@@ -72,6 +104,9 @@ func (s Sym[T]) room(n int) {
 
 //go:noinline
 func badIndex(i, n int) { panic(fmt.Sprintf("shmem: index %d of an object of %d elements", i, n)) }
+
+//go:noinline
+func badSym() { panic(noWorld) }
 
 //go:noinline
 func badWorld() { panic("shmem: object of another World") }

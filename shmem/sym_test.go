@@ -1,6 +1,7 @@
 package shmem
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,7 +9,7 @@ import (
 
 func TestAnObjectIsFoundByItsMemoryAndItsOffset(t *testing.T) {
 	each(t, []int{1, 2}, func(t *testing.T, w *World) {
-		s, err := Alloc[int32](w, 100)
+		s, err := Alloc[int32](context.Background(), w, 100)
 		require.NoError(t, err)
 		found, ok := Find(w, s.Local()[3:7])
 		require.True(t, ok)

@@ -77,7 +77,7 @@ func TestSplitTellsPEsThatPassDifferentArguments(t *testing.T) {
 		if w.PE() == 0 {
 			_, err = w.Team().SplitStrided(ctx, 0, 1, 1)
 		} else {
-			_, err = Alloc[int32](w, 1)
+			_, err = Alloc[int32](ctx, w, 1)
 		}
 		require.ErrorIs(t, err, ErrMismatch)
 		require.NoError(t, w.Team().Sync(ctx))
@@ -128,7 +128,7 @@ func TestANilTeamIsNone(t *testing.T) {
 		require.Panics(t, func() { _ = none.Sync(ctx) })
 		require.Panics(t, func() { _ = none.Barrier(ctx) })
 		require.Panics(t, func() { none.NewCtx() })
-		require.Panics(t, func() { _ = Broadcast(ctx, none, Sym[int8]{}, Sym[int8]{}, 0, 0) })
+		require.Panics(t, func() { _ = Broadcast(ctx, none, Sym[int8]{}, Sym[int8]{}.Slice(0, 0), 0) })
 		require.Panics(t, func() { _ = w.Team().Destroy(ctx) })
 		require.Panics(t, func() { _ = w.SharedTeam().Destroy(ctx) })
 	})
@@ -198,9 +198,9 @@ func TestTeamsComeAndGo(t *testing.T) {
 		ctx, n := context.Background(), w.NumPEs()
 		rng := rand.New(rand.NewPCG(testSeed, 1)) // yields the same numbers at all PEs
 		own := rand.New(rand.NewPCG(testSeed, uint64(2+w.PE())))
-		a, err := Alloc[int64](w, 4*n)
+		a, err := Alloc[int64](ctx, w, 4*n)
 		require.NoError(t, err)
-		b, err := Alloc[int64](w, 4*n)
+		b, err := Alloc[int64](ctx, w, 4*n)
 		require.NoError(t, err)
 		for range 60 {
 			start, size := rng.IntN(n), 1+rng.IntN(n)
@@ -219,7 +219,7 @@ func TestTeamsComeAndGo(t *testing.T) {
 				for pe := range a.Local() {
 					a.Local()[pe] = int64(w.PE()*1000 + pe)
 				}
-				require.NoError(t, FCollect(ctx, team, b, a, 4))
+				require.NoError(t, FCollect(ctx, team, b, a.Slice(0, 4)))
 				for i, pe := range team.pes {
 					require.Equal(t, []int64{int64(pe * 1000), int64(pe*1000 + 1), int64(pe*1000 + 2), int64(pe*1000 + 3)}, b.Local()[4*i:4*i+4], "seed %d", testSeed)
 				}
@@ -241,7 +241,7 @@ func TestTeamsAreUsedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		var objects [4]Sym[float64]
 		for i := range objects {
-			objects[i], err = AllocZeroed[float64](w, 400*n)
+			objects[i], err = AllocZeroed[float64](ctx, w, 400*n)
 			require.NoError(t, err)
 		}
 		var wg sync.WaitGroup
@@ -267,9 +267,9 @@ func TestCollectivesOfASubTeam(t *testing.T) {
 		ctx := context.Background()
 		team, err := w.Team().SplitStrided(ctx, w.NumPEs()-1, -2, (w.NumPEs()+1)/2)
 		require.NoError(t, err)
-		a, err := Alloc[int32](w, 1000)
+		a, err := Alloc[int32](ctx, w, 1000)
 		require.NoError(t, err)
-		b, err := AllocZeroed[int32](w, 1000)
+		b, err := AllocZeroed[int32](ctx, w, 1000)
 		require.NoError(t, err)
 		if team != nil {
 			tryWith(t, team, a, b, bitwiseToo[int32](), []int{1, 3, 13, 100}, 3, 50, "odd ones")
@@ -309,12 +309,12 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 			}
 			require.Equal(t, want, w.SharedTeam().pes)
 			require.False(t, w.Team().oneHost)
-			a, err := Alloc[int32](w, 1000)
+			a, err := Alloc[int32](context.Background(), w, 1000)
 			require.NoError(t, err)
-			b, err := AllocZeroed[int32](w, 1000)
+			b, err := AllocZeroed[int32](context.Background(), w, 1000)
 			require.NoError(t, err)
 			tryWith(t, w.Team(), a, b, bitwiseToo[int32](), []int{1, 100}, 1, 60, "one strict")
-			require.NoError(t, w.Close())
+			require.NoError(t, w.Close(context.Background()))
 		})
 	}
 	wg.Wait()

@@ -19,10 +19,10 @@ func init() { bodies["serve HTTP while others put"] = serveAndPut }
 func serveAndPut(t require.TestingT, w *World) {
 	const requests, rounds, port = 300, 300, "4080"
 	ctx, c := context.Background(), w.Ctx()
-	s, err := AllocZeroed[uint64](w, 10_000)
+	s, err := AllocZeroed[uint64](ctx, w, 10_000)
 	require.NoError(t, err)
 	// Element i of done, at PE 0, is how much PE i has done.
-	done, err := AllocZeroed[int64](w, w.NumPEs())
+	done, err := AllocZeroed[int64](ctx, w, w.NumPEs())
 	require.NoError(t, err)
 	barrier := func() { require.NoError(t, w.Team().Barrier(ctx)) }
 	progress := func(pe int) int64 { return AtomicFetch(c, done, pe, 0) }
@@ -84,7 +84,7 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 	run(t, 2, "mem:mistakes", nil, func(w *World) {
 		c, closed := w.Ctx(), NewCtx(w)
 		require.NoError(t, closed.Close())
-		s, err := Alloc[int32](w, 10)
+		s, err := Alloc[int32](context.Background(), w, 10)
 		require.NoError(t, err)
 		require.NoError(t, w.Team().Barrier(context.Background()))
 		for message, f := range map[string]func(){
@@ -95,8 +95,8 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 			"shmem: index 10 of an object of 10 elements":                        func() { P(c, s, 10, 1, 1) },
 			"shmem: index -1 of an object of 10 elements":                        func() { Test(s, -1, Eq, 0) },
 			"shmem: slice [3:11] of an object of 10 elements":                    func() { s.Slice(3, 11) },
-			"shmem: object of -1 elements":                                       func() { _, _ = Alloc[int32](w, -1) },
-			"shmem: alignment of 3 bytes":                                        func() { _, _ = AllocAligned[int32](w, 3, 1) },
+			"shmem: object of -1 elements":                                       func() { _, _ = Alloc[int32](context.Background(), w, -1) },
+			"shmem: alignment of 3 bytes":                                        func() { _, _ = AllocAligned[int32](context.Background(), w, 3, 1) },
 			"shmem: 2 values for an object of 10 elements":                       func() { TestAllVector(s, nil, Eq, []int32{1, 2}) },
 			"shmem: 1 elements to skip or not, of an object of 10":               func() { TestAll(s, []bool{true}, Eq, 1) },
 			"shmem: unknown comparison":                                          func() { Test(s, 0, Le+1, 0) },
@@ -118,7 +118,7 @@ func TestUseAfterClosePanics(t *testing.T) {
 	run(t, 1, "mem:closed", nil, func(open *World) {
 		w = open
 		var err error
-		s, err = Alloc[int64](w, 1)
+		s, err = Alloc[int64](context.Background(), w, 1)
 		require.NoError(t, err)
 	})
 	const message = "shmem: use of a closed World, or of a zero Sym"
@@ -126,6 +126,6 @@ func TestUseAfterClosePanics(t *testing.T) {
 	require.PanicsWithValue(t, message, func() { Put(w.Ctx(), s, []int64{1}, 0) })
 	require.PanicsWithValue(t, message, func() { AtomicFetch(w.Ctx(), s, 0, 0) })
 	require.PanicsWithValue(t, message, func() { _ = w.Team().Sync(context.Background()) })
-	require.PanicsWithValue(t, message, func() { _, _ = Alloc[int64](w, 1) })
-	require.ErrorIs(t, w.Close(), ErrClosed)
+	require.PanicsWithValue(t, message, func() { _, _ = Alloc[int64](context.Background(), w, 1) })
+	require.ErrorIs(t, w.Close(context.Background()), ErrClosed)
 }

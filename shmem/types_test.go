@@ -93,7 +93,7 @@ func rma[T Elem](t require.TestingT, w *World) {
 	ctx, c := context.Background(), w.Ctx()
 	to := (w.PE() + 2) % w.NumPEs()
 	from := (w.PE() + 2*w.NumPEs() - 2) % w.NumPEs()
-	s, err := AllocZeroed[T](w, n)
+	s, err := AllocZeroed[T](ctx, w, n)
 	require.NoError(t, err)
 	barrier := func() { require.NoError(t, w.Team().Barrier(ctx)) }
 	mine, theirs := numbers[T](n, 1000*w.PE()+1), numbers[T](n, 1000*from+1)
@@ -146,14 +146,14 @@ func rma[T Elem](t require.TestingT, w *World) {
 	if p, ok := s.Ptr(to); ok {
 		require.Equal(t, G(c, s, 0, to), p[0])
 	}
-	require.NoError(t, Free(s))
+	require.NoError(t, Free(ctx, s))
 }
 
 // amos does each atomic operation alone, and then many at the same time.
 func amos[T AMO](t require.TestingT, w *World) {
 	extended[T](t, w)
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
-	s, err := AllocZeroed[T](w, 8)
+	s, err := AllocZeroed[T](ctx, w, 8)
 	require.NoError(t, err)
 	barrier := func() { require.NoError(t, w.Team().Barrier(ctx)) }
 	to := (w.PE() + 2) % n
@@ -211,12 +211,12 @@ func amos[T AMO](t require.TestingT, w *World) {
 	require.Equal(t, T(1)<<n-1, AtomicFetch(c, s, 4, 0))
 	require.Equal(t, T(rounds*n), AtomicFetch(c, s, 5, 0))
 	barrier()
-	require.NoError(t, Free(s))
+	require.NoError(t, Free(ctx, s))
 }
 
 func extended[T ExtAMO](t require.TestingT, w *World) {
 	c := w.Ctx()
-	s, err := AllocZeroed[T](w, 3)
+	s, err := AllocZeroed[T](context.Background(), w, 3)
 	require.NoError(t, err)
 	to := (w.PE() + 2) % w.NumPEs()
 	AtomicSet(c, s, 1, number[T](5), to)
@@ -226,19 +226,19 @@ func extended[T ExtAMO](t require.TestingT, w *World) {
 	require.Zero(t, AtomicFetch(c, s, 0, to))
 	require.Zero(t, AtomicFetch(c, s, 2, to))
 	require.NoError(t, w.Team().Barrier(context.Background()))
-	require.NoError(t, Free(s))
+	require.NoError(t, Free(context.Background(), s))
 }
 
 // waits has each PE wait for what its neighbour stores, with every form of wait.
 func waits(t require.TestingT, w *World) {
 	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
-	s, err := AllocZeroed[int64](w, 6)
+	s, err := AllocZeroed[int64](ctx, w, 6)
 	require.NoError(t, err)
-	ack, err := AllocZeroed[int32](w, 1)
+	ack, err := AllocZeroed[int32](ctx, w, 1)
 	require.NoError(t, err)
-	data, err := AllocZeroed[byte](w, 1000)
+	data, err := AllocZeroed[byte](ctx, w, 1000)
 	require.NoError(t, err)
-	sig, err := AllocZeroed[uint64](w, 1)
+	sig, err := AllocZeroed[uint64](ctx, w, 1)
 	require.NoError(t, err)
 	to, from := (w.PE()+1)%n, (w.PE()+n-1)%n
 	barrier := func() { require.NoError(t, w.Team().Barrier(ctx)) }
@@ -308,7 +308,7 @@ func waits(t require.TestingT, w *World) {
 func goroutines(t require.TestingT, w *World) {
 	const each, rounds = 4, 200
 	n := w.NumPEs()
-	s, err := AllocZeroed[int64](w, each)
+	s, err := AllocZeroed[int64](context.Background(), w, each)
 	require.NoError(t, err)
 	far := w.Team()
 	errs := make(chan error, each)

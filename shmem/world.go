@@ -147,9 +147,11 @@ func (w *World) peer(pe int) *peer {
 // check panics after Close.
 func (w *World) check() {
 	if w == nil || w.closed.Load() {
-		panic("shmem: use of a closed World, or of a zero Sym")
+		panic(noWorld)
 	}
 }
+
+const noWorld = "shmem: use of a closed World, or of a zero Sym"
 
 // Err returns why the job cannot go on: a *DeadError for the first PE that ended
 // without Close. It returns nil as long as all PEs run.
@@ -265,8 +267,10 @@ const closeLimit = 5 * time.Second
 // Close ends this PE's part in the job. It is collective: like shmem_finalize, it
 // waits until all PEs have called it and all operations are done. Then it releases
 // all memory. No Local or Ptr may be used any more, and no operation may be under
-// way. If a PE has ended without Close, it does not wait, and returns an error.
-func (w *World) Close() error {
+// way. If a PE has ended without Close, or ctx ends first, it does not wait any longer: it
+// releases the memory and returns an error, and for the other PEs this one has ended
+// without Close.
+func (w *World) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if w.closing {
 		w.mu.Unlock()
@@ -274,7 +278,7 @@ func (w *World) Close() error {
 	}
 	w.closing = true
 	w.mu.Unlock()
-	err := w.team.Barrier(context.Background())
+	err := w.team.Barrier(ctx)
 	if err == nil {
 		w.sayBye()
 	} else {

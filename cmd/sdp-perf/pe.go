@@ -54,7 +54,7 @@ func runPE(ctx context.Context, args []string, out io.Writer) error {
 	// After an error the process ends. So all other PEs learn of it.
 	sample, err := pgas.Measure(ctx, w, a.Peer, a.Keys, a.Time)
 	if err == nil {
-		err = w.Close()
+		err = w.Close(ctx)
 	}
 	if err == nil && a.PE == 0 {
 		err = json.NewEncoder(out).Encode(sample)

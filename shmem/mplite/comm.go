@@ -127,20 +127,20 @@ func Open(ctx context.Context, w *shmem.World, o Options) (*Comm, error) {
 	}
 	n := w.NumPEs()
 	c := &Comm{w: w, me: w.PE(), opts: o, heard: make([]uint64, n*wordsPerPE), scratch: make([]uint64, entryWords)}
-	if c.words, err = shmem.AllocZeroed[uint64](w, n*wordsPerPE); err != nil {
+	if c.words, err = shmem.AllocZeroed[uint64](ctx, w, n*wordsPerPE); err != nil {
 		return nil, err
 	}
-	if c.senders, err = shmem.Alloc[uint64](w, n*o.Slots*entryWords); err != nil {
+	if c.senders, err = shmem.Alloc[uint64](ctx, w, n*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
 	// Half of each receive queue is kept for replies that cannot wait, see doc.go.
-	if c.replies, err = shmem.Alloc[uint64](w, n*2*o.Slots*entryWords); err != nil {
+	if c.replies, err = shmem.Alloc[uint64](ctx, w, n*2*o.Slots*entryWords); err != nil {
 		return nil, err
 	}
-	if c.pool, err = shmem.Alloc[byte](w, o.Buffer); err != nil {
+	if c.pool, err = shmem.Alloc[byte](ctx, w, o.Buffer); err != nil {
 		return nil, err
 	}
-	if c.landing, err = shmem.Alloc[byte](w, n*2*o.Piece); err != nil {
+	if c.landing, err = shmem.Alloc[byte](ctx, w, n*2*o.Piece); err != nil {
 		return nil, err
 	}
 	c.ctx = shmem.NewCtx(w)
@@ -164,16 +164,16 @@ func (c *Comm) Close(ctx context.Context) error {
 	}
 	err = c.ctx.Close()
 	if err == nil {
-		err = shmem.Free(c.words)
+		err = shmem.Free(ctx, c.words)
 	}
 	for _, s := range []shmem.Sym[uint64]{c.senders, c.replies} {
 		if err == nil {
-			err = shmem.Free(s)
+			err = shmem.Free(ctx, s)
 		}
 	}
 	for _, s := range []shmem.Sym[byte]{c.pool, c.landing} {
 		if err == nil {
-			err = shmem.Free(s)
+			err = shmem.Free(ctx, s)
 		}
 	}
 	c.err = ErrClosed

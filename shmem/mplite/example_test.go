@@ -19,7 +19,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		defer w.Close()
+		defer w.Close(ctx)
 		c, err := mplite.Open(ctx, w, mplite.Options{})
 		if err != nil {
 			log.Fatal(err)

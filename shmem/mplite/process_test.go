@@ -85,7 +85,7 @@ func runBody(body func(c *Comm) error, args []string) error {
 		err = c.Close(background)
 	}
 	if err == nil {
-		err = w.Close()
+		err = w.Close(context.Background())
 	}
 	return err
 }

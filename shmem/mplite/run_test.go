@@ -31,7 +31,7 @@ func run(t testing.TB, n int, mode, fabric string, o Options, body func(c *Comm)
 				if !ended { // the test has failed; others must not wait for this PE
 					w.GlobalExit(1)
 				}
-				if err := w.Close(); ended && err != nil {
+				if err := w.Close(context.Background()); ended && err != nil {
 					t.Error(err)
 				}
 			}()
@@ -75,6 +75,6 @@ func filled(n, seed int) []byte { return bytes.Clone(pattern[seed%1024:][:n]) }
 // symmetric allocates symmetric memory. It is collective, and the memory is not
 // freed.
 func symmetric(c *Comm, n int) ([]byte, error) {
-	s, err := shmem.Alloc[byte](c.w, n)
+	s, err := shmem.Alloc[byte](context.Background(), c.w, n)
 	return s.Local(), err
 }

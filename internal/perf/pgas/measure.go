@@ -73,11 +73,11 @@ func (p *part) words() []*shmem.Sym[int64] {
 
 func (p *part) alloc() (err error) {
 	for _, s := range p.words() {
-		if *s, err = shmem.AllocZeroed[int64](p.w, 2*lineBytes/8); err != nil {
+		if *s, err = shmem.AllocZeroed[int64](p.ctx, p.w, 2*lineBytes/8); err != nil {
 			return err
 		}
 	}
-	if p.large, err = shmem.AllocAligned[int64](p.w, 4096, longs); err != nil {
+	if p.large, err = shmem.AllocAligned[int64](p.ctx, p.w, 4096, longs); err != nil {
 		return err
 	}
 	p.src = make([]int64, longs)
@@ -87,7 +87,7 @@ func (p *part) alloc() (err error) {
 
 func (p *part) free() error {
 	for _, s := range append(p.words(), &p.large) {
-		if err := shmem.Free(*s); err != nil {
+		if err := shmem.Free(p.ctx, *s); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func job(t *testing.T, n int, body func(w *shmem.World)) {
 				return
 			}
 			body(w)
-			assert.NoError(t, w.Close())
+			assert.NoError(t, w.Close(context.Background()))
 		})
 	}
 	wg.Wait()

@@ -144,7 +144,7 @@ func broadcast(p *part, n int) error {
 	for i := range n {
 		want := p.total + int64(i) + 1
 		from[0] = want
-		if err := shmem.Broadcast(p.ctx, team, p.to, p.from, 1, roots[i&1]); err != nil {
+		if err := shmem.Broadcast(p.ctx, team, p.to, p.from.Slice(0, 1), roots[i&1]); err != nil {
 			return err
 		}
 		if to[0] != want {
