@@ -167,6 +167,23 @@ func TestAFabricThatIsGivenStays(t *testing.T) {
 	assert.Contains(t, out, " shm:lab?spin=0\n")
 }
 
+// A fabric that no PE could open is refused before any PE starts.
+func TestAFabricThatIsNoneStartsNothing(t *testing.T) {
+	for _, c := range []struct{ flags, fabric, says string }{
+		{"-n 2", "nonsense", `SDP_FABRIC: fabric "nonsense": want shm:NAME, `},
+		{"-n 1", "shm:x?hops=2", `SDP_FABRIC: fabric "shm:x?hops=2": option hops=2: `},
+		{"-n 2", "mem:x", "SDP_FABRIC: mem:x is memory of one process, and each PE is a process"},
+	} {
+		cmd := start(t, c.flags, "env")
+		cmd.Env = append(cmd.Env, "SDP_FABRIC="+c.fabric)
+		status, out, errs := result(t, cmd)
+		assert.Equal(t, statusUsage, status, c.fabric)
+		assert.Empty(t, out, "no PE was started")
+		assert.True(t, strings.HasPrefix(errs, "shmemrun: "+c.says), errs)
+		assert.Equal(t, 1, strings.Count(errs, "\n"), errs)
+	}
+}
+
 func TestOnlyPE0HasTheInput(t *testing.T) {
 	for _, flags := range []string{"-n 3", "-n 3 -l"} {
 		cmd := start(t, flags, "cat")

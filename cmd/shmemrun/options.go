@@ -38,7 +38,7 @@ and KILL after the grace time.
 
 Exit status: 0 if all PEs' is; else that of the PE which failed first, 128 and the
 signal's number if a signal killed it. 124 after --timeout, 126 if PROGRAM cannot be
-run, 127 if it is not found, 2 if the command line is wrong.
+run, 127 if it is not found, 2 if the command line or SDP_FABRIC is wrong.
 `
 
 // options are the parsed command line.
@@ -112,10 +112,22 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		o.n = min(runtime.NumCPU(), launch.MaxPEs)
 	}
 	if !o.ownFabric() {
-		return nil // the PEs report what is wrong with it, if they use it
+		return checkGiven(os.Getenv(fabric.EnvFabric))
 	}
 	_, err := fabric.ParseSpec(o.fabric(launch.NewName(), o.n-1))
 	return err
+}
+
+// checkGiven checks the fabric that the PEs find in their environment.
+func checkGiven(text string) error {
+	spec, err := fabric.ParseSpec(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", fabric.EnvFabric, err)
+	case spec.Backend == "mem":
+		return fmt.Errorf("%s: %s is memory of one process, and each PE is a process", fabric.EnvFabric, text)
+	}
+	return nil
 }
 
 // ownFabric reports whether the job gets a fabric of its own.
