@@ -24,7 +24,7 @@ func newTestQueue(size int) *testQueue {
 	mem := ntb.AlignedBytes(size)
 	q.rx.free = func(old queue) { q.freed = append(q.freed, old) }
 	q.rx.start(queue{mem: mem})
-	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20, nil)
+	q.tx.init(ntb.MappedWindow(mem, ntb.Cacheable), 1<<20, nil)
 	return q
 }
 
@@ -83,7 +83,7 @@ func TestQueueAgreesWithByteSlice(t *testing.T) {
 			case 7:
 				if rnd.IntN(50) == 0 {
 					mem := q.grant(minQueue << rnd.IntN(5))
-					q.tx.move(ntb.MappedWindow(mem, ntb.Coherent))
+					q.tx.move(ntb.MappedWindow(mem, ntb.Cacheable))
 					moved++
 					for len(want) > 0 {
 						p := make([]byte, 4096)
@@ -125,7 +125,7 @@ func TestControlRecordsFitIntoAFullQueue(t *testing.T) {
 				total += k
 			}
 			if end == "move" {
-				q.tx.move(ntb.MappedWindow(q.grant(minQueue), ntb.Coherent))
+				q.tx.move(ntb.MappedWindow(q.grant(minQueue), ntb.Cacheable))
 				q.tx.put([]byte("x"))
 				total++
 			}
@@ -169,7 +169,7 @@ func FuzzReaderSurvivesAnyQueue(f *testing.F) {
 		if grant {
 			q.grant(minQueue)
 		}
-		w := ntb.MappedWindow(q.rx.mem, ntb.Coherent)
+		w := ntb.MappedWindow(q.rx.mem, ntb.Cacheable)
 		w.Publish64(0, h1)
 		w.Publish64(int(at)%minQueue&^7, h2)
 		p := make([]byte, 1000)
@@ -200,7 +200,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		"a dead bridge's":  header(^uint64(0)),
 	} {
 		q := newTestQueue(minQueue)
-		w := ntb.MappedWindow(q.rx.mem, ntb.Coherent)
+		w := ntb.MappedWindow(q.rx.mem, ntb.Cacheable)
 		w.Publish64(0, uint64(h))
 		_, err := q.rx.get(make([]byte, 10))
 		require.ErrorIs(t, err, errBadRecord, name)
@@ -217,7 +217,7 @@ func TestSuccessorIsClearedBeforeTheHeader(t *testing.T) {
 	ntb.Clear64(mem, 0)
 	q := &testQueue{}
 	q.rx.start(queue{mem: mem})
-	q.tx.init(ntb.MappedWindow(mem, ntb.Coherent), 1<<20, nil)
+	q.tx.init(ntb.MappedWindow(mem, ntb.Cacheable), 1<<20, nil)
 	q.tx.put([]byte("a"))
 	n, err := q.rx.get(make([]byte, 10))
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
 	var w waiter
 	w.init()
 	mem := ntb.AlignedBytes(64)
-	win := ntb.MappedWindow(mem, ntb.Coherent)
+	win := ntb.MappedWindow(mem, ntb.Cacheable)
 	pauses := func(n uint64) {
 		for range n {
 			ntb.Pause()

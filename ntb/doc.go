@@ -30,6 +30,10 @@
 // a Publish is visible to the peer before the published word is. Nothing else is promised. In
 // particular, the stores between two Publish calls may arrive in any order and in parts.
 //
+// A published word leaves at once. Where the CPU gathers stores, in [WriteCombining] memory, a
+// publish flushes before its word and after it. Ordinary memory is never flushed. What is only
+// written or stored leaves with the next publish at the latest.
+//
 // What not every device can do is stated by its [Caps]: DMA channels, memory that can be given
 // back, cheap reads of the peer's memory. Every Device has the methods. So the abilities of a
 // device survive a device around it, and nobody asks for one by a type assertion. Likewise a

@@ -21,6 +21,11 @@ TEXT ·flush(SB), NOSPLIT, $0-0
 	SFENCE
 	RET
 
+// func drain()
+TEXT ·drain(SB), NOSPLIT, $0-0
+	SFENCE
+	RET
+
 // func fence()
 TEXT ·fence(SB), NOSPLIT, $8-0
 	LOCK

@@ -17,14 +17,18 @@ TEXT ·publish32(SB), NOSPLIT, $0-12
 	RET
 
 // func flush()
-// DMB OSHST: stores to device memory before it arrive before those after it.
 TEXT ·flush(SB), NOSPLIT, $0-0
-	DMB $0x2
+	DMB $0xE // ST
+	RET
+
+// func drain()
+TEXT ·drain(SB), NOSPLIT, $0-0
+	DSB $0xE // ST
 	RET
 
 // func fence()
 TEXT ·fence(SB), NOSPLIT, $0-0
-	DMB $0xB // ISH
+	DMB $0xF // SY
 	RET
 
 // func pause()

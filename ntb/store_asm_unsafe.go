@@ -14,12 +14,17 @@ func publish64(p unsafe.Pointer, v uint64)
 //go:noescape
 func publish32(p unsafe.Pointer, v uint32)
 
-// flush empties the CPU's write-combining buffers: SFENCE, or DMB OSHST.
+// flush makes stores to a bridge arrive before those that follow, write-combining ones
+// too: SFENCE, or DMB ST, which counts for observers across PCIe as well.
 func flush()
 
+// drain is flush, and earlier stores have left the CPU when it returns: SFENCE, or DSB ST.
+func drain()
+
 // fence is a full barrier: later loads are made only after earlier stores are
-// visible to the other CPUs. On amd64 it is a locked ADD, which does what MFENCE
-// does and is faster.
+// visible to the other CPUs, and to observers across PCIe. On amd64 it is a locked ADD to
+// the stack, which does what MFENCE does and is faster. On arm64 it is DMB SY: one of the
+// inner shareable domain would not cover what is behind a bridge.
 func fence()
 
 // pause is a hint to the CPU that this is a spin loop.

@@ -16,6 +16,8 @@ func publish32(p unsafe.Pointer, v uint32) { atomic.StoreUint32((*uint32)(p), v)
 
 func flush() {}
 
+func drain() {}
+
 var fenceWord atomic.Uint32
 
 func fence() { fenceWord.Add(1) }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWindowWriteIsExact(t *testing.T) {
-	for _, kind := range []MemoryKind{Coherent, WriteCombining} {
+	for _, kind := range []MemoryKind{Cacheable, WriteCombining, Uncached} {
 		src := make([]byte, 300)
 		for i := range src {
 			src[i] = byte(i*7 + 1)
@@ -32,7 +32,7 @@ func TestWindowWriteIsExact(t *testing.T) {
 }
 
 func TestPublishStoresOneWord(t *testing.T) {
-	for _, kind := range []MemoryKind{Coherent, WriteCombining} {
+	for _, kind := range []MemoryKind{Cacheable, WriteCombining, Uncached} {
 		mem := AlignedBytes(32)
 		w := MappedWindow(mem, kind)
 		w.Publish64(8, 0x1122334455667788)
@@ -55,7 +55,7 @@ func TestPublishStoresOneWord(t *testing.T) {
 }
 
 func TestStoreOutsideWindowPanics(t *testing.T) {
-	w := MappedWindow(AlignedBytes(64), Coherent)
+	w := MappedWindow(AlignedBytes(64), Cacheable)
 	s := w.Slice(32, 32)
 	for name, f := range map[string]func(){
 		"write":     func() { s.Write(30, []byte("abc")) },
@@ -101,7 +101,7 @@ func TestAlignedBytes(t *testing.T) {
 // A reader that sees a published word must see what was stored before it.
 func TestPublishOrdersEarlierStores(t *testing.T) {
 	mem := AlignedBytes(4096)
-	w := MappedWindow(mem, Coherent)
+	w := MappedWindow(mem, Cacheable)
 	const rounds = 20000
 	done := make(chan struct{})
 	seen := make(chan int, rounds)
@@ -128,7 +128,7 @@ func TestPublishOrdersEarlierStores(t *testing.T) {
 }
 
 func BenchmarkPublish64(b *testing.B) {
-	w := MappedWindow(AlignedBytes(64), Coherent)
+	w := MappedWindow(AlignedBytes(64), Cacheable)
 	for i := range b.N {
 		w.Publish64(8, uint64(i))
 	}

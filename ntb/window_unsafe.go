@@ -47,16 +47,35 @@ func (b basic) Store64(off int, v uint64) {
 
 func (b basic) Update(off int, v uint64, width int) { b.Publish(off, v, width) }
 
-// MemoryKind is what the memory behind a window requires of the CPU.
+// MemoryKind is how the memory behind a window is mapped, and so what a publish requires of
+// the CPU.
 type MemoryKind uint8
 
 const (
-	// Coherent memory is ordinary memory of this machine.
-	Coherent MemoryKind = iota
-	// WriteCombining memory is a bridge's window that is mapped write-combining. A
-	// fence must flush it before a word is published, and stores should be wide.
+	// Cacheable memory is ordinary memory of this machine, which caches keep coherent. A
+	// publish is one store.
+	Cacheable MemoryKind = iota
+	// WriteCombining memory is a bridge's window of which the CPU gathers stores in
+	// buffers. They leave when a buffer is full, or is needed for something else, or is
+	// flushed. So a publish flushes before its word, which would overtake payload, and
+	// after it, since the word would stay. Stores should be wide.
 	WriteCombining
+	// Uncached memory is a bridge's window from which each store leaves by itself and in
+	// order. A publish is one store. Stores should be wide.
+	Uncached
 )
+
+func (k MemoryKind) String() string {
+	switch k {
+	case Cacheable:
+		return "cacheable"
+	case WriteCombining:
+		return "write-combining"
+	case Uncached:
+		return "uncached"
+	}
+	return fmt.Sprintf("MemoryKind(%d)", uint8(k))
+}
 
 // Window is memory of the peer that can only be written. The zero Window has length
 // 0. A Window is a small value; copies and slices of it write the same memory.
@@ -79,6 +98,20 @@ func MappedWindow(mem []byte, kind MemoryKind) Window {
 
 // SinkWindow returns a window of n bytes whose stores go to s.
 func SinkWindow(s Sink, n int) Window { return Window{sink: s, n: n} }
+
+// CombiningSink is a Sink that takes the stores of write-combining memory, as the CPU is
+// given them.
+type CombiningSink interface {
+	Sink
+	// Flush empties the write-combining buffers.
+	Flush()
+}
+
+// CombiningWindow returns a window of n bytes of write-combining memory whose stores and
+// flushes go to s.
+func CombiningWindow(s CombiningSink, n int) Window {
+	return Window{sink: s, n: n, kind: WriteCombining}
+}
 
 // Len returns the length of the window in bytes.
 func (w *Window) Len() int { return w.n }
@@ -118,25 +151,29 @@ func outside(off, n, size int) {
 	panic(fmt.Sprintf("ntb: store of %d bytes at %d of a window of %d", n, off, size))
 }
 
+// Kind returns how the memory is mapped. A window of which a sink takes the stores is
+// cacheable, unless CombiningWindow made it.
+func (w *Window) Kind() MemoryKind { return w.kind }
+
 // Bytes returns n bytes of the window at off, to be filled in place. If the window
-// is not ordinary memory of this machine, it returns nil; the caller then uses
+// is not cacheable memory of this machine, it returns nil; the caller then uses
 // Write. The bytes must not be read, since no bridge allows that.
 func (w *Window) Bytes(off, n int) []byte {
 	w.check(off, n)
-	if w.sink != nil || w.kind != Coherent {
+	if w.sink != nil || w.kind != Cacheable {
 		return nil
 	}
 	return unsafe.Slice((*byte)(unsafe.Add(w.base, off)), n)
 }
 
-// Write stores p at off, in any order.
+// Write stores p at off, in any order. The bytes leave with the next publish at the latest.
 func (w *Window) Write(off int, p []byte) {
 	lock.Device()
 	w.check(off, len(p))
 	switch {
 	case w.sink != nil:
 		w.sink.Store(w.off+off, p)
-	case w.kind == Coherent:
+	case w.kind == Cacheable:
 		copy(unsafe.Slice((*byte)(unsafe.Add(w.base, off)), len(p)), p)
 	case len(p) > 0:
 		copyWide(unsafe.Add(w.base, off), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)))
@@ -159,39 +196,59 @@ func (w *Window) Store64(off int, v uint64) {
 }
 
 // Publish64 stores v at off, a multiple of 8, in one piece. Everything stored
-// before through any window of the same device is visible to the peer first.
+// before through any window of the same device is visible to the peer first. The word
+// leaves at once: it does not wait for a later store or fence.
 func (w *Window) Publish64(off int, v uint64) {
 	lock.Device()
 	w.check(off, 8)
-	if w.sink != nil {
+	switch {
+	case w.kind == WriteCombining:
+		w.combined(off, v, 8)
+	case w.sink != nil:
 		w.sink.Publish(w.off+off, v, 8)
-		return
+	default:
+		publish64(unsafe.Add(w.base, off), v)
 	}
-	if w.kind != Coherent {
-		flush()
-	}
-	publish64(unsafe.Add(w.base, off), v)
 }
 
 // Publish32 is Publish64 for 4 bytes at a multiple of 4.
 func (w *Window) Publish32(off int, v uint32) {
 	lock.Device()
 	w.check(off, 4)
-	if w.sink != nil {
+	switch {
+	case w.kind == WriteCombining:
+		w.combined(off, uint64(v), 4)
+	case w.sink != nil:
 		w.sink.Publish(w.off+off, uint64(v), 4)
+	default:
+		publish32(unsafe.Add(w.base, off), v)
+	}
+}
+
+// combined publishes a word of width bytes in write-combining memory: what was stored
+// before leaves first, then the word.
+func (w *Window) combined(off int, v uint64, width int) {
+	if w.sink != nil {
+		s := w.sink.(CombiningSink) // CombiningWindow made the window
+		s.Flush()
+		s.Publish(w.off+off, v, width)
+		s.Flush()
 		return
 	}
-	if w.kind != Coherent {
-		flush()
+	flush()
+	if width == 4 {
+		publish32(unsafe.Add(w.base, off), uint32(v))
+	} else {
+		publish64(unsafe.Add(w.base, off), v)
 	}
-	publish32(unsafe.Add(w.base, off), v)
+	drain()
 }
 
 // Update64 is Publish64 of a word of which only the latest value counts. Where stores are
 // kept for a while, an older value that has not arrived may be dropped: what was stored
 // behind it may arrive before the word then, but for doorbells.
 func (w *Window) Update64(off int, v uint64) {
-	if w.sink == nil {
+	if w.sink == nil || w.kind == WriteCombining {
 		w.Publish64(off, v)
 		return
 	}
@@ -202,7 +259,7 @@ func (w *Window) Update64(off int, v uint64) {
 
 // Update32 is Update64 for 4 bytes at a multiple of 4.
 func (w *Window) Update32(off int, v uint32) {
-	if w.sink == nil {
+	if w.sink == nil || w.kind == WriteCombining {
 		w.Publish32(off, v)
 		return
 	}

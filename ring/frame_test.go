@@ -92,7 +92,7 @@ func guarded() (*sinkMemory, func(t testing.TB)) {
 		all[i] = 0xa5
 	}
 	in := all[256:512:512]
-	m := &sinkMemory{in: in, win: ntb.MappedWindow(in, ntb.Coherent), published: func(int) {}, spad: func(i int, _ uint32) bool { return i < tunnelSpads }}
+	m := &sinkMemory{in: in, win: ntb.MappedWindow(in, ntb.Cacheable), published: func(int) {}, spad: func(i int, _ uint32) bool { return i < tunnelSpads }}
 	return m, func(t testing.TB) {
 		for i, c := range all {
 			if (i < 256 || i >= 512) && c != 0xa5 {

@@ -141,7 +141,7 @@ func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
 	}
 	t.watched = watches{}
 	t.memory = sinkMemory{
-		in: t.in, win: ntb.MappedWindow(t.in, ntb.Coherent), spad: t.storeSpad, published: t.published,
+		in: t.in, win: ntb.MappedWindow(t.in, ntb.Cacheable), spad: t.storeSpad, published: t.published,
 	}
 	return t
 }

@@ -31,4 +31,9 @@
 // It does not model time or reading: it cannot see whether a side loads a word before it
 // relies on it. Its lock orders stores that are not ordered otherwise, which may hide
 // races from the race detector.
+//
+// # Stores of one side
+//
+// A [Tape] records the stores and flushes of a window, for tests that count them. [Combine]
+// makes a device's window write-combining, which finds a word that is not flushed.
 package recorder

@@ -59,7 +59,7 @@ func (e *end) Caps() ntb.Caps {
 }
 
 func (e *end) Inbound() []byte      { return e.mem }
-func (e *end) Outbound() ntb.Window { return ntb.MappedWindow(e.peer.mem, ntb.Coherent) }
+func (e *end) Outbound() ntb.Window { return ntb.MappedWindow(e.peer.mem, ntb.Cacheable) }
 
 func (e *end) Spad(i int) uint32 {
 	if !e.LinkUp() {

@@ -179,7 +179,7 @@ func (p *badPeer) rings(t *testing.T, d ntb.Device) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(header)
-	w := ntb.MappedWindow(header, ntb.Coherent)
+	w := ntb.MappedWindow(header, ntb.Cacheable)
 	for i := range 100 {
 		w.Publish32(ringsAt, uint32(1000+i))
 		ringBell(p.got[1])

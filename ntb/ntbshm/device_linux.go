@@ -125,8 +125,8 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 		FenceToLook: !(mine.membarrier && theirs.membarrier),
 	}
 	d.inbound = d.own[headerSize:len(d.own):len(d.own)]
-	d.outbound = ntb.MappedWindow(d.peer[headerSize:], ntb.Coherent)
-	d.peerHeader = ntb.MappedWindow(d.peer[:headerSize], ntb.Coherent)
+	d.outbound = ntb.MappedWindow(d.peer[headerSize:], ntb.Cacheable)
+	d.peerHeader = ntb.MappedWindow(d.peer[:headerSize], ntb.Cacheable)
 	go d.watch()
 	return d, nil
 }

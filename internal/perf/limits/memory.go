@@ -28,7 +28,7 @@ type Memory struct {
 }
 
 func newMemory(b []byte) *Memory {
-	return &Memory{b: b, out: ntb.MappedWindow(b, ntb.Coherent)}
+	return &Memory{b: b, out: ntb.MappedWindow(b, ntb.Cacheable)}
 }
 
 // publish stores a word, after everything stored before. It pairs with load.

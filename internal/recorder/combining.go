@@ -1,0 +1,174 @@
+package recorder
+
+import (
+	"encoding/binary"
+	"maps"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Combine returns a device whose outbound window is write-combining memory, as a CPU may at
+// worst treat it: stores stay in buffers, leave in any order and at any time, and stay for
+// ever unless they are flushed. All choices come from the seed. It takes ownership of dev.
+func Combine(dev ntb.Device, seed uint64) ntb.Device {
+	w := dev.Outbound()
+	return &combining{Device: dev, buffers: &buffers{
+		win: w, lines: map[int]*combined{}, rng: rand.New(rand.NewPCG(seed, 1)),
+	}}
+}
+
+// combining is a device with write-combining buffers.
+type combining struct {
+	ntb.Device
+	buffers *buffers
+}
+
+// Caps implements ntb.Device. The window cannot be filled in place, and copies of an
+// engine would overtake the stores in the buffers.
+func (d *combining) Caps() ntb.Caps {
+	c := d.Device.Caps()
+	c.Coherent, c.DMAChannels = false, 0
+	return c
+}
+
+// Outbound implements ntb.Device.
+func (d *combining) Outbound() ntb.Window { return ntb.CombiningWindow(d.buffers, d.buffers.win.Len()) }
+
+// SetPeerSpad implements ntb.Device. The store to a register empties the buffers.
+func (d *combining) SetPeerSpad(i int, v uint32) {
+	d.buffers.Flush()
+	d.Device.SetPeerSpad(i, v)
+}
+
+// RingDoorbell implements ntb.Device. The store to a register empties the buffers.
+func (d *combining) RingDoorbell(bit int) {
+	d.buffers.Flush()
+	d.Device.RingDoorbell(bit)
+}
+
+// Order implements ntb.Device.
+func (d *combining) Order() {
+	d.buffers.Flush()
+	d.Device.Order()
+}
+
+// Disable implements ntb.Device.
+func (d *combining) Disable() {
+	d.buffers.Flush()
+	d.Device.Disable()
+}
+
+// Close implements ntb.Device.
+func (d *combining) Close() error {
+	d.buffers.close()
+	return d.Device.Close()
+}
+
+// maxBuffers is how many lines a CPU gathers at once.
+const maxBuffers = 8
+
+// buffers are write-combining buffers. They implement ntb.CombiningSink.
+type buffers struct {
+	win ntb.Window // immutable
+
+	mu     sync.Mutex        // guards all that follows
+	lines  map[int]*combined // by number of the line
+	rng    *rand.Rand
+	closed bool
+}
+
+// combined are stores to one line of 64 bytes.
+type combined struct {
+	mask uint64 // a bit for each byte that was stored
+	data [64]byte
+}
+
+// Store implements ntb.Sink.
+func (b *buffers) Store(off int, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(p) > 0 {
+		n := min(len(p), 64-off%64)
+		b.put(off, p[:n])
+		off, p = off+n, p[n:]
+	}
+}
+
+// put stores to one line, and may evict one. The caller holds mu.
+func (b *buffers) put(off int, p []byte) {
+	number, at := off/64, off%64
+	l := b.lines[number]
+	if l == nil {
+		l = &combined{}
+		b.lines[number] = l
+	}
+	copy(l.data[at:], p)
+	l.mask |= (1<<len(p) - 1) << at
+	if len(b.lines) > maxBuffers || b.rng.IntN(16) == 0 {
+		b.evict(b.any())
+	}
+}
+
+// any returns the number of one of the lines. The caller holds mu.
+func (b *buffers) any() int {
+	all := slices.Sorted(maps.Keys(b.lines))
+	return all[b.rng.IntN(len(all))]
+}
+
+// evict makes the stores to a line, word by word where words are whole. The caller holds
+// mu.
+func (b *buffers) evict(number int) {
+	l := b.lines[number]
+	delete(b.lines, number)
+	if b.closed {
+		return
+	}
+	for at := 0; at < 64; at += 4 {
+		off := 64*number + at
+		switch mask := l.mask >> at; {
+		case at%8 == 0 && mask&0xff == 0xff:
+			b.win.Publish64(off, binary.LittleEndian.Uint64(l.data[at:]))
+			at += 4
+		case mask&0xf == 0xf:
+			b.win.Publish32(off, binary.LittleEndian.Uint32(l.data[at:]))
+		default:
+			for mask &= 0xf; mask != 0; mask &= mask - 1 {
+				i := bits.TrailingZeros64(mask)
+				b.win.Write(off+i, l.data[at+i:at+i+1])
+			}
+		}
+	}
+}
+
+// Store64 implements ntb.Sink.
+func (b *buffers) Store64(off int, v uint64) {
+	b.Store(off, binary.LittleEndian.AppendUint64(nil, v))
+}
+
+// Publish implements ntb.Sink. The word is a store as any other: the window flushes.
+func (b *buffers) Publish(off int, v uint64, width int) {
+	b.Store(off, binary.LittleEndian.AppendUint64(nil, v)[:width])
+}
+
+// Update implements ntb.Sink.
+func (b *buffers) Update(off int, v uint64, width int) { b.Publish(off, v, width) }
+
+// Flush implements ntb.CombiningSink.
+func (b *buffers) Flush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.lines) > 0 {
+		b.evict(b.any())
+	}
+}
+
+func (b *buffers) close() {
+	b.Flush()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+}
