@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -44,7 +43,10 @@ type FabricStats struct {
 }
 
 // Refusals counts processes that were refused, and has the reason of the last refusal.
-type Refusals = fabric.Refusals
+type Refusals struct {
+	Count uint64
+	Last  string // empty if there was none
+}
 
 // NetworkStats counts the connections of network "tcp" by the transport that they
 // used, and by reason.

@@ -215,7 +215,7 @@ func (e *session) addTo(s *FabricStats) {
 func (s *stack) stats() FabricStats {
 	sum, sessions := s.up()
 	sum.Links = len(sessions)
-	sum.Refused = s.fabric.Refused()
+	sum.Refused = Refusals(s.fabric.Refused())
 	sum.ProcessorTaken = s.opts.Thrift.Taken()
 	for _, e := range sessions {
 		e.addTo(&sum)

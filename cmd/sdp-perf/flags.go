@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
@@ -71,7 +72,7 @@ func newFlagSet(command string) *flagSet {
 
 // parse returns true if the help was asked for and printed.
 func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) {
-	if err := fs.Parse(args); err != nil {
+	if err := flags.Parse(fs.FlagSet, args); err != nil {
 		return false, badInputf("%w (see sdp-perf --help)", err)
 	}
 	if fs.help {

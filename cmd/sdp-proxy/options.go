@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/spf13/pflag"
 )
@@ -73,7 +74,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.Usage = func() {
 		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
 	}
-	if err := fs.Parse(args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return options{}, err
 	}
 	if fs.NArg() > 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/spf13/pflag"
 )
@@ -75,7 +76,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.Usage = func() {
 		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
 	}
-	if err := fs.Parse(args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return options{}, err
 	}
 	o.command = fs.Args()

@@ -15,7 +15,8 @@
 // line of totals with the number of connections that used SDP. Its exit status is 1 if a test
 // that passes over TCP does not pass over SDP, unless known.go has a reason, and if no
 // connection used SDP. An interrupt, or SIGTERM, ends the suite and all that it has
-// started, and removes what this command has made; then the exit status is 130.
+// started, and removes what this command has made; then the exit status is 130. It is 2 for
+// arguments that are neither suites nor packages.
 //
 // # How calls are patched
 //

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,8 +49,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second interrupt ends this process at once
+	wanted, err := chosen(flag.Args())
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "others: %v (see others -h)\n", err)
+		os.Exit(2)
+	}
 	status := 0
-	for _, s := range chosen(flag.Args()) {
+	for _, s := range wanted {
 		start := time.Now()
 		c, err := compare(ctx, s, o)
 		if ctx.Err() != nil {
@@ -82,26 +89,38 @@ func usage() {
 }
 
 // chosen returns the suites that the arguments name.
-func chosen(args []string) []suite {
+func chosen(args []string) ([]suite, error) {
 	if args[0] == "all" && len(args) == 1 {
-		return suites
+		return suites, nil
 	}
 	var named []suite
+	unknown := ""
 	for _, arg := range args {
-		for _, s := range suites {
-			if s.name == arg {
-				named = append(named, s)
-			}
+		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == arg })
+		if i >= 0 {
+			named = append(named, suites[i])
+		} else if unknown == "" {
+			unknown = arg
 		}
 	}
-	if len(named) == len(args) {
-		return named
+	if unknown == "" {
+		return named, nil
+	}
+	if len(named) > 0 || !isTarget(args[0]) {
+		return nil, fmt.Errorf("%q is no suite, no MODULE@VERSION and no directory", unknown)
 	}
 	s := suite{name: args[0], target: args[0], packages: args[1:]}
 	if len(s.packages) == 0 {
 		s.packages = []string{"./..."}
 	}
-	return []suite{s}
+	return []suite{s}, nil
+}
+
+// isTarget reports whether arg may be where packages are: std, MODULE@VERSION or a
+// directory.
+func isTarget(arg string) bool {
+	info, err := os.Stat(arg)
+	return arg == std || strings.Contains(arg, "@") || err == nil && info.IsDir()
 }
 
 // compare runs a suite. Together with an error it may return a comparison, in which

@@ -10,7 +10,9 @@ var thirdParty = []struct {
 	ok     func(f file) bool
 }{
 	{"golang.org/x/sys", "anywhere", func(file) bool { return true }},
-	{"github.com/spf13/pflag", "in cmd only", func(f file) bool { return within(f.dir, "cmd") }},
+	{"github.com/spf13/pflag", "in cmd and internal/flags only", func(f file) bool {
+		return within(f.dir, "cmd") || within(f.dir, "internal/flags")
+	}},
 	{"golang.org/x/net", "in tests only", file.isTest},
 	{"github.com/stretchr/testify", "in tests only", file.isTest},
 }

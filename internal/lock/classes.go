@@ -12,7 +12,7 @@ type info struct {
 
 // The classes, in the order in which they may be locked.
 type (
-	// shmem: a collective and a request, then what is noted about a World.
+	// shmem: a collective, a request to a PE, and the tables of a World.
 	Team    struct{}
 	Channel struct{}
 	World   struct{}
@@ -42,14 +42,14 @@ type (
 	Listen struct{}
 	Dial   struct{}
 
-	// One peer: what is said to it.
+	// One peer: its pool of queues, and what waits to be sent to it.
 	Pool  struct{}
 	Tell  struct{}
 	State struct{}
 	DMA   struct{}
 	Setup struct{}
 
-	// The lanes of a link, and what goes over it.
+	// The lanes of a link, and the tunnels whose frames they carry.
 	LaneIn  struct{}
 	Receive struct{}
 	Sender  struct{}
@@ -61,7 +61,7 @@ type (
 	Router  struct{}
 	Tunnels struct{}
 
-	// The directory of processes, and the ports that they hold.
+	// The directory of a host: processes, and the ports that they hold.
 	Hub struct{}
 	Dir struct{}
 
