@@ -564,6 +564,28 @@ func benchmarkStream(b *testing.B, size int) {
 	io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{y}, make([]byte, 64<<10))
 }
 
+// BenchmarkPairPingPong64 sends 64 bytes to and fro, between two goroutines that answer at once.
+func BenchmarkPairPingPong64(b *testing.B) {
+	pa, pb := plainPools(b, spinning)
+	x, y := connect(b, pa, pb)
+	go func() {
+		p := make([]byte, 64)
+		for {
+			if _, err := io.ReadFull(y, p); err != nil {
+				return
+			}
+			y.Write(p)
+		}
+	}()
+	p := make([]byte, 64)
+	for b.Loop() {
+		x.Write(p)
+		if _, err := io.ReadFull(x, p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // dmaPools is memPools with a software engine.
 func dmaPools(t testing.TB, o Options, e ntbdma.Options) (pa, pb *Pool) {
 	a, b := ntbmem.Pair(16 << 20)
