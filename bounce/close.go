@@ -1,22 +1,9 @@
 package bounce
 
 import (
-	"fmt"
-	"os"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/ntbnet/ntbnet/ring"
 )
-
-// SetReadDeadline makes a Read that waits, and later ones, fail at t with
-// os.ErrDeadlineExceeded. The zero time means never. The remaining time is computed
-// once, in this call. So a later change of the clock does not matter.
-func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
-
-// SetWriteDeadline is SetReadDeadline for Write.
-func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
 // Closed reports whether Close or Abort was called.
 func (c *Pair) Closed() bool { return c.rw.stop.Load()&stopClosed != 0 }
@@ -40,27 +27,6 @@ func (c *Pair) CloseWrite() error {
 	c.sendFIN(true)
 	c.tellShut()
 	return nil
-}
-
-// connected is ENOTCONN when both directions have ended, or the connection was reset: what
-// a socket returns from shutdown then.
-func (c *Pair) connected() error {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	if c.removed {
-		return ErrClosed
-	}
-	state := c.peerState()
-	if (c.state|state)&stateReset != 0 || c.finished && state&stateFinished != 0 || lost(c.ww.stop.Load(), state) {
-		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
-	}
-	return nil
-}
-
-// lost reports whether a connection ended without a word of the peer: a bad word was
-// found, or the link went down before the peer was done with the connection.
-func lost(stop, state uint32) bool {
-	return stop&stopBroken != 0 || stop&stopDown != 0 && state&stateStopped == 0
 }
 
 // tellShut is called after each end of a direction here. When both directions have ended,
@@ -117,28 +83,6 @@ func (c *Pair) CloseRead() error {
 	return err
 }
 
-// addState informs the peer that something has ended. Nothing is stored any more
-// after stateStopped.
-func (c *Pair) addState(bits uint32) {
-	c.tell.Lock() // not smu: where a device blocks, Stats need that
-	defer c.tell.Unlock()
-	c.smu.Lock()
-	state := c.state | c.due | bits
-	if c.gone || state == c.state {
-		c.smu.Unlock()
-		return
-	}
-	c.state = state
-	c.smu.Unlock()
-	c.far.Update32(offState, state)
-	c.peer.Notify(c.farSlot, ring.Space)
-	if bits&stateStopped != 0 {
-		c.smu.Lock()
-		c.gone = true
-		c.smu.Unlock()
-	}
-}
-
 // deliverLimit is how long Close waits for a silent peer that is several hops away.
 const deliverLimit = 2 * time.Second
 
@@ -190,18 +134,26 @@ func (c *Pair) end(abort bool) error {
 	return nil
 }
 
-// unread waits until a Read under way has left, and reports whether data has arrived that
-// was not read.
-func (c *Pair) unread() bool {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	return c.rx.unread()
-}
-
 // passed waits until the present holder of mu has released it.
 func passed(mu sync.Locker) {
 	mu.Lock()
 	defer mu.Unlock()
+}
+
+// endWriteLease ends the write lease, after the FIN that Close or CloseWrite left to it.
+// Once no lease is out, the peer may be told that we store nothing any more. The caller
+// holds wmu.
+func (c *Pair) endWriteLease() {
+	for !c.unlease(leaseWrite) {
+		c.sendFIN(true)
+	}
+}
+
+// afterLease does what Close left to the end of the last lease.
+func (c *Pair) afterLease() {
+	if c.Closed() {
+		c.stopIfLeft()
+	}
 }
 
 // stopIfLeft informs the peer that we store nothing any more, once that is so: Close
@@ -248,46 +200,4 @@ func (c *Pair) tryRemove() {
 	if free {
 		c.pool.remove(c)
 	}
-}
-
-func (c *Pair) aborted() bool {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	return c.state&stateReset != 0
-}
-
-// blame gives the connection up because the peer violated the protocol.
-func (c *Pair) blame(err error) error {
-	c.smu.Lock()
-	if c.why == nil {
-		c.why = fmt.Errorf("peer broke the protocol: %w: %w", err, syscall.ECONNRESET)
-	}
-	err = c.why
-	c.smu.Unlock()
-	c.interrupt(stopBroken)
-	c.tellEnd()
-	c.addState(stateReset)
-	return err
-}
-
-// resetErr returns the error of a Read or Write after a reset. Write passes EPIPE as end.
-//
-// If a bad word of the peer was the reason, or the end of the link, the error stays the
-// same, since it is unknown what is missing. A reset by the peer is like that of a socket:
-// the first call returns ECONNRESET, and later ones what the end of a direction returns,
-// io.EOF or EPIPE. A Write gets only EPIPE if the peer's FIN came before its reset. The
-// caller holds a direction's lock.
-func (c *Pair) resetErr(end error) error {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	state := c.peerState()
-	switch {
-	case c.why != nil:
-		return c.why
-	case lost(c.ww.stop.Load(), state): // before rw's
-	case c.resetTold, end == syscall.EPIPE && state&stateFinished != 0:
-		return end
-	}
-	c.resetTold = true
-	return syscall.ECONNRESET
 }

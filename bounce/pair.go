@@ -2,32 +2,13 @@ package bounce
 
 import (
 	"fmt"
-	"io"
 	"math/bits"
 	"sync/atomic"
-	"syscall"
+	"time"
 
-	"github.com/ntbnet/ntbnet/flowctl"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
-)
-
-// Words of a line. See the package comment.
-const (
-	offCredit   = 0
-	offGrant    = 8
-	offDataArm  = 16
-	offSpaceArm = 20
-	offState    = 24
-)
-
-// Bits of a line's state word. They are only ever added.
-const (
-	stateReadClosed = 1 << iota // the peer reads no more
-	stateReset                  // the peer gave the connection up
-	stateStopped                // the peer stores nothing here any more
-	stateFinished               // the peer's FIN is published
 )
 
 // Pair is one endpoint of a connection. Its methods may be called from several
@@ -119,6 +100,9 @@ func (c *Pair) End() End {
 	return End{Slot: uint32(c.slot), Gen: c.gen, Offset: uint64(c.rx.queue.off), Size: uint32(len(c.rx.mem))}
 }
 
+// Peer returns the peer at the other end.
+func (c *Pair) Peer() *ring.Peer { return c.peer }
+
 // SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded up
 // to a power of two from 4 KiB to 16 MiB. A queue that is larger already stays.
 func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
@@ -136,8 +120,13 @@ func bufferSize(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// Peer returns the peer at the other end.
-func (c *Pair) Peer() *ring.Peer { return c.peer }
+// SetReadDeadline makes a Read that waits, and later ones, fail at t with
+// os.ErrDeadlineExceeded. The zero time means never. The remaining time is computed
+// once, in this call. So a later change of the clock does not matter.
+func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
+
+// SetWriteDeadline is SetReadDeadline for Write.
+func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
 
 // Connect completes a pair with the other side's endpoint. It refuses an endpoint
 // that would have us store where no connection's memory can be.
@@ -166,263 +155,6 @@ func (c *Pair) Connect(far End) error {
 	return nil
 }
 
-// remoteQueue checks a queue that the peer named.
-func (c *Pair) remoteQueue(off, size uint64) (ntb.Window, error) {
-	remote := c.peer.Remote()
-	n := uint64(remote.Len())
-	if size < minQueue || size > maxQueue || bits.OnesCount64(size) != 1 ||
-		off%minQueue != 0 || off > n || size > n-off || off < uint64(line*c.peer.RemoteSlots()) {
-		return ntb.Window{}, fmt.Errorf("%w: queue of %d bytes at %d of %d", ErrBadGrant, size, off, n)
-	}
-	return remote.Slice(int(off), int(size)), nil
-}
-
-// Read reads what has arrived, and waits if nothing has. It returns io.EOF after
-// the peer's FIN, and after CloseRead where nothing has arrived. Other errors are
-// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. If p is empty it
-// returns 0 at once.
-func (c *Pair) Read(p []byte) (int, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	if len(p) == 0 {
-		if c.Closed() {
-			return 0, ErrClosed
-		}
-		return 0, nil
-	}
-	c.rw.guessFor(len(p))
-	for {
-		end, err := c.beforeRead()
-		if err != nil {
-			return 0, err
-		}
-		n, err := c.rx.get(p)
-		if n > 0 {
-			c.returnCredit()
-			c.rw.worked(n)
-			return n, nil
-		}
-		if err := c.nothingRead(end, err); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// ending is why a Read that finds nothing does not wait.
-type ending uint8
-
-const (
-	goesOn   ending = iota
-	isShut          // CloseRead was called; more may arrive
-	wasReset        // by the peer or a bad word, or the link is down
-)
-
-// beforeRead is called before a check of the queue. It returns an error if the
-// queue must not be checked, since the memory may be gone after Close. It also
-// returns whether the connection has ended, so that what arrived before the end is
-// read first.
-func (c *Pair) beforeRead() (ending, error) {
-	stop := c.rw.stop.Load()
-	if stop != 0 {
-		if err := stopErr(stop); err != nil {
-			return goesOn, err
-		}
-	}
-	switch {
-	case c.ended(ring.Data) || stop&(stopDown|stopBroken) != 0:
-		return wasReset, nil
-	case stop != 0:
-		return isShut, nil
-	}
-	return goesOn, nil
-}
-
-// nothingRead is called after a check of the queue that found no data. It returns
-// the error of the end, or waits.
-func (c *Pair) nothingRead(end ending, err error) error {
-	switch {
-	case err == io.EOF:
-		return err
-	case err != nil:
-		return c.blame(err)
-	case end == wasReset:
-		return c.resetErr(io.EOF)
-	case end == isShut:
-		return io.EOF
-	}
-	c.wait(&c.rw, ring.Data)
-	return nil
-}
-
-// socketRoom is how much a socket takes of what is written, whether or not the peer reads.
-// It is less than any socket's buffers.
-const socketRoom = 64 << 10
-
-// Write writes all of p. Its errors are EPIPE when either side ended this direction,
-// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. With an error it
-// returns the number of bytes that were written before. If the peer ends the connection
-// meanwhile, up to 64 KiB count as written all the same, as with a socket. The end is
-// then the error of the next call.
-func (c *Pair) Write(p []byte) (n int, err error) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	for begun := false; ; begun = true {
-		if begun && len(p) <= socketRoom && c.peerEnded() {
-			c.leaveTurn()
-			return len(p), nil
-		}
-		if err := c.writeErr(len(p) == 0); err != nil || n == len(p) {
-			if err != nil {
-				c.leaveTurn()
-			}
-			return n, err
-		}
-		k, waits := c.put(p[n:])
-		if waits {
-			c.waitTurn()
-			continue
-		}
-		if k == 0 {
-			if err := c.makeRoom(); err != nil {
-				return n, err
-			}
-			continue
-		}
-		n += k
-		c.announce()
-		c.ww.worked(k)
-		if n == len(p) {
-			return n, nil
-		}
-	}
-}
-
-// makeRoom applies the credit that has come, or waits for some.
-func (c *Pair) makeRoom() error {
-	c.leaveTurn() // data of others need not wait for our credit
-	progress, err := c.takeCredit()
-	if err != nil {
-		return c.blame(err)
-	}
-	if !progress {
-		c.tx.stalled()
-		c.wait(&c.ww, ring.Space)
-	}
-	return nil
-}
-
-// writeErr returns why nothing can be written, or nil. none says that there is nothing to
-// write. As with TCP, a write to a peer that reads no more resets the connection. The
-// caller holds wmu.
-func (c *Pair) writeErr(none bool) error {
-	stop := c.ww.stop.Load()
-	if err := stopErr(stop); err != nil {
-		return err // without a look: the memory may be gone
-	}
-	state := c.peerState()
-	switch {
-	case stop == 0 && !takesNothing(state):
-		return nil
-	case state&stateReset != 0 || lost(stop, state):
-		return c.resetErr(syscall.EPIPE)
-	case stop&stopShut != 0 || c.aborted():
-		return syscall.EPIPE
-	case none:
-		return nil
-	}
-	c.addState(stateReset)
-	return syscall.EPIPE
-}
-
-// peerEnded reports whether the peer, and nothing else, ended the connection or gave it
-// up.
-func (c *Pair) peerEnded() bool {
-	stop := c.ww.stop.Load()
-	if stopErr(stop) != nil {
-		return false // without a look: the memory may be gone
-	}
-	state := c.peerState()
-	return takesNothing(state) && stop&stopShut == 0 && !lost(stop, state) && !c.aborted()
-}
-
-func (c *Pair) peerState() uint32 { return ntb.Load32(c.line, offState) }
-
-// takesNothing reports whether a peer with that state takes nothing more.
-func takesNothing(state uint32) bool { return state&^stateFinished != 0 }
-
-// ended reports whether the peer does nothing more in a direction: it gave up, or it
-// reads no more.
-func (c *Pair) ended(direction int) bool {
-	if direction == ring.Data {
-		return c.peerState()&stateReset != 0
-	}
-	return takesNothing(c.peerState())
-}
-
-// returnCredit is called after a read. It tells the peer how far we are when that
-// is worth it, and at once if the peer's writer has announced that it is about to
-// sleep.
-func (c *Pair) returnCredit() {
-	if c.rx.recv.Due() || armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
-		c.publishCredit()
-	}
-}
-
-// publishCredit pairs with wait as announce does (pair S2). Where nothing is owed, the peer's
-// arm stays for when something is.
-func (c *Pair) publishCredit() {
-	if c.rx.recv.Owed() == 0 {
-		return
-	}
-	credit := uint64(c.rx.gen)<<32 | uint64(c.rx.recv.Return())
-	if c.routed {
-		// The credit itself wakes the peer. It answers the arm of before. A writer
-		// that arms later may have used it already, and want more.
-		c.spaceSeen = ntb.Load32(c.line, offSpaceArm)
-		c.far.Update64(offCredit, credit)
-		return
-	}
-	c.far.Update64(offCredit, credit)
-	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
-		c.spaceSeen = arm
-		c.peer.Notify(c.farSlot, ring.Space)
-	}
-}
-
-// takeCredit reads the words by which the peer gives room: credit for the queue,
-// and a new queue. It reports whether either has changed.
-func (c *Pair) takeCredit() (progress bool, err error) {
-	if n := int(c.writeLimit.Load()); n != c.tx.max {
-		c.tx.limit(n)
-	}
-	// Each word is loaded once, so that the compared value is the one that is used.
-	credit, grant := ntb.Load64(c.line, offCredit), ntb.Load64(c.line, offGrant)
-	progress = credit != c.creditSeen || grant != c.grantSeen
-	c.creditSeen, c.grantSeen = credit, grant
-	// Credit for a queue that was left is late, not wrong.
-	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {
-		return false, fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
-	}
-	if gen := uint32(c.grantSeen >> 40); gen == (c.tx.gen+1)&0xffffff {
-		win, err := c.remoteQueue(c.grantSeen&0xffffffff*minQueue, 1<<(c.grantSeen>>32&0x3f))
-		if err != nil {
-			return false, err
-		}
-		c.tx.move(win)
-		c.announce()
-	}
-	return progress, nil
-}
-
-// changed reports whether there is something for a waiter in a direction. The
-// caller holds its lock.
-func (c *Pair) changed(direction int) bool {
-	if direction == ring.Data {
-		return c.rx.ready()
-	}
-	return ntb.Load64(c.line, offCredit) != c.creditSeen || ntb.Load64(c.line, offGrant) != c.grantSeen
-}
-
 // Notified is called by the link when the peer has notified this pair. Its looks at
 // linked and parked come after the peer's stores (pairs S13 and S16).
 func (c *Pair) Notified(direction int) {
@@ -446,5 +178,25 @@ func (c *Pair) Notified(direction int) {
 		c.grow()
 	} else {
 		c.idleMove()
+	}
+}
+
+// OnEnd sets a function that is called when the peer's direction ends: by its FIN, a
+// reset, or the end of the link. It may be called more than once. If the direction has
+// ended, it is called at once. The link's goroutine calls it, so f must not wait.
+func (c *Pair) OnEnd(f func()) {
+	c.atEnd.Store(&f)
+	c.smu.Lock()
+	ended := c.removed || c.peerState() != 0 || c.rw.stop.Load()&(stopDown|stopBroken) != 0
+	c.smu.Unlock()
+	if ended {
+		f()
+	}
+}
+
+// tellEnd calls the function that OnEnd has set.
+func (c *Pair) tellEnd() {
+	if f := c.atEnd.Load(); f != nil {
+		(*f)()
 	}
 }

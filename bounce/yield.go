@@ -49,12 +49,3 @@ func (v *vain) yield(start time.Time) time.Time {
 	}
 	return now
 }
-
-// worked counts the work of a call, and yields to other goroutines from time to
-// time.
-func (w *waiter) worked(n int) {
-	if w.work += n + callCost; w.work > turnWork<<w.turns {
-		w.work = 0
-		w.turns.yield(time.Now())
-	}
-}

@@ -1,54 +1,90 @@
 package bounce
 
 import (
+	"os"
+	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// announce is called after a record was published. If the peer's reader has announced
-// that it is about to sleep, announce notifies it, once for each such announcement.
-// Write calls it, and so does the completion of a DMA engine. It pairs with wait:
-// either this side sees the peer's arm, or the peer sees the record (pair S1).
-func (c *Pair) announce() {
-	for {
-		seen := c.dataSeen.Load()
-		arm := c.peerArm(offDataArm, seen)
-		if !armed(arm, seen) {
-			return
-		}
-		if c.dataSeen.CompareAndSwap(seen, arm) {
-			c.doorbells.Add(1)
-			c.peer.Notify(c.farSlot, ring.Data)
-			return
-		}
-	}
-}
-
-// peerArm looks at an arm word of the peer after we published. If the word has not
-// changed, a fence must come before the look in two cases: this device needs one,
-// or the peer asks for it by parkingBit. With parkingBit the peer need not order
-// our stores itself each time that it parks (pair S3, with order).
-func (c *Pair) peerArm(off int, seen uint32) uint32 {
-	arm := ntb.Load32(c.line, off)
-	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
-		ntb.Fence()
-		arm = ntb.Load32(c.line, off)
-	}
-	return arm
-}
-
-// The low bits of an arm word. The bits above distinguish one arm from the next.
+// Reasons to stop waiting, as bits of waiter.stop.
 const (
-	parkingBit = 1 << iota // fence between each publish and the look at this word
-	armedBit               // the side that published it sleeps or is about to
-	growBit                // that side also wants a larger queue; in space arms only
-	armShift   = iota
+	stopClosed   = 1 << iota // Close was called
+	stopDeadline             // the deadline has passed
+	stopShut                 // CloseRead or CloseWrite was called
+	stopDown                 // the link is down
+	stopBroken               // the peer broke the protocol
 )
 
-// armed reports whether the peer sleeps, or is about to, and was not notified yet.
-func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armShift != 0 }
+// stopErr returns the error of a Read or Write that must not access the connection, if
+// any.
+func stopErr(stop uint32) error {
+	switch {
+	case stop&stopClosed != 0:
+		return ErrClosed
+	case stop&stopDeadline != 0:
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// waiter is where the goroutine that holds one direction's lock waits.
+type waiter struct {
+	// wake has capacity 1. A token in it means: check again. There may be one when
+	// nothing waits, which costs the next wait one round.
+	wake   chan struct{}
+	stop   atomic.Uint32
+	parked atomic.Bool // stored before the re-check; the waker loads it after the event (pair S13)
+	watch  ring.Watch  // for a routed peer; guarded by the direction's lock
+
+	// Guarded by the direction's lock.
+	guesses [2]guess
+	guess   *guess      // the guess for the call under way
+	hits    int         // number of spins in a row that ended by data
+	soon    *time.Timer // for lookSoon; made when first needed
+	fenced  bool        // the peer knows by parkingBit that we park, and fences
+	early   vain        // yields during a spin
+	turns   vain        // yields at the end of a turn
+	yielded time.Time   // when other goroutines last had a chance to run here
+	work    int         // work done since then, see worked
+
+	counts waitCounts
+
+	mu     lock.Mutex[lock.Wait]
+	timer  *time.Timer // calls expire; made with the first deadline; guarded by mu
+	timing bool        // timer is set, and expire has not taken that into account; guarded by mu
+	late   int         // calls of expire to come for deadlines that were moved; guarded by mu
+}
+
+// waitCounts are the counters of Stats.
+type waitCounts struct {
+	spins, spinHits, spared, parks uint64
+}
+
+func (w *waiter) init() {
+	w.wake = make(chan struct{}, 1)
+	w.guess = &w.guesses[0]
+}
+
+// interrupt sets a reason to stop, and wakes the waiter.
+func (w *waiter) interrupt(why uint32) {
+	w.stop.Or(why)
+	w.notify()
+}
+
+// notify wakes the waiter, which then finds what the caller stored before.
+func (w *waiter) notify() {
+	// A channel that appears full is left alone, at once and without a lock. The waiter
+	// that takes the token out of it must not look before our stores are visible (pair S9).
+	ntb.Fence()
+	select {
+	case w.wake <- struct{}{}:
+	default: // there is a token already
+	}
+}
 
 // wait returns when there may be something to do: data or room, a reason to stop,
 // or nothing at all. The caller holds the direction's lock and checks again.
@@ -141,48 +177,6 @@ func (c *Pair) watch(w *waiter, direction int) {
 		w.guess.miss()
 	}
 	w.yielded = time.Now()
-}
-
-// armSpace arms for room, and asks for a larger queue if that would help: the peer's
-// reader answers when it reads; its link's goroutine grants a queue now, if it can.
-// Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
-// Over several hops a later arm can replace this one on its way, and come behind what
-// tells of it: a queue that is large already stays as it is then, and credit comes for
-// that arm as for any other. The caller holds wmu.
-func (c *Pair) armSpace(bits uint32) {
-	c.spaceArm++
-	bits |= armedBit
-	if !c.tx.wantsLarger() {
-		c.publishArm(ring.Space, bits)
-		return
-	}
-	c.publishArm(ring.Space, bits|growBit)
-	if c.tx.size < bulkQueue || c.askedIn != c.tx.gen {
-		c.askedIn = c.tx.gen
-		c.peer.Notify(c.farSlot, ring.Data)
-	}
-}
-
-// askToGrow asks for a larger queue, once for each queue, during a wait for room
-// that may well come before we park. The caller holds wmu.
-func (c *Pair) askToGrow(w *waiter) {
-	if c.askedIn == c.tx.gen || !c.tx.wantsLarger() {
-		return
-	}
-	if w.fenced {
-		c.armSpace(parkingBit)
-	} else {
-		c.armSpace(0)
-	}
-}
-
-// publishArm publishes our arm word of a direction with the given low bits.
-func (c *Pair) publishArm(direction int, bits uint32) {
-	if direction == ring.Data {
-		c.far.Update32(offDataArm, c.dataArm<<armShift|bits)
-	} else {
-		c.far.Update32(offSpaceArm, c.tx.gen<<24|c.spaceArm<<armShift&0xffffff|bits)
-	}
 }
 
 // order comes between arming and the re-check. The first time, and on a bridge each

@@ -2,7 +2,6 @@ package bounce
 
 import (
 	"math/bits"
-	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -70,52 +69,6 @@ const (
 // grows beyond bulkQueue: an eighth, or in a small window half, up to 8 MiB.
 func bulkShare(total int) int { return max(total/8, min(total/2, 8<<20)) }
 
-// A queue that grew for a bulk transfer is given back when nothing was read for a
-// while. The peer is granted one of the first size again and moves there. The large
-// one is freed when the move is read. The link's goroutine does the work of both
-// sides, since the applications are idle.
-
-// shrinkEvery is how often grown queues are checked. A queue is given back at the
-// second check in a row that finds it idle, so after 10 to 20 seconds.
-const shrinkEvery = 10 * time.Second
-
-// growing starts the checks. They end when no queue is grown. The caller holds
-// p.mu.
-func (p *Pool) growing() {
-	if p.shrinking || p.down {
-		return
-	}
-	p.shrinking = true
-	if p.shrinker == nil {
-		p.shrinker = time.AfterFunc(p.shrinkEvery, p.shrink)
-	} else {
-		p.shrinker.Reset(p.shrinkEvery)
-	}
-}
-
-// shrink checks all connections.
-func (p *Pool) shrink() {
-	p.mu.Lock()
-	if p.down {
-		p.mu.Unlock()
-		return
-	}
-	p.peer.Hold() // the link, which is not down, holds it now
-	defer p.peer.Release()
-	p.shrinking = false // a queue that grows from here on sets the timer
-	pairs := p.all()
-	p.mu.Unlock()
-	grown := false
-	for _, c := range pairs {
-		grown = c.shrink() || grown
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if grown {
-		p.growing()
-	}
-}
-
 // shrink grants a small queue if the one in use is large and nothing was read since
 // the last call. It reports whether to check again: until the peer has moved there.
 func (c *Pair) shrink() bool {
@@ -145,43 +98,4 @@ func (c *Pair) shrink() bool {
 		c.grant(q)
 	}
 	return true
-}
-
-// bytesRead returns how much was read, if no Read is under way.
-func (c *Pair) bytesRead() (n uint64, known bool) {
-	if c.rmu.TryLock() {
-		defer c.rmu.Unlock()
-		return c.rx.st.bytes, true
-	}
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	return c.stats.BytesRead, c.rw.parked.Load() // saved before it parked
-}
-
-// idleMove goes on in the queue that was granted, if no Write is under way, and
-// tells the peer, whose application may be idle as well.
-func (c *Pair) idleMove() {
-	if ntb.Load64(c.line, offGrant) == 0 || !c.wmu.TryLock() {
-		return // never granted, or a Write that is under way takes the grant
-	}
-	defer c.wmu.Unlock()
-	if ntb.Load64(c.line, offGrant) == c.grantSeen || c.ww.stop.Load()&^stopDeadline != 0 || c.finSent {
-		return
-	}
-	if _, err := c.takeCredit(); err != nil {
-		c.blame(err)
-		return
-	}
-	c.peer.Notify(c.farSlot, ring.Data)
-}
-
-// idleRead takes a move if no Read is under way and the move is next.
-func (c *Pair) idleRead() {
-	if !c.rmu.TryLock() {
-		return // the Read that is under way takes it
-	}
-	defer c.rmu.Unlock()
-	if c.rw.stop.Load()&(stopClosed|stopBroken) == 0 {
-		c.rx.takeMoves()
-	}
 }
