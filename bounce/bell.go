@@ -1,21 +1,28 @@
 package bounce
 
-import "github.com/ntbnet/ntbnet/ring"
+import "sync/atomic"
+
+// bell wakes the peer's reader.
+type bell struct {
+	lines *lines        // immutable
+	seen  atomic.Uint32 // the peer's data arm that was answered
+	rung  atomic.Uint64 // how often
+}
 
 // announce is called after a record was published. If the peer's reader has announced
 // that it is about to sleep, announce notifies it, once for each such announcement.
 // Write calls it, and so does the completion of a DMA engine. It pairs with wait:
 // either this side sees the peer's arm, or the peer sees the record (pair S1).
-func (c *Pair) announce() {
+func (b *bell) announce() {
 	for {
-		seen := c.dataSeen.Load()
-		arm := c.peerArm(offDataArm, seen)
+		seen := b.seen.Load()
+		arm := b.lines.peerArm(offDataArm, seen)
 		if !armed(arm, seen) {
 			return
 		}
-		if c.dataSeen.CompareAndSwap(seen, arm) {
-			c.doorbells.Add(1)
-			c.peer.Notify(c.farSlot, ring.Data)
+		if b.seen.CompareAndSwap(seen, arm) {
+			b.rung.Add(1)
+			b.lines.notifyReader()
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Closed reports whether Close or Abort was called.
-func (c *Pair) Closed() bool { return c.rw.stop.Load()&stopClosed != 0 }
+func (c *Pair) Closed() bool { return c.state.closed() }
 
 // CloseWrite ends the direction to the peer, which reads io.EOF after what was
 // written. A Write that waits fails with EPIPE.
@@ -14,59 +14,19 @@ func (c *Pair) CloseWrite() error {
 	if c.Closed() {
 		return ErrClosed
 	}
-	err := c.connected()
-	c.ww.interrupt(stopShut)
-	if err != nil || c.leaveTo(leaseWrite) {
+	err := c.state.connected()
+	c.w.waiter.interrupt(stopShut)
+	if err != nil || c.state.leaveTo(leaseWrite) {
 		return err
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
 	if c.Closed() {
 		return ErrClosed
 	}
 	c.sendFIN(true)
-	c.tellShut()
+	c.afterShut()
 	return nil
-}
-
-// tellShut is called after each end of a direction here. When both directions have ended,
-// what the peer writes is useless, and the peer is told so.
-func (c *Pair) tellShut() {
-	c.smu.Lock()
-	both := c.finished && c.rw.stop.Load()&stopShut != 0
-	c.smu.Unlock()
-	if both {
-		c.addState(stateReadClosed)
-	}
-}
-
-// sendFIN publishes the FIN, once. If tell is true, it wakes the peer's reader and
-// tells it the state. Otherwise something follows that does. The caller holds wmu.
-func (c *Pair) sendFIN(tell bool) {
-	if c.finSent || c.aborted() {
-		return
-	}
-	up := c.ww.stop.Load()&(stopDown|stopBroken) == 0
-	if up {
-		c.tx.fin()
-	}
-	c.finSent = true
-	c.smu.Lock()
-	c.finished = true
-	if up {
-		c.due = stateFinished
-	}
-	c.smu.Unlock()
-	if !up {
-		return
-	}
-	if tell {
-		c.announce()
-		c.addState(stateFinished)
-	}
-	if c.tx.dma != nil {
-		c.tx.dma.kick(startClose)
-	}
 }
 
 // CloseRead makes a Read return io.EOF where it would wait. What has arrived, or arrives
@@ -75,12 +35,49 @@ func (c *Pair) CloseRead() error {
 	if c.Closed() {
 		return ErrClosed
 	}
-	err := c.connected()
-	c.rw.interrupt(stopShut)
+	err := c.state.connected()
+	c.r.waiter.interrupt(stopShut)
 	if err == nil {
-		c.tellShut()
+		c.afterShut()
 	}
 	return err
+}
+
+// afterShut is called after each end of a direction here. When both directions have ended,
+// what the peer writes is useless, and the peer is informed.
+func (c *Pair) afterShut() {
+	if c.state.hasFinished() && c.r.waiter.stop.Load()&stopShut != 0 {
+		c.addState(stateReadClosed)
+	}
+}
+
+// sendFIN publishes the FIN, once. If alone is true, it wakes the peer's reader, and
+// publishes the state. Otherwise something follows that does. The caller holds the
+// writer's lock.
+func (c *Pair) sendFIN(alone bool) {
+	if !c.w.finish(alone) {
+		return
+	}
+	if alone {
+		c.addState(stateFinished)
+	}
+	c.w.tx.dma.flush(startClose)
+}
+
+// addState informs the peer that something has ended. Nothing is stored any more
+// after stateStopped.
+func (c *Pair) addState(bits uint32) {
+	c.saying.Lock() // not the state's: a device that blocks holds up nothing but this
+	defer c.saying.Unlock()
+	word, changed := c.state.add(bits)
+	if !changed {
+		return
+	}
+	c.lines.far.Update32(offState, word)
+	c.lines.notifyWriter()
+	if bits&stateStopped != 0 {
+		c.state.advance(phaseStopped)
+	}
 }
 
 // deliverLimit is how long Close waits for a silent peer that is several hops away.
@@ -98,38 +95,36 @@ func (c *Pair) Close() error { return c.end(false) }
 func (c *Pair) Abort() error { return c.end(true) }
 
 func (c *Pair) end(abort bool) error {
-	if c.rw.stop.Or(stopClosed)&stopClosed != 0 {
+	if c.state.over.Or(stopClosed)&stopClosed != 0 {
 		return ErrClosed
 	}
-	c.rw.notify()
-	c.ww.interrupt(stopClosed)
-	c.rw.stopTimer()
-	c.ww.stopTimer()
+	c.r.waiter.interrupt(stopClosed)
+	c.w.waiter.interrupt(stopClosed)
+	c.r.waiter.deadline.stop()
+	c.w.waiter.deadline.stop()
 	if abort {
 		c.addState(stateReset)
 	}
 	// This waits for a Read and a Write to leave. They see that the connection is
 	// closed after their current piece. A lease may last long. Then the rest is
 	// done at its end.
-	writing, reading := c.leaveTo(leaseWrite), c.leaveTo(leaseRead)
-	if !reading && c.unread() && !abort && c.connected() == nil {
+	writing, reading := c.state.leaveTo(leaseWrite), c.state.leaveTo(leaseRead)
+	if !reading && c.r.unread() && !abort && c.state.connected() == nil {
 		abort = true
 		c.addState(stateReset)
 	}
 	if !writing {
-		c.wmu.Lock()
+		c.w.mu.Lock()
 		c.sendFIN(reading) // otherwise what follows tells the peer of the end
-		c.wmu.Unlock()
+		c.w.mu.Unlock()
 	}
 	if !abort {
-		c.peer.Deliver(deliverLimit) // this process may end now
+		c.lines.peer.Deliver(deliverLimit) // this process may end now
 	}
 	if reading || writing {
 		c.addState(stateReadClosed) // the peer need not wait for the lease
 	}
-	c.smu.Lock()
-	c.endDone = true
-	c.smu.Unlock()
+	c.state.advance(phaseClosed)
 	c.stopIfLeft()
 	return nil
 }
@@ -138,15 +133,6 @@ func (c *Pair) end(abort bool) error {
 func passed(mu sync.Locker) {
 	mu.Lock()
 	defer mu.Unlock()
-}
-
-// endWriteLease ends the write lease, after the FIN that Close or CloseWrite left to it.
-// Once no lease is out, the peer may be told that we store nothing any more. The caller
-// holds wmu.
-func (c *Pair) endWriteLease() {
-	for !c.unlease(leaseWrite) {
-		c.sendFIN(true)
-	}
 }
 
 // afterLease does what Close left to the end of the last lease.
@@ -159,45 +145,44 @@ func (c *Pair) afterLease() {
 // stopIfLeft informs the peer that we store nothing any more, once that is so: Close
 // has done its part, and no lease is out.
 func (c *Pair) stopIfLeft() {
-	c.smu.Lock()
-	left := c.endDone && c.leases == 0
-	c.smu.Unlock()
-	if !left {
+	if !c.state.left() {
 		return
 	}
-	if c.tx.dma != nil {
-		c.tx.dma.kick(startClose)
-		c.tx.dma.drain()
-	}
-	passed(&c.gmu) // waits for a grow that is under way
+	c.w.tx.dma.flush(startClose)
+	c.w.tx.dma.drain()
+	passed(&c.r.granter.mu) // waits for a grow that is under way
 	c.addState(stateReadClosed | stateStopped)
 	c.tryRemove()
 }
 
-// interrupt stops both directions. A Write that follows a Read which found the end must
+// interrupt stops both halves. A Write that follows a Read which found the end must
 // find it too; a Read that follows such a Write waits at the most until it is woken.
 func (c *Pair) interrupt(why uint32) {
-	c.ww.stop.Or(why)
-	c.rw.interrupt(why)
-	c.ww.notify()
+	c.state.over.Or(why)
+	c.w.waiter.stop.Or(why)
+	c.r.waiter.interrupt(why)
+	c.w.waiter.notify()
 }
 
 // linkDown is called after the link's last word was handled.
 func (c *Pair) linkDown() {
 	c.interrupt(stopDown)
-	c.tellEnd()
+	c.callAtEnd()
 	c.tryRemove()
 }
 
-// tryRemove frees our memory when we are closed and the peer has stopped: it said
-// so, or it is gone.
+// blame gives the connection up because the peer violated the protocol.
+func (c *Pair) blame(err error) error {
+	err = c.state.broken(err)
+	c.interrupt(stopBroken)
+	c.callAtEnd()
+	c.addState(stateReset)
+	return err
+}
+
+// tryRemove frees our memory when we are closed and the peer has stopped.
 func (c *Pair) tryRemove() {
-	c.smu.Lock()
-	// Our hold on the memory lasts until one caller has claimed the removal here.
-	free := c.gone && !c.removed && (c.rw.stop.Load()&stopDown != 0 || c.peerState()&stateStopped != 0)
-	c.removed = c.removed || free
-	c.smu.Unlock()
-	if free {
+	if c.state.remove() {
 		c.pool.remove(c)
 	}
 }

@@ -1,51 +1,66 @@
 package bounce
 
-import "time"
+import (
+	"time"
 
-// setLimit makes waits end after left, or never if they are not limited.
-func (w *waiter) setLimit(limited bool, left time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopTimerLocked()
+	"github.com/ntbnet/ntbnet/internal/lock"
+)
+
+// deadline stops the waits of a half at a time.
+type deadline struct {
+	signal *signal // immutable
+
+	mu lock.Mutex[lock.Wait]
+	// mu guards the following.
+	timer *time.Timer // calls expire; made with the first deadline
+	set   bool        // timer is set, and expire has not taken that into account
+	late  int         // calls of expire to come for deadlines that were moved
+}
+
+// limit makes waits end after left, or never if they are not limited.
+func (d *deadline) limit(limited bool, left time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopLocked()
 	switch {
 	case !limited:
-		w.stop.And(^uint32(stopDeadline))
+		d.signal.stop.And(^uint32(stopDeadline))
 	case left <= 0:
-		w.interrupt(stopDeadline)
+		d.signal.interrupt(stopDeadline)
 	default:
-		w.stop.And(^uint32(stopDeadline))
-		w.timing = true
-		if w.timer == nil {
-			w.timer = time.AfterFunc(left, w.expire)
+		d.signal.stop.And(^uint32(stopDeadline))
+		d.set = true
+		if d.timer == nil {
+			d.timer = time.AfterFunc(left, d.expire)
 		} else {
-			w.timer.Reset(left)
+			d.timer.Reset(left)
 		}
 	}
 }
 
 // expire runs when the timer fires, perhaps after the deadline was moved.
-func (w *waiter) expire() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.late > 0 {
-		w.late--
+func (d *deadline) expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.late > 0 {
+		d.late--
 		return
 	}
-	w.timing = false
-	w.interrupt(stopDeadline)
+	d.set = false
+	d.signal.interrupt(stopDeadline)
 }
 
-// stopTimer is called at the end of the connection.
-func (w *waiter) stopTimer() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopTimerLocked()
+// stop is called at the end of the connection.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopLocked()
 }
 
-// stopTimerLocked stops the timer, if it is set. The caller holds mu.
-func (w *waiter) stopTimerLocked() {
-	if w.timing && !w.timer.Stop() {
-		w.late++ // expire waits for mu, or will
+// stopLocked stops the timer, if it is set. The caller holds mu.
+func (d *deadline) stopLocked() {
+	if d.set && !d.timer.Stop() {
+		d.late++ // expire waits for mu, or will
 	}
-	w.timing = false
+	d.set = false
 }

@@ -29,7 +29,7 @@ import (
 type dmaTx struct {
 	channel   ntb.DMAChannel // immutable
 	threshold int            // size from which on payload goes this way; immutable
-	published func()         // called after headers were published; immutable
+	bell      *bell          // rung after headers were published; immutable
 	done      func(error)    // the method value copied, made once
 
 	mu        lock.Mutex[lock.DMA]
@@ -67,8 +67,8 @@ const (
 	maxJoined = 256 << 10
 )
 
-func newDMA(ch ntb.DMAChannel, threshold int, published func()) *dmaTx {
-	d := &dmaTx{channel: ch, threshold: threshold, published: published}
+func newDMA(ch ntb.DMAChannel, threshold int, bell *bell) *dmaTx {
+	d := &dmaTx{channel: ch, threshold: threshold, bell: bell}
 	d.idle.L = &d.mu
 	d.done = d.copied
 	return d
@@ -104,9 +104,13 @@ func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []b
 	}
 }
 
-// kick starts what is staged, and counts the reason.
-func (d *dmaTx) kick(why func(*dmaStats) *uint64) {
-	if !d.waiting.Load() {
+// takes reports whether a record with n bytes of payload goes this way. Without an engine,
+// d is nil, and none does.
+func (d *dmaTx) takes(n int) bool { return d != nil && n >= d.threshold }
+
+// flush starts what is staged, and counts the reason.
+func (d *dmaTx) flush(why func(*dmaStats) *uint64) {
+	if d == nil || !d.waiting.Load() {
 		return
 	}
 	d.mu.Lock()
@@ -164,7 +168,7 @@ func (d *dmaTx) byCPU(n int) {
 		r.win.Write(r.pos+line, r.data)
 		r.win.Publish64(r.pos, uint64(r.header))
 	}
-	d.published()
+	d.bell.announce()
 }
 
 // copied is called by the engine when the oldest copy under way is done.
@@ -184,7 +188,7 @@ func (d *dmaTx) copied(err error) {
 	}
 	d.finishing++
 	d.mu.Unlock()
-	d.published()
+	d.bell.announce()
 	d.mu.Lock()
 	d.finishing--
 	d.start()
@@ -196,6 +200,9 @@ func (d *dmaTx) copied(err error) {
 
 // drain waits until everything has arrived.
 func (d *dmaTx) drain() {
+	if d == nil {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for d.busy() > 0 {
@@ -207,6 +214,9 @@ func (d *dmaTx) drain() {
 func (d *dmaTx) busy() int { return d.flying.len() + d.staged.len() + d.finishing }
 
 func (d *dmaTx) stats() dmaStats {
+	if d == nil {
+		return dmaStats{}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.st

@@ -13,6 +13,22 @@
 //	Pair.Write ── stores ───────► rx queue ──► Pair.Read
 //	     line  ◄── credit, grants, arms, state ── line
 //
+// # The parts
+//
+// The parts of a Pair know of those further right, and of lines, and of nothing else. A
+// half has its own lock, waiter and arm words. What concerns both halves, a reset or a bad
+// word of the peer, it returns as an error, and the Pair acts on it.
+//
+//	Pair      identity, and what Close does
+//	├ reader      waiter, rx, granter     what is read, and credit
+//	├ writer      waiter, sender, bell    what is written
+//	│             sender: tx, dmaTx       by stores or by a DMA engine
+//	├ state                               what both sides have said of the end
+//	└ lines                               the words that the two sides store
+//
+// [Pool], blocks and granter divide the region; rx and tx are the two ends of a record
+// queue and know of nothing else.
+//
 // # The region
 //
 // Offsets from the beginning of the region ([ring.Peer.Local]), all written by

@@ -24,8 +24,8 @@ func TestAReadThatFindsTheEndIsNotBeforeTheEndOfWrites(t *testing.T) {
 	go func() {
 		for r := int64(1); r <= rounds; r++ {
 			spin(func() bool { return round.Load() == r })
-			spin(func() bool { return c.rw.stop.Load()&stopDown != 0 })
-			if c.ww.stop.Load()&stopDown == 0 {
+			spin(func() bool { return c.r.waiter.stop.Load()&stopDown != 0 })
+			if c.w.waiter.stop.Load()&stopDown == 0 {
 				early.Add(1)
 			}
 			seen.Store(r)
@@ -36,8 +36,9 @@ func TestAReadThatFindsTheEndIsNotBeforeTheEndOfWrites(t *testing.T) {
 			round.Store(r)
 			c.linkDown()
 			spin(func() bool { return seen.Load() == r })
-			c.rw.stop.And(^uint32(stopDown))
-			c.ww.stop.And(^uint32(stopDown))
+			c.state.over.And(^uint32(stopDown))
+			c.r.waiter.stop.And(^uint32(stopDown))
+			c.w.waiter.stop.And(^uint32(stopDown))
 		}
 	})
 	require.Zero(t, early.Load())

@@ -2,9 +2,9 @@ package bounce
 
 import (
 	"math/bits"
+	"sync/atomic"
 
-	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // grantWord returns the word that tells the peer where to go on: generation of the
@@ -14,40 +14,95 @@ func grantWord(gen uint32, off, size int) uint64 {
 	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
 }
 
+// granter grants the peer the queues that it writes: a larger one while its writer waits
+// for room, and a small one again when nothing is read.
+type granter struct {
+	// Immutable.
+	lines   *lines
+	stop    *atomic.Uint32                     // the reader's reasons to stop
+	alloc   func(int, bool) (q queue, ok bool) // allocates a queue, see Pool.alloc
+	granted *grants                            // where the reader finds them
+
+	limit atomic.Int64 // how large a queue may be
+
+	mu lock.Mutex[lock.Grow]
+	// mu guards the following.
+	gen      uint32 // generation of the queue granted last
+	size     int    // size of the queue granted last
+	asked    uint32 // last space arm of the peer that grow has seen
+	readThen uint64 // what was read when shrink last checked
+}
+
+func (g *granter) init(l *lines, stop *atomic.Uint32, alloc func(int, bool) (queue, bool), granted *grants, size, limit int) {
+	g.lines, g.stop, g.alloc, g.granted = l, stop, alloc, granted
+	g.gen, g.size = 1, size
+	g.limit.Store(int64(limit))
+}
+
+// stopped reports whether nothing is granted any more. The caller holds mu.
+func (g *granter) stopped() bool { return g.stop.Load()&^(stopDeadline|stopShut) != 0 }
+
 // grow grants the peer a larger queue if its writer waits for room and there is
 // memory. The link's goroutine calls it, so that the writer need not wait for our
 // application to read.
-func (c *Pair) grow() {
-	c.gmu.Lock()
-	defer c.gmu.Unlock()
-	arm := ntb.Load32(c.line, offSpaceArm)
-	if arm&growBit == 0 || !armed(arm, c.growAsked) || c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
+func (g *granter) grow() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	arm := g.lines.spaceArm()
+	if arm&growBit == 0 || !armed(arm, g.asked) || g.stopped() {
 		return
 	}
-	c.growAsked = arm
-	limit := int(c.readBuffer.Load())
-	if c.rxSize >= limit || arm>>24 != c.grantGen&0xff {
+	g.asked = arm
+	limit := int(g.limit.Load())
+	if g.size >= limit || arm>>24 != g.gen&0xff {
 		return // the largest already, or the writer has not taken the last grant
 	}
-	size := min(larger(c.rxSize), limit)
-	q, ok := c.pool.alloc(size, true)
-	for !ok && size/2 > max(c.rxSize, bulkQueue) {
+	size := min(larger(g.size), limit)
+	q, ok := g.alloc(size, true)
+	for !ok && size/2 > max(g.size, bulkQueue) {
 		size /= 2 // perhaps a window of a few MiB has room for that
-		q, ok = c.pool.alloc(size, true)
+		q, ok = g.alloc(size, true)
 	}
 	if ok {
-		c.grant(q)
+		g.grant(q)
 	}
 }
 
-// grant makes the peer go on in q. The caller holds gmu, and knows that the peer
+// grant makes the peer go on in q. The caller holds mu, and knows that the peer
 // has taken the previous grant, since the word has room for one.
-func (c *Pair) grant(q queue) {
-	c.grantGen++
-	c.rxSize = len(q.mem)
-	c.rx.granted.add(q)
-	c.far.Publish64(offGrant, grantWord(c.grantGen, q.off, len(q.mem)))
-	c.peer.Notify(c.farSlot, ring.Space)
+func (g *granter) grant(q queue) {
+	g.gen++
+	g.size = len(q.mem)
+	g.granted.add(q)
+	g.lines.far.Publish64(offGrant, grantWord(g.gen, q.off, len(q.mem)))
+	g.lines.notifyWriter()
+}
+
+// shrink grants a small queue if the one in use is large and nothing was read since
+// the last call. read is how much was read until now, if that is known. It reports
+// whether to check again: until the peer has moved there.
+func (g *granter) shrink(read uint64, known bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped() {
+		return false
+	}
+	if !g.granted.none() {
+		g.lines.notifyWriter() // a Write there may have been ending at the first time
+		return true
+	}
+	if g.size <= minQueue {
+		return false
+	}
+	idle := known && read == g.readThen
+	g.readThen = read
+	if !idle {
+		return true
+	}
+	if q, ok := g.alloc(minQueue, false); ok {
+		g.grant(q)
+	}
+	return true
 }
 
 // larger returns the size of the queue that follows one of size bytes: 2 KiB, 64
@@ -68,34 +123,3 @@ const (
 // bulkShare returns how much of a window of total bytes may be taken when a queue
 // grows beyond bulkQueue: an eighth, or in a small window half, up to 8 MiB.
 func bulkShare(total int) int { return max(total/8, min(total/2, 8<<20)) }
-
-// shrink grants a small queue if the one in use is large and nothing was read since
-// the last call. It reports whether to check again: until the peer has moved there.
-func (c *Pair) shrink() bool {
-	if !c.linked.Load() {
-		return false
-	}
-	c.idleRead() // a move that came when a Read was ending
-	c.gmu.Lock()
-	defer c.gmu.Unlock()
-	if c.rw.stop.Load()&^(stopDeadline|stopShut) != 0 {
-		return false
-	}
-	if !c.rx.granted.none() {
-		c.peer.Notify(c.farSlot, ring.Space) // a Write there may have been ending at the first time
-		return true
-	}
-	if c.rxSize <= minQueue {
-		return false
-	}
-	read, known := c.bytesRead()
-	idle := known && read == c.readThen
-	c.readThen = read
-	if !idle {
-		return true
-	}
-	if q, ok := c.pool.alloc(minQueue, false); ok {
-		c.grant(q)
-	}
-	return true
-}

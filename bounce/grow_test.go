@@ -23,9 +23,9 @@ func grown(t *testing.T) (a, b *Pair, pa, pb *Pool) {
 		require.NoError(t, err)
 		require.NoError(t, <-written)
 	})
-	a.gmu.Lock()
-	defer a.gmu.Unlock()
-	require.Greater(t, a.rxSize, minQueue)
+	a.r.granter.mu.Lock()
+	defer a.r.granter.mu.Unlock()
+	require.Greater(t, a.r.granter.size, minQueue)
 	return a, b, pa, pb
 }
 
@@ -46,12 +46,12 @@ func TestAQueueThatGrowsDuringACheckIsChecked(t *testing.T) {
 		pa.growing() // as that of another connection does
 	}
 	growing()
-	a.gmu.Lock()
+	a.r.granter.mu.Lock()
 	checked := make(chan struct{})
 	go func() { defer close(checked); pa.shrink() }()
 	require.Eventually(t, func() bool { return !shrinking(pa) }, 60*time.Second, time.Millisecond)
 	growing()
-	a.gmu.Unlock()
+	a.r.granter.mu.Unlock()
 	<-checked
 	require.True(t, shrinking(pa), "nobody will check it")
 }
@@ -76,9 +76,9 @@ func small(t *testing.T, a *Pair) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		a.pool.shrink()
-		a.gmu.Lock()
-		defer a.gmu.Unlock()
-		return a.rxSize == minQueue
+		a.r.granter.mu.Lock()
+		defer a.r.granter.mu.Unlock()
+		return a.r.granter.size == minQueue
 	}, 60*time.Second, time.Millisecond)
 }
 
@@ -104,7 +104,7 @@ func handled(t *testing.T, p *Pool) {
 // any more.
 func TestAGrantThatTheEndOfAWriteMissesIsTaken(t *testing.T) {
 	a, b, _, pb := grown(t)
-	end := hold(&b.wmu)
+	end := hold(&b.w.mu)
 	small(t, a)
 	handled(t, pb)
 	end()
@@ -114,10 +114,10 @@ func TestAGrantThatTheEndOfAWriteMissesIsTaken(t *testing.T) {
 // The move to the small queue comes while a Read here is ending, which takes none any more.
 func TestAMoveThatTheEndOfAReadMissesIsTaken(t *testing.T) {
 	a, b, pa, pb := grown(t)
-	endWrite := hold(&b.wmu)
+	endWrite := hold(&b.w.mu)
 	small(t, a)
 	handled(t, pb)
-	endRead := hold(&a.rmu)
+	endRead := hold(&a.r.mu)
 	endWrite()
 	b.Notified(ring.Space) // it moves now
 	handled(t, pa)

@@ -231,10 +231,10 @@ func TestLongStreamOverHopsGetsWhatFits(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(5*bulkAfter), n)
 	})
-	b.gmu.Lock()
-	defer b.gmu.Unlock()
-	require.Equal(t, 4<<20, b.rxSize)
-	require.Equal(t, uint32(4), b.grantGen) // 2 KiB, 64 KiB, 1 MiB, 4 MiB
+	b.r.granter.mu.Lock()
+	defer b.r.granter.mu.Unlock()
+	require.Equal(t, 4<<20, b.r.granter.size)
+	require.Equal(t, uint32(4), b.r.granter.gen) // 2 KiB, 64 KiB, 1 MiB, 4 MiB
 }
 
 // A short message is one frame.

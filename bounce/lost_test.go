@@ -35,7 +35,7 @@ var forRoom = traffic{"room", 1, func(a, b *Pair) error {
 	if _, err := b.Write(make([]byte, 3000)); err != nil {
 		return err
 	}
-	b.peer.Order() // by now a has it
+	b.lines.peer.Order() // by now a has it
 	return atOnce(
 		func() error { _, err := b.Write(make([]byte, 3000)); return err },
 		func() error { _, err := io.ReadFull(a, make([]byte, 6000)); return err },
@@ -114,9 +114,9 @@ func (r *lostRun) stalls() bool {
 func (r *lostRun) goesOn(waits int) bool {
 	before := r.progress.Load()
 	if waits == 0 {
-		r.a.rw.notify()
+		r.a.r.waiter.notify()
 	} else {
-		r.b.ww.notify()
+		r.b.w.waiter.notify()
 	}
 	for range 3000 {
 		if r.progress.Load() > before {

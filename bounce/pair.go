@@ -1,116 +1,57 @@
 package bounce
 
 import (
-	"fmt"
 	"math/bits"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Pair is one endpoint of a connection. Its methods may be called from several
 // goroutines at the same time. Reads exclude each other, and so do writes.
 type Pair struct {
-	// Immutable.
-	pool   *Pool
-	peer   *ring.Peer
-	slot   int    // of our line
-	gen    uint32 // of the slot
-	line   []byte // our line, written by the peer
-	fence  bool   // a look needs a fence after a publish
-	routed bool   // frames lead to the peer
+	// Immutable after Pool.NewPair.
+	pool *Pool
+	gen  uint32 // of the slot
 
-	// Constant after Connect.
-	far     ntb.Window // our line at the peer, written by us
-	farSlot int
+	lines lines
+	state state
+	r     reader
+	w     writer
 
-	linked atomic.Bool            // Connect is done, so notifications count (pair S16)
-	atEnd  atomic.Pointer[func()] // see OnEnd; stored before a look at the end, which tellEnd follows
-
-	rmu        lock.Mutex[lock.Read] // held by Read, also while it waits
-	rx         rx                    // guarded by rmu
-	dataArm    uint32                // last word published when about to sleep; guarded by rmu
-	spaceSeen  uint32                // the peer's space arm that was answered; guarded by rmu
-	rw         waiter
-	readBuffer atomic.Int64 // how large rx may grow, in bytes
-
-	wmu        lock.Mutex[lock.Write] // held by Write, also while it waits
-	tx         tx                     // guarded by wmu
-	turn       *ring.Turn             // nil unless the peer is routed; immutable; used with wmu held
-	spaceArm   uint32                 // counts the arms; guarded by wmu
-	askedIn    uint32                 // generation of the queue for which askToGrow asked; guarded by wmu
-	dataSeen   atomic.Uint32          // the peer's data arm that was answered
-	creditSeen uint64                 // guarded by wmu
-	grantSeen  uint64                 // guarded by wmu
-	finSent    bool                   // guarded by wmu
-	// The lease of Reserve; guarded by wmu.
-	reserved   int
-	staging    []byte // filled instead of the peer's memory, where that is not mapped
-	staged     []byte
-	stagedAt   int
-	doorbells  atomic.Uint64 // rung for the peer's reader
-	ww         waiter
-	writeLimit atomic.Int64 // the new value for tx.max
-
-	gmu       lock.Mutex[lock.Grow] // held by grow
-	grantGen  uint32                // generation of the queue granted last; guarded by gmu
-	rxSize    int                   // size of the queue granted last; guarded by gmu
-	readThen  uint64                // what was read when shrink last checked; guarded by gmu
-	growAsked uint32                // last space arm of the peer that grow has seen; guarded by gmu
-
-	tell  lock.Mutex[lock.Tell] // held while a state is told to the peer
-	smu   lock.Mutex[lock.State]
-	state uint32 // our state word at the peer; guarded by smu
-	why   error  // what was wrong with a bad word of the peer; guarded by smu
-	stats Stats  // as of the last wait; guarded by smu
-	gone  bool   // we store nothing any more; guarded by smu
-	// The end of the directions; guarded by smu.
-	due       uint32 // bits that the next change of the state adds
-	finished  bool   // nothing is written any more, and the FIN was published while that was possible
-	resetTold bool   // ECONNRESET was returned
-	// Leases that are out, and what Close or CloseWrite left to their end;
-	// guarded by smu.
-	leases  uint8
-	finDue  bool
-	endDone bool
-	removed bool // pool.remove was called; guarded by smu
+	linked atomic.Bool             // Connect is done, so notifications count (pair S16)
+	atEnd  atomic.Pointer[func()]  // see OnEnd; stored before a look at the end, which callAtEnd follows
+	saying lock.Mutex[lock.Saying] // held while a state is published to the peer
 }
 
 func newPair(p *Pool, q queue) *Pair {
-	c := &Pair{pool: p, peer: p.peer, fence: p.peer.FenceToLook(), routed: p.peer.Routed()}
-	c.rw.init()
-	c.ww.init()
-	if c.routed {
-		c.rw.watch.Wake, c.ww.watch.Wake = c.rw.notify, c.ww.notify
-		c.turn = &ring.Turn{Wake: c.ww.notify}
-	}
-	c.rx.free = p.release
-	c.rx.start(q)
-	c.grantGen, c.rxSize = c.rx.gen, len(q.mem)
-	c.readBuffer.Store(int64(p.opts.Buffer))
-	c.writeLimit.Store(int64(p.opts.Buffer))
+	c := &Pair{pool: p}
+	c.lines.peer, c.lines.fence, c.lines.routed = p.peer, p.peer.FenceToLook(), p.peer.Routed()
+	c.state.lines = &c.lines
+	c.r.init(&c.lines, &c.state, p, q)
+	c.w.init(&c.lines, &c.state, &p.opts)
 	return c
 }
 
 // End returns what the peer needs to know of this endpoint.
 func (c *Pair) End() End {
-	return End{Slot: uint32(c.slot), Gen: c.gen, Offset: uint64(c.rx.queue.off), Size: uint32(len(c.rx.mem))}
+	return End{Slot: uint32(c.lines.slot), Gen: c.gen, Offset: uint64(c.r.rx.queue.off), Size: uint32(len(c.r.rx.mem))}
 }
 
 // Peer returns the peer at the other end.
-func (c *Pair) Peer() *ring.Peer { return c.peer }
+func (c *Pair) Peer() *ring.Peer { return c.lines.peer }
 
 // SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded up
 // to a power of two from 4 KiB to 16 MiB. A queue that is larger already stays.
-func (c *Pair) SetReadBuffer(n int) { c.readBuffer.Store(int64(bufferSize(n))) }
+func (c *Pair) SetReadBuffer(n int) { c.r.granter.limit.Store(int64(bufferSize(n))) }
 
 // SetWriteBuffer sets how much may be written that the peer has not read: n bytes,
 // rounded as for SetReadBuffer. It takes effect the next time that a Write has to
 // wait.
-func (c *Pair) SetWriteBuffer(n int) { c.writeLimit.Store(int64(bufferSize(n))) }
+func (c *Pair) SetWriteBuffer(n int) { c.w.limit.Store(int64(bufferSize(n))) }
 
 // minBuffer is the smallest limit that can be set.
 const minBuffer = 4 << 10
@@ -123,36 +64,126 @@ func bufferSize(n int) int {
 // SetReadDeadline makes a Read that waits, and later ones, fail at t with
 // os.ErrDeadlineExceeded. The zero time means never. The remaining time is computed
 // once, in this call. So a later change of the clock does not matter.
-func (c *Pair) SetReadDeadline(t time.Time) { c.rw.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
+func (c *Pair) SetReadDeadline(t time.Time) {
+	c.r.waiter.deadline.limit(!t.IsZero(), c.pool.opts.until(t))
+}
 
 // SetWriteDeadline is SetReadDeadline for Write.
-func (c *Pair) SetWriteDeadline(t time.Time) { c.ww.setLimit(!t.IsZero(), c.pool.opts.until(t)) }
+func (c *Pair) SetWriteDeadline(t time.Time) {
+	c.w.waiter.deadline.limit(!t.IsZero(), c.pool.opts.until(t))
+}
 
 // Connect completes a pair with the other side's endpoint. It refuses an endpoint
 // that would have us store where no connection's memory can be.
 func (c *Pair) Connect(far End) error {
-	remote := c.peer.Remote()
-	if int64(far.Slot) >= int64(c.peer.RemoteSlots()) {
-		return fmt.Errorf("%w: slot %d of %d", ErrBadGrant, far.Slot, c.peer.RemoteSlots())
-	}
-	win, err := c.remoteQueue(far.Offset, uint64(far.Size))
+	win, err := c.lines.connect(far)
 	if err != nil {
 		return err
 	}
-	c.far = remote.Slice(line*int(far.Slot), line)
-	c.farSlot = int(far.Slot)
-	// wmu is not held: nothing writes yet, and the caller may be in a wait of another
-	// connection.
+	// No half's lock is held: nothing reads or writes yet, and the caller may be in a wait
+	// of another connection.
 	var dma *dmaTx
 	if ch := c.pool.channel(c.gen); ch != nil {
-		dma = newDMA(ch, c.pool.dmaThreshold, c.announce)
+		dma = newDMA(ch, c.pool.dmaThreshold, &c.w.bell)
 	}
-	c.tx.init(win, int(c.writeLimit.Load()), dma)
+	c.r.dma = dma
+	c.w.tx.init(win, int(c.w.limit.Load()), dma)
 	c.linked.Store(true)
 	// Earlier announcements of the peer were ignored (pair S16).
 	c.Notified(ring.Space)
 	c.Notified(ring.Data)
 	return nil
+}
+
+// Read reads what has arrived, and waits if nothing has. It returns io.EOF after
+// the peer's FIN, and after CloseRead where nothing has arrived. Other errors are
+// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see state.resetErr. If p is empty it
+// returns 0 at once.
+func (c *Pair) Read(p []byte) (int, error) {
+	n, err := c.r.read(p)
+	if err != nil {
+		err = c.failed(err)
+	}
+	return n, err
+}
+
+// Look calls f with what lies next in the queue, in place, or with nothing if nothing has
+// arrived, and with whether the stream ends there. f returns how much of it counts as read,
+// and whether it is done. If f is not done, Look calls it again: when more has arrived, if
+// there was nothing. If f takes nothing of what there is, Look waits only for Close and the
+// deadline. Other Reads wait meanwhile, and so does Close while f runs. The errors are
+// ErrClosed, os.ErrDeadlineExceeded, and those of f.
+func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
+	return c.r.look(f)
+}
+
+// Write writes all of p. Its errors are EPIPE when either side ended this direction,
+// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see state.resetErr. With an error it
+// returns the number of bytes that were written before. If the peer ends the connection
+// meanwhile, up to 64 KiB count as written all the same, as with a socket. The end is
+// then the error of the next call.
+func (c *Pair) Write(p []byte) (int, error) {
+	n, err := c.w.write(p)
+	if err != nil {
+		err = c.failed(err)
+	}
+	return n, err
+}
+
+// Peek waits for data and returns some of it in place: at most one record, and
+// never none without an error. The bytes are valid until Discard, which must
+// follow. The peer could change them meanwhile. A caller that must not be deceived
+// copies them. Errors are those of Read.
+func (c *Pair) Peek() ([]byte, error) {
+	b, err := c.r.peek()
+	if err != nil {
+		err = c.failed(err)
+	}
+	return b, err
+}
+
+// Discard ends the lease of Peek: its first n bytes count as read. It panics if
+// n is more than Peek returned.
+func (c *Pair) Discard(n int) {
+	c.r.discard(n)
+	c.afterLease()
+}
+
+// Reserve waits for room at the peer and returns some of it to be filled: at least
+// one byte and at most n, which is at least 1. The caller must only write it, since
+// reading may be slow or impossible. It is valid until Commit, which must follow.
+// Errors are those of Write.
+func (c *Pair) Reserve(n int) ([]byte, error) {
+	b, err := c.w.reserve(n)
+	if err != nil {
+		err = c.failed(err)
+	}
+	return b, err
+}
+
+// Commit ends the lease of Reserve, and sends its first n bytes. 0 sends nothing.
+// It panics if n is more than Reserve returned.
+func (c *Pair) Commit(n int) {
+	c.w.commit(n)
+	// Close or CloseWrite may have left the FIN to the end of the lease. Once no lease is
+	// out, the peer may learn that we store nothing any more.
+	for !c.state.unlease(leaseWrite) {
+		c.sendFIN(true)
+	}
+	c.w.mu.Unlock()
+	c.afterLease()
+}
+
+// failed does what an error of a half asks for, and returns the error of the call.
+func (c *Pair) failed(err error) error {
+	if v, ok := err.(violation); ok {
+		return c.blame(v.error)
+	}
+	if err == errUnread {
+		c.addState(stateReset)
+		return syscall.EPIPE
+	}
+	return err
 }
 
 // Notified is called by the link when the peer has notified this pair. Its looks at
@@ -161,41 +192,42 @@ func (c *Pair) Notified(direction int) {
 	if !c.linked.Load() {
 		return
 	}
-	if state := c.peerState(); state != 0 || direction == ring.Space {
-		if c.ww.parked.Load() {
-			c.ww.notify()
+	if state := c.lines.state(); state != 0 || direction == ring.Space {
+		if c.w.waiter.parked.Load() {
+			c.w.waiter.notify()
 		}
 		if state != 0 {
-			c.tellEnd()
+			c.callAtEnd()
 			c.tryRemove()
 		}
 	}
-	if c.rw.parked.Load() {
-		c.rw.notify()
+	if c.r.waiter.parked.Load() {
+		c.r.waiter.notify()
 	}
 	if direction == ring.Data {
-		c.idleRead()
-		c.grow()
-	} else {
-		c.idleMove()
+		c.r.takeMoves()
+		c.r.granter.grow()
+	} else if err := c.w.move(); err != nil {
+		c.failed(err)
 	}
 }
+
+// shrink has the peer go on in a small queue if nothing is read. It reports whether to
+// check again.
+func (c *Pair) shrink() bool { return c.linked.Load() && c.r.shrink() }
 
 // OnEnd sets a function that is called when the peer's direction ends: by its FIN, a
 // reset, or the end of the link. It may be called more than once. If the direction has
 // ended, it is called at once. The link's goroutine calls it, so f must not wait.
 func (c *Pair) OnEnd(f func()) {
 	c.atEnd.Store(&f)
-	c.smu.Lock()
-	ended := c.removed || c.peerState() != 0 || c.rw.stop.Load()&(stopDown|stopBroken) != 0
-	c.smu.Unlock()
-	if ended {
+	if c.state.peerEnded() {
 		f()
 	}
 }
 
-// tellEnd calls the function that OnEnd has set.
-func (c *Pair) tellEnd() {
+// callAtEnd calls the function that OnEnd has set.
+func (c *Pair) callAtEnd() {
 	if f := c.atEnd.Load(); f != nil {
 		(*f)()
 	}

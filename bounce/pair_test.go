@@ -477,22 +477,22 @@ func TestLinkDown(t *testing.T) {
 // A peer that violates the protocol loses that connection and no other.
 func TestHostilePeer(t *testing.T) {
 	for name, attack := range map[string]func(a *Pair){
-		"record":     func(a *Pair) { a.tx.win.Publish64(a.tx.pos, ^uint64(0)) },
-		"credit":     func(a *Pair) { a.far.Publish64(offCredit, 1<<32|0xfffff) },
-		"grant":      func(a *Pair) { a.far.Publish64(offGrant, grantWord(2, 1<<40, 4096)) },
-		"big grant":  func(a *Pair) { a.far.Publish64(offGrant, 2<<40|63<<32|1000) },
-		"low grant":  func(a *Pair) { a.far.Publish64(offGrant, grantWord(2, 0, 4096)) },
-		"arms":       func(a *Pair) { a.far.Publish64(offDataArm, ^uint64(0)) },
-		"all of it":  func(a *Pair) { a.far.Write(0, bytes.Repeat([]byte{0xff}, line)) },
-		"move twice": func(a *Pair) { a.tx.publish(makeHeader(a.tx.seq+1, 0, kindMove)) },
+		"record":     func(a *Pair) { a.w.tx.win.Publish64(a.w.tx.pos, ^uint64(0)) },
+		"credit":     func(a *Pair) { a.lines.far.Publish64(offCredit, 1<<32|0xfffff) },
+		"grant":      func(a *Pair) { a.lines.far.Publish64(offGrant, grantWord(2, 1<<40, 4096)) },
+		"big grant":  func(a *Pair) { a.lines.far.Publish64(offGrant, 2<<40|63<<32|1000) },
+		"low grant":  func(a *Pair) { a.lines.far.Publish64(offGrant, grantWord(2, 0, 4096)) },
+		"arms":       func(a *Pair) { a.lines.far.Publish64(offDataArm, ^uint64(0)) },
+		"all of it":  func(a *Pair) { a.lines.far.Write(0, bytes.Repeat([]byte{0xff}, line)) },
+		"move twice": func(a *Pair) { a.w.tx.publish(makeHeader(a.w.tx.seq+1, 0, kindMove)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pa, pb := plainPools(t, Options{Spin: DefaultSpin, Buffer: 4096})
 			a, b := connect(t, pa, pb)
 			c, d := connect(t, pa, pb)
 			attack(a)
-			pa.peer.Notify(a.farSlot, ring.Data)
-			pa.peer.Notify(a.farSlot, ring.Space)
+			pa.peer.Notify(a.lines.farSlot, ring.Data)
+			pa.peer.Notify(a.lines.farSlot, ring.Space)
 			within(t, func() {
 				b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 				_, rerr := b.Read(make([]byte, 10))
@@ -674,7 +674,7 @@ func TestDMAStartRules(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.ReadFull(b, make([]byte, 100<<10))
 		require.NoError(t, err)
-		a.tx.dma.drain()
+		a.w.tx.dma.drain()
 		<-released // also what nothing waited for
 		for len(gate) > 0 {
 			<-gate
@@ -726,7 +726,7 @@ func TestIdleQueuesShrink(t *testing.T) {
 		a, b := connect(t, pa, pb)
 		const n = 2 << 20
 		used := func(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return p.blocks.used }
-		granted := func() uint32 { a.gmu.Lock(); defer a.gmu.Unlock(); return a.grantGen }
+		granted := func() uint32 { a.r.granter.mu.Lock(); defer a.r.granter.mu.Unlock(); return a.r.granter.gen }
 		for range 3 {
 			before := granted()
 			within(t, func() {

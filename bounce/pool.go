@@ -266,10 +266,11 @@ func (p *Pool) NewPair() (*Pair, error) {
 		return nil, errFull("connection slot")
 	}
 	p.gen++
-	c.gen, c.slot = p.gen, slot
-	c.line = p.peer.Local()[line*slot : line*slot+line : line*slot+line]
+	c.gen = p.gen
+	c.lines.slot = slot
+	c.lines.here = p.peer.Local()[line*slot : line*slot+line : line*slot+line]
 	for off := 0; off < line; off += 8 {
-		ntb.Clear64(c.line, off)
+		ntb.Clear64(c.lines.here, off)
 	}
 	p.pairs[c] = struct{}{}
 	p.peer.Hold()
@@ -292,10 +293,10 @@ func (p *Pool) remove(c *Pair) {
 	p.closed.Add(stats)
 	p.mu.Unlock()
 
-	p.release(c.rx.queue)
-	for !c.rx.granted.none() {
-		p.release(c.rx.granted.take())
+	p.release(c.r.rx.queue)
+	for !c.r.rx.granted.none() {
+		p.release(c.r.rx.granted.take())
 	}
-	p.peer.Detach(c.slot)
+	p.peer.Detach(c.lines.slot)
 	p.peer.Release()
 }

@@ -14,7 +14,7 @@ import (
 // testQueue is one direction without a link. Credit is passed when the test says
 // so.
 type testQueue struct {
-	tx    tx
+	tx    sender
 	rx    rx
 	freed []queue
 }

@@ -4,42 +4,64 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Read reads what has arrived, and waits if nothing has. It returns io.EOF after
-// the peer's FIN, and after CloseRead where nothing has arrived. Other errors are
-// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. If p is empty it
-// returns 0 at once.
-func (c *Pair) Read(p []byte) (int, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
+// reader is the half of a connection that reads: the queue in our memory.
+type reader struct {
+	// Immutable.
+	lines *lines
+	state *state
+
+	mu lock.Mutex[lock.Read] // held by a call, also while it waits
+	// mu guards the following.
+	rx        rx
+	arms      uint32 // counts the arms
+	spaceSeen uint32 // the peer's space arm that was answered
+	dma       *dmaTx // has what we wrote and the peer may have to read first; constant after Connect
+
+	waiter  waiter
+	granter granter
+	saved   snapshot[readCounts]
+}
+
+func (r *reader) init(l *lines, s *state, p *Pool, q queue) {
+	r.lines, r.state = l, s
+	r.rx.free = p.release
+	r.rx.start(q)
+	r.waiter.init(r, l, &p.opts)
+	r.granter.init(l, &r.waiter.stop, p.alloc, &r.rx.granted, len(q.mem), p.opts.Buffer)
+}
+
+// read is Pair.Read, but for errors of the whole connection.
+func (r *reader) read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(p) == 0 {
-		if c.Closed() {
+		if r.state.closed() {
 			return 0, ErrClosed
 		}
 		return 0, nil
 	}
-	c.rw.guessFor(len(p))
+	r.waiter.spinner.guessFor(len(p))
 	for {
-		end, err := c.beforeRead()
+		end, err := r.before()
 		if err != nil {
 			return 0, err
 		}
-		n, err := c.rx.get(p)
+		n, err := r.rx.get(p)
 		if n > 0 {
-			c.returnCredit()
-			c.rw.worked(n)
+			r.returnCredit()
+			r.waiter.spinner.worked(n)
 			return n, nil
 		}
-		if err := c.nothingRead(end, err); err != nil {
+		if err := r.nothing(end, err); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// ending is why a Read that finds nothing does not wait.
+// ending is why a call that finds nothing does not wait.
 type ending uint8
 
 const (
@@ -48,19 +70,19 @@ const (
 	wasReset        // by the peer or a bad word, or the link is down
 )
 
-// beforeRead is called before a check of the queue. It returns an error if the
-// queue must not be checked, since the memory may be gone after Close. It also
-// returns whether the connection has ended, so that what arrived before the end is
-// read first.
-func (c *Pair) beforeRead() (ending, error) {
-	stop := c.rw.stop.Load()
+// before is called before a check of the queue. It returns an error if the queue must not
+// be checked, since the memory may be gone after Close. It also returns whether the
+// connection has ended, so that what arrived before the end is read first. The caller
+// holds mu.
+func (r *reader) before() (ending, error) {
+	stop := r.waiter.stop.Load()
 	if stop != 0 {
 		if err := stopErr(stop); err != nil {
 			return goesOn, err
 		}
 	}
 	switch {
-	case c.ended(ring.Data) || stop&(stopDown|stopBroken) != 0:
+	case r.ended() || stop&(stopDown|stopBroken) != 0:
 		return wasReset, nil
 	case stop != 0:
 		return isShut, nil
@@ -68,165 +90,212 @@ func (c *Pair) beforeRead() (ending, error) {
 	return goesOn, nil
 }
 
-// nothingRead is called after a check of the queue that found no data. It returns
-// the error of the end, or waits.
-func (c *Pair) nothingRead(end ending, err error) error {
+// nothing is called after a check of the queue that found no data. It returns the error of
+// the end, or waits. The caller holds mu.
+func (r *reader) nothing(end ending, err error) error {
 	switch {
 	case err == io.EOF:
 		return err
 	case err != nil:
-		return c.blame(err)
+		return violation{err}
 	case end == wasReset:
-		return c.resetErr(io.EOF)
+		return r.state.resetErr(io.EOF)
 	case end == isShut:
 		return io.EOF
 	}
-	c.wait(&c.rw, ring.Data)
+	r.wait()
 	return nil
 }
 
-// Look calls f with what lies next in the queue, in place, or with nothing if nothing has
-// arrived, and with whether the stream ends there. f returns how much of it counts as read,
-// and whether it is done. If f is not done, Look calls it again: when more has arrived, if
-// there was nothing. If f takes nothing of what there is, Look waits only for Close and the
-// deadline. Other Reads wait meanwhile, and so does Close while f runs. The errors are
-// ErrClosed, os.ErrDeadlineExceeded, and those of f.
-func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	c.rw.guessFor(1)
+// wait waits for data. The peer may have to read what a DMA engine has not moved yet
+// before it answers. The caller holds mu.
+func (r *reader) wait() {
+	r.dma.flush(startRead)
+	r.waiter.wait()
+}
+
+// look is Pair.Look.
+func (r *reader) look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiter.spinner.guessFor(1)
 	for {
-		end, err := c.beforeRead()
+		end, err := r.before()
 		if err != nil {
 			return err
 		}
-		next, bad := c.rx.view()
+		next, bad := r.rx.view()
 		ended := len(next) == 0 && (bad != nil || end != goesOn)
 		taken, done, err := f(next, ended)
 		if taken > 0 {
-			c.rx.take(taken)
-			c.returnCredit()
+			r.rx.take(taken)
+			r.returnCredit()
 		}
 		switch {
 		case err != nil || done:
 			return err
 		case ended || len(next) > 0 && taken == 0:
-			for stopErr(c.rw.stop.Load()) == nil {
-				<-c.rw.wake
+			for stopErr(r.waiter.stop.Load()) == nil {
+				<-r.waiter.wake
 			}
 		case taken == 0:
-			c.wait(&c.rw, ring.Data)
+			r.wait()
 		}
 	}
 }
 
-// Peek waits for data and returns some of it in place: at most one record, and
-// never none without an error. The bytes are valid until Discard, which must
-// follow. The peer could change them meanwhile. A caller that must not be deceived
-// copies them. Errors are those of Read.
-func (c *Pair) Peek() ([]byte, error) {
-	c.rmu.Lock()
-	b, err := c.peek()
+// peek is Pair.Peek, but for errors of the whole connection. Without an error, mu stays
+// locked.
+func (r *reader) peek() ([]byte, error) {
+	r.mu.Lock()
+	b, err := r.next()
 	if err == nil {
-		err = c.lease(leaseRead)
+		err = r.state.lease(leaseRead)
 	}
 	if err != nil {
-		c.rmu.Unlock()
+		r.mu.Unlock()
 		return nil, err
 	}
-	c.rmu.Lend()
+	r.mu.Lend()
 	return b, nil
 }
 
-func (c *Pair) peek() ([]byte, error) {
+// next waits for data, and returns some of it in place. The caller holds mu.
+func (r *reader) next() ([]byte, error) {
 	for {
-		end, err := c.beforeRead()
+		end, err := r.before()
 		if err != nil {
 			return nil, err
 		}
-		b, err := c.rx.view()
+		b, err := r.rx.view()
 		if len(b) > 0 {
 			return b, nil
 		}
-		if err := c.nothingRead(end, err); err != nil {
+		if err := r.nothing(end, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// Discard ends the lease of Peek: its first n bytes count as read. It panics if
-// n is more than Peek returned.
-func (c *Pair) Discard(n int) {
-	if n < 0 || n > c.rx.left {
-		panic(fmt.Sprintf("bounce: discard %d of %d bytes", n, c.rx.left))
+// discard ends the lease of peek, and unlocks mu.
+func (r *reader) discard(n int) {
+	if n < 0 || n > r.rx.left {
+		panic(fmt.Sprintf("bounce: discard %d of %d bytes", n, r.rx.left))
 	}
 	if n > 0 {
-		c.rx.take(n)
+		r.rx.take(n)
 	}
-	if !c.Closed() {
-		c.returnCredit()
+	if !r.state.closed() {
+		r.returnCredit()
 	}
-	c.unlease(leaseRead)
-	c.rmu.Unlock()
-	c.afterLease()
+	r.state.unlease(leaseRead)
+	r.mu.Unlock()
 }
 
-// unread waits until a Read under way has left, and reports whether data has arrived that
+// unread waits until a call under way has left, and reports whether data has arrived that
 // was not read.
-func (c *Pair) unread() bool {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	return c.rx.unread()
+func (r *reader) unread() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rx.unread()
 }
 
-// idleRead takes a move if no Read is under way and the move is next.
-func (c *Pair) idleRead() {
-	if !c.rmu.TryLock() {
-		return // the Read that is under way takes it
+// takeMoves takes a move if no call is under way and the move is next. The link's
+// goroutine calls it, since the application may be idle.
+func (r *reader) takeMoves() {
+	if !r.mu.TryLock() {
+		return // the call that is under way takes it
 	}
-	defer c.rmu.Unlock()
-	if c.rw.stop.Load()&(stopClosed|stopBroken) == 0 {
-		c.rx.takeMoves()
+	defer r.mu.Unlock()
+	if r.waiter.stop.Load()&(stopClosed|stopBroken) == 0 {
+		r.rx.takeMoves()
 	}
 }
 
-// bytesRead returns how much was read, if no Read is under way.
-func (c *Pair) bytesRead() (n uint64, known bool) {
-	if c.rmu.TryLock() {
-		defer c.rmu.Unlock()
-		return c.rx.st.bytes, true
+// shrink has the peer go on in a small queue if nothing is read. It reports whether to
+// check again.
+func (r *reader) shrink() bool {
+	r.takeMoves() // a move that came when a call was ending
+	return r.granter.shrink(r.bytesRead())
+}
+
+// bytesRead returns how much was read, if no call is under way that may read more.
+func (r *reader) bytesRead() (n uint64, known bool) {
+	if r.mu.TryLock() {
+		defer r.mu.Unlock()
+		return r.rx.st.bytes, true
 	}
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	return c.stats.BytesRead, c.rw.parked.Load() // saved before it parked
+	return r.saved.load().bytes, r.waiter.parked.Load() // saved before it parked
 }
 
 // returnCredit is called after a read. It tells the peer how far we are when that
 // is worth it, and at once if the peer's writer has announced that it is about to
-// sleep.
-func (c *Pair) returnCredit() {
-	if c.rx.recv.Due() || armed(ntb.Load32(c.line, offSpaceArm), c.spaceSeen) {
-		c.publishCredit()
+// sleep. The caller holds mu.
+func (r *reader) returnCredit() {
+	if r.rx.recv.Due() || armed(r.lines.spaceArm(), r.spaceSeen) {
+		r.publishCredit()
 	}
 }
 
 // publishCredit pairs with wait as announce does (pair S2). Where nothing is owed, the peer's
-// arm stays for when something is.
-func (c *Pair) publishCredit() {
-	if c.rx.recv.Owed() == 0 {
+// arm stays for when something is. The caller holds mu.
+func (r *reader) publishCredit() {
+	if r.rx.recv.Owed() == 0 {
 		return
 	}
-	credit := uint64(c.rx.gen)<<32 | uint64(c.rx.recv.Return())
-	if c.routed {
+	credit := uint64(r.rx.gen)<<32 | uint64(r.rx.recv.Return())
+	if r.lines.routed {
 		// The credit itself wakes the peer. It answers the arm of before. A writer
 		// that arms later may have used it already, and want more.
-		c.spaceSeen = ntb.Load32(c.line, offSpaceArm)
-		c.far.Update64(offCredit, credit)
+		r.spaceSeen = r.lines.spaceArm()
+		r.lines.far.Update64(offCredit, credit)
 		return
 	}
-	c.far.Update64(offCredit, credit)
-	if arm := c.peerArm(offSpaceArm, c.spaceSeen); armed(arm, c.spaceSeen) {
-		c.spaceSeen = arm
-		c.peer.Notify(c.farSlot, ring.Space)
+	r.lines.far.Update64(offCredit, credit)
+	if arm := r.lines.peerArm(offSpaceArm, r.spaceSeen); armed(arm, r.spaceSeen) {
+		r.spaceSeen = arm
+		r.lines.notifyWriter()
 	}
 }
+
+// The methods of half.
+
+func (r *reader) ready() bool { return r.rx.ready() }
+
+func (r *reader) stopped() bool { return r.waiter.interrupted() || r.ended() }
+
+// ended reports whether the peer gave the connection up.
+func (r *reader) ended() bool { return r.lines.state()&stateReset != 0 }
+
+func (r *reader) yielded() {}
+
+// arm announces that the reader is about to sleep, unless what frames bring wakes it. If
+// the peer needs credit before we wake, it arms, in a line that is watched too.
+func (r *reader) arm() {
+	if r.lines.routed {
+		return
+	}
+	r.publishCredit() // all of it: the writer may need it before we wake
+	r.arms++
+	r.publishArm(armedBit | parkingBit)
+}
+
+// publishArm publishes the arm word with the given low bits.
+func (r *reader) publishArm(bits uint32) { r.lines.far.Update32(offDataArm, r.arms<<armShift|bits) }
+
+func (r *reader) line() int { return (r.rx.off + r.rx.pos) / line }
+
+func (r *reader) beforeSleep() {
+	if r.lines.routed && armed(r.lines.spaceArm(), r.spaceSeen) {
+		r.publishCredit()
+	}
+	r.save()
+}
+
+// save copies the counters to where Stats finds them while mu is held. The caller holds mu.
+func (r *reader) save() {
+	r.saved.store(readCounts{r.rx.st, uint64(r.rx.gen - 1), r.waiter.counts()})
+}
+
+// busy reports whether the call that holds mu may last long.
+func (r *reader) busy() bool { return r.waiter.parked.Load() || r.state.leased(leaseRead) }

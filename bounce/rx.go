@@ -13,8 +13,8 @@ import (
 // errBadRecord reports that the peer published a header that no honest peer would.
 var errBadRecord = errors.New("bad record")
 
-// rx is the reading end of one record queue. It never waits. All of it is owned by
-// the holder of the Pair's read lock.
+// rx is the reading end of one record queue. It never waits. The holder of the reader's
+// lock owns all of it.
 type rx struct {
 	queue        // in our memory, written by the peer
 	pos   int    // of the record under way, or of the next header

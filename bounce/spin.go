@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // spinners counts the goroutines that spin, so that they leave processors to those
@@ -20,76 +19,127 @@ func maxSpinners() int32 {
 	return int32(runtime.GOMAXPROCS(0)+1) / 2
 }
 
-// spin polls until there is something, a reason to stop, or the budget is used up.
-// It reports whether to check again rather than park.
-func (w *waiter) spin(c *Pair, direction int) bool {
-	if !w.guess.spins() {
-		return false
+// source is what a spin waits for.
+type source interface {
+	// ready reports whether it has come. It loads a few words of local memory.
+	ready() bool
+	// stopped reports whether there is a reason not to wait. It is called after some polls.
+	stopped() bool
+	// yielded is called each time that other goroutines have had a chance to run.
+	yielded()
+}
+
+// spun is how a spin ended.
+type spun uint8
+
+const (
+	spinNone    spun = iota // it did not begin
+	spinHit                 // the source is ready
+	spinStopped             // the source is stopped
+	spinMissed              // the time is over
+)
+
+// spinner decides whether the waits of one goroutine at a time spin, and for how long.
+type spinner struct {
+	thrift *Thrift // immutable
+
+	guesses [2]guess
+	guess   *guess    // the guess for the call under way
+	early   vain      // yields during a spin
+	turns   vain      // yields at the end of a turn
+	last    time.Time // when other goroutines last had a chance to run here
+	work    int       // work done since then, see worked
+
+	spins, hits, spared uint64 // spins, those that ended by data, and those that Thrift prevented
+}
+
+func (s *spinner) init(t *Thrift) { s.thrift, s.guess = t, &s.guesses[0] }
+
+// spin polls until src is ready or stopped, or the time is used up.
+func (s *spinner) spin(src source, most time.Duration) spun {
+	if !s.guess.spins() {
+		return spinNone
 	}
 	if spinners.Add(1) > maxSpinners() {
 		spinners.Add(-1)
-		return false
+		return spinNone
 	}
 	defer spinners.Add(-1)
 	start := time.Now()
-	if start.Sub(w.yielded) > turn<<w.turns {
-		start = w.turns.yield(start)
-		w.yielded, w.work = start, 0
+	if start.Sub(s.last) > turn<<s.turns {
+		start = s.turns.yield(start)
+		s.last, s.work = start, 0
 	}
-	spent := spending{thrift: c.pool.opts.Thrift, looked: start}
+	spent := spending{thrift: s.thrift, looked: start}
 	if !spent.may() {
-		w.counts.spared++
-		return false
+		s.spared++
+		return spinNone
 	}
-	w.counts.spins++
-	budget := w.guess.budget(c.pool.opts.Spin)
-	yieldAt := firstYield << w.early
+	s.spins++
+	budget := s.guess.budget(most)
+	yieldAt := firstYield << s.early
 	for i := 1; ; i++ {
 		if i == yieldAt {
 			now := time.Now()
 			spent.look(now)
-			if i == firstYield<<w.early {
-				spent.yielded(w.early.yield(now)) // later yields of this spin say nothing
+			if i == firstYield<<s.early {
+				spent.yielded(s.early.yield(now)) // later yields of this spin say nothing
 			} else {
 				runtime.Gosched()
 				spent.yielded(time.Now())
 			}
-			yieldAt = i + 2*firstYield<<w.early
-			if direction == ring.Space {
-				c.askToGrow(w)
-			}
+			yieldAt = i + 2*firstYield<<s.early
+			src.yielded()
 		}
-		if c.changed(direction) {
-			w.counts.spinHits++
-			w.hits++
-			w.guess.hit()
+		if src.ready() {
+			s.hits++
+			s.guess.hit()
 			if i > 2*firstYield { // before that, the clock costs more than was spent
 				spent.look(time.Now())
 			}
 			if spent.scarce {
 				spent.end(true)
 			}
-			if w.fenced && w.hits >= unparkAfter {
-				c.unpark(w, direction)
-			}
-			return true
+			return spinHit
 		}
 		if i&15 != 0 {
 			ntb.Pause()
 			continue
 		}
-		if c.peer.Pending() {
-			c.peer.Poll()
-		}
-		stopped := w.stop.Load() != 0 || c.ended(direction)
+		stopped := src.stopped()
 		now := time.Now()
 		spent.look(now)
 		if stopped || now.Sub(start) > budget {
 			spent.end(false)
-			w.hits = 0
-			w.guess.miss()
-			return stopped
+			s.guess.miss()
+			if stopped {
+				return spinStopped
+			}
+			return spinMissed
 		}
+	}
+}
+
+// slept is called after a sleep, in which other goroutines had a chance to run.
+func (s *spinner) slept() { s.last = time.Now() }
+
+// worked counts the work of a call, and yields to other goroutines from time to
+// time.
+func (s *spinner) worked(n int) {
+	if s.work += n + callCost; s.work > turnWork<<s.turns {
+		s.work = 0
+		s.turns.yield(time.Now())
+	}
+}
+
+// guessFor chooses the guess for a Read of n bytes. Reads of a single byte have a
+// guess of their own: net/http's servers keep one waiting while a handler runs, and
+// it ends without data.
+func (s *spinner) guessFor(n int) {
+	if n == 1 {
+		s.guess = &s.guesses[1]
+	} else {
+		s.guess = &s.guesses[0]
 	}
 }
 
@@ -124,28 +174,4 @@ func (p *Pool) SpinUntil(done func() bool) bool {
 	spent.look(time.Now())
 	spent.end(true)
 	return true
-}
-
-// unparkAfter is how many spins in a row must end by data before the peer is told
-// that it need not fence any more. To park again costs a Device.Order.
-const unparkAfter = 32
-
-// guessFor chooses the guess for a Read of n bytes. Reads of a single byte have a
-// guess of their own: net/http's servers keep one waiting while a handler runs, and
-// it ends without data.
-func (w *waiter) guessFor(n int) {
-	if n == 1 {
-		w.guess = &w.guesses[1]
-	} else {
-		w.guess = &w.guesses[0]
-	}
-}
-
-// worked counts the work of a call, and yields to other goroutines from time to
-// time.
-func (w *waiter) worked(n int) {
-	if w.work += n + callCost; w.work > turnWork<<w.turns {
-		w.work = 0
-		w.turns.yield(time.Now())
-	}
 }

@@ -1,11 +1,13 @@
 package bounce
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Bits of a line's state word. They are only ever added.
@@ -16,44 +18,131 @@ const (
 	stateFinished               // the peer's FIN is published
 )
 
-// addState informs the peer that something has ended. Nothing is stored any more
-// after stateStopped.
-func (c *Pair) addState(bits uint32) {
-	c.tell.Lock() // not smu: where a device blocks, Stats need that
-	defer c.tell.Unlock()
-	c.smu.Lock()
-	state := c.state | c.due | bits
-	if c.gone || state == c.state {
-		c.smu.Unlock()
-		return
+// phase is how far this side is with the end of the connection.
+type phase uint8
+
+const (
+	phaseOpen    phase = iota
+	phaseClosed        // Close has done its part; the ends of leases may do the rest
+	phaseStopped       // the peer knows that we store nothing any more
+	phaseRemoved       // our memory is given back, or about to be
+)
+
+func (p phase) String() string {
+	return [...]string{"open", "closed", "stopped", "removed"}[p]
+}
+
+// becomes reports whether next may follow p.
+func (p phase) becomes(next phase) bool { return next == p+1 }
+
+// state is what the two sides have said of the connection's end.
+type state struct {
+	lines *lines // immutable
+	// over has the reasons to stop that hold for both halves: stopClosed, stopDown and
+	// stopBroken. Each is added here before the halves learn of it.
+	over atomic.Uint32
+
+	mu lock.Mutex[lock.State]
+	// mu guards the following.
+	phase     phase
+	word      uint32 // our state word at the peer
+	due       uint32 // bits that the next change of the word adds
+	leases    uint8  // leases that are out, and leaseFIN
+	finished  bool   // nothing is written any more, and the FIN was published while that was possible
+	resetTold bool   // ECONNRESET was returned
+	why       error  // what was wrong with a bad word of the peer
+}
+
+// closed reports whether Close or Abort was called.
+func (s *state) closed() bool { return s.over.Load()&stopClosed != 0 }
+
+// aborted reports whether this side gave the connection up.
+func (s *state) aborted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.word&stateReset != 0
+}
+
+// add adds bits to our state word, and returns it. It reports false if the peer has it
+// already, or knows that nothing follows.
+func (s *state) add(bits uint32) (word uint32, changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	word = s.word | s.due | bits
+	if s.phase >= phaseStopped || word == s.word {
+		return word, false
 	}
-	c.state = state
-	c.smu.Unlock()
-	c.far.Update32(offState, state)
-	c.peer.Notify(c.farSlot, ring.Space)
-	if bits&stateStopped != 0 {
-		c.smu.Lock()
-		c.gone = true
-		c.smu.Unlock()
+	s.word = word
+	return word, true
+}
+
+// advance begins the next phase. It reports false if next does not follow the present one.
+func (s *state) advance(next phase) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.phase.becomes(next) {
+		return false
+	}
+	s.phase = next
+	return true
+}
+
+// left reports whether this side is done with the connection: it is closed, and no lease
+// is out.
+func (s *state) left() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase >= phaseClosed && s.leases == 0
+}
+
+// remove begins phaseRemoved if the peer has stopped: it said so, or it is gone. It
+// reports true once.
+func (s *state) remove() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Our hold on the memory lasts until one caller has claimed the removal here.
+	if !s.phase.becomes(phaseRemoved) || s.over.Load()&stopDown == 0 && s.lines.state()&stateStopped == 0 {
+		return false
+	}
+	s.phase = phaseRemoved
+	return true
+}
+
+// peerEnded reports whether the peer's direction has ended, or the connection.
+func (s *state) peerEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == phaseRemoved || s.lines.state() != 0 || s.over.Load()&(stopDown|stopBroken) != 0
+}
+
+// finish notes that nothing is written any more. If the FIN was published, the next change
+// of the state says so.
+func (s *state) finish(published bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished = true
+	if published {
+		s.due = stateFinished
 	}
 }
 
-func (c *Pair) aborted() bool {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	return c.state&stateReset != 0
+// hasFinished reports whether finish was called.
+func (s *state) hasFinished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished
 }
 
 // connected is ENOTCONN when both directions have ended, or the connection was reset: what
 // a socket returns from shutdown then.
-func (c *Pair) connected() error {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	if c.removed {
+func (s *state) connected() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == phaseRemoved {
 		return ErrClosed
 	}
-	state := c.peerState()
-	if (c.state|state)&stateReset != 0 || c.finished && state&stateFinished != 0 || lost(c.ww.stop.Load(), state) {
+	peer := s.lines.state()
+	if (s.word|peer)&stateReset != 0 || s.finished && peer&stateFinished != 0 || lost(s.over.Load(), peer) {
 		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
 	}
 	return nil
@@ -61,22 +150,27 @@ func (c *Pair) connected() error {
 
 // lost reports whether a connection ended without a word of the peer: a bad word was
 // found, or the link went down before the peer was done with the connection.
-func lost(stop, state uint32) bool {
-	return stop&stopBroken != 0 || stop&stopDown != 0 && state&stateStopped == 0
+func lost(stop, peer uint32) bool {
+	return stop&stopBroken != 0 || stop&stopDown != 0 && peer&stateStopped == 0
 }
 
-// blame gives the connection up because the peer violated the protocol.
-func (c *Pair) blame(err error) error {
-	c.smu.Lock()
-	if c.why == nil {
-		c.why = fmt.Errorf("peer broke the protocol: %w: %w", err, syscall.ECONNRESET)
+// errUnread is an error by which the writer asks the Pair to reset the connection, since
+// the peer reads no more.
+var errUnread = errors.New("the peer reads no more")
+
+// violation is an error by which a half asks the Pair to give the connection up, since the
+// peer broke the protocol.
+type violation struct{ error }
+
+// broken notes what the peer did wrong, and returns the error of the connection from then
+// on: that of the first time.
+func (s *state) broken(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == nil {
+		s.why = fmt.Errorf("peer broke the protocol: %w: %w", err, syscall.ECONNRESET)
 	}
-	err = c.why
-	c.smu.Unlock()
-	c.interrupt(stopBroken)
-	c.tellEnd()
-	c.addState(stateReset)
-	return err
+	return s.why
 }
 
 // resetErr returns the error of a Read or Write after a reset. Write passes EPIPE as end.
@@ -85,64 +179,74 @@ func (c *Pair) blame(err error) error {
 // same, since it is unknown what is missing. A reset by the peer is like that of a socket:
 // the first call returns ECONNRESET, and later ones what the end of a direction returns,
 // io.EOF or EPIPE. A Write gets only EPIPE if the peer's FIN came before its reset. The
-// caller holds a direction's lock.
-func (c *Pair) resetErr(end error) error {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	state := c.peerState()
+// caller holds a half's lock.
+func (s *state) resetErr(end error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	peer := s.lines.state()
 	switch {
-	case c.why != nil:
-		return c.why
-	case lost(c.ww.stop.Load(), state): // before rw's
-	case c.resetTold, end == syscall.EPIPE && state&stateFinished != 0:
+	case s.why != nil:
+		return s.why
+	case lost(s.over.Load(), peer):
+	case s.resetTold, end == syscall.EPIPE && peer&stateFinished != 0:
 		return end
 	}
-	c.resetTold = true
+	s.resetTold = true
 	return syscall.ECONNRESET
 }
 
 // A lease lets the application work in the bounce buffers themselves: read in place
-// what arrived, or fill the peer's buffer. It holds its direction's lock, so other
+// what arrived, or fill the peer's buffer. It holds its half's lock, so other
 // Reads or Writes of this connection wait. Close does not wait for it. The memory
 // stays until the lease ends, and so does the rest of Close's work.
 const (
 	leaseRead = 1 << iota
 	leaseWrite
+	leaseFIN // Close or CloseWrite left the FIN to the end of the write lease
 )
 
 // lease marks a lease as out, unless the connection was closed meanwhile.
-func (c *Pair) lease(which uint8) error {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	if c.Closed() {
+func (s *state) lease(which uint8) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed() {
 		return ErrClosed
 	}
-	c.leases |= which
+	s.leases |= which
 	return nil
+}
+
+// leased reports whether a lease is out.
+func (s *state) leased(which uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leases&which != 0
 }
 
 // unlease marks a lease as ended. It returns false and does nothing if it is the write
 // lease and a FIN is due that the caller did not know of, and must send first.
-func (c *Pair) unlease(which uint8) bool {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	if which == leaseWrite && c.finDue {
-		c.finDue = false
+func (s *state) unlease(which uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if which == leaseWrite && s.leases&leaseFIN != 0 {
+		s.leases &^= leaseFIN
 		return false
 	}
-	c.leases &^= which
+	s.leases &^= which
 	return true
 }
 
 // leaveTo leaves the rest of the work in a direction to the end of its lease, if
 // one is out, and reports whether one is. No new lease begins after Close was
 // marked.
-func (c *Pair) leaveTo(which uint8) bool {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	if c.leases&which == 0 {
+func (s *state) leaveTo(which uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases&which == 0 {
 		return false
 	}
-	c.finDue = c.finDue || which == leaseWrite
+	if which == leaseWrite {
+		s.leases |= leaseFIN
+	}
 	return true
 }

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Stats counts what a connection did. The counters are exact when no Read or Write
@@ -86,77 +86,118 @@ func (s *Stats) Add(o Stats) {
 	s.MovesWritten += o.MovesWritten
 }
 
-// Stats returns the connection's counters.
-func (c *Pair) Stats() Stats {
-	if c.linked.Load() {
-		c.saveIfFree(&c.rmu, &c.rw, ring.Data, leaseRead)
-		c.saveIfFree(&c.wmu, &c.ww, ring.Space, leaseWrite)
-	}
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	return c.stats
+// snapshot is a copy of a half's counters, for those that want them while a call has the
+// half's lock.
+type snapshot[T any] struct {
+	mu lock.Mutex[lock.Counts]
+	v  T // guarded by mu
 }
 
-// tryLocker is a lock of a direction.
+func (s *snapshot[T]) store(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.v = v
+}
+
+func (s *snapshot[T]) load() T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.v
+}
+
+// Stats returns the connection's counters.
+func (c *Pair) Stats() (s Stats) {
+	if c.linked.Load() {
+		saveIfFree(&c.r.mu, c.r.busy, c.r.save)
+		saveIfFree(&c.w.mu, c.w.busy, c.w.save)
+	}
+	c.r.saved.load().addTo(&s)
+	c.w.saved.load().addTo(&s)
+	return s
+}
+
+// tryLocker is a half's lock.
 type tryLocker interface {
 	sync.Locker
 	TryLock() bool
 }
 
-// saveTries is how often a direction's lock is tried for the sake of counters. Most calls
+// saveTries is how often a half's lock is tried for the sake of counters. Most calls
 // are over by then. A call that moves much is not waited for.
 const saveTries = 100
 
-// saveIfFree saves one direction's counters, unless its lock is held by a call that
-// may last long: one that is parked, and has saved them, or a lease.
-func (c *Pair) saveIfFree(mu tryLocker, w *waiter, direction int, lease uint8) {
+// saveIfFree calls save with mu locked, unless a call has mu that may last long: one that
+// is parked, and has saved its counters, or a lease. Then busy reports true.
+func saveIfFree(mu tryLocker, busy func() bool, save func()) {
 	for range saveTries {
 		if mu.TryLock() {
-			c.saveStats(direction)
+			save()
 			mu.Unlock()
 			return
 		}
-		c.smu.Lock()
-		leased := c.leases&lease != 0
-		c.smu.Unlock()
-		if leased || w.parked.Load() {
+		if busy() {
 			return
 		}
 		runtime.Gosched()
 	}
 }
 
-// saveStats copies one direction's counters to where Stats finds them while the
-// direction's lock is held. The caller holds that lock.
-func (c *Pair) saveStats(direction int) {
-	c.smu.Lock()
-	defer c.smu.Unlock()
-	s := &c.stats
-	if direction == ring.Data {
-		s.BytesRead, s.RecordsRead = c.rx.st.bytes, c.rx.st.records
-		s.MovesRead = uint64(c.rx.gen - 1)
-		w := &c.rw.counts
-		s.ReadSpins, s.ReadSpinHits, s.ReadSpinsSpared, s.ReadParks = w.spins, w.spinHits, w.spared, w.parks
-		return
+// waitCounts are the counters of a waiter.
+type waitCounts struct {
+	spins, hits, spared, parks uint64
+}
+
+// readCounts are the counters of a reader.
+type readCounts struct {
+	rxStats
+	moves uint64
+	waits waitCounts
+}
+
+func (r readCounts) addTo(s *Stats) {
+	s.BytesRead += r.bytes
+	s.RecordsRead += r.records
+	s.MovesRead += r.moves
+	s.ReadSpins += r.waits.spins
+	s.ReadSpinHits += r.waits.hits
+	s.ReadSpinsSpared += r.waits.spared
+	s.ReadParks += r.waits.parks
+}
+
+// writeCounts are the counters of a writer.
+type writeCounts struct {
+	pathStats
+	dma       dmaStats
+	doorbells uint64
+	moves     uint64
+	waits     waitCounts
+}
+
+func (w writeCounts) addTo(s *Stats) {
+	s.InlineBytes += w.inlineBytes
+	s.InlineRecords += w.inlineRecords
+	s.MMIOBytes += w.mmioBytes
+	s.MMIORecords += w.mmioRecords
+	s.DMABytes += w.dma.bytes
+	s.DMARecords += w.dma.records
+	s.DMACopies += w.dma.copies
+	s.DMAErrors += w.dma.errors
+	s.DMAFull += w.dma.full
+	s.DMAStartFull += w.dma.startFull
+	s.DMAStartRead += w.dma.startRead
+	s.DMAStartClose += w.dma.startClose
+	s.DMAStartSmall += w.dma.startSmall
+	s.DMAStartIdle += w.dma.startIdle
+	s.Doorbells += w.doorbells
+	if records := w.inlineRecords + w.mmioRecords + w.dma.records; records > w.doorbells {
+		s.DoorbellsSaved += records - w.doorbells
 	}
-	t := &c.tx.st
-	s.InlineBytes, s.InlineRecords = t.inlineBytes, t.inlineRecords
-	s.MMIOBytes, s.MMIORecords = t.mmioBytes, t.mmioRecords
-	if c.tx.dma != nil {
-		d := c.tx.dma.stats()
-		s.DMABytes, s.DMARecords, s.DMACopies, s.DMAErrors = d.bytes, d.records, d.copies, d.errors
-		s.DMAFull = d.full
-		s.DMAStartFull, s.DMAStartRead, s.DMAStartClose = d.startFull, d.startRead, d.startClose
-		s.DMAStartSmall, s.DMAStartIdle = d.startSmall, d.startIdle
-	}
-	s.Doorbells = c.doorbells.Load()
-	if records := s.InlineRecords + s.MMIORecords + s.DMARecords; records > s.Doorbells {
-		s.DoorbellsSaved = records - s.Doorbells
-	}
-	w := &c.ww.counts
-	s.WriteSpins, s.WriteSpinHits, s.WriteSpinsSpared, s.WriteParks = w.spins, w.spinHits, w.spared, w.parks
-	s.StallsFull, s.StallsLimit, s.StallsSmall = t.stallsFull, t.stallsLimit, t.stallsSmall
-	if c.tx.gen > 0 {
-		s.MovesWritten = uint64(c.tx.gen - 1)
-	}
+	s.MovesWritten += w.moves
+	s.WriteSpins += w.waits.spins
+	s.WriteSpinHits += w.waits.hits
+	s.WriteSpinsSpared += w.waits.spared
+	s.WriteParks += w.waits.parks
+	s.StallsFull += w.stallsFull
+	s.StallsLimit += w.stallsLimit
+	s.StallsSmall += w.stallsSmall
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// tx is the writing end of one record queue. It never waits. All of it is owned by
-// the holder of the Pair's write lock.
+// tx is the writing end of one record queue. It never waits. The holder of the writer's
+// lock owns all of it.
 type tx struct {
 	win  ntb.Window // the queue, in the peer's memory
 	size int
@@ -15,8 +15,7 @@ type tx struct {
 	kind kind   // of the record that reserve found room for
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
-	done int    // bytes that this queue took since it was granted
-	dma  *dmaTx // nil without an engine; constant after init
+	done int // bytes that this queue took since it was granted
 	// maxInline is the largest payload of an inline record.
 	maxInline int
 	max       int // how many bytes may be under way, whatever the queue's size
@@ -43,11 +42,8 @@ func (t *tx) stalled() {
 	}
 }
 
-func (t *tx) init(win ntb.Window, limit int, dma *dmaTx) {
-	t.max, t.dma, t.maxInline = limit, dma, maxInline
-	if dma != nil {
-		t.maxInline = min(maxInline, dma.threshold-1)
-	}
+func (t *tx) init(win ntb.Window, limit, inline int) {
+	t.max, t.maxInline = limit, inline
 	t.start(win)
 }
 
@@ -76,25 +72,14 @@ func (t *tx) wantsLarger() bool {
 // room returns how many bytes of the queue data may take now.
 func (t *tx) room() int { return t.send.Room() - reserve }
 
-// put writes the first bytes of p as one record and returns how many. It returns 0
-// if there is no room for a worthwhile record.
-func (t *tx) put(p []byte) int {
-	off, n := t.reserve(len(p))
-	switch {
-	case n == 0:
-		if t.dma != nil {
-			t.dma.kick(startFull)
-		}
-	case t.dma != nil && n >= t.dma.threshold:
-		h := makeHeader(t.seq+1, n, kindBulk)
-		t.dma.stage(t.win, t.advance(h), t.size, t.gen, h, p[:n])
-	case t.kind == kindInline:
-		t.putInline(p[:n])
-	default:
-		t.win.Write(off, p[:n])
-		t.commit(n)
+// store makes a record of p by stores, for which reserve has found room at off.
+func (t *tx) store(off int, p []byte) {
+	if t.kind == kindInline {
+		t.putInline(p)
+		return
 	}
-	return n
+	t.win.Write(off, p)
+	t.commit(len(p))
 }
 
 // putInline makes an inline record of p, for which reserve has found room. It

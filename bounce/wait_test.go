@@ -20,12 +20,12 @@ func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
 	a, b := connect(t, pa, pb)
 	buf := make([]byte, 8)
 	for range 20 {
-		b.rw.notify()
+		b.r.waiter.notify()
 		time.AfterFunc(100*time.Microsecond, func() { a.Write(buf[:2]) })
 		_, err := b.Read(buf)
 		require.NoError(t, err)
 	}
-	require.Zero(t, b.rw.guesses[0].fails)
+	require.Zero(t, b.r.waiter.spinner.guesses[0].fails)
 }
 
 // Reads of one byte that a deadline ends, as net/http's servers have one under way
@@ -48,8 +48,8 @@ func TestReadsEndedByDeadlineSpinApart(t *testing.T) {
 		_, err := b.Read(buf)
 		require.NoError(t, err)
 	}
-	require.Zero(t, b.rw.guesses[0].fails)
-	require.GreaterOrEqual(t, b.rw.guesses[1].fails, patience)
+	require.Zero(t, b.r.waiter.spinner.guesses[0].fails)
+	require.GreaterOrEqual(t, b.r.waiter.spinner.guesses[1].fails, patience)
 }
 
 func TestManyMissesParkLonger(t *testing.T) {
@@ -101,8 +101,7 @@ func TestStallsAreCountedByReason(t *testing.T) {
 // A waiter that takes a token which was left from before finds what is published at
 // that moment, or another token.
 func TestTokenBesideTheLastOneIsNotLost(t *testing.T) {
-	var w waiter
-	w.init()
+	w := signal{wake: make(chan struct{}, 1)}
 	mem := ntb.AlignedBytes(64)
 	win := ntb.MappedWindow(mem, ntb.Cacheable)
 	pauses := func(n uint64) {
@@ -179,20 +178,20 @@ func TestADeadlineCountsWhenTheClockIsSetBack(t *testing.T) {
 
 // A timer that fires while its deadline is moved ends nothing, and the new deadline counts.
 func TestAMovedDeadlineIsTheOneThatCounts(t *testing.T) {
-	var w waiter
-	w.init()
+	w := signal{wake: make(chan struct{}, 1)}
+	d := deadline{signal: &w}
 	for range 2000 {
-		w.setLimit(true, time.Nanosecond) // fires at any moment now
-		w.setLimit(true, time.Hour)
+		d.limit(true, time.Nanosecond) // fires at any moment now
+		d.limit(true, time.Hour)
 		require.Zero(t, w.stop.Load())
 		runtime.Gosched()
 		require.Zero(t, w.stop.Load())
 	}
-	w.setLimit(true, time.Millisecond)
+	d.limit(true, time.Millisecond)
 	within(t, func() {
 		for w.stop.Load() == 0 {
 			<-w.wake
 		}
 	})
-	w.stopTimer()
+	d.stop()
 }

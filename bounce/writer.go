@@ -2,50 +2,90 @@ package bounce
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
+
+// writer is the half of a connection that writes: the queue in the peer's memory.
+type writer struct {
+	// Immutable.
+	lines *lines
+	state *state
+	turn  *ring.Turn // nil unless the peer is routed; used with mu held
+
+	limit atomic.Int64 // the new value for tx.max
+	bell  bell
+
+	mu lock.Mutex[lock.Write] // held by a call, also while it waits
+	// mu guards the following.
+	tx         sender
+	arms       uint32 // counts the arms
+	askedIn    uint32 // generation of the queue for which a larger one was asked for
+	creditSeen uint64
+	grantSeen  uint64
+	finSent    bool
+	lent       lent
+
+	waiter waiter
+	saved  snapshot[writeCounts]
+}
+
+// lent is what a write lease lends.
+type lent struct {
+	n       int    // bytes
+	staging []byte // filled instead of the peer's memory, where that is not mapped
+	staged  []byte // the part of staging that is lent, or nil
+	at      int    // where it goes in the queue
+}
+
+func (w *writer) init(l *lines, s *state, o *Options) {
+	w.lines, w.state = l, s
+	w.bell.lines = l
+	w.waiter.init(w, l, o)
+	if l.routed {
+		w.turn = &ring.Turn{Wake: w.waiter.notify}
+	}
+	w.limit.Store(int64(o.Buffer))
+}
 
 // socketRoom is how much a socket takes of what is written, whether or not the peer reads.
 // It is less than any socket's buffers.
 const socketRoom = 64 << 10
 
-// Write writes all of p. Its errors are EPIPE when either side ended this direction,
-// ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see resetErr. With an error it
-// returns the number of bytes that were written before. If the peer ends the connection
-// meanwhile, up to 64 KiB count as written all the same, as with a socket. The end is
-// then the error of the next call.
-func (c *Pair) Write(p []byte) (n int, err error) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+// write is Pair.Write, but for errors of the whole connection.
+func (w *writer) write(p []byte) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for begun := false; ; begun = true {
-		if begun && len(p) <= socketRoom && c.peerEnded() {
-			c.leaveTurn()
+		if begun && len(p) <= socketRoom && w.peerEnded() {
+			w.leaveTurn()
 			return len(p), nil
 		}
-		if err := c.writeErr(len(p) == 0); err != nil || n == len(p) {
+		if err := w.err(len(p) == 0); err != nil || n == len(p) {
 			if err != nil {
-				c.leaveTurn()
+				w.leaveTurn()
 			}
 			return n, err
 		}
-		k, waits := c.put(p[n:])
+		k, waits := w.put(p[n:])
 		if waits {
-			c.waitTurn()
+			w.waitTurn()
 			continue
 		}
 		if k == 0 {
-			if err := c.makeRoom(); err != nil {
+			if err := w.makeRoom(); err != nil {
 				return n, err
 			}
 			continue
 		}
 		n += k
-		c.announce()
-		c.ww.worked(k)
+		w.bell.announce()
+		w.waiter.spinner.worked(k)
 		if n == len(p) {
 			return n, nil
 		}
@@ -53,241 +93,291 @@ func (c *Pair) Write(p []byte) (n int, err error) {
 }
 
 // makeRoom applies the credit that has come, or waits for some.
-func (c *Pair) makeRoom() error {
-	c.leaveTurn() // data of others need not wait for our credit
-	progress, err := c.takeCredit()
+func (w *writer) makeRoom() error {
+	w.leaveTurn() // data of others need not wait for our credit
+	progress, err := w.takeCredit()
 	if err != nil {
-		return c.blame(err)
+		return err
 	}
 	if !progress {
-		c.tx.stalled()
-		c.wait(&c.ww, ring.Space)
+		w.tx.stalled()
+		w.waiter.wait()
 	}
 	return nil
 }
 
-// writeErr returns why nothing can be written, or nil. none says that there is nothing to
+// err returns why nothing can be written, or nil. none says that there is nothing to
 // write. As with TCP, a write to a peer that reads no more resets the connection. The
-// caller holds wmu.
-func (c *Pair) writeErr(none bool) error {
-	stop := c.ww.stop.Load()
+// caller holds mu.
+func (w *writer) err(none bool) error {
+	stop := w.waiter.stop.Load()
 	if err := stopErr(stop); err != nil {
 		return err // without a look: the memory may be gone
 	}
-	state := c.peerState()
+	peer := w.lines.state()
 	switch {
-	case stop == 0 && !takesNothing(state):
+	case stop == 0 && !takesNothing(peer):
 		return nil
-	case state&stateReset != 0 || lost(stop, state):
-		return c.resetErr(syscall.EPIPE)
-	case stop&stopShut != 0 || c.aborted():
+	case peer&stateReset != 0 || lost(stop, peer):
+		return w.state.resetErr(syscall.EPIPE)
+	case stop&stopShut != 0 || w.state.aborted():
 		return syscall.EPIPE
 	case none:
 		return nil
 	}
-	c.addState(stateReset)
-	return syscall.EPIPE
+	return errUnread
 }
 
 // peerEnded reports whether the peer, and nothing else, ended the connection or gave it
 // up.
-func (c *Pair) peerEnded() bool {
-	stop := c.ww.stop.Load()
+func (w *writer) peerEnded() bool {
+	stop := w.waiter.stop.Load()
 	if stopErr(stop) != nil {
 		return false // without a look: the memory may be gone
 	}
-	state := c.peerState()
-	return takesNothing(state) && stop&stopShut == 0 && !lost(stop, state) && !c.aborted()
+	peer := w.lines.state()
+	return takesNothing(peer) && stop&stopShut == 0 && !lost(stop, peer) && !w.state.aborted()
 }
 
-// Reserve waits for room at the peer and returns some of it to be filled: at least
-// one byte and at most n, which is at least 1. The caller must only write it, since
-// reading may be slow or impossible. It is valid until Commit, which must follow.
-// Errors are those of Write.
-func (c *Pair) Reserve(n int) ([]byte, error) {
+// reserve is Pair.Reserve, but for errors of the whole connection. Without an error, mu
+// stays locked.
+func (w *writer) reserve(n int) ([]byte, error) {
 	if n < 1 {
 		panic(fmt.Sprintf("bounce: reserve %d bytes", n))
 	}
-	c.wmu.Lock()
-	b, err := c.reserve(n)
+	w.mu.Lock()
+	b, err := w.room(n)
 	if err == nil {
-		err = c.lease(leaseWrite)
+		err = w.state.lease(leaseWrite)
 	}
 	if err != nil {
-		c.wmu.Unlock()
+		w.mu.Unlock()
 		return nil, err
 	}
-	c.wmu.Lend()
+	w.mu.Lend()
 	return b, nil
 }
 
-func (c *Pair) reserve(n int) ([]byte, error) {
+// room waits for room, and returns some of it. The caller holds mu.
+func (w *writer) room(n int) ([]byte, error) {
 	for {
-		if err := c.writeErr(false); err != nil {
-			c.leaveTurn()
+		if err := w.err(false); err != nil {
+			w.leaveTurn()
 			return nil, err
 		}
-		if c.turn != nil && !c.peer.Room(c.turn) {
-			c.waitTurn()
+		if w.turn != nil && !w.lines.peer.Room(w.turn) {
+			w.waitTurn()
 			continue
 		}
-		off, k := c.tx.reserve(n)
+		off, k := w.tx.reserve(n)
 		if k == 0 {
-			if err := c.makeRoom(); err != nil {
+			if err := w.makeRoom(); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		c.reserved = k
-		c.leaveTurn() // later data finds room, or is kept aside: one record at most
-		if b := c.tx.win.Bytes(off, k); b != nil {
-			c.staged = nil
+		w.lent.n = k
+		w.leaveTurn() // later data finds room, or is kept aside: one record at most
+		if b := w.tx.win.Bytes(off, k); b != nil {
+			w.lent.staged = nil
 			return b, nil
 		}
-		// The peer's memory is not mapped here. It is written at Commit.
-		if cap(c.staging) < k {
-			c.staging = make([]byte, maxPiece)
+		// The peer's memory is not mapped here. It is written at commit.
+		if cap(w.lent.staging) < k {
+			w.lent.staging = make([]byte, maxPiece)
 		}
-		c.staged, c.stagedAt = c.staging[:k:k], off
-		return c.staged, nil
+		w.lent.staged, w.lent.at = w.lent.staging[:k:k], off
+		return w.lent.staged, nil
 	}
 }
 
-// Commit ends the lease of Reserve, and sends its first n bytes. 0 sends nothing.
-// It panics if n is more than Reserve returned.
-func (c *Pair) Commit(n int) {
-	if n < 0 || n > c.reserved {
-		panic(fmt.Sprintf("bounce: commit %d of %d bytes", n, c.reserved))
+// commit makes a record of the first n bytes that reserve has lent. The lease goes on.
+func (w *writer) commit(n int) {
+	if n < 0 || n > w.lent.n {
+		panic(fmt.Sprintf("bounce: commit %d of %d bytes", n, w.lent.n))
 	}
-	if n > 0 && c.ww.stop.Load()&(stopDown|stopBroken) == 0 {
-		if c.staged != nil {
-			c.tx.win.Write(c.stagedAt, c.staged[:n])
+	if n > 0 && w.up() {
+		if w.lent.staged != nil {
+			w.tx.win.Write(w.lent.at, w.lent.staged[:n])
 		}
-		c.tx.commit(n)
-		c.announce()
+		w.tx.commit(n)
+		w.bell.announce()
 	}
-	c.reserved, c.staged = 0, nil
-	c.endWriteLease()
-	c.wmu.Unlock()
-	c.afterLease()
+	w.lent.n, w.lent.staged = 0, nil
+}
+
+// up reports whether what is stored gets to the peer.
+func (w *writer) up() bool { return w.waiter.stop.Load()&(stopDown|stopBroken) == 0 }
+
+// finish publishes the FIN, once, and reports whether it did. If wake is true, it wakes
+// the peer's reader. Otherwise something follows that does. The caller holds mu.
+func (w *writer) finish(wake bool) bool {
+	if w.finSent || w.state.aborted() {
+		return false
+	}
+	up := w.up()
+	if up {
+		w.tx.fin()
+	}
+	w.finSent = true
+	w.state.finish(up)
+	if up && wake {
+		w.bell.announce()
+	}
+	return up
 }
 
 // Where frames lead to the peer, they sometimes take no data, because as much is under way
-// as may be, or data of other connections waits too. Write asks for room first, and waits
+// as may be, or data of other connections waits too. write asks for room first, and waits
 // for its turn here, as it waits for credit. So its deadline, Close and the peer's end
 // count. Everything that is not data never waits.
 
 // put writes the first bytes of p as one record and returns how many. If it returns 0,
 // there is no room in the queue, or, if waits is true, the frames take none and the turn
-// is waited for. The caller holds wmu.
-func (c *Pair) put(p []byte) (n int, waits bool) {
-	if c.turn == nil {
-		return c.tx.put(p), false
+// is waited for. The caller holds mu.
+func (w *writer) put(p []byte) (n int, waits bool) {
+	if w.turn == nil {
+		return w.tx.put(p), false
 	}
-	off, n := c.tx.reserve(len(p))
+	off, n := w.tx.reserve(len(p))
 	if n == 0 {
 		return 0, false
 	}
-	if n = c.peer.TryWrite(&c.tx.win, off, p[:n], c.turn); n == 0 {
+	if n = w.lines.peer.TryWrite(&w.tx.win, off, p[:n], w.turn); n == 0 {
 		return 0, true
 	}
-	c.tx.commit(n)
+	w.tx.commit(n)
 	return n, false
 }
 
 // waitTurn waits until frames take data, or there is a reason to stop. The caller holds
-// wmu, and checks again.
-func (c *Pair) waitTurn() {
-	w := &c.ww
-	w.parked.Store(true)
-	defer w.parked.Store(false)
-	for !c.peer.Room(c.turn) && w.stop.Load() == 0 && !c.ended(ring.Space) {
-		c.peer.Poll()
-		w.counts.parks++
-		c.saveStats(ring.Space)
-		<-w.wake
+// mu, and checks again.
+func (w *writer) waitTurn() {
+	w.waiter.parked.Store(true)
+	defer w.waiter.parked.Store(false)
+	for !w.lines.peer.Room(w.turn) && !w.stopped() {
+		w.waiter.sleep()
 	}
 }
 
 // leaveTurn gives up the place in line that an earlier call may have left. The caller
-// holds wmu.
-func (c *Pair) leaveTurn() {
-	if c.turn != nil {
-		c.peer.Leave(c.turn)
+// holds mu.
+func (w *writer) leaveTurn() {
+	if w.turn != nil {
+		w.lines.peer.Leave(w.turn)
 	}
 }
 
+func (w *writer) credit() uint64 { return ntb.Load64(w.lines.here, offCredit) }
+func (w *writer) grant() uint64  { return ntb.Load64(w.lines.here, offGrant) }
+
 // takeCredit reads the words by which the peer gives room: credit for the queue,
 // and a new queue. It reports whether either has changed.
-func (c *Pair) takeCredit() (progress bool, err error) {
-	if n := int(c.writeLimit.Load()); n != c.tx.max {
-		c.tx.limit(n)
+func (w *writer) takeCredit() (progress bool, err error) {
+	if n := int(w.limit.Load()); n != w.tx.max {
+		w.tx.limit(n)
 	}
 	// Each word is loaded once, so that the compared value is the one that is used.
-	credit, grant := ntb.Load64(c.line, offCredit), ntb.Load64(c.line, offGrant)
-	progress = credit != c.creditSeen || grant != c.grantSeen
-	c.creditSeen, c.grantSeen = credit, grant
+	credit, grant := w.credit(), w.grant()
+	progress = credit != w.creditSeen || grant != w.grantSeen
+	w.creditSeen, w.grantSeen = credit, grant
 	// Credit for a queue that was left is late, not wrong.
-	if uint32(c.creditSeen>>32) == c.tx.gen && !c.tx.send.Credit(flowctl.Pos(c.creditSeen)) {
-		return false, fmt.Errorf("%w: credit %#x", errBadRecord, c.creditSeen)
+	if uint32(credit>>32) == w.tx.gen && !w.tx.send.Credit(flowctl.Pos(credit)) {
+		return false, violation{fmt.Errorf("%w: credit %#x", errBadRecord, credit)}
 	}
-	if gen := uint32(c.grantSeen >> 40); gen == (c.tx.gen+1)&0xffffff {
-		win, err := c.remoteQueue(c.grantSeen&0xffffffff*minQueue, 1<<(c.grantSeen>>32&0x3f))
+	if gen := uint32(grant >> 40); gen == (w.tx.gen+1)&0xffffff {
+		win, err := w.lines.remoteQueue(grant&0xffffffff*minQueue, 1<<(grant>>32&0x3f))
 		if err != nil {
-			return false, err
+			return false, violation{err}
 		}
-		c.tx.move(win)
-		c.announce()
+		w.tx.move(win)
+		w.bell.announce()
 	}
 	return progress, nil
 }
 
-// idleMove goes on in the queue that was granted, if no Write is under way, and
-// tells the peer, whose application may be idle as well.
-func (c *Pair) idleMove() {
-	if ntb.Load64(c.line, offGrant) == 0 || !c.wmu.TryLock() {
-		return // never granted, or a Write that is under way takes the grant
+// move goes on in the queue that was granted, if no call is under way, and notifies the
+// peer, whose application may be idle as well. The link's goroutine calls it.
+func (w *writer) move() error {
+	if w.grant() == 0 || !w.mu.TryLock() {
+		return nil // never granted, or a call that is under way takes the grant
 	}
-	defer c.wmu.Unlock()
-	if ntb.Load64(c.line, offGrant) == c.grantSeen || c.ww.stop.Load()&^stopDeadline != 0 || c.finSent {
-		return
+	defer w.mu.Unlock()
+	if w.grant() == w.grantSeen || w.waiter.stop.Load()&^stopDeadline != 0 || w.finSent {
+		return nil
 	}
-	if _, err := c.takeCredit(); err != nil {
-		c.blame(err)
-		return
+	if _, err := w.takeCredit(); err != nil {
+		return err
 	}
-	c.peer.Notify(c.farSlot, ring.Data)
+	w.lines.notifyReader()
+	return nil
 }
 
-// armSpace arms for room, and asks for a larger queue if that would help: the peer's
+// The methods of half.
+
+func (w *writer) ready() bool { return w.credit() != w.creditSeen || w.grant() != w.grantSeen }
+
+func (w *writer) stopped() bool { return w.waiter.interrupted() || takesNothing(w.lines.state()) }
+
+// yielded asks for a larger queue, once for each queue, during a wait for room that may
+// well come before we park.
+func (w *writer) yielded() {
+	if w.askedIn == w.tx.gen || !w.tx.wantsLarger() {
+		return
+	}
+	if w.waiter.fenced {
+		w.armWith(parkingBit)
+	} else {
+		w.armWith(0)
+	}
+}
+
+// arm has the peer's reader give back all credit, and perhaps a larger queue.
+func (w *writer) arm() {
+	if w.lines.routed {
+		w.armWith(0)
+	} else {
+		w.armWith(parkingBit)
+	}
+}
+
+// armWith arms for room, and asks for a larger queue if that would help: the peer's
 // reader answers when it reads; its link's goroutine grants a queue now, if it can.
 // Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
 // Over several hops a later arm can replace this one on its way, and come behind what
 // tells of it: a queue that is large already stays as it is then, and credit comes for
-// that arm as for any other. The caller holds wmu.
-func (c *Pair) armSpace(bits uint32) {
-	c.spaceArm++
+// that arm as for any other.
+func (w *writer) armWith(bits uint32) {
+	w.arms++
 	bits |= armedBit
-	if !c.tx.wantsLarger() {
-		c.publishArm(ring.Space, bits)
+	if !w.tx.wantsLarger() {
+		w.publishArm(bits)
 		return
 	}
-	c.publishArm(ring.Space, bits|growBit)
-	if c.tx.size < bulkQueue || c.askedIn != c.tx.gen {
-		c.askedIn = c.tx.gen
-		c.peer.Notify(c.farSlot, ring.Data)
+	w.publishArm(bits | growBit)
+	if w.tx.size < bulkQueue || w.askedIn != w.tx.gen {
+		w.askedIn = w.tx.gen
+		w.lines.notifyReader()
 	}
 }
 
-// askToGrow asks for a larger queue, once for each queue, during a wait for room
-// that may well come before we park. The caller holds wmu.
-func (c *Pair) askToGrow(w *waiter) {
-	if c.askedIn == c.tx.gen || !c.tx.wantsLarger() {
-		return
-	}
-	if w.fenced {
-		c.armSpace(parkingBit)
-	} else {
-		c.armSpace(0)
-	}
+// publishArm publishes the arm word with the given low bits.
+func (w *writer) publishArm(bits uint32) {
+	w.lines.far.Update32(offSpaceArm, w.tx.gen<<24|w.arms<<armShift&0xffffff|bits)
 }
+
+func (w *writer) line() int { return w.lines.slot }
+
+func (w *writer) beforeSleep() { w.save() }
+
+// save copies the counters to where Stats finds them while mu is held. The caller holds mu.
+func (w *writer) save() {
+	c := writeCounts{pathStats: w.tx.st, dma: w.tx.dma.stats(), doorbells: w.bell.rung.Load(), waits: w.waiter.counts()}
+	if w.tx.gen > 0 {
+		c.moves = uint64(w.tx.gen - 1)
+	}
+	w.saved.store(c)
+}
+
+// busy reports whether the call that holds mu may last long.
+func (w *writer) busy() bool { return w.waiter.parked.Load() || w.state.leased(leaseWrite) }

@@ -14,12 +14,12 @@
 // sleep, or that stands for it.
 //
 //	pair  function                  stores                    looks at                ordered by
-//	S1    bounce Pair.announce      record's header           data arm                nothing, or Fence
-//	      bounce Pair.wait          data arm                  record's header         Device.Order
-//	S2    bounce Pair.publishCredit credit                    space arm               nothing, or Fence
-//	      bounce Pair.wait          space arm                 credit                  Device.Order
-//	S3    bounce Pair.peerArm       record's header, credit   arm, before and after   Fence, by parkingBit
-//	      bounce Pair.order         arm                       header, credit          Fence
+//	S1    bounce bell.announce      record's header           data arm                nothing, or Fence
+//	      bounce waiter.wait        data arm                  record's header         Device.Order
+//	S2    bounce reader.publishCredit credit                  space arm               nothing, or Fence
+//	      bounce waiter.wait        space arm                 credit                  Device.Order
+//	S3    bounce lines.peerArm      record's header, credit   arm, before and after   Fence, by parkingBit
+//	      bounce waiter.order       arm                       header, credit          Fence
 //	S4    ring   Peer.announce      master word               link's arm              Fence
 //	      ring   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
 //	S5    ring   Peer.receiveSetup  set-up credit             blocked word            Fence
@@ -30,8 +30,8 @@
 //	      ring   outLane.await      lane's space arm          lane's credit           Fence, or Device.Order
 //	S8    shmem  peer.stored        element of the heap       arm                     nothing, or Fence
 //	      shmem  World.park         arm                       element of the heap     membarrier
-//	S9    bounce waiter.notify      what it wakes for         wake: is it full        Fence
-//	      bounce Pair.wait          wake: takes a token       what woke it            channel's lock
+//	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
+//	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
 //	S10   ring   tunnel.receive     stores of a frame         bell: is it full        Fence
 //	      ring   tunnel.WaitDoorbell bell: takes a token      stores of a frame       channel's lock
 //	S11   ntbmem end.RingDoorbell   words of a window         bell: is it full        Fence
@@ -39,7 +39,7 @@
 //	S12   ntbshm device.RingDoorbell ring word                who waits               system call
 //	      ntbshm device.newRung     begins to wait            ring word               Go's poller
 //	S13   bounce Pair.Notified      the peer, words           waiter.parked           seen before
-//	      bounce Pair.wait          waiter.parked             the peer's words        sync/atomic
+//	      bounce waiter.wait        waiter.parked             the peer's words        sync/atomic
 //	S14   ring   inLane.pollOnward  inLane.next               outLane.waits           sync/atomic
 //	      ring   outLane.own        outLane.waits             inLane.next             sync/atomic
 //	S15   ring   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before

@@ -43,11 +43,11 @@ type (
 	Dial   struct{}
 
 	// One peer: its pool of queues, and what waits to be sent to it.
-	Pool  struct{}
-	Tell  struct{}
-	State struct{}
-	DMA   struct{}
-	Setup struct{}
+	Pool   struct{}
+	Saying struct{}
+	State  struct{}
+	DMA    struct{}
+	Setup  struct{}
 
 	// The lanes of a link, and the tunnels whose frames they carry.
 	LaneIn  struct{}
@@ -74,6 +74,7 @@ type (
 	Accept  struct{}
 	Raw     struct{}
 	DataArm struct{}
+	Counts  struct{}
 )
 
 // All PEs of a team are in its collective, which ends with the first PE that ends.
@@ -94,19 +95,18 @@ func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
 func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
 
 func (Poll) class() info  { return info{"ring.Peer.pollMu", 30, false} }
-func (Read) class() info  { return info{"bounce.Pair.rmu", 31, false} }
-func (Write) class() info { return info{"bounce.Pair.wmu", 32, false} }
-func (Grow) class() info  { return info{"bounce.Pair.gmu", 33, false} }
+func (Read) class() info  { return info{"bounce.reader", 31, false} }
+func (Write) class() info { return info{"bounce.writer", 32, false} }
+func (Grow) class() info  { return info{"bounce.granter", 33, false} }
 
 func (Stack) class() info  { return info{"sdp.stack", 40, true} }
 func (Listen) class() info { return info{"listen.Table", 41, true} }
 func (Dial) class() info   { return info{"dial.Table", 42, false} }
 
-func (Pool) class() info { return info{"bounce.Pool", 50, false} }
-func (Tell) class() info { return info{"bounce.Pair.tell", 51, false} }
+func (Pool) class() info   { return info{"bounce.Pool", 50, false} }
+func (Saying) class() info { return info{"bounce.Pair.saying", 51, false} }
 
-// The statistics of a Fabric lock the State of each connection.
-func (State) class() info { return info{"bounce.Pair.smu", 52, true} }
+func (State) class() info { return info{"bounce.state", 52, true} }
 func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
 func (Setup) class() info { return info{"ring.setupSend", 54, false} }
 
@@ -130,7 +130,10 @@ func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
 func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
-func (Wait) class() info    { return info{"bounce.waiter", 83, false} }
+func (Wait) class() info    { return info{"bounce.deadline", 83, false} }
 func (Accept) class() info  { return info{"listen.deadline", 84, true} }
 func (Raw) class() info     { return info{"sdp.descriptor", 85, false} }
 func (DataArm) class() info { return info{"ring.dataArm", 86, false} }
+
+// The statistics of a Fabric lock the Counts of each connection.
+func (Counts) class() info { return info{"bounce.snapshot", 87, true} }

@@ -11,9 +11,9 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},
 		DefaultFabric{}, Stacks{}, Users{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
-		Stack{}, Listen{}, Dial{}, Pool{}, Tell{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, Sender{},
+		Stack{}, Listen{}, Dial{}, Pool{}, Saying{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, Sender{},
 		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
-		Raw{}, DataArm{},
+		Raw{}, DataArm{}, Counts{},
 	}
 	names, last := map[string]bool{}, 0
 	for _, c := range all {

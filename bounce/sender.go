@@ -1,0 +1,34 @@
+package bounce
+
+import "github.com/ntbnet/ntbnet/ntb"
+
+// sender writes to a record queue: by stores, or from a size on by a DMA engine.
+type sender struct {
+	tx
+	dma *dmaTx // nil without an engine; constant after init
+}
+
+func (s *sender) init(win ntb.Window, limit int, dma *dmaTx) {
+	s.dma = dma
+	inline := maxInline
+	if dma != nil {
+		inline = min(maxInline, dma.threshold-1)
+	}
+	s.tx.init(win, limit, inline)
+}
+
+// put writes the first bytes of p as one record and returns how many. It returns 0
+// if there is no room for a worthwhile record.
+func (s *sender) put(p []byte) int {
+	off, n := s.reserve(len(p))
+	switch {
+	case n == 0:
+		s.dma.flush(startFull)
+	case s.dma.takes(n):
+		h := makeHeader(s.seq+1, n, kindBulk)
+		s.dma.stage(s.win, s.advance(h), s.size, s.gen, h, p[:n])
+	default:
+		s.store(off, p[:n])
+	}
+	return n
+}
