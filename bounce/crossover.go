@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // CrossoverPoint is the cost of one payload size by either way, until the payload
@@ -32,7 +32,7 @@ const crossoverRounds = 9
 
 // measureCrossover measures both ways into the peer's scratch. It takes about a
 // millisecond.
-func measureCrossover(p *ring.Peer) []CrossoverPoint {
+func measureCrossover(p *link.Peer) []CrossoverPoint {
 	win := p.Remote()
 	at := scratchOf(win.Len())
 	if at == win.Len() {

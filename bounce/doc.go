@@ -31,7 +31,7 @@
 //
 // # The region
 //
-// Offsets from the beginning of the region ([ring.Peer.Local]), all written by
+// Offsets from the beginning of the region ([link.Peer.Local]), all written by
 // the peer; S is the number of slots.
 //
 //	0     64 S   lines: one per connection, by slot

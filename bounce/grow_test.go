@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,7 +119,7 @@ func TestAMoveThatTheEndOfAReadMissesIsTaken(t *testing.T) {
 	handled(t, pb)
 	endRead := hold(&a.r.mu)
 	endWrite()
-	b.Notified(ring.Space) // it moves now
+	b.Notified(link.Space) // it moves now
 	handled(t, pa)
 	endRead()
 	given(t, a)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
@@ -32,9 +33,10 @@ type hosts struct {
 func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
 	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Nodes), rec: recorder.For(t)}
 	for host := 1; host <= o.Nodes; host++ {
-		n := ring.NewNode(ring.MakeID(host, 1))
-		n.Register(ring.ServiceSDP, poolService{pool})
-		require.NoError(t, n.Join(o))
+		ln := link.NewNode(link.MakeID(host, 1))
+		ln.Register(link.ServiceSDP, poolService{pool})
+		n, err := ring.Join(ln, o)
+		require.NoError(t, err)
 		h.nodes = append(h.nodes, n)
 	}
 	for i := range h.nodes {
@@ -75,11 +77,11 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	defer cancel()
 	p, err := h.reach(ctx, a, b)
 	require.NoError(h.t, err)
-	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
+	pa = p.Session(link.ServiceSDP).(poolSession).Pool
 	for ; pb == nil; runtime.Gosched() { // the other end comes up a moment later
 		for _, p := range h.nodes[b].Peers() {
 			if p.ID() == h.nodes[a].ID() && p.Routed() {
-				pb = p.Session(ring.ServiceSDP).(poolSession).Pool
+				pb = p.Session(link.ServiceSDP).(poolSession).Pool
 			}
 		}
 	}
@@ -90,7 +92,7 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 
 // reach makes the tunnel from node a to node b as soon as the news of b's links have
 // come.
-func (h *hosts) reach(ctx context.Context, a, b int) (*ring.Peer, error) {
+func (h *hosts) reach(ctx context.Context, a, b int) (*link.Peer, error) {
 	for {
 		changed := h.nodes[a].Changed()
 		p, err := h.nodes[a].Peer(ctx, h.nodes[b].ID())

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Words of a line. See the package comment.
@@ -21,7 +21,7 @@ const (
 // peer's line, which we write.
 type lines struct {
 	// Immutable after newPair and NewPair.
-	peer   *ring.Peer
+	peer   *link.Peer
 	slot   int    // of our line
 	here   []byte // our line
 	fence  bool   // a look needs a fence after a publish
@@ -60,10 +60,10 @@ func (l *lines) remoteQueue(off, size uint64) (ntb.Window, error) {
 }
 
 // notifyReader has the peer check what there is to read.
-func (l *lines) notifyReader() { l.peer.Notify(l.farSlot, ring.Data) }
+func (l *lines) notifyReader() { l.peer.Notify(l.farSlot, link.Data) }
 
 // notifyWriter has the peer check for room to write, and our state.
-func (l *lines) notifyWriter() { l.peer.Notify(l.farSlot, ring.Space) }
+func (l *lines) notifyWriter() { l.peer.Notify(l.farSlot, link.Space) }
 
 // state returns the peer's state word.
 func (l *lines) state() uint32 { return ntb.Load32(l.here, offState) }

@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Pair is one endpoint of a connection. Its methods may be called from several
@@ -42,7 +42,7 @@ func (c *Pair) End() End {
 }
 
 // Peer returns the peer at the other end.
-func (c *Pair) Peer() *ring.Peer { return c.lines.peer }
+func (c *Pair) Peer() *link.Peer { return c.lines.peer }
 
 // SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded up
 // to a power of two from 4 KiB to 16 MiB. A queue that is larger already stays.
@@ -90,8 +90,8 @@ func (c *Pair) Connect(far End) error {
 	c.w.tx.init(win, int(c.w.limit.Load()), dma)
 	c.linked.Store(true)
 	// Earlier announcements of the peer were ignored (pair S16).
-	c.Notified(ring.Space)
-	c.Notified(ring.Data)
+	c.Notified(link.Space)
+	c.Notified(link.Data)
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (c *Pair) Notified(direction int) {
 	if !c.linked.Load() {
 		return
 	}
-	if state := c.lines.state(); state != 0 || direction == ring.Space {
+	if state := c.lines.state(); state != 0 || direction == link.Space {
 		if c.w.waiter.parked.Load() {
 			c.w.waiter.notify()
 		}
@@ -204,7 +204,7 @@ func (c *Pair) Notified(direction int) {
 	if c.r.waiter.parked.Load() {
 		c.r.waiter.notify()
 	}
-	if direction == ring.Data {
+	if direction == link.Data {
 		c.r.takeMoves()
 		c.r.granter.grow()
 	} else if err := c.w.move(); err != nil {

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,16 +27,16 @@ type poolService struct{ opts Options }
 
 type poolSession struct{ *Pool }
 
-func (s poolService) Open(p *ring.Peer) ring.Session { return poolSession{NewPool(p, s.opts)} }
+func (s poolService) Open(p *link.Peer) link.Session { return poolSession{NewPool(p, s.opts)} }
 func (poolSession) Message([]byte) error             { return nil }
 func (s poolSession) Down(error)                     { s.Pool.Down() }
 
 // linkPools joins two nodes over a bridge and returns each one's pool.
 func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 	t.Helper()
-	na, nb := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
-	na.Register(ring.ServiceSDP, poolService{o})
-	nb.Register(ring.ServiceSDP, poolService{o})
+	na, nb := link.NewNode(link.MakeID(1, 1)), link.NewNode(link.MakeID(1, 2))
+	na.Register(link.ServiceSDP, poolService{o})
+	nb.Register(link.ServiceSDP, poolService{o})
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -46,11 +46,11 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 			t.Error(err)
 			return
 		}
-		pb = p.Session(ring.ServiceSDP).(poolSession).Pool
+		pb = p.Session(link.ServiceSDP).(poolSession).Pool
 	})
 	p, err := na.Up(ctx, a)
 	require.NoError(t, err)
-	pa = p.Session(ring.ServiceSDP).(poolSession).Pool
+	pa = p.Session(link.ServiceSDP).(poolSession).Pool
 	wg.Wait()
 	require.NotNil(t, pb)
 	if d, ok := a.(*recorder.Device); ok {
@@ -491,8 +491,8 @@ func TestHostilePeer(t *testing.T) {
 			a, b := connect(t, pa, pb)
 			c, d := connect(t, pa, pb)
 			attack(a)
-			pa.peer.Notify(a.lines.farSlot, ring.Data)
-			pa.peer.Notify(a.lines.farSlot, ring.Space)
+			pa.peer.Notify(a.lines.farSlot, link.Data)
+			pa.peer.Notify(a.lines.farSlot, link.Space)
 			within(t, func() {
 				b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 				_, rerr := b.Read(make([]byte, 10))

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Errors of this package, besides io.EOF, os.ErrDeadlineExceeded and errno
@@ -56,7 +56,7 @@ type Options struct {
 // Pool is the memory here that one peer may write, divided among the connections
 // with it.
 type Pool struct {
-	peer *ring.Peer // immutable
+	peer *link.Peer // immutable
 	opts Options    // immutable
 
 	crossover    []CrossoverPoint // measured by NewPool
@@ -75,7 +75,7 @@ type Pool struct {
 }
 
 // NewPool returns the pool of a peer's local region.
-func NewPool(p *ring.Peer, o Options) *Pool {
+func NewPool(p *link.Peer, o Options) *Pool {
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
 	}
@@ -115,7 +115,7 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 }
 
 // Peer returns the peer that may write the pool.
-func (p *Pool) Peer() *ring.Peer { return p.peer }
+func (p *Pool) Peer() *link.Peer { return p.peer }
 
 // alloc allocates a queue of size bytes and clears its first header. If grow is
 // true, it leaves a quarter of the memory for new connections, and beyond bulkQueue

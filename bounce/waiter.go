@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // half is a reader or a writer, as its waiter sees it. The caller holds the half's lock.
@@ -39,7 +39,7 @@ type waiter struct {
 	hits    int         // number of spins in a row that ended by data
 	soon    *time.Timer // for lookSoon; made when first needed
 	fenced  bool        // the peer knows by parkingBit that we park, and fences
-	watch   ring.Watch  // for a routed peer
+	watch   link.Watch  // for a routed peer
 	parks   uint64
 }
 

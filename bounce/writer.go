@@ -6,9 +6,9 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // writer is the half of a connection that writes: the queue in the peer's memory.
@@ -16,7 +16,7 @@ type writer struct {
 	// Immutable.
 	lines *lines
 	state *state
-	turn  *ring.Turn // nil unless the peer is routed; used with mu held
+	turn  *link.Turn // nil unless the peer is routed; used with mu held
 
 	limit atomic.Int64 // the new value for tx.max
 	bell  bell
@@ -48,7 +48,7 @@ func (w *writer) init(l *lines, s *state, o *Options) {
 	w.bell.lines = l
 	w.waiter.init(w, l, o)
 	if l.routed {
-		w.turn = &ring.Turn{Wake: w.waiter.notify}
+		w.turn = &link.Turn{Wake: w.waiter.notify}
 	}
 	w.limit.Store(int64(o.Buffer))
 }

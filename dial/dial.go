@@ -8,8 +8,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // ErrLinkDown reports that the link went down before the peer answered. The caller
@@ -79,7 +79,7 @@ func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 		return nil, ErrLinkDown
 	}
 	h.End = hello.End(end)
-	if t.pool.Peer().Send(ring.ServiceSDP, h.Marshal()) != nil {
+	if t.pool.Peer().Send(link.ServiceSDP, h.Marshal()) != nil {
 		t.remove(k)
 		t.pool.Discard(pair)
 		return nil, ErrLinkDown

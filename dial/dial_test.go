@@ -10,8 +10,8 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,12 +20,12 @@ const guard = 30 * time.Second
 
 // listener is the far side of a link: it hands each Hello to the test, which answers.
 type listener struct {
-	peer   *ring.Peer
+	peer   *link.Peer
 	pool   *bounce.Pool
 	hellos chan *hello.Hello
 }
 
-func (l *listener) Open(p *ring.Peer) ring.Session {
+func (l *listener) Open(p *link.Peer) link.Session {
 	l.peer, l.pool = p, bounce.NewPool(p, bounce.Options{})
 	return l
 }
@@ -58,25 +58,25 @@ func (l *listener) accept(t *testing.T, h *hello.Hello) *bounce.Pair {
 	require.NoError(t, err)
 	require.NoError(t, pair.Connect(bounce.End(h.End)))
 	a := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
-	require.NoError(t, l.peer.Send(ring.ServiceSDP, a.Marshal()))
+	require.NoError(t, l.peer.Send(link.ServiceSDP, a.Marshal()))
 	return pair
 }
 
 func (l *listener) refuse(t *testing.T, h *hello.Hello, r hello.Refuse) {
 	t.Helper()
 	r.Slot, r.Gen = h.End.Slot, h.End.Gen
-	require.NoError(t, l.peer.Send(ring.ServiceSDP, r.Marshal()))
+	require.NoError(t, l.peer.Send(link.ServiceSDP, r.Marshal()))
 }
 
 // dialler is the near side.
 type dialler struct {
-	peer  *ring.Peer
+	peer  *link.Peer
 	pool  *bounce.Pool
 	table *Table
 	bad   chan error // what is wrong with an answer
 }
 
-func (d *dialler) Open(p *ring.Peer) ring.Session {
+func (d *dialler) Open(p *link.Peer) link.Session {
 	d.peer, d.pool = p, bounce.NewPool(p, bounce.Options{})
 	d.table = NewTable(d.pool)
 	return d
@@ -101,14 +101,14 @@ func (d *dialler) Down(error) {
 	d.pool.Down()
 }
 
-func link(t *testing.T) (*dialler, *listener) {
+func linked(t *testing.T) (*dialler, *listener) {
 	t.Helper()
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)
 	d, l := &dialler{bad: make(chan error, 1)}, &listener{hellos: make(chan *hello.Hello, 16)}
-	near, far := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
-	near.Register(ring.ServiceSDP, d)
-	far.Register(ring.ServiceSDP, l)
+	near, far := link.NewNode(link.MakeID(1, 1)), link.NewNode(link.MakeID(1, 2))
+	near.Register(link.ServiceSDP, d)
+	far.Register(link.ServiceSDP, l)
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
 	up := make(chan error, 1)
@@ -155,7 +155,7 @@ func (d *dialler) unused(t *testing.T) {
 }
 
 func TestADialThatIsAccepted(t *testing.T) {
-	d, l := link(t)
+	d, l := linked(t)
 	done := d.dial(t.Context())
 	h := l.next(t)
 	require.Equal(t, uint16(80), h.To)
@@ -174,7 +174,7 @@ func TestADialThatIsAccepted(t *testing.T) {
 }
 
 func TestADialThatIsRefused(t *testing.T) {
-	d, l := link(t)
+	d, l := linked(t)
 	for reason, want := range map[hello.Reason]error{
 		hello.NotListening: syscall.ECONNREFUSED,
 		hello.BacklogFull:  errBacklog,
@@ -202,7 +202,7 @@ func TestADialThatIsRefused(t *testing.T) {
 // The end of a dial's context leaves the memory to the answer, which the peer still
 // sends.
 func TestADialThatEndsBeforeItsAnswer(t *testing.T) {
-	d, l := link(t)
+	d, l := linked(t)
 	for _, answer := range []func(h *hello.Hello){
 		func(h *hello.Hello) {
 			l.refuse(t, h, hello.Refuse{Version: hello.Version, Reason: hello.NotListening})
@@ -230,7 +230,7 @@ func TestADialThatEndsBeforeItsAnswer(t *testing.T) {
 }
 
 func TestADialEndsWithItsLink(t *testing.T) {
-	d, l := link(t)
+	d, l := linked(t)
 	done := d.dial(t.Context())
 	l.next(t)
 	d.peer.Fail(errors.New("cut"))
@@ -244,8 +244,8 @@ func TestAnAnswerThatNobodyWaitsFor(t *testing.T) {
 		(&hello.HelloAck{Slot: 3, Gen: 1}).Marshal(),
 		(&hello.Refuse{Version: hello.Version, Slot: 3, Gen: 1, Reason: hello.NotListening}).Marshal(),
 	} {
-		d, l := link(t)
-		require.NoError(t, l.peer.Send(ring.ServiceSDP, m))
+		d, l := linked(t)
+		require.NoError(t, l.peer.Send(link.ServiceSDP, m))
 		select {
 		case err := <-d.bad:
 			require.ErrorIs(t, err, hello.ErrMalformed)

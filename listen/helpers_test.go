@@ -13,9 +13,9 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,7 +114,7 @@ func (v *valve) Publish(off int, word uint64, width int) {
 	v.inner.Publish64(off, word)
 }
 
-// side is the set-up of SDP connections at one end of a link: a ring.Service for
+// side is the set-up of SDP connections at one end of a link: a link.Service for
 // one peer.
 type side struct {
 	table *Table
@@ -125,7 +125,7 @@ type side struct {
 	skew   atomic.Int32 // added to the version of each message that comes
 }
 
-func (s *side) Open(p *ring.Peer) ring.Session {
+func (s *side) Open(p *link.Peer) link.Session {
 	s.pool = bounce.NewPool(p, bounce.Options{})
 	s.dials = dial.NewTable(s.pool)
 	return s
@@ -157,24 +157,24 @@ func (s *side) Down(error) {
 	s.pool.Down()
 }
 
-// link is one peer's link to the node that listens.
-type link struct {
+// linked is one peer's link to the node that listens.
+type linked struct {
 	near, far *side  // ends at the listening node, and at the peer
 	valve     *valve // passes what the listening node stores to the peer
 }
 
 // newLink joins a peer to a node that has table's listeners. before is that of the
 // near side; it also gets the valve.
-func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
+func newLink(t *testing.T, table *Table, before func(*valve, any)) *linked {
 	t.Helper()
 	x, y := ntbmem.Pair(1 << 20)
-	l := &link{near: &side{table: table}, far: &side{table: NewTable()}, valve: newValve(x)}
+	l := &linked{near: &side{table: table}, far: &side{table: NewTable()}, valve: newValve(x)}
 	if before != nil {
 		l.near.before = func(msg any) { before(l.valve, msg) }
 	}
-	near, far := ring.NewNode(ring.MakeID(1, 1)), ring.NewNode(ring.MakeID(1, 2))
-	near.Register(ring.ServiceSDP, l.near)
-	far.Register(ring.ServiceSDP, l.far)
+	near, far := link.NewNode(link.MakeID(1, 1)), link.NewNode(link.MakeID(1, 2))
+	near.Register(link.ServiceSDP, l.near)
+	far.Register(link.ServiceSDP, l.far)
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
 	up := make(chan error, 1)
@@ -194,7 +194,7 @@ func newLink(t *testing.T, table *Table, before func(*valve, any)) *link {
 
 // dial connects from the peer to a port of the listening node. It waits for a place in
 // the backlog.
-func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
+func (l *linked) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
 	var retry dial.Retry
 	for {
 		pair, err := l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port})
@@ -214,7 +214,7 @@ func (l *link) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
 }
 
 // mustDial dials while others are held up. It must not be.
-func (l *link) mustDial(t *testing.T, port uint16) (pair *bounce.Pair) {
+func (l *linked) mustDial(t *testing.T, port uint16) (pair *bounce.Pair) {
 	t.Helper()
 	returns(t, "Dial", func() {
 		var err error
@@ -240,7 +240,7 @@ func mustAccept(t *testing.T, l *Listener) (a Accepted) {
 }
 
 // noPairs waits until the links have no connections left.
-func noPairs(t *testing.T, links ...*link) {
+func noPairs(t *testing.T, links ...*linked) {
 	t.Helper()
 	returns(t, "the end of all pairs", func() {
 		for _, l := range links {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // DefaultBacklog is the default limit of connections that wait for Accept.
@@ -42,7 +42,7 @@ type TCP struct {
 	Socket Socket // zero if no socket identifies the listener
 	// Addresses returns the addresses of the connection that a Hello asks for, or
 	// false if the Hello asks for an impossible one. It must not block.
-	Addresses func(*ring.Peer, *hello.Hello) (Addresses, bool)
+	Addresses func(*link.Peer, *hello.Hello) (Addresses, bool)
 }
 
 // Table has the listeners of a node, by port.
@@ -141,7 +141,7 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 			r.Reason, r.Process = hello.Elsewhere, uint16(process)
 		}
 	}
-	_ = p.Peer().Send(ring.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer
+	_ = p.Peer().Send(link.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 	}
 	ack := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
 	// If the link has gone down meanwhile, the pair learns of it as all others do.
-	_ = p.Peer().Send(ring.ServiceSDP, ack.Marshal())
+	_ = p.Peer().Send(link.ServiceSDP, ack.Marshal())
 	if !l.deliver(Accepted{Pair: pair, From: int(h.From), Addresses: addresses}) {
 		// Abort runs on a goroutine of its own, since this one may be in a Read or
 		// Write of another connection.
@@ -180,7 +180,7 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 // reserve reserves a place in a listener's queue, and the addresses of the
 // connection. deliver or giveBack ends the reservation. If there is no place, it
 // returns the reason.
-func (t *Table) reserve(p *ring.Peer, h *hello.Hello) (*Listener, Addresses, hello.Reason) {
+func (t *Table) reserve(p *link.Peer, h *hello.Hello) (*Listener, Addresses, hello.Reason) {
 	l := t.find(h)
 	if l == nil {
 		return nil, Addresses{}, hello.NotListening
@@ -341,7 +341,7 @@ func (l *Listener) SetDeadline(t time.Time) { l.deadline.set(t) }
 // Close ends Accept. It resets the connections that wait for it, and those whose
 // Hellos are being answered. It does not wait for the resets. Where stores to a peer
 // block, that delays only what is sent to that peer. Each connection holds its peer,
-// so ring.Node.Close waits for them.
+// so link.Node.Close waits for them.
 func (l *Listener) Close() error {
 	err := ErrClosed
 	l.once.Do(func() {
@@ -376,8 +376,8 @@ func (l *Listener) forget() {
 }
 
 // waiting empties the queue of a listener that is closed.
-func (l *Listener) waiting() map[*ring.Peer][]*bounce.Pair {
-	pairs := map[*ring.Peer][]*bounce.Pair{}
+func (l *Listener) waiting() map[*link.Peer][]*bounce.Pair {
+	pairs := map[*link.Peer][]*bounce.Pair{}
 	for {
 		select {
 		case a := <-l.queue:

@@ -20,7 +20,7 @@ type dialled struct {
 	err  error
 }
 
-func (l *link) goDial(ctx context.Context, port uint16) <-chan dialled {
+func (l *linked) goDial(ctx context.Context, port uint16) <-chan dialled {
 	c := make(chan dialled, 1)
 	go func() {
 		pair, err := l.dial(ctx, port)
@@ -185,7 +185,7 @@ func TestAHelloThatFailsGivesItsPlaceBack(t *testing.T) {
 func TestCloseAtAnyMomentLeavesNothing(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
-	links := []*link{newLink(t, table, nil), newLink(t, table, nil)}
+	links := []*linked{newLink(t, table, nil), newLink(t, table, nil)}
 	rounds := 300
 	if testing.Short() {
 		rounds = 60

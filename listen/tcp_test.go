@@ -10,18 +10,18 @@ import (
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
-func addressesFrom(_ *ring.Peer, h *hello.Hello) (Addresses, bool) {
+func addressesFrom(_ *link.Peer, h *hello.Hello) (Addresses, bool) {
 	return Addresses{
 		Local:  netip.AddrPortFrom(netip.IPv6Loopback(), h.To),
 		Remote: netip.AddrPortFrom(netip.AddrFrom16(h.TCP.Source), h.From),
 	}, h.From != 666
 }
 
-func (l *link) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
+func (l *linked) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
 	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: to, TCP: hello.TCP{Cookie: s.Cookie, Namespace: s.Namespace}}
 	return l.far.dials.Dial(context.Background(), m)
 }

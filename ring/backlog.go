@@ -1,6 +1,10 @@
 package ring
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ntbnet/ntbnet/internal/link"
+)
 
 // backlog keeps the stores of a tunnel that found no room among its frames, in their
 // order. Of a word of which only the latest value counts it keeps that one alone, at the
@@ -10,7 +14,7 @@ import "slices"
 // which comes behind all that waits. What else is stored comes only once for each
 // connection and message. So a backlog is bounded by the words that the layers above have,
 // and by the one record that each connection may have begun: data asks for room first, see
-// [Peer.TryWrite].
+// [link.Peer.TryWrite].
 //
 // This holds with an honest peer. Another peer can make this node store again and again,
 // for example a move for each queue that it grants, and acknowledge nothing: see maxLate.
@@ -24,9 +28,9 @@ type backlog struct {
 }
 
 // maxLate is how many stores may be kept aside until the tunnel ends. Those of which only
-// the latest value counts are not included. A window has slots for at most maxSlots
+// the latest value counts are not included. A window has slots for at most MaxSlots
 // connections, and each makes at most a dozen such stores.
-const maxLate = 16 * maxSlots
+const maxLate = 16 * link.MaxSlots
 
 // lateStore is one store. The store of a word has no data. The zero lateStore is one
 // that a later value has replaced.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,14 +45,14 @@ func TestABacklogThatIsNeverEmptyTakesNoMoreMemory(t *testing.T) {
 
 // routedPeers returns a peer over a tunnel in a line of two, and its tunnel. From then on the
 // second node takes no frames of the first.
-func routedPeers(t *testing.T) (p *Peer, a *tunnel) {
+func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 	o := small(2)
 	o.Topology, o.Failover = Line, true
 	f := newPlainFabric(t, o)
-	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	p.Deliver(time.Minute)
-	a = p.tunnel()
+	a = f.nodes[0].router.routed[link.MakeID(2, 1)].tunnel
 	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
 	// This runs in a goroutine of its own, since the test locks what may not be
 	// locked under this lock.
@@ -75,7 +76,7 @@ func (t *tunnel) frameFrom(body []byte) *frame {
 	defer t.mu.Unlock()
 	return &frame{
 		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.to, epoch: t.epoch,
-		seq: t.expect.Load(), ack: t.base, length: uint32(len(body)), bells: 1 << doorbellBit,
+		seq: t.expect.Load(), ack: t.base, length: uint32(len(body)), bells: 1,
 	}
 }
 
@@ -91,30 +92,33 @@ func publishes(words ...[2]uint64) (body []byte) {
 	return body
 }
 
+// Where the set-up queue of a window is.
+const (
+	setupAt    = 0x1000
+	setupBytes = 256
+	setupCount = 64
+)
+
 // A peer sends set-up messages without end and acknowledges nothing. The credit for them
 // does not fill this node's memory.
 func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 	leak.Check(t)
 	p, a := routedPeers(t)
+	e := serviceOf(a.router.node)
 	const messages = 20_000
-	p.pollMu.Lock()
-	first := p.received.received
-	p.pollMu.Unlock()
-	for n := first + 1; n <= first+messages; n++ {
-		off := uint64(offSetup + int((n-1)%setupSlots)*setupSize)
+	for n := uint64(1); n <= messages; n++ {
+		off := setupAt + (n-1)%setupCount*setupBytes
 		body := publishes(
-			[2]uint64{off + 8, uint64(p.id) | uint64(p.node.id)<<32},
-			[2]uint64{off, uint64(n) | ServiceSDP<<48 | setupKind<<56},
-			[2]uint64{offMaster, uint64(n) | 1<<31},
+			[2]uint64{off + 8, uint64(p.ID()) | uint64(a.router.node.id)<<32},
+			[2]uint64{off, n | link.ServiceSDP<<48 | 1<<56},
+			[2]uint64{0, n | 1<<31}, // the master word
 		)
 		a.receive(a.frameFrom(body), body)
 		for p.Poll(); p.Pending(); p.Poll() {
 			time.Sleep(time.Microsecond)
 		}
 	}
-	p.pollMu.Lock()
-	require.Equal(t, first+messages, p.received.received)
-	p.pollMu.Unlock()
+	e.wait(t, func() bool { return len(e.messages) == messages })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Less(t, len(a.late.stores), 1000)
@@ -128,7 +132,7 @@ func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 		a.Publish(8*(i%100), uint64(i), 8)
 	}
 	require.False(t, a.LinkUp())
-	require.ErrorIs(t, a.WaitDoorbell(0), ErrProtocol)
+	require.ErrorIs(t, a.WaitDoorbell(0), link.ErrProtocol)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.True(t, a.late.empty())
@@ -138,9 +142,9 @@ func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
-	ctx, cancel := context.WithTimeout(context.Background(), 100*retryEvery)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*link.RetryEvery)
 	defer cancel()
-	_, err := a.router.node.up(ctx, a, a.remote)
+	_, err := a.router.node.UpTo(ctx, a, a.remote)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -26,14 +27,14 @@ type relay struct {
 // newRelay makes a relay for frames with bodies of length bytes. pair makes the two
 // ends of a bridge with windows of the given number of bytes.
 func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*relay, error) {
-	n := NewNode(MakeID(2, 1))
-	if err := n.Join(o); err != nil {
+	n, err := Join(link.NewNode(link.MakeID(2, 1)), o)
+	if err != nil {
 		return nil, err
 	}
 	o = n.router.opts
 	m := &relay{
 		o: o, n: n,
-		f: frame{kind: frameData, src: MakeID(1, 1), dst: MakeID(3, 1), hops: 3, length: uint32(length)},
+		f: frame{kind: frameData, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3, length: uint32(length)},
 	}
 	m.f.encode(&m.header)
 	for d, far := range []*ntb.Device{Left: &m.left, Right: &m.right} {

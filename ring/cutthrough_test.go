@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,8 +40,7 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
 	for host := 1; host <= hosts; host++ {
 		seen[host].seen = map[pass]bool{}
-		n := NewNode(MakeID(host, 1))
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(host, 1), o)
 		n.router.trace = func(f frame, sent bool) {
 			if f.kind != frameData || f.src.Host() != 1 || f.length < 1024 {
 				return

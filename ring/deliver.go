@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -63,7 +64,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		r.drop(dropBadBody)
 		t.rmu.Unlock()
 		r.reset(f)
-		t.broken(fmt.Errorf("%w: bad frame from %v", ErrProtocol, t.remote))
+		t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote))
 		return
 	default:
 		t.expect.Add(1)
@@ -124,7 +125,7 @@ func (t *tunnel) take(f *frame, n int, now bool) {
 	t.push(false)
 	t.mu.Unlock()
 	if !ok {
-		t.broken(fmt.Errorf("%w: %v acknowledges what was not sent", ErrProtocol, t.remote))
+		t.broken(fmt.Errorf("%w: %v acknowledges what was not sent", link.ErrProtocol, t.remote))
 	}
 }
 
@@ -157,7 +158,7 @@ const (
 // open makes this end of a tunnel that another node asks for, over a link, or answers again.
 func (r *router) open(over linkKey, f *frame) {
 	window := int(f.arg) << 10
-	if f.epoch == 0 || window < MinWindow || window > 1<<30 || f.src.Host() == r.host {
+	if f.epoch == 0 || window < link.MinWindow || window > 1<<30 || f.src.Host() == r.host {
 		r.drop(dropBadBody)
 		r.reset(f)
 		return
@@ -212,7 +213,7 @@ func (t *tunnel) accepted(f *frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	window := int(f.arg) << 10
-	if t.current() != tunnelOpening || window < MinWindow || window > 1<<30 {
+	if t.current() != tunnelOpening || window < link.MinWindow || window > 1<<30 {
 		return
 	}
 	t.to = f.from
@@ -220,4 +221,4 @@ func (t *tunnel) accepted(f *frame) {
 	t.opening(window, f.ask)
 }
 
-func newEpoch() uint32 { return rand.Uint32N(gone-1) + 1 }
+func newEpoch() uint32 { return rand.Uint32N(link.Gone-1) + 1 }

@@ -1,61 +1,27 @@
 // Package ring carries ordered remote writes, set-up messages and notifications
-// from one node to another.
+// over several hops.
 //
 // It is not a descriptor ring: the name is the topology. A queue in memory is
 // called a queue here.
 //
-// A [Node] is this process' place among the nodes. A [Peer] is another node as seen from this one.
-// The layers above use only what a Peer offers:
+// The package joins the links to neighbours, of package internal/link, to a fabric of several
+// hosts: lanes that carry frames over a link, the forwarding of frames, tunnels to nodes that
+// are not neighbours, and the ways there. Two processes with one link between them need none
+// of that.
 //
-//   - a region of its memory that can be written ([Peer.Remote]), and the region
-//     here that it writes ([Peer.Local]);
-//   - set-up messages, which it handles one by one ([Peer.Send], [Service]);
-//   - notification words, one per attached object and direction, which say that
-//     something in memory is worth a look ([Peer.Notify], [Notified]);
-//   - an order of stores and looks for a goroutine that is about to sleep ([Peer.Order]).
+// A [Node] is a [link.Node] that takes part in such a fabric. [Join] makes it one, then
+// [Node.Link] is called for each cable, and [Node.Peer] finds any node:
 //
-// A peer may be a neighbour over a mapped window, or several hops away. The layers above need not
-// distinguish the two. To a neighbour a store is a CPU store and nothing more. To any other node it
-// is an entry of a frame, which the nodes between pass on.
+//	n := link.NewNode(link.MakeID(2, 1)) // host 2
+//	n.Register(link.ServiceSDP, service)
+//	node, err := ring.Join(n, ring.Options{Topology: ring.Ring, Nodes: 5})
+//	left, err := node.Link(ctx, leftDevice, ring.Left)   // host 1
+//	right, err := node.Link(ctx, rightDevice, ring.Right) // host 3
+//	p, err := node.Peer(ctx, node.Owner(4))               // two hops
 //
-// A process that only has direct links uses [Node.Up]. In a fabric of several
-// hosts [Node.Join] comes first, then [Node.Link] for each cable, and [Node.Peer]
-// finds any node:
-//
-//	n := ring.NewNode(ring.MakeID(2, 1)) // host 2
-//	n.Register(ring.ServiceSDP, service)
-//	err := n.Join(ring.Options{Topology: ring.Ring, Nodes: 5})
-//	left, err := n.Link(ctx, leftDevice, ring.Left)   // host 1
-//	right, err := n.Link(ctx, rightDevice, ring.Right) // host 3
-//	p, err := n.Peer(ctx, n.Owner(4))                  // two hops
-//
-// # The window of a link
-//
-// Offsets in bytes from the beginning of a node's inbound window, all written by
-// the peer. N is the number of slots, which follows from the window's size
-// ([slotsOf]).
-//
-//	0x0000   4  master word: changes with every notification and set-up message
-//	0x0040   4  set-up credit: how many of our set-up messages the peer consumed
-//	0x0080   4  set-up blocked: changes when the peer waits for set-up credit
-//	0x00c0   4  arm: changes when the peer's link goroutine is about to sleep
-//	0x0400 N/16 summary words, 4 bytes for each 64 slots
-//	0x1000 16K  set-up queue: 64 messages of 256 bytes
-//	0x5000  8N  notification words: data, space, 4 bytes each, for each slot
-//	....        the region: the rest, from the next multiple of 4096
-//
-// # Notification
-//
-// To notify slot s of direction d, a node takes a number that was never used before. It publishes
-// the number as the notification word, then as the summary word, then as the master word. It rings
-// doorbell 0 if the peer's link goroutine has announced by its arm word that it sleeps, and was not
-// woken since.
-//
-// A goroutine that looks compares the master word with the one that was last seen, then the summary
-// words, then the words of a changed group. Any number that differs means "look". Nothing
-// overflows, and nothing blocks. A notifier that is preempted before it rings delays the sleeper
-// until it goes on. A goroutine that looks meanwhile finds its words. Numbers that overtake each
-// other do no harm, since a late one also differs from the last one seen.
+// A [link.Peer] may be a neighbour over a mapped window, or several hops away. To a neighbour
+// a store is a CPU store and nothing more. To any other node it is an entry of a frame, which
+// the nodes between pass on.
 //
 // # Links and lanes
 //
@@ -160,7 +126,7 @@
 //
 // The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
 // room there, since the caller may hold locks that others need. Data asks for room first
-// ([Peer.TryWrite]). While the retention is full, or 16 frames wait for the lane, data waits for
+// ([link.Peer.TryWrite]). While the retention is full, or 16 frames wait for the lane, data waits for
 // its [Turn], where its deadline counts. Otherwise what is stored next, such as the peer's credit,
 // would be late by all that waits. Some room is left for words. Words that find no room are kept
 // aside and follow in their order. Of a word of which only the latest value counts, only that value
@@ -172,11 +138,11 @@
 // of the retention or 5 ms, and again for frames that came again.
 //
 // Everything that the other end stores passes through this process. So its arrival wakes the waiter
-// ([Peer.Watch]), which need not tell the other end first. That would cost a frame, and a round
+// ([link.Peer.Watch]), which need not tell the other end first. That would cost a frame, and a round
 // trip until the other end knew. Notifications always ring.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or on the way. A
-// caller that must know calls [Peer.Order]. Node.Close waits up to 2 s until it has arrived.
+// caller that must know calls [link.Peer.Order]. Node.Close waits up to 2 s until it has arrived.
 //
 // # Failover
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfault"
@@ -58,9 +59,7 @@ func buildFabric(t testing.TB, f *fabric) *fabric {
 	f.t, f.cable, f.bridge = t, map[int]*Link{}, map[int]*ntbfault.Device{}
 	o := f.o
 	for host := 1; host <= o.Nodes; host++ {
-		n := NewNode(MakeID(host, 1))
-		n.Register(ServiceSDP, newEcho())
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(host, 1), o)
 		f.nodes = append(f.nodes, n)
 	}
 	var wg sync.WaitGroup
@@ -182,7 +181,7 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 	t.Helper()
 	from, to := f.nodes[a-1].router, f.nodes[b-1].router
 	to.hook = make(chan *tunnel, 1)
-	x1, err := from.dial(within(t), MakeID(b, 1))
+	x1, err := from.dial(within(t), link.MakeID(b, 1))
 	require.NoError(t, err)
 	y1 := <-to.hook
 	to.hook = nil
@@ -194,7 +193,7 @@ func TestTunnelIsABridge(t *testing.T) {
 	for _, hops := range []int{1, 2, 4} {
 		o := small(hops + 1)
 		o.Topology = Line
-		o.Window = MinWindow
+		o.Window = link.MinWindow
 		f := newPlainFabric(t, o)
 		t.Run(string(rune('0'+hops))+" hops", func(t *testing.T) {
 			ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return f.tunnels(t, 1, hops+1) })
@@ -210,16 +209,16 @@ func TestPeersOverARing(t *testing.T) {
 			if from == to {
 				continue
 			}
-			p, err := f.nodes[from].Peer(within(t), MakeID(to+1, 1))
+			p, err := f.nodes[from].Peer(within(t), link.MakeID(to+1, 1))
 			require.NoError(t, err)
-			require.Equal(t, MakeID(to+1, 1), p.ID())
+			require.Equal(t, link.MakeID(to+1, 1), p.ID())
 			neighbour := (from-to+5)%5 == 1 || (to-from+5)%5 == 1
 			require.Equal(t, !neighbour, p.Routed())
-			require.NoError(t, p.Send(ServiceSDP, []byte{byte(from)}))
+			require.NoError(t, p.Send(link.ServiceSDP, []byte{byte(from)}))
 		}
 	}
 	for to, n := range f.nodes {
-		e := n.services[ServiceSDP].(*echo)
+		e := serviceOf(n)
 		e.wait(t, func() bool { return len(e.messages) == 4 })
 		var sum int
 		for _, m := range e.messages {

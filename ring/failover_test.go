@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
@@ -54,49 +55,49 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 func TestPeerIsUnreachableWhenBothWaysAreCut(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
-	p, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	p, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
 	f.cut(0)
 	require.True(t, p.Up())
-	again, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	again, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
 	require.Same(t, p, again)
 	f.cut(2)
 	<-p.Done()
 	require.ErrorIs(t, p.Err(), ErrUnreachable)
-	require.ErrorIs(t, p.Err(), ErrDown)
-	_, err = f.nodes[0].Peer(within(t), MakeID(3, 1))
+	require.ErrorIs(t, p.Err(), link.ErrDown)
+	_, err = f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
 	// This is the other direction, where a moment may be missing to the second, and
 	// the nodes that still have a way.
 	for _, p := range f.nodes[2].Peers() {
-		if p.ID() == MakeID(1, 1) {
+		if p.ID() == link.MakeID(1, 1) {
 			<-p.Done()
 		}
 	}
-	_, err = f.nodes[2].Peer(within(t), MakeID(1, 1))
+	_, err = f.nodes[2].Peer(within(t), link.MakeID(1, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
-	_, err = f.nodes[0].Peer(within(t), MakeID(4, 1))
+	_, err = f.nodes[0].Peer(within(t), link.MakeID(4, 1))
 	require.NoError(t, err)
 	f.connect(0)
-	_, err = f.nodes[0].Peer(within(t), MakeID(3, 1))
+	_, err = f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
 }
 
 func TestKilledNodeTakesOnlyItsOwnTunnelsDown(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(5))
-	over, err := f.nodes[0].Peer(within(t), MakeID(3, 1)) // by way of host 2
+	over, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1)) // by way of host 2
 	require.NoError(t, err)
-	with, err := f.nodes[3].Peer(within(t), MakeID(2, 1))
+	with, err := f.nodes[3].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	// This is as when a process is killed: its links go down without a message.
 	f.cut(0)
 	f.cut(1)
 	<-with.Done()
 	require.True(t, over.Up())
-	require.NoError(t, over.Send(ServiceSDP, []byte("on")))
-	e := f.nodes[2].services[ServiceSDP].(*echo)
+	require.NoError(t, over.Send(link.ServiceSDP, []byte("on")))
+	e := serviceOf(f.nodes[2])
 	e.wait(t, func() bool { return len(e.messages) == 1 })
 }
 
@@ -105,12 +106,12 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	o := small(3)
 	o.Failover = true
 	f := newFabric(t, o)
-	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	require.True(t, p.Routed())
 	f.cut(0)
-	require.NoError(t, p.Send(ServiceSDP, []byte("on")))
-	e := f.nodes[1].services[ServiceSDP].(*echo)
+	require.NoError(t, p.Send(link.ServiceSDP, []byte("on")))
+	e := serviceOf(f.nodes[1])
 	e.wait(t, func() bool { return len(e.messages) == 1 })
 	require.True(t, p.Up())
 	require.Equal(t, "left", f.nodes[0].Topology().Tunnels[0].Direction)
@@ -143,8 +144,7 @@ func TestLinkIsRefusedOnBothSides(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		n := NewNode(MakeID(host, process))
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(host, process), o)
 		return n
 	}
 	for name, c := range map[string]struct {
@@ -171,13 +171,12 @@ func TestLinkIsRefusedOnBothSides(t *testing.T) {
 func TestLinkAndPlainPeerRefuseEachOther(t *testing.T) {
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)
-	a, b := NewNode(MakeID(1, 1)), NewNode(MakeID(2, 1))
-	require.NoError(t, a.Join(small(2)))
+	a, b := joined(t, link.MakeID(1, 1), small(2)), link.NewNode(link.MakeID(2, 1))
 	errs := make(chan error, 1)
 	go func() { _, err := b.Up(within(t), y); errs <- err }()
 	_, err := a.Link(within(t), x, Right)
 	require.Error(t, err) // ErrMismatch, or the plain side hung up first
-	require.ErrorIs(t, <-errs, ErrProtocol)
+	require.ErrorIs(t, <-errs, link.ErrProtocol)
 	a.Close()
 	b.Close()
 }
@@ -187,20 +186,19 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 	o := small(3)
 	var nodes []*Node
 	for host := 1; host <= 3; host++ {
-		n := NewNode(MakeID(host, 1))
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(host, 1), o)
 		nodes = append(nodes, n)
 	}
-	_, err := nodes[0].Peer(within(t), MakeID(2, 1))
+	_, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
 	f := &fabric{t: t, o: o, nodes: nodes, cable: map[int]*Link{}}
 	t.Cleanup(f.close)
 	f.connect(1)
-	_, err = nodes[0].Peer(within(t), MakeID(2, 1))
+	_, err = nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
 	f.connect(2) // 1 is on 3's other side, so 2 is two hops from it
 	for {
-		p, err := nodes[0].Peer(within(t), MakeID(2, 1))
+		p, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 		if errors.Is(err, ErrUnreachable) {
 			runtime.Gosched()
 			continue // the news of 2 are under way
@@ -210,28 +208,26 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 		break
 	}
 	f.connect(0)
-	p, err := nodes[0].Peer(within(t), MakeID(2, 1))
+	p, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	require.False(t, p.Routed())
 	// A node is started again, as another process.
 	f.cut(0)
 	f.cut(1)
 	nodes[1].Close()
-	n := NewNode(MakeID(2, 7))
-	require.NoError(t, n.Join(o))
+	n := joined(t, link.MakeID(2, 7), o)
 	nodes[1] = n
 	f.connect(0)
 	f.connect(1)
-	_, err = nodes[0].Peer(within(t), MakeID(2, 7))
+	_, err = nodes[0].Peer(within(t), link.MakeID(2, 7))
 	require.NoError(t, err)
-	for nodes[2].Topology().Hosts[1].ID != MakeID(2, 7) {
+	for nodes[2].Topology().Hosts[1].ID != link.MakeID(2, 7) {
 		runtime.Gosched() // the news of 2 are under way
 	}
 }
 
 func TestLinkWithoutRoomForLanesIsRefused(t *testing.T) {
-	n := NewNode(MakeID(1, 1))
-	require.NoError(t, n.Join(small(2)))
+	n := joined(t, link.MakeID(1, 1), small(2))
 	defer n.Close()
 	x, y := ntbmem.Pair(64 << 10)
 	defer y.Close()

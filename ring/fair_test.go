@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -36,8 +37,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		o := small(3)
 		o.Topology, o.Slots = Line, 3+rng.IntN(8)
-		n := NewNode(MakeID(2, 1))
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(2, 1), o)
 		size := o.LinkWindow(0)
 		ldev, left := ntbmem.Pair(size)
 		rdev, right := ntbmem.Pair(size)
@@ -49,8 +49,8 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 		n.router.sides[Right].Store(r)
 		from, to := left.Outbound(), right.Outbound()
 
-		own := &greedy{f: frame{kind: frameAck, src: n.id, dst: MakeID(3, 1), hops: 3}}
-		far := frame{kind: frameAck, src: MakeID(1, 1), dst: MakeID(3, 1), hops: 3}
+		own := &greedy{f: frame{kind: frameAck, src: n.id, dst: link.MakeID(3, 1), hops: 3}}
+		far := frame{kind: frameAck, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3}
 		var b [frameHeader]byte
 		far.encode(&b)
 		var hop, credit uint32
@@ -94,7 +94,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 		length := func() int { return 8 * rng.IntN(o.FrameBytes/8+1) }
 		m := newMiddle(t, o, length())
 		body := make([]byte, o.FrameBytes)
-		own := &greedy{f: frame{kind: frameData, src: m.n.id, dst: MakeID(3, 1), hops: 3, length: uint32(length())}, body: body}
+		own := &greedy{f: frame{kind: frameData, src: m.n.id, dst: link.MakeID(3, 1), hops: 3, length: uint32(length())}, body: body}
 		var credit, arm uint32
 		steps := []func(){
 			func() { // The neighbour before has more than there is room for.
@@ -140,7 +140,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	defer m.close()
 	m.feed()
 	require.True(t, m.in.drain()) // a frame to be forwarded
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
+	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
 	m.out.lead = 1 // one byte ahead
 	m.in.mu.Lock()
 	own.push(m.out, false)

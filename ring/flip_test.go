@@ -2,33 +2,20 @@ package ring
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
 
-// flips is a device whose peer has written another epoch at each look.
-type flips struct {
-	ntb.Device
-	epoch int
-	looks atomic.Uint32
-}
-
-func (d *flips) Spad(i int) uint32 {
-	if i == d.epoch {
-		return d.looks.Add(1)%3 + 1
-	}
-	return d.Device.Spad(i)
-}
-
 // A bring-up whose peer changes its words all the time has its time between two looks, and
 // ends with its context.
-func TestABringUpWhosePeerChangesItsEpochIsNotBusy(t *testing.T) {
+func TestABringUpOfLanesWhoseNeighbourChangesItsEpochIsNotBusy(t *testing.T) {
 	leak.Check(t)
 	for _, c := range []struct {
 		name  string
@@ -36,21 +23,15 @@ func TestABringUpWhosePeerChangesItsEpochIsNotBusy(t *testing.T) {
 		up    func(ctx context.Context, dev ntb.Device, number int) error
 		every time.Duration
 	}{
-		{"peer", spadEpoch, func(ctx context.Context, dev ntb.Device, number int) error {
-			n := NewNode(MakeID(1, number))
-			defer n.Close()
-			_, err := n.Up(ctx, dev)
-			return err
-		}, retryEvery},
 		{"link", linkEpochSpad, func(ctx context.Context, dev ntb.Device, number int) error {
-			n := NewNode(MakeID(number, 1))
-			defer n.Close()
-			if err := n.Join(small(3)); err != nil {
+			n, err := Join(link.NewNode(link.MakeID(number, 1)), small(3))
+			if err != nil {
 				return err
 			}
-			_, err := n.Link(ctx, dev, []Direction{Right, Left}[number-1])
+			defer n.Close()
+			_, err = n.Link(ctx, dev, []Direction{Right, Left}[number-1])
 			return err
-		}, retryEvery / 2},
+		}, link.RetryEvery / 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := ntbmem.Pair(1 << 20)
@@ -72,14 +53,42 @@ func TestABringUpWhosePeerChangesItsEpochIsNotBusy(t *testing.T) {
 	}
 }
 
+// lateSpad loses a scratchpad that this side writes, for some time.
+type lateLaneSpad struct {
+	ntb.Device
+	i     int
+	until time.Time
+}
+
+func (d lateLaneSpad) SetPeerSpad(i int, v uint32) {
+	if i != d.i || time.Now().After(d.until) {
+		d.Device.SetPeerSpad(i, v)
+	}
+}
+
+// What is written while the bridge is being set up vanishes, up to some word.
+func TestABringUpOfLanesWaitsForTheFirstWord(t *testing.T) {
+	o := Options{Nodes: 3}
+	a, b := ntbmem.Pair(o.LinkWindow(0))
+	var wg sync.WaitGroup
+	for i, dev := range []ntb.Device{a, lateLaneSpad{b, linkIDSpad, time.Now().Add(50 * time.Millisecond)}} {
+		n := joined(t, link.MakeID(i+1, 1), o)
+		defer n.Close()
+		wg.Go(func() {
+			_, err := n.Link(within(t), dev, [...]Direction{Right, Left}[i])
+			require.NoError(t, err)
+		})
+	}
+	wg.Wait()
+}
+
 // One that is refused, too, ends when it has been for long.
 func TestARefusedNeighbourThatChangesItsEpochKeepsNobody(t *testing.T) {
 	leak.Check(t)
 	x, y := ntbmem.Pair(1 << 20)
-	n := NewNode(MakeID(1, 1))
+	n := joined(t, link.MakeID(1, 1), small(3))
 	defer n.Close()
-	require.NoError(t, n.Join(small(3)))
-	y.SetPeerSpad(linkIDSpad, uint32(MakeID(2, 1)))
+	y.SetPeerSpad(linkIDSpad, uint32(link.MakeID(2, 1)))
 	y.SetPeerSpad(linkShapeSpad, 4<<16) // another number of nodes
 	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 	ends(t, "Link", func() {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
 // openAs returns an open frame of node src for node 1.1 of a fabric with windows of 1
 // MiB.
-func openAs(src ID, epoch uint32) *frame {
-	return &frame{kind: frameOpen, src: src, dst: MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+func openAs(src link.ID, epoch uint32) *frame {
+	return &frame{kind: frameOpen, src: src, dst: link.MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 }
 
 // endAll ends a node's tunnels that have no peer.
@@ -28,71 +29,68 @@ func endAll(r *router) {
 // that no news name. For those of one host it makes no more than it has memory for.
 func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	leak.Check(t)
-	n := NewNode(MakeID(1, 1))
-	require.NoError(t, n.Join(small(4)))
+	n := joined(t, link.MakeID(1, 1), small(4))
 	defer n.Close()
 	r := n.router
 	const tries = 3000
 	r.hook = make(chan *tunnel, 2*tries)
 	defer endAll(r)
 	r.mu.Lock()
-	r.news[2] = &news{id: MakeID(2, 1), number: 1, members: []ID{MakeID(2, 5), MakeID(2, 6)}}
+	r.news[2] = &news{id: link.MakeID(2, 1), number: 1, members: []link.ID{link.MakeID(2, 5), link.MakeID(2, 6)}}
 	r.mu.Unlock()
 	for process := 1; process <= tries; process++ {
-		r.open(linkKey{}, openAs(MakeID(2, process), 9))
-		r.open(linkKey{}, openAs(MakeID(3, process), 9)) // of which no news came
+		r.open(linkKey{}, openAs(link.MakeID(2, process), 9))
+		r.open(linkKey{}, openAs(link.MakeID(3, process), 9)) // of which no news came
 	}
-	var made []ID
+	var made []link.ID
 	for _, t := range r.tunnels.all() {
 		made = append(made, t.remote)
 	}
 	require.Len(t, made, 3)
-	require.ElementsMatch(t, []ID{MakeID(2, 1), MakeID(2, 5), MakeID(2, 6)}, made)
+	require.ElementsMatch(t, []link.ID{link.MakeID(2, 1), link.MakeID(2, 5), link.MakeID(2, 6)}, made)
 	require.EqualValues(t, 2*tries-3, r.drops[dropStranger].Load())
 }
 
 func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	leak.Check(t)
-	n := NewNode(MakeID(1, 1))
 	o := small(4)
-	o.Window, o.Retention = MinWindow, 2<<10
-	require.NoError(t, n.Join(o))
+	o.Window, o.Retention = link.MinWindow, 2<<10
+	n := joined(t, link.MakeID(1, 1), o)
 	defer n.Close()
 	r := n.router
 	const processes = 2 * maxHostTunnels
 	r.hook = make(chan *tunnel, processes)
 	defer endAll(r)
-	forged := &news{id: MakeID(2, 1), number: 1}
+	forged := &news{id: link.MakeID(2, 1), number: 1}
 	for i := range processes {
-		forged.members = append(forged.members, MakeID(2, 2+i))
+		forged.members = append(forged.members, link.MakeID(2, 2+i))
 	}
 	r.mu.Lock()
-	r.news[2], r.news[3] = forged, &news{id: MakeID(3, 1), number: 1}
+	r.news[2], r.news[3] = forged, &news{id: link.MakeID(3, 1), number: 1}
 	r.mu.Unlock()
 	for i, id := range forged.members {
 		r.open(linkKey{}, openAs(id, uint32(1+i)))
 	}
 	require.Len(t, r.tunnels.all(), maxHostTunnels)
-	r.open(linkKey{}, openAs(MakeID(3, 1), 1)) // another host's
+	r.open(linkKey{}, openAs(link.MakeID(3, 1), 1)) // another host's
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
 // A neighbour can make news of all hosts, and ask for tunnels in their names.
 func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	leak.Check(t)
-	n := NewNode(MakeID(1, 1))
 	o := small(100)
-	o.Window, o.Retention = MinWindow, 2<<10
-	require.NoError(t, n.Join(o))
+	o.Window, o.Retention = link.MinWindow, 2<<10
+	n := joined(t, link.MakeID(1, 1), o)
 	defer n.Close()
 	r := n.router
 	const hosts, processes = 90, 30
 	r.hook = make(chan *tunnel, hosts*processes+1)
 	defer endAll(r)
 	for host := 2; host < 2+hosts; host++ {
-		forged := &news{id: MakeID(host, 1), number: 1}
+		forged := &news{id: link.MakeID(host, 1), number: 1}
 		for process := range processes {
-			forged.members = append(forged.members, MakeID(host, 1+process))
+			forged.members = append(forged.members, link.MakeID(host, 1+process))
 		}
 		r.mu.Lock()
 		r.news[host] = forged
@@ -102,7 +100,7 @@ func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 		}
 	}
 	require.Len(t, r.tunnels.all(), maxLinkTunnels)
-	r.open(linkKey{Right, 0}, openAs(MakeID(91, processes), 1)) // by the other neighbour
+	r.open(linkKey{Right, 0}, openAs(link.MakeID(91, processes), 1)) // by the other neighbour
 	require.Len(t, r.tunnels.all(), maxLinkTunnels+1)
 }
 
@@ -114,14 +112,18 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	o.Topology, o.Failover = Line, true
 	f := newFabric(t, o)
 	r := f.nodes[0].router
-	p, err := f.nodes[0].Peer(within(t), MakeID(2, 1))
+	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	p.Fail(ErrClosed)
+	r.mu.Lock()
+	over := r.routed[p.ID()].tunnel
+	r.mu.Unlock()
+	require.NotNil(t, over)
+	p.Fail(link.ErrClosed)
 	<-p.Done()
-	r.keep(p)
+	r.keep(p, over)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.NotContains(t, r.routed, p.id)
+	require.NotContains(t, r.routed, p.ID())
 }
 
 // How far a frame may still go is what its sender wrote there.
@@ -137,7 +139,7 @@ func TestAFrameDoesNotGoRoundAndRound(t *testing.T) {
 		return in.frames
 	}
 	before := taken()
-	forge(t, f, frame{kind: frameAck, hops: 60000, src: MakeID(77, 1), dst: MakeID(88, 1)}, nil)
+	forge(t, f, frame{kind: frameAck, hops: 60000, src: link.MakeID(77, 1), dst: link.MakeID(88, 1)}, nil)
 	require.Eventually(t, func() bool {
 		for _, n := range f.nodes {
 			if n.router.drops[dropHops].Load() > 0 {

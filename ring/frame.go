@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -54,7 +55,7 @@ const (
 type frame struct {
 	kind     frameKind
 	hops     uint16
-	src, dst ID
+	src, dst link.ID
 	to, from uint32 // numbers of the tunnel at the destination and at the source
 	epoch    uint32
 	seq, ack uint32
@@ -104,7 +105,7 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 	}
 	*f = frame{
 		kind: frameKind(first >> 32), hops: uint16(first >> 48),
-		src: ID(w[1]), dst: ID(w[1] >> 32),
+		src: link.ID(w[1]), dst: link.ID(w[1] >> 32),
 		to: uint32(w[2]), from: uint32(w[2] >> 32),
 		epoch: uint32(w[3]), seq: uint32(w[3] >> 32),
 		ack: uint32(w[4]), length: uint32(w[4] >> 32),
@@ -119,9 +120,9 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 // version as this side, or it would have no link, sends none of another one.
 func badFrame(first uint64) error {
 	if v := uint8(first >> 40); v != linkVersion {
-		return fmt.Errorf("%w: %w: a frame of version %d, the link has %d", ErrProtocol, ErrVersion, v, linkVersion)
+		return fmt.Errorf("%w: %w: a frame of version %d, the link has %d", link.ErrProtocol, link.ErrVersion, v, linkVersion)
 	}
-	return fmt.Errorf("%w: bad frame %#x", ErrProtocol, first)
+	return fmt.Errorf("%w: bad frame %#x", link.ErrProtocol, first)
 }
 
 // The body of a frame of data: entries, one behind the other, each a word

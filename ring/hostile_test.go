@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
@@ -19,10 +20,9 @@ func TestDirectPartOfALinkIsABridge(t *testing.T) {
 	o.Lanes = 3
 	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
 		var ends []ntb.Device
-		x, y := ntbmem.Pair(o.LinkWindow(MinWindow))
+		x, y := ntbmem.Pair(o.LinkWindow(link.MinWindow))
 		for i, dev := range []ntb.Device{x, y} {
-			n := NewNode(MakeID(i+1, 1))
-			require.NoError(t, n.Join(o))
+			n := joined(t, link.MakeID(i+1, 1), o)
 			l, err := newLink(n.router, dev, Direction(i))
 			require.NoError(t, err)
 			l.refs.Store(1)
@@ -77,15 +77,15 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
-	good := frame{kind: frameData, hops: 3, dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expect.Load()}
+	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expect.Load()}
 
 	// In its own name, for a tunnel that was not granted to it.
 	fr := good
-	fr.src = MakeID(2, 1)
+	fr.src = link.MakeID(2, 1)
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropForged)
 	// In the right name, with another epoch, and for a number that does not exist.
-	fr.src, fr.epoch = MakeID(1, 1), tb.epoch+1
+	fr.src, fr.epoch = link.MakeID(1, 1), tb.epoch+1
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropUnknownTunnel)
 	fr.epoch, fr.to, fr.from = tb.epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
@@ -94,11 +94,11 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	// For a process that does not exist, and with too many hops.
-	fr.dst = MakeID(3, 9)
+	fr.dst = link.MakeID(3, 9)
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropUnknownNode)
 	// News of a host that does not exist.
-	forge(t, f, frame{kind: frameNews, src: MakeID(77, 1), seq: 1 << 31}, nil)
+	forge(t, f, frame{kind: frameNews, src: link.MakeID(77, 1), seq: 1 << 31}, nil)
 	dropsOf(t, f.nodes[2], dropNews)
 
 	a.Order()
@@ -107,17 +107,17 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 
 	// A forwarder can do what the source can, but not beyond the window.
 	fr = good
-	fr.src, fr.seq = MakeID(1, 1), tb.expect.Load()
+	fr.src, fr.seq = link.MakeID(1, 1), tb.expect.Load()
 	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropBadBody)
-	require.ErrorIs(t, b.WaitDoorbell(0), ErrProtocol)
+	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
 	for a.LinkUp() {
 		time.Sleep(time.Millisecond)
 	}
 	require.ErrorIs(t, a.WaitDoorbell(0), ntb.ErrLinkDown)
 	// The links are not affected.
-	_, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
 }
 
@@ -131,9 +131,9 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	defer b.Close()
 	tb := b.(*tunnel)
 	forge(t, f, frame{
-		kind: frameAck, hops: 3, src: MakeID(1, 1), dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
+		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
 	}, nil)
-	require.ErrorIs(t, b.WaitDoorbell(0), ErrProtocol)
+	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
 }
 
 func TestBadSlotTakesTheLinkDown(t *testing.T) {
@@ -154,7 +154,7 @@ func TestBadSlotTakesTheLinkDown(t *testing.T) {
 		o1.mu.Unlock()
 		l.dev.RingDoorbell(0)
 		<-far.Done()
-		require.ErrorIs(t, far.Err(), ErrProtocol)
+		require.ErrorIs(t, far.Err(), link.ErrProtocol)
 		require.ErrorContains(t, far.Err(), text)
 		<-l.Done()
 	}
@@ -176,7 +176,7 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 		}
 		fr := frame{
 			kind: frameKind(1 + rng.IntN(int(frameNews))), hops: uint16(rng.IntN(5)),
-			src: MakeID(rng.IntN(5), rng.IntN(3)), dst: MakeID(rng.IntN(5), rng.IntN(3)),
+			src: link.MakeID(rng.IntN(5), rng.IntN(3)), dst: link.MakeID(rng.IntN(5), rng.IntN(3)),
 			to: uint32(rng.IntN(3)), from: uint32(rng.IntN(3)), epoch: rng.Uint32(), seq: uint32(rng.IntN(3)),
 			ack: uint32(rng.IntN(3)), bells: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(), answer: rng.Uint32(),
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -81,7 +82,7 @@ func (l *inLane) goesOn() (here, coming bool) {
 		return false, l.awaited
 	}
 	slot := l.slot(l.next.Load())
-	kind, dst := frameKind(ntb.Load64(slot, 0)>>32), ID(ntb.Load64(slot, 8)>>32)
+	kind, dst := frameKind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
 	return kind != frameNews && dst.Host() != l.link.router.host, false
 }
 
@@ -192,7 +193,7 @@ func (l *inLane) release(next uint64) {
 // answer notifies the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
 	// This pairs with outLane.await (pair S7).
-	afterStore(&l.link.caps)
+	link.AfterStore(&l.link.caps)
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
 		l.link.dev.RingDoorbell(l.index)
@@ -264,7 +265,7 @@ func (l *inLane) close() {
 // rung for the previous arm. It pairs with outLane.put (pair S6).
 func (l *inLane) sleep() bool {
 	l.arm.publish(&l.words)
-	beforeLook(l.link.dev, &l.link.caps)
+	link.BeforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -46,7 +47,7 @@ func (o Options) LinkWindow(size int) int {
 	if err != nil {
 		return 0
 	}
-	return o.lanesBytes() + (max(size, MinWindow)+4095)&^4095
+	return o.lanesBytes() + (max(size, link.MinWindow)+4095)&^4095
 }
 
 // Scratchpads of a link's bring-up, written by the neighbour. Those of the direct
@@ -77,12 +78,12 @@ type Link struct {
 	dev       ntb.Device
 	caps      ntb.Caps
 	direction Direction
-	id        ID
+	id        link.ID
 	epoch     uint32
 	farEpoch  uint32
 	in        []*inLane
 	out       []*outLane
-	peer      *Peer          // set before ready
+	peer      *link.Peer     // set before ready
 	ready     bool           // the direct peer is up; guarded by router.mu
 	news      *sender[int]   // hosts whose news are to be sent
 	resets    *sender[frame] // each once
@@ -97,10 +98,10 @@ type Link struct {
 }
 
 // Peer returns the neighbour's direct peer.
-func (l *Link) Peer() *Peer { return l.peer }
+func (l *Link) Peer() *link.Peer { return l.peer }
 
 // ID returns the neighbour's id.
-func (l *Link) ID() ID { return l.id }
+func (l *Link) ID() link.ID { return l.id }
 
 // Direction returns the direction in which the link leads.
 func (l *Link) Direction() Direction { return l.direction }
@@ -117,12 +118,12 @@ func (l *Link) Err() error {
 }
 
 // Close takes the link down, as if its cable was cut. It does not wait.
-func (l *Link) Close() { l.fail(ErrClosed) }
+func (l *Link) Close() { l.fail(link.ErrClosed) }
 
 // fail takes the link down. The first reason given counts.
 func (l *Link) fail(err error) {
 	if errors.Is(err, ntb.ErrLinkDown) {
-		err = ErrDown
+		err = link.ErrDown
 	}
 	l.errMu.Lock()
 	if l.err == nil {
@@ -143,7 +144,7 @@ func (l *Link) release() {
 func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	l := &Link{router: r, opts: &r.opts, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
 	out := dev.Outbound()
-	need := r.opts.lanesBytes() + MinWindow
+	need := r.opts.lanesBytes() + link.MinWindow
 	if n := min(len(dev.Inbound()), out.Len()); n < need {
 		return nil, fmt.Errorf("ring: link window of %d bytes, want at least %d", n, need)
 	}
@@ -172,14 +173,14 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 // seen enough to refuse as well.
 func (l *Link) bringUp(ctx context.Context) error {
 	o, dev := l.opts, l.dev
-	l.epoch = rand.Uint32N(gone-1) + 1
-	retry := time.NewTicker(retryEvery / 2)
+	l.epoch = rand.Uint32N(link.Gone-1) + 1
+	retry := time.NewTicker(link.RetryEvery / 2)
 	defer retry.Stop()
 	var seen uint32
-	var refused refusal
+	var refused link.Refusal
 	for {
 		if !dev.LinkUp() {
-			return refused.or(ErrDown)
+			return refused.Or(link.ErrDown)
 		}
 		for i, v := range [linkSpads]uint32{
 			linkIDSpad:    uint32(l.router.node.id),
@@ -196,15 +197,15 @@ func (l *Link) bringUp(ctx context.Context) error {
 		}
 		dev.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 
-		if err := l.check(); err != errNotYet {
+		if err := l.check(); err != link.ErrNotYet {
 			if err != nil {
-				refused.begin(err)
+				refused.Begin(err)
 			}
 			was := seen
 			seen = dev.Spad(linkEpochSpad)
 			if dev.Spad(linkSeenSpad) == l.epoch && seen == was && seen != 0 {
 				l.farEpoch = seen
-				return refused.err
+				return refused.Err
 			}
 			if was == 0 && seen != 0 {
 				continue // once: a neighbour may change its epoch at each look
@@ -212,10 +213,10 @@ func (l *Link) bringUp(ctx context.Context) error {
 		}
 		select {
 		case <-retry.C:
-		case <-refused.over:
-			return refused.err
+		case <-refused.Over:
+			return refused.Err
 		case <-ctx.Done():
-			return refused.or(fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err()))
+			return refused.Or(fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err()))
 		}
 	}
 }
@@ -223,29 +224,29 @@ func (l *Link) bringUp(ctx context.Context) error {
 // check checks the neighbour's scratchpads.
 func (l *Link) check() error {
 	word := l.dev.Spad(linkMagicSpad)
-	if word == 0 || word == gone {
-		return errNotYet
+	if word == 0 || word == link.Gone {
+		return link.ErrNotYet
 	}
-	if word>>16 == magic {
+	if word>>16 == link.Magic {
 		return fmt.Errorf("%w: the neighbour brings up a direct link, without lanes", ErrMismatch)
 	}
 	if word>>16 != linkMagic {
-		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", ErrProtocol, word)
+		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", link.ErrProtocol, word)
 	}
 	if v := word & 0xffff; v != linkVersion {
-		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", ErrVersion, linkVersion, v)
+		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", link.ErrVersion, linkVersion, v)
 	}
 	o, dev := l.opts, l.dev
 	id, shape := dev.Spad(linkIDSpad), dev.Spad(linkShapeSpad)
 	lanes, frame, size := dev.Spad(linkLanesSpad), dev.Spad(linkFrameSpad), dev.Spad(linkSizeSpad)
-	l.id = ID(id)
+	l.id = link.ID(id)
 	out := dev.Outbound()
 	differs := func(what string, ours, theirs any) error {
 		return fmt.Errorf("%w: %s: %v here, %v at %v", ErrMismatch, what, ours, theirs, l.id)
 	}
 	switch {
-	case id == 0 || id == gone:
-		return errNotYet
+	case id == 0 || id == link.Gone:
+		return link.ErrNotYet
 	case l.id == l.router.node.id:
 		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)
 	case (l.id.Host() == l.router.host) != l.direction.within():
@@ -264,7 +265,7 @@ func (l *Link) check() error {
 	case frame != uint32(o.FrameBytes):
 		return differs("bytes in a frame", o.FrameBytes, frame)
 	case int(size) != out.Len()>>10:
-		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", ErrProtocol, l.id, size, out.Len()>>10)
+		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", link.ErrProtocol, l.id, size, out.Len()>>10)
 	case l.direction <= Right && l.id.Host() != o.neighbour(l.router.host, l.direction):
 		return fmt.Errorf("%w: the %v neighbour is %v, host %d belongs there", ErrMismatch, l.direction, l.id,
 			o.neighbour(l.router.host, l.direction))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -20,9 +21,7 @@ func (f *fabric) member(t testing.TB, host, process int) *Node {
 	t.Helper()
 	o := f.o
 	o.Member = true
-	n := NewNode(MakeID(host, process))
-	n.Register(ServiceSDP, newEcho())
-	require.NoError(t, n.Join(o))
+	n := joined(t, link.MakeID(host, process), o)
 	t.Cleanup(n.Close)
 	f.uplink(t, n)
 	return n
@@ -49,9 +48,7 @@ func meshed(t testing.TB, o Options) *fabric {
 	o.Topology = Mesh
 	f := &fabric{t: t, o: o}
 	for host := 1; host <= o.Nodes; host++ {
-		n := NewNode(MakeID(host, 1))
-		n.Register(ServiceSDP, newEcho())
-		require.NoError(t, n.Join(o))
+		n := joined(t, link.MakeID(host, 1), o)
 		f.nodes = append(f.nodes, n)
 	}
 	t.Cleanup(f.close)
@@ -70,7 +67,7 @@ func meshed(t testing.TB, o Options) *fabric {
 }
 
 // known waits until a node knows of another one, by its owner's news, and of a way there.
-func known(t testing.TB, n *Node, id ID) {
+func known(t testing.TB, n *Node, id link.ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		h := n.Topology().Hosts[id.Host()-1]
@@ -97,11 +94,11 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 					known(t, from, to.ID())
 					p, err := from.Peer(within(t), to.ID())
 					require.NoError(t, err)
-					require.NoError(t, p.Send(ServiceSDP, []byte{1}))
+					require.NoError(t, p.Send(link.ServiceSDP, []byte{1}))
 				}
 			}
 			for _, n := range nodes {
-				e := n.services[ServiceSDP].(*echo)
+				e := serviceOf(n)
 				e.wait(t, func() bool {
 					want := 0
 					for _, from := range nodes {
@@ -112,12 +109,12 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 					return len(e.messages) == want
 				})
 			}
-			require.Equal(t, MakeID(3, 1), a.Owner(3))
-			require.Equal(t, MakeID(1, 1), a.Owner(1))
+			require.Equal(t, link.MakeID(3, 1), a.Owner(3))
+			require.Equal(t, link.MakeID(1, 1), a.Owner(1))
 			require.Equal(t, "up", a.Topology().Links[0].Direction)
-			require.Equal(t, []ID{MakeID(3, 7), MakeID(3, 8)}, f.nodes[1].Topology().Hosts[2].Members)
+			require.Equal(t, []link.ID{link.MakeID(3, 7), link.MakeID(3, 8)}, f.nodes[1].Topology().Hosts[2].Members)
 			// Within a host there is only the link, and none between members.
-			p, err := b.Peer(within(t), MakeID(3, 1))
+			p, err := b.Peer(within(t), link.MakeID(3, 1))
 			require.NoError(t, err)
 			require.False(t, p.Routed())
 			_, err = b.Peer(within(t), c.ID())
@@ -130,7 +127,7 @@ func TestTunnelBetweenMembersIsABridge(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
 	o.Topology = Line
-	o.Window = MinWindow
+	o.Window = link.MinWindow
 	f := newFabric(t, o)
 	from, to := f.member(t, 1, 2), f.member(t, 3, 2)
 	known(t, from, to.ID())
@@ -176,13 +173,13 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b.(*tunnel)
-	data := frame{kind: frameData, hops: 9, src: MakeID(1, 1), dst: MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
+	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
 	// In the name of another host, of its own owner, and of another member.
 	first(owner, dropSource, func() { send(data, word) })
-	for i, src := range []ID{owner.ID(), good.ID()} {
+	for i, src := range []link.ID{owner.ID(), good.ID()} {
 		data.src = src
 		send(data, word)
 		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 60*time.Second, time.Millisecond)
@@ -191,18 +188,20 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	// them.
 	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
 	// News, and frames that may not go on.
-	first(owner, dropNews, func() { send(frame{kind: frameNews, src: MakeID(3, 1), seq: 1 << 31}, nil) })
-	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: MakeID(3, 1), hops: 1}, nil) })
+	first(owner, dropNews, func() { send(frame{kind: frameNews, src: link.MakeID(3, 1), seq: 1 << 31}, nil) })
+	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: link.MakeID(3, 1), hops: 1}, nil) })
 	// In its own name, for a tunnel of another node.
 	data.src = bad.ID()
 	first(f.nodes[2], dropForged, func() { send(data, word) })
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
-	require.Equal(t, MakeID(3, 1), f.nodes[0].Owner(3))
+	require.Equal(t, link.MakeID(3, 1), f.nodes[0].Owner(3))
 
 	// From the other side, for a member that does not exist, and in the host's own
 	// name.
-	first(f.nodes[2], dropUnknownNode, func() { forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(1, 1), dst: MakeID(3, 9)}, nil) })
-	forge(t, f, frame{kind: frameData, hops: 9, src: MakeID(3, 9), dst: MakeID(3, 1)}, nil)
+	first(f.nodes[2], dropUnknownNode, func() {
+		forge(t, f, frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 9)}, nil)
+	})
+	forge(t, f, frame{kind: frameData, hops: 9, src: link.MakeID(3, 9), dst: link.MakeID(3, 1)}, nil)
 	dropsOf(t, f.nodes[2], dropUnknownTunnel)
 	require.True(t, a.LinkUp() && b.LinkUp())
 }
@@ -216,7 +215,7 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	f := newFabric(t, o)
 	m := f.member(t, 2, 5)
 	known(t, f.nodes[0], m.ID())
-	known(t, m, MakeID(1, 1))
+	known(t, m, link.MakeID(1, 1))
 	m.router.hook = make(chan *tunnel, 1)
 	a, err := f.nodes[0].router.dial(within(t), m.ID())
 	require.NoError(t, err)
@@ -321,8 +320,8 @@ func TestATunnelEndsWithItsMember(t *testing.T) {
 	l.Close()
 	<-l.Done()
 	f.uplink(t, m)
-	require.NoError(t, p.Send(ServiceSDP, []byte("again")))
-	e := m.services[ServiceSDP].(*echo)
+	require.NoError(t, p.Send(link.ServiceSDP, []byte("again")))
+	e := serviceOf(m)
 	e.wait(t, func() bool { return len(e.messages) == 1 })
 }
 
@@ -330,11 +329,10 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
 	f := newFabric(t, o)
-	for name, id := range map[string]ID{"another host's": MakeID(3, 2), "the owner's own": MakeID(1, 1)} {
-		n := NewNode(id)
+	for name, id := range map[string]link.ID{"another host's": link.MakeID(3, 2), "the owner's own": link.MakeID(1, 1)} {
 		o.Member = true
-		require.NoError(t, n.Join(o))
-		a, b := ntbmem.Pair(o.LinkWindow(MinWindow))
+		n := joined(t, id, o)
+		a, b := ntbmem.Pair(o.LinkWindow(link.MinWindow))
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := f.nodes[0].Link(within(t), b, Down)
@@ -344,7 +342,7 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 		require.Error(t, err, name)
 		wg.Wait()
 		for _, d := range []Direction{Left, Right, Direct, Down} {
-			a, b := ntbmem.Pair(o.LinkWindow(MinWindow))
+			a, b := ntbmem.Pair(o.LinkWindow(link.MinWindow))
 			_, err := n.Link(within(t), a, d)
 			require.ErrorContains(t, err, "does not lead", name)
 			b.Close()
@@ -428,7 +426,7 @@ func newOwner(t testing.TB, o Options, length int) *relay {
 	r := m.n.router
 	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
 	r.sides[Left].Store(nil) // otherwise its frames would be waited for
-	m.in.link.direction, m.in.link.id = Down, MakeID(2, 9)
+	m.in.link.direction, m.in.link.id = Down, link.MakeID(2, 9)
 	m.f.src = m.in.link.id
 	m.f.encode(&m.header)
 	return m

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -27,13 +28,13 @@ func (s sideState) String() string { return [...]string{"unknown", "up", "down",
 
 // news is what a node reports about itself.
 type news struct {
-	id     ID
+	id     link.ID
 	number uint64 // see newer; at first the time in nanoseconds, so that a new process continues upwards
 	sides  [2]sideState
 	links  [2]uint32 // by side, a number that changes when the link is made again; 0 for none
 	// members are the processes that are reached through this one, in order;
 	// immutable.
-	members []ID
+	members []link.ID
 }
 
 // memberBytes is the size of a member in the body of news: its process number, 0
@@ -60,7 +61,7 @@ type outdoing struct {
 }
 
 // names reports whether n, which may be nil, names a process of its host.
-func (n *news) names(id ID) bool {
+func (n *news) names(id link.ID) bool {
 	if n == nil {
 		return false
 	}
@@ -70,7 +71,7 @@ func (n *news) names(id ID) bool {
 
 // named reports whether news name a node. Any process may have written other mentions of
 // it, such as the source in a frame.
-func (r *router) named(id ID) bool {
+func (r *router) named(id link.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.news[id.Host()].names(id)
@@ -192,11 +193,11 @@ func (r *router) outdoLate() {
 }
 
 // readMembers returns the members of a host that a body names.
-func readMembers(host int, body []byte) (ids []ID) {
+func readMembers(host int, body []byte) (ids []link.ID) {
 	for i := 0; i < len(body); i += 8 {
 		for w := ntb.Load64(body, i); w != 0; w >>= 16 {
 			if p := int(w & 0xffff); p != 0 {
-				ids = append(ids, MakeID(host, p))
+				ids = append(ids, link.MakeID(host, p))
 			}
 		}
 	}

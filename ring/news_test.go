@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
@@ -55,7 +56,7 @@ func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
 		own := f.nodes[host-1].Topology().Hosts[host-1]
 		for _, n := range f.nodes {
 			h := n.Topology().Hosts[host-1]
-			if h.Left != "up" || h.Right != "up" || h.Epoch != own.Epoch || h.ID != MakeID(host, 1) {
+			if h.Left != "up" || h.Right != "up" || h.Epoch != own.Epoch || h.ID != link.MakeID(host, 1) {
 				return false
 			}
 		}
@@ -70,7 +71,7 @@ func TestForgedNewsOfAnyNumberAreOutdone(t *testing.T) {
 	for _, host := range []int{3, 4} { // the node that receives it first, and one further on
 		for _, number := range newsNumbers {
 			f.tell(t, 2, news{
-				id: MakeID(host, 1), number: number, sides: [2]sideState{stateDown, stateDown},
+				id: link.MakeID(host, 1), number: number, sides: [2]sideState{stateDown, stateDown},
 			})
 			f.agrees(t, host, "number %#x of host %d", number, host)
 			// This holds from then on.
@@ -93,7 +94,7 @@ func TestForgedNewsThatOutdoEachOtherAreOutdone(t *testing.T) {
 	for range 10 {
 		for from := 1; from <= 4; from++ {
 			f.tell(t, from, news{
-				id: MakeID(5, 1), number: newsNumbers[rng.IntN(len(newsNumbers))],
+				id: link.MakeID(5, 1), number: newsNumbers[rng.IntN(len(newsNumbers))],
 				sides: [2]sideState{stateDown, stateDown},
 			})
 		}
@@ -116,7 +117,7 @@ func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 	begin := time.Now()
 	const times = 100
 	for range times {
-		f.tell(t, 2, news{id: MakeID(3, 1), number: number() + 1})
+		f.tell(t, 2, news{id: link.MakeID(3, 1), number: number() + 1})
 	}
 	f.agrees(t, 3, "at the end")
 	// Each took the next number but one. Those that were not outdone are not counted.
@@ -132,9 +133,7 @@ func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
 	o := small(2)
 	o.Topology = Mesh
 	for _, number := range newsNumbers {
-		a, b := NewNode(MakeID(1, 1)), NewNode(MakeID(2, 1))
-		require.NoError(t, a.Join(o))
-		require.NoError(t, b.Join(o))
+		a, b := joined(t, link.MakeID(1, 1), o), joined(t, link.MakeID(2, 1), o)
 		a.router.mu.Lock()
 		a.router.news[2] = &news{id: b.id, number: number}
 		a.router.mu.Unlock()

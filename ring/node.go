@@ -1,150 +1,51 @@
 package ring
 
 import (
-	"context"
-	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"sync"
 
-	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
-// Services by number, the same on every node.
-const (
-	ServiceSDP   = 1
-	numServices  = 8
-	doorbellBit  = 0
-	maxSetupData = setupSize - setupHeader
-)
-
-// Errors that end a link.
-var (
-	// ErrClosed reports that this node closed the link.
-	ErrClosed = errors.New("ring: closed")
-	// ErrDown reports that the peer is gone.
-	ErrDown = errors.New("ring: link down")
-	// ErrProtocol reports that the peer wrote what no peer may write.
-	ErrProtocol = errors.New("ring: protocol violation")
-	// ErrVersion reports that the peer uses another version.
-	ErrVersion = errors.New("ring: version mismatch")
-)
-
-// Service is an upper layer.
-type Service interface {
-	// Open is called when a peer is up, before its first message.
-	Open(p *Peer) Session
-}
-
-// Session is a service's state for one peer. Its methods are called one at a time,
-// and must not block.
-type Session interface {
-	// Message handles a set-up message. m is valid until Message returns. An
-	// error takes the link down.
-	Message(m []byte) error
-	// Down is called once, after the last Message.
-	Down(err error)
-}
-
-// Node is this process among the nodes of a fabric.
+// Node is a node of a fabric of several hosts. It has the peers of the node of its links,
+// and those that frames lead to.
 type Node struct {
-	id       ID
-	services [numServices]Service // set before the first Up
+	*link.Node
+	// Immutable.
+	id     link.ID // that of the link.Node
+	router *router
 
-	mu     lock.Mutex[lock.Node]
-	peers  map[*Peer]struct{} // guarded by mu
-	closed bool               // guarded by mu
-	router *router            // set by Join; guarded by mu
-	wg     sync.WaitGroup     // one for each peer or link whose device is open
+	wg sync.WaitGroup // one for each link whose device is open, and each peer that is being made
 }
 
-// NewNode returns a node without peers.
-func NewNode(id ID) *Node { return &Node{id: id, peers: map[*Peer]struct{}{}} }
-
-// ID returns the node's own id.
-func (n *Node) ID() ID { return n.id }
-
-// Register sets the service with that number. It must be called before the first
-// Up.
-func (n *Node) Register(number int, s Service) { n.services[number] = s }
-
-// Up brings a link up over dev, takes ownership of dev, and returns the peer at its
-// other end. It waits for the other side until ctx ends.
-func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
-	return n.up(ctx, dev, 0)
-}
-
-// up is Up for a peer that must have the id want, unless that is 0.
-func (n *Node) up(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
-	p, err := newPeer(n, dev)
+// Join makes n part of a fabric of several hosts. It must be called once, after
+// Register. The host of the node's id must be 1 to o.Nodes. The Close of the result takes
+// the place of that of n.
+func Join(n *link.Node, o Options) (*Node, error) {
+	o, err := o.withDefaults()
 	if err != nil {
-		dev.Close()
 		return nil, err
 	}
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		dev.Close()
-		return nil, ErrClosed
+	host := n.ID().Host()
+	if host < 1 || host > o.Nodes {
+		return nil, fmt.Errorf("ring: host %d of %d", host, o.Nodes)
 	}
-	p.want = want
-	n.peers[p] = struct{}{}
-	n.wg.Add(1)
-	n.mu.Unlock()
-
-	p.Hold() // run may end before bringUp does
-	defer p.Release()
-	go p.run()
-	if err := p.bringUp(ctx); err != nil {
-		p.fail(err)
-		<-p.done
-		return nil, err
-	}
-	return p, nil
-}
-
-// Peers returns the peers that are up.
-func (n *Node) Peers() []*Peer {
-	return slices.DeleteFunc(n.all(), func(p *Peer) bool { return !p.isUp() })
+	joined := &Node{Node: n, id: n.ID()}
+	joined.router = newRouter(joined, o)
+	return joined, nil
 }
 
 // Close takes every link down and waits until its memory is released, which is when
-// the last [Peer.Release] has been called. What was sent to routed peers reaches
+// the last [link.Peer.Release] has been called. What was sent to routed peers reaches
 // them first, if that is possible within 2 s.
 func (n *Node) Close() {
-	n.mu.Lock()
-	n.closed = true
-	r := n.router
-	n.mu.Unlock()
-	// Peers are told without the lock held, since other peers need it.
-	for _, p := range n.all() {
-		if r == nil || p.Routed() {
-			p.fail(ErrClosed)
+	n.router.shut()
+	for _, p := range n.Shut() {
+		if p.Routed() {
+			p.Fail(link.ErrClosed)
 		}
 	}
-	if r != nil {
-		r.close()
-		for _, p := range n.all() {
-			p.fail(ErrClosed)
-		}
-	}
+	n.router.close()
+	n.Node.Close()
 	n.wg.Wait()
-}
-
-// all returns the peers that are not down. None is added once the node is closed.
-func (n *Node) all() []*Peer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Collect(maps.Keys(n.peers))
-}
-
-func (n *Node) remove(p *Peer) {
-	n.mu.Lock()
-	delete(n.peers, p)
-	r := n.router
-	n.mu.Unlock()
-	if r != nil {
-		r.forget(p)
-	}
 }

@@ -102,11 +102,11 @@ func (t *tunnel) Order() {
 // goes on at the most: the other end may acknowledge as little as it likes each time.
 const deliverPatience = 5
 
-// deliver waits until the other end has what was stored before, the link is down, or it
+// Deliver waits until the other end has what was stored before, the link is down, or it
 // has acknowledged nothing for d, and for deliverPatience times d at the most. An
 // acknowledgement says that it has it: one that answers nothing, though it takes what
 // others store, keeps nobody here.
-func (t *tunnel) deliver(d time.Duration) {
+func (t *tunnel) Deliver(d time.Duration) {
 	w, silent := t.order(true)
 	if w == nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,10 +59,10 @@ func newSilent(t *testing.T) *tunnel {
 	f := newPlainFabric(t, o)
 	f.agrees(t, 2, "at the beginning")
 	r := f.nodes[0].router
-	a := newTunnel(r, MakeID(2, 9), newEpoch())
+	a := newTunnel(r, link.MakeID(2, 9), newEpoch())
 	r.mu.Lock()
 	named := *r.news[2]
-	named.members = []ID{a.remote}
+	named.members = []link.ID{a.remote}
 	r.news[2] = &named
 	r.mu.Unlock()
 	a.opening(o.Window, uint32(o.Retention>>10))
@@ -99,7 +100,7 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer close(stop)
-	ends(t, "deliver", func() { a.deliver(5 * time.Second) })
+	ends(t, "deliver", func() { a.Deliver(5 * time.Second) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Empty(t, a.orders.waiting)
@@ -136,7 +137,7 @@ func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 			}
 		}
 	})
-	ends(t, "deliver", func() { a.deliver(200 * time.Millisecond) })
+	ends(t, "deliver", func() { a.Deliver(200 * time.Millisecond) })
 }
 
 // An order whose wait ended early is forgotten.
@@ -145,7 +146,7 @@ func TestDeliverLeavesNoOrderBehind(t *testing.T) {
 	a, _, _ := stuckTunnels(t, func(*Options) {})
 	a.Publish(0, 1, 8)
 	for range 10 {
-		a.deliver(time.Millisecond)
+		a.Deliver(time.Millisecond)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -100,7 +101,7 @@ func (o *outLane) free() int {
 	if word != o.credit.Load() {
 		if !o.account.Credit(flowctl.Pos(word)) {
 			o.down = true
-			o.link.fail(fmt.Errorf("%w: impossible credit of lane %d from %v", ErrProtocol, o.index, o.link.id))
+			o.link.fail(fmt.Errorf("%w: impossible credit of lane %d from %v", link.ErrProtocol, o.index, o.link.id))
 			return 0
 		}
 		o.credit.Store(word)
@@ -312,7 +313,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	o.account.Produce(1)
 	// This pairs with inLane.sleep: either this side sees the arm, or the neighbour the
 	// frame (pair S6).
-	afterStore(&o.link.caps)
+	link.AfterStore(&o.link.caps)
 	if arm := ntb.Load32(o.mine, laneDataArm); arm != o.rung {
 		o.rung = arm
 		o.stats.doorbells++
@@ -332,7 +333,7 @@ func (o *outLane) await() bool {
 	o.arm++
 	before := o.credit.Load()
 	o.words.Publish32(laneSpaceArm, o.arm)
-	beforeLook(o.link.dev, &o.link.caps)
+	link.BeforeLook(o.link.dev, &o.link.caps)
 	o.free()
 	return o.credit.Load() != before
 }

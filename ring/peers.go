@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // bringUpLimit limits the bring-up of a peer over a tunnel that another node made.
@@ -23,18 +25,19 @@ const lingerLimit = 2 * time.Second
 //
 // The peer's Done is closed when the node has been unreachable for a second, in all
 // directions.
-func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
-	r, err := n.joined()
-	if err != nil {
-		return nil, err
-	}
+func (n *Node) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
+	r := n.router
 	for {
 		r.mu.Lock()
+		if r.closed {
+			r.mu.Unlock()
+			return nil, link.ErrClosed
+		}
 		if p := r.knownLocked(id); p != nil {
 			r.mu.Unlock()
 			return p, nil
 		}
-		if link, _ := r.wayLocked(id); link == nil || r.closed {
+		if link, _ := r.wayLocked(id); link == nil {
 			r.mu.Unlock()
 			return nil, fmt.Errorf("%w %v", ErrUnreachable, id)
 		}
@@ -69,22 +72,22 @@ func (n *Node) Peer(ctx context.Context, id ID) (*Peer, error) {
 }
 
 // knownLocked returns the peer with an id that is up, if there is one.
-func (r *router) knownLocked(id ID) *Peer {
+func (r *router) knownLocked(id link.ID) *link.Peer {
 	if !r.opts.Failover {
 		for _, l := range r.links {
-			if l.ready && l.id == id && l.peer.isUp() {
+			if l.ready && l.id == id && l.peer.Up() {
 				return l.peer
 			}
 		}
 	}
-	if p := r.routed[id]; p != nil && p.isUp() {
-		return p
+	if over, ok := r.routed[id]; ok && over.peer.Up() {
+		return over.peer
 	}
 	return nil
 }
 
 // ask makes a tunnel and brings a peer up over it.
-func (r *router) ask(ctx context.Context, id ID) (*Peer, error) {
+func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
 	t, err := r.dial(ctx, id)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (r *router) ask(ctx context.Context, id ID) (*Peer, error) {
 }
 
 // dial makes a tunnel.
-func (r *router) dial(ctx context.Context, id ID) (*tunnel, error) {
+func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 	t := newTunnel(r, id, newEpoch())
 	t.asked, t.sayOpen = true, true
 	r.tunnels.add(t)
@@ -130,42 +133,39 @@ func (r *router) answer(t *tunnel) {
 	r.peerOver(ctx, t)
 }
 
-func (r *router) peerOver(ctx context.Context, t *tunnel) (*Peer, error) {
-	p, err := r.node.up(ctx, t, t.remote)
+func (r *router) peerOver(ctx context.Context, t *tunnel) (*link.Peer, error) {
+	p, err := r.node.UpTo(ctx, t, t.remote)
 	if err != nil {
 		return nil, err
 	}
-	r.keep(p)
+	r.keep(p, t)
 	return p, nil
 }
 
-// keep puts a routed peer into the table, where it stays until it is down.
-func (r *router) keep(p *Peer) {
+// keep puts a routed peer into the table, where it stays until its tunnel is down.
+func (r *router) keep(p *link.Peer, t *tunnel) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !p.isUp() {
+	if !p.Up() {
 		return // forget, which comes after that, may have been called
 	}
 	// This replaces even a peer that is up. A node that asks for a tunnel knows of none.
 	// So the other end of the one here most likely belongs to a process that has ended.
-	r.routed[p.id] = p
+	r.routed[t.remote] = routed{p, t}
 }
 
-// forget removes a routed peer that is down from the table.
-func (r *router) forget(p *Peer) {
+// forget removes the peer over a tunnel that is down from the table.
+func (r *router) forget(t *tunnel) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// It compares the peer itself, since its id may still be written if it never
-	// came up.
-	maps.DeleteFunc(r.routed, func(_ ID, routed *Peer) bool { return routed == p })
+	if r.routed[t.remote].tunnel == t {
+		delete(r.routed, t.remote)
+	}
 }
 
 // close takes the links down after other nodes have what was sent to them. All
 // peers are down.
 func (r *router) close() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
 	for end := time.Now().Add(lingerLimit); r.lingers() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -178,7 +178,7 @@ func (r *router) close() {
 	links := slices.Collect(maps.Values(r.links))
 	r.mu.Unlock()
 	for _, l := range links {
-		l.fail(ErrClosed)
+		l.fail(link.ErrClosed)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -33,19 +34,19 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	r := m.n.router
-	link := r.sides[Right].Load()
-	link.resets = newResets(link)
-	r.links[linkKey{Right, 0}] = link
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
+	next := r.sides[Right].Load()
+	next.resets = newResets(next)
+	r.links[linkKey{Right, 0}] = next
+	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
 	own.push(m.out, false) // the lane is full, and it waits
 	require.Equal(t, o.Slots-1, own.sent)
 	for range 3 { // sent again, of course
 		for number := range uint32(5) {
-			r.deliver(link, &frame{kind: frameData, src: MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
+			r.deliver(next, &frame{kind: frameData, src: link.MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
 		}
 	}
-	link.resets.waits(t)
-	require.Len(t, link.resets.pending, 5)
+	next.resets.waits(t)
+	require.Len(t, next.resets.pending, 5)
 	var reset []uint32
 	for range 20 {
 		hop := m.out.hop
@@ -61,14 +62,14 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 			var f frame
 			require.True(t, readFrame(slot, ntb.Load64(slot, 0), &f))
 			if f.kind == frameReset {
-				require.Equal(t, MakeID(3, 1), f.dst)
+				require.Equal(t, link.MakeID(3, 1), f.dst)
 				require.Equal(t, uint32(7), f.epoch)
 				reset = append(reset, f.to)
 			}
 		}
 	}
 	require.ElementsMatch(t, []uint32{100, 101, 102, 103, 104}, reset)
-	require.Empty(t, link.resets.pending)
+	require.Empty(t, next.resets.pending)
 }
 
 // gated is a device whose stores and doorbells block while it is shut, as those of a bridge
@@ -144,21 +145,21 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	// All news must be there: they are sent, too.
 	for host := 1; host <= 3; host++ {
 		for _, n := range f.nodes {
-			require.Eventually(t, func() bool { return n.Owner(host) != 0 && n.router.named(MakeID(host, 1)) },
+			require.Eventually(t, func() bool { return n.Owner(host) != 0 && n.router.named(link.MakeID(host, 1)) },
 				60*time.Second, time.Millisecond)
 		}
 	}
 	open := right.close()
 	t.Cleanup(open)
 	o1 := f.nodes[0].router.sides[Right].Load().out[0]
-	fr := frame{kind: frameData, hops: 3, src: MakeID(3, 1), dst: MakeID(2, 1), to: 1000, epoch: 7}
+	fr := frame{kind: frameData, hops: 3, src: link.MakeID(3, 1), dst: link.MakeID(2, 1), to: 1000, epoch: 7}
 	for o1.own(&fr, nil, discard{}, false) != putDone {
 		time.Sleep(time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return right.held.Load() > 0 }, 60*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p, err := f.nodes[0].Peer(ctx, MakeID(2, 1))
+	p, err := f.nodes[0].Peer(ctx, link.MakeID(2, 1))
 	require.NoError(t, err)
 	require.True(t, p.Routed())
 	ends(t, "Order", p.Order)
@@ -168,15 +169,14 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 func TestResetsThatWaitAreNotTooMany(t *testing.T) {
 	dev, _ := ntbmem.Pair(1 << 20)
 	defer dev.Close()
-	n := NewNode(MakeID(2, 1))
-	require.NoError(t, n.Join(small(3)))
+	n := joined(t, link.MakeID(2, 1), small(3))
 	defer n.Close()
-	link, err := newLink(n.router, dev, Right)
+	next, err := newLink(n.router, dev, Right)
 	require.NoError(t, err)
-	s := newResets(link)
+	s := newResets(next)
 	const more = 10
 	for i := range uint32(maxResets + more) {
-		s.add(frame{kind: frameReset, dst: MakeID(3, 1), to: i})
+		s.add(frame{kind: frameReset, dst: link.MakeID(3, 1), to: i})
 	}
 	s.waits(t)
 	require.LessOrEqual(t, len(s.pending), maxResets)
@@ -226,12 +226,12 @@ func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
 func TestATunnelThatIsAskedForReplacesOneThatIsUp(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
-	old, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+	old, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
-	_, err = f.nodes[2].router.ask(within(t), MakeID(1, 1))
+	_, err = f.nodes[2].router.ask(within(t), link.MakeID(1, 1))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		p, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+		p, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 		return err == nil && p != old
 	}, 30*time.Second, time.Millisecond)
 	require.True(t, old.Up(), "what uses it may go on")

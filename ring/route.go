@@ -1,15 +1,17 @@
 package ring
 
+import "github.com/ntbnet/ntbnet/internal/link"
+
 // linkKey distinguishes links.
 type linkKey struct {
 	direction Direction
-	id        ID // for Direct the neighbour's host, for Down the member; else 0
+	id        link.ID // for Direct the neighbour's host, for Down the member; else 0
 }
 
 func (l *Link) key() linkKey {
 	switch l.direction {
 	case Direct:
-		return linkKey{Direct, MakeID(l.id.Host(), 0)}
+		return linkKey{Direct, link.MakeID(l.id.Host(), 0)}
 	case Down:
 		return linkKey{Down, l.id}
 	}
@@ -18,7 +20,7 @@ func (l *Link) key() linkKey {
 
 // onward returns the link by which a frame for dst goes on that came over from. It
 // returns nil if that is down or there is none, since a frame never turns back.
-func (r *router) onward(from *Link, dst ID) *Link {
+func (r *router) onward(from *Link, dst link.ID) *Link {
 	switch {
 	case dst.Host() == r.host:
 		return (*r.members.Load())[dst]
@@ -31,7 +33,7 @@ func (r *router) onward(from *Link, dst ID) *Link {
 // wayTo returns the way to a node. l is the first link. d is where frames go from
 // there; for an uplink it is the side that its other end takes. made identifies the
 // links behind it.
-func (r *router) wayTo(id ID) (l *Link, d Direction, made uint64) {
+func (r *router) wayTo(id link.ID) (l *Link, d Direction, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, d = r.wayLocked(id)
@@ -60,7 +62,7 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 
 // wayLocked returns the way to a node. It returns nil if there is none, or the node
 // is known not to exist.
-func (r *router) wayLocked(id ID) (*Link, Direction) {
+func (r *router) wayLocked(id link.ID) (*Link, Direction) {
 	if n := r.news[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
 	}
@@ -82,7 +84,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 		return nil, 0, 0
 	}
 	if r.opts.Topology == Mesh {
-		l := r.links[linkKey{Direct, MakeID(host, 0)}]
+		l := r.links[linkKey{Direct, link.MakeID(host, 0)}]
 		hops = 1
 		if r.opts.Member {
 			// The owner reports its own links as both sides of their hosts.
@@ -130,11 +132,8 @@ func (r *router) openLocked(host int, d Direction) bool {
 
 // Owner returns the node of a host that has its links to other hosts, or 0 if it is
 // not known.
-func (n *Node) Owner(host int) ID {
-	r, err := n.joined()
-	if err != nil {
-		return 0
-	}
+func (n *Node) Owner(host int) link.ID {
+	r := n.router
 	if host == r.host && !r.opts.Member {
 		return n.id
 	}
@@ -151,13 +150,9 @@ func (n *Node) Owner(host int) ID {
 	return 0
 }
 
-// Changed returns a channel that is closed at the next change of links or news. It
-// returns nil before Join.
+// Changed returns a channel that is closed at the next change of links or news.
 func (n *Node) Changed() <-chan struct{} {
-	r, err := n.joined()
-	if err != nil {
-		return nil
-	}
+	r := n.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stirred

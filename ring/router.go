@@ -2,12 +2,12 @@ package ring
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -24,19 +24,19 @@ type router struct {
 	sides [2]atomic.Pointer[Link]
 	drops [numDrops]atomic.Uint64
 	// members are the links Down that are up; replaced under mu.
-	members atomic.Pointer[map[ID]*Link]
+	members atomic.Pointer[map[link.ID]*Link]
 	// version changes after links and news have changed. Callers that cache a way
 	// compare it.
 	version atomic.Uint32
 
 	mu      lock.Mutex[lock.Router]
-	links   map[linkKey]*Link // guarded by mu
-	news    map[int]*news     // by host; guarded by mu
-	outdo   outdoing          // guarded by mu
-	stirred chan struct{}     // closed and replaced after a change of links or news; guarded by mu
-	closed  bool              // guarded by mu
-	asking  map[ID]*asking    // tunnels being made here; guarded by mu
-	routed  map[ID]*Peer      // peers over tunnels; guarded by mu
+	links   map[linkKey]*Link   // guarded by mu
+	news    map[int]*news       // by host; guarded by mu
+	outdo   outdoing            // guarded by mu
+	stirred chan struct{}       // closed and replaced after a change of links or news; guarded by mu
+	closed  bool                // guarded by mu
+	asking  map[link.ID]*asking // tunnels being made here; guarded by mu
+	routed  map[link.ID]routed  // peers over tunnels; guarded by mu
 	tunnels tunnelTable
 
 	// trace, in tests, is called with each frame that this node takes from a lane, or
@@ -49,8 +49,14 @@ type router struct {
 // asking is a call of Peer for whose result others wait.
 type asking struct {
 	done chan struct{}
-	peer *Peer
+	peer *link.Peer
 	err  error
+}
+
+// routed is a peer over a tunnel.
+type routed struct {
+	peer   *link.Peer
+	tunnel *tunnel
 }
 
 // Reasons to drop a frame.
@@ -82,45 +88,29 @@ var dropNames = [numDrops]string{
 
 func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
 
-// Join makes the node part of a fabric of several hosts. It must be called once,
-// after Register and before Link and Peer. The host of the node's id must be 1 to
-// o.Nodes.
-func (n *Node) Join(o Options) error {
-	o, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
-	host := n.id.Host()
-	if host < 1 || host > o.Nodes {
-		return fmt.Errorf("ring: host %d of %d", host, o.Nodes)
-	}
+func newRouter(n *Node, o Options) *router {
 	r := &router{
-		node: n, opts: o, host: host,
+		node: n, opts: o, host: n.id.Host(),
 		links: map[linkKey]*Link{}, news: map[int]*news{}, stirred: make(chan struct{}),
-		asking: map[ID]*asking{}, routed: map[ID]*Peer{},
+		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
 	}
 	r.tunnels.init()
-	r.members.Store(&map[ID]*Link{})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.router != nil {
-		return errors.New("ring: the node has joined already")
-	}
+	r.members.Store(&map[link.ID]*Link{})
 	r.ownNewsLocked()
-	n.router = r
-	return nil
+	return r
 }
 
-func (n *Node) joined() (*router, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return nil, ErrClosed
-	}
-	if n.router == nil {
-		return nil, errors.New("ring: the node has not joined a fabric")
-	}
-	return n.router, nil
+// shut refuses links and tunnels from now on.
+func (r *router) shut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
+
+func (r *router) isShut() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // Link brings up a link to the neighbour in direction d over dev, of which it takes
@@ -142,10 +132,10 @@ func (n *Node) joined() (*router, error) {
 // Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrDown,
 // ErrClosed, and that of ctx.
 func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, error) {
-	r, err := n.joined()
-	if err != nil {
+	r := n.router
+	if r.isShut() {
 		dev.Close()
-		return nil, err
+		return nil, link.ErrClosed
 	}
 	if !r.opts.leads(d) {
 		dev.Close()
@@ -162,7 +152,7 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 		dev.Close()
 		return nil, err
 	}
-	p, err := n.up(ctx, newSplit(l, r.opts.lanesBytes()), l.id)
+	p, err := n.UpTo(ctx, newSplit(l, r.opts.lanesBytes()), l.id)
 	if err != nil {
 		l.fail(err)
 		<-l.done
@@ -182,7 +172,7 @@ func (r *router) linkUp(l *Link) error {
 	switch {
 	case r.closed:
 		r.mu.Unlock()
-		return ErrClosed
+		return link.ErrClosed
 	case l.direction == Down && len(*r.members.Load()) >= r.opts.mostMembers():
 		r.mu.Unlock()
 		return fmt.Errorf("ring: %d processes are reached through this one already: %w", r.opts.mostMembers(), ErrTooMany)
@@ -218,7 +208,7 @@ func (r *router) setLocked(l, now *Link) {
 	case Left, Right:
 		r.sides[l.direction].Store(now)
 	case Down:
-		members := map[ID]*Link{}
+		members := map[link.ID]*Link{}
 		for _, l := range r.links {
 			if l.direction == Down {
 				members[l.id] = l

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
@@ -16,12 +17,12 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	rng := rand.New(rand.NewPCG(seed, 1))
 	nodes := []int{3, 5, 8}[seed%3]
 	o := Options{
-		Nodes: nodes, Slots: 2 + rng.IntN(2), FrameBytes: 256, Window: MinWindow, Retention: 4096, noBubble: noBubble,
+		Nodes: nodes, Slots: 2 + rng.IntN(2), FrameBytes: 256, Window: link.MinWindow, Retention: 4096, noBubble: noBubble,
 	}
 	var all []*Node
 	for host := 1; host <= nodes; host++ {
-		n := NewNode(MakeID(host, 1))
-		require.NoError(t, n.Join(o))
+		n, err := Join(link.NewNode(link.MakeID(host, 1)), o)
+		require.NoError(t, err)
 		all = append(all, n)
 	}
 	var links []*Link
@@ -41,10 +42,10 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	if members {
 		processes = 2
 		for _, owner := range all[:nodes] {
-			n := NewNode(MakeID(owner.id.Host(), 2))
 			member := o
 			member.Member = true
-			require.NoError(t, n.Join(member))
+			n, err := Join(link.NewNode(link.MakeID(owner.id.Host(), 2)), member)
+			require.NoError(t, err)
 			all = append(all, n)
 			a, b := ntbmem.Pair(o.LinkWindow(0))
 			up, err := newLink(n.router, a, Up)
@@ -52,7 +53,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 			down, err := newLink(owner.router, b, Down)
 			require.NoError(t, err)
 			up.id, down.id = owner.id, n.id
-			owner.router.members.Store(&map[ID]*Link{n.id: down})
+			owner.router.members.Store(&map[link.ID]*Link{n.id: down})
 			links = append(links, up, down)
 		}
 	}
@@ -71,7 +72,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 		if to == l.router.host || members && l.direction != Up {
 			return
 		}
-		f := frame{kind: frameAck, src: l.router.node.id, dst: MakeID(to, 1+rng.IntN(processes)), hops: l.router.opts.mostHops()}
+		f := frame{kind: frameAck, src: l.router.node.id, dst: link.MakeID(to, 1+rng.IntN(processes)), hops: l.router.opts.mostHops()}
 		if l.out[0].own(&f, nil, discard{}, false) == putDone {
 			sent++
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sort"
+
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Snapshot is what a node knows of the fabric. Its JSON form is what
@@ -11,11 +13,11 @@ import (
 type Snapshot struct {
 	// Self is the node that made the snapshot, as a number and as ID.String returns
 	// it.
-	Self     ID     `json:"self"`
-	Name     string `json:"name"`
-	Topology string `json:"topology"` // "ring", "line", "mesh"
-	Nodes    int    `json:"nodes"`
-	Lanes    int    `json:"lanes"`
+	Self     link.ID `json:"self"`
+	Name     string  `json:"name"`
+	Topology string  `json:"topology"` // "ring", "line", "mesh"
+	Nodes    int     `json:"nodes"`
+	Lanes    int     `json:"lanes"`
 	// Hosts are all hosts, 1 to Nodes.
 	Hosts []HostInfo `json:"hosts"`
 	// Links are this node's own links.
@@ -31,15 +33,15 @@ type Snapshot struct {
 
 // HostInfo is a host as its news describe it.
 type HostInfo struct {
-	Host  int    `json:"host"`
-	ID    ID     `json:"id"`    // node that has its links; 0 if no news came
-	State string `json:"state"` // "self", "up", "unreachable", "unknown"
+	Host  int     `json:"host"`
+	ID    link.ID `json:"id"`    // node that has its links; 0 if no news came
+	State string  `json:"state"` // "self", "up", "unreachable", "unknown"
 	// Left and Right are the states of its links: "up", "down", "none" (the end
 	// of a line), "unknown". They are empty in a mesh.
 	Left  string `json:"left,omitempty"`
 	Right string `json:"right,omitempty"`
 	// Members are its nodes that are reached through that one.
-	Members []ID `json:"members,omitempty"`
+	Members []link.ID `json:"members,omitempty"`
 	// Epoch is the number of its latest news.
 	Epoch uint64 `json:"epoch"`
 }
@@ -47,19 +49,19 @@ type HostInfo struct {
 // LinkInfo is a link of this node. Frames and bytes are counted since the link
 // came up; bytes include the frames' headers.
 type LinkInfo struct {
-	Direction       string `json:"direction"` // "left", "right", "direct", "up", "down"
-	Neighbour       ID     `json:"neighbour"`
-	Name            string `json:"name"`
-	State           string `json:"state"`            // "up", "down"
-	Epoch           uint32 `json:"epoch"`            // of this side, chosen at bring-up
-	NeighbourEpoch  uint32 `json:"neighbour_epoch"`  // of the other side
-	OwnFrames       uint64 `json:"own_frames"`       // sent, of this node
-	OwnBytes        uint64 `json:"own_bytes"`        //
-	ForwardedFrames uint64 `json:"forwarded_frames"` // sent, of other nodes
-	ForwardedBytes  uint64 `json:"forwarded_bytes"`  //
-	ReceivedFrames  uint64 `json:"received_frames"`  // taken from the neighbour, for any destination
-	ReceivedBytes   uint64 `json:"received_bytes"`   //
-	Doorbells       uint64 `json:"doorbells"`        // rung for lanes
+	Direction       string  `json:"direction"` // "left", "right", "direct", "up", "down"
+	Neighbour       link.ID `json:"neighbour"`
+	Name            string  `json:"name"`
+	State           string  `json:"state"`            // "up", "down"
+	Epoch           uint32  `json:"epoch"`            // of this side, chosen at bring-up
+	NeighbourEpoch  uint32  `json:"neighbour_epoch"`  // of the other side
+	OwnFrames       uint64  `json:"own_frames"`       // sent, of this node
+	OwnBytes        uint64  `json:"own_bytes"`        //
+	ForwardedFrames uint64  `json:"forwarded_frames"` // sent, of other nodes
+	ForwardedBytes  uint64  `json:"forwarded_bytes"`  //
+	ReceivedFrames  uint64  `json:"received_frames"`  // taken from the neighbour, for any destination
+	ReceivedBytes   uint64  `json:"received_bytes"`   //
+	Doorbells       uint64  `json:"doorbells"`        // rung for lanes
 }
 
 // RouteInfo is the way to a host.
@@ -72,27 +74,23 @@ type RouteInfo struct {
 
 // TunnelInfo is a routed peer.
 type TunnelInfo struct {
-	Peer        ID     `json:"peer"`
-	Name        string `json:"name"`
-	State       string `json:"state"` // "opening", "up", "down", "closed"
-	Direction   string `json:"direction,omitempty"`
-	Lane        int    `json:"lane"`
-	Epoch       uint32 `json:"epoch"`
-	Path        uint32 `json:"path"` // how often frames were sent again from the first that was not acknowledged
-	Sent        uint64 `json:"sent"` // frames, without repetitions
-	SentBytes   uint64 `json:"sent_bytes"`
-	Resent      uint64 `json:"resent"`
-	Received    uint64 `json:"received"` // in order, once each
-	Unconfirmed int    `json:"unconfirmed_bytes"`
+	Peer        link.ID `json:"peer"`
+	Name        string  `json:"name"`
+	State       string  `json:"state"` // "opening", "up", "down", "closed"
+	Direction   string  `json:"direction,omitempty"`
+	Lane        int     `json:"lane"`
+	Epoch       uint32  `json:"epoch"`
+	Path        uint32  `json:"path"` // how often frames were sent again from the first that was not acknowledged
+	Sent        uint64  `json:"sent"` // frames, without repetitions
+	SentBytes   uint64  `json:"sent_bytes"`
+	Resent      uint64  `json:"resent"`
+	Received    uint64  `json:"received"` // in order, once each
+	Unconfirmed int     `json:"unconfirmed_bytes"`
 }
 
-// Topology returns a snapshot of the fabric as this node sees it. It is empty
-// before Join.
+// Topology returns a snapshot of the fabric as this node sees it.
 func (n *Node) Topology() Snapshot {
-	r, err := n.joined()
-	if err != nil {
-		return Snapshot{}
-	}
+	r := n.router
 	o := r.opts
 	s := Snapshot{
 		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Nodes, Lanes: o.Lanes,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,11 +33,11 @@ func asked(f *fabric) (*tunnel, *frame) {
 		}
 	}
 	r := f.nodes[0].router
-	x := newTunnel(r, MakeID(3, 1), newEpoch())
+	x := newTunnel(r, link.MakeID(3, 1), newEpoch())
 	x.asked = true
 	r.tunnels.add(x)
 	return x, &frame{
-		kind: frameOpen, src: MakeID(1, 1), dst: MakeID(3, 1), from: x.index, epoch: x.epoch,
+		kind: frameOpen, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), from: x.index, epoch: x.epoch,
 		arg: uint32(f.o.Window >> 10), ask: uint32(r.opts.Retention >> 10),
 	}
 }
@@ -105,7 +106,7 @@ func TestNewsOfAProcessWhoseClockWentBackCount(t *testing.T) {
 	r := f.nodes[0].router
 	number := uint64(time.Now().Add(time.Hour).UnixNano())
 	r.newsFrom(r.sides[Left].Load(), &frame{
-		kind: frameNews, src: MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
+		kind: frameNews, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
 		bells: uint32(stateDown) | uint32(stateDown)<<8,
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
@@ -126,12 +127,12 @@ func TestARequestThatOvertakesTheNewsIsTakenWhenTheyCome(t *testing.T) {
 	r.mu.Lock()
 	known := r.news[1]
 	older := *known
-	older.id = MakeID(1, 9) // with the same number, so that a late copy changes nothing
+	older.id = link.MakeID(1, 9) // with the same number, so that a late copy changes nothing
 	r.news[1] = &older
 	r.mu.Unlock()
 	made := make(chan error)
 	go func() {
-		_, err := f.nodes[0].Peer(within(t), MakeID(3, 1))
+		_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 		made <- err
 	}()
 	require.Eventually(t, func() bool { return r.drops[dropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -59,13 +60,13 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 	m := f.member(t, 2, 5)
 	for _, host := range []int{1, 3} {
 		known(t, f.nodes[host-1], m.ID())
-		known(t, m, MakeID(host, 1))
+		known(t, m, link.MakeID(host, 1))
 	}
 	var near [2]ntb.Device
 	for i, host := range []int{1, 3} {
 		to := f.nodes[host-1].router
 		to.hook = make(chan *tunnel, 1)
-		x, err := m.router.dial(within(t), MakeID(host, 1))
+		x, err := m.router.dial(within(t), link.MakeID(host, 1))
 		require.NoError(t, err)
 		y := <-to.hook
 		defer x.Close()

@@ -3,6 +3,8 @@ package ring
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Topology is how hosts are cabled.
@@ -185,7 +187,7 @@ func (o Options) withDefaults() (Options, error) {
 		{o.Lanes >= 1 && o.Lanes <= MaxLanes, "lanes", o.Lanes},
 		{o.Slots >= minSlotCount && o.Slots <= maxSlotCount, "slots", o.Slots},
 		{o.FrameBytes >= minFrameBytes && o.FrameBytes <= maxFrameBytes && o.FrameBytes%64 == 0, "bytes in a frame", o.FrameBytes},
-		{o.Window >= MinWindow && o.Window <= 1<<30 && o.Window%4096 == 0, "bytes of window", o.Window},
+		{o.Window >= link.MinWindow && o.Window <= 1<<30 && o.Window%4096 == 0, "bytes of window", o.Window},
 		{o.Retention >= 4*o.FrameBytes && o.Retention <= 1<<30, "bytes of retention", o.Retention},
 	} {
 		if !c.ok {

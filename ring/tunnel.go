@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -32,7 +33,7 @@ func (s tunnelState) String() string { return [...]string{"opening", "up", "down
 type tunnel struct {
 	// Immutable.
 	router *router
-	remote ID
+	remote link.ID
 	index  uint32 // its number here
 	epoch  uint32 // the same at both ends
 	lane   int
@@ -128,7 +129,7 @@ const maxUnsent = 16
 
 func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
 
-func newTunnel(r *router, remote ID, epoch uint32) *tunnel {
+func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 	t := &tunnel{
 		router: r, remote: remote, epoch: epoch,
 		down: make(chan struct{}), opened: make(chan struct{}),
@@ -167,7 +168,7 @@ func (t *tunnel) Outbound() ntb.Window { return t.out }
 
 func (t *tunnel) Spad(i int) uint32 {
 	if !t.LinkUp() {
-		return gone
+		return link.Gone
 	}
 	return t.spads[i].Load()
 }
@@ -237,6 +238,7 @@ func (t *tunnel) goDown(s tunnelState) {
 		for _, w := range t.line {
 			w.Wake()
 		}
+		t.router.forget(t)
 	}
 }
 

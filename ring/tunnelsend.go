@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -242,7 +243,7 @@ func (t *tunnel) unreachable() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.cut.IsZero() && time.Since(t.cut) >= grace && !t.ended {
-		t.endFor(fmt.Errorf("%w: %w %v", ntb.ErrLinkDown, ErrUnreachable, t.remote))
+		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
 	}
 }
 

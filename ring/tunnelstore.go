@@ -3,6 +3,8 @@ package ring
 import (
 	"fmt"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Store implements ntb.Sink. The bytes join the open frame. Like all stores it never
@@ -24,7 +26,7 @@ func (t *tunnel) Store(off int, p []byte) {
 // checkLate ends the tunnel if its other end leaves too much waiting. The caller holds mu.
 func (t *tunnel) checkLate() {
 	if t.late.full() {
-		t.brokenLocked(fmt.Errorf("%w: %v does not take what is stored for it", ErrProtocol, t.remote))
+		t.brokenLocked(fmt.Errorf("%w: %v does not take what is stored for it", link.ErrProtocol, t.remote))
 	}
 }
 

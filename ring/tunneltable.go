@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
@@ -67,7 +68,7 @@ func (tt *tunnelTable) all() []*tunnel {
 
 // askedBy is how many tunnels another node made, how many its whole host, and how many
 // were asked for over a link.
-func (tt *tunnelTable) askedBy(remote ID, over linkKey) (process, host, link int) {
+func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, link int) {
 	for _, t := range *tt.slots.Load() {
 		if t == nil || t.asked {
 			continue
@@ -86,7 +87,7 @@ func (tt *tunnelTable) askedBy(remote ID, over linkKey) (process, host, link int
 }
 
 // byEpoch returns the tunnel that another node made, or nil if there is none.
-func (tt *tunnelTable) byEpoch(remote ID, epoch uint32) *tunnel {
+func (tt *tunnelTable) byEpoch(remote link.ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
 		if t.remote == remote && t.epoch == epoch && !t.asked {
 			return t

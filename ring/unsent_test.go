@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -34,9 +35,9 @@ func (t *tunnel) unsent() int {
 	return t.kept.count - t.high
 }
 
-func newTurn() (*Turn, chan struct{}) {
+func newTurn() (*link.Turn, chan struct{}) {
 	woken := make(chan struct{}, 1)
-	return &Turn{Wake: func() {
+	return &link.Turn{Wake: func() {
 		select {
 		case woken <- struct{}{}:
 		default:
@@ -54,13 +55,13 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	second, _ := newTurn()
 	const piece = 200 // no two fit in a frame
 	at := 64
-	for a.tryStore(at, make([]byte, piece), first) == piece {
+	for a.TryStore(at, make([]byte, piece), first) == piece {
 		require.LessOrEqual(t, a.unsent(), maxUnsent)
 		a.Publish(0, uint64(at), 8)
 		at += 256
 	}
 	require.LessOrEqual(t, a.unsent(), maxUnsent)
-	require.Zero(t, a.tryStore(at, make([]byte, piece), second), "it is another one's turn")
+	require.Zero(t, a.TryStore(at, make([]byte, piece), second), "it is another one's turn")
 	require.Empty(t, woken)
 	for v := range uint64(1000) {
 		a.Update(8, v, 8)
@@ -68,8 +69,8 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	a.Publish(0, 1, 8)
 	goOn()
 	<-woken
-	require.Zero(t, a.tryStore(at, make([]byte, piece), second), "it is still another one's turn")
-	require.NotZero(t, a.tryStore(at, make([]byte, piece), first))
+	require.Zero(t, a.TryStore(at, make([]byte, piece), second), "it is still another one's turn")
+	require.NotZero(t, a.TryStore(at, make([]byte, piece), first))
 	a.Order()
 	require.EqualValues(t, 999, ntb.Load64(b.Inbound(), 8))
 	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
@@ -81,10 +82,10 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	a, _, goOn := stuckTunnels(t, func(*Options) {})
 	first, woken := newTurn()
 	second, next := newTurn()
-	for a.tryStore(64, make([]byte, 200), first) > 0 {
+	for a.TryStore(64, make([]byte, 200), first) > 0 {
 		a.Publish(0, 1, 8)
 	}
-	require.Zero(t, a.tryStore(64, make([]byte, 200), second))
+	require.Zero(t, a.TryStore(64, make([]byte, 200), second))
 	goOn()
 	<-woken
 	require.Empty(t, next)
@@ -93,7 +94,7 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	a.wakeNext()
 	a.mu.Unlock()
 	<-next
-	require.NotZero(t, a.tryStore(64, make([]byte, 200), second))
+	require.NotZero(t, a.TryStore(64, make([]byte, 200), second))
 }
 
 // Stores that find no room arrive in the order in which they were made. Of a word of which
@@ -170,7 +171,7 @@ func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
 	a, _, _ := stuckTunnels(t, func(*Options) {})
 	ended := make(chan struct{})
 	go func() { a.Order(); ended <- struct{}{} }()
-	go func() { a.deliver(time.Hour); ended <- struct{}{} }()
+	go func() { a.Deliver(time.Hour); ended <- struct{}{} }()
 	for asked := false; !asked; time.Sleep(time.Millisecond) {
 		a.mu.Lock()
 		asked = len(a.orders.waiting) == 2
@@ -180,7 +181,7 @@ func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
 	a.Disable()
 	<-ended
 	<-ended
-	require.Equal(t, 8, a.tryStore(0, make([]byte, 8), w), "as with any bridge that is down")
+	require.Equal(t, 8, a.TryStore(0, make([]byte, 8), w), "as with any bridge that is down")
 }
 
 // The smallest retention of each frame size takes data, and words beside it.
@@ -189,7 +190,7 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 	for _, size := range []int{minFrameBytes, 1 << 10, 4 << 10, DefaultFrame} {
 		a, b, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 4*size })
 		w, _ := newTurn()
-		require.NotZero(t, a.tryStore(64, make([]byte, 2*size), w), "frames of %d bytes", size)
+		require.NotZero(t, a.TryStore(64, make([]byte, 2*size), w), "frames of %d bytes", size)
 		a.Publish(0, 1, 8)
 		a.mu.Lock()
 		require.True(t, a.late.empty())
@@ -209,12 +210,12 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1<<20 })
 		w, _ := newTurn()
 		for a.unsent() < maxUnsent-1 {
-			require.NotZero(t, a.tryStore(64, make([]byte, size-entryHeader-wordEntry), w))
+			require.NotZero(t, a.TryStore(64, make([]byte, size-entryHeader-wordEntry), w))
 			a.Publish(0, 1, 8) // the frame is full
 		}
-		require.NotZero(t, a.tryStore(64, make([]byte, last), w))
+		require.NotZero(t, a.TryStore(64, make([]byte, last), w))
 		a.Publish(0, 1, 8)
-		for a.tryStore(64, make([]byte, size), w) > 0 {
+		for a.TryStore(64, make([]byte, size), w) > 0 {
 		}
 		a.mu.Lock()
 		takes := a.takesData()
@@ -241,12 +242,12 @@ func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
 	for v := range uint64(last + 1) {
 		a.Update(64, v, 8)
 		if v == 0 {
-			a.announce(7, 128) // tells of the first value
+			a.Announce(0, 7, 128) // tells of the first value
 		}
 	}
 	require.NotZero(t, late())
 	goOn()
-	require.NoError(t, b.WaitDoorbell(doorbellBit))
+	require.NoError(t, b.WaitDoorbell(0))
 	require.EqualValues(t, 7, ntb.Load32(b.Inbound(), 128))
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
 }

@@ -6,36 +6,14 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
 
-// nextVersion is a device whose user has the next version of a bring-up. What it says is one
-// more than what it is told to say, and what it hears is one less, so that its user counts
-// itself as this version.
-type nextVersion struct {
-	ntb.Device
-	spad int // which scratchpad has the version
-}
-
-func (d nextVersion) SetPeerSpad(i int, v uint32) {
-	if i == d.spad {
-		v++
-	}
-	d.Device.SetPeerSpad(i, v)
-}
-
-func (d nextVersion) Spad(i int) uint32 {
-	v := d.Device.Spad(i)
-	if i == d.spad && v != 0 && v != gone {
-		v--
-	}
-	return v
-}
-
 // Both sides say both versions, whichever of them is the first to refuse.
-func TestBothSidesOfALinkSayBothVersions(t *testing.T) {
+func TestBothSidesOfLanesSayBothVersions(t *testing.T) {
 	leak.Check(t)
 	for _, c := range []struct {
 		name    string
@@ -43,28 +21,22 @@ func TestBothSidesOfALinkSayBothVersions(t *testing.T) {
 		spad    int
 		up      func(dev ntb.Device, number int) error
 	}{
-		{"peer", Version, spadMagic, func(dev ntb.Device, number int) error {
-			n := NewNode(MakeID(1, number))
-			defer n.Close()
-			_, err := n.Up(context.Background(), dev)
-			return err
-		}},
 		{"lanes", linkVersion, linkMagicSpad, func(dev ntb.Device, number int) error {
-			n := NewNode(MakeID(number, 1))
-			defer n.Close()
-			if err := n.Join(small(3)); err != nil {
+			n, err := Join(link.NewNode(link.MakeID(number, 1)), small(3))
+			if err != nil {
 				return err
 			}
-			_, err := n.Link(context.Background(), dev, []Direction{Right, Left}[number-1])
+			defer n.Close()
+			_, err = n.Link(context.Background(), dev, []Direction{Right, Left}[number-1])
 			return err
 		}},
-		{"peer behind lanes", Version, linkSpads + spadMagic, func(dev ntb.Device, number int) error {
-			n := NewNode(MakeID(number, 1))
-			defer n.Close()
-			if err := n.Join(small(3)); err != nil {
+		{"peer behind lanes", link.Version, linkSpads, func(dev ntb.Device, number int) error {
+			n, err := Join(link.NewNode(link.MakeID(number, 1)), small(3))
+			if err != nil {
 				return err
 			}
-			_, err := n.Link(context.Background(), dev, []Direction{Right, Left}[number-1])
+			defer n.Close()
+			_, err = n.Link(context.Background(), dev, []Direction{Right, Left}[number-1])
 			return err
 		}},
 	} {
@@ -75,44 +47,13 @@ func TestBothSidesOfALinkSayBothVersions(t *testing.T) {
 				go func() { ended <- c.up(x, 1) }()
 				theirs := c.up(nextVersion{y, c.spad}, 2)
 				ours := <-ended
-				require.ErrorIs(t, ours, ErrVersion)
+				require.ErrorIs(t, ours, link.ErrVersion)
 				require.ErrorContains(t, ours, fmt.Sprintf("speaks %d, ", c.version))
 				require.ErrorContains(t, ours, fmt.Sprint(" ", c.version+1))
-				require.ErrorIs(t, theirs, ErrVersion)
+				require.ErrorIs(t, theirs, link.ErrVersion)
 				require.ErrorContains(t, theirs, fmt.Sprintf("speaks %d, ", c.version))
 				require.ErrorContains(t, theirs, fmt.Sprint(" ", c.version-1))
 			}
 		})
 	}
-}
-
-// A peer of another version that never says that it has seen this side, or says so of
-// another epoch each time, is refused all the same.
-func TestAPeerOfAnotherVersionKeepsNobody(t *testing.T) {
-	leak.Check(t)
-	for _, epochs := range []uint32{1, 2} {
-		x, y := ntbmem.Pair(1 << 20)
-		defer y.Close()
-		y.SetPeerSpad(spadMagic, magic<<16|(Version+1))
-		n := NewNode(MakeID(1, 1))
-		defer n.Close()
-		ends(t, "Up", func() {
-			_, err := n.Up(context.Background(), &epochsOf{Device: x, n: epochs})
-			require.ErrorIs(t, err, ErrVersion)
-		})
-	}
-}
-
-// epochsOf is a device whose peer has one epoch after the other.
-type epochsOf struct {
-	ntb.Device
-	n, looks uint32
-}
-
-func (d *epochsOf) Spad(i int) uint32 {
-	if i != spadEpoch {
-		return d.Device.Spad(i)
-	}
-	d.looks++
-	return d.looks%d.n + 1
 }

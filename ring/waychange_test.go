@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -119,16 +120,15 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 // the same moment make one tunnel.
 func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	leak.Check(t)
-	n := NewNode(MakeID(2, 1))
-	require.NoError(t, n.Join(small(4)))
+	n := joined(t, link.MakeID(2, 1), small(4))
 	defer n.Close()
 	r := n.router
 	r.hook = make(chan *tunnel, 16)
 	r.mu.Lock()
-	r.news[4] = &news{id: MakeID(4, 1), number: 1}
+	r.news[4] = &news{id: link.MakeID(4, 1), number: 1}
 	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
-		f := frame{kind: frameOpen, src: MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+		f := frame{kind: frameOpen, src: link.MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() { r.open(linkKey{}, &f) })

@@ -20,8 +20,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,7 +65,7 @@ func (l *stalled) from(a, b int) *stall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range slices.Backward(l.made) {
-		if ring.ID(s.id.Load()).Host() == a && ring.ID(s.other.id.Load()).Host() == b {
+		if link.ID(s.id.Load()).Host() == a && link.ID(s.other.id.Load()).Host() == b {
 			return s
 		}
 	}

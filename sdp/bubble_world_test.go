@@ -414,7 +414,7 @@ func (n *bubbleNode) held() string {
 			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, e.pool.Peer().ID(), u)
 		}
 	}
-	for _, t := range s.fabric.Node().Topology().Tunnels {
+	for _, t := range s.fabric.Snapshot().Tunnels {
 		if t.State != "up" {
 			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Name, t)
 		}

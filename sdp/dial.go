@@ -15,7 +15,7 @@ import (
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Dialer dials with options. Dial uses the zero Dialer.
@@ -143,7 +143,7 @@ type destination struct {
 	// socket identifies the listener's TCP socket. It is zero if the listener is
 	// found by host and port.
 	socket     inetdiag.Socket
-	holder     ring.ID    // process of this host that has the socket, as found; 0 once it was asked
+	holder     link.ID    // process of this host that has the socket, as found; 0 once it was asked
 	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
 }
@@ -156,7 +156,7 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 	defer limited.stop()
 	ctx = limited
 	retry := dial.Retry{Far: d.host != f.stack.fabric.Host(), Patient: patient}
-	var peer *ring.Peer
+	var peer *link.Peer
 	var next dial.Next
 	for {
 		var c *Conn
@@ -246,7 +246,7 @@ func (l *lateTimer) stop() {
 }
 
 // holder returns the process of this host that has the listener.
-func (f *Fabric) holder(d *destination) (ring.ID, bool, error) {
+func (f *Fabric) holder(d *destination) (link.ID, bool, error) {
 	if id := d.holder; id != 0 {
 		d.holder = 0
 		return id, true, nil
@@ -260,7 +260,7 @@ func (f *Fabric) holder(d *destination) (ring.ID, bool, error) {
 // reach returns the link to the process that has the listener. On another host that is
 // the given process or, if it is 0, the one that owns the links: it knows which other one
 // has the port.
-func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*ring.Peer, error) {
+func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.Peer, error) {
 	joined := f.stack.fabric
 	switch {
 	case d.host == joined.Host():
@@ -271,7 +271,7 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*ring.
 	// That process may be about to end, or its link to the owner may not be up yet.
 	soon, cancel := context.WithTimeout(ctx, redirectWait)
 	defer cancel()
-	peer, err := joined.Peer(soon, ring.MakeID(d.host, process))
+	peer, err := joined.Peer(soon, link.MakeID(d.host, process))
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %v: %w", &dial.ElsewhereError{Process: process}, err, dial.ErrLinkDown)
 	}
@@ -279,7 +279,7 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*ring.
 }
 
 // reachHere is reach on this host.
-func (f *Fabric) reachHere(ctx context.Context, d *destination) (*ring.Peer, error) {
+func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, error) {
 	id, ok, err := f.holder(d)
 	if err != nil {
 		return nil, err
@@ -297,8 +297,8 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*ring.Peer, err
 }
 
 // open opens a connection to a listener of a process.
-func (f *Fabric) open(ctx context.Context, peer *ring.Peer, d *destination) (*Conn, error) {
-	dials := peer.Session(ring.ServiceSDP).(*session).dials
+func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Conn, error) {
+	dials := peer.Session(link.ServiceSDP).(*session).dials
 	if !d.tcp {
 		from := f.stack.dialPort()
 		pair, err := dials.Dial(ctx, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})
@@ -334,7 +334,7 @@ func (d *destination) hello(from uint16) hello.Hello {
 }
 
 // addresses returns the addresses of a connection from a port.
-func (d *destination) addresses(f *Fabric, peer *ring.Peer, from uint16) (local, remote netip.AddrPort) {
+func (d *destination) addresses(f *Fabric, peer *link.Peer, from uint16) (local, remote netip.AddrPort) {
 	source, to := d.source, d.to
 	if !to.IsValid() {
 		joined := f.stack.fabric

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // dialTCP dials network "tcp". The server is the one that net would reach. If it is a
@@ -219,7 +219,7 @@ func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
 		logNoLookup(err)
 		return nil, &n.dialNoLookup
 	}
-	var holder ring.ID
+	var holder link.ID
 	switch {
 	case ok && had.sockets:
 		holder, ok, err = joined.HolderOf(had.socket, port, socket.Cookie)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/listen"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Names of operations in a *net.OpError, as in package net.
@@ -49,7 +49,7 @@ func networkOf(a, b net.Addr) string {
 func cause(err error) error {
 	switch {
 	case errors.Is(err, bounce.ErrClosed), errors.Is(err, listen.ErrClosed),
-		errors.Is(err, fabric.ErrClosed), errors.Is(err, ring.ErrClosed):
+		errors.Is(err, fabric.ErrClosed), errors.Is(err, link.ErrClosed):
 		return net.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded):
 		return &timeoutError{err}

@@ -13,10 +13,10 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // stack is SDP on one fabric. The Fabrics of this process on that fabric share it.
@@ -112,7 +112,7 @@ func newStack(o bounce.Options) *stack {
 
 func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
-	f.Node().Register(ring.ServiceSDP, s)
+	f.Node().Register(link.ServiceSDP, s)
 }
 
 // release ends one Fabric's share. The last one leaves the fabric.
@@ -155,7 +155,7 @@ func (s *stack) releasePort(port uint16) {
 }
 
 // Open is called by ring when a peer is up.
-func (s *stack) Open(p *ring.Peer) ring.Session {
+func (s *stack) Open(p *link.Peer) link.Session {
 	pool := bounce.NewPool(p, s.opts)
 	e := &session{stack: s, pool: pool, dials: dial.NewTable(pool)}
 	s.mu.Lock()
@@ -178,7 +178,7 @@ func (e *session) Message(m []byte) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: from %v: %w", ring.ErrProtocol, e.pool.Peer().ID(), err)
+		return fmt.Errorf("%w: from %v: %w", link.ErrProtocol, e.pool.Peer().ID(), err)
 	}
 	return nil
 }

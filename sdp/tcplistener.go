@@ -15,8 +15,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/listen"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // portTries is how often a port is looked for that is free for TCP and for network "sdp".
@@ -201,7 +201,7 @@ func (s *tcpHalf) withdraw() {
 
 // addresses returns the addresses of the connection that a Hello asks for. It returns
 // false if they cannot be this machine's.
-func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, bool) {
+func (s *tcpHalf) addresses(p *link.Peer, m *hello.Hello) (listen.Addresses, bool) {
 	local, remote := s.byNode(p)
 	ok := true
 	if m.TCP.Cookie != 0 {
@@ -216,7 +216,7 @@ func (s *tcpHalf) addresses(p *ring.Peer, m *hello.Hello) (listen.Addresses, boo
 }
 
 // byNode returns the addresses of a connection that was dialled by node and port.
-func (s *tcpHalf) byNode(p *ring.Peer) (local, remote netip.Addr) {
+func (s *tcpHalf) byNode(p *link.Peer) (local, remote netip.Addr) {
 	f := s.fabric.stack.fabric
 	local, remote = f.NodeAddr(f.Host()), f.NodeAddr(p.ID().Host())
 	bound := s.at.Addr().Unmap()

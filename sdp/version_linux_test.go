@@ -11,14 +11,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
 // mailbox is a service, and its session, that keeps what comes.
 type mailbox chan []byte
 
-func (m mailbox) Open(*ring.Peer) ring.Session { return m }
+func (m mailbox) Open(*link.Peer) link.Session { return m }
 func (m mailbox) Down(error)                   {}
 
 func (m mailbox) Message(b []byte) error {
@@ -39,13 +39,13 @@ func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	spec, err := fabric.ParseSpec(name)
 	require.NoError(t, err)
 	answers := make(mailbox, 1)
-	f, err := fabric.Open(spec, func(f *fabric.Fabric) { f.Node().Register(ring.ServiceSDP, answers) })
+	f, err := fabric.Open(spec, func(f *fabric.Fabric) { f.Node().Register(link.ServiceSDP, answers) })
 	require.NoError(t, err)
 	defer f.Close()
 	peer, err := f.Peer(t.Context(), joined.stack.fabric.Node().ID())
 	require.NoError(t, err)
 	dial := hello.Hello{Version: hello.Version + 1, From: 1, To: 1, End: hello.End{Slot: 3, Gen: 9}}
-	require.NoError(t, peer.Send(ring.ServiceSDP, dial.Marshal()))
+	require.NoError(t, peer.Send(link.ServiceSDP, dial.Marshal()))
 	answer := <-answers
 	require.Equal(t, []byte{3, hello.Version, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, byte(hello.BadVersion), 0}, answer[:14])
 	refused := joined.Stats().Refused

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -26,12 +27,12 @@ var ErrClosed = errors.New("fabric: closed")
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
-	node *ring.Node // immutable
+	node *link.Node // immutable
 	net  *hosts     // immutable
 
 	mu     lock.Mutex[lock.Fabric]
-	peers  map[ring.ID]*ring.Peer  // the links that dials use; guarded by mu
-	making map[ring.ID]*makingPeer // guarded by mu
+	peers  map[link.ID]*link.Peer  // the links that dials use; guarded by mu
+	making map[link.ID]*makingPeer // guarded by mu
 	closed bool                    // guarded by mu
 	wg     sync.WaitGroup          // links that are being brought up
 	ctx    context.Context         // Close ends it
@@ -41,7 +42,7 @@ type Fabric struct {
 // makingPeer is a link that is being made. Several callers may wait for it.
 type makingPeer struct {
 	done chan struct{}
-	peer *ring.Peer // constant once done is closed
+	peer *link.Peer // constant once done is closed
 	err  error
 }
 
@@ -99,9 +100,9 @@ func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device
 func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 	f := &Fabric{
 		net:    n,
-		node:   ring.NewNode(ring.MakeID(n.spec.Node, n.number)),
-		peers:  map[ring.ID]*ring.Peer{},
-		making: map[ring.ID]*makingPeer{},
+		node:   link.NewNode(link.MakeID(n.spec.Node, n.number)),
+		peers:  map[link.ID]*link.Peer{},
+		making: map[link.ID]*makingPeer{},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	start(f)
@@ -110,7 +111,12 @@ func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 }
 
 // Node returns this process' node.
-func (f *Fabric) Node() *ring.Node { return f.node }
+func (f *Fabric) Node() *link.Node { return f.node }
+
+// Snapshot returns what this process knows of the hosts of its fabric, and of the links
+// between them. It is empty in a fabric of one host, and in a process that has met no owner
+// of its host's links.
+func (f *Fabric) Snapshot() ring.Snapshot { return f.net.snapshot() }
 
 // Close takes all links down and drops all claims. It waits until all memory is
 // released.
@@ -124,7 +130,7 @@ func (f *Fabric) Close() {
 	f.mu.Unlock()
 	f.cancel()
 	f.net.close()
-	f.node.Close()
+	f.net.closeNode()
 	f.wg.Wait()
 }
 
@@ -152,15 +158,15 @@ func (f *Fabric) AnySocket(port int) (s PublishedSocket, ok bool, err error) {
 
 // SocketHolder returns a node of this host that accepts connections for a socket. The
 // node may accept for another socket of that port, and then refuses.
-func (f *Fabric) SocketHolder(port int, cookie uint64) (id ring.ID, ok bool, err error) {
+func (f *Fabric) SocketHolder(port int, cookie uint64) (id link.ID, ok bool, err error) {
 	process, ok, err := f.net.station.socketHolder(port, cookie)
-	return ring.MakeID(f.net.spec.Node, process), ok, err
+	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // HolderOf is SocketHolder, where AnySocket has found s on the port already.
-func (f *Fabric) HolderOf(s PublishedSocket, port int, cookie uint64) (id ring.ID, ok bool, err error) {
+func (f *Fabric) HolderOf(s PublishedSocket, port int, cookie uint64) (id link.ID, ok bool, err error) {
 	if s.MayBe(cookie) {
-		return ring.MakeID(f.net.spec.Node, s.Process), true, nil
+		return link.MakeID(f.net.spec.Node, s.Process), true, nil
 	}
 	return f.SocketHolder(port, cookie)
 }
@@ -289,9 +295,9 @@ func (f *Fabric) HostNames() string {
 }
 
 // Holder returns the node of this host that holds a port.
-func (f *Fabric) Holder(port int) (id ring.ID, ok bool, err error) {
+func (f *Fabric) Holder(port int) (id link.ID, ok bool, err error) {
 	process, ok, err := f.net.station.holder(port)
-	return ring.MakeID(f.net.spec.Node, process), ok, err
+	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // Elsewhere returns another process of this host that holds a port, or 0 if there
@@ -307,7 +313,7 @@ func (f *Fabric) Elsewhere(port int) (process int) {
 // Owner returns the link to the process of another host that owns that host's
 // links. That process knows which one holds a port there. Owner waits until ctx
 // ends, since that host may be about to start.
-func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
+func (f *Fabric) Owner(ctx context.Context, host int) (*link.Peer, error) {
 	if !f.net.several() {
 		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
 	}
@@ -316,14 +322,14 @@ func (f *Fabric) Owner(ctx context.Context, host int) (*ring.Peer, error) {
 
 // Peer returns the link to a node, and makes it if there is none. For a node of
 // another host it waits until ctx ends, since that host may be about to start.
-func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
+func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 	if f.net.several() && id.Host() != f.net.spec.Node {
 		return f.net.peer(ctx, id.Host(), id.Process())
 	}
-	if f.net.several() {
+	if r := f.net.ring.Load(); r != nil {
 		// The link to the owner, or to a member, also leads to a process of this
 		// host.
-		if p, err := f.node.Peer(ctx, id); err == nil {
+		if p, err := r.Peer(ctx, id); err == nil {
 			return p, nil
 		}
 	}
@@ -353,7 +359,7 @@ func (f *Fabric) Peer(ctx context.Context, id ring.ID) (*ring.Peer, error) {
 	}
 }
 
-func (f *Fabric) makeLink(id ring.ID, m *makingPeer) {
+func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 	defer f.wg.Done()
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
@@ -362,7 +368,7 @@ func (f *Fabric) makeLink(id ring.ID, m *makingPeer) {
 		m.peer, err = f.node.Up(ctx, dev)
 	}
 	if err == nil && m.peer.ID() != id {
-		err = fmt.Errorf("fabric: %v answered for %v: %w", m.peer.ID(), id, ring.ErrProtocol)
+		err = fmt.Errorf("fabric: %v answered for %v: %w", m.peer.ID(), id, link.ErrProtocol)
 		m.peer.Fail(err)
 	}
 	m.err = err

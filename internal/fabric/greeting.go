@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -39,7 +40,7 @@ const (
 // greeting describes one process to another. Both sides compare.
 type greeting struct {
 	Version  int    `json:"version"` // of the greeting
-	Ring     int    `json:"ring"`    // ring.Version
+	Ring     int    `json:"ring"`    // link.Version
 	Want     string `json:"want,omitempty"`
 	Topology string `json:"topology,omitempty"`
 	Nodes    int    `json:"nodes,omitempty"`
@@ -114,7 +115,7 @@ func (g *greeting) fits(other *greeting) error {
 		return fmt.Errorf("%w: this process greets in version %d, the other in %d", ErrMismatch, g.Version, other.Version)
 	case g.Ring != other.Ring:
 		return fmt.Errorf("%w: node %d speaks version %d of the links, node %d version %d: %w",
-			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, ring.ErrVersion)
+			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, link.ErrVersion)
 	case g.Topology != other.Topology, !g.open() && !other.open() && g.plan() != other.plan():
 		return fmt.Errorf("%w: node %d is of %s, node %d of %s", ErrMismatch, g.Node, g.plan(), other.Node, other.plan())
 	case other.Node < 1 || !g.open() && other.Node > g.Nodes:

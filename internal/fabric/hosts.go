@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -27,12 +28,13 @@ const (
 // hosts is the network of a fabric: the processes and ports of this host, and this
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec            // immutable; of one host, Node and Nodes are 1
-	station  station          // immutable
-	number   int              // number of this process on its host; immutable
-	node     *ring.Node       // set before serve
-	accepted func(ntb.Device) // likewise
-	ctx      context.Context  // close ends it
+	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
+	station  station                   // immutable
+	number   int                       // number of this process on its host; immutable
+	node     *link.Node                // set before serve
+	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
+	accepted func(ntb.Device)          // likewise
+	ctx      context.Context           // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
@@ -45,7 +47,7 @@ type hosts struct {
 	refused refusals
 
 	mu      lock.Mutex[lock.Hosts]
-	links   []*link       // the slice is immutable; the links are guarded by mu
+	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
 	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
 	// members are the members of this host whose links are up, by process; guarded
 	// by mu.
@@ -95,11 +97,11 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 	h.number = s.process()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	if spec.member() {
-		h.links = append(h.links, &link{to: spec.Node, since: h.begun})
+		h.links = append(h.links, &nodeLink{to: spec.Node, since: h.begun})
 	}
 	for w := range wires(spec.Kind, spec.Nodes) {
 		if to := w.other(spec.Node); to != 0 {
-			h.links = append(h.links, &link{wire: w, to: to, since: h.begun})
+			h.links = append(h.links, &nodeLink{wire: w, to: to, since: h.begun})
 		}
 	}
 	return h, nil
@@ -118,12 +120,39 @@ func (h *hosts) nodes() int {
 }
 
 // attach makes the node part of the fabric, once the number of nodes is known.
-func (h *hosts) attach(node *ring.Node) error {
+func (h *hosts) attach(node *link.Node) error {
 	h.node = node
 	if plan := h.plan.Load(); plan != nil && h.several() {
-		return node.Join(plan.options())
+		return h.joinRing(plan.options())
 	}
 	return nil
+}
+
+// joinRing makes the node one of several hosts.
+func (h *hosts) joinRing(o ring.Options) error {
+	joined, err := ring.Join(h.node, o)
+	if err != nil {
+		return err
+	}
+	h.ring.Store(joined)
+	return nil
+}
+
+// closeNode takes all links of the node down.
+func (h *hosts) closeNode() {
+	if r := h.ring.Load(); r != nil {
+		r.Close()
+		return
+	}
+	h.node.Close()
+}
+
+// snapshot returns what the node knows of a fabric of several hosts.
+func (h *hosts) snapshot() ring.Snapshot {
+	if r := h.ring.Load(); r != nil {
+		return r.Topology()
+	}
+	return ring.Snapshot{}
 }
 
 // options returns the options for the links' layer.
@@ -142,7 +171,7 @@ const maxTunnel = 1 << 30
 // greeting returns this process' greeting.
 func (h *hosts) greeting(want string) *greeting {
 	g := &greeting{
-		Version: greetingVersion, Ring: ring.Version, Want: want,
+		Version: greetingVersion, Ring: link.Version, Want: want,
 		Topology: h.spec.Kind, Node: h.spec.Node, PID: os.Getpid(), Member: h.spec.member(), Process: h.number,
 	}
 	if plan := h.plan.Load(); plan != nil {
@@ -327,7 +356,7 @@ func (h *hosts) answer(c cable) {
 
 // judge decides how to answer a greeting. If it returns a link and the answer is
 // not busy, the caller makes that link.
-func (h *hosts) judge(g, answer *greeting) (*link, error) {
+func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
 	if g.Want == wantTopology && g.Version == greetingVersion && h.several() {
 		answer.Snapshot = h.view()
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -137,7 +137,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 		a, b, c := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 3)
 		for i := range 10 {
 			allUp(t, a, b, c)
-			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), ring.MakeID(2-i%2, 1))
+			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), link.MakeID(2-i%2, 1))
 			require.NoError(t, err)
 			p.Fail(fmt.Errorf("cut %d", i))
 			<-p.Done()
@@ -166,7 +166,7 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
 		require.Zero(t, b.net.view().Refused.Count)
-		_, err = b.Peer(t.Context(), ring.MakeID(1, 1))
+		_, err = b.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
 	})
 }
@@ -196,7 +196,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorContains(t, err, `"line"`)
 		}
 		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=8&frame=67584", 2)
-		_, err := allFit.Peer(t.Context(), ring.MakeID(1, 1))
+		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
 	})
 }
@@ -253,7 +253,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
-		_, err := b.Peer(t.Context(), ring.MakeID(1, 1))
+		_, err := b.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
 	})
 }
@@ -298,7 +298,7 @@ func TestAllNodesInOneCall(t *testing.T) {
 	require.Equal(t, 4, started)
 	allUp(t, all...)
 	for i, f := range all {
-		require.Equal(t, ring.MakeID(i+1, 1), f.Node().ID())
+		require.Equal(t, link.MakeID(i+1, 1), f.Node().ID())
 		f.Close()
 	}
 }

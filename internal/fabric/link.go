@@ -7,11 +7,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// link is this node's end of one wire. It is made, and made again, as long as the
+// nodeLink is this node's end of one wire. It is made, and made again, as long as the
 // node runs. All fields except wire and to are guarded by hosts.mu.
 //
 // Either side may begin, by connecting a cable. A node begins as soon as its
@@ -19,7 +20,7 @@ import (
 // neighbour will begin. If both begin, the node with the lower number goes on:
 // while it has asked itself, it answers "busy". After that the link is "being
 // made". On each side it is so at most once at a time.
-type link struct {
+type nodeLink struct {
 	wire wire // immutable; zero for the link of a member to the owner
 	to   int  // the neighbour, or this node itself; immutable
 
@@ -33,10 +34,10 @@ type link struct {
 }
 
 // uplink reports whether the link is that of a member to the owner.
-func (l *link) uplink() bool { return l.wire.number == 0 }
+func (l *nodeLink) uplink() bool { return l.wire.number == 0 }
 
 // direction returns the direction of the link from this node.
-func (l *link) direction(spec *Spec) ring.Direction {
+func (l *nodeLink) direction(spec *Spec) ring.Direction {
 	switch {
 	case l.uplink():
 		return ring.Up
@@ -63,10 +64,10 @@ const (
 )
 
 // up reports whether the link is up. The caller holds mu.
-func (l *link) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
+func (l *nodeLink) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
 
 // state returns one of these states. The caller holds mu.
-func (l *link) state() string {
+func (l *nodeLink) state() string {
 	switch {
 	case l.up():
 		return linkUp
@@ -79,26 +80,26 @@ func (l *link) state() string {
 }
 
 // change wakes all that wait for a change of a link. The caller holds mu.
-func (h *hosts) change(l *link) {
+func (h *hosts) change(l *nodeLink) {
 	l.since = time.Now()
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
 // keep makes the link whenever it is down and the neighbour runs.
-func (h *hosts) keep(l *link) {
+func (h *hosts) keep(l *nodeLink) {
 	pause := firstPause
 	for h.ctx.Err() == nil {
 		h.mu.Lock()
-		changed, link, state := h.changed, l.ring, l.state()
+		changed, up, state := h.changed, l.ring, l.state()
 		h.mu.Unlock()
 		switch state {
 		case linkUp:
 			select {
-			case <-link.Done():
+			case <-up.Done():
 				h.mu.Lock()
-				if l.ring == link {
-					l.err = link.Err()
+				if l.ring == up {
+					l.err = up.Err()
 					h.change(l)
 				}
 				h.mu.Unlock()
@@ -151,7 +152,7 @@ func (h *hosts) wait(ctx context.Context, d time.Duration, changed, below <-chan
 
 // begin asks the neighbour for the link. It returns false if there is none and the
 // next try should wait.
-func (h *hosts) begin(l *link) bool {
+func (h *hosts) begin(l *nodeLink) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()
 	h.mu.Lock()
@@ -212,7 +213,7 @@ func (h *hosts) begin(l *link) bool {
 
 // take begins to make the link for a neighbour that asks. It returns false if the
 // neighbour has to wait for us.
-func (h *hosts) take(l *link) bool {
+func (h *hosts) take(l *nodeLink) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.making || l.asking && h.spec.Node < l.to {
@@ -226,7 +227,7 @@ func (h *hosts) take(l *link) bool {
 }
 
 // failed ends what take began, with an error.
-func (h *hosts) failed(l *link, err error) {
+func (h *hosts) failed(l *nodeLink, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.making = false
@@ -238,7 +239,7 @@ func (h *hosts) failed(l *link, err error) {
 
 // finish brings the link up over a bridge on which both sides have agreed, and
 // reports whether it did. err is the error of making the bridge.
-func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) bool {
+func (h *hosts) finish(ctx context.Context, l *nodeLink, dev ntb.Device, err error) bool {
 	if err != nil {
 		h.failed(l, err)
 		return false
@@ -250,9 +251,9 @@ func (h *hosts) finish(ctx context.Context, l *link, dev ntb.Device, err error) 
 		old.Close() // the neighbour has made the link again, so the old one must be down
 		<-old.Done()
 	}
-	made, err := h.node.Link(ctx, dev, l.direction(h.spec))
+	made, err := h.ring.Load().Link(ctx, dev, l.direction(h.spec))
 	if err == nil && made.ID().Host() != l.to {
-		err = fmt.Errorf("fabric: %v answered for node %d: %w", made.ID(), l.to, ring.ErrProtocol)
+		err = fmt.Errorf("fabric: %v answered for node %d: %w", made.ID(), l.to, link.ErrProtocol)
 		made.Close()
 	}
 	if err != nil {
@@ -273,7 +274,7 @@ const lookAgain = 100 * time.Millisecond
 
 // peer returns a process of another node, over a link or several hops. Process 0 is
 // the owner of that node's links. It waits until ctx ends.
-func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error) {
+func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error) {
 	for {
 		h.mu.Lock()
 		changed := h.changed
@@ -281,19 +282,23 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 		if node > h.nodes() { // a member may have learnt the number while it waited
 			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
 		}
-		below := h.node.Changed() // nil as long as a member has met no owner
+		r := h.ring.Load() // nil as long as a member has met no owner
+		var below <-chan struct{}
+		if r != nil {
+			below = r.Changed()
+		}
 		if h.soon(node) && ctx.Err() == nil && h.ctx.Err() == nil {
 			h.wait(ctx, lookAgain, changed, nil)
 			continue
 		}
-		id := ring.MakeID(node, process)
-		if process == 0 {
-			id = h.node.Owner(node)
+		id := link.MakeID(node, process)
+		if r != nil && process == 0 {
+			id = r.Owner(node)
 		}
-		var p *ring.Peer
+		var p *link.Peer
 		err := ring.ErrUnreachable
-		if below != nil && id != 0 {
-			p, err = h.node.Peer(ctx, id)
+		if r != nil && id != 0 {
+			p, err = r.Peer(ctx, id)
 		}
 		switch {
 		case err == nil:
@@ -302,7 +307,7 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*ring.Peer, error)
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(node), syscall.EHOSTUNREACH)
-		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, ring.ErrDown):
+		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
 			return nil, err
 		}
 		if why := h.why(node); misfit(why) {
@@ -359,7 +364,7 @@ func (h *hosts) why(node int) error {
 }
 
 // why returns why the link is not up. The caller holds mu.
-func (l *link) why() error {
+func (l *nodeLink) why() error {
 	switch {
 	case l.absent && l.uplink():
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))

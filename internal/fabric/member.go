@@ -75,7 +75,7 @@ func (h *hosts) adopt(answer *greeting) error {
 	if plan.Nodes < minNodes || plan.Nodes > maxNodes || plan.Lanes < 1 {
 		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, nodeName(h.spec.Node), answer.plan())
 	}
-	if err := h.node.Join(o); err != nil {
+	if err := h.joinRing(o); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	h.plan.Store(&plan)
@@ -142,7 +142,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 		case <-ctx.Done():
 		}
 	}
-	made, err := h.node.Link(ctx, dev, ring.Down)
+	made, err := h.ring.Load().Link(ctx, dev, ring.Down)
 	if err == nil && made.ID().Process() != g.Process {
 		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
 		made.Close()

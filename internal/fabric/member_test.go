@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -125,7 +125,7 @@ func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 			}
 			p, err := a.Owner(ctx, 1)
 			require.NoError(t, err)
-			require.Equal(t, ring.MakeID(1, 1), p.ID())
+			require.Equal(t, link.MakeID(1, 1), p.ID())
 			for _, f := range []*Fabric{a, b, last, first, middle} {
 				f.Close()
 			}

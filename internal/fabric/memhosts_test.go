@@ -6,10 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
 )
 
 func memNode(t *testing.T, m *MemHosts, node int) *Fabric {
@@ -33,7 +32,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		defer first.Close()
 		p, err := first.net.peer(t.Context(), 2, 0)
 		require.NoError(t, err)
-		require.Equal(t, ring.MakeID(2, 1), p.ID())
+		require.Equal(t, link.MakeID(2, 1), p.ID())
 		_, err = old.ClaimPort(7)
 		require.NoError(t, err)
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Topology is a fabric of several hosts as the nodes on this machine describe it,
@@ -136,7 +136,7 @@ func askView(ctx context.Context, node int, connect func(context.Context, int) (
 	if err != nil {
 		return nil, err
 	}
-	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: ring.Version, Want: wantTopology})
+	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantTopology})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,7 +82,7 @@ func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
 				return
 			}
 			if _, err := readGreeting(c, maxGreeting); err == nil {
-				_ = writeGreeting(c, &greeting{Version: greetingVersion, Ring: ring.Version, Snapshot: view})
+				_ = writeGreeting(c, &greeting{Version: greetingVersion, Ring: link.Version, Snapshot: view})
 			}
 			c.Close()
 		}

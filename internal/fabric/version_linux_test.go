@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,12 +44,12 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 		"link": {func(t *testing.T, c cable) {
 			dev, err := c.bridge(1<<20, 1)
 			require.NoError(t, err)
-			n := ring.NewNode(ring.MakeID(1, 2))
+			n := link.NewNode(link.MakeID(1, 2))
 			defer n.Close()
 			_, err = n.Up(t.Context(), nextVersion{dev})
-			require.ErrorIs(t, err, ring.ErrVersion)
-			require.ErrorContains(t, err, fmt.Sprintf("this side speaks %d, the peer %d", ring.Version, ring.Version-1))
-		}, fmt.Sprintf("this side speaks %d, the peer %d", ring.Version, ring.Version+1)},
+			require.ErrorIs(t, err, link.ErrVersion)
+			require.ErrorContains(t, err, fmt.Sprintf("this side speaks %d, the peer %d", link.Version, link.Version-1))
+		}, fmt.Sprintf("this side speaks %d, the peer %d", link.Version, link.Version+1)},
 		"cable": {func(t *testing.T, c cable) {
 			defer c.Close()
 			_, err := c.Write([]byte("ntb-shm\n\x09\x00\x00\x00"))

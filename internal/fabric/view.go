@@ -65,7 +65,7 @@ type RouteView struct {
 // view returns what this node knows.
 func (h *hosts) view() *NodeView {
 	g := h.greeting("")
-	below := h.node.Topology()
+	below := h.snapshot()
 	v := &NodeView{
 		Node: g.Node, Process: g.Process, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
 		Uptime: time.Since(h.begun).Seconds(), Members: []MemberView{}, Ring: &below,

@@ -20,10 +20,10 @@
 //	      bounce waiter.wait        space arm                 credit                  Device.Order
 //	S3    bounce lines.peerArm      record's header, credit   arm, before and after   Fence, by parkingBit
 //	      bounce waiter.order       arm                       header, credit          Fence
-//	S4    ring   Peer.announce      master word               link's arm              Fence
-//	      ring   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
-//	S5    ring   Peer.receiveSetup  set-up credit             blocked word            Fence
-//	      ring   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
+//	S4    link   Peer.announce      master word               link's arm              Fence
+//	      link   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
+//	S5    link   Peer.receiveSetup  set-up credit             blocked word            Fence
+//	      link   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
 //	S6    ring   outLane.put        frame's first word        lane's data arm         Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        Fence
@@ -42,12 +42,12 @@
 //	      bounce waiter.wait        waiter.parked             the peer's words        sync/atomic
 //	S14   ring   inLane.pollOnward  inLane.next               outLane.waits           sync/atomic
 //	      ring   outLane.own        outLane.waits             inLane.next             sync/atomic
-//	S15   ring   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before
-//	      ring   setupSend.flush    setupSend.waiting         set-up credit           sync/atomic
+//	S15   link   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before
+//	      link   setupSend.flush    setupSend.waiting         set-up credit           sync/atomic
 //	S16   bounce Pair.Notified      the peer, words           Pair.linked             seen before
 //	      bounce Pair.Connect       Pair.linked               the peer's words        sync/atomic
-//	S17   ring   Peer.run           the peer, words           Peer.up                 seen before
-//	      ring   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
+//	S17   link   Peer.run           the peer, words           Peer.up                 seen before
+//	      link   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
 //	S18   shmem  Ctx.Quiet          element of a heap         another element         Fence
 //	      shmem  Ctx.Quiet          the other element         the first               Fence
 //

@@ -94,7 +94,7 @@ func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
 func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
 
-func (Poll) class() info  { return info{"ring.Peer.pollMu", 30, false} }
+func (Poll) class() info  { return info{"link.Peer.pollMu", 30, false} }
 func (Read) class() info  { return info{"bounce.reader", 31, false} }
 func (Write) class() info { return info{"bounce.writer", 32, false} }
 func (Grow) class() info  { return info{"bounce.granter", 33, false} }
@@ -108,7 +108,7 @@ func (Saying) class() info { return info{"bounce.Pair.saying", 51, false} }
 
 func (State) class() info { return info{"bounce.state", 52, true} }
 func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
-func (Setup) class() info { return info{"ring.setupSend", 54, false} }
+func (Setup) class() info { return info{"link.setupSend", 54, false} }
 
 // All peers that are reached over a link share its lanes. But a lane counts as the
 // link's own, since nothing gets past a neighbour that takes nothing.
@@ -118,7 +118,7 @@ func (Sender) class() info  { return info{"ring.sender.turn", 62, false} }
 func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
 func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
 
-func (Node) class() info    { return info{"ring.Node", 70, true} }
+func (Node) class() info    { return info{"link.Node", 70, true} }
 func (Router) class() info  { return info{"ring.router", 71, true} }
 func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 
@@ -127,7 +127,7 @@ func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
 // What is to be told over a link is noted by those of all others.
 func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
-func (Notes) class() info   { return info{"ring.noteTable", 80, false} }
+func (Notes) class() info   { return info{"link.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
 func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
 func (Wait) class() info    { return info{"bounce.deadline", 83, false} }

@@ -1,4 +1,4 @@
-package ring
+package link
 
 import (
 	"encoding/binary"
@@ -46,7 +46,7 @@ type setupSend struct {
 func (p *Peer) Send(service int, m []byte) error {
 	lock.Device()
 	if len(m) > maxSetupData {
-		panic(fmt.Sprintf("ring: set-up message of %d bytes, want at most %d", len(m), maxSetupData))
+		panic(fmt.Sprintf("link: set-up message of %d bytes, want at most %d", len(m), maxSetupData))
 	}
 	if !p.isUp() {
 		return ErrDown
@@ -105,7 +105,7 @@ func (s *setupSend) flush(p *Peer) {
 		}
 		s.blocked++
 		p.out.Update32(offSetupBlocked, s.blocked)
-		beforeLook(p.dev, &p.caps)
+		BeforeLook(p.dev, &p.caps)
 		armed = true
 	}
 }
@@ -177,7 +177,7 @@ func (p *Peer) receiveSetup() (more bool) {
 		r.credited = r.received
 		p.out.Update32(offSetupCredit, r.credited)
 	}
-	afterStore(&p.caps)
+	AfterStore(&p.caps)
 	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {
 		r.blocked = b
 		p.announce(p.number.Add(1))

@@ -1,4 +1,4 @@
-package ring
+package link
 
 import (
 	"sync/atomic"

@@ -1,4 +1,4 @@
-package ring
+package link
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ type Peer struct {
 	// Immutable.
 	node   *Node
 	dev    ntb.Device
+	frames Frames // dev, if its stores are frames; else nil
 	caps   ntb.Caps
 	in     []byte        // the whole inbound window
 	out    ntb.Window    // the whole outbound window
@@ -51,7 +52,7 @@ type Peer struct {
 func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 	in, out := dev.Inbound(), dev.Outbound()
 	if len(in) < MinWindow || out.Len() < MinWindow {
-		return nil, fmt.Errorf("ring: windows of %d and %d bytes, want at least %d", len(in), out.Len(), MinWindow)
+		return nil, fmt.Errorf("link: windows of %d and %d bytes, want at least %d", len(in), out.Len(), MinWindow)
 	}
 	p := &Peer{
 		node: n, dev: dev, caps: dev.Caps(), in: in, out: out,
@@ -60,6 +61,7 @@ func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
+	p.frames, _ = dev.(Frames)
 	p.notes.init(slotsOf(len(in)))
 	p.setup.account = flowctl.NewSend(setupSlots)
 	p.refs.Store(1) // the reference of run
@@ -117,20 +119,14 @@ func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 
 // Routed reports whether frames lead to the peer. If so, what was published has not
 // arrived before Order returns, and the peer survives a cut link.
-func (p *Peer) Routed() bool { return p.tunnel() != nil }
-
-// tunnel returns the device of a routed peer, else nil.
-func (p *Peer) tunnel() *tunnel {
-	t, _ := p.dev.(*tunnel)
-	return t
-}
+func (p *Peer) Routed() bool { return p.frames != nil }
 
 // Deliver waits until what was stored before has arrived at the peer, or the link
 // is down, or it has acknowledged nothing for d, and for 5 d at the most. Only a routed
 // peer is waited for: what is stored through a window is there.
 func (p *Peer) Deliver(d time.Duration) {
-	if t := p.tunnel(); t != nil {
-		t.deliver(d)
+	if p.frames != nil {
+		p.frames.Deliver(d)
 	}
 }
 
@@ -194,8 +190,7 @@ func (p *Peer) run() {
 		p.settle()
 	}
 	switch {
-	case errors.Is(err, ErrUnreachable):
-		err = fmt.Errorf("%w: %w", ErrDown, err)
+	case errors.Is(err, ErrDown): // and the device says more
 	case errors.Is(err, ntb.ErrLinkDown):
 		err = ErrDown
 	}

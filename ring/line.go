@@ -3,57 +3,38 @@ package ring
 import (
 	"slices"
 
-	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
-// Turn is a place in the line of writers that have data for a routed peer which takes
-// none for now, because as much is under way as may be, or waits for the lane. It is
-// used for one wait at a time. Words, which are few, have room of their own and take no
-// turn.
-type Turn struct {
-	// Wake is called when it is this one's turn, or may be. It must not block, and may
-	// be called once more after Leave.
-	Wake func()
+// line is the turns that wait, the first one first. A tunnel's mu guards it.
+type line []*link.Turn
 
-	waits bool // guarded by tunnel.mu
+func (l *line) join(w *link.Turn) {
+	if !w.Waits {
+		w.Waits = true
+		*l = append(*l, w)
+	}
 }
 
-// TryWrite stores the first bytes of b at off of win, a part of Remote, and returns how
-// many. On a link with a mapped window these are all. It never waits. If a routed peer
-// takes none now, it returns 0 and w waits in line. The caller calls TryWrite or Room
-// again when w is woken, or Leave.
-//
-// Everything else that is stored for a peer never waits either: what finds no room is
-// kept, and follows in its order. So only data must ask.
-func (p *Peer) TryWrite(win *ntb.Window, off int, b []byte, w *Turn) int {
-	lock.Device()
-	t := p.tunnel()
-	if t == nil {
-		win.Write(off, b)
-		return len(b)
+// leave removes w, and reports whether it was there.
+func (l *line) leave(w *link.Turn) bool {
+	if !w.Waits {
+		return false
 	}
-	to := win.Slice(off, len(b))
-	return t.tryStore(to.Offset(), b, w)
+	w.Waits = false
+	*l = slices.DeleteFunc(*l, func(o *link.Turn) bool { return o == w })
+	return true
 }
 
-// Room reports whether TryWrite would store something. If not, w waits in line.
-func (p *Peer) Room(w *Turn) bool {
-	t := p.tunnel()
-	if t == nil {
-		return true
-	}
+// Room implements Frames.
+func (t *tunnel) Room(w *link.Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current() != tunnelUp || t.turn(w)
 }
 
-// Leave ends the wait of w, if it waits.
-func (p *Peer) Leave(w *Turn) {
-	t := p.tunnel()
-	if t == nil {
-		return
-	}
+// Leave implements Frames.
+func (t *tunnel) Leave(w *link.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.line.leave(w) {
@@ -61,29 +42,9 @@ func (p *Peer) Leave(w *Turn) {
 	}
 }
 
-// line is the turns that wait, the first one first. A tunnel's mu guards it.
-type line []*Turn
-
-func (l *line) join(w *Turn) {
-	if !w.waits {
-		w.waits = true
-		*l = append(*l, w)
-	}
-}
-
-// leave removes w, and reports whether it was there.
-func (l *line) leave(w *Turn) bool {
-	if !w.waits {
-		return false
-	}
-	w.waits = false
-	*l = slices.DeleteFunc(*l, func(o *Turn) bool { return o == w })
-	return true
-}
-
 // turn reports whether it is w's turn and there is room. If not, w waits in line. The
 // caller holds mu.
-func (t *tunnel) turn(w *Turn) bool {
+func (t *tunnel) turn(w *link.Turn) bool {
 	if (len(t.line) == 0 || t.line[0] == w) && t.takesData() {
 		return true
 	}
@@ -124,8 +85,8 @@ func (t *tunnel) entryFor(n int) int {
 // retention has room for four frames.
 func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
-// tryStore is TryWrite.
-func (t *tunnel) tryStore(off int, p []byte, w *Turn) int {
+// TryStore implements Frames.
+func (t *tunnel) TryStore(off int, p []byte, w *link.Turn) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

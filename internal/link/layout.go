@@ -1,4 +1,4 @@
-package ring
+package link
 
 // Offsets in a window. See the package comment.
 const (
@@ -14,7 +14,7 @@ const (
 	setupSize  = 256
 
 	groupSlots = 64 // slots per summary word
-	maxSlots   = 1 << 14
+	MaxSlots   = 1 << 14
 	minSlots   = groupSlots
 
 	// MinWindow is the smallest window that a link can use, in bytes.
@@ -24,7 +24,7 @@ const (
 // slotsOf returns the number of slots of a window: as many as could each have 16
 // KiB of it, 64 to 16384, a multiple of 64.
 func slotsOf(window int) int {
-	return max(minSlots, min(maxSlots, window>>14)) &^ (groupSlots - 1)
+	return max(minSlots, min(MaxSlots, window>>14)) &^ (groupSlots - 1)
 }
 
 // regionOf returns the offset of the region in a window.

@@ -1,4 +1,4 @@
-package ring
+package link
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ const (
 
 // ErrNoSlot reports that as many objects are attached to the peer as its window has
 // slots.
-var ErrNoSlot = errors.New("ring: no free slot")
+var ErrNoSlot = errors.New("link: no free slot")
 
 // Notified is an object that a peer can notify.
 type Notified interface {
@@ -98,8 +98,8 @@ func (p *Peer) Notify(slot, direction int) {
 	lock.Device()
 	v := p.number.Add(1)
 	note, summary := offNotes+8*slot+4*direction, offSummary+4*(slot/groupSlots)
-	if t := p.tunnel(); t != nil {
-		t.announce(v, note, summary, offMaster)
+	if p.frames != nil {
+		p.frames.Announce(doorbellBit, v, note, summary, offMaster)
 		return
 	}
 	p.out.Publish32(note, v)
@@ -112,8 +112,8 @@ func (p *Peer) Notify(slot, direction int) {
 // master word (pair S4).
 func (p *Peer) announce(v uint32) {
 	lock.Device()
-	if t := p.tunnel(); t != nil {
-		t.announce(v, offMaster)
+	if p.frames != nil {
+		p.frames.Announce(doorbellBit, v, offMaster)
 		return
 	}
 	p.out.Publish32(offMaster, v)
@@ -177,7 +177,7 @@ func (p *Peer) settleSome() (more bool) {
 func (p *Peer) sayArmed() {
 	p.arm++
 	p.out.Publish32(offArm, p.arm)
-	beforeLook(p.dev, &p.caps)
+	BeforeLook(p.dev, &p.caps)
 }
 
 // lookLocked looks through the words once, and reports whether more was announced

@@ -1,0 +1,27 @@
+package link
+
+import "github.com/ntbnet/ntbnet/ntb"
+
+// In a store–look pair, two sides each store a word and then look for the other's. At
+// least one side must see the other's word. Here the side that works calls AfterStore
+// between the two steps, and the side that is about to sleep calls BeforeLook. Where
+// memory is shared both fence, which costs less than an Order for each sleep. Elsewhere
+// Order is enough, unless the device says that it is not.
+
+// AfterStore is called between a publish and the look whether the peer sleeps (pairs S5
+// to S7).
+func AfterStore(c *ntb.Caps) {
+	if c.Coherent || c.FenceToLook {
+		ntb.Fence()
+	}
+}
+
+// BeforeLook is called between the announcement that one is about to sleep and the
+// re-check (pairs S4 to S7).
+func BeforeLook(dev ntb.Device, c *ntb.Caps) {
+	if c.Coherent {
+		ntb.Fence()
+	} else {
+		dev.Order()
+	}
+}
