@@ -7,6 +7,7 @@
 //
 //   - ntb/ntbshm: two processes of one machine, over shared memory;
 //   - ntb/ntbmem: two ends in one process, on the Go heap, for tests;
+//   - ntb/ntbfixed: what backends share whose memory is the same for ever;
 //   - ntb/ntbfault: a device around a device, which delays stores and delays,
 //     drops or repeats doorbells;
 //   - ntb/ntbtest: the conformance suite that every backend passes.
@@ -21,7 +22,13 @@
 //	│ WaitDoorbell(bit)  │◄───────────────────│ RingDoorbell(bit)  │
 //	└────────────────────┘                    └────────────────────┘
 //
+// A [Device] is one session. What outlasts it, the descriptors, registers and memory of this
+// side's end of the bridge, is an [Attachment], which opens one session after the other.
+//
 // # The laws
+//
+// An old session reaches nobody. From the end of its link on, what is stored through it
+// vanishes, and its inbound window stays as it was, although the memory may be used again.
 //
 // An outbound window can only be written: [Window] has no method that reads. A read across a bridge
 // stalls the CPU for about a microsecond. On a dead link it returns all ones.

@@ -65,6 +65,9 @@ type (
 	Hub struct{}
 	Dir struct{}
 
+	// The ends of a bridge, where sessions begin.
+	Attach struct{}
+
 	// No other lock is taken while one of these is held.
 	Told    struct{}
 	Notes   struct{}
@@ -124,6 +127,8 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
+
+func (Attach) class() info { return info{"ntb.Attachment", 78, false} }
 
 // What is to be told over a link is noted by those of all others.
 func (Told) class() info    { return info{"ring.sender.mu", 79, true} }

@@ -21,6 +21,15 @@ func TestAWriteCombiningDeviceConforms(t *testing.T) {
 	}
 }
 
+func TestWriteCombiningSessions(t *testing.T) {
+	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
+		return ntbmem.Attach(func() (a, b ntb.Device) {
+			a, b = ntbmem.Pair(4 << 10)
+			return recorder.Combine(a, 1), recorder.Combine(b, 2)
+		})
+	})
+}
+
 // Without a flush nothing leaves, and payload may come behind what followed it.
 func TestUnflushedStoresStayOrLeaveInAnyOrder(t *testing.T) {
 	overtaken := 0

@@ -58,6 +58,13 @@ func TestFullQueueIsRefused(t *testing.T) {
 	close(release)
 }
 
+func TestSessions(t *testing.T) {
+	around := Around(Options{Channels: 2})
+	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
+		return ntbmem.Attach(func() (a, b ntb.Device) { return around(ntbmem.Pair(4 << 10)) })
+	})
+}
+
 func TestConformance(t *testing.T) {
 	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
 		a, b = ntbmem.Pair(1 << 20)

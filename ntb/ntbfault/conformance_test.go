@@ -13,6 +13,23 @@ import (
 
 const us, ms = time.Microsecond, time.Millisecond
 
+func TestSessions(t *testing.T) {
+	for _, o := range []ntbfault.Options{
+		{},
+		{StoreDelayMax: 20 * us, DoorbellDelayMax: 20 * us, RepeatDoorbell: 0.2},
+	} {
+		if o.StoreDelayMax > 0 && !testing.Short() {
+			o.DropDoorbell = 0.1
+		}
+		ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
+			return ntbmem.Attach(func() (a, b ntb.Device) {
+				a, b = ntbmem.Pair(4 << 10)
+				return ntbfault.Pair(a, b, o)
+			})
+		})
+	}
+}
+
 // A device with the faults of a real bridge keeps every promise of a device.
 func TestConformance(t *testing.T) {
 	tests := []struct {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/gate"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -45,7 +46,7 @@ type device struct {
 	bells     []bell                      // own doorbells
 	rings     [maxDoorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
 	peerBells []int                       // ringing ends of the peer's doorbells, open until Close has shut the gate
-	gate      gate                        // guards own, peer and peerBells
+	gate      gate.Gate                   // guards own, peer and peerBells
 
 	cable   *net.UnixConn
 	state   atomic.Int32  // linkUp, linkDown or closed
@@ -63,7 +64,7 @@ type bell struct {
 
 // connect exchanges files with the peer. On error it leaves nothing open.
 func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
-	d := &device{cable: cable, gate: newGate(), watched: make(chan struct{})}
+	d := &device{cable: cable, gate: gate.New(), watched: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -169,22 +170,22 @@ func (d *device) DMA(int) ntb.DMAChannel { panic("ntbshm: no DMA channels") }
 
 func (d *device) Spad(i int) uint32 {
 	checkSpad(i)
-	if !d.LinkUp() || !d.gate.enter() {
+	if !d.LinkUp() || !d.gate.Enter() {
 		return ^uint32(0)
 	}
 	v := ntb.Load32(d.own[:spadBytes], 4*i)
-	d.gate.leave()
+	d.gate.Leave()
 	return v
 }
 
 func (d *device) SetPeerSpad(i int, v uint32) {
 	lock.Device()
 	checkSpad(i)
-	if !d.LinkUp() || !d.gate.enter() {
+	if !d.LinkUp() || !d.gate.Enter() {
 		return
 	}
 	d.peerHeader.Publish32(4*i, v)
-	d.gate.leave()
+	d.gate.Leave()
 }
 
 // checkSpad is called before the gate is entered, because a panic inside would
@@ -204,7 +205,7 @@ func (d *device) Close() error {
 		d.state.Store(closed)
 		d.takeDown()
 		<-d.watched
-		d.gate.shutAndWait()
+		d.gate.ShutAndWait()
 		d.err = d.release()
 	})
 	return d.err

@@ -91,6 +91,9 @@ func send(cable *net.UnixConn, h hello, f files) error {
 	if err == nil && n != len(b) {
 		err = io.ErrShortWrite
 	}
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return fmt.Errorf("ntbshm: send files: %w: %w", ntb.ErrLinkDown, err)
+	}
 	if err != nil {
 		return fmt.Errorf("ntbshm: send files: %w", err)
 	}

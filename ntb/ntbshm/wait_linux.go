@@ -17,14 +17,14 @@ import (
 func (d *device) RingDoorbell(bit int) {
 	lock.Device()
 	fd := d.peerBells[bit] // only a number: it may be used while inside the gate
-	if !d.LinkUp() || !d.gate.enter() {
+	if !d.LinkUp() || !d.gate.Enter() {
 		return
 	}
 	// The numbers of concurrent rings may arrive in either order. The one that
 	// arrives last differs from what the peer saw before.
 	d.peerHeader.Publish32(ringsAt+4*bit, d.rings[bit].Add(1))
 	ringBell(fd)
-	d.gate.leave()
+	d.gate.Leave()
 }
 
 // WaitDoorbell parks in Go's poller until the ring word has changed. The poller is
@@ -89,10 +89,10 @@ func (d *device) Reclaim(off, n int) error {
 	if off < 0 || n < 0 || off > len(d.inbound)-n {
 		panic(fmt.Sprintf("ntbshm: reclaim %d bytes at %d of a window of %d", n, off, len(d.inbound)))
 	}
-	if !d.gate.enter() {
+	if !d.gate.Enter() {
 		return ntb.ErrClosed
 	}
-	defer d.gate.leave()
+	defer d.gate.Leave()
 	page := os.Getpagesize()
 	first := (headerSize + off + page - 1) / page * page
 	end := (headerSize + off + n) / page * page

@@ -106,14 +106,7 @@ func (s suite) runSwapped(name string, swap bool, f func(e *env)) {
 	if !ok {
 		return // it may have stopped half-way
 	}
-	for deadline := time.Now().Add(limit); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 64<<10)
-			s.t.Errorf("%s: %d goroutines left after Close\n%s", name, runtime.NumGoroutine()-before,
-				stacks[:runtime.Stack(stacks, true)])
-			return
-		}
-	}
+	goroutinesEnd(s.t, name, before)
 }
 
 // close ends the goroutines of the subtest, and then closes the devices, since

@@ -1,0 +1,144 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbfixed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// attachment implements ntb.Attachment.
+type attachment struct {
+	config  Config                  // immutable
+	opening chan struct{}           // capacity 1: Open is under way
+	closed  chan struct{}           // closed by Close
+	ended   chan struct{}           // closed when listen has ended
+	once    sync.Once               // for Close
+	session atomic.Pointer[session] // the latest; stored while opening is held
+	epoch   uint32                  // of the latest session; guarded by opening
+	err     error                   // result of Close; guarded by once
+}
+
+// Attach returns this side's end of a bridge. It maps nothing before Open.
+func Attach(c Config) (ntb.Attachment, error) {
+	for _, m := range []Memory{c.Own, c.Peer} {
+		if m.Len < 2*PageSize || m.Len%PageSize != 0 {
+			return nil, fmt.Errorf("ntbfixed: memory of %d bytes, want a multiple of %d from %d on", m.Len, PageSize, 2*PageSize)
+		}
+	}
+	a := &attachment{
+		config: c, opening: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		epoch: rand.Uint32(),
+	}
+	go a.listen()
+	return a, nil
+}
+
+// listen passes interrupts on to the session.
+func (a *attachment) listen() {
+	defer close(a.ended)
+	for a.config.Wait() == nil {
+		if s := a.session.Load(); s != nil {
+			s.interrupted()
+		}
+	}
+}
+
+// retryEvery is how often a side repeats what it says during bring-up, since what it stored
+// while the other side was not set up has vanished.
+const retryEvery = 5 * time.Millisecond
+
+// Open implements ntb.Attachment.
+func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
+	select {
+	case a.opening <- struct{}{}:
+		defer func() { <-a.opening }()
+	case <-a.closed:
+		return nil, ntb.ErrClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ntbfixed: another call opens a session: %w", ctx.Err())
+	}
+	select {
+	case <-a.closed:
+		return nil, ntb.ErrClosed
+	default:
+	}
+	if err := a.end(); err != nil {
+		return nil, err
+	}
+	if a.epoch++; a.epoch+1 <= 1 { // neither 0 nor all ones
+		a.epoch = 1
+	}
+	s, err := newSession(a)
+	if err != nil {
+		return nil, err
+	}
+	a.session.Store(s)
+	if err := a.bringUp(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.begin()
+	return s, nil
+}
+
+// bringUp says what this side has to say until both have answered each other.
+func (a *attachment) bringUp(ctx context.Context, s *session) error {
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	for {
+		s.page.Say()
+		step, err := s.page.Look()
+		if err != nil {
+			return err
+		}
+		switch step {
+		case NewPeer:
+			s.clear()
+			s.page.Answer()
+			a.config.Interrupt()
+			continue
+		case Ready:
+			s.page.Say() // an earlier answer may have vanished
+			a.config.Interrupt()
+			return nil
+		}
+		select {
+		case <-s.kick:
+		case <-retry.C:
+		case <-a.closed:
+			return ntb.ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("ntbfixed: the other side opens no session: %w", ctx.Err())
+		}
+	}
+}
+
+// end ends the session, and waits until nothing of it reaches the memory. The caller holds
+// opening.
+func (a *attachment) end() error {
+	if s := a.session.Load(); s != nil {
+		s.Disable()
+		return s.cutErr
+	}
+	return nil
+}
+
+// Close implements ntb.Attachment.
+func (a *attachment) Close() error {
+	a.once.Do(func() {
+		close(a.closed)
+		a.opening <- struct{}{}
+		a.err = a.end()
+		a.config.Stop()
+		<-a.ended
+		<-a.opening
+	})
+	return a.err
+}

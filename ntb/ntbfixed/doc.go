@@ -1,0 +1,28 @@
+// Package ntbfixed makes sessions over memory that stays the same for ever, as a PCI function
+// has it: a window of shared memory behind ivshmem, or a bridge's memory window. It is what
+// backends for such functions share. It does not find functions, and maps nothing but what it
+// is given.
+//
+// [Attach] is given both sides' memory, and how to interrupt the peer and to wait for its
+// interrupts. [Pair] joins two attachments within one process, for tests.
+//
+// # Memory
+//
+// Each side's memory begins with a header page, and the rest is its inbound window. [Page] has
+// the layout. All of it is written by the peer and read by its owner. So scratchpads and
+// doorbells need no registers: one interrupt is enough, and which doorbell it stands for is
+// found in the page. The page also has epochs, by which sessions are distinguished, and a
+// heartbeat, because a bridge's link stays up when a process dies.
+//
+// # Sessions
+//
+// The memory outlasts a session, and a program may go on storing through the device of an old
+// one. So each session maps the memory at addresses of its own. When it ends, its outbound
+// addresses are given scratch memory, and its inbound ones a private copy. After that, and
+// only then, the next session says its epoch. A side clears its memory before it answers the
+// peer's epoch. So nothing of an old session reaches a new one.
+//
+// A process that is stopped loses its link after [DeadTicks] ticks without a heartbeat.
+//
+// There is no Reclaim, because memory that an IOMMU has pinned cannot be given back.
+package ntbfixed

@@ -1,0 +1,66 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbfixed
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapping is memory of a file at addresses of one session's own. The addresses stay mapped
+// until unmap. What lies behind them can be exchanged, atomically for those that store and
+// read meanwhile.
+type mapping struct {
+	mem []byte
+}
+
+// mapMemory maps a part of a file.
+func mapMemory(m Memory) (mapping, error) {
+	p, err := unix.MmapPtr(m.FD, m.Offset, nil, uintptr(m.Len), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes: %w", m.Len, err)
+	}
+	return mapping{unsafe.Slice((*byte)(p), m.Len)}, nil
+}
+
+func (m *mapping) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.mem)) }
+
+// scratch gives the addresses scratch memory. Stores that are under way on other processors
+// have arrived before, since the system waits for each to drop the old page tables.
+func (m *mapping) scratch() error {
+	_, err := unix.MmapPtr(-1, 0, m.base(), uintptr(len(m.mem)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("ntbfixed: map scratch memory: %w", err)
+	}
+	return nil
+}
+
+// keep gives the addresses a private copy of what they hold.
+func (m *mapping) keep() error {
+	n := uintptr(len(m.mem))
+	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("ntbfixed: map a private copy: %w", err)
+	}
+	copy(unsafe.Slice((*byte)(p), len(m.mem)), m.mem)
+	if _, err := unix.MremapPtr(p, n, m.base(), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		_ = unix.MunmapPtr(p, n)
+		return fmt.Errorf("ntbfixed: exchange memory: %w", err)
+	}
+	return nil
+}
+
+func (m *mapping) unmap() error {
+	if m.mem == nil {
+		return nil
+	}
+	err := unix.MunmapPtr(m.base(), uintptr(len(m.mem)))
+	m.mem = nil
+	if err != nil {
+		return fmt.Errorf("ntbfixed: unmap memory: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+//go:build !(linux && (amd64 || arm64))
+
+package ntbfixed
+
+import "github.com/ntbnet/ntbnet/ntb"
+
+// Attach needs Linux on amd64 or arm64.
+func Attach(Config) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
+
+// Pair needs Linux on amd64 or arm64.
+func Pair(int) (a, b ntb.Attachment, err error) { return nil, nil, ntb.ErrNotSupported }

@@ -1,0 +1,178 @@
+package ntbfixed
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// The header page, in bytes. The peer writes all of it:
+//
+//	  0  magic and version    8   stored last of what a side says
+//	  8  seen                 8   our epoch that the peer answers, and above it the peer's
+//	 16  epoch                8   of the peer's session
+//	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
+//	 32  heartbeat            8   changes with each tick of the peer
+//	 64  scratchpads         64   16 of 4 bytes
+//	128  doorbell words      64   16 of 4 bytes: how often each was rung
+//	192  unused
+const (
+	// PageSize is the size of the header page, and the offset of the window behind it.
+	PageSize = 4096
+
+	magicAt     = 0
+	seenAt      = 8
+	epochAt     = 16
+	stateAt     = 24
+	heartbeatAt = 32
+	spadsAt     = 64
+	bellsAt     = 128
+
+	scratchpads = 16
+	doorbells   = 16
+
+	pageMagic   = 0x6e746266 // "ntbf"
+	pageVersion = 1
+
+	stateEnded = 1
+)
+
+const (
+	// Tick is how often a side changes its heartbeat and looks at the peer's.
+	Tick = 50 * time.Millisecond
+	// DeadTicks is the number of a side's own ticks without a change of the peer's heartbeat
+	// after which the peer counts as dead. Ticks are counted, not time: a machine that is
+	// busy or suspended delays the watcher as well.
+	DeadTicks = 20
+)
+
+// ErrVersion reports that the peer's header page is of another version.
+var ErrVersion = errors.New("ntbfixed: version mismatch")
+
+// A Step is the result of a look during bring-up.
+type Step int
+
+const (
+	// Waiting means that the peer has not said or answered enough.
+	Waiting Step = iota
+	// NewPeer means that the peer has begun a session that was not answered. The caller
+	// clears the memory and then calls Answer.
+	NewPeer
+	// Ready means that both sides have answered each other's session.
+	Ready
+)
+
+// Page is one session's view of the two header pages: its side's, which the peer writes, and
+// the peer's, which this side writes. One goroutine brings it up, and then watches it. It
+// needs nothing but memory.
+type Page struct {
+	own   []byte     // immutable
+	peer  ntb.Window // immutable
+	epoch uint32     // of this session; immutable
+
+	// Of the goroutine that brings up and watches.
+	found    uint32 // epoch of the peer's session at the last look
+	answered uint32 // epoch of the peer's session that was answered; 0 for none
+	beat     uint64 // own heartbeat
+	heard    uint64 // the peer's last
+	silent   int    // ticks since then
+}
+
+// NewPage returns the view of a session. Each session of a side must have another epoch than
+// the one before, and none 0 or all ones. own must have PageSize bytes, and so must peer.
+func NewPage(own []byte, peer ntb.Window, epoch uint32) *Page {
+	return &Page{own: own, peer: peer, epoch: epoch}
+}
+
+// Say stores this side's words. They are repeated during bring-up, because what is stored
+// while the peer's side is not set up vanishes.
+func (p *Page) Say() {
+	p.peer.Publish64(epochAt, uint64(p.epoch))
+	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
+	p.peer.Publish64(magicAt, pageMagic<<32|pageVersion)
+}
+
+// Look looks at the peer's words once. The error reports a peer of another version.
+func (p *Page) Look() (Step, error) {
+	word := ntb.Load64(p.own, magicAt)
+	if word == 0 || word == ^uint64(0) {
+		return Waiting, nil
+	}
+	if word>>32 != pageMagic {
+		return Waiting, fmt.Errorf("ntbfixed: %#x is not the beginning of a header page", word)
+	}
+	if v := uint32(word); v != pageVersion {
+		return Waiting, fmt.Errorf("%w: the peer has version %d, this side %d", ErrVersion, v, pageVersion)
+	}
+	// The answer is read before the epoch. The other way round, a peer that begins again
+	// between the two would have the old epoch paired with the new answer.
+	seen := ntb.Load64(p.own, seenAt)
+	epoch := ntb.Load64(p.own, epochAt)
+	return p.step(seen, epoch), nil
+}
+
+// step decides what two words of the peer mean.
+func (p *Page) step(seen, epoch uint64) Step {
+	theirs := uint32(epoch)
+	p.found = theirs
+	switch {
+	case theirs == 0 || theirs == ^uint32(0) || ntb.Load64(p.own, stateAt) == uint64(theirs)|stateEnded<<32:
+		return Waiting
+	case theirs != p.answered:
+		return NewPeer
+	case seen == uint64(p.epoch)|uint64(theirs)<<32:
+		return Ready
+	}
+	return Waiting
+}
+
+// Answer answers the session of the peer that Look found. The memory is clear.
+func (p *Page) Answer() {
+	p.answered, p.silent = p.found, 0
+	p.Say()
+}
+
+// clear clears the scratchpads and doorbells of this side.
+func (p *Page) clear() {
+	for off := spadsAt; off < PageSize; off += 8 {
+		ntb.Clear64(p.own, off)
+	}
+}
+
+// Ended reports whether the peer's session has ended, by its own account or because it has
+// begun another.
+func (p *Page) Ended() bool {
+	return uint32(ntb.Load64(p.own, epochAt)) != p.answered ||
+		ntb.Load64(p.own, stateAt) == uint64(p.answered)|stateEnded<<32
+}
+
+// End says that this session has ended. The word has the epoch, so that it never ends a later
+// one.
+func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32) }
+
+// Tick is called at each tick of a session. It changes the heartbeat and reports whether the
+// peer's has changed within DeadTicks.
+func (p *Page) Tick() (alive bool) {
+	p.beat++
+	p.peer.Publish64(heartbeatAt, uint64(p.epoch)<<32|p.beat&0xffffffff)
+	if heard := ntb.Load64(p.own, heartbeatAt); heard != p.heard {
+		p.heard, p.silent = heard, 0
+		return true
+	}
+	p.silent++
+	return p.silent < DeadTicks
+}
+
+// Spad returns scratchpad i of this side.
+func (p *Page) Spad(i int) uint32 { return ntb.Load32(p.own, spadsAt+4*i) }
+
+// SetPeerSpad stores the peer's scratchpad i.
+func (p *Page) SetPeerSpad(i int, v uint32) { p.peer.Publish32(spadsAt+4*i, v) }
+
+// Rung returns how often doorbell i of this side was rung in this session.
+func (p *Page) Rung(i int) uint32 { return ntb.Load32(p.own, bellsAt+4*i) }
+
+// Ring stores that the peer's doorbell i was rung n times.
+func (p *Page) Ring(i int, n uint32) { p.peer.Publish32(bellsAt+4*i, n) }

@@ -1,0 +1,195 @@
+package ntbfixed
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// pages are the header pages of two sides, in plain memory.
+type pages [2][]byte
+
+func newPages() pages { return pages{ntb.AlignedBytes(PageSize), ntb.AlignedBytes(PageSize)} }
+
+func (m pages) begin(side int, epoch uint32) *Page {
+	return NewPage(m[side], ntb.MappedWindow(m[1-side], ntb.Cacheable), epoch)
+}
+
+// turn is one turn of bring-up. It reports whether the side is ready.
+func turn(t *testing.T, p *Page) bool {
+	p.Say()
+	step, err := p.Look()
+	require.NoError(t, err)
+	if step == NewPeer {
+		p.clear()
+		p.Answer()
+		step, err = p.Look()
+		require.NoError(t, err)
+	}
+	return step == Ready
+}
+
+// bringUp takes turns until both sides are ready.
+func bringUp(t *testing.T, a, b *Page) {
+	for range 10 {
+		x, y := turn(t, a), turn(t, b)
+		if x && y {
+			return
+		}
+	}
+	t.Fatal("not ready after 10 turns each")
+}
+
+func TestBothSidesAnswerBeforeEitherIsReady(t *testing.T) {
+	m := newPages()
+	a, b := m.begin(0, 11), m.begin(1, 22)
+	require.False(t, turn(t, a), "the peer has said nothing")
+	require.False(t, turn(t, b), "the peer has not answered")
+	require.True(t, turn(t, a))
+	require.True(t, turn(t, b))
+	a.SetPeerSpad(3, 7)
+	a.Ring(15, 9)
+	require.EqualValues(t, 7, b.Spad(3))
+	require.EqualValues(t, 9, b.Rung(15))
+	require.Zero(t, b.Rung(14))
+}
+
+// The peer may begin again at any moment of this side's look. Its answer to the old session
+// is no answer to the new one, in either order of reading.
+func TestAnAnswerBelongsToTwoSessions(t *testing.T) {
+	m := newPages()
+	p := m.begin(0, 11)
+	p.answered = 22
+	answer := func(ours, theirs uint64) uint64 { return ours | theirs<<32 }
+	for _, tt := range []struct {
+		name        string
+		seen, epoch uint64
+		want        Step
+	}{
+		{"nothing said", 0, 0, Waiting},
+		{"link gone", ^uint64(0), ^uint64(0), Waiting},
+		{"answered by the session that we answered", answer(11, 22), 22, Ready},
+		{"an earlier session of ours answered", answer(10, 22), 22, Waiting},
+		{"answered by the peer's earlier session", answer(11, 21), 22, Waiting},
+		{"new answer with the old epoch", answer(11, 23), 22, Waiting},
+		{"old answer with the new epoch", answer(11, 22), 23, NewPeer},
+		{"new answer with the new epoch, which we have not answered", answer(11, 23), 23, NewPeer},
+	} {
+		require.Equal(t, tt.want, p.step(tt.seen, tt.epoch), tt.name)
+	}
+}
+
+// TestSeedsOfBringUp begins and ends sessions of both sides at random moments. Two sides that are ready
+// for each other are of the same pair of sessions, both of which have cleared their memory
+// since the other's began.
+func TestSeedsOfBringUp(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		m := newPages()
+		var p [2]*Page
+		var ready [2]bool
+		next := uint32(1)
+		for range 200 {
+			x := rng.IntN(2)
+			switch {
+			case p[x] == nil || rng.IntN(12) == 0:
+				if p[x] != nil && rng.IntN(2) == 0 {
+					p[x].End() // else it died
+				}
+				p[x], ready[x] = m.begin(x, next), false
+				next++
+			case ready[x]:
+				if p[x].Ended() {
+					p[x], ready[x] = m.begin(x, next), false
+					next++
+				}
+			default:
+				if rng.IntN(3) == 0 {
+					p[x].peer.Publish64(epochAt, uint64(p[x].epoch))
+					break // it was stopped after the first word
+				}
+				p[x].Say()
+				step, err := p[x].Look()
+				require.NoError(t, err)
+				if step == NewPeer {
+					if rng.IntN(3) == 0 {
+						break // it was stopped between the two, and looks again
+					}
+					p[x].clear()
+					p[x].Answer()
+				}
+				if ready[x] = step == Ready; ready[x] {
+					require.Zero(t, p[x].Spad(0), "seed %d: a word of an old session", seed)
+					p[x].SetPeerSpad(1, p[x].epoch)
+				}
+			}
+			if ready[0] && ready[1] && !p[0].Ended() && !p[1].Ended() {
+				require.Equal(t, p[0].epoch, p[1].answered, "seed %d", seed)
+				require.Equal(t, p[1].epoch, p[0].answered, "seed %d", seed)
+				require.Equal(t, p[0].epoch, p[1].Spad(1), "seed %d: what was stored at once is lost", seed)
+				require.Equal(t, p[1].epoch, p[0].Spad(1), "seed %d: what was stored at once is lost", seed)
+				p[x].SetPeerSpad(0, p[x].epoch)
+				require.Equal(t, p[x].epoch, p[1-x].Spad(0), "seed %d", seed)
+			}
+		}
+	}
+}
+
+// What an old session says of its end does not end the one that follows it.
+func TestAnOldSessionDoesNotEndItsSuccessor(t *testing.T) {
+	m := newPages()
+	old, b := m.begin(0, 11), m.begin(1, 22)
+	bringUp(t, old, b)
+	a, b2 := m.begin(0, 12), m.begin(1, 23)
+	require.False(t, turn(t, a))
+	require.True(t, b.Ended(), "the peer has begun another session")
+	bringUp(t, a, b2)
+	old.End()
+	require.False(t, b2.Ended())
+	a.End()
+	require.True(t, b2.Ended())
+}
+
+func TestAClosedSessionIsNotAnswered(t *testing.T) {
+	m := newPages()
+	a, b := m.begin(0, 11), m.begin(1, 22)
+	a.Say()
+	a.End()
+	require.False(t, turn(t, b))
+	require.Zero(t, b.answered)
+	bringUp(t, m.begin(0, 12), b)
+}
+
+func TestAnotherVersionIsRefused(t *testing.T) {
+	m := newPages()
+	a := m.begin(0, 11)
+	w := ntb.MappedWindow(m[0], ntb.Cacheable)
+	w.Publish64(magicAt, pageMagic<<32|(pageVersion+1))
+	_, err := a.Look()
+	require.ErrorIs(t, err, ErrVersion)
+	require.ErrorContains(t, err, "the peer has version 2, this side 1")
+	w.Publish64(magicAt, 7)
+	_, err = a.Look()
+	require.ErrorContains(t, err, "0x7 is not the beginning of a header page")
+	w.Publish64(magicAt, ^uint64(0)) // the link is gone
+	step, err := a.Look()
+	require.NoError(t, err)
+	require.Equal(t, Waiting, step)
+}
+
+// A peer is dead after so many of this side's ticks without a change, however long they took.
+func TestAPeerWithoutAHeartbeatIsDead(t *testing.T) {
+	m := newPages()
+	a, b := m.begin(0, 11), m.begin(1, 22)
+	bringUp(t, a, b)
+	for range 3 * DeadTicks {
+		require.True(t, b.Tick())
+		require.True(t, a.Tick())
+	}
+	for range DeadTicks - 1 {
+		require.True(t, a.Tick())
+	}
+	require.False(t, a.Tick())
+}

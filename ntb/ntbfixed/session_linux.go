@@ -1,0 +1,244 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbfixed
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/gate"
+	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// States of a session. They only grow.
+const (
+	linkUp int32 = iota
+	linkDown
+	closed
+)
+
+// session implements ntb.Device.
+type session struct {
+	// Immutable.
+	attachment *attachment
+	caps       ntb.Caps
+	page       *Page // brought up by Open, and then watched by watch
+	inbound    []byte
+	outbound   ntb.Window
+
+	// Mapped until Close has shut the gate.
+	own, peer mapping
+	gate      gate.Gate
+
+	rings [doorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
+	bells [doorbells]chan struct{} // capacity 1
+	kick  chan struct{}            // capacity 1: an interrupt
+	mu    lock.Mutex[lock.Attach]  // guards seen
+	seen  [doorbells]uint32        // doorbell words
+
+	state   atomic.Int32
+	down    chan struct{} // closed by takeDown
+	watched chan struct{} // closed when watch has ended; nil if it was not begun
+	cutOnce sync.Once     // for takeDown
+	cutErr  error         // why old stores may reach the memory; guarded by cutOnce
+	once    sync.Once     // for Close
+	err     error         // result of Close; guarded by once
+}
+
+func newSession(a *attachment) (*session, error) {
+	s := &session{attachment: a, gate: gate.New(), kick: make(chan struct{}, 1), down: make(chan struct{})}
+	for i := range s.bells {
+		s.bells[i] = make(chan struct{}, 1)
+	}
+	var err error
+	if s.own, err = mapMemory(a.config.Own); err == nil {
+		s.peer, err = mapMemory(a.config.Peer)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.own.unmap())
+	}
+	s.caps = ntb.Caps{Backend: "fixed", Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true}
+	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
+	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
+	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
+	s.outbound = out.Part(PageSize, out.Len()-PageSize)
+	return s, nil
+}
+
+// clear clears this side's memory for a new session of the peer.
+func (s *session) clear() {
+	s.page.clear()
+	for off := 0; off < len(s.inbound); off += 8 {
+		ntb.Clear64(s.inbound, off)
+	}
+}
+
+// begin is called when the session is up.
+func (s *session) begin() {
+	s.watched = make(chan struct{})
+	go s.watch()
+}
+
+// watch keeps the heartbeat, and ends the session with the peer's.
+func (s *session) watch() {
+	defer close(s.watched)
+	tick := time.NewTicker(Tick)
+	defer tick.Stop()
+	s.look() // what came before
+	for {
+		select {
+		case <-s.down:
+			return
+		case <-s.kick:
+		case <-tick.C:
+			if !s.page.Tick() {
+				s.takeDown()
+				return
+			}
+		}
+		if s.page.Ended() {
+			s.takeDown()
+			return
+		}
+	}
+}
+
+// interrupted is called for each interrupt.
+func (s *session) interrupted() {
+	if !s.gate.Enter() {
+		return
+	}
+	s.look()
+	s.gate.Leave()
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// look wakes the waiters of doorbells that were rung. The caller keeps the memory mapped.
+func (s *session) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.bells {
+		word := s.page.Rung(i)
+		if word == s.seen[i] {
+			continue
+		}
+		s.seen[i] = word
+		// A channel that appears full is left alone without a lock. The waiter that takes
+		// its token must see what was stored before (as pair S11).
+		ntb.Fence()
+		select {
+		case s.bells[i] <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// takeDown ends the session here and, in the peer's page, for the peer. On return nothing
+// that is stored through it reaches the peer, and the peer reaches nothing of it.
+func (s *session) takeDown() {
+	s.cutOnce.Do(func() {
+		s.state.CompareAndSwap(linkUp, linkDown)
+		s.page.End()
+		s.attachment.config.Interrupt()
+		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep())
+		close(s.down)
+	})
+}
+
+func (s *session) Caps() ntb.Caps         { return s.caps }
+func (s *session) Inbound() []byte        { return s.inbound }
+func (s *session) Outbound() ntb.Window   { return s.outbound }
+func (s *session) LinkUp() bool           { return s.state.Load() == linkUp }
+func (s *session) DMA(int) ntb.DMAChannel { panic("ntbfixed: no DMA channels") }
+func (s *session) Disable()               { s.takeDown() }
+func (s *session) Reclaim(int, int) error { return ntb.ErrNotSupported }
+
+func (s *session) Spad(i int) uint32 {
+	check("scratchpad", i, scratchpads)
+	if !s.LinkUp() || !s.gate.Enter() {
+		return ^uint32(0)
+	}
+	defer s.gate.Leave()
+	return s.page.Spad(i)
+}
+
+func (s *session) SetPeerSpad(i int, v uint32) {
+	lock.Device()
+	check("scratchpad", i, scratchpads)
+	if s.LinkUp() && s.gate.Enter() {
+		s.page.SetPeerSpad(i, v)
+		s.gate.Leave()
+	}
+}
+
+// RingDoorbell implements ntb.Device. The word is stored before the interrupt.
+func (s *session) RingDoorbell(bit int) {
+	lock.Device()
+	check("doorbell", bit, doorbells)
+	if s.LinkUp() && s.gate.Enter() {
+		s.page.Ring(bit, s.rings[bit].Add(1))
+		s.attachment.config.Interrupt()
+		s.gate.Leave()
+	}
+}
+
+func check(what string, i, n int) {
+	if i < 0 || i >= n {
+		panic(fmt.Sprintf("ntbfixed: %s %d of %d", what, i, n))
+	}
+}
+
+func (s *session) WaitDoorbell(bit int) error {
+	if err := s.linkError(); err != nil {
+		return err
+	}
+	select {
+	case <-s.bells[bit]:
+	case <-s.down:
+	}
+	return s.linkError()
+}
+
+func (s *session) linkError() error {
+	switch s.state.Load() {
+	case linkUp:
+		return nil
+	case linkDown:
+		return ntb.ErrLinkDown
+	default:
+		return ntb.ErrClosed
+	}
+}
+
+// Order implements ntb.Device by a read across the bridge. Its answer comes behind what both
+// sides have stored before.
+func (s *session) Order() {
+	lock.Device()
+	ntb.Fence()
+	if s.gate.Enter() {
+		ntb.Load64(s.peer.mem, heartbeatAt)
+		s.gate.Leave()
+	}
+	ntb.Fence()
+}
+
+// Close implements ntb.Device.
+func (s *session) Close() error {
+	s.once.Do(func() {
+		s.state.Store(closed)
+		s.takeDown()
+		if s.watched != nil {
+			<-s.watched
+		}
+		s.gate.ShutAndWait()
+		s.err = errors.Join(s.own.unmap(), s.peer.unmap())
+	})
+	return s.err
+}

@@ -1,0 +1,59 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbfixed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// The other side is in the same memory, so a session that reaches it after its end would be
+// seen there.
+func TestStoresAfterTheEndOfASessionReachNobody(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	x, y := open(t, a, b)
+	defer x.Close()
+	defer y.Close()
+	memory := b.(*attachment).config.Own
+	raw, err := mapMemory(memory)
+	require.NoError(t, err)
+	defer raw.unmap()
+	out := x.Outbound()
+	out.Publish64(0, 1)
+	require.EqualValues(t, 1, ntb.Load64(raw.mem, PageSize))
+	x.Disable()
+	out.Publish64(0, 2)
+	require.EqualValues(t, 1, ntb.Load64(raw.mem, PageSize))
+}
+
+// A peer that has died says nothing. Its heartbeat ends, and with it the link.
+func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	x, y := open(t, a, b)
+	defer x.Close()
+	defer y.Close()
+	dead := y.(*session)
+	require.NoError(t, dead.peer.scratch()) // from here on it reaches nobody
+	ended := make(chan error, 1)
+	go func() { ended <- x.WaitDoorbell(0) }()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, ntb.ErrLinkDown)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the link stays up")
+	}
+	require.False(t, x.LinkUp())
+}
+
+func TestMemoryMustBePages(t *testing.T) {
+	for _, n := range []int{0, PageSize, 2*PageSize + 1} {
+		_, err := Attach(Config{Own: Memory{Len: n}, Peer: Memory{Len: 2 * PageSize}})
+		require.ErrorContains(t, err, "want a multiple of 4096 from 8192 on")
+	}
+}
