@@ -52,6 +52,7 @@ var roles = map[string]func(p *self) error{
 	"drop":      playDrop,
 	"idle":      playIdle,
 	"taken":     playTaken,
+	"connect":   playConnect,
 }
 
 func init() {
@@ -273,7 +274,7 @@ func (p *peer) kill() {
 // newFabric makes a fabric for a test and the processes that it starts, and returns
 // its name. After the test, nothing may be left in this process. Of the fabric only
 // its directory with one empty file may be left, which is removed.
-func newFabric(t *testing.T) string {
+func newFabric(t testing.TB) string {
 	t.Helper()
 	leak.Check(t)
 	name := fmt.Sprintf("it-%d-%08x", os.Getpid(), rand.Uint32())
@@ -350,7 +351,7 @@ func fabricBase(uid int) string {
 }
 
 // onlyClaims returns the name of the one file in a fabric's directory.
-func onlyClaims(t *testing.T, dir string) string {
+func onlyClaims(t testing.TB, dir string) string {
 	t.Helper()
 	names := dirNames(t, dir)
 	require.Len(t, names, 1, "in %s", dir)
@@ -359,7 +360,7 @@ func onlyClaims(t *testing.T, dir string) string {
 }
 
 // claimed reports whether any process holds a claim in a fabric's directory.
-func claimed(t *testing.T, dir string) bool {
+func claimed(t testing.TB, dir string) bool {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, onlyClaims(t, dir)), os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -369,7 +370,7 @@ func claimed(t *testing.T, dir string) bool {
 	return lock.Type != unix.F_UNLCK
 }
 
-func dirNames(t *testing.T, dir string) []string {
+func dirNames(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -381,7 +382,7 @@ func dirNames(t *testing.T, dir string) []string {
 }
 
 // until waits until ok returns true.
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(peerPatience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,63 @@ func TestConnectionInUseIsNotCollected(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-results)
 		b.Close()
+	})
+}
+
+// A listener that the program has dropped is closed, as one of package net is: its port is
+// free again, and a connection that waited for Accept is reset.
+func TestDroppedListenersAreClosed(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		for _, network := range []string{"sdp", "tcp"} {
+			address, c := func() (string, net.Conn) {
+				ln, err := f.Listen(network, "127.0.0.1:0")
+				require.NoError(t, err)
+				c, err := f.Dial(network, ln.Addr().String())
+				require.NoError(t, err)
+				return ln.Addr().String(), c
+			}()
+			got := make(chan error, 1)
+			go func() { _, err := c.Read(make([]byte, 1)); got <- err }()
+			collected(t, "a connection that nobody accepts is left", func() bool { return len(got) == 1 })
+			require.Error(t, <-got)
+			require.NoError(t, c.Close())
+			collected(t, "a listener stays with its Fabric", func() bool { return users(f) == 0 })
+			_, err := f.Dial(network, address)
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			ln, err := f.Listen(network, address)
+			require.NoError(t, err)
+			require.NoError(t, ln.Close())
+		}
+	})
+}
+
+// A listener with a goroutine in Accept is not garbage.
+func TestListenerInUseIsNotCollected(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		for _, network := range []string{"sdp", "tcp"} {
+			address, results := func() (string, chan error) {
+				ln, err := f.Listen(network, "127.0.0.1:0")
+				require.NoError(t, err)
+				results := make(chan error, 1)
+				go func() {
+					c, err := ln.Accept()
+					if err == nil {
+						c.Close()
+					}
+					results <- err
+				}()
+				return ln.Addr().String(), results
+			}()
+			for range 20 {
+				runtime.GC()
+				time.Sleep(time.Millisecond)
+			}
+			c, err := f.Dial(network, address)
+			require.NoError(t, err)
+			require.NoError(t, <-results)
+			c.Close()
+			collected(t, "a listener stays with its Fabric", func() bool { return users(f) == 0 })
+		}
 	})
 }
 

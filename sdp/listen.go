@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -80,31 +81,60 @@ func (f *Fabric) listenPort(port, backlog int) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{fabric: f, addr: &Addr{f.thisHost(), port}, queue: f.stack.listeners.Listen(port, backlog)}
-	if err := f.add(l); err != nil {
-		l.Close()
+	at := &listening{fabric: f, addr: &Addr{f.thisHost(), port}, queue: f.stack.listeners.Listen(port, backlog)}
+	if err := f.add(at); err != nil {
+		at.Close()
 		return nil, err
+	}
+	l := &Listener{at: at}
+	if !f.stack.bubble {
+		l.dropped = runtime.AddCleanup(l, (*listening).drop, at)
 	}
 	return l, nil
 }
 
-// Listener accepts connections of network "sdp".
+// Listener accepts connections of network "sdp". As with package net, the garbage collector
+// closes a Listener that the program has dropped.
 type Listener struct {
+	at      *listening // immutable
+	dropped runtime.Cleanup
+}
+
+// listening is the part of a Listener that its Fabric keeps. It does not refer to the
+// Listener.
+type listening struct {
 	fabric *Fabric // immutable
 	addr   *Addr   // immutable
 	queue  *listen.Listener
 }
 
+// Close stops listening. Its errors are those of listen.Listener.
+func (at *listening) Close() error {
+	if err := at.queue.Close(); err != nil {
+		return err
+	}
+	at.fabric.stack.fabric.ReleasePort(at.addr.Port)
+	at.fabric.remove(at)
+	return nil
+}
+
+// drop closes a Listener that is garbage, not on the collector's goroutine.
+func (at *listening) drop() { go at.Close() }
+
+func (l *Listener) opError(op string, err error) error { return opError(op, nil, l.at.addr, err) }
+
 // Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed
 // and os.ErrDeadlineExceeded.
 func (l *Listener) Accept() (net.Conn, error) {
-	a, err := l.queue.Accept()
+	defer runtime.KeepAlive(l)
+	a, err := l.at.queue.Accept()
 	if err != nil {
-		return nil, opError(opAccept, nil, l.addr, err)
+		return nil, l.opError(opAccept, err)
 	}
-	c, err := newConn(l.fabric, a.Pair, l.addr, &Addr{l.fabric.hostName(a.Pair.Peer().ID().Host()), a.From}, nil)
+	f := l.at.fabric
+	c, err := newConn(f, a.Pair, l.at.addr, &Addr{f.hostName(a.Pair.Peer().ID().Host()), a.From}, nil)
 	if err != nil {
-		return nil, opError(opAccept, nil, l.addr, err)
+		return nil, l.opError(opAccept, err)
 	}
 	raceAcquire(c.pair)
 	return c, nil
@@ -113,19 +143,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 // Close stops listening, wakes Accept, and resets the connections that wait for it.
 // Accepted connections stay.
 func (l *Listener) Close() error {
-	if err := l.queue.Close(); err != nil {
-		return opError(opClose, nil, l.addr, err)
+	l.dropped.Stop()
+	if err := l.at.Close(); err != nil {
+		return l.opError(opClose, err)
 	}
-	l.fabric.stack.fabric.ReleasePort(l.addr.Port)
-	l.fabric.remove(l)
 	return nil
 }
 
 // Addr returns the *Addr on which it listens.
-func (l *Listener) Addr() net.Addr { return l.addr }
+func (l *Listener) Addr() net.Addr { return l.at.addr }
 
 // SetDeadline makes Accept fail at t. The zero time means never.
 func (l *Listener) SetDeadline(t time.Time) error {
-	l.queue.SetDeadline(t)
+	l.at.queue.SetDeadline(t)
+	runtime.KeepAlive(l)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -104,29 +105,37 @@ func anyPort(ctx context.Context, address string) bool {
 // serveTCP makes a listener of a TCP listener. port is that of network "sdp", which
 // is claimed, or 0.
 func (lc *ListenConfig) serveTCP(f *Fabric, tcp *net.TCPListener, port int) (net.Listener, error) {
-	l := &TCPListener{tcp: tcp, sdp: &tcpHalf{fabric: f, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}}
-	err := l.sdp.open(tcp, lc.Backlog)
+	s := &tcpHalf{fabric: f, listener: tcp, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}
+	err := s.open(lc.Backlog)
 	if err == nil {
-		err = f.add(l)
+		err = f.add(s)
 	}
 	if err != nil {
-		l.Close()
+		s.Close()
 		return nil, opError(opListen, nil, tcp.Addr(), err)
+	}
+	l := &TCPListener{tcp: tcp, sdp: s}
+	if !f.stack.bubble {
+		l.dropped = runtime.AddCleanup(l, (*tcpHalf).drop, s)
 	}
 	return l, nil
 }
 
 // TCPListener accepts connections of network "tcp", by SDP and by TCP. Accept returns a
-// *Conn or a *net.TCPConn. Where no fabric can be opened it uses TCP alone.
+// *Conn or a *net.TCPConn. Where no fabric can be opened it uses TCP alone. As with package
+// net, the garbage collector closes a TCPListener that the program has dropped.
 type TCPListener struct {
-	tcp *net.TCPListener // immutable
-	sdp *tcpHalf         // nil for TCP alone; immutable
+	tcp     *net.TCPListener // immutable
+	sdp     *tcpHalf         // nil for TCP alone; immutable
+	dropped runtime.Cleanup
 }
 
-// tcpHalf is the SDP side of a TCPListener.
+// tcpHalf is the SDP side of a TCPListener. It is what the Fabric keeps, and does not refer
+// to the TCPListener.
 type tcpHalf struct {
 	// Constant after open.
 	fabric      *Fabric
+	listener    *net.TCPListener
 	port        int             // of network "sdp", which is claimed, or 0
 	at          netip.AddrPort  // address of the TCP listener
 	six         bool            // its socket is one of IPv6
@@ -140,13 +149,13 @@ type tcpHalf struct {
 	foreign  atomic.Pointer[netip.Addr] // the last address that isLocal found to be local
 }
 
-func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
-	raw, err := tcp.SyscallConn()
+func (s *tcpHalf) open(backlog int) error {
+	raw, err := s.listener.SyscallConn()
 	if err != nil {
 		return err
 	}
 	s.six = ofIPv6(raw)
-	if s.tcp, err = newTCPQueue(tcp); err != nil {
+	if s.tcp, err = newTCPQueue(s.listener); err != nil {
 		return err
 	}
 	socket, err := inetdiag.SocketOf(raw)
@@ -165,13 +174,22 @@ func (s *tcpHalf) open(tcp *net.TCPListener, backlog int) error {
 	return err
 }
 
-// close undoes open, as far as that got.
-func (s *tcpHalf) close() {
+// Close closes the TCP listener and undoes open, as far as that got.
+func (s *tcpHalf) Close() error {
+	err := s.listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return err
+	}
 	s.stop()
 	if s.queue != nil {
 		_ = s.queue.Close()
 	}
+	s.fabric.remove(s)
+	return err
 }
+
+// drop closes a listener that is garbage, not on the collector's goroutine.
+func (s *tcpHalf) drop() { go s.Close() }
 
 // stop refuses new connections.
 func (s *tcpHalf) stop() {
@@ -255,6 +273,7 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 	if l.sdp == nil {
 		return l.tcp.Accept()
 	}
+	defer runtime.KeepAlive(l)
 	s := l.sdp
 	for {
 		a, other, err := s.queue.AcceptOr(s.tcp.offers)
@@ -301,12 +320,11 @@ func (l *TCPListener) opError(op string, err error) error {
 
 // Close stops listening, wakes Accept, and resets the connections that wait for it.
 func (l *TCPListener) Close() error {
-	err := l.tcp.Close()
-	if l.sdp != nil && !errors.Is(err, net.ErrClosed) {
-		l.sdp.close()
-		l.sdp.fabric.remove(l)
+	if l.sdp == nil {
+		return l.tcp.Close()
 	}
-	return err
+	l.dropped.Stop()
+	return l.sdp.Close()
 }
 
 // Addr returns the *net.TCPAddr on which it listens.
@@ -330,6 +348,7 @@ func (l *TCPListener) SetDeadline(t time.Time) error {
 // are left to the other process. Accept still returns those by SDP, and after them
 // net.ErrClosed. Then the caller closes the listener.
 func (l *TCPListener) Handover() (*os.File, error) {
+	defer runtime.KeepAlive(l)
 	file, err := l.tcp.File()
 	if err != nil {
 		return nil, err
@@ -348,6 +367,7 @@ func (l *TCPListener) SyscallConn() (syscall.RawConn, error) { return l.tcp.Sysc
 // does. Another process may accept by it. So from then on connections are made by TCP,
 // and accepted by either process. Accept still returns connections by SDP that have come.
 func (l *TCPListener) File() (*os.File, error) {
+	defer runtime.KeepAlive(l)
 	f, err := l.tcp.File()
 	if err == nil && l.sdp != nil {
 		l.sdp.withdraw()
