@@ -27,6 +27,48 @@ func sum(ctx context.Context, opts ...shmem.Option) (int64, error) {
 	return v, w.Close(ctx)
 }
 
+// neighbours sends each PE's number to the next PE, and returns what this one got and the
+// largest that any got. Every PE calls it.
+func neighbours(ctx context.Context, w *shmem.World) (got, most float64, err error) {
+	s, err := shmem.Alloc[float64](ctx, w, 2) // the same object on every PE
+	if err != nil {
+		return 0, 0, err
+	}
+	right := (w.PE() + 1) % w.NumPEs()
+	s.Put([]float64{float64(w.PE())}, right) // to its first element at PE right
+	if err := w.Team().Barrier(ctx); err != nil {
+		return 0, 0, err
+	}
+	all := []float64{s.Local()[0]}
+	err = shmem.AllReduce(ctx, w.Team(), all, shmem.Max) // of ordinary slices
+	return s.Local()[0], all[0], err
+}
+
+func Example_neighbours() {
+	var wg sync.WaitGroup
+	for pe := range 3 {
+		wg.Go(func() {
+			ctx := context.Background()
+			w, err := shmem.Open(ctx, shmem.PE(pe, 3, "neighbours"), shmem.Fabric("mem:neighbours"))
+			if err != nil {
+				log.Fatal(err)
+			}
+			got, most, err := neighbours(ctx, w)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if pe == 0 {
+				fmt.Println(got, most)
+			}
+			if err := w.Close(ctx); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wg.Wait()
+	// Output: 2 2
+}
+
 // Here the PEs are goroutines of one process. If they are processes, shmemrun starts
 // them, and Open needs no options.
 func Example() {
