@@ -232,8 +232,9 @@ func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
+		free := o.free() // first, since credit ends stalled, also where it is another one's turn
 		turn := served || len(o.waiting) == 0 || o.waiting[0] == s
-		may := turn && o.mayOwn(o.free()) && !o.down
+		may := turn && o.mayOwn(free) && !o.down
 		if may && !o.yields() {
 			o.unwait(s)
 			o.put(f, body)

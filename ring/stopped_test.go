@@ -85,3 +85,21 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 	require.Eventually(t, down.blocked.Load, 60*time.Second, time.Millisecond)
 	ends(t, "Order", near[0].Order)
 }
+
+// A lane whose neighbour took nothing for long drops frames of members until it gives
+// credit. From then on they wait for their turn like others, also behind another source.
+func TestAMembersFrameIsKeptFromWhenCreditHasCome(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
+	own.push(m.out, false) // until the lane is full; it waits from then on
+	m.out.stalled = true
+	f := m.f
+	require.Equal(t, putStopped, m.out.own(&f, nil, m.in, false))
+	m.to.Publish32(laneCredit, uint32(m.out.hop))
+	require.Equal(t, putWait, m.out.own(&f, nil, m.in, false))
+	require.Contains(t, m.out.waiting, ownSource(m.in))
+}
