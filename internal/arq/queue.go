@@ -1,0 +1,156 @@
+package arq
+
+// Marks are what a frame carries besides its body.
+type Marks struct {
+	Bells  uint32 // doorbell bits
+	Ask    uint32 // number of a request that the other end is to answer; 0: none
+	Answer uint32 // number of a request of the other end; 0: none
+}
+
+// add adds marks that come behind m. Of several requests, and of several answers, the last
+// one covers all.
+func (m *Marks) add(more Marks) {
+	m.Bells |= more.Bells
+	if more.Ask != 0 {
+		m.Ask = more.Ask
+	}
+	if more.Answer != 0 {
+		m.Answer = more.Answer
+	}
+}
+
+// kept is a frame that is not acknowledged.
+type kept struct {
+	off, n int // of its body in the buffer
+	kind   Kind
+	marks  Marks
+}
+
+// queue is the retransmit queue: it keeps frames from when their bodies are gathered until
+// they are acknowledged. The bodies lie in a ring of bytes, each in one piece. It only
+// manages memory.
+type queue struct {
+	buf    []byte
+	frames []kept // a ring; its length is a power of two
+	head   int
+	count  int
+	tail   int // where the next body goes
+
+	// The body that is being gathered, at tail. openMax is 0 if there is none.
+	openLen int
+	openMax int
+}
+
+// bare is how many of the frames are without a body at least, so that doorbells and answers
+// find room.
+const bare = 8
+
+func (q *queue) at(i int) *kept { return &q.frames[(q.head+i)&(len(q.frames)-1)] }
+
+func (q *queue) body(k *kept) []byte { return q.buf[k.off : k.off+k.n : k.off+k.n] }
+
+// place returns the offset where a new body of up to n bytes would begin, if there is room.
+func (q *queue) place(n int) (at int, ok bool) {
+	if q.count >= len(q.frames)-bare {
+		return 0, false
+	}
+	first := q.oldest()
+	switch {
+	case first < 0:
+		return 0, len(q.buf) >= n
+	case first < q.tail && len(q.buf)-q.tail >= n: // the bodies lie between
+		return q.tail, true
+	case first < q.tail:
+		return 0, first > n // not equal: full and empty would be the same
+	}
+	return q.tail, first-q.tail > n
+}
+
+// oldest returns the offset of the oldest body, or -1 if there is none.
+func (q *queue) oldest() int {
+	for i := range q.count {
+		if k := q.at(i); k.n > 0 {
+			return k.off
+		}
+	}
+	return -1
+}
+
+// begin opens a body of up to n bytes. It returns false if there is no room.
+func (q *queue) begin(n int) bool {
+	at, ok := q.place(n)
+	if ok {
+		q.tail, q.openLen, q.openMax = at, 0, n
+	}
+	return ok
+}
+
+// extend returns n more bytes of the open body, which must have them.
+func (q *queue) extend(n int) []byte {
+	at := q.tail + q.openLen
+	q.openLen += n
+	return q.buf[at : at+n]
+}
+
+// end makes a frame of the open body.
+func (q *queue) end() {
+	n := q.openLen
+	q.push(kept{kind: Data, off: q.tail, n: n})
+	q.tail += n
+	q.openMax = 0
+}
+
+func (q *queue) push(k kept) {
+	*q.at(q.count) = k
+	q.count++
+}
+
+// reopens reports whether reopen would go on with the last frame.
+func (q *queue) reopens(need, n int) bool {
+	k := *q.at(q.count - 1)
+	if k.n == 0 || k.marks != (Marks{}) || k.off+k.n != q.tail || k.n+need > n {
+		return false
+	}
+	limit := len(q.buf)
+	if first := q.oldest(); first > k.off {
+		limit = first - 1 // the bodies wrap: this one is before the oldest
+	}
+	return limit-k.off >= n
+}
+
+// reopen goes on with the last frame's body, up to n bytes, if that leaves need bytes and
+// there is room behind it. It reports whether it did.
+func (q *queue) reopen(need, n int) bool {
+	if !q.reopens(need, n) {
+		return false
+	}
+	q.count--
+	k := *q.at(q.count)
+	q.tail, q.openLen, q.openMax = k.off, k.n, n
+	return true
+}
+
+// lastAsk returns the last request in the first n frames, or 0 if there is none.
+func (q *queue) lastAsk(n int) uint32 {
+	for i := n - 1; i >= 0; i-- {
+		if ask := q.at(i).marks.Ask; ask != 0 {
+			return ask
+		}
+	}
+	return 0
+}
+
+// drop forgets the first n frames.
+func (q *queue) drop(n int) {
+	q.head = (q.head + n) & (len(q.frames) - 1)
+	q.count -= n
+}
+
+// bytes returns how many bytes the frames' bodies take.
+func (q *queue) bytes() int {
+	n := 0
+	for i := range q.count {
+		n += q.at(i).n
+	}
+	return n
+}
