@@ -53,7 +53,7 @@ func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 	require.NoError(t, err)
 	p.Deliver(time.Minute)
 	a = f.nodes[0].router.routed[link.MakeID(2, 1)].tunnel
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.seat.lane].mu
 	// This runs in a goroutine of its own, since the test locks what may not be
 	// locked under this lock.
 	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -69,14 +69,19 @@ func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 	return p, a
 }
 
+// expects returns the sequence number that is expected next.
+func (t *tunnel) expects() uint32 {
+	t.grant.mu.Lock()
+	defer t.grant.mu.Unlock()
+	return t.grant.recv.Expects()
+}
+
 // frameFrom returns the next frame of the other end of a tunnel. It acknowledges
 // nothing.
 func (t *tunnel) frameFrom(body []byte) *frame {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	return &frame{
-		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.to, epoch: t.epoch,
-		seq: t.expect.Load(), ack: t.base, length: uint32(len(body)), bells: 1,
+		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.seat.index, from: t.far.index, epoch: t.epoch,
+		seq: t.expects(), ack: 1, length: uint32(len(body)), bells: 1,
 	}
 }
 
@@ -148,5 +153,5 @@ func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	require.Less(t, a.kept.count+len(a.late.stores), 20)
+	require.Less(t, a.arq.Kept()+len(a.late.stores), 20)
 }

@@ -4,17 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/stretchr/testify/require"
 )
 
-// passes simulates that time d has passed since Close. It reports whether timeout
-// will be called.
-func (t *tunnel) passes(d time.Duration) bool {
+// lookedAfter reports whether the alarm of a tunnel is set.
+func (t *tunnel) lookedAfter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closedAt = t.closedAt.Add(-d)
-	return t.guarding
+	return !t.alarm.at.IsZero()
 }
 
 // A tunnel is closed here, and its other end never acknowledges that. It is forgotten in
@@ -27,11 +26,12 @@ func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	require.NoError(t, a.Close())
 	require.Contains(t, r.tunnels.all(), a)
 	require.Empty(t, a.Inbound())
-	require.True(t, a.passes(closedLimit/2), "nothing looks after it")
-	a.timeout()
+	require.True(t, a.lookedAfter())
+	closed := time.Now()
+	a.expireAt(closed.Add(arq.LingerFor / 2))
 	require.Contains(t, r.tunnels.all(), a)
-	require.True(t, a.passes(closedLimit/2), "nothing looks after it any more")
-	a.timeout()
+	require.True(t, a.lookedAfter(), "nothing looks after it any more")
+	a.expireAt(closed.Add(arq.LingerFor))
 	require.NotContains(t, r.tunnels.all(), a)
 }
 
@@ -42,12 +42,13 @@ func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	for a.unsent() < 2 {
 		a.Publish(0, 1, 8)
 	}
-	x := newTunnel(a.router, a.remote, newEpoch())
-	x.opening(a.router.opts.Window, 16)
+	x := newAnswerer(a.router, linkKey{}, &frame{
+		src: a.remote, epoch: newEpoch(), arg: uint32(a.router.opts.Window >> 10), ask: 16,
+	})
 	a.router.tunnels.add(x)
 	x.reroute()
 	require.NoError(t, x.Close())
-	require.True(t, x.passes(closedLimit), "nothing looks after it")
-	x.timeout()
+	require.True(t, x.lookedAfter())
+	x.expireAt(time.Now().Add(arq.LingerFor))
 	require.NotContains(t, a.router.tunnels.all(), x)
 }

@@ -110,6 +110,10 @@
 //
 // # Tunnels
 //
+// A tunnel has four parts. [arq.End] is its handshake and its sender. The grant is what the
+// other end stores here, and takes each frame once, in order ([arq.Receiver]). The way is the
+// link that its frames take. The device, which those above have, puts these together.
+//
 // A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
 // works as over a bridge, bring-up included, and which passes the conformance
 // suite of bridges. Its inbound window is memory of this node, given to that one
@@ -158,15 +162,20 @@
 // like all own frames, so they get through however busy the lanes are. When news of a host come,
 // tunnels to it that have had no answer for long try at once.
 //
-//	state      when                                   what happens
-//	opening    open is sent, every 50 ms              accept comes: up; no way for 1 s: down
-//	up         the way changes, or one of its links   all kept is sent again by the new one
-//	up         no acknowledgement for 0.2 to 3.2 s    all kept is sent again
-//	up         no way in any direction for 1 s        down, ErrUnreachable
-//	up         close or reset comes, or a bad frame   down
-//	up         262144 stores found no room            down, ErrProtocol
-//	down       closed here, close not acknowledged    kept and close are sent, and again
-//	closed     close is acknowledged, or 30 s pass    forgotten
+// The states of a tunnel, and what leads from one to another, are those of [arq.State]. Here is
+// what the device does in each:
+//
+//	state      the device   when                                   what happens
+//	opening    is opening   no way for 1 s, or the dial ends       ended
+//	up         is up        the way changes, or one of its links   all kept is sent again by the new one
+//	up         is up        no acknowledgement for 0.2 to 3.2 s    all kept is sent again
+//	up         is up        no way in any direction for 1 s        ended, ErrUnreachable
+//	up         is up        close or reset comes, or a bad frame   ended
+//	up         is up        262144 stores found no room            ended, ErrProtocol
+//	draining   is down      disabled here                          kept and close are sent, and again
+//	lingering  is closed    closed here                            the same, for 30 s
+//	ended      is down      the other end is gone                  it waits for Close
+//	closed     is closed    nothing is left to be sent             forgotten
 //
 // Connections to a neighbour use its direct peer and end with that link. With [Options.Failover]
 // they use a tunnel as well, and survive the link.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/recorder"
@@ -179,13 +180,43 @@ func within(t testing.TB) context.Context {
 // tunnels makes the two ends of a tunnel from host a to host b, without peers.
 func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 	t.Helper()
-	from, to := f.nodes[a-1].router, f.nodes[b-1].router
-	to.hook = make(chan *tunnel, 1)
-	x1, err := from.dial(within(t), link.MakeID(b, 1))
-	require.NoError(t, err)
-	y1 := <-to.hook
-	to.hook = nil
-	return x1, y1
+	return pairUp(t, f.nodes[a-1], f.nodes[b-1])
+}
+
+// pairUp makes the two ends of a tunnel between two nodes, without peers.
+func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
+	t.Helper()
+	x = newAsker(from.router, to.id)
+	from.router.tunnels.add(x)
+	y = admitted(t, to.router, x)
+	x.reroute()
+	select {
+	case <-x.opened:
+	case <-time.After(60 * time.Second):
+		require.Fail(t, "it is not opened")
+	}
+	return x, y
+}
+
+// openFrame returns the frame by which x asks for its other end.
+func (t *tunnel) openFrame() *frame {
+	f := t.frame(&arq.Frame{Kind: arq.Open})
+	return &f
+}
+
+// admitted returns the other end of x, without a peer, as if the frame that asks for it had
+// come. What x sends itself comes later.
+func admitted(t testing.TB, r *router, x *tunnel) *tunnel {
+	t.Helper()
+	open := x.openFrame()
+	for end := time.Now().Add(60 * time.Second); !r.named(open.src); time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%v is not named", open.src)
+	}
+	y := r.admit(linkKey{}, open)
+	require.NotNil(t, y)
+	r.node.wg.Done() // there is no peer
+	y.reroute()
+	return y
 }
 
 func TestTunnelIsABridge(t *testing.T) {

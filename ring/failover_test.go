@@ -47,7 +47,7 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	}
 	require.True(t, a.LinkUp())
 	once(t, a, b)
-	require.Positive(t, a.(*tunnel).resends)
+	require.Positive(t, a.(*tunnel).beginnings())
 	a.Close()
 	b.Close()
 }

@@ -15,11 +15,19 @@ func openAs(src link.ID, epoch uint32) *frame {
 	return &frame{kind: frameOpen, src: src, dst: link.MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 }
 
+// admit has a frame that asks for a tunnel come over a link. If there is one then, it has no
+// peer.
+func admit(r *router, over linkKey, f *frame) {
+	if r.admit(over, f) != nil {
+		r.node.wg.Done()
+	}
+}
+
 // endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()
-		t.end()
+		t.abort()
 		t.mu.Unlock()
 		t.Close()
 	}
@@ -33,14 +41,13 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	defer n.Close()
 	r := n.router
 	const tries = 3000
-	r.hook = make(chan *tunnel, 2*tries)
 	defer endAll(r)
 	r.mu.Lock()
 	r.news[2] = &news{id: link.MakeID(2, 1), number: 1, members: []link.ID{link.MakeID(2, 5), link.MakeID(2, 6)}}
 	r.mu.Unlock()
 	for process := 1; process <= tries; process++ {
-		r.open(linkKey{}, openAs(link.MakeID(2, process), 9))
-		r.open(linkKey{}, openAs(link.MakeID(3, process), 9)) // of which no news came
+		admit(r, linkKey{}, openAs(link.MakeID(2, process), 9))
+		admit(r, linkKey{}, openAs(link.MakeID(3, process), 9)) // of which no news came
 	}
 	var made []link.ID
 	for _, t := range r.tunnels.all() {
@@ -59,7 +66,6 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	defer n.Close()
 	r := n.router
 	const processes = 2 * maxHostTunnels
-	r.hook = make(chan *tunnel, processes)
 	defer endAll(r)
 	forged := &news{id: link.MakeID(2, 1), number: 1}
 	for i := range processes {
@@ -69,10 +75,10 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	r.news[2], r.news[3] = forged, &news{id: link.MakeID(3, 1), number: 1}
 	r.mu.Unlock()
 	for i, id := range forged.members {
-		r.open(linkKey{}, openAs(id, uint32(1+i)))
+		admit(r, linkKey{}, openAs(id, uint32(1+i)))
 	}
 	require.Len(t, r.tunnels.all(), maxHostTunnels)
-	r.open(linkKey{}, openAs(link.MakeID(3, 1), 1)) // another host's
+	admit(r, linkKey{}, openAs(link.MakeID(3, 1), 1)) // another host's
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
@@ -85,7 +91,6 @@ func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	defer n.Close()
 	r := n.router
 	const hosts, processes = 90, 30
-	r.hook = make(chan *tunnel, hosts*processes+1)
 	defer endAll(r)
 	for host := 2; host < 2+hosts; host++ {
 		forged := &news{id: link.MakeID(host, 1), number: 1}
@@ -96,11 +101,11 @@ func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 		r.news[host] = forged
 		r.mu.Unlock()
 		for _, id := range forged.members {
-			r.open(linkKey{Left, 0}, openAs(id, 1))
+			admit(r, linkKey{Left, 0}, openAs(id, 1))
 		}
 	}
 	require.Len(t, r.tunnels.all(), maxLinkTunnels)
-	r.open(linkKey{Right, 0}, openAs(link.MakeID(91, processes), 1)) // by the other neighbour
+	admit(r, linkKey{Right, 0}, openAs(link.MakeID(91, processes), 1)) // by the other neighbour
 	require.Len(t, r.tunnels.all(), maxLinkTunnels+1)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -42,13 +43,14 @@ const (
 type frameKind uint8
 
 const (
-	frameData   frameKind = 1 + iota // entries, in sequence
-	frameAck                         // only an acknowledgement, not in sequence
-	frameOpen                        // makes a tunnel
-	frameAccept                      // answers open
-	frameClose                       // the last frame of a tunnel, in sequence
-	frameReset                       // the destination has no such tunnel of the source
-	frameNews                        // from neighbour to neighbour: the links of a node
+	frameData   = frameKind(arq.Data)   // entries, in sequence
+	frameAck    = frameKind(arq.Ack)    // only an acknowledgement, not in sequence
+	frameOpen   = frameKind(arq.Open)   // makes a tunnel
+	frameAccept = frameKind(arq.Accept) // answers open
+	frameClose  = frameKind(arq.Close)  // the last frame of a tunnel, in sequence
+
+	frameReset frameKind = 6 // the destination has no such tunnel of the source
+	frameNews  frameKind = 7 // from neighbour to neighbour: the links of a node
 )
 
 // frame is the header of a frame, in a copy of our own.

@@ -77,7 +77,7 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
-	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expect.Load()}
+	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, seq: tb.expects()}
 
 	// In its own name, for a tunnel that was not granted to it.
 	fr := good
@@ -107,7 +107,7 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 
 	// A forwarder can do what the source can, but not beyond the window.
 	fr = good
-	fr.src, fr.seq = link.MakeID(1, 1), tb.expect.Load()
+	fr.src, fr.seq = link.MakeID(1, 1), tb.expects()
 	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropBadBody)
@@ -131,7 +131,7 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	defer b.Close()
 	tb := b.(*tunnel)
 	forge(t, f, frame{
-		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
+		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, ack: 1000,
 	}, nil)
 	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
 }

@@ -3,6 +3,7 @@ package ring
 import (
 	"slices"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
@@ -30,7 +31,7 @@ func (l *line) leave(w *link.Turn) bool {
 func (t *tunnel) Room(w *link.Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.current() != tunnelUp || t.turn(w)
+	return t.current() != arq.Up || t.turn(w)
 }
 
 // Leave implements Frames.
@@ -59,10 +60,10 @@ func (t *tunnel) takesData() bool {
 		return false
 	}
 	size := t.router.opts.FrameBytes
-	if unsent := t.kept.count - t.high; unsent > 0 && t.kept.reopens(t.entryFor(minPiece), size) {
+	if t.arq.Reopens(t.entryFor(minPiece), size) {
 		return true
 	}
-	return t.kept.count-t.high < maxUnsent && t.kept.count < dataFrames && t.kept.fits(size+t.spare())
+	return t.arq.Unsent() < maxUnsent && t.arq.Kept() < dataFrames && t.arq.Fits(size+t.spare())
 }
 
 const (
@@ -72,7 +73,7 @@ const (
 	// maxSpare is the most that data leaves for words, in bytes. dataFrames leaves
 	// frames that carry them.
 	maxSpare   = 4 << 10
-	dataFrames = bodyFrames - 64
+	dataFrames = maxFrames - 72
 )
 
 // entryFor returns how many bytes a frame must have left for an entry of a store of which n
@@ -90,7 +91,7 @@ func (t *tunnel) TryStore(off int, p []byte, w *link.Turn) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.current() != tunnelUp:
+	case t.current() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down
 	case !t.turn(w):
 		return 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -133,12 +134,7 @@ func TestTunnelBetweenMembersIsABridge(t *testing.T) {
 	known(t, from, to.ID())
 	known(t, to, from.ID())
 	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
-		to.router.hook = make(chan *tunnel, 1)
-		x, err := from.router.dial(within(t), to.ID())
-		require.NoError(t, err)
-		y := <-to.router.hook
-		to.router.hook = nil
-		return x, y
+		return pairUp(t, from, to)
 	})
 }
 
@@ -173,7 +169,7 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b.(*tunnel)
-	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
+	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, seq: 1}
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
@@ -216,10 +212,7 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	m := f.member(t, 2, 5)
 	known(t, f.nodes[0], m.ID())
 	known(t, m, link.MakeID(1, 1))
-	m.router.hook = make(chan *tunnel, 1)
-	a, err := f.nodes[0].router.dial(within(t), m.ID())
-	require.NoError(t, err)
-	b := <-m.router.hook
+	a, b := pairUp(t, f.nodes[0], m)
 	x, y := f.tunnels(t, 1, 3) // through the member's owner
 	defer func() {
 		for _, d := range []ntb.Device{a, b, x, y} {
@@ -268,11 +261,8 @@ func TestMembersDoNotStopTheRing(t *testing.T) {
 			}
 			known(t, from, to.ID())
 			known(t, to, from.ID())
-			to.router.hook = make(chan *tunnel, 1)
-			d, err := from.router.dial(within(t), to.ID())
-			require.NoError(t, err)
-			devices = append(devices, d, <-to.router.hook)
-			to.router.hook = nil
+			x, y := pairUp(t, from, to)
+			devices = append(devices, x, y)
 		}
 	}
 	var wg sync.WaitGroup
@@ -358,11 +348,7 @@ func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
 	from, to := f.member(t, 1, 2), f.member(t, 3, 2)
 	known(t, from, to.ID())
 	known(t, to, from.ID())
-	to.router.hook = make(chan *tunnel, 1)
-	x, err := from.router.dial(within(t), to.ID())
-	require.NoError(t, err)
-	y := <-to.router.hook
-	to.router.hook = nil
+	x, y := pairUp(t, from, to)
 	s := &stream{from: x, to: y, rounds: 2000, size: streamSlot}
 	var wg sync.WaitGroup
 	s.start(&wg)
@@ -398,7 +384,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	idle := func(n *Node) bool {
 		for _, tn := range n.router.tunnels.all() {
 			tn.mu.Lock()
-			kept := tn.kept.count
+			kept := tn.arq.Kept()
 			tn.mu.Unlock()
 			if kept > 0 {
 				return false
@@ -409,7 +395,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	for !idle(f.nodes[2]) || !idle(m) {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(2 * ackDelay)
+	time.Sleep(2 * arq.AckDelay)
 	for _, tn := range m.router.tunnels.all() { // it forgets them without a message
 		m.router.tunnels.remove(tn)
 	}

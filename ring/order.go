@@ -3,12 +3,14 @@ package ring
 import (
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // orders are those requested in a tunnel. The tunnel's mu guards them.
 type orders struct {
 	asked, answered uint32 // numbers; 0 for none
+	wanted          uint32 // the last one that the other end has asked for; 0 for none
 	waiting         []*order
 }
 
@@ -30,6 +32,16 @@ func (o *orders) add(delivery bool) *order {
 	w := &order{number: o.asked, delivery: delivery, done: make(chan struct{})}
 	o.waiting = append(o.waiting, w)
 	return w
+}
+
+// want handles a request of the other end. It reports whether that is the last one so far: a
+// goroutine that took an earlier frame may come later.
+func (o *orders) want(number uint32) bool {
+	if int32(number-o.wanted) <= 0 {
+		return false
+	}
+	o.wanted = number
+	return true
 }
 
 // answer handles the answer to an order. It also answers those before it. Answers to
@@ -77,17 +89,14 @@ func (t *tunnel) order(delivery bool) (w *order, silent time.Duration) {
 	lock.Device()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() != tunnelUp {
+	if t.current() != arq.Up {
 		return nil, 0
 	}
-	if t.kept.count > 0 {
-		silent = time.Since(t.silent)
-	}
+	now := time.Now()
+	silent = t.arq.Silent(now)
 	w = t.orders.add(delivery)
-	t.ask = w.number
-	t.endFrame()
-	t.signal()
-	t.push(false)
+	t.marks.Ask = w.number
+	t.mark(now)
 	return w, silent
 }
 
@@ -98,12 +107,12 @@ func (t *tunnel) Order() {
 	}
 }
 
-// deliverPatience is for how many times the limit without an acknowledgement a delivery
+// deliverLimits is for how many times the limit without an acknowledgement a delivery
 // goes on at the most: the other end may acknowledge as little as it likes each time.
-const deliverPatience = 5
+const deliverLimits = 5
 
 // Deliver waits until the other end has what was stored before, the link is down, or it
-// has acknowledged nothing for d, and for deliverPatience times d at the most. An
+// has acknowledged nothing for d, and for deliverLimits times d at the most. An
 // acknowledgement says that it has it: one that answers nothing, though it takes what
 // others store, keeps nobody here.
 func (t *tunnel) Deliver(d time.Duration) {
@@ -111,7 +120,7 @@ func (t *tunnel) Deliver(d time.Duration) {
 	if w == nil {
 		return
 	}
-	end := time.Now().Add(deliverPatience * d)
+	end := time.Now().Add(deliverLimits * d)
 	limit := time.NewTimer(d - silent)
 	defer limit.Stop()
 	for {
@@ -121,7 +130,8 @@ func (t *tunnel) Deliver(d time.Duration) {
 		case <-limit.C:
 		}
 		t.mu.Lock()
-		left := min(d-time.Since(t.silent), time.Until(end))
+		now := time.Now()
+		left := min(d-t.arq.Silent(now), end.Sub(now))
 		if left <= 0 {
 			t.orders.leave(w) // the answer comes later, or with the end
 		}

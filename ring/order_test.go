@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -10,20 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastAnswer returns the number of the order that a tunnel answers last, as things
-// are.
-func (t *tunnel) lastAnswer() uint32 {
+// wanted returns the number of the order that a tunnel answers last, as things are.
+func (t *tunnel) wanted() uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.answer != 0 {
-		return t.answer
-	}
-	for i := t.kept.count - 1; i >= 0; i-- {
-		if n := t.kept.at(i).answer; n != 0 {
-			return n
-		}
-	}
-	return 0
+	return t.orders.wanted
 }
 
 // Two workers may take two frames of a tunnel, one behind the other, that came by two ways.
@@ -41,13 +33,14 @@ func TestTheLastOrderIsAnswered(t *testing.T) {
 			defer close(done)
 			a.receive(first, nil)
 		}()
-		for a.expect.Load() != second.seq {
-			time.Sleep(time.Microsecond)
+		taken := make(chan uint32)
+		for next := first.seq; next != second.seq; next = <-taken {
+			go func() { taken <- a.expects() }() // the test may not lock this while it holds mu
 		}
 		a.mu.Unlock() // the goroutine that waits for it must wake first
 		a.receive(second, nil)
 		<-done
-		require.Equal(t, ask, a.lastAnswer())
+		require.Equal(t, ask, a.wanted())
 	}
 }
 
@@ -59,13 +52,14 @@ func newSilent(t *testing.T) *tunnel {
 	f := newPlainFabric(t, o)
 	f.agrees(t, 2, "at the beginning")
 	r := f.nodes[0].router
-	a := newTunnel(r, link.MakeID(2, 9), newEpoch())
+	a := newAnswerer(r, linkKey{}, &frame{
+		src: link.MakeID(2, 9), epoch: newEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+	})
 	r.mu.Lock()
 	named := *r.news[2]
 	named.members = []link.ID{a.remote}
 	r.news[2] = &named
 	r.mu.Unlock()
-	a.opening(o.Window, uint32(o.Retention>>10))
 	r.tunnels.add(a)
 	a.reroute()
 	return a
@@ -73,11 +67,7 @@ func newSilent(t *testing.T) *tunnel {
 
 // acknowledge acknowledges everything that was sent.
 func (t *tunnel) acknowledge() {
-	f := t.frameFrom(nil)
-	t.mu.Lock()
-	f.kind, f.ack = frameAck, t.base+uint32(t.high)
-	t.mu.Unlock()
-	t.take(f, 0, false)
+	t.acknowledgeSome(math.MaxInt)
 }
 
 // A peer that acknowledges everything, and answers no order, holds nobody up.
@@ -106,13 +96,16 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	require.Empty(t, a.orders.waiting)
 }
 
-// acknowledgeOne has one more frame acknowledged, if one was sent.
-func (t *tunnel) acknowledgeOne() {
+// acknowledgeSome acknowledges n more of the frames that were sent, if there are as many.
+func (t *tunnel) acknowledgeSome(n int) {
 	f := t.frameFrom(nil)
+	f.kind = frameAck
 	t.mu.Lock()
-	f.kind, f.ack = frameAck, t.base+uint32(min(1, t.high))
+	next := uint32(t.arq.Stats().Sent) + 1 // to be sent
+	waiting := t.arq.Kept() - t.arq.Unsent()
+	f.ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
-	t.take(f, 0, false)
+	t.router.deliver(t.way.link, f, nil)
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.
@@ -133,7 +126,7 @@ func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(20 * time.Millisecond):
-				a.acknowledgeOne()
+				a.acknowledgeSome(1)
 			}
 		}
 	})

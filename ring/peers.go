@@ -97,12 +97,8 @@ func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
 
 // dial makes a tunnel.
 func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
-	t := newTunnel(r, id, newEpoch())
-	t.asked, t.sayOpen = true, true
+	t := newAsker(r, id)
 	r.tunnels.add(t)
-	t.mu.Lock()
-	t.watch(openEvery)
-	t.mu.Unlock()
 	t.reroute()
 	var err error
 	select {
@@ -114,7 +110,7 @@ func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 		err = fmt.Errorf("ring: %v does not answer: %w", id, ctx.Err())
 	}
 	t.mu.Lock()
-	t.end()
+	t.abort()
 	t.mu.Unlock()
 	t.Close()
 	return nil, err
@@ -124,10 +120,6 @@ func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.reroute()
-	if r.hook != nil {
-		r.hook <- t
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), bringUpLimit)
 	defer cancel()
 	r.peerOver(ctx, t)
@@ -171,7 +163,7 @@ func (r *router) close() {
 	}
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()
-		t.end()
+		t.abort()
 		t.mu.Unlock()
 	}
 	r.mu.Lock()
@@ -186,7 +178,7 @@ func (r *router) close() {
 func (r *router) lingers() bool {
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()
-		busy := !t.ended && t.link != nil
+		busy := !t.arq.State().Over() && t.way.link != nil
 		t.mu.Unlock()
 		if busy {
 			return true

@@ -198,16 +198,11 @@ func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
 	kept := func() int {
 		ta.mu.Lock()
 		defer ta.mu.Unlock()
-		return ta.kept.count
+		return ta.arq.Kept()
 	}
 	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
-	ta.mu.Lock()
-	ta.kept.push(retained{}) // as if it was sent, and lost, again and again
-	ta.next++
-	ta.high++
-	ta.patience, ta.progress = resendMost, time.Now()
-	was := ta.resends
-	ta.mu.Unlock()
+	ta.losesForLong(time.Minute)
+	was := ta.beginnings()
 	r := f.nodes[0].router
 	r.mu.Lock()
 	n := *r.news[3]

@@ -43,7 +43,6 @@ type router struct {
 	// is about to publish in one. Lanes are locked meanwhile. Set before there are
 	// links.
 	trace func(f frame, sent bool)
-	hook  chan *tunnel // in tests: gets tunnels that other nodes make, in place of a Peer
 }
 
 // asking is a call of Peer for whose result others wait.

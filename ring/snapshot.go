@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
@@ -167,18 +168,32 @@ func (l *Link) info() LinkInfo {
 }
 
 func (t *tunnel) info() TunnelInfo {
-	t.rmu.Lock()
-	got := t.got
-	t.rmu.Unlock()
+	t.grant.mu.Lock()
+	taken := t.grant.taken
+	t.grant.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	sent := t.arq.Stats()
 	i := TunnelInfo{
-		Peer: t.remote, Name: t.remote.String(), State: t.current().String(), Lane: t.lane, Epoch: t.epoch,
-		Path: t.resends, Sent: t.stats.sent, SentBytes: t.stats.sentBytes, Resent: t.stats.resent,
-		Received: got, Unconfirmed: t.kept.bytes(),
+		Peer: t.remote, Name: t.remote.String(), State: deviceState(t.current()), Lane: t.seat.lane, Epoch: t.epoch,
+		Path: sent.Restarts, Sent: sent.Sent, SentBytes: sent.SentBytes, Resent: sent.Resent,
+		Received: taken, Unconfirmed: t.arq.KeptBytes(),
 	}
-	if t.link != nil {
-		i.Direction = t.link.direction.String()
+	if t.way.link != nil {
+		i.Direction = t.way.link.direction.String()
 	}
 	return i
+}
+
+// deviceState returns the state of a tunnel as those see it who have its device.
+func deviceState(s arq.State) string {
+	switch {
+	case s == arq.Opening:
+		return "opening"
+	case s == arq.Up:
+		return "up"
+	case s == arq.Lingering || s == arq.Closed:
+		return "closed"
+	}
+	return "down"
 }

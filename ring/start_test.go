@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -33,32 +32,28 @@ func asked(f *fabric) (*tunnel, *frame) {
 		}
 	}
 	r := f.nodes[0].router
-	x := newTunnel(r, link.MakeID(3, 1), newEpoch())
-	x.asked = true
+	x := newAsker(r, link.MakeID(3, 1))
 	r.tunnels.add(x)
-	return x, &frame{
-		kind: frameOpen, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), from: x.index, epoch: x.epoch,
-		arg: uint32(f.o.Window >> 10), ask: uint32(r.opts.Retention >> 10),
-	}
+	return x, x.openFrame()
 }
 
 // patient has a tunnel send nothing again because it takes long.
 func (t *tunnel) patient() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.patience, t.trip.limit = time.Hour, time.Hour
+	t.alarm.at = time.Unix(0, 0) // no other time is earlier
 }
 
 // came waits until a tunnel has taken n frames, and requires that the other end has sent
 // each once.
 func came(t *testing.T, x, y *tunnel, n uint32) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); x.expect.Load() != n+1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); x.expects() != n+1; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	require.Zero(t, y.stats.resent)
+	require.Zero(t, y.arq.Stats().Resent)
 }
 
 // News come while a tunnel is being made, and have a frame sent in it.
@@ -66,15 +61,12 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
-	r.hook = make(chan *tunnel, 1)
 	x, open := asked(f)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the news come first
-	r.open(linkKey{}, open)
-	y := r.tunnels.byEpoch(open.src, open.epoch)
+	y := r.admit(linkKey{}, open)
+	defer r.node.wg.Done() // there is no peer
 	y.patient()
 	y.reroute() // as router.changed does
 	y.probe()
-	require.Same(t, y, <-r.hook)
 	defer x.Close()
 	defer y.Close()
 	came(t, x, y, 1)
@@ -87,10 +79,11 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
 	x, open := asked(f)
-	y := newTunnel(r, open.src, open.epoch)
-	y.to = open.from
+	y := newAnswerer(r, linkKey{}, open)
 	y.patient()
-	y.opening(int(open.arg)<<10, open.ask) // accept was sent, and has not come yet
+	y.mu.Lock()
+	y.loseAll(time.Now()) // accept was sent, and has not come yet
+	y.mu.Unlock()
 	r.tunnels.add(y)
 	defer x.Close()
 	defer y.Close()

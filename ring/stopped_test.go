@@ -64,11 +64,7 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 	}
 	var near [2]ntb.Device
 	for i, host := range []int{1, 3} {
-		to := f.nodes[host-1].router
-		to.hook = make(chan *tunnel, 1)
-		x, err := m.router.dial(within(t), link.MakeID(host, 1))
-		require.NoError(t, err)
-		y := <-to.hook
+		x, y := pairUp(t, m, f.nodes[host-1])
 		defer x.Close()
 		defer y.Close()
 		near[i] = x
@@ -94,7 +90,7 @@ func TestAMembersFrameIsKeptFromWhenCreditHasCome(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: MakeID(3, 1), hops: 3}}
+	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
 	own.push(m.out, false) // until the lane is full; it waits from then on
 	m.out.stalled = true
 	f := m.f

@@ -117,11 +117,11 @@ func once(t testing.TB, a, b ntb.Device) {
 		x, y := ends[0], ends[1]
 		x.Order()
 		x.mu.Lock()
-		sent := x.stats.sent
+		sent := x.arq.Stats().Sent
 		x.mu.Unlock()
-		y.rmu.Lock()
-		got := y.got
-		y.rmu.Unlock()
+		y.grant.mu.Lock()
+		got := y.grant.taken
+		y.grant.mu.Unlock()
 		require.GreaterOrEqual(t, got, sent)
 		require.LessOrEqual(t, got, sent+2) // orders of ours
 	}
@@ -207,7 +207,7 @@ func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint
 	for _, n := range f.nodes {
 		for _, t := range n.router.tunnels.all() {
 			t.mu.Lock()
-			t.end() // including those whose frames are stuck
+			t.abort() // including those whose frames are stuck
 			t.mu.Unlock()
 		}
 	}

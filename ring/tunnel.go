@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -14,112 +15,53 @@ const (
 	tunnelSpads = 16
 )
 
-// tunnelState is the state of a tunnel's device. It only grows.
-type tunnelState uint32
-
-const (
-	tunnelOpening tunnelState = iota // the other end has not answered
-	tunnelUp
-	tunnelDown   // disabled here, closed there, or unreachable
-	tunnelClosed // closed here
-)
-
-func (s tunnelState) String() string { return [...]string{"opening", "up", "down", "closed"}[s&3] }
-
 // tunnel is a bridge of frames to a node that is not at the other end of a cable.
 // It implements ntb.Device. Stores are gathered in an open frame, which is sent at
-// the next Publish. Sent frames are kept until the other end has acknowledged them,
-// so that they can be sent again by another way.
+// the next Publish. What is sent when, and again, is up to arq.
 type tunnel struct {
 	// Immutable.
 	router *router
 	remote link.ID
-	index  uint32 // its number here
-	epoch  uint32 // the same at both ends
-	lane   int
-	asked  bool          // this node made it
-	over   linkKey       // of the link that another one asked for it over
-	down   chan struct{} // closed with tunnelDown
-	opened chan struct{} // closed when the other end's number and window are known
+	epoch  uint32        // the same at both ends
+	over   *linkKey      // of the link that another node asked for it over; nil: this node asked
+	seat   seat          // given by the table
+	down   chan struct{} // closed when the device goes down
+	opened chan struct{} // closed when far is known
 
-	state atomic.Uint32 // a tunnelState; stored under mu
+	far   farEnd // constant after opened
+	grant grant  // what the other end stores, under a lock of its own
 
-	stirs  atomic.Uint32 // calls of stir that settle has not handled; the first starts settle
-	probes atomic.Bool   // one of them asks for a probe of the other end
+	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
+	stirring stirring
 
-	// The end that receives.
-	spads   [tunnelSpads]atomic.Uint32 // stored by the lane's worker
-	bells   [tunnelBells]chan struct{} // capacity 1
-	expect  atomic.Uint32              // sequence number expected; stored under rmu
-	rmu     lock.Mutex[lock.Receive]   // held while a frame is stored
-	memory  sinkMemory                 // guarded by rmu
-	in      []byte                     // the same memory, for Inbound; nil after Close
-	gone    bool                       // in may not be accessed any more; guarded by rmu
-	watched watches                    // guarded by rmu
-	got     uint64                     // frames taken; guarded by rmu
-	// toAnswer is the order of the last frame that asked for one; stored under rmu,
-	// in the order of the frames.
-	toAnswer atomic.Uint32
-
-	mu      lock.Mutex[lock.Tunnel] // locked after an inLane's, before an outLane's and the router's
-	out     ntb.Window              // constant after opened
-	to      uint32                  // its number at the other end; constant after opened
-	kept    retention               // guarded by mu
-	late    backlog                 // stores behind those of kept; guarded by mu
-	line    line                    // writers with data that wait for room; guarded by mu
-	base    uint32                  // sequence number of the first frame kept; guarded by mu
-	next    int                     // of the frames kept, the next to be sent; guarded by mu
-	high    int                     // of the frames kept, the first that was never sent; guarded by mu
-	link    *Link                   // first link of the way; nil if there is none; guarded by mu
-	way     Direction               // side that frames take from this host; guarded by mu
-	made    uint64                  // identifies the links of the way, see router.madeLocked; guarded by mu
-	cut     time.Time               // since when there is no way; guarded by mu
-	resends uint32                  // path: how often it began again; guarded by mu
-	bell    uint32                  // doorbells that found no frame; guarded by mu
-
-	sayOpen, sayAccept, sayAck bool   // frames to be sent out of sequence; guarded by mu
-	sayClose                   bool   // the last frame is to be sent; guarded by mu
-	closeSent                  bool   // since frames were last sent from the beginning; guarded by mu
-	heard                      bool   // the other end is up as well; guarded by mu
-	ended                      bool   // nothing more is sent or expected; guarded by mu
-	owed                       int    // bytes not acknowledged to the other end; guarded by mu
-	ackAt                      int    // value of owed that makes an acknowledgement of its own; guarded by mu
-	orders                     orders // guarded by mu
-	ask                        uint32 // the last of them, to be requested when a frame is free; guarded by mu
-	answer                     uint32 // request to be answered when a frame is free; guarded by mu
-
-	silent   time.Time     // since when the other end has acknowledged nothing of what is kept; guarded by mu
-	progress time.Time     // last acknowledgement, or when the first frame that waits for one was sent; guarded by mu
-	patience time.Duration // how long without one before frames are sent again; guarded by mu
-	trip     roundTrip     // guarded by mu
-	guarding bool          // guard is set; guarded by mu
-	guardAt  time.Time     // for when; guarded by mu
-	guard    *time.Timer   // calls timeout; guarded by mu
-	acking   bool          // acker is set; guarded by mu
-	acker    *time.Timer   // guarded by mu
-
-	closedAt time.Time // when Close was called; guarded by mu
-
-	err   error       // why the link went down, if there is more to say; constant then
-	stats tunnelStats // guarded by mu
+	// mu guards the following. It is locked after an inLane's and a grant's, before an
+	// outLane's and the router's.
+	mu     lock.Mutex[lock.Tunnel]
+	arq    arq.End
+	late   backlog   // stores behind those that arq keeps
+	line   line      // writers with data that wait for room
+	marks  arq.Marks // doorbells, a request and an answer that found no frame
+	orders orders
+	way    way
+	alarm  alarm // calls expire
+	err    error // why the link went down, if there is more to say; constant then
 }
 
-type tunnelStats struct{ sent, sentBytes, resent uint64 }
+// seat is the place of a tunnel in the table.
+type seat struct {
+	index uint32 // its number here
+	lane  int
+}
+
+// farEnd is the other end of a tunnel.
+type farEnd struct {
+	index uint32 // the tunnel's number there
+	out   ntb.Window
+}
 
 var (
 	_ ntb.Device = (*tunnel)(nil)
 	_ ntb.Sink   = (*tunnel)(nil)
-)
-
-// Times of a tunnel.
-const (
-	resendFirst = 200 * time.Millisecond // without progress
-	resendMost  = 3200 * time.Millisecond
-	openEvery   = 50 * time.Millisecond
-	ackDelay    = 5 * time.Millisecond
-	// closedLimit is how long a closed tunnel waits for the other end to acknowledge that.
-	// Its connections have ended. What the other end sends later is answered with a reset.
-	closedLimit = 30 * time.Second
 )
 
 // maxUnsent is how many frames wait for the lane at most before data waits for its
@@ -127,34 +69,94 @@ const (
 // megabyte of data in a busy lane of small slots.
 const maxUnsent = 16
 
-func alignedBytes(n int) []byte { return ntb.AlignedBytes(n) }
+// maxFrames limits the frames without acknowledgement, whatever their size.
+const maxFrames = 1 << 12
+
+// newAsker returns the end of a tunnel that this node asks another one for.
+func newAsker(r *router, remote link.ID) *tunnel {
+	t := newTunnel(r, remote, newEpoch())
+	t.arq = arq.Asker(r.opts.arq(), time.Now())
+	return t
+}
+
+// newAnswerer returns the end of a tunnel that another node has asked for over a link. asked
+// is the frame by which it did.
+func newAnswerer(r *router, over linkKey, asked *frame) *tunnel {
+	t := newTunnel(r, asked.src, asked.epoch)
+	t.over = &over
+	c := r.opts.arq()
+	c.AckAt = r.opts.ackAt(asked)
+	t.arq = arq.Answerer(c)
+	t.meet(asked)
+	t.changed()
+	return t
+}
 
 func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 	t := &tunnel{
 		router: r, remote: remote, epoch: epoch,
 		down: make(chan struct{}), opened: make(chan struct{}),
-		in: alignedBytes(r.opts.Window), kept: newRetention(r.opts.Retention), base: 1,
-		patience: resendFirst, trip: roundTrip{limit: resendFirst}, ackAt: r.opts.Retention / 4,
 	}
-	t.expect.Store(1)
-	for i := range t.bells {
-		t.bells[i] = make(chan struct{}, 1)
-	}
-	t.watched = watches{}
-	t.memory = sinkMemory{
-		in: t.in, win: ntb.MappedWindow(t.in, ntb.Cacheable), spad: t.storeSpad, published: t.published,
-	}
+	t.grant.init(r.opts.Window)
 	return t
 }
 
-func (t *tunnel) current() tunnelState { return tunnelState(t.state.Load()) }
+// arq returns how a tunnel keeps frames.
+func (o *Options) arq() arq.Config {
+	return arq.Config{Buf: ntb.AlignedBytes(o.Retention), Frames: maxFrames, AckAt: o.Retention / 4}
+}
 
-func (t *tunnel) storeSpad(i int, v uint32) bool {
-	if i >= tunnelSpads {
-		return false
+// ackAt returns how much is acknowledged at once when it is owed: a quarter of what either
+// end keeps. f is an open or an accept.
+func (o *Options) ackAt(f *frame) int { return min(o.Retention, int(f.ask)<<10) / 4 }
+
+// window returns the size of the other end's window, from an open or an accept. It returns
+// false if no node has such a window.
+func (f *frame) window() (n int, ok bool) {
+	n = int(f.arg) << 10
+	return n, n >= link.MinWindow && n <= 1<<30
+}
+
+// meet sets what an open or an accept says of the other end.
+func (t *tunnel) meet(f *frame) {
+	n, _ := f.window()
+	t.far = farEnd{index: f.from, out: ntb.SinkWindow(t, n)}
+}
+
+func (t *tunnel) current() arq.State { return arq.State(t.state.Load()) }
+
+// changed makes the state of arq known, and does what its change asks for. The caller holds
+// mu.
+func (t *tunnel) changed() {
+	was, s := t.current(), t.arq.State()
+	if was == s {
+		return
 	}
-	t.spads[i].Store(v)
-	return true
+	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
+	if was == arq.Opening && s == arq.Up {
+		close(t.opened)
+	}
+	if was < arq.Draining && s >= arq.Draining {
+		close(t.down)
+		t.orders.end()
+		for _, w := range t.line {
+			w.Wake()
+		}
+		t.router.forget(t)
+	}
+	if s.Over() {
+		t.late.clear()
+	}
+	if s == arq.Closed {
+		t.alarm.stop()
+		t.router.tunnels.remove(t)
+	}
+}
+
+// abort drops what was to be sent, since no node would get it. The caller holds mu.
+func (t *tunnel) abort() {
+	t.arq.Abort()
+	t.changed()
 }
 
 // Caps implements ntb.Device. For all that is known, the other end's memory is not
@@ -163,17 +165,17 @@ func (t *tunnel) Caps() ntb.Caps {
 	return ntb.Caps{Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads}
 }
 
-func (t *tunnel) Inbound() []byte      { return t.in }
-func (t *tunnel) Outbound() ntb.Window { return t.out }
+func (t *tunnel) Inbound() []byte      { return t.grant.memory.in }
+func (t *tunnel) Outbound() ntb.Window { return t.far.out }
 
 func (t *tunnel) Spad(i int) uint32 {
 	if !t.LinkUp() {
 		return link.Gone
 	}
-	return t.spads[i].Load()
+	return t.grant.spads[i].Load()
 }
 
-func (t *tunnel) LinkUp() bool { return t.current() == tunnelUp }
+func (t *tunnel) LinkUp() bool { return t.current() == arq.Up }
 
 // WaitDoorbell implements ntb.Device. The caller's look comes after it (pair S10).
 func (t *tunnel) WaitDoorbell(bit int) error {
@@ -181,23 +183,22 @@ func (t *tunnel) WaitDoorbell(bit int) error {
 		return err
 	}
 	select {
-	case <-t.bells[bit]:
+	case <-t.grant.bells[bit]:
 	case <-t.down:
 	}
 	return t.linkError()
 }
 
 func (t *tunnel) linkError() error {
-	switch t.current() {
-	case tunnelClosed:
+	switch s := t.current(); {
+	case s == arq.Lingering || s == arq.Closed:
 		return ntb.ErrClosed
-	case tunnelDown:
-		if t.err != nil {
-			return t.err
-		}
-		return ntb.ErrLinkDown
+	case s < arq.Draining:
+		return nil
+	case t.err != nil:
+		return t.err
 	}
-	return nil
+	return ntb.ErrLinkDown
 }
 
 func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
@@ -210,80 +211,26 @@ func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
 func (t *tunnel) Disable() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.finish(tunnelDown)
-}
-
-// finish ends the device here, and has the other end told. The caller holds mu.
-func (t *tunnel) finish(s tunnelState) {
-	if t.current() >= s {
-		return
-	}
 	t.flush()
-	t.sayClose = !t.ended
-	t.goDown(s)
-	t.push(false)
-}
-
-// goDown advances the state to s. The caller holds mu.
-func (t *tunnel) goDown(s tunnelState) {
-	was := t.current()
-	if was >= s {
-		return
-	}
-	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
-	if was < tunnelDown {
-		t.kept.open = false
-		close(t.down)
-		t.orders.end()
-		for _, w := range t.line {
-			w.Wake()
-		}
-		t.router.forget(t)
-	}
-}
-
-// end drops what was to be sent, since no node would get it. The caller holds mu.
-func (t *tunnel) end() {
-	t.ended = true
-	t.sayOpen, t.sayAccept, t.sayClose = false, false, false
-	t.kept.open = false
-	t.base += uint32(t.kept.count)
-	t.kept.drop(t.kept.count)
-	t.late.clear()
-	t.next, t.high = 0, 0
-	t.goDown(tunnelDown)
-	t.tryRemove()
+	t.arq.Disable()
+	t.push(time.Now(), false)
 }
 
 // Close implements ntb.Device. It does not wait. What was sent, and the end itself,
-// is sent again until it is acknowledged or closedLimit has passed.
+// is sent again until it is acknowledged or arq.LingerFor has passed. Its connections have
+// ended: what the other end sends later is answered with a reset.
 func (t *tunnel) Close() error {
-	t.mu.Lock()
-	t.closedAt = time.Now()
-	t.finish(tunnelClosed)
-	if !t.ended {
-		t.watch(closedLimit)
-	}
-	t.mu.Unlock()
-	t.rmu.Lock()
-	t.gone = true
-	t.in, t.memory.in, t.memory.win = nil, nil, ntb.Window{}
-	t.rmu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.tryRemove()
+	t.closeSends()
+	t.grant.close()
 	return nil
 }
 
-// tryRemove removes the tunnel from the table if it is closed and done. The caller
-// holds mu.
-func (t *tunnel) tryRemove() {
-	if t.ended && t.current() == tunnelClosed {
-		for _, timer := range []*time.Timer{t.guard, t.acker} {
-			if timer != nil {
-				timer.Stop()
-			}
-		}
-		t.router.tunnels.remove(t)
-	}
+// closeSends is Close for what is sent.
+func (t *tunnel) closeSends() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flush()
+	now := time.Now()
+	t.arq.Close(now)
+	t.push(now, false)
 }

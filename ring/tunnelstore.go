@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
@@ -12,7 +13,7 @@ import (
 func (t *tunnel) Store(off int, p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() != tunnelUp {
+	if t.current() != arq.Up {
 		return
 	}
 	n := 0
@@ -37,8 +38,8 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 		if !t.gather(t.entryFor(len(p)-n), data) {
 			return n
 		}
-		k := min(len(p)-n, t.kept.left()-entryHeader, maxEntryBytes)
-		b := t.kept.extend(entryHeader + round8(k))
+		k := min(len(p)-n, t.arq.Left()-entryHeader, maxEntryBytes)
+		b := t.arq.Extend(entryHeader + round8(k))
 		putWord(b, entryWord(entryData, off+n, k))
 		copy(b[entryHeader:], p[n:n+k])
 		clear(b[entryHeader+k:])
@@ -73,7 +74,7 @@ func (t *tunnel) Update(off int, v uint64, width int) {
 // update publishes a word of which only the latest value counts, if the link is up. The
 // caller holds mu.
 func (t *tunnel) update(off int, v uint64, width int) {
-	if t.current() == tunnelUp && !(t.late.empty() && t.putWord(entryPublish, off, v, width)) {
+	if t.current() == arq.Up && !(t.late.empty() && t.putWord(entryPublish, off, v, width)) {
 		t.late.latest(off, v, width)
 	}
 }
@@ -91,7 +92,7 @@ func (t *tunnel) SetPeerSpad(i int, v uint32) {
 
 // word stores a word if the link is up. The caller holds mu.
 func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
-	if t.current() == tunnelUp && !(t.late.empty() && t.putWord(kind, off, v, width)) {
+	if t.current() == arq.Up && !(t.late.empty() && t.putWord(kind, off, v, width)) {
 		t.late.word(kind, off, v, width)
 		t.checkLate()
 	}
@@ -103,7 +104,7 @@ func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 	if !t.gather(wordEntry, false) {
 		return false
 	}
-	b := t.kept.extend(wordEntry)
+	b := t.arq.Extend(wordEntry)
 	putWord(b, entryWord(kind, off, width))
 	putWord(b[entryHeader:], v)
 	return true
@@ -114,68 +115,70 @@ func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 func (t *tunnel) gather(n int, data bool) bool {
 	size := t.router.opts.FrameBytes
 	for {
-		switch unsent := t.kept.count - t.high; {
-		case t.kept.open && t.kept.left() >= n:
+		switch {
+		case t.arq.Gathering() && t.arq.Left() >= n:
 			return true
-		case t.kept.open:
-			t.endFrame()
-			t.pushFrames(false)
+		case t.arq.Gathering():
+			now := time.Now()
+			t.arq.EndFrame(now)
+			t.pushFrames(now, false)
 		// A frame that could not be sent yet takes more stores.
-		case unsent > 0 && t.kept.reopen(n, size):
-		case unsent >= maxUnsent || data && !t.takesData():
+		case t.arq.Reopen(n, size):
+		case t.arq.Unsent() >= maxUnsent || data && !t.takesData():
 			return false
-		case t.kept.begin(size) || !data && t.kept.begin(t.spare()):
+		case t.arq.Begin(size) || !data && t.arq.Begin(t.spare()):
 		default:
 			return false
 		}
 	}
 }
 
-// endFrame makes a frame of the open body, if there is one. The caller holds mu.
-func (t *tunnel) endFrame() {
-	if t.kept.open {
-		t.begins()
-		t.kept.end()
-	}
-}
-
-// begins is called before a frame is kept. The caller holds mu.
-func (t *tunnel) begins() {
-	if t.kept.count == 0 {
-		t.silent = time.Now()
-	}
-}
-
 // flush ends the open frame and sends it. The caller holds mu.
 func (t *tunnel) flush() {
-	if t.kept.open {
-		t.endFrame()
-		t.push(false)
+	if t.arq.Gathering() {
+		now := time.Now()
+		t.arq.EndFrame(now)
+		t.push(now, false)
 	}
 }
 
 // refill moves what was kept aside into frames, as far as there is room, and then lets
 // the next one in line store. It reports whether there is something to send. The caller
 // holds mu.
-func (t *tunnel) refill() (more bool) {
-	was := t.kept.count + t.high
-	for !t.late.empty() && !t.ended {
-		s := t.late.next()
-		if s.kind == entryData {
-			n := t.store(s.off, s.data, false)
-			s.off, s.data = s.off+n, s.data[n:]
-			if len(s.data) > 0 {
-				break
-			}
-		} else if s.kind != 0 && !t.putWord(s.kind, s.off, s.v, s.n) {
-			break
-		}
-		t.late.pop()
+func (t *tunnel) refill(now time.Time) (more bool) {
+	if t.arq.State().Over() {
+		return false
 	}
-	t.endFrame()
-	t.signal()
+	for t.refillOne() {
+		more = true
+	}
+	t.arq.EndFrame(now)
+	more = t.signal(now) || more
+	if t.late.empty() {
+		more = t.arq.Finish(now) || more
+	}
 	t.wakeNext()
-	return t.kept.count+t.high != was
+	return more
+}
+
+// refillOne moves the oldest store that was kept aside into a frame. It reports whether there
+// was one, and room for all of it. The caller holds mu.
+func (t *tunnel) refillOne() bool {
+	if t.late.empty() {
+		return false
+	}
+	s := t.late.next()
+	if s.kind == entryData {
+		n := t.store(s.off, s.data, false)
+		s.off, s.data = s.off+n, s.data[n:]
+		if len(s.data) > 0 {
+			return false
+		}
+	} else if s.kind != 0 && !t.putWord(s.kind, s.off, s.v, s.n) {
+		return false
+	}
+	t.late.pop()
+	return true
 }
 
 // RingDoorbell implements ntb.Device. It never waits. The bit goes with a frame
@@ -183,41 +186,29 @@ func (t *tunnel) refill() (more bool) {
 func (t *tunnel) RingDoorbell(bit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current() == tunnelUp {
+	if t.current() == arq.Up {
 		t.ring(bit)
 	}
 }
 
 // ring is RingDoorbell. The caller holds mu.
 func (t *tunnel) ring(bit int) {
-	t.bell |= 1 << bit
-	t.endFrame()
-	t.signal()
-	t.push(false)
+	t.marks.Bells |= 1 << bit
+	t.mark(time.Now())
 }
 
-// signal puts doorbells, and an order to ask for or to answer, into a frame, behind
-// everything that was stored before. The caller holds mu.
-func (t *tunnel) signal() {
-	if t.bell|t.ask|t.answer == 0 || t.ended || !t.late.empty() {
-		return
+// mark sends the marks behind everything that was stored before. The caller holds mu.
+func (t *tunnel) mark(now time.Time) {
+	t.arq.EndFrame(now)
+	t.signal(now)
+	t.push(now, false)
+}
+
+// signal puts the marks into a frame. It reports whether it did. The caller holds mu.
+func (t *tunnel) signal(now time.Time) bool {
+	if t.marks == (arq.Marks{}) || t.arq.State().Over() || !t.late.empty() || !t.arq.Mark(t.marks, now) {
+		return false // it follows later, when acknowledgements come
 	}
-	switch {
-	case t.kept.count > t.high:
-		f := t.kept.at(t.kept.count - 1)
-		f.bells |= t.bell
-		// Of several orders, and of several answers, the last one covers all.
-		if t.ask != 0 {
-			f.ask = t.ask
-		}
-		if t.answer != 0 {
-			f.answer = t.answer
-		}
-	case t.kept.count < maxFrames-2:
-		t.begins()
-		t.kept.push(retained{bells: t.bell, ask: t.ask, answer: t.answer})
-	default:
-		return // when acknowledgements come
-	}
-	t.bell, t.ask, t.answer = 0, 0, 0
+	t.marks = arq.Marks{}
+	return true
 }

@@ -29,8 +29,7 @@ func (tt *tunnelTable) add(t *tunnel) {
 	}
 	slots := make([]*tunnel, max(len(old), i+1))
 	copy(slots, old)
-	t.index = uint32(i)
-	t.lane = (i + rand.IntN(MaxLanes)) % t.router.opts.Lanes
+	t.seat = seat{uint32(i), (i + rand.IntN(MaxLanes)) % t.router.opts.Lanes}
 	slots[i] = t
 	tt.slots.Store(&slots)
 }
@@ -39,12 +38,12 @@ func (tt *tunnelTable) remove(t *tunnel) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	old := *tt.slots.Load()
-	if old[t.index] != t {
+	if old[t.seat.index] != t {
 		return
 	}
 	slots := make([]*tunnel, len(old))
 	copy(slots, old)
-	slots[t.index] = nil
+	slots[t.seat.index] = nil
 	tt.slots.Store(&slots)
 }
 
@@ -70,10 +69,10 @@ func (tt *tunnelTable) all() []*tunnel {
 // were asked for over a link.
 func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, link int) {
 	for _, t := range *tt.slots.Load() {
-		if t == nil || t.asked {
+		if t == nil || t.over == nil {
 			continue
 		}
-		if t.over == over {
+		if *t.over == over {
 			link++
 		}
 		if t.remote.Host() == remote.Host() {
@@ -89,7 +88,7 @@ func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, lin
 // byEpoch returns the tunnel that another node made, or nil if there is none.
 func (tt *tunnelTable) byEpoch(remote link.ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
-		if t.remote == remote && t.epoch == epoch && !t.asked {
+		if t.remote == remote && t.epoch == epoch && t.over != nil {
 			return t
 		}
 	}

@@ -22,7 +22,7 @@ func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func(
 	near, far := f.tunnels(t, 1, 2)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	a, b = near.(*tunnel), far.(*tunnel)
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.lane].mu
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.seat.lane].mu
 	lane.Lock()
 	goOn = sync.OnceFunc(lane.Unlock)
 	t.Cleanup(goOn) // before the fabric ends
@@ -32,7 +32,7 @@ func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func(
 func (t *tunnel) unsent() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.kept.count - t.high
+	return t.arq.Unsent()
 }
 
 func newTurn() (*link.Turn, chan struct{}) {
@@ -103,9 +103,9 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
 	var order []int
-	b.rmu.Lock()
-	b.memory.published = func(off int) { order = append(order, off) }
-	b.rmu.Unlock()
+	b.grant.mu.Lock()
+	b.grant.memory.published = func(off int) { order = append(order, off) }
+	b.grant.mu.Unlock()
 	var want []int
 	for i := range 100 {
 		p := binary.LittleEndian.AppendUint64(nil, uint64(i))
@@ -133,8 +133,8 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 			require.EqualValues(t, i, ntb.Load64(b.Inbound(), 4096+512*i+8*j))
 		}
 	}
-	b.rmu.Lock()
-	defer b.rmu.Unlock()
+	b.grant.mu.Lock()
+	defer b.grant.mu.Unlock()
 	var words []int
 	last := map[int]int{}
 	for i, off := range order {
@@ -258,19 +258,19 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
 	words := []int{0, 8, 16}
-	b.rmu.Lock()
-	b.memory.published = func(off int) {
+	b.grant.mu.Lock()
+	b.grant.memory.published = func(off int) {
 		for i := range words[1:] {
-			before, after := ntb.Load64(b.in, words[i]), ntb.Load64(b.in, words[i+1])
+			before, after := ntb.Load64(b.grant.memory.in, words[i]), ntb.Load64(b.grant.memory.in, words[i+1])
 			if before < after {
 				t.Errorf("word %d is %d, and the one before it %d", i+1, after, before)
 			}
 		}
-		if last, first := ntb.Load64(b.in, words[2]), ntb.Load64(b.in, words[0]); first > last+1 {
+		if last, first := ntb.Load64(b.grant.memory.in, words[2]), ntb.Load64(b.grant.memory.in, words[0]); first > last+1 {
 			t.Errorf("the first word is %d, and the last one %d", first, last)
 		}
 	}
-	b.rmu.Unlock()
+	b.grant.mu.Unlock()
 	for n := range uint64(200) {
 		for _, off := range words {
 			a.Publish(off, n+1, 8)

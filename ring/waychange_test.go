@@ -2,9 +2,11 @@ package ring
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -14,7 +16,38 @@ import (
 func (t *tunnel) beginnings() uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.resends
+	return t.arq.Stats().Restarts
+}
+
+// loses has a tunnel send a frame that is lost.
+func (t *tunnel) loses(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.arq.Mark(arq.Marks{}, now)
+	t.loseAll(now)
+}
+
+// loseAll loses what is to be sent. The caller holds mu.
+func (t *tunnel) loseAll(now time.Time) {
+	for out, ok := t.arq.Next(now); ok; out, ok = t.arq.Next(now) {
+		t.arq.Sent(&out, now)
+	}
+}
+
+// losesForLong has a tunnel send a frame that is lost, again and again, for d. It returns when
+// that will be sent next. All was acknowledged before.
+func (t *tunnel) losesForLong(d time.Duration) time.Time {
+	now := time.Now()
+	t.loses(now)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for end := now.Add(d); now.Before(end); now = t.arq.Deadline() {
+		t.arq.Expire(now)
+		t.loseAll(now)
+	}
+	t.alarm.at = time.Time{} // otherwise an earlier one stays
+	t.arm(time.Now())
+	return t.alarm.at
 }
 
 // A link is cut and made again so fast that its node reports it only once. Nothing
@@ -49,7 +82,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	}
 	ta := a.(*tunnel)
 	settled := func() {
-		for end := time.Now().Add(30 * time.Second); ta.stirs.Load() > 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); ta.stirring.calls.Load() > 0; time.Sleep(time.Millisecond) {
 			require.True(t, time.Now().Before(end))
 		}
 	}
@@ -78,18 +111,12 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	defer b.Close()
 	a.Order()
 	ta := a.(*tunnel)
-	ta.mu.Lock()
-	ta.patience = time.Hour
-	ta.guarding = false // otherwise an earlier one stays
-	ta.watch(time.Hour)
-	long := ta.guardAt
-	ta.mu.Unlock()
+	long := ta.losesForLong(time.Hour)
 	f.cut(0)
 	a.Order() // frames use the new way
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
-	require.LessOrEqual(t, ta.patience, resendMost) // as round trips take
-	require.True(t, ta.guardAt.Before(long))
+	require.True(t, ta.alarm.at.Before(long))
 }
 
 // A writer that goes on does not put off that a lost frame is sent again.
@@ -103,11 +130,7 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 	defer b.Close()
 	a.Order()
 	ta := a.(*tunnel)
-	ta.mu.Lock()
-	ta.kept.push(retained{}) // as if it was sent
-	ta.next++
-	ta.high++
-	ta.mu.Unlock()
+	ta.loses(time.Now())
 	out := a.Outbound()
 	for i := uint64(1); ntb.Load64(b.Inbound(), 0) == 0; i++ {
 		require.Less(t, i, uint64(3000), "it is not sent again")
@@ -123,22 +146,27 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	n := joined(t, link.MakeID(2, 1), small(4))
 	defer n.Close()
 	r := n.router
-	r.hook = make(chan *tunnel, 16)
 	r.mu.Lock()
 	r.news[4] = &news{id: link.MakeID(4, 1), number: 1}
 	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
 		f := frame{kind: frameOpen, src: link.MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
 		var wg sync.WaitGroup
+		var admitted atomic.Int32
 		for range 4 {
-			wg.Go(func() { r.open(linkKey{}, &f) })
+			wg.Go(func() {
+				if r.admit(linkKey{}, &f) != nil {
+					admitted.Add(1)
+					n.wg.Done() // there is no peer
+				}
+			})
 		}
 		wg.Wait()
 		made := r.tunnels.all()
 		require.Len(t, made, 1)
-		<-r.hook
+		require.EqualValues(t, 1, admitted.Load())
 		made[0].mu.Lock()
-		made[0].end()
+		made[0].abort()
 		made[0].mu.Unlock()
 		made[0].Close()
 		require.Empty(t, r.tunnels.all())

@@ -29,16 +29,17 @@
 //
 // # The states
 //
-//	state      sends                             until
-//	Opening    open, every 50 ms                 accept comes: Up
-//	Accepting  accept, and data behind it        a frame comes: Up
-//	Up         data
-//	Draining   what is kept, and then close      close is acknowledged: Ended
-//	Lingering  the same                          close is acknowledged, or 30 s pass: Closed
-//	Ended      acknowledgements that are due     it is closed here: Closed
+//	state      sends                            until
+//	Opening    open, every 50 ms                accept comes: Up
+//	Up         what is stored                   Disable: Draining; Close: Lingering
+//	Draining   what is kept, and then close     close is acknowledged: Ended
+//	Lingering  the same                         close is acknowledged, or 30 s pass: Closed
+//	Ended      acknowledgements that are due    Close: Closed
 //	Closed     acknowledgements that are due
 //
-// Disable leads from Accepting and Up to Draining, Close to Lingering. Nothing was said in
-// Opening that would have to be unsaid, so both end it at once. A close of the other end, a
-// reset, and whatever else the caller finds wrong end every state.
+// The end that was asked is Up from the beginning. It says accept before all else, and again
+// before what it sends again, until it has heard of the other end: what overtakes accept is
+// lost there. Nothing was said in Opening that would have to be unsaid, so Disable and Close
+// end it at once. A close of the other end, a reset, and whatever else the caller finds wrong
+// end every state.
 package arq

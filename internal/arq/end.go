@@ -26,8 +26,11 @@ type Config struct {
 // handshake is the state of an End, and what it says to the other end about that.
 type handshake struct {
 	state State
-	greet Kind      // Open or Accept if that is to be sent next, else None
-	at    time.Time // Opening: when open is sent again; Lingering: when that ends
+	next  Kind // Open or Accept if that is to be sent next, else None
+	// unheard is Open or Accept until the other end is known to have it, then None. It
+	// comes again before what is sent again.
+	unheard Kind
+	at      time.Time // Opening: when open is sent again; Lingering: when that ends
 }
 
 // become changes the state. A change that is not legal is a fault of this package.
@@ -36,17 +39,7 @@ func (h *handshake) become(to State) {
 		panic(fmt.Sprintf("arq: from %v to %v", h.state, to))
 	}
 	if h.state = to; to == Up || to.Over() {
-		h.greet = None
-	}
-}
-
-// again has the handshake repeated, if the other end may not know its part.
-func (h *handshake) again() {
-	switch h.state {
-	case Opening:
-		h.greet = Open
-	case Accepting:
-		h.greet = Accept
+		h.next, h.unheard = None, None
 	}
 }
 
@@ -72,11 +65,11 @@ func newEnd(c Config, h handshake) End {
 
 // Asker returns the end of a node that asks another one for the other end.
 func Asker(c Config, now time.Time) End {
-	return newEnd(c, handshake{state: Opening, greet: Open, at: now.Add(OpenEvery)})
+	return newEnd(c, handshake{state: Opening, next: Open, unheard: Open, at: now.Add(OpenEvery)})
 }
 
 // Answerer returns the end of a node that was asked.
-func Answerer(c Config) End { return newEnd(c, handshake{state: Accepting, greet: Accept}) }
+func Answerer(c Config) End { return newEnd(c, handshake{state: Up, next: Accept, unheard: Accept}) }
 
 // State returns the state.
 func (e *End) State() State { return e.hand.state }
@@ -85,8 +78,8 @@ func (e *End) State() State { return e.hand.state }
 // until Sent is called, or something else happens.
 func (e *End) Next(now time.Time) (f Frame, ok bool) {
 	switch {
-	case e.hand.greet != None:
-		return Frame{Kind: e.hand.greet, Ack: e.acks.next}, true
+	case e.hand.next != None:
+		return Frame{Kind: e.hand.next, Ack: e.acks.next}, true
 	case e.hand.state == Opening:
 		return f, false
 	case !e.hand.state.Over():
@@ -102,7 +95,7 @@ func (e *End) Next(now time.Time) (f Frame, ok bool) {
 func (e *End) Sent(f *Frame, now time.Time) {
 	switch f.Kind {
 	case Open, Accept:
-		e.hand.greet = None
+		e.hand.next = None
 		return // what it acknowledges is not read
 	case Data, Close:
 		e.Sender.sent(f, now)
@@ -121,15 +114,14 @@ func (e *End) Accepted(ackAt int) bool {
 	return true
 }
 
-// OpenedAgain handles an open that asks for this end although there is one: accept was lost,
-// or is late, and so is everything behind it.
+// OpenedAgain handles an open that asks for this end although there is one. Either accept was
+// lost, or is late, and so is everything behind it, or this open is late.
 func (e *End) OpenedAgain(now time.Time) {
-	switch {
-	case e.hand.state == Up:
-		e.hand.greet = Accept // this open is late
-	case e.hand.state == Accepting || e.hand.state.Leaving():
+	if e.hand.state == Opening || e.hand.state.Over() {
+		return
+	}
+	if e.hand.next = Accept; e.hand.unheard != None {
 		e.again(now)
-		e.hand.greet = Accept
 	}
 }
 
@@ -149,9 +141,7 @@ func (e *End) Arrived(a Arrival, now time.Time) (asked uint32, ok bool) {
 	if e.hand.state == Opening {
 		return 0, true // the answer to open was lost, or is late; this comes again
 	}
-	if e.hand.state == Accepting {
-		e.hand.become(Up)
-	}
+	e.hand.unheard = None
 	ok = true
 	if !e.hand.state.Over() {
 		var closed bool
@@ -171,7 +161,7 @@ func (e *End) Arrived(a Arrival, now time.Time) (asked uint32, ok bool) {
 // Disable ends what this end stores. What was stored before is sent, and then close.
 func (e *End) Disable() {
 	switch {
-	case e.hand.state.Connected():
+	case e.hand.state == Up:
 		e.hand.become(Draining)
 	case e.hand.state == Opening:
 		e.Abort()
@@ -221,7 +211,9 @@ func (e *End) Restart(now time.Time) {
 // again has all that is not acknowledged sent again. Before it comes the handshake, because
 // frames that overtake that on a new way are lost.
 func (e *End) again(now time.Time) {
-	e.hand.again()
+	if e.hand.unheard != None {
+		e.hand.next = e.hand.unheard
+	}
 	e.Sender.again(now)
 }
 
@@ -230,7 +222,7 @@ func (e *End) again(now time.Time) {
 func (e *End) Probe(now time.Time) {
 	switch {
 	case e.hand.state.Over():
-	case e.hand.state.Connected() && e.Kept() == 0:
+	case e.hand.state == Up && e.Kept() == 0:
 		e.Sender.Mark(Marks{}, now)
 	case e.Sender.shorten():
 		e.again(now)
@@ -261,7 +253,7 @@ func (e *End) Expire(now time.Time) {
 	e.acks.due(now)
 	switch {
 	case e.hand.state == Opening && !now.Before(e.hand.at):
-		e.hand.greet, e.hand.at = Open, now.Add(OpenEvery)
+		e.hand.next, e.hand.at = Open, now.Add(OpenEvery)
 	case e.hand.state == Lingering && !now.Before(e.hand.at):
 		e.Abort()
 	case !e.hand.state.Over() && e.Sender.expire(now):

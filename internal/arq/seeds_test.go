@@ -40,6 +40,7 @@ func run(fl fault, seed uint64) *world {
 	weights[0] += 4 // send
 	weights[1] += 4 // deliver
 	leaves := rng.IntN(3) > 0
+	silent := rng.IntN(4) // the side with that number stores nothing
 	lane := 1 + rng.IntN(12)
 	for range 50 + rng.IntN(300) {
 		n := rng.IntN(weights[0] + weights[1] + weights[2] + weights[3] + weights[4] + weights[5] + weights[6])
@@ -53,6 +54,7 @@ func run(fl fault, seed uint64) *world {
 			w.send(i)
 		case what == 1 && len(w.flight) > 0:
 			w.deliver(rng.IntN(min(len(w.flight), 1+rng.IntN(4))), rng.IntN(10) == 0)
+		case (what == 2 || what == 4) && i == silent:
 		case what == 2:
 			w.store(i, 1+rng.IntN(size))
 		case what == 3 && len(w.flight) > 0 && rng.IntN(2) == 0:

@@ -7,8 +7,7 @@ type State uint8
 
 const (
 	Opening   State = iota // the other end has not answered
-	Accepting              // the other end was answered, and has not been heard of since
-	Up                     // both ends have heard of each other
+	Up                     // what is stored is sent
 	Draining               // disabled here: what is kept is sent, and the end of it
 	Lingering              // closed here: the same, for a limited time
 	Ended                  // nothing is sent any more but acknowledgements
@@ -17,7 +16,7 @@ const (
 
 // String returns the state's name in lower case.
 func (s State) String() string {
-	names := [...]string{"opening", "accepting", "up", "draining", "lingering", "ended", "closed"}
+	names := [...]string{"opening", "up", "draining", "lingering", "ended", "closed"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -30,8 +29,6 @@ func (s State) MayBecome(to State) bool {
 	switch s {
 	case Opening:
 		return to == Up || to == Ended
-	case Accepting:
-		return to == Up || to == Draining || to == Lingering || to == Ended
 	case Up:
 		return to == Draining || to == Lingering || to == Ended
 	case Draining:
@@ -41,9 +38,6 @@ func (s State) MayBecome(to State) bool {
 	}
 	return false
 }
-
-// Connected reports whether what is stored now will be sent.
-func (s State) Connected() bool { return s == Accepting || s == Up }
 
 // Leaving reports whether the End sends what it keeps, and then close.
 func (s State) Leaving() bool { return s == Draining || s == Lingering }

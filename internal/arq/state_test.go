@@ -1,18 +1,18 @@
 package arq
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-var states = []State{Opening, Accepting, Up, Draining, Lingering, Ended, Closed}
+var states = []State{Opening, Up, Draining, Lingering, Ended, Closed}
 
 func TestLegalChanges(t *testing.T) {
 	legal := map[State][]State{
 		Opening:   {Up, Ended},
-		Accepting: {Up, Draining, Lingering, Ended},
 		Up:        {Draining, Lingering, Ended},
 		Draining:  {Lingering, Ended},
 		Lingering: {Closed},
@@ -20,19 +20,10 @@ func TestLegalChanges(t *testing.T) {
 	}
 	for _, from := range states {
 		for _, to := range states {
-			require.Equal(t, contains(legal[from], to), from.MayBecome(to), "from %v to %v", from, to)
+			require.Equal(t, slices.Contains(legal[from], to), from.MayBecome(to), "from %v to %v", from, to)
 		}
 	}
 	require.Equal(t, "state 9", State(9).String())
-}
-
-func contains(all []State, s State) bool {
-	for _, other := range all {
-		if other == s {
-			return true
-		}
-	}
-	return false
 }
 
 var testConfig = Config{Buf: make([]byte, 256), Frames: 16, AckAt: 100}
@@ -44,6 +35,7 @@ func inState(s State, now time.Time) *End {
 	case Opening:
 		e = Asker(testConfig, now)
 	case Up:
+		sendAll(&e, now)
 		e.Arrived(Arrival{Kind: Ack, Ack: 1}, now)
 	case Draining:
 		e.Disable()
@@ -68,26 +60,26 @@ func TestWhatHappensInEachState(t *testing.T) {
 	}{
 		"nothing": {func(*End) {}, states},
 		"accept": {func(e *End) { e.Accepted(1) },
-			row(Up, Accepting, Up, Draining, Lingering, Ended, Closed)},
+			row(Up, Up, Draining, Lingering, Ended, Closed)},
 		"open again": {func(e *End) { e.OpenedAgain(now) }, states},
 		"data": {func(e *End) { e.Arrived(Arrival{Kind: Data, Ack: 1, Expects: 2, Bytes: 8}, now) },
-			row(Opening, Up, Up, Draining, Lingering, Ended, Closed)},
+			states},
 		"close": {func(e *End) { e.Arrived(Arrival{Kind: Close, Ack: 1, Expects: 2, Bytes: 8}, now) },
-			row(Opening, Ended, Ended, Ended, Closed, Ended, Closed)},
+			row(Opening, Ended, Ended, Closed, Ended, Closed)},
 		"close came again": {func(e *End) { e.Arrived(Arrival{Kind: Close, Ack: 1, Verdict: Duplicate, Expects: 2, Bytes: 8}, now) },
-			row(Opening, Up, Up, Draining, Lingering, Ended, Closed)},
+			states},
 		"close behind a gap": {func(e *End) { e.Arrived(Arrival{Kind: Close, Ack: 1, Verdict: Gap, Expects: 1, Bytes: 8}, now) },
-			row(Opening, Up, Up, Draining, Lingering, Ended, Closed)},
+			states},
 		"its close is acknowledged": {func(e *End) { finish(e, now); e.Arrived(Arrival{Kind: Ack, Ack: 2}, now) },
-			row(Opening, Up, Up, Ended, Closed, Ended, Closed)},
-		"Disable": {(*End).Disable, row(Ended, Draining, Draining, Draining, Lingering, Ended, Closed)},
+			row(Opening, Up, Ended, Closed, Ended, Closed)},
+		"Disable": {(*End).Disable, row(Ended, Draining, Draining, Lingering, Ended, Closed)},
 		"Close": {func(e *End) { e.Close(now) },
-			row(Closed, Lingering, Lingering, Lingering, Lingering, Closed, Closed)},
-		"Abort":   {(*End).Abort, row(Ended, Ended, Ended, Ended, Closed, Ended, Closed)},
+			row(Closed, Lingering, Lingering, Lingering, Closed, Closed)},
+		"Abort":   {(*End).Abort, row(Ended, Ended, Ended, Closed, Ended, Closed)},
 		"Restart": {func(e *End) { e.Restart(now) }, states},
 		"Probe":   {func(e *End) { e.Probe(now) }, states},
 		"a minute passes": {func(e *End) { e.Expire(now.Add(time.Minute)) },
-			row(Opening, Accepting, Up, Draining, Closed, Ended, Closed)},
+			row(Opening, Up, Draining, Closed, Ended, Closed)},
 	} {
 		for i, s := range states {
 			e := inState(s, now)

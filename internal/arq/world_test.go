@@ -122,7 +122,7 @@ func (w *world) note(what string, args ...any) {
 // store stores n bytes at side i, if there is room. It reports whether it did.
 func (w *world) store(i, n int) bool {
 	s := w.sides[i]
-	if !s.made || !s.end.State().Connected() {
+	if !s.made || s.end.State() != Up {
 		return false
 	}
 	e := &s.end
@@ -141,7 +141,7 @@ func (w *world) store(i, n int) bool {
 // ask puts a request behind what side i has stored.
 func (w *world) ask(i int) bool {
 	s := w.sides[i]
-	if !s.made || !s.end.State().Connected() || !s.end.Mark(Marks{Ask: uint32(len(s.asked))}, w.now) {
+	if !s.made || s.end.State() != Up || !s.end.Mark(Marks{Ask: uint32(len(s.asked))}, w.now) {
 		return false
 	}
 	s.asked = append(s.asked, len(s.stored))
@@ -295,7 +295,7 @@ func (w *world) leave(i int, closes bool) bool {
 		return false
 	case closes:
 		s.end.Close(w.now)
-	case s.end.State().Connected():
+	case s.end.State() == Up:
 		s.end.Disable()
 	default:
 		return false
@@ -325,12 +325,12 @@ func (w *world) pass() bool {
 		if !s.made || s.gone {
 			continue
 		}
-		was, greet, next := s.end.State(), s.end.hand.greet, s.end.next
+		was, said, next := s.end.State(), s.end.hand.next, s.end.next
 		s.end.Expire(w.now)
 		s.cut = s.cut || was != s.end.State()
 		switch {
 		case w.fault == asksOnce && s.end.hand.state == Opening:
-			s.end.hand.greet = greet
+			s.end.hand.next = said
 		case w.fault == forgetsToResend:
 			s.end.next = next
 		}
@@ -379,7 +379,7 @@ func (w *world) settle() {
 		switch {
 		case w.wrong != "" || !s.made:
 			continue
-		case !s.left && !other.left && s.end.State() != Up && !(s.end.State() == Accepting):
+		case !s.left && !other.left && s.end.State() != Up:
 			w.fail("side %d is %v, and nobody has left", i, s.end.State())
 		case (s.left || other.left) && !s.end.State().Over():
 			w.fail("side %d is %v, and should have ended", i, s.end.State())
@@ -429,7 +429,7 @@ func (w *world) key() string {
 			continue
 		}
 		e := &s.end
-		num(int(e.hand.state), int(e.hand.greet), int(e.base-w.start), e.next, e.high, e.queue.count, int(e.timeout))
+		num(int(e.hand.state), int(e.hand.next), int(e.hand.unheard), int(e.base-w.start), e.next, e.high, e.queue.count, int(e.timeout))
 		if at := e.hand.deadline(); !at.IsZero() {
 			since(at)
 		}

@@ -1,0 +1,119 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// way is the way that the frames of a tunnel go.
+type way struct {
+	link *Link     // the first one; nil if there is no way
+	side Direction // that frames take from this host
+	made uint64    // identifies the links behind it, see router.madeLocked
+	cut  time.Time // since when there is no way; zero if there is one, or none was looked for
+}
+
+// stirring is what is asked of a tunnel after links or news have changed.
+type stirring struct {
+	calls  atomic.Uint32 // of stir that settle has not handled; the first starts settle
+	probes atomic.Bool   // one of them asks for a probe of the other end
+}
+
+// stir makes the tunnel find its way again after the links have changed, and perhaps
+// probe the other end. A goroutine of its own does that, since a goroutine that
+// stores to a device that blocks holds mu meanwhile.
+func (t *tunnel) stir(probe bool) {
+	if probe {
+		t.stirring.probes.Store(true)
+	}
+	if t.stirring.calls.Add(1) == 1 {
+		go t.settle()
+	}
+}
+
+// settle does what stir asks for, until there was no further call meanwhile.
+func (t *tunnel) settle() {
+	for {
+		n := t.stirring.calls.Load()
+		t.reroute()
+		if t.stirring.probes.Swap(false) {
+			t.probe()
+		}
+		if t.stirring.calls.CompareAndSwap(n, 0) {
+			return
+		}
+	}
+}
+
+// reroute finds the way again after the links have changed. Frames that are under
+// way by another way, or by a link that was cut and made again, are sent again by
+// the new one. If there is no way for long, the tunnel goes down.
+func (t *tunnel) reroute() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.arq.State().Over() {
+		return
+	}
+	now := time.Now()
+	found := way{}
+	found.link, found.side, found.made = t.router.wayTo(t.remote)
+	switch {
+	case found.link == nil:
+		found.cut = t.way.cut
+		if found.cut.IsZero() {
+			found.cut = now
+		}
+		t.way = found
+	case found != t.way:
+		t.way = found
+		t.arq.Restart(now)
+	default:
+		return
+	}
+	t.push(now, false)
+}
+
+// probe finds out whether the other end still has the tunnel. Its node may have ended,
+// and another one may have begun with the same id. A node that has nothing to send
+// would not learn of it. The answer is an acknowledgement or a reset.
+func (t *tunnel) probe() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	t.arq.Probe(now)
+	t.push(now, false)
+}
+
+// expire is called by the alarm.
+func (t *tunnel) expire() { t.expireAt(time.Now()) }
+
+// expireAt does what is due.
+func (t *tunnel) expireAt(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.alarm.wentOff()
+	switch {
+	case t.way.cut.IsZero():
+		t.arq.Expire(now)
+	case !t.arq.State().Over() && now.Sub(t.way.cut) >= grace:
+		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
+	}
+	t.push(now, false)
+}
+
+// arm sets the alarm for what is due next. While there is no way, only the end of that is.
+// The caller holds mu.
+func (t *tunnel) arm(now time.Time) {
+	switch s := t.arq.State(); {
+	case s == arq.Closed:
+	case t.way.cut.IsZero():
+		t.alarm.set(t.arq.Deadline(), now, t.expire)
+	case !s.Over():
+		t.alarm.set(t.way.cut.Add(grace), now, t.expire)
+	}
+}
