@@ -4,19 +4,19 @@ import "time"
 
 // alarm is a timer for the earliest of several times.
 type alarm struct {
-	at    time.Time // when it goes off; zero: it is not set
+	f     func()    // called when it goes off; immutable
+	at    time.Time // when that is; zero: it is not set
 	timer *time.Timer
 }
 
-// set has f called at a time, unless the alarm is set for an earlier one. Zero is never. f is
-// the same each time.
-func (a *alarm) set(at, now time.Time, f func()) {
+// set has f called at a time, unless the alarm is set for an earlier one. Zero is never.
+func (a *alarm) set(at, now time.Time) {
 	if at.IsZero() || !a.at.IsZero() && !at.Before(a.at) {
 		return
 	}
 	a.at = at
 	if a.timer == nil {
-		a.timer = time.AfterFunc(at.Sub(now), f)
+		a.timer = time.AfterFunc(at.Sub(now), a.f)
 	} else {
 		a.timer.Reset(at.Sub(now))
 	}

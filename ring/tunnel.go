@@ -98,6 +98,7 @@ func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 		down: make(chan struct{}), opened: make(chan struct{}),
 	}
 	t.grant.init(r.opts.Window)
+	t.alarm.f = t.expire
 	return t
 }
 

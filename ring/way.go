@@ -112,8 +112,8 @@ func (t *tunnel) arm(now time.Time) {
 	switch s := t.arq.State(); {
 	case s == arq.Closed:
 	case t.way.cut.IsZero():
-		t.alarm.set(t.arq.Deadline(), now, t.expire)
+		t.alarm.set(t.arq.Deadline(), now)
 	case !s.Over():
-		t.alarm.set(t.way.cut.Add(grace), now, t.expire)
+		t.alarm.set(t.way.cut.Add(grace), now)
 	}
 }

@@ -1,0 +1,52 @@
+package ring
+
+import (
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// Words that are published, frames that come, and their acknowledgements, go through a tunnel
+// without an allocation.
+func TestATunnelDoesNotAllocate(t *testing.T) {
+	if lock.Checked {
+		t.Skip("checked locks allocate")
+	}
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	r := m.n.router
+	x := newAnswerer(r, linkKey{Right, 0}, &frame{
+		src: link.MakeID(3, 1), epoch: 9, arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+	})
+	r.tunnels.add(x)
+	right := r.sides[Right].Load()
+	x.way.link = right
+	x.Publish(0, 1, 8) // the first frame is accept
+	body := publishes([2]uint64{8, 7})
+	came := frame{
+		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: 9, ack: 2, length: uint32(len(body)),
+	}
+	step := func() {
+		m.to.Publish32(laneCredit, uint32(m.out.hop))
+		x.Publish(0, 2, 8)
+		came.seq++
+		r.deliver(right, &came, body)
+		came.ack++
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(1000, step))
+	require.Equal(t, arq.Up, x.current())
+	require.EqualValues(t, 1002, x.arq.Stats().Sent, "the first word waited for room, and went with the second")
+	require.EqualValues(t, 1002, x.grant.taken)
+	require.EqualValues(t, 7, ntb.Load64(x.Inbound(), 8))
+	x.mu.Lock()
+	x.abort()
+	x.mu.Unlock()
+	x.Close()
+}
