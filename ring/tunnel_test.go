@@ -10,6 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// tunnelOverRelay returns a tunnel of a relay to a node behind its right neighbour.
+func tunnelOverRelay(m *relay) (x *tunnel, right *Link) {
+	r := m.n.router
+	x = newAnswerer(r, linkKey{Right, 0}, &frame{
+		src: link.MakeID(3, 1), epoch: 9, arg: uint32(m.o.Window >> 10), ask: uint32(m.o.Retention >> 10),
+	})
+	r.tunnels.add(x)
+	right = r.sides[Right].Load()
+	x.way.link = right
+	return x, right
+}
+
 // Words that are published, frames that come, and their acknowledgements, go through a tunnel
 // without an allocation.
 func TestATunnelDoesNotAllocate(t *testing.T) {
@@ -21,16 +33,11 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	r := m.n.router
-	x := newAnswerer(r, linkKey{Right, 0}, &frame{
-		src: link.MakeID(3, 1), epoch: 9, arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
-	})
-	r.tunnels.add(x)
-	right := r.sides[Right].Load()
-	x.way.link = right
+	x, right := tunnelOverRelay(m)
 	x.Publish(0, 1, 8) // the first frame is accept
 	body := publishes([2]uint64{8, 7})
 	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: 9, ack: 2, length: uint32(len(body)),
+		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: x.epoch, ack: 2, length: uint32(len(body)),
 	}
 	step := func() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
@@ -45,6 +52,30 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	require.EqualValues(t, 1002, x.arq.Stats().Sent, "the first word waited for room, and went with the second")
 	require.EqualValues(t, 1002, x.grant.taken)
 	require.EqualValues(t, 7, ntb.Load64(x.Inbound(), 8))
+	x.mu.Lock()
+	x.abort()
+	x.mu.Unlock()
+	x.Close()
+}
+
+// A word is published, and another one comes that acknowledges it.
+func BenchmarkTunnel(b *testing.B) {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(b, o, 0)
+	defer m.close()
+	x, right := tunnelOverRelay(m)
+	body := publishes([2]uint64{8, 7})
+	came := frame{
+		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: x.epoch, ack: 1, length: uint32(len(body)),
+	}
+	for b.Loop() {
+		m.to.Publish32(laneCredit, uint32(m.out.hop))
+		x.Publish(0, 2, 8)
+		came.seq++
+		m.n.router.deliver(right, &came, body)
+		came.ack = uint32(x.arq.Stats().Sent) + 1
+	}
 	x.mu.Lock()
 	x.abort()
 	x.mu.Unlock()
