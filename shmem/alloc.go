@@ -4,7 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 )
+
+// ErrHeapFull reports that the symmetric heap has no room for an object. Its limit
+// is an option.
+var ErrHeapFull = symheap.ErrFull
 
 // Memory management: chapter 9.3 of the specification. All calls are collective over
 // all PEs, which make them in the same order with the same arguments. So all PEs find
@@ -12,13 +19,11 @@ import (
 // arguments and compare them. If ctx ends a call early, the team of all PEs is of no use
 // any more, as after other collective calls.
 
-const minAlign = 64 // a cache line, so that objects do not share one
-
 // Alloc makes a symmetric object of n elements, like shmem_malloc. What is in it is
 // not defined. It returns ErrMismatch on all PEs if they ask for different sizes, and
 // ErrHeapFull on all if there is no room. n of 0 makes an object without elements.
 func Alloc[T Elem](ctx context.Context, w *World, n int) (Sym[T], error) {
-	return AllocAligned[T](ctx, w, minAlign, n)
+	return AllocAligned[T](ctx, w, symheap.LineBytes, n)
 }
 
 // AllocAligned is Alloc at an address that is a multiple of align bytes on all PEs, like
@@ -29,15 +34,15 @@ func AllocAligned[T Elem](ctx context.Context, w *World, align, n int) (Sym[T], 
 	if n < 0 || uint64(n) > maxHeap/uint64(sizeOf[T]()) {
 		panic(fmt.Sprintf("shmem: object of %d elements", n))
 	}
-	if align < 1 || align > maxAlign || align&(align-1) != 0 {
+	if align < 1 || align > symheap.MaxAlign || align&(align-1) != 0 {
 		panic(fmt.Sprintf("shmem: alignment of %d bytes", align))
 	}
 	size := uint64(n) * uint64(sizeOf[T]())
-	off, err := w.alloc(ctx, size, uintptr(max(align, minAlign)))
+	off, err := w.alloc(ctx, size, uintptr(max(align, symheap.LineBytes)))
 	if err != nil {
 		return Sym[T]{}, err
 	}
-	return Sym[T]{w, off, n}, nil
+	return symOf[T](w, off, n), nil
 }
 
 // AllocZeroed is Alloc of zeros, like shmem_calloc.
@@ -69,10 +74,10 @@ func AllocHints[T Elem](ctx context.Context, w *World, n int, _ Hint) (Sym[T], e
 // shmem_realloc. s is not to be used any more, unless there is an error.
 func Realloc[T Elem](ctx context.Context, w *World, s Sym[T], n int) (Sym[T], error) {
 	if s.w != nil && s.w != w {
-		badWorld()
+		onesided.BadWorld()
 	}
 	made, err := Alloc[T](ctx, w, n)
-	if err != nil || s.n == 0 && s.w == nil {
+	if err != nil || s.w == nil {
 		return made, err
 	}
 	copy(made.Local(), s.Local())
@@ -88,13 +93,13 @@ func Free[T Elem](ctx context.Context, s Sym[T]) error {
 	s.w.check()
 	// All PEs must have stopped using the object before its memory becomes another
 	// object.
-	if err := s.w.collective(ctx, callFree, uint64(s.off)); err != nil {
+	if err := s.w.collective(ctx, callFree, uint64(s.o.Off)); err != nil {
 		return err
 	}
-	size := uint64(s.n) * uint64(sizeOf[T]())
-	s.w.turns.forget(s.off, size)
-	if !s.w.heap.release(s.off, size) {
-		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.off))
+	size := uint64(s.o.N) * uint64(sizeOf[T]())
+	s.w.turns.forget(s.o.Off, size)
+	if !s.w.heap.Free(s.o.Off, size) {
+		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.o.Off))
 	}
 	return nil
 }
@@ -103,10 +108,10 @@ func (w *World) alloc(ctx context.Context, n uint64, align uintptr) (uintptr, er
 	if err := w.collective(ctx, callAlloc, n, uint64(align)); err != nil {
 		return 0, err
 	}
-	if w.opts.inProcess && align > goAlign {
-		return 0, fmt.Errorf("shmem: alignment of %d bytes: heaps of one process have at most %d: %w", align, goAlign, errors.ErrUnsupported)
+	if w.opts.inProcess && align > symheap.GoAlign {
+		return 0, fmt.Errorf("shmem: alignment of %d bytes: heaps of one process have at most %d: %w", align, symheap.GoAlign, errors.ErrUnsupported)
 	}
-	return w.heap.alloc(n, align)
+	return w.heap.Alloc(n, align)
 }
 
 // collective is the common part of these calls, each of which is a barrier too. It

@@ -1,11 +1,9 @@
 package shmem
 
-// Atomic memory operations: chapter 9.7 of the specification.
-//
-// On a PE whose heap is mapped they are the processor's atomic instructions. For
-// any other PE they are requests; its server executes the same instructions, and
-// replies to those that fetch. So all are atomic with each other, whichever way
-// each takes. A word is 4 or 8 bytes.
+import "github.com/ntbnet/ntbnet/internal/symheap"
+
+// Atomic memory operations: chapter 9.7 of the specification. A word is 4 or 8 bytes. All
+// are atomic with each other, whether the heap is mapped or not.
 //
 // Those that do not fetch return before they are done; Quiet waits for them. The
 // nonblocking ones that fetch store at *old, at the latest when Quiet has returned.
@@ -14,68 +12,33 @@ package shmem
 
 // AtomicFetch returns element i of s at PE pe, like shmem_atomic_fetch.
 func AtomicFetch[T ExtAMO](c *Ctx, s Sym[T], i, pe int) T {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		return atomicLoad(elem[T](base, off))
-	}
-	return fetchFar[T](c, "atomic fetch", p, request{op: opAtomic, amo: amoFetch, off: uint64(off)})
+	return fromWord[T](c.core.AtomicFetch(s.o, i, sizeOf[T](), pe))
 }
 
 // AtomicSet stores v, like shmem_atomic_set.
 func AtomicSet[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		atomicStore(elem[T](base, off), v)
-		p.stored()
-		return
-	}
-	doFar[T](c, "atomic set", p, request{op: opAtomic, amo: amoSet, off: uint64(off), a: word(v)})
+	c.core.Do(symheap.Set, s.o, i, sizeOf[T](), word(v), pe)
 }
 
 // AtomicSwap stores v and returns what was there, like shmem_atomic_swap.
 func AtomicSwap[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		old := atomicSwap(elem[T](base, off), v)
-		p.stored()
-		return old
-	}
-	return fetchFar[T](c, "atomic swap", p, request{op: opAtomic, amo: amoSwap, off: uint64(off), a: word(v)})
+	return fromWord[T](c.core.Fetch(symheap.Swap, s.o, i, sizeOf[T](), word(v), pe))
 }
 
 // AtomicCompareSwap stores v if cond is there, and returns what was there, like
 // shmem_atomic_compare_swap.
 func AtomicCompareSwap[T AMO](c *Ctx, s Sym[T], i int, cond, v T, pe int) T {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		old := atomicCompareSwap(elem[T](base, off), cond, v)
-		p.stored()
-		return old
-	}
-	return fetchFar[T](c, "atomic compare-and-swap", p,
-		request{op: opAtomic, amo: amoCompareSwap, off: uint64(off), a: word(v), b: word(cond)})
+	return T(c.core.CompareSwap(s.o, i, sizeOf[T](), uint64(cond), uint64(v), pe))
 }
 
 // AtomicFetchAdd adds v and returns what was there, like shmem_atomic_fetch_add.
 func AtomicFetchAdd[T AMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		old := atomicAdd(elem[T](base, off), v)
-		p.stored()
-		return old
-	}
-	return fetchFar[T](c, "atomic fetch-add", p, request{op: opAtomic, amo: amoAdd, off: uint64(off), a: word(v)})
+	return T(c.core.FetchAdd(s.o, i, sizeOf[T](), uint64(v), pe))
 }
 
 // AtomicAdd adds v, like shmem_atomic_add.
 func AtomicAdd[T AMO](c *Ctx, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		atomicAdd(elem[T](base, off), v)
-		p.stored()
-		return
-	}
-	doFar[T](c, "atomic add", p, request{op: opAtomic, amo: amoAdd, off: uint64(off), a: word(v)})
+	c.core.Do(symheap.Add, s.o, i, sizeOf[T](), uint64(v), pe)
 }
 
 // AtomicFetchInc adds 1 and returns what was there, like shmem_atomic_fetch_inc.
@@ -84,84 +47,35 @@ func AtomicFetchInc[T AMO](c *Ctx, s Sym[T], i, pe int) T { return AtomicFetchAd
 // AtomicInc adds 1, like shmem_atomic_inc.
 func AtomicInc[T AMO](c *Ctx, s Sym[T], i, pe int) { AtomicAdd(c, s, i, 1, pe) }
 
-// bitwise does and, or or xor on a word of a mapped heap.
-func bitwise[T Bits](p *T, op amo, v T) T {
-	switch op {
-	case amoAnd:
-		return atomicAnd(p, v)
-	case amoOr:
-		return atomicOr(p, v)
-	}
-	return atomicXor(p, v)
-}
-
-func fetchBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int) T {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		old := bitwise(elem[T](base, off), op, v)
-		p.stored()
-		return old
-	}
-	return fetchFar[T](c, name, p, request{op: opAtomic, amo: op, off: uint64(off), a: word(v)})
-}
-
-func doBits[T Bits](c *Ctx, name string, op amo, s Sym[T], i int, v T, pe int) {
-	p, off := c.peer(s.w, pe), s.at(i)
-	if base := p.base.Load(); base != nil {
-		bitwise(elem[T](base, off), op, v)
-		p.stored()
-		return
-	}
-	doFar[T](c, name, p, request{op: opAtomic, amo: op, off: uint64(off), a: word(v)})
-}
-
-// AtomicFetchAnd clears the bits that are not in v, and returns what was there,
-// like shmem_atomic_fetch_and.
+// AtomicFetchAnd clears the bits that are not in v, and returns what was there, like
+// shmem_atomic_fetch_and.
 func AtomicFetchAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return fetchBits(c, "atomic fetch-and", amoAnd, s, i, v, pe)
+	return T(c.core.Fetch(symheap.And, s.o, i, sizeOf[T](), uint64(v), pe))
 }
 
 // AtomicAnd clears the bits that are not in v, like shmem_atomic_and.
 func AtomicAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
-	doBits(c, "atomic and", amoAnd, s, i, v, pe)
+	c.core.Do(symheap.And, s.o, i, sizeOf[T](), uint64(v), pe)
 }
 
-// AtomicFetchOr sets the bits of v and returns what was there, like
+// AtomicFetchOr sets the bits of v, and returns what was there, like
 // shmem_atomic_fetch_or.
 func AtomicFetchOr[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return fetchBits(c, "atomic fetch-or", amoOr, s, i, v, pe)
+	return T(c.core.Fetch(symheap.Or, s.o, i, sizeOf[T](), uint64(v), pe))
 }
 
 // AtomicOr sets the bits of v, like shmem_atomic_or.
 func AtomicOr[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
-	doBits(c, "atomic or", amoOr, s, i, v, pe)
+	c.core.Do(symheap.Or, s.o, i, sizeOf[T](), uint64(v), pe)
 }
 
-// AtomicFetchXor flips the bits of v and returns what was there, like
+// AtomicFetchXor flips the bits of v, and returns what was there, like
 // shmem_atomic_fetch_xor.
 func AtomicFetchXor[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return fetchBits(c, "atomic fetch-xor", amoXor, s, i, v, pe)
+	return T(c.core.Fetch(symheap.Xor, s.o, i, sizeOf[T](), uint64(v), pe))
 }
 
 // AtomicXor flips the bits of v, like shmem_atomic_xor.
 func AtomicXor[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
-	doBits(c, "atomic xor", amoXor, s, i, v, pe)
-}
-
-// fetchFar does an atomic operation by a request with a reply, and returns the old
-// value.
-func fetchFar[T ExtAMO](c *Ctx, name string, p *peer, r request) (old T) {
-	if ch := c.channel(name, p); ch != nil {
-		r.width = uint8(sizeOf[T]())
-		c.fail(name, p, ch.fetch(&r, bytesAt(&old)))
-	}
-	return old
-}
-
-// doFar does an atomic operation by a request without a reply.
-func doFar[T ExtAMO](c *Ctx, name string, p *peer, r request) {
-	if ch := c.channel(name, p); ch != nil {
-		r.width = uint8(sizeOf[T]())
-		c.fail(name, p, ch.do(&r, nil))
-	}
+	c.core.Do(symheap.Xor, s.o, i, sizeOf[T](), uint64(v), pe)
 }

@@ -2,6 +2,9 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,7 +32,7 @@ func TestACloseThatFailsIsToldToAll(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 				defer cancel()
-				s := Sym[uint64]{w, firstShared, 1}
+				s := symOf[uint64](w, symheap.Shared, 1)
 				err := WaitUntil(ctx, s, 0, Eq, 1<<63)
 				var dead *DeadError
 				require.ErrorAs(t, err, &dead)
@@ -58,16 +61,23 @@ func TestAStrayConnectionDoesNotDelayClose(t *testing.T) {
 // other one return errors from every wait.
 func TestABrokenChannelIsToldToBoth(t *testing.T) {
 	leak.Check(t)
+	sent := make(chan struct{})
 	openEach(t, 2, "mem:broken", []Option{Strict()}, func(w *World) {
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		require.NoError(t, w.Team().Barrier(ctx))
-		s := Sym[uint64]{w, firstShared, 1}
-		if w.PE() == 0 {
-			ch := w.peers[1].ch
-			ch.mu.Lock()
-			require.NoError(t, ch.send(&request{op: opGet, number: 77, off: firstShared, a: 8}, nil))
-			ch.mu.Unlock()
+		s := symOf[uint64](w, symheap.Shared, 1)
+		if w.PE() == 1 {
+			w.mu.Lock()
+			conns := slices.Collect(maps.Keys(w.conns)) // of PE 0, which asks nothing at the moment
+			w.mu.Unlock()
+			for _, c := range conns {
+				_, err := c.Write([]byte{77, 0, 0, 0, 0, 0, 0, 0})
+				require.NoError(t, err)
+			}
+			close(sent)
+		} else {
+			<-sent
 			_, err := TryG(w.Ctx(), s, 0, 1)
 			require.ErrorContains(t, err, "a reply to no request")
 		}

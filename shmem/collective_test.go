@@ -24,6 +24,12 @@ var testSeed = func() uint64 {
 	return v
 }()
 
+// What the engine does differently in larger teams, and how many messages it has under way.
+const (
+	flatTeam     = 8
+	messageSlots = 8
+)
+
 // value returns a number of any type. Sums and products of floating-point ones depend
 // on the order.
 func value[T Elem](pe, i, salt int) T {
@@ -312,9 +318,9 @@ func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
 		require.NoError(t, err)
 		for round := range 12 {
 			root, size := rng.IntN(n), 1+round%3*9 // sizes of one message, and of more than one
-			for i := range 4 * slots {
+			for i := range 4 * messageSlots {
 				a.Local()[size-1] = int64(round*1000 + i)
-				if w.PE() != root && i%slots == 0 {
+				if w.PE() != root && i%messageSlots == 0 {
 					time.Sleep(50 * time.Microsecond)
 				}
 				require.NoError(t, Broadcast(ctx, w.Team(), b, a.Slice(0, size), root))
@@ -325,7 +331,7 @@ func TestAFastRootDoesNotOvertakeSlowPEs(t *testing.T) {
 }
 
 func TestCollectivesOfMoreThanAFew(t *testing.T) {
-	each(t, []int{flat + 1, 13}, func(t *testing.T, w *World) {
+	each(t, []int{flatTeam + 1, 13}, func(t *testing.T, w *World) {
 		try(t, w.Team(), arithmetic[float32](), []int{1, 5, 80}, 2, 25)
 	})
 }

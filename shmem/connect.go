@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/activemsg"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -31,7 +34,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	}
 	p := w.peers[pe]
 	w.mu.Lock()
-	p.ch = &channel{pe: pe, conn: c} // from here on the PE is told of failures
+	p.SetChannel(activemsg.NewChannel(c)) // from here on the PE is told of failures
 	w.mu.Unlock()
 	p.node = h.Node
 	w.places[pe] = h.Place
@@ -64,26 +67,28 @@ var (
 
 // mapPeer maps the heap of a PE, or sets p.why.
 func (w *World) mapPeer(p *peer, h *hello) error {
-	p.fence = p.fence || h.Fence
+	if h.Fence {
+		p.SetFence()
+	}
 	switch {
 	case w.opts.strict:
 		return errStrict
 	case w.spec.Hops(h.Node) > 1:
 		return errFar
 	case w.opts.inProcess:
-		m := findGoMemory(h.File.Token)
-		if m == nil || len(m.bytes) != w.heap.size {
+		m := symheap.FindGo(h.File.Token)
+		if m == nil || len(m.Bytes) != w.heap.Size {
 			return errors.New("its heap is of another process")
 		}
-		p.reach(m)
+		p.Reach(m)
 		return nil
 	}
-	m, err := mapHeap(h.File, w.heap.size)
+	m, err := symheap.Map(h.File, w.heap.Size)
 	if err != nil {
 		return err
 	}
 	p.mem = m
-	p.reach(m)
+	p.Reach(m)
 	return nil
 }
 
@@ -134,7 +139,7 @@ func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 		for i := range max(1, w.spec.Nodes) {
 			host := "localhost"
 			if w.spec.Nodes > 0 {
-				host = "node" + strconv.Itoa((first-1+i)%w.spec.Nodes+1)
+				host = fabric.NodeName((first-1+i)%w.spec.Nodes + 1)
 			}
 			var c net.Conn
 			c, err = w.dialHost(ctx, d, host+":"+port)

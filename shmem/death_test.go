@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"os"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func init() {
 	bodies["one dies in a barrier"] = oneDies(func(w *World) error { return w.Team().Barrier(context.Background()) })
 	bodies["one dies in a wait"] = oneDies(func(w *World) error {
-		s := Sym[uint64]{w, firstShared, 1}
+		s := symOf[uint64](w, symheap.Shared, 1)
 		return WaitUntil(context.Background(), s, 0, Eq, 1<<63)
 	})
 }
@@ -35,7 +36,7 @@ func oneDies(call func(w *World) error) body {
 		require.Equal(t, w.NumPEs()-1, dead.PE)
 		fmt.Fprintf(os.Stderr, "told after %v\n", time.Since(begin))
 		// Later operations fail at once, and record the failure.
-		s := Sym[uint64]{w, firstShared, 1}
+		s := symOf[uint64](w, symheap.Shared, 1)
 		require.Zero(t, G(w.Ctx(), s, 0, dead.PE))
 		var failed *OpError
 		require.ErrorAs(t, w.Ctx().Err(), &failed)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/collective"
 )
 
 // Debug mode: before each collective call, all PEs of the team exchange what they call
@@ -58,7 +60,7 @@ var callNames = [...]string{
 
 // words are what a PE passes: the call, with the size of an element in bits 8 to 15,
 // and its arguments.
-type words [messageWords]uint64
+type words collective.Words
 
 // String returns the call and its arguments, as far as they are valid.
 func (w words) String() string {
@@ -101,17 +103,17 @@ func same[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n, a
 		n = 0
 	}
 	return t.compare(ctx, words{uint64(what) | uint64(sizeOf[T]())<<8,
-		uint64(n), uint64(dst.off), uint64(src.off), uint64(a), uint64(b)})
+		uint64(n), uint64(dst.o.Off), uint64(src.o.Off), uint64(a), uint64(b)})
 }
 
 // compare waits until all PEs of the team have called it, and compares what they pass.
 // If that is not the same, it returns ErrMismatch on all of them.
 func (t *Team) compare(ctx context.Context, mine words) error {
-	if err := t.begun(); err != nil {
+	if err := t.engine.Begin(); err != nil {
 		return err
 	}
 	all := make([]words, len(t.pes))
-	err := t.leave(t.agree(ctx, mine, func(pe int, w words) { all[pe] = w }))
+	err := t.engine.Leave(t.engine.Agree(ctx, collective.Words(mine), func(pe int, w collective.Words) { all[pe] = words(w) }))
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestPEsThatCallDifferentCollectivesAreTold(t *testing.T) {
 			return Broadcast(ctx, t, b, a.Slice(1, 2), 1)
 		}, "src at "},
 		{"types", broadcast(4, 0), func(ctx context.Context, t *Team, a, b Sym[int32]) error {
-			return Broadcast(ctx, t, Sym[int8]{b.w, b.off, 4}, Sym[int8]{a.w, a.off, 4}, 0)
+			return Broadcast(ctx, t, symOf[int8](b.w, b.o.Off, 4), symOf[int8](a.w, a.o.Off, 4), 0)
 		}, "elements of 1 bytes"},
 		{"operations", func(ctx context.Context, t *Team, a, b Sym[int32]) error { return MinReduce(ctx, t, b, a.Slice(0, 1)) },
 			func(ctx context.Context, t *Team, a, b Sym[int32]) error { return MaxReduce(ctx, t, b, a.Slice(0, 1)) }, "PE 0: MinReduce("},

@@ -1,5 +1,7 @@
 package shmem
 
+import "github.com/ntbnet/ntbnet/internal/onesided"
+
 // Elem is what symmetric memory may hold: numbers. Go pointers must not lie in
 // memory that other processes write.
 type Elem interface {
@@ -29,12 +31,12 @@ type Cmp uint8
 
 // Comparisons, as SHMEM_CMP_EQ and so on.
 const (
-	Eq Cmp = iota
-	Ne
-	Gt
-	Ge
-	Lt
-	Le
+	Eq = Cmp(onesided.Eq)
+	Ne = Cmp(onesided.Ne)
+	Gt = Cmp(onesided.Gt)
+	Ge = Cmp(onesided.Ge)
+	Lt = Cmp(onesided.Lt)
+	Le = Cmp(onesided.Le)
 )
 
 // String returns the operator.
@@ -45,20 +47,7 @@ func (c Cmp) String() string {
 	return [...]string{"==", "!=", ">", ">=", "<", "<="}[c]
 }
 
-func compare[T AMO](a T, op Cmp, b T) bool {
-	switch op {
-	case Eq:
-		return a == b
-	case Ne:
-		return a != b
-	case Gt:
-		return a > b
-	case Ge:
-		return a >= b
-	case Lt:
-		return a < b
-	case Le:
-		return a <= b
-	}
-	panic("shmem: unknown comparison")
+// condition is what a wait or a test wants of an element.
+func condition[T AMO](op Cmp, v T) onesided.Condition {
+	return onesided.Condition{Size: sizeOf[T](), Signed: ^T(0) < 0, Op: onesided.Cmp(op), V: uint64(v)}
 }

@@ -18,10 +18,10 @@ const (
 func (w *World) GlobalExit(status int) {
 	if w.opts.inProcess {
 		w.mu.Lock()
-		others := w.channels(-1)
+		others := w.reached(-1)
 		w.mu.Unlock()
-		for _, ch := range others {
-			w.wg.Go(func() { _ = ch.tell(opExit, status) })
+		for _, p := range others {
+			w.wg.Go(func() { _ = p.Channel().Exit(status) })
 		}
 	}
 	w.exit(w.pe, status)
@@ -39,7 +39,7 @@ func (w *World) exit(pe, status int) {
 	w.mu.Lock()
 	again := w.exiting
 	w.exiting = true
-	others := w.channels(pe)
+	others := w.reached(pe)
 	w.mu.Unlock()
 	if again {
 		return
@@ -51,12 +51,12 @@ func (w *World) exit(pe, status int) {
 }
 
 // tellExit informs all PEs at once, since some may not read.
-func (w *World) tellExit(others []*channel, status int) {
+func (w *World) tellExit(others []*peer, status int) {
 	told := make(chan struct{}, len(others))
-	for _, ch := range others {
+	for _, p := range others {
 		go func() {
-			_ = ch.tell(opExit, status)
-			ch.conn.Close() // Close waits until the request is there
+			_ = p.Channel().Exit(status)
+			p.Channel().Close() // Close waits until the request is there
 			told <- struct{}{}
 		}()
 	}

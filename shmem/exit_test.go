@@ -2,9 +2,10 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"os"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ func init() {
 		if w.PE() == 0 {
 			w.GlobalExit(7)
 		}
-		err := WaitUntil(ctx, Sym[uint64]{w, firstShared, 1}, 0, Eq, 1<<63)
+		err := WaitUntil(ctx, symOf[uint64](w, symheap.Shared, 1), 0, Eq, 1<<63)
 		require.NoError(t, err)
 		os.Exit(1)
 	}
@@ -39,19 +40,34 @@ func TestGlobalExitEndsAllProcesses(t *testing.T) {
 // GlobalExit from ending the others.
 func TestGlobalExitWaitsForNobody(t *testing.T) {
 	leak.Check(t)
-	var open sync.WaitGroup // not a barrier, which may fail here while others leave it
-	open.Add(3)
+	exited := make(chan struct{})
+	ready := make(chan struct{})
 	openEach(t, 3, "mem:exit", []Option{Strict()}, func(w *World) {
-		open.Done()
-		open.Wait()
-		if w.PE() == 0 {
-			ch := w.peers[1].ch
-			ch.mu.Lock() // as an operation under way does
+		ctx := context.Background()
+		s, err := Alloc[byte](ctx, w, 15<<20)
+		require.NoError(t, err)
+		require.NoError(t, w.Team().Sync(ctx))
+		switch w.PE() {
+		case 0:
+			<-ready
+			require.NoError(t, w.peers[1].Channel().Exit(7)) // its server now waits for its mu
+			put := make(chan struct{})
+			go func() {
+				defer close(put)
+				s.Put(make([]byte, s.Len()), 1) // more than fits on the way
+			}()
+			time.Sleep(50 * time.Millisecond) // without it the test would check less
 			w.GlobalExit(7)
-			ch.mu.Unlock()
+			close(exited)
+			<-put
+		case 1:
+			w.mu.Lock()
+			close(ready)
+			<-exited
+			w.mu.Unlock()
 		}
 		var dead *DeadError
-		require.ErrorAs(t, WaitUntil(context.Background(), Sym[uint64]{w, firstShared, 1}, 0, Eq, 1<<63), &dead)
+		require.ErrorAs(t, WaitUntil(context.Background(), symOf[uint64](w, symheap.Shared, 1), 0, Eq, 1<<63), &dead)
 		require.Equal(t, 0, dead.PE)
 		require.Error(t, w.Close(context.Background()))
 	})

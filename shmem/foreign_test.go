@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/collective"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,14 +50,14 @@ func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
 		src, err := Alloc[byte](ctx, w, 4096)
 		require.NoError(t, err)
 		if w.PE() == 1 { // claims what it does not have
-			for _, lie := range []words{
-				{100, uint64(w.heap.size - 99)},
+			for _, lie := range []collective.Words{
+				{100, uint64(w.heap.Size - 99)},
 				{100, ^uint64(0) - 50},
 				{100, 0},
-				{^uint64(0), uint64(src.off)},
+				{^uint64(0), uint64(src.o.Off)},
 			} {
-				require.NoError(t, team.begun())
-				require.NoError(t, team.leave(team.agree(ctx, lie, func(int, words) {})))
+				require.NoError(t, team.engine.Begin())
+				require.NoError(t, team.engine.Leave(team.engine.Agree(ctx, lie, func(int, collective.Words) {})))
 			}
 		} else {
 			for range 4 {

@@ -8,36 +8,36 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/activemsg"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
 // hello is the first message of each side of a connection: JSON behind its length.
 type hello struct {
-	Version int      `json:"version"`
-	Job     string   `json:"job"`
-	PE      int      `json:"pe"`
-	PEs     int      `json:"pes"`
-	Heap    int      `json:"heap"` // the sender's HeapLimit
-	Node    int      `json:"node"` // the sender's node in the fabric
-	Strict  bool     `json:"strict,omitempty"`
-	Fence   bool     `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
-	File    heapFile `json:"file"`
-	Place   place    `json:"place"`
-	Refused string   `json:"refused,omitempty"` // why the receiver may not join
+	Version int          `json:"version"`
+	Job     string       `json:"job"`
+	PE      int          `json:"pe"`
+	PEs     int          `json:"pes"`
+	Heap    int          `json:"heap"` // the sender's HeapLimit
+	Node    int          `json:"node"` // the sender's node in the fabric
+	Strict  bool         `json:"strict,omitempty"`
+	Fence   bool         `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
+	File    symheap.File `json:"file"`
+	Place   place        `json:"place"`
+	Refused string       `json:"refused,omitempty"` // why the receiver may not join
 }
 
-const (
-	helloVersion = 3
-	maxHello     = 4096
-)
+const maxHello = 4096
 
 // errRefused reports that a PE is of another kind than this one. To wait for it
 // does not help.
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
-	f := w.heap.file()
+	f := w.heap.File()
 	f.Token = w.token
-	return &hello{Version: helloVersion, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.self.fence, File: f, Place: w.place}
+	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.peers[w.pe].Fenced(), File: f, Place: w.places[w.pe]}
 }
 
 // fits returns nil if another PE's hello agrees with ours.
@@ -85,7 +85,7 @@ func readHello(c net.Conn) (*hello, error) {
 		Version int
 		Job     string
 	}
-	if json.Unmarshal(b, &v) == nil && v.Version != helloVersion {
+	if json.Unmarshal(b, &v) == nil && v.Version != activemsg.Version {
 		return &hello{Version: v.Version, Job: v.Job}, nil
 	}
 	h := new(hello)
@@ -159,6 +159,19 @@ func (w *World) greet(c net.Conn) {
 	case w.arrived <- struct{}{}:
 	default:
 	}
-	s := &server{w: w, pe: h.PE, conn: c}
-	s.run()
+	w.serve(c, h.PE)
+}
+
+// serve handles the requests of PE pe until the last. If they end early, that PE counts as
+// ended.
+func (w *World) serve(c net.Conn, pe int) {
+	err := activemsg.Serve(c, w.heap, w.space.Served(
+		func(dead int) { w.fail(dead, fmt.Errorf("PE %d says so", pe)) },
+		func(status int) { w.exit(pe, status) }))
+	if err == activemsg.ErrBye {
+		w.left(pe)
+	} else {
+		w.fail(pe, err)
+	}
+	c.Close()
 }

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 		w, err := Open(context.Background(), PE(0, 1, "x"))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, w.HeapLimit(), want)
-		require.Less(t, w.HeapLimit(), want+pageBytes)
+		require.Less(t, w.HeapLimit(), want+symheap.PageBytes)
 		require.True(t, w.opts.debug)
 		require.NoError(t, w.Close(context.Background()))
 	}
@@ -52,9 +53,9 @@ func TestTheWholeHeapIsForObjects(t *testing.T) {
 	for _, size := range []int{1, 100_000, 1 << 20} {
 		w, err := newWorld(options{pe: 0, n: 600, heap: size, inProcess: true}, true)
 		require.NoError(t, err)
-		_, err = w.heap.alloc(uint64(size), minAlign)
+		_, err = w.heap.Alloc(uint64(size), symheap.LineBytes)
 		require.NoError(t, err)
-		forgetGoMemory(w.token)
-		w.heap.close()
+		symheap.ForgetGo(w.token)
+		w.heap.Close()
 	}
 }

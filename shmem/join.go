@@ -67,7 +67,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		o.fabric = os.Getenv(fabric.EnvFabric)
 	}
 	if o.fabric == "" {
-		o.fabric = ownFabric(o.job)
+		o.fabric, o.ownFabric = fabric.OneHost(fmt.Sprintf("shmem-%016x", hashOf(o.job))), true
 	}
 	if o.timeout == 0 {
 		o.timeout = defaultTimeout
@@ -76,7 +76,7 @@ func open(ctx context.Context, o options) (*World, error) {
 	if err != nil && o.n > 1 {
 		return nil, err
 	}
-	o.inProcess = err == nil && spec.Backend == "mem"
+	o.inProcess = err == nil && spec.InProcess()
 	if o.heap == 0 {
 		o.heap = defaultHeap
 		if o.inProcess {
@@ -93,15 +93,17 @@ func open(ctx context.Context, o options) (*World, error) {
 		return nil, err
 	}
 	if o.n > 1 {
-		w.spec, w.self.node = spec, spec.Node
+		w.spec, w.peers[w.pe].node = spec, spec.Node
 		err = w.join(ctx)
 	}
 	if err != nil {
 		w.abandon()
 		return nil, err
 	}
-	w.crowded = crowded(w.places, o.pe) || o.strict && o.n > 1
-	w.ctx = newCtx(w, nil, w.peers)
+	if crowded(w.places, o.pe) || o.strict && o.n > 1 {
+		w.space.SetCrowded()
+	}
+	w.ctx = newCtx(w, nil, w.space.Peers())
 	w.team = worldTeam(w)
 	if err := w.share(ctx); err != nil {
 		w.abandon()
@@ -118,9 +120,6 @@ func (w *World) abandon() {
 	w.hangUp()
 	w.release()
 }
-
-// ownFabric returns the fabric of a job for which none was named.
-func ownFabric(job string) string { return fmt.Sprintf("shm:shmem-%016x", hashOf(job)) }
 
 // Ports of a job's PEs are a range that depends on the job's name.
 const (
@@ -186,8 +185,8 @@ func (w *World) join(ctx context.Context) error {
 		return nil
 	case w.misfit != nil:
 		return w.misfit // that PE may not have answered us any more
-	case w.failure != nil && !errors.Is(err, errRefused) && err != w.failure:
-		return fmt.Errorf("%w (%w)", err, w.failure) // failure is perhaps why we gave up
+	case w.Err() != nil && !errors.Is(err, errRefused) && err != w.Err():
+		return fmt.Errorf("%w (%w)", err, w.Err()) // failure is perhaps why we gave up
 	}
 	return err
 }
@@ -227,8 +226,8 @@ func (w *World) awaitAll(ctx context.Context) error {
 		}
 		select {
 		case <-w.arrived:
-		case <-w.failed:
-			return w.failure
+		case <-w.space.Failed():
+			return w.Err()
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d PEs have connected here: %w", n, len(w.peers)-1, ctx.Err())
 		}

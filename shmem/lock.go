@@ -41,8 +41,8 @@ const (
 // LockAt returns the lock in the first element of s. The element must be zero at
 // first on all PEs, and not be used for anything else.
 func LockAt(s Sym[uint64]) Lock {
-	s.at(0)
-	return Lock{Sym[uint32]{s.w, s.off, 2}}
+	s.o.CheckIndex(0)
+	return Lock{symOf[uint32](s.w, s.o.Off, 2)}
 }
 
 // NewLock allocates a lock. It is collective.
@@ -56,7 +56,7 @@ func NewLock(ctx context.Context, w *World) (Lock, error) {
 
 // Free gives the memory of NewLock back. It is collective.
 func (l Lock) Free(ctx context.Context) error {
-	return Free(ctx, Sym[uint64]{l.halves.w, l.halves.off, 1})
+	return Free(ctx, symOf[uint64](l.halves.w, l.halves.o.Off, 1))
 }
 
 // errNoLock reports that the words of a lock hold no numbers of PEs.
@@ -67,13 +67,13 @@ var errNoLock = errors.New("shmem: the words of a lock were overwritten")
 // Then some goroutine of it must call Set again, or Test until it has the lock, and then
 // Clear.
 func (l Lock) Set(ctx context.Context) error {
-	w, mine := l.place()
-	off := l.halves.off
+	w := l.world()
+	off := l.halves.o.Off
 	turn, err := w.take(ctx, off)
 	if err != nil {
 		return err
 	}
-	if err := l.queue(ctx, w, mine); err != nil {
+	if err := l.queue(ctx, w); err != nil {
 		w.turns.give(off, turn)
 		return err
 	}
@@ -82,9 +82,9 @@ func (l Lock) Set(ctx context.Context) error {
 }
 
 // queue waits until this PE's place is the first. The caller has the turn.
-func (l Lock) queue(ctx context.Context, w *World, mine *uint32) error {
+func (l Lock) queue(ctx context.Context, w *World) error {
 	c := w.ctx
-	if atomicLoad(mine)&lockIn == 0 {
+	if l.mine()&lockIn == 0 {
 		AtomicSet(c, l.halves, lockMine, lockWait|lockIn, w.pe)
 		before := AtomicSwap(c, l.halves, lockTail, uint32(w.pe+1), lockHome)
 		if err := c.Err(); err != nil {
@@ -99,18 +99,18 @@ func (l Lock) queue(ctx context.Context, w *World, mine *uint32) error {
 		}
 		AtomicOr(c, l.halves, lockMine, uint32(w.pe+1), int(before)-1)
 	}
-	return w.wait(ctx, func() bool { return atomicLoad(mine)&lockWait == 0 })
+	return w.space.Wait(ctx, func() bool { return l.mine()&lockWait == 0 })
 }
 
 // Test takes the lock if nobody has it, and reports whether it did, like shmem_test_lock.
 func (l Lock) Test() (bool, error) {
-	w, mine := l.place()
-	off := l.halves.off
+	w := l.world()
+	off := l.halves.o.Off
 	turn := w.turns.tryTake(off)
 	if turn == nil {
 		return false, nil // another goroutine of this PE has it, or waits for it
 	}
-	got, err := l.test(w, mine)
+	got, err := l.test(w)
 	if got {
 		w.turns.own(turn)
 	} else {
@@ -120,9 +120,9 @@ func (l Lock) Test() (bool, error) {
 }
 
 // test takes the lock if nobody is in the queue. The caller has the turn.
-func (l Lock) test(w *World, mine *uint32) (bool, error) {
+func (l Lock) test(w *World) (bool, error) {
 	c := w.ctx
-	if v := atomicLoad(mine); v&lockIn != 0 { // an earlier Set was given up
+	if v := l.mine(); v&lockIn != 0 { // an earlier Set was given up
 		return v&lockWait == 0, nil
 	}
 	AtomicSet(c, l.halves, lockMine, lockIn, w.pe)
@@ -137,35 +137,35 @@ func (l Lock) test(w *World, mine *uint32) (bool, error) {
 // next PE, like shmem_clear_lock. It panics if this PE does not have it. After an error
 // this PE still has it.
 func (l Lock) Clear(ctx context.Context) error {
-	w, mine := l.place()
-	turn := w.turns.disown(l.halves.off)
+	w := l.world()
+	turn := w.turns.disown(l.halves.o.Off)
 	if turn == nil {
 		panic(fmt.Sprintf("shmem: PE %d clears a lock that it does not have", w.pe))
 	}
-	if err := l.pass(ctx, w, mine); err != nil {
+	if err := l.pass(ctx, w); err != nil {
 		w.turns.own(turn)
 		return err
 	}
-	w.turns.give(l.halves.off, turn)
+	w.turns.give(l.halves.o.Off, turn)
 	return w.ctx.Err()
 }
 
 // pass gives the lock to the next PE. The caller has the turn.
-func (l Lock) pass(ctx context.Context, w *World, mine *uint32) error {
+func (l Lock) pass(ctx context.Context, w *World) error {
 	c := w.ctx
 	if err := c.Quiet(); err != nil {
 		return err
 	}
-	if atomicLoad(mine)&lockNext == 0 &&
+	if l.mine()&lockNext == 0 &&
 		AtomicCompareSwap(c, l.halves, lockTail, uint32(w.pe+1), 0, lockHome) == uint32(w.pe+1) {
 		AtomicSet(c, l.halves, lockMine, 0, w.pe)
 		return nil
 	}
 	// A PE is behind us in the queue, and about to store its number here.
-	if err := w.wait(ctx, func() bool { return atomicLoad(mine)&lockNext != 0 }); err != nil {
+	if err := w.space.Wait(ctx, func() bool { return l.mine()&lockNext != 0 }); err != nil {
 		return err
 	}
-	next := int(atomicLoad(mine)&lockNext) - 1
+	next := int(l.mine()&lockNext) - 1
 	if next >= len(w.peers) {
 		return errNoLock
 	}
@@ -174,9 +174,11 @@ func (l Lock) pass(ctx context.Context, w *World, mine *uint32) error {
 	return nil
 }
 
-// place returns the World and this PE's own half.
-func (l Lock) place() (*World, *uint32) {
-	w := l.halves.w
-	w.check()
-	return w, l.halves.local(lockMine)
+// world returns the World of the lock's words.
+func (l Lock) world() *World {
+	l.halves.w.check()
+	return l.halves.w
 }
+
+// mine returns this PE's own half.
+func (l Lock) mine() uint32 { return uint32(l.halves.o.Word(lockMine, 4)) }

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"testing"
 	"unsafe"
 
@@ -41,8 +42,8 @@ func TestTheLargestAlignment(t *testing.T) {
 	if err != nil {
 		t.Skip("no address space for a heap of 4 GiB: ", err)
 	}
-	s, err := AllocAligned[byte](context.Background(), w, maxAlign, 1)
+	s, err := AllocAligned[byte](context.Background(), w, symheap.MaxAlign, 1)
 	require.NoError(t, err)
-	require.True(t, alignedTo(s.Local(), maxAlign))
+	require.True(t, alignedTo(s.Local(), symheap.MaxAlign))
 	require.NoError(t, w.Close(context.Background()))
 }

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestACtxEndsCallsThatManageMemory(t *testing.T) {
 					s, err := Alloc[int32](context.Background(), w, 4)
 					require.NoError(t, err)
 					if w.PE() == 0 { // it calls nothing more, and learns of the other PE's end
-						word := Sym[uint64]{w, firstShared, 1}
+						word := symOf[uint64](w, symheap.Shared, 1)
 						ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 						defer cancel()
 						var dead *DeadError

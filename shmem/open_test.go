@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"net"
 	"strconv"
 	"strings"
@@ -189,7 +190,7 @@ func TestAPEThatDoesNotFitIsAnswered(t *testing.T) {
 	leak.Check(t)
 	for i := range 50 {
 		c, fabric, opened := dialOpening(t, fmt.Sprintf("mem:%s%d", fabrictest.Name(t), i))
-		require.NoError(t, writeHello(c, &hello{Version: helloVersion, Job: "j", PE: 1, PEs: 3}))
+		require.NoError(t, writeHello(c, &hello{Version: activemsg.Version, Job: "j", PE: 1, PEs: 3}))
 		h, err := readHello(c)
 		require.NoError(t, err)
 		require.Contains(t, h.Refused, "PE 0 of 2 here, PE 1 of 3 there")
@@ -209,8 +210,8 @@ func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
 		require.NoError(t, err)
 		h, err := readHello(c)
 		require.NoError(t, err)
-		want := fmt.Sprintf("version %d here, 9 there", helloVersion)
-		require.Equal(t, helloVersion, h.Version)
+		want := fmt.Sprintf("version %d here, 9 there", activemsg.Version)
+		require.Equal(t, activemsg.Version, h.Version)
 		require.Contains(t, h.Refused, want)
 		require.ErrorContains(t, <-opened, want)
 		c.Close()

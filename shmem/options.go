@@ -20,6 +20,7 @@ type options struct {
 	debug     bool
 	timeout   time.Duration
 	inProcess bool // several PEs share this process
+	ownFabric bool // no fabric was named
 	launcher  *launch.Job
 }
 

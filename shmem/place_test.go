@@ -32,10 +32,10 @@ func TestACrowdIsOfPEsThatShareProcessors(t *testing.T) {
 
 func TestPEsTellEachOtherWhereTheyAre(t *testing.T) {
 	run(t, 3, "mem:places", nil, func(w *World) {
-		require.NotZero(t, cpuSet(w.place.CPUs).count())
+		require.NotZero(t, cpuSet(w.places[w.pe].CPUs).count())
 		for _, p := range w.places {
-			require.Equal(t, w.place, p)
+			require.Equal(t, w.places[w.pe], p)
 		}
-		require.Equal(t, cpuSet(w.place.CPUs).count() < 3, w.crowded)
+		require.Equal(t, cpuSet(w.places[w.pe].CPUs).count() < 3, crowded(w.places, w.pe))
 	})
 }

@@ -18,8 +18,8 @@ const (
 // PutSignal copies src to dst at PE pe, and then changes the first element of sig
 // there, like shmem_put_signal.
 func PutSignal[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64, op SignalOp, pe int) {
-	sig.at(0)
-	c.peer(sig.w, pe) // panics before anything is stored
+	sig.o.CheckIndex(0)
+	c.core.Check(sig.o.Space, pe) // panics before anything is stored
 	Put(c, dst, src, pe)
 	c.Fence()
 	switch op {
@@ -39,20 +39,10 @@ func PutSignalNBI[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64
 }
 
 // SignalFetch returns the first element of sig here, like shmem_signal_fetch.
-func SignalFetch(sig Sym[uint64]) uint64 { return atomicLoad(sig.local(0)) }
+func SignalFetch(sig Sym[uint64]) uint64 { return sig.o.Word(0, 8) }
 
 // SignalWaitUntil waits until the first element of sig here is OP v, and returns it,
 // like shmem_signal_wait_until. Errors are those of WaitUntil.
 func SignalWaitUntil(ctx context.Context, sig Sym[uint64], op Cmp, v uint64) (uint64, error) {
-	p := sig.local(0)
-	var got uint64
-	look := func() bool {
-		got = atomicLoad(p)
-		return compare(got, op, v)
-	}
-	if look() {
-		return got, nil
-	}
-	err := sig.w.wait(ctx, look)
-	return got, err
+	return sig.o.WaitUntil(ctx, 0, condition(op, v))
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"github.com/ntbnet/ntbnet/internal/collective"
 )
 
 // How teams are made of others: chapter 9.4 of the specification. All PEs of the parent
@@ -115,7 +117,7 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 	if bad != nil {
 		return nil, bad
 	}
-	if err := t.begun(); err != nil {
+	if err := t.engine.Begin(); err != nil {
 		return nil, err
 	}
 	var pes []int
@@ -137,14 +139,14 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 	if err == nil && !full {
 		if me >= 0 {
 			made = makeTeam(t.w, pes, me, slot)
-			made.clear()
+			made.engine.Clear()
 			if len(config) > 0 {
 				made.config = config[0]
 			}
 		}
-		err = t.sync(ctx) // no PE writes to the new area before it is clear
+		err = t.engine.Sync(ctx) // no PE writes to the new area before it is clear
 	}
-	if err = t.leave(err); err != nil {
+	if err = t.engine.Leave(err); err != nil {
 		return nil, err
 	}
 	if full {
@@ -170,7 +172,7 @@ func (t *Team) takeSlots(ctx context.Context, group func(pe int) int) (slot int,
 		mine := world.free
 		world.freeMu.Unlock()
 		free := ^uint64(0)
-		err = t.agree(ctx, words{mine}, func(pe int, w words) {
+		err = t.engine.Agree(ctx, collective.Words{mine}, func(pe int, w collective.Words) {
 			if group(pe) == g {
 				free &= w[0]
 			}
@@ -183,7 +185,7 @@ func (t *Team) takeSlots(ctx context.Context, group func(pe int) int) (slot int,
 			slot, how = world.reserve(free, t.slot+try)
 		}
 		worst := slotTaken
-		err = t.agree(ctx, words{uint64(how)}, func(_ int, w words) { worst = max(worst, int(w[0])) })
+		err = t.engine.Agree(ctx, collective.Words{uint64(how)}, func(_ int, w collective.Words) { worst = max(worst, int(w[0])) })
 		if err == nil && worst == slotTaken {
 			return slot, false, nil
 		}
@@ -219,19 +221,9 @@ func (t *Team) unreserve(slot int) {
 	t.free |= 1 << (slot - firstSlot)
 }
 
-// clear resets this PE's work area, which has the counts of an earlier team.
-func (t *Team) clear() {
-	for off := t.area; off < t.from(len(t.pes)); off += 8 {
-		store(word8(t.w.heap.base, off), 0)
-	}
-}
-
 // release gives this PE's work area back.
 func (t *Team) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ended {
-		t.ended = true
+	if t.engine.End() {
 		t.w.team.unreserve(t.slot)
 	}
 }
@@ -250,11 +242,11 @@ func (t *Team) Destroy(ctx context.Context) error {
 		return err
 	}
 	// What this PE wrote to the others' work areas arrives before they use them again.
-	err := t.ctx.Quiet()
+	err := t.engine.Quiet()
 	if err == nil {
-		err = t.sync(ctx)
+		err = t.engine.Sync(ctx)
 	}
-	if err = t.leave(err); err != nil {
+	if err = t.engine.Leave(err); err != nil {
 		return err // the work area may still be in use
 	}
 	t.release()

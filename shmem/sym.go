@@ -1,57 +1,56 @@
 package shmem
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ntbnet/ntbnet/internal/onesided"
+)
 
 // Sym is a symmetric object: an array of T at the same offset of every PE's heap.
 // It is a value, the same on every PE. It may be copied, and sliced like a slice.
 // The zero Sym has no elements. Alloc makes one.
 type Sym[T Elem] struct {
-	w   *World
-	off uintptr // bytes from the beginning of the heap
-	n   int     // elements
+	w *World
+	o onesided.Object // as the packages below know it
+}
+
+// symOf returns the object of n elements at an offset.
+func symOf[T Elem](w *World, off uintptr, n int) Sym[T] {
+	return Sym[T]{w, onesided.Object{Space: w.space, Off: off, N: n}}
 }
 
 // Len returns the number of elements.
-func (s Sym[T]) Len() int { return s.n }
+func (s Sym[T]) Len() int { return s.o.N }
 
 // Offset returns where the object begins, in bytes from the beginning of the heap,
 // the same on every PE.
-func (s Sym[T]) Offset() int { return int(s.off) }
+func (s Sym[T]) Offset() int { return int(s.o.Off) }
 
 // Slice returns elements i to j-1. It panics unless 0 <= i <= j <= Len.
 func (s Sym[T]) Slice(i, j int) Sym[T] {
-	if i < 0 || j < i || j > s.n {
-		panic(fmt.Sprintf("shmem: slice [%d:%d] of an object of %d elements", i, j, s.n))
+	if i < 0 || j < i || j > s.o.N {
+		panic(fmt.Sprintf("shmem: slice [%d:%d] of an object of %d elements", i, j, s.o.N))
 	}
-	return Sym[T]{s.w, s.off + uintptr(i)*sizeOf[T](), j - i}
+	return Sym[T]{s.w, s.o.Slice(i, j, sizeOf[T]())}
 }
 
 // From returns the elements from i on.
-func (s Sym[T]) From(i int) Sym[T] { return s.Slice(i, s.n) }
+func (s Sym[T]) From(i int) Sym[T] { return s.Slice(i, s.o.N) }
 
 // Local returns this PE's own copy of the object. It is valid until the object is
 // freed or the World closed. What other PEs write to it appears there at any time.
 // The package comment says when it may be read.
-func (s Sym[T]) Local() []T {
-	if s.n == 0 {
-		return nil
-	}
-	s.w.check()
-	return elems[T](s.w.heap.base, s.off, s.n)
-}
+func (s Sym[T]) Local() []T { return elems[T](s.o.Local(sizeOf[T]())) }
 
 // Ptr returns the copy of PE pe, if that is mapped here, like shmem_ptr. It is
 // valid as long as the result of Local.
 func (s Sym[T]) Ptr(pe int) ([]T, bool) {
-	if s.n == 0 {
+	if s.o.N == 0 {
 		return nil, false
 	}
 	s.w.check()
-	base := s.w.peer(pe).base.Load()
-	if base == nil {
-		return nil, false
-	}
-	return elems[T](base, s.off, s.n), true
+	b := s.o.Reached(s.w.peer(pe).Peer, sizeOf[T]())
+	return elems[T](b), b != nil
 }
 
 // The following methods use the default context of the World. So Quiet and Err of World.Ctx
@@ -86,35 +85,14 @@ func (s Sym[T]) ctx() *Ctx {
 	return s.w.ctx
 }
 
-// local returns the address of element i here.
-func (s Sym[T]) local(i int) *T {
-	off := s.at(i)
-	s.w.check()
-	return elem[T](s.w.heap.base, off)
-}
-
 // room panics unless n elements fit.
 func (s Sym[T]) room(n int) {
-	if n > s.n {
-		badRoom(n, s.n)
+	if n > s.o.N {
+		onesided.BadRoom(n, s.o.N)
 	}
 }
 
-// These functions are separate, and not inlined, so that their callers can be.
-
-//go:noinline
-func badIndex(i, n int) { panic(fmt.Sprintf("shmem: index %d of an object of %d elements", i, n)) }
-
+// badSym is separate, and not inlined, so that its callers can be.
+//
 //go:noinline
 func badSym() { panic(noWorld) }
-
-//go:noinline
-func badWorld() { panic("shmem: object of another World") }
-
-//go:noinline
-func badRoom(n, have int) {
-	panic(fmt.Sprintf("shmem: %d elements do not fit into an object of %d", n, have))
-}
-
-//go:noinline
-func badPE(pe, n int) { panic(fmt.Sprintf("shmem: PE %d of %d", pe, n)) }

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,8 +23,8 @@ func TestAnObjectIsFoundByItsMemoryAndItsOffset(t *testing.T) {
 		require.False(t, ok, "other memory")
 		_, ok = Find(w, s.Local()[:0])
 		require.False(t, ok, "no memory")
-		last := w.heap.size - 4
-		for off, want := range map[int]bool{-4: false, 0: false, firstShared: false, s.Offset() + 1: false, last: true, last + 4: false, last + 8: false} {
+		last := w.heap.Size - 4
+		for off, want := range map[int]bool{-4: false, 0: false, symheap.Shared: false, s.Offset() + 1: false, last: true, last + 4: false, last + 8: false} {
 			_, ok = At[int32](w, off, 1)
 			require.Equal(t, want, ok, "offset %d", off)
 		}

@@ -8,11 +8,11 @@ import "unsafe"
 // aligned to 8 bytes.
 func At[T Elem](w *World, off, n int) (Sym[T], bool) {
 	w.check()
-	if off < w.heap.objects || off%int(alignOf[T]()) != 0 || off > w.heap.size ||
-		n < 0 || n > (w.heap.size-off)/int(sizeOf[T]()) {
+	if off < w.heap.Objects || off%int(alignOf[T]()) != 0 || off > w.heap.Size ||
+		n < 0 || n > (w.heap.Size-off)/int(sizeOf[T]()) {
 		return Sym[T]{}, false
 	}
-	return Sym[T]{w, uintptr(off), n}, true
+	return symOf[T](w, uintptr(off), n), true
 }
 
 // Find returns the symmetric object of which s is this PE's copy, so Find(w,
@@ -23,8 +23,8 @@ func Find[T Elem](w *World, s []T) (Sym[T], bool) {
 		return Sym[T]{}, false
 	}
 	// An address below the heap wraps to a large offset.
-	off := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(w.heap.base))
-	if off >= uintptr(w.heap.size) {
+	off := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(w.heap.Base))
+	if off >= uintptr(w.heap.Size) {
 		return Sym[T]{}, false
 	}
 	return At[T](w, int(off), len(s))

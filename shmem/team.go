@@ -3,7 +3,10 @@ package shmem
 import (
 	"context"
 
+	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
 // Team is an ordered set of PEs of the job, numbered from 0, like shmem_team_t. All
@@ -15,22 +18,12 @@ import (
 // A nil Team has no PEs, like SHMEM_TEAM_INVALID.
 type Team struct {
 	// Immutable.
-	w     *World
-	pes   []int   // by number in the team, the number in the World
-	peers []*peer // by number in the team
-	me    int     // this PE's number
-	slot  int     // of the work area
-	area  uintptr // offset of the work area
-	ctx   *Ctx    // for steps and messages
-	topology
-	config TeamConfig // immutable once made
-
-	mu    lock.Mutex[lock.Team]    // held while a collective is under way
-	pairs []partner                // by PE; guarded by mu
-	err   error                    // of a collective call that failed; guarded by mu
-	ended bool                     // set by Destroy; guarded by mu
-	line  [slotNumberAt / 8]uint64 // one message on its way; guarded by mu
-	buf   []uint64                 // scratch; guarded by mu
+	w      *World
+	pes    []int            // by number in the team, the number in the World
+	me     int              // this PE's number
+	slot   int              // of the work area
+	engine *collective.Team // its calls
+	config TeamConfig       // immutable once made
 
 	freeMu lock.Mutex[lock.Slots]
 	free   uint64 // in the team of all PEs: free slots, as bits; guarded by freeMu
@@ -50,14 +43,18 @@ func worldTeam(w *World) *Team {
 }
 
 func makeTeam(w *World, pes []int, me, slot int) *Team {
-	t := &Team{w: w, pes: pes, me: me, slot: slot, pairs: make([]partner, len(pes))}
-	t.area = firstShared + uintptr(slot)*teamBytes(len(w.peers))
-	for _, pe := range pes {
-		t.peers = append(t.peers, w.peers[pe])
-	}
-	t.ctx = newCtx(w, t, t.peers)
-	t.topology = w.topologyOf(pes)
+	t := &Team{w: w, pes: pes, me: me, slot: slot}
+	area := symheap.Shared + uintptr(slot)*collective.AreaBytes(len(w.peers))
+	t.engine = collective.New(w.space, t.peers(), me, area, w.layoutOf(pes))
 	return t
+}
+
+// peers returns the team's PEs.
+func (t *Team) peers() (all []*onesided.Peer) {
+	for _, pe := range t.pes {
+		all = append(all, t.w.space.Peers()[pe])
+	}
+	return all
 }
 
 // MyPE returns this PE's number in the team, like shmem_team_my_pe. In a nil team
@@ -100,7 +97,7 @@ func (t *Team) NewCtx() *Ctx {
 		panic("shmem: context of a nil Team")
 	}
 	t.w.check()
-	return newCtx(t.w, t, t.peers)
+	return newCtx(t.w, t, t.peers())
 }
 
 // Sync waits until all PEs of the team have called it, like shmem_team_sync. What
@@ -109,7 +106,7 @@ func (t *Team) Sync(ctx context.Context) error {
 	if err := t.enter(ctx, callSync); err != nil {
 		return err
 	}
-	return t.leave(t.sync(ctx))
+	return t.engine.Leave(t.engine.Sync(ctx))
 }
 
 // Barrier completes this PE's operations on the default context, and then waits
@@ -125,28 +122,5 @@ func (t *Team) Barrier(ctx context.Context) error {
 	if err := t.enter(ctx, callBarrier); err != nil {
 		return err
 	}
-	return t.leave(t.sync(ctx))
-}
-
-// flat is the largest team in which each PE tells each other directly, rather than
-// through others. That takes one round, and where PEs share processors each has to
-// run once only.
-const flat = 8
-
-// sync is a barrier. In a small team, each PE steps to each other. In a larger one,
-// each PE steps in round r to the one 2^r further, and waits for the one 2^r before.
-// The caller holds mu.
-func (t *Team) sync(ctx context.Context) error {
-	n := len(t.pes)
-	if n <= flat {
-		t.stepAll()
-		return t.awaitAll(ctx)
-	}
-	for d := 1; d < n; d *= 2 {
-		t.step(t.next(d))
-		if err := t.await(ctx, t.next(n-d)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.engine.Leave(t.engine.Sync(ctx))
 }

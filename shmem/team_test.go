@@ -3,6 +3,8 @@ package shmem
 import (
 	"context"
 	"fmt"
+	"github.com/ntbnet/ntbnet/internal/collective"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -181,7 +183,7 @@ func TestTeamsOfTeams(t *testing.T) {
 		}
 		c := b.NewCtx()
 		require.Equal(t, b, c.Team())
-		P(c, Sym[uint64]{w, b.area, 1}, 0, 0, 0) // PE 0 is the team's
+		P(c, symOf[uint64](w, uintptr(symheap.Shared+b.slot*int(collective.AreaBytes(w.NumPEs()))), 1), 0, 0, 0) // PE 0 is the team's
 		require.NoError(t, c.Close())
 		x, y, err := b.Split2D(ctx, 2)
 		require.NoError(t, err)
@@ -282,7 +284,7 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 	run(t, 4, "mem:near", nil, func(w *World) {
 		require.Equal(t, 4, w.SharedTeam().NPEs())
 		require.Equal(t, w.PE(), w.SharedTeam().MyPE())
-		require.True(t, w.Team().oneHost)
+		require.True(t, w.Team().engine.OneHost())
 		require.NoError(t, w.SharedTeam().Sync(context.Background()))
 	})
 	run(t, 3, "mem:strict", []Option{Strict()}, func(w *World) {
@@ -308,7 +310,7 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 				want = []int{1}
 			}
 			require.Equal(t, want, w.SharedTeam().pes)
-			require.False(t, w.Team().oneHost)
+			require.False(t, w.Team().engine.OneHost())
 			a, err := Alloc[int32](context.Background(), w, 1000)
 			require.NoError(t, err)
 			b, err := AllocZeroed[int32](context.Background(), w, 1000)

@@ -3,6 +3,7 @@ package shmem
 import (
 	"context"
 	"fmt"
+	"github.com/ntbnet/ntbnet/internal/onesided"
 	"io"
 	"net/http"
 	"testing"
@@ -101,7 +102,7 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 			"shmem: 1 elements to skip or not, of an object of 10":               func() { TestAll(s, []bool{true}, Eq, 1) },
 			"shmem: unknown comparison":                                          func() { Test(s, 0, Le+1, 0) },
 			"shmem: 2 blocks of 3 elements, 2 and 3 apart":                       func() { IBPut(c, s, 2, make([]int32, 6), 3, 3, 2, 1) },
-			"shmem: use of a closed World, or of a zero Sym":                     func() { Sym[int32]{n: 1}.Local() },
+			"shmem: use of a closed World, or of a zero Sym":                     func() { Sym[int32]{o: onesided.Object{N: 1}}.Local() },
 			"shmem: use of a closed context":                                     func() { P(closed, s, 0, 1, 1) },
 			"shmem: the default context is closed with its World":                func() { c.Close() },
 			"shmem: the team of all PEs and the shared team cannot be destroyed": func() { _ = w.Team().Destroy(context.Background()) },

@@ -73,8 +73,8 @@ func (w *World) take(ctx context.Context, off uintptr) (*turn, error) {
 	select {
 	case one.taken <- struct{}{}:
 		return one, nil
-	case <-w.failed:
-		err = w.failure
+	case <-w.space.Failed():
+		err = w.space.Err()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

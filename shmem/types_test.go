@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -339,3 +340,6 @@ func goroutines(t require.TestingT, w *World) {
 	}
 	require.NoError(t, w.Team().Barrier(context.Background()))
 }
+
+// bytesAt returns the memory of one value.
+func bytesAt[T Elem](p *T) []byte { return bytesOf(unsafe.Slice(p, 1)) }

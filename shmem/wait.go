@@ -2,220 +2,131 @@ package shmem
 
 import (
 	"context"
-	"runtime"
-	"slices"
-	"sync/atomic"
-	"time"
+	"fmt"
 
-	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/internal/onesided"
 )
 
-// A PE that waits polls a word of its own heap for a while, and then sleeps. A PE
-// that has the heap mapped stores there without a request. So before a PE sleeps, it
-// changes the arm word at the beginning of its heap. Then it makes all processors
-// pass a barrier, and polls once more. Every PE loads the arm word after its stores.
-// So a PE that stores pays for a load only, not for a barrier. A PE that sees the
-// change sends a request to wake, once.
-
-// sleepers are the goroutines of this PE that sleep.
-type sleepers struct {
-	mu     lock.Mutex[lock.Sleeper]
-	asleep []chan struct{} // one empty channel for each that sleeps; guarded by mu
-	spare  []chan struct{} // channels for reuse; guarded by mu
-}
-
-// lieDown returns a channel on which the next wake sends. The caller passes it to
-// getUp afterwards.
-func (s *sleepers) lieDown() chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.spare) == 0 {
-		s.spare = append(s.spare, make(chan struct{}, 1))
-	}
-	last := len(s.spare) - 1
-	bell := s.spare[last]
-	s.spare = s.spare[:last]
-	s.asleep = append(s.asleep, bell)
-	return bell
-}
-
-// getUp ends what lieDown began, whether woken or not.
-func (s *sleepers) getUp(bell chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.asleep, bell); i >= 0 {
-		s.asleep = slices.Delete(s.asleep, i, i+1)
-	}
-	select {
-	case <-bell:
-	default:
-	}
-	s.spare = append(s.spare, bell)
-}
-
-// wake wakes all sleepers.
-func (s *sleepers) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, bell := range s.asleep {
-		bell <- struct{}{} // there is room: each channel is sent to once
-	}
-	s.asleep = s.asleep[:0]
-}
-
-// Times of a wait.
-const (
-	spinFor  = 200 * time.Microsecond
-	spinMost = 10 * time.Millisecond // after a wake that was not needed
-	// The PE that is to store the word may need this very processor, even where there
-	// are enough. The scheduler tends to put a PE that this one wakes on the same
-	// processor, and does not move PEs that take turns. So a wait offers its processor
-	// to others after each shareEach polls, which take longer than a neighbour's
-	// answer. Where PEs have to take turns anyway, it does so after each poll from
-	// shareAfter on.
-	shareEach  = 16
-	shareAfter = 8
-	// giveWay is the time after which other goroutines get a chance to run.
-	giveWay = 20 * time.Microsecond
-	// An offer that takes slowOffer means that another process computes. Then waits
-	// sleep after shortSpin polls, for as long as the offer took. After each further
-	// slow offer they do so for twice as long, up to slowMost times. The reason: only a
-	// sleeper gets the processor as soon as it has something to do.
-	slowOffer = 2 * time.Millisecond
-	slowMost  = 32
-	shortSpin = 64
-	// pollEach is how long a wait pauses between polls where other PEs cannot be
-	// relied on to wake it.
-	pollEach = time.Millisecond
-)
-
-// offers decides when a PE offers its processor to others.
-type offers struct {
-	yield func()       // yields this processor
-	epoch time.Time    // when the World was made
-	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
-	times atomic.Int64 // length of that time, as a multiple of the last offer
-}
-
-func (o *offers) init() { o.yield, o.epoch = osYield, time.Now() }
-
-// slow reports whether an offer would take long at the time now.
-func (o *offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
-
-// offer yields this processor, and returns the time after that.
-func (o *offers) offer(now time.Time) time.Time {
-	o.yield()
-	after := time.Now()
-	took, times := after.Sub(now), o.times.Load()
-	if took >= slowOffer {
-		times = min(max(1, 2*times), slowMost)
-		o.times.Store(times)
-		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
-	} else if times != 0 {
-		o.times.Store(0)
-	}
-	return after
-}
-
-// wait returns nil when look returns true, either at once or after a PE has stored
-// what makes it so. It returns an error if a PE has ended, or ctx.
-func (w *World) wait(ctx context.Context, look func() bool) error {
-	if look() {
-		return nil
-	}
-	for budget := spinFor; ; budget = min(2*budget, spinMost) {
-		if w.spin(look, budget) {
-			return nil
-		}
-		if done, err := w.park(ctx, look); done || err != nil {
-			return err
-		}
-		// Other stores wake this PE before the awaited one. Each sleep costs the next PE
-		// that stores a request.
-	}
-}
-
-// spin calls look again and again for a while. It reports whether look returned
-// true.
-func (w *World) spin(look func() bool, budget time.Duration) bool {
-	var begin, gave time.Time
-	for i := 1; ; i++ {
-		if look() {
-			return true
-		}
-		if i%shareEach != 0 && (!w.crowded || i < shareAfter) {
-			ntb.Pause()
-			continue
-		}
-		now := time.Now()
-		if begin.IsZero() {
-			begin, gave = now, now
-		}
-		if w.offers.slow(now) {
-			if i >= shortSpin {
-				return false
-			}
-			continue
-		}
-		now = w.offers.offer(now)
-		switch {
-		case now.Sub(begin) > budget || w.Err() != nil:
-			return look()
-		case now.Sub(gave) > giveWay:
-			runtime.Gosched()
-			gave = now
-		}
-	}
-}
-
-// park sleeps until something is stored here. It reports whether look returned true. It
-// pairs with peer.armed (pair S8).
-func (w *World) park(ctx context.Context, look func() bool) (bool, error) {
-	bell := w.sleepers.lieDown()
-	defer w.sleepers.getUp(bell)
-	atomic.AddUint32(w.self.arm, 1)
-	var again <-chan time.Time
-	if w.self.fence {
-		ntb.Fence() // as all others do after each store
-	} else if w.barrier() != nil {
-		// The barrier worked when the process began, so other PEs make none after their
-		// stores. One may have overlooked the arm word. So this is a pause rather than a
-		// sleep.
-		again = time.After(pollEach)
-	}
-	if look() {
-		return true, nil
-	}
-	select {
-	case <-again:
-		return look(), nil
-	case <-bell:
-		return false, nil
-	case <-w.failed:
-		if look() { // the store came before the arm word
-			return true, nil
-		}
-		return false, w.failure
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-func fullFence() { ntb.Fence() }
+// Waits and tests: chapter 9.10 of the specification.
 
 // WaitUntil waits until element i of s here is OP v, like shmem_wait_until. Another
 // PE makes it so by an atomic operation, P, a put of one element, or a signal. ctx
 // ends it early. It fails if a PE of the job ends.
 func WaitUntil[T AMO](ctx context.Context, s Sym[T], i int, op Cmp, v T) error {
-	p := s.local(i)
-	if compare(atomicLoad(p), op, v) {
-		return nil
-	}
-	return s.w.wait(ctx, func() bool { return compare(atomicLoad(p), op, v) })
+	_, err := s.o.WaitUntil(ctx, i, condition(op, v))
+	return err
 }
 
 // Test reports whether element i of s here is OP v, like shmem_test.
-func Test[T AMO](s Sym[T], i int, op Cmp, v T) bool {
-	return compare(atomicLoad(s.local(i)), op, v)
+func Test[T AMO](s Sym[T], i int, op Cmp, v T) bool { return s.o.Test(i, condition(op, v)) }
+
+// Waits and tests for several elements. skip says
+// which elements do not count, and may be nil; the specification calls it status. The
+// Vector forms compare each element with a value of its own. Like Test, they read this
+// PE's own copy. Where several elements are true, the Any forms return one of them at
+// random, so that each is returned in time.
+
+// WaitUntilAll waits until every element of s here has been OP v, one after the other,
+// like shmem_wait_until_all. Errors are those of WaitUntil.
+func WaitUntilAll[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) error {
+	m := many(s, skip, op, v)
+	return m.WaitAll(ctx)
+}
+
+// WaitUntilAny waits until some element is OP v, and returns its number, like
+// shmem_wait_until_any. If all are skipped, it returns -1 at once.
+func WaitUntilAny[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) (int, error) {
+	m := many(s, skip, op, v)
+	return m.WaitAny(ctx)
+}
+
+// WaitUntilSome waits until at least one element is OP v, and appends the numbers of
+// all such elements to found, like shmem_wait_until_some. If all are skipped, it
+// appends none and returns at once.
+func WaitUntilSome[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, v T) ([]int, error) {
+	m := many(s, skip, op, v)
+	return m.WaitSome(ctx, found)
+}
+
+// WaitUntilAllVector is WaitUntilAll with a value for each element, like
+// shmem_wait_until_all_vector.
+func WaitUntilAllVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) error {
+	m := vector(s, skip, op, values)
+	return m.WaitAll(ctx)
+}
+
+// WaitUntilAnyVector is WaitUntilAny with a value for each element, like
+// shmem_wait_until_any_vector.
+func WaitUntilAnyVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) (int, error) {
+	m := vector(s, skip, op, values)
+	return m.WaitAny(ctx)
+}
+
+// WaitUntilSomeVector is WaitUntilSome with a value for each element, like
+// shmem_wait_until_some_vector.
+func WaitUntilSomeVector[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, values []T) ([]int, error) {
+	m := vector(s, skip, op, values)
+	return m.WaitSome(ctx, found)
+}
+
+// TestAll reports whether every element of s here is OP v, like shmem_test_all.
+func TestAll[T AMO](s Sym[T], skip []bool, op Cmp, v T) bool {
+	m := many(s, skip, op, v)
+	m.Check()
+	return m.All()
+}
+
+// TestAny returns the number of an element that is OP v, like shmem_test_any. If
+// there is none, it returns -1.
+func TestAny[T AMO](s Sym[T], skip []bool, op Cmp, v T) int {
+	m := many(s, skip, op, v)
+	m.Check()
+	return m.Any()
+}
+
+// TestSome appends the numbers of all elements that are OP v to found, like
+// shmem_test_some.
+func TestSome[T AMO](found []int, s Sym[T], skip []bool, op Cmp, v T) []int {
+	m := many(s, skip, op, v)
+	m.Check()
+	return m.Some(found)
+}
+
+// TestAllVector is TestAll with a value for each element, like
+// shmem_test_all_vector.
+func TestAllVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) bool {
+	m := vector(s, skip, op, values)
+	m.Check()
+	return m.All()
+}
+
+// TestAnyVector is TestAny with a value for each element, like
+// shmem_test_any_vector.
+func TestAnyVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) int {
+	m := vector(s, skip, op, values)
+	m.Check()
+	return m.Any()
+}
+
+// TestSomeVector is TestSome with a value for each element, like
+// shmem_test_some_vector.
+func TestSomeVector[T AMO](found []int, s Sym[T], skip []bool, op Cmp, values []T) []int {
+	m := vector(s, skip, op, values)
+	m.Check()
+	return m.Some(found)
+}
+
+// many is a condition for all elements of s that are not skipped.
+func many[T AMO](s Sym[T], skip []bool, op Cmp, v T) onesided.Many {
+	return onesided.Many{Object: s.o, Condition: condition(op, v), Skip: skip}
+}
+
+// vector is many with a value for each element.
+func vector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) onesided.Many {
+	if len(values) != s.o.N {
+		panic(fmt.Sprintf("shmem: %d values for an object of %d elements", len(values), s.o.N))
+	}
+	m := many(s, skip, op, T(0))
+	m.Values = bytesOf(values)
+	return m
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -24,48 +27,58 @@ type World struct {
 	opts    options
 	pe      int
 	peers   []*peer // by PE
-	self    *peer
-	heap    *heap
+	heap    *symheap.Heap
+	space   *onesided.Space
 	team    *Team
 	near    *Team      // see SharedTeam
 	sharers [][]uint64 // see share
 	ctx     *Ctx
-	fabric  *sdp.Fabric // nil if this is the only PE
-	ln      net.Listener
-	token   uint64 // names this PE's heap, see heapFile
-	// barrier makes the processors of all PEs that map each other pass a memory
-	// barrier.
-	barrier func() error
-	place   place   // where this PE runs
+	token   uint64  // names this PE's heap, see symheap.File
 	places  []place // where each PE runs; connect writes one element
-	// crowded says that PEs have to take turns at this one's processors, or that
-	// their servers need some too. It is set when all have joined.
-	crowded bool
-	spec    *fabric.Spec // nil if this is the only PE
+	attachment
 	// closeLimit is how long Close waits for other PEs' byes after the barrier.
 	closeLimit time.Duration
 
-	sleepers sleepers
-	offers   offers
-	turns    turns
-	failed   chan struct{} // closed with the first failure
-	wg       sync.WaitGroup
+	turns turns
+	wg    sync.WaitGroup
 
-	mu      lock.Mutex[lock.World]
-	joined  map[int]bool // PEs whose requests are served; guarded by mu
+	// mu guards the following, and part of joining.
+	mu lock.Mutex[lock.World]
+	joining
+	conns   map[net.Conn]bool // true if a PE has joined by it
+	closing bool              // Close has begun
+	exiting bool              // GlobalExit has begun
+}
+
+// attachment is how a PE is reached by those that do not map its heap. It is immutable,
+// and zero for the only PE of a job.
+type attachment struct {
+	spec   *fabric.Spec
+	fabric *sdp.Fabric
+	ln     net.Listener
+}
+
+// joining is how far the PEs of a job have found each other.
+type joining struct {
 	arrived chan struct{}
-	misfit  error             // error of the first PE of the job that did not fit; guarded by mu
-	giveUp  func()            // ends joining; set before connections are accepted
-	conns   map[net.Conn]bool // true if a PE has joined by it; guarded by mu
-	gone    map[int]bool      // PEs that have said bye; guarded by mu
-	failure error             // guarded by mu until failed is closed
-	closing bool              // Close has begun; guarded by mu
-	exiting bool              // GlobalExit has begun; guarded by mu
-	closed  atomic.Bool
+	giveUp  func() // ends it; set before connections are accepted
+
+	// World.mu guards the following.
+	joined map[int]bool // PEs whose requests are served
+	misfit error        // error of the first PE of the job that did not fit
+}
+
+// peer is a PE as seen from this one.
+type peer struct {
+	*onesided.Peer
+	// Immutable once the World is open.
+	node int             // the PE's node in the fabric, 0 if there is one host
+	mem  *symheap.Memory // the mapping, if it is not this PE's own heap
+	why  error           // why its heap is not mapped here; nil if it is
 }
 
 // ErrClosed reports that the World, or the context, is closed.
-var ErrClosed = errors.New("shmem: closed")
+var ErrClosed = onesided.ErrClosed
 
 // DeadError reports the end of a PE that had not called Close.
 type DeadError struct {
@@ -118,7 +131,7 @@ func (w *World) Fabric() *sdp.Fabric { return w.fabric }
 func (w *World) Mapped(pe int) (bool, error) {
 	p := w.peer(pe)
 	switch {
-	case p.base.Load() != nil:
+	case p.Mapped():
 		return true, nil
 	case p.why != nil:
 		return false, p.why
@@ -131,22 +144,22 @@ var errEnded = errors.New("it has ended")
 // Accessible reports whether operations on a PE can work, like shmem_pe_accessible.
 // They can until it has ended. Every symmetric object can be reached on each such
 // PE.
-func (w *World) Accessible(pe int) bool { return !w.peer(pe).dead.Load() }
+func (w *World) Accessible(pe int) bool { return !w.peer(pe).Dead() }
 
 // HeapLimit returns how large the symmetric heap may grow, in bytes. All objects together
 // may take as much.
-func (w *World) HeapLimit() int { return w.heap.size - w.heap.objects }
+func (w *World) HeapLimit() int { return w.heap.Size - w.heap.Objects }
 
 func (w *World) peer(pe int) *peer {
 	if uint(pe) >= uint(len(w.peers)) {
-		badPE(pe, len(w.peers))
+		onesided.BadPE(pe, len(w.peers))
 	}
 	return w.peers[pe]
 }
 
 // check panics after Close.
 func (w *World) check() {
-	if w == nil || w.closed.Load() {
+	if w == nil || w.space.Closed() {
 		panic(noWorld)
 	}
 }
@@ -155,55 +168,37 @@ const noWorld = "shmem: use of a closed World, or of a zero Sym"
 
 // Err returns why the job cannot go on: a *DeadError for the first PE that ended
 // without Close. It returns nil as long as all PEs run.
-func (w *World) Err() error {
-	select {
-	case <-w.failed:
-		return w.failure
-	default:
-		return nil
-	}
-}
+func (w *World) Err() error { return w.space.Err() }
 
 // newWorld makes a World without connections.
 func newWorld(o options, goHeap bool) (*World, error) {
 	w := &World{
-		opts: o, pe: o.pe,
-		failed: make(chan struct{}), arrived: make(chan struct{}, 1),
-		joined: map[int]bool{}, conns: map[net.Conn]bool{}, gone: map[int]bool{},
-		token: rand.Uint64() | 1, closeLimit: closeLimit,
+		opts: o, pe: o.pe, token: rand.Uint64() | 1, closeLimit: closeLimit,
+		joining: joining{arrived: make(chan struct{}, 1), joined: map[int]bool{}}, conns: map[net.Conn]bool{},
 	}
-	w.offers.init()
-	objects := firstShared + areas*teamBytes(o.n)
-	size := int(objects) + (o.heap+pageBytes-1)&^(pageBytes-1)
-	var m *memory
+	objects := symheap.Shared + areas*collective.AreaBytes(o.n)
+	size := int(objects) + (o.heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
+	var m *symheap.Memory
 	var err error
-	if goHeap || !canMap {
-		m = goMemory(size, w.token)
-	} else if m, err = newMemory(size); err != nil {
+	if goHeap || !symheap.CanMap {
+		m = symheap.NewGo(size, w.token)
+	} else if m, err = symheap.NewMapped(size); err != nil {
 		return nil, err
 	} else {
-		m.mark(w.token)
+		m.Mark(w.token)
 	}
-	w.heap = newHeap(m, objects)
-	w.barrier = membarrier.Global
+	w.heap = symheap.New(m, objects)
 	fence := !membarrier.Register()
-	for pe := range o.n {
-		p := &peer{w: w, pe: pe, fence: fence}
-		w.peers = append(w.peers, p)
+	w.space = onesided.New(o.pe, o.n, w.heap, fence, membarrier.Global, opError)
+	for _, p := range w.space.Peers() {
+		w.peers = append(w.peers, &peer{Peer: p})
 	}
-	w.self = w.peers[w.pe]
-	w.self.reach(m)
-	w.place = thisPlace()
 	w.places = make([]place, o.n)
-	w.places[o.pe] = w.place
+	w.places[o.pe] = thisPlace()
 	return w, nil
 }
 
-// reach makes operations on the peer loads and stores.
-func (p *peer) reach(m *memory) {
-	p.arm = word4(&m.bytes[0], armAt)
-	p.base.Store(&m.bytes[0])
-}
+func opError(op string, pe int, err error) error { return &OpError{op, pe, err} }
 
 // fail ends the job for this PE, because pe is gone. All waits return an error. The
 // other PEs are told, since one that is several hops away from pe learns of it
@@ -211,23 +206,21 @@ func (p *peer) reach(m *memory) {
 func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost(pe)
-	if w.failure != nil || w.exiting || w.closing && w.gone[pe] || w.closed.Load() {
+	w.peers[pe].Lost()
+	if w.Err() != nil || w.exiting || w.closing && w.peers[pe].Left() || w.space.Closed() {
 		return
 	}
-	w.failure = &DeadError{pe, err}
-	close(w.failed)
-	w.sleepers.wake()
+	w.space.Fail(&DeadError{pe, err})
 	if w.giveUp != nil {
 		w.giveUp()
 	}
-	if ch := w.peers[pe].ch; ch != nil {
-		w.wg.Go(func() { ch.conn.Close() }) // if it lives, it must not wait for us
+	if ch := w.peers[pe].Channel(); ch != nil {
+		w.wg.Go(func() { ch.Close() }) // if it lives, it must not wait for us
 	}
-	others := w.channels(pe)
+	others := w.reached(pe)
 	w.wg.Go(func() {
-		for _, ch := range others {
-			_ = ch.tell(opDead, pe)
+		for _, p := range others {
+			_ = p.Channel().Dead(pe)
 		}
 	})
 }
@@ -243,22 +236,8 @@ func (w *World) left(pe int) {
 		return
 	}
 	defer w.mu.Unlock()
-	w.gone[pe] = true
-	w.lost(pe)
-}
-
-// hasLeft reports whether a PE has called Close.
-func (w *World) hasLeft(pe int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.gone[pe]
-}
-
-// lost handles the end of a PE. Nothing is stored to its heap any more.
-func (w *World) lost(pe int) {
-	p := w.peers[pe]
-	p.dead.Store(true)
-	p.base.Store(nil)
+	w.peers[pe].SetLeft()
+	w.peers[pe].Lost()
 }
 
 // closeLimit is the default of World.closeLimit.
@@ -294,8 +273,8 @@ func (w *World) Close(ctx context.Context) error {
 // sayBye informs all others that this PE is done, and limits the wait for their byes.
 func (w *World) sayBye() {
 	for _, p := range w.peers {
-		if p.ch != nil {
-			_ = p.ch.tell(opBye, 0)
+		if ch := p.Channel(); ch != nil {
+			_ = ch.Bye()
 		}
 	}
 	limit := time.Now().Add(w.closeLimit)
@@ -317,24 +296,22 @@ const lastWords = time.Second
 // PEs which PE has failed, if any, so that they blame that one and not this PE.
 func (w *World) hangUp() {
 	w.mu.Lock()
-	channels := w.channels(-1)
+	others := w.reached(-1)
 	var dead *DeadError
-	errors.As(w.failure, &dead)
-	var conns []net.Conn
+	errors.As(w.Err(), &dead)
+	var conns []io.Closer
 	for c := range w.conns { // there will be no new ones
 		conns = append(conns, c)
 	}
 	w.mu.Unlock()
-	for _, ch := range channels {
-		_ = ch.conn.SetDeadline(time.Now().Add(lastWords))
+	for _, p := range others {
+		_ = p.Channel().SetDeadline(time.Now().Add(lastWords))
+		conns = append(conns, p.Channel())
 	}
-	for _, ch := range channels {
-		if dead != nil && ch.pe != dead.PE {
-			_ = ch.tell(opDead, dead.PE)
+	for _, p := range others {
+		if dead != nil && p.PE() != dead.PE {
+			_ = p.Channel().Dead(dead.PE)
 		}
-	}
-	for _, ch := range channels {
-		conns = append(conns, ch.conn)
 	}
 	var wg sync.WaitGroup
 	for _, c := range conns {
@@ -343,12 +320,12 @@ func (w *World) hangUp() {
 	wg.Wait()
 }
 
-// channels returns the channels to all other PEs except but. While Open is under
-// way, there are only some. The caller holds mu.
-func (w *World) channels(but int) (all []*channel) {
+// reached returns all other PEs except but that have a channel. While Open is under way,
+// there are only some. The caller holds mu.
+func (w *World) reached(but int) (all []*peer) {
 	for _, p := range w.peers {
-		if p.ch != nil && p.pe != but {
-			all = append(all, p.ch)
+		if p.Channel() != nil && p.PE() != but {
+			all = append(all, p)
 		}
 	}
 	return all
@@ -360,22 +337,21 @@ func (w *World) release() {
 		w.ln.Close()
 	}
 	w.wg.Wait()
-	w.closed.Store(true)
+	w.space.Close()
 	for _, p := range w.peers {
-		p.base.Store(nil)
-		if p.ch != nil {
-			p.ch.conn.Close()
+		if ch := p.Channel(); ch != nil {
+			ch.Close()
 		}
 		if p.mem != nil {
-			p.mem.close()
+			p.mem.Close()
 		}
 	}
 	if w.fabric != nil {
 		w.fabric.Close()
-		if w.opts.fabric == ownFabric(w.opts.job) {
+		if w.opts.ownFabric {
 			_ = fabric.Remove(w.spec.Name) // this was the last PE
 		}
 	}
-	forgetGoMemory(w.token)
-	w.heap.close()
+	symheap.ForgetGo(w.token)
+	w.heap.Close()
 }

@@ -125,7 +125,7 @@ func checkGiven(text string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", fabric.EnvFabric, err)
-	case spec.Backend == "mem":
+	case spec.InProcess():
 		return fmt.Errorf("%s: %s is memory of one process, and each PE is a process", fabric.EnvFabric, text)
 	}
 	return nil
@@ -142,7 +142,7 @@ func fabricName(job string) string { return "shmem-" + job }
 // fabric returns the fabric for a PE, as an argument of sdp.Open. It is part of the
 // job's own fabric.
 func (o *options) fabric(job string, pe int) string {
-	spec, sep := "shm:"+fabricName(job), "?"
+	spec, sep := fabric.OneHost(fabricName(job)), "?"
 	if o.hosts > 0 {
 		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, fabricName(job), pe+1, o.hosts), "&"
 	}

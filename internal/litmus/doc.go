@@ -28,8 +28,8 @@
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        Fence
 //	      ring   outLane.await      lane's space arm          lane's credit           Fence, or Device.Order
-//	S8    shmem  peer.stored        element of the heap       arm                     nothing, or Fence
-//	      shmem  World.park         arm                       element of the heap     membarrier
+//	S8    onesided Peer.Stored      element of the heap       arm                     nothing, or Fence
+//	      onesided Space.park       arm                       element of the heap     membarrier
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
 //	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
 //	S10   ring   grant.ring         stores of a frame         bell: is it full        Fence
@@ -48,8 +48,8 @@
 //	      bounce Pair.Connect       Pair.linked               the peer's words        sync/atomic
 //	S17   link   Peer.run           the peer, words           Peer.up                 seen before
 //	      link   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
-//	S18   shmem  Ctx.Quiet          element of a heap         another element         Fence
-//	      shmem  Ctx.Quiet          the other element         the first               Fence
+//	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
+//	      onesided Ctx.Quiet        the other element         the first               Fence
 //
 // "nothing, or Fence" depends on [ntb.Caps].FenceToLook. Where Device.Order is membarrier, it is a
 // barrier in the threads of both processes, and the side that works has none. Otherwise both sides

@@ -81,14 +81,14 @@ type (
 )
 
 // All PEs of a team are in its collective, which ends with the first PE that ends.
-func (Team) class() info    { return info{"shmem.Team", 1, false} }
-func (Channel) class() info { return info{"shmem.channel", 2, false} }
+func (Team) class() info    { return info{"collective.Team", 1, false} }
+func (Channel) class() info { return info{"activemsg.Channel", 2, false} }
 func (World) class() info   { return info{"shmem.World", 3, true} }
 func (Slots) class() info   { return info{"shmem.slots", 4, true} }
-func (Heap) class() info    { return info{"shmem.heap", 5, true} }
-func (Heaps) class() info   { return info{"shmem.goHeaps", 6, true} }
+func (Heap) class() info    { return info{"symheap.Heap", 5, true} }
+func (Heaps) class() info   { return info{"symheap.goHeaps", 6, true} }
 func (Turns) class() info   { return info{"shmem.turns", 7, true} }
-func (Sleeper) class() info { return info{"shmem.sleepers", 8, true} }
+func (Sleeper) class() info { return info{"onesided.sleepers", 8, true} }
 
 func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }
 func (Stacks) class() info        { return info{"sdp.stacks", 11, true} }

@@ -1,0 +1,127 @@
+package collective
+
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/symheap"
+)
+
+// Team is a set of PEs that make collective calls together, numbered from 0.
+type Team struct {
+	// Immutable.
+	space *onesided.Space
+	ctx   onesided.Ctx // for steps, messages and data
+	peers []*onesided.Peer
+	me    int     // this PE's number
+	area  uintptr // offset of the work area
+	stage uintptr // offset of the stage
+	topology
+
+	// mu is held while a collective is under way. It guards the following.
+	mu    lock.Mutex[lock.Team]
+	pairs []partner                // by PE
+	tree  tree                     // of the last large broadcast
+	line  [slotNumberAt / 8]uint64 // one message on its way
+	buf   []uint64                 // scratch
+	err   error                    // of a call that failed
+	ended bool                     // set by End
+}
+
+// New makes a team of peers, of which this PE is number me. The work area of AreaBytes is
+// at an offset.
+func New(space *onesided.Space, peers []*onesided.Peer, me int, area uintptr, where Layout) *Team {
+	t := &Team{space: space, peers: peers, me: me, area: area, pairs: make([]partner, len(peers))}
+	t.stage = area + linesBytes(len(space.Peers()))
+	t.ctx.Init(space, peers)
+	t.topology = where.topology(me)
+	return t
+}
+
+// SetLayout sets where the team's PEs are, before its first collective but Sync and Agree.
+func (t *Team) SetLayout(where Layout) { t.topology = where.topology(t.me) }
+
+// OneHost reports whether all PEs of the team are mapped to each other.
+func (t *Team) OneHost() bool { return t.oneHost }
+
+// Clear resets this PE's work area, which has the counts of an earlier team.
+func (t *Team) Clear() {
+	for off := t.area; off < t.from(len(t.peers)); off += 8 {
+		symheap.Store8(t.space.Base(), off, 0)
+	}
+}
+
+// Begin begins a collective call. It fails if an earlier one did, since the PEs may be at
+// different places then.
+func (t *Team) Begin() error {
+	t.space.Check()
+	t.mu.Lock()
+	if t.ended {
+		t.mu.Unlock()
+		panic("shmem: use of a destroyed Team")
+	}
+	if err := t.err; err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// Leave ends what Begin began.
+func (t *Team) Leave(err error) error {
+	if err == nil {
+		err = t.ctx.Err()
+	}
+	if err != nil {
+		t.err = err
+	}
+	t.mu.Unlock()
+	return err
+}
+
+// End makes all later calls panic. It reports whether this was the first End.
+func (t *Team) End() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := !t.ended
+	t.ended = true
+	return first
+}
+
+// Quiet completes what the team's calls have put. The caller has called Begin, as the
+// callers of all methods below have.
+func (t *Team) Quiet() error { return t.ctx.Quiet() }
+
+// flat is the largest team in which each PE tells each other directly, rather than
+// through others. That takes one round, and where PEs share processors each has to
+// run once only.
+const flat = 8
+
+// Sync is a barrier. In a small team, each PE steps to each other. In a larger one,
+// each PE steps in round r to the one 2^r further, and waits for the one 2^r before.
+func (t *Team) Sync(ctx context.Context) error {
+	n := len(t.peers)
+	if n <= flat {
+		t.stepAll()
+		return t.awaitAll(ctx)
+	}
+	for d := 1; d < n; d *= 2 {
+		t.step(t.next(d))
+		if err := t.await(ctx, t.next(n-d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// local returns n bytes of this PE's own heap.
+func (t *Team) local(off uintptr, n int) []byte {
+	return symheap.Bytes(t.space.Base(), off, uintptr(n))
+}
+
+// put copies b to an offset at PE pe of the team.
+func (t *Team) put(off uintptr, b []byte, pe int) { t.ctx.PutBytes(t.peers[pe], off, b) }
+
+// get copies len(dst) bytes from an offset at PE pe of the team.
+func (t *Team) get(dst []byte, off uintptr, pe int) { t.ctx.GetBytes(dst, t.peers[pe], off) }

@@ -1,0 +1,18 @@
+// Package onesided does one-sided operations on the symmetric heaps of PEs: puts, gets, atomics,
+// fences and quiet, and waits for words of this PE's own heap. Objects are untyped: an offset, a
+// number of elements and their size in bytes.
+//
+// A PE whose heap is mapped is reached by loads and stores, see internal/symheap. Any other PE is
+// reached by requests, see internal/activemsg. The package does not know how PEs find each other;
+// that is package shmem, whose functions with type parameters are its front.
+//
+//	space := onesided.New(me, heap, peers, opError)
+//	c := space.NewCtx(peers)
+//	o := onesided.Object{Space: space, Off: off, N: 100}
+//	c.P(o, 5, 8, 7, 0, pe)                             // element 5, of 8 bytes, becomes 7
+//	old := c.FetchAdd(o, 0, 8, 1, pe)
+//	err := c.Quiet()
+//	err = o.WaitUntil(ctx, 5, onesided.Condition{Size: 8, Op: onesided.Eq, V: 7})
+//
+// Mistakes of the caller panic. The first failure of the fabric stays with its context.
+package onesided

@@ -1,0 +1,135 @@
+package onesided
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/symheap"
+)
+
+// Space is the heaps of all PEs of a job, as this PE sees them.
+type Space struct {
+	// Immutable once all PEs have joined.
+	heap    *symheap.Heap
+	peers   []*Peer
+	self    *Peer
+	crowded bool // PEs take turns at this one's processors, or their servers need some too
+	// barrier makes the processors of all PEs that map each other pass a memory barrier.
+	barrier func() error
+	// opError returns the error of an operation on a PE.
+	opError func(op string, pe int, err error) error
+
+	sleepers sleepers
+	offers   offers
+	closed   atomic.Bool
+
+	// failure is immutable once failed is closed.
+	failed  chan struct{}
+	failure error
+}
+
+// New makes the space of PE me of n, whose own heap is heap. fence says that PEs which store
+// to it make a barrier, since barrier does not work here. opError makes the errors of
+// operations.
+func New(me, n int, heap *symheap.Heap, fence bool, barrier func() error, opError func(op string, pe int, err error) error) *Space {
+	s := &Space{heap: heap, barrier: barrier, opError: opError, failed: make(chan struct{})}
+	s.offers = offers{yield: symheap.Yield, epoch: time.Now()}
+	for pe := range n {
+		s.peers = append(s.peers, &Peer{space: s, pe: pe, fence: fence})
+	}
+	s.self = s.peers[me]
+	s.self.Reach(heap.Memory)
+	return s
+}
+
+// Heap returns this PE's own heap.
+func (s *Space) Heap() *symheap.Heap { return s.heap }
+
+// Base returns the memory of this PE's own heap.
+func (s *Space) Base() *byte { return s.heap.Base }
+
+// Peers returns all PEs, this one too, by their numbers.
+func (s *Space) Peers() []*Peer { return s.peers }
+
+// SetCrowded says that waits have to offer their processor to others. It is called before
+// the first wait.
+func (s *Space) SetCrowded() { s.crowded = true }
+
+// Fail ends all waits with an error. It is called once.
+func (s *Space) Fail(err error) {
+	s.failure = err
+	close(s.failed)
+	s.sleepers.wake()
+}
+
+// Failed returns a channel that Fail closes.
+func (s *Space) Failed() <-chan struct{} { return s.failed }
+
+// Err returns the error of Fail, or nil.
+func (s *Space) Err() error {
+	select {
+	case <-s.failed:
+		return s.failure
+	default:
+		return nil
+	}
+}
+
+// ErrClosed reports that the space, or the other PE, is closed.
+var ErrClosed = errors.New("shmem: closed")
+
+const noWorld = "shmem: use of a closed World, or of a zero Sym"
+
+// Close makes all later use panic. The heaps are unmapped by their owners.
+func (s *Space) Close() {
+	s.closed.Store(true)
+	for _, p := range s.peers {
+		p.base.Store(nil)
+	}
+}
+
+// Closed reports whether Close was called.
+func (s *Space) Closed() bool { return s.closed.Load() }
+
+// Check panics after Close, and for a nil Space.
+func (s *Space) Check() {
+	if s == nil || s.closed.Load() {
+		badSpace()
+	}
+}
+
+// Served returns the target of requests that PE pe sends to this one. dead and exit handle
+// what concerns the job.
+func (s *Space) Served(dead func(pe int), exit func(status int)) *Target {
+	return &Target{s, dead, exit}
+}
+
+// Target is the activemsg.Target of a PE's requests.
+type Target struct {
+	s    *Space
+	dead func(pe int)
+	exit func(status int)
+}
+
+// Stored wakes this PE's sleepers, unless there are none. It pairs with Space.park, as a
+// store of a PE that has mapped the heap does (pair S8).
+func (t *Target) Stored() {
+	fullFence()
+	if t.s.self.armed() {
+		t.s.self.wake()
+	}
+}
+
+// Wake wakes this PE's sleepers.
+func (t *Target) Wake() { t.s.sleepers.wake() }
+
+// Dead handles that the other PE says that PE pe has ended.
+func (t *Target) Dead(pe int) {
+	if pe < len(t.s.peers) && pe != t.s.self.pe {
+		t.dead(pe)
+	}
+}
+
+// Exit handles that the other PE ends the job.
+func (t *Target) Exit(status int) { t.exit(status) }

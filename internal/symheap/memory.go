@@ -1,0 +1,62 @@
+package symheap
+
+import (
+	"math/bits"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
+)
+
+// File says where the memory of a PE's heap is, for PEs that can map it.
+type File struct {
+	PID   int    `json:"pid"`
+	FD    int    `json:"fd"`    // -1: the heap cannot be mapped
+	Token uint64 `json:"token"` // the word at TokenAt of the heap: random, not 0
+}
+
+// Alignments of heaps in memory. No object can be aligned to more than its heap is.
+const (
+	MaxAlign = 1 << 30
+	// GoAlign is for heaps that are Go memory, where addresses are scarcer.
+	GoAlign = 2 << 20
+)
+
+// alignment returns the alignment of a heap of size bytes. A larger one is of no use,
+// since no object of the heap could begin there.
+func alignment(size int) int { return min(MaxAlign, 1<<(bits.Len(uint(size))-1)) }
+
+// Mark writes the heap's token. Its owner calls it before others hear of the heap.
+func (m *Memory) Mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
+
+// goHeaps are the heaps of PEs of this process that are Go memory, by token.
+var goHeaps = struct {
+	mu  lock.Mutex[lock.Heaps]
+	all map[uint64]*Memory // guarded by mu
+}{all: map[uint64]*Memory{}}
+
+// NewGo allocates a heap of Go memory, which the race detector sees, for PEs of
+// one process.
+func NewGo(size int, token uint64) *Memory {
+	m := plain(alignedBytes(size, min(GoAlign, alignment(size))))
+	m.Mark(token)
+	goHeaps.mu.Lock()
+	defer goHeaps.mu.Unlock()
+	goHeaps.all[token] = m
+	return m
+}
+
+// FindGo finds the heap of a PE of this process by its token.
+func FindGo(token uint64) *Memory {
+	goHeaps.mu.Lock()
+	defer goHeaps.mu.Unlock()
+	m := goHeaps.all[token]
+	if m == nil {
+		return nil
+	}
+	return plain(m.Bytes)
+}
+
+func ForgetGo(token uint64) {
+	goHeaps.mu.Lock()
+	defer goHeaps.mu.Unlock()
+	delete(goHeaps.all, token)
+}

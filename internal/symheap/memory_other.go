@@ -1,0 +1,30 @@
+//go:build !linux
+
+package symheap
+
+import (
+	"errors"
+	"runtime"
+)
+
+// CanMap says that nothing here maps the memory of other processes.
+const CanMap = false
+
+// Memory is a heap.
+type Memory struct {
+	Bytes []byte
+}
+
+func NewMapped(int) (*Memory, error) { return nil, errors.ErrUnsupported }
+
+func (m *Memory) File() (f File) { return f }
+
+func Map(File, int) (*Memory, error) { return nil, errors.ErrUnsupported }
+
+func (m *Memory) Close() { m.Bytes = nil }
+
+// Yield lets another thread have this processor.
+func Yield() { runtime.Gosched() }
+
+// plain returns memory of Go's own.
+func plain(b []byte) *Memory { return &Memory{Bytes: b} }
