@@ -38,7 +38,12 @@ func measureCrossover(p *link.Peer) []CrossoverPoint {
 	if at == win.Len() {
 		return nil
 	}
-	src := make([]byte, scratch)
+	ch := p.DMA(0)
+	src, err := ch.Alloc(scratch)
+	if err != nil {
+		return nil // an engine that can read nothing is not used
+	}
+	defer ch.Free(src)
 	done := make(chan error, 1)
 	report := func(err error) { done <- err }
 	var points []CrossoverPoint
@@ -50,7 +55,7 @@ func measureCrossover(p *link.Peer) []CrossoverPoint {
 			win.Publish64(at, 0) // on write-combining memory, this flushes
 			mmio = append(mmio, time.Since(start))
 			start = time.Now()
-			if !p.DMA(0).Start(win.Offset()+at, src[:size], report) || <-done != nil {
+			if !ch.Start(win.Offset()+at, src[:size], report) || <-done != nil {
 				return nil // an engine that fails from the start is not used
 			}
 			dma = append(dma, time.Since(start))

@@ -33,8 +33,7 @@ type dmaTx struct {
 	done      func(error)    // the method value copied, made once
 
 	mu        lock.Mutex[lock.DMA]
-	local     []byte            // bounce buffer of the queue in use; guarded by mu
-	gen       uint32            // of the queue in use; guarded by mu
+	local     *dmaBuffer        // of the queue in use, nil before the first; guarded by mu
 	staged    ringOf[dmaRecord] // not started yet; guarded by mu
 	flying    ringOf[dmaRecord] // under way; guarded by mu
 	copies    ringOf[int]       // how many records each copy under way has; guarded by mu
@@ -44,6 +43,14 @@ type dmaTx struct {
 	st        dmaStats          // guarded by mu
 
 	waiting atomic.Bool // something is staged; the next Read starts it
+}
+
+// dmaBuffer is a local bounce buffer, in memory that the engine can read.
+type dmaBuffer struct {
+	gen     uint32 // of the queue
+	mem     []byte // nil if the engine had no more
+	records int    // in it that were not published
+	retired bool   // the writer is in another queue, or gone
 }
 
 type dmaStats struct {
@@ -58,6 +65,7 @@ type dmaRecord struct {
 	pos    int        // of the header in it
 	header header
 	data   []byte // the payload, in the local bounce buffer
+	buffer *dmaBuffer
 }
 
 const (
@@ -78,15 +86,28 @@ func newDMA(ch ntb.DMAChannel, threshold int, bell *bell) *dmaTx {
 func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gen != gen {
-		d.local, d.gen = make([]byte, size), gen // copies under way keep the old buffer
+	if d.local == nil || d.local.gen != gen {
+		d.retire() // copies under way keep the old buffer
+		mem, err := d.channel.Alloc(size)
+		if err != nil {
+			mem = nil // the CPU stores what goes to this queue
+		}
+		d.local = &dmaBuffer{gen: gen, mem: mem}
+	}
+	if d.local.mem == nil {
+		d.st.full++
+		win.Write(pos+line, p)
+		win.Publish64(pos, uint64(h))
+		d.bell.announce()
+		return
 	}
 	// Joined records are one copy, headers included. So nothing may appear in their
 	// headers' places.
-	clear(d.local[pos : pos+headerSize])
-	data := d.local[pos+line : pos+line+len(p)]
+	clear(d.local.mem[pos : pos+headerSize])
+	data := d.local.mem[pos+line : pos+line+len(p)]
 	copy(data, p)
-	d.staged.push(dmaRecord{win, pos, h, data})
+	d.staged.push(dmaRecord{win, pos, h, data, d.local})
+	d.local.records++
 	d.bytes += len(p)
 	d.st.records++
 	d.st.bytes += uint64(len(p))
@@ -166,9 +187,43 @@ func (d *dmaTx) byCPU(n int) {
 		r := d.staged.pop()
 		d.bytes -= len(r.data)
 		r.win.Write(r.pos+line, r.data)
-		r.win.Publish64(r.pos, uint64(r.header))
+		d.publish(&r)
 	}
 	d.bell.announce()
+}
+
+// publish publishes a record whose payload has arrived. The caller holds mu.
+func (d *dmaTx) publish(r *dmaRecord) {
+	r.win.Publish64(r.pos, uint64(r.header))
+	r.buffer.records--
+	d.freeUnused(r.buffer)
+}
+
+// retire is called when the writer puts no more records into the buffer in use. The caller
+// holds mu.
+func (d *dmaTx) retire() {
+	if b := d.local; b != nil {
+		d.local, b.retired = nil, true
+		d.freeUnused(b)
+	}
+}
+
+// freeUnused frees a buffer that nobody needs any more. The caller holds mu.
+func (d *dmaTx) freeUnused(b *dmaBuffer) {
+	if b.retired && b.records == 0 && b.mem != nil {
+		d.channel.Free(b.mem)
+		b.mem = nil
+	}
+}
+
+// release is called when the writer is gone. Copies under way keep their buffers.
+func (d *dmaTx) release() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.retire()
 }
 
 // copied is called by the engine when the oldest copy under way is done.
@@ -184,7 +239,7 @@ func (d *dmaTx) copied(err error) {
 			// The engine stores nothing more for this copy, so the CPU may.
 			r.win.Write(r.pos+line, r.data)
 		}
-		r.win.Publish64(r.pos, uint64(r.header))
+		d.publish(&r)
 	}
 	d.finishing++
 	d.mu.Unlock()

@@ -293,6 +293,7 @@ func (p *Pool) remove(c *Pair) {
 	p.closed.Add(stats)
 	p.mu.Unlock()
 
+	c.w.tx.dma.release()
 	p.release(c.r.rx.queue)
 	for !c.r.rx.granted.none() {
 		p.release(c.r.rx.granted.take())

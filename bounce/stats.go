@@ -20,7 +20,7 @@ type Stats struct {
 
 	// Payload written by a DMA engine; the copies that it took; those of them that
 	// failed and were made by the CPU; how often the CPU did the work of a channel
-	// that was full; and why copies were started: the bounce buffer was full, a
+	// that was full or could register no more memory; and why copies were started: the bounce buffer was full, a
 	// Read followed, the end, the data was below the coalescing threshold, the
 	// engine was idle.
 	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull                    uint64

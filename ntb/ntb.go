@@ -36,6 +36,12 @@ type Caps struct {
 	DMAChannels int
 	// Reclaims is set if [Device.Reclaim] works.
 	Reclaims bool
+	// ExtraWindows is the number of windows besides that of Inbound and Outbound.
+	ExtraWindows int
+	// Frames is what a device of frames offers those that know of frames, such as
+	// internal/link. It is nil where stores reach memory. A device around a device must
+	// take it out if it has to see all stores.
+	Frames any
 }
 
 // Device is one end of a bridge. Its methods may be called at the same time
@@ -56,6 +62,12 @@ type Device interface {
 	// Outbound returns the peer's inbound window, for writing only. Stores made
 	// while the link is down may vanish.
 	Outbound() Window
+
+	// ExtraWindow returns window i besides that of Inbound and Outbound, 0 <= i <
+	// Caps().ExtraWindows, in both directions. What is promised of those two holds for it as
+	// well. Stores through all outbound windows of a device are ordered with each other.
+	// DMA channels and Reclaim do not reach it.
+	ExtraWindow(i int) (inbound []byte, outbound Window)
 
 	// Spad reads this side's scratchpad i. A scratchpad that was never written
 	// is 0; every bit is 1 if the link is gone.
@@ -108,12 +120,23 @@ type Device interface {
 
 // DMAChannel copies local memory into the peer's inbound window without the CPU.
 // The copies of a channel arrive in order. They are not ordered with stores made
-// through a Window.
+// through a Window. An engine reads only memory that is registered with it, so the channel
+// allocates what it can read.
 type DMAChannel interface {
+	// Alloc returns n bytes that the channel can read, n from 1 on. They are zero, and begin
+	// on a 64-byte boundary. The caller owns them until Free. The error reports that no
+	// more memory can be registered.
+	Alloc(n int) ([]byte, error)
+
+	// Free gives back what Alloc returned. No copy may be reading it. It may be called after
+	// the device is closed. It panics if mem is not what Alloc returned, as a whole.
+	Free(mem []byte)
+
 	// Start queues a copy of src to offset off of the outbound window, or returns
 	// false if the queue is full. It does not block. When the copy has arrived, or
 	// has failed, done is called once, on another goroutine. The calls of done have
 	// the order of the starts. src must not change before done is called. From then
-	// on the engine stores nothing more for this copy, whatever the error.
+	// on the engine stores nothing more for this copy, whatever the error. Start panics
+	// if src does not lie within memory that Alloc of this channel has returned.
 	Start(off int, src []byte, done func(error)) bool
 }

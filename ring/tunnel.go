@@ -163,7 +163,7 @@ func (t *tunnel) abort() {
 // Caps implements ntb.Device. For all that is known, the other end's memory is not
 // on this machine, and Order needs no fences.
 func (t *tunnel) Caps() ntb.Caps {
-	return ntb.Caps{Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads}
+	return ntb.Caps{Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads, Frames: t}
 }
 
 func (t *tunnel) Inbound() []byte      { return t.grant.memory.in }
@@ -203,6 +203,9 @@ func (t *tunnel) linkError() error {
 }
 
 func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
+
+// ExtraWindow implements ntb.Device.
+func (t *tunnel) ExtraWindow(int) ([]byte, ntb.Window) { panic("ring: a tunnel has no extra windows") }
 
 // Reclaim implements ntb.Device. The window is on the heap.
 func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }

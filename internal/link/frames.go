@@ -2,8 +2,8 @@ package link
 
 import "time"
 
-// Frames is implemented by a device whose stores are frames, which this process sends and
-// takes.
+// Frames is what ntb.Caps has of a device whose stores are frames, which this process sends
+// and takes.
 type Frames interface {
 	// Announce publishes v at several places of the other end's window, in this order,
 	// and rings doorbell bit.

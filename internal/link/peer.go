@@ -61,7 +61,7 @@ func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	p.frames, _ = dev.(Frames)
+	p.frames, _ = p.caps.Frames.(Frames)
 	p.notes.init(slotsOf(len(in)))
 	p.setup.account = flowctl.NewSend(setupSlots)
 	p.refs.Store(1) // the reference of run

@@ -27,11 +27,11 @@ type combining struct {
 	buffers *buffers
 }
 
-// Caps implements ntb.Device. The window cannot be filled in place, and copies of an
-// engine would overtake the stores in the buffers.
+// Caps implements ntb.Device. The window cannot be filled in place, and what passes by another
+// way would overtake the stores in the buffers.
 func (d *combining) Caps() ntb.Caps {
 	c := d.Device.Caps()
-	c.Coherent, c.DMAChannels = false, 0
+	c.Coherent, c.DMAChannels, c.ExtraWindows, c.Frames = false, 0, 0, nil
 	return c
 }
 

@@ -29,6 +29,13 @@ type way struct {
 	side  int
 }
 
+// Caps implements ntb.Device. What passes by a way that is not checked is left out.
+func (d *Device) Caps() ntb.Caps {
+	c := d.Device.Caps()
+	c.ExtraWindows, c.Frames = 0, nil
+	return c
+}
+
 // Outbound implements ntb.Device.
 func (d *Device) Outbound() ntb.Window {
 	w := d.Device.Outbound()

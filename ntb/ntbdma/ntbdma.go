@@ -20,6 +20,9 @@ type Options struct {
 	FailEvery int
 }
 
+// MaxMemory is how much memory can be registered with a channel, in bytes.
+const MaxMemory = 1 << 30
+
 // depth is how many copies a channel queues.
 const depth = 64
 
@@ -81,6 +84,7 @@ type transfer struct {
 }
 
 type channel struct {
+	registry
 	win     ntb.Window
 	fail    int
 	queue   chan transfer
@@ -89,6 +93,7 @@ type channel struct {
 }
 
 func (c *channel) Start(off int, src []byte, done func(error)) bool {
+	c.check(src)
 	select {
 	case <-c.closing:
 		return false

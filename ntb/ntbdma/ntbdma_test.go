@@ -23,7 +23,9 @@ func TestCopiesArriveInOrderAndFailAsTold(t *testing.T) {
 		err error
 	}
 	results := make(chan result, 12)
-	src := bytes.Repeat([]byte("12345678"), 100)
+	src, err := d.DMA(1).Alloc(800)
+	require.NoError(t, err)
+	copy(src, bytes.Repeat([]byte("12345678"), 100))
 	for i := range 12 {
 		for !d.DMA(1).Start(i*1000, src, func(err error) { results <- result{i, err} }) {
 		}
@@ -49,13 +51,28 @@ func TestFullQueueIsRefused(t *testing.T) {
 	defer b.Close()
 	defer d.Close()
 	release := make(chan struct{})
-	require.True(t, d.DMA(0).Start(0, []byte("x"), func(error) { <-release }))
+	src, err := d.DMA(0).Alloc(1)
+	require.NoError(t, err)
+	require.True(t, d.DMA(0).Start(0, src, func(error) { <-release }))
 	n := 0
-	for d.DMA(0).Start(0, []byte("x"), func(error) {}) {
+	for d.DMA(0).Start(0, src, func(error) {}) {
 		n++
 	}
 	require.LessOrEqual(t, n, depth+1)
 	close(release)
+}
+
+func TestMemoryOfAChannelHasABound(t *testing.T) {
+	a, b := ntbmem.Pair(1 << 10)
+	d := Wrap(a, Options{Channels: 2})
+	defer b.Close()
+	defer d.Close()
+	_, err := d.DMA(0).Alloc(MaxMemory + 1)
+	require.ErrorContains(t, err, "no room for")
+	mem, err := d.DMA(0).Alloc(64)
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "ntbdma: a copy of 64 bytes that are not registered", func() { d.DMA(1).Start(0, mem, func(error) {}) })
+	require.PanicsWithValue(t, "ntbdma: Free of 64 bytes that Alloc has not returned", func() { d.DMA(1).Free(mem) })
 }
 
 func TestSessions(t *testing.T) {

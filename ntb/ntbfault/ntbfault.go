@@ -111,13 +111,15 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 		caps.DMAChannels = 0
 		caps.Coherent = false
 		caps.Reclaims = false
+		caps.ExtraWindows = 0
+		caps.Frames = nil
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
 }
 
 // Caps returns the inner device's properties. LossyDoorbells is added if doorbells
-// are dropped. Coherent, DMAChannels and Reclaims are removed if stores are delayed or
-// can vanish.
+// are dropped. Only it and the numbers of doorbells and scratchpads are left if stores are
+// delayed or can vanish.
 func (d *Device) Caps() ntb.Caps { return d.caps }
 
 // Inbound implements ntb.Device.
@@ -180,6 +182,14 @@ func (d *Device) Order() {
 	d.out.drain()
 	d.in.drain()
 	d.inner.Order()
+}
+
+// ExtraWindow implements ntb.Device.
+func (d *Device) ExtraWindow(i int) ([]byte, ntb.Window) {
+	if i < 0 || i >= d.caps.ExtraWindows {
+		panic(fmt.Sprintf("ntbfault: extra window %d of %d", i, d.caps.ExtraWindows))
+	}
+	return d.inner.ExtraWindow(i)
 }
 
 // DMA implements ntb.Device.

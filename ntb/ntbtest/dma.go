@@ -27,6 +27,7 @@ func forEachDMA(e *env, f func(c ntb.DMAChannel)) {
 type copies struct {
 	*env
 	c       ntb.DMAChannel
+	sources [][]byte   // allocated; freed by wait
 	starts  sync.Mutex // held during Start, which may not call done itself
 	started int
 	done    atomic.Int64
@@ -66,6 +67,18 @@ func (c *copies) try(off int, src []byte) bool {
 	return ok
 }
 
+// source returns a copy of p that the channel can read.
+func (c *copies) source(p []byte) []byte {
+	c.Helper()
+	mem, err := c.c.Alloc(len(p))
+	if err != nil || len(mem) != len(p) {
+		c.Fatalf("Alloc(%d): %d bytes, %v", len(p), len(mem), err)
+	}
+	c.sources = append(c.sources, mem)
+	copy(mem, p)
+	return mem
+}
+
 func (c *copies) start(off int, src []byte) {
 	c.Helper()
 	c.must("room in the DMA queue", func() bool { return c.try(off, src) || c.fault.Load() != nil })
@@ -77,6 +90,10 @@ func (c *copies) wait() {
 	c.Helper()
 	c.must("copies done", func() bool { return c.done.Load() == int64(c.started) || c.fault.Load() != nil })
 	c.check()
+	for _, mem := range c.sources {
+		c.c.Free(mem)
+	}
+	c.sources = nil
 }
 
 func (c *copies) check() {
@@ -93,7 +110,7 @@ func dmaCopies(e *env) {
 		for _, size := range []int{1, 7, 8, 63, 64, 65, 1000, m.room()} {
 			for range 4 {
 				off := m.rng.IntN(m.room() - size + 1)
-				src := m.bytes(size)
+				src := c.source(m.bytes(size))
 				c.start(off, src)
 				copy(m.want[off:], src) // in order: a later copy overwrites an earlier one
 			}
@@ -109,15 +126,16 @@ func dmaCopies(e *env) {
 func dmaSource(e *env) {
 	forEachDMA(e, func(ch ntb.DMAChannel) {
 		c := &copies{env: e, c: ch}
-		src := make([]byte, 1000)
 		for round := range 20 {
+			src := c.source(make([]byte, 1000))
 			for i := range src {
 				src[i] = byte(round + i)
 			}
-			c.start(100, src)
-			c.wait()
 			want := bytes.Clone(src)
+			c.start(100, src)
+			c.must("copy done", func() bool { return c.done.Load() == int64(c.started) || c.fault.Load() != nil })
 			clear(src)
+			c.wait()
 			if got := e.b.Inbound()[100:1100]; !bytes.Equal(got, want) {
 				e.Fatalf("round %d: other bytes arrived than were there until done", round)
 			}
@@ -129,16 +147,71 @@ func dmaSource(e *env) {
 func dmaFull(e *env) {
 	forEachDMA(e, func(ch ntb.DMAChannel) {
 		c := &copies{env: e, c: ch}
-		src := make([]byte, len(e.b.Inbound())/2)
+		src := c.source(make([]byte, len(e.b.Inbound())/2))
 		e.mustReturn("Start", func() {
 			for range 2000 {
 				c.try(0, src)
 			}
 		})
-		c.wait()
+		c.must("copies done", func() bool { return c.done.Load() == int64(c.started) || c.fault.Load() != nil })
 		c.start(0, src)
 		c.wait()
 	})
+}
+
+// dmaMemory allocates and frees what a channel can read. It can read parts of that, and
+// nothing else.
+func dmaMemory(e *env) {
+	var left []func()
+	forEachDMA(e, func(ch ntb.DMAChannel) {
+		c := &copies{env: e, c: ch}
+		m := newModel(e)
+		for _, size := range []int{1, 63, 4096, m.room()} {
+			mem, err := ch.Alloc(size)
+			if err != nil {
+				e.Fatalf("Alloc(%d): %v", size, err)
+			}
+			if n := misalignment(mem); n != 0 || len(mem) != size {
+				e.Errorf("Alloc(%d): %d bytes, %d behind a 64-byte boundary", size, len(mem), n)
+			}
+			if !bytes.Equal(mem, make([]byte, size)) {
+				e.Errorf("Alloc(%d): not zero", size)
+			}
+			copy(mem, m.bytes(size))
+			off, n := size/3, size/2
+			copy(m.want[off:], mem[off:off+n])
+			c.start(off, mem[off:off+n])
+			c.wait()
+			ch.Free(mem)
+			e.mustPanic("Free of memory that is free", func() { ch.Free(mem) })
+			e.mustPanic("a copy from memory that is free", func() { ch.Start(0, mem, func(error) {}) })
+		}
+		if got := e.b.Inbound(); !bytes.Equal(got[:m.room()], m.want[:m.room()]) {
+			e.Error("window differs from what was copied")
+		}
+		mem, err := ch.Alloc(64)
+		if err != nil {
+			e.Fatalf("Alloc: %v", err)
+		}
+		e.mustPanic("Free of a part", func() { ch.Free(mem[:32]) })
+		e.mustPanic("a copy from memory of the program", func() { ch.Start(0, make([]byte, 64), func(error) {}) })
+		left = append(left, func() { ch.Free(mem) })
+	})
+	e.a.Close()
+	for _, free := range left {
+		free()
+	}
+}
+
+// mustPanic fails unless f panics.
+func (e *env) mustPanic(what string, f func()) {
+	e.Helper()
+	defer func() {
+		if recover() == nil {
+			e.Errorf("%s: no panic", what)
+		}
+	}()
+	f()
 }
 
 // reclaim gives back a range that begins and ends inside of pages.

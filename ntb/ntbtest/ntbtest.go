@@ -39,6 +39,9 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s.run("order on both sides at once returns", orderBothSides)
 	s.run("store, arm, order and look lose no wake-up", handshake)
 
+	s.both("extra windows are windows", extraWindows)
+	s.both("stores through several windows arrive in the order of publishing", extraOrder)
+
 	s.both("scratchpads are zero, then what the peer wrote", scratchpads)
 	s.both("scratchpads are ordered after stores", scratchpadOrder)
 
@@ -61,6 +64,7 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 
 	s.both("DMA copies arrive and are done in order", dmaCopies)
 	s.both("DMA source is the caller's when the copy is done", dmaSource)
+	s.both("DMA memory is allocated, and no other is read", dmaMemory)
 	s.both("DMA queue that is full blocks nobody", dmaFull)
 	s.both("reclaimed pages are zero and usable", reclaim)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfault"
@@ -39,6 +40,7 @@ type device struct {
 	disable  func()
 	close    func() error
 	reclaim  func(off, n int) error
+	extra    func(in []byte, out ntb.Window) ([]byte, ntb.Window)
 }
 
 // gains adds to the device's properties.
@@ -72,6 +74,13 @@ func (d *device) Outbound() ntb.Window {
 		return d.Device.Outbound()
 	}
 	return d.outbound(d.Device.Outbound())
+}
+
+func (d *device) ExtraWindow(i int) ([]byte, ntb.Window) {
+	if d.extra == nil {
+		return d.Device.ExtraWindow(i)
+	}
+	return d.extra(d.Device.ExtraWindow(i))
 }
 
 func (d *device) Spad(i int) uint32 {
@@ -318,6 +327,7 @@ var flaws = []flaw{
 	{"DMA copies out of order", "DMA copies arrive", dma(func(c *engine) { c.backwards = true })},
 	{"DMA copies done before they are", "DMA source", dma(func(c *engine) { c.early = true })},
 	{"DMA start calls done", "DMA copies arrive", dma(func(c *engine) { c.atOnce = true })},
+	{"DMA reads what is not registered", "DMA memory", dma(func(c *engine) { c.readsAll = true })},
 	{"DMA queue blocks", "DMA queue", dma(func(c *engine) { c.blocks = true })},
 }
 
@@ -327,10 +337,39 @@ type engine struct {
 	out                      ntb.Window
 	backwards, early, blocks bool
 	atOnce                   bool
+	readsAll                 bool
 
 	mu      sync.Mutex
 	queue   []func()
 	running bool
+	memory  [][]byte
+}
+
+func (c *engine) Alloc(n int) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mem := ntb.AlignedBytes(n)
+	c.memory = append(c.memory, mem)
+	return mem, nil
+}
+
+func (c *engine) Free(mem []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.memory, func(m []byte) bool { return &m[0] == &mem[0] && len(m) == len(mem) })
+	c.memory = slices.Delete(c.memory, i, i+1) // panics if there is none
+}
+
+// reads panics unless src lies within memory of the engine.
+func (c *engine) reads(src []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := func(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
+	if !c.readsAll && !slices.ContainsFunc(c.memory, func(m []byte) bool {
+		return at(m) <= at(src) && at(src)+uintptr(len(src)) <= at(m)+uintptr(len(m))
+	}) {
+		panic("not registered")
+	}
 }
 
 func dma(spoil func(c *engine)) func(d *device) {
@@ -343,6 +382,7 @@ func dma(spoil func(c *engine)) func(d *device) {
 }
 
 func (c *engine) Start(off int, src []byte, done func(error)) bool {
+	c.reads(src)
 	if c.atOnce {
 		c.out.Write(off, src)
 		done(nil)
@@ -418,7 +458,7 @@ func TestBroken(t *testing.T) {
 			continue
 		}
 		ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
-			x, y := ntbmem.Pair(16 << 10)
+			x, y := ntbmem.PairWith(16<<10, 4<<10)
 			if strings.HasPrefix(f.name, "order ") {
 				x, y = ntbfault.Pair(x, y, ntbfault.Options{StoreDelayMax: 100 * time.Microsecond})
 			}
