@@ -146,7 +146,8 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	out := dev.Outbound()
 	need := r.opts.lanesBytes() + link.MinWindow
 	if n := min(len(dev.Inbound()), out.Len()); n < need {
-		return nil, fmt.Errorf("ring: link window of %d bytes, want at least %d", n, need)
+		return nil, fmt.Errorf("ring: link window of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
+			n, need, r.opts.Lanes, r.opts.Slots, r.opts.FrameBytes)
 	}
 	if l.caps.Doorbells < r.opts.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
 		return nil, fmt.Errorf("ring: the bridge has %d doorbell bits and %d scratchpads, want %d and %d",

@@ -28,6 +28,12 @@
 // which asks all nodes that run, or when a link is made. Over the same
 // socket any process of this user can ask what the node knows: [ReadTopology].
 //
+// A wire need not be a Unix socket. Where Spec.Attach returns an [ntb.Attachment], the link's
+// devices are its sessions. They are opened without a greeting, since nothing but the bridge
+// may join two machines: what a greeting compares, and the directions of the two ends, are
+// compared when the link comes up, and a mismatch is refused on both sides. There is no limit
+// to how long the neighbour may take to come.
+//
 // A goroutine for each link makes it, and makes it again. It sleeps while the link is
 // up or the neighbour does not run. A node that starts makes cables to the nodes that
 // run. Those do nothing. If the link goes down and the neighbour still runs, both try,

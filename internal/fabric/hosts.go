@@ -104,6 +104,11 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 			h.links = append(h.links, &nodeLink{wire: w, to: to, since: h.begun})
 		}
 	}
+	if err := h.attachWires(); err != nil {
+		h.cancel()
+		s.close()
+		return nil, fmt.Errorf("fabric %s:%s: %w", spec.Kind, spec.Name, err)
+	}
 	return h, nil
 }
 
@@ -377,7 +382,7 @@ func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
 		return nil, nil
 	case g.Want == wantLink && !g.Member:
 		for _, l := range h.links {
-			if l.wire.number == g.Wire && l.to == g.Node {
+			if l.wire.number == g.Wire && l.to == g.Node && l.bySocket() {
 				answer.Busy = !h.take(l)
 				return l, nil
 			}
@@ -439,5 +444,6 @@ func (h *hosts) close() {
 	h.cancel()
 	h.station.stop()
 	h.wg.Wait()
+	h.detachWires()
 	h.station.close()
 }

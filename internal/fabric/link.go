@@ -13,16 +13,18 @@ import (
 )
 
 // nodeLink is this node's end of one wire. It is made, and made again, as long as the
-// node runs. All fields except wire and to are guarded by hosts.mu.
+// node runs. All fields except wire, to and by are guarded by
+// hosts.mu.
 //
-// Either side may begin, by connecting a cable. A node begins as soon as its
+// Over Unix sockets either side may begin, by connecting a cable. A node begins as soon as its
 // neighbour runs. If the neighbour does not run, the node sleeps, since the
 // neighbour will begin. If both begin, the node with the lower number goes on:
 // while it has asked itself, it answers "busy". After that the link is "being
 // made". On each side it is so at most once at a time.
 type nodeLink struct {
-	wire wire // immutable; zero for the link of a member to the owner
-	to   int  // the neighbour, or this node itself; immutable
+	wire wire   // immutable; zero for the link of a member to the owner
+	to   int    // the neighbour, or this node itself; immutable
+	by   opener // immutable
 
 	ring   *ring.Link // from the last time that the link came up
 	asking bool       // we have connected and wait for the answer
@@ -113,7 +115,7 @@ func (h *hosts) keep(l *nodeLink) {
 		}
 		// changed was taken before this check. A neighbour that starts after it
 		// finds us, and the result closes changed.
-		there, err := h.station.present(l.to)
+		there, err := l.by.there(l)
 		h.mu.Lock()
 		l.absent = err == nil && !there
 		if err != nil {
@@ -125,7 +127,7 @@ func (h *hosts) keep(l *nodeLink) {
 			pause = firstPause
 			continue
 		}
-		if err == nil && h.begin(l) {
+		if err == nil && l.by.open(l) {
 			continue
 		}
 		h.wait(h.ctx, pause, nil, nil)
@@ -336,7 +338,7 @@ func (h *hosts) soon(node int) bool {
 		case l.absent && !l.making:
 			// The neighbour did not run at the last check. It may have started
 			// since.
-			if there, err := h.station.present(node); err != nil || !there {
+			if there, err := l.by.there(l); err != nil || !there {
 				continue
 			}
 			l.absent = false

@@ -1,0 +1,209 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
+)
+
+// bridgesOf are the wires of a fabric between machines that have nothing else in common. The
+// attachments last longer than the processes that use them one after the other.
+type bridgesOf struct {
+	make func() (a, b ntb.Attachment, err error)
+
+	mu   sync.Mutex
+	ends map[int][2]ntb.Attachment // by number of the wire; guarded by mu
+}
+
+func newBridges(t *testing.T, make func() (a, b ntb.Attachment, err error)) *bridgesOf {
+	w := &bridgesOf{make: make, ends: map[int][2]ntb.Attachment{}}
+	t.Cleanup(func() {
+		for _, ends := range w.ends {
+			require.NoError(t, errors.Join(ends[0].Close(), ends[1].Close()))
+		}
+	})
+	return w
+}
+
+// borrowed is an attachment whose Close is left to the test.
+type borrowed struct{ ntb.Attachment }
+
+func (borrowed) Close() error { return nil }
+
+// end returns the end of a wire. Which one it is follows from the plan.
+func (w *bridgesOf) end(plan string, nodes, node, number int) (ntb.Attachment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ends, ok := w.ends[number]
+	if !ok {
+		a, b, err := w.make()
+		if err != nil {
+			return nil, err
+		}
+		ends = [2]ntb.Attachment{a, b}
+		w.ends[number] = ends
+	}
+	for wire := range wires(plan, nodes) {
+		if wire.number == number && wire.a == node {
+			return borrowed{ends[0]}, nil
+		}
+	}
+	return borrowed{ends[1]}, nil
+}
+
+// machine opens a node on a machine of its own: no directory, and so no socket, leads to any
+// other node.
+func (w *bridgesOf) machine(t *testing.T, plan string, nodes, node int, options string) *Fabric {
+	t.Helper()
+	spec, err := ParseSpec(fmt.Sprintf("%s:test?nodes=%d&node=%d&backend=mem&window=131072%s", plan, nodes, node, options))
+	require.NoError(t, err)
+	spec.Attach = func(wire, _ int) (ntb.Attachment, error) { return w.end(plan, nodes, node, wire) }
+	f, err := NewMemHosts(nil).Open(spec, func(*Fabric) {})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// onBridges runs f with bridges whose sessions have fresh memory, and with such that have the
+// same for ever.
+func onBridges(t *testing.T, f func(t *testing.T, w *bridgesOf)) {
+	const window = 2 << 20
+	t.Run("mem", func(t *testing.T) {
+		leak.Check(t)
+		f(t, newBridges(t, func() (a, b ntb.Attachment, err error) {
+			a, b = ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(window) })
+			return a, b, nil
+		}))
+	})
+	t.Run("fixed", func(t *testing.T) {
+		if a, b, err := ntbfixed.Pair(window); errors.Is(err, ntb.ErrNotSupported) {
+			t.Skip(err)
+		} else {
+			require.NoError(t, errors.Join(err, a.Close(), b.Close()))
+		}
+		leak.Check(t)
+		f(t, newBridges(t, func() (a, b ntb.Attachment, err error) { return ntbfixed.Pair(window) }))
+	})
+}
+
+// linksUp waits until every link of the nodes is up.
+func linksUp(t *testing.T, nodes []*Fabric) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, f := range nodes {
+			for _, l := range f.net.view().Links {
+				if l.State != linkUp {
+					return false
+				}
+			}
+		}
+		return true
+	}, patience, time.Millisecond)
+}
+
+// each waits until every node reaches each other one, by a link or over others.
+func each(t *testing.T, nodes []*Fabric) {
+	t.Helper()
+	for _, f := range nodes {
+		for _, to := range nodes {
+			if f == to {
+				continue
+			}
+			require.Eventually(t, func() bool {
+				p, err := f.Owner(t.Context(), to.Host())
+				return err == nil && p.Up() && p.ID() == link.MakeID(to.Host(), 1)
+			}, patience, time.Millisecond, "%d to %d", f.Host(), to.Host())
+		}
+	}
+}
+
+// Machines are joined by their bridges and by nothing else. Links come up in any order, go
+// down, and come up again after a cut and after a restart.
+func TestLinksWithoutSockets(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		for _, plan := range []string{topologyRing, topologyLine} {
+			const n = 3
+			w.ends = map[int][2]ntb.Attachment{}
+			nodes := make([]*Fabric, n)
+			for _, i := range rand.Perm(n) {
+				nodes[i] = w.machine(t, plan, n, i+1, "")
+			}
+			all := w.ends
+			linksUp(t, nodes)
+			each(t, nodes)
+			for range 3 {
+				ups := nodes[0].net.view().Links[0].Ups
+				require.Positive(t, nodes[0].Cut(nodes[0].net.view().Links[0].To))
+				require.Eventually(t, func() bool { return nodes[0].net.view().Links[0].Ups > ups }, patience, time.Millisecond)
+				linksUp(t, nodes)
+			}
+			each(t, nodes)
+			nodes[1].Close()
+			nodes[1] = w.machine(t, plan, n, 2, "")
+			linksUp(t, nodes)
+			each(t, nodes)
+			for _, f := range nodes {
+				f.Close()
+			}
+			for _, ends := range all {
+				require.NoError(t, errors.Join(ends[0].Close(), ends[1].Close()))
+			}
+		}
+		w.ends = nil
+	})
+}
+
+// Without a greeting the link's own bring-up finds out that two nodes do not fit, and both
+// say so.
+func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		a := w.machine(t, topologyLine, 2, 1, "&lanes=1")
+		b := w.machine(t, topologyLine, 2, 2, "&lanes=2")
+		for _, f := range []*Fabric{a, b} {
+			require.Eventually(t, func() bool {
+				v := f.net.view()
+				return v.Refused.Count > 0 && strings.Contains(v.Refused.Last, "lanes") &&
+					v.Links[0].State != linkUp && strings.Contains(v.Links[0].Error, "lanes")
+			}, patience, time.Millisecond)
+		}
+	})
+}
+
+// The two wires of a ring of two nodes are not exchanged unnoticed.
+func TestExchangedWiresAreRefused(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		a := w.machine(t, topologyRing, 2, 1, "")
+		w.mu.Lock()
+		w.ends[1], w.ends[2] = w.ends[2], w.ends[1]
+		w.ends[1] = [2]ntb.Attachment{w.ends[1][1], w.ends[1][0]}
+		w.ends[2] = [2]ntb.Attachment{w.ends[2][1], w.ends[2][0]}
+		w.mu.Unlock()
+		b := w.machine(t, topologyRing, 2, 2, "")
+		for _, f := range []*Fabric{a, b} {
+			require.Eventually(t, func() bool {
+				return strings.Contains(f.Refused().Last, "direction of the link")
+			}, patience, time.Millisecond)
+		}
+	})
+}
+
+func TestAWireThatCannotBeAttached(t *testing.T) {
+	leak.Check(t)
+	spec, err := ParseSpec("line:test?nodes=2&node=1&backend=mem")
+	require.NoError(t, err)
+	why := errors.New("no such function")
+	spec.Attach = func(int, int) (ntb.Attachment, error) { return nil, why }
+	_, err = NewMemHosts(nil).Open(spec, func(*Fabric) {})
+	require.ErrorIs(t, err, why)
+}

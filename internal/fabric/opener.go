@@ -1,0 +1,96 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// opener is what a wire is made of: how this node opens the device of a link.
+type opener interface {
+	// there reports whether the neighbour runs, as far as one can know.
+	there(l *nodeLink) (bool, error)
+	// open makes the link. It returns false if there is none and the next try should wait.
+	open(l *nodeLink) bool
+	// close releases what the wire keeps. Its links have ended, or end with it.
+	close()
+}
+
+// socketWire is a wire within a machine, or a member's link to the owner. A Unix socket
+// becomes the device, after a greeting and an answer.
+type socketWire struct{ hosts *hosts }
+
+func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.station.present(l.to) }
+func (w socketWire) open(l *nodeLink) bool           { return w.hosts.begin(l) }
+func (w socketWire) close()                          {}
+
+// attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
+// of its sessions is a device. What else a greeting compares is compared when the link comes
+// up.
+type attachedWire struct {
+	hosts      *hosts
+	attachment ntb.Attachment
+}
+
+// there reports that the neighbour runs. Only open finds out.
+func (w attachedWire) there(*nodeLink) (bool, error) { return true, nil }
+
+// open waits as long as it takes the neighbour to come, and then as long as a link may take.
+func (w attachedWire) open(l *nodeLink) bool {
+	h := w.hosts
+	h.mu.Lock()
+	l.asking = true
+	h.mu.Unlock()
+	dev, err := w.attachment.Open(h.ctx)
+	h.mu.Lock()
+	l.asking, l.making = false, err == nil
+	h.mu.Unlock()
+	if err == nil {
+		dev, _ = h.spec.wrap(dev, nil)
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
+	defer cancel()
+	ok := h.finish(ctx, l, dev, err)
+	h.mu.Lock()
+	err = l.err
+	h.mu.Unlock()
+	if !ok {
+		h.refused.check(err)
+	}
+	return ok
+}
+
+func (w attachedWire) close() { w.attachment.Close() }
+
+// attachWires makes the ends of this node's wires.
+func (h *hosts) attachWires() error {
+	for _, l := range h.links {
+		l.by = socketWire{h}
+		if h.spec.Attach == nil || l.uplink() {
+			continue
+		}
+		a, err := h.spec.Attach(l.wire.number, l.to)
+		if err != nil {
+			h.detachWires()
+			return err
+		}
+		if a != nil {
+			l.by = attachedWire{h, a}
+		}
+	}
+	return nil
+}
+
+func (h *hosts) detachWires() {
+	for _, l := range h.links {
+		if l.by != nil {
+			l.by.close()
+		}
+	}
+}
+
+// bySocket reports whether cables become the link.
+func (l *nodeLink) bySocket() bool {
+	_, ok := l.by.(socketWire)
+	return ok
+}
