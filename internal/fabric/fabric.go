@@ -210,19 +210,22 @@ func (f *Fabric) Refused() Refusals { return f.net.refused.view() }
 
 // Cut takes the links to a neighbour down, as if their cables were cut, for tests.
 // They are made again. It returns how many were up.
-func (f *Fabric) Cut(host int) (n int) {
+func (f *Fabric) Cut(host int) int {
 	if !f.net.several() {
 		return 0
 	}
+	var up []*ring.Link
 	f.net.mu.Lock()
-	defer f.net.mu.Unlock()
 	for _, l := range f.net.links {
 		if l.to == host && l.up() {
-			l.ring.Close()
-			n++
+			up = append(up, l.ring)
 		}
 	}
-	return n
+	f.net.mu.Unlock()
+	for _, l := range up {
+		l.Close() // which may be said to the neighbour
+	}
+	return len(up)
 }
 
 // Host returns this host's number.
