@@ -8,6 +8,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
 )
 
 // flooded returns a relay whose left neighbour stores another frame for each that is
@@ -16,15 +18,19 @@ func flooded(t *testing.T, dst link.ID) (m *relay, l, r *Link) {
 	t.Helper()
 	o := small(3)
 	o.Topology = Line
-	m = newMiddle(t, o, 0)
-	m.f.kind, m.f.dst = frameAck, dst
-	m.f.encode(&m.header)
-	m.n.router.trace = func(_ frame, sent bool) {
+	refill := func(_ frame, sent bool) {
 		// The queue is full again as soon as a slot is free.
 		for !sent && m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
 			m.put()
 		}
 	}
+	m, err := newRelay(func(window int) (near, far ntb.Device) {
+		near, far = ntbmem.Pair(window)
+		return &spied{near, &o, refill}, far
+	}, o, 0)
+	require.NoError(t, err)
+	m.f.kind, m.f.dst = frameAck, dst
+	m.f.encode(&m.header)
 	l, r = m.n.router.sides[Left].Load(), m.n.router.sides[Right].Load()
 	for range o.Slots {
 		m.put()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,10 +39,11 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	start := time.Now()
 	o := Options{Nodes: hosts, Topology: Line}
 	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
+	var see [hosts + 1]func(f frame, sent bool)
 	for host := 1; host <= hosts; host++ {
 		seen[host].seen = map[pass]bool{}
 		n := joined(t, link.MakeID(host, 1), o)
-		n.router.trace = func(f frame, sent bool) {
+		see[host] = func(f frame, sent bool) {
 			if f.kind != frameData || f.src.Host() != 1 || f.length < 1024 {
 				return
 			}
@@ -61,6 +63,9 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 			}
 		}
 		f.nodes = append(f.nodes, n)
+	}
+	f.wrap = func(host int, _ Direction, dev ntb.Device) ntb.Device {
+		return &spied{dev, &f.nodes[host-1].router.opts, see[host]}
 	}
 	for i := range f.cables() {
 		f.connect(i)

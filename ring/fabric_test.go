@@ -24,8 +24,8 @@ type fabric struct {
 	nodes []*Node // host i+1
 	// faults, if set, are the faults of every cable.
 	faults *ntbfault.Options
-	// wrap, if set, makes another device of that of a host's right link.
-	wrap   func(host int, right ntb.Device) ntb.Device
+	// wrap, if set, makes another device of that of a host's link.
+	wrap   func(host int, d Direction, dev ntb.Device) ntb.Device
 	mu     sync.Mutex
 	cable  map[int]*Link            // by host, its right link; guarded by mu
 	bridge map[int]*ntbfault.Device // by host, the device of that link, if it has faults; guarded by mu
@@ -133,7 +133,7 @@ func (f *fabric) connect(i int) {
 		a, b = x, y
 	}
 	if f.wrap != nil {
-		a = f.wrap(i+1, a)
+		a, b = f.wrap(i+1, Right, a), f.wrap((i+1)%f.o.Nodes+1, Left, b)
 	}
 	a, b = f.rec.Pair(a, b)
 	var wg sync.WaitGroup

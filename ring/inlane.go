@@ -159,9 +159,6 @@ func (l *inLane) drainFor(turn *outLane) (taken int) {
 			l.closed = true
 			break
 		}
-		if trace := l.link.router.trace; trace != nil {
-			trace(l.frame, false)
-		}
 		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)], turn) {
 			l.blocked.Store(true)
 			break

@@ -307,9 +307,6 @@ func (o *outLane) put(f *frame, body []byte) {
 	if f.length > 0 {
 		o.queue.Write(at+frameHeader, body[:f.length])
 	}
-	if trace := o.link.router.trace; trace != nil {
-		trace(*f, true)
-	}
 	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)
 	// This pairs with inLane.sleep: either this side sees the arm, or the neighbour the

@@ -135,8 +135,8 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	o := small(3)
 	o.Topology, o.Failover = Line, true
 	var right *gated
-	f := buildFabric(t, &fabric{o: o, wrap: func(host int, dev ntb.Device) ntb.Device {
-		if host == 2 {
+	f := buildFabric(t, &fabric{o: o, wrap: func(host int, d Direction, dev ntb.Device) ntb.Device {
+		if host == 2 && d == Right {
 			right = &gated{Device: dev}
 			return right
 		}

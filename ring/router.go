@@ -38,11 +38,6 @@ type router struct {
 	asking  map[link.ID]*asking // tunnels being made here; guarded by mu
 	routed  map[link.ID]routed  // peers over tunnels; guarded by mu
 	tunnels tunnelTable
-
-	// trace, in tests, is called with each frame that this node takes from a lane, or
-	// is about to publish in one. Lanes are locked meanwhile. Set before there are
-	// links.
-	trace func(f frame, sent bool)
 }
 
 // asking is a call of Peer for whose result others wait.
