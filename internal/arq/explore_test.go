@@ -16,6 +16,7 @@ type budget struct {
 	twice  int // frames that arrive once more
 	ways   int // changes of the asker's way
 	passes int // deadlines that pass before the end
+	window int // frames that each side keeps at most; 0: as many as it stores
 }
 
 // explorer visits every state that a small case can be in.
@@ -115,6 +116,7 @@ var smallCases = []struct {
 	{"nothing is lost", budget{stores: [2]int{2, 2}, leaves: [2]int{1, 0}}},
 	{"both end", budget{leaves: [2]int{2, 2}, losses: 1, passes: 1}},
 	{"requests", budget{stores: [2]int{1, 0}, asks: [2]int{1, 0}, losses: 1, twice: 1, passes: 1}},
+	{"a small window", budget{stores: [2]int{4, 0}, losses: 1, passes: 1, window: 2}},
 	{"another way", budget{stores: [2]int{2, 0}, losses: 1, ways: 1, passes: 1}},
 	{"the asker ends", budget{stores: [2]int{1, 0}, leaves: [2]int{3, 0}, losses: 1, twice: 1, passes: 1}},
 	{"both ways", budget{stores: [2]int{1, 1}, losses: 1, twice: 1, passes: 1}},
@@ -124,7 +126,11 @@ var smallCases = []struct {
 
 func explore(fl fault, b budget) (wrong string, states int) {
 	x := explorer{seen: map[string]struct{}{}, limit: 3_000_000}
-	w := newWorld(fl, 1<<32-2, 1, Config{Buf: make([]byte, 16), Frames: 16, AckAt: 4})
+	room := 16
+	if b.window > 0 {
+		room = b.window
+	}
+	w := newWorld(fl, 1<<32-2, 1, Config{Buf: make([]byte, room), Frames: 16, AckAt: 4})
 	return x.visit(w, b, nil), len(x.seen)
 }
 

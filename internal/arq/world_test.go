@@ -436,7 +436,7 @@ func (w *world) key() string {
 		if e.high > 0 {
 			since(e.progress)
 		}
-		num(int(e.trip.limit), int(e.trip.mean))
+		num(int(e.trip.limit), int(e.trip.mean), e.queue.tail, e.queue.oldest())
 		bit(e.trip.measured)
 		if since(e.trip.start); !e.trip.start.IsZero() {
 			num(int(e.trip.seq - w.start))
