@@ -34,8 +34,8 @@ type tunnel struct {
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
 	stirring stirring
 
-	// mu guards the following. It is locked after an inLane's and a grant's, before an
-	// outLane's and the router's.
+	// mu guards the following. It is locked after an inLane's, before an outLane's and the
+	// router's, and not while a grant's is held.
 	mu     lock.Mutex[lock.Tunnel]
 	arq    arq.End
 	late   backlog   // stores behind those that arq keeps
