@@ -160,6 +160,12 @@ type Strided struct {
 
 // PutStrided copies blocks to a heap. Single elements are single stores.
 func PutStrided(base *byte, off uintptr, src unsafe.Pointer, s Strided) {
+	if s.Block == 1 && s.Size == 8 {
+		for i := range s.N {
+			Store8(base, off+8*uintptr(i*s.Remote), *(*uint64)(unsafe.Add(src, 8*i*s.Local)))
+		}
+		return
+	}
 	for i := range s.N {
 		Put(base, off+uintptr(i*s.Remote)*s.Size, unsafe.Add(src, uintptr(i*s.Local)*s.Size), s.Block, s.Size)
 	}
@@ -167,6 +173,12 @@ func PutStrided(base *byte, off uintptr, src unsafe.Pointer, s Strided) {
 
 // GetStrided copies blocks of a heap. Single elements are single loads.
 func GetStrided(dst unsafe.Pointer, base *byte, off uintptr, s Strided) {
+	if s.Block == 1 && s.Size == 8 {
+		for i := range s.N {
+			*(*uint64)(unsafe.Add(dst, 8*i*s.Local)) = Load8(base, off+8*uintptr(i*s.Remote))
+		}
+		return
+	}
 	for i := range s.N {
 		Get(unsafe.Add(dst, uintptr(i*s.Local)*s.Size), base, off+uintptr(i*s.Remote)*s.Size, s.Block, s.Size)
 	}
