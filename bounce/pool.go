@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	// means DefaultBuffer.
 	Buffer int
 	// Thrift is shared by the pools of a fabric. Nil means one of this pool's own.
-	Thrift *Thrift
+	Thrift *wait.Thrift
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
 	// bridge's DMA engine, if it has one. 0 means to measure it when the link comes
@@ -83,7 +84,7 @@ func NewPool(p *link.Peer, o Options) *Pool {
 		o.Spin = DefaultSpin
 	}
 	if o.Thrift == nil {
-		o.Thrift = NewThrift()
+		o.Thrift = wait.NewThrift()
 	}
 	if o.until == nil {
 		o.until = time.Until
@@ -301,3 +302,23 @@ func (p *Pool) remove(c *Pair) {
 	p.peer.Detach(c.lines.slot)
 	p.peer.Release()
 }
+
+// SpinUntil polls done, and what the peer announces, for as long as a wait may
+// spin, if at all. It reports whether done returned true.
+func (p *Pool) SpinUntil(done func() bool) bool {
+	return wait.Once(&announced{p.peer, done}, p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
+}
+
+// announced waits for what the peer announces.
+type announced struct {
+	peer *link.Peer
+	done func() bool
+}
+
+func (a *announced) Ready() bool {
+	a.peer.Poll()
+	return a.done()
+}
+
+func (*announced) Stopped() bool { return false }
+func (*announced) Yielded()      {}

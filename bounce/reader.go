@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
 // reader is the half of a connection that reads: the queue in our memory.
@@ -43,7 +44,7 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 		return 0, nil
 	}
-	r.waiter.spinner.guessFor(len(p))
+	r.expect(len(p))
 	for {
 		end, err := r.before()
 		if err != nil {
@@ -52,12 +53,23 @@ func (r *reader) read(p []byte) (int, error) {
 		n, err := r.rx.get(p)
 		if n > 0 {
 			r.returnCredit()
-			r.waiter.spinner.worked(n)
+			r.waiter.spinner.Worked(n)
 			return n, nil
 		}
 		if err := r.nothing(end, err); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// expect has the spins of a call for n bytes predicted from those of its kind. Calls for a
+// single byte are one: net/http's servers keep one waiting while a handler runs, and it
+// ends without data. The caller holds mu.
+func (r *reader) expect(n int) {
+	if n == 1 {
+		r.waiter.spinner.Expect(wait.Apart)
+	} else {
+		r.waiter.spinner.Expect(wait.Usual)
 	}
 }
 
@@ -118,7 +130,7 @@ func (r *reader) wait() {
 func (r *reader) look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waiter.spinner.guessFor(1)
+	r.expect(1)
 	for {
 		end, err := r.before()
 		if err != nil {
@@ -260,14 +272,14 @@ func (r *reader) publishCredit() {
 
 // The methods of half.
 
-func (r *reader) ready() bool { return r.rx.ready() }
+func (r *reader) Ready() bool { return r.rx.ready() }
 
-func (r *reader) stopped() bool { return r.waiter.interrupted() || r.ended() }
+func (r *reader) Stopped() bool { return r.waiter.interrupted() || r.ended() }
 
 // ended reports whether the peer gave the connection up.
 func (r *reader) ended() bool { return r.lines.state()&stateReset != 0 }
 
-func (r *reader) yielded() {}
+func (r *reader) Yielded() {}
 
 // arm announces that the reader is about to sleep, unless what frames bring wakes it. If
 // the peer needs credit before we wake, it arms, in a line that is watched too.

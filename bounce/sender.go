@@ -27,8 +27,11 @@ func (s *sender) put(p []byte) int {
 	case s.dma.takes(n):
 		h := makeHeader(s.seq+1, n, kindBulk)
 		s.dma.stage(s.win, s.advance(h), s.size, s.gen, h, p[:n])
+	case s.kind == kindInline:
+		s.putInline(p[:n])
 	default:
-		s.store(off, p[:n])
+		s.win.Write(off, p[:n])
+		s.commit(n)
 	}
 	return n
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
 // Stats counts what a connection did. The counters are exact when no Read or Write
@@ -36,7 +37,7 @@ type Stats struct {
 	WriteSpins, WriteSpinHits, WriteParks uint64
 
 	// Waits that would have spun, but parked because other processes needed the
-	// processors, see Thrift.
+	// processors, see wait.Thrift.
 	ReadSpinsSpared, WriteSpinsSpared uint64
 
 	// Waits of a Write for room, by reason: the queue was full although it is as
@@ -144,7 +145,8 @@ func saveIfFree(mu tryLocker, busy func() bool, save func()) {
 
 // waitCounts are the counters of a waiter.
 type waitCounts struct {
-	spins, hits, spared, parks uint64
+	wait.Counts
+	parks uint64
 }
 
 // readCounts are the counters of a reader.
@@ -158,9 +160,9 @@ func (r readCounts) addTo(s *Stats) {
 	s.BytesRead += r.bytes
 	s.RecordsRead += r.records
 	s.MovesRead += r.moves
-	s.ReadSpins += r.waits.spins
-	s.ReadSpinHits += r.waits.hits
-	s.ReadSpinsSpared += r.waits.spared
+	s.ReadSpins += r.waits.Spins
+	s.ReadSpinHits += r.waits.Hits
+	s.ReadSpinsSpared += r.waits.Spared
 	s.ReadParks += r.waits.parks
 }
 
@@ -193,9 +195,9 @@ func (w writeCounts) addTo(s *Stats) {
 		s.DoorbellsSaved += records - w.doorbells
 	}
 	s.MovesWritten += w.moves
-	s.WriteSpins += w.waits.spins
-	s.WriteSpinHits += w.waits.hits
-	s.WriteSpinsSpared += w.waits.spared
+	s.WriteSpins += w.waits.Spins
+	s.WriteSpinHits += w.waits.Hits
+	s.WriteSpinsSpared += w.waits.Spared
 	s.WriteParks += w.waits.parks
 	s.StallsFull += w.stallsFull
 	s.StallsLimit += w.stallsLimit

@@ -72,16 +72,6 @@ func (t *tx) wantsLarger() bool {
 // room returns how many bytes of the queue data may take now.
 func (t *tx) room() int { return t.send.Room() - reserve }
 
-// store makes a record of p by stores, for which reserve has found room at off.
-func (t *tx) store(off int, p []byte) {
-	if t.kind == kindInline {
-		t.putInline(p)
-		return
-	}
-	t.win.Write(off, p)
-	t.commit(len(p))
-}
-
 // putInline makes an inline record of p, for which reserve has found room. It
 // stores the line with the header last and all at once. The reader polls that line,
 // and would take it back from the writer between two stores.

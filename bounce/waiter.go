@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // half is a reader or a writer, as its waiter sees it. The caller holds the half's lock.
 type half interface {
-	source
+	wait.Source
 	// arm announces to the peer that we are about to sleep, where it does not see that.
 	arm()
 	// publishArm publishes the present arm word again with the given low bits. Without
@@ -35,7 +36,7 @@ type waiter struct {
 	parked   atomic.Bool // stored before the re-check; the waker loads it after the event (pair S13)
 
 	// The half's lock guards the following.
-	spinner spinner
+	spinner wait.Spinner
 	hits    int         // number of spins in a row that ended by data
 	soon    *time.Timer // for lookSoon; made when first needed
 	fenced  bool        // the peer knows by parkingBit that we park, and fences
@@ -48,7 +49,7 @@ func (w *waiter) init(h half, l *lines, o *Options) {
 	w.wake = make(chan struct{}, 1)
 	w.watch.Wake = w.notify
 	w.deadline.signal = &w.signal
-	w.spinner.init(o.Thrift)
+	w.spinner = wait.NewSpinner(o.Spin, o.Thrift)
 }
 
 // wait returns when there may be something to do: data or room, a reason to stop,
@@ -59,10 +60,10 @@ func (w *waiter) init(h half, l *lines, o *Options) {
 // for, and then notifies us, or we see here what it published (pair S1 for data, S2
 // for room).
 func (w *waiter) wait() {
-	if w.half.stopped() || w.half.ready() {
+	if w.half.Stopped() || w.half.Ready() {
 		return
 	}
-	if w.opts.Spin > 0 && w.spin() {
+	if w.spin() {
 		return
 	}
 	w.parked.Store(true) // pair S13, with Notified
@@ -70,13 +71,13 @@ func (w *waiter) wait() {
 	w.half.arm()
 	if w.lines.routed {
 		w.watchLines()
-		w.spinner.slept()
+		w.spinner.Slept()
 		return
 	}
 	unsure := false
 	if !w.opts.skipLookAgain {
 		unsure = w.order()
-		if w.half.ready() || w.half.stopped() {
+		if w.half.Ready() || w.half.Stopped() {
 			w.half.publishArm(parkingBit)
 			return
 		}
@@ -89,31 +90,31 @@ func (w *waiter) wait() {
 		w.soon.Stop()
 	}
 	switch {
-	case w.half.ready():
+	case w.half.Ready():
 	case w.stop.Load() != 0:
 		// The peer may ring once without need. To prevent that would take a store, which
 		// must not hold up a call that has to stop.
-		w.spinner.guess.miss()
+		w.spinner.Miss()
 	default:
 		w.half.publishArm(parkingBit) // so that the peer does not ring without need
 	}
-	w.spinner.slept()
+	w.spinner.Slept()
 }
 
 // spin polls for a while, and reports whether to check again rather than park.
 func (w *waiter) spin() bool {
-	switch w.spinner.spin(w.half, w.opts.Spin) {
-	case spinHit:
+	switch w.spinner.Spin(w.half) {
+	case wait.Hit:
 		w.hits++
 		if w.fenced && w.hits >= unparkAfter {
 			w.fenced = false // waits spin again
 			w.half.publishArm(0)
 		}
 		return true
-	case spinStopped:
+	case wait.Stopped:
 		w.hits = 0
 		return true
-	case spinMissed:
+	case wait.Missed:
 		w.hits = 0
 	}
 	return false
@@ -130,11 +131,11 @@ func (w *waiter) watchLines() {
 	w.watch.Lines = [2]int{w.lines.slot, w.half.line()} // a slot is the number of its line
 	w.lines.peer.Watch(&w.watch)
 	defer w.lines.peer.Unwatch(&w.watch)
-	for !w.half.ready() && !w.half.stopped() {
+	for !w.half.Ready() && !w.half.Stopped() {
 		w.sleep()
 	}
 	if w.stop.Load() != 0 {
-		w.spinner.guess.miss()
+		w.spinner.Miss()
 	}
 }
 
@@ -147,8 +148,7 @@ func (w *waiter) sleep() {
 
 // counts returns the counters.
 func (w *waiter) counts() waitCounts {
-	s := &w.spinner
-	return waitCounts{s.spins, s.hits, s.spared, w.parks}
+	return waitCounts{w.spinner.Counts(), w.parks}
 }
 
 // interrupted reports whether there is a reason to stop, after a look at what the peer

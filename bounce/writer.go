@@ -85,7 +85,7 @@ func (w *writer) write(p []byte) (n int, err error) {
 		}
 		n += k
 		w.bell.announce()
-		w.waiter.spinner.worked(k)
+		w.waiter.spinner.Worked(k)
 		if n == len(p) {
 			return n, nil
 		}
@@ -255,7 +255,7 @@ func (w *writer) put(p []byte) (n int, waits bool) {
 func (w *writer) waitTurn() {
 	w.waiter.parked.Store(true)
 	defer w.waiter.parked.Store(false)
-	for !w.lines.peer.Room(w.turn) && !w.stopped() {
+	for !w.lines.peer.Room(w.turn) && !w.Stopped() {
 		w.waiter.sleep()
 	}
 }
@@ -315,13 +315,13 @@ func (w *writer) move() error {
 
 // The methods of half.
 
-func (w *writer) ready() bool { return w.credit() != w.creditSeen || w.grant() != w.grantSeen }
+func (w *writer) Ready() bool { return w.credit() != w.creditSeen || w.grant() != w.grantSeen }
 
-func (w *writer) stopped() bool { return w.waiter.interrupted() || takesNothing(w.lines.state()) }
+func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.lines.state()) }
 
-// yielded asks for a larger queue, once for each queue, during a wait for room that may
+// Yielded asks for a larger queue, once for each queue, during a wait for room that may
 // well come before we park.
-func (w *writer) yielded() {
+func (w *writer) Yielded() {
 	if w.askedIn == w.tx.gen || !w.tx.wantsLarger() {
 		return
 	}

@@ -2,12 +2,12 @@ package ring
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -269,10 +269,6 @@ func (l *inLane) sleep() bool {
 // spinFor is how long a worker polls before it sleeps, after it had work.
 const spinFor = 10 * time.Microsecond
 
-// spinners counts the workers that spin, so that they leave processors to those
-// that work.
-var spinners atomic.Int32
-
 // work is the goroutine of lane i, for both directions: incoming frames, and credit
 // for outgoing ones.
 func (l *Link) work(i int) {
@@ -282,42 +278,32 @@ func (l *Link) work(i int) {
 		}
 	}()
 	in, out := l.in[i], l.out[i]
+	waits := &laneWork{in, out}
+	spinner := wait.NewSpinner(spinFor, nil)
+	if l.opts.NoSpin {
+		spinner = wait.NewSpinner(0, nil)
+	}
 	for {
 		worked := in.drain()
 		in.pollOnward()
 		more := out.pollSome()
-		if l.dev.LinkUp() && (more || worked && l.spin(in, out) || !in.sleep() || out.stirred()) {
+		if l.dev.LinkUp() && (more || worked && spinner.Spin(waits) == wait.Hit || !in.sleep() || out.stirred()) {
 			continue
 		}
 		if err := l.dev.WaitDoorbell(i); err != nil {
 			l.fail(err)
 			return
 		}
+		spinner.Slept()
 	}
 }
 
-// spin polls for work for a short while, and reports whether it found any.
-func (l *Link) spin(in *inLane, out *outLane) bool {
-	if l.opts.NoSpin {
-		return in.ready() || out.stirred()
-	}
-	if spinners.Add(1) > int32(runtime.GOMAXPROCS(0)+1)/2 {
-		spinners.Add(-1)
-		return in.ready() || out.stirred()
-	}
-	defer spinners.Add(-1)
-	start := time.Now()
-	for i := 1; ; i++ {
-		if in.ready() || out.stirred() {
-			return true
-		}
-		if i%16 != 0 {
-			ntb.Pause()
-			continue
-		}
-		if time.Since(start) > spinFor {
-			return false
-		}
-		runtime.Gosched()
-	}
+// laneWork is what the worker of a lane spins for.
+type laneWork struct {
+	in  *inLane
+	out *outLane
 }
+
+func (l *laneWork) Ready() bool { return l.in.ready() || l.out.stirred() }
+func (*laneWork) Stopped() bool { return false }
+func (*laneWork) Yielded()      {}

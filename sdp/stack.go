@@ -15,6 +15,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -102,7 +103,7 @@ func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device))
 }
 
 func newStack(o bounce.Options) *stack {
-	o.Thrift = bounce.NewThrift()
+	o.Thrift = wait.NewThrift()
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), sessions: map[*session]struct{}{},
 	}

@@ -1,4 +1,4 @@
-package bounce
+package wait
 
 import (
 	"sync/atomic"
@@ -6,7 +6,7 @@ import (
 )
 
 // Thrift keeps waits from spinning where that costs more than it saves, and other processes
-// need the processors. The pools of a fabric share one.
+// need the processors. All that waits in a fabric shares one.
 //
 // The spins themselves show that processors are scarce. One that takes a millisecond from
 // one check to the next was stopped, because a quota was used up or because another process
@@ -54,14 +54,16 @@ func (t *Thrift) Taken() uint64 { return t.taken.Load() }
 
 // spending is the cost of one spin.
 type spending struct {
-	thrift *Thrift
+	thrift *Thrift   // nil if there is no account
 	looked time.Time // when the clock was last read; the start before that
 	cost   time.Duration
 	scarce bool // processors are scarce, and so the cost counts
 }
 
 // may reports whether the spin may begin.
-func (s *spending) may() bool { return s.thrift.scarce.Load() == 0 || s.mayNow() }
+func (s *spending) may() bool {
+	return s.thrift == nil || s.thrift.scarce.Load() == 0 || s.mayNow()
+}
 
 func (s *spending) mayNow() bool {
 	since := int64(s.looked.Sub(s.thrift.epoch))
@@ -71,7 +73,7 @@ func (s *spending) mayNow() bool {
 
 // look is called after some checks without anything between them.
 func (s *spending) look(now time.Time) {
-	if took := now.Sub(s.looked); took < s.thrift.takenBy {
+	if took := now.Sub(s.looked); s.thrift == nil || took < s.thrift.takenBy {
 		s.cost += took
 	} else {
 		s.thrift.taken.Add(1)

@@ -1,4 +1,4 @@
-package bounce
+package wait
 
 import "time"
 
@@ -13,8 +13,8 @@ type guess struct {
 // it would find us parked in turn, and both would stay so. Many in a row mean that
 // waits are long, or that the peer needs the processor on which we spin.
 const (
-	patience = 4
-	maxFails = patience + 5
+	fewMisses = 4
+	maxFails  = fewMisses + 5
 )
 
 // spins reports whether the next wait should spin.
@@ -42,5 +42,5 @@ func (g *guess) hit() { g.fails, g.skip = 0, 0 }
 // them, up to 63.
 func (g *guess) miss() {
 	g.fails = min(g.fails+1, maxFails)
-	g.skip = 2<<max(0, g.fails-patience) - 1
+	g.skip = 2<<max(0, g.fails-fewMisses) - 1
 }

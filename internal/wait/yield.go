@@ -1,4 +1,4 @@
-package bounce
+package wait
 
 import (
 	"runtime"
@@ -19,33 +19,33 @@ const (
 	firstYield = 32 // rounds of a spin
 	turn       = 50 * time.Microsecond
 
-	// turnWork is the work that worked takes for about a turn: bytes, plus callCost
+	// turnWork is the work that Worked takes for about a turn: bytes, plus callCost
 	// for each call.
 	turnWork = 1 << 20
 	callCost = 256
 )
 
-// vain is how many times in a row yielding has let no other goroutine run, up to
-// maxVain. Each doubles the time until the next yield. Where no goroutine is ready
+// fruitless is how many times in a row yielding has let no other goroutine run, up to
+// maxFruitless. Each doubles the time until the next yield. Where no goroutine is ready
 // to run, yielding costs more than a quick answer, and a system call, since the
 // runtime wakes an idle thread to look for work.
-type vain int
+type fruitless int
 
 const (
-	maxVain = 5
-	// vainYield is less than a goroutine takes that does anything, and more than a
+	maxFruitless = 5
+	// fruitlessYield is less than a goroutine takes that does anything, and more than a
 	// yield that lets none run.
-	vainYield = 2 * time.Microsecond
+	fruitlessYield = 2 * time.Microsecond
 )
 
 // yield yields at start, and returns the time after it.
-func (v *vain) yield(start time.Time) time.Time {
+func (f *fruitless) yield(start time.Time) time.Time {
 	runtime.Gosched()
 	now := time.Now()
-	if now.Sub(start) > vainYield {
-		*v = 0
+	if now.Sub(start) > fruitlessYield {
+		*f = 0
 	} else {
-		*v = min(*v+1, maxVain)
+		*f = min(*f+1, maxFruitless)
 	}
 	return now
 }

@@ -1,0 +1,24 @@
+// Package wait is how this process polls before it sleeps: for how long, how it lets other
+// goroutines run meanwhile, and whether it polls at all. Connections, the lanes of links
+// and dials use it.
+//
+// It knows no devices and no peers, and it does not sleep. What follows a spin that found
+// nothing, to arm, to look again and to park, is the caller's, since it depends on who
+// wakes.
+//
+// A [Spinner] belongs to one place where goroutines wait, one at a time:
+//
+//	switch s.Spin(source) {
+//	case wait.Hit:     // what the source is for has come
+//	case wait.Stopped: // there is a reason not to wait
+//	default:           // park
+//	}
+//
+// Four things decide whether a wait spins, and for how long:
+//
+//   - the budget of the Spinner, which is a few times what parking and being woken take;
+//   - guesses, from how the last spins at this place ended;
+//   - one limit for all Spinners of the process: half of GOMAXPROCS, and none on a machine
+//     with one processor;
+//   - a [Thrift], which notices that other processes need the processors.
+package wait

@@ -1,0 +1,29 @@
+package wait
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// spinning counts the goroutines that spin, whatever they wait for, so that they leave
+// processors to those that work.
+var spinning atomic.Int32
+
+// limit returns how many goroutines may spin at the same time.
+func limit() int32 {
+	if runtime.NumCPU() == 1 {
+		return 0
+	}
+	return int32(runtime.GOMAXPROCS(0)+1) / 2
+}
+
+// enter reports whether one more goroutine may spin. If so, it must leave.
+func enter() bool {
+	if spinning.Add(1) > limit() {
+		spinning.Add(-1)
+		return false
+	}
+	return true
+}
+
+func leave() { spinning.Add(-1) }

@@ -1,0 +1,169 @@
+package wait
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Source is what a spin waits for.
+type Source interface {
+	// Ready reports whether it has come. It loads a few words of local memory.
+	Ready() bool
+	// Stopped reports whether there is a reason not to wait. It is called after each
+	// pollsACheck calls of Ready.
+	Stopped() bool
+	// Yielded is called each time that other goroutines have had a chance to run.
+	Yielded()
+}
+
+// Outcome is how a spin ended.
+type Outcome uint8
+
+const (
+	None    Outcome = iota // it did not begin
+	Hit                    // the source is ready
+	Stopped                // the source is stopped
+	Missed                 // the time is over
+)
+
+func (o Outcome) String() string { return [...]string{"none", "hit", "stopped", "missed"}[o] }
+
+// pollsACheck is how many polls come between two looks at the clock.
+const pollsACheck = 16
+
+// Spinner decides whether the waits at one place spin, and for how long. Its user has a
+// lock, or is one goroutine.
+type Spinner struct {
+	budget time.Duration // constant
+	thrift *Thrift       // constant; may be nil
+
+	guesses [2]guess
+	kind    Kind      // of the waits of the call under way
+	early   fruitless // yields during a spin
+	turns   fruitless // yields at the end of a turn
+	last    time.Time // when other goroutines last had a chance to run here
+	work    int       // work done since then, see Worked
+
+	counts Counts
+}
+
+// Counts are the counters of a Spinner.
+type Counts struct {
+	Spins  uint64 // spins that began
+	Hits   uint64 // spins whose source was ready
+	Spared uint64 // spins that Thrift prevented
+	Misses uint64 // waits that ended without what they were for
+}
+
+// NewSpinner returns a Spinner whose spins last budget, and none begins if that is 0. t is
+// shared by all that waits in a fabric. If it is nil, spins are not accounted for.
+func NewSpinner(budget time.Duration, t *Thrift) Spinner {
+	return Spinner{budget: budget, thrift: t, last: time.Now()}
+}
+
+// Once spins for a wait whose place is not remembered. It yields as late as a Spinner that
+// has found no other goroutine to run.
+func Once(src Source, budget time.Duration, t *Thrift) Outcome {
+	s := NewSpinner(budget, t)
+	s.early = maxFruitless
+	return s.Spin(src)
+}
+
+// Counts returns the counters.
+func (s *Spinner) Counts() Counts { return s.counts }
+
+// Kind is a kind of waits. How those of one kind end says nothing about the other.
+type Kind uint8
+
+const (
+	Usual Kind = iota
+	Apart
+)
+
+// Expect sets the kind of the waits to come.
+func (s *Spinner) Expect(k Kind) { s.kind = k }
+
+// guess returns the guess for the wait under way.
+func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
+
+// Spin polls until src is ready or stopped, or the time is used up.
+func (s *Spinner) Spin(src Source) Outcome {
+	if s.budget <= 0 || !s.guess().spins() || !enter() {
+		return None
+	}
+	defer leave()
+	start := time.Now()
+	if start.Sub(s.last) > turn<<s.turns {
+		start = s.turns.yield(start)
+		s.last, s.work = start, 0
+	}
+	spent := spending{thrift: s.thrift, looked: start}
+	if !spent.may() {
+		s.counts.Spared++
+		return None
+	}
+	s.counts.Spins++
+	budget := s.guess().budget(s.budget)
+	yieldAt := firstYield << s.early
+	for i := 1; ; i++ {
+		if i == yieldAt {
+			now := time.Now()
+			spent.look(now)
+			if i == firstYield<<s.early {
+				spent.yielded(s.early.yield(now)) // later yields of this spin say nothing
+			} else {
+				runtime.Gosched()
+				spent.yielded(time.Now())
+			}
+			yieldAt = i + 2*firstYield<<s.early
+			src.Yielded()
+		}
+		if src.Ready() {
+			s.counts.Hits++
+			s.guess().hit()
+			if i > 2*firstYield { // before that, the clock costs more than was spent
+				spent.look(time.Now())
+			}
+			if spent.scarce {
+				spent.end(true)
+			}
+			return Hit
+		}
+		if i%pollsACheck != 0 {
+			ntb.Pause()
+			continue
+		}
+		stopped := src.Stopped()
+		now := time.Now()
+		spent.look(now)
+		if stopped || now.Sub(start) > budget {
+			spent.end(false)
+			s.Miss()
+			if stopped {
+				return Stopped
+			}
+			return Missed
+		}
+	}
+}
+
+// Miss notes that a wait ended without what it was for, after it had parked. A spin that
+// ends so does it itself.
+func (s *Spinner) Miss() {
+	s.counts.Misses++
+	s.guess().miss()
+}
+
+// Slept is called after a sleep, in which other goroutines had a chance to run.
+func (s *Spinner) Slept() { s.last = time.Now() }
+
+// Worked counts the work of a call that moved n bytes, and yields to other goroutines from
+// time to time.
+func (s *Spinner) Worked(n int) {
+	if s.work += n + callCost; s.work > turnWork<<s.turns {
+		s.work = 0
+		s.turns.yield(time.Now())
+	}
+}

@@ -1,0 +1,108 @@
+package wait
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// thriftAt returns a Thrift, and a function that returns its clock's time some time
+// after it was made.
+func thriftAt() (*Thrift, func(time.Duration) time.Time) {
+	t := NewThrift()
+	return t, func(d time.Duration) time.Time { return t.epoch.Add(d) }
+}
+
+// take has the system take the processor at d for long enough.
+func take(t *Thrift, at func(time.Duration) time.Time, d time.Duration) {
+	s := spending{thrift: t, looked: at(d)}
+	s.look(at(d + takenBy))
+	s.end(false)
+}
+
+// spinFor spins at d for some time, if it may.
+func spinFor(t *Thrift, at func(time.Duration) time.Time, d, long time.Duration, hit bool) bool {
+	s := spending{thrift: t, looked: at(d)}
+	may := s.may()
+	if may {
+		s.look(at(d + long))
+		s.end(hit)
+	}
+	return may
+}
+
+func TestSpinsAreFreeWhileProcessorsAreNotScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	for i := range time.Duration(10_000) {
+		require.True(t, spinFor(thrift, at, i*takenBy, takenBy-1, false))
+	}
+	require.Zero(t, thrift.Taken())
+}
+
+func TestFruitlessSpinsRestWhileProcessorsAreScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	require.EqualValues(t, 1, thrift.Taken())
+	now, spun := 2*takenBy, time.Duration(0)
+	for ; spinFor(thrift, at, now, 50*time.Microsecond, false); now += 50 * time.Microsecond {
+		spun += 50 * time.Microsecond
+	}
+	require.Equal(t, mostDebt+50*time.Microsecond, spun)
+	require.False(t, spinFor(thrift, at, now-50*time.Microsecond+restFor-1, 0, false))
+	require.True(t, spinFor(thrift, at, now+restFor, 0, false), "it tries again")
+	take(thrift, at, now+restFor) // extends the time
+	last := now + restFor + takenBy + scarceFor
+	for d := last - 2*mostDebt; d < last; d += mostDebt / 2 {
+		spinFor(thrift, at, d, mostDebt/2, false)
+	}
+	require.False(t, spinFor(thrift, at, last-1, 0, false), "it rests")
+	require.True(t, spinFor(thrift, at, last, 0, false), "and no longer than processors are scarce")
+}
+
+// Two sides that answer each other at once go on spinning. They also do so after some
+// misses, as when the system stops one of them.
+func TestSpinsThatSaveProcessorTimeGoOn(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	now := 2 * takenBy
+	for range 1000 {
+		for range 60 {
+			require.True(t, spinFor(thrift, at, now, time.Microsecond, true))
+			now += time.Microsecond
+		}
+		for range 10 {
+			require.True(t, spinFor(thrift, at, now, 50*time.Microsecond, false))
+			now += 50 * time.Microsecond
+		}
+		take(thrift, at, now)
+		now += takenBy
+	}
+}
+
+// Hits that take longer than being woken do not pay.
+func TestSlowHitsRestWhileProcessorsAreScarce(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	n, each := 0, parkCost+25*time.Microsecond
+	for now := 2 * takenBy; spinFor(thrift, at, now, each, true); now += each {
+		n++
+	}
+	require.EqualValues(t, mostDebt/(25*time.Microsecond)+1, n)
+}
+
+// Time that other goroutines had, and time that the system took, was not spent.
+func TestTimeAwayIsNotSpent(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	now := 2 * takenBy
+	for range 100 {
+		s := spending{thrift: thrift, looked: at(now)}
+		require.True(t, s.may())
+		s.yielded(at(now + 50*time.Millisecond))
+		s.look(at(now + 50*time.Millisecond + takenBy))
+		s.end(false)
+		now += 60 * time.Millisecond
+	}
+	require.EqualValues(t, 101, thrift.Taken(), "and what others had was not taken")
+}
