@@ -109,13 +109,14 @@ func (c *Pair) end(abort bool) error {
 	// closed after their current piece. A lease may last long. Then the rest is
 	// done at its end.
 	writing, reading := c.state.leaveTo(leaseWrite), c.state.leaveTo(leaseRead)
-	if !reading && c.r.unread() && !abort && c.state.connected() == nil {
+	if !reading && c.r.leave() && !abort && c.state.connected() == nil {
 		abort = true
 		c.addState(stateReset)
 	}
 	if !writing {
 		c.w.mu.Lock()
 		c.sendFIN(reading) // otherwise what follows tells the peer of the end
+		c.w.save()
 		c.w.mu.Unlock()
 	}
 	if !abort {

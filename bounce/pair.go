@@ -170,6 +170,9 @@ func (c *Pair) Commit(n int) {
 	for !c.state.unlease(leaseWrite) {
 		c.sendFIN(true)
 	}
+	if c.Closed() {
+		c.w.save() // Close left that to the lease
+	}
 	c.w.mu.Unlock()
 	c.afterLease()
 }

@@ -211,6 +211,34 @@ func TestMemoryReturnsToThePool(t *testing.T) {
 	}
 }
 
+// The link's goroutine has a half's lock for a moment when the connection is removed.
+func TestCountersOfAClosedConnectionAreKept(t *testing.T) {
+	for _, half := range []string{"reader", "writer"} {
+		pa, pb := memPools(t, Options{})
+		a, b := connect(t, pa, pb)
+		p := make([]byte, 1000)
+		for from, to := range map[*Pair]*Pair{a: b, b: a} {
+			_, err := from.Write(p)
+			require.NoError(t, err)
+			_, err = io.ReadFull(to, p)
+			require.NoError(t, err)
+		}
+		b.Close()
+		var release func()
+		if half == "reader" {
+			release = hold(&b.r.mu)
+		} else {
+			release = hold(&b.w.mu)
+		}
+		a.Close()
+		require.Eventually(t, func() bool { return pb.Used().Pairs == 0 }, 60*time.Second, time.Millisecond)
+		s, _ := pb.Stats()
+		release()
+		require.EqualValues(t, len(p), s.BytesRead, "%s held", half)
+		require.EqualValues(t, len(p), s.BytesWritten(), "%s held", half)
+	}
+}
+
 // Memory is not given to another connection before the peer has stopped.
 func TestClosedEndKeepsItsMemoryUntilThePeerStops(t *testing.T) {
 	pa, pb := memPools(t, spinning)

@@ -201,14 +201,18 @@ func (r *reader) discard(n int) {
 		r.returnCredit()
 	}
 	r.state.unlease(leaseRead)
+	if r.state.closed() {
+		r.save() // Close left that to the lease
+	}
 	r.mu.Unlock()
 }
 
-// unread waits until a call under way has left, and reports whether data has arrived that
-// was not read.
-func (r *reader) unread() bool {
+// leave waits until a call under way has left, and reports whether data has arrived that
+// was not read. The reader is closed: what it has counted is saved for good.
+func (r *reader) leave() (unread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.save()
 	return r.rx.unread()
 }
 
