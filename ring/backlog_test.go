@@ -147,7 +147,7 @@ func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
-	ctx, cancel := context.WithTimeout(context.Background(), 100*link.RetryEvery)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := a.router.node.UpTo(ctx, a, a.remote)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

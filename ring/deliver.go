@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
@@ -168,4 +167,4 @@ func (t *tunnel) accepted(f *frame) {
 	t.changed()
 }
 
-func newEpoch() uint32 { return rand.Uint32N(link.Gone-1) + 1 }
+func newEpoch() uint32 { return link.NewEpoch() }

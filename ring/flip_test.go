@@ -31,7 +31,7 @@ func TestABringUpOfLanesWhoseNeighbourChangesItsEpochIsNotBusy(t *testing.T) {
 			defer n.Close()
 			_, err = n.Link(ctx, dev, []Direction{Right, Left}[number-1])
 			return err
-		}, link.RetryEvery / 2},
+		}, bringUpEvery},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := ntbmem.Pair(1 << 20)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -169,57 +168,30 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	return l, nil
 }
 
-// bringUp exchanges scratchpads with the neighbour until both sides have seen each
-// other's. A side that refuses the other returns an error only after the other has
-// seen enough to refuse as well.
-func (l *Link) bringUp(ctx context.Context) error {
-	o, dev := l.opts, l.dev
-	l.epoch = rand.Uint32N(link.Gone-1) + 1
-	retry := time.NewTicker(link.RetryEvery / 2)
-	defer retry.Stop()
-	var seen uint32
-	var refused link.Refusal
-	for {
-		if !dev.LinkUp() {
-			return refused.Or(link.ErrDown)
-		}
-		for i, v := range [linkSpads]uint32{
+// bringUpEvery is how often a side looks for the neighbour's scratchpads.
+const bringUpEvery = 2500 * time.Microsecond
+
+// bringUp exchanges scratchpads with the neighbour. The words are as many on both sides of
+// each version.
+func (l *Link) bringUp(ctx context.Context) (err error) {
+	o := l.opts
+	x := link.Exchange{
+		Device: l.dev,
+		Words: []uint32{
+			linkMagicSpad: linkMagic<<16 | linkVersion,
 			linkIDSpad:    uint32(l.router.node.id),
 			linkShapeSpad: uint32(o.Nodes)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
 			linkLanesSpad: uint32(o.Slots)<<8 | uint32(o.Lanes),
 			linkFrameSpad: uint32(o.FrameBytes),
-			linkSizeSpad:  uint32(len(dev.Inbound()) >> 10),
-			linkEpochSpad: l.epoch,
-			linkSeenSpad:  seen,
-		} {
-			if i != linkMagicSpad {
-				dev.SetPeerSpad(i, v)
-			}
-		}
-		dev.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
-
-		if err := l.check(); err != link.ErrNotYet {
-			if err != nil {
-				refused.Begin(err)
-			}
-			was := seen
-			seen = dev.Spad(linkEpochSpad)
-			if dev.Spad(linkSeenSpad) == l.epoch && seen == was && seen != 0 {
-				l.farEpoch = seen
-				return refused.Err
-			}
-			if was == 0 && seen != 0 {
-				continue // once: a neighbour may change its epoch at each look
-			}
-		}
-		select {
-		case <-retry.C:
-		case <-refused.Over:
-			return refused.Err
-		case <-ctx.Done():
-			return refused.Or(fmt.Errorf("ring: neighbour does not answer: %w", ctx.Err()))
-		}
+			linkSizeSpad:  uint32(len(l.dev.Inbound()) >> 10),
+			linkEpochSpad: 0,
+			linkSeenSpad:  0,
+		},
+		Check: l.check,
+		Every: bringUpEvery,
 	}
+	l.epoch, l.farEpoch, err = x.Run(ctx)
+	return err
 }
 
 // check checks the neighbour's scratchpads.

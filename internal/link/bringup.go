@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -20,85 +19,29 @@ const (
 	Gone  = ^uint32(0) // what a scratchpad reads when the link is down
 )
 
-// RetryEvery is how often a side repeats its scratchpads, since what it wrote while
-// the other side was down is lost. Stores for a routed peer are never lost.
-const RetryEvery = 5 * time.Millisecond
-
-// refuseWait is how long the other side may take to find why it is refused.
-const refuseWait = time.Second
-
-// Refusal is why a bring-up refuses the other side.
-type Refusal struct {
-	Err  error            // nil: it does not
-	Over <-chan time.Time // the other side has had refuseWait
-}
-
-// Begin begins a refusal, unless one has begun.
-func (r *Refusal) Begin(why error) {
-	if r.Err == nil {
-		r.Err, r.Over = why, time.After(refuseWait)
-	}
-}
-
-// Or returns why the other side is refused, or err if it is not.
-func (r *Refusal) Or(err error) error {
-	if r.Err != nil {
-		return r.Err
-	}
-	return err
-}
+// retryEvery is how often a side repeats its scratchpads, since what it wrote while
+// the other side was down is lost.
+const retryEvery = 5 * time.Millisecond
 
 // bringUp sends the peer this node's id, window and epoch until both sides have
-// seen each other's epoch. run must be running already. A peer of another version is
-// refused after it has seen enough to refuse this side as well.
+// seen each other's. run must be running already. Then the services learn of the peer.
 func (p *Peer) bringUp(ctx context.Context) error {
-	epoch := rand.Uint32N(Gone-1) + 1
-	retry := time.NewTicker(RetryEvery)
-	defer retry.Stop()
-	var seen uint32
-	var refused Refusal
-	said := false // all that there is to say now
-	for {
-		if !said {
-			p.dev.SetPeerSpad(spadID, uint32(p.node.id))
-			p.dev.SetPeerSpad(spadWindow, uint32(len(p.in)>>10))
-			p.dev.SetPeerSpad(spadEpoch, epoch)
-			p.dev.SetPeerSpad(spadSeen, seen)
-			p.dev.SetPeerSpad(spadMagic, Magic<<16|Version)
-			p.dev.RingDoorbell(doorbellBit)
-			said = true
+	x := Exchange{
+		Device: p.dev,
+		Words: []uint32{
+			spadMagic: Magic<<16 | Version, spadID: uint32(p.node.id), spadWindow: uint32(len(p.in) >> 10), spadSeen: 0,
+		},
+		Check: p.checkPeer,
+		Said:  func() { p.dev.RingDoorbell(doorbellBit) },
+		Heard: p.kick, Down: p.done,
+		Every: retryEvery, Lossless: p.Routed(),
+	}
+	if _, _, err := x.Run(ctx); err != nil {
+		if errors.Is(err, ErrDown) {
+			<-p.done
+			err = p.Err() // which may say more
 		}
-
-		if err := p.checkPeer(); err != ErrNotYet {
-			if errors.Is(err, ErrVersion) {
-				refused.Begin(err)
-			} else if err != nil {
-				return err
-			}
-			was := seen
-			seen = p.dev.Spad(spadEpoch)
-			said = said && seen == was
-			if p.dev.Spad(spadSeen) == epoch && seen == was && seen != 0 {
-				if refused.Err != nil {
-					return refused.Err
-				}
-				break // and the peer can see that we have seen it
-			}
-			if was == 0 && seen != 0 {
-				continue // once: a peer may change its epoch at each look
-			}
-		}
-		select {
-		case <-p.kick: // nothing is said for that alone: two sides would ring in turns
-		case <-retry.C:
-			said = said && p.Routed() // which has got it
-		case <-refused.Over:
-			return refused.Err
-		case <-p.done:
-			return refused.Or(p.Err())
-		case <-ctx.Done():
-			return refused.Or(fmt.Errorf("link: peer does not answer: %w", ctx.Err()))
-		}
+		return err
 	}
 	for number, s := range p.node.services {
 		if s != nil {
@@ -122,10 +65,6 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	return nil
 }
-
-// ErrNotYet means that the other side has not written all its scratchpads. What it
-// writes while the bridge is being set up vanishes, up to some word.
-var ErrNotYet = errors.New("link: not all is there yet")
 
 // checkPeer checks the peer's scratchpads.
 func (p *Peer) checkPeer() error {

@@ -26,7 +26,7 @@ func TestABringUpWhosePeerChangesItsEpochIsNotBusy(t *testing.T) {
 			defer n.Close()
 			_, err := n.Up(ctx, dev)
 			return err
-		}, RetryEvery},
+		}, retryEvery},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := ntbmem.Pair(1 << 20)

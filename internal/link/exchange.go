@@ -1,0 +1,128 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Exchange is the bring-up of one side of a device. Each side writes words to the other's
+// scratchpads, until both have seen each other's.
+//
+// The last two words are the side's epoch, a random number, and the other side's epoch as
+// this one has seen it. So neither takes what a former process has left for an answer. Word 0
+// names the protocol and its version, and is written last.
+//
+// A side that refuses the other goes on until the other has seen enough to refuse as well,
+// for refuseWait at the most.
+type Exchange struct {
+	Device ntb.Device
+	Words  []uint32 // what this side says; Run fills the last two
+	// Check checks the words of the other side. ErrNotYet means that they are not all
+	// there, any other error that they are refused.
+	Check func() error
+	// Said, if not nil, is called when the words have been written.
+	Said func()
+	// Heard, if not nil, receives when the other side may have written.
+	Heard <-chan struct{}
+	// Down, if not nil, is closed when the link is down.
+	Down <-chan struct{}
+	// Every is how often this side looks, and repeats its words: what it wrote while the
+	// other side was down is lost.
+	Every time.Duration
+	// Lossless is set if nothing is lost, and so nothing is repeated.
+	Lossless bool
+}
+
+// ErrNotYet reports that the other side has not written all its scratchpads. What it
+// writes while the bridge is being set up vanishes, up to some word.
+var ErrNotYet = errors.New("link: not all is there yet")
+
+// refuseWait is how long the other side may take to find why it is refused.
+const refuseWait = time.Second
+
+// Run makes the exchange, and returns both sides' epochs. Its errors are that of Check,
+// ErrDown, and that of ctx.
+func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
+	seenAt := len(x.Words) - 1
+	epochAt := seenAt - 1
+	ours = NewEpoch()
+	x.Words[epochAt] = ours
+	retry := time.NewTicker(x.Every)
+	defer retry.Stop()
+	var refused refusal
+	said := false // all that there is to say now
+	for x.Device.LinkUp() {
+		if !said {
+			x.say(theirs)
+			said = true
+		}
+		if err := x.Check(); err != ErrNotYet {
+			if err != nil {
+				refused.begin(err)
+			}
+			was := theirs
+			theirs = x.Device.Spad(epochAt)
+			said = said && theirs == was
+			if x.Device.Spad(seenAt) == ours && theirs == was && theirs != 0 {
+				return ours, theirs, refused.err // the other side can see that we have seen it
+			}
+			if was == 0 && theirs != 0 {
+				continue // once: the other side may change its epoch at each look
+			}
+		}
+		select {
+		case <-x.Heard: // nothing is said for that alone: two sides would ring in turns
+		case <-retry.C:
+			said = said && x.Lossless
+		case <-refused.over:
+			return ours, theirs, refused.err
+		case <-x.Down:
+			return ours, theirs, refused.or(ErrDown)
+		case <-ctx.Done():
+			return ours, theirs, refused.or(fmt.Errorf("link: the other side does not answer: %w", ctx.Err()))
+		}
+	}
+	return ours, theirs, refused.or(ErrDown)
+}
+
+// say writes the words, with the epoch of the other side.
+func (x *Exchange) say(seen uint32) {
+	x.Words[len(x.Words)-1] = seen
+	for i, v := range x.Words[1:] {
+		x.Device.SetPeerSpad(i+1, v)
+	}
+	x.Device.SetPeerSpad(0, x.Words[0])
+	if x.Said != nil {
+		x.Said()
+	}
+}
+
+// NewEpoch returns a random number by which sides distinguish sessions. It is not 0, and not
+// what a scratchpad reads when the link is down.
+func NewEpoch() uint32 { return rand.Uint32N(Gone-1) + 1 }
+
+// refusal is why a bring-up refuses the other side.
+type refusal struct {
+	err  error            // nil: it does not
+	over <-chan time.Time // the other side has had refuseWait
+}
+
+// begin begins a refusal, unless one has begun.
+func (r *refusal) begin(why error) {
+	if r.err == nil {
+		r.err, r.over = why, time.After(refuseWait)
+	}
+}
+
+// or returns why the other side is refused, or err if it is not.
+func (r *refusal) or(err error) error {
+	if r.err != nil {
+		return r.err
+	}
+	return err
+}
