@@ -80,7 +80,7 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	pa = p.Session(link.ServiceSDP).(poolSession).Pool
 	for ; pb == nil; runtime.Gosched() { // the other end comes up a moment later
 		for _, p := range h.nodes[b].Peers() {
-			if p.ID() == h.nodes[a].ID() && p.Routed() {
+			if p.ID() == h.nodes[a].ID() && p.Caps().Delayed {
 				pb = p.Session(link.ServiceSDP).(poolSession).Pool
 			}
 		}

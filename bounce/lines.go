@@ -21,11 +21,11 @@ const (
 // peer's line, which we write.
 type lines struct {
 	// Immutable after newPair and NewPair.
-	peer   *link.Peer
-	slot   int    // of our line
-	here   []byte // our line
-	fence  bool   // a look needs a fence after a publish
-	routed bool   // frames lead to the peer
+	peer    *link.Peer
+	slot    int    // of our line
+	here    []byte // our line
+	fence   bool   // a look needs a fence after a publish
+	watches bool   // both sides see arrive what the other one stores, and need not be told to ring
 
 	// Constant after Connect.
 	far     ntb.Window // the peer's line

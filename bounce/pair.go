@@ -29,7 +29,7 @@ type Pair struct {
 
 func newPair(p *Pool, q queue) *Pair {
 	c := &Pair{pool: p}
-	c.lines.peer, c.lines.fence, c.lines.routed = p.peer, p.peer.FenceToLook(), p.peer.Routed()
+	c.lines.peer, c.lines.fence, c.lines.watches = p.peer, p.peer.FenceToLook(), p.peer.Caps().Watches
 	c.state.lines = &c.lines
 	c.r.init(&c.lines, &c.state, p, q)
 	c.w.init(&c.lines, &c.state, &p.opts)

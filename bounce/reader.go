@@ -260,7 +260,7 @@ func (r *reader) publishCredit() {
 		return
 	}
 	credit := uint64(r.rx.gen)<<32 | uint64(r.rx.recv.Return())
-	if r.lines.routed {
+	if r.lines.watches {
 		// The credit itself wakes the peer. It answers the arm of before. A writer
 		// that arms later may have used it already, and want more.
 		r.spaceSeen = r.lines.spaceArm()
@@ -288,7 +288,7 @@ func (r *reader) Yielded() {}
 // arm announces that the reader is about to sleep, unless what frames bring wakes it. If
 // the peer needs credit before we wake, it arms, in a line that is watched too.
 func (r *reader) arm() {
-	if r.lines.routed {
+	if r.lines.watches {
 		return
 	}
 	r.publishCredit() // all of it: the writer may need it before we wake
@@ -302,7 +302,7 @@ func (r *reader) publishArm(bits uint32) { r.lines.far.Update32(offDataArm, r.ar
 func (r *reader) line() int { return (r.rx.off + r.rx.pos) / line }
 
 func (r *reader) beforeSleep() {
-	if r.lines.routed && armed(r.lines.spaceArm(), r.spaceSeen) {
+	if r.lines.watches && armed(r.lines.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
 	r.save()

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -40,7 +39,7 @@ type waiter struct {
 	hits    int         // number of spins in a row that ended by data
 	soon    *time.Timer // for lookSoon; made when first needed
 	fenced  bool        // the peer knows by parkingBit that we park, and fences
-	watch   link.Watch  // for a routed peer
+	watch   ntb.Watch   // where lines.watches is set
 	parks   uint64
 }
 
@@ -69,7 +68,7 @@ func (w *waiter) wait() {
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()
-	if w.lines.routed {
+	if w.lines.watches {
 		w.watchLines()
 		w.spinner.Slept()
 		return

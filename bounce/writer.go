@@ -6,7 +6,6 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/flowctl"
-	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -16,7 +15,7 @@ type writer struct {
 	// Immutable.
 	lines *lines
 	state *state
-	turn  *link.Turn // nil unless the peer is routed; used with mu held
+	turn  *ntb.Turn // nil unless the device is paced; used with mu held
 
 	limit atomic.Int64 // the new value for tx.max
 	bell  bell
@@ -47,8 +46,8 @@ func (w *writer) init(l *lines, s *state, o *Options) {
 	w.lines, w.state = l, s
 	w.bell.lines = l
 	w.waiter.init(w, l, o)
-	if l.routed {
-		w.turn = &link.Turn{Wake: w.waiter.notify}
+	if l.peer.Caps().Paced {
+		w.turn = &ntb.Turn{Wake: w.waiter.notify}
 	}
 	w.limit.Store(int64(o.Buffer))
 }
@@ -334,7 +333,7 @@ func (w *writer) Yielded() {
 
 // arm has the peer's reader give back all credit, and perhaps a larger queue.
 func (w *writer) arm() {
-	if w.lines.routed {
+	if w.lines.watches {
 		w.armWith(0)
 	} else {
 		w.armWith(parkingBit)

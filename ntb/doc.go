@@ -42,7 +42,7 @@
 // written or stored leaves with the next publish at the latest.
 //
 // What not every device can do is stated by its [Caps]: DMA channels, memory that can be given
-// back, cheap reads of the peer's memory. Every Device has the methods. So the abilities of a
+// back, cheap reads of the peer's memory, and what a device of frames can do ([Frames]). Every Device has the methods. So the abilities of a
 // device survive a device around it, and nobody asks for one by a type assertion. Likewise a
 // [Sink] has all methods, and [Basic] makes one of what has the two that are needed.
 //

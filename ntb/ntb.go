@@ -38,10 +38,26 @@ type Caps struct {
 	Reclaims bool
 	// ExtraWindows is the number of windows besides that of Inbound and Outbound.
 	ExtraWindows int
-	// Frames is what a device of frames offers those that know of frames, such as
-	// internal/link. It is nil where stores reach memory. A device around a device must
-	// take it out if it has to see all stores.
-	Frames any
+
+	// Sequenced is set if stores, scratchpads and doorbells travel in one sequence, of which
+	// nothing is lost while the link is up. A doorbell then goes with the word that it
+	// announces, and costs less than to learn whether the peer sleeps: see
+	// [Frames.Announce]. Nothing needs to be said again, and an answer comes behind what it
+	// answers without Order.
+	Sequenced bool
+	// Watches is set if what a side stores passes through the other side's process, which
+	// sees it arrive. A waiter then watches for it, see [Frames.Watch]: the peer need not
+	// know that it sleeps.
+	Watches bool
+	// Paced is set if as much may be under way as the device takes. Data then asks for
+	// room, by [Frames.TryStore]. What is not data never asks, and no store waits.
+	Paced bool
+	// Delayed is set if what was stored may still be on its way when the store returns, and
+	// ends with this process. [Frames.Deliver] waits for it.
+	Delayed bool
+	// Frames has the methods of which the four above speak. It is nil if none of them is set. A
+	// device around a device that has to see all stores takes them out: see [Caps.WithoutFrames].
+	Frames Frames
 }
 
 // Device is one end of a bridge. Its methods may be called at the same time

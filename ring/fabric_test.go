@@ -244,7 +244,7 @@ func TestPeersOverARing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, link.MakeID(to+1, 1), p.ID())
 			neighbour := (from-to+5)%5 == 1 || (to-from+5)%5 == 1
-			require.Equal(t, !neighbour, p.Routed())
+			require.Equal(t, !neighbour, p.Caps().Delayed)
 			require.NoError(t, p.Send(link.ServiceSDP, []byte{byte(from)}))
 		}
 	}

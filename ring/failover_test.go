@@ -108,7 +108,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	f := newFabric(t, o)
 	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.True(t, p.Routed())
+	require.True(t, p.Caps().Delayed)
 	f.cut(0)
 	require.NoError(t, p.Send(link.ServiceSDP, []byte("on")))
 	e := serviceOf(f.nodes[1])
@@ -204,13 +204,13 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 			continue // the news of 2 are under way
 		}
 		require.NoError(t, err)
-		require.True(t, p.Routed())
+		require.True(t, p.Caps().Delayed)
 		break
 	}
 	f.connect(0)
 	p, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.False(t, p.Routed())
+	require.False(t, p.Caps().Delayed)
 	// A node is started again, as another process.
 	f.cut(0)
 	f.cut(1)

@@ -4,13 +4,13 @@ import (
 	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // line is the turns that wait, the first one first. A tunnel's mu guards it.
-type line []*link.Turn
+type line []*ntb.Turn
 
-func (l *line) join(w *link.Turn) {
+func (l *line) join(w *ntb.Turn) {
 	if !w.Waits {
 		w.Waits = true
 		*l = append(*l, w)
@@ -18,24 +18,24 @@ func (l *line) join(w *link.Turn) {
 }
 
 // leave removes w, and reports whether it was there.
-func (l *line) leave(w *link.Turn) bool {
+func (l *line) leave(w *ntb.Turn) bool {
 	if !w.Waits {
 		return false
 	}
 	w.Waits = false
-	*l = slices.DeleteFunc(*l, func(o *link.Turn) bool { return o == w })
+	*l = slices.DeleteFunc(*l, func(o *ntb.Turn) bool { return o == w })
 	return true
 }
 
-// Room implements Frames.
-func (t *tunnel) Room(w *link.Turn) bool {
+// Room implements ntb.Frames.
+func (t *tunnel) Room(w *ntb.Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current() != arq.Up || t.turn(w)
 }
 
-// Leave implements Frames.
-func (t *tunnel) Leave(w *link.Turn) {
+// Leave implements ntb.Frames.
+func (t *tunnel) Leave(w *ntb.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.line.leave(w) {
@@ -45,7 +45,7 @@ func (t *tunnel) Leave(w *link.Turn) {
 
 // turn reports whether it is w's turn and there is room. If not, w waits in line. The
 // caller holds mu.
-func (t *tunnel) turn(w *link.Turn) bool {
+func (t *tunnel) turn(w *ntb.Turn) bool {
 	if (len(t.line) == 0 || t.line[0] == w) && t.takesData() {
 		return true
 	}
@@ -86,8 +86,8 @@ func (t *tunnel) entryFor(n int) int {
 // retention has room for four frames.
 func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
-// TryStore implements Frames.
-func (t *tunnel) TryStore(off int, p []byte, w *link.Turn) int {
+// TryStore implements ntb.Frames.
+func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

@@ -117,7 +117,7 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 			// Within a host there is only the link, and none between members.
 			p, err := b.Peer(within(t), link.MakeID(3, 1))
 			require.NoError(t, err)
-			require.False(t, p.Routed())
+			require.False(t, p.Caps().Delayed)
 			_, err = b.Peer(within(t), c.ID())
 			require.ErrorIs(t, err, ErrUnreachable)
 		})

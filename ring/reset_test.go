@@ -161,7 +161,7 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	defer cancel()
 	p, err := f.nodes[0].Peer(ctx, link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.True(t, p.Routed())
+	require.True(t, p.Caps().Delayed)
 	ends(t, "Order", p.Order)
 	open()
 }

@@ -24,6 +24,7 @@ func newSplit(l *Link, off int) *split {
 	s := &split{Device: l.dev, link: l, caps: l.caps, off: off, bit: l.opts.Lanes}
 	s.caps.Doorbells -= s.bit
 	s.caps.Scratchpads -= linkSpads
+	s.caps = s.caps.WithoutFrames() // their offsets are those of the whole window
 	return s
 }
 

@@ -163,7 +163,10 @@ func (t *tunnel) abort() {
 // Caps implements ntb.Device. For all that is known, the other end's memory is not
 // on this machine, and Order needs no fences.
 func (t *tunnel) Caps() ntb.Caps {
-	return ntb.Caps{Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads, Frames: t}
+	return ntb.Caps{
+		Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
+		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
+	}
 }
 
 func (t *tunnel) Inbound() []byte      { return t.grant.memory.in }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -35,9 +34,9 @@ func (t *tunnel) unsent() int {
 	return t.arq.Unsent()
 }
 
-func newTurn() (*link.Turn, chan struct{}) {
+func newTurn() (*ntb.Turn, chan struct{}) {
 	woken := make(chan struct{}, 1)
-	return &link.Turn{Wake: func() {
+	return &ntb.Turn{Wake: func() {
 		select {
 		case woken <- struct{}{}:
 		default:

@@ -2,14 +2,14 @@ package ring
 
 import (
 	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // watches are the watches of a tunnel, by the line's number in the window.
-type watches map[int][]*link.Watch
+type watches map[int][]*ntb.Watch
 
-// Watch implements Frames.
-func (t *tunnel) Watch(w *link.Watch, first int) {
+// Watch implements ntb.Frames.
+func (t *tunnel) Watch(w *ntb.Watch, first int) {
 	t.grant.mu.Lock()
 	defer t.grant.mu.Unlock()
 	for i, line := range w.Lines {
@@ -19,8 +19,8 @@ func (t *tunnel) Watch(w *link.Watch, first int) {
 	}
 }
 
-// Unwatch implements Frames.
-func (t *tunnel) Unwatch(w *link.Watch, first int) {
+// Unwatch implements ntb.Frames.
+func (t *tunnel) Unwatch(w *ntb.Watch, first int) {
 	t.grant.mu.Lock()
 	defer t.grant.mu.Unlock()
 	for _, line := range w.Lines {
@@ -28,7 +28,7 @@ func (t *tunnel) Unwatch(w *link.Watch, first int) {
 	}
 }
 
-func (m watches) remove(line int, w *link.Watch) {
+func (m watches) remove(line int, w *ntb.Watch) {
 	list := m[line]
 	for i := range list {
 		if list[i] == w {
@@ -45,7 +45,7 @@ func (m watches) remove(line int, w *link.Watch) {
 	}
 }
 
-// Announce implements Frames. All is one frame.
+// Announce implements ntb.Frames. All is one frame.
 func (t *tunnel) Announce(bit int, v uint32, places ...int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -365,7 +365,7 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), patience)
 					defer cancel()
 					p, err := f.net.peer(ctx, to, 0)
-					if err != nil || p.Routed() {
+					if err != nil || p.Caps().Delayed {
 						t.Errorf("node %d to node %d: %v, routed: %v", i+1, to, err, err == nil)
 					}
 				})
@@ -375,6 +375,37 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 		for _, f := range all {
 			f.Close()
 		}
+	}
+}
+
+// Processes of one host have links and nothing else: no goroutine is in the room of hops.
+func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
+	leak.Check(t)
+	for _, backend := range backends() {
+		if backend != "shm" {
+			continue // a fabric of kind mem has one process
+		}
+		name := ownName(t)
+		var both []*Fabric
+		for range 2 {
+			spec, err := ParseSpec("shm:" + name)
+			require.NoError(t, err)
+			f, err := Open(spec, func(*Fabric) {})
+			require.NoError(t, err)
+			t.Cleanup(f.Close)
+			both = append(both, f)
+		}
+		p, err := both[0].Peer(t.Context(), both[1].Node().ID())
+		require.NoError(t, err)
+		require.True(t, p.Up())
+		for _, f := range both {
+			require.Nil(t, f.net.ring.Load())
+			require.Zero(t, f.Snapshot())
+		}
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		require.Contains(t, string(stacks), "ntbnet/internal/link.")
+		require.NotContains(t, string(stacks), "ntbnet/ring.")
 	}
 }
 

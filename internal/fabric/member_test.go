@@ -50,7 +50,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				p, err := f.Peer(t.Context(), owner.node.ID())
 				require.NoError(t, err)
 				require.Len(t, f.node.Peers(), 1)
-				require.False(t, p.Routed())
+				require.False(t, p.Caps().Delayed)
 			}
 			b.Close()
 			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 1 }, patience, time.Millisecond)

@@ -34,7 +34,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		Check: p.checkPeer,
 		Said:  func() { p.dev.RingDoorbell(doorbellBit) },
 		Heard: p.kick, Down: p.done,
-		Every: retryEvery, Lossless: p.Routed(),
+		Every: retryEvery, Lossless: p.caps.Sequenced,
 	}
 	if _, _, err := x.Run(ctx); err != nil {
 		if errors.Is(err, ErrDown) {

@@ -13,8 +13,11 @@
 //   - an order of stores and looks for a goroutine that is about to sleep ([Peer.Order]).
 //
 // The device may be a bridge to a neighbour, or a tunnel of package ring, whose stores are
-// frames. The layers above need not distinguish the two. Two processes of one machine use this
-// package alone:
+// frames. Neither this package nor those above ask which of the two it is. They ask what it
+// can do, by its [ntb.Caps]: whether a waiter sees arrive what the peer stores ([Peer.Watch]),
+// whether data asks for room ([Peer.TryWrite]), whether what was stored is still on its way
+// ([Peer.Deliver]), and whether all that is said arrives in one sequence. Two processes of one
+// machine use this package alone:
 //
 //	n := link.NewNode(link.MakeID(1, 1))
 //	n.Register(link.ServiceSDP, service)
@@ -37,7 +40,7 @@
 //
 // # Bring-up
 //
-// Each side writes its id, the size of its window and a random epoch to the other's
+// [Exchange] makes it, for peers and for the links of package ring. Each side writes its id, the size of its window and a random epoch to the other's
 // scratchpads, and last a word of protocol and version. It does so again until it finds its
 // own epoch in the other side's answer. So both know that the other one is there, and that
 // neither answers what a former process has written. Sides of different versions refuse each
@@ -55,6 +58,10 @@
 // overflows, and nothing blocks. A notifier that is preempted before it rings delays the sleeper
 // until it goes on. A goroutine that looks meanwhile finds its words. Numbers that overtake each
 // other do no harm, since a late one also differs from the last one seen.
+//
+// Where Caps.Sequenced is set, the three words and the doorbell are said at once, and the
+// doorbell rings each time. Nobody asks by an arm word whether the other side sleeps, and
+// nothing is ordered, since a word that is answered came before the answer.
 //
 // # The words, and what pairs with what
 //

@@ -98,7 +98,7 @@ func (p *Peer) Notify(slot, direction int) {
 	lock.Device()
 	v := p.number.Add(1)
 	note, summary := offNotes+8*slot+4*direction, offSummary+4*(slot/groupSlots)
-	if p.frames != nil {
+	if p.caps.Sequenced {
 		p.frames.Announce(doorbellBit, v, note, summary, offMaster)
 		return
 	}
@@ -112,7 +112,7 @@ func (p *Peer) Notify(slot, direction int) {
 // master word (pair S4).
 func (p *Peer) announce(v uint32) {
 	lock.Device()
-	if p.frames != nil {
+	if p.caps.Sequenced {
 		p.frames.Announce(doorbellBit, v, offMaster)
 		return
 	}
@@ -152,8 +152,8 @@ func (p *Peer) settle() {
 const settleRounds = 16
 
 // settleSome is settle limited to some rounds. It reports whether something is still
-// pending. A routed peer rings each time: to ask it would take a round trip, and its bell
-// comes in the frame of the word.
+// pending. Where all is in sequence the peer rings each time, as its bell comes with the
+// word.
 func (p *Peer) settleSome() (more bool) {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -162,7 +162,7 @@ func (p *Peer) settleSome() (more bool) {
 	}
 	for range settleRounds {
 		more = p.lookLocked()
-		if !p.Routed() {
+		if !p.caps.Sequenced {
 			p.sayArmed()
 		}
 		if more = more || p.Pending(); !more {

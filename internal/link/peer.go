@@ -16,7 +16,7 @@ type Peer struct {
 	// Immutable.
 	node   *Node
 	dev    ntb.Device
-	frames Frames // dev, if its stores are frames; else nil
+	frames ntb.Frames // what caps say that dev can do with frames, if anything
 	caps   ntb.Caps
 	in     []byte        // the whole inbound window
 	out    ntb.Window    // the whole outbound window
@@ -61,7 +61,7 @@ func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	p.frames, _ = p.caps.Frames.(Frames)
+	p.frames = p.caps.Frames
 	p.notes.init(slotsOf(len(in)))
 	p.setup.account = flowctl.NewSend(setupSlots)
 	p.refs.Store(1) // the reference of run
@@ -116,19 +116,6 @@ func (p *Peer) Release() {
 }
 
 func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
-
-// Routed reports whether frames lead to the peer. If so, what was published has not
-// arrived before Order returns, and the peer survives a cut link.
-func (p *Peer) Routed() bool { return p.frames != nil }
-
-// Deliver waits until what was stored before has arrived at the peer, or the link
-// is down, or it has acknowledged nothing for d, and for 5 d at the most. Only a routed
-// peer is waited for: what is stored through a window is there.
-func (p *Peer) Deliver(d time.Duration) {
-	if p.frames != nil {
-		p.frames.Deliver(d)
-	}
-}
 
 // Up reports whether the link to the peer is up.
 func (p *Peer) Up() bool { return p.isUp() }

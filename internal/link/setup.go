@@ -38,7 +38,7 @@ type setupSend struct {
 	pending [][]byte     // waiting for credit; guarded by mu
 	waiting atomic.Bool  // len(pending) > 0; stored before the re-check of credit (pair S15)
 	blocked uint32       // last word published to announce that; guarded by mu
-	asked   bool         // a routed peer was asked, and nothing was sent since; guarded by mu
+	asked   bool         // ask was called, and nothing was sent since; guarded by mu
 }
 
 // Send sends a set-up message of at most 240 bytes to a service of the peer. It
@@ -96,7 +96,7 @@ func (s *setupSend) flush(p *Peer) {
 			s.pending = nil
 			return
 		}
-		if p.Routed() {
+		if p.caps.Sequenced {
 			s.ask(p)
 			return
 		}
@@ -110,8 +110,8 @@ func (s *setupSend) flush(p *Peer) {
 	}
 }
 
-// ask informs a routed peer that messages wait for credit, once until some comes. The
-// peer's check follows the word in sequence, so there is nothing to order. The caller
+// ask informs the peer that messages wait for credit, once until some comes, where all is in
+// sequence. The peer's check follows the word, so there is nothing to order. The caller
 // holds mu.
 func (s *setupSend) ask(p *Peer) {
 	if s.asked {

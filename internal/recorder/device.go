@@ -32,7 +32,8 @@ type way struct {
 // Caps implements ntb.Device. What passes by a way that is not checked is left out.
 func (d *Device) Caps() ntb.Caps {
 	c := d.Device.Caps()
-	c.ExtraWindows, c.Frames = 0, nil
+	c.ExtraWindows = 0
+	c = c.WithoutFrames()
 	return c
 }
 

@@ -112,7 +112,7 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 		caps.Coherent = false
 		caps.Reclaims = false
 		caps.ExtraWindows = 0
-		caps.Frames = nil
+		caps = caps.WithoutFrames()
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
 }
