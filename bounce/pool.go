@@ -306,7 +306,15 @@ func (p *Pool) remove(c *Pair) {
 // SpinUntil polls done, and what the peer announces, for as long as a wait may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	return wait.Once(&announced{p.peer, done}, p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
+	return wait.Once(&announced{p.peer, done}, 4*p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
+}
+
+// Spinner returns a Spinner with the pool's options, for Spin.
+func (p *Pool) Spinner() wait.Spinner { return wait.NewSpinner(p.opts.Spin, p.opts.Thrift) }
+
+// Spin is SpinUntil at a place that is remembered: s decides whether to poll at all.
+func (p *Pool) Spin(s *wait.Spinner, done func() bool) {
+	s.Spin(&announced{p.peer, done})
 }
 
 // announced waits for what the peer announces.

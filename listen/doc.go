@@ -7,4 +7,7 @@
 // kernel's listener, a peer may connect, write and even exit before that. Only a place
 // in the backlog is reserved under the lock that all peers share. After that the Hello
 // is answered, and the connection delivered, unless the listener has been closed.
+//
+// An Accept that finds nothing polls the peer that connected last before it sleeps, as a Read
+// polls its connection.
 package listen

@@ -118,6 +118,7 @@ func (v *valve) Publish(off int, word uint64, width int) {
 // one peer.
 type side struct {
 	table *Table
+	opts  bounce.Options
 	pool  *bounce.Pool
 	dials *dial.Table
 	// before, if set, is called with each message before it is handled.
@@ -126,7 +127,7 @@ type side struct {
 }
 
 func (s *side) Open(p *link.Peer) link.Session {
-	s.pool = bounce.NewPool(p, bounce.Options{})
+	s.pool = bounce.NewPool(p, s.opts)
 	s.dials = dial.NewTable(s.pool)
 	return s
 }
@@ -168,7 +169,13 @@ type linked struct {
 func newLink(t *testing.T, table *Table, before func(*valve, any)) *linked {
 	t.Helper()
 	x, y := ntbmem.Pair(1 << 20)
-	l := &linked{near: &side{table: table}, far: &side{table: NewTable()}, valve: newValve(x)}
+	return join(t, &side{table: table}, x, y, before)
+}
+
+// join is newLink with a near side and devices of the caller's.
+func join(t *testing.T, s *side, x, y ntb.Device, before func(*valve, any)) *linked {
+	t.Helper()
+	l := &linked{near: s, far: &side{table: NewTable()}, valve: newValve(x)}
 	if before != nil {
 		l.near.before = func(msg any) { before(l.valve, msg) }
 	}

@@ -7,12 +7,14 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
 // DefaultBacklog is the default limit of connections that wait for Accept.
@@ -77,6 +79,10 @@ type Listener struct {
 	closed   chan struct{} // closed by Close
 	once     sync.Once
 	deadline deadline
+
+	latest   atomic.Pointer[bounce.Pool] // of the peer that has connected last, or nil
+	spinning atomic.Bool                 // an Accept is in spin
+	spinner  *wait.Spinner               // of the Accept that has set spinning; nil until the first spin
 
 	// Guarded by table.mu.
 	open      bool
@@ -169,7 +175,7 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 	ack := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
 	// If the link has gone down meanwhile, the pair learns of it as all others do.
 	_ = p.Peer().Send(link.ServiceSDP, ack.Marshal())
-	if !l.deliver(Accepted{Pair: pair, From: int(h.From), Addresses: addresses}) {
+	if !l.deliver(p, Accepted{Pair: pair, From: int(h.From), Addresses: addresses}) {
 		// Abort runs on a goroutine of its own, since this one may be in a Read or
 		// Write of another connection.
 		go pair.Abort()
@@ -252,11 +258,12 @@ func (l *Listener) giveBack(a Addresses) {
 
 // deliver puts a connection into the place that was reserved for it. It returns false
 // if the listener has been closed since. Then the caller still owns the connection.
-func (l *Listener) deliver(a Accepted) bool {
+func (l *Listener) deliver(p *bounce.Pool, a Accepted) bool {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
 	l.answering--
 	if l.open {
+		l.latest.Store(p)
 		l.queue <- a // there is room: the place was counted
 	} else {
 		delete(l.table.used, a.Addresses)
@@ -286,6 +293,9 @@ func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error)
 		return Accepted{}, false, os.ErrDeadlineExceeded
 	default:
 	}
+	if len(l.queue) == 0 {
+		l.spin()
+	}
 	select {
 	case a := <-l.queue:
 		l.tookOne()
@@ -299,6 +309,27 @@ func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error)
 	case <-expired:
 		return Accepted{}, false, os.ErrDeadlineExceeded
 	}
+}
+
+// spin polls what the peer that has connected last announces, for as long as a wait may
+// spin. So a peer that connects again and again is answered without a wake-up. Another
+// Accept that comes meanwhile sleeps at once.
+func (l *Listener) spin() {
+	p := l.latest.Load()
+	if p == nil || !l.spinning.CompareAndSwap(false, true) {
+		return
+	}
+	defer l.spinning.Store(false)
+	if !p.Hold() {
+		l.latest.CompareAndSwap(p, nil)
+		return
+	}
+	defer p.Peer().Release()
+	if l.spinner == nil {
+		s := p.Spinner()
+		l.spinner = &s
+	}
+	p.Spin(l.spinner, func() bool { return len(l.queue) > 0 || isClosed(l.closed) })
 }
 
 // Stop refuses new connections. Accept returns those that wait, and after them ErrClosed.

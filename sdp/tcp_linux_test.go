@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http/httptrace"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -491,59 +490,6 @@ func TestFileOfAListenerAccepts(t *testing.T) {
 	require.NoError(t, a.Close())
 	_, err = c.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
-}
-
-// Connecting, a byte to and fro, and closing, by package net and by this one, in turns of a
-// hundred, so that what else runs counts for both. The medians of the turns are reported, for
-// one dial, and how many times as fast this package is.
-func BenchmarkConnect(b *testing.B) {
-	f, err := Open("shm:" + fabrictest.Name(b))
-	require.NoError(b, err)
-	b.Cleanup(func() { f.Close() })
-	for _, host := range []string{"127.0.0.1", "localhost"} {
-		b.Run(host, func(b *testing.B) {
-			byNet := newConnector(b, net.Listen, net.Dial, host)
-			bySDP := newConnector(b, f.Listen, f.Dial, host)
-			for b.Loop() {
-				byNet.turn(b)
-				bySDP.turn(b)
-			}
-			b.ReportMetric(byNet.median(), "net-ns")
-			b.ReportMetric(bySDP.median(), "sdp-ns")
-			b.ReportMetric(byNet.median()/bySDP.median(), "times")
-		})
-	}
-}
-
-// connector connects to a server of its own.
-type connector struct {
-	dial  func() (net.Conn, error)
-	turns []float64 // nanoseconds of a dial
-}
-
-func newConnector(b *testing.B, listen func(network, address string) (net.Listener, error), dial func(network, address string) (net.Conn, error), host string) *connector {
-	ln, err := listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	s := serveName(ln, "x")
-	b.Cleanup(s.stop)
-	address := net.JoinHostPort(host, portOf(b, ln.Addr()))
-	return &connector{dial: func() (net.Conn, error) { return dial("tcp", address) }}
-}
-
-func (c *connector) turn(b *testing.B) {
-	const dials = 100
-	begin := time.Now()
-	for range dials {
-		if who := reached(c.dial()); who != "x" {
-			b.Fatal(who)
-		}
-	}
-	c.turns = append(c.turns, float64(time.Since(begin).Nanoseconds())/dials)
-}
-
-func (c *connector) median() float64 {
-	slices.Sort(c.turns)
-	return c.turns[len(c.turns)/2]
 }
 
 // httptrace learns of connections by SDP what it learns of those by TCP.
