@@ -68,7 +68,7 @@ func TestALentLockIsUnlockedByAnother(t *testing.T) {
 	var table Mutex[Listen]
 	var users Mutex[Users]
 	read.Lock()
-	panics(t, "lock: sdp.Fabric is locked while bounce.Pair.rmu is held", users.Lock)
+	panics(t, "lock: sdp.Fabric is locked while bounce.reader is held", users.Lock)
 	read.Lend()
 	users.Lock()
 	users.Unlock()

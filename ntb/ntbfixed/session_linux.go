@@ -99,6 +99,7 @@ func (s *session) watch() {
 				s.takeDown()
 				return
 			}
+			s.look() // the interrupt of a doorbell may have been lost
 		}
 		if s.page.Ended() {
 			s.takeDown()

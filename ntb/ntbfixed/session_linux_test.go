@@ -3,6 +3,7 @@
 package ntbfixed
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,35 @@ func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
 		t.Fatal("the link stays up")
 	}
 	require.False(t, x.LinkUp())
+}
+
+// An interrupt may be lost. Its doorbell is found by the next look, at a heartbeat.
+func TestADoorbellWhoseInterruptIsLostIsFound(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	var lost atomic.Bool
+	raise := a.(*attachment).config.Interrupt
+	a.(*attachment).config.Interrupt = func() {
+		if !lost.Load() {
+			raise()
+		}
+	}
+	x, y := open(t, a, b)
+	defer x.Close()
+	defer y.Close()
+	lost.Store(true)
+	for bit := range doorbells { // the first may be found by what is left of the bring-up
+		rung := make(chan error, 1)
+		go func() { rung <- y.WaitDoorbell(bit) }()
+		x.RingDoorbell(bit)
+		select {
+		case err := <-rung:
+			require.NoError(t, err)
+		case <-time.After(30 * time.Second):
+			t.Fatal("a doorbell is lost with its interrupt")
+		}
+	}
+	lost.Store(false)
 }
 
 func TestMemoryMustBePages(t *testing.T) {
