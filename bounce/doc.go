@@ -15,8 +15,8 @@
 //
 // # The parts
 //
-// The parts of a Pair know of those further right, and of lines, and of nothing else. A
-// half has its own lock, waiter and arm words. What concerns both halves, a reset or a bad
+// The parts of a Pair know of those below them in the tree, and of lines and state. There are two
+// exceptions: the reader starts what dmaTx has staged, and dmaTx rings the bell. A half has its own lock, waiter and arm words. What concerns both halves, a reset or a bad
 // word of the peer, it returns as an error, and the Pair acts on it.
 //
 //	Pair      identity, and what Close does
@@ -26,7 +26,7 @@
 //	├ state                               what both sides have said of the end
 //	└ lines                               the words that the two sides store
 //
-// [Pool], blocks and granter divide the region; rx and tx are the two ends of a record
+// [Pool] and blocks divide the region, and granter asks them for queues; rx and tx are the two ends of a record
 // queue and know of nothing else.
 //
 // # The region
@@ -42,11 +42,11 @@
 // Each word has one writer at the peer, and is stored in one piece.
 //
 //	0   8  credit: generation of the queue<<32 | bytes consumed    by its reader
-//	8   8  grant: where to go on writing, see grantWord             by its reader
+//	8   8  grant: where to go on writing, see grantWord             by its granter
 //	16  4  data arm: changes when the reader is about to sleep      by its reader
 //	20  4  space arm: changes when the writer is about to sleep;    by its writer
 //	       the queue's generation in the high 8 bits
-//	24  4  state: bits, see stateReadClosed and so on                by its close
+//	24  4  state: bits, see stateReadClosed and so on                by its Pair
 //
 // An arm word has a count above three low bits. Bit 0 asks for a fence between each
 // publish and the look at that word. Bit 1 says that the word is an arm; without it

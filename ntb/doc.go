@@ -2,12 +2,13 @@
 // write into a window of the other's memory.
 //
 // It is not a transport. It knows nothing of nodes, connections or messages. It defines the device
-// interface and the store instructions on which everything above relies. The backends are packages
-// below this one:
+// interface and the store instructions on which everything above relies. The backends, and what
+// goes around or tries them, are packages below this one:
 //
 //   - ntb/ntbshm: two processes of one machine, over shared memory;
 //   - ntb/ntbmem: two ends in one process, on the Go heap, for tests;
 //   - ntb/ntbfixed: what backends share whose memory is the same for ever;
+//   - ntb/ntbdma: a device around a device, with a DMA engine of software;
 //   - ntb/ntbfault: a device around a device, which delays stores and delays,
 //     drops or repeats doorbells;
 //   - ntb/ntbtest: the conformance suite that every backend passes.
@@ -42,9 +43,10 @@
 // written or stored leaves with the next publish at the latest.
 //
 // What not every device can do is stated by its [Caps]: DMA channels, memory that can be given
-// back, cheap reads of the peer's memory, and what a device of frames can do ([Frames]). Every Device has the methods. So the abilities of a
-// device survive a device around it, and nobody asks for one by a type assertion. Likewise a
-// [Sink] has all methods, and [Basic] makes one of what has the two that are needed.
+// back, cheap reads of the peer's memory, and what a device of frames can do ([Frames]). Every
+// Device has the methods. So the abilities of a device survive a device around it, and nobody asks
+// for one by a type assertion. Likewise a [Sink] has all methods, and [Basic] makes one of what
+// has the two that are needed.
 //
 // A doorbell is a hint. It may be lost, late or repeated, and several may arrive as one. After a
 // doorbell, a waiter checks memory.

@@ -9,8 +9,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// deliver takes a frame whose destination is this node, over a link. The caller is a lane's
-// worker, and has that inLane's lock only. It does not wait.
+// deliver takes a frame whose destination is this node, over a link. The caller takes
+// frames of an inLane, and has that lane's lock. It may be any goroutine that made room for
+// them, and does not wait.
 func (r *router) deliver(from *Link, f *frame, body []byte) {
 	if f.kind == frameOpen {
 		r.open(from.key(), f)

@@ -33,9 +33,9 @@
 // a word in the sender's window. It has a doorbell bit and a worker, a goroutine that spins for a
 // short time and then sleeps. A frame that came over the left link goes on over the right one and
 // vice versa, and stays on its lane. It is copied from slot to slot, once per hop, without an
-// allocation, and without a system call while the workers are awake. A worker
-// calls no upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the head stays in its slot, and the goroutine
-// that learns of credit there goes on with it.
+// allocation, and without a system call while the workers are awake. A worker calls no upper layer
+// but to wake one of its waiters, and never waits. Where the next link has no room, the head stays
+// in its slot, and the goroutine that learns of credit there goes on with it.
 //
 // A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
 // first long before it has the last. sdp-perf ring and [ForwardCost] measure the work of a hop.
@@ -130,12 +130,12 @@
 //
 // The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
 // room there, since the caller may hold locks that others need. Data asks for room first
-// ([link.Peer.TryWrite]). While the retention is full, or 16 frames wait for the lane, data waits for
-// its [Turn], where its deadline counts. Otherwise what is stored next, such as the peer's credit,
-// would be late by all that waits. Some room is left for words. Words that find no room are kept
-// aside and follow in their order. Of a word of which only the latest value counts, only that value
-// is kept. Data comes behind them. If more is kept aside than any honest peer could cause, the
-// tunnel ends.
+// ([link.Peer.TryWrite]). While the retention is full, or 16 frames wait for the lane, data waits
+// for its [ntb.Turn], where its deadline counts. Otherwise what is stored next, such as the peer's
+// credit, would be late by all that waits. Some room is left for words. Words that find no room
+// are kept aside and follow in their order. Of a word of which only the latest value counts, only
+// that value is kept. Data comes behind them. If more is kept aside than any honest peer could
+// cause, the tunnel ends.
 //
 // The destination accepts only the next number, so everything arrives once and in order. It
 // acknowledges in frames of the other direction. It sends an acknowledgement alone after a quarter
@@ -150,7 +150,8 @@
 //
 // # Failover
 //
-// Every node tells all others, by frames of news, which of its links are up, and their epochs. The
+// The owner of each host tells all others, by frames of news, which of its links are up, and
+// their epochs. The
 // epochs matter because a link may be cut and made again before the other nodes are told. Routes
 // are the ring's two directions, the shorter first, without those that are known to be cut. When a
 // tunnel's direction changes, everything that is kept is sent again in the new direction. Late

@@ -9,7 +9,7 @@ import (
 )
 
 // grant is what the other end of a tunnel stores here: memory, scratchpads and doorbells.
-// The workers of lanes store it.
+// The goroutines that take frames of lanes store it.
 type grant struct {
 	spads [tunnelSpads]atomic.Uint32
 	bells [tunnelBells]chan struct{} // capacity 1

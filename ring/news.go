@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Every node tells all others of its links. A frame of news goes to the neighbours,
+// The owner of each host tells all others of its links. A frame of news goes to the neighbours,
 // which send on what is newer than what they know. In a mesh they do not send it
 // on, since all nodes are neighbours. An owner passes everything on to its members,
 // which believe it.

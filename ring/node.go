@@ -7,8 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
-// Node is a node of a fabric of several hosts. It has the peers of the node of its links,
-// and those that frames lead to.
+// Node is a node of a fabric of several hosts. Its peers are the neighbours at its links, and
+// the nodes that tunnels lead to.
 type Node struct {
 	*link.Node
 	// Immutable.

@@ -155,7 +155,7 @@ func (s *stack) releasePort(port uint16) {
 	s.tcpPorts.release(port)
 }
 
-// Open is called by ring when a peer is up.
+// Open is called by internal/link when a peer is up.
 func (s *stack) Open(p *link.Peer) link.Session {
 	pool := bounce.NewPool(p, s.opts)
 	e := &session{stack: s, pool: pool, dials: dial.NewTable(pool)}

@@ -14,7 +14,7 @@
 //		if !lane.Put(f) {
 //			break // the same frame is next when there is room
 //		}
-//		end.Sent(f, now)
+//		end.Sent(&f, now)
 //	}
 //	wake(end.Deadline()) // and call Expire then
 //

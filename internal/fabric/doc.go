@@ -2,7 +2,7 @@
 // internal/hostdir, makes the links to them, and keeps those to other hosts. It chooses the
 // backend of each link.
 //
-// It is not a transport. What goes over a link is up to package ring and those above.
+// It is not a transport. What goes over a link is up to internal/link, ring and those above.
 //
 // # Several hosts
 //

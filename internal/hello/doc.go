@@ -1,6 +1,6 @@
 // Package hello encodes and decodes the set-up messages that open a connection:
 // Hello, HelloAck and Refuse.
 //
-// It is not a transport. Package ring carries the messages, and dial and listen
+// It is not a transport. Package internal/link carries the messages, and dial and listen
 // give them meaning. The layouts are in sdp/PROTOCOL.md.
 package hello

@@ -40,11 +40,12 @@
 //
 // # Bring-up
 //
-// [Exchange] makes it, for peers and for the links of package ring. Each side writes its id, the size of its window and a random epoch to the other's
-// scratchpads, and last a word of protocol and version. It does so again until it finds its
-// own epoch in the other side's answer. So both know that the other one is there, and that
-// neither answers what a former process has written. Sides of different versions refuse each
-// other, each when the other one has seen enough to do the same.
+// [Exchange] makes it, for peers and for the links of package ring. Each side writes its id, the
+// size of its window and a random epoch to the other's scratchpads, and last a word of protocol
+// and version. It does so again until it finds its own epoch in the other side's answer. So both
+// know that the other one is there, and that neither answers what a former process has written.
+// Sides of different versions refuse each other, each when the other one has seen enough to do the
+// same.
 //
 // # Notification
 //
@@ -69,10 +70,11 @@
 //	notification     Peer.Notify                    what it tells of         –
 //	summary          Peer.Notify                    notification             –
 //	master           Peer.announce                  all of the above         the peer's arm (pair S4)
-//	arm              Peer.sayArmed, link goroutine  –                        master (pair S4)
+//	arm              Peer.sayArmed, from settle     –                        master (pair S4)
 //	message          setupSend.put                  its payload              –
 //	set-up credit    Peer.receiveSetup              the message is copied    set-up blocked (pair S5)
 //	set-up blocked   setupSend.flush                no credit was left       set-up credit (pair S5)
+//	                 setupSend.ask, in sequence     no credit was left       –
 //
 // internal/litmus has the table of pairs, and tests each of them.
 package link

@@ -22,14 +22,14 @@
 //	      bounce waiter.order       arm                       header, credit          Fence
 //	S4    link   Peer.announce      master word               link's arm              Fence
 //	      link   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
-//	S5    link   Peer.receiveSetup  set-up credit             blocked word            Fence
+//	S5    link   Peer.receiveSetup  set-up credit             blocked word            nothing, or Fence
 //	      link   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
-//	S6    ring   outLane.put        frame's first word        lane's data arm         Fence
+//	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
-//	S7    ring   inLane.answer      lane's credit             lane's space arm        Fence
+//	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
 //	      ring   outLane.await      lane's space arm          lane's credit           Fence, or Device.Order
 //	S8    onesided Peer.Stored      element of the heap       arm                     nothing, or Fence
-//	      onesided Space.park       arm                       element of the heap     membarrier
+//	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
 //	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
 //	S10   ring   grant.ring         stores of a frame         bell: is it full        Fence
@@ -51,7 +51,8 @@
 //	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
 //	      onesided Ctx.Quiet        the other element         the first               Fence
 //
-// "nothing, or Fence" depends on [ntb.Caps].FenceToLook. Where Device.Order is membarrier, it is a
+// "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S5 to S7 on FenceToLook or
+// Coherent. Where Device.Order is membarrier, it is a
 // barrier in the threads of both processes, and the side that works has none. Otherwise both sides
 // fence. Both ways are tested. "seen before" means that another process stored the word, and that
 // the look follows the sight of it.
@@ -87,8 +88,8 @@
 // not reach. If the next thread to run there is one of the same process, Linux does not take the
 // mark back (membarrier_switch_mm), until one of another process has run. Until then, Device.Order
 // by membarrier does not order the stores and looks of that thread. Then pairs S1, S2 and S8 fail,
-// about once in some hundred thousand rounds. So does S5 by Order, which is tested here and not
-// used on such memory. A waiter that relied on Order alone looks once more later:
+// about once in some hundred thousand rounds. So do S5, S6 and S7 by Order, which is
+// tested here and not used on such memory. A waiter that relied on Order alone looks once more later:
 //
 //	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/litmus
 package litmus

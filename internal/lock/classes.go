@@ -22,7 +22,7 @@ type (
 	Turns   struct{}
 	Sleeper struct{}
 
-	// sdp: the default Fabric.
+	// sdp: the default Fabric, the stacks, and what uses a Fabric.
 	DefaultFabric struct{}
 	Stacks        struct{}
 	Users         struct{}
@@ -65,10 +65,10 @@ type (
 	Hub struct{}
 	Dir struct{}
 
-	// The ends of a bridge, where sessions begin.
+	// The ends of a bridge: sessions that begin, and doorbells.
 	Attach struct{}
 
-	// No other lock is taken while one of these is held.
+	// No other lock is taken while one of these is held. Nothing checks that.
 	Told    struct{}
 	Notes   struct{}
 	Grants  struct{}
@@ -84,7 +84,7 @@ type (
 func (Team) class() info    { return info{"collective.Team", 1, false} }
 func (Channel) class() info { return info{"activemsg.Channel", 2, false} }
 func (World) class() info   { return info{"shmem.World", 3, true} }
-func (Slots) class() info   { return info{"shmem.slots", 4, true} }
+func (Slots) class() info   { return info{"shmem.Team.freeMu", 4, true} }
 func (Heap) class() info    { return info{"symheap.Heap", 5, true} }
 func (Heaps) class() info   { return info{"symheap.goHeaps", 6, true} }
 func (Turns) class() info   { return info{"shmem.turns", 7, true} }
@@ -128,13 +128,13 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
-func (Attach) class() info { return info{"ntb.Attachment", 78, false} }
+func (Attach) class() info { return info{"ntbfixed.session, ntbmem.meeting", 78, false} }
 
 // What is to be told over a link is noted by those of all others.
 func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
 func (Notes) class() info   { return info{"link.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }
-func (LinkErr) class() info { return info{"ring.Link.errMu", 82, false} }
+func (LinkErr) class() info { return info{"link.Peer.errMu, ring.Link.errMu", 82, false} }
 func (Wait) class() info    { return info{"bounce.deadline", 83, false} }
 func (Accept) class() info  { return info{"listen.deadline", 84, true} }
 func (Raw) class() info     { return info{"sdp.descriptor", 85, false} }

@@ -6,13 +6,14 @@
 // reached by requests, see internal/activemsg. The package does not know how PEs find each other;
 // that is package shmem, whose functions with type parameters are its front.
 //
-//	space := onesided.New(me, heap, peers, opError)
-//	c := space.NewCtx(peers)
+//	space := onesided.New(me, n, heap, fence, membarrier.Global, opError)
+//	var c onesided.Ctx
+//	c.Init(space, space.Peers())
 //	o := onesided.Object{Space: space, Off: off, N: 100}
 //	c.P(o, 5, 8, 7, 0, pe)                             // element 5, of 8 bytes, becomes 7
 //	old := c.FetchAdd(o, 0, 8, 1, pe)
 //	err := c.Quiet()
-//	err = o.WaitUntil(ctx, 5, onesided.Condition{Size: 8, Op: onesided.Eq, V: 7})
+//	v, err := o.WaitUntil(ctx, 5, onesided.Condition{Size: 8, Op: onesided.Eq, V: 7})
 //
 // Mistakes of the caller panic. The first failure of the fabric stays with its context.
 package onesided

@@ -15,7 +15,8 @@ import (
 // that has the heap mapped stores there without a request. So before a PE sleeps, it
 // changes the arm word at the beginning of its heap. Then it makes all processors
 // pass a barrier, and polls once more. Every PE loads the arm word after its stores.
-// So a PE that stores pays for a load only, not for a barrier. A PE that sees the
+// So a PE that stores pays for a load only, not for a barrier. Where the sleeper has no such
+// barrier, both sides fence. A PE that sees the
 // change sends a request to wake, once.
 
 // sleepers are the goroutines of this PE that sleep.
@@ -168,7 +169,7 @@ func (s *Space) spin(look func() bool, budget time.Duration) bool {
 }
 
 // park sleeps until something is stored here. It reports whether look returned true. It
-// pairs with Peer.armed (pair S8).
+// pairs with Peer.Stored (pair S8).
 func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.lieDown()
 	defer s.sleepers.getUp(bell)

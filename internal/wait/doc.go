@@ -18,7 +18,7 @@
 //
 //   - the budget of the Spinner, which is a few times what parking and being woken take;
 //   - guesses, from how the last spins at this place ended;
-//   - one limit for all Spinners of the process: half of GOMAXPROCS, and none on a machine
-//     with one processor;
+//   - one limit for all Spinners of the process: half of GOMAXPROCS, rounded up, and none on a
+//     machine with one processor;
 //   - a [Thrift], which notices that other processes need the processors.
 package wait

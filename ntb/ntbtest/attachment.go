@@ -271,7 +271,7 @@ func oldSessionReads(s *sessions) {
 	now := s.open()
 	for _, dev := range now {
 		out := dev.Outbound()
-		out.Write(0, bytes.Repeat([]byte{0xdd}, out.Len()-8))
+		out.Write(8, bytes.Repeat([]byte{0xdd}, out.Len()-8)) // talk polls the word before it
 	}
 	s.talk(now)
 	for i, dev := range old {
