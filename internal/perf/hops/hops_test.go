@@ -22,6 +22,7 @@ type madeUp struct {
 	shape  Shape
 	mu     sync.Mutex
 	usage  []Usage // guarded by mu
+	idle   int     // that many pairs of Usage find that node 2 of a line has sent nothing; guarded by mu
 	closed *int
 	err    error
 }
@@ -40,7 +41,7 @@ func (m *madeUp) Measure(_ context.Context, tasks ...Task) ([]Outcome, error) {
 			u.ForwardedBytes += 100 * large
 		}
 	}
-	if m.shape.Topology == "line" {
+	if m.shape.Topology == "line" && m.idle == 0 {
 		m.usage[2].OwnBytes += 600
 		m.usage[2].ForwardedBytes += 400
 	}
@@ -50,7 +51,9 @@ func (m *madeUp) Measure(_ context.Context, tasks ...Task) ([]Outcome, error) {
 func (m *madeUp) Usage(context.Context) ([]Usage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.shape.Topology == "line" {
+	if m.idle > 0 {
+		m.idle--
+	} else if m.shape.Topology == "line" {
 		m.usage[2].OwnBytes += 6_000_000
 		m.usage[2].ForwardedBytes += 4_000_000
 	}
@@ -101,6 +104,28 @@ func TestAReportOfAMadeUpRing(t *testing.T) {
 	}
 	_, err = json.Marshal(r)
 	require.NoError(t, err)
+}
+
+// A node that sent nothing in the middle of its time, since it got no processor, is tried for
+// longer.
+func TestAShareIsMeasuredWhenSomethingWasSent(t *testing.T) {
+	var started, closed int
+	p := plan(&started, &closed, nil)
+	start := p.Start
+	p.Start = func(ctx context.Context, s Shape) (Ring, error) {
+		ring, err := start(ctx, s)
+		if s.Topology == "line" {
+			ring.(*madeUp).idle = 4
+		}
+		return ring, err
+	}
+	r, err := Run(context.Background(), p)
+	require.NoError(t, err)
+	_, err = json.Marshal(r)
+	require.NoError(t, err)
+	for _, s := range r.Shares {
+		assert.InDelta(t, 0.6, s.Own.Median, 0.01)
+	}
 }
 
 func TestAFailureNamesWhatWasMeasured(t *testing.T) {

@@ -44,7 +44,7 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 		var own, rate []float64
 		for round := range p.Budget.Rounds(p.Rounds, len(shareSizes)-i) {
 			p.tell("round %d of %d: the share of a link, %s and %s", round+1, p.Rounds, perf.SizeText(size[0]), perf.SizeText(size[1]))
-			used, took, err := flood(ctx, ring, sh, shareTimes*p.Duration)
+			used, took, err := floodUntilSent(ctx, ring, sh, shareTimes*p.Duration)
 			if err != nil {
 				return fmt.Errorf("the share of a link: %w", err)
 			}
@@ -56,6 +56,23 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 		r.Shares = append(r.Shares, sh)
 	}
 	return nil
+}
+
+// mostFlood is the longest time for which nodes are tried that send nothing.
+const mostFlood = time.Minute
+
+// floodUntilSent is flood, for twice as long again and again while nothing was sent in the
+// middle of the time, as on a machine that is busy.
+func floodUntilSent(ctx context.Context, ring Ring, sh Share, d time.Duration) (used Usage, took time.Duration, err error) {
+	for ; ; d *= 2 {
+		used, took, err = flood(ctx, ring, sh, d)
+		if err != nil || used.OwnBytes+used.ForwardedBytes > 0 {
+			return used, took, err
+		}
+		if d >= mostFlood {
+			return used, took, fmt.Errorf("nothing was sent within %v", d)
+		}
+	}
 }
 
 // flood has both nodes send for d. It returns what node 2 sent in the middle of
