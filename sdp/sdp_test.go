@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -307,6 +308,7 @@ func TestDialWhenTheListenersProcessEnds(t *testing.T) {
 		time.Sleep(30 * time.Millisecond)
 		c.Close()
 		b.Close()
+		runtime.KeepAlive(ln)
 		require.ErrorIs(t, <-done, syscall.ECONNREFUSED)
 		a.Close()
 	}

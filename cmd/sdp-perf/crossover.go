@@ -63,6 +63,7 @@ func measureCrossover(ctx context.Context, name string) (*crossoverReport, error
 	if err != nil {
 		return nil, err
 	}
+	defer ln.Close()
 	c, err := f.DialContext(ctx, sdp.Network, ln.Addr().String())
 	if err != nil {
 		return nil, err
