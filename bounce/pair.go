@@ -189,13 +189,13 @@ func (c *Pair) failed(err error) error {
 	return err
 }
 
-// Notified is called by the link when the peer has notified this pair. Its looks at
+// Notified is called by the link when the peer has announced e to this pair. Its looks at
 // linked and parked come after the peer's stores (pairs S13 and S16).
-func (c *Pair) Notified(direction int) {
+func (c *Pair) Notified(e link.Event) {
 	if !c.linked.Load() {
 		return
 	}
-	if state := c.lines.state(); state != 0 || direction == link.Space {
+	if state := c.lines.state(); state != 0 || e == link.Space {
 		if c.w.waiter.parked.Load() {
 			c.w.waiter.notify()
 		}
@@ -207,7 +207,7 @@ func (c *Pair) Notified(direction int) {
 	if c.r.waiter.parked.Load() {
 		c.r.waiter.notify()
 	}
-	if direction == link.Data {
+	if e == link.Data {
 		c.r.takeMoves()
 		c.r.granter.grow()
 	} else if err := c.w.move(); err != nil {

@@ -30,9 +30,9 @@ func (f *fabric) peersOver(t *testing.T, a, b int, wrap func(ntb.Device) ntb.Dev
 	return pa, pb
 }
 
-type notedOn struct{ c chan int }
+type notedOn struct{ c chan link.Event }
 
-func (n notedOn) Notified(direction int) { n.c <- direction }
+func (n notedOn) Notified(e link.Event) { n.c <- e }
 
 // What a tunnel can do is used through a device around it.
 func TestTheAbilitiesOfATunnelSurviveADeviceAroundIt(t *testing.T) {
@@ -44,7 +44,7 @@ func TestTheAbilitiesOfATunnelSurviveADeviceAroundIt(t *testing.T) {
 	pa, pb := f.peersOver(t, 1, 3, func(d ntb.Device) ntb.Device { return ordersOf{d, &orders} })
 
 	// Notifications arrive, and no goroutine makes a round trip of its own for them.
-	on := notedOn{make(chan int, 1)}
+	on := notedOn{make(chan link.Event, 1)}
 	slot, err := pb.Attach(on)
 	require.NoError(t, err)
 	for i := range 10 {

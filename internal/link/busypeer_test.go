@@ -44,7 +44,7 @@ func (b *busy) message(n uint32) {
 }
 
 // Notified notifies again.
-func (b *busy) Notified(int) {
+func (b *busy) Notified(Event) {
 	if b.on.Load() {
 		b.notify()
 	}

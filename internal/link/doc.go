@@ -8,7 +8,7 @@
 //   - a region of its memory that can be written ([Peer.Remote]), and the region
 //     here that it writes ([Peer.Local]);
 //   - set-up messages, which it handles one by one ([Peer.Send], [Service]);
-//   - notification words, one per attached object and direction, which say that
+//   - notification words, one per attached object and [Event], which say that
 //     something in memory is worth a look ([Peer.Notify], [Notified]);
 //   - an order of stores and looks for a goroutine that is about to sleep ([Peer.Order]).
 //
@@ -49,7 +49,7 @@
 //
 // # Notification
 //
-// To notify slot s of direction d, a process takes a number that was never used before. It
+// To notify slot s of event e, a process takes a number that was never used before. It
 // publishes the number as the notification word, then as the summary word, then as the master
 // word. It rings doorbell 0 if the peer's link goroutine has announced by its arm word that it
 // sleeps, and was not woken since.

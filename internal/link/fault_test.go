@@ -14,7 +14,7 @@ import (
 // notes counts notifications.
 type notes struct{ n atomic.Uint64 }
 
-func (c *notes) Notified(int) { c.n.Add(1) }
+func (c *notes) Notified(Event) { c.n.Add(1) }
 
 // A doorbell is rung once for each time that the peer's link goroutine sleeps. If
 // that one is lost, later announcements do not ring.

@@ -27,6 +27,9 @@ func slotsOf(window int) int {
 	return max(minSlots, min(MaxSlots, window>>14)) &^ (groupSlots - 1)
 }
 
+// offNote returns the offset of a slot's notification word.
+func offNote(slot int, e Event) int { return offNotes + 8*slot + 4*int(e) }
+
 // regionOf returns the offset of the region in a window.
 func regionOf(window int) int {
 	return (offNotes + 8*slotsOf(window) + 4095) &^ 4095

@@ -215,11 +215,11 @@ func TestSetupMessagesArriveInOrder(t *testing.T) {
 	}
 }
 
-type counter struct{ c chan int }
+type counter struct{ c chan Event }
 
-func (c *counter) Notified(direction int) {
+func (c *counter) Notified(e Event) {
 	select {
-	case c.c <- direction:
+	case c.c <- e:
 	default:
 	}
 }
@@ -229,19 +229,19 @@ func TestNotifyReachesTheAttachedObjectOnly(t *testing.T) {
 	pa, pb := join(t, a, b, newEcho(), newEcho())
 	objs := make([]*counter, 100)
 	for i := range objs {
-		objs[i] = &counter{c: make(chan int, 10)}
+		objs[i] = &counter{c: make(chan Event, 10)}
 		slot, err := pb.Attach(objs[i])
 		require.NoError(t, err)
 		require.Equal(t, i, slot)
 	}
 	for _, i := range []int{0, 63, 64, 99} {
-		for _, d := range []int{Data, Space} {
-			pa.Notify(i, d)
+		for e := range events {
+			pa.Notify(i, e)
 			select {
 			case got := <-objs[i].c:
-				require.Equal(t, d, got)
+				require.Equal(t, e, got)
 			case <-time.After(60 * time.Second):
-				t.Fatalf("slot %d direction %d: not notified", i, d)
+				t.Fatalf("slot %d: %v was not announced", i, e)
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func TestSlotsRunOut(t *testing.T) {
 func TestPollFindsNotificationsWithoutDoorbells(t *testing.T) {
 	a, b := ntbmem.Pair(1 << 20)
 	pa, pb := join(t, &mute{Device: a}, b, newEcho(), newEcho())
-	obj := &counter{c: make(chan int, 10)}
+	obj := &counter{c: make(chan Event, 10)}
 	slot, err := pb.Attach(obj)
 	require.NoError(t, err)
 	pa.dev.(*mute).muted = true
@@ -364,7 +364,7 @@ func FuzzHostileWindow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
 		a, b := ntbmem.Pair(MinWindow)
 		pa, pb := join(t, a, b, newEcho(), newEcho())
-		obj := &counter{c: make(chan int, 1)}
+		obj := &counter{c: make(chan Event, 1)}
 		_, err := pb.Attach(obj)
 		if err != nil {
 			t.Fatal(err)

@@ -8,11 +8,16 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Directions of a notification.
+// An Event is what a notification announces. Its number is that of the word on the wire.
+type Event uint8
+
 const (
-	Data  = 0 // there is something to read
-	Space = 1 // there is room to write, or the state changed
+	Data   Event = iota // there is something to read
+	Space               // there is room to write, or the state changed
+	events              // how many there are
 )
+
+func (e Event) String() string { return [...]string{"data", "space"}[e] }
 
 // ErrNoSlot reports that as many objects are attached to the peer as its window has
 // slots.
@@ -20,9 +25,9 @@ var ErrNoSlot = errors.New("link: no free slot")
 
 // Notified is an object that a peer can notify.
 type Notified interface {
-	// Notified is called when the peer has notified this direction: memory is to be
-	// checked. It must not block.
-	Notified(direction int)
+	// Notified is called when the peer has announced e: memory is to be checked. It must
+	// not block.
+	Notified(e Event)
 }
 
 // noteTable records which object is attached at which slot, and which words were
@@ -40,7 +45,7 @@ type noteTable struct {
 
 type noteGroup struct {
 	target [groupSlots]atomic.Pointer[target]
-	seen   [groupSlots][2]uint32 // guarded by Peer.pollMu
+	seen   [groupSlots][events]uint32 // guarded by Peer.pollMu
 }
 
 type target struct{ Notified }
@@ -92,12 +97,12 @@ func (p *Peer) Detach(slot int) {
 	t.free = append(t.free, slot)
 }
 
-// Notify notifies the object that is attached to a slot of the peer. What was
+// Notify announces e to the object that is attached to a slot of the peer. What was
 // stored before is visible to the peer by then. slot must be less than RemoteSlots.
-func (p *Peer) Notify(slot, direction int) {
+func (p *Peer) Notify(slot int, e Event) {
 	lock.Device()
 	v := p.number.Add(1)
-	note, summary := offNotes+8*slot+4*direction, offSummary+4*(slot/groupSlots)
+	note, summary := offNote(slot, e), offSummary+4*(slot/groupSlots)
 	if p.caps.Sequenced {
 		p.frames.Announce(doorbellBit, v, note, summary, offMaster)
 		return
@@ -210,14 +215,14 @@ func (p *Peer) scan() {
 			continue // a peer that notifies an object that was never attached
 		}
 		for i := range groupSlots {
-			for direction := range 2 {
-				v := ntb.Load32(p.in, offNotes+8*(g*groupSlots+i)+4*direction)
-				if v == group.seen[i][direction] {
+			for e := range events {
+				v := ntb.Load32(p.in, offNote(g*groupSlots+i, e))
+				if v == group.seen[i][e] {
 					continue
 				}
-				group.seen[i][direction] = v
+				group.seen[i][e] = v
 				if t := group.target[i].Load(); t != nil {
-					t.Notified.Notified(direction)
+					t.Notified.Notified(e)
 				}
 			}
 		}
