@@ -67,7 +67,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		o.fabric = os.Getenv(fabric.EnvFabric)
 	}
 	if o.fabric == "" {
-		o.fabric, o.ownFabric = fabric.OneHost(fmt.Sprintf("shmem-%016x", hashOf(o.job))), true
+		o.fabric, o.ownFabric = fabric.OfJob("shmem", o.job), true
 	}
 	if o.timeout == 0 {
 		o.timeout = defaultTimeout
@@ -128,15 +128,9 @@ const (
 )
 
 func (w *World) port(pe int) int {
-	return firstPort + int(hashOf(w.opts.job)%portBases) + pe
-}
-
-// hashOf returns a hash of the job's name, the same on all PEs. The name may be too
-// long for the name of a fabric, and have other characters.
-func hashOf(job string) uint64 {
 	h := fnv.New64a()
-	io.WriteString(h, job)
-	return h.Sum64()
+	io.WriteString(h, w.opts.job)
+	return firstPort + int(h.Sum64()%portBases) + pe
 }
 
 // join connects this PE with all others.

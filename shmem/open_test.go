@@ -37,11 +37,12 @@ func TestBadOptionsAreErrors(t *testing.T) {
 // openAll opens the PEs of one job with different options, and waits for each until timeout.
 func openAll(t *testing.T, timeout time.Duration, opts ...[]Option) []error {
 	leak.Check(t)
+	name := "mem:" + fabrictest.Name(t)
 	errs := make([]error, len(opts))
 	var wg sync.WaitGroup
 	for i, o := range opts {
 		wg.Go(func() {
-			w, err := Open(context.Background(), append([]Option{HeapLimit(8 << 20), Timeout(timeout), Fabric(fmt.Sprintf("mem:fit%x", hashOf(t.Name())))}, o...)...)
+			w, err := Open(context.Background(), append([]Option{HeapLimit(8 << 20), Timeout(timeout), Fabric(name)}, o...)...)
 			if errs[i] = err; err == nil {
 				errs[i] = w.Close(context.Background())
 			}

@@ -1,12 +1,27 @@
 package fabric
 
-import "strconv"
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"strconv"
+)
 
 // What programs that run as several processes, such as the PEs of a SHMEM job, want to know
 // of a fabric. So they need not know how specs are written.
 
 // OneHost returns the spec of a fabric of one host.
 func OneHost(name string) string { return "shm:" + name }
+
+// OfJob returns the spec of a fabric of one host for the processes of one job, which find it by
+// the job's name, with nothing set up before. program keeps jobs of different kinds apart. The
+// name of a job may be longer than that of a fabric, and have other characters, so a hash stands
+// for it.
+func OfJob(program, job string) string {
+	h := fnv.New64a()
+	io.WriteString(h, job)
+	return OneHost(fmt.Sprintf("%s-%016x", program, h.Sum64()))
+}
 
 // InProcess reports whether the fabric is memory of one process.
 func (s *Spec) InProcess() bool { return s.Backend == "mem" }

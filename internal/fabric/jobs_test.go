@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,4 +24,22 @@ func TestWhatJobsWantToKnowOfAFabric(t *testing.T) {
 	node, ok := parseNode(NodeName(12))
 	require.True(t, ok)
 	require.Equal(t, 12, node)
+}
+
+// All processes of a job come to the same fabric, whatever its name is, and no two jobs share one.
+func TestAJobHasAFabricOfItsOwn(t *testing.T) {
+	require.Equal(t, "shm:shmem-cbf29ce484222325", OfJob("shmem", ""), "it is the same in all versions")
+	require.Equal(t, "shm:shmem-af63dc4c8601ec8c", OfJob("shmem", "a"))
+	of := map[string]string{}
+	for _, job := range []string{"", "a", "b", "a b", "../a", "ä", "a?node=1", strings.Repeat("x", 1000), strings.Repeat("x", 1001)} {
+		text := OfJob("shmem", job)
+		spec, err := ParseSpec(text)
+		require.NoError(t, err, job)
+		require.NoError(t, checkName(spec.Name))
+		require.False(t, spec.InProcess())
+		other, taken := of[text]
+		require.False(t, taken, "%q and %q", job, other)
+		of[text] = job
+		require.NotEqual(t, text, OfJob("other", job))
+	}
 }
