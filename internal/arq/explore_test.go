@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/explore"
 )
 
 // budget is how often each thing may happen in a small case.
@@ -19,92 +21,53 @@ type budget struct {
 	window int // frames that each side keeps at most; 0: as many as it stores
 }
 
-// explorer visits every state that a small case can be in.
-type explorer struct {
-	seen  map[string]struct{}
-	limit int
+// smallWorld is a world with a budget.
+type smallWorld struct {
+	*world
+	left budget
 }
 
-// visit visits w and all that can follow. It returns what went wrong first, and how.
-func (x *explorer) visit(w *world, b budget, path []string) (wrong string) {
-	if w.wrong != "" {
-		return fmt.Sprint(w.wrong, ", after ", path)
+func (s *smallWorld) Clone() *smallWorld { return &smallWorld{s.clone(), s.left} }
+func (s *smallWorld) Key() string        { return fmt.Sprint(s.left) + s.key() }
+func (s *smallWorld) Settle()            { s.settle() }
+func (s *smallWorld) Wrong() string      { return s.wrong }
+
+func (s *smallWorld) Steps() []explore.Step[*smallWorld] {
+	var steps []explore.Step[*smallWorld]
+	add := func(do func(s *smallWorld) bool, what ...any) {
+		steps = append(steps, explore.Step[*smallWorld]{Name: fmt.Sprint(what...), Do: do})
 	}
-	key := fmt.Sprint(b) + w.key()
-	if _, ok := x.seen[key]; ok {
-		return ""
-	}
-	x.seen[key] = struct{}{}
-	if len(x.seen) > x.limit {
-		return "too many states"
-	}
-	end := w.clone()
-	if end.settle(); end.wrong != "" {
-		return fmt.Sprint(end.wrong, ", in the end, after ", path)
-	}
-	try := func(what string, b budget, do func(w *world) bool) bool {
-		next := w.clone()
-		if do(next) {
-			wrong = x.visit(next, b, append(path[:len(path):len(path)], what))
+	for i := range s.sides {
+		add(func(s *smallWorld) bool { return s.send(i) }, "send ", i)
+		if s.left.stores[i] > 0 {
+			add(func(s *smallWorld) bool { s.left.stores[i]--; return s.store(i, 1) }, "store ", i)
 		}
-		return wrong != ""
-	}
-	for i := range w.sides {
-		if try(fmt.Sprint("send ", i), b, func(w *world) bool { return w.send(i) }) {
-			return wrong
+		if s.left.asks[i] > 0 {
+			add(func(s *smallWorld) bool { s.left.asks[i]--; return s.ask(i) }, "ask ", i)
 		}
-		if c := b; c.stores[i] > 0 {
-			c.stores[i]--
-			if try(fmt.Sprint("store ", i), c, func(w *world) bool { return w.store(i, 1) }) {
-				return wrong
-			}
+		if s.left.leaves[i]&1 != 0 {
+			add(func(s *smallWorld) bool { s.left.leaves[i] &^= 1; return s.leave(i, false) }, "disable ", i)
 		}
-		if c := b; c.asks[i] > 0 {
-			c.asks[i]--
-			if try(fmt.Sprint("ask ", i), c, func(w *world) bool { return w.ask(i) }) {
-				return wrong
-			}
-		}
-		for how := 1; how <= 2; how++ {
-			if c := b; c.leaves[i]&how != 0 {
-				c.leaves[i] &^= how
-				if how == 2 {
-					c.leaves[i] = 0
-				}
-				if try(fmt.Sprint("leave ", i, how), c, func(w *world) bool { return w.leave(i, how == 2) }) {
-					return wrong
-				}
-			}
+		if s.left.leaves[i]&2 != 0 {
+			add(func(s *smallWorld) bool { s.left.leaves[i] = 0; return s.leave(i, true) }, "close ", i)
 		}
 	}
-	for j, p := range w.flight {
-		if try(fmt.Sprint("deliver ", p), b, func(w *world) bool { w.deliver(j, false); return true }) {
-			return wrong
+	for j, p := range s.flight {
+		add(func(s *smallWorld) bool { s.deliver(j, false); return true }, "deliver ", p)
+		if s.left.losses > 0 {
+			add(func(s *smallWorld) bool { s.left.losses--; s.lose(j); return true }, "lose ", p)
 		}
-		if c := b; c.losses > 0 {
-			c.losses--
-			if try(fmt.Sprint("lose ", p), c, func(w *world) bool { w.lose(j); return true }) {
-				return wrong
-			}
-		}
-		if c := b; c.twice > 0 {
-			c.twice--
-			if try(fmt.Sprint("repeat ", p), c, func(w *world) bool { w.deliver(j, true); return true }) {
-				return wrong
-			}
+		if s.left.twice > 0 {
+			add(func(s *smallWorld) bool { s.left.twice--; s.deliver(j, true); return true }, "repeat ", p)
 		}
 	}
-	if c := b; c.ways > 0 {
-		c.ways--
-		if try("way", c, func(w *world) bool { return w.restart(0) }) {
-			return wrong
-		}
+	if s.left.ways > 0 {
+		add(func(s *smallWorld) bool { s.left.ways--; return s.restart(0) }, "way")
 	}
-	if c := b; c.passes > 0 {
-		c.passes--
-		try("pass", c, func(w *world) bool { return w.pass() })
+	if s.left.passes > 0 {
+		add(func(s *smallWorld) bool { s.left.passes--; return s.pass() }, "pass")
 	}
-	return wrong
+	return steps
 }
 
 // smallCases are explored exhaustively: each order in which their frames are sent, arrive,
@@ -124,14 +87,13 @@ var smallCases = []struct {
 	{"the other ends", budget{stores: [2]int{0, 1}, leaves: [2]int{0, 3}, losses: 1, passes: 1}},
 }
 
-func explore(fl fault, b budget) (wrong string, states int) {
-	x := explorer{seen: map[string]struct{}{}, limit: 3_000_000}
+func small(fl fault, b budget) (wrong string, states int) {
 	room := 16
 	if b.window > 0 {
 		room = b.window
 	}
 	w := newWorld(fl, 1<<32-2, 1, Config{Buf: make([]byte, room), Frames: 16, AckAt: 4})
-	return x.visit(w, b, nil), len(x.seen)
+	return explore.Small(&smallWorld{w, b}, 3_000_000)
 }
 
 func TestSmallCasesDeliverInOrderOnce(t *testing.T) {
@@ -142,7 +104,7 @@ func TestSmallCasesDeliverInOrderOnce(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			wrong, states := explore(noFault, c.budget)
+			wrong, states := small(noFault, c.budget)
 			require.Empty(t, wrong)
 			t.Logf("%d states", states)
 		})

@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/explore"
 )
 
 // Random bodies that are gathered, gone on with and forgotten are compared with slices.
 func TestSeedsKeepBodiesWhole(t *testing.T) {
-	for seed := range seeds(t) {
+	explore.Seeds(t, 1000, func(seed uint64) (string, explore.Trace) {
+		trace := explore.Begin(seed)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		q := queue{buf: make([]byte, 32+rng.IntN(100)), frames: make([]kept, 16)}
 		size := 1 + rng.IntN(len(q.buf)/2)
@@ -51,10 +54,12 @@ func TestSeedsKeepBodiesWhole(t *testing.T) {
 				q.drop(n)
 				want = want[n:]
 			}
+			trace.Note("queue", want)
 			require.Len(t, want, q.count)
 			for i, body := range want {
 				require.Equal(t, string(body), string(q.body(q.at(i))), "seed %d", seed)
 			}
 		}
-	}
+		return "", trace
+	})
 }

@@ -2,26 +2,12 @@ package arq
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// seeds returns how many seeds the environment asks for.
-func seeds(t *testing.T) uint64 {
-	n := 2000
-	if testing.Short() {
-		n = 200
-	}
-	if s := os.Getenv("NTBNET_SEEDS"); s != "" {
-		var err error
-		n, err = strconv.Atoi(s)
-		require.NoError(t, err)
-	}
-	return uint64(n)
-}
+	"github.com/ntbnet/ntbnet/internal/explore"
+)
 
 // run makes a world in which one number fixes every choice, and lets it end.
 func run(fl fault, seed uint64) *world {
@@ -31,7 +17,7 @@ func run(fl fault, seed uint64) *world {
 	w := newWorld(fl, start, size, Config{
 		Buf: make([]byte, size*(4+rng.IntN(8))), Frames: 16 << rng.IntN(2), AckAt: 1 + rng.IntN(40),
 	})
-	w.trace = seed + 1
+	w.trace = explore.Begin(seed)
 	// How often each thing happens differs from world to world.
 	var weights [7]int
 	for i := range weights {
@@ -81,41 +67,30 @@ func run(fl fault, seed uint64) *world {
 //
 //	NTBNET_SEEDS=1000000 go test ./internal/arq -run Seeds
 func TestSeedsDeliverInOrderOnce(t *testing.T) {
-	var stored, whole int
-	for seed := range seeds(t) {
+	stored, whole := 0, 0 // each run counts twice
+	explore.Seeds(t, 2000, func(seed uint64) (string, explore.Trace) {
 		w := run(noFault, seed)
-		require.Empty(t, w.wrong, "seed %d", seed)
-		require.Equal(t, w.trace, run(noFault, seed).trace, "seed %d: two runs differ", seed)
 		for i, s := range w.sides {
 			stored += len(s.stored)
 			if len(s.stored) > 20 && len(w.sides[1-i].got) == len(s.stored) {
 				whole++
 			}
 		}
-	}
-	require.Positive(t, whole)
-	t.Logf("%d bytes stored, %d streams of more than 20 bytes arrived as a whole", stored, whole)
+		return w.wrong, w.trace
+	})
+	require.Positive(t, stored)
+	t.Logf("%d bytes stored, %d streams of more than 20 bytes arrived as a whole", stored/2, whole/2)
 }
 
 // Each planted fault is found, by seeds and by the small cases.
 func TestSeedsFindPlantedFaults(t *testing.T) {
-	for _, fl := range faults {
-		t.Run(string(fl), func(t *testing.T) {
-			t.Parallel()
-			seed := uint64(0)
-			for ; run(fl, seed).wrong == ""; seed++ {
-				require.Less(t, seed, uint64(1000), "not found")
+	find := func(fl fault, seed uint64) (string, explore.Trace) { w := run(fl, seed); return w.wrong, w.trace }
+	explore.Planted(t, faults, find, func(fl fault) (found string) {
+		for _, c := range smallCases {
+			if found, _ = small(fl, c.budget); found != "" {
+				break
 			}
-			require.Equal(t, run(fl, seed).wrong, run(fl, seed).wrong)
-			t.Logf("seed %d: %s", seed, run(fl, seed).wrong)
-			found := ""
-			for _, c := range smallCases {
-				if found, _ = explore(fl, c.budget); found != "" {
-					break
-				}
-			}
-			require.NotEmpty(t, found, "the small cases do not find it")
-			t.Log(found)
-		})
-	}
+		}
+		return found
+	})
 }

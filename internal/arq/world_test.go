@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/explore"
 )
 
 // fault is a mistake that a step makes in a world of tests.
@@ -64,7 +65,7 @@ type world struct {
 	now    time.Time
 	sides  [2]*side // the asker first
 	flight []packet
-	trace  uint64 // a hash of all that happened; 0: it is not kept
+	trace  explore.Trace
 	wrong  string // the first thing that may not happen
 }
 
@@ -111,12 +112,7 @@ func (w *world) fail(format string, args ...any) {
 
 // note adds what happened to the trace.
 func (w *world) note(what string, args ...any) {
-	if w.trace == 0 {
-		return
-	}
-	h := fnv.New64a()
-	fmt.Fprintln(h, w.trace, w.now.UnixNano(), what, args)
-	w.trace = h.Sum64()
+	w.trace.Note(what, w.now.UnixNano(), args)
 }
 
 // store stores n bytes at side i, if there is room. It reports whether it did.
