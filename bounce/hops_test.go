@@ -77,11 +77,11 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	defer cancel()
 	p, err := h.reach(ctx, a, b)
 	require.NoError(h.t, err)
-	pa = p.Session(link.ServiceSDP).(poolSession).Pool
+	pa = p.Handler(link.ServiceSDP).(poolHandler).Pool
 	for ; pb == nil; runtime.Gosched() { // the other end comes up a moment later
 		for _, p := range h.nodes[b].Peers() {
 			if p.ID() == h.nodes[a].ID() && p.Caps().Delayed {
-				pb = p.Session(link.ServiceSDP).(poolSession).Pool
+				pb = p.Handler(link.ServiceSDP).(poolHandler).Pool
 			}
 		}
 	}

@@ -25,11 +25,11 @@ import (
 // poolService makes a Pool for each peer.
 type poolService struct{ opts Options }
 
-type poolSession struct{ *Pool }
+type poolHandler struct{ *Pool }
 
-func (s poolService) Open(p *link.Peer) link.Session { return poolSession{NewPool(p, s.opts)} }
-func (poolSession) Message([]byte) error             { return nil }
-func (s poolSession) Down(error)                     { s.Pool.Down() }
+func (s poolService) Open(p *link.Peer) link.Handler { return poolHandler{NewPool(p, s.opts)} }
+func (poolHandler) Message([]byte) error             { return nil }
+func (s poolHandler) Down(error)                     { s.Pool.Down() }
 
 // linkPools joins two nodes over a bridge and returns each one's pool.
 func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
@@ -46,11 +46,11 @@ func linkPools(t testing.TB, a, b ntb.Device, o Options) (pa, pb *Pool) {
 			t.Error(err)
 			return
 		}
-		pb = p.Session(link.ServiceSDP).(poolSession).Pool
+		pb = p.Handler(link.ServiceSDP).(poolHandler).Pool
 	})
 	p, err := na.Up(ctx, a)
 	require.NoError(t, err)
-	pa = p.Session(link.ServiceSDP).(poolSession).Pool
+	pa = p.Handler(link.ServiceSDP).(poolHandler).Pool
 	wg.Wait()
 	require.NotNil(t, pb)
 	if d, ok := a.(*recorder.Device); ok {

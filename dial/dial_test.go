@@ -25,7 +25,7 @@ type listener struct {
 	hellos chan *hello.Hello
 }
 
-func (l *listener) Open(p *link.Peer) link.Session {
+func (l *listener) Open(p *link.Peer) link.Handler {
 	l.peer, l.pool = p, bounce.NewPool(p, bounce.Options{})
 	return l
 }
@@ -76,7 +76,7 @@ type dialler struct {
 	bad   chan error // what is wrong with an answer
 }
 
-func (d *dialler) Open(p *link.Peer) link.Session {
+func (d *dialler) Open(p *link.Peer) link.Handler {
 	d.peer, d.pool = p, bounce.NewPool(p, bounce.Options{})
 	d.table = NewTable(d.pool)
 	return d

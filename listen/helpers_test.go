@@ -126,7 +126,7 @@ type side struct {
 	skew   atomic.Int32 // added to the version of each message that comes
 }
 
-func (s *side) Open(p *link.Peer) link.Session {
+func (s *side) Open(p *link.Peer) link.Handler {
 	s.pool = bounce.NewPool(p, s.opts)
 	s.dials = dial.NewTable(s.pool)
 	return s

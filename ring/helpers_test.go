@@ -18,7 +18,7 @@ type recorded struct {
 	got      chan struct{} // capacity 1
 }
 
-func (e *recorded) Open(*link.Peer) link.Session { return e }
+func (e *recorded) Open(*link.Peer) link.Handler { return e }
 
 func (e *recorded) Message(m []byte) error {
 	e.mu.Lock()

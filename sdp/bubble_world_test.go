@@ -407,11 +407,11 @@ func (w *bubbleWorld) checkFree() {
 // held returns what connections hold.
 func (n *bubbleNode) held() string {
 	s := n.fabric.stack
-	_, sessions := s.up()
+	_, handlers := s.up()
 	var b strings.Builder
-	for _, e := range sessions {
-		if u := e.pool.Used(); u != (bounce.Used{}) {
-			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, e.pool.Peer().ID(), u)
+	for _, h := range handlers {
+		if u := h.pool.Used(); u != (bounce.Used{}) {
+			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, h.pool.Peer().ID(), u)
 		}
 	}
 	for _, t := range s.fabric.Snapshot().Tunnels {

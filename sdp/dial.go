@@ -298,7 +298,7 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 
 // open opens a connection to a listener of a process.
 func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Conn, error) {
-	dials := peer.Session(link.ServiceSDP).(*session).dials
+	dials := peer.Handler(link.ServiceSDP).(*handler).dials
 	if !d.tcp {
 		from := f.stack.dialPort()
 		pair, err := dials.Dial(ctx, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})

@@ -16,9 +16,9 @@ import (
 
 // used returns what the connections of a Fabric hold of the windows of its links.
 func used(f *Fabric) (sum bounce.Used) {
-	_, sessions := f.stack.up()
-	for _, e := range sessions {
-		u := e.pool.Used()
+	_, handlers := f.stack.up()
+	for _, h := range handlers {
+		u := h.pool.Used()
 		sum.Pairs, sum.Slots, sum.Bytes = sum.Pairs+u.Pairs, sum.Slots+u.Slots, sum.Bytes+u.Bytes
 	}
 	return sum

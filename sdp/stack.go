@@ -37,12 +37,12 @@ type stack struct {
 
 	mu       lock.Mutex[lock.Stack]
 	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
-	sessions map[*session]struct{} // links that are up; guarded by mu
+	handlers map[*handler]struct{} // links that are up; guarded by mu
 	ended    FabricStats           // of links that are down; guarded by mu
 }
 
-// session is SDP with one peer.
-type session struct {
+// handler is SDP with one peer.
+type handler struct {
 	stack *stack
 	pool  *bounce.Pool
 	dials *dial.Table
@@ -105,7 +105,7 @@ func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device))
 func newStack(o bounce.Options) *stack {
 	o.Thrift = wait.NewThrift()
 	s := &stack{
-		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), sessions: map[*session]struct{}{},
+		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{},
 	}
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
@@ -156,44 +156,44 @@ func (s *stack) releasePort(port uint16) {
 }
 
 // Open is called by internal/link when a peer is up.
-func (s *stack) Open(p *link.Peer) link.Session {
+func (s *stack) Open(p *link.Peer) link.Handler {
 	pool := bounce.NewPool(p, s.opts)
-	e := &session{stack: s, pool: pool, dials: dial.NewTable(pool)}
+	h := &handler{stack: s, pool: pool, dials: dial.NewTable(pool)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions[e] = struct{}{}
-	return e
+	s.handlers[h] = struct{}{}
+	return h
 }
 
 // Message handles a set-up message of the peer.
-func (e *session) Message(m []byte) error {
+func (h *handler) Message(m []byte) error {
 	msg, err := hello.Parse(m)
 	if err == nil {
 		switch msg := msg.(type) {
 		case *hello.Hello:
-			err = e.stack.listeners.Hello(e.pool, msg)
+			err = h.stack.listeners.Hello(h.pool, msg)
 		case *hello.HelloAck:
-			err = e.dials.Ack(msg)
+			err = h.dials.Ack(msg)
 		case *hello.Refuse:
-			err = e.dials.Refuse(msg)
+			err = h.dials.Refuse(msg)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: from %v: %w", link.ErrProtocol, e.pool.Peer().ID(), err)
+		return fmt.Errorf("%w: from %v: %w", link.ErrProtocol, h.pool.Peer().ID(), err)
 	}
 	return nil
 }
 
 // Down is called when the link is down.
-func (e *session) Down(error) {
-	e.dials.Down()
-	e.pool.Down()
+func (h *handler) Down(error) {
+	h.dials.Down()
+	h.pool.Down()
 	var sum FabricStats
-	e.addTo(&sum)
-	e.stack.mu.Lock()
-	defer e.stack.mu.Unlock()
-	delete(e.stack.sessions, e)
-	e.stack.ended.add(&sum)
+	h.addTo(&sum)
+	h.stack.mu.Lock()
+	defer h.stack.mu.Unlock()
+	delete(h.stack.handlers, h)
+	h.stack.ended.add(&sum)
 }
 
 // add adds the counters of links.
@@ -203,10 +203,10 @@ func (s *FabricStats) add(o *FabricStats) {
 	s.Rescues += o.Rescues
 }
 
-func (e *session) addTo(s *FabricStats) {
-	sum, _ := e.pool.Stats()
+func (h *handler) addTo(s *FabricStats) {
+	sum, _ := h.pool.Stats()
 	s.Stats.Add(sum)
-	link := e.pool.Peer().Stats()
+	link := h.pool.Peer().Stats()
 	s.LinkDoorbells += link.Doorbells
 	s.Rescues += link.Rescues
 }
@@ -214,31 +214,31 @@ func (e *session) addTo(s *FabricStats) {
 // stats returns the counters of all links. Connections that outlive their link
 // count as of the moment when it went down.
 func (s *stack) stats() FabricStats {
-	sum, sessions := s.up()
-	sum.Links = len(sessions)
+	sum, handlers := s.up()
+	sum.Links = len(handlers)
 	sum.Refused = Refusals(s.fabric.Refused())
 	sum.ProcessorTaken = s.opts.Thrift.Taken()
-	for _, e := range sessions {
-		e.addTo(&sum)
+	for _, h := range handlers {
+		h.addTo(&sum)
 	}
 	return sum
 }
 
 // up returns the links that are up, and the counters of those that are down. The caller
 // sums them up without the lock, since new links wait for that.
-func (s *stack) up() (ended FabricStats, sessions []*session) {
+func (s *stack) up() (ended FabricStats, handlers []*handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended, slices.Collect(maps.Keys(s.sessions))
+	return s.ended, slices.Collect(maps.Keys(s.handlers))
 }
 
 func (s *stack) crossovers() []Crossover {
-	_, sessions := s.up()
+	_, handlers := s.up()
 	var all []Crossover
-	for _, e := range sessions {
-		points, threshold := e.pool.Crossover()
-		if e.pool.Peer().Caps().DMAChannels > 0 {
-			all = append(all, Crossover{e.pool.Peer().ID().String(), threshold, points})
+	for _, h := range handlers {
+		points, threshold := h.pool.Crossover()
+		if h.pool.Peer().Caps().DMAChannels > 0 {
+			all = append(all, Crossover{h.pool.Peer().ID().String(), threshold, points})
 		}
 	}
 	return all

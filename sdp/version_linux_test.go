@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mailbox is a service, and its session, that keeps what comes.
+// mailbox is a service, and its handler, that keeps what comes.
 type mailbox chan []byte
 
-func (m mailbox) Open(*link.Peer) link.Session { return m }
+func (m mailbox) Open(*link.Peer) link.Handler { return m }
 func (m mailbox) Down(error)                   {}
 
 func (m mailbox) Message(b []byte) error {

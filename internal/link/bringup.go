@@ -45,14 +45,14 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	for number, s := range p.node.services {
 		if s != nil {
-			p.sessions[number] = s.Open(p)
+			p.handlers[number] = s.Open(p)
 		}
 	}
-	// This is under pollMu, so that either stop finds the sessions, or this code
+	// This is under pollMu, so that either stop finds the handlers, or this code
 	// finds that stop is done.
 	p.pollMu.Lock()
 	if p.stopped {
-		p.closeSessions()
+		p.closeHandlers()
 		p.pollMu.Unlock()
 		return p.Err()
 	}

@@ -23,7 +23,7 @@ type busy struct {
 	looks  atomic.Uint32
 }
 
-func (b *busy) Open(*Peer) Session { return b }
+func (b *busy) Open(*Peer) Handler { return b }
 
 // Message stores another message.
 func (b *busy) Message(m []byte) error {

@@ -34,12 +34,12 @@ var (
 // Service is an upper layer.
 type Service interface {
 	// Open is called when a peer is up, before its first message.
-	Open(p *Peer) Session
+	Open(p *Peer) Handler
 }
 
-// Session is a service's state for one peer. Its methods are called one at a time,
+// Handler is a service's state for one peer. Its methods are called one at a time,
 // and must not block.
-type Session interface {
+type Handler interface {
 	// Message handles a set-up message. m is valid until Message returns. An
 	// error takes the link down.
 	Message(m []byte) error

@@ -23,7 +23,7 @@ type echo struct {
 
 func newEcho() *echo { return &echo{got: make(chan struct{}, 1)} }
 
-func (e *echo) Open(*Peer) Session { return e }
+func (e *echo) Open(*Peer) Handler { return e }
 
 func (e *echo) Message(m []byte) error {
 	e.mu.Lock()

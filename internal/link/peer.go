@@ -23,12 +23,12 @@ type Peer struct {
 	local  []byte        // the region of in
 	remote ntb.Window    // the region of out
 	kick   chan struct{} // capacity 1: a doorbell during bring-up
-	done   chan struct{} // closed after Session.Down
+	done   chan struct{} // closed after Handler.Down
 	want   ID            // required id of the peer; 0 for any
 
 	// Set by bringUp, constant once up is set.
 	id       ID
-	sessions [numServices]Session
+	handlers [numServices]Handler
 	up       atomic.Bool
 
 	refs   atomic.Int32 // the device is closed when none is left
@@ -78,9 +78,9 @@ func (p *Peer) Caps() ntb.Caps { return p.caps }
 // its copies are those of the whole outbound window, as Window.Offset returns them.
 func (p *Peer) DMA(i int) ntb.DMAChannel { return p.dev.DMA(i) }
 
-// Session returns the session that the service with that number opened for this
+// Handler returns the handler that the service with that number opened for this
 // peer.
-func (p *Peer) Session(service int) Session { return p.sessions[service] }
+func (p *Peer) Handler(service int) Handler { return p.handlers[service] }
 
 // Local returns the region here that the peer writes. It is valid while the caller
 // holds the peer.
@@ -104,7 +104,7 @@ func (p *Peer) Reclaim(off, n int) {
 }
 
 // Hold keeps the peer's memory from being released. The caller must know that it is
-// held at that moment, by a Session that is not down or by another hold.
+// held at that moment, by a Handler that is not down or by another hold.
 func (p *Peer) Hold() { p.refs.Add(1) }
 
 // Release ends a hold.
@@ -120,7 +120,7 @@ func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
 // Up reports whether the link to the peer is up.
 func (p *Peer) Up() bool { return p.isUp() }
 
-// Done returns a channel that is closed when the link is down and its sessions know
+// Done returns a channel that is closed when the link is down and its handlers know
 // it.
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
@@ -215,7 +215,7 @@ func (p *Peer) guard() {
 }
 
 // stop handles what the peer published before the link went down, and tells the
-// sessions. One look finds all of it. What the peer stores later does not count.
+// handlers. One look finds all of it. What the peer stores later does not count.
 func (p *Peer) stop() {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
@@ -225,11 +225,11 @@ func (p *Peer) stop() {
 	}
 	p.lookLocked()
 	p.notes.closed = true
-	p.closeSessions()
+	p.closeHandlers()
 }
 
-func (p *Peer) closeSessions() {
-	for _, s := range p.sessions {
+func (p *Peer) closeHandlers() {
+	for _, s := range p.handlers {
 		if s != nil {
 			s.Down(p.Err())
 		}

@@ -192,10 +192,10 @@ func (p *Peer) handleSetup(header uint64, m []byte) error {
 	switch {
 	case kind != setupKind || n > maxSetupData:
 		return fmt.Errorf("%w: set-up message of kind %d and %d bytes from %v", ErrProtocol, kind, n, p.id)
-	case service >= numServices || p.sessions[service] == nil:
+	case service >= numServices || p.handlers[service] == nil:
 		return fmt.Errorf("%w: set-up message for service %d from %v", ErrProtocol, service, p.id)
 	case src != p.id || dst != p.node.id:
 		return fmt.Errorf("%w: set-up message from %v to %v on the link to %v", ErrProtocol, src, dst, p.id)
 	}
-	return p.sessions[service].Message(m[setupHeader : setupHeader+n])
+	return p.handlers[service].Message(m[setupHeader : setupHeader+n])
 }
