@@ -174,7 +174,7 @@ func benchAll(ctx context.Context, plan bench.Plan, flags benchFlags) (report *b
 		return nil, err
 	}
 	if h != nil {
-		plan.Limits = h.Session
+		plan.Limits = h.Meter
 		defer func() { err = errors.Join(err, h.close()) }()
 	}
 	return bench.Run(ctx, plan)

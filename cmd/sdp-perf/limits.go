@@ -60,9 +60,9 @@ func writeJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// helper is the second process and the session with it.
+// helper is the second process and the meter with it.
 type helper struct {
-	*limits.Session
+	*limits.Meter
 	mem    *limits.Memory
 	stdin  io.Closer
 	forget func() bool // forgets the context
@@ -91,7 +91,7 @@ func startHelper(ctx context.Context) (*helper, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the second process: %w", err), mem.Close())
 	}
-	h := &helper{Session: limits.NewSession(mem, stdin), mem: mem, stdin: stdin, ended: make(chan error, 1)}
+	h := &helper{Meter: limits.NewMeter(mem, stdin), mem: mem, stdin: stdin, ended: make(chan error, 1)}
 	h.forget = context.AfterFunc(ctx, h.Stop)
 	go func() {
 		h.ended <- cmd.Wait()

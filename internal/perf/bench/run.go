@@ -30,7 +30,7 @@ type Plan struct {
 	// VerifyBytes are sent each way on every Network before the measurement.
 	VerifyBytes uint64
 	// Limits measures the machine, if not nil.
-	Limits *limits.Session
+	Limits *limits.Meter
 	Effort limits.Effort
 	// Load keeps all processors busy until stop is called. If it is nil, the rows
 	// that need it are left out.

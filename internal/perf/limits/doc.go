@@ -8,13 +8,13 @@
 //
 // Two processes map one sealed memory file:
 //
-//	0        ping   the session's word, on a line of its own
+//	0        ping   the meter's word, on a line of its own
 //	1024     pong   the helper's word
-//	2048     head   bytes produced, stored by the session
+//	2048     head   bytes produced, stored by the meter
 //	3072     tail   bytes consumed, stored by the helper
 //	4096     queue  8 MiB
 //
-// A [Session] in one process writes a line of text for each measurement. [Serve] in
+// A [Meter] in one process writes a line of text for each measurement. [Serve] in
 // the other process reads it, and then both spin. Between two measurements the
 // helper sleeps in its read.
 //
@@ -24,6 +24,6 @@
 // Example, with one end of a pipe in each process:
 //
 //	mem, file, err := limits.NewMemory()       // file goes to the other process
-//	s := limits.NewSession(mem, commands)
+//	s := limits.NewMeter(mem, commands)
 //	report, err := s.Measure(limits.Full)
 package limits

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// together returns a session whose helper is in this process.
-func together(t *testing.T) (s *Session, commands io.WriteCloser, served <-chan error) {
+// together returns a meter whose helper is in this process.
+func together(t *testing.T) (s *Meter, commands io.WriteCloser, served <-chan error) {
 	t.Helper()
 	if runtime.NumCPU() < 2 {
 		t.Skip("needs two processors")
@@ -61,7 +61,7 @@ func together(t *testing.T) (s *Session, commands io.WriteCloser, served <-chan 
 		w.Close()
 		mem.Close()
 	})
-	return NewSession(mem, w), w, end
+	return NewMeter(mem, w), w, end
 }
 
 func TestMeasureHasAFigureForEverything(t *testing.T) {
@@ -87,7 +87,7 @@ func TestMeasureHasAFigureForEverything(t *testing.T) {
 }
 
 // The test checks the helper's copy through the queue, which at the end contains
-// the session's last pieces.
+// the meter's last pieces.
 func TestEveryPieceGoesThroughTheQueue(t *testing.T) {
 	s, _, _ := together(t)
 	c := command{copies, 64 << 10, 16 << 10, 10}
@@ -109,7 +109,7 @@ func TestStopEndsAMeasurementWhoseHelperIsDead(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("needs two processors")
 	}
-	s := NewSession(mem, io.Discard)
+	s := NewMeter(mem, io.Discard)
 	time.AfterFunc(10*time.Millisecond, s.Stop)
 	_, err = s.CacheLine(true, 10)
 	assert.ErrorIs(t, err, errStopped)
@@ -150,8 +150,8 @@ func TestTheMemorysSizeCannotChange(t *testing.T) {
 	assert.ErrorIs(t, f.Truncate(2*memorySize), unix.EPERM)
 }
 
-// twoProcesses returns a session whose helper is in another process.
-func twoProcesses(t *testing.T) *Session {
+// twoProcesses returns a meter whose helper is in another process.
+func twoProcesses(t *testing.T) *Meter {
 	t.Helper()
 	mem, f, err := NewMemory()
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func twoProcesses(t *testing.T) *Session {
 		assert.NoError(t, cmd.Wait())
 		mem.Close()
 	})
-	return NewSession(mem, stdin)
+	return NewMeter(mem, stdin)
 }
 
 // within is the largest accepted ratio of the figures of C and Go. attempts is how

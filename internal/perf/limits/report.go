@@ -68,7 +68,7 @@ type Copies struct {
 // spread over the whole time, so that a disturbance does not affect all of them. Runs
 // are the rounds of the budget, which may be nil. loops is the number of its loops to
 // come, this one included.
-func (s *Session) Measure(e Effort, budget *perf.Budget, loops int) (*Report, error) {
+func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int) (*Report, error) {
 	r := &Report{Host: perf.ThisHost()}
 	for _, q := range Queues {
 		for _, p := range Pieces {
@@ -78,7 +78,7 @@ func (s *Session) Measure(e Effort, budget *perf.Budget, loops int) (*Report, er
 		}
 	}
 	for range budget.Rounds(e.Runs, loops) {
-		if err := s.measureOnce(r, e); err != nil {
+		if err := m.measureOnce(r, e); err != nil {
 			return nil, err
 		}
 		r.Runs++
@@ -89,12 +89,12 @@ func (s *Session) Measure(e Effort, budget *perf.Budget, loops int) (*Report, er
 	return r, nil
 }
 
-func (s *Session) measureOnce(r *Report, e Effort) error {
+func (m *Meter) measureOnce(r *Report, e Effort) error {
 	for _, line := range []struct {
 		figure *Figure
 		full   bool
 	}{{&r.Line, false}, {&r.Filled, true}} {
-		v, err := s.CacheLine(line.full, e.Rounds)
+		v, err := m.CacheLine(line.full, e.Rounds)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (s *Session) measureOnce(r *Report, e Effort) error {
 	}
 	for i := range r.Copies {
 		c := &r.Copies[i]
-		v, err := s.Copies(c.Queue, c.Piece, e.Bytes)
+		v, err := m.Copies(c.Queue, c.Piece, e.Bytes)
 		if err != nil {
 			return err
 		}

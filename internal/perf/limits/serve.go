@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Serve is the helper's side. It carries out what the session's commands ask for,
+// Serve is the helper's side. It carries out what the meter's commands ask for,
 // until they end. Their end also ends a measurement that is under way.
 func Serve(m *Memory, commands io.Reader) error {
 	p := party{m: m}

@@ -13,33 +13,33 @@ var (
 	errOneCPU  = errors.New("the limits need two processors: both sides spin")
 )
 
-// Session is the side that measures. One goroutine uses it at a time. Only Stop may
+// Meter is the side that measures. One goroutine uses it at a time. Only Stop may
 // be called by another one.
-type Session struct {
+type Meter struct {
 	party
 	commands io.Writer
 }
 
-// NewSession returns a session with a helper that reads commands and has mapped the
+// NewMeter returns a meter with a helper that reads commands and has mapped the
 // same memory.
-func NewSession(m *Memory, commands io.Writer) *Session {
-	return &Session{party: party{m: m}, commands: commands}
+func NewMeter(m *Memory, commands io.Writer) *Meter {
+	return &Meter{party: party{m: m}, commands: commands}
 }
 
 // Stop ends a measurement that is under way, and all later ones, with an error. It
 // is called when the helper is dead, or the result is not wanted any more.
-func (s *Session) Stop() { s.stop.Store(true) }
+func (m *Meter) Stop() { m.stop.Store(true) }
 
 // begin sets the words to zero while the helper does not read them, and sends it
 // the command.
-func (s *Session) begin(c command) error {
+func (m *Meter) begin(c command) error {
 	if runtime.NumCPU() < 2 {
 		return errOneCPU
 	}
 	for _, off := range []int{ping, ping + wordAt, pong, pong + wordAt, head, tail} {
-		s.m.publish(off, 0)
+		m.m.publish(off, 0)
 	}
-	if _, err := fmt.Fprintln(s.commands, c); err != nil {
+	if _, err := fmt.Fprintln(m.commands, c); err != nil {
 		return fmt.Errorf("tell the second process: %w", err)
 	}
 	return nil
@@ -48,14 +48,14 @@ func (s *Session) begin(c command) error {
 // CacheLine sends one cache line to and fro, and returns microseconds for one round
 // trip. The line has one word alone. If full is set it has 56 bytes and a word,
 // which both sides copy from and to memory of their own.
-func (s *Session) CacheLine(full bool, rounds int) (float64, error) {
+func (m *Meter) CacheLine(full bool, rounds int) (float64, error) {
 	warm := uint64(rounds / 8)
 	c := command{kind: lines, count: warm + uint64(rounds)}
-	do := s.askLines
+	do := m.askLines
 	if full {
-		c.kind, do = filled, s.askFilled
+		c.kind, do = filled, m.askFilled
 	}
-	if err := s.begin(c); err != nil {
+	if err := m.begin(c); err != nil {
 		return 0, err
 	}
 	if !do(1, warm) {
@@ -68,47 +68,47 @@ func (s *Session) CacheLine(full bool, rounds int) (float64, error) {
 	return float64(time.Since(start)) / float64(rounds) / 1e3, nil
 }
 
-func (s *Session) askLines(from, to uint64) bool {
+func (m *Meter) askLines(from, to uint64) bool {
 	for i := from; i <= to; i++ {
-		s.m.publish(ping, i)
-		if !s.await(pong, i) {
+		m.m.publish(ping, i)
+		if !m.await(pong, i) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *Session) askFilled(from, to uint64) bool {
+func (m *Meter) askFilled(from, to uint64) bool {
 	var private [payload]byte
 	for i := from; i <= to; i++ {
-		copy(s.m.b[ping:ping+payload], private[:])
-		s.m.publish(ping+wordAt, i)
-		if !s.await(pong+wordAt, i) {
+		copy(m.m.b[ping:ping+payload], private[:])
+		m.m.publish(ping+wordAt, i)
+		if !m.await(pong+wordAt, i) {
 			return false
 		}
-		copy(private[:], s.m.b[pong:pong+payload])
+		copy(private[:], m.m.b[pong:pong+payload])
 	}
 	return true
 }
 
 // Copies sends at least total bytes through a queue, in pieces that both sides
-// copy: from the session's memory into the queue, and from there into the helper's
+// copy: from the meter's memory into the queue, and from there into the helper's
 // memory. All sizes are in bytes. queue and piece are powers of two. A piece is not
 // larger than the queue, and the queue is at most 8 MiB. It returns GB/s (10^9
 // bytes), counted when the helper has copied.
-func (s *Session) Copies(queue, piece, total int) (float64, error) {
+func (m *Meter) Copies(queue, piece, total int) (float64, error) {
 	n := uint64(max(total/piece, 1))
 	warm := max(n/8, 1)
 	c := command{copies, queue, piece, warm + n}
-	if err := s.begin(c); err != nil {
+	if err := m.begin(c); err != nil {
 		return 0, err
 	}
 	private := make([]byte, piece)
-	if !s.produce(c, private, 0, warm) {
+	if !m.produce(c, private, 0, warm) {
 		return 0, errStopped
 	}
 	start := time.Now()
-	if !s.produce(c, private, warm, warm+n) {
+	if !m.produce(c, private, warm, warm+n) {
 		return 0, errStopped
 	}
 	return float64(n) * float64(piece) / float64(time.Since(start)), nil
@@ -116,20 +116,20 @@ func (s *Session) Copies(queue, piece, total int) (float64, error) {
 
 // produce puts the pieces [from, to) into the queue and waits until they are
 // consumed. It returns false if it was stopped first.
-func (s *Session) produce(c command, private []byte, from, to uint64) bool {
+func (m *Meter) produce(c command, private []byte, from, to uint64) bool {
 	size := uint64(c.piece)
 	pos, end := from*size, to*size
 	room := pos + uint64(c.queue) // then everything before is consumed
 	for ; pos < end; pos += size {
 		if next := pos + size; next > room {
-			consumed, ok := s.awaitAtLeast(tail, next-uint64(c.queue))
+			consumed, ok := m.awaitAtLeast(tail, next-uint64(c.queue))
 			if !ok {
 				return false
 			}
 			room = consumed + uint64(c.queue)
 		}
-		copy(s.m.piece(pos, c.piece, c.queue), private)
-		s.m.publish(head, pos+size)
+		copy(m.m.piece(pos, c.piece, c.queue), private)
+		m.m.publish(head, pos+size)
 	}
-	return s.await(tail, end)
+	return m.await(tail, end)
 }
