@@ -31,9 +31,9 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		Words: []uint32{
 			spadMagic: Magic<<16 | Version, spadID: uint32(p.node.id), spadWindow: uint32(len(p.in) >> 10), spadSeen: 0,
 		},
-		Check: p.checkPeer,
-		Said:  func() { p.dev.RingDoorbell(doorbellBit) },
-		Heard: p.kick, Down: p.done,
+		Check:    p.checkPeer,
+		Written:  func() { p.dev.RingDoorbell(doorbellBit) },
+		Doorbell: p.kick, Down: p.done,
 		Every: retryEvery, Lossless: p.caps.Sequenced,
 	}
 	if _, _, err := x.Run(ctx); err != nil {
@@ -60,8 +60,8 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	p.pollMu.Unlock()
 	// What was announced before up was set has rung already (pair S17). A peer that goes
 	// on storing keeps the link's goroutine busy, not the caller.
-	if p.settleSome() {
-		go p.settle()
+	if p.drainSome() {
+		go p.drain()
 	}
 	return nil
 }

@@ -70,7 +70,7 @@
 //	notification     Peer.Notify                    what it tells of         –
 //	summary          Peer.Notify                    notification             –
 //	master           Peer.announce                  all of the above         the peer's arm (pair S4)
-//	arm              Peer.sayArmed, from settle     –                        master (pair S4)
+//	arm              Peer.publishArm, from drain    –                        master (pair S4)
 //	message          setupSend.put                  its payload              –
 //	set-up credit    Peer.receiveSetup              the message is copied    set-up blocked (pair S5)
 //	set-up blocked   setupSend.flush                no credit was left       set-up credit (pair S5)

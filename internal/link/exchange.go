@@ -21,14 +21,14 @@ import (
 // for refuseWait at the most.
 type Exchange struct {
 	Device ntb.Device
-	Words  []uint32 // what this side says; Run fills the last two
+	Words  []uint32 // what this side writes; Run fills the last two
 	// Check checks the words of the other side. ErrNotYet means that they are not all
 	// there, any other error that they are refused.
 	Check func() error
-	// Said, if not nil, is called when the words have been written.
-	Said func()
-	// Heard, if not nil, receives when the other side may have written.
-	Heard <-chan struct{}
+	// Written, if not nil, is called when the words have been written.
+	Written func()
+	// Doorbell, if not nil, receives when the other side may have written.
+	Doorbell <-chan struct{}
 	// Down, if not nil, is closed when the link is down.
 	Down <-chan struct{}
 	// Every is how often this side looks, and repeats its words: what it wrote while the
@@ -55,11 +55,11 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 	retry := time.NewTicker(x.Every)
 	defer retry.Stop()
 	var refused refusal
-	said := false // all that there is to say now
+	written := false // all that there is to write now
 	for x.Device.LinkUp() {
-		if !said {
-			x.say(theirs)
-			said = true
+		if !written {
+			x.write(theirs)
+			written = true
 		}
 		if err := x.Check(); err != ErrNotYet {
 			if err != nil {
@@ -67,7 +67,7 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 			}
 			was := theirs
 			theirs = x.Device.Spad(epochAt)
-			said = said && theirs == was
+			written = written && theirs == was
 			if x.Device.Spad(seenAt) == ours && theirs == was && theirs != 0 {
 				return ours, theirs, refused.err // the other side can see that we have seen it
 			}
@@ -76,9 +76,9 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 			}
 		}
 		select {
-		case <-x.Heard: // nothing is said for that alone: two sides would ring in turns
+		case <-x.Doorbell: // nothing is written for that alone: two sides would ring in turns
 		case <-retry.C:
-			said = said && x.Lossless
+			written = written && x.Lossless
 		case <-refused.over:
 			return ours, theirs, refused.err
 		case <-x.Down:
@@ -90,15 +90,15 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 	return ours, theirs, refused.or(ErrDown)
 }
 
-// say writes the words, with the epoch of the other side.
-func (x *Exchange) say(seen uint32) {
+// write writes the words, with the epoch of the other side.
+func (x *Exchange) write(seen uint32) {
 	x.Words[len(x.Words)-1] = seen
 	for i, v := range x.Words[1:] {
 		x.Device.SetPeerSpad(i+1, v)
 	}
 	x.Device.SetPeerSpad(0, x.Words[0])
-	if x.Said != nil {
-		x.Said()
+	if x.Written != nil {
+		x.Written()
 	}
 }
 

@@ -113,7 +113,7 @@ func (p *Peer) Notify(slot int, e Event) {
 }
 
 // announce changes the peer's master word, and wakes its link goroutine if that
-// sleeps. It pairs with settle: either this side sees the arm, or the peer sees the
+// sleeps. It pairs with drain: either this side sees the arm, or the peer sees the
 // master word (pair S4).
 func (p *Peer) announce(v uint32) {
 	lock.Device()
@@ -144,31 +144,31 @@ func (p *Peer) Poll() {
 	}
 }
 
-// settle looks through the words until nothing is pending and the peer knows that no
+// drain looks through the words until nothing is pending and the peer knows that no
 // goroutine here looks any more, so that it rings. It ends with the link, whatever the
 // peer stores. The link's goroutine calls it, and sleeps after it.
-func (p *Peer) settle() {
-	for p.settleSome() && p.dev.LinkUp() {
+func (p *Peer) drain() {
+	for p.drainSome() && p.dev.LinkUp() {
 	}
 }
 
-// settleRounds is how often settleSome looks at most, before it lets other goroutines
+// drainRounds is how often drainSome looks at most, before it lets other goroutines
 // have the lock.
-const settleRounds = 16
+const drainRounds = 16
 
-// settleSome is settle limited to some rounds. It reports whether something is still
+// drainSome is drain limited to some rounds. It reports whether something is still
 // pending. Where all is in sequence the peer rings each time, as its bell comes with the
 // word.
-func (p *Peer) settleSome() (more bool) {
+func (p *Peer) drainSome() (more bool) {
 	p.pollMu.Lock()
 	defer p.pollMu.Unlock()
 	if p.stopped {
 		return false // the memory may be gone
 	}
-	for range settleRounds {
+	for range drainRounds {
 		more = p.lookLocked()
 		if !p.caps.Sequenced {
-			p.sayArmed()
+			p.publishArm()
 		}
 		if more = more || p.Pending(); !more {
 			return false
@@ -177,9 +177,9 @@ func (p *Peer) settleSome() (more bool) {
 	return more
 }
 
-// sayArmed announces to the peer that the link's goroutine is about to sleep (pair S4). The
+// publishArm announces to the peer that the link's goroutine is about to sleep (pair S4). The
 // caller holds pollMu, and looks again.
-func (p *Peer) sayArmed() {
+func (p *Peer) publishArm() {
 	p.arm++
 	p.out.Publish32(offArm, p.arm)
 	BeforeLook(p.dev, &p.caps)

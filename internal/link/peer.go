@@ -174,7 +174,7 @@ func (p *Peer) run() {
 			}
 			continue
 		}
-		p.settle()
+		p.drain()
 	}
 	switch {
 	case errors.Is(err, ErrDown): // and the device says more
@@ -208,7 +208,7 @@ func (p *Peer) guard() {
 		p.pollMu.Unlock()
 		if was && pending && seen == last {
 			p.rescues.Add(1)
-			p.settle()
+			p.drain()
 		}
 		last = seen
 	}

@@ -21,7 +21,7 @@
 //	S3    bounce lines.peerArm      record's header, credit   arm, before and after   Fence, by parkingBit
 //	      bounce waiter.order       arm                       header, credit          Fence
 //	S4    link   Peer.announce      master word               link's arm              Fence
-//	      link   Peer.sayArmed      link's arm                master word             Fence, or Device.Order
+//	      link   Peer.publishArm    link's arm                master word             Fence, or Device.Order
 //	S5    link   Peer.receiveSetup  set-up credit             blocked word            nothing, or Fence
 //	      link   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
 //	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
