@@ -67,8 +67,8 @@ func (c *Pair) sendFIN(alone bool) {
 // addState informs the peer that something has ended. Nothing is stored any more
 // after stateStopped.
 func (c *Pair) addState(bits uint32) {
-	c.saying.Lock() // not the state's: a device that blocks holds up nothing but this
-	defer c.saying.Unlock()
+	c.stateWord.Lock() // not state.mu: a device that blocks holds up nothing but this
+	defer c.stateWord.Unlock()
 	word, changed := c.state.add(bits)
 	if !changed {
 		return

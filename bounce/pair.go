@@ -22,9 +22,9 @@ type Pair struct {
 	r     reader
 	w     writer
 
-	linked atomic.Bool             // Connect is done, so notifications count (pair S16)
-	atEnd  atomic.Pointer[func()]  // see OnEnd; stored before a look at the end, which callAtEnd follows
-	saying lock.Mutex[lock.Saying] // held while a state is published to the peer
+	linked    atomic.Bool                // Connect is done, so notifications count (pair S16)
+	atEnd     atomic.Pointer[func()]     // see OnEnd; stored before a look at the end, which callAtEnd follows
+	stateWord lock.Mutex[lock.StateWord] // held while our state word is published to the peer
 }
 
 func newPair(p *Pool, q queue) *Pair {

@@ -43,11 +43,11 @@ type (
 	Dial   struct{}
 
 	// One peer: its pool of queues, and what waits to be sent to it.
-	Pool   struct{}
-	Saying struct{}
-	State  struct{}
-	DMA    struct{}
-	Setup  struct{}
+	Pool      struct{}
+	StateWord struct{}
+	State     struct{}
+	DMA       struct{}
+	Setup     struct{}
 
 	// The lanes of a link, and the tunnels whose frames they carry.
 	LaneIn  struct{}
@@ -106,8 +106,8 @@ func (Stack) class() info  { return info{"sdp.stack", 40, true} }
 func (Listen) class() info { return info{"listen.Table", 41, true} }
 func (Dial) class() info   { return info{"dial.Table", 42, false} }
 
-func (Pool) class() info   { return info{"bounce.Pool", 50, false} }
-func (Saying) class() info { return info{"bounce.Pair.saying", 51, false} }
+func (Pool) class() info      { return info{"bounce.Pool", 50, false} }
+func (StateWord) class() info { return info{"bounce.Pair.stateWord", 51, false} }
 
 func (State) class() info { return info{"bounce.state", 52, true} }
 func (DMA) class() info   { return info{"bounce.dmaTx", 53, false} }
@@ -130,7 +130,7 @@ func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
 func (Attach) class() info { return info{"ntbfixed.session, ntbmem.meeting", 78, false} }
 
-// What is to be told over a link is noted by those of all others.
+// The goroutines of all links add to what waits to be sent over one.
 func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
 func (Notes) class() info   { return info{"link.noteTable", 80, false} }
 func (Grants) class() info  { return info{"bounce.grants", 81, false} }

@@ -11,7 +11,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},
 		DefaultFabric{}, Stacks{}, Users{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
-		Stack{}, Listen{}, Dial{}, Pool{}, Saying{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, Sender{},
+		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{}, Sender{},
 		Tunnel{}, LaneOut{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Attach{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 		Raw{}, DataArm{}, Counts{},
 	}
