@@ -4,9 +4,9 @@ import "sync/atomic"
 
 // bell wakes the peer's reader.
 type bell struct {
-	lines *lines        // immutable
-	seen  atomic.Uint32 // the peer's data arm that was answered
-	rung  atomic.Uint64 // how often
+	control *control      // immutable
+	seen    atomic.Uint32 // the peer's data arm that was answered
+	rung    atomic.Uint64 // how often
 }
 
 // announce is called after a record was published. If the peer's reader has announced
@@ -16,13 +16,13 @@ type bell struct {
 func (b *bell) announce() {
 	for {
 		seen := b.seen.Load()
-		arm := b.lines.peerArm(offDataArm, seen)
+		arm := b.control.peerArm(offDataArm, seen)
 		if !armed(arm, seen) {
 			return
 		}
 		if b.seen.CompareAndSwap(seen, arm) {
 			b.rung.Add(1)
-			b.lines.notifyReader()
+			b.control.notifyReader()
 			return
 		}
 	}

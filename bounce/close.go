@@ -73,8 +73,8 @@ func (c *Pair) addState(bits uint32) {
 	if !changed {
 		return
 	}
-	c.lines.far.Update32(offState, word)
-	c.lines.notifyWriter()
+	c.control.far.Update32(offState, word)
+	c.control.notifyWriter()
 	if bits&stateStopped != 0 {
 		c.state.advance(phaseStopped)
 	}
@@ -120,7 +120,7 @@ func (c *Pair) end(abort bool) error {
 		c.w.mu.Unlock()
 	}
 	if !abort {
-		c.lines.peer.Deliver(deliverLimit) // this process may end now
+		c.control.peer.Deliver(deliverLimit) // this process may end now
 	}
 	if reading || writing {
 		c.addState(stateReadClosed) // the peer need not wait for the lease

@@ -8,36 +8,38 @@
 // peer. A [Pair] is one endpoint of one connection: the queue that it reads, in its
 // own memory, and the queue that it writes, in the peer's memory.
 //
-//	this host                                  the peer
+//	this process                               the peer
 //	Pair.Read ◄── rx queue ◄─────── stores ─── Pair.Write
 //	Pair.Write ── stores ───────► rx queue ──► Pair.Read
-//	     line  ◄── credit, grants, arms, state ── line
+//	  control  ◄── credit, grants, arms, state ── control
 //
 // # The parts
 //
-// The parts of a Pair know of those below them in the tree, and of lines and state. There are two
-// exceptions: the reader starts what dmaTx has staged, and dmaTx rings the bell. A half has its own lock, waiter and arm words. What concerns both halves, a reset or a bad
-// word of the peer, it returns as an error, and the Pair acts on it.
+// The parts of a Pair know of those below them in the tree, and of control and state. There
+// are two exceptions: the reader starts what dmaTx has staged, and dmaTx rings the bell.
+// A half, which is the reader or the writer, has its own lock, waiter and arm word. A reset or
+// a bad word of the peer concerns both halves: the half returns it as an error, and the Pair
+// acts on it.
 //
 //	Pair      identity, and what Close does
 //	├ reader      waiter, rx, granter     what is read, and credit
 //	├ writer      waiter, sender, bell    what is written
 //	│             sender: tx, dmaTx       by stores or by a DMA engine
 //	├ state                               what both sides have said of the end
-//	└ lines                               the words that the two sides store
+//	└ control                             the words that the two sides store
 //
-// [Pool] and blocks divide the region, and granter asks them for queues; rx and tx are the two ends of a record
-// queue and know of nothing else.
+// [Pool] and blocks divide the region, and granter asks them for queues. rx and tx are the
+// two ends of a record queue, and know of nothing else.
 //
 // # The region
 //
 // Offsets from the beginning of the region ([link.Peer.Local]), all written by
 // the peer; S is the number of slots.
 //
-//	0     64 S   lines: one per connection, by slot
+//	0     64 S   control blocks: one per connection, by slot
 //	....         queues, in blocks of 2 KiB to 16 MiB
 //
-// # A line
+// # A control block
 //
 // Each word has one writer at the peer, and is stored in one piece.
 //

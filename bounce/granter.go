@@ -18,7 +18,7 @@ func grantWord(gen uint32, off, size int) uint64 {
 // for room, and a small one again when nothing is read.
 type granter struct {
 	// Immutable.
-	lines   *lines
+	control *control
 	stop    *atomic.Uint32                     // the reader's reasons to stop
 	alloc   func(int, bool) (q queue, ok bool) // allocates a queue, see Pool.alloc
 	granted *grants                            // where the reader finds them
@@ -33,8 +33,8 @@ type granter struct {
 	readThen uint64 // what was read when shrink last checked
 }
 
-func (g *granter) init(l *lines, stop *atomic.Uint32, alloc func(int, bool) (queue, bool), granted *grants, size, limit int) {
-	g.lines, g.stop, g.alloc, g.granted = l, stop, alloc, granted
+func (g *granter) init(c *control, stop *atomic.Uint32, alloc func(int, bool) (queue, bool), granted *grants, size, limit int) {
+	g.control, g.stop, g.alloc, g.granted = c, stop, alloc, granted
 	g.gen, g.size = 1, size
 	g.limit.Store(int64(limit))
 }
@@ -48,7 +48,7 @@ func (g *granter) stopped() bool { return g.stop.Load()&^(stopDeadline|stopShut)
 func (g *granter) grow() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	arm := g.lines.spaceArm()
+	arm := g.control.spaceArm()
 	if arm&growBit == 0 || !armed(arm, g.asked) || g.stopped() {
 		return
 	}
@@ -74,8 +74,8 @@ func (g *granter) grant(q queue) {
 	g.gen++
 	g.size = len(q.mem)
 	g.granted.add(q)
-	g.lines.far.Publish64(offGrant, grantWord(g.gen, q.off, len(q.mem)))
-	g.lines.notifyWriter()
+	g.control.far.Publish64(offGrant, grantWord(g.gen, q.off, len(q.mem)))
+	g.control.notifyWriter()
 }
 
 // shrink grants a small queue if the one in use is large and nothing was read since
@@ -88,7 +88,7 @@ func (g *granter) shrink(read uint64, known bool) bool {
 		return false
 	}
 	if !g.granted.none() {
-		g.lines.notifyWriter() // a Write there may have been ending at the first time
+		g.control.notifyWriter() // a Write there may have been ending at the first time
 		return true
 	}
 	if g.size <= minQueue {

@@ -35,7 +35,7 @@ var forRoom = traffic{"room", 1, func(a, b *Pair) error {
 	if _, err := b.Write(make([]byte, 3000)); err != nil {
 		return err
 	}
-	b.lines.peer.Order() // by now a has it
+	b.control.peer.Order() // by now a has it
 	return atOnce(
 		func() error { _, err := b.Write(make([]byte, 3000)); return err },
 		func() error { _, err := io.ReadFull(a, make([]byte, 6000)); return err },

@@ -17,10 +17,10 @@ type Pair struct {
 	pool *Pool
 	gen  uint32 // of the slot
 
-	lines lines
-	state state
-	r     reader
-	w     writer
+	control control
+	state   state
+	r       reader
+	w       writer
 
 	linked    atomic.Bool                // Connect is done, so notifications count (pair S16)
 	atEnd     atomic.Pointer[func()]     // see OnEnd; stored before a look at the end, which callAtEnd follows
@@ -29,20 +29,20 @@ type Pair struct {
 
 func newPair(p *Pool, q queue) *Pair {
 	c := &Pair{pool: p}
-	c.lines.peer, c.lines.fence, c.lines.watches = p.peer, p.peer.FenceToLook(), p.peer.Caps().Watches
-	c.state.lines = &c.lines
-	c.r.init(&c.lines, &c.state, p, q)
-	c.w.init(&c.lines, &c.state, &p.opts)
+	c.control.peer, c.control.fence, c.control.watches = p.peer, p.peer.FenceToLook(), p.peer.Caps().Watches
+	c.state.control = &c.control
+	c.r.init(&c.control, &c.state, p, q)
+	c.w.init(&c.control, &c.state, &p.opts)
 	return c
 }
 
 // End returns what the peer needs to know of this endpoint.
 func (c *Pair) End() End {
-	return End{Slot: uint32(c.lines.slot), Gen: c.gen, Offset: uint64(c.r.rx.queue.off), Size: uint32(len(c.r.rx.mem))}
+	return End{Slot: uint32(c.control.slot), Gen: c.gen, Offset: uint64(c.r.rx.queue.off), Size: uint32(len(c.r.rx.mem))}
 }
 
 // Peer returns the peer at the other end.
-func (c *Pair) Peer() *link.Peer { return c.lines.peer }
+func (c *Pair) Peer() *link.Peer { return c.control.peer }
 
 // SetReadBuffer sets how large the queue that we read may grow: n bytes, rounded up
 // to a power of two from 4 KiB to 16 MiB. A queue that is larger already stays.
@@ -76,7 +76,7 @@ func (c *Pair) SetWriteDeadline(t time.Time) {
 // Connect completes a pair with the other side's endpoint. It refuses an endpoint
 // that would have us store where no connection's memory can be.
 func (c *Pair) Connect(far End) error {
-	win, err := c.lines.connect(far)
+	win, err := c.control.connect(far)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (c *Pair) Notified(e link.Event) {
 	if !c.linked.Load() {
 		return
 	}
-	if state := c.lines.state(); state != 0 || e == link.Space {
+	if state := c.control.state(); state != 0 || e == link.Space {
 		if c.w.waiter.parked.Load() {
 			c.w.waiter.notify()
 		}

@@ -506,12 +506,12 @@ func TestLinkDown(t *testing.T) {
 func TestHostilePeer(t *testing.T) {
 	for name, attack := range map[string]func(a *Pair){
 		"record":     func(a *Pair) { a.w.tx.win.Publish64(a.w.tx.pos, ^uint64(0)) },
-		"credit":     func(a *Pair) { a.lines.far.Publish64(offCredit, 1<<32|0xfffff) },
-		"grant":      func(a *Pair) { a.lines.far.Publish64(offGrant, grantWord(2, 1<<40, 4096)) },
-		"big grant":  func(a *Pair) { a.lines.far.Publish64(offGrant, 2<<40|63<<32|1000) },
-		"low grant":  func(a *Pair) { a.lines.far.Publish64(offGrant, grantWord(2, 0, 4096)) },
-		"arms":       func(a *Pair) { a.lines.far.Publish64(offDataArm, ^uint64(0)) },
-		"all of it":  func(a *Pair) { a.lines.far.Write(0, bytes.Repeat([]byte{0xff}, line)) },
+		"credit":     func(a *Pair) { a.control.far.Publish64(offCredit, 1<<32|0xfffff) },
+		"grant":      func(a *Pair) { a.control.far.Publish64(offGrant, grantWord(2, 1<<40, 4096)) },
+		"big grant":  func(a *Pair) { a.control.far.Publish64(offGrant, 2<<40|63<<32|1000) },
+		"low grant":  func(a *Pair) { a.control.far.Publish64(offGrant, grantWord(2, 0, 4096)) },
+		"arms":       func(a *Pair) { a.control.far.Publish64(offDataArm, ^uint64(0)) },
+		"all of it":  func(a *Pair) { a.control.far.Write(0, bytes.Repeat([]byte{0xff}, controlSize)) },
 		"move twice": func(a *Pair) { a.w.tx.publish(makeHeader(a.w.tx.seq+1, 0, kindMove)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -519,8 +519,8 @@ func TestHostilePeer(t *testing.T) {
 			a, b := connect(t, pa, pb)
 			c, d := connect(t, pa, pb)
 			attack(a)
-			pa.peer.Notify(a.lines.farSlot, link.Data)
-			pa.peer.Notify(a.lines.farSlot, link.Space)
+			pa.peer.Notify(a.control.farSlot, link.Data)
+			pa.peer.Notify(a.control.farSlot, link.Space)
 			within(t, func() {
 				b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 				_, rerr := b.Read(make([]byte, 10))
@@ -545,14 +545,14 @@ func TestConnectRefusesEndsOutsideTheRegion(t *testing.T) {
 	defer pa.Discard(c)
 	good := End{Slot: 1, Offset: uint64(64*pa.peer.RemoteSlots()+4095) &^ 4095, Size: 4096}
 	for name, e := range map[string]End{
-		"slot":           {Slot: uint32(pa.peer.RemoteSlots()), Offset: good.Offset, Size: good.Size},
-		"unaligned":      {Slot: 1, Offset: good.Offset + 64, Size: good.Size},
-		"over the lines": {Slot: 1, Offset: 0, Size: good.Size},
-		"size":           {Slot: 1, Offset: good.Offset, Size: 5000},
-		"size 0":         {Slot: 1, Offset: good.Offset},
-		"large":          {Slot: 1, Offset: good.Offset, Size: 8 << 20},
-		"beyond":         {Slot: 1, Offset: 8 << 20, Size: 4096},
-		"wraps":          {Slot: 1, Offset: ^uint64(4095), Size: 8192},
+		"slot":                    {Slot: uint32(pa.peer.RemoteSlots()), Offset: good.Offset, Size: good.Size},
+		"unaligned":               {Slot: 1, Offset: good.Offset + 64, Size: good.Size},
+		"over the control blocks": {Slot: 1, Offset: 0, Size: good.Size},
+		"size":                    {Slot: 1, Offset: good.Offset, Size: 5000},
+		"size 0":                  {Slot: 1, Offset: good.Offset},
+		"large":                   {Slot: 1, Offset: good.Offset, Size: 8 << 20},
+		"beyond":                  {Slot: 1, Offset: 8 << 20, Size: 4096},
+		"wraps":                   {Slot: 1, Offset: ^uint64(4095), Size: 8192},
 	} {
 		require.ErrorIs(t, c.Connect(e), ErrBadGrant, name)
 	}

@@ -92,7 +92,7 @@ func NewPool(p *link.Peer, o Options) *Pool {
 	pool := &Pool{
 		peer:   p,
 		opts:   o,
-		blocks: newBlocks(line*p.Slots(), scratchOf(len(p.Local()))),
+		blocks: newBlocks(controlSize*p.Slots(), scratchOf(len(p.Local()))),
 		pairs:  map[*Pair]struct{}{},
 
 		shrinkEvery: shrinkEvery,
@@ -219,10 +219,10 @@ func (p *Pool) Used() Used {
 	return Used{Pairs: len(p.pairs), Slots: slots, Bytes: p.blocks.used}
 }
 
-// End is what one side of a connection sends to the other: where its line and its
-// first queue are.
+// End is what one side of a connection sends to the other: where its control
+// block and its first queue are.
 type End struct {
-	Slot   uint32 // of its line
+	Slot   uint32 // of its control block
 	Gen    uint32 // of the slot; distinguishes one user of the slot from the next
 	Offset uint64 // of its queue in its region, a multiple of 2048
 	Size   uint32 // of its queue: a power of two, 2 KiB to 16 MiB
@@ -268,10 +268,10 @@ func (p *Pool) NewPair() (*Pair, error) {
 	}
 	p.gen++
 	c.gen = p.gen
-	c.lines.slot = slot
-	c.lines.here = p.peer.Local()[line*slot : line*slot+line : line*slot+line]
-	for off := 0; off < line; off += 8 {
-		ntb.Clear64(c.lines.here, off)
+	c.control.slot = slot
+	c.control.here = p.peer.Local()[controlSize*slot:][:controlSize:controlSize]
+	for off := 0; off < controlSize; off += 8 {
+		ntb.Clear64(c.control.here, off)
 	}
 	p.pairs[c] = struct{}{}
 	p.peer.Hold()
@@ -299,7 +299,7 @@ func (p *Pool) remove(c *Pair) {
 	for !c.r.rx.granted.none() {
 		p.release(c.r.rx.granted.take())
 	}
-	p.peer.Detach(c.lines.slot)
+	p.peer.Detach(c.control.slot)
 	p.peer.Release()
 }
 

@@ -269,7 +269,7 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 		}
 		n++
 	}
-	// Everything is allocated but the first 16 MiB, of which the lines have a part,
+	// Everything is allocated but the first 16 MiB, of which the control blocks have a part,
 	// and the last.
 	require.Equal(t, total/maxQueue-1, n)
 }

@@ -11,8 +11,8 @@ import (
 // reader is the half of a connection that reads: the queue in our memory.
 type reader struct {
 	// Immutable.
-	lines *lines
-	state *state
+	control *control
+	state   *state
 
 	mu lock.Mutex[lock.Read] // held by a call, also while it waits
 	// mu guards the following.
@@ -26,12 +26,12 @@ type reader struct {
 	saved   snapshot[readCounts]
 }
 
-func (r *reader) init(l *lines, s *state, p *Pool, q queue) {
-	r.lines, r.state = l, s
+func (r *reader) init(c *control, s *state, p *Pool, q queue) {
+	r.control, r.state = c, s
 	r.rx.free = p.release
 	r.rx.start(q)
-	r.waiter.init(r, l, &p.opts)
-	r.granter.init(l, &r.waiter.stop, p.alloc, &r.rx.granted, len(q.mem), p.opts.Buffer)
+	r.waiter.init(r, c, &p.opts)
+	r.granter.init(c, &r.waiter.stop, p.alloc, &r.rx.granted, len(q.mem), p.opts.Buffer)
 }
 
 // read is Pair.Read, but for errors of the whole connection.
@@ -248,7 +248,7 @@ func (r *reader) bytesRead() (n uint64, known bool) {
 // is worth it, and at once if the peer's writer has announced that it is about to
 // sleep. The caller holds mu.
 func (r *reader) returnCredit() {
-	if r.rx.recv.Due() || armed(r.lines.spaceArm(), r.spaceSeen) {
+	if r.rx.recv.Due() || armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
 }
@@ -260,17 +260,17 @@ func (r *reader) publishCredit() {
 		return
 	}
 	credit := uint64(r.rx.gen)<<32 | uint64(r.rx.recv.Return())
-	if r.lines.watches {
+	if r.control.watches {
 		// The credit itself wakes the peer. It answers the arm of before. A writer
 		// that arms later may have used it already, and want more.
-		r.spaceSeen = r.lines.spaceArm()
-		r.lines.far.Update64(offCredit, credit)
+		r.spaceSeen = r.control.spaceArm()
+		r.control.far.Update64(offCredit, credit)
 		return
 	}
-	r.lines.far.Update64(offCredit, credit)
-	if arm := r.lines.peerArm(offSpaceArm, r.spaceSeen); armed(arm, r.spaceSeen) {
+	r.control.far.Update64(offCredit, credit)
+	if arm := r.control.peerArm(offSpaceArm, r.spaceSeen); armed(arm, r.spaceSeen) {
 		r.spaceSeen = arm
-		r.lines.notifyWriter()
+		r.control.notifyWriter()
 	}
 }
 
@@ -281,14 +281,14 @@ func (r *reader) Ready() bool { return r.rx.ready() }
 func (r *reader) Stopped() bool { return r.waiter.interrupted() || r.ended() }
 
 // ended reports whether the peer gave the connection up.
-func (r *reader) ended() bool { return r.lines.state()&stateReset != 0 }
+func (r *reader) ended() bool { return r.control.state()&stateReset != 0 }
 
 func (r *reader) Yielded() {}
 
 // arm announces that the reader is about to sleep, unless what frames bring wakes it. If
-// the peer needs credit before we wake, it arms, in a line that is watched too.
+// the peer needs credit before we wake, it arms, in its control block, which is watched too.
 func (r *reader) arm() {
-	if r.lines.watches {
+	if r.control.watches {
 		return
 	}
 	r.publishCredit() // all of it: the writer may need it before we wake
@@ -297,12 +297,12 @@ func (r *reader) arm() {
 }
 
 // publishArm publishes the arm word with the given low bits.
-func (r *reader) publishArm(bits uint32) { r.lines.far.Update32(offDataArm, r.arms<<armShift|bits) }
+func (r *reader) publishArm(bits uint32) { r.control.far.Update32(offDataArm, r.arms<<armShift|bits) }
 
 func (r *reader) line() int { return (r.rx.off + r.rx.pos) / line }
 
 func (r *reader) beforeSleep() {
-	if r.lines.watches && armed(r.lines.spaceArm(), r.spaceSeen) {
+	if r.control.watches && armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
 	r.save()

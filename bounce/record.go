@@ -13,7 +13,7 @@ const (
 )
 
 const (
-	line        = 64 // records are multiples of it
+	line        = 64 // of a cache; records are multiples of it
 	headerSize  = 8
 	maxInline   = 4*line - headerSize
 	maxPayload  = 1<<24 - 1

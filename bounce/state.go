@@ -10,7 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Bits of a line's state word. They are only ever added.
+// Bits of a control block's state word. They are only ever added.
 const (
 	stateReadClosed = 1 << iota // the peer reads no more
 	stateReset                  // the peer gave the connection up
@@ -37,7 +37,7 @@ func (p phase) becomes(next phase) bool { return next == p+1 }
 
 // state is what the two sides have said of the connection's end.
 type state struct {
-	lines *lines // immutable
+	control *control // immutable
 	// over has the reasons to stop that hold for both halves: stopClosed, stopDown and
 	// stopBroken. Each is added here before the halves learn of it.
 	over atomic.Uint32
@@ -101,7 +101,7 @@ func (s *state) remove() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Our hold on the memory lasts until one caller has claimed the removal here.
-	if !s.phase.becomes(phaseRemoved) || s.over.Load()&stopDown == 0 && s.lines.state()&stateStopped == 0 {
+	if !s.phase.becomes(phaseRemoved) || s.over.Load()&stopDown == 0 && s.control.state()&stateStopped == 0 {
 		return false
 	}
 	s.phase = phaseRemoved
@@ -112,7 +112,7 @@ func (s *state) remove() bool {
 func (s *state) peerEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phase == phaseRemoved || s.lines.state() != 0 || s.over.Load()&(stopDown|stopBroken) != 0
+	return s.phase == phaseRemoved || s.control.state() != 0 || s.over.Load()&(stopDown|stopBroken) != 0
 }
 
 // finish notes that nothing is written any more. If the FIN was published, the next change
@@ -141,7 +141,7 @@ func (s *state) connected() error {
 	if s.phase == phaseRemoved {
 		return ErrClosed
 	}
-	peer := s.lines.state()
+	peer := s.control.state()
 	if (s.word|peer)&stateReset != 0 || s.finished && peer&stateFinished != 0 || lost(s.over.Load(), peer) {
 		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
 	}
@@ -183,7 +183,7 @@ func (s *state) broken(err error) error {
 func (s *state) resetErr(end error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	peer := s.lines.state()
+	peer := s.control.state()
 	switch {
 	case s.why != nil:
 		return s.why

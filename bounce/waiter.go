@@ -16,7 +16,7 @@ type half interface {
 	// publishArm publishes the present arm word again with the given low bits. Without
 	// armedBit this takes the arm back. With parkingBit the peer still fences.
 	publishArm(bits uint32)
-	// line returns the number of the line in which the next word for the half is
+	// line returns the number of the 64-byte line in which the next word for the half is
 	// published, besides its control block.
 	line() int
 	// beforeSleep is called before each sleep.
@@ -26,9 +26,9 @@ type half interface {
 // waiter is where the goroutine that holds a half's lock waits.
 type waiter struct {
 	// Immutable after init.
-	half  half
-	lines *lines
-	opts  *Options
+	half    half
+	control *control
+	opts    *Options
 
 	signal
 	deadline deadline
@@ -39,12 +39,12 @@ type waiter struct {
 	hits    int         // number of spins in a row that ended by data
 	soon    *time.Timer // for lookSoon; made when first needed
 	fenced  bool        // the peer knows by parkingBit that we park, and fences
-	watch   ntb.Watch   // where lines.watches is set
+	watch   ntb.Watch   // where control.watches is set
 	parks   uint64
 }
 
-func (w *waiter) init(h half, l *lines, o *Options) {
-	w.half, w.lines, w.opts = h, l, o
+func (w *waiter) init(h half, c *control, o *Options) {
+	w.half, w.control, w.opts = h, c, o
 	w.wake = make(chan struct{}, 1)
 	w.watch.Wake = w.notify
 	w.deadline.signal = &w.signal
@@ -68,7 +68,7 @@ func (w *waiter) wait() {
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()
-	if w.lines.watches {
+	if w.control.watches {
 		w.watchLines()
 		w.spinner.Slept()
 		return
@@ -127,9 +127,9 @@ const unparkAfter = 32
 // is seen to arrive. So a reader need not arm, which would cost a frame, nor wait until
 // the peer knows, which would cost a round trip.
 func (w *waiter) watchLines() {
-	w.watch.Lines = [2]int{w.lines.slot, w.half.line()} // a slot is the number of its line
-	w.lines.peer.Watch(&w.watch)
-	defer w.lines.peer.Unwatch(&w.watch)
+	w.watch.Lines = [2]int{w.control.slot, w.half.line()} // a control block is one line, with the number of its slot
+	w.control.peer.Watch(&w.watch)
+	defer w.control.peer.Unwatch(&w.watch)
 	for !w.half.Ready() && !w.half.Stopped() {
 		w.sleep()
 	}
@@ -153,8 +153,8 @@ func (w *waiter) counts() waitCounts {
 // interrupted reports whether there is a reason to stop, after a look at what the peer
 // has announced.
 func (w *waiter) interrupted() bool {
-	if w.lines.peer.Pending() {
-		w.lines.peer.Poll()
+	if w.control.peer.Pending() {
+		w.control.peer.Poll()
 	}
 	return w.stop.Load() != 0
 }
@@ -169,8 +169,8 @@ func (w *waiter) order() (unsure bool) {
 		ntb.Fence()
 		return false
 	}
-	w.lines.peer.Order()
-	w.fenced = w.lines.peer.Caps().Coherent && !w.lines.fence
+	w.control.peer.Order()
+	w.fenced = w.control.peer.Caps().Coherent && !w.control.fence
 	return w.fenced
 }
 

@@ -24,12 +24,12 @@ func TestARecordsHeaderIsLaidOutAsDocumented(t *testing.T) {
 	}
 }
 
-func TestALineIsLaidOutAsDocumented(t *testing.T) {
+func TestAControlBlockIsLaidOutAsDocumented(t *testing.T) {
 	words := map[string]int{
 		"credit": offCredit, "grant": offGrant, "data arm": offDataArm, "space arm": offSpaceArm, "state": offState,
 	}
 	at := 0
-	for _, row := range wiredoc.Table(t, "line", "offset") {
+	for _, row := range wiredoc.Table(t, "control block", "offset") {
 		require.Equal(t, at, row.Number(t, "offset"), "%s: the layout has no gaps", row["name"])
 		at += row.Number(t, "bytes")
 		if row["name"] == "zero" {
@@ -40,7 +40,7 @@ func TestALineIsLaidOutAsDocumented(t *testing.T) {
 		delete(words, row["name"])
 		require.Equal(t, off, row.Number(t, "offset"), row["name"])
 	}
-	require.Equal(t, line, at)
+	require.Equal(t, controlSize, at)
 	require.Empty(t, words, "words that are not documented")
 
 	bits := map[string]int{

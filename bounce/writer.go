@@ -13,9 +13,9 @@ import (
 // writer is the half of a connection that writes: the queue in the peer's memory.
 type writer struct {
 	// Immutable.
-	lines *lines
-	state *state
-	turn  *ntb.Turn // nil unless the device is paced; used with mu held
+	control *control
+	state   *state
+	turn    *ntb.Turn // nil unless the device is paced; used with mu held
 
 	limit atomic.Int64 // the new value for tx.max
 	bell  bell
@@ -42,11 +42,11 @@ type lent struct {
 	at      int    // where it goes in the queue
 }
 
-func (w *writer) init(l *lines, s *state, o *Options) {
-	w.lines, w.state = l, s
-	w.bell.lines = l
-	w.waiter.init(w, l, o)
-	if l.peer.Caps().Paced {
+func (w *writer) init(c *control, s *state, o *Options) {
+	w.control, w.state = c, s
+	w.bell.control = c
+	w.waiter.init(w, c, o)
+	if c.peer.Caps().Paced {
 		w.turn = &ntb.Turn{Wake: w.waiter.notify}
 	}
 	w.limit.Store(int64(o.Buffer))
@@ -113,7 +113,7 @@ func (w *writer) err(none bool) error {
 	if err := stopErr(stop); err != nil {
 		return err // without a look: the memory may be gone
 	}
-	peer := w.lines.state()
+	peer := w.control.state()
 	switch {
 	case stop == 0 && !takesNothing(peer):
 		return nil
@@ -134,7 +134,7 @@ func (w *writer) peerEnded() bool {
 	if stopErr(stop) != nil {
 		return false // without a look: the memory may be gone
 	}
-	peer := w.lines.state()
+	peer := w.control.state()
 	return takesNothing(peer) && stop&stopShut == 0 && !lost(stop, peer) && !w.state.aborted()
 }
 
@@ -164,7 +164,7 @@ func (w *writer) room(n int) ([]byte, error) {
 			w.leaveTurn()
 			return nil, err
 		}
-		if w.turn != nil && !w.lines.peer.Room(w.turn) {
+		if w.turn != nil && !w.control.peer.Room(w.turn) {
 			w.waitTurn()
 			continue
 		}
@@ -242,7 +242,7 @@ func (w *writer) put(p []byte) (n int, waits bool) {
 	if n == 0 {
 		return 0, false
 	}
-	if n = w.lines.peer.TryWrite(&w.tx.win, off, p[:n], w.turn); n == 0 {
+	if n = w.control.peer.TryWrite(&w.tx.win, off, p[:n], w.turn); n == 0 {
 		return 0, true
 	}
 	w.tx.commit(n)
@@ -254,7 +254,7 @@ func (w *writer) put(p []byte) (n int, waits bool) {
 func (w *writer) waitTurn() {
 	w.waiter.parked.Store(true)
 	defer w.waiter.parked.Store(false)
-	for !w.lines.peer.Room(w.turn) && !w.Stopped() {
+	for !w.control.peer.Room(w.turn) && !w.Stopped() {
 		w.waiter.sleep()
 	}
 }
@@ -263,12 +263,12 @@ func (w *writer) waitTurn() {
 // holds mu.
 func (w *writer) leaveTurn() {
 	if w.turn != nil {
-		w.lines.peer.Leave(w.turn)
+		w.control.peer.Leave(w.turn)
 	}
 }
 
-func (w *writer) credit() uint64 { return ntb.Load64(w.lines.here, offCredit) }
-func (w *writer) grant() uint64  { return ntb.Load64(w.lines.here, offGrant) }
+func (w *writer) credit() uint64 { return ntb.Load64(w.control.here, offCredit) }
+func (w *writer) grant() uint64  { return ntb.Load64(w.control.here, offGrant) }
 
 // takeCredit reads the words by which the peer gives room: credit for the queue,
 // and a new queue. It reports whether either has changed.
@@ -285,7 +285,7 @@ func (w *writer) takeCredit() (progress bool, err error) {
 		return false, violation{fmt.Errorf("%w: credit %#x", errBadRecord, credit)}
 	}
 	if gen := uint32(grant >> 40); gen == (w.tx.gen+1)&0xffffff {
-		win, err := w.lines.remoteQueue(grant&0xffffffff*minQueue, 1<<(grant>>32&0x3f))
+		win, err := w.control.remoteQueue(grant&0xffffffff*minQueue, 1<<(grant>>32&0x3f))
 		if err != nil {
 			return false, violation{err}
 		}
@@ -308,7 +308,7 @@ func (w *writer) move() error {
 	if _, err := w.takeCredit(); err != nil {
 		return err
 	}
-	w.lines.notifyReader()
+	w.control.notifyReader()
 	return nil
 }
 
@@ -316,7 +316,7 @@ func (w *writer) move() error {
 
 func (w *writer) Ready() bool { return w.credit() != w.creditSeen || w.grant() != w.grantSeen }
 
-func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.lines.state()) }
+func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.control.state()) }
 
 // Yielded asks for a larger queue, once for each queue, during a wait for room that may
 // well come before we park.
@@ -333,7 +333,7 @@ func (w *writer) Yielded() {
 
 // arm has the peer's reader give back all credit, and perhaps a larger queue.
 func (w *writer) arm() {
-	if w.lines.watches {
+	if w.control.watches {
 		w.armWith(0)
 	} else {
 		w.armWith(parkingBit)
@@ -356,16 +356,16 @@ func (w *writer) armWith(bits uint32) {
 	w.publishArm(bits | growBit)
 	if w.tx.size < bulkQueue || w.askedIn != w.tx.gen {
 		w.askedIn = w.tx.gen
-		w.lines.notifyReader()
+		w.control.notifyReader()
 	}
 }
 
 // publishArm publishes the arm word with the given low bits.
 func (w *writer) publishArm(bits uint32) {
-	w.lines.far.Update32(offSpaceArm, w.tx.gen<<24|w.arms<<armShift&0xffffff|bits)
+	w.control.far.Update32(offSpaceArm, w.tx.gen<<24|w.arms<<armShift&0xffffff|bits)
 }
 
-func (w *writer) line() int { return w.lines.slot }
+func (w *writer) line() int { return w.control.slot }
 
 func (w *writer) beforeSleep() { w.save() }
 

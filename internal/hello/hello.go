@@ -66,7 +66,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint16(r))
 }
 
-// End says where one side's line and first queue are. Its fields are those of
+// End says where one side's control block and first queue are. Its fields are those of
 // bounce.End.
 type End struct {
 	Slot   uint32

@@ -18,7 +18,7 @@
 //	      bounce waiter.wait        data arm                  record's header         Device.Order
 //	S2    bounce reader.publishCredit credit                  space arm               nothing, or Fence
 //	      bounce waiter.wait        space arm                 credit                  Device.Order
-//	S3    bounce lines.peerArm      record's header, credit   arm, before and after   Fence, by parkingBit
+//	S3    bounce control.peerArm    record's header, credit   arm, before and after   Fence, by parkingBit
 //	      bounce waiter.order       arm                       header, credit          Fence
 //	S4    link   Peer.announce      master word               link's arm              Fence
 //	      link   Peer.publishArm    link's arm                master word             Fence, or Device.Order

@@ -6,8 +6,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 )
 
-// end is one endpoint of a connection: a line and queues in the memory of one side,
-// which the other side stores to. See "The region and the lines" of sdp/PROTOCOL.md.
+// end is one endpoint of a connection: a control block and queues in the memory of one side,
+// which the other side stores to. See "The region and the control blocks" of sdp/PROTOCOL.md.
 type end struct {
 	mem  *memory
 	slot int
@@ -25,17 +25,17 @@ type end struct {
 	state   uint32
 	data    uint32 // arm words, without the low bits
 	space   uint32
-	claims  [lineBytes / 4]claim
+	claims  [controlSize / 4]claim
 	stopped bool // the other side stores nothing here any more
 }
 
-// Words of a line.
+// Words of a control block.
 const (
-	lineCredit = 0
-	lineGrant  = 8
-	lineData   = 16
-	lineSpace  = 20
-	lineState  = 24
+	controlCredit = 0
+	controlGrant  = 8
+	controlData   = 16
+	controlSpace  = 20
+	controlState  = 24
 
 	stateAll      = 15
 	stateStopped  = 4
@@ -73,7 +73,7 @@ func (l *ledger) message(x int, b []byte) {
 
 // asked returns the endpoint of side x in a Hello that was not answered.
 func (l *ledger) asked(x int, slot, gen uint32) *end {
-	if e := l.mem[x].lines[int(slot)]; e != nil && e.gen == gen && e.peer == nil {
+	if e := l.mem[x].controls[int(slot)]; e != nil && e.gen == gen && e.peer == nil {
 		return e
 	}
 	return nil
@@ -87,7 +87,7 @@ func (e *end) join(peer *end) {
 // over reports whether neither side stores for the connection any more.
 func (e *end) over() bool { return e.stopped && (e.peer == nil || e.peer.stopped) }
 
-// open grants side x's line and first queue to the other side.
+// open grants side x's control block and first queue to the other side.
 func (l *ledger) open(x int, far hello.End) *end {
 	m := l.mem[x]
 	e := &end{mem: m, slot: int(far.Slot), gen: far.Gen, log: &history{}, queues: map[uint32]*queue{}, granted: 0, cur: 1}
@@ -95,15 +95,15 @@ func (l *ledger) open(x int, far hello.End) *end {
 		l.rec.violated(&l.log, "side %d grants slot %d of %d", x, e.slot, m.slots)
 		return nil
 	}
-	if old := m.lines[e.slot]; old != nil && !old.over() {
+	if old := m.controls[e.slot]; old != nil && !old.over() {
 		l.rec.violated(old.log, "side %d grants slot %d, which is in use", x, e.slot)
 		return nil
 	}
-	if !m.zero(lineBytes*e.slot, lineBytes) {
-		l.rec.violated(&l.log, "side %d grants the line of slot %d without clearing it", x, e.slot)
+	if !m.zero(controlSize*e.slot, controlSize) {
+		l.rec.violated(&l.log, "side %d grants the control block of slot %d without clearing it", x, e.slot)
 		return nil
 	}
-	m.lines[e.slot] = e
+	m.controls[e.slot] = e
 	if !e.grant(int(far.Offset), int(far.Size)) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (e *end) grant(off, size int) bool {
 	m := e.mem
 	rec := m.ledger.rec
 	if size < minQueue || size > maxQueue || bits.OnesCount(uint(size)) != 1 || off%minQueue != 0 ||
-		off < lineBytes*m.slots || size > m.scratchAt() || off > m.scratchAt()-size {
+		off < controlSize*m.slots || size > m.scratchAt() || off > m.scratchAt()-size {
 		rec.violated(e.log, "side %d grants a queue of %d bytes at %d", m.owner, size, off)
 		return false
 	}
@@ -144,17 +144,17 @@ func (m *memory) regionStore(st store, n note) *claim {
 	if st.off >= m.scratchAt() && l.scratch {
 		return nil
 	}
-	if st.off < lineBytes*m.slots {
-		e := m.lines[st.off/lineBytes]
+	if st.off < controlSize*m.slots {
+		e := m.controls[st.off/controlSize]
 		if e == nil {
 			l.log.add(n)
-			l.rec.violated(&l.log, "a store to the line of slot %d, which was not granted", st.off/lineBytes)
+			l.rec.violated(&l.log, "a store to the control block of slot %d, which was not granted", st.off/controlSize)
 			return nil
 		}
-		n.off, n.where = st.off%lineBytes, "line"
+		n.off, n.where = st.off%controlSize, "control block"
 		e.log.add(n)
-		st.off %= lineBytes
-		return e.lineStore(st)
+		st.off %= controlSize
+		return e.controlStore(st)
 	}
 	q := m.blocks[st.off/minQueue]
 	if q == nil || st.off+st.n > q.off+int(q.size) {
@@ -168,31 +168,31 @@ func (m *memory) regionStore(st store, n note) *claim {
 	return q.store(st)
 }
 
-// lineStore checks a store to the line of e.
-func (e *end) lineStore(st store) *claim {
+// controlStore checks a store to the control block of e.
+func (e *end) controlStore(st store) *claim {
 	rec := e.mem.ledger.rec
 	bad := func(format string, args ...any) *claim {
 		rec.violated(e.log, format, args...)
 		return nil
 	}
 	if e.stopped {
-		return bad("a store to the line of slot %d after STOPPED", e.slot)
+		return bad("a store to the control block of slot %d after STOPPED", e.slot)
 	}
 	e.stored = true
 	want := opPublish32
-	if st.off == lineCredit || st.off == lineGrant {
+	if st.off == controlCredit || st.off == controlGrant {
 		want = opPublish64
 	}
 	if st.op != want {
-		return bad("%v is no word of a line", &st)
+		return bad("%v is no word of a control block", &st)
 	}
 	v := uint32(st.v)
 	switch st.off {
-	case lineCredit:
+	case controlCredit:
 		if why := e.peer.credited(st.v); why != "" {
 			return bad("credit %#x: %s", st.v, why)
 		}
-	case lineGrant:
+	case controlGrant:
 		p := e.peer
 		gen, off, size := uint32(st.v>>40), int(uint32(st.v))*minQueue, 1<<(st.v>>32&0x3f)
 		if p == nil || p.cur != p.granted {
@@ -204,13 +204,13 @@ func (e *end) lineStore(st store) *claim {
 		if !p.grant(off, size) {
 			return nil
 		}
-	case lineData:
+	case controlData:
 		if count := v >> 3; e.mem.in != nil && count != e.data && count != e.data+1 {
 			return bad("data arm %d after %d", count, e.data)
 		} else {
 			e.data = count
 		}
-	case lineSpace:
+	case controlSpace:
 		if v>>24 != e.cur&0xff {
 			return bad("space arm %#x in a queue of generation %d", v, e.cur)
 		}
@@ -219,7 +219,7 @@ func (e *end) lineStore(st store) *claim {
 		} else {
 			e.space = count
 		}
-	case lineState:
+	case controlState:
 		if v&e.state != e.state || v&^stateAll != 0 || v == 0 {
 			return bad("state %#x after %#x", v, e.state)
 		}
@@ -229,7 +229,7 @@ func (e *end) lineStore(st store) *claim {
 		e.state = v
 		e.stopped = v&stateStopped != 0
 	default:
-		return bad("%v is no word of a line", &st)
+		return bad("%v is no word of a control block", &st)
 	}
 	return e.claims[st.off/4].take(e.mem, &st, e.log)
 }

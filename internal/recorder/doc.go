@@ -4,13 +4,13 @@
 // A [Recorder] watches all bridges of a test, both ends of each. So it knows what one side
 // has granted when the other side stores. It interprets the stores as sdp/PROTOCOL.md
 // defines them, and knows nothing of the packages that make them: bring-up, set-up frames
-// with Hello, HelloAck and Refuse, lines, records, credit and grants; lanes and frames.
+// with Hello, HelloAck and Refuse, control blocks, records, credit and grants; lanes and frames.
 // From the frames that a node sends it derives the stores of each tunnel, which it checks
 // like those of a bridge.
 //
 // It reports these violations, with the last stores of that connection:
 //
-//   - a store after STOPPED, or to a line or queue that was not granted;
+//   - a store after STOPPED, or to a control block or queue that was not granted;
 //
 //   - a store to a queue that was left by a move, except for records begun before it;
 //

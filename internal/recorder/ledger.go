@@ -27,12 +27,12 @@ const (
 	offSetup   = 0x1000
 	offNotes   = 0x5000
 
-	setupSlots = 64
-	setupBytes = 256
-	lineBytes  = 64
-	minQueue   = 2 << 10
-	maxQueue   = 16 << 20
-	scratch    = 64 << 10
+	setupSlots  = 64
+	setupBytes  = 256
+	controlSize = 64
+	minQueue    = 2 << 10
+	maxQueue    = 16 << 20
+	scratch     = 64 << 10
 )
 
 // memory is a side's inbound window.
@@ -44,8 +44,8 @@ type memory struct {
 	slots  int
 	region int // offset of the region
 
-	lines  map[int]*end   // by slot, the lines granted last
-	blocks map[int]*queue // by region offset / 2048, the queues granted last
+	controls map[int]*end   // by slot, the control blocks granted last
+	blocks   map[int]*queue // by region offset / 2048, the queues granted last
 
 	// Set-up frames.
 	sent   uint32 // published here
@@ -65,7 +65,7 @@ func newLedger(r *Recorder, sizes [2]int, in [2][]byte) *ledger {
 		l.mem[x] = &memory{
 			ledger: l, owner: x, size: w, in: in[x],
 			slots: n, region: (offNotes + 8*n + 4095) &^ 4095,
-			lines: map[int]*end{}, blocks: map[int]*queue{},
+			controls: map[int]*end{}, blocks: map[int]*queue{},
 			notes: map[uint32]int{}, summaries: map[uint32]int{},
 		}
 	}
@@ -157,7 +157,7 @@ func (m *memory) linkStore(st store) *claim {
 		m.summaries[v] = group
 	case st.off >= offNotes && st.off < offNotes+8*m.slots:
 		slot := (st.off - offNotes) / 8
-		if m.lines[slot] == nil && !l.rec.links {
+		if m.controls[slot] == nil && !l.rec.links {
 			return bad("a notification of slot %d, which was never granted", slot)
 		}
 		if len(m.notes) > 1<<16 {

@@ -54,7 +54,7 @@ func ForLinks(t testing.TB) *Recorder {
 }
 
 // NewLinks returns a Recorder that checks links and lanes only. It is for tests whose
-// lines, queues, messages and tunnels do not follow the protocol.
+// control blocks, queues, messages and tunnels do not follow the protocol.
 func NewLinks(r Reporter) *Recorder {
 	rec := New(r)
 	rec.links = true
@@ -80,7 +80,7 @@ func (r *Recorder) Pair(a, b ntb.Device) (ntb.Device, ntb.Device) {
 }
 
 // Connect informs the Recorder that two nodes have connected two endpoints without set-up
-// messages, and granted each other their lines and first queues. They use the most recent
+// messages, and granted each other their control blocks and first queues. They use the most recent
 // bridge or tunnel between the nodes. It must be called before their first stores.
 func (r *Recorder) Connect(a uint32, endA hello.End, b uint32, endB hello.End) {
 	if r == nil {
@@ -131,7 +131,7 @@ type note struct {
 	number uint64
 	side   int // the side that stores
 	op     op
-	off    int // in the window, or of a queue or line if where says so
+	off    int // in the window, or of a queue or control block if where says so
 	n      int
 	v      uint64
 	where  string

@@ -31,7 +31,7 @@ type rig struct {
 
 const (
 	rigWindow = 1 << 20
-	// The first queues and lines of both endpoints have the same offsets.
+	// The first queues and control blocks of both endpoints have the same offsets.
 	rigSlot  = 3
 	rigQueue = 64 << 10
 )
@@ -84,9 +84,9 @@ func (r *rig) open() *rig {
 	return r
 }
 
-func (r *rig) line(x, off int, v uint64) {
-	at := r.base + r.region + lineBytes*rigSlot + off
-	if off < lineData {
+func (r *rig) control(x, off int, v uint64) {
+	at := r.base + r.region + controlSize*rigSlot + off
+	if off < controlData {
 		r.out[x].Publish64(at, v)
 	} else {
 		r.out[x].Publish32(at, uint32(v))
@@ -133,21 +133,21 @@ func TestAnHonestConnectionIsLeftAlone(t *testing.T) {
 	r.record(0, 0, 1)
 	r.notify(0)
 	r.record(0, 64, 2)
-	r.line(1, lineData, 1<<3|2)
-	r.line(1, lineData, 1<<3)
-	r.line(1, lineCredit, 1<<32|128)
-	r.line(0, lineSpace, 1<<24|1<<3|2)
-	r.line(1, lineGrant, grantWord(2, 12, 128<<10))
+	r.control(1, controlData, 1<<3|2)
+	r.control(1, controlData, 1<<3)
+	r.control(1, controlCredit, 1<<32|128)
+	r.control(0, controlSpace, 1<<24|1<<3|2)
+	r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 	r.notify(1)
 	r.empty(0, 128, 3, kindMove)
 	r.out[0].Store64(r.region+128<<10+64, 0)
 	r.out[0].Publish64(r.region+128<<10, 4|kindFIN<<56)
 	r.empty(1, 0, 1, kindFIN)
-	r.line(1, lineState, stateFinished)
+	r.control(1, controlState, stateFinished)
 	r.notify(1)
-	r.line(0, lineState, 1|stateFinished|stateStopped)
+	r.control(0, controlState, 1|stateFinished|stateStopped)
 	r.notify(0)
-	r.line(1, lineState, 1|stateFinished|stateStopped)
+	r.control(1, controlState, 1|stateFinished|stateStopped)
 	// The slot and the memory are granted again.
 	for _, s := range r.side {
 		clear(s.Inbound()[r.region:])

@@ -15,40 +15,40 @@ var flaws = map[string]struct {
 	want string
 }{
 	"record after STOPPED": {func(r *rig) {
-		r.line(0, lineState, stateStopped)
+		r.control(0, controlState, stateStopped)
 		r.empty(0, 0, 1, kindFIN)
 	}, "to a queue of slot 3 after STOPPED"},
 	"payload after STOPPED": {func(r *rig) {
-		r.line(0, lineState, stateStopped)
+		r.control(0, controlState, stateStopped)
 		r.out[0].Write(r.at(8), make([]byte, 8))
 	}, "to a queue of slot 3 after STOPPED"},
 	"credit after STOPPED": {func(r *rig) {
-		r.line(0, lineState, stateStopped)
-		r.line(0, lineCredit, 1<<32)
-	}, "to the line of slot 3 after STOPPED"},
+		r.control(0, controlState, stateStopped)
+		r.control(0, controlCredit, 1<<32)
+	}, "to the control block of slot 3 after STOPPED"},
 	"state after STOPPED": {func(r *rig) {
-		r.line(0, lineState, stateStopped)
-		r.line(0, lineState, stateStopped|1)
-	}, "to the line of slot 3 after STOPPED"},
-	"FINISHED before the FIN": {func(r *rig) { r.line(0, lineState, stateFinished) }, "FINISHED before the FIN"},
+		r.control(0, controlState, stateStopped)
+		r.control(0, controlState, stateStopped|1)
+	}, "to the control block of slot 3 after STOPPED"},
+	"FINISHED before the FIN": {func(r *rig) { r.control(0, controlState, stateFinished) }, "FINISHED before the FIN"},
 	"header in a queue that was left": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 		r.empty(0, 0, 1, kindMove)
 		r.record(0, 64, 2)
 	}, "to a queue that was left"},
 	"payload in a queue that was left": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 		r.empty(0, 0, 1, kindMove)
 		r.out[0].Write(r.at(128), make([]byte, 8))
 	}, "to a queue that was left"},
 	"record before the move": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 		r.out[0].Store64(r.region+128<<10+64, 0)
 	}, "before the move to it"},
 	"move without a grant": {func(r *rig) { r.empty(0, 0, 1, kindMove) }, "a move without a grant"},
-	"line that was not granted": {func(r *rig) {
-		r.out[0].Publish32(r.region+lineBytes*4+lineState, 1)
-	}, "line of slot 4, which was not granted"},
+	"control block that was not granted": {func(r *rig) {
+		r.out[0].Publish32(r.region+controlSize*4+controlState, 1)
+	}, "control block of slot 4, which was not granted"},
 	"queue that was not granted": {func(r *rig) {
 		r.out[0].Write(r.at(minQueue), []byte{1})
 	}, "which was not granted"},
@@ -62,7 +62,7 @@ var flaws = map[string]struct {
 		e := r.end()
 		e.Slot, e.Offset = 5, 256<<10
 		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
-		r.out[1].Publish32(r.region+lineBytes*5+lineState, 1)
+		r.out[1].Publish32(r.region+controlSize*5+controlState, 1)
 		r.send(1, (&hello.Refuse{Version: hello.Version, Slot: 5, Gen: 7, Reason: hello.BacklogFull}).Marshal())
 	}, "refuses what it has stored to"},
 	"accepted what was not asked for": {func(r *rig) {
@@ -72,7 +72,7 @@ var flaws = map[string]struct {
 		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"slot granted again when one side has stopped": {func(r *rig) {
-		r.line(0, lineState, stateStopped)
+		r.control(0, controlState, stateStopped)
 		r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"queue granted twice": {func(r *rig) {
@@ -82,23 +82,23 @@ var flaws = map[string]struct {
 	}, "where one of slot 3 is in use"},
 	"queue granted uncleared": {func(r *rig) {
 		r.side[1].Inbound()[r.region+128<<10] = 1
-		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 	}, "without clearing its first header"},
-	"line granted uncleared": {func(r *rig) {
+	"control block granted uncleared": {func(r *rig) {
 		e := r.end()
 		e.Slot, e.Offset = 5, 256<<10
-		r.side[0].Inbound()[r.region+lineBytes*5+lineState] = 1
+		r.side[0].Inbound()[r.region+controlSize*5+controlState] = 1
 		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
 	}, "without clearing it"},
 	"queue outside of the region": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(2, 12, rigWindow))
+		r.control(1, controlGrant, grantWord(2, 12, rigWindow))
 	}, "grants a queue of 4096 bytes"},
 	"grant before the last was taken": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(2, 12, 128<<10))
-		r.line(1, lineGrant, grantWord(3, 12, 192<<10))
+		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(3, 12, 192<<10))
 	}, "before the last one was taken"},
 	"grant of another generation": {func(r *rig) {
-		r.line(1, lineGrant, grantWord(3, 12, 128<<10))
+		r.control(1, controlGrant, grantWord(3, 12, 128<<10))
 	}, "a grant of generation 3 after 1"},
 	"published twice": {func(r *rig) {
 		r.record(0, 0, 1)
@@ -149,42 +149,42 @@ var flaws = map[string]struct {
 	}, "is credited"},
 	"credit for what was not written": {func(r *rig) {
 		r.record(0, 0, 1)
-		r.line(1, lineCredit, 1<<32|128)
+		r.control(1, controlCredit, 1<<32|128)
 	}, "128 of 64 bytes that were written"},
 	"credit for what is not published": {func(r *rig) {
 		r.out[0].Store64(r.at(64), 0)
-		r.line(1, lineCredit, 1<<32|64)
+		r.control(1, controlCredit, 1<<32|64)
 	}, "64 of 0 bytes"},
 	"credit for a FIN": {func(r *rig) {
 		r.empty(0, 0, 1, kindFIN)
-		r.line(1, lineCredit, 1<<32|64)
+		r.control(1, controlCredit, 1<<32|64)
 	}, "64 of 0 bytes"},
 	"credit for part of a record": {func(r *rig) {
 		r.out[0].Write(r.at(8), make([]byte, 100))
 		r.out[0].Store64(r.at(128), 0)
 		r.header(0, 0, 1, 100, kindInline)
-		r.line(1, lineCredit, 1<<32|64)
+		r.control(1, controlCredit, 1<<32|64)
 	}, "for part of a record"},
 	"credit taken back": {func(r *rig) {
 		r.record(0, 0, 1)
 		r.record(0, 64, 2)
-		r.line(1, lineCredit, 1<<32|128)
-		r.line(1, lineCredit, 1<<32|64)
+		r.control(1, controlCredit, 1<<32|128)
+		r.control(1, controlCredit, 1<<32|64)
 	}, "bytes that were written"},
-	"credit for no queue": {func(r *rig) { r.line(1, lineCredit, 2<<32) }, "that is not written"},
+	"credit for no queue": {func(r *rig) { r.control(1, controlCredit, 2<<32) }, "that is not written"},
 	"state taken back": {func(r *rig) {
-		r.line(1, lineState, 1)
-		r.line(1, lineState, 2)
+		r.control(1, controlState, 1)
+		r.control(1, controlState, 2)
 	}, "state 0x2 after 0x1"},
-	"arm that jumps": {func(r *rig) { r.line(1, lineData, 2<<3|2) }, "data arm 2 after 0"},
+	"arm that jumps": {func(r *rig) { r.control(1, controlData, 2<<3|2) }, "data arm 2 after 0"},
 	"space arm of another queue": {func(r *rig) {
-		r.line(0, lineSpace, 2<<24|1<<3|2)
+		r.control(0, controlSpace, 2<<24|1<<3|2)
 	}, "in a queue of generation 1"},
-	"unused bytes of a line": {func(r *rig) { r.line(1, 28, 1) }, "no word of a line"},
+	"unused bytes of a control block": {func(r *rig) { r.control(1, 28, 1) }, "no word of a control block"},
 	"part of a word": {func(r *rig) {
-		r.out[0].Publish32(r.region+lineBytes*rigSlot, 1)
-	}, "no word of a line"},
-	"note for a slot without a line": {func(r *rig) {
+		r.out[0].Publish32(r.region+controlSize*rigSlot, 1)
+	}, "no word of a control block"},
+	"note for a slot without a control block": {func(r *rig) {
 		r.word(0, offNotes+8*9, 1)
 	}, "slot 9, which was never granted"},
 	"summary before its note":        {func(r *rig) { r.word(0, offSummary, 9) }, "without a notification word"},
@@ -213,7 +213,7 @@ var flaws = map[string]struct {
 	}, "of node 0x63"},
 	"store after Close": {func(r *rig) {
 		r.side[0].Close()
-		r.line(0, lineState, 1)
+		r.control(0, controlState, 1)
 	}, "after Close of the device"},
 	"a scratchpad more": {func(r *rig) { r.side[0].SetPeerSpad(6, 1) }, "scratchpad 6"},
 }
@@ -257,7 +257,7 @@ func TestTwoWritersOfAWordAreSeen(t *testing.T) {
 	d.Device = s
 	r.out[0] = d.Outbound()
 	done := make(chan struct{})
-	store := func() { r.line(0, lineState, 1); done <- struct{}{} }
+	store := func() { r.control(0, controlState, 1); done <- struct{}{} }
 	go store()
 	<-s.entered
 	require.Empty(t, r.said.said)
@@ -288,9 +288,9 @@ func TestUpdatesArePassedOnAsUpdates(t *testing.T) {
 	u := &updating{Device: d.Device}
 	d.Device = u
 	w := d.Outbound()
-	at := r.region + lineBytes*rigSlot
-	w.Update32(at+lineData, 1<<3|2)
-	w.Update64(at+lineCredit, 1<<32)
+	at := r.region + controlSize*rigSlot
+	w.Update32(at+controlData, 1<<3|2)
+	w.Update64(at+controlCredit, 1<<32)
 	require.Empty(t, r.said.said)
 	require.Equal(t, 2, u.updates)
 }

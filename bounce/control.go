@@ -8,8 +8,10 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Words of a line. See the package comment.
+// Words of a control block. See the package comment.
 const (
+	controlSize = 64
+
 	offCredit   = 0
 	offGrant    = 8
 	offDataArm  = 16
@@ -17,56 +19,56 @@ const (
 	offState    = 24
 )
 
-// lines are the control blocks of a connection: our line, which the peer writes, and the
-// peer's line, which we write.
-type lines struct {
+// control is the two control blocks of a connection: ours, which the peer writes, and the
+// peer's, which we write.
+type control struct {
 	// Immutable after newPair and NewPair.
 	peer    *link.Peer
-	slot    int    // of our line
-	here    []byte // our line
+	slot    int    // of our control block
+	here    []byte // our control block
 	fence   bool   // a look needs a fence after a publish
 	watches bool   // both sides see arrive what the other one stores, and need not be told to ring
 
 	// Constant after Connect.
-	far     ntb.Window // the peer's line
+	far     ntb.Window // the peer's control block
 	farSlot int
 }
 
 // connect takes what the peer has named. It refuses an endpoint that would have us store
 // where no connection's memory can be, and otherwise returns the queue that we write.
-func (l *lines) connect(far End) (ntb.Window, error) {
-	if int64(far.Slot) >= int64(l.peer.RemoteSlots()) {
-		return ntb.Window{}, fmt.Errorf("%w: slot %d of %d", ErrBadGrant, far.Slot, l.peer.RemoteSlots())
+func (c *control) connect(far End) (ntb.Window, error) {
+	if int64(far.Slot) >= int64(c.peer.RemoteSlots()) {
+		return ntb.Window{}, fmt.Errorf("%w: slot %d of %d", ErrBadGrant, far.Slot, c.peer.RemoteSlots())
 	}
-	win, err := l.remoteQueue(far.Offset, uint64(far.Size))
+	win, err := c.remoteQueue(far.Offset, uint64(far.Size))
 	if err != nil {
 		return ntb.Window{}, err
 	}
-	remote := l.peer.Remote()
-	l.far = remote.Slice(line*int(far.Slot), line)
-	l.farSlot = int(far.Slot)
+	remote := c.peer.Remote()
+	c.far = remote.Slice(controlSize*int(far.Slot), controlSize)
+	c.farSlot = int(far.Slot)
 	return win, nil
 }
 
 // remoteQueue checks a queue that the peer named.
-func (l *lines) remoteQueue(off, size uint64) (ntb.Window, error) {
-	remote := l.peer.Remote()
+func (c *control) remoteQueue(off, size uint64) (ntb.Window, error) {
+	remote := c.peer.Remote()
 	n := uint64(remote.Len())
 	if size < minQueue || size > maxQueue || bits.OnesCount64(size) != 1 ||
-		off%minQueue != 0 || off > n || size > n-off || off < uint64(line*l.peer.RemoteSlots()) {
+		off%minQueue != 0 || off > n || size > n-off || off < uint64(controlSize*c.peer.RemoteSlots()) {
 		return ntb.Window{}, fmt.Errorf("%w: queue of %d bytes at %d of %d", ErrBadGrant, size, off, n)
 	}
 	return remote.Slice(int(off), int(size)), nil
 }
 
 // notifyReader has the peer check what there is to read.
-func (l *lines) notifyReader() { l.peer.Notify(l.farSlot, link.Data) }
+func (c *control) notifyReader() { c.peer.Notify(c.farSlot, link.Data) }
 
 // notifyWriter has the peer check for room to write, and our state.
-func (l *lines) notifyWriter() { l.peer.Notify(l.farSlot, link.Space) }
+func (c *control) notifyWriter() { c.peer.Notify(c.farSlot, link.Space) }
 
 // state returns the peer's state word.
-func (l *lines) state() uint32 { return ntb.Load32(l.here, offState) }
+func (c *control) state() uint32 { return ntb.Load32(c.here, offState) }
 
 // takesNothing reports whether a peer with that state takes nothing more.
 func takesNothing(state uint32) bool { return state&^stateFinished != 0 }
@@ -83,17 +85,17 @@ const (
 func armed(arm, seen uint32) bool { return arm&armedBit != 0 && (arm^seen)>>armShift != 0 }
 
 // spaceArm returns the arm word of the peer's writer, without an order.
-func (l *lines) spaceArm() uint32 { return ntb.Load32(l.here, offSpaceArm) }
+func (c *control) spaceArm() uint32 { return ntb.Load32(c.here, offSpaceArm) }
 
 // peerArm looks at an arm word of the peer after we published. If the word has not
 // changed, a fence must come before the look in two cases: this device needs one,
 // or the peer asks for it by parkingBit. With parkingBit the peer need not order
 // our stores itself each time that it parks (pair S3, with order).
-func (l *lines) peerArm(off int, seen uint32) uint32 {
-	arm := ntb.Load32(l.here, off)
-	if !armed(arm, seen) && (l.fence || arm&parkingBit != 0) {
+func (c *control) peerArm(off int, seen uint32) uint32 {
+	arm := ntb.Load32(c.here, off)
+	if !armed(arm, seen) && (c.fence || arm&parkingBit != 0) {
 		ntb.Fence()
-		arm = ntb.Load32(l.here, off)
+		arm = ntb.Load32(c.here, off)
 	}
 	return arm
 }
