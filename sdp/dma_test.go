@@ -51,7 +51,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 		})
 	}
 	t.Run("shm", func(t *testing.T) {
-		f, err := OpenWith("shm:"+fabrictest.Name(t)+"?dmafrom=1", ntbdma.Around(ntbdma.Options{Channels: 2}))
+		f, err := OpenWith("shm:"+fabrictest.Name(t)+"?dmafrom=1", Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 2})})
 		require.NoError(t, err)
 		defer f.Close()
 		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })
@@ -61,7 +61,7 @@ func TestConnWithEverythingThroughDMA(t *testing.T) {
 
 // A channel's queue that others have filled stops no connection.
 func TestManyConnectionsShareAChannel(t *testing.T) {
-	f, err := OpenWith("mem:test?dmafrom=1&window=134217728", ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := OpenWith("mem:test?dmafrom=1&window=134217728", Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})})
 	require.NoError(t, err)
 	defer f.Close()
 	ln, err := f.Listen("sdp", "localhost:0")
@@ -112,7 +112,7 @@ func TestNoEngineMeansNoDMA(t *testing.T) {
 }
 
 func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
-	f, err := OpenWith("shm:"+fabrictest.Name(t), ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := OpenWith("shm:"+fabrictest.Name(t), Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})})
 	require.NoError(t, err)
 	defer f.Close()
 	mustPipe(t, f)
@@ -133,7 +133,7 @@ func TestDevicesCannotBePutAroundBridgesThatAreThere(t *testing.T) {
 	name := "shm:" + fabrictest.Name(t)
 	first, err := Open(name)
 	require.NoError(t, err)
-	around := ntbdma.Around(ntbdma.Options{Channels: 1})
+	around := Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})}
 	_, err = OpenWith(name, around)
 	require.ErrorIs(t, err, syscall.EBUSY)
 	require.NoError(t, first.Close())

@@ -93,6 +93,25 @@
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
 //	SDP_FABRIC='ring:lab?node=1' server
 //
+// # Bridges
+//
+// A program that drives a bridge to another machine gives its end to the fabric as an
+// [ntb.Attachment]. Everything else stays as it is. Here each node is a machine, and nothing but
+// the bridge joins the two:
+//
+//	SDP_FABRIC='line:lab?node=1&nodes=2'
+//
+//	f, err := sdp.OpenWith("", sdp.Devices{
+//		Attach: func(w sdp.Wire) (ntb.Attachment, error) { return driver.Attach(w.Side) },
+//	})
+//	ln, err := sdp.Listen("sdp", ":8080") // on node 1
+//	c, err := sdp.Dial("sdp", "node1:8080") // on node 2
+//
+// The process that calls OpenWith owns the links of its node. Others of that machine become its
+// members by leaving out nodes=N, and need no bridge. When a neighbour's process ends, connections
+// to it end with ECONNRESET, and when one comes in its place, the link is made again. See
+// [Devices].
+//
 // # Connections
 //
 // A [Conn] behaves as a *net.TCPConn on Linux does, to the order of its errors. The few

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -67,6 +69,15 @@ func serveHTTP(address string) (net.Listener, error) {
 // TCP elsewhere.
 func httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: (&sdp.Dialer{}).DialContext}}
+}
+
+// openBridged opens a node whose bridges a driver has.
+func openBridged(fabric string, driver func(sdp.Side) (ntb.Attachment, error)) (*sdp.Fabric, error) {
+	return sdp.OpenWith(fabric, sdp.Devices{
+		Attach: func(w sdp.Wire) (ntb.Attachment, error) {
+			return driver(w.Side) // left leads to the node before this one, right to the next
+		},
+	})
 }
 
 func Example() {
@@ -192,6 +203,37 @@ func ExampleOpen() {
 	}
 	fmt.Println(c.RemoteAddr().Network(), c.RemoteAddr())
 	// Output: sdp localhost:7000
+}
+
+// Two machines of a line, each with one end of the bridge between them. Here they are in one
+// process, and so is the bridge.
+func ExampleOpenWith() {
+	left, right := ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(1 << 20) })
+	machine := func(node int, end ntb.Attachment) *sdp.Fabric {
+		fabric := fmt.Sprintf("line:example?node=%d&nodes=2&backend=mem", node)
+		f, err := openBridged(fabric, func(sdp.Side) (ntb.Attachment, error) { return end, nil })
+		if err != nil {
+			panic(err)
+		}
+		return f
+	}
+	first, second := machine(1, right), machine(2, left)
+	defer first.Close()
+	defer second.Close()
+	ln, err := first.Listen("sdp", ":7000")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go serveEcho(ln)
+
+	c, err := second.Dial("sdp", "node1:7000")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.RemoteAddr())
+	// Output: node1:7000
 }
 
 // The Go code of README.md and docs/ is in this file, or in shmem's, where it is compiled

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // Stats counts what a connection did. See package bounce for the fields.
@@ -156,13 +155,12 @@ func Open(fabric string) (*Fabric, error) {
 	return newFabric(s, &networkCounters{}), nil
 }
 
-// OpenWith is Open, where wrap puts other devices around the ends of each bridge of this
-// process: for trials of a device, and for tests with faults. Where b is nil, the other
-// end is not this Fabric's to wrap. Fabrics that are opened by the same name while this one is
-// open share its fabric, and wrap with it. If there is one before, OpenWith fails with
-// EBUSY.
-func OpenWith(fabric string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*Fabric, error) {
-	s, err := openStack(fabric, wrap)
+// OpenWith is Open, with devices that the program supplies. Fabrics that are opened by the same
+// name while this one is open share its fabric, and its devices with it. So the functions Dial
+// and Listen use them where the name is that of SDP_FABRIC. If there is one before, OpenWith
+// fails with EBUSY.
+func OpenWith(fabric string, devices Devices) (*Fabric, error) {
+	s, err := openStack(fabric, &devices)
 	if err != nil {
 		return nil, opError("open", nil, nil, err)
 	}

@@ -1,6 +1,7 @@
 package sdp
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -56,7 +57,9 @@ func (deadDevice) WaitDoorbell(int) error { return syscall.ENOBUFS }
 // A dial with a deadline whose link cannot be made fails with the link's error, also where
 // that is the one of a full window.
 func TestALinkThatFailsForWantOfMemory(t *testing.T) {
-	f, err := OpenWith("mem:test", func(a, b ntb.Device) (ntb.Device, ntb.Device) { return deadDevice{a}, deadDevice{b} })
+	f, err := OpenWith("mem:test", Devices{
+		Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) { return deadDevice{a}, deadDevice{b} },
+	})
 	require.NoError(t, err)
 	defer f.Close()
 	ln, err := f.Listen("sdp", "localhost:0")
@@ -65,4 +68,23 @@ func TestALinkThatFailsForWantOfMemory(t *testing.T) {
 	_, err = (&Dialer{Fabric: f, Timeout: time.Minute}).Dial("sdp", ln.Addr().String())
 	require.ErrorIs(t, err, syscall.ENOBUFS)
 	require.IsType(t, new(net.OpError), err)
+}
+
+// Bridges lead from a node to its neighbours. Where there are none, or another process owns the
+// links, there is nothing to attach them to.
+func TestBridgesNeedAnOwnerOfLinks(t *testing.T) {
+	for _, name := range []string{"mem:test", "shm:test", "ring:test?node=1"} {
+		_, err := OpenWith(name, Devices{Attach: func(Wire) (ntb.Attachment, error) { panic("it has no wire") }})
+		require.ErrorIs(t, err, syscall.EINVAL)
+		require.ErrorContains(t, err, "with node=I and nodes=N")
+	}
+	why := errors.New("no such function")
+	_, err := OpenWith("ring:test?node=2&nodes=3&backend=mem", Devices{
+		Attach: func(w Wire) (ntb.Attachment, error) {
+			require.Equal(t, Wire{Number: 1, Node: 2, Neighbour: 1, Side: SideLeft}, w)
+			return nil, why
+		},
+	})
+	require.ErrorIs(t, err, why)
+	require.ErrorContains(t, err, "attach the wire to node1")
 }

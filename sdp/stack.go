@@ -17,7 +17,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/listen"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // stack is SDP on one fabric. The Fabrics of this process on that fabric share it.
@@ -55,8 +54,8 @@ var stacks = struct {
 }{open: map[string]*stack{}}
 
 // openStack joins a fabric, or shares in it. Fabrics share if they name it by the
-// same words. With wrap, which is that of OpenWith, there is nothing to share yet.
-func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)) (*stack, error) {
+// same words. With devices, which are those of OpenWith, there is nothing to share yet.
+func openStack(name string, devices *Devices) (*stack, error) {
 	if name == "" {
 		name = fabric.DefaultSpec()
 	}
@@ -64,7 +63,9 @@ func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device))
 	if err != nil {
 		return nil, err
 	}
-	spec.Wrap = wrap
+	if devices != nil {
+		devices.put(spec)
+	}
 	if inBubble() {
 		if err := forBubble(spec); err != nil {
 			return nil, err
@@ -72,7 +73,7 @@ func openStack(name string, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device))
 	}
 	stacks.mu.Lock()
 	s := stacks.open[name]
-	if s != nil && wrap != nil {
+	if s != nil && devices != nil {
 		stacks.mu.Unlock()
 		return nil, fmt.Errorf("fabric %s is open already: %w", name, syscall.EBUSY)
 	}

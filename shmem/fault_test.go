@@ -30,13 +30,13 @@ func TestRequestsOverFaultyBridges(t *testing.T) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s/seed %d", name, seed), func(t *testing.T) {
 				fabric := fmt.Sprintf("mem:fault%d", seed)
-				faulty, err := sdp.OpenWith(fabric, func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+				faulty, err := sdp.OpenWith(fabric, sdp.Devices{Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) {
 					x, y := ntbfault.Pair(a, b, ntbfault.Options{
 						Seed: uint64(seed), StoreDelayMax: 50 * time.Microsecond, DoorbellDelayMax: 100 * time.Microsecond,
 						RepeatDoorbell: 0.3, DropDoorbell: 0.002,
 					})
 					return x, y
-				})
+				}})
 				require.NoError(t, err)
 				defer faulty.Close() // the PEs share it
 				run(t, 2, fabric, []Option{Strict()}, func(w *World) { bodies[name](t, w) })

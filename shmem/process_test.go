@@ -146,7 +146,7 @@ func basics(t require.TestingT, w *World) {
 func TestBasics(t *testing.T) {
 	t.Run("DMA", func(t *testing.T) {
 		const fabric = "mem:basics-dma?dmafrom=512"
-		engines, err := sdp.OpenWith(fabric, ntbdma.Around(ntbdma.Options{Channels: 1}))
+		engines, err := sdp.OpenWith(fabric, sdp.Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})})
 		require.NoError(t, err)
 		defer engines.Close() // the PEs share it
 		run(t, 2, fabric, modes["strict"], func(w *World) { basics(t, w) })

@@ -54,7 +54,7 @@ func runCrossover(ctx context.Context, args []string, out io.Writer) error {
 // measureCrossover brings up a link from this process to itself, which measures. The
 // engine is one of software: no backend has another yet.
 func measureCrossover(ctx context.Context, name string) (*crossoverReport, error) {
-	f, err := sdp.OpenWith(name, ntbdma.Around(ntbdma.Options{Channels: 1}))
+	f, err := sdp.OpenWith(name, sdp.Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})})
 	if err != nil {
 		return nil, badInputf("%w", err)
 	}

@@ -41,8 +41,8 @@ type borrowed struct{ ntb.Attachment }
 
 func (borrowed) Close() error { return nil }
 
-// end returns the end of a wire. Which one it is follows from the plan.
-func (w *bridgesOf) end(plan string, nodes, node, number int) (ntb.Attachment, error) {
+// end returns the end of a wire that is on this side of a node.
+func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ends, ok := w.ends[number]
@@ -54,10 +54,8 @@ func (w *bridgesOf) end(plan string, nodes, node, number int) (ntb.Attachment, e
 		ends = [2]ntb.Attachment{a, b}
 		w.ends[number] = ends
 	}
-	for wire := range wires(plan, nodes) {
-		if wire.number == number && wire.a == node {
-			return borrowed{ends[0]}, nil
-		}
+	if side == Right {
+		return borrowed{ends[0]}, nil
 	}
 	return borrowed{ends[1]}, nil
 }
@@ -68,7 +66,10 @@ func (w *bridgesOf) machine(t *testing.T, plan string, nodes, node int, options 
 	t.Helper()
 	spec, err := ParseSpec(fmt.Sprintf("%s:test?nodes=%d&node=%d&backend=mem&window=131072%s", plan, nodes, node, options))
 	require.NoError(t, err)
-	spec.Attach = func(wire, _ int) (ntb.Attachment, error) { return w.end(plan, nodes, node, wire) }
+	spec.Attach = func(wire Wire) (ntb.Attachment, error) {
+		require.Equal(t, node, wire.Node)
+		return w.end(wire.Number, wire.Side)
+	}
 	f, err := NewMemHosts(nil).Open(spec, func(*Fabric) {})
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
@@ -203,7 +204,7 @@ func TestAWireThatCannotBeAttached(t *testing.T) {
 	spec, err := ParseSpec("line:test?nodes=2&node=1&backend=mem")
 	require.NoError(t, err)
 	why := errors.New("no such function")
-	spec.Attach = func(int, int) (ntb.Attachment, error) { return nil, why }
+	spec.Attach = func(Wire) (ntb.Attachment, error) { return nil, why }
 	_, err = NewMemHosts(nil).Open(spec, func(*Fabric) {})
 	require.ErrorIs(t, err, why)
 }

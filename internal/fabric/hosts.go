@@ -56,6 +56,9 @@ type hosts struct {
 
 func openHosts(spec *Spec) (*hosts, error) {
 	switch {
+	case spec.Attach != nil && !spec.owner():
+		return nil, fmt.Errorf("fabric %s:%s: this process owns no links to neighbours, to which bridges could be attached: "+
+			"want ring:, line: or mesh: with node=I and nodes=N: %w", spec.Kind, spec.Name, syscall.EINVAL)
 	case spec.Kind == "mem": // of this process alone, whatever others are called
 		return openMemHosts(spec, newMemHub(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a, b) }))
 	case spec.Backend == "mem":

@@ -40,12 +40,13 @@ func (l *nodeLink) uplink() bool { return l.wire.number == 0 }
 
 // direction returns the direction of the link from this node.
 func (l *nodeLink) direction(spec *Spec) ring.Direction {
-	switch {
-	case l.uplink():
+	if l.uplink() {
 		return ring.Up
-	case spec.Kind == topologyMesh:
+	}
+	switch l.wire.from(spec.Kind, spec.Node).Side {
+	case Direct:
 		return ring.Direct
-	case l.wire.a == spec.Node:
+	case Right:
 		return ring.Right
 	}
 	return ring.Left

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -43,7 +44,11 @@ func (w attachedWire) open(l *nodeLink) bool {
 	h.mu.Unlock()
 	dev, err := w.attachment.Open(h.ctx)
 	h.mu.Lock()
-	l.asking, l.making = false, err == nil
+	l.asking = false
+	if err == nil {
+		l.making, l.err = true, nil // the neighbour has come
+		h.change(l)
+	}
 	h.mu.Unlock()
 	if err == nil {
 		dev, _ = h.spec.wrap(dev, nil)
@@ -69,10 +74,10 @@ func (h *hosts) attachWires() error {
 		if h.spec.Attach == nil || l.uplink() {
 			continue
 		}
-		a, err := h.spec.Attach(l.wire.number, l.to)
+		a, err := h.spec.Attach(l.wire.from(h.spec.Kind, h.spec.Node))
 		if err != nil {
 			h.detachWires()
-			return err
+			return fmt.Errorf("attach the wire to %s: %w", nodeName(l.to), err)
 		}
 		if a != nil {
 			l.by = attachedWire{h, a}

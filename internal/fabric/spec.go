@@ -42,9 +42,9 @@ type Spec struct {
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
 	// Attach, if not nil, returns this node's end of a wire that is not made of Unix
-	// sockets, or nil for one that is. The fabric owns it. Wires are numbered in the plan of
-	// the fabric, the same on every node, from 1 on; to is the node at the other end.
-	Attach func(wire, to int) (ntb.Attachment, error)
+	// sockets, or nil for one that is. The fabric owns it. Only the owner of a node's links
+	// may set Attach.
+	Attach func(Wire) (ntb.Attachment, error)
 
 	// Retention is ring.Options.Retention, for tests; 0 for the default.
 	Retention int

@@ -35,6 +35,35 @@ func (w wire) other(node int) int {
 	return 0
 }
 
+// Wire is a wire as this node's end of it sees it.
+type Wire struct {
+	Number    int // in the plan of the fabric, the same on every node, from 1 on
+	Node      int // this node
+	Neighbour int // the node at the other end
+	Side      Side
+}
+
+// Side is the side of a node on which a wire is.
+type Side string
+
+const (
+	Left   Side = "left"   // towards the node whose number is one less
+	Right  Side = "right"  // towards the node whose number is one more
+	Direct Side = "direct" // in a mesh, which has no sides
+)
+
+// from returns the wire as node sees it, which is at one of its ends.
+func (w wire) from(topology string, node int) Wire {
+	side := Left
+	switch {
+	case topology == topologyMesh:
+		side = Direct
+	case w.a == node:
+		side = Right
+	}
+	return Wire{Number: w.number, Node: node, Neighbour: w.other(node), Side: side}
+}
+
 // wires yields the plan: every cable of a fabric.
 func wires(topology string, nodes int) iter.Seq[wire] {
 	return func(yield func(wire) bool) {

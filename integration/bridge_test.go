@@ -1,0 +1,368 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func init() { roles["bridged"] = playBridged }
+
+// bars are the bridges between the machines of a test. A file stands for the memory of a PCI
+// function, which stays the same however often a process comes and goes, and an eventfd for
+// each interrupt. The processes have nothing else in common.
+type bars struct {
+	files  []*os.File // the memory, and an interrupt for either end of each wire
+	window int        // of each side, with its header page
+}
+
+func newBars(t *testing.T, wires, window int) *bars {
+	t.Helper()
+	b := &bars{window: window + ntbfixed.PageSize}
+	memory, err := unix.MemfdCreate("bar", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	require.NoError(t, unix.Ftruncate(memory, int64(2*wires*b.window)))
+	b.files = append(b.files, os.NewFile(uintptr(memory), "bar"))
+	for range 2 * wires {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		require.NoError(t, err)
+		b.files = append(b.files, os.NewFile(uintptr(fd), "interrupt"))
+	}
+	t.Cleanup(func() {
+		for _, f := range b.files {
+			require.NoError(t, f.Close())
+		}
+	})
+	return b
+}
+
+// barFD is the descriptor of the memory in a process that was given the bridges. Those of the
+// interrupts follow.
+const barFD = 3
+
+// endOf returns which end of a wire is this node's: the one on its right side is the first. In
+// a mesh it is that of the lower number.
+func endOf(w sdp.Wire) int {
+	if w.Side == sdp.SideLeft || w.Side == sdp.NoSide && w.Node > w.Neighbour {
+		return 1
+	}
+	return 0
+}
+
+// attachBar returns an end of a wire.
+func attachBar(w sdp.Wire, end, window int) (ntb.Attachment, error) {
+	memory := func(end int) ntbfixed.Memory {
+		return ntbfixed.Memory{FD: barFD, Offset: int64((2*(w.Number-1) + end) * window), Len: window}
+	}
+	bell := func(end int) int { return barFD + 1 + 2*(w.Number-1) + end }
+	fd, err := unix.FcntlInt(uintptr(bell(end)), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	// Both the poller here and the one that rings must not block.
+	if err := errors.Join(unix.SetNonblock(bell(end), true), unix.SetNonblock(bell(1-end), true)); err != nil {
+		return nil, err
+	}
+	interrupts := os.NewFile(uintptr(fd), "interrupts")
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	return ntbfixed.Attach(ntbfixed.Config{
+		Own: memory(end), Peer: memory(1 - end), Kind: ntb.Cacheable,
+		Interrupt: func() { _, _ = unix.Write(bell(1-end), one) }, // it rings already if there is no room
+		Wait: func() error {
+			var count [8]byte
+			_, err := interrupts.Read(count[:])
+			return err
+		},
+		Stop: func() { interrupts.Close() },
+	})
+}
+
+// heldSessions keeps the sessions of a process when they have ended, as an application does
+// that holds on to their memory, and goes on storing through them.
+type heldSessions struct {
+	mu   sync.Mutex
+	all  []ntb.Device   // guarded by mu
+	stop chan struct{}  // closed by end
+	wg   sync.WaitGroup // storms
+	open sync.WaitGroup // sessions that the fabric has not closed
+}
+
+// heldSession is a device that ends without giving its memory back.
+type heldSession struct {
+	ntb.Device
+	storm, closed func()
+}
+
+func (s heldSession) Disable() { s.Device.Disable(); s.storm() }
+
+func (s heldSession) Close() error {
+	s.Disable()
+	s.closed()
+	return nil
+}
+
+func (h *heldSessions) hold(dev, _ ntb.Device) (a, b ntb.Device) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, dev)
+	h.open.Add(1)
+	return heldSession{dev, sync.OnceFunc(func() { h.wg.Go(func() { h.store(dev) }) }), sync.OnceFunc(h.open.Done)}, nil
+}
+
+// store stores to all that an old session could reach.
+func (h *heldSessions) store(dev ntb.Device) {
+	out := dev.Outbound()
+	ones := []byte(strings.Repeat("\xee", 200))
+	for {
+		select {
+		case <-h.stop:
+			return
+		case <-time.After(100 * time.Microsecond):
+		}
+		for range 20 {
+			out.Write(rand.IntN(out.Len()-len(ones)), ones)
+			out.Publish64(8*rand.IntN(out.Len()/8), ^uint64(0))
+		}
+		for i := range dev.Caps().Scratchpads {
+			dev.SetPeerSpad(i, ^uint32(0))
+		}
+		dev.RingDoorbell(0)
+	}
+}
+
+// end stops the stores and gives the memory back, when the fabric needs it no more. That is
+// some time after its last connection is closed.
+func (h *heldSessions) end() error {
+	h.open.Wait()
+	close(h.stop)
+	h.wg.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, dev := range h.all {
+		errs = append(errs, dev.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// playBridged is a process of a machine that bridges join to others. Its fabric is that of
+// SDP_FABRIC, and its argument the size of a window. It echoes what arrives at port 7, serves
+// HTTP at port 80, and does what the test says, with the functions of package sdp:
+//
+//	get NODE N    get N bytes by HTTP
+//	keep NODE     open a connection to port 7 and keep it
+//	use N         send N bytes over that one and get them back
+//	refused       tell why this process has refused another one
+func playBridged(p *self) error {
+	window, err := strconv.Atoi(p.args[0])
+	if err != nil {
+		return err
+	}
+	held := &heldSessions{stop: make(chan struct{})}
+	f, err := sdp.OpenWith("", sdp.Devices{
+		Attach: func(w sdp.Wire) (ntb.Attachment, error) { return attachBar(w, endOf(w), window) },
+		Wrap:   held.hold,
+	})
+	if err != nil {
+		p.say("no node: %v", err)
+		return nil
+	}
+	defer func() {
+		if err := errors.Join(f.Close(), held.end()); err != nil {
+			p.say("end: %v", err)
+		}
+	}()
+	served := sync.WaitGroup{}
+	defer served.Wait()
+	echo, err := sdp.Listen("sdp", ":7")
+	if err != nil {
+		return err
+	}
+	defer echo.Close()
+	served.Go(func() { serveEcho(echo) })
+	ln, err := sdp.Listen("sdp", ":80")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.ParseInt(strings.Trim(r.URL.Path, "/"), 10, 64)
+		_, _ = io.CopyN(w, newStream(1), n) // the client finds what is missing
+	})}
+	defer server.Close()
+	served.Go(func() { _ = server.Serve(ln) })
+	p.say("ready")
+
+	var kept net.Conn
+	defer func() {
+		if kept != nil {
+			kept.Close()
+		}
+	}()
+	for {
+		line, ok := p.hear()
+		if !ok {
+			return nil
+		}
+		answer := "ok"
+		switch w := words(line); w[0] {
+		case "get":
+			err = get(w[1], w[2])
+		case "keep":
+			if kept != nil {
+				kept.Close()
+			}
+			kept, err = sdp.Dial("sdp", w[1]+":7")
+		case "use":
+			err = there(kept.(*sdp.Conn), w[1])
+		case "refused":
+			answer = f.Stats().Refused.Last
+		}
+		if err != nil {
+			answer = err.Error()
+		}
+		p.say("%s", answer)
+	}
+}
+
+// serveEcho sends back what comes. When the listener is closed, it closes all connections.
+func serveEcho(ln net.Listener) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		serving.Go(func() { _, _ = io.Copy(c, c) }) // a test may kill the other side
+	}
+}
+
+// get gets bytes by HTTP over a connection of its own.
+func get(node, count string) error {
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peerPatience/2)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		c, err := sdp.DialContext(ctx, "sdp", address)
+		if err == nil {
+			err = wantSDP(c)
+		}
+		return c, err
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:80/%d", node, n), nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return newStream(1).readExactly(response.Body, n)
+}
+
+// machines are the nodes of a fabric, each a process of what counts as a machine of its own:
+// its fabric has a name of its own, so no directory and no socket leads to another one.
+type machines struct {
+	*ring
+	bars *bars
+}
+
+func newMachines(t *testing.T, topology string, n, window int) *machines {
+	return &machines{
+		ring: &ring{t: t, topology: topology, name: fabrictest.Name(t), n: n, nodes: make([]*peer, n+1)},
+		bars: newBars(t, n, window),
+	}
+}
+
+// spec returns the fabric of a node, with options that begin with an &.
+func (m *machines) spec(node int, options string) string {
+	return fmt.Sprintf("%s:%s-%d?node=%d&nodes=%d%s", m.topology, m.name, node, node, m.n, options)
+}
+
+// start starts a process with a fabric and gives it the bridges.
+func (m *machines) start(spec string) *peer {
+	m.t.Helper()
+	_, rest, _ := strings.Cut(spec, ":")
+	name, _, _ := strings.Cut(rest, "?")
+	p := startPeer(m.t, "bridged", []string{strconv.Itoa(m.bars.window)}, func(c *exec.Cmd) {
+		c.Env = append(c.Env, "SDP_FABRIC="+spec)
+		c.ExtraFiles = m.bars.files
+	})
+	m.t.Cleanup(func() {
+		p.kill()
+		require.NoError(m.t, fabrics.Remove(name))
+	})
+	return p
+}
+
+// begin starts the process of a node and waits until it listens.
+func (m *machines) begin(node int, options string) {
+	m.t.Helper()
+	m.nodes[node] = m.start(m.spec(node, options))
+	require.Equal(m.t, "ready", m.nodes[node].hear())
+}
+
+// exchange has each node get something of each other one.
+func (m *machines) exchange() {
+	m.t.Helper()
+	for a := 1; a <= m.n; a++ {
+		for b := 1; b <= m.n; b++ {
+			require.Equal(m.t, "ok", m.ask(a, "get node%d 300000", b), "node %d from node %d", a, b)
+		}
+	}
+}
+
+// Two machines have nothing in common but a bridge, which their programs attach. One process
+// after the other is killed and comes again. What has survived holds the sessions that have
+// ended, and stores through them all the time.
+func TestNothingButBridgesJoinsTwoMachines(t *testing.T) {
+	for _, topology := range []string{"line", "ring", "mesh"} {
+		t.Run(topology, func(t *testing.T) {
+			m := newMachines(t, topology, 2, 4<<20)
+			m.begin(1, "")
+			m.begin(2, "")
+			m.exchange()
+			for _, dies := range []int{2, 1, 2} {
+				stays := 3 - dies
+				require.Equal(t, "ok", m.ask(stays, "keep node%d", dies))
+				require.Equal(t, "ok", m.ask(stays, "use 1000000"))
+				m.nodes[dies].kill()
+				require.Contains(t, m.ask(stays, "use 1000"), syscall.ECONNRESET.Error())
+				m.begin(dies, "")
+				m.exchange()
+				require.Equal(t, "ok", m.ask(dies, "keep node%d", stays))
+				require.Equal(t, "ok", m.ask(dies, "use 1000000"))
+			}
+			m.end()
+		})
+	}
+}
