@@ -36,7 +36,7 @@ type control struct {
 
 // connect takes what the peer has named. It refuses an endpoint that would have us store
 // where no connection's memory can be, and otherwise returns the queue that we write.
-func (c *control) connect(far End) (ntb.Window, error) {
+func (c *control) connect(far Endpoint) (ntb.Window, error) {
 	if int64(far.Slot) >= int64(c.peer.RemoteSlots()) {
 		return ntb.Window{}, fmt.Errorf("%w: slot %d of %d", ErrBadGrant, far.Slot, c.peer.RemoteSlots())
 	}

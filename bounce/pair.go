@@ -36,9 +36,9 @@ func newPair(p *Pool, q queue) *Pair {
 	return c
 }
 
-// End returns what the peer needs to know of this endpoint.
-func (c *Pair) End() End {
-	return End{Slot: uint32(c.control.slot), Gen: c.gen, Offset: uint64(c.r.rx.queue.off), Size: uint32(len(c.r.rx.mem))}
+// Endpoint returns what the peer needs to know of this endpoint.
+func (c *Pair) Endpoint() Endpoint {
+	return Endpoint{Slot: uint32(c.control.slot), Gen: c.gen, Offset: uint64(c.r.rx.queue.off), Size: uint32(len(c.r.rx.mem))}
 }
 
 // Peer returns the peer at the other end.
@@ -75,7 +75,7 @@ func (c *Pair) SetWriteDeadline(t time.Time) {
 
 // Connect completes a pair with the other side's endpoint. It refuses an endpoint
 // that would have us store where no connection's memory can be.
-func (c *Pair) Connect(far End) error {
+func (c *Pair) Connect(far Endpoint) error {
 	win, err := c.control.connect(far)
 	if err != nil {
 		return err

@@ -82,9 +82,9 @@ func connect(t testing.TB, pa, pb *Pool) (a, b *Pair) {
 	require.NoError(t, err)
 	b, err = pb.NewPair()
 	require.NoError(t, err)
-	recorderOf(pa).Connect(uint32(pb.peer.ID()), hello.End(a.End()), uint32(pa.peer.ID()), hello.End(b.End()))
-	require.NoError(t, a.Connect(b.End()))
-	require.NoError(t, b.Connect(a.End()))
+	recorderOf(pa).Connect(uint32(pb.peer.ID()), hello.Endpoint(a.Endpoint()), uint32(pa.peer.ID()), hello.Endpoint(b.Endpoint()))
+	require.NoError(t, a.Connect(b.Endpoint()))
+	require.NoError(t, b.Connect(a.Endpoint()))
 	return a, b
 }
 
@@ -543,8 +543,8 @@ func TestConnectRefusesEndsOutsideTheRegion(t *testing.T) {
 	c, err := pa.NewPair()
 	require.NoError(t, err)
 	defer pa.Discard(c)
-	good := End{Slot: 1, Offset: uint64(64*pa.peer.RemoteSlots()+4095) &^ 4095, Size: 4096}
-	for name, e := range map[string]End{
+	good := Endpoint{Slot: 1, Offset: uint64(64*pa.peer.RemoteSlots()+4095) &^ 4095, Size: 4096}
+	for name, e := range map[string]Endpoint{
 		"slot":                    {Slot: uint32(pa.peer.RemoteSlots()), Offset: good.Offset, Size: good.Size},
 		"unaligned":               {Slot: 1, Offset: good.Offset + 64, Size: good.Size},
 		"over the control blocks": {Slot: 1, Offset: 0, Size: good.Size},

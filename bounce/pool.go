@@ -219,9 +219,9 @@ func (p *Pool) Used() Used {
 	return Used{Pairs: len(p.pairs), Slots: slots, Bytes: p.blocks.used}
 }
 
-// End is what one side of a connection sends to the other: where its control
+// Endpoint is what one side of a connection sends to the other: where its control
 // block and its first queue are.
-type End struct {
+type Endpoint struct {
 	Slot   uint32 // of its control block
 	Gen    uint32 // of the slot; distinguishes one user of the slot from the next
 	Offset uint64 // of its queue in its region, a multiple of 2048

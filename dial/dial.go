@@ -52,7 +52,7 @@ type call struct {
 // NewTable returns the table of the peer of a pool.
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
-// Dial opens the connection that a Hello asks for, and sets the Hello's End. It sends one
+// Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
 // Hello: what follows a failure, [Retry] decides. Its errors are those of ctx,
 // ECONNREFUSED, ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError,
 // ErrAddressTaken, ErrLinkDown, and errBacklog if the listener's backlog is full.
@@ -72,13 +72,13 @@ func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 		return nil, err
 	}
 	c := &call{pair: pair, answer: make(chan error, 1)}
-	end := pair.End()
-	k := key{end.Slot, end.Gen}
+	ours := pair.Endpoint()
+	k := key{ours.Slot, ours.Gen}
 	if !t.add(k, c) {
 		t.pool.Discard(pair)
 		return nil, ErrLinkDown
 	}
-	h.End = hello.End(end)
+	h.Endpoint = hello.Endpoint(ours)
 	if t.pool.Peer().Send(link.ServiceSDP, h.Marshal()) != nil {
 		t.remove(k)
 		t.pool.Discard(pair)
@@ -159,7 +159,7 @@ func (t *Table) Ack(a *hello.HelloAck) error {
 	if c == nil {
 		return fmt.Errorf("%w: HelloAck for slot %d, which did not dial", hello.ErrMalformed, a.Slot)
 	}
-	if err := c.pair.Connect(bounce.End(a.End)); err != nil {
+	if err := c.pair.Connect(bounce.Endpoint(a.Endpoint)); err != nil {
 		t.pool.Discard(c.pair) // the error takes the link down
 		t.finish(c, err, func() {})
 		return err

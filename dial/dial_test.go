@@ -56,15 +56,15 @@ func (l *listener) accept(t *testing.T, h *hello.Hello) *bounce.Pair {
 	t.Helper()
 	pair, err := l.pool.NewPair()
 	require.NoError(t, err)
-	require.NoError(t, pair.Connect(bounce.End(h.End)))
-	a := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
+	require.NoError(t, pair.Connect(bounce.Endpoint(h.Endpoint)))
+	a := hello.HelloAck{Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Endpoint: hello.Endpoint(pair.Endpoint())}
 	require.NoError(t, l.peer.Send(link.ServiceSDP, a.Marshal()))
 	return pair
 }
 
 func (l *listener) refuse(t *testing.T, h *hello.Hello, r hello.Refuse) {
 	t.Helper()
-	r.Slot, r.Gen = h.End.Slot, h.End.Gen
+	r.Slot, r.Gen = h.Endpoint.Slot, h.Endpoint.Gen
 	require.NoError(t, l.peer.Send(link.ServiceSDP, r.Marshal()))
 }
 

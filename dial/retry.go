@@ -35,7 +35,7 @@ const (
 	maxLinks = 3
 	// maxRedirects is how often a dial is redirected before it reaches the port again.
 	maxRedirects = 4
-	// maxPorts is how many ports of the dialling end may be in use at the listener, by
+	// maxPorts is how many ports of the dialling endpoint may be in use at the listener, by
 	// connections of other processes.
 	maxPorts = 64
 

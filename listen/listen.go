@@ -141,7 +141,7 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 	if err != nil || reason == 0 {
 		return err
 	}
-	r := hello.Refuse{Version: hello.Version, Slot: h.End.Slot, Gen: h.End.Gen, Reason: reason}
+	r := hello.Refuse{Version: hello.Version, Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Reason: reason}
 	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
 		if process := t.Elsewhere(int(h.To)); process != 0 {
 			r.Reason, r.Process = hello.Elsewhere, uint16(process)
@@ -167,12 +167,12 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 		l.giveBack(addresses)
 		return hello.WindowFull, nil
 	}
-	if err := pair.Connect(bounce.End(h.End)); err != nil {
+	if err := pair.Connect(bounce.Endpoint(h.Endpoint)); err != nil {
 		l.giveBack(addresses)
 		p.Discard(pair)
 		return 0, err
 	}
-	ack := hello.HelloAck{Slot: h.End.Slot, Gen: h.End.Gen, End: hello.End(pair.End())}
+	ack := hello.HelloAck{Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Endpoint: hello.Endpoint(pair.Endpoint())}
 	// If the link has gone down meanwhile, the pair learns of it as all others do.
 	_ = p.Peer().Send(link.ServiceSDP, ack.Marshal())
 	if !l.deliver(p, Accepted{Pair: pair, From: int(h.From), Addresses: addresses}) {
@@ -232,7 +232,7 @@ func (t *Table) find(h *hello.Hello) *Listener {
 const firstUserPort = 1024
 
 // take reserves a pair of addresses. Unless exact is true, it may choose another port
-// for the remote end. The caller holds mu.
+// for the remote endpoint. The caller holds mu.
 func (t *Table) take(a Addresses, exact bool) (Addresses, hello.Reason) {
 	for range 1 << 16 {
 		if _, ok := t.used[a]; !ok {

@@ -171,7 +171,7 @@ func TestAHelloThatFailsGivesItsPlaceBack(t *testing.T) {
 		k.near.pool.Discard(p)
 	}
 	for range 3 {
-		bad := &hello.Hello{Version: hello.Version, To: 1, End: hello.End{Slot: 1 << 31}}
+		bad := &hello.Hello{Version: hello.Version, To: 1, Endpoint: hello.Endpoint{Slot: 1 << 31}}
 		require.ErrorIs(t, table.Hello(k.near.pool, bad), bounce.ErrBadGrant)
 	}
 	c := k.mustDial(t, 1)

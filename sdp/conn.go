@@ -18,14 +18,14 @@ import (
 // dropped, unless something that Peek or Reserve lent is out.
 type Conn struct {
 	pair          *bounce.Pair // the data path; immutable
-	end           *end         // immutable
+	endpoint      *endpoint    // immutable
 	local, remote net.Addr     // both an *Addr, or both a *net.TCPAddr; immutable
 	dropped       runtime.Cleanup
 }
 
-// end is the part of a connection that its Fabric keeps. It does not refer to the Conn. So
+// endpoint is the part of a connection that its Fabric keeps. It does not refer to the Conn. So
 // a Conn that the program has dropped is garbage.
-type end struct {
+type endpoint struct {
 	pair    *bounce.Pair // immutable
 	fabric  *Fabric      // immutable
 	release func()       // releases the addresses; nil if there is nothing to release; immutable
@@ -36,21 +36,21 @@ type end struct {
 // newConn makes a connection. release, if not nil, is called when the connection is
 // closed, or could not be made.
 func newConn(f *Fabric, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
-	e := &end{pair: p, fabric: f, release: release}
+	e := &endpoint{pair: p, fabric: f, release: release}
 	if err := f.add(e); err != nil {
 		p.Abort()
 		e.releaseAddresses()
 		return nil, err
 	}
-	c := &Conn{pair: p, end: e, local: local, remote: remote}
+	c := &Conn{pair: p, endpoint: e, local: local, remote: remote}
 	if !f.stack.bubble {
-		c.dropped = runtime.AddCleanup(c, (*end).drop, e)
+		c.dropped = runtime.AddCleanup(c, (*endpoint).drop, e)
 	}
 	return c, nil
 }
 
 // Close ends the connection. Its errors are those of bounce.Pair.
-func (e *end) Close() error {
+func (e *endpoint) Close() error {
 	raceRelease(e.pair)
 	closing := e.pair.Close
 	if e.abort.Load() {
@@ -65,7 +65,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-func (e *end) releaseAddresses() {
+func (e *endpoint) releaseAddresses() {
 	if e.release != nil {
 		e.release()
 	}
@@ -73,7 +73,7 @@ func (e *end) releaseAddresses() {
 
 // drop closes the connection of a Conn that is garbage. Close may wait, which the
 // collector's goroutine must not.
-func (e *end) drop() { go e.Close() }
+func (e *endpoint) drop() { go e.Close() }
 
 func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
@@ -113,7 +113,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 // that was not read, the other side gets ECONNRESET behind what was written, as with TCP,
 // and Close does not wait.
 func (c *Conn) Close() error {
-	if err := c.end.Close(); err != nil {
+	if err := c.endpoint.Close(); err != nil {
 		return c.opError(opClose, err)
 	}
 	c.dropped.Stop()
@@ -144,7 +144,7 @@ func (c *Conn) CloseRead() error {
 // arrived and then ECONNRESET. With any other number, Close ends the connection in
 // order, without waiting, since what was written is at the other side already.
 func (c *Conn) SetLinger(sec int) error {
-	return c.set(func() { c.end.abort.Store(sec == 0) })
+	return c.set(func() { c.endpoint.abort.Store(sec == 0) })
 }
 
 // LocalAddr returns the address of this endpoint: an *Addr, or, under network "tcp",

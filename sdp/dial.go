@@ -309,7 +309,7 @@ func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Co
 	}
 	from, ok := f.stack.takePort()
 	if !ok {
-		return nil, fmt.Errorf("no port is free for the dialling end: %w", syscall.EADDRNOTAVAIL)
+		return nil, fmt.Errorf("no port is free for the dialling endpoint: %w", syscall.EADDRNOTAVAIL)
 	}
 	pair, err := dials.Dial(ctx, d.hello(from))
 	if err != nil {

@@ -90,7 +90,7 @@ type Fabric struct {
 	closed bool              // guarded by mu
 }
 
-// user is implemented by the end of a *Conn, and by a *Listener.
+// user is implemented by the endpoint of a *Conn, and by a *Listener.
 type user interface{ Close() error }
 
 // Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one

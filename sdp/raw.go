@@ -40,7 +40,7 @@ type rawConn struct{ c *Conn }
 
 // Control implements syscall.RawConn.
 func (r *rawConn) Control(f func(fd uintptr)) error {
-	err := r.c.end.control(f)
+	err := r.c.endpoint.control(f)
 	runtime.KeepAlive(r)
 	return r.c.opError("raw-control", err)
 }
@@ -48,7 +48,7 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 // Read implements syscall.RawConn. While f runs, the descriptor contains what there is to
 // read.
 func (r *rawConn) Read(f func(fd uintptr) (done bool)) error {
-	err := r.c.end.rawRead(f)
+	err := r.c.endpoint.rawRead(f)
 	raceAcquire(r.c.pair)
 	runtime.KeepAlive(r)
 	return r.c.opError("raw-read", err)

@@ -47,7 +47,7 @@ func socketPair() (show, feed int, err error) {
 
 // take returns the sockets for a call that ends with give, and makes them if necessary.
 // The first call also has the connection end them when it ends.
-func (e *end) take() (show, feed int, err error) {
+func (e *endpoint) take() (show, feed int, err error) {
 	d := &e.raw
 	d.mu.Lock()
 	first := d.state == notMade
@@ -110,7 +110,7 @@ func (d *descriptor) end() {
 	}
 }
 
-func (e *end) control(f func(fd uintptr)) error {
+func (e *endpoint) control(f func(fd uintptr)) error {
 	show, _, err := e.take()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (e *end) control(f func(fd uintptr)) error {
 }
 
 // rawRead calls f while the descriptor contains what there is to read.
-func (e *end) rawRead(f func(fd uintptr) (done bool)) error {
+func (e *endpoint) rawRead(f func(fd uintptr) (done bool)) error {
 	show, feed, err := e.take()
 	if err != nil {
 		return err

@@ -11,5 +11,5 @@ type descriptor struct{}
 
 func (*descriptor) close() {}
 
-func (*end) control(func(uintptr)) error      { return errors.ErrUnsupported }
-func (*end) rawRead(func(uintptr) bool) error { return errors.ErrUnsupported }
+func (*endpoint) control(func(uintptr)) error      { return errors.ErrUnsupported }
+func (*endpoint) rawRead(func(uintptr) bool) error { return errors.ErrUnsupported }

@@ -44,7 +44,7 @@ func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	defer f.Close()
 	peer, err := f.Peer(t.Context(), joined.stack.fabric.Node().ID())
 	require.NoError(t, err)
-	dial := hello.Hello{Version: hello.Version + 1, From: 1, To: 1, End: hello.End{Slot: 3, Gen: 9}}
+	dial := hello.Hello{Version: hello.Version + 1, From: 1, To: 1, Endpoint: hello.Endpoint{Slot: 3, Gen: 9}}
 	require.NoError(t, peer.Send(link.ServiceSDP, dial.Marshal()))
 	answer := <-answers
 	require.Equal(t, []byte{3, hello.Version, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, byte(hello.BadVersion), 0}, answer[:14])

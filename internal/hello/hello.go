@@ -66,9 +66,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint16(r))
 }
 
-// End says where one side's control block and first queue are. Its fields are those of
-// bounce.End.
-type End struct {
+// Endpoint says where one side's control block and first queue are. Its fields are those of
+// bounce.Endpoint.
+type Endpoint struct {
 	Slot   uint32
 	Gen    uint32
 	Offset uint64
@@ -77,12 +77,12 @@ type End struct {
 
 // Hello asks for a connection from port From to port To.
 type Hello struct {
-	Version uint8
-	Network Network
-	From    uint16
-	To      uint16
-	End     End
-	TCP     TCP // of OverTCP
+	Version  uint8
+	Network  Network
+	From     uint16
+	To       uint16
+	Endpoint Endpoint
+	TCP      TCP // of OverTCP
 }
 
 // TCP is what a connection of network "tcp" has in addition to its ports. All of it is
@@ -95,10 +95,10 @@ type TCP struct {
 	SourceZone, DestinationZone uint32
 }
 
-// HelloAck accepts the Hello whose End had Slot and Gen.
+// HelloAck accepts the Hello whose Endpoint had Slot and Gen.
 type HelloAck struct {
 	Slot, Gen uint32
-	End       End
+	Endpoint  Endpoint
 }
 
 // Refuse refuses that Hello.
@@ -114,11 +114,11 @@ const (
 	typeAck    = 2
 	typeRefuse = 3
 
-	endSize    = 20
-	helloSize  = 8 + endSize
-	tcpSize    = helloSize + 60 // of a Hello of OverTCP
-	ackSize    = 12 + endSize
-	refuseSize = 16
+	endpointSize = 20
+	helloSize    = 8 + endpointSize
+	tcpSize      = helloSize + 60 // of a Hello of OverTCP
+	ackSize      = 12 + endpointSize
+	refuseSize   = 16
 )
 
 var le = binary.LittleEndian
@@ -130,7 +130,7 @@ func (h *Hello) Marshal() []byte {
 	le.PutUint16(b[2:], h.From)
 	le.PutUint16(b[4:], h.To)
 	b[6] = uint8(h.Network)
-	b = h.End.append(b)
+	b = h.Endpoint.append(b)
 	if h.Network == OverTCP {
 		b = h.TCP.append(b)
 	}
@@ -143,7 +143,7 @@ func (a *HelloAck) Marshal() []byte {
 	b[0] = typeAck
 	le.PutUint32(b[4:], a.Slot)
 	le.PutUint32(b[8:], a.Gen)
-	return a.End.append(b)
+	return a.Endpoint.append(b)
 }
 
 // Marshal returns the message as it goes over the wire.
@@ -157,7 +157,7 @@ func (r *Refuse) Marshal() []byte {
 	return b
 }
 
-func (e *End) append(b []byte) []byte {
+func (e *Endpoint) append(b []byte) []byte {
 	b = le.AppendUint32(b, e.Slot)
 	b = le.AppendUint32(b, e.Gen)
 	b = le.AppendUint64(b, e.Offset)
@@ -185,12 +185,12 @@ func parseTCP(b []byte) TCP {
 	return t
 }
 
-func parseEnd(b []byte) End {
-	return End{Slot: le.Uint32(b), Gen: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Size: le.Uint32(b[16:])}
+func parseEndpoint(b []byte) Endpoint {
+	return Endpoint{Slot: le.Uint32(b), Gen: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Size: le.Uint32(b[16:])}
 }
 
 // Parse returns a *Hello, a *HelloAck or a *Refuse. It checks the form only. What
-// an End may name is checked where it is used.
+// an Endpoint may name is checked where it is used.
 func Parse(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
@@ -198,12 +198,12 @@ func Parse(b []byte) (any, error) {
 	switch {
 	case b[0] == typeHello && len(b) >= 16 && b[1] != Version:
 		// Only this much is the same in every version: enough to refuse it.
-		return &Hello{Version: b[1], End: End{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
+		return &Hello{Version: b[1], Endpoint: Endpoint{Slot: le.Uint32(b[8:]), Gen: le.Uint32(b[12:])}}, nil
 	case b[0] == typeHello && len(b) == helloSize && Network(b[6]) == SDP,
 		b[0] == typeHello && len(b) == tcpSize && Network(b[6]) == OverTCP:
 		return parseHello(b)
 	case b[0] == typeAck && len(b) == ackSize && b[1]|b[2]|b[3] == 0:
-		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), End: parseEnd(b[12:])}, nil
+		return &HelloAck{Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Endpoint: parseEndpoint(b[12:])}, nil
 	case b[0] == typeRefuse && len(b) >= 14 && b[1] != Version && Reason(le.Uint16(b[12:])) == BadVersion:
 		// And this much, to learn of it.
 		return &Refuse{Version: b[1], Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: BadVersion}, nil
@@ -219,7 +219,7 @@ func Parse(b []byte) (any, error) {
 
 // parseHello takes one of this version, and of a size that fits its network.
 func parseHello(b []byte) (*Hello, error) {
-	h := &Hello{Version: b[1], Network: Network(b[6]), From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), End: parseEnd(b[8:])}
+	h := &Hello{Version: b[1], Network: Network(b[6]), From: le.Uint16(b[2:]), To: le.Uint16(b[4:]), Endpoint: parseEndpoint(b[8:])}
 	zeros := uint32(b[7])
 	if h.Network == OverTCP {
 		zeros |= le.Uint32(b[helloSize:])

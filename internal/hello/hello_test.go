@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var end = End{Slot: 0x01020304, Gen: 0x05060708, Offset: 0x1112131415161718, Size: 0x21222324}
+var endpoint = Endpoint{Slot: 0x01020304, Gen: 0x05060708, Offset: 0x1112131415161718, Size: 0x21222324}
 
 var wire = map[string]struct {
 	msg  interface{ Marshal() []byte }
 	want []byte
 }{
 	"hello": {
-		&Hello{Version: Version, From: 0xc001, To: 8080, End: end},
+		&Hello{Version: Version, From: 0xc001, To: 8080, Endpoint: endpoint},
 		[]byte{1, 4, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"hello, tcp": {
-		&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, End: end, TCP: TCP{
+		&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, Endpoint: endpoint, TCP: TCP{
 			Cookie: 0x0102030405060708, Namespace: 0x1112131415161718,
 			Source: [16]byte{0: 0xfe, 15: 1}, Destination: [16]byte{0: 0xfe, 15: 2},
 			SourceZone: 3, DestinationZone: 0x01020304,
@@ -36,7 +36,7 @@ var wire = map[string]struct {
 		[]byte{3, 4, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
 	},
 	"ack": {
-		&HelloAck{Slot: 3, Gen: 9, End: end},
+		&HelloAck{Slot: 3, Gen: 9, Endpoint: endpoint},
 		[]byte{2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"refuse": {
@@ -85,10 +85,10 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 }
 
 func TestHelloOfAnotherVersionCanBeRefused(t *testing.T) {
-	b := append((&Hello{Version: Version + 1, From: 1, To: 2, End: end}).Marshal(), "and more"...)
+	b := append((&Hello{Version: Version + 1, From: 1, To: 2, Endpoint: endpoint}).Marshal(), "and more"...)
 	m, err := Parse(b)
 	require.NoError(t, err)
-	require.Equal(t, &Hello{Version: Version + 1, End: End{Slot: end.Slot, Gen: end.Gen}}, m)
+	require.Equal(t, &Hello{Version: Version + 1, Endpoint: Endpoint{Slot: endpoint.Slot, Gen: endpoint.Gen}}, m)
 }
 
 func TestRefusalOfAnotherVersionSaysWhich(t *testing.T) {

@@ -20,27 +20,27 @@ func TestMessagesAreLaidOutAsDocumented(t *testing.T) {
 		Cookie: 0x0102030405060708, Namespace: 0x1112131415161718, SourceZone: 0x21222324, DestinationZone: 0x31323334,
 		Source: [16]byte{7: 1}, Destination: [16]byte{7: 2},
 	}
-	// Of what has more than 8 bytes, the first 8: of an end they are slot and generation.
-	ends := uint64(end.Slot) | uint64(end.Gen)<<32
-	other := End{Slot: 0x41424344, Gen: 0x51525354, Offset: 0x6162636465666768, Size: 0x71727374}
-	others := uint64(other.Slot) | uint64(other.Gen)<<32
+	// Of what has more than 8 bytes, the first 8: of an endpoint they are slot and generation.
+	first := uint64(endpoint.Slot) | uint64(endpoint.Gen)<<32
+	other := Endpoint{Slot: 0x41424344, Gen: 0x51525354, Offset: 0x6162636465666768, Size: 0x71727374}
+	second := uint64(other.Slot) | uint64(other.Gen)<<32
 	for heading, m := range map[string]struct {
 		wire []byte
 		want map[string]uint64
 	}{
-		"end": {end.append(nil), map[string]uint64{
-			"slot": uint64(end.Slot), "generation": uint64(end.Gen), "offset": end.Offset, "size": uint64(end.Size),
+		"endpoint": {endpoint.append(nil), map[string]uint64{
+			"slot": uint64(endpoint.Slot), "generation": uint64(endpoint.Gen), "offset": endpoint.Offset, "size": uint64(endpoint.Size),
 		}},
-		"Hello": {(&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, End: end, TCP: tcp}).Marshal(), map[string]uint64{
-			"type": typeHello, "version": Version, "network": uint64(OverTCP), "from": 0xc001, "to": 8080, "end": ends,
+		"Hello": {(&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, Endpoint: endpoint, TCP: tcp}).Marshal(), map[string]uint64{
+			"type": typeHello, "version": Version, "network": uint64(OverTCP), "from": 0xc001, "to": 8080, "endpoint": first,
 			"cookie": tcp.Cookie, "namespace": tcp.Namespace, "source": 1 << 56, "destination": 2 << 56,
 			"source zone": uint64(tcp.SourceZone), "destination zone": uint64(tcp.DestinationZone),
 		}},
-		"HelloAck": {(&HelloAck{Slot: end.Slot, Gen: end.Gen, End: other}).Marshal(), map[string]uint64{
-			"type": typeAck, "slot": uint64(end.Slot), "generation": uint64(end.Gen), "end": others,
+		"HelloAck": {(&HelloAck{Slot: endpoint.Slot, Gen: endpoint.Gen, Endpoint: other}).Marshal(), map[string]uint64{
+			"type": typeAck, "slot": uint64(endpoint.Slot), "generation": uint64(endpoint.Gen), "endpoint": second,
 		}},
-		"Refuse": {(&Refuse{Version: Version, Slot: end.Slot, Gen: end.Gen, Reason: Elsewhere, Process: 0x0102}).Marshal(), map[string]uint64{
-			"type": typeRefuse, "version": Version, "slot": uint64(end.Slot), "generation": uint64(end.Gen),
+		"Refuse": {(&Refuse{Version: Version, Slot: endpoint.Slot, Gen: endpoint.Gen, Reason: Elsewhere, Process: 0x0102}).Marshal(), map[string]uint64{
+			"type": typeRefuse, "version": Version, "slot": uint64(endpoint.Slot), "generation": uint64(endpoint.Gen),
 			"reason": uint64(Elsewhere), "process": 0x0102,
 		}},
 	} {

@@ -6,13 +6,13 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 )
 
-// end is one endpoint of a connection: a control block and queues in the memory of one side,
+// endpoint is one endpoint of a connection: a control block and queues in the memory of one side,
 // which the other side stores to. See "The region and the control blocks" of sdp/PROTOCOL.md.
-type end struct {
+type endpoint struct {
 	mem  *memory
 	slot int
-	gen  uint32 // of the slot
-	peer *end   // nil before HelloAck
+	gen  uint32    // of the slot
+	peer *endpoint // nil before HelloAck
 	log  *history
 
 	queues  map[uint32]*queue // by generation
@@ -52,13 +52,13 @@ func (l *ledger) message(x int, b []byte) {
 	switch m := msg.(type) {
 	case *hello.Hello:
 		if m.Version == hello.Version {
-			l.open(x, m.End)
+			l.open(x, m.Endpoint)
 		}
 	case *hello.HelloAck:
 		asked := l.asked(1-x, m.Slot, m.Gen)
 		if asked == nil {
 			l.rec.violated(&l.log, "side %d accepts slot %d, generation %d, that was not asked for", x, m.Slot, m.Gen)
-		} else if e := l.open(x, m.End); e != nil {
+		} else if e := l.open(x, m.Endpoint); e != nil {
 			asked.join(e)
 		}
 	case *hello.Refuse:
@@ -72,25 +72,25 @@ func (l *ledger) message(x int, b []byte) {
 }
 
 // asked returns the endpoint of side x in a Hello that was not answered.
-func (l *ledger) asked(x int, slot, gen uint32) *end {
+func (l *ledger) asked(x int, slot, gen uint32) *endpoint {
 	if e := l.mem[x].controls[int(slot)]; e != nil && e.gen == gen && e.peer == nil {
 		return e
 	}
 	return nil
 }
 
-func (e *end) join(peer *end) {
+func (e *endpoint) join(peer *endpoint) {
 	e.peer, peer.peer = peer, e
 	peer.log = e.log
 }
 
 // over reports whether neither side stores for the connection any more.
-func (e *end) over() bool { return e.stopped && (e.peer == nil || e.peer.stopped) }
+func (e *endpoint) over() bool { return e.stopped && (e.peer == nil || e.peer.stopped) }
 
 // open grants side x's control block and first queue to the other side.
-func (l *ledger) open(x int, far hello.End) *end {
+func (l *ledger) open(x int, far hello.Endpoint) *endpoint {
 	m := l.mem[x]
-	e := &end{mem: m, slot: int(far.Slot), gen: far.Gen, log: &history{}, queues: map[uint32]*queue{}, granted: 0, cur: 1}
+	e := &endpoint{mem: m, slot: int(far.Slot), gen: far.Gen, log: &history{}, queues: map[uint32]*queue{}, granted: 0, cur: 1}
 	if e.slot >= m.slots {
 		l.rec.violated(&l.log, "side %d grants slot %d of %d", x, e.slot, m.slots)
 		return nil
@@ -112,7 +112,7 @@ func (l *ledger) open(x int, far hello.End) *end {
 
 // grant adds the next queue of the endpoint. It returns false if the memory may not
 // be granted.
-func (e *end) grant(off, size int) bool {
+func (e *endpoint) grant(off, size int) bool {
 	m := e.mem
 	rec := m.ledger.rec
 	if size < minQueue || size > maxQueue || bits.OnesCount(uint(size)) != 1 || off%minQueue != 0 ||
@@ -120,11 +120,11 @@ func (e *end) grant(off, size int) bool {
 		rec.violated(e.log, "side %d grants a queue of %d bytes at %d", m.owner, size, off)
 		return false
 	}
-	q := &queue{end: e, off: off, size: uint64(size)}
+	q := &queue{endpoint: e, off: off, size: uint64(size)}
 	for b := off / minQueue; b < (off+size)/minQueue; b++ {
 		if old := m.blocks[b]; old != nil && !old.free() {
-			rec.violated(old.end.log, "side %d grants a queue of %d bytes at %d, where one of slot %d is in use",
-				m.owner, size, off, old.end.slot)
+			rec.violated(old.endpoint.log, "side %d grants a queue of %d bytes at %d, where one of slot %d is in use",
+				m.owner, size, off, old.endpoint.slot)
 			return false
 		}
 		m.blocks[b] = q
@@ -163,13 +163,13 @@ func (m *memory) regionStore(st store, n note) *claim {
 		return nil
 	}
 	n.off, n.where = st.off-q.off, "queue"
-	q.end.log.add(n)
+	q.endpoint.log.add(n)
 	st.off -= q.off
 	return q.store(st)
 }
 
 // controlStore checks a store to the control block of e.
-func (e *end) controlStore(st store) *claim {
+func (e *endpoint) controlStore(st store) *claim {
 	rec := e.mem.ledger.rec
 	bad := func(format string, args ...any) *claim {
 		rec.violated(e.log, format, args...)

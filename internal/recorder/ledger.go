@@ -44,8 +44,8 @@ type memory struct {
 	slots  int
 	region int // offset of the region
 
-	controls map[int]*end   // by slot, the control blocks granted last
-	blocks   map[int]*queue // by region offset / 2048, the queues granted last
+	controls map[int]*endpoint // by slot, the control blocks granted last
+	blocks   map[int]*queue    // by region offset / 2048, the queues granted last
 
 	// Set-up frames.
 	sent   uint32 // published here
@@ -65,7 +65,7 @@ func newLedger(r *Recorder, sizes [2]int, in [2][]byte) *ledger {
 		l.mem[x] = &memory{
 			ledger: l, owner: x, size: w, in: in[x],
 			slots: n, region: (offNotes + 8*n + 4095) &^ 4095,
-			controls: map[int]*end{}, blocks: map[int]*queue{},
+			controls: map[int]*endpoint{}, blocks: map[int]*queue{},
 			notes: map[uint32]int{}, summaries: map[uint32]int{},
 		}
 	}

@@ -5,9 +5,9 @@ import "fmt"
 // queue is a queue of records: "Records" of sdp/PROTOCOL.md. Positions count bytes from
 // the beginning, and do not wrap.
 type queue struct {
-	end  *end
-	off  int // in the region
-	size uint64
+	endpoint *endpoint
+	off      int // in the region
+	size     uint64
 
 	records  []record // whose room was taken, and which are not credited, in order
 	head     uint64   // behind the last of them
@@ -37,7 +37,7 @@ const (
 )
 
 // free reports whether the memory may be granted again.
-func (q *queue) free() bool { return q.end.over() || q.left && q.firstOpen() == q.head }
+func (q *queue) free() bool { return q.endpoint.over() || q.left && q.firstOpen() == q.head }
 
 // firstOpen returns the position of the first record that is not published.
 func (q *queue) firstOpen() uint64 {
@@ -56,7 +56,7 @@ func (q *queue) at(base uint64, off int) uint64 {
 
 // store checks a store at st.off of the queue.
 func (q *queue) store(st store) *claim {
-	e := q.end
+	e := q.endpoint
 	rec := e.mem.ledger.rec
 	bad := func(format string, args ...any) *claim {
 		rec.violated(e.log, format, args...)
@@ -96,8 +96,8 @@ func (q *queue) clear(st store, bad func(string, ...any) *claim) *claim {
 	if next+64 > q.credit+q.size {
 		return bad("no room for a record up to %d: %d is credited", next, q.credit)
 	}
-	q.end.seq++
-	q.records = append(q.records, record{from: q.head, to: next, seq: q.end.seq})
+	q.endpoint.seq++
+	q.records = append(q.records, record{from: q.head, to: next, seq: q.endpoint.seq})
 	q.head = next
 	return nil
 }
@@ -147,7 +147,7 @@ func (q *queue) publish(st store, bad func(string, ...any) *claim) *claim {
 	q.passed()
 	switch kind {
 	case kindFIN:
-		q.end.fin = true
+		q.endpoint.fin = true
 	case kindMove:
 		q.move(bad)
 	}
@@ -156,7 +156,7 @@ func (q *queue) publish(st store, bad func(string, ...any) *claim) *claim {
 
 // move continues in the queue granted last.
 func (q *queue) move(bad func(string, ...any) *claim) {
-	e := q.end
+	e := q.endpoint
 	if e.cur == e.granted {
 		bad("a move without a grant")
 		return
@@ -199,7 +199,7 @@ func (q *queue) payload(st store, bad func(string, ...any) *claim) *claim {
 
 // credited handles credit for what the owner of e has read. It returns what is
 // wrong, or "".
-func (e *end) credited(v uint64) string {
+func (e *endpoint) credited(v uint64) string {
 	if e == nil {
 		return "the connection is not open"
 	}

@@ -82,7 +82,7 @@ func (r *Recorder) Pair(a, b ntb.Device) (ntb.Device, ntb.Device) {
 // Connect informs the Recorder that two nodes have connected two endpoints without set-up
 // messages, and granted each other their control blocks and first queues. They use the most recent
 // bridge or tunnel between the nodes. It must be called before their first stores.
-func (r *Recorder) Connect(a uint32, endA hello.End, b uint32, endB hello.End) {
+func (r *Recorder) Connect(a uint32, endA hello.Endpoint, b uint32, endB hello.Endpoint) {
 	if r == nil {
 		return
 	}

@@ -72,15 +72,15 @@ func (r *rig) send(x int, m []byte) {
 	r.out[x].Publish64(off, binary.LittleEndian.Uint64(b))
 }
 
-func (r *rig) end() hello.End {
-	return hello.End{Slot: rigSlot, Gen: 7, Offset: rigQueue, Size: minQueue}
+func (r *rig) endpoint() hello.Endpoint {
+	return hello.Endpoint{Slot: rigSlot, Gen: 7, Offset: rigQueue, Size: minQueue}
 }
 
 // open has side 0 send a Hello and side 1 accept it.
 func (r *rig) open() *rig {
 	r.bringUp()
-	r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
-	r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, End: r.end()}).Marshal())
+	r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: r.endpoint()}).Marshal())
+	r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, Endpoint: r.endpoint()}).Marshal())
 	return r
 }
 
@@ -152,7 +152,7 @@ func TestAnHonestConnectionIsLeftAlone(t *testing.T) {
 	for _, s := range r.side {
 		clear(s.Inbound()[r.region:])
 	}
-	r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
+	r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: r.endpoint()}).Marshal())
 	r.send(0, (&hello.Refuse{Version: hello.Version, Slot: rigSlot, Gen: 7, Reason: hello.NotListening}).Marshal())
 	require.Empty(t, r.said.said)
 	require.Positive(t, r.rec.Stores())

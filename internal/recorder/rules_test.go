@@ -59,36 +59,36 @@ var flaws = map[string]struct {
 		r.out[0].Write(r.out[0].Len()-64, make([]byte, 64))
 	}, "which was not granted"},
 	"refused after stores": {func(r *rig) {
-		e := r.end()
+		e := r.endpoint()
 		e.Slot, e.Offset = 5, 256<<10
-		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: e}).Marshal())
 		r.out[1].Publish32(r.region+controlSize*5+controlState, 1)
 		r.send(1, (&hello.Refuse{Version: hello.Version, Slot: 5, Gen: 7, Reason: hello.BacklogFull}).Marshal())
 	}, "refuses what it has stored to"},
 	"accepted what was not asked for": {func(r *rig) {
-		r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, End: r.end()}).Marshal())
+		r.send(1, (&hello.HelloAck{Slot: rigSlot, Gen: 7, Endpoint: r.endpoint()}).Marshal())
 	}, "that was not asked for"},
 	"slot granted twice": {func(r *rig) {
-		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: r.endpoint()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"slot granted again when one side has stopped": {func(r *rig) {
 		r.control(0, controlState, stateStopped)
-		r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: r.end()}).Marshal())
+		r.send(1, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: r.endpoint()}).Marshal())
 	}, "grants slot 3, which is in use"},
 	"queue granted twice": {func(r *rig) {
-		e := r.end()
+		e := r.endpoint()
 		e.Slot = 5
-		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: e}).Marshal())
 	}, "where one of slot 3 is in use"},
 	"queue granted uncleared": {func(r *rig) {
 		r.side[1].Inbound()[r.region+128<<10] = 1
 		r.control(1, controlGrant, grantWord(2, 12, 128<<10))
 	}, "without clearing its first header"},
 	"control block granted uncleared": {func(r *rig) {
-		e := r.end()
+		e := r.endpoint()
 		e.Slot, e.Offset = 5, 256<<10
 		r.side[0].Inbound()[r.region+controlSize*5+controlState] = 1
-		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, End: e}).Marshal())
+		r.send(0, (&hello.Hello{Version: hello.Version, From: 9, To: 10, Endpoint: e}).Marshal())
 	}, "without clearing it"},
 	"queue outside of the region": {func(r *rig) {
 		r.control(1, controlGrant, grantWord(2, 12, rigWindow))
@@ -196,7 +196,7 @@ var flaws = map[string]struct {
 	}, "set-up credit 2 after 0, of 1 frames"},
 	"set-up frame without credit": {func(r *rig) {
 		for range setupSlots {
-			r.send(0, (&hello.Hello{Version: 9, From: 9, To: 10, End: r.end()}).Marshal())
+			r.send(0, (&hello.Hello{Version: 9, From: 9, To: 10, Endpoint: r.endpoint()}).Marshal())
 		}
 	}, "with credit for 0"},
 	"set-up frame before its payload": {func(r *rig) {
