@@ -182,7 +182,7 @@ func (w *bubbleWorld) open(number int) {
 		return
 	}
 	w.sure.Go(func() { n.accept(ln.(*Listener)) })
-	w.sure.Go(n.watchStats)
+	w.sure.Go(n.readStats)
 }
 
 // accept serves all connections to the node. Its deadlines pass, and now and then it
@@ -210,8 +210,8 @@ func (n *bubbleNode) accept(ln *Listener) {
 	}
 }
 
-// watchStats reads the Fabric's counters, which must not wait.
-func (n *bubbleNode) watchStats() {
+// readStats reads the Fabric's counters, which must not wait.
+func (n *bubbleNode) readStats() {
 	rng := rand.New(rand.NewPCG(n.world.plan.seed, 200+uint64(n.number)))
 	for !n.closed.Load() {
 		n.world.timed(0, "Fabric.Stats", func() { n.fabric.Stats() })
@@ -269,7 +269,7 @@ func (w *bubbleWorld) happen(e *bubbleEvent) {
 func (w *bubbleWorld) run() {
 	over := make(chan struct{})
 	defer close(over)
-	go w.tell(over)
+	go w.publishClock(over)
 	w.hub = fabric.NewMemHosts(w.wrap)
 	w.ledgers, w.doing, w.made = map[uint32]*ledger{}, map[*string]*ledger{}, map[[2]int]int{}
 	w.nodes = make([]*bubbleNode, w.plan.nodes)
@@ -294,7 +294,7 @@ func (w *bubbleWorld) run() {
 		close(done)
 	}()
 	if !w.plan.has(ends) {
-		if !w.watch(done) {
+		if !w.waitFor(done) {
 			return
 		}
 		w.checkFree()
@@ -313,7 +313,7 @@ func (w *bubbleWorld) run() {
 		w.sure.Wait()
 		close(closed)
 	}()
-	if !w.watch(closed) {
+	if !w.waitFor(closed) {
 		return
 	}
 	// What is under way in goroutines of the Fabrics ends now. The end of this goroutine
@@ -331,8 +331,8 @@ func (w *bubbleWorld) run() {
 	}
 }
 
-// tell signals outside of the bubble that its time goes on.
-func (w *bubbleWorld) tell(over chan struct{}) {
+// publishClock shows outside of the bubble that its time goes on.
+func (w *bubbleWorld) publishClock(over chan struct{}) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -345,9 +345,9 @@ func (w *bubbleWorld) tell(over chan struct{}) {
 	}
 }
 
-// watch waits until done is closed, or nothing makes progress any more. It reports
+// waitFor waits until done is closed, or nothing makes progress any more. It reports
 // whether done was closed.
-func (w *bubbleWorld) watch(done chan struct{}) bool {
+func (w *bubbleWorld) waitFor(done chan struct{}) bool {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	begin := w.now()

@@ -18,12 +18,12 @@ import (
 // the same socket.
 type tcpQueue struct {
 	tcp    *net.TCPListener // immutable
-	file   *os.File         // the same socket, on which watch waits; immutable
+	file   *os.File         // the same socket, on which offer waits; immutable
 	offers chan struct{}    // a connection waits; the receiver calls take
 	taken  chan struct{}    // sent to by take
 	done   chan struct{}    // closed by close
-	err    error            // why watch has ended; constant after offers is closed
-	wg     sync.WaitGroup   // for watch
+	err    error            // why offer has returned; constant after offers is closed
+	wg     sync.WaitGroup   // for offer
 }
 
 func newTCPQueue(tcp *net.TCPListener) (*tcpQueue, error) {
@@ -37,12 +37,12 @@ func newTCPQueue(tcp *net.TCPListener) (*tcpQueue, error) {
 		return nil, err
 	}
 	q := &tcpQueue{tcp: tcp, file: file, offers: make(chan struct{}), taken: make(chan struct{}), done: make(chan struct{})}
-	q.wg.Go(func() { q.watch(raw) })
+	q.wg.Go(func() { q.offer(raw) })
 	return q, nil
 }
 
-// watch offers the listener's connections, one after the other.
-func (q *tcpQueue) watch(raw syscall.RawConn) {
+// offer offers the listener's connections, one after the other.
+func (q *tcpQueue) offer(raw syscall.RawConn) {
 	for {
 		err := raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
 		if err != nil {

@@ -44,7 +44,7 @@ const (
 	Tick = 50 * time.Millisecond
 	// DeadTicks is the number of a side's own ticks without a change of the peer's heartbeat
 	// after which the peer counts as dead. Ticks are counted, not time: a machine that is
-	// busy or suspended delays the watcher as well.
+	// busy or suspended delays that side as well.
 	DeadTicks = 20
 )
 
@@ -65,14 +65,14 @@ const (
 )
 
 // Page is one session's view of the two header pages: its side's, which the peer writes, and
-// the peer's, which this side writes. One goroutine brings it up, and then watches it. It
+// the peer's, which this side writes. One goroutine brings it up, and then keeps it alive. It
 // needs nothing but memory.
 type Page struct {
 	own   []byte     // immutable
 	peer  ntb.Window // immutable
 	epoch uint32     // of this session; immutable
 
-	// Of the goroutine that brings up and watches.
+	// Of that goroutine.
 	found    uint32 // epoch of the peer's session at the last look
 	answered uint32 // epoch of the peer's session that was answered; 0 for none
 	beat     uint64 // own heartbeat

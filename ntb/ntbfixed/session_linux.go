@@ -26,7 +26,7 @@ type session struct {
 	// Immutable.
 	attachment *attachment
 	caps       ntb.Caps
-	page       *Page // brought up by Open, and then watched by watch
+	page       *Page // brought up by Open, and then kept alive by keepAlive
 	inbound    []byte
 	outbound   ntb.Window
 
@@ -42,7 +42,7 @@ type session struct {
 
 	state   atomic.Int32
 	down    chan struct{} // closed by takeDown
-	watched chan struct{} // closed when watch has ended; nil if it was not begun
+	ended   chan struct{} // closed when keepAlive has returned; nil if it was not begun
 	cutOnce sync.Once     // for takeDown
 	cutErr  error         // why old stores may reach the memory; guarded by cutOnce
 	once    sync.Once     // for Close
@@ -79,13 +79,13 @@ func (s *session) clear() {
 
 // begin is called when the session is up.
 func (s *session) begin() {
-	s.watched = make(chan struct{})
-	go s.watch()
+	s.ended = make(chan struct{})
+	go s.keepAlive()
 }
 
-// watch keeps the heartbeat, and ends the session with the peer's.
-func (s *session) watch() {
-	defer close(s.watched)
+// keepAlive keeps the heartbeat going, and ends the session with the peer's.
+func (s *session) keepAlive() {
+	defer close(s.ended)
 	tick := time.NewTicker(Tick)
 	defer tick.Stop()
 	s.look() // what came before
@@ -237,8 +237,8 @@ func (s *session) Close() error {
 	s.once.Do(func() {
 		s.state.Store(closed)
 		s.takeDown()
-		if s.watched != nil {
-			<-s.watched
+		if s.ended != nil {
+			<-s.ended
 		}
 		s.gate.ShutAndWait()
 		s.err = errors.Join(s.own.unmap(), s.peer.unmap())

@@ -48,11 +48,11 @@ type device struct {
 	peerBells []int                       // ringing ends of the peer's doorbells, open until Close has shut the gate
 	gate      gate.Gate                   // guards own, peer and peerBells
 
-	cable   *net.UnixConn
-	state   atomic.Int32  // linkUp, linkDown or closed
-	watched chan struct{} // closed when watch has ended
-	once    sync.Once     // for Close
-	err     error         // result of Close; guarded by once
+	cable *net.UnixConn
+	state atomic.Int32  // linkUp, linkDown or closed
+	ended chan struct{} // closed when waitEnd has returned
+	once  sync.Once     // for Close
+	err   error         // result of Close; guarded by once
 }
 
 // bell is an own doorbell bit.
@@ -64,7 +64,7 @@ type bell struct {
 
 // connect exchanges files with the peer. On error it leaves nothing open.
 func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
-	d := &device{cable: cable, gate: gate.New(), watched: make(chan struct{})}
+	d := &device{cable: cable, gate: gate.New(), ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -128,15 +128,15 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	d.inbound = d.own[headerSize:len(d.own):len(d.own)]
 	d.outbound = ntb.MappedWindow(d.peer[headerSize:], ntb.Cacheable)
 	d.peerHeader = ntb.MappedWindow(d.peer[:headerSize], ntb.Cacheable)
-	go d.watch()
+	go d.waitEnd()
 	return d, nil
 }
 
-// watch waits for the end of the cable. The peer sends nothing after its files. If
+// waitEnd waits for the end of the cable. The peer sends nothing after its files. If
 // it does, that ends the link too. Such data is not read: there may be files in it,
 // which the kernel would close before read returns.
-func (d *device) watch() {
-	defer close(d.watched)
+func (d *device) waitEnd() {
+	defer close(d.ended)
 	if conn, err := d.cable.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
 			look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
@@ -200,13 +200,13 @@ func checkSpad(i int) {
 
 func (d *device) Disable() { d.takeDown() }
 
-// Close releases everything. It waits for the goroutine that watches the cable, and
+// Close releases everything. It waits for the goroutine of waitEnd, and
 // for calls that are under way.
 func (d *device) Close() error {
 	d.once.Do(func() {
 		d.state.Store(closed)
 		d.takeDown()
-		<-d.watched
+		<-d.ended
 		d.gate.ShutAndWait()
 		d.err = d.release()
 	})

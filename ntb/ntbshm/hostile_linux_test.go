@@ -325,7 +325,7 @@ func TestExchangeHonoursTheCablesDeadline(t *testing.T) {
 	}
 	defer a.Close()
 	defer r.dev.Close()
-	// A deadline that were left would end the watcher's read, and so the link.
+	// A deadline that were left would end waitEnd's read, and so the link.
 	time.Sleep(time.Until(deadline) + 50*time.Millisecond)
 	if !a.LinkUp() {
 		t.Error("the link went down at the exchange's deadline")
