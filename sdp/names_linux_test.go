@@ -164,16 +164,16 @@ func TestWhatLocalhostMeansIsKeptForASecond(t *testing.T) {
 	s := serveName(ln, "nine")
 	defer s.stop()
 	address := "localhost:" + portOf(t, ln.Addr())
-	say := func(at time.Time) {
+	keep := func(at time.Time) {
 		f.stack.localhost.Store(&resolved{"tcp", []netip.Addr{netip.MustParseAddr("127.0.0.9")}, at})
 	}
-	say(time.Now().Add(time.Hour)) // as after the clock was set
+	keep(time.Now().Add(time.Hour)) // as after the clock was set
 	require.NotEqual(t, "nine", reached(f.Dial("tcp", address)))
-	say(time.Now().Add(-localhostKept))
+	keep(time.Now().Add(-localhostKept))
 	require.NotEqual(t, "nine", reached(f.Dial("tcp", address)))
 	require.WithinDuration(t, time.Now(), f.stack.localhost.Load().at, 30*time.Second)
 	for range 30 { // a second may go by
-		say(time.Now())
+		keep(time.Now())
 		if reached(f.Dial("tcp", address)) == "nine" {
 			require.NotEqual(t, "nine", reached(f.Dial("tcp4", address)), "another network")
 			return

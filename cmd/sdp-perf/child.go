@@ -69,15 +69,15 @@ func startChild(ctx context.Context, dir string, services []service) (*child, er
 		end()
 		return nil, fmt.Errorf("start the second process: %w", err)
 	}
-	if c.endpoints, err = awaitReady(ctx, stdout); err != nil {
+	if c.endpoints, err = readReady(ctx, stdout); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("the second process: %w", err)
 	}
 	return c, nil
 }
 
-// awaitReady reads the child's message from stdout.
-func awaitReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, error) {
+// readReady reads the child's message from stdout.
+func readReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("does not listen after %v", childStart))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { stdout.Close() })()

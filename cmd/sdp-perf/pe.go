@@ -115,7 +115,7 @@ func (j shmemJob) run(ctx context.Context) (s pgas.Sample, err error) {
 		}
 		wg.Go(func() {
 			if err := cmd.Wait(); err != nil {
-				cancel(fmt.Errorf("PE %d: %w", pe, saying(err, stderr.String())))
+				cancel(fmt.Errorf("PE %d: %w", pe, withOutput(err, stderr.String())))
 			}
 		})
 	}
@@ -126,11 +126,11 @@ func (j shmemJob) run(ctx context.Context) (s pgas.Sample, err error) {
 	return decodeSample(answer.Bytes(), j.keys)
 }
 
-// saying returns the error of a process together with its output, without this
+// withOutput returns the error of a process together with its output, without this
 // program's name.
-func saying(err error, stderr string) error {
-	if said := strings.TrimPrefix(strings.TrimSpace(stderr), "sdp-perf: "); said != "" {
-		return errors.New(said)
+func withOutput(err error, stderr string) error {
+	if output := strings.TrimPrefix(strings.TrimSpace(stderr), "sdp-perf: "); output != "" {
+		return errors.New(output)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
 			return nil, errors.Join(fmt.Errorf("node%d: %w", i+1, err), r.Close())
 		}
 	}
-	if err := awaitLinks(ctx, r.fabric, s.Nodes); err != nil {
+	if err := waitForLinks(ctx, r.fabric, s.Nodes); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -75,8 +75,8 @@ func startNode(exe, spec string) (*nodeProcess, error) {
 	return &nodeProcess{cmd: cmd, stdin: stdin, asks: json.NewEncoder(stdin), answers: json.NewDecoder(stdout)}, nil
 }
 
-// awaitLinks waits until all nodes of a fabric run and every link is up.
-func awaitLinks(ctx context.Context, name string, nodes int) error {
+// waitForLinks waits until all nodes of a fabric run and every link is up.
+func waitForLinks(ctx context.Context, name string, nodes int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", name, childStart))
 	defer cancel()
 	for {

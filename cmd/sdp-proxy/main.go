@@ -57,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		return statusUsage
 	}
 	if o.own {
-		s.tell("owning the links of %s", os.Getenv("SDP_FABRIC"))
+		s.logf("owning the links of %s", os.Getenv("SDP_FABRIC"))
 	}
 	return s.serve()
 }

@@ -35,7 +35,7 @@ func (s *server) listen(fabric *sdp.Fabric) error {
 		return err
 	}
 	for _, f := range s.forwarders {
-		s.tell("listening on %v, forwarding to %v", f.Addr(), f.Target())
+		s.logf("listening on %v, forwarding to %v", f.Addr(), f.Target())
 	}
 	return nil
 }
@@ -141,8 +141,8 @@ func (s *server) printStats() {
 	}
 }
 
-// tell logs a message that is not an error.
-func (s *server) tell(format string, args ...any) {
+// logf logs a message that is not an error.
+func (s *server) logf(format string, args ...any) {
 	if !s.quiet {
 		s.log.Printf(format, args...)
 	}

@@ -201,8 +201,8 @@ func TestNodesThatDoNotFit(t *testing.T) {
 	})
 }
 
-// say sends a greeting to a node and returns its answer.
-func say(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
+// greet sends a greeting to a node and returns its answer.
+func greet(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -239,7 +239,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting) { g.Topology = "rrrrrrrrrrrrrrrr" },
 		} {
 			before := f.net.view().Refused.Count
-			answer := say(t, f, change)
+			answer := greet(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
 			err := f.net.greeting("").verdict(answer)
@@ -251,7 +251,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			require.Contains(t, f.net.view().Refused.Last, want)
 		}
 		// A process that hangs up after it was accepted leaves nothing behind.
-		require.Empty(t, say(t, f, func(*greeting) {}).Refused)
+		require.Empty(t, greet(t, f, func(*greeting) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
 		_, err := b.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)

@@ -164,7 +164,7 @@ func (f *Forwarder) start(client net.Conn) {
 	switch f.admit(client) {
 	case admitted:
 	case full:
-		f.say(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
+		f.logLimited(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
 			f.addr, f.cfg.MaxConnections)
 		reset(client)
 	case ending: // accepted when listening ended
@@ -296,10 +296,10 @@ func (f *Forwarder) abortAll() int {
 }
 
 // log writes a line about a target or about Accept, unless there are too many.
-func (f *Forwarder) log(format string, args ...any) { f.say(&f.limited, limitBurst, format, args...) }
+func (f *Forwarder) log(format string, args ...any) { f.logLimited(&f.limited, limitBurst, format, args...) }
 
-// say writes a line if l allows it.
-func (f *Forwarder) say(l *limiter, burst int, format string, args ...any) {
+// logLimited writes a line if l allows it.
+func (f *Forwarder) logLimited(l *limiter, burst int, format string, args ...any) {
 	if left, ok := l.allow(burst); ok {
 		if left > 0 {
 			format += " (%d lines were left out)"

@@ -187,7 +187,7 @@ func bellConversation(e *env) {
 		}
 		return true
 	}
-	say := func(d ntb.Device, r uint64) {
+	post := func(d ntb.Device, r uint64) {
 		out := d.Outbound()
 		out.Publish64(0, r)
 		d.RingDoorbell(bit)
@@ -198,10 +198,10 @@ func bellConversation(e *env) {
 			now.Store(r)
 			end := r == rounds || r >= atLeast && time.Since(start) > enough
 			if end {
-				say(e.a, r|lastRound)
+				post(e.a, r|lastRound)
 				return
 			}
-			say(e.a, r)
+			post(e.a, r)
 			if !hear(e.a, r) {
 				return
 			}
@@ -217,7 +217,7 @@ func bellConversation(e *env) {
 			if ntb.Load64(e.b.Inbound(), 0)&lastRound != 0 {
 				return
 			}
-			say(e.b, r)
+			post(e.b, r)
 		}
 	})
 	for !over.Load() || !answered.Load() {
