@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guard limits everything that must not hang.
-const guard = 30 * time.Second
+// testTimeout limits everything that must not hang.
+const testTimeout = 30 * time.Second
 
 // listener is the far side of a link: it hands each Hello to the test, which answers.
 type listener struct {
@@ -45,7 +45,7 @@ func (l *listener) next(t *testing.T) *hello.Hello {
 	select {
 	case h := <-l.hellos:
 		return h
-	case <-time.After(guard):
+	case <-time.After(testTimeout):
 		t.Fatal("no Hello has come")
 		return nil
 	}
@@ -109,7 +109,7 @@ func linked(t *testing.T) (*dialler, *listener) {
 	near, far := link.NewNode(link.MakeID(1, 1)), link.NewNode(link.MakeID(1, 2))
 	near.Register(link.ServiceSDP, d)
 	far.Register(link.ServiceSDP, l)
-	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	up := make(chan error, 1)
 	go func() {
@@ -142,7 +142,7 @@ func ended(t *testing.T, done <-chan result) result {
 	select {
 	case r := <-done:
 		return r
-	case <-time.After(guard):
+	case <-time.After(testTimeout):
 		t.Fatal("Dial does not return")
 		return result{}
 	}
@@ -151,7 +151,7 @@ func ended(t *testing.T, done <-chan result) result {
 // unused waits until no connection holds memory of the dialling side.
 func (d *dialler) unused(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { _, n := d.pool.Stats(); return n == 0 }, guard, time.Millisecond)
+	require.Eventually(t, func() bool { _, n := d.pool.Stats(); return n == 0 }, testTimeout, time.Millisecond)
 }
 
 func TestADialThatIsAccepted(t *testing.T) {
@@ -249,9 +249,9 @@ func TestAnAnswerThatNobodyWaitsFor(t *testing.T) {
 		select {
 		case err := <-d.bad:
 			require.ErrorIs(t, err, hello.ErrMalformed)
-		case <-time.After(guard):
+		case <-time.After(testTimeout):
 			t.Fatal("it was taken")
 		}
-		require.Eventually(t, func() bool { return !d.peer.Up() }, guard, time.Millisecond)
+		require.Eventually(t, func() bool { return !d.peer.Up() }, testTimeout, time.Millisecond)
 	}
 }

@@ -267,7 +267,7 @@ func get(node, count string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), peerPatience/2)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout/2)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		c, err := sdp.DialContext(ctx, "sdp", address)

@@ -211,7 +211,7 @@ func (c *campaign) next(again <-chan int) string {
 		return c.heard(line)
 	case node := <-again:
 		c.begin(node)
-	case <-time.After(2 * peerPatience):
+	case <-time.After(2 * testTimeout):
 		c.t.Fatalf("seed %d: nobody says anything; up: %v", c.seed, c.up[1:])
 	}
 	return ""

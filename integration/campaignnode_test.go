@@ -164,7 +164,7 @@ func (pair *campaignPair) send(p *self, f *sdp.Fabric, rng *rand.Rand) {
 // once sends n bytes over a new connection. It reports whether the answer is wrong. The
 // end of the other side, however it comes, must never cause that.
 func (pair *campaignPair) once(f *sdp.Fabric, seed uint32, n int) (wrong bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	c, err := f.DialContext(ctx, "sdp", fmt.Sprintf("node%d:7", pair.to))
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // it.
 func (r *ring) cut(a, b int) time.Time {
 	r.t.Helper()
-	for end := time.Now().Add(peerPatience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		answer := r.askSender(a, "cut %d", r.nodes[b].cmd.Process.Pid)
 		n, err := strconv.Atoi(answer)
 		require.NoError(r.t, err, answer)

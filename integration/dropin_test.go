@@ -59,7 +59,7 @@ func TestDroppedConnectionsEndAtTheOtherProcess(t *testing.T) {
 		require.NoError(t, err)
 		go func() {
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(peerPatience))
+			c.SetDeadline(time.Now().Add(testTimeout))
 			got, err := io.ReadAll(c)
 			if err == nil && string(got) != "word" {
 				err = fmt.Errorf("read %q", got)
@@ -182,7 +182,7 @@ func pollsAsReadable(t *testing.T, c syscall.Conn) {
 	require.NoError(t, err)
 	require.NoError(t, raw.Control(func(fd uintptr) {
 		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(peerPatience.Milliseconds()))
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testTimeout.Milliseconds()))
 			if err == unix.EINTR {
 				continue
 			}

@@ -93,7 +93,7 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 			trips.Add(1)
 		}
 	}()
-	for end := time.Now().Add(peerPatience); ; {
+	for end := time.Now().Add(testTimeout); ; {
 		for n := trips.Load(); trips.Load() < n+100_000; {
 			time.Sleep(time.Millisecond)
 		}

@@ -153,7 +153,7 @@ func (c pairCounts) table(before pairCounts, n int) string {
 }
 
 // part waits until a part of a run is over: d has passed, and each pair has moved.
-// A pair that does not move within the test's patience is stuck.
+// A pair that does not move within testTimeout is stuck.
 func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 	r.t.Helper()
 	begun := time.Now()
@@ -165,7 +165,7 @@ func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 			r.t.Logf("%v, KiB to nodes 1 to %d:%s", time.Since(begun).Round(time.Millisecond), r.n, now.table(before, r.n))
 			return now
 		}
-		if time.Since(begun) > d+peerPatience {
+		if time.Since(begun) > d+testTimeout {
 			out, _ := exec.Command(filepath.Join(programs, "sdp-perf"), "topology", "--fabric", r.topology+":"+r.name).CombinedOutput()
 			r.t.Fatalf("stuck for %v, %d pairs of %d: %q; KiB meanwhile:%s\n%s", time.Since(begun), len(still), len(now), still,
 				now.table(before, r.n), out)

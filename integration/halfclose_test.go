@@ -30,7 +30,7 @@ func joined(t *testing.T) (client, server *net.TCPConn, p *pair) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	return client, c.(*net.TCPConn), p
 }
 

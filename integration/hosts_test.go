@@ -94,7 +94,7 @@ func playNode(p *self) error {
 }
 
 func dialNode(f *sdp.Fabric, address string) (*sdp.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), peerPatience/2)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout/2)
 	defer cancel()
 	c, err := f.DialContext(ctx, "sdp", address)
 	if err != nil {
@@ -103,7 +103,7 @@ func dialNode(f *sdp.Fabric, address string) (*sdp.Conn, error) {
 	if err := wantSDP(c); err != nil {
 		return nil, err
 	}
-	return c.(*sdp.Conn), c.SetDeadline(time.Now().Add(peerPatience))
+	return c.(*sdp.Conn), c.SetDeadline(time.Now().Add(testTimeout))
 }
 
 // there sends bytes and wants them back.
@@ -411,7 +411,7 @@ func TestWhatALeavingNodeWroteArrives(t *testing.T) {
 	c, err := ln.Accept()
 	require.NoError(t, err)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(peerPatience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	require.Contains(t, c.RemoteAddr().String(), "node4:")
 	require.NoError(t, newStream(1).readExactly(c, n))
 	rest, err := io.ReadAll(c)
@@ -445,7 +445,7 @@ func TestHTTPOverHops(t *testing.T) {
 			defer f.Close()
 			transport := &http.Transport{DialContext: (&sdp.Dialer{Fabric: f}).DialContext}
 			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport, Timeout: peerPatience}
+			client := &http.Client{Transport: transport, Timeout: testTimeout}
 			const size = 5_000_000
 			for range 3 {
 				got, err := client.Get(fmt.Sprintf("http://%s/stream?n=%d", address, size))

@@ -125,7 +125,7 @@ func playHTTP(p *self) error {
 	if err := seen.report(p); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
 			// full.
 			much := strings.Repeat("x", 64<<10)
 			for _, c := range all {
-				c.SetDeadline(time.Now().Add(patience))
+				c.SetDeadline(time.Now().Add(testTimeout))
 				say(t, c, much)
 			}
 			for i, p := range chain {

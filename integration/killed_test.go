@@ -53,7 +53,7 @@ func TestPairWorksAgainAfterTheBackIsReplaced(t *testing.T) {
 	front := net.JoinHostPort(p.host, p.port)
 	// Nothing listens behind it now. The reset may come before Dial returns.
 	if c, err := net.Dial("tcp", front); err == nil {
-		c.SetDeadline(time.Now().Add(patience))
+		c.SetDeadline(time.Now().Add(testTimeout))
 		if n, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("with nobody behind, the client reads %d bytes, then %v; want a reset", n, err)
 		}

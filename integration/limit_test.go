@@ -24,7 +24,7 @@ func wantRefused(t *testing.T, network, address string) {
 	c, err := net.Dial(network, address)
 	if err == nil {
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(patience))
+		c.SetDeadline(time.Now().Add(testTimeout))
 		_, err = c.Read(make([]byte, 1))
 	}
 	// A Unix socket has no reset.
@@ -68,7 +68,7 @@ func TestMapRefusesMoreConnectionsThanItsLimit(t *testing.T) {
 				return false
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(patience))
+			c.SetDeadline(time.Now().Add(testTimeout))
 			_, err = c.Write([]byte("x"))
 			if err == nil {
 				_, err = io.ReadFull(c, make([]byte, 1))

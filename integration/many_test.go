@@ -198,7 +198,7 @@ func TestWindowFull(t *testing.T) {
 	var late net.Conn
 	go func() {
 		var err error
-		late, err = (&sdp.Dialer{Fabric: fabric, Timeout: peerPatience}).Dial("sdp", address)
+		late, err = (&sdp.Dialer{Fabric: fabric, Timeout: testTimeout}).Dial("sdp", address)
 		result <- err
 	}()
 	select {

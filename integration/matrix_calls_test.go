@@ -130,7 +130,7 @@ func (s *subject) callAll(e *expected) []outcome {
 	}
 	var wrong []outcome
 	var hang strings.Builder
-	guard := time.After(matrixPatience)
+	guard := time.After(matrixTimeout)
 	for len(calls) > 0 {
 		select {
 		case r := <-results:

@@ -81,7 +81,7 @@ var fabricCalls = []fabricCall{
 		return ln.Close()
 	}},
 	{"Dial of a port where nobody listens", func(f *sdp.Fabric, _ string, _ *expected) error {
-		return must(second((&sdp.Dialer{Fabric: f, Timeout: matrixPatience}).Dial("sdp", "localhost:1")), []error{syscall.ECONNREFUSED})
+		return must(second((&sdp.Dialer{Fabric: f, Timeout: matrixTimeout}).Dial("sdp", "localhost:1")), []error{syscall.ECONNREFUSED})
 	}},
 	{"Fabric.Stats", func(f *sdp.Fabric, _ string, _ *expected) error { f.Stats(); return nil }},
 	{"DefaultStats", func(*sdp.Fabric, string, *expected) error { sdp.DefaultStats(); return nil }},

@@ -25,9 +25,9 @@ func init() { roles["matrix"] = playMatrix }
 const (
 	// matrixLimit is the deadline of each call that has one.
 	matrixLimit = time.Second
-	// matrixPatience is how long a call without a deadline may take, or one with a
+	// matrixTimeout is how long a call without a deadline may take, or one with a
 	// deadline to return.
-	matrixPatience = patience
+	matrixTimeout = testTimeout
 )
 
 // subject is a process of a cell of the matrix. Every one echoes at a port of its own,
@@ -239,7 +239,7 @@ func (s *subject) pester(target string) {
 
 // survive wants an echo over the connection that no call has used.
 func (s *subject) survive() error {
-	if err := s.survivor.SetDeadline(time.Now().Add(matrixPatience)); err != nil {
+	if err := s.survivor.SetDeadline(time.Now().Add(matrixTimeout)); err != nil {
 		return err
 	}
 	return there(s.survivor, "1000")
@@ -306,7 +306,7 @@ func returns(f func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(matrixPatience):
+	case <-time.After(matrixTimeout):
 		return false
 	}
 }
@@ -324,7 +324,7 @@ func hangs(what string) error {
 
 // await waits until ok returns true.
 func await(what string, ok func() bool) error {
-	for end := time.Now().Add(matrixPatience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(matrixTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return hangs("waiting until " + what)
 		}

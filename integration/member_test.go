@@ -234,7 +234,7 @@ func (m *member) send(address string, n int64, seed uint64) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(10 * peerPatience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(10 * testTimeout)); err != nil {
 		return "", err
 	}
 	sum := sha256.New()

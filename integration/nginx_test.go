@@ -57,7 +57,7 @@ func startNginx(t *testing.T, dir string) (target string) {
 		}
 		p := start(t, nginx, []string{"-p", dir + "/", "-c", "nginx.conf", "-e", "stderr"})
 		address := fmt.Sprintf("127.0.0.1:%d", port)
-		for end := time.Now().Add(patience); time.Now().Before(end) && !p.over(); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(testTimeout); time.Now().Before(end) && !p.over(); time.Sleep(5 * time.Millisecond) {
 			if c, err := net.Dial("tcp", address); err == nil {
 				c.Close()
 				return "tcp://" + address

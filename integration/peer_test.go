@@ -27,9 +27,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerPatience is how long a test waits for what must happen.
-const peerPatience = 60 * time.Second
-
 // peerVariable makes the test binary a second process of a test.
 const peerVariable = "INTEGRATION_PEER"
 
@@ -202,7 +199,7 @@ func (p *peer) hear() string {
 			p.t.Fatalf("%s has ended: %s", p.role, p.stderr.String())
 		}
 		return line
-	case <-time.After(peerPatience):
+	case <-time.After(testTimeout):
 		p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows its goroutines
 		select {
 		case <-p.exited:
@@ -247,7 +244,7 @@ func (p *peer) quiet() {
 // wait waits until the peer has ended by itself.
 func (p *peer) wait() {
 	p.t.Helper()
-	late := time.After(peerPatience)
+	late := time.After(testTimeout)
 	for lines := p.lines; ; {
 		select {
 		case _, ok := <-lines:
@@ -303,7 +300,7 @@ func listenSDP(t *testing.T) net.Listener {
 	ln, err := sdp.Listen("sdp", "localhost:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { ln.Close() })
-	require.NoError(t, ln.(*sdp.Listener).SetDeadline(time.Now().Add(peerPatience)))
+	require.NoError(t, ln.(*sdp.Listener).SetDeadline(time.Now().Add(testTimeout)))
 	return ln
 }
 
@@ -384,9 +381,9 @@ func dirNames(t testing.TB, dir string) []string {
 // until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(peerPatience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("did not happen in time: %s", what)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen. No test waits for it to
+// testTimeout is how long a test waits for what must happen. No test waits for it to
 // pass.
-const patience = 60 * time.Second
+const testTimeout = 60 * time.Second
 
 // process is a program that a test started. It is killed when the test ends, with
 // all that it started. Its output is shown if the test failed.
@@ -66,7 +66,7 @@ func start(t *testing.T, path string, args []string, options ...option) *process
 // their groups.
 func (p *process) waitFor(re *regexp.Regexp, n int) [][]string {
 	p.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		over := p.over() // before the match: then the output is complete
 		if m := re.FindAllStringSubmatch(p.out.String(), -1); len(m) >= n {
@@ -100,7 +100,7 @@ func (p *process) status() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.t.Fatalf("%s does not end", p.cmd.Path)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -127,9 +127,9 @@ func (o *output) String() string {
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("did not happen in time: %s", what)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestRedisTransferByteForByte(t *testing.T) {
 	const size, values = 16 << 20, 16
 	p := startPair(t, startRedis(t))
 	c := p.front.dial(0)
-	c.SetDeadline(time.Now().Add(2 * patience))
+	c.SetDeadline(time.Now().Add(2 * testTimeout))
 	redis := bufio.NewReadWriter(bufio.NewReaderSize(c, 1<<16), bufio.NewWriterSize(c, 1<<16))
 
 	seed := [32]byte{1}

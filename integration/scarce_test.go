@@ -80,7 +80,7 @@ func TestStatsCountProcessorsTaken(t *testing.T) {
 	require.Equal(t, "going", client.hear())
 	taken := make(chan string, 1)
 	go func() { taken <- <-client.lines }()
-	for end := time.Now().Add(peerPatience); ; {
+	for end := time.Now().Add(testTimeout); ; {
 		select {
 		case line := <-taken:
 			require.Equal(t, "taken", line)

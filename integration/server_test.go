@@ -144,7 +144,7 @@ func whoAnswers(c net.Conn, err error) (who, by string) {
 		return plainError(err), "none"
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(peerPatience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	name, err := io.ReadAll(c)
 	if err != nil {
 		return plainError(err), transportOf(c)

@@ -214,7 +214,7 @@ func (s *soak) report(p *peer) (r soakReport) {
 		s.t.Errorf("%q: %s", p.cmd.Args[1:], bad)
 	}
 	s.told[p] = len(r.Bad)
-	if r.Oldest > 2*soakPatience {
+	if r.Oldest > 2*soakLimit {
 		p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows its goroutines
 		p.wait()
 		s.t.Fatalf("%q: something takes %v: %v", p.cmd.Args[1:], r.Oldest, r)

@@ -139,7 +139,7 @@ func (n *soakNode) late(c *sdp.Conn) error {
 			return fmt.Errorf("read with a deadline where nothing comes: %w", errors.Join(err, errNotLate))
 		}
 	}
-	if err := c.SetReadDeadline(time.Now().Add(soakPatience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(soakLimit)); err != nil {
 		return err
 	}
 	return wantCount(c, 0)
@@ -152,7 +152,7 @@ var errNotLate = errors.New("not a timeout")
 func (n *soakNode) full(c *sdp.Conn) error {
 	const size = 3_000_000
 	s, sent := newStream(1), 0
-	limit := time.Now().Add(soakPatience)
+	limit := time.Now().Add(soakLimit)
 	for sent < size {
 		if err := c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			return err
@@ -175,7 +175,7 @@ func (n *soakNode) full(c *sdp.Conn) error {
 // web gets and puts by HTTP, several times over one connection.
 func (n *soakNode) web(target soakTarget) (load func() error, done func()) {
 	transport := &http.Transport{DialContext: (&sdp.Dialer{Fabric: n.fabric}).DialContext}
-	client := &http.Client{Transport: transport, Timeout: n.patience(target)}
+	client := &http.Client{Transport: transport, Timeout: n.limit(target)}
 	sizes := []int64{0, 100, 5000, 70_000, 1_000_000}
 	return func() error {
 		if rand.N(10) == 0 {
@@ -244,7 +244,7 @@ func (n *soakNode) serve(port string) (end func(), err error) {
 	server := &http.Server{Handler: payloadHandler()}
 	all.Go(func() { server.Serve(web) }) // always an error
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), soakPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), soakLimit)
 		defer cancel()
 		server.Shutdown(ctx)
 		stop()

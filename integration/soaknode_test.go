@@ -18,9 +18,9 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// soakPatience is how long an operation may take where no process is killed or
+// soakLimit is how long an operation may take where no process is killed or
 // stopped.
-const soakPatience = 60 * time.Second
+const soakLimit = 60 * time.Second
 
 // soakNode is a process of the soak test. It serves the loads on one port, and HTTP
 // on the next one, and dials other processes.
@@ -195,16 +195,16 @@ func neverAllowed(err error) bool {
 	return errors.Is(err, errWrongBytes) || errors.Is(err, syscall.ENOBUFS)
 }
 
-// patience returns how long an operation may take.
-func (n *soakNode) patience(target soakTarget) time.Duration {
+// limit returns how long an operation may take.
+func (n *soakNode) limit(target soakTarget) time.Duration {
 	if target.shaky {
-		return soakPatience / 4
+		return soakLimit / 4
 	}
-	return soakPatience
+	return soakLimit
 }
 
 func (n *soakNode) dial(target soakTarget) (*sdp.Conn, error) {
-	limit := n.patience(target)
+	limit := n.limit(target)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c, err := n.fabric.DialContext(ctx, "sdp", target.address)
@@ -218,7 +218,7 @@ func (n *soakNode) dial(target soakTarget) (*sdp.Conn, error) {
 func (n *soakNode) touch() error {
 	for _, target := range n.targets {
 		var err error
-		for end := time.Now().Add(soakPatience / 2); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(soakLimit / 2); ; time.Sleep(10 * time.Millisecond) {
 			if err = n.once(target); err == nil || time.Now().After(end) {
 				break
 			}

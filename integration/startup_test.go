@@ -115,7 +115,7 @@ func answers(address string) bool {
 		return false
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := c.Write([]byte("x")); err != nil {
 		return false
 	}

@@ -85,7 +85,7 @@ func try(verb string, args []string) (n int, err error) {
 		}
 	case "dial":
 		var c net.Conn
-		if c, err = sdp.DialTimeout("sdp", args[0], peerPatience); err == nil {
+		if c, err = sdp.DialTimeout("sdp", args[0], testTimeout); err == nil {
 			n, err = c.Read(make([]byte, 1))
 			c.Close()
 		}
@@ -102,7 +102,7 @@ func try(verb string, args []string) (n int, err error) {
 	case "cable": // as a cable: an abstract socket, dialled as members of the fabric do
 		var c *net.UnixConn
 		if c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"}); err == nil {
-			c.SetDeadline(time.Now().Add(peerPatience))
+			c.SetDeadline(time.Now().Add(testTimeout))
 			dev, e := ntbshm.New(c, ntbshm.Options{})
 			if err = e; err == nil {
 				n = len(dev.Inbound())
@@ -300,7 +300,7 @@ func playTurncoat(p *self) error {
 	if err := syscall.Setuid(nobody); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), peerPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	c, err := f.DialContext(ctx, "sdp", p.args[0])
 	if err == nil {

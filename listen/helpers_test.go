@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guard is a limit for everything that does not hang.
-const guard = 30 * time.Second
+// testTimeout is a limit for everything that does not hang.
+const testTimeout = 30 * time.Second
 
 // returns fails with all stacks if f does not return.
 func returns(t *testing.T, what string, f func()) {
@@ -29,7 +29,7 @@ func returns(t *testing.T, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(guard):
+	case <-time.After(testTimeout):
 		buf := make([]byte, 1<<18)
 		t.Fatalf("%s does not return:\n%s", what, buf[:runtime.Stack(buf, true)])
 	}
@@ -182,7 +182,7 @@ func join(t *testing.T, s *side, x, y ntb.Device, before func(*valve, any)) *lin
 	near, far := link.NewNode(link.MakeID(1, 1)), link.NewNode(link.MakeID(1, 2))
 	near.Register(link.ServiceSDP, l.near)
 	far.Register(link.ServiceSDP, l.far)
-	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	up := make(chan error, 1)
 	go func() {

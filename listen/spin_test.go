@@ -51,7 +51,7 @@ func TestAcceptPollsThePeerThatConnectedLast(t *testing.T) {
 	table := NewTable()
 	x, y := ntbmem.Pair(1 << 20)
 	near := &sleeper{Device: x}
-	k := join(t, &side{table: table, opts: bounce.Options{Spin: guard}}, near, y, nil)
+	k := join(t, &side{table: table, opts: bounce.Options{Spin: testTimeout}}, near, y, nil)
 	l := table.Listen(7, 0)
 	defer l.Close()
 	first := k.mustDial(t, 7)

@@ -144,7 +144,7 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 			require.NoError(t, cmd.Process.Signal(tc.signal))
 			select {
 			case <-ended:
-			case <-time.After(2 * patience):
+			case <-time.After(2 * endTimeout):
 				require.Fail(t, "the command does not end", out.String())
 			}
 			left, err := os.ReadDir(tmp)
@@ -154,7 +154,7 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 				require.Empty(t, fabricDirs(t, fabric))
 			}
 			for _, pid := range []int{test, child} {
-				require.Eventually(t, func() bool { return gone(pid) }, patience, 10*time.Millisecond, pid)
+				require.Eventually(t, func() bool { return gone(pid) }, endTimeout, 10*time.Millisecond, pid)
 			}
 			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), out.String())
 			require.Equal(t, "others: interrupted\n", out.String())

@@ -169,12 +169,12 @@ func compare(ctx context.Context, s suite, o options) (c *comparison, err error)
 	return c, nil
 }
 
-// patience is how long the last processes of a suite may take to end.
-const patience = 60 * time.Second
+// endTimeout is how long the last processes of a suite may take to end.
+const endTimeout = 60 * time.Second
 
 // remove removes what is left of a fabric in the file system.
 func remove(name string) error {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(endTimeout); ; time.Sleep(10 * time.Millisecond) {
 		err := fabric.Remove(name)
 		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
 			return err
@@ -184,7 +184,7 @@ func remove(name string) error {
 
 // removeAll removes a directory, in which the last processes of a suite may still write.
 func removeAll(dir string) error {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(endTimeout); ; time.Sleep(10 * time.Millisecond) {
 		err := os.RemoveAll(dir)
 		if err == nil || time.Now().After(end) {
 			return err

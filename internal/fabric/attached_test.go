@@ -110,7 +110,7 @@ func linksUp(t *testing.T, nodes []*Fabric) {
 			}
 		}
 		return true
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 }
 
 // each waits until every node reaches each other one, by a link or over others.
@@ -124,7 +124,7 @@ func each(t *testing.T, nodes []*Fabric) {
 			require.Eventually(t, func() bool {
 				p, err := f.Owner(t.Context(), to.Host())
 				return err == nil && p.Up() && p.ID() == link.MakeID(to.Host(), 1)
-			}, patience, time.Millisecond, "%d to %d", f.Host(), to.Host())
+			}, testTimeout, time.Millisecond, "%d to %d", f.Host(), to.Host())
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestLinksWithoutSockets(t *testing.T) {
 			for range 3 {
 				ups := nodes[0].net.view().Links[0].Ups
 				require.Positive(t, nodes[0].Cut(nodes[0].net.view().Links[0].To))
-				require.Eventually(t, func() bool { return nodes[0].net.view().Links[0].Ups > ups }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return nodes[0].net.view().Links[0].Ups > ups }, testTimeout, time.Millisecond)
 				linksUp(t, nodes)
 			}
 			each(t, nodes)
@@ -176,7 +176,7 @@ func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 				v := f.net.view()
 				return v.Refused.Count > 0 && strings.Contains(v.Refused.Last, "lanes") &&
 					v.Links[0].State != linkUp && strings.Contains(v.Links[0].Error, "lanes")
-			}, patience, time.Millisecond)
+			}, testTimeout, time.Millisecond)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestExchangedWiresAreRefused(t *testing.T) {
 		for _, f := range []*Fabric{a, b} {
 			require.Eventually(t, func() bool {
 				return strings.Contains(f.Refused().Last, "direction of the link")
-			}, patience, time.Millisecond)
+			}, testTimeout, time.Millisecond)
 		}
 	})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+// testTimeout is how long a test waits for what must happen.
+const testTimeout = 60 * time.Second
 
 func backends() []string {
 	if runtime.GOOS == "linux" {
@@ -87,7 +87,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 			}
 		}
 		return true
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 }
 
 func TestNodesStartInAnyOrder(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 // greet sends a greeting to a node and returns its answer.
 func greet(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	c, err := f.net.station.connect(ctx, f.Host(), 0)
 	require.NoError(t, err)
@@ -283,7 +283,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 			}
 			c.Close()
 		}
-		require.Eventually(t, func() bool { return f.net.view().Refused.Count == 3 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return f.net.view().Refused.Count == 3 }, testTimeout, time.Millisecond)
 		allUp(t, f, mustNode(t, backend, plan, 2))
 	})
 }
@@ -357,12 +357,12 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, f := range all {
-			f.net.direct = patience
+			f.net.direct = testTimeout
 		}
 		for i, f := range all {
 			for _, to := range []int{(i+1)%4 + 1, (i+3)%4 + 1} {
 				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 					defer cancel()
 					p, err := f.net.peer(ctx, to, 0)
 					if err != nil || p.Caps().Delayed {
@@ -438,7 +438,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		release()
 		c.Close()
 		require.ErrorContains(t, g.verdict(answer), "version 3, the other in 2")
-		require.Eventually(t, func() bool { return b.net.view().Refused.Count == 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return b.net.view().Refused.Count == 1 }, testTimeout, time.Millisecond)
 		require.Contains(t, b.net.view().Refused.Last, "version 2, the other in 3")
 
 		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck, wantTopology} {

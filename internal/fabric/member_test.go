@@ -13,7 +13,7 @@ import (
 // uplinkOf waits until a member's link has a state.
 func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		if v = f.net.view().Links[0]; v.State == state {
 			return v
 		}
@@ -41,7 +41,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			uplinkOf(t, b, linkUp)
 			_, ok = a.FindHost("node4")
 			require.False(t, ok)
-			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 2 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 2 }, testTimeout, time.Millisecond)
 			for i, f := range []*Fabric{a, b} {
 				m := owner.net.view().Members[i]
 				require.Equal(t, linkUp, m.State)
@@ -53,7 +53,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				require.False(t, p.Caps().Delayed)
 			}
 			b.Close()
-			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 1 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 1 }, testTimeout, time.Millisecond)
 			owner.Close()
 			uplinkOf(t, a, linkAbsent)
 		}
@@ -80,13 +80,13 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		owner.Close()
 		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
 		v := uplinkOf(t, member, linkDown)
-		require.Eventually(t, func() bool { return other.net.view().Refused.Count > 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return other.net.view().Refused.Count > 0 }, testTimeout, time.Millisecond)
 		// The member may not know more yet than that the link to the first owner has
 		// ended.
 		require.Eventually(t, func() bool {
 			v = uplinkOf(t, member, linkDown)
 			return strings.Contains(v.Error, "nodes do not fit")
-		}, patience, time.Millisecond)
+		}, testTimeout, time.Millisecond)
 		for _, text := range []string{v.Error, other.net.view().Refused.Last} {
 			require.Contains(t, text, "3 nodes, lanes=2")
 			require.Contains(t, text, "4 nodes, lanes=2")
@@ -111,7 +111,7 @@ func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 			first := mustNode(t, backend, owners, 1)
 			middle := mustNode(t, backend, owners, 2)
 			require.NotEqual(t, 1, last.node.ID().Process())
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			for _, f := range []*Fabric{first, middle} {
 				p, err := f.Owner(ctx, 3)

@@ -78,7 +78,7 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 			require.True(t, release())
 			require.Empty(t, answer.Refused)
 			c.dial(t, cable)
-			require.Eventually(t, func() bool { return f.Refused().Count == 1 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return f.Refused().Count == 1 }, testTimeout, time.Millisecond)
 			require.Contains(t, f.Refused().Last, c.why)
 		})
 	}

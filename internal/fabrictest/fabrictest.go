@@ -14,8 +14,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// patience is how long the processes of a fabric may take to end.
-const patience = 60 * time.Second
+// endTimeout is how long the processes of a fabric may take to end.
+const endTimeout = 60 * time.Second
 
 var names = struct {
 	mu  sync.Mutex
@@ -48,7 +48,7 @@ func Name(t testing.TB) string {
 // remove waits for the processes of a fabric and removes it. If the test has failed it
 // does not wait, since the test has often stopped half-way.
 func remove(name string, failed bool) error {
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(endTimeout); ; time.Sleep(time.Millisecond) {
 		err := fabric.Remove(name)
 		switch {
 		case err == nil || errors.Is(err, ntb.ErrNotSupported):

@@ -107,7 +107,7 @@ func (j *Job) failed(err error) error {
 // tell sends a line that has no answer. It must not wait for a Barrier, so it does
 // not take p.mu. That is safe, since a short line is written in one piece.
 func (p *pmi) tell(m message) error {
-	if err := p.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := p.conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err
 	}
 	_, err := p.conn.WriteString(m.String() + "\n")
@@ -123,7 +123,7 @@ func (p *pmi) close() error {
 	}
 	var err error
 	if p.err == nil {
-		_, err = p.askLocked(context.Background(), patience, "finalize_ack", message{{"cmd", "finalize"}})
+		_, err = p.askLocked(context.Background(), answerTimeout, "finalize_ack", message{{"cmd", "finalize"}})
 	}
 	p.err = errClosed
 	return errors.Join(err, p.conn.Close())

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// patience is how long the launcher may take for an answer that needs no waiting.
-const patience = 30 * time.Second
+// answerTimeout is how long the launcher may take for an answer that needs no waiting.
+const answerTimeout = 30 * time.Second
 
 // pmi is the connection to a launcher that implements PMI-1.
 type pmi struct {
@@ -116,7 +116,7 @@ var errRefused = errors.New("the launcher says")
 func (p *pmi) ask(want string, m message) (message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.askLocked(context.Background(), patience, want, m)
+	return p.askLocked(context.Background(), answerTimeout, want, m)
 }
 
 // askLocked is ask for a caller that holds p.mu. It ends with ctx. If wait is 0, it

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// patience is how long resources that a test has closed may take to go away.
-const patience = 30 * time.Second
+// goneWithin is how long resources that a test has closed may take to go away.
+const goneWithin = 30 * time.Second
 
 // Check notes what the process has now. When the test and its later cleanups are
 // done, it waits up to 30 s until nothing is left that was not there before. If
@@ -18,10 +18,10 @@ const patience = 30 * time.Second
 // half-way.
 func Check(t testing.TB) {
 	t.Helper()
-	check(t, patience)
+	check(t, goneWithin)
 }
 
-func check(t testing.TB, patience time.Duration) {
+func check(t testing.TB, within time.Duration) {
 	t.Helper()
 	before := take()
 	t.Cleanup(func() {
@@ -29,7 +29,7 @@ func check(t testing.TB, patience time.Duration) {
 		if t.Failed() {
 			return
 		}
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(within)
 		for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 			extra := take().since(before)
 			if len(extra) == 0 {

@@ -57,7 +57,7 @@ func expectFound(t *testing.T, act func() (undo func()), parts ...string) {
 func expectNothing(t *testing.T, act func()) {
 	t.Helper()
 	r := &recorder{}
-	check(r, patience)
+	check(r, goneWithin)
 	act()
 	r.finish()
 	if len(r.errors) != 0 {

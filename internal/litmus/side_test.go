@@ -28,8 +28,8 @@ const (
 	windowBytes = 64 << 10
 )
 
-// patience is how long a side waits for the other one. It guards against a hang.
-const patience = time.Minute
+// testTimeout is how long a side waits for the other one. It guards against a hang.
+const testTimeout = time.Minute
 
 // side is one of the two sides.
 type side struct {
@@ -146,7 +146,7 @@ func (s *side) until(off int, r uint64) error {
 			since = time.Now()
 		case !s.dev.LinkUp():
 			return ntb.ErrLinkDown
-		case time.Since(since) > patience:
+		case time.Since(since) > testTimeout:
 			return fmt.Errorf("side %d: round %d: the other side does not come", s.me, r)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how much longer than planned a step may take before Run gives up.
-const patience = 60 * time.Second
+// slack is how much longer than planned a step may take before Run gives up.
+const slack = 60 * time.Second
 
 // Plan is what Run does.
 type Plan struct {
@@ -199,10 +199,10 @@ func (t *target) measure(p Plan, test Test) error {
 }
 
 // guard runs f, which uses the target's connections. It closes them when ctx ends,
-// or when f takes longer than planned plus patience. So a transport that hangs is
+// or when f takes longer than planned plus slack. So a transport that hangs is
 // reported.
 func (t *target) guard(ctx context.Context, planned time.Duration, f func() error) error {
-	limit := planned + patience
+	limit := planned + slack
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v: it hangs", limit))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { closeAll(t.clients) })

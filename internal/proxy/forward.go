@@ -296,7 +296,9 @@ func (f *Forwarder) abortAll() int {
 }
 
 // log writes a line about a target or about Accept, unless there are too many.
-func (f *Forwarder) log(format string, args ...any) { f.logLimited(&f.limited, limitBurst, format, args...) }
+func (f *Forwarder) log(format string, args ...any) {
+	f.logLimited(&f.limited, limitBurst, format, args...)
+}
 
 // logLimited writes a line if l allows it.
 func (f *Forwarder) logLimited(l *limiter, burst int, format string, args ...any) {

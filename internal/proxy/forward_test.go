@@ -24,7 +24,7 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 		for range clients {
 			c, err := e.tryDial(f.Addr())
 			if err == nil { // else the reset was faster
-				c.SetDeadline(time.Now().Add(patience))
+				c.SetDeadline(time.Now().Add(testTimeout))
 				err = readToError(c)
 				c.Close()
 			}

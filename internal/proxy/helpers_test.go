@@ -20,9 +20,9 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// patience is how long a test waits for what must happen. No test waits for it to
+// testTimeout is how long a test waits for what must happen. No test waits for it to
 // pass.
-const patience = 60 * time.Second
+const testTimeout = 60 * time.Second
 
 var networks = []string{networkTCP, networkUnix, networkSDP}
 
@@ -112,15 +112,15 @@ func (e *env) dial(at Endpoint) conn {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	return c.(conn)
 }
 
 func (e *env) tryDial(at Endpoint) (net.Conn, error) {
 	if at.Network == networkSDP {
-		return (&sdp.Dialer{Fabric: e.fabric, Timeout: patience}).DialContext(context.Background(), at.Network, at.Address)
+		return (&sdp.Dialer{Fabric: e.fabric, Timeout: testTimeout}).DialContext(context.Background(), at.Network, at.Address)
 	}
-	return net.DialTimeout(at.Network, at.Address, patience)
+	return net.DialTimeout(at.Network, at.Address, testTimeout)
 }
 
 // pair returns a client joined to a server through a new forwarder.
@@ -151,7 +151,7 @@ func accept(t *testing.T, ln net.Listener) conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	return c.(conn)
 }
 
@@ -167,9 +167,9 @@ func eachPair(t *testing.T, networks []string, test func(t *testing.T, listen, t
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("did not happen in time: %s", what)
 		}
 	}
 }

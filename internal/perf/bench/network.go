@@ -29,8 +29,8 @@ type Transport interface {
 // DialFunc opens a connection.
 type DialFunc func(context.Context, perf.Endpoint) (net.Conn, error)
 
-// patience is how much longer than planned a measurement may take.
-const patience = 10 * time.Second
+// slack is how much longer than planned a measurement may take.
+const slack = 10 * time.Second
 
 // Network measures a transport whose servers are in another process.
 type Network struct {
@@ -58,7 +58,7 @@ func (n *Network) Measure(ctx context.Context, t Task, d time.Duration) (Outcome
 	if t.SpinOff && n.SpinOff != nil {
 		return n.SpinOff.Measure(ctx, t, d)
 	}
-	limit := 2*d + patience
+	limit := 2*d + slack
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v: it hangs", limit))
 	defer cancel()
 	o, err := n.measure(ctx, t, d)

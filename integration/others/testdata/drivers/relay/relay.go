@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Patience is how long anything may take.
-const Patience = 60 * time.Second
+// Timeout is how long anything may take.
+const Timeout = 60 * time.Second
 
 const (
 	targetVariable = "RELAY_TARGET" // the server's socket
@@ -136,7 +136,7 @@ func (r *Relay) line() string {
 			r.t.Fatal("the relay has ended")
 		}
 		return line
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		r.t.Fatal("the relay says nothing")
 	}
 	return ""
@@ -196,7 +196,7 @@ func (s *Server) Start(t *testing.T) {
 	}
 	s.cmd, s.out, s.done = cmd, out, done
 	go func() { cmd.Wait(); close(done) }()
-	for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(Timeout); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("unix", s.Socket)
 		if err == nil {
 			c.Close()
@@ -219,7 +219,7 @@ func (s *Server) Stop(t *testing.T) {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		s.cmd.Process.Kill()
 		<-s.done
 		t.Errorf("%s did not end: %s", s.path, s.out)
