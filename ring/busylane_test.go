@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,22 +75,6 @@ func TestALinkEndsThatANeighbourGoesOnStoringFor(t *testing.T) {
 	ends(t, "Close", m.n.Close)
 }
 
-// eager is a source that has a frame for each turn, as long as it is switched on.
-type eager struct {
-	greedy
-	on atomic.Bool
-}
-
-func (e *eager) serve(o *outLane) {
-	if e.on.Load() {
-		o.own(&e.f, nil, e, true)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.waiting = append(o.waiting, e) // as if there was no room for the next frame
-		o.waits.Store(true)
-	}
-}
-
 // credited is a device whose neighbour gives credit for each frame at once.
 type credited struct {
 	ntb.Device
@@ -101,7 +84,7 @@ type credited struct {
 func (c credited) RingDoorbell(bit int) { c.give(); c.Device.RingDoorbell(bit) }
 
 // A lane always has room, and always a source that waits for it. It does not keep
-// callers of poll, and ends with its link.
+// callers of want and poll, and ends with its link.
 func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 	leak.Check(t)
 	o := small(3)
@@ -115,10 +98,8 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
 	}}
 	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
-	e := &eager{greedy: greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}}
-	e.on.Store(true)
-	m.out.waiting = append(m.out.waiting, e)
-	m.out.waits.Store(true)
+	e := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	ends(t, "want", func() { m.out.want(e) })
 	ends(t, "poll", m.out.poll)
 	ends(t, "poll, by another", m.out.poll)
 	ends(t, "that others go on", func() {

@@ -86,6 +86,17 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	d.Order()
 	require.Equal(t, buf, far.Inbound()[4096:4096+size])
 
+	// A host gives credit for the last frame after that is answered.
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for host := 2; host <= hosts; host++ {
+			if len(seen[host].came) < len(seen[1].went) {
+				return false
+			}
+		}
+		return true
+	}, 60*time.Second, time.Millisecond)
 	mu.Lock()
 	defer mu.Unlock()
 	frames := len(seen[1].went)

@@ -10,8 +10,8 @@ import (
 )
 
 // deliver takes a frame whose destination is this node, over a link. The caller takes
-// frames of an inLane, and has that lane's lock. It may be any goroutine that made room for
-// them, and does not wait.
+// frames of an inLane, and has that lane's lock. It may be any goroutine that found room for
+// a head, and does not wait.
 func (r *router) deliver(from *Link, f *frame, body []byte) {
 	if f.kind == frameOpen {
 		r.open(from.key(), f)
@@ -56,7 +56,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 // for theirs, requests and answers. Then it sends what waited for these.
 func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if a.Kind != arq.Ack && a.Verdict == arq.Take {
 		if f.ask != 0 && t.orders.want(f.ask) {
 			t.marks.Answer = f.ask
@@ -75,7 +75,7 @@ func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 		t.orders.arrived(asked)
 	}
 	t.signal(now)
-	t.push(now, false)
+	t.push(now)
 }
 
 // broken ends a tunnel whose other end violates the protocol.
@@ -150,10 +150,10 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 // openedAgain answers another copy of the frame that asked for the tunnel.
 func (t *tunnel) openedAgain() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	now := time.Now()
 	t.arq.OpenedAgain(now)
-	t.push(now, false)
+	t.push(now)
 }
 
 // accepted handles the answer to open.

@@ -37,6 +37,12 @@
 // but to wake one of its waiters, and never waits. Where the next link has no room, the head stays
 // in its slot, and the goroutine that learns of credit there goes on with it.
 //
+// A lane pulls: whose frame is next is decided when there is a slot for it, and the frame is
+// made then. Tunnels, news and resets are sources, which keep what they have to send until their
+// turn; a lane of another link waits with its head in its slot. The goroutine that finds
+// a frame or room runs the pull. The locks are taken in one order: that of the lane a frame
+// comes from, that of the lane it goes to, that of a tunnel.
+//
 // A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
 // first long before it has the last. sdp-perf ring and [ForwardCost] measure the work of a hop.
 //
@@ -66,8 +72,8 @@
 // # The bubble rule
 //
 // In a ring of full queues every head would wait for the next one, for ever. So a node puts a frame
-// of its own into a lane only if two slots are free, and forwards if one is free. Both are decided
-// under the lane's lock. Then, in each direction and lane,
+// of its own into a lane only if two slots are free, and forwards if one is free. Both are decided,
+// and done, under the lane's lock. Then, in each direction and lane,
 //
 //   - one slot of all the ring's queues is always free: forwarding takes one and gives one back,
 //     delivering gives one back, and a frame that is put in leaves one;
@@ -92,11 +98,12 @@
 //
 // So no frame in the ring waits for ever for one outside of it.
 //
-// Own frames need two slots, so forwarding could starve them. On the other hand, own traffic goes
-// as soon as its writer runs, where forwarded traffic needs the neighbour's and this node's worker
-// to run too. So own traffic could starve forwarding. Therefore both get their share of the bytes.
-// A lane counts by how much one is ahead of the other, up to 32 of the largest frames, and the one
-// behind goes first.
+// Own frames need two slots. Under steady forwarding only one is ever free, so forwarding could
+// starve them. On the other hand, own traffic goes as soon as its writer runs, where forwarded
+// traffic needs the neighbour's and this node's worker to run too. So own traffic could starve
+// forwarding. Therefore both get their share of the bytes, by deficit round robin in two stages:
+// first between own and forwarded traffic, then among the sources of each. A kind that may not go
+// is passed over and keeps what it is owed, up to 32 of the largest frames.
 //
 // Forwarded traffic counts as waiting from when a frame lies in this node's window, even if no
 // goroutine has read it. When own traffic is ahead by more than four of the largest frames,
@@ -104,9 +111,10 @@
 // told of it and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames and
 // take no turns.
 //
-// In its turn, own traffic may leave the only free slot alone for 20 µs, so that another one
-// becomes free. It may not do so for longer, since all nodes of a ring may be doing that at once.
-// It does so less often where none became free.
+// In the turn of own traffic, a forwarded frame leaves the only free slot alone for up to 20 µs, so
+// that another one becomes free. It may not do so for longer, since all nodes of a ring may be
+// doing that at once: then no slot becomes free, and the argument above holds again as soon as one
+// of them goes on. Where none became free, the next frames do not wait, up to 15 of them.
 //
 // # Tunnels
 //

@@ -19,14 +19,11 @@ type greedy struct {
 	sent int
 }
 
-func (g *greedy) push(o *outLane, served bool) {
-	for o.own(&g.f, g.body, g, served) == putDone {
-		g.sent++
-		served = false
-	}
+func (g *greedy) send(o *outLane) (n int, more bool) {
+	o.put(&g.f, g.body)
+	g.sent++
+	return g.f.size(), true
 }
-
-func (g *greedy) serve(o *outLane) { g.push(o, true) }
 
 // A lane that both own and forwarded traffic want all of is shared. The test plays the
 // neighbours, so that nothing depends on which goroutine runs. (With two slots, own
@@ -63,7 +60,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 				from.Publish64(at, far.first(hop))
 			}
 			l.in[0].drain()
-			own.push(r.out[0], false)
+			r.out[0].want(own)
 			// Host 3 has taken some frames.
 			under := uint32(r.out[0].hop) - credit
 			require.Positive(t, under, "seed %d: nothing goes on", seed)
@@ -105,7 +102,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 				m.from.Publish32(laneSpaceArm, arm)
 			},
 			func() { m.in.drain(); m.in.pollOnward() },
-			func() { own.push(m.out, false) },
+			func() { m.out.want(own) },
 			func() { // The neighbour behind takes some.
 				if n := rng.IntN(int(uint32(m.out.hop)-credit) + 1); n != 1 {
 					credit += uint32(n) // one slot alone is not enough for own traffic
@@ -141,19 +138,19 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.feed()
 	require.True(t, m.in.drain()) // a frame to be forwarded
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
-	m.out.lead = 1 // one byte ahead
+	m.out.turns.lead = 1 // one byte ahead
 	m.in.mu.Lock()
-	own.push(m.out, false)
+	m.out.want(own)
 	require.Zero(t, own.sent)
 	m.in.mu.Unlock()
 	m.in.pollOnward()
 	require.Positive(t, own.sent)
 
-	own.sent, m.out.lead = 0, 1
+	own.sent, m.out.turns.lead = 0, 1
 	m.to.Publish32(laneCredit, uint32(m.out.hop)) // there is room again
 	m.in.forwards.Store(false)                    // the last frame was for this node
 	m.in.mu.Lock()
-	own.push(m.out, false)
+	m.out.want(own)
 	m.in.mu.Unlock()
 	require.Positive(t, own.sent)
 }

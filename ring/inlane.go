@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // inLane is a lane of a link, from the neighbour. Frames are taken in order, by the
-// goroutine that calls drain: the lane's worker, or one that made room for a head
+// goroutine that calls drain: the lane's worker, or the one that finds room for a head
 // that waited. Nothing blocks there.
 type inLane struct {
 	link  *Link
@@ -63,27 +64,33 @@ func (l *inLane) ready() bool {
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
-// goesOn reports whether a frame is to be forwarded over another link. here means that one
-// has come, and either no goroutine is taking frames, or one is that takes such frames.
-// coming means that the neighbour has been told of the room that it waited for. goesOn
+// goesOn returns what is known of frames that are to be forwarded over another link. It
 // never waits.
-func (l *inLane) goesOn() (here, coming bool) {
+func (l *inLane) goesOn() expectation {
 	if l.blocked.Load() {
-		return false, false
+		return expectNone
 	}
 	if !l.mu.TryLock() {
-		return l.forwards.Load(), false // the system may have stopped the goroutine that holds mu
+		if l.forwards.Load() {
+			return expectNow // the system may have stopped the goroutine that holds mu
+		}
+		return expectNone
 	}
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return false, false
-	case !l.ready():
-		return false, l.awaited
+		return expectNone
+	case l.ready():
+		slot := l.slot(l.next.Load())
+		kind, dst := frameKind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
+		if kind == frameNews || dst.Host() == l.link.router.host {
+			return expectNone
+		}
+		return expectNow
+	case l.awaited:
+		return expectSoon
 	}
-	slot := l.slot(l.next.Load())
-	kind, dst := frameKind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
-	return kind != frameNews && dst.Host() != l.link.router.host, false
+	return expectNone
 }
 
 // awaitedMost is how long this node's own traffic leaves room for a neighbour that
@@ -119,7 +126,7 @@ func (l *inLane) lapsed() {
 }
 
 // pollOnward lets this node's own frames go on that yielded to frames of this lane. It
-// is called after drain (pair S14, with outLane.own). The caller holds no locks of lanes
+// is called after drain (pair S14, with outLane.run). The caller holds no locks of lanes
 // or tunnels.
 func (l *inLane) pollOnward() {
 	if to := l.link.router.onward(l.link, 0); to != nil {
@@ -127,47 +134,19 @@ func (l *inLane) pollOnward() {
 	}
 }
 
-// drain takes the frames that have come, until one must wait for room. It takes at most a
+// drain takes the frames that have come, until one must wait for its turn. It takes at most a
 // queueful, since the neighbour may store for ever. If frames came after the worker
 // announced that it sleeps, the neighbour rings. drain reports whether it took any. The
 // caller holds no locks of lanes or tunnels.
-func (l *inLane) drain() (worked bool) { return l.drainFor(nil) > 0 }
-
-// drainFor is drain in the turn of lane turn, if that is not nil. It returns how many
-// frames it took.
-func (l *inLane) drainFor(turn *outLane) (taken int) {
-	if turn == nil {
-		l.mu.Lock()
-	} else {
-		l.mu.LockNested() // of a member, perhaps locked after one of the ring, and never before it
-	}
+func (l *inLane) drain() (worked bool) {
+	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked.Store(false)
 	// A neighbour that waits for room is woken for several slots, not for each.
 	batch := max(1, l.link.opts.Slots/2)
-	for !l.closed && taken < l.link.opts.Slots {
-		next := l.next.Load()
-		slot := l.slot(next)
-		first := ntb.Load64(slot, 0)
-		if uint32(first) != uint32(next) {
-			break
-		}
-		l.link.raceAcquire()
-		if !readFrame(slot, first, &l.frame) {
-			l.link.fail(fmt.Errorf("%w in lane %d from %v", badFrame(first), l.index, l.link.id))
-			l.blocked.Store(true)
-			l.closed = true
-			break
-		}
-		if !l.route(&l.frame, slot[frameHeader:frameHeader+int(l.frame.length)], turn) {
-			l.blocked.Store(true)
-			break
-		}
-		turn = nil
+	taken := 0
+	for !l.closed && taken < l.link.opts.Slots && l.take() {
 		taken++
-		l.frames++
-		l.bytes += uint64(l.frame.size())
-		l.release(next)
 		if taken%batch == 0 {
 			l.answer()
 		}
@@ -175,7 +154,38 @@ func (l *inLane) drainFor(turn *outLane) (taken int) {
 	if taken > 0 && !l.closed {
 		l.answer()
 	}
-	return taken
+	return taken > 0
+}
+
+// take takes the next frame, if there is one and it need not wait. The caller holds mu.
+func (l *inLane) take() bool {
+	next := l.next.Load()
+	slot := l.slot(next)
+	first := ntb.Load64(slot, 0)
+	if uint32(first) != uint32(next) {
+		return false
+	}
+	l.link.raceAcquire()
+	if !readFrame(slot, first, &l.frame) {
+		l.link.fail(fmt.Errorf("%w in lane %d from %v", badFrame(first), l.index, l.link.id))
+		l.blocked.Store(true)
+		l.closed = true
+		return false
+	}
+	body := slot[frameHeader : frameHeader+int(l.frame.length)]
+	what := l.route(&l.frame, body)
+	for what == headHolds {
+		runtime.Gosched()
+		what = l.route(&l.frame, body)
+	}
+	if what == headWaits {
+		l.blocked.Store(true)
+		return false
+	}
+	l.frames++
+	l.bytes += uint64(l.frame.size())
+	l.release(next)
+	return true
 }
 
 // release gives the slot of frame number next back. The caller holds mu.
@@ -198,9 +208,9 @@ func (l *inLane) answer() {
 	}
 }
 
-// route delivers a frame, sends it on, or drops it. turn is for enter. It returns
-// false if the frame must wait. The caller holds mu.
-func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
+// route delivers a frame, sends it on, or drops it. It returns headWaits or headHolds if the
+// frame stays. The caller holds mu.
+func (l *inLane) route(f *frame, body []byte) result {
 	r := l.link.router
 	if forwards := f.kind != frameNews && f.dst != r.node.id; forwards != l.forwards.Load() {
 		l.forwards.Store(forwards)
@@ -210,7 +220,7 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 	case f.kind == frameNews:
 		r.newsFrom(l.link, f, body)
 	case l.link.direction == Down:
-		return l.enter(f, body, turn)
+		return l.enter(f, body)
 	case f.dst == r.node.id:
 		r.deliver(l.link, f, body)
 	case f.src.Host() == r.host:
@@ -225,20 +235,27 @@ func (l *inLane) route(f *frame, body []byte, turn *outLane) bool {
 				why = dropUnknownNode
 			}
 			r.drop(why)
-			return true
+			return headWent
 		}
-		f.hops--
-		switch to.out[l.index].forward(f, body, l) {
-		case putWait:
-			f.hops++
-			return false
-		case putDown:
-			r.drop(dropNoLink)
-		case putStopped:
-			r.drop(dropStopped)
-		}
+		return l.passOn(to, f, body, false)
 	}
-	return true
+	return headWent
+}
+
+// passOn sends a frame on over a link, in its turn. own says that it is a member's. It returns
+// headWent if the frame went or was dropped. The caller holds mu.
+func (l *inLane) passOn(to *Link, f *frame, body []byte, own bool) result {
+	f.hops--
+	switch what := to.out[l.index].forward(f, body, l, own); what {
+	case headWaits, headHolds:
+		f.hops++
+		return what
+	case headDown:
+		l.link.router.drop(dropNoLink)
+	case headStopped:
+		l.link.router.drop(dropStopped)
+	}
+	return headWent
 }
 
 // close is called at the end of the link. It takes the frames that came before, as far
@@ -287,7 +304,7 @@ func (l *Link) work(i int) {
 		worked := in.drain()
 		in.pollOnward()
 		more := out.pollSome()
-		if l.dev.LinkUp() && (more || worked && spinner.Spin(waits) == wait.Hit || !in.sleep() || out.stirred()) {
+		if l.dev.LinkUp() && (more || worked && spinner.Spin(waits) == wait.Hit || !in.sleep() || out.roomCame()) {
 			continue
 		}
 		if err := l.dev.WaitDoorbell(i); err != nil {
@@ -304,6 +321,6 @@ type laneWork struct {
 	out *outLane
 }
 
-func (l *laneWork) Ready() bool { return l.in.ready() || l.out.stirred() }
+func (l *laneWork) Ready() bool { return l.in.ready() || l.out.roomCame() }
 func (*laneWork) Stopped() bool { return false }
 func (*laneWork) Yielded()      {}

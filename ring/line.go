@@ -87,22 +87,36 @@ func (t *tunnel) entryFor(n int) int {
 func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
 // TryStore implements ntb.Frames.
-func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) int {
+func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
+	for n < len(p) {
+		k := t.tryFrame(off+n, p[n:], w, n == 0)
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return n
+}
+
+// tryFrame is TryStore for the first bytes of p, as many as go into one frame, which is sent
+// before more are stored. Only the first one waits in line.
+func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, first bool) (n int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	switch {
 	case t.current() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down
-	case !t.turn(w):
+	case first && !t.turn(w):
 		return 0
 	}
-	n := t.store(off, p, true)
-	if n == 0 {
+	n = t.store(off, p, true)
+	switch {
+	case n > 0:
+		t.line.leave(w)
+		t.wakeNext()
+	case first:
 		t.line.join(w) // the frame that was open took the last room
-		return 0
 	}
-	t.line.leave(w)
-	t.wakeNext()
 	return n
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ntbnet/ntbnet/flowctl"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -160,10 +159,7 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 		in := &inLane{link: l, index: i, slots: dev.Inbound()[at : at+n], words: words, mine: mine}
 		in.next.Store(1)
 		l.in = append(l.in, in)
-		l.out = append(l.out, &outLane{
-			link: l, index: i, queue: out.Slice(at, n), words: words, mine: mine,
-			account: flowctl.NewSend(r.opts.Slots),
-		})
+		l.out = append(l.out, newOutLane(l, i, out.Slice(at, n), words, mine))
 	}
 	return l, nil
 }

@@ -155,7 +155,7 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	send := func(fr frame, body []byte) {
 		t.Helper()
 		fr.length = uint32(len(body))
-		for up(bad).out[0].own(&fr, body, discard{}, false) != putDone {
+		for !up(bad).out[0].inject(&fr, body) {
 			time.Sleep(time.Millisecond)
 		}
 	}

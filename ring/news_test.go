@@ -2,7 +2,7 @@ package ring
 
 import (
 	"math/rand/v2"
-	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,10 +35,10 @@ func TestEachNewsNumberHasASuccessor(t *testing.T) {
 func (f *fabric) tell(t *testing.T, from int, n news) {
 	t.Helper()
 	o := f.nodes[from-1].router.sides[Right].Load().out[0]
-	for o.own(&frame{
+	for !o.inject(&frame{
 		kind: frameNews, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
-	}, nil, discard{}, false) != putDone {
+	}, nil) {
 		time.Sleep(time.Millisecond)
 	}
 	require.Eventually(t, func() bool {
@@ -175,39 +175,30 @@ func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
 		}
 		return true
 	}
+	require.Eventually(t, allKnow, 30*time.Second, time.Millisecond)
 	r := f.nodes[0].router
 	news := r.sides[Right].Load().news
-	state := func(host int) (sending, waits bool) {
-		news.mu.Lock()
-		defer news.mu.Unlock()
-		return news.sending, slices.Contains(news.pending, host)
-	}
 	change := func() {
 		r.mu.Lock()
 		r.ownNewsLocked()
 		r.mu.Unlock()
 		news.add(1)
 	}
-	lane := &news.link.out[0].mu
-	// begin changes the news while the lane is locked. It reports whether these wait for
-	// the lane, since news of another host may be before them.
-	begin := func() bool {
-		lane.Lock()
-		change()
-		for range 100 {
-			if sending, waits := state(1); sending && !waits {
-				return true
-			}
-			time.Sleep(time.Millisecond)
+	lane := news.link.out[0]
+	lane.mu.Lock()
+	made := news.frame
+	var once sync.Once
+	news.frame = func(host int) (fr frame, body []byte, ok bool) {
+		fr, body, ok = made(host)
+		if host == 1 {
+			once.Do(change) // after the frame was made, and before it is sent
 		}
-		lane.Unlock()
-		return false
+		return fr, body, ok
 	}
-	require.Eventually(t, func() bool {
-		sending, _ := state(1)
-		return allKnow() && !sending && begin()
-	}, 30*time.Second, time.Millisecond)
+	lane.mu.Unlock()
 	change()
-	lane.Unlock()
 	require.Eventually(t, func() bool { return number(1, 1) == number(0, 1) }, 30*time.Second, time.Millisecond)
+	lane.mu.Lock()
+	defer lane.mu.Unlock()
+	once.Do(func() { t.Fatal("no frame of news was made") })
 }

@@ -3,7 +3,6 @@ package ring
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,41 +12,40 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-const (
-	// patience is how long forwarded traffic leaves a lane's only free slot alone
-	// when it is the turn of this node's own traffic, which needs two.
-	patience = 20 * time.Microsecond
-	// leadFrames is how many of the largest frames either kind of traffic may owe
-	// the other.
-	leadFrames = 32
-	// aheadFrames is how many of the largest frames own traffic must be ahead
-	// before it gives way to forwarded frames that have yet to come.
-	aheadFrames = 4
-	// maxSkip is for how many turns at most it does not give way, after that
-	// brought nothing.
-	maxSkip = 15
-)
-
-// ownSource is a source of frames of this node: a tunnel, the news of a link, or
-// the lane of a member.
-type ownSource interface {
-	// serve puts one frame into o, by outLane.own with served set, and then goes on
-	// as at any other time. The caller holds no locks of lanes or tunnels.
-	serve(o *outLane)
+// source is where a lane gets frames of this node from: a tunnel, or what a link is told.
+type source interface {
+	// send puts the next frame into o, by o.put, if there is one that goes there. It
+	// returns the frame's size, 0 for none, and whether there are more. The caller holds
+	// o.mu, and no other lock of a lane but perhaps an inLane's.
+	send(o *outLane) (n int, more bool)
 }
 
-// Results of put.
-type putResult uint8
+// waiter waits for its turn in an outLane: a source, or a lane whose head goes there. One of
+// the two is nil.
+type waiter struct {
+	source source
+	lane   *inLane
+}
+
+// result is what became of a head.
+type result uint8
 
 const (
-	putDone    putResult = iota
-	putWait              // no room: the source that asked will be called
-	putDown              // the link is down
-	putStopped           // the other end does not take frames
+	headWent    result = iota
+	headWaits          // for its turn
+	headHolds          // for a short time: try again
+	headDown           // the link is down
+	headStopped        // the other end does not take frames
 )
 
-// outLane is a lane of a link, towards the neighbour. It decides, under one lock,
-// which source may put a frame in.
+// outLane is a lane of a link, towards the neighbour. It pulls frames from those that wait
+// for their turn, on the goroutine that finds that there is a frame, or room. A tunnel's frame
+// is copied from where the tunnel keeps it, a forwarded one from the slot in which it came.
+//
+// The goroutine that calls want puts in frames of sources alone: it works for one tunnel, and
+// must not be kept by another link. Heads of lanes are put in by the goroutines that work for
+// lanes. One of these comes for each lane that waits: where there is no room, the neighbour
+// rings when it gives some; where own traffic gives way, see inLane.pollOnward.
 type outLane struct {
 	link  *Link
 	index int
@@ -55,40 +53,39 @@ type outLane struct {
 	words ntb.Window // the lane's words there; immutable
 	mine  []byte     // the lane's words here, written by the neighbour; immutable
 
+	// mu guards the following. It is locked after an inLane's, and before a tunnel's.
 	mu      lock.Mutex[lock.LaneOut]
-	down    bool         // the windows may be gone; guarded by mu
-	account flowctl.Send // of slots; guarded by mu
-	hop     uint64       // frames put; the lower half is the last hop number; guarded by mu
-	arm     uint32       // last space arm published; guarded by mu
-	armed   bool         // arm was published and no goroutine has looked since; guarded by mu
-	rung    uint32       // the neighbour's data arm that was answered; guarded by mu
-	fwd     []*inLane    // lanes whose head waits; guarded by mu
-	waiting []ownSource  // in the order of asking, each once; guarded by mu
-	lead    int          // bytes by which this node's own traffic is ahead of forwarded traffic, at most maxLead either way; guarded by mu
-	vain    int          // grows with holds that brought nothing; guarded by mu
-	skip    int          // number of turns without a hold; guarded by mu
+	down    bool // the windows may be gone
+	turns   turns[waiter]
+	account flowctl.Send // of slots
+	credit  uint32       // last credit word seen
+	hop     uint64       // frames put; the lower half is the last hop number
+	arm     uint32       // last space arm published
+	armed   bool         // arm was published and no worker has looked since
+	rung    uint32       // the neighbour's data arm that was answered
 	header  [frameHeader]byte
-	stats   laneStats // guarded by mu
+	stall   stall
+	stats   laneStats
 
-	// Guarded by mu; see watchStall.
-	stalled  bool // it gave no credit for long
-	watching bool // stall is set
-	watched  uint32
-	stall    *time.Timer
-
-	waits   atomic.Bool   // a source waits; for the worker's re-check
+	waits   atomic.Bool   // a waiter is left; for the worker, and for pollOnward
+	seen    atomic.Uint32 // the credit word when a worker looked last
 	polling atomic.Bool   // pollOn runs
-	credit  atomic.Uint32 // last credit word seen
 }
 
 type laneStats struct {
 	ownFrames, ownBytes, fwdFrames, fwdBytes, doorbells uint64
 }
 
-func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
+func newOutLane(l *Link, index int, queue, words ntb.Window, mine []byte) *outLane {
+	o := &outLane{link: l, index: index, queue: queue, words: words, mine: mine, account: flowctl.NewSend(l.opts.Slots)}
+	o.turns = turns[waiter]{needs: 2, quantum: o.slotBytes(), noHold: l.opts.NoSpin}
+	if l.opts.noBubble {
+		o.turns.needs = 1
+	}
+	return o
+}
 
-// maxLead returns how many bytes either kind of traffic may owe the other.
-func (o *outLane) maxLead() int { return leadFrames * o.slotBytes() }
+func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
 
 // free applies the credit that has come, and returns how many slots are free. It
 // returns 0 when the link is down, since its memory may be gone. The caller holds
@@ -98,203 +95,153 @@ func (o *outLane) free() int {
 		return 0
 	}
 	word := ntb.Load32(o.mine, laneCredit)
-	if word != o.credit.Load() {
+	if word != o.credit {
 		if !o.account.Credit(flowctl.Pos(word)) {
 			o.down = true
 			o.link.fail(fmt.Errorf("%w: impossible credit of lane %d from %v", link.ErrProtocol, o.index, o.link.id))
 			return 0
 		}
-		o.credit.Store(word)
-		o.stalled = false
+		o.credit = word
+		o.stall.stopped = false
 	}
 	return o.account.Room()
 }
 
-// ownNeeds returns how many slots must be free for a frame of this node's own. This
-// is the bubble rule, see the package comment.
-func (o *outLane) ownNeeds() int {
-	if o.link.opts.noBubble {
-		return 1
-	}
-	return 2
+// next returns what goes into the lane next. The caller holds mu.
+func (o *outLane) next() (turn, waiter) {
+	free := o.free() // first, since credit ends a stall
+	return o.turns.next(free, o.expected(), time.Now)
 }
 
-// ownTurn reports whether the next frame should be this node's own. The caller
+// expected returns what is known of frames that are to be forwarded by this lane and do not
+// wait yet. Own traffic that is ahead gives way to them: it needs neither a worker nor a
+// neighbour to run, and would take each slot that becomes free before they do. The caller
 // holds mu.
-func (o *outLane) ownTurn() bool { return len(o.waiting) > 0 && o.lead <= 0 }
-
-// holds reports whether a forwarded frame leaves the only free slot alone for now,
-// because it is the turn of this node's own traffic, which needs another slot. It
-// must not do so for long: if all nodes of a ring do, none gets another slot. The
-// caller holds mu.
-func (o *outLane) holds(since *time.Time) bool {
-	if o.link.opts.NoSpin {
-		return false
-	}
-	if o.skip > 0 {
-		o.skip--
-		return false
-	}
-	now := time.Now()
-	if since.IsZero() {
-		*since = now
-	}
-	if now.Sub(*since) < patience {
-		return true
-	}
-	// The hold brought nothing: the ring is full. Forwarding comes first for a
-	// while.
-	o.vain = min(2*o.vain+1, maxSkip)
-	o.skip = o.vain
-	return false
-}
-
-// mayOwn reports whether the lane may take a frame of this node's own. The caller
-// holds mu.
-func (o *outLane) mayOwn(free int) bool {
-	return free >= o.ownNeeds() && !(len(o.fwd) > 0 && o.lead > 0)
-}
-
-// yields reports whether it is the turn of frames to be forwarded that no goroutine
-// is taking yet. Without it, this node's own traffic, which needs neither a worker
-// nor a neighbour to run, would take each slot that becomes free before they do. For
-// frames that have yet to come, own traffic gives way only when it is far ahead, so
-// that the link is busy meanwhile. The caller holds mu.
-func (o *outLane) yields() bool {
-	if o.lead <= 0 || o.link.direction > Right {
-		return false
+func (o *outLane) expected() expectation {
+	if o.turns.lead <= 0 || len(o.turns.forwarded) > 0 || o.link.direction > Right {
+		return expectNone
 	}
 	from := o.link.router.sides[o.link.direction.opposite()].Load()
 	if from == nil {
-		return false
+		return expectNone
 	}
-	here, coming := from.in[o.index].goesOn()
-	return here || coming && o.lead > aheadFrames*o.slotBytes()
+	return from.in[o.index].goesOn()
 }
 
-// forward puts a frame in that came over another link. If there is no room, the
-// lane of that link waits, unless it is being closed. The caller holds from.mu.
-func (o *outLane) forward(f *frame, body []byte, from *inLane) putResult {
+// want has s send what it has, in its turn. The caller holds no lock of a tunnel or an
+// outLane.
+func (o *outLane) want(s source) {
+	o.mu.Lock()
+	o.turns.join(waiter{source: s}, true)
+	_, last := o.run()
+	o.mu.Unlock()
+	if last == turnOwn {
+		o.pollLater()
+	}
+}
+
+// turnsOfRun is how many frames of sources one call of run puts in at most. A source may have
+// another frame for each turn, and the neighbour room for it, for ever.
+const turnsOfRun = 64
+
+// run puts in frames of sources, turn by turn. It returns what stopped it. That is turnOwn if
+// there were too many frames. If it is the turn of a lane, next is that one. The caller holds
+// mu.
+func (o *outLane) run() (next *inLane, what turn) {
+	for range turnsOfRun {
+		if o.down || !o.link.dev.LinkUp() {
+			return nil, turnNone // close goes on
+		}
+		what, first := o.next()
+		switch what {
+		case turnOwn, turnForward:
+			if first.lane != nil {
+				o.waits.Store(true)
+				return first.lane, what
+			}
+			o.pull(first)
+		case turnRoom:
+			if !o.awaitRoom() {
+				o.watchStall()
+				return nil, what
+			}
+		case turnLater:
+			if o.waits.Swap(true) {
+				return nil, what
+			}
+			// The goroutine that takes the frame that has come calls poll from now on
+			// (pair S14, with pollOnward). It may have taken it before: look again.
+		case turnHold:
+			o.waits.Store(true)
+			return nil, what
+		case turnNone:
+			// The arm may have been answered. The next that waits arms anew.
+			o.armed = false
+			o.waits.Store(false)
+			return nil, what
+		}
+	}
+	o.waits.Store(true)
+	return nil, turnOwn
+}
+
+// pull puts in the next frame of w's source, whose turn it is. The caller holds mu.
+func (o *outLane) pull(w waiter) {
+	n, more := w.source.send(o)
+	o.turns.went(true, n, more)
+	if n > 0 {
+		o.stats.ownFrames++
+		o.stats.ownBytes += uint64(n)
+	}
+}
+
+// forward puts in the head of a lane, which is f, if it is its turn. Otherwise the lane waits.
+// own says that the head is a member's, which counts as this node's own traffic. The caller
+// holds from.mu.
+func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// The lane counts as waiting from now on, even while mu is released below.
-	if !slices.Contains(o.fwd, from) {
-		o.fwd = append(o.fwd, from)
-	}
-	var held time.Time
+	w := waiter{lane: from}
+	o.turns.join(w, own)
 	for {
-		free := o.free()
+		what, first := o.next()
+		mine := first == w && (what == turnOwn || what == turnForward)
 		switch {
 		case o.down:
-			o.unforward(from)
-			return putDown
-		case free >= o.ownNeeds() && o.ownTurn():
-			o.vain = 0
-			o.serveOne()
-		case free > 0 && o.ownTurn() && !from.final && o.holds(&held):
-			o.mu.Unlock()
-			runtime.Gosched()
-			o.mu.Lock()
-		case free > 0:
-			o.unforward(from)
+			o.turns.leave(w)
+			return headDown
+		case mine, from.final && !own && o.account.Room() > 0:
+			if mine {
+				o.turns.went(own, f.size(), false)
+			} else {
+				o.turns.leave(w)
+			}
 			o.put(f, body)
-			o.lead = max(o.lead-f.size(), -o.maxLead())
 			o.stats.fwdFrames++
 			o.stats.fwdBytes += uint64(f.size())
-			return putDone
+			return headWent
 		case from.final:
-			o.unforward(from)
-			return putDown
-		case o.stalled:
-			o.unforward(from)
-			return putStopped
+			o.turns.leave(w)
+			return headDown
+		case what == turnHold:
+			return headHolds
+		case first.source != nil:
+			o.pull(first)
+		case what == turnRoom && o.stall.stopped:
+			o.turns.leave(w)
+			return headStopped
+		case what == turnRoom:
+			if !o.awaitRoom() {
+				o.watchStall()
+				return headWaits
+			}
+		case what == turnLater && !o.waits.Swap(true):
+			// As in run: look again.
 		default:
-			if !slices.Contains(o.fwd, from) {
-				o.fwd = append(o.fwd, from) // poll called it without success
-			}
-			if !o.await() {
-				o.watchStall()
-				return putWait
-			}
-		}
-	}
-}
-
-// unforward removes a lane from those that wait. The caller holds mu.
-func (o *outLane) unforward(from *inLane) {
-	o.fwd = slices.DeleteFunc(o.fwd, func(l *inLane) bool { return l == from })
-}
-
-// own puts a frame of this node's own in, or has s wait for its turn. served says
-// that it is its turn. The caller holds no lock of a lane, except perhaps an
-// inLane's.
-func (o *outLane) own(f *frame, body []byte, s ownSource, served bool) putResult {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for {
-		free := o.free() // first, since credit ends stalled, also where it is another one's turn
-		turn := served || len(o.waiting) == 0 || o.waiting[0] == s
-		may := turn && o.mayOwn(free) && !o.down
-		if may && !o.yields() {
-			o.unwait(s)
-			o.put(f, body)
-			o.lead = min(o.lead+f.size(), o.maxLead())
-			if _, member := s.(*inLane); member {
-				o.stats.fwdFrames++
-				o.stats.fwdBytes += uint64(f.size())
-			} else {
-				o.stats.ownFrames++
-				o.stats.ownBytes += uint64(f.size())
-			}
-			return putDone
-		}
-		if o.down {
-			o.unwait(s)
-			return putDown
-		}
-		if !slices.Contains(o.waiting, s) {
-			if served {
-				o.waiting = slices.Insert(o.waiting, 0, s) // its turn was not used
-			} else {
-				o.waiting = append(o.waiting, s)
-			}
-		}
-		if may {
-			// The goroutine that takes the frame that has come then calls poll (pair S14,
-			// with pollOnward).
 			o.waits.Store(true)
-			if o.yields() {
-				return putWait
-			}
-			continue
-		}
-		if _, member := s.(*inLane); member && o.stalled {
-			o.unwait(s)
-			return putStopped
-		} else if !o.await() {
-			if member {
-				o.watchStall()
-			}
-			return putWait
+			return headWaits
 		}
 	}
-}
-
-// unwait removes s from those that wait. The caller holds mu.
-func (o *outLane) unwait(s ownSource) {
-	if i := slices.Index(o.waiting, s); i >= 0 {
-		o.waiting = slices.Delete(o.waiting, i, i+1)
-	}
-}
-
-// serveOne lets the next own source put a frame in. The caller holds mu, which is
-// released meanwhile.
-func (o *outLane) serveOne() {
-	s := o.waiting[0]
-	o.waiting = slices.Delete(o.waiting, 0, 1)
-	o.mu.Unlock()
-	s.serve(o)
-	o.mu.Lock()
 }
 
 // put fills the next slot, which is free. The caller holds mu.
@@ -319,39 +266,44 @@ func (o *outLane) put(f *frame, body []byte) {
 	}
 }
 
-// await asks the neighbour to ring when it gives credit. It reports whether some has
+// awaitRoom asks the neighbour to ring when it gives credit. It reports whether some has
 // come meanwhile, so that the caller must look again. It pairs with inLane.answer
 // (pair S7). The caller holds mu.
-func (o *outLane) await() bool {
+func (o *outLane) awaitRoom() bool {
 	o.waits.Store(true)
 	if o.armed || o.down {
 		return false
 	}
 	o.armed = true
 	o.arm++
-	before := o.credit.Load()
+	before := o.credit
 	o.words.Publish32(laneSpaceArm, o.arm)
 	link.BeforeLook(o.link.dev, &o.link.caps)
 	o.free()
-	return o.credit.Load() != before
+	return o.credit != before
 }
 
-// stirred reports whether a source waits and credit has come. It takes no lock.
-func (o *outLane) stirred() bool {
-	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.credit.Load()
+// roomCame reports whether a source or a lane waits, and credit has come since a worker looked
+// last. It takes no lock.
+func (o *outLane) roomCame() bool {
+	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.seen.Load()
 }
 
-// poll lets the sources and lanes that waited for room go on, turn by turn. It does not
-// keep the caller for as long as there are some. The caller holds no locks of lanes or
-// tunnels.
+// poll lets those that wait go on, turn by turn. It does not keep the caller for as long as
+// there are some. The caller holds no locks of lanes or tunnels.
 func (o *outLane) poll() {
-	if o.pollSome() && o.polling.CompareAndSwap(false, true) {
+	if o.pollSome() {
+		o.pollLater()
+	}
+}
+
+// pollLater is poll on a goroutine, of which there is at most one at a time.
+func (o *outLane) pollLater() {
+	if o.polling.CompareAndSwap(false, true) {
 		go o.pollOn()
 	}
 }
 
-// pollOn is poll until none is left that could go on. It is a goroutine, of which there
-// is at most one at a time.
 func (o *outLane) pollOn() {
 	for again := true; again; {
 		for o.pollSome() {
@@ -362,8 +314,8 @@ func (o *outLane) pollOn() {
 	}
 }
 
-// pollTurns is how many turns one call of pollSome gives at most.
-const pollTurns = 64
+// lanesOfPoll is how often one call of pollSome lets the heads of lanes go on at most.
+const lanesOfPoll = 64
 
 // pollSome is poll limited to some turns. It reports whether there may be more, which
 // nothing else announces.
@@ -371,56 +323,49 @@ func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
 		return false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.armed = false
-	for turns := 0; !o.down && o.link.dev.LinkUp(); turns++ {
-		if turns == pollTurns {
-			return true
-		}
-		free := o.free()
+	o.seen.Store(ntb.Load32(o.mine, laneCredit))
+	for range lanesOfPoll {
+		o.mu.Lock()
+		o.armed = false
+		next, what := o.run()
+		o.mu.Unlock()
 		switch {
-		case len(o.fwd) > 0 && free > 0:
-			l := o.fwd[0]
-			o.fwd = slices.Delete(o.fwd, 0, 1)
-			o.mu.Unlock()
-			l.drain()
+		case next != nil:
+			next.drain()
 			if o.link.direction == Down {
-				l.pollOnward() // frames behind the head may have gone by another lane
+				next.pollOnward() // frames behind the head may have gone by another lane
 			}
-			o.mu.Lock()
-		case len(o.waiting) > 0 && o.mayOwn(free):
-			if o.yields() {
-				return false // the goroutine that takes that frame calls poll again
-			}
-			o.serveOne()
-		case len(o.fwd) == 0 && len(o.waiting) == 0:
-			// The arm may have been answered. The next that waits arms anew.
-			o.armed = false
-			o.waits.Store(false)
+		case what == turnHold:
+			runtime.Gosched()
+		case what != turnOwn:
 			return false
-		default:
-			if !o.await() {
-				return false
-			}
 		}
 	}
-	return false // close goes on
+	return true
 }
 
-// close is called at the end of the link. No frame is put in any more, and
-// everything that waits finds another way.
+// close is called at the end of the link. No frame is put in any more, and every lane that
+// waits finds another way.
 func (o *outLane) close() {
 	o.mu.Lock()
 	o.down = true
-	fwd, waiting := o.fwd, o.waiting
-	o.fwd, o.waiting = nil, nil
+	lanes := o.lanes()
+	o.turns.own, o.turns.forwarded = nil, nil
 	o.mu.Unlock()
-	for _, l := range fwd {
+	for _, l := range lanes {
 		l.drain()
 		l.pollOnward()
 	}
-	for _, s := range waiting {
-		s.serve(o)
+}
+
+// lanes returns the lanes that wait. The caller holds mu.
+func (o *outLane) lanes() (all []*inLane) {
+	for _, list := range [][]account[waiter]{o.turns.forwarded, o.turns.own} {
+		for _, a := range list {
+			if a.source.lane != nil {
+				all = append(all, a.source.lane)
+			}
+		}
 	}
+	return all
 }

@@ -18,11 +18,10 @@ import (
 func (s *sender[T]) waits(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s.turn.Lock() // nobody sends
-		defer s.turn.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.sending
+		o := s.link.out[0]
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.turns.waiting(waiter{source: s})
 	}, 60*time.Second, time.Millisecond)
 }
 
@@ -38,7 +37,7 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	next.resets = newResets(next)
 	r.links[linkKey{Right, 0}] = next
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
-	own.push(m.out, false) // the lane is full, and it waits
+	m.out.want(own) // the lane is full, and it waits
 	require.Equal(t, o.Slots-1, own.sent)
 	for range 3 { // sent again, of course
 		for number := range uint32(5) {
@@ -51,10 +50,7 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	for range 20 {
 		hop := m.out.hop
 		m.to.Publish32(laneCredit, uint32(hop)) // all were taken
-		m.out.mu.Lock()
-		m.out.free()
-		m.out.serveOne()
-		m.out.mu.Unlock()
+		m.out.poll()
 		require.Greater(t, m.out.hop, hop)
 		for ; hop < m.out.hop; hop++ {
 			at := lanesAt + int(hop%uint64(o.Slots))*m.out.slotBytes()
@@ -153,7 +149,7 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	t.Cleanup(open)
 	o1 := f.nodes[0].router.sides[Right].Load().out[0]
 	fr := frame{kind: frameData, hops: 3, src: link.MakeID(3, 1), dst: link.MakeID(2, 1), to: 1000, epoch: 7}
-	for o1.own(&fr, nil, discard{}, false) != putDone {
+	for !o1.inject(&fr, nil) {
 		time.Sleep(time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return right.held.Load() > 0 }, 60*time.Second, time.Millisecond)

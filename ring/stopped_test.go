@@ -91,11 +91,11 @@ func TestAMembersFrameIsKeptFromWhenCreditHasCome(t *testing.T) {
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
-	own.push(m.out, false) // until the lane is full; it waits from then on
-	m.out.stalled = true
+	m.out.want(own) // until the lane is full; it waits from then on
+	m.out.stall.stopped = true
 	f := m.f
-	require.Equal(t, putStopped, m.out.own(&f, nil, m.in, false))
+	require.Equal(t, headStopped, m.out.forward(&f, nil, m.in, true))
 	m.to.Publish32(laneCredit, uint32(m.out.hop))
-	require.Equal(t, putWait, m.out.own(&f, nil, m.in, false))
-	require.Contains(t, m.out.waiting, ownSource(m.in))
+	require.Equal(t, headWaits, m.out.forward(&f, nil, m.in, true))
+	require.True(t, m.out.turns.waiting(waiter{lane: m.in}))
 }

@@ -34,7 +34,7 @@ type tunnel struct {
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
 	stirring stirring
 
-	// mu guards the following. It is locked after an inLane's, before an outLane's and the
+	// mu guards the following. It is locked after an inLane's and an outLane's, before the
 	// router's, and not while a grant's is held.
 	mu     lock.Mutex[lock.Tunnel]
 	arq    arq.End
@@ -217,10 +217,10 @@ func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
 // sees it.
 func (t *tunnel) Disable() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.flush()
 	t.arq.Disable()
-	t.push(time.Now(), false)
+	t.push(time.Now())
 }
 
 // Close implements ntb.Device. It does not wait. What was sent, and the end itself,
@@ -235,9 +235,9 @@ func (t *tunnel) Close() error {
 // closeSends is Close for what is sent.
 func (t *tunnel) closeSends() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.flush()
 	now := time.Now()
 	t.arq.Close(now)
-	t.push(now, false)
+	t.push(now)
 }

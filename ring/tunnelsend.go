@@ -9,42 +9,56 @@ import (
 
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// serve implements ownSource.
-func (t *tunnel) serve(*outLane) {
+// unlock unlocks mu. If there is something to send, and a way, the lane takes it, in its
+// turn. The caller holds no lock of an outLane.
+func (t *tunnel) unlock() {
+	o := t.lane()
+	if o != nil {
+		if _, ok := t.arq.Next(time.Now()); !ok {
+			o = nil
+		}
+	}
+	t.mu.Unlock()
+	if o != nil {
+		o.want(t)
+	}
+}
+
+// lane returns the lane that the tunnel's frames take, or nil if there is no way. The caller
+// holds mu.
+func (t *tunnel) lane() *outLane {
+	if t.way.link == nil {
+		return nil
+	}
+	return t.way.link.out[t.seat.lane]
+}
+
+// send implements source.
+func (t *tunnel) send(o *outLane) (n int, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.push(time.Now(), true)
+	if t.lane() != o {
+		return 0, false
+	}
+	now := time.Now()
+	out, ok := t.arq.Next(now)
+	if !ok {
+		return 0, false
+	}
+	f := t.frame(&out)
+	o.put(&f, out.Body)
+	t.arq.Sent(&out, now)
+	t.push(now)
+	_, more = t.arq.Next(now)
+	return f.size(), more
 }
 
-// push follows each step of arq. It sends frames while there is room in the lane. The rest
-// follows when the lane calls serve, or when a way is found. What was kept aside moves into
-// the room that this makes. The caller holds mu.
-func (t *tunnel) push(now time.Time, served bool) {
+// push follows each step of arq. What was kept aside moves into frames, as far as there is
+// room. What is in frames is sent after unlock. The caller holds mu.
+func (t *tunnel) push(now time.Time) {
 	t.changed()
-	for {
-		t.pushFrames(now, served)
-		if !t.refill(now) {
-			break
-		}
-		served = false
-	}
+	t.refill(now)
 	t.arm(now)
-}
-
-// pushFrames sends what is in frames. The caller holds mu.
-func (t *tunnel) pushFrames(now time.Time, served bool) {
-	for t.way.link != nil {
-		out, ok := t.arq.Next(now)
-		if !ok {
-			return
-		}
-		f := t.frame(&out)
-		if t.way.link.out[t.seat.lane].own(&f, out.Body, t, served) != putDone {
-			return // serve, or reroute, goes on
-		}
-		t.arq.Sent(&out, now)
-		served = false
-	}
 }
 
 // frame returns the header of a frame.

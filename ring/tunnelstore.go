@@ -11,17 +11,29 @@ import (
 // Store implements ntb.Sink. The bytes join the open frame. Like all stores it never
 // waits: what finds no room is kept aside, and follows in its order.
 func (t *tunnel) Store(off int, p []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.current() != arq.Up {
-		return
+	for len(p) > 0 {
+		n := t.storeFrame(off, p)
+		off, p = off+n, p[n:]
 	}
-	n := 0
+}
+
+// storeFrame is Store for the first bytes of p, as many as go into one frame, which is sent
+// before more are stored. It returns how many.
+func (t *tunnel) storeFrame(off int, p []byte) (n int) {
+	t.mu.Lock()
+	defer t.unlock()
+	if t.current() != arq.Up {
+		return len(p)
+	}
 	if t.late.empty() {
 		n = t.store(off, p, false)
 	}
-	t.late.bytes(off+n, p[n:])
-	t.checkLate()
+	if n == 0 {
+		t.late.bytes(off, p)
+		t.checkLate()
+		n = len(p)
+	}
+	return n
 }
 
 // checkLate ends the tunnel if its other end leaves too much waiting. The caller holds mu.
@@ -31,19 +43,20 @@ func (t *tunnel) checkLate() {
 	}
 }
 
-// store puts the first bytes of p into frames, as many as there is room for, and returns
-// how many. If data is true, it leaves some of the room. The caller holds mu.
+// store puts the first bytes of p into a frame, as many as there is room for, and returns
+// how many. If these are not all, the frame is complete. If data is true, store leaves some of
+// the room. The caller holds mu.
 func (t *tunnel) store(off int, p []byte, data bool) (n int) {
-	for n < len(p) {
-		if !t.gather(t.entryFor(len(p)-n), data) {
-			return n
-		}
-		k := min(len(p)-n, t.arq.Left()-entryHeader, maxEntryBytes)
-		b := t.arq.Extend(entryHeader + round8(k))
-		putWord(b, entryWord(entryData, off+n, k))
-		copy(b[entryHeader:], p[n:n+k])
-		clear(b[entryHeader+k:])
-		n += k
+	if !t.gather(t.entryFor(len(p)), data) {
+		return 0
+	}
+	n = min(len(p), t.arq.Left()-entryHeader, maxEntryBytes)
+	b := t.arq.Extend(entryHeader + round8(n))
+	putWord(b, entryWord(entryData, off, n))
+	copy(b[entryHeader:], p[:n])
+	clear(b[entryHeader+n:])
+	if n < len(p) {
+		t.arq.EndFrame(time.Now())
 	}
 	return n
 }
@@ -51,14 +64,14 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 // Store64 implements ntb.Sink.
 func (t *tunnel) Store64(off int, v uint64) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.word(entryStore, off, v, 8)
 }
 
 // Publish implements ntb.Sink. It ends the open frame and sends it.
 func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.word(entryPublish, off, v, width)
 	t.flush()
 }
@@ -66,7 +79,7 @@ func (t *tunnel) Publish(off int, v uint64, width int) {
 // Update implements ntb.Sink.
 func (t *tunnel) Update(off int, v uint64, width int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.update(off, v, width)
 	t.flush()
 }
@@ -85,7 +98,7 @@ func (t *tunnel) SetPeerSpad(i int, v uint32) {
 		panic("ring: scratchpad out of range")
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.word(entrySpad, i, uint64(v), 4)
 	t.flush()
 }
@@ -119,9 +132,7 @@ func (t *tunnel) gather(n int, data bool) bool {
 		case t.arq.Gathering() && t.arq.Left() >= n:
 			return true
 		case t.arq.Gathering():
-			now := time.Now()
-			t.arq.EndFrame(now)
-			t.pushFrames(now, false)
+			t.arq.EndFrame(time.Now())
 		// A frame that could not be sent yet takes more stores.
 		case t.arq.Reopen(n, size):
 		case t.arq.Unsent() >= maxUnsent || data && !t.takesData():
@@ -133,49 +144,56 @@ func (t *tunnel) gather(n int, data bool) bool {
 	}
 }
 
-// flush ends the open frame and sends it. The caller holds mu.
+// flush ends the open frame. The caller holds mu.
 func (t *tunnel) flush() {
 	if t.arq.Gathering() {
 		now := time.Now()
 		t.arq.EndFrame(now)
-		t.push(now, false)
+		t.push(now)
 	}
 }
 
 // refill moves what was kept aside into frames, as far as there is room, and then lets
-// the next one in line store. It reports whether there is something to send. The caller
-// holds mu.
-func (t *tunnel) refill(now time.Time) (more bool) {
+// the next one in line store. The caller holds mu.
+func (t *tunnel) refill(now time.Time) {
 	if t.arq.State().Over() {
-		return false
+		return
 	}
+	refilled := false
 	for t.refillOne() {
-		more = true
+		refilled = true
 	}
-	t.arq.EndFrame(now)
-	more = t.signal(now) || more
+	if refilled {
+		t.arq.EndFrame(now)
+	}
+	t.signal(now)
 	if t.late.empty() {
-		more = t.arq.Finish(now) || more
+		t.arq.Finish(now)
 	}
 	t.wakeNext()
-	return more
 }
 
-// refillOne moves the oldest store that was kept aside into a frame. It reports whether there
+// refillOne moves the oldest store that was kept aside into frames. It reports whether there
 // was one, and room for all of it. The caller holds mu.
 func (t *tunnel) refillOne() bool {
 	if t.late.empty() {
 		return false
 	}
 	s := t.late.next()
-	if s.kind == entryData {
-		n := t.store(s.off, s.data, false)
-		s.off, s.data = s.off+n, s.data[n:]
-		if len(s.data) > 0 {
+	switch {
+	case s.kind == 0:
+	case s.kind != entryData:
+		if !t.putWord(s.kind, s.off, s.v, s.n) {
 			return false
 		}
-	} else if s.kind != 0 && !t.putWord(s.kind, s.off, s.v, s.n) {
-		return false
+	default:
+		for len(s.data) > 0 {
+			n := t.store(s.off, s.data, false)
+			if n == 0 {
+				return false
+			}
+			s.off, s.data = s.off+n, s.data[n:]
+		}
 	}
 	t.late.pop()
 	return true
@@ -185,7 +203,7 @@ func (t *tunnel) refillOne() bool {
 // that is not sent yet, or in one of its own, which takes no room.
 func (t *tunnel) RingDoorbell(bit int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if t.current() == arq.Up {
 		t.ring(bit)
 	}
@@ -197,18 +215,17 @@ func (t *tunnel) ring(bit int) {
 	t.mark(time.Now())
 }
 
-// mark sends the marks behind everything that was stored before. The caller holds mu.
+// mark puts the marks behind everything that was stored before. The caller holds mu.
 func (t *tunnel) mark(now time.Time) {
 	t.arq.EndFrame(now)
 	t.signal(now)
-	t.push(now, false)
+	t.push(now)
 }
 
-// signal puts the marks into a frame. It reports whether it did. The caller holds mu.
-func (t *tunnel) signal(now time.Time) bool {
-	if t.marks == (arq.Marks{}) || t.arq.State().Over() || !t.late.empty() || !t.arq.Mark(t.marks, now) {
-		return false // it follows later, when acknowledgements come
+// signal puts the marks into a frame, or leaves them for later, when acknowledgements come. The
+// caller holds mu.
+func (t *tunnel) signal(now time.Time) {
+	if t.marks != (arq.Marks{}) && !t.arq.State().Over() && t.late.empty() && t.arq.Mark(t.marks, now) {
+		t.marks = arq.Marks{}
 	}
-	t.marks = arq.Marks{}
-	return true
 }

@@ -48,7 +48,7 @@ func (m watches) remove(line int, w *ntb.Watch) {
 // Announce implements ntb.Frames. All is one frame.
 func (t *tunnel) Announce(bit int, v uint32, places ...int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if t.current() != arq.Up {
 		return
 	}

@@ -55,7 +55,7 @@ func (t *tunnel) settle() {
 // the new one. If there is no way for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if t.arq.State().Over() {
 		return
 	}
@@ -75,7 +75,7 @@ func (t *tunnel) reroute() {
 	default:
 		return
 	}
-	t.push(now, false)
+	t.push(now)
 }
 
 // probe finds out whether the other end still has the tunnel. Its node may have ended,
@@ -83,10 +83,10 @@ func (t *tunnel) reroute() {
 // would not learn of it. The answer is an acknowledgement or a reset.
 func (t *tunnel) probe() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	now := time.Now()
 	t.arq.Probe(now)
-	t.push(now, false)
+	t.push(now)
 }
 
 // expire is called by the alarm.
@@ -95,7 +95,7 @@ func (t *tunnel) expire() { t.expireAt(time.Now()) }
 // expireAt does what is due.
 func (t *tunnel) expireAt(now time.Time) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.alarm.wentOff()
 	switch {
 	case t.way.cut.IsZero():
@@ -103,7 +103,7 @@ func (t *tunnel) expireAt(now time.Time) {
 	case !t.arq.State().Over() && now.Sub(t.way.cut) >= grace:
 		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
 	}
-	t.push(now, false)
+	t.push(now)
 }
 
 // arm sets the alarm for what is due next. While there is no way, only the end of that is.

@@ -27,7 +27,7 @@
 //	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
-//	      ring   outLane.await      lane's space arm          lane's credit           Fence, or Device.Order
+//	      ring   outLane.awaitRoom  lane's space arm          lane's credit           Fence, or Device.Order
 //	S8    onesided Peer.Stored      element of the heap       arm                     nothing, or Fence
 //	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
@@ -41,7 +41,7 @@
 //	S13   bounce Pair.Notified      the peer, words           waiter.parked           seen before
 //	      bounce waiter.wait        waiter.parked             the peer's words        sync/atomic
 //	S14   ring   inLane.pollOnward  inLane.next               outLane.waits           sync/atomic
-//	      ring   outLane.own        outLane.waits             inLane.next             sync/atomic
+//	      ring   outLane.run        outLane.waits             inLane.next             sync/atomic
 //	S15   link   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before
 //	      link   setupSend.flush    setupSend.waiting         set-up credit           sync/atomic
 //	S16   bounce Pair.Notified      the peer, words           Pair.linked             seen before

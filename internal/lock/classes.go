@@ -52,9 +52,8 @@ type (
 	// The lanes of a link, and the tunnels whose frames they carry.
 	LaneIn  struct{}
 	Receive struct{}
-	Sender  struct{}
-	Tunnel  struct{}
 	LaneOut struct{}
+	Tunnel  struct{}
 
 	// Tables of a node.
 	Node    struct{}
@@ -117,9 +116,8 @@ func (Setup) class() info { return info{"link.setupSend", 54, false} }
 // link's own, since nothing gets past a neighbour that takes nothing.
 func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
 func (Receive) class() info { return info{"ring.grant", 61, false} }
-func (Sender) class() info  { return info{"ring.sender.turn", 62, false} }
+func (LaneOut) class() info { return info{"ring.outLane", 62, false} }
 func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
-func (LaneOut) class() info { return info{"ring.outLane", 64, false} }
 
 func (Node) class() info    { return info{"link.Node", 70, true} }
 func (Router) class() info  { return info{"ring.router", 71, true} }

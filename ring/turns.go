@@ -1,0 +1,184 @@
+package ring
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// holdFor is how long a lane's only free slot is left alone when it is the turn of
+	// this node's own traffic, which needs two.
+	holdFor = 20 * time.Microsecond
+	// leadFrames is how many of the largest frames either kind of traffic may be ahead
+	// of the other.
+	leadFrames = 32
+	// aheadFrames is how many of the largest frames own traffic must be ahead before it
+	// gives way to forwarded frames that have yet to come.
+	aheadFrames = 4
+	// mostSkipped is for how many turns at most the slot is not left alone, after that
+	// brought nothing.
+	mostSkipped = 15
+)
+
+// turns decides whose frame goes into a lane next. Own and forwarded traffic share the lane
+// by bytes, and so do the sources of each: this is deficit round robin in two stages, with
+// the deficits paid after the frame. A kind of traffic that may not go is passed over and
+// keeps what it is owed.
+//
+// It is a step function. It has no lock, no clock and no frames.
+type turns[S comparable] struct {
+	// Immutable.
+	needs   int  // slots that must be free for a frame of this node's own, see the bubble rule
+	quantum int  // bytes of the largest frame
+	noHold  bool // the last free slot is never left alone
+
+	forwarded []account[S] // sources of frames to be forwarded, in turn
+	own       []account[S] // sources of this node's own traffic, in turn
+	// lead is by how many bytes own traffic is ahead of forwarded traffic, at most
+	// leadFrames frames either way.
+	lead int
+
+	held      time.Time // since when the last free slot is left alone; zero: it is not
+	fruitless int       // grows with holds that brought nothing
+	skip      int       // number of turns without a hold
+}
+
+// account is a source that waits, and what it may still send in this round. It may send more
+// than that by one frame, which it pays back.
+type account[S comparable] struct {
+	source S
+	left   int
+}
+
+// turn is what next decides.
+type turn uint8
+
+const (
+	turnNone    turn = iota // no source waits
+	turnRoom                // the next one waits for a free slot
+	turnLater               // own traffic gives way to forwarded frames that have yet to come
+	turnHold                // the free slot is left alone for now: ask again
+	turnOwn                 // a frame of this node's own goes
+	turnForward             // a frame to be forwarded goes
+)
+
+// expectation is what is known of frames to be forwarded whose lane does not wait yet.
+type expectation uint8
+
+const (
+	expectNone expectation = iota
+	expectSoon             // the neighbour was told of the room that it waited for
+	expectNow              // one has come that no goroutine has read, or one is at such frames
+)
+
+// next returns what goes into the lane if free slots are free, and whose that is.
+func (t *turns[S]) next(free int, expected expectation, now func() time.Time) (what turn, s S) {
+	own, forwarded, fits := len(t.own) > 0, len(t.forwarded) > 0, free >= t.needs
+	ownTurn := own && t.lead <= 0
+	switch {
+	case !own && !forwarded:
+		what = turnNone
+	case own && fits && (ownTurn || !forwarded && !t.yields(expected)):
+		if forwarded {
+			t.fruitless = 0
+		}
+		what, s = turnOwn, t.first(t.own)
+	case forwarded && free > 0 && ownTurn && t.holds(now):
+		return turnHold, s
+	case forwarded && free > 0:
+		what, s = turnForward, t.first(t.forwarded)
+	case own && fits:
+		what = turnLater
+	default:
+		what = turnRoom
+	}
+	t.held = time.Time{}
+	return what, s
+}
+
+// yields reports whether own traffic gives way to frames that are expected. For those that
+// have yet to come it does so only when it is far ahead, so that the link is busy meanwhile.
+func (t *turns[S]) yields(expected expectation) bool {
+	return t.lead > 0 && (expected == expectNow || expected == expectSoon && t.lead > aheadFrames*t.quantum)
+}
+
+// holds reports whether a forwarded frame leaves the only free slot alone for now, because it
+// is the turn of own traffic, which needs another slot. It must not do so for long: if all
+// nodes of a ring do, none gets another slot.
+func (t *turns[S]) holds(now func() time.Time) bool {
+	if t.noHold {
+		return false
+	}
+	if t.skip > 0 {
+		t.skip--
+		return false
+	}
+	at := now()
+	if t.held.IsZero() {
+		t.held = at
+	}
+	if at.Sub(t.held) < holdFor {
+		return true
+	}
+	// The hold brought nothing: the ring is full. Forwarding comes first for a while.
+	t.fruitless = min(2*t.fruitless+1, mostSkipped)
+	t.skip = t.fruitless
+	return false
+}
+
+// first returns the source whose turn it is. Those that have had their share of this round
+// are passed over, which is the next round for them.
+func (t *turns[S]) first(list []account[S]) S {
+	for list[0].left <= 0 {
+		a := list[0]
+		a.left += t.quantum
+		copy(list, list[1:])
+		list[len(list)-1] = a
+	}
+	return list[0].source
+}
+
+// join has s wait for its turn, unless it does already.
+func (t *turns[S]) join(s S, own bool) {
+	list := &t.forwarded
+	if own {
+		list = &t.own
+	}
+	if index(*list, s) < 0 {
+		*list = append(*list, account[S]{s, t.quantum})
+	}
+}
+
+// leave ends the wait of s.
+func (t *turns[S]) leave(s S) {
+	for _, list := range []*[]account[S]{&t.own, &t.forwarded} {
+		if i := index(*list, s); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
+		}
+	}
+}
+
+// went accounts for a frame of n bytes of the source that next has returned, 0 for none. It
+// waits on if it has more.
+func (t *turns[S]) went(own bool, n int, more bool) {
+	list := &t.forwarded
+	if own {
+		list = &t.own
+		t.lead = min(t.lead+n, leadFrames*t.quantum)
+	} else {
+		t.lead = max(t.lead-n, -leadFrames*t.quantum)
+	}
+	if more {
+		(*list)[0].left -= n
+	} else {
+		*list = slices.Delete(*list, 0, 1)
+	}
+}
+
+// waiting reports whether s waits.
+func (t *turns[S]) waiting(s S) bool { return index(t.own, s) >= 0 || index(t.forwarded, s) >= 0 }
+
+// index returns the place of s in list, or -1.
+func index[S comparable](list []account[S], s S) int {
+	return slices.IndexFunc(list, func(a account[S]) bool { return a.source == s })
+}
