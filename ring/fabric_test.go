@@ -187,8 +187,11 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
 	t.Helper()
 	x = newAsker(from.router, to.id)
+	x.mu.Lock() // otherwise news that come have it ask before it is admitted
 	from.router.tunnels.add(x)
 	y = admitted(t, to.router, x)
+	x.mu.Unlock()
+	y.reroute()
 	x.reroute()
 	select {
 	case <-x.opened:
@@ -215,7 +218,6 @@ func admitted(t testing.TB, r *router, x *tunnel) *tunnel {
 	y := r.admit(linkKey{}, open)
 	require.NotNil(t, y)
 	r.node.wg.Done() // there is no peer
-	y.reroute()
 	return y
 }
 
