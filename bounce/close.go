@@ -115,7 +115,7 @@ func (c *Pair) end(abort bool) error {
 	}
 	if !writing {
 		c.w.mu.Lock()
-		c.sendFIN(reading) // otherwise what follows tells the peer of the end
+		c.sendFIN(reading) // otherwise the state word that follows announces the end
 		c.w.save()
 		c.w.mu.Unlock()
 	}

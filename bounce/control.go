@@ -27,7 +27,7 @@ type control struct {
 	slot    int    // of our control block
 	here    []byte // our control block
 	fence   bool   // a look needs a fence after a publish
-	watches bool   // both sides see arrive what the other one stores, and need not be told to ring
+	watches bool   // both sides see arrive what the other one stores, and need no notification
 
 	// Constant after Connect.
 	far     ntb.Window // the peer's control block

@@ -7,7 +7,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// grantWord returns the word that tells the peer where to go on: generation of the
+// grantWord returns the word that names the next queue to the peer: generation of the
 // queue in 24 bits, logarithm of its size in 8, and its offset in units of 2 KiB in
 // 32.
 func grantWord(gen uint32, off, size int) uint64 {

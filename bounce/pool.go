@@ -27,10 +27,10 @@ var (
 // bytes.
 const DefaultBuffer = 8 << 20
 
-// DefaultSpin is how long a wait polls before it parks by default. It is several
-// times what parking and being woken takes, because the system sometimes stops the
-// answering side for 20 to 50 µs. A shorter spin would cost both sides a park and a
-// doorbell each time.
+// DefaultSpin is how long a wait polls before it parks by default. It is several times
+// what parking and being woken takes. So it also covers the short stops that the system
+// makes of the side that answers. Each one that it does not cover costs both sides a park
+// and a doorbell.
 const DefaultSpin = 50 * time.Microsecond
 
 // Options configures a pool.
@@ -312,7 +312,8 @@ func (p *Pool) SpinUntil(done func() bool) bool {
 // Spinner returns a Spinner with the pool's options, for Spin.
 func (p *Pool) Spinner() wait.Spinner { return wait.NewSpinner(p.opts.Spin, p.opts.Thrift) }
 
-// Spin is SpinUntil at a place that is remembered: s decides whether to poll at all.
+// Spin is SpinUntil for the waits at one place. s remembers how they ended, and decides
+// whether to poll at all.
 func (p *Pool) Spin(s *wait.Spinner, done func() bool) {
 	s.Spin(&announced{p.peer, done})
 }

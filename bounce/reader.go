@@ -244,9 +244,8 @@ func (r *reader) bytesRead() (n uint64, known bool) {
 	return r.saved.load().bytes, r.waiter.parked.Load() // saved before it parked
 }
 
-// returnCredit is called after a read. It tells the peer how far we are when that
-// is worth it, and at once if the peer's writer has announced that it is about to
-// sleep. The caller holds mu.
+// returnCredit is called after a read. It publishes credit when enough is owed, and at
+// once if the peer's writer has announced that it is about to sleep. The caller holds mu.
 func (r *reader) returnCredit() {
 	if r.rx.recv.Due() || armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()

@@ -95,7 +95,7 @@ func (s *state) left() bool {
 	return s.phase >= phaseClosed && s.leases == 0
 }
 
-// remove begins phaseRemoved if the peer has stopped: it said so, or it is gone. It
+// remove begins phaseRemoved if the peer has published STOPPED, or is gone. It
 // reports true once.
 func (s *state) remove() bool {
 	s.mu.Lock()
@@ -116,7 +116,7 @@ func (s *state) peerEnded() bool {
 }
 
 // finish notes that nothing is written any more. If the FIN was published, the next change
-// of the state says so.
+// of the state word adds FINISHED.
 func (s *state) finish(published bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

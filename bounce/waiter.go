@@ -119,8 +119,8 @@ func (w *waiter) spin() bool {
 	return false
 }
 
-// unparkAfter is how many spins in a row must end by data before the peer is told
-// that it need not fence any more. To park again costs a Device.Order.
+// unparkAfter is how many spins in a row must end by data before the arm word allows the
+// peer to leave out its fence. To park again costs a Device.Order.
 const unparkAfter = 32
 
 // watchLines is the end of wait where frames lead to the peer. What the peer publishes

@@ -105,7 +105,7 @@ func (w *writer) makeRoom() error {
 	return nil
 }
 
-// err returns why nothing can be written, or nil. none says that there is nothing to
+// err returns why nothing can be written, or nil. none is set if there is nothing to
 // write. As with TCP, a write to a peer that reads no more resets the connection. The
 // caller holds mu.
 func (w *writer) err(none bool) error {
@@ -340,12 +340,13 @@ func (w *writer) arm() {
 	}
 }
 
-// armWith arms for room, and asks for a larger queue if that would help: the peer's
-// reader answers when it reads; its link's goroutine grants a queue now, if it can.
-// Beyond bulkQueue, where memory may be short for long, it is told once for each queue.
-// Over several hops a later arm can replace this one on its way, and come behind what
-// tells of it: a queue that is large already stays as it is then, and credit comes for
-// that arm as for any other.
+// armWith arms for room, and asks for a larger queue if that would help. The peer's
+// reader answers when it reads. If the peer is notified as well, its link's goroutine
+// grants a queue at once, if it can. From bulkQueue on memory may be short for long, so
+// the peer is notified once for each queue.
+//
+// Over several hops a later arm can replace this one on its way, and arrive behind the
+// notification. A large queue then stays as it is, and credit comes for the later arm.
 func (w *writer) armWith(bits uint32) {
 	w.arms++
 	bits |= armedBit

@@ -53,9 +53,9 @@ type call struct {
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
 // Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
-// Hello: what follows a failure, [Retry] decides. Its errors are those of ctx,
-// ECONNREFUSED, ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError,
-// ErrAddressTaken, ErrLinkDown, and errBacklog if the listener's backlog is full.
+// Hello. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
+// ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError, ErrAddressTaken,
+// ErrLinkDown, and errBacklog if the listener's backlog is full.
 func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (t *Table) remove(k key) *call {
 	return c
 }
 
-// abandon leaves the answer to Ack, Refuse or Down, and reports whether it could:
-// it returns false if the answer is there already. The pair's memory is kept until
+// abandon leaves the answer to Ack, Refuse or Down. It returns false, and does nothing, if
+// the answer is there already. The pair's memory is kept until
 // the answer comes, since the peer may have been granted it.
 func (t *Table) abandon(c *call) bool {
 	t.mu.Lock()
@@ -196,7 +196,7 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 	return nil
 }
 
-// Down ends all calls, since the link is down.
+// Down ends all dials, since the link is down.
 func (t *Table) Down() {
 	t.mu.Lock()
 	t.down = true

@@ -45,12 +45,12 @@ const (
 	lastPause  = 50 * time.Millisecond
 )
 
-// Retry is the policy of a dial: it decides after each failure what comes next. It is
-// used by one goroutine, and takes no time itself. The dial's deadline is its context's.
+// Retry is the policy of a dial: it decides after each failure what comes next. It never
+// waits itself. One goroutine uses it. The dial's deadline is its context's.
 type Retry struct {
-	// Far is set for a port of another host, whose processes redirect to each other.
+	// Far is set for a port of another host, whose processes redirect dials to each other.
 	Far bool
-	// Patient is set if the dial has a deadline: then it waits until a window has room.
+	// Patient is set if the dial has a deadline. Then it waits until a window has room.
 	Patient bool
 
 	links, redirects, ports int
@@ -97,8 +97,8 @@ func (r *Retry) lost(failure error) (Next, error) {
 	return Next{}, fmt.Errorf("%w: %w", failure, syscall.ECONNREFUSED) // each process that held the port went away
 }
 
-// Ended returns the error of a dial whose context ended with why: it names what the dial
-// was waiting for, if that was room.
+// Ended returns the error of a dial whose context ended with why. If the dial was waiting
+// for room, the error names that too.
 func (r *Retry) Ended(why error) error {
 	if r.full != nil {
 		return fmt.Errorf("%w: %w", why, r.full)

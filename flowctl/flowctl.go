@@ -8,7 +8,7 @@ const MaxSize = 1 << 30
 // Pos is a count of bytes since a queue began, modulo 2^32.
 type Pos uint32
 
-// Since returns the number of bytes from q to p, where where q is the earlier
+// Since returns the number of bytes from q to p, where q is the earlier
 // position.
 func (p Pos) Since(q Pos) uint32 { return uint32(p - q) }
 

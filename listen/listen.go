@@ -52,8 +52,8 @@ type Table struct {
 	// Elsewhere, if set, returns another process of this host that holds a port, or
 	// 0. It is set before the first Hello, and must not block.
 	Elsewhere func(port int) (process int)
-	// Refused, if set, is called with an error that wraps a *hello.VersionError for each Hello of another
-	// version. It is set before the first Hello, and must not block.
+	// Refused, if set, is called for each Hello of another version, with an error that wraps
+	// a *hello.VersionError. It is set before the first Hello, and must not block.
 	Refused func(error)
 
 	// mu is shared by all peers. It is not held while anything is sent to one.
@@ -370,9 +370,9 @@ func (l *Listener) Closed() bool { return isClosed(l.closed) }
 func (l *Listener) SetDeadline(t time.Time) { l.deadline.set(t) }
 
 // Close ends Accept. It resets the connections that wait for it, and those whose
-// Hellos are being answered. It does not wait for the resets. Where stores to a peer
-// block, that delays only what is sent to that peer. Each connection holds its peer,
-// so link.Node.Close waits for them.
+// Hellos are being answered. It does not wait for the resets. Each connection holds its
+// peer, so link.Node.Close waits for them. Where stores to a peer block, the resets delay
+// only what is sent to that peer.
 func (l *Listener) Close() error {
 	err := ErrClosed
 	l.once.Do(func() {

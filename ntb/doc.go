@@ -39,14 +39,14 @@
 // particular, the stores between two Publish calls may arrive in any order and in parts.
 //
 // A published word leaves at once. Where the CPU gathers stores, in [WriteCombining] memory, a
-// publish flushes before its word and after it. Ordinary memory is never flushed. What is only
-// written or stored leaves with the next publish at the latest.
+// publish flushes before its word and after it. Ordinary memory is never flushed. Other
+// stores leave with the next publish at the latest.
 //
-// What not every device can do is stated by its [Caps]: DMA channels, memory that can be given
-// back, cheap reads of the peer's memory, and what a device of frames can do ([Frames]). Every
-// Device has the methods. So the abilities of a device survive a device around it, and nobody asks
-// for one by a type assertion. Likewise a [Sink] has all methods, and [Basic] makes one of what
-// has the two that are needed.
+// Devices differ in what they can do: DMA channels, memory that can be given back, cheap reads of
+// the peer's memory, and what a device of frames can do ([Frames]). A device's [Caps] state it.
+// Every Device has all the methods. So a device around a device keeps the abilities of the inner
+// one, and no type assertion asks for them. Likewise every [Sink] has all the methods. [Basic]
+// makes one of a [BasicSink].
 //
 // A doorbell is a hint. It may be lost, late or repeated, and several may arrive as one. After a
 // doorbell, a waiter checks memory.

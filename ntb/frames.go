@@ -41,8 +41,8 @@ func (c Caps) WithoutFrames() Caps {
 	return c
 }
 
-// Watch is a waiter here for words that the peer publishes. It is used for one wait at a
-// time.
+// Watch is a waiter of this process for words that the peer publishes. It is used for one
+// wait at a time.
 type Watch struct {
 	// Wake is called after a word was published in one of the Lines. It must not
 	// block, and may be called once more after Unwatch.
@@ -51,8 +51,8 @@ type Watch struct {
 	Lines [2]int
 }
 
-// Turn is a place in the line of writers that have data for a device which takes none for
-// now. It is used for one wait at a time.
+// Turn is a place in the line of writers that have data for a device which takes none at
+// the moment. It is used for one wait at a time.
 type Turn struct {
 	// Wake is called when it is this one's turn, or may be. It must not block, and may
 	// be called once more after Leave.

@@ -16,14 +16,13 @@ type Sink interface {
 	// than other stores.
 	Store64(off int, v uint64)
 	// Update is Publish of a word of which only the latest value counts. A sink that keeps
-	// stores for a while may drop those that Update has replaced: an older value that has
-	// not arrived yet may never arrive. The latest comes behind all stores
-	// before it, so the word may arrive behind stores that followed the older value, such
-	// as a notification of it. Doorbells come behind all of them.
+	// stores for a while may drop an older value that has not arrived. The latest value
+	// arrives behind all stores before it. So stores that followed the older value, such as
+	// a notification of it, may arrive before the word. Doorbells arrive behind all of them.
 	Update(off int, v uint64, width int)
 }
 
-// BasicSink is the part of a Sink by which the other one can be expressed, see [Basic].
+// BasicSink has the methods of a Sink by which the others can be expressed, see [Basic].
 type BasicSink interface {
 	// Store is an ordinary store.
 	Store(off int, p []byte)
@@ -245,8 +244,8 @@ func (w *Window) combined(off int, v uint64, width int) {
 }
 
 // Update64 is Publish64 of a word of which only the latest value counts. Where stores are
-// kept for a while, an older value that has not arrived may be dropped: what was stored
-// behind it may arrive before the word then, but for doorbells.
+// kept for a while, an older value that has not arrived may be dropped. What was stored
+// behind the older value may then arrive before the word. Doorbells still arrive behind it.
 func (w *Window) Update64(off int, v uint64) {
 	if w.sink == nil || w.kind == WriteCombining {
 		w.Publish64(off, v)

@@ -75,7 +75,8 @@
 // # Nodes
 //
 // A fabric may have several hosts with bridges between them, in a ring, a line, or each with each.
-// At present the bridges are shared memory, so all hosts are processes of one machine:
+// Unless a program supplies bridges, as below, they are shared memory, and all hosts are processes
+// of one machine:
 //
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' server
 //	SDP_FABRIC='ring:lab?node=2&nodes=5' client

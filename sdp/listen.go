@@ -22,9 +22,9 @@ type ListenConfig struct {
 	TCP *net.ListenConfig
 }
 
-// Listen listens on "host:port" or ":port". Port 0 picks a free one, which Addr
-// returns. Fabric must be this host. Networks are as for Dial. With network "tcp" the
-// listener is a *TCPListener.
+// Listen listens on "host:port" or ":port". The host must be this one. Port 0 picks a free
+// port, which Addr returns. Networks are as for Dial. With network "tcp" the listener is a
+// *TCPListener.
 func Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{}).Listen(context.Background(), network, address)
 }

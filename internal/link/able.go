@@ -14,8 +14,8 @@ import (
 // now, it returns 0 and w waits in line. The caller calls TryWrite or Room again when w is
 // woken, or Leave.
 //
-// Everything else that is stored for a peer never waits either: what finds no room is
-// kept, and follows in its order. So only data must ask.
+// Other stores to a peer need not ask for room, and never wait: what finds none is kept,
+// and follows in its order.
 func (p *Peer) TryWrite(win *ntb.Window, off int, b []byte, w *ntb.Turn) int {
 	lock.Device()
 	if !p.caps.Paced {

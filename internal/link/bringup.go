@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Scratchpads of a link's bring-up, written by the peer:
+// Scratchpads of a link's bring-up. The peer writes all of them.
 const (
 	spadMagic  = 0 // Magic<<16 | version, written last
 	spadID     = 1 // the peer's id
@@ -15,7 +15,7 @@ const (
 	spadEpoch  = 3 // a random number, not 0
 	spadSeen   = 4 // our epoch, once the peer has seen it
 
-	Magic = 0x4e7b
+	Magic = 0x4e7b     // names the protocol
 	Gone  = ^uint32(0) // what a scratchpad reads when the link is down
 )
 
@@ -39,7 +39,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	if _, _, err := x.Run(ctx); err != nil {
 		if errors.Is(err, ErrDown) {
 			<-p.done
-			err = p.Err() // which may say more
+			err = p.Err() // which may have the reason
 		}
 		return err
 	}

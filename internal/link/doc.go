@@ -16,8 +16,8 @@
 // frames. Neither this package nor those above ask which of the two it is. They ask what it
 // can do, by its [ntb.Caps]: whether a waiter sees arrive what the peer stores ([Peer.Watch]),
 // whether data asks for room ([Peer.TryWrite]), whether what was stored is still on its way
-// ([Peer.Deliver]), and whether all that is said arrives in one sequence. Two processes of one
-// machine use this package alone:
+// ([Peer.Deliver]), and whether stores, scratchpads and doorbells arrive in one sequence. Two
+// processes of one machine use this package alone:
 //
 //	n := link.NewNode(link.MakeID(1, 1))
 //	n.Register(link.ServiceSDP, service)
@@ -40,12 +40,12 @@
 //
 // # Bring-up
 //
-// [Exchange] makes it, for peers and for the links of package ring. Each side writes its id, the
-// size of its window and a random epoch to the other's scratchpads, and last a word of protocol
-// and version. It does so again until it finds its own epoch in the other side's answer. So both
-// know that the other one is there, and that neither answers what a former process has written.
-// Sides of different versions refuse each other, each when the other one has seen enough to do the
-// same.
+// [Exchange] is the bring-up of peers, and of the links of package ring. Each side writes its id,
+// the size of its window and a random epoch to the other's scratchpads, and last a word with
+// protocol and version. It repeats that until it finds its own epoch in the other side's answer.
+// So each knows that the other one is there, and does not answer what a former process has
+// written. Sides of different versions refuse each other. Each goes on until the other has seen
+// enough to refuse as well.
 //
 // # Notification
 //
@@ -60,14 +60,14 @@
 // until it goes on. A goroutine that looks meanwhile finds its words. Numbers that overtake each
 // other do no harm, since a late one also differs from the last one seen.
 //
-// Where Caps.Sequenced is set, the three words and the doorbell are said at once, and the
-// doorbell rings each time. Nobody asks by an arm word whether the other side sleeps, and
-// nothing is ordered, since a word that is answered came before the answer.
+// Where Caps.Sequenced is set, the three words and the doorbell travel together, and the
+// doorbell rings each time. There are no arm words. Nothing has to be ordered, since a word that
+// is answered came before the answer.
 //
 // # The words, and what pairs with what
 //
 //	word             written by                     after                    then it looks at
-//	notification     Peer.Notify                    what it tells of         –
+//	notification     Peer.Notify                    what it announces        –
 //	summary          Peer.Notify                    notification             –
 //	master           Peer.announce                  all of the above         the peer's arm (pair S4)
 //	arm              Peer.publishArm, from drain    –                        master (pair S4)

@@ -6,18 +6,18 @@ import "github.com/ntbnet/ntbnet/ntb"
 // least one side must see the other's word. Here the side that works calls AfterStore
 // between the two steps, and the side that is about to sleep calls BeforeLook. Where
 // memory is shared both fence, which costs less than an Order for each sleep. Elsewhere
-// Order is enough, unless the device says that it is not.
+// Order is enough, unless Caps.FenceToLook is set.
 
-// AfterStore is called between a publish and the look whether the peer sleeps (pairs S5
-// to S7).
+// AfterStore is called by the side that works, between a publish and the look whether the
+// peer sleeps (pairs S5 to S7).
 func AfterStore(c *ntb.Caps) {
 	if c.Coherent || c.FenceToLook {
 		ntb.Fence()
 	}
 }
 
-// BeforeLook is called between the announcement that one is about to sleep and the
-// re-check (pairs S4 to S7).
+// BeforeLook is called by a side that is about to sleep, between the store that announces
+// it and the re-check (pairs S4 to S7).
 func BeforeLook(dev ntb.Device, c *ntb.Caps) {
 	if c.Coherent {
 		ntb.Fence()

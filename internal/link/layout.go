@@ -13,8 +13,8 @@ const (
 	setupSlots = 64
 	setupSize  = 256
 
-	groupSlots = 64 // slots per summary word
-	MaxSlots   = 1 << 14
+	groupSlots = 64      // slots per summary word
+	MaxSlots   = 1 << 14 // the most that a window has
 	minSlots   = groupSlots
 
 	// MinWindow is the smallest window that a link can use, in bytes.

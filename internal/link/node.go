@@ -31,14 +31,14 @@ var (
 	ErrVersion = errors.New("link: version mismatch")
 )
 
-// Service is an upper layer.
+// Service is a layer above, to which peers send set-up messages.
 type Service interface {
 	// Open is called when a peer is up, before its first message.
 	Open(p *Peer) Handler
 }
 
-// Handler is a service's state for one peer. Its methods are called one at a time,
-// and must not block.
+// Handler is what a service has for one peer: it handles the peer's messages. Its methods
+// are called one at a time, and must not block.
 type Handler interface {
 	// Message handles a set-up message. m is valid until Message returns. An
 	// error takes the link down.
@@ -119,7 +119,7 @@ func (n *Node) Shut() []*Peer {
 // Close takes every link down and waits until its memory is released, which is when
 // the last [Peer.Release] has been called.
 func (n *Node) Close() {
-	// Peers are told without the lock held, since other peers need it.
+	// The lock is not held meanwhile, since other peers need it.
 	for _, p := range n.Shut() {
 		p.fail(ErrClosed)
 	}

@@ -16,7 +16,7 @@ type Peer struct {
 	// Immutable.
 	node   *Node
 	dev    ntb.Device
-	frames ntb.Frames // what caps say that dev can do with frames, if anything
+	frames ntb.Frames // of caps; nil if dev has none
 	caps   ntb.Caps
 	in     []byte        // the whole inbound window
 	out    ntb.Window    // the whole outbound window
@@ -177,7 +177,7 @@ func (p *Peer) run() {
 		p.drain()
 	}
 	switch {
-	case errors.Is(err, ErrDown): // and the device says more
+	case errors.Is(err, ErrDown): // which has the reason
 	case errors.Is(err, ntb.ErrLinkDown):
 		err = ErrDown
 	}
@@ -214,7 +214,7 @@ func (p *Peer) guard() {
 	}
 }
 
-// stop handles what the peer published before the link went down, and tells the
+// stop handles what the peer published before the link went down, and calls Down of the
 // handlers. One look finds all of it. What the peer stores later does not count.
 func (p *Peer) stop() {
 	p.pollMu.Lock()

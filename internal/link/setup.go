@@ -71,9 +71,9 @@ func (p *Peer) Send(service int, m []byte) error {
 	return nil
 }
 
-// flush puts pending messages into the queue. When that is full, it tells the peer
-// and checks again, because credit may have come before the peer could know
-// (pair S5, with receiveSetup).
+// flush puts pending messages into the queue. When that is full, it publishes the blocked
+// word and checks again, because credit may have come before the peer could see it (pair
+// S5, with receiveSetup).
 func (s *setupSend) flush(p *Peer) {
 	armed := false
 	for {

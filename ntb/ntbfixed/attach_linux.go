@@ -51,7 +51,7 @@ func (a *attachment) listen() {
 	}
 }
 
-// retryEvery is how often a side repeats what it says during bring-up, since what it stored
+// retryEvery is how often a side repeats its words during bring-up, since what it stored
 // while the other side was not set up has vanished.
 const retryEvery = 5 * time.Millisecond
 
@@ -88,7 +88,7 @@ func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
 	return s, nil
 }
 
-// bringUp says what this side has to say until both have answered each other.
+// bringUp writes this side's words until both sides have answered each other.
 func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()

@@ -19,7 +19,7 @@
 // The memory outlasts a session, and a program may go on storing through the device of an old
 // one. So each session maps the memory at addresses of its own. When it ends, its outbound
 // addresses are given scratch memory, and its inbound ones a private copy. After that, and
-// only then, the next session says its epoch. A side clears its memory before it answers the
+// only then, the next session publishes its epoch. A side clears its memory before it answers the
 // peer's epoch. So nothing of an old session reaches a new one.
 //
 // A process that is stopped loses its link after [DeadTicks] ticks without a heartbeat.

@@ -10,7 +10,7 @@ import (
 
 // The header page, in bytes. The peer writes all of it:
 //
-//	  0  magic and version    8   stored last of what a side says
+//	  0  magic and version    8   stored last of what a side writes
 //	  8  seen                 8   our epoch that the peer answers, and above it the peer's
 //	 16  epoch                8   of the peer's session
 //	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
@@ -55,7 +55,7 @@ var ErrVersion = errors.New("ntbfixed: version mismatch")
 type Step int
 
 const (
-	// Waiting means that the peer has not said or answered enough.
+	// Waiting means that the peer has not written or answered enough.
 	Waiting Step = iota
 	// NewPeer means that the peer has begun a session that was not answered. The caller
 	// clears the memory and then calls Answer.
@@ -148,7 +148,7 @@ func (p *Page) Ended() bool {
 		ntb.Load64(p.own, stateAt) == uint64(p.answered)|stateEnded<<32
 }
 
-// End says that this session has ended. The word has the epoch, so that it never ends a later
+// End announces that this session has ended. The word has the epoch, so that it never ends a later
 // one.
 func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32) }
 
