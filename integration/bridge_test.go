@@ -187,12 +187,12 @@ func playBridged(p *self) error {
 		Wrap:   held.hold,
 	})
 	if err != nil {
-		p.say("no node: %v", err)
+		p.printf("no node: %v", err)
 		return nil
 	}
 	defer func() {
 		if err := errors.Join(f.Close(), held.end()); err != nil {
-			p.say("end: %v", err)
+			p.printf("end: %v", err)
 		}
 	}()
 	served := sync.WaitGroup{}
@@ -213,7 +213,7 @@ func playBridged(p *self) error {
 	})}
 	defer server.Close()
 	served.Go(func() { _ = server.Serve(ln) })
-	p.say("ready")
+	p.printf("ready")
 
 	var kept net.Conn
 	defer func() {
@@ -222,7 +222,7 @@ func playBridged(p *self) error {
 		}
 	}()
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -243,7 +243,7 @@ func playBridged(p *self) error {
 		if err != nil {
 			answer = err.Error()
 		}
-		p.say("%s", answer)
+		p.printf("%s", answer)
 	}
 }
 
@@ -328,7 +328,7 @@ func (m *machines) start(spec string) *peer {
 func (m *machines) begin(node int, options string) {
 	m.t.Helper()
 	m.nodes[node] = m.start(m.spec(node, options))
-	require.Equal(m.t, "ready", m.nodes[node].hear())
+	require.Equal(m.t, "ready", m.nodes[node].readLine())
 }
 
 // exchange has each node get something of each other one.

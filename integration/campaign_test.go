@@ -86,23 +86,23 @@ func (c *campaign) begin(node int) {
 	done := make(chan struct{})
 	c.t.Cleanup(func() { close(done) })
 	go func() {
-		say := func(l campaignLine) {
+		send := func(l campaignLine) {
 			select {
 			case c.lines <- l:
 			case <-done:
 			}
 		}
 		for line := range p.lines {
-			say(campaignLine{node: node, from: p, text: line})
+			send(campaignLine{node: node, from: p, text: line})
 		}
-		say(campaignLine{node: node, from: p, over: true})
+		send(campaignLine{node: node, from: p, over: true})
 	}()
 }
 
 // kill kills a node.
 func (c *campaign) kill(node int) {
 	c.up[node] = false
-	c.tellReach() // before the node is gone
+	c.sendReach() // before the node is gone
 	c.alive[node] = false
 	c.kills++
 	go c.nodes[node].kill() // it may have more to write
@@ -131,8 +131,8 @@ func (c *campaign) reaches(from, to int) bool {
 	return false
 }
 
-// tellReach sends each node the list of those which nodes it can reach.
-func (c *campaign) tellReach() {
+// sendReach sends each node the list of those which nodes it can reach.
+func (c *campaign) sendReach() {
 	for from := 1; from <= c.n; from++ {
 		if !c.up[from] {
 			continue
@@ -242,7 +242,7 @@ func (c *campaign) heard(l campaignLine) string {
 		c.t.Fatalf("seed %d: node %d has ended by itself", c.seed, l.node)
 	case what == fmt.Sprintf("node%d:7", l.node):
 		c.up[l.node] = true
-		c.tellReach()
+		c.sendReach()
 	case what == "worst":
 		to, ticks, _ := strings.Cut(rest, " ")
 		n, err := strconv.Atoi(ticks)

@@ -92,9 +92,9 @@ func playCampaign(p *self) error {
 	}
 	var finish atomic.Bool
 	go campaignCount(p, pairs, limit, &finish)
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -127,10 +127,10 @@ func campaignCount(p *self, pairs []*campaignPair, limit int, finish *atomic.Boo
 			}
 			if pair.still > pair.worst {
 				pair.worst = pair.still
-				p.say("worst %d %d", pair.to, pair.worst)
+				p.printf("worst %d %d", pair.to, pair.worst)
 			}
 			if pair.still == limit {
-				p.say("stuck %d %d", pair.to, pair.still)
+				p.printf("stuck %d %d", pair.to, pair.still)
 			}
 			if finish.Load() && len(since) < len(pairs) {
 				since = append(since, moved)
@@ -138,7 +138,7 @@ func campaignCount(p *self, pairs []*campaignPair, limit int, finish *atomic.Boo
 			finished = finished && i < len(since) && moved != since[i]
 		}
 		if finished && finish.CompareAndSwap(true, false) {
-			p.say("finished")
+			p.printf("finished")
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (pair *campaignPair) send(p *self, f *sdp.Fabric, rng *rand.Rand) {
 		n := rng.IntN(campaignMost>>rng.IntN(12)) + 1
 		wrong, err := pair.once(f, uint32(rng.IntN(streamPeriod)), n)
 		if wrong {
-			p.say("wrong: to node %d: %v", pair.to, err)
+			p.printf("wrong: to node %d: %v", pair.to, err)
 		}
 		if err != nil {
 			time.Sleep(time.Millisecond)

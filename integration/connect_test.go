@@ -39,7 +39,7 @@ func playConnect(p *self) error {
 			}
 		})
 	}
-	p.say("%s", strings.Join(addresses, " "))
+	p.printf("%s", strings.Join(addresses, " "))
 	p.stay()
 	for _, ln := range listeners {
 		ln.Close()
@@ -91,7 +91,7 @@ func (c *connector) median() float64 {
 func BenchmarkConnect(b *testing.B) {
 	newFabric(b)
 	server := startPeer(b, "connect", nil)
-	addresses := strings.Fields(server.hear())
+	addresses := strings.Fields(server.readLine())
 	require.Len(b, addresses, 2)
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		b.Run(host, func(b *testing.B) {

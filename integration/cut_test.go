@@ -39,7 +39,7 @@ const sentPrefix = "sent "
 // outcome of the stream in between.
 func (r *ring) askSender(node int, format string, args ...any) string {
 	r.t.Helper()
-	for answer := r.ask(node, format, args...); ; answer = r.nodes[node].hear() {
+	for answer := r.ask(node, format, args...); ; answer = r.nodes[node].readLine() {
 		sent, ok := strings.CutPrefix(answer, sentPrefix)
 		if !ok {
 			return answer
@@ -56,7 +56,7 @@ func (r *ring) outcome(node int) string {
 		r.sent[node] = r.sent[node][1:]
 		return answer
 	}
-	answer, ok := strings.CutPrefix(r.nodes[node].hear(), sentPrefix)
+	answer, ok := strings.CutPrefix(r.nodes[node].readLine(), sentPrefix)
 	require.True(r.t, ok, answer)
 	return answer
 }

@@ -35,8 +35,8 @@ func echo(t *testing.T) (target string) {
 	return "tcp://" + ln.Addr().String()
 }
 
-// say sends s and expects it back from an echo server.
-func say(t *testing.T, c net.Conn, s string) {
+// mustEcho sends s and expects it back from an echo server.
+func mustEcho(t *testing.T, c net.Conn, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {
 		t.Fatal(err)
@@ -65,12 +65,12 @@ func TestSIGTERMLetsConnectionsEnd(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := startPair(t, echo(t))
 			c := p.front.dial(0)
-			say(t, c, "before")
+			mustEcho(t, c, "before")
 			for _, proxy := range []*proxy{p.back, p.front} {
 				proxy.signal(s)
 			}
 			waitUntilRefused(t, p.front)
-			say(t, c, "after")
+			mustEcho(t, c, "after")
 			closeBothWays(t, c)
 			for name, proxy := range map[string]*proxy{"front": p.front, "back": p.back} {
 				if s := proxy.status(); s != 0 {
@@ -90,13 +90,13 @@ func TestSIGTERMLetsConnectionsEnd(t *testing.T) {
 func TestSIGHUPChangesNothing(t *testing.T) {
 	p := startProxy(t, fabric(t), nil, "tcp://127.0.0.1:0="+echo(t))
 	c := p.dial(0)
-	say(t, c, "before")
+	mustEcho(t, c, "before")
 	p.signal(syscall.SIGHUP)
 	p.signal(syscall.SIGUSR1) // comes after SIGHUP
 	p.waitFor(countersLine, 1)
-	say(t, c, "after")
+	mustEcho(t, c, "after")
 	other := p.dial(0)
-	say(t, other, "another")
+	mustEcho(t, other, "another")
 	closeBothWays(t, c)
 	closeBothWays(t, other)
 	if c := p.stop(); c.total != 2 || c.aborted != 0 {
@@ -115,7 +115,7 @@ func wantReset(t *testing.T, c net.Conn) {
 func TestSecondSignalCutsConnections(t *testing.T) {
 	p := startProxy(t, fabric(t), []string{"--drain-timeout=1h"}, "tcp://127.0.0.1:0="+echo(t))
 	c := p.dial(0)
-	say(t, c, "hello")
+	mustEcho(t, c, "hello")
 	p.signal(syscall.SIGTERM)
 	waitUntilRefused(t, p)
 	p.signal(syscall.SIGTERM)
@@ -128,7 +128,7 @@ func TestSecondSignalCutsConnections(t *testing.T) {
 func TestDrainTimeoutCutsConnections(t *testing.T) {
 	p := startProxy(t, fabric(t), []string{"--drain-timeout=10ms"}, "tcp://127.0.0.1:0="+echo(t))
 	c := p.dial(0)
-	say(t, c, "hello")
+	mustEcho(t, c, "hello")
 	p.signal(syscall.SIGTERM)
 	wantReset(t, c)
 	if s := p.status(); s != 1 {
@@ -150,7 +150,7 @@ func TestIdleProxyEndsAtOnce(t *testing.T) {
 func TestSIGUSR1PrintsCountersOfOpenConnections(t *testing.T) {
 	p := startPair(t, echo(t))
 	c := p.front.dial(0)
-	say(t, c, "hello")
+	mustEcho(t, c, "hello")
 	want := counters{open: 1, total: 1, toTarget: 5, fromTarget: 5}
 	// What the client has read may be counted a moment later, so the test asks
 	// again.

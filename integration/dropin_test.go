@@ -81,10 +81,10 @@ func playIdle(p *self) error {
 		return err
 	}
 	defer ln.Close()
-	p.say("%v", ln.Addr())
+	p.printf("%v", ln.Addr())
 	var last *sdp.Conn
 	for {
-		what, ok := p.hear()
+		what, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -108,7 +108,7 @@ func playIdle(p *self) error {
 		if err != nil {
 			return err
 		}
-		p.say("done")
+		p.printf("done")
 	}
 }
 
@@ -145,7 +145,7 @@ func idleError(c net.Conn) error {
 func TestPoolsFindStaleConnections(t *testing.T) {
 	newFabric(t)
 	p := startPeer(t, "idle", nil)
-	address := p.hear()
+	address := p.readLine()
 	for _, tc := range []struct {
 		how  string
 		want error

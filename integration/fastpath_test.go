@@ -44,7 +44,7 @@ func playOne(p *self, serve func(*sdp.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	p.say("%v", ln.Addr())
+	p.printf("%v", ln.Addr())
 	c, err := ln.Accept()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func TestNoSystemCallsWhileBothSidesAreBusy(t *testing.T) {
 	}
 	newFabric(t)
 	server := startPeer(t, "echo", nil)
-	c := dialSDP(t, server.hear())
+	c := dialSDP(t, server.readLine())
 	var trips atomic.Int64
 	var enough atomic.Bool
 	var failed error
@@ -208,7 +208,7 @@ func BenchmarkProduceAndSum(b *testing.B) {
 		b.Run(way, func(b *testing.B) {
 			b.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(b))
 			server := startPeer(b, "sum", []string{way})
-			conn, err := sdp.Dial("sdp", server.hear())
+			conn, err := sdp.Dial("sdp", server.readLine())
 			require.NoError(b, err)
 			c := conn.(*sdp.Conn)
 			defer c.Close()

@@ -202,7 +202,7 @@ func TestAllToAllBetweenProcesses(t *testing.T) {
 				fmt.Fprintln(r.nodes[from].in, "ebb")
 			}
 			for from := 1; from <= n; from++ {
-				require.Equal(t, "ok", r.nodes[from].hear(), "node %d", from)
+				require.Equal(t, "ok", r.nodes[from].readLine(), "node %d", from)
 			}
 			r.counts() // no error was reported
 			r.end()

@@ -188,9 +188,9 @@ func playServe(p *self) error {
 			})
 		}
 	})
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	for {
-		if _, ok := p.hear(); !ok {
+		if _, ok := p.readLine(); !ok {
 			break
 		}
 		u, err := takeUsage()
@@ -203,7 +203,7 @@ func playServe(p *self) error {
 		if err != nil {
 			return err
 		}
-		p.say("%s", b)
+		p.printf("%s", b)
 	}
 	ln.Close()
 	wg.Wait()
@@ -214,7 +214,7 @@ func playServe(p *self) error {
 func startServer(t *testing.T) (*peer, string) {
 	t.Helper()
 	p := startPeer(t, "serve", nil)
-	return p, p.hear()
+	return p, p.readLine()
 }
 
 // usage asks a server for its usage.

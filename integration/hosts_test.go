@@ -33,7 +33,7 @@ func init() { roles["node"] = playNode }
 func playNode(p *self) error {
 	f, err := sdp.Open(p.args[0])
 	if err != nil {
-		p.say("no node: %v", err)
+		p.printf("no node: %v", err)
 		return nil
 	}
 	defer f.Close()
@@ -57,11 +57,11 @@ func playNode(p *self) error {
 		}
 	}()
 	defer func() { ln.Close(); <-served }()
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 
 	var kept *sdp.Conn
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -86,9 +86,9 @@ func playNode(p *self) error {
 			err = there(kept, w[1])
 		}
 		if err != nil {
-			p.say("%v", err)
+			p.printf("%v", err)
 		} else {
-			p.say("ok")
+			p.printf("ok")
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (r *ring) begin(node int) { r.nodes[node] = startPeer(r.t, r.role, []string
 func (r *ring) ready(nodes ...int) {
 	r.t.Helper()
 	for _, node := range nodes {
-		require.Equal(r.t, fmt.Sprintf("node%d:7", node), r.nodes[node].hear())
+		require.Equal(r.t, fmt.Sprintf("node%d:7", node), r.nodes[node].readLine())
 	}
 }
 
@@ -264,7 +264,7 @@ func TestADialWaitsForANode(t *testing.T) {
 	r.begin(3)
 	r.ready(3)
 	// The dial may have come between the link and the listener.
-	answer := r.nodes[1].hear()
+	answer := r.nodes[1].readLine()
 	if strings.HasSuffix(answer, syscall.ECONNREFUSED.Error()) {
 		answer = r.ask(1, "dial node3:7 100")
 	}
@@ -279,7 +279,7 @@ func TestASecondProcessWithTheSameNumber(t *testing.T) {
 	r.ready(1, 2)
 	require.Equal(t, "ok", r.ask(1, "keep node2:7"))
 	second := startPeer(t, "node", []string{r.spec(1)})
-	answer := second.hear()
+	answer := second.readLine()
 	require.Contains(t, answer, "no node: ")
 	require.Contains(t, answer, fmt.Sprintf("node1 of fabric ring:%s runs already in process %d", r.name, r.nodes[1].cmd.Process.Pid))
 	require.Contains(t, answer, syscall.EADDRINUSE.Error())
@@ -302,7 +302,7 @@ func TestNodesOfDifferentSizes(t *testing.T) {
 		r.spec(3) + "&lanes=2":                              "lanes=2",
 	} {
 		other := startPeer(t, "node", []string{spec})
-		answer := other.hear()
+		answer := other.readLine()
 		require.Contains(t, answer, "no node: ")
 		require.Contains(t, answer, want)
 		require.Contains(t, answer, `"ring" of 3 nodes, lanes=1`)
@@ -437,7 +437,7 @@ func TestHTTPOverHops(t *testing.T) {
 				c.Env = append(c.Env, "SDP_FABRIC="+r.spec(at))
 			})
 			r.nodes[at] = server
-			address := server.hear()
+			address := server.readLine()
 			require.Contains(t, address, fmt.Sprintf("node%d:", at))
 
 			f, err := sdp.Open(r.spec(1))

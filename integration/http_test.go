@@ -65,7 +65,7 @@ func transportOf(c net.Conn) string {
 // report answers the test until the test is done with this process.
 func (n *networks) report(p *self) error {
 	for {
-		if _, ok := p.hear(); !ok {
+		if _, ok := p.readLine(); !ok {
 			return nil
 		}
 		n.mu.Lock()
@@ -74,7 +74,7 @@ func (n *networks) report(p *self) error {
 		if err != nil {
 			return err
 		}
-		p.say("%s", b)
+		p.printf("%s", b)
 	}
 }
 
@@ -111,7 +111,7 @@ func playHTTP(p *self) error {
 	}}
 	served := make(chan error, 1)
 	if p.args[0] == "HTTP/1.1" {
-		p.say("%s", ln.Addr())
+		p.printf("%s", ln.Addr())
 		go func() { served <- srv.Serve(ln) }()
 	} else {
 		cert, err := selfSigned()
@@ -119,7 +119,7 @@ func playHTTP(p *self) error {
 			return err
 		}
 		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
-		p.say("%s %s", ln.Addr(), base64.StdEncoding.EncodeToString(cert.Certificate[0]))
+		p.printf("%s %s", ln.Addr(), base64.StdEncoding.EncodeToString(cert.Certificate[0]))
 		go func() { served <- srv.ServeTLS(ln, "", "") }()
 	}
 	if err := seen.report(p); err != nil {
@@ -160,7 +160,7 @@ func TestHTTP(t *testing.T) {
 func testHTTP(t *testing.T, proto string) {
 	newFabric(t)
 	server := startPeer(t, "http", []string{proto})
-	hello := words(server.hear())
+	hello := words(server.readLine())
 	transport := &http.Transport{DialContext: sdp.DialContext}
 	defer transport.CloseIdleConnections()
 	url := "http://" + hello[0]
@@ -268,7 +268,7 @@ func playRPC(p *self) error {
 			wg.Go(func() { srv.ServeConn(c) })
 		}
 	})
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	err = seen.report(p)
 	ln.Close()
 	wg.Wait()
@@ -278,7 +278,7 @@ func playRPC(p *self) error {
 func TestRPC(t *testing.T) {
 	newFabric(t)
 	server := startPeer(t, "rpc", nil)
-	conn, err := sdp.Dial("sdp", server.hear())
+	conn, err := sdp.Dial("sdp", server.readLine())
 	require.NoError(t, err)
 	require.NoError(t, wantSDP(conn))
 	client := rpc.NewClient(conn)

@@ -92,7 +92,7 @@ func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
 				target = chain[len(chain)-1].listening[0]
 			}
 			front := chain[len(chain)-1]
-			say(t, front.dial(0), "so that all is there that the first connection makes")
+			mustEcho(t, front.dial(0), "so that all is there that the first connection makes")
 			var before []int
 			for _, p := range chain {
 				before = append(before, privateMemory(t, p.process))
@@ -106,7 +106,7 @@ func TestIdleConnectionsKeepNoBuffers(t *testing.T) {
 			much := strings.Repeat("x", 64<<10)
 			for _, c := range all {
 				c.SetDeadline(time.Now().Add(testTimeout))
-				say(t, c, much)
+				mustEcho(t, c, much)
 			}
 			for i, p := range chain {
 				each := (privateMemory(t, p.process) - before[i]) / n

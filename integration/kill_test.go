@@ -32,7 +32,7 @@ func playEnd(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("connected")
+	p.printf("connected")
 	switch p.args[1] {
 	case "pour": // writes for ever, and tallies what Write has taken
 		s := newStream(1)
@@ -65,7 +65,7 @@ func playEnd(p *self) error {
 		if err := c.(*sdp.Conn).CloseWrite(); err != nil {
 			return err
 		}
-		p.say("fin")
+		p.printf("fin")
 	case "idle":
 	}
 	p.stay()
@@ -85,7 +85,7 @@ func endConn(p *self) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	return ln.Accept()
 }
 
@@ -151,14 +151,14 @@ func victims(t *testing.T, do string, f func(t *testing.T, c *sdp.Conn, victim *
 				c = acceptSDP(t, ln)
 			} else {
 				victim = startPeer(t, "end", []string{"listen", do, tally.path})
-				address := victim.hear()
+				address := victim.readLine()
 				c = dialSDP(t, address)
 				defer func() { // the process is dead
 					_, err := sdp.Dial("sdp", address)
 					require.ErrorIs(t, err, syscall.ECONNREFUSED)
 				}()
 			}
-			require.Equal(t, "connected", victim.hear())
+			require.Equal(t, "connected", victim.readLine())
 			f(t, c, victim, tally)
 			require.True(t, victim.killed(), "%v", victim.cmd.ProcessState)
 			victim.quiet()
@@ -294,7 +294,7 @@ func TestKilledAfterFIN(t *testing.T) {
 	for _, order := range []string{"read after the death", "read before"} {
 		t.Run(order, func(t *testing.T) {
 			victims(t, "fin", func(t *testing.T, c *sdp.Conn, victim *peer, _ *tally) {
-				require.Equal(t, "fin", victim.hear())
+				require.Equal(t, "fin", victim.readLine())
 				s := newStream(1)
 				if order == "read before" {
 					require.NoError(t, s.readExactly(c, finBytes))
@@ -400,7 +400,7 @@ func playOpenOnly(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("open")
+	p.printf("open")
 	p.stay()
 	return f.Close()
 }
@@ -414,9 +414,9 @@ func TestBothKilled(t *testing.T) {
 	for range 3 {
 		tally := newTally(t)
 		server := startPeer(t, "end", []string{"listen", "pour", tally.path})
-		client := startPeer(t, "end", []string{server.hear(), "drain", newTally(t).path})
+		client := startPeer(t, "end", []string{server.readLine(), "drain", newTally(t).path})
 		bystander := startPeer(t, "open-only", nil)
-		require.Equal(t, "open", bystander.hear())
+		require.Equal(t, "open", bystander.readLine())
 		until(t, "the transfer is under way", func() bool { return tally.get(t) > beforeDeath })
 		all := []*peer{server, client, bystander}
 		for _, p := range all {

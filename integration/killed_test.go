@@ -47,7 +47,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 func TestPairWorksAgainAfterTheBackIsReplaced(t *testing.T) {
 	target := echo(t)
 	p := startPair(t, target)
-	say(t, p.front.dial(0), "before")
+	mustEcho(t, p.front.dial(0), "before")
 	p.back.signal(syscall.SIGKILL)
 	p.back.status()
 	front := net.JoinHostPort(p.host, p.port)

@@ -40,14 +40,14 @@ func TestMapRefusesMoreConnectionsThanItsLimit(t *testing.T) {
 	for i := range p.listening {
 		network, address, _ := strings.Cut(p.listening[i], "://")
 		first, second := p.dial(i), p.dial(i)
-		say(t, first, "one")
-		say(t, second, "two")
+		mustEcho(t, first, "one")
+		mustEcho(t, second, "two")
 		const more = 100
 		begin := time.Now()
 		for range more {
 			wantRefused(t, network, address)
 		}
-		say(t, first, "one again") // the other map has a limit of its own
+		mustEcho(t, first, "one again") // the other map has a limit of its own
 		lines := 0
 		eventually(t, "a line says that the map is full", func() bool {
 			lines = 0

@@ -79,7 +79,7 @@ func (b *bystander) progress(more string) error {
 	}
 	for what, count := range map[string]*atomic.Int64{"dial": &b.dials, "listen": &b.listens} {
 		was := count.Load()
-		err := await("the bystander does one more "+what, func() bool { return b.err() != nil || count.Load() >= was+n })
+		err := waitFor("the bystander does one more "+what, func() bool { return b.err() != nil || count.Load() >= was+n })
 		if err == nil {
 			err = b.err()
 		}

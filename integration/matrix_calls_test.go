@@ -112,7 +112,7 @@ func (s *subject) callAll(e *expected) []outcome {
 	for _, c := range connCalls {
 		own := *e
 		if told := s.resets[c.name]; told != nil && e.over != nil {
-			own.told = func() error { return await("another call has returned the reset", told.Load) }
+			own.told = func() error { return waitFor("another call has returned the reset", told.Load) }
 		}
 		calls[c.name] = func() error { return c.do(s.conns[c.name], &own) }
 	}
@@ -121,7 +121,7 @@ func (s *subject) callAll(e *expected) []outcome {
 	}
 	if s.state == "dialling" {
 		calls["dials"] = func() error {
-			return await("each has dialled once more", func() bool { return s.dialled.Load() >= before+16 })
+			return waitFor("each has dialled once more", func() bool { return s.dialled.Load() >= before+16 })
 		}
 	}
 	results := make(chan result, len(calls))

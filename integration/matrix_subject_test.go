@@ -70,9 +70,9 @@ func playMatrix(p *self) error {
 		return err
 	}
 	s.pumps.Go(func() { s.echo(ln) })
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			break
 		}
@@ -80,7 +80,7 @@ func playMatrix(p *self) error {
 		if err != nil {
 			answer = err.Error()
 		}
-		p.say("%s", strings.ReplaceAll(answer, "\n", "; "))
+		p.printf("%s", strings.ReplaceAll(answer, "\n", "; "))
 	}
 	s.over.Store(true)
 	f.Close() // it may be closed already
@@ -166,7 +166,7 @@ func (s *subject) prepare(state, target string) error {
 		}
 	}
 	for _, n := range moved {
-		if err := await("bulk moves", func() bool { return n.Load() >= 256<<10 }); err != nil {
+		if err := waitFor("bulk moves", func() bool { return n.Load() >= 256<<10 }); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (s *subject) prepare(state, target string) error {
 		for range 8 {
 			s.pester(target)
 		}
-		return await("dials return", func() bool { return s.dialled.Load() >= 8 })
+		return waitFor("dials return", func() bool { return s.dialled.Load() >= 8 })
 	}
 	return nil
 }
@@ -322,8 +322,8 @@ func hangs(what string) error {
 	return fmt.Errorf("%s: %w", what, errHangs)
 }
 
-// await waits until ok returns true.
-func await(what string, ok func() bool) error {
+// waitFor waits until ok returns true.
+func waitFor(what string, ok func() bool) error {
 	for end := time.Now().Add(matrixTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return hangs("waiting until " + what)

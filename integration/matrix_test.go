@@ -135,7 +135,7 @@ func (c *cell) begin(spec string) *peer {
 	p := startPeer(c.t, "matrix", []string{spec}, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "SDP_FABRIC="+spec) // for the default Fabric
 	})
-	c.address[p] = p.hear()
+	c.address[p] = p.readLine()
 	return p
 }
 

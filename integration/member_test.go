@@ -80,9 +80,9 @@ func playMember(p *self) error {
 			defer m.sinks.Wait()
 		}
 	}
-	p.say("ready")
+	p.printf("ready")
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -90,7 +90,7 @@ func playMember(p *self) error {
 		if err != nil {
 			answer = err.Error()
 		}
-		p.say("%s", answer)
+		p.printf("%s", answer)
 	}
 }
 
@@ -123,7 +123,7 @@ func (m *member) do(w []string) (string, error) {
 			if err != nil {
 				answer = err.Error()
 			}
-			m.say("sent %s", answer)
+			m.printf("sent %s", answer)
 		}()
 		return "sending", nil
 	case "reach":
@@ -288,7 +288,7 @@ func startMembers(t *testing.T, topology string, n int, options string) *ring {
 		r.begin(node)
 	}
 	for node := 1; node <= n; node++ {
-		require.Equal(t, "ready", r.nodes[node].hear())
+		require.Equal(t, "ready", r.nodes[node].readLine())
 	}
 	return r
 }

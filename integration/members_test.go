@@ -32,7 +32,7 @@ func (r *ring) own(node int) *process {
 // listens waits until a node that was started on its own listens.
 func listens(t *testing.T, p *peer, node int) *peer {
 	t.Helper()
-	require.Equal(t, fmt.Sprintf("node%d:7", node), p.hear())
+	require.Equal(t, fmt.Sprintf("node%d:7", node), p.readLine())
 	return p
 }
 
@@ -159,7 +159,7 @@ func TestAStoppedMemberStopsNobodyElse(t *testing.T) {
 	}
 	require.True(t, member.stopped())
 	require.NoError(t, member.cmd.Process.Signal(syscall.SIGCONT))
-	require.Equal(t, "ok", r.nodes[4].hear(), "nothing is lost")
+	require.Equal(t, "ok", r.nodes[4].readLine(), "nothing is lost")
 	member.end()
 	owner.signal(syscall.SIGTERM)
 	require.Zero(t, owner.status())

@@ -82,16 +82,16 @@ func play(name string) int {
 	return reporter.finish()
 }
 
-// say writes a line to the test.
-func (p *self) say(format string, args ...any) {
+// printf writes a line to the test.
+func (p *self) printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Printf(format+"\n", args...)
 }
 
-// hear waits for a line of the test. It returns false when the test is done with
+// readLine waits for a line of the test. It returns false when the test is done with
 // this process.
-func (p *self) hear() (string, bool) {
+func (p *self) readLine() (string, bool) {
 	ok := p.in.Scan()
 	return p.in.Text(), ok
 }
@@ -99,7 +99,7 @@ func (p *self) hear() (string, bool) {
 // stay waits until the test is done with this process.
 func (p *self) stay() {
 	for {
-		if _, ok := p.hear(); !ok {
+		if _, ok := p.readLine(); !ok {
 			return
 		}
 	}
@@ -189,8 +189,8 @@ func startPeer(t testing.TB, role string, args []string, options ...peerOption) 
 	return p
 }
 
-// hear waits for the next line of the peer.
-func (p *peer) hear() string {
+// readLine waits for the next line of the peer.
+func (p *peer) readLine() string {
 	p.t.Helper()
 	select {
 	case line, ok := <-p.lines:
@@ -215,7 +215,7 @@ func (p *peer) ask(question string) string {
 	p.t.Helper()
 	_, err := fmt.Fprintln(p.in, question)
 	require.NoError(p.t, err)
-	return p.hear()
+	return p.readLine()
 }
 
 // askFor is ask for an answer that is JSON.

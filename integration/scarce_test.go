@@ -34,7 +34,7 @@ func playTaken(p *self) error {
 		return err
 	}
 	defer c.Close()
-	p.say("going")
+	p.printf("going")
 	for buf := make([]byte, 8); f.Stats().ProcessorTaken == 0; {
 		if _, err := c.Write(buf); err != nil {
 			return err
@@ -43,7 +43,7 @@ func playTaken(p *self) error {
 			return err
 		}
 	}
-	p.say("taken")
+	p.printf("taken")
 	p.stay()
 	return nil
 }
@@ -77,7 +77,7 @@ func TestStatsCountProcessorsTaken(t *testing.T) {
 			}
 		}
 	}()
-	require.Equal(t, "going", client.hear())
+	require.Equal(t, "going", client.readLine())
 	taken := make(chan string, 1)
 	go func() { taken <- <-client.lines }()
 	for end := time.Now().Add(testTimeout); ; {

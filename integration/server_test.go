@@ -38,9 +38,9 @@ func playLab(p *self) error {
 			return err
 		}
 	}
-	p.say("ready")
+	p.printf("ready")
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -48,7 +48,7 @@ func playLab(p *self) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
-		p.say("%s", answer)
+		p.printf("%s", answer)
 	}
 }
 
@@ -208,7 +208,7 @@ func forbidNetlink() error {
 func startLab(t *testing.T, begin []string, options ...peerOption) *peer {
 	t.Helper()
 	p := startPeer(t, "lab", begin, options...)
-	require.Equal(t, "ready", p.hear())
+	require.Equal(t, "ready", p.readLine())
 	return p
 }
 

@@ -107,9 +107,9 @@ func newSoak(t *testing.T, total time.Duration) *soak {
 // start starts all processes, without their load.
 func (s *soak) start() {
 	s.server = startPeer(s.t, s.role, []string{s.fabric, "7"})
-	require.Equal(s.t, "ready", s.server.hear())
+	require.Equal(s.t, "ready", s.server.readLine())
 	s.client = startPeer(s.t, s.role, []string{s.fabric, "8", "localhost:7"})
-	require.Equal(s.t, "ready", s.client.hear())
+	require.Equal(s.t, "ready", s.client.readLine())
 	s.startGuest()
 	for node := 1; node <= 4; node++ {
 		s.startNode(node)
@@ -127,12 +127,12 @@ func (s *soak) startNode(node int) {
 		4: {"node1:7?", "node5:7?"},
 		5: {"node1:7?", "node2:7?", "node4:7?"},
 	}[node]...))
-	require.Equal(s.t, "ready", s.nodes[node].hear())
+	require.Equal(s.t, "ready", s.nodes[node].readLine())
 }
 
 func (s *soak) startGuest() {
 	s.guest = startPeer(s.t, s.role, []string{s.fabric, "9", "localhost:7?"})
-	require.Equal(s.t, "ready", s.guest.hear())
+	require.Equal(s.t, "ready", s.guest.readLine())
 }
 
 // each calls f with all processes.
@@ -161,14 +161,14 @@ func (s *soak) load(end time.Time, kills int) {
 		}
 		if now.Sub(minute) >= min(time.Minute, 6*s.gap) {
 			minute = now
-			s.tell()
+			s.logState()
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	s.tell()
+	s.logState()
 	paused := time.Now()
 	s.each(func(p *peer) { fmt.Fprintln(p.in, "pause") })
-	s.each(func(p *peer) { require.Equal(s.t, "paused", p.hear()) })
+	s.each(func(p *peer) { require.Equal(s.t, "paused", p.readLine()) })
 	s.t.Logf("paused within %v", time.Since(paused).Round(time.Millisecond))
 }
 
@@ -222,8 +222,8 @@ func (s *soak) report(p *peer) (r soakReport) {
 	return r
 }
 
-// tell logs what the processes have done and hold.
-func (s *soak) tell() {
+// logState logs what the processes have done and hold.
+func (s *soak) logState() {
 	s.t.Helper()
 	line := fmt.Sprintf("%s %v: %d kills, %d stops", time.Now().Format(time.TimeOnly), time.Since(s.began).Round(time.Second), s.kills, s.stops)
 	for _, m := range s.measured() {
@@ -260,7 +260,7 @@ func (s *soak) measure() map[string]soakHeld {
 	all := map[string]soakHeld{}
 	for _, m := range s.measured() {
 		var h soakHeld
-		line := m.peer.hear()
+		line := m.peer.readLine()
 		require.NoError(s.t, json.Unmarshal([]byte(line), &h), "%q", line)
 		require.True(s.t, h.Settled, "%s does not settle: %+v", m.name, h)
 		if strings.HasPrefix(m.name, "node") {

@@ -74,32 +74,32 @@ func playSoak(p *self) error {
 		return err
 	}
 	defer stop()
-	p.say("ready")
+	p.printf("ready")
 	pause := func() {}
 	defer func() { pause() }()
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
 		switch line {
 		case "load":
 			pause = n.load()
-			p.say("loaded")
+			p.printf("loaded")
 		case "pause":
 			pause()
 			pause = func() {}
-			p.say("paused")
+			p.printf("paused")
 		case "touch":
 			if err := n.touch(); err != nil {
-				p.say("%v", err)
+				p.printf("%v", err)
 			} else {
-				p.say("ok")
+				p.printf("ok")
 			}
 		case "report":
-			err = sayJSON(p, n.takeReport)
+			err = printJSON(p, n.takeReport)
 		case "measure":
-			err = sayJSON(p, settledHeld)
+			err = printJSON(p, settledHeld)
 		}
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func playSoak(p *self) error {
 	}
 }
 
-func sayJSON[T any](p *self, take func() (T, error)) error {
+func printJSON[T any](p *self, take func() (T, error)) error {
 	v, err := take()
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func sayJSON[T any](p *self, take func() (T, error)) error {
 	if err != nil {
 		return err
 	}
-	p.say("%s", b)
+	p.printf("%s", b)
 	return nil
 }
 

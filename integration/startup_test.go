@@ -37,7 +37,7 @@ func TestAddressInUseIsOneLineAndStatus2(t *testing.T) {
 		refused(t, "cannot listen on "+used+": address already in use", []string{
 			"--map", "tcp://127.0.0.1:0=" + target, "--map", used + "=" + target})
 		if !strings.HasPrefix(used, "sdp://") {
-			say(t, p.dial(i), "still served")
+			mustEcho(t, p.dial(i), "still served")
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestUnixSocketOfAKilledProxyIsReplaced(t *testing.T) {
 	}
 	second := startProxy(t, fabric(t), nil, "unix://"+socket+"="+target)
 	c := second.dial(0)
-	say(t, c, "hello")
+	mustEcho(t, c, "hello")
 	c.Close()
 	second.stop()
 	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {

@@ -53,7 +53,7 @@ func (a attempt) denied(t *testing.T) {
 // playStranger tries what the test tells it to.
 func playStranger(p *self) error {
 	for {
-		line, ok := p.hear()
+		line, ok := p.readLine()
 		if !ok {
 			return nil
 		}
@@ -63,7 +63,7 @@ func playStranger(p *self) error {
 		if err != nil {
 			return err
 		}
-		p.say("%s", b)
+		p.printf("%s", b)
 	}
 }
 
@@ -310,7 +310,7 @@ func playTurncoat(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("%s", b)
+	p.printf("%s", b)
 	p.stay()
 	// The check for what is left is impossible here: /proc/self belongs to root.
 	os.Exit(0)
@@ -328,7 +328,7 @@ func TestProcessThatChangesItsUserIsRefused(t *testing.T) {
 	server, address := startServer(t)
 	turncoat := startPeer(t, "turncoat", []string{address})
 	var a attempt
-	require.NoError(t, json.Unmarshal([]byte(turncoat.hear()), &a))
+	require.NoError(t, json.Unmarshal([]byte(turncoat.readLine()), &a))
 	a.denied(t)
 	require.Contains(t, a.Error, "uid 0")
 	require.Contains(t, a.Error, fmt.Sprintf("uid %d", nobody))

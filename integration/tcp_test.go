@@ -45,7 +45,7 @@ func playTCP(p *self) error {
 			})
 		}
 	})
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	err = seen.report(p)
 	ln.Close()
 	wg.Wait()
@@ -85,7 +85,7 @@ func wantFlow(t *testing.T, c net.Conn, network string) {
 func TestNetworkTCP(t *testing.T) {
 	newFabric(t)
 	server := startPeer(t, "tcp", nil)
-	address := server.hear()
+	address := server.readLine()
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
 	before := sdp.DefaultStats().Networks
@@ -173,7 +173,7 @@ func playNoFabric(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("%s", ln.Addr())
+	p.printf("%s", ln.Addr())
 	d, err := ln.Accept()
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func playNoFabric(p *self) error {
 	if err != nil {
 		return err
 	}
-	p.say("%s %s %s", transportOf(c), transportOf(d), b)
+	p.printf("%s %s %s", transportOf(c), transportOf(d), b)
 	if _, err := sdp.Dial("sdp", p.args[0]); err == nil {
 		return fmt.Errorf("network sdp works without a fabric")
 	}
@@ -198,13 +198,13 @@ func playNoFabric(p *self) error {
 func TestNetworkTCPWithoutFabric(t *testing.T) {
 	newFabric(t)
 	server := startPeer(t, "tcp", nil)
-	client := startPeer(t, "nofabric", []string{server.hear()})
+	client := startPeer(t, "nofabric", []string{server.readLine()})
 	before := sdp.DefaultStats().Networks
-	c, err := sdp.Dial("tcp", client.hear())
+	c, err := sdp.Dial("tcp", client.readLine())
 	require.NoError(t, err)
 	wantFlow(t, c, "tcp")
 	require.Equal(t, sdp.NetworkStats{DialNoSDP: 1}, since(before))
-	answer := words(client.hear())
+	answer := words(client.readLine())
 	require.Equal(t, []string{"tcp", "tcp"}, answer[:2])
 	var n sdp.NetworkStats
 	require.NoError(t, json.Unmarshal([]byte(answer[2]), &n))

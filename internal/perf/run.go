@@ -56,7 +56,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		}
 	}()
 	for _, e := range p.Targets {
-		p.tell("connecting: " + e.Network)
+		p.progress("connecting: " + e.Network)
 		t := &target{Endpoint: e, tests: make(map[Test]*series)}
 		targets = append(targets, t)
 		if err := t.connect(ctx, p, maxSamples); err != nil {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	return p.report(targets, verified, done), nil
 }
 
-func (p *Plan) tell(what string) {
+func (p *Plan) progress(what string) {
 	if p.Progress != nil {
 		p.Progress(what)
 	}
@@ -131,7 +131,7 @@ func verifyAll(ctx context.Context, p Plan, targets []*target) (Verified, error)
 	each := (p.VerifyBytes/uint64(p.Connections) + 1023) &^ 1023
 	v := Verified{BytesEachWay: each * uint64(p.Connections)}
 	for _, t := range targets {
-		p.tell("verifying: " + t.Network)
+		p.progress("verifying: " + t.Network)
 		err := t.guard(ctx, 0, func() error { return verifyClients(t.clients, each) })
 		if err != nil {
 			return Verified{}, fmt.Errorf("%s: verifying: %w", t.Network, err)
@@ -171,7 +171,7 @@ func measureRound(ctx context.Context, p Plan, test Test, round int, targets []*
 	for i := range targets {
 		t := targets[(round+i)%len(targets)]
 		what := fmt.Sprintf("%s, %s", test, SizeText(p.size(test)))
-		p.tell(fmt.Sprintf("round %d of %d: %s: %s", round+1, p.Rounds, what, t.Network))
+		p.progress(fmt.Sprintf("round %d of %d: %s: %s", round+1, p.Rounds, what, t.Network))
 		if t.tests[test] == nil {
 			t.tests[test] = &series{transport: t.Network}
 		}

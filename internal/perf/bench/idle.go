@@ -92,7 +92,7 @@ func (r *run) idle(ctx context.Context) ([]Row, error) {
 			cells[i].failed = ErrUnsupported
 			continue
 		}
-		r.tell("idle connections: %s", t.Name())
+		r.progress("idle connections: %s", t.Name())
 		report, err := r.Idle(ctx, t.Name())
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

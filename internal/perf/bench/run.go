@@ -105,7 +105,7 @@ func (r *run) wants(item string) bool {
 	return len(r.Items) == 0 || slices.Contains(r.Items, item)
 }
 
-func (r *run) tell(format string, args ...any) {
+func (r *run) progress(format string, args ...any) {
 	if r.Progress != nil {
 		r.Progress(fmt.Sprintf(format, args...))
 	}
@@ -118,7 +118,7 @@ func (r *run) verify(ctx context.Context) (perf.Verified, error) {
 		if !ok {
 			continue // it is a worker's, not ours
 		}
-		r.tell("verifying: %s", n.Name())
+		r.progress("verifying: %s", n.Name())
 		if err := n.Verify(ctx, r.VerifyBytes); err != nil {
 			return v, fmt.Errorf("%s: verifying: %w", n.Name(), err)
 		}
@@ -134,7 +134,7 @@ func (r *run) measureLimits(ctx context.Context) error {
 	if r.Limits == nil {
 		return nil
 	}
-	r.tell("measuring the limits")
+	r.progress("measuring the limits")
 	full, err := r.Limits.Measure(r.Effort, r.Budget, 4) // a quarter of the time
 	if err != nil {
 		return cause(ctx, err)
@@ -199,7 +199,7 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 	for k := range r.Transports {
 		i := (round + k) % len(r.Transports)
 		t, c := r.Transports[i], &cells[i]
-		r.tell("%d %%, round %d of %d: %s: %s", 100*r.done/r.of, round+1, r.Rounds, m.rows[0].name, t.Name())
+		r.progress("%d %%, round %d of %d: %s: %s", 100*r.done/r.of, round+1, r.Rounds, m.rows[0].name, t.Name())
 		r.done++
 		if c.failed != nil {
 			continue

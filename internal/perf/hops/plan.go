@@ -93,7 +93,7 @@ type Ring interface {
 	Close() error
 }
 
-func (p *Plan) tell(format string, args ...any) {
+func (p *Plan) progress(format string, args ...any) {
 	if p.Progress != nil {
 		p.Progress(fmt.Sprintf(format, args...))
 	}

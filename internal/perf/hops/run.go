@@ -59,7 +59,7 @@ const (
 
 // measureWork is called first, while no other process of the run uses processors.
 func (p *Plan) measureWork(r *Report) error {
-	p.tell("forwarding a frame")
+	p.progress("forwarding a frame")
 	for _, size := range []int{small, large} {
 		var forward, plain []float64
 		for range workRounds {
@@ -78,7 +78,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 // measureShape starts a ring and adds its rows to the report. loops is for the budget.
 func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int, loops int) (err error) {
-	p.tell("starting: %v", s)
+	p.progress("starting: %v", s)
 	ring, err := p.Start(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%v: %w", s, err)
@@ -91,7 +91,7 @@ func (p *Plan) measureShape(ctx context.Context, r *Report, s Shape, hops []int,
 	all := make([]samples, len(hops))
 	for round := range p.Budget.Rounds(p.Rounds, loops) {
 		for i, h := range hops {
-			p.tell("round %d of %d: %v, hops=%d", round+1, p.Rounds, s, h)
+			p.progress("round %d of %d: %v, hops=%d", round+1, p.Rounds, s, h)
 			if err := p.round(ctx, ring, s, h, &all[i]); err != nil {
 				return fmt.Errorf("%v, hops=%d: %w", s, h, err)
 			}

@@ -23,7 +23,7 @@ var shareSizes = [][2]int{{large, large}, {4096, large}, {large, 4096}}
 // measureShares has nodes 1 and 2 of a line of three send as much as they can.
 func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 	s := Shape{Topology: "line", Nodes: 3, Lanes: 1, Frames: true}
-	p.tell("starting: %v", s)
+	p.progress("starting: %v", s)
 	ring, err := p.Start(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%v: %w", s, err)
@@ -43,7 +43,7 @@ func (p *Plan) measureShares(ctx context.Context, r *Report) (err error) {
 		sh := Share{OwnSize: size[0], ForwardedSize: size[1]}
 		var own, rate []float64
 		for round := range p.Budget.Rounds(p.Rounds, len(shareSizes)-i) {
-			p.tell("round %d of %d: the share of a link, %s and %s", round+1, p.Rounds, perf.SizeText(size[0]), perf.SizeText(size[1]))
+			p.progress("round %d of %d: the share of a link, %s and %s", round+1, p.Rounds, perf.SizeText(size[0]), perf.SizeText(size[1]))
 			used, took, err := floodUntilSent(ctx, ring, sh, shareTimes*p.Duration)
 			if err != nil {
 				return fmt.Errorf("the share of a link: %w", err)

@@ -96,8 +96,8 @@ func (p *part) free() error {
 
 func (p *part) barrier() error { return p.w.Team().Barrier(p.ctx) }
 
-// tell puts the count of the next batch at all PEs.
-func (p *part) tell(n int64) {
+// putCount puts the count of the next batch at all PEs.
+func (p *part) putCount(n int64) {
 	for pe := range p.w.NumPEs() {
 		shmem.P(p.c, p.count, 0, n, pe)
 	}
@@ -154,7 +154,7 @@ func (p *part) lead(t task, d time.Duration) (float64, error) {
 		return 0, err
 	}
 	if t.together {
-		p.tell(0)
+		p.putCount(0)
 	} else {
 		shmem.P(p.c, p.expect, 0, p.total, p.peer)
 	}
@@ -208,7 +208,7 @@ func (p *part) time(t task, d time.Duration) (float64, error) {
 // batch returns how long n operations took.
 func (p *part) batch(t task, n int) (time.Duration, error) {
 	if t.together {
-		p.tell(int64(n))
+		p.putCount(int64(n))
 		if err := p.barrier(); err != nil {
 			return 0, err
 		}
