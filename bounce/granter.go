@@ -14,6 +14,11 @@ func grantWord(gen uint32, off, size int) uint64 {
 	return uint64(gen)<<40 | uint64(bits.Len(uint(size))-1)<<32 | uint64(off/minQueue)
 }
 
+// queueOf returns the offset and the size of the queue of a grant word.
+func queueOf(grant uint64) (off, size uint64) {
+	return grant & 0xffffffff * minQueue, 1 << (grant >> 32 & 0x3f)
+}
+
 // granter grants the peer the queues that it writes: a larger one while its writer waits
 // for room, and a small one again when nothing is read.
 type granter struct {

@@ -258,7 +258,7 @@ func (r *reader) publishCredit() {
 	if r.rx.recv.Owed() == 0 {
 		return
 	}
-	credit := uint64(r.rx.gen)<<32 | uint64(r.rx.recv.Return())
+	credit := r.rx.credit()
 	if r.control.watches {
 		// The credit itself wakes the peer. It answers the arm of before. A writer
 		// that arms later may have used it already, and want more.

@@ -203,6 +203,9 @@ func (r *rx) check(h header) error {
 	return fmt.Errorf("%w %#016x at %d of %d, after record %d: %s", errBadRecord, uint64(h), r.pos, len(r.mem), r.seq, bad)
 }
 
+// credit returns the credit word of all that was read, see tx.credit.
+func (r *rx) credit() uint64 { return uint64(r.gen)<<32 | uint64(r.recv.Return()) }
+
 // done advances behind a record of size bytes.
 func (r *rx) done(size int) {
 	r.pos += size

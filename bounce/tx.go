@@ -69,6 +69,15 @@ func (t *tx) wantsLarger() bool {
 	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
 
+// credit takes the reader's credit word. It reports false if no honest reader could have
+// sent it. Credit for a queue that was left is late, not wrong.
+func (t *tx) credit(word uint64) bool {
+	return uint32(word>>32) != t.gen || t.send.Credit(flowctl.Pos(word))
+}
+
+// precedes reports whether a grant word is of the queue behind this one.
+func (t *tx) precedes(grant uint64) bool { return uint32(grant>>40) == (t.gen+1)&0xffffff }
+
 // room returns how many bytes of the queue data may take now.
 func (t *tx) room() int { return t.send.Room() - reserve }
 

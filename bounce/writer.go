@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/flowctl"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -280,12 +279,11 @@ func (w *writer) takeCredit() (progress bool, err error) {
 	credit, grant := w.credit(), w.grant()
 	progress = credit != w.creditSeen || grant != w.grantSeen
 	w.creditSeen, w.grantSeen = credit, grant
-	// Credit for a queue that was left is late, not wrong.
-	if uint32(credit>>32) == w.tx.gen && !w.tx.send.Credit(flowctl.Pos(credit)) {
+	if !w.tx.credit(credit) {
 		return false, violation{fmt.Errorf("%w: credit %#x", errBadRecord, credit)}
 	}
-	if gen := uint32(grant >> 40); gen == (w.tx.gen+1)&0xffffff {
-		win, err := w.control.remoteQueue(grant&0xffffffff*minQueue, 1<<(grant>>32&0x3f))
+	if w.tx.precedes(grant) {
+		win, err := w.control.remoteQueue(queueOf(grant))
 		if err != nil {
 			return false, violation{err}
 		}
