@@ -1,10 +1,9 @@
 // Package wait is how this process polls before it sleeps: for how long, how it lets other
-// goroutines run meanwhile, and whether it polls at all. Connections, the lanes of links
-// and dials use it.
+// goroutines run meanwhile, and whether it polls at all. Connections, listeners, dials and the
+// lanes of links use it.
 //
-// It knows no devices and no peers, and it does not sleep. What follows a spin that found
-// nothing, to arm, to look again and to park, is the caller's, since it depends on who
-// wakes.
+// It knows no devices and no peers, and it does not sleep. After a spin that found nothing the
+// caller arms, looks again and parks. How it does that depends on what wakes it.
 //
 // A [Spinner] belongs to one place where goroutines wait, one at a time:
 //

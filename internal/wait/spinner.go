@@ -9,7 +9,8 @@ import (
 
 // Source is what a spin waits for.
 type Source interface {
-	// Ready reports whether it has come. It loads a few words of local memory.
+	// Ready reports whether what the spin waits for has come. It loads a few words of local
+	// memory.
 	Ready() bool
 	// Stopped reports whether there is a reason not to wait. It is called after each
 	// pollsACheck calls of Ready.
@@ -30,11 +31,11 @@ const (
 
 func (o Outcome) String() string { return [...]string{"none", "hit", "stopped", "missed"}[o] }
 
-// pollsACheck is how many polls come between two looks at the clock.
+// pollsACheck is how many calls of Ready come between two looks at the clock.
 const pollsACheck = 16
 
-// Spinner decides whether the waits at one place spin, and for how long. Its user has a
-// lock, or is one goroutine.
+// Spinner decides whether the waits at one place spin, and for how long. One goroutine uses
+// it at a time.
 type Spinner struct {
 	budget time.Duration // constant
 	thrift *Thrift       // constant; may be nil
@@ -42,7 +43,7 @@ type Spinner struct {
 	guesses [2]guess
 	kind    Kind      // of the waits of the call under way
 	early   fruitless // yields during a spin
-	turns   fruitless // yields at the end of a turn
+	slices  fruitless // yields at the end of a time slice
 	last    time.Time // when other goroutines last had a chance to run here
 	work    int       // work done since then, see Worked
 
@@ -53,17 +54,17 @@ type Spinner struct {
 type Counts struct {
 	Spins  uint64 // spins that began
 	Hits   uint64 // spins whose source was ready
-	Spared uint64 // spins that Thrift prevented
+	Spared uint64 // spins that the Thrift prevented
 	Misses uint64 // waits that ended without what they were for
 }
 
-// NewSpinner returns a Spinner whose spins last budget, and none begins if that is 0. t is
-// shared by all that waits in a fabric. If it is nil, spins are not accounted for.
+// NewSpinner returns a Spinner whose spins last budget. If that is 0, none begins. t is
+// shared by all that waits in a fabric. If it is nil, no account is kept of the spins.
 func NewSpinner(budget time.Duration, t *Thrift) Spinner {
 	return Spinner{budget: budget, thrift: t, last: time.Now()}
 }
 
-// Once spins for a wait whose place is not remembered. It yields as late as a Spinner that
+// Once spins for a wait at a place that has no Spinner. It yields as late as a Spinner that
 // has found no other goroutine to run.
 func Once(src Source, budget time.Duration, t *Thrift) Outcome {
 	s := NewSpinner(budget, t)
@@ -74,12 +75,12 @@ func Once(src Source, budget time.Duration, t *Thrift) Outcome {
 // Counts returns the counters.
 func (s *Spinner) Counts() Counts { return s.counts }
 
-// Kind is a kind of waits. How those of one kind end says nothing about the other.
+// Kind is a kind of waits at one place. How a wait ends is predicted from those of its kind.
 type Kind uint8
 
 const (
-	Usual Kind = iota
-	Apart
+	Usual Kind = iota // nearly all waits
+	Apart             // those that end unlike the others
 )
 
 // Expect sets the kind of the waits to come.
@@ -95,8 +96,8 @@ func (s *Spinner) Spin(src Source) Outcome {
 	}
 	defer leave()
 	start := time.Now()
-	if start.Sub(s.last) > turn<<s.turns {
-		start = s.turns.yield(start)
+	if start.Sub(s.last) > slice<<s.slices {
+		start = s.slices.yield(start)
 		s.last, s.work = start, 0
 	}
 	spent := spending{thrift: s.thrift, looked: start}
@@ -112,7 +113,7 @@ func (s *Spinner) Spin(src Source) Outcome {
 			now := time.Now()
 			spent.look(now)
 			if i == firstYield<<s.early {
-				spent.yielded(s.early.yield(now)) // later yields of this spin say nothing
+				spent.yielded(s.early.yield(now)) // later yields of this spin are not counted
 			} else {
 				runtime.Gosched()
 				spent.yielded(time.Now())
@@ -149,8 +150,8 @@ func (s *Spinner) Spin(src Source) Outcome {
 	}
 }
 
-// Miss notes that a wait ended without what it was for, after it had parked. A spin that
-// ends so does it itself.
+// Miss counts a wait that had parked, and ended without what it was for. A spin that ends
+// so is counted by Spin.
 func (s *Spinner) Miss() {
 	s.counts.Misses++
 	s.guess().miss()
@@ -162,8 +163,8 @@ func (s *Spinner) Slept() { s.last = time.Now() }
 // Worked counts the work of a call that moved n bytes, and yields to other goroutines from
 // time to time.
 func (s *Spinner) Worked(n int) {
-	if s.work += n + callCost; s.work > turnWork<<s.turns {
+	if s.work += n + callCost; s.work > sliceWork<<s.slices {
 		s.work = 0
-		s.turns.yield(time.Now())
+		s.slices.yield(time.Now())
 	}
 }

@@ -13,16 +13,16 @@ import (
 // handed what the last call read. Another processor takes it over only after a pause
 // of its own.
 //
-// After each turn: otherwise two sides that answer each other at once would keep the
+// After each time slice: otherwise two sides that answer each other at once would keep the
 // processors to themselves until the scheduler stops them.
 const (
 	firstYield = 32 // rounds of a spin
-	turn       = 50 * time.Microsecond
+	slice      = 50 * time.Microsecond
 
-	// turnWork is the work that Worked takes for about a turn: bytes, plus callCost
+	// sliceWork is the work that Worked takes for about a time slice: bytes, plus callCost
 	// for each call.
-	turnWork = 1 << 20
-	callCost = 256
+	sliceWork = 1 << 20
+	callCost  = 256
 )
 
 // fruitless is how many times in a row yielding has let no other goroutine run, up to
