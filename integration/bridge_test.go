@@ -35,16 +35,16 @@ func init() { roles["bridged"] = playBridged }
 // function, which stays the same however often a process comes and goes, and an eventfd for
 // each interrupt. The processes have nothing else in common.
 type bars struct {
-	files  []*os.File // the memory, and an interrupt for either end of each wire
-	window int        // of each side, with its header page
+	files []*os.File // the memory, and an interrupt for either end of each wire
+	side  int        // bytes of memory of each side: a header page and the window
 }
 
 func newBars(t *testing.T, wires, window int) *bars {
 	t.Helper()
-	b := &bars{window: window + ntbfixed.PageSize}
+	b := &bars{side: window + ntbfixed.PageSize}
 	memory, err := unix.MemfdCreate("bar", unix.MFD_CLOEXEC)
 	require.NoError(t, err)
-	require.NoError(t, unix.Ftruncate(memory, int64(2*wires*b.window)))
+	require.NoError(t, unix.Ftruncate(memory, int64(2*wires*b.side)))
 	b.files = append(b.files, os.NewFile(uintptr(memory), "bar"))
 	for range 2 * wires {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -72,10 +72,11 @@ func endOf(w sdp.Wire) int {
 	return 0
 }
 
-// attachBar returns an end of a wire.
-func attachBar(w sdp.Wire, end, window int) (ntb.Attachment, error) {
+// attachBar returns an end of a wire. Each side has so many bytes of memory, of which this one maps
+// the first n.
+func attachBar(w sdp.Wire, end, side, n int) (ntb.Attachment, error) {
 	memory := func(end int) ntbfixed.Memory {
-		return ntbfixed.Memory{FD: barFD, Offset: int64((2*(w.Number-1) + end) * window), Len: window}
+		return ntbfixed.Memory{FD: barFD, Offset: int64((2*(w.Number-1) + end) * side), Len: n}
 	}
 	bell := func(end int) int { return barFD + 1 + 2*(w.Number-1) + end }
 	fd, err := unix.FcntlInt(uintptr(bell(end)), unix.F_DUPFD_CLOEXEC, 0)
@@ -169,22 +170,29 @@ func (h *heldSessions) end() error {
 }
 
 // playBridged is a process of a machine that bridges join to others. Its fabric is that of
-// SDP_FABRIC, and its argument the size of a window. It echoes what arrives at port 7, serves
+// SDP_FABRIC. Its arguments are how much memory a side has, how much of it this process maps, and
+// the end of the wire that it takes, or -1 for the one that is right. It echoes what arrives at port 7, serves
 // HTTP at port 80, and does what the test says, with the functions of package sdp:
 //
 //	get NODE N    get N bytes by HTTP
+//	dial NODE     fail to dial port 7
 //	keep NODE     open a connection to port 7 and keep it
 //	use N         send N bytes over that one and get them back
 //	refused       tell why this process has refused another one
 func playBridged(p *self) error {
-	window, err := strconv.Atoi(p.args[0])
-	if err != nil {
+	var side, mapped, end int
+	if _, err := fmt.Sscan(strings.Join(p.args, " "), &side, &mapped, &end); err != nil {
 		return err
 	}
 	held := &heldSessions{stop: make(chan struct{})}
 	f, err := sdp.OpenWith("", sdp.Devices{
-		Attach: func(w sdp.Wire) (ntb.Attachment, error) { return attachBar(w, endOf(w), window) },
-		Wrap:   held.hold,
+		Attach: func(w sdp.Wire) (ntb.Attachment, error) {
+			if end < 0 {
+				return attachBar(w, endOf(w), side, mapped)
+			}
+			return attachBar(w, end, side, mapped)
+		},
+		Wrap: held.hold,
 	})
 	if err != nil {
 		p.printf("no node: %v", err)
@@ -230,6 +238,12 @@ func playBridged(p *self) error {
 		switch w := words(line); w[0] {
 		case "get":
 			err = get(w[1], w[2])
+		case "dial":
+			var c net.Conn
+			if c, err = sdp.DialTimeout("sdp", w[1]+":7", testTimeout/2); err == nil {
+				c.Close()
+				err = errors.New("connected")
+			}
 		case "keep":
 			if kept != nil {
 				kept.Close()
@@ -308,12 +322,13 @@ func (m *machines) spec(node int, options string) string {
 	return fmt.Sprintf("%s:%s-%d?node=%d&nodes=%d%s", m.topology, m.name, node, node, m.n, options)
 }
 
-// start starts a process with a fabric and gives it the bridges.
-func (m *machines) start(spec string) *peer {
+// start starts a process with a fabric and gives it the bridges, of which it takes that end, or
+// the one that is right if end is -1, and maps so much of each side's memory.
+func (m *machines) start(spec string, end, mapped int) *peer {
 	m.t.Helper()
 	_, rest, _ := strings.Cut(spec, ":")
 	name, _, _ := strings.Cut(rest, "?")
-	p := startPeer(m.t, "bridged", []string{strconv.Itoa(m.bars.window)}, func(c *exec.Cmd) {
+	p := startPeer(m.t, "bridged", []string{strconv.Itoa(m.bars.side), strconv.Itoa(mapped), strconv.Itoa(end)}, func(c *exec.Cmd) {
 		c.Env = append(c.Env, "SDP_FABRIC="+spec)
 		c.ExtraFiles = m.bars.files
 	})
@@ -327,7 +342,7 @@ func (m *machines) start(spec string) *peer {
 // begin starts the process of a node and waits until it listens.
 func (m *machines) begin(node int, options string) {
 	m.t.Helper()
-	m.nodes[node] = m.start(m.spec(node, options))
+	m.nodes[node] = m.start(m.spec(node, options), -1, m.bars.side)
 	require.Equal(m.t, "ready", m.nodes[node].readLine())
 }
 
@@ -363,6 +378,131 @@ func TestNothingButBridgesJoinsTwoMachines(t *testing.T) {
 				require.Equal(t, "ok", m.ask(dies, "use 1000000"))
 			}
 			m.end()
+		})
+	}
+}
+
+// refusedDial checks that a process cannot dial a node, and that it says why, not only when the dial's
+// time is over.
+func refusedDial(t *testing.T, p *peer, node int, why ...string) {
+	t.Helper()
+	answer := p.ask(fmt.Sprintf("dial node%d", node))
+	require.NotContains(t, answer, "timeout")
+	require.NotContains(t, answer, "connected")
+	said := p.ask("refused")
+	for _, part := range why {
+		require.Contains(t, answer, part)
+		require.Contains(t, said, part)
+	}
+}
+
+// What does not fit is refused over the bridge, since nothing else joins the machines. Both sides
+// say what differs. When it is mended on one side, the link comes up.
+func TestWhatDoesNotFitIsRefusedOverABridge(t *testing.T) {
+	const small, large = 512 << 10, 4 << 20
+	for _, c := range []struct {
+		name   string
+		window int
+		second string   // options of node 2
+		first  []string // what node 1 says
+		says   []string // what node 2 says
+		mended string   // options of node 2 that fit; "-" if none do
+	}{
+		{"lanes", large, "&lanes=2", []string{"lanes, and slots of each: 1, 8 here, 2, 8 at node2.1"},
+			[]string{"lanes, and slots of each: 2, 8 here, 1, 8 at node1.1"}, ""},
+		{"frame", large, "&frame=4096", []string{"bytes in a frame: 67584 here, 4096 at"}, []string{"4096 here, 67584 at node1.1"}, ""},
+		{"a window too small for the lanes", large, "&lanes=8", []string{"1, 8 here, 8, 8 at node2.1"},
+			[]string{"windows of 4194304 bytes, want at least 4399104 for lanes=8, slots=8, frame=67584"}, ""},
+		{"a window too small for anything", small, "", []string{"windows of 524288 bytes, want at least 614400 for lanes=1, slots=8, frame=67584"},
+			[]string{"windows of 524288 bytes, want at least 614400"}, "-"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMachines(t, "line", 2, c.window)
+			m.begin(1, "")
+			m.begin(2, c.second)
+			refusedDial(t, m.nodes[1], 2, c.first...)
+			refusedDial(t, m.nodes[2], 1, c.says...)
+			if c.mended != "-" {
+				m.nodes[2].end()
+				m.begin(2, c.mended)
+				m.exchange()
+			}
+			m.end()
+		})
+	}
+}
+
+// The two sides map different amounts of memory.
+func TestWindowsOfDifferentSizesAreRefused(t *testing.T) {
+	m := newMachines(t, "line", 2, 4<<20)
+	m.begin(1, "")
+	m.nodes[2] = m.start(m.spec(2, ""), -1, 2<<20+ntbfixed.PageSize)
+	require.Equal(t, "ready", m.nodes[2].readLine())
+	refusedDial(t, m.nodes[1], 2, "node2.1 says its window has 2048 KiB, the bridge says 4096")
+	refusedDial(t, m.nodes[2], 1, "node1.1 says its window has 4096 KiB, the bridge says 2048")
+	m.end()
+}
+
+// The header page at the beginning of a side's memory has a version of its own. Both sides read the
+// other one's there.
+func TestABridgeOfAnotherVersionIsRefused(t *testing.T) {
+	m := newMachines(t, "line", 2, 1<<20)
+	const magic = 0x6e746266 << 32
+	// What node 2 would have stored to node 1's page.
+	_, err := m.bars.files[0].WriteAt(binary.LittleEndian.AppendUint64(nil, magic|2), 0)
+	require.NoError(t, err)
+	m.begin(1, "")
+	refusedDial(t, m.nodes[1], 2, "the peer has version 2, this side 1")
+	var said [8]byte
+	_, err = m.bars.files[0].ReadAt(said[:], int64(m.bars.side))
+	require.NoError(t, err)
+	require.EqualValues(t, magic|1, binary.LittleEndian.Uint64(said[:]), "node 2 can see that, too")
+	m.begin(2, "")
+	m.exchange()
+	m.end()
+}
+
+// Two machines were given one number. Each has an end of the bridge, and both say so.
+func TestTwoMachinesWithOneNumberAreRefused(t *testing.T) {
+	m := newMachines(t, "line", 2, 1<<20)
+	m.begin(1, "")
+	other := m.start(fmt.Sprintf("line:%s-x?node=1&nodes=2", m.name), 1, m.bars.side)
+	require.Equal(t, "ready", other.readLine())
+	refusedDial(t, m.nodes[1], 2, "two nodes have the same id", "both are node1.1")
+	refusedDial(t, other, 2, "two nodes have the same id", "both are node1.1")
+	other.end()
+	m.begin(2, "")
+	m.exchange()
+	m.end()
+}
+
+// Two processes use one end of the bridge, where only the memory could tell. The first one keeps
+// it, whether the other end is in use or not. When it has been killed, the second one has it.
+func TestTwoProcessesAtOneEndOfABridge(t *testing.T) {
+	for _, linked := range []bool{true, false} {
+		t.Run(fmt.Sprintf("linked=%v", linked), func(t *testing.T) {
+			m := newMachines(t, "line", 2, 1<<20)
+			m.begin(1, "")
+			if linked {
+				m.begin(2, "")
+				m.exchange()
+				require.Equal(t, "ok", m.ask(1, "keep node2"))
+			}
+			second := m.start(fmt.Sprintf("line:%s-x?node=1&nodes=2", m.name), 0, m.bars.side)
+			require.Equal(t, "ready", second.readLine())
+			refusedDial(t, second, 2, "another process uses this end of the bridge")
+			if !linked {
+				m.begin(2, "")
+				require.Equal(t, "ok", m.ask(1, "keep node2"))
+			}
+			for range 5 {
+				require.Equal(t, "ok", m.ask(1, "use 300000"), "the first is not disturbed")
+				refusedDial(t, second, 2, "another process uses this end of the bridge")
+			}
+			m.nodes[1].kill()
+			until(t, "the second process has the end", func() bool { return second.ask("get node2 1000") == "ok" })
+			second.end()
+			m.nodes[2].end()
 		})
 	}
 }

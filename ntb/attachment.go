@@ -14,7 +14,9 @@ type Attachment interface {
 	// Open ends the session before, if it has not ended, and begins another. It returns
 	// the device when the peer has begun one as well, or the reason when ctx ends. The
 	// peer may be on another machine, so Open knows no other limit. Of two calls at the
-	// same time one waits for the other. The error wraps ErrClosed after Close.
+	// same time one waits for the other. The error wraps ErrClosed after Close,
+	// ErrVersion if the peer's side is of another version, and ErrInUse if another process
+	// has a session at this end, as far as a backend can find that out.
 	Open(ctx context.Context) (Device, error)
 
 	// Close ends the session and releases what the attachment keeps. A call of Open that

@@ -8,6 +8,11 @@ var (
 	ErrClosed = errors.New("ntb: device closed")
 	// ErrLinkDown reports that the peer or the cable is gone.
 	ErrLinkDown = errors.New("ntb: link down")
+	// ErrVersion reports that the two sides of a bridge use different versions of what the
+	// backend says there.
+	ErrVersion = errors.New("ntb: version mismatch")
+	// ErrInUse reports that another process uses this end of a bridge.
+	ErrInUse = errors.New("ntb: another process uses this end of the bridge")
 	// ErrNotSupported reports that this system has no such backend.
 	ErrNotSupported = errors.New("ntb: not supported on this system (needs Linux on amd64 or arm64)")
 )

@@ -138,18 +138,19 @@ func (l *Link) release() {
 	}
 }
 
-// newLink makes a link after checking that the device has what it needs.
+// newLink makes a link after checking that the device has what it needs. If it has not, the
+// link has no lanes.
 func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	l := &Link{router: r, opts: &r.opts, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
 	out := dev.Outbound()
 	need := r.opts.lanesBytes() + link.MinWindow
 	if n := min(len(dev.Inbound()), out.Len()); n < need {
-		return nil, fmt.Errorf("ring: link window of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
-			n, need, r.opts.Lanes, r.opts.Slots, r.opts.FrameBytes)
+		return l, fmt.Errorf("%w: windows of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
+			ErrUnfit, n, need, r.opts.Lanes, r.opts.Slots, r.opts.FrameBytes)
 	}
 	if l.caps.Doorbells < r.opts.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
-		return nil, fmt.Errorf("ring: the bridge has %d doorbell bits and %d scratchpads, want %d and %d",
-			l.caps.Doorbells, l.caps.Scratchpads, r.opts.Lanes+1, 2*linkSpads)
+		return l, fmt.Errorf("%w: %d doorbell bits and %d scratchpads, want %d and %d",
+			ErrUnfit, l.caps.Doorbells, l.caps.Scratchpads, r.opts.Lanes+1, 2*linkSpads)
 	}
 	for i := range r.opts.Lanes {
 		n := r.opts.laneBytes()
@@ -168,8 +169,8 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 const bringUpEvery = 2500 * time.Microsecond
 
 // bringUp exchanges scratchpads with the neighbour. The words are as many on both sides of
-// each version.
-func (l *Link) bringUp(ctx context.Context) (err error) {
+// each version, and check checks the neighbour's.
+func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 	o := l.opts
 	x := link.Exchange{
 		Device: l.dev,
@@ -183,11 +184,26 @@ func (l *Link) bringUp(ctx context.Context) (err error) {
 			linkEpochSpad: 0,
 			linkSeenSpad:  0,
 		},
-		Check: l.check,
+		Check: check,
 		Every: bringUpEvery,
 	}
 	l.epoch, l.farEpoch, err = x.Run(ctx)
 	return err
+}
+
+// refuse informs the neighbour that the device does not do for this side, because of why, which
+// it returns. From the words of this side the neighbour finds what differs.
+func (l *Link) refuse(ctx context.Context, why error) error {
+	if l.caps.Scratchpads < linkSpads {
+		return why
+	}
+	_ = l.bringUp(ctx, func() error { // it would be why, or that the neighbour has not come
+		if err := l.check(); err == link.ErrNotYet {
+			return err
+		}
+		return why
+	})
+	return why
 }
 
 // check checks the neighbour's scratchpads.
@@ -234,7 +250,7 @@ func (l *Link) check() error {
 	case frame != uint32(o.FrameBytes):
 		return differs("bytes in a frame", o.FrameBytes, frame)
 	case int(size) != out.Len()>>10:
-		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", link.ErrProtocol, l.id, size, out.Len()>>10)
+		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", ErrMismatch, l.id, size, out.Len()>>10)
 	case l.direction <= Right && l.id.Host() != o.neighbour(l.router.host, l.direction):
 		return fmt.Errorf("%w: the %v neighbour is %v, host %d belongs there", ErrMismatch, l.direction, l.id,
 			o.neighbour(l.router.host, l.direction))

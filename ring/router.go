@@ -123,7 +123,7 @@ func (r *router) isShut() bool {
 // The device needs Options.Lanes+1 doorbell bits and 16 scratchpads. Its window
 // needs room for the lanes and MinWindow; see [Options.LinkWindow].
 //
-// Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrDown,
+// Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrUnfit, ErrDown,
 // ErrClosed, and that of ctx.
 func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, error) {
 	r := n.router
@@ -137,7 +137,9 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 	}
 	l, err := newLink(r, dev, d)
 	if err == nil {
-		err = l.bringUp(ctx)
+		err = l.bringUp(ctx, l.check)
+	} else {
+		err = l.refuse(ctx, err)
 	}
 	if err == nil {
 		err = r.linkUp(l)

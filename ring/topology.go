@@ -112,6 +112,9 @@ var (
 	// ErrMismatch reports that the two ends of a link are set up differently:
 	// number of nodes, topology, lanes, slots, or the place in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")
+	// ErrUnfit reports that a bridge's windows are too small, or that it has too few
+	// doorbells or scratchpads, for the lanes.
+	ErrUnfit = errors.New("ring: the bridge does not do for a link")
 	// ErrTooMany reports that a process has as many members as it can have.
 	ErrTooMany = errors.New("ring: too many members")
 	// ErrSameID reports that two nodes have the same id.

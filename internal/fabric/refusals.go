@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/ntb/ntbshm"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -45,7 +45,7 @@ func (r *refusals) view() Refusals {
 
 // misfit reports whether a link was refused because the two sides differ.
 func misfit(err error) bool {
-	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, link.ErrVersion, ntbshm.ErrVersion} {
+	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrUnfit, link.ErrVersion, ntb.ErrVersion, ntb.ErrInUse} {
 		if errors.Is(err, e) {
 			return true
 		}

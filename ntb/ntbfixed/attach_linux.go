@@ -23,6 +23,7 @@ type attachment struct {
 	once    sync.Once               // for Close
 	session atomic.Pointer[session] // the latest; stored while opening is held
 	epoch   uint32                  // of the latest session; guarded by opening
+	claim   claim                   // guarded by opening
 	err     error                   // result of Close; guarded by once
 }
 
@@ -81,17 +82,55 @@ func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
 		return nil, err
 	}
 	a.session.Store(s)
-	if err := a.bringUp(ctx, s); err != nil {
+	a.claim.far = s.peer.mem[:PageSize:PageSize]
+	if err = a.takeEnd(ctx, s); err == nil {
+		err = a.bringUp(ctx, s)
+	}
+	a.claim.far = nil
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.begin()
 	return s, nil
 }
 
+// takeEnd waits until it is known that no other process has a session at this end.
+func (a *attachment) takeEnd(ctx context.Context, s *session) error {
+	found := a.claim.first()
+	if found == unknown {
+		tick := time.NewTicker(Tick)
+		defer tick.Stop()
+		for found == unknown {
+			if err := a.pause(ctx, nil, tick.C); err != nil {
+				return err
+			}
+			found = a.claim.next()
+		}
+	}
+	if found == inUse {
+		return fmt.Errorf("ntbfixed: %w", ntb.ErrInUse)
+	}
+	return nil
+}
+
+// pause waits for an interrupt or a tick. It returns an error if Open is to end.
+func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-chan time.Time) error {
+	select {
+	case <-kick:
+	case <-tick:
+	case <-a.closed:
+		return ntb.ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("ntbfixed: the other side opens no session: %w", ctx.Err())
+	}
+	return nil
+}
+
 // bringUp writes this side's words until both sides have answered each other.
 func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
+	a.claim.says(s.page.epoch)
 	for {
 		s.page.Say()
 		step, err := s.page.Look()
@@ -109,13 +148,11 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 			a.config.Interrupt()
 			return nil
 		}
-		select {
-		case <-s.kick:
-		case <-retry.C:
-		case <-a.closed:
-			return ntb.ErrClosed
-		case <-ctx.Done():
-			return fmt.Errorf("ntbfixed: the other side opens no session: %w", ctx.Err())
+		if err := a.pause(ctx, s.kick, retry.C); err != nil {
+			return err
+		}
+		if !a.claim.holds() {
+			return fmt.Errorf("ntbfixed: %w", ntb.ErrInUse)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package ntbfixed
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,9 +47,6 @@ const (
 	DeadTicks = 20
 )
 
-// ErrVersion reports that the peer's header page is of another version.
-var ErrVersion = errors.New("ntbfixed: version mismatch")
-
 // A Step is the result of a look during bring-up.
 type Step int
 
@@ -87,8 +83,10 @@ func NewPage(own []byte, peer ntb.Window, epoch uint32) *Page {
 }
 
 // Say stores this side's words. They are repeated during bring-up, because what is stored
-// while the peer's side is not set up vanishes.
+// while the peer's side is not set up vanishes. The heartbeat shows others at this end that the
+// session lives, before there is a link.
 func (p *Page) Say() {
+	p.pulse()
 	p.peer.Publish64(epochAt, uint64(p.epoch))
 	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
 	p.peer.Publish64(magicAt, pageMagic<<32|pageVersion)
@@ -104,7 +102,7 @@ func (p *Page) Look() (Step, error) {
 		return Waiting, fmt.Errorf("ntbfixed: %#x is not the beginning of a header page", word)
 	}
 	if v := uint32(word); v != pageVersion {
-		return Waiting, fmt.Errorf("%w: the peer has version %d, this side %d", ErrVersion, v, pageVersion)
+		return Waiting, fmt.Errorf("%w: the peer has version %d, this side %d", ntb.ErrVersion, v, pageVersion)
 	}
 	// The answer is read before the epoch. The other way round, a peer that begins again
 	// between the two would have the old epoch paired with the new answer.
@@ -155,14 +153,19 @@ func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32)
 // Tick is called at each tick of a session. It changes the heartbeat and reports whether the
 // peer's has changed within DeadTicks.
 func (p *Page) Tick() (alive bool) {
-	p.beat++
-	p.peer.Publish64(heartbeatAt, uint64(p.epoch)<<32|p.beat&0xffffffff)
+	p.pulse()
 	if heard := ntb.Load64(p.own, heartbeatAt); heard != p.heard {
 		p.heard, p.silent = heard, 0
 		return true
 	}
 	p.silent++
 	return p.silent < DeadTicks
+}
+
+// pulse changes the heartbeat.
+func (p *Page) pulse() {
+	p.beat++
+	p.peer.Publish64(heartbeatAt, uint64(p.epoch)<<32|p.beat&0xffffffff)
 }
 
 // Spad returns scratchpad i of this side.

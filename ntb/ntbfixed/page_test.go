@@ -168,7 +168,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 	w := ntb.MappedWindow(m[0], ntb.Cacheable)
 	w.Publish64(magicAt, pageMagic<<32|(pageVersion+1))
 	_, err := a.Look()
-	require.ErrorIs(t, err, ErrVersion)
+	require.ErrorIs(t, err, ntb.ErrVersion)
 	require.ErrorContains(t, err, "the peer has version 2, this side 1")
 	w.Publish64(magicAt, 7)
 	_, err = a.Look()

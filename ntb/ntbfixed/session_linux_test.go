@@ -87,3 +87,30 @@ func TestMemoryMustBePages(t *testing.T) {
 		require.ErrorContains(t, err, "want a multiple of 4096 from 8192 on")
 	}
 }
+
+// Two processes were given one end of a bridge. The first one keeps it.
+func TestTwoAttachmentsOfOneEnd(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	config := a.(*attachment).config
+	stopped := make(chan struct{})
+	config.Wait = func() error { <-stopped; return errStopped }
+	config.Stop = func() { close(stopped) }
+	second, err := Attach(config)
+	require.NoError(t, err)
+	defer second.Close()
+	x, y := open(t, a, b)
+	defer y.Close()
+	for range 3 {
+		_, err := second.Open(t.Context())
+		require.ErrorIs(t, err, ntb.ErrInUse)
+		require.True(t, x.LinkUp())
+		require.True(t, y.LinkUp())
+	}
+	require.NoError(t, x.Close())
+	x, y2 := open(t, second, b)
+	defer y2.Close()
+	defer x.Close()
+	_, err = a.Open(t.Context())
+	require.ErrorIs(t, err, ntb.ErrInUse)
+}

@@ -3,6 +3,8 @@ package ntbshm
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // The one message that each side sends over the cable, little endian. The memory
@@ -51,7 +53,7 @@ func parseHello(b []byte) (h hello, err error) {
 		return h, fmt.Errorf("%w: %d bytes that are no hello", ErrBadPeer, len(b))
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != helloVersion {
-		return h, fmt.Errorf("%w: the peer has version %d, this side %d", ErrVersion, v, helloVersion)
+		return h, fmt.Errorf("%w: the peer has version %d, this side %d", ntb.ErrVersion, v, helloVersion)
 	}
 	if len(b) != helloSize {
 		return h, fmt.Errorf("%w: hello of %d bytes, want %d", ErrBadPeer, len(b), helloSize)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 func TestHelloIsReadAsItWasWritten(t *testing.T) {
@@ -36,9 +38,9 @@ func TestBadHelloIsRefused(t *testing.T) {
 		{"only magic and version", good[:12], ErrBadPeer},
 		{"long", append(bytes.Clone(good), 0), ErrBadPeer},
 		{"magic", with(0, 'N'), ErrBadPeer},
-		{"version 0", with(8, 0), ErrVersion},
-		{"version 1", with(8, 1), ErrVersion},
-		{"version 3, longer", append(with(8, 3), 1, 2, 3), ErrVersion},
+		{"version 0", with(8, 0), ntb.ErrVersion},
+		{"version 1", with(8, 1), ntb.ErrVersion},
+		{"version 3, longer", append(with(8, 3), 1, 2, 3), ntb.ErrVersion},
 		{"unknown flag", with(12, 2), ErrBadPeer},
 		{"window 0", with(16, 0, 0), ErrBadPeer},
 		{"window of a part line", with(16, 1), ErrBadPeer},

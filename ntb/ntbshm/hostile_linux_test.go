@@ -243,8 +243,8 @@ func TestBothSidesReportAnotherVersion(t *testing.T) {
 	if _, _, err := cb.WriteMsgUnix(append(msg, "more"...), unix.UnixRights(f...), nil); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-other; !errors.Is(r.err, ErrVersion) {
-		t.Errorf("New: %v, want ErrVersion", r.err)
+	if r := <-other; !errors.Is(r.err, ntb.ErrVersion) {
+		t.Errorf("New: %v, want ntb.ErrVersion", r.err)
 	}
 	// The other side still gets this side's message, and so finds the same.
 	_, got, err := receive(cb)

@@ -11,15 +11,10 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Errors of New. A timeout wraps os.ErrDeadlineExceeded. The end of a peer that
-// hangs up wraps ntb.ErrLinkDown.
-var (
-	// ErrVersion reports that the peer's program uses another version of the
-	// exchange.
-	ErrVersion = errors.New("ntbshm: version mismatch")
-	// ErrBadPeer reports that what the peer sent is not acceptable.
-	ErrBadPeer = errors.New("ntbshm: bad message from the peer")
-)
+// ErrBadPeer reports that what the peer sent is not acceptable. It is an error of New. Others are
+// ntb.ErrVersion, where the peer's program uses another version of the exchange, and
+// ntb.ErrLinkDown, where the peer hangs up. A timeout wraps os.ErrDeadlineExceeded.
+var ErrBadPeer = errors.New("ntbshm: bad message from the peer")
 
 const (
 	defaultWindow = 1 << 30
