@@ -62,9 +62,9 @@ func (r *reader) read(p []byte) (int, error) {
 	}
 }
 
-// expect has the spins of a call for n bytes predicted from those of its kind. Calls for a
-// single byte are one: net/http's servers keep one waiting while a handler runs, and it
-// ends without data. The caller holds mu.
+// expect sets the kind of the waits of a call for n bytes. Calls for a single byte are a kind
+// of their own: net/http's servers keep one waiting while a handler runs, and it ends without
+// data. The caller holds mu.
 func (r *reader) expect(n int) {
 	if n == 1 {
 		r.waiter.spinner.Expect(wait.Apart)

@@ -7,7 +7,7 @@
 // keeps. It knows nothing of lanes, links and ways: where a frame goes is the caller's.
 //
 // An [End] is one end of a stream: the handshake, the sender, and what is acknowledged to
-// the other end. A [Receiver] says which frames are taken. It is apart from its End, since
+// the other end. A [Receiver] decides which frames are taken. It is apart from its End, since
 // a caller stores what a frame carries under one lock, and sends under another.
 //
 //	for f, ok := end.Next(now); ok; f, ok = end.Next(now) {
@@ -37,9 +37,9 @@
 //	Ended      acknowledgements that are due    Close: Closed
 //	Closed     acknowledgements that are due
 //
-// The end that was asked is Up from the beginning. It says accept before all else, and again
-// before what it sends again, until it has heard of the other end: what overtakes accept is
-// lost there. Nothing was said in Opening that would have to be unsaid, so Disable and Close
-// end it at once. A close of the other end, a reset, and whatever else the caller finds wrong
-// end every state.
+// The end that was asked is Up from the beginning. It sends accept before all else, and once
+// more before frames that it sends again, until something arrives from the other end: what
+// overtakes accept is lost there. In Opening nothing has been sent that must be taken back, so
+// Disable and Close end it at once. A close of the other end, a reset, and whatever else the
+// caller finds wrong end every state.
 package arq

@@ -34,8 +34,9 @@
 // compared when the link comes up, and a mismatch is refused on both sides. There is no limit
 // to how long the neighbour may take to come.
 //
-// A goroutine for each link makes it, and makes it again. It sleeps while the link is
-// up or the neighbour does not run. A node that starts makes cables to the nodes that
-// run. Those do nothing. If the link goes down and the neighbour still runs, both try,
-// with pauses of 10 ms to 1 s, and the node with the lower number wins.
+// A goroutine for each link makes it, and makes it again after its end. It sleeps while
+// the link is up or the neighbour does not run. A node that starts makes cables to the
+// nodes that run, which only accept them. If a link goes down and the neighbour still
+// runs, both nodes try, with pauses of 10 ms to 1 s. If both begin at the same moment, the
+// node with the lower number goes on.
 package fabric

@@ -9,9 +9,8 @@
 //   - the goroutine holds a lock of the same class, or of one that comes after it in the
 //     table in classes.go. Two goroutines that lock in different orders can stop each other,
 //     which need not happen during a test;
-//   - a lock that several peers share is held where something is said to one of them: at a
-//     store, a doorbell, an Order, or a set-up message ([Device]). One peer that takes
-//     nothing would stop all others.
+//   - a lock that several peers share is held at a store, a doorbell, an Order or a set-up
+//     message to one of them ([Device]). One peer that takes nothing would stop all others.
 //
 // So all tests also run once as
 //

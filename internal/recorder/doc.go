@@ -25,8 +25,10 @@
 //   - set-up frames and frames of lanes beyond credit or out of order; summary and
 //     master words without what comes before them; words that nobody may store.
 //
-//     rec := recorder.New(t)
-//     a, b := rec.Pair(ntbmem.Pair(1 << 20))
+// A test wraps the two ends of each bridge:
+//
+//	rec := recorder.New(t)
+//	a, b := rec.Pair(ntbmem.Pair(1 << 20))
 //
 // It does not model time or reading: it cannot see whether a side loads a word before it
 // relies on it. Its lock orders stores that are not ordered otherwise, which may hide
