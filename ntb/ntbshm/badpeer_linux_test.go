@@ -33,7 +33,7 @@ func newBadPeer(t *testing.T) (*badPeer, ntb.Device) {
 		t.Fatal(err)
 	}
 	p := &badPeer{cable: cb, sent: f, waits: waits}
-	if err := send(cb, hello{window: int64(small.Window), doorbells: small.Doorbells}, f); err != nil {
+	if err := send(cb, message{window: int64(small.Window), doorbells: small.Doorbells}, f); err != nil {
 		t.Fatal(err)
 	}
 	if _, p.got, err = receive(cb); err != nil {
@@ -304,7 +304,7 @@ func TestFilesOnTheCableDoNotBlock(t *testing.T) {
 }
 
 func TestFilesThatAreRefusedDoNotBlockNew(t *testing.T) {
-	hi := hello{window: int64(small.Window), doorbells: 1}.encode()
+	hi := message{window: int64(small.Window), doorbells: 1}.encode()
 	for _, tt := range []struct {
 		name string
 		msg  []byte

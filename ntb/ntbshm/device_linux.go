@@ -75,7 +75,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 		return nil, err
 	}
 
-	mine := hello{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
+	mine := message{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
 	f, waits, err := makeFiles(o)
 	if err != nil {
 		return nil, err

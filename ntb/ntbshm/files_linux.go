@@ -85,8 +85,8 @@ func makeFiles(o Options) (f, waits files, err error) {
 }
 
 // send sends the one message. The caller still owns the files.
-func send(cable *net.UnixConn, h hello, f files) error {
-	b := h.encode()
+func send(cable *net.UnixConn, m message, f files) error {
+	b := m.encode()
 	n, _, err := cable.WriteMsgUnix(b, unix.UnixRights(f...), nil)
 	if err == nil && n != len(b) {
 		err = io.ErrShortWrite
@@ -102,12 +102,12 @@ func send(cable *net.UnixConn, h hello, f files) error {
 
 // receive receives the peer's message and checks all of it. The caller owns the
 // files.
-func receive(cable *net.UnixConn) (h hello, f files, err error) {
+func receive(cable *net.UnixConn) (m message, f files, err error) {
 	// There is room for a longer message of another version, so that it can be
 	// distinguished from a good one. There is also room for as many files as one
 	// message can carry. The kernel closes files that do not fit before the call
 	// returns.
-	b := make([]byte, 4*helloSize)
+	b := make([]byte, 4*messageSize)
 	oob := make([]byte, unix.CmsgSpace(4*maxRights))
 	n, oobn, flags, _, err := cable.ReadMsgUnix(b, oob)
 	f, oobErr := rights(oob[:oobn])
@@ -118,29 +118,29 @@ func receive(cable *net.UnixConn) (h hello, f files, err error) {
 		}
 	}()
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-		return h, f, fmt.Errorf("ntbshm: receive files: %w: %w", ntb.ErrLinkDown, err)
+		return m, f, fmt.Errorf("ntbshm: receive files: %w: %w", ntb.ErrLinkDown, err)
 	}
 	if err != nil {
-		return h, f, fmt.Errorf("ntbshm: receive files: %w", err)
+		return m, f, fmt.Errorf("ntbshm: receive files: %w", err)
 	}
-	if h, err = parseHello(b[:n]); err != nil {
-		return h, f, err
+	if m, err = parseMessage(b[:n]); err != nil {
+		return m, f, err
 	}
 	if oobErr != nil {
-		return h, f, fmt.Errorf("%w: control message: %w", ErrBadPeer, oobErr)
+		return m, f, fmt.Errorf("%w: control message: %w", ErrBadPeer, oobErr)
 	}
-	if flags&unix.MSG_CTRUNC != 0 || len(f) != 1+h.doorbells {
-		return h, f, fmt.Errorf("%w: %d files or more, want %d", ErrBadPeer, len(f), 1+h.doorbells)
+	if flags&unix.MSG_CTRUNC != 0 || len(f) != 1+m.doorbells {
+		return m, f, fmt.Errorf("%w: %d files or more, want %d", ErrBadPeer, len(f), 1+m.doorbells)
 	}
-	if err := checkMemory(f[0], headerSize+h.window); err != nil {
-		return h, f, err
+	if err := checkMemory(f[0], headerSize+m.window); err != nil {
+		return m, f, err
 	}
 	for _, bell := range f[1:] {
 		if err := checkBell(bell); err != nil {
-			return h, f, err
+			return m, f, err
 		}
 	}
-	return h, f, nil
+	return m, f, nil
 }
 
 // rights takes all descriptors out of the control messages. It returns them even

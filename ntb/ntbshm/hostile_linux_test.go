@@ -85,7 +85,7 @@ func pipeWriter(t *testing.T) int {
 
 func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 	const window = 8192
-	hi := hello{membarrier: true, window: window, doorbells: 1}
+	hi := message{membarrier: true, window: window, doorbells: 1}
 	var keep files // the other ends, until a test has ended
 	good := func(t *testing.T) files {
 		return files{memory(t, headerSize+window, 0, wantSeals), ringing(t)}
@@ -132,16 +132,16 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			}
 			return f
 		}, "files or more"},
-		{"more files than any count", hello{window: window, doorbells: maxDoorbells}.encode(), func(t *testing.T) files {
+		{"more files than any count", message{window: window, doorbells: maxDoorbells}.encode(), func(t *testing.T) files {
 			f := good(t)
 			for range maxDoorbells {
 				f = append(f, ringing(t))
 			}
 			return f
 		}, "18 files"},
-		{"short message", hi.encode()[:20], good, "hello of 20 bytes"},
-		{"long message", append(hi.encode(), 0), good, "hello of 33 bytes"},
-		{"endless message", make([]byte, 5000), good, "no hello"},
+		{"short message", hi.encode()[:20], good, "message of 20 bytes"},
+		{"long message", append(hi.encode(), 0), good, "message of 33 bytes"},
+		{"endless message", make([]byte, 5000), good, "no message of ntbshm"},
 		{"pipe for memory", hi.encode(), func(t *testing.T) files {
 			return files{pipeWriter(t), ringing(t)}
 		}, "not sealed"},
@@ -153,7 +153,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		{"memory that can be sealed more", hi.encode(), mem(headerSize+window, 0, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK), "not sealed"},
 		{"small memory", hi.encode(), mem(headerSize+window-1, 0, wantSeals), "memory of 12287 bytes"},
 		{"large memory", hi.encode(), mem(headerSize+window+1, 0, wantSeals), "memory of 12289 bytes"},
-		{"memory of huge pages", hello{window: 2<<20 - headerSize, doorbells: 1}.encode(),
+		{"memory of huge pages", message{window: 2<<20 - headerSize, doorbells: 1}.encode(),
 			mem(2<<20, unix.MFD_HUGETLB, wantSeals), "ordinary pages"},
 		{"file on a disk", hi.encode(), func(t *testing.T) files {
 			fd, err := unix.Open(t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -188,7 +188,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		{"doorbell that takes bytes", hi.encode(), bell(open(-1)), "not shut"},
 		{"doorbell that takes bytes this way", hi.encode(), bell(open(unix.SHUT_WR)), "not shut"},
 		{"doorbell that takes bytes the other way", hi.encode(), bell(open(unix.SHUT_RD)), "not shut"},
-		{"other number of doorbells", hello{window: window, doorbells: 2}.encode(), func(t *testing.T) files {
+		{"other number of doorbells", message{window: window, doorbells: 2}.encode(), func(t *testing.T) files {
 			return append(good(t), ringing(t))
 		}, "it has 2 doorbells, this side 1"},
 	}
@@ -238,7 +238,7 @@ func TestBothSidesReportAnotherVersion(t *testing.T) {
 	}
 	defer f.close()
 	defer waits.close()
-	msg := hello{window: int64(small.Window), doorbells: small.Doorbells}.encode()
+	msg := message{window: int64(small.Window), doorbells: small.Doorbells}.encode()
 	msg[8] = 9
 	if _, _, err := cb.WriteMsgUnix(append(msg, "more"...), unix.UnixRights(f...), nil); err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestExchangeHonoursTheCablesDeadline(t *testing.T) {
 
 func TestAPeerThatTalksOnTheCableLosesTheLink(t *testing.T) {
 	a, b := pair(t, small)
-	if _, err := b.(*device).cable.Write([]byte("hello?")); err != nil {
+	if _, err := b.(*device).cable.Write([]byte("more?")); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.WaitDoorbell(0); err != ntb.ErrLinkDown {

@@ -8,21 +8,21 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-func TestHelloIsReadAsItWasWritten(t *testing.T) {
-	for _, h := range []hello{
+func TestMessageIsReadAsItWasWritten(t *testing.T) {
+	for _, h := range []message{
 		{membarrier: true, window: 1 << 30, doorbells: 1},
 		{window: minWindow, doorbells: maxDoorbells},
 		{window: maxWindow, doorbells: 2},
 	} {
-		got, err := parseHello(h.encode())
+		got, err := parseMessage(h.encode())
 		if err != nil || got != h {
 			t.Errorf("got %+v, %v, want %+v", got, err, h)
 		}
 	}
 }
 
-func TestBadHelloIsRefused(t *testing.T) {
-	good := hello{membarrier: true, window: 8192, doorbells: 1}.encode()
+func TestBadMessageIsRefused(t *testing.T) {
+	good := message{membarrier: true, window: 8192, doorbells: 1}.encode()
 	with := func(off int, p ...byte) []byte {
 		b := bytes.Clone(good)
 		copy(b[off:], p)
@@ -52,16 +52,16 @@ func TestBadHelloIsRefused(t *testing.T) {
 		{"end not zero", with(31, 1), ErrBadPeer},
 	}
 	for _, tt := range tests {
-		if _, err := parseHello(tt.msg); !errors.Is(err, tt.want) {
+		if _, err := parseMessage(tt.msg); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 	}
 }
 
-func FuzzParseHello(f *testing.F) {
-	f.Add(hello{membarrier: true, window: 8192, doorbells: 1}.encode())
+func FuzzParseMessage(f *testing.F) {
+	f.Add(message{membarrier: true, window: 8192, doorbells: 1}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHello(b)
+		h, err := parseMessage(b)
 		if err == nil && !bytes.Equal(h.encode(), b) {
 			t.Errorf("%x was read as %+v, which is %x", b, h, h.encode())
 		}

@@ -1,0 +1,79 @@
+package ntbshm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// The one message that each side sends over the cable, little endian. The memory
+// file and then the ringing ends of the doorbells go with it as SCM_RIGHTS:
+//
+//	 0  magic      8 bytes
+//	 8  version    4 bytes; magic and version never move
+//	12  flags      4 bytes, bit 0: registered with membarrier
+//	16  window     8 bytes: size of the sender's inbound window
+//	24  doorbells  4 bytes: number of doorbells
+//	28  zero       4 bytes
+const (
+	messageMagic   = "ntb-shm\n"
+	messageVersion = 2
+	messageSize    = 32
+
+	flagMembarrier = 1 << 0
+
+	minWindow int64 = 64
+	maxWindow int64 = 64 << 30
+)
+
+// message is the message without its files.
+type message struct {
+	membarrier bool
+	window     int64
+	doorbells  int
+}
+
+func (m message) encode() []byte {
+	b := make([]byte, messageSize)
+	copy(b, messageMagic)
+	binary.LittleEndian.PutUint32(b[8:], messageVersion)
+	if m.membarrier {
+		binary.LittleEndian.PutUint32(b[12:], flagMembarrier)
+	}
+	binary.LittleEndian.PutUint64(b[16:], uint64(m.window))
+	binary.LittleEndian.PutUint32(b[24:], uint32(m.doorbells))
+	return b
+}
+
+// parseMessage accepts a message of this version and nothing else. It checks the version
+// before the length, because another version may have another length.
+func parseMessage(b []byte) (m message, err error) {
+	if len(b) < 12 || string(b[:8]) != messageMagic {
+		return m, fmt.Errorf("%w: %d bytes that are no message of ntbshm", ErrBadPeer, len(b))
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != messageVersion {
+		return m, fmt.Errorf("%w: the peer has version %d, this side %d", ntb.ErrVersion, v, messageVersion)
+	}
+	if len(b) != messageSize {
+		return m, fmt.Errorf("%w: message of %d bytes, want %d", ErrBadPeer, len(b), messageSize)
+	}
+	flags := binary.LittleEndian.Uint32(b[12:])
+	window := binary.LittleEndian.Uint64(b[16:])
+	doorbells := binary.LittleEndian.Uint32(b[24:])
+	switch {
+	case flags&^flagMembarrier != 0:
+		return m, fmt.Errorf("%w: flags %#x", ErrBadPeer, flags)
+	case window < uint64(minWindow) || window > uint64(maxWindow) || window%64 != 0:
+		return m, fmt.Errorf("%w: window of %d bytes", ErrBadPeer, window)
+	case doorbells < 1 || doorbells > maxDoorbells:
+		return m, fmt.Errorf("%w: %d doorbells", ErrBadPeer, doorbells)
+	case binary.LittleEndian.Uint32(b[28:]) != 0:
+		return m, fmt.Errorf("%w: bytes 28 to 31 are not zero", ErrBadPeer)
+	}
+	return message{
+		membarrier: flags&flagMembarrier != 0,
+		window:     int64(window),
+		doorbells:  int(doorbells),
+	}, nil
+}
