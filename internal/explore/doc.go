@@ -4,8 +4,8 @@
 // A test makes a world: what the code has, what is under way, and what the test knows that
 // the code does not. The world is explored in two ways.
 //
-//	Small   all that can happen, in each order, in a small case
-//	Seeds   longer runs, of which one number fixes every choice
+//	Small, Choices   all that can happen, in each order, in a small case
+//	Seeds            longer runs, of which one number fixes every choice
 //
 // Whether they would find a fault is shown by faults that are planted: [Planted]. A fault is a
 // mistake that a world makes in place of the code, and its name says which.

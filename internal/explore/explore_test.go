@@ -134,3 +134,29 @@ func TestTraceDependsOnAllThatHappens(t *testing.T) {
 	none.Note("a")
 	require.Zero(t, none)
 }
+
+func TestChoicesMakesEachSequenceOnce(t *testing.T) {
+	var all []string
+	two := func(choose func(int) int) string {
+		made := fmt.Sprint(choose(2))
+		if made == "1" {
+			made += fmt.Sprint(choose(3), choose(1))
+		}
+		all = append(all, made)
+		return ""
+	}
+	wrong, runs := Choices(10, two)
+	require.Empty(t, wrong)
+	require.Equal(t, 4, runs)
+	require.Equal(t, []string{"0", "10 0", "11 0", "12 0"}, all)
+	wrong, _ = Choices(3, two)
+	require.Equal(t, "too many runs", wrong)
+	wrong, runs = Choices(10, func(choose func(int) int) string {
+		if choose(2) == 1 && choose(2) == 0 {
+			return "found"
+		}
+		return ""
+	})
+	require.Equal(t, "found, by choices [1 0]", wrong)
+	require.Equal(t, 2, runs)
+}

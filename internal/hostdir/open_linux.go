@@ -19,12 +19,11 @@ type Dir struct {
 	path string // immutable
 	id   string // immutable; 32 hexadecimal digits
 
-	mu      lock.Mutex[lock.Dir]
-	claims  int              // the claim file, whose open file has the locks; -1 after Close; guarded by mu
-	look    int              // the claim file opened a second time, to find those locks too; guarded by mu
-	process int              // own process number, 0 before ClaimProcess; guarded by mu
-	ports   map[int]struct{} // own ports, needed because an open file may lock a byte twice; guarded by mu
-	sockets map[int64]int    // by byte, how often this process has published a socket; guarded by mu
+	mu lock.Mutex[lock.Dir]
+	// mu guards the following.
+	file   claimFD
+	closed bool
+	claims // locks are file
 }
 
 // Own returns the directory that has those of this user. It depends only on the system
@@ -57,15 +56,15 @@ func Open(base, name string, create bool) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, id: file[len(claimPrefix):], ports: make(map[int]struct{}), sockets: make(map[int64]int)}
-	if d.claims, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
+	var f claimFD
+	if f.own, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
 		return nil, err
 	}
-	if d.look, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
-		unix.Close(d.claims)
+	if f.look, err = openOwn(int(dir.Fd()), path, file, 0); err != nil {
+		unix.Close(f.own)
 		return nil, err
 	}
-	return d, nil
+	return &Dir{path: path, id: file[len(claimPrefix):], file: f, claims: newClaims(f)}, nil
 }
 
 // openPlace opens the directory of a fabric. If it does not exist and create is
@@ -166,17 +165,14 @@ func (d *Dir) Path() string { return d.path }
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.claims < 0 {
+	if d.closed {
 		return nil
 	}
 	// A child process that is just being started shares the open file until it runs
 	// its program. So closing alone might leave the locks for a moment.
-	err := lockBytes(d.claims, unix.F_UNLCK, 0, 0)
-	unix.Close(d.claims)
-	unix.Close(d.look)
-	d.claims, d.look, d.process = -1, -1, 0
-	clear(d.ports)
-	clear(d.sockets)
+	err := d.file.unlock(0, 0)
+	d.file.close()
+	d.closed, d.claims = true, newClaims(d.file)
 	if err != nil {
 		return fmt.Errorf("fabric: drop claims: %w", err)
 	}

@@ -44,7 +44,7 @@ func removeNamed(base, name string) error {
 	}
 	defer d.Close()
 	// A process that is attached holds a lock on some byte.
-	if err := lockBytes(d.claims, unix.F_WRLCK, 0, 0); err != nil {
+	if err := d.file.lockAll(); err != nil {
 		return fmt.Errorf("fabric: %s: a process is attached: %w", d.path, unix.EBUSY)
 	}
 	if err := os.Remove(filepath.Join(d.path, claimPrefix+d.id)); err != nil {

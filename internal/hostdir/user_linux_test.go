@@ -96,7 +96,7 @@ func playStandIn(name string) error {
 	defer os.RemoveAll(base)
 	_, err = Open(filepath.Join(base, "base"), "default", true)
 	fmt.Println("open:", oneLine(err))
-	d := &Dir{id: strings.Repeat("0", idLen), process: 1, claims: -1, look: -1}
+	d := &Dir{id: strings.Repeat("0", idLen), closed: true, claims: claims{process: 1}}
 	_, err = d.Listen(1)
 	fmt.Println("listen:", oneLine(err))
 	_, err = d.Connect(context.Background(), 2)
