@@ -208,7 +208,7 @@ func (d *dmaTx) retire() {
 	}
 }
 
-// freeUnused frees a buffer that nobody needs any more. The caller holds mu.
+// freeUnused frees a buffer that is retired and has no records left. The caller holds mu.
 func (d *dmaTx) freeUnused(b *dmaBuffer) {
 	if b.retired && b.records == 0 && b.mem != nil {
 		d.channel.Free(b.mem)

@@ -12,7 +12,7 @@ import (
 // last is the number of the round that is not played.
 const last = 20_000
 
-// Who has read that the other side is gone must not write as if it was there.
+// A side that has read that the other one is gone must not write as if it was there.
 func TestAReadThatFindsTheEndIsNotBeforeTheEndOfWrites(t *testing.T) {
 	pa, pb := plainPools(t, Options{})
 	c, _ := connect(t, pa, pb)

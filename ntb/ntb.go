@@ -70,7 +70,7 @@ type Caps struct {
 //
 // What not every device can do is stated by its Caps, and every Device has the methods for
 // it. So a device around a device has the abilities of the inner one, except those that it
-// takes out of its Caps. Nobody asks for an ability by a type assertion.
+// takes out of its Caps. No type assertion asks for an ability.
 type Device interface {
 	// Caps returns the device's properties.
 	Caps() Caps

@@ -128,7 +128,7 @@ func TestCrossoverIsMeasuredAtLinkUp(t *testing.T) {
 	}
 }
 
-// Who opens the fabric first decides what its bridges are.
+// The process that opens the fabric first decides what its bridges are.
 func TestDevicesCannotBePutAroundBridgesThatAreThere(t *testing.T) {
 	name := "shm:" + fabrictest.Name(t)
 	first, err := Open(name)
