@@ -130,9 +130,9 @@ func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-cha
 func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
-	a.claim.says(s.page.epoch)
+	a.claim.begin(s.page.epoch)
 	for {
-		s.page.Say()
+		s.page.Publish()
 		step, err := s.page.Look()
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 			a.config.Interrupt()
 			continue
 		case Ready:
-			s.page.Say() // an earlier answer may have vanished
+			s.page.Publish() // an earlier answer may have vanished
 			a.config.Interrupt()
 			return nil
 		}

@@ -29,7 +29,7 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 	m := newPages()
 	require.Equal(t, free, watched(m), "nobody was there")
 	a := m.begin(0, 11)
-	a.Say()
+	a.Publish()
 	require.Equal(t, inUse, watched(m, a), "it waits for the peer")
 	b := m.begin(1, 22)
 	bringUp(t, a, b)
@@ -39,12 +39,12 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 	c := claim{far: m[1]}
 	require.Equal(t, free, c.first(), "it has ended in order: there is nothing to watch")
 	next := m.begin(0, 12)
-	next.Say()
+	next.Publish()
 	require.Equal(t, unknown, c.first())
-	c.says(12)
+	c.begin(12)
 	require.Equal(t, free, c.first(), "it was our own")
 	require.True(t, c.holds())
-	m.begin(0, 13).Say()
+	m.begin(0, 13).Publish()
 	require.False(t, c.holds())
 	require.Equal(t, unknown, c.first())
 	for _, gone := range []uint64{0, ^uint64(0)} { // the peer is not set up, or the bridge is dead
@@ -61,7 +61,7 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 func TestAnEndIsWatchedForAsLongAsADeadPeer(t *testing.T) {
 	m := newPages()
 	a := m.begin(0, 11)
-	a.Say()
+	a.Publish()
 	c := claim{far: m[1]}
 	require.Equal(t, unknown, c.first())
 	for range DeadTicks - 1 {
@@ -74,7 +74,7 @@ func TestAnEndIsWatchedForAsLongAsADeadPeer(t *testing.T) {
 }
 
 // TestSeedsOfClaims has two processes come to one end at the same moment, whose steps are mixed.
-// Not both believe that they have it alone when each has said its words and looked.
+// Not both believe that they have it alone when each has stored its words and looked.
 func TestSeedsOfClaims(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -94,14 +94,14 @@ func TestSeedsOfClaims(t *testing.T) {
 				}
 			case 1:
 				p[x] = m.begin(0, uint32(x)+11)
-				c[x].says(uint32(x) + 11)
-				p[x].Say()
+				c[x].begin(uint32(x) + 11)
+				p[x].Publish()
 			case 2, 3:
 				if holds[x] && !c[x].holds() {
 					holds[x] = false
 				}
 				if holds[x] {
-					p[x].Say() // as often as it takes
+					p[x].Publish() // as often as it takes
 				}
 			}
 			steps[x]++

@@ -22,11 +22,11 @@
 // only then, the next session publishes its epoch. A side clears its memory before it answers the
 // peer's epoch. So nothing of an old session reaches a new one.
 //
-// Memory keeps no two processes apart that were given the same end, of which each is the other's
-// only sign. So before a side says anything, and while it waits for the peer, it looks at the
-// words of its own end in the peer's page. If a session is there that has not ended, it watches
-// its heartbeat for [DeadTicks] ticks, and Open fails with [ntb.ErrInUse] if that goes on. An end
-// whose process was killed is therefore free after a second.
+// Two processes may have been given the same end. Only what each stores shows it to the other. So
+// before a side stores anything, and while it waits for the peer, it looks at the words of its own
+// end in the peer's page. If a session is there that has not ended, the side looks at its heartbeat
+// for [DeadTicks] ticks. If that goes on, Open fails with [ntb.ErrInUse]. An end whose process was
+// killed is therefore free after a second.
 //
 // A process that is stopped loses its link after [DeadTicks] ticks without a heartbeat.
 //

@@ -82,10 +82,10 @@ func NewPage(own []byte, peer ntb.Window, epoch uint32) *Page {
 	return &Page{own: own, peer: peer, epoch: epoch}
 }
 
-// Say stores this side's words. They are repeated during bring-up, because what is stored
+// Publish stores this side's words. They are repeated during bring-up, because what is stored
 // while the peer's side is not set up vanishes. The heartbeat shows others at this end that the
 // session lives, before there is a link.
-func (p *Page) Say() {
+func (p *Page) Publish() {
 	p.pulse()
 	p.peer.Publish64(epochAt, uint64(p.epoch))
 	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
@@ -129,7 +129,7 @@ func (p *Page) step(seen, epoch uint64) Step {
 // Answer answers the session of the peer that Look found. The memory is clear.
 func (p *Page) Answer() {
 	p.answered, p.silent = p.found, 0
-	p.Say()
+	p.Publish()
 }
 
 // clear clears the scratchpads and doorbells of this side.

@@ -19,7 +19,7 @@ func (m pages) begin(side int, epoch uint32) *Page {
 
 // turn is one turn of bring-up. It reports whether the side is ready.
 func turn(t *testing.T, p *Page) bool {
-	p.Say()
+	p.Publish()
 	step, err := p.Look()
 	require.NoError(t, err)
 	if step == NewPeer {
@@ -110,7 +110,7 @@ func TestSeedsOfBringUp(t *testing.T) {
 					p[x].peer.Publish64(epochAt, uint64(p[x].epoch))
 					break // it was stopped after the first word
 				}
-				p[x].Say()
+				p[x].Publish()
 				step, err := p[x].Look()
 				require.NoError(t, err)
 				if step == NewPeer {
@@ -137,7 +137,7 @@ func TestSeedsOfBringUp(t *testing.T) {
 	}
 }
 
-// What an old session says of its end does not end the one that follows it.
+// The end that an old session announces does not end the one that follows it.
 func TestAnOldSessionDoesNotEndItsSuccessor(t *testing.T) {
 	m := newPages()
 	old, b := m.begin(0, 11), m.begin(1, 22)
@@ -155,7 +155,7 @@ func TestAnOldSessionDoesNotEndItsSuccessor(t *testing.T) {
 func TestAClosedSessionIsNotAnswered(t *testing.T) {
 	m := newPages()
 	a, b := m.begin(0, 11), m.begin(1, 22)
-	a.Say()
+	a.Publish()
 	a.End()
 	require.False(t, turn(t, b))
 	require.Zero(t, b.answered)

@@ -32,7 +32,7 @@ func TestStoresAfterTheEndOfASessionReachNobody(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(raw.mem, PageSize))
 }
 
-// A peer that has died says nothing. Its heartbeat ends, and with it the link.
+// A peer that has died stores nothing. Its heartbeat ends, and with it the link.
 func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
 	leak.Check(t)
 	a, b := pair(t, 4<<10)
