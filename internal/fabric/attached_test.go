@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,10 +38,30 @@ func newBridges(t *testing.T, make func() (a, b ntb.Attachment, err error)) *bri
 	return w
 }
 
-// borrowed is an attachment whose Close is left to the test.
-type borrowed struct{ ntb.Attachment }
+// borrowed is an attachment that another process may use next: Close only ends its session.
+type borrowed struct {
+	ntb.Attachment
 
-func (borrowed) Close() error { return nil }
+	mu   sync.Mutex
+	last ntb.Device // guarded by mu; nil if there is none
+}
+
+func (b *borrowed) Open(ctx context.Context) (ntb.Device, error) {
+	dev, err := b.Attachment.Open(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = dev
+	return dev, err
+}
+
+func (b *borrowed) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last != nil {
+		b.last.Disable()
+	}
+	return nil
+}
 
 // end returns the end of a wire that is on this side of a node.
 func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
@@ -55,9 +77,9 @@ func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
 		w.ends[number] = ends
 	}
 	if side == Right {
-		return borrowed{ends[0]}, nil
+		return &borrowed{Attachment: ends[0]}, nil
 	}
-	return borrowed{ends[1]}, nil
+	return &borrowed{Attachment: ends[1]}, nil
 }
 
 // machine opens a node on a machine of its own: no directory, and so no socket, leads to any
@@ -162,6 +184,28 @@ func TestLinksWithoutSockets(t *testing.T) {
 			}
 		}
 		w.ends = nil
+	})
+}
+
+// What a node has sent to one that is not its neighbour arrives before the bridges are given back:
+// here, that it ends.
+func TestANodeTakesItsLeaveBeforeItsBridgesEnd(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		var nodes []*Fabric
+		for i := range 3 {
+			nodes = append(nodes, w.machine(t, topologyLine, 3, i+1, ""))
+		}
+		linksUp(t, nodes)
+		each(t, nodes)
+		p, err := nodes[2].Owner(t.Context(), 1)
+		require.NoError(t, err)
+		nodes[0].Close()
+		select {
+		case <-p.Done():
+		case <-time.After(testTimeout):
+			t.Fatal("the end is not found")
+		}
+		require.NotErrorIs(t, p.Err(), ring.ErrUnreachable, "it was not sent, or is lost")
 	})
 }
 

@@ -146,13 +146,15 @@ func (h *hosts) joinRing(o ring.Options) error {
 	return nil
 }
 
-// closeNode takes all links of the node down.
+// closeNode takes all links of the node down. Then nothing uses the wires any more. Until then
+// what the node has sent is on its way over them.
 func (h *hosts) closeNode() {
 	if r := h.ring.Load(); r != nil {
 		r.Close()
-		return
+	} else {
+		h.node.Close()
 	}
-	h.node.Close()
+	h.detachWires()
 }
 
 // snapshot returns what the node knows of a fabric of several hosts.
@@ -442,11 +444,10 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 	return dev, nil
 }
 
-// close drops all claims and ends the goroutines. The links end with the node.
+// close drops all claims and ends the goroutines. The links end with the node, in closeNode.
 func (h *hosts) close() {
 	h.cancel()
 	h.station.stop()
 	h.wg.Wait()
-	h.detachWires()
 	h.station.close()
 }
