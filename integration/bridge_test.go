@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -394,6 +396,72 @@ func refusedDial(t *testing.T, p *peer, node int, why ...string) {
 		require.Contains(t, answer, part)
 		require.Contains(t, said, part)
 	}
+}
+
+// sdp-perf topology asks the nodes of its machine only. What these have learnt of other machines
+// over the bridges is in its answer.
+func TestTopologyShowsOtherMachines(t *testing.T) {
+	type view struct {
+		Views  []struct{ Node int }
+		Absent []int
+		Others []struct{ Node int }
+		Wires  []struct {
+			A, B  int
+			State string
+		}
+	}
+	m := newMachines(t, "line", 4, 1<<20)
+	look := func(flags ...string) []byte {
+		args := append([]string{"topology", "--fabric", m.topology + ":" + m.name + "-1"}, flags...)
+		out, err := exec.Command(filepath.Join(programs, "sdp-perf"), args...).Output()
+		require.NoError(t, err)
+		return out
+	}
+	states := func() (states string) {
+		var v view
+		require.NoError(t, json.Unmarshal(look("--json"), &v))
+		require.Len(t, v.Views, 1, "of this machine")
+		for _, o := range v.Others {
+			states += fmt.Sprintf("node%d ", o.Node)
+		}
+		for _, node := range v.Absent {
+			states += fmt.Sprintf("no%d ", node)
+		}
+		for _, w := range v.Wires {
+			states += fmt.Sprintf("%d-%d %s ", w.A, w.B, w.State)
+		}
+		return states
+	}
+	for _, c := range []struct {
+		starts, dies int
+		want         string
+	}{
+		{1, 0, "no2 no3 no4 1-2 absent 2-3 absent 3-4 absent "},
+		{2, 0, "node2 no3 no4 1-2 up 2-3 absent 3-4 absent "},
+		{3, 0, "node2 node3 no4 1-2 up 2-3 up 3-4 absent "},
+		{4, 0, "node2 node3 node4 1-2 up 2-3 up 3-4 up "},
+		{0, 4, "node2 node3 no4 1-2 up 2-3 up 3-4 absent "},
+		{0, 2, "no2 no3 no4 1-2 absent 2-3 absent 3-4 absent "},
+		{2, 0, "node2 node3 no4 1-2 up 2-3 up 3-4 absent "},
+	} {
+		if c.starts != 0 {
+			m.begin(c.starts, "")
+		}
+		if c.dies != 0 {
+			m.nodes[c.dies].kill()
+			m.nodes[c.dies] = nil
+		}
+		var got string
+		for end := time.Now().Add(testTimeout); got != c.want && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			got = states()
+		}
+		require.Equal(t, c.want, got)
+	}
+	text := string(look())
+	require.Contains(t, text, "a line of 4 nodes, 1 running here")
+	require.Regexp(t, `(?m)^node2 +on another machine$`, text)
+	require.Regexp(t, `(?m)^node4 +not there$`, text)
+	m.end()
 }
 
 // What does not fit is refused over the bridge, since nothing else joins the machines. Both sides

@@ -66,6 +66,9 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 	for _, v := range t.Views {
 		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
 	}
+	for _, o := range t.Others {
+		fmt.Fprintf(w, "node%d\t%s\n", o.Node, elsewhere(o))
+	}
 	for _, node := range t.Absent {
 		fmt.Fprintf(w, "node%d\t%s\n", node, absence(t, node))
 	}
@@ -84,6 +87,14 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 		fmt.Fprintln(w, "\n"+strings.Join(list, "\n"))
 	}
 	return w.Flush()
+}
+
+// elsewhere returns what is known of a node that nobody on this machine can ask.
+func elsewhere(o fabric.OtherView) string {
+	if o.Members > 0 {
+		return fmt.Sprintf("on another machine, %d more", o.Members)
+	}
+	return "on another machine"
 }
 
 // absence returns why a node has not answered: it does not run, or it is awaited.
@@ -190,6 +201,9 @@ func drawTopology(t *fabric.Topology) plot.Circle {
 			note += fmt.Sprintf(" and %d more", n)
 		}
 		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].Mark = note, plot.Good
+	}
+	for _, o := range t.Others {
+		c.Nodes[o.Node-1].Note, c.Nodes[o.Node-1].Mark = elsewhere(o), plot.Good
 	}
 	for node := range t.Silent {
 		if node <= len(c.Nodes) {

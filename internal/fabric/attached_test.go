@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -240,6 +241,20 @@ func TestExchangedWiresAreRefused(t *testing.T) {
 				return strings.Contains(f.Refused().Last, "direction of the link")
 			}, testTimeout, time.Millisecond)
 		}
+	})
+}
+
+// There is nobody to ask whether the neighbour runs, so a dial waits for its time.
+func TestANeighbourThatDoesNotCome(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		a := w.machine(t, topologyLine, 2, 1, "")
+		require.Eventually(t, func() bool { return a.net.view().Links[0].State == linkMaking }, testTimeout, time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := a.Owner(ctx, 2)
+		require.ErrorIs(t, err, syscall.EHOSTUNREACH)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "no process of node2 has come to its end of the bridge")
 	})
 }
 

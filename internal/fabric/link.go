@@ -60,10 +60,11 @@ const (
 
 // States of a link.
 const (
-	linkUp     = "up"
-	linkMaking = "making"
-	linkAbsent = "absent" // the neighbour does not run
-	linkDown   = "down"   // the neighbour runs, and the error says why there is no link
+	linkUp      = "up"
+	linkMaking  = "making"
+	linkAbsent  = "absent"  // the neighbour does not run
+	linkDown    = "down"    // the neighbour runs, and the error says why there is no link
+	linkUnknown = "unknown" // of two nodes of other machines, in a mesh
 )
 
 // up reports whether the link is up. The caller holds mu.
@@ -373,6 +374,8 @@ func (l *nodeLink) why() error {
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
 	case l.uplink() && l.err != nil:
 		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
+	case l.asking && !l.bySocket() && !misfit(l.err):
+		return fmt.Errorf("no process of %s has come to its end of the bridge", nodeName(l.to))
 	case l.absent:
 		return fmt.Errorf("%s is not there", nodeName(l.to))
 	case l.err != nil:

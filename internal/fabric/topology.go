@@ -19,7 +19,9 @@ type Topology struct {
 	Lanes    int    `json:"lanes"`
 	// Views are those of the nodes that answered, in the order of their numbers.
 	Views []*NodeView `json:"views"`
-	// Absent are the nodes that do not run on this machine.
+	// Others are the nodes that run on other machines, as those of this one have learnt.
+	Others []OtherView `json:"others,omitempty"`
+	// Absent are the nodes that do not run, as far as those of this machine know.
 	Absent []int `json:"absent,omitempty"`
 	// Waiting are the absent nodes that have processes which need an owner of the
 	// links, and the number of these processes.
@@ -30,13 +32,26 @@ type Topology struct {
 	Wires []WireView `json:"wires"`
 }
 
-// WireView is a link as described by both its ends.
+// OtherView is a node of another machine, which nobody here can ask. Its news have come over the
+// links.
+type OtherView struct {
+	Node int `json:"node"`
+	// Links are the states of its links by side. They are empty in a mesh.
+	Links map[Side]string `json:"links,omitempty"`
+	// Members is the number of its processes besides the one that owns its links.
+	Members int `json:"members"`
+	// Epoch is the number of its news.
+	Epoch uint64 `json:"epoch"`
+}
+
+// WireView is a link as described by its ends, or by one if the other is of another machine.
 type WireView struct {
 	Wire int `json:"wire"`
 	A    int `json:"a"`
 	B    int `json:"b"`
 	// State is "up" if both ends say so, and "absent" if a node does not run.
-	// Otherwise it is what an end says that does not say "up".
+	// Otherwise it is what an end says that does not say "up". It is "unknown" in a mesh,
+	// where both ends are of other machines.
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	// ForwardedAB and ForwardedBA count the bytes of other nodes that A sent to B
@@ -115,9 +130,12 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 		}
 		return nil, fmt.Errorf("no node of %s runs on this machine: %w", t.Fabric, syscall.EHOSTUNREACH)
 	}
+	others := otherViews(t)
 	for node := 1; node <= maxNodes; node++ {
 		switch {
 		case views[node] != nil:
+		case others[node] != nil && isAbsent(errs[node]):
+			t.Others = append(t.Others, *others[node])
 		case errs[node] != nil && !isAbsent(errs[node]):
 			t.Silent[node] = errs[node].Error()
 		case node <= t.Nodes:
@@ -125,7 +143,7 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 		}
 	}
 	for w := range wires(t.Topology, t.Nodes) {
-		t.Wires = append(t.Wires, w.view(&views))
+		t.Wires = append(t.Wires, w.view(t, &views, others))
 	}
 	return t, nil
 }
@@ -154,33 +172,73 @@ func askView(ctx context.Context, node int, connect func(context.Context, int) (
 	return v, nil
 }
 
-// view merges what the two ends of a wire say.
-func (w wire) view(views *[maxNodes + 1]*NodeView) WireView {
-	v := WireView{Wire: w.number, A: w.a, B: w.b, State: linkUp}
-	for _, end := range []int{w.a, w.b} {
-		own, forwarded := &v.OwnAB, &v.ForwardedAB
-		if end == w.b {
-			own, forwarded = &v.OwnBA, &v.ForwardedBA
-		}
-		node := views[end]
-		if node == nil {
-			v.State = linkAbsent
+// otherViews returns, by number, what the nodes that answered know of all that run. Of several
+// that know of one, the one with the latest news counts.
+func otherViews(t *Topology) map[int]*OtherView {
+	all := map[int]*OtherView{}
+	for _, v := range t.Views {
+		if v.Ring == nil {
 			continue
 		}
-		state := linkDown
-		for _, l := range node.Links {
-			if l.Wire != w.number {
+		for _, h := range v.Ring.Hosts {
+			if h.State != linkUp || h.Host < 1 || h.Host > t.Nodes || all[h.Host] != nil && all[h.Host].Epoch >= h.Epoch {
 				continue
 			}
-			state = l.State
-			if l.Error != "" {
-				v.Error = fmt.Sprintf("%s: %s", nodeName(end), l.Error)
+			o := &OtherView{Node: h.Host, Members: len(h.Members), Epoch: h.Epoch}
+			if t.Topology != topologyMesh {
+				o.Links = map[Side]string{Left: h.Left, Right: h.Right}
 			}
-			*own, *forwarded = l.OwnBytes, l.ForwardedBytes
+			all[h.Host] = o
 		}
-		if v.State == linkUp {
+	}
+	return all
+}
+
+// view merges what is known of the two ends of a wire.
+func (w wire) view(t *Topology, views *[maxNodes + 1]*NodeView, others map[int]*OtherView) WireView {
+	v := WireView{Wire: w.number, A: w.a, B: w.b, State: linkUp}
+	for _, end := range []int{w.a, w.b} {
+		state := linkAbsent
+		switch {
+		case views[end] != nil:
+			state = v.end(views[end])
+		case others[end] == nil:
+		case views[w.other(end)] != nil:
+			state = v.State // the end of this machine knows
+		default:
+			state = others[end].link(w.from(t.Topology, end).Side)
+		}
+		if v.State == linkUp || state == linkAbsent {
 			v.State = state
 		}
 	}
 	return v
+}
+
+// link returns the state of a link of the node.
+func (o *OtherView) link(side Side) string {
+	if state, ok := o.Links[side]; ok {
+		return state
+	}
+	return linkUnknown
+}
+
+// end adds what a node says of its end of the wire, and returns the state.
+func (v *WireView) end(node *NodeView) (state string) {
+	own, forwarded := &v.OwnAB, &v.ForwardedAB
+	if node.Node == v.B {
+		own, forwarded = &v.OwnBA, &v.ForwardedBA
+	}
+	state = linkDown
+	for _, l := range node.Links {
+		if l.Wire != v.Wire {
+			continue
+		}
+		state = l.State
+		if l.Error != "" {
+			v.Error = fmt.Sprintf("%s: %s", nodeName(node.Node), l.Error)
+		}
+		*own, *forwarded = l.OwnBytes, l.ForwardedBytes
+	}
+	return state
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,4 +115,56 @@ func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
 			require.Len(t, top.Wires, 5)
 		})
 	}
+}
+
+// Nodes of other machines cannot be asked. What is known of them comes from the news that the
+// nodes here have, of which the latest count.
+func TestTopologyOfOtherMachines(t *testing.T) {
+	host := func(n int, epoch uint64, left, right string) ring.HostInfo {
+		return ring.HostInfo{Host: n, State: "up", Left: left, Right: right, Epoch: epoch, Members: make([]link.ID, n%8)}
+	}
+	node := func(n int, kind string, hosts ...ring.HostInfo) *NodeView {
+		v := &NodeView{Node: n, Topology: kind, Nodes: 5, Lanes: 1, Ring: &ring.Snapshot{Hosts: hosts}}
+		for w := range wires(kind, 5) {
+			if w.other(n) != 0 {
+				v.Links = append(v.Links, LinkView{Wire: w.number, To: w.other(n), State: linkUp})
+			}
+		}
+		return v
+	}
+	read := func(t *testing.T, kind string, views ...*NodeView) (*Topology, string) {
+		hub := newMemHub(nil)
+		for _, v := range views {
+			pretend(t, hub, v.Node, v)
+		}
+		top, err := readTopology(t.Context(), kind, "x", func(ctx context.Context, node int) (cable, error) { return hub.connect(ctx, node, 0) })
+		require.NoError(t, err)
+		var states string
+		for _, w := range top.Wires {
+			states += fmt.Sprintf("%d-%d %s ", w.A, w.B, w.State)
+		}
+		return top, states
+	}
+	gone := host(5, 9, "up", "up")
+	gone.State = "unreachable"
+	t.Run("line", func(t *testing.T) {
+		top, states := read(t, "line",
+			node(1, "line", host(2, 1, "up", "up"), host(3, 3, "up", "down"), host(4, 1, "up", "up")),
+			node(2, "line", host(1, 1, "none", "up"), host(3, 2, "up", "up"), host(4, 7, "down", "up"), gone))
+		require.Equal(t, []OtherView{
+			{Node: 3, Members: 3, Epoch: 3, Links: map[Side]string{Left: "up", Right: "down"}},
+			{Node: 4, Members: 4, Epoch: 7, Links: map[Side]string{Left: "down", Right: "up"}},
+		}, top.Others)
+		require.Equal(t, []int{5}, top.Absent)
+		require.Equal(t, "1-2 up 2-3 up 3-4 down 4-5 absent ", states)
+	})
+	t.Run("mesh", func(t *testing.T) {
+		_, states := read(t, "mesh", node(1, "mesh", host(2, 0, "", ""), host(3, 0, "", "")))
+		require.Equal(t, "1-2 up 1-3 up 1-4 absent 1-5 absent 2-3 unknown 2-4 absent 2-5 absent 3-4 absent 3-5 absent 4-5 absent ", states)
+	})
+	t.Run("hosts that cannot be", func(t *testing.T) {
+		top, _ := read(t, "ring", node(1, "ring", host(0, 1, "", ""), host(6, 1, "", ""), host(1<<20, 1, "", ""), host(2, 1, "a", "b")))
+		require.Len(t, top.Others, 1)
+		require.Equal(t, []int{3, 4, 5}, top.Absent)
+	})
 }
