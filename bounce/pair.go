@@ -169,6 +169,7 @@ func (c *Pair) Commit(n int) {
 	// out, the peer may learn that we store nothing any more.
 	for !c.state.unlease(leaseWrite) {
 		c.sendFIN(true)
+		c.afterShut()
 	}
 	if c.Closed() {
 		c.w.save() // Close left that to the lease
