@@ -244,6 +244,26 @@ func TestExchangedWiresAreRefused(t *testing.T) {
 	})
 }
 
+// A neighbour that did not fit and has gone is not the reason for ever: the next one may fit, and a
+// dial waits for it.
+func TestARefusalEndsWithTheNeighbour(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		a := w.machine(t, topologyLine, 2, 1, "")
+		b := w.machine(t, topologyLine, 2, 2, "&lanes=2")
+		_, err := a.Owner(t.Context(), 2)
+		require.ErrorIs(t, err, ring.ErrMismatch)
+		b.Close()
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err := a.Owner(ctx, 2)
+			return !errors.Is(err, ring.ErrMismatch)
+		}, testTimeout, time.Millisecond)
+		b = w.machine(t, topologyLine, 2, 2, "")
+		linksUp(t, []*Fabric{a, b})
+	})
+}
+
 // There is nobody to ask whether the neighbour runs, so a dial waits for its time.
 func TestANeighbourThatDoesNotCome(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {

@@ -70,6 +70,16 @@ const (
 // up reports whether the link is up. The caller holds mu.
 func (l *nodeLink) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
 
+// desertedAfter is how long after a try a neighbour that was refused counts as gone. It tries
+// again within lastPause.
+const desertedAfter = 2 * lastPause
+
+// deserted reports whether nobody uses the other end of a bridge, as far as one can know. The
+// caller holds mu.
+func (l *nodeLink) deserted() bool {
+	return l.asking && !l.bySocket() && (!misfit(l.err) || time.Since(l.since) > desertedAfter)
+}
+
 // state returns one of these states. The caller holds mu.
 func (l *nodeLink) state() string {
 	switch {
@@ -374,7 +384,7 @@ func (l *nodeLink) why() error {
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
 	case l.uplink() && l.err != nil:
 		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
-	case l.asking && !l.bySocket() && !misfit(l.err):
+	case l.deserted():
 		return fmt.Errorf("no process of %s has come to its end of the bridge", nodeName(l.to))
 	case l.absent:
 		return fmt.Errorf("%s is not there", nodeName(l.to))

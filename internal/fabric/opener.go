@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -40,7 +41,7 @@ func (w attachedWire) there(*nodeLink) (bool, error) { return true, nil }
 func (w attachedWire) open(l *nodeLink) bool {
 	h := w.hosts
 	h.mu.Lock()
-	l.asking = true
+	l.asking, l.since = true, time.Now()
 	h.mu.Unlock()
 	dev, err := w.attachment.Open(h.ctx)
 	h.mu.Lock()
