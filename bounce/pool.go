@@ -303,14 +303,21 @@ func (p *Pool) remove(c *Pair) {
 	p.peer.Release()
 }
 
-// SpinUntil polls done, and what the peer announces, for as long as a wait may
+// A dial waits for an answer, and Accept for the next dial, handshakeSpins times as long as a
+// Read polls for data. The other process may have to be woken for it, which takes longer
+// than a Read's spin: two sides that both sleep would find each other asleep each time.
+const handshakeSpins = 4
+
+// SpinUntil polls done, and what the peer announces, for as long as a dial may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	return wait.Once(&announced{p.peer, done}, 4*p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
+	return wait.Once(&announced{p.peer, done}, handshakeSpins*p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
 }
 
 // Spinner returns a Spinner with the pool's options, for Spin.
-func (p *Pool) Spinner() wait.Spinner { return wait.NewSpinner(p.opts.Spin, p.opts.Thrift) }
+func (p *Pool) Spinner() wait.Spinner {
+	return wait.NewSpinner(handshakeSpins*p.opts.Spin, p.opts.Thrift)
+}
 
 // Spin is SpinUntil for the waits at one place. s remembers how they ended, and decides
 // whether to poll at all.

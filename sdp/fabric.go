@@ -117,9 +117,9 @@ type user interface{ Close() error }
 //	              MiB of mem:) unless given
 //	buffer=BYTES  how large a connection's queue may grow, per direction: a power of two
 //	              from 4096 to 16777216; 8 MiB unless given
-//	spin=TIME     how long a wait polls before it sleeps, less where processors are
-//	              scarce: a time from 0 to 1ms, with its unit, as in 20us; 50us unless
-//	              given
+//	spin=TIME     how long a wait polls before it sleeps, a dial and Accept 4 times as
+//	              long, less where processors are scarce: a time from 0 to 1ms, with its
+//	              unit, as in 20us; 50us unless given
 //	dmafrom=BYTES the size from which on payload goes through a DMA engine, where a link
 //	              has one; 0 to measure it when the link comes up: a number from 0 to
 //	              1073741824; 0 unless given

@@ -39,7 +39,7 @@ var options = []option{
 	{"buffer", "BYTES", "how large a connection's queue may grow, per direction",
 		"a power of two from 4096 to 16777216", "8 MiB", everyones,
 		func(s *Spec, v string) bool { return number(&s.Buffer, v, 4<<10, 16<<20) && s.Buffer&(s.Buffer-1) == 0 }},
-	{"spin", "TIME", "how long a wait polls before it sleeps, less where processors are scarce",
+	{"spin", "TIME", "how long a wait polls before it sleeps, a dial and Accept 4 times as long, less where processors are scarce",
 		"a time from 0 to 1ms, with its unit, as in 20us", "50us", everyones,
 		func(s *Spec, v string) (ok bool) {
 			var err error
