@@ -146,7 +146,7 @@ type user interface{ Close() error }
 //
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
 // is another user's, or this process is the overflow uid (nobody) of a user namespace,
-// to which every user without a number there looks like itself.
+// as which every user without a number there appears.
 func Open(fabric string) (*Fabric, error) {
 	s, err := openStack(fabric, nil)
 	if err != nil {

@@ -52,7 +52,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	// finds that stop is done.
 	p.pollMu.Lock()
 	if p.stopped {
-		p.closeHandlers()
+		p.handlersDown()
 		p.pollMu.Unlock()
 		return p.Err()
 	}

@@ -225,10 +225,11 @@ func (p *Peer) stop() {
 	}
 	p.lookLocked()
 	p.notes.closed = true
-	p.closeHandlers()
+	p.handlersDown()
 }
 
-func (p *Peer) closeHandlers() {
+// handlersDown calls Down of all handlers.
+func (p *Peer) handlersDown() {
 	for _, s := range p.handlers {
 		if s != nil {
 			s.Down(p.Err())

@@ -281,7 +281,7 @@ func oldSessionReads(s *sessions) {
 	}
 }
 
-// oneSideOpens is what a restart of one side looks like to the other one.
+// oneSideOpens is a restart of one side, as the other one sees it.
 func oneSideOpens(s *sessions) {
 	for round := range 6 {
 		side := round % 2
