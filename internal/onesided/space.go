@@ -3,25 +3,24 @@ package onesided
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/symheap"
+	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
 // Space is the heaps of all PEs of a job, as this PE sees them.
 type Space struct {
 	// Immutable once all PEs have joined.
-	heap    *symheap.Heap
-	peers   []*Peer
-	self    *Peer
-	crowded bool // PEs take turns at this one's processors, or their servers need some too
+	heap   *symheap.Heap
+	offers *wait.Offers // how waits poll
+	peers  []*Peer
+	self   *Peer
 	// barrier makes the processors of all PEs that map each other pass a memory barrier.
 	barrier func() error
 	// opError returns the error of an operation on a PE.
 	opError func(op string, pe int, err error) error
 
 	sleepers sleepers
-	offers   offers
 	closed   atomic.Bool
 
 	// failure is immutable once failed is closed.
@@ -34,7 +33,7 @@ type Space struct {
 // operations.
 func New(me, n int, heap *symheap.Heap, fence bool, barrier func() error, opError func(op string, pe int, err error) error) *Space {
 	s := &Space{heap: heap, barrier: barrier, opError: opError, failed: make(chan struct{})}
-	s.offers = offers{yield: symheap.Yield, epoch: time.Now()}
+	s.offers = wait.NewOffers(symheap.Yield, s.failed)
 	for pe := range n {
 		s.peers = append(s.peers, &Peer{space: s, pe: pe, fence: fence})
 	}
@@ -52,9 +51,9 @@ func (s *Space) Base() *byte { return s.heap.Base }
 // Peers returns all PEs, this one too, by their numbers.
 func (s *Space) Peers() []*Peer { return s.peers }
 
-// SetCrowded says that waits have to offer their processor to others. It is called before
-// the first wait.
-func (s *Space) SetCrowded() { s.crowded = true }
+// SetCrowded says that PEs take turns at this one's processors, or that their servers need
+// some too. It is called before the first wait.
+func (s *Space) SetCrowded() { s.offers.SetCrowded() }
 
 // Fail ends all waits with an error. It is called once.
 func (s *Space) Fail(err error) {

@@ -2,7 +2,6 @@ package onesided
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -69,53 +68,10 @@ func (s *sleepers) wake() {
 const (
 	spinFor  = 200 * time.Microsecond
 	spinMost = 10 * time.Millisecond // after a wake that was not needed
-	// The PE that is to store the word may need this very processor, even where there
-	// are enough. The scheduler tends to put a PE that this one wakes on the same
-	// processor, and does not move PEs that take turns. So a wait offers its processor
-	// to others after each shareEach polls, which take longer than a neighbour's
-	// answer. Where PEs have to take turns anyway, it does so after each poll from
-	// shareAfter on.
-	shareEach  = 16
-	shareAfter = 8
-	// giveWay is the time after which other goroutines get a chance to run.
-	giveWay = 20 * time.Microsecond
-	// An offer that takes slowOffer means that another process computes. Then waits
-	// sleep after shortSpin polls, for as long as the offer took. After each further
-	// slow offer they do so for twice as long, up to slowMost times. The reason: only a
-	// sleeper gets the processor as soon as it has something to do.
-	slowOffer = 2 * time.Millisecond
-	slowMost  = 32
-	shortSpin = 64
 	// pollEach is how long a wait pauses between polls where other PEs cannot be
 	// relied on to wake it.
 	pollEach = time.Millisecond
 )
-
-// offers decides when a PE offers its processor to others.
-type offers struct {
-	yield func()       // yields this processor
-	epoch time.Time    // when the space was made
-	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
-	times atomic.Int64 // length of that time, as a multiple of the last offer
-}
-
-// slow reports whether an offer would take long at the time now.
-func (o *offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
-
-// offer yields this processor, and returns the time after that.
-func (o *offers) offer(now time.Time) time.Time {
-	o.yield()
-	after := time.Now()
-	took, times := after.Sub(now), o.times.Load()
-	if took >= slowOffer {
-		times = min(max(1, 2*times), slowMost)
-		o.times.Store(times)
-		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
-	} else if times != 0 {
-		o.times.Store(0)
-	}
-	return after
-}
 
 // Wait returns nil when look returns true, either at once or after a PE has stored
 // what makes it so. It returns an error if a PE has ended, or ctx.
@@ -135,37 +91,19 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	}
 }
 
-// spin calls look again and again for a while. It reports whether look returned
+// spin calls look again and again, for budget at most. It reports whether look returned
 // true.
 func (s *Space) spin(look func() bool, budget time.Duration) bool {
-	var begin, gave time.Time
-	for i := 1; ; i++ {
-		if look() {
-			return true
-		}
-		if i%shareEach != 0 && (!s.crowded || i < shareAfter) {
+	polls := s.offers.Begin(budget)
+	defer polls.End()
+	for !look() {
+		if !polls.Due() {
 			ntb.Pause()
-			continue
-		}
-		now := time.Now()
-		if begin.IsZero() {
-			begin, gave = now, now
-		}
-		if s.offers.slow(now) {
-			if i >= shortSpin {
-				return false
-			}
-			continue
-		}
-		now = s.offers.offer(now)
-		switch {
-		case now.Sub(begin) > budget || s.Err() != nil:
+		} else if !polls.Offer() {
 			return look()
-		case now.Sub(gave) > giveWay:
-			runtime.Gosched()
-			gave = now
 		}
 	}
+	return true
 }
 
 // park sleeps until something is stored here. It reports whether look returned true. It

@@ -1,39 +1,40 @@
 package onesided
 
 import (
+	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
-// Where other processes compute, each offer of the processor costs one turn of theirs. A
-// wait makes one offer at most. The waits that follow sleep without one.
-func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
-	const turn = 6 * time.Millisecond
-	for name, crowded := range map[string]bool{"crowded": true, "a processor each": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := &Space{crowded: crowded, failed: make(chan struct{})}
-				w.offers.epoch = time.Now()
-				offers := 0
-				w.offers.yield = func() { offers++; time.Sleep(turn) }
-				never := func() bool { return false }
-				for range 100 {
-					require.False(t, w.spin(never, spinFor))
-				}
-				require.Equal(t, 1, offers)
-				for n := range 10 {
-					time.Sleep(slowMost * turn)
-					require.False(t, w.spin(never, spinFor))
-					require.Equal(t, n+2, offers, "after a while it is tried again")
-				}
-			})
-		})
+// countedSource is a source of a wait.Spinner that is ready.
+type countedSource struct{}
+
+func (countedSource) Ready() bool   { return true }
+func (countedSource) Stopped() bool { return false }
+func (countedSource) Yielded()      {}
+
+// A wait for a word of the heap is one of the spins that the limit of the process is for.
+func TestAWaitCountsInTheLimitOfSpins(t *testing.T) {
+	if runtime.NumCPU() == 1 {
+		t.Skip("nobody spins on one processor")
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
+	_, o := alone(t, true, nil)
+	spinner := wait.NewSpinner(time.Hour, nil)
+	polls, other := 0, wait.Hit
+	require.True(t, o.Space.spin(func() bool {
+		if polls++; polls == 40 { // fewer than those of the shortest spin
+			other = spinner.Spin(countedSource{})
+		}
+		return polls == 40
+	}, time.Hour))
+	require.Equal(t, wait.None, other)
+	require.Equal(t, wait.Hit, spinner.Spin(countedSource{}), "the wait is over")
 }
 
 // All sleepers are woken, and nothing is allocated for it.

@@ -1,6 +1,6 @@
 // Package wait is how this process polls before it sleeps: for how long, how it lets other
-// goroutines run meanwhile, and whether it polls at all. Connections, listeners, dials and the
-// lanes of links use it.
+// goroutines run meanwhile, and whether it polls at all. Connections, listeners, dials, the
+// lanes of links and the waits of SHMEM use it.
 //
 // It knows no devices and no peers, and it does not sleep. After a spin that found nothing the
 // caller arms, looks again and parks. How it does that depends on what wakes it.
@@ -17,7 +17,10 @@
 //
 //   - the budget of the Spinner, which is a few times what parking and being woken take;
 //   - guesses, from how the last spins at this place ended;
-//   - one limit for all Spinners of the process: half of GOMAXPROCS, rounded up, and none on a
+//   - one limit for all spins of the process: half of GOMAXPROCS, rounded up, and none on a
 //     machine with one processor;
 //   - a [Thrift], which notices that other processes need the processors.
+//
+// Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
+// polls instead. It has the same limit, and its own way to notice other processes.
 package wait

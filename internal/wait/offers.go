@@ -1,0 +1,171 @@
+package wait
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Times of waits that offer their processor.
+const (
+	// The process that is to store the word may need this very processor, even where there
+	// are enough. The scheduler tends to put a process that this one wakes on the same
+	// processor, and does not move processes that take turns. So a wait offers its processor
+	// to others after each offerEach polls, which take longer than a neighbour's answer.
+	// Where processes have to take turns anyway, it does so after each poll from
+	// crowdedFrom on.
+	offerEach   = 16
+	crowdedFrom = 8
+	// giveWay is the time after which a wait that is counted lets other goroutines run.
+	giveWay = 20 * time.Microsecond
+	// An offer that takes slowOffer means that another process computes. Then waits
+	// sleep after slowPolls polls, for as long as the offer took. After each further
+	// slow offer they do so for twice as long, up to slowMost times. The reason: only a
+	// sleeper gets the processor as soon as it has something to do.
+	slowOffer = 2 * time.Millisecond
+	slowMost  = 32
+	slowPolls = 64
+)
+
+// Offers polls for waits that other processes end by a plain store, at any time. Such a
+// process may have to take turns with this one at a processor, so while a wait polls, it
+// offers its own. What these offers take shows whether processors are scarce. All waits for
+// the same processes share an Offers, from any goroutines:
+//
+//	polls := offers.Begin(budget)
+//	defer polls.End()
+//	for !look() {
+//		if !polls.Due() {
+//			ntb.Pause()
+//		} else if !polls.Offer() {
+//			return false // the caller parks
+//		}
+//	}
+//	return true
+//
+// A wait is often over after some tens of nanoseconds, so its first polls cost nothing more,
+// and how it ends is not remembered. From its second offer on it counts in the limit of all
+// spins of the process. One that finds the limit reached polls by turns: it lets other
+// goroutines run after each offer, and so keeps its processor from none that could use it.
+type Offers struct {
+	// Constant once the first wait has begun.
+	yield   func()          // lets another thread have this processor
+	stop    <-chan struct{} // closed when there is no reason to wait any more
+	crowded bool            // processes take turns at this one's processors
+	epoch   time.Time       // when this was made
+
+	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
+	times atomic.Int64 // length of that time, as a multiple of the last offer
+}
+
+// NewOffers returns an Offers whose waits offer their processor by yield, and end when stop
+// is closed.
+func NewOffers(yield func(), stop <-chan struct{}) *Offers {
+	return &Offers{yield: yield, stop: stop, epoch: time.Now()}
+}
+
+// SetCrowded says that processes take turns at this one's processors. It is called before
+// the first wait.
+func (o *Offers) SetCrowded() { o.crowded = true }
+
+// slow reports whether an offer would take long at the time now.
+func (o *Offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
+
+// offer offers this processor, and returns the time after that.
+func (o *Offers) offer(now time.Time) time.Time {
+	o.yield()
+	after := time.Now()
+	took, times := after.Sub(now), o.times.Load()
+	if took >= slowOffer {
+		times = min(max(1, 2*times), slowMost)
+		o.times.Store(times)
+		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
+	} else if times != 0 {
+		o.times.Store(0)
+	}
+	return after
+}
+
+// stopped reports whether there is no reason to wait any more.
+func (o *Offers) stopped() bool {
+	select {
+	case <-o.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Polls are the polls of one wait. They belong to one goroutine.
+type Polls struct {
+	offers *Offers       // constant
+	budget time.Duration // constant
+
+	polls   int       // so far
+	offerAt int       // the next of them that an offer follows
+	begin   time.Time // when the first offer was due; zero before that
+	gave    time.Time // when other goroutines last had a chance to run
+	place   place
+}
+
+// place is whether a wait counts in the limit of all spins.
+type place uint8
+
+const (
+	early   place = iota // not yet
+	counted              // until its end
+	beyond               // there was no room
+)
+
+// Begin begins a wait that polls for budget.
+func (o *Offers) Begin(budget time.Duration) Polls {
+	p := Polls{offers: o, budget: budget, offerAt: offerEach}
+	if o.crowded {
+		p.offerAt = crowdedFrom
+	}
+	return p
+}
+
+// Due counts a poll that found nothing. It reports whether to call Offer before the next one.
+func (p *Polls) Due() bool {
+	p.polls++
+	return p.polls >= p.offerAt
+}
+
+// Offer offers the processor. It reports whether the caller should poll again. If not, the
+// caller should end the Polls and sleep.
+func (p *Polls) Offer() bool {
+	o := p.offers
+	now := time.Now()
+	switch {
+	case p.begin.IsZero():
+		p.begin, p.gave = now, now
+	case p.place == early && enter():
+		p.place = counted
+	case p.place == early:
+		p.place = beyond
+	}
+	p.offerAt = p.polls + offerEach
+	if o.crowded {
+		p.offerAt = p.polls + 1
+	}
+	if o.slow(now) {
+		return p.polls < slowPolls
+	}
+	now = o.offer(now)
+	if now.Sub(p.begin) > p.budget || o.stopped() {
+		return false
+	}
+	if p.place == beyond || now.Sub(p.gave) > giveWay {
+		runtime.Gosched()
+		p.gave = now
+	}
+	return true
+}
+
+// End ends the wait.
+func (p *Polls) End() {
+	if p.place == counted {
+		leave()
+	}
+}

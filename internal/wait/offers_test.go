@@ -1,0 +1,172 @@
+package wait
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pollAll polls until look returns true or p ends. It reports whether look returned true.
+func pollAll(o *Offers, budget time.Duration, look func() bool) bool {
+	p := o.Begin(budget)
+	defer p.End()
+	for !look() {
+		if p.Due() && !p.Offer() {
+			return false
+		}
+	}
+	return true
+}
+
+func never() bool { return false }
+
+// after returns a function that returns true from its nth call on.
+func after(n int) func() bool {
+	return func() bool { n--; return n <= 0 }
+}
+
+// offering returns an Offers, and how often its processor was offered.
+func offering(crowded bool) (*Offers, *int) {
+	n := 0
+	o := NewOffers(func() { n++ }, nil)
+	if crowded {
+		o.SetCrowded()
+	}
+	return o, &n
+}
+
+// Each offer of the processor follows enough polls, and none precedes them.
+func TestAWaitOffersItsProcessor(t *testing.T) {
+	for _, c := range []struct {
+		crowded       bool
+		polls, offers int
+	}{
+		{false, 1, 0},
+		{false, offerEach, 0},
+		{false, offerEach + 1, 1},
+		{false, 10*offerEach + 1, 10},
+		{true, crowdedFrom, 0},
+		{true, crowdedFrom + 1, 1},
+		{true, crowdedFrom + 100, 100},
+	} {
+		o, offers := offering(c.crowded)
+		require.True(t, pollAll(o, time.Hour, after(c.polls)))
+		require.Equal(t, c.offers, *offers, "%+v", c)
+	}
+}
+
+func TestPollsEnd(t *testing.T) {
+	o, offers := offering(false)
+	require.False(t, pollAll(o, -1, never), "the budget is used up")
+	require.Equal(t, 1, *offers)
+
+	stop := make(chan struct{})
+	o = NewOffers(func() {}, stop)
+	polls := 0
+	require.False(t, pollAll(o, time.Hour, func() bool {
+		if polls++; polls == 100 {
+			close(stop)
+		}
+		return false
+	}), "there is no reason to wait")
+	require.LessOrEqual(t, polls, 100+offerEach)
+	require.Zero(t, spinning.Load())
+}
+
+// Where other processes compute, each offer of the processor costs one turn of theirs. A
+// wait makes one offer at most. The waits that follow sleep without one.
+func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
+	const turn = 6 * time.Millisecond
+	for name, crowded := range map[string]bool{"crowded": true, "a processor each": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, offers := offering(crowded)
+				count := o.yield
+				o.yield = func() { count(); time.Sleep(turn) }
+				const budget = 200 * time.Microsecond
+				for range 100 {
+					require.False(t, pollAll(o, budget, never))
+				}
+				require.Equal(t, 1, *offers)
+				for n := range 10 {
+					time.Sleep(slowMost * turn)
+					require.False(t, pollAll(o, budget, never))
+					require.Equal(t, n+2, *offers, "after a while it is tried again")
+				}
+			})
+		})
+	}
+}
+
+// Waits that poll and Spinners have one limit. A wait is counted from its second offer on,
+// until its end.
+func TestWaitsThatPollAreCounted(t *testing.T) {
+	skipOneProcessor(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
+	for _, crowded := range []bool{false, true} {
+		o, _ := offering(crowded)
+		s := NewSpinner(time.Hour, nil)
+		spin := func() Outcome { return s.Spin(&testSource{ready: 1}) }
+		p := o.Begin(time.Hour)
+		offer := func(p *Polls) {
+			for !p.Due() {
+			}
+			require.True(t, p.Offer())
+		}
+		offer(&p)
+		require.Equal(t, Hit, spin(), "it may be over soon")
+		offer(&p)
+		require.Equal(t, None, spin())
+
+		another := o.Begin(time.Hour)
+		offer(&another)
+		offer(&another)
+		require.EqualValues(t, 1, spinning.Load(), "a wait beyond the limit is not counted")
+		another.End()
+		require.Equal(t, None, spin(), "and its end is not either")
+		p.End()
+		require.Equal(t, Hit, spin())
+	}
+}
+
+// A wait beyond the limit lets other goroutines run after each offer.
+func TestAWaitBeyondTheLimitKeepsItsProcessorFromNobody(t *testing.T) {
+	skipOneProcessor(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one may spin, and one may run
+	require.True(t, enter())
+	defer leave()
+	var ran atomic.Int64
+	var over atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !over.Load() {
+			ran.Add(1)
+			runtime.Gosched()
+		}
+	})
+	o, offers := offering(true)
+	missed, before := 0, int64(0)
+	o.yield = func() {
+		if *offers++; *offers > 1 && ran.Load() == before {
+			missed++
+		}
+		before = ran.Load()
+	}
+	require.True(t, pollAll(o, time.Hour, after(1000)))
+	over.Store(true)
+	all.Wait()
+	require.Less(t, missed, *offers/10)
+}
+
+func TestPollsDoNotAllocate(t *testing.T) {
+	o := NewOffers(func() {}, make(chan struct{}))
+	n := 0
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		pollAll(o, time.Hour, func() bool { n++; return n%100 == 0 })
+	}))
+}
