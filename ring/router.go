@@ -124,7 +124,8 @@ func (r *router) isShut() bool {
 // needs room for the lanes and MinWindow; see [Options.LinkWindow].
 //
 // Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrUnfit, ErrDown,
-// ErrClosed, and that of ctx.
+// ErrClosed, and that of ctx. ErrUnfit is returned when the neighbour has been informed, or ctx
+// has ended.
 func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, error) {
 	r := n.router
 	if r.isShut() {
