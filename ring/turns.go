@@ -175,9 +175,6 @@ func (t *turns[S]) went(own bool, n int, more bool) {
 	}
 }
 
-// waiting reports whether s waits.
-func (t *turns[S]) waiting(s S) bool { return index(t.own, s) >= 0 || index(t.forwarded, s) >= 0 }
-
 // index returns the place of s in list, or -1.
 func index[S comparable](list []account[S], s S) int {
 	return slices.IndexFunc(list, func(a account[S]) bool { return a.source == s })

@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// waiting reports whether s waits.
+func (t *turns[S]) waiting(s S) bool { return index(t.own, s) >= 0 || index(t.forwarded, s) >= 0 }
+
 // laneFault is a mistake of a laneWorld in place of turns.
 type laneFault string
 
