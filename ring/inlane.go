@@ -32,10 +32,11 @@ type inLane struct {
 	forwards atomic.Bool
 
 	mu       lock.Mutex[lock.LaneIn]
-	closed   bool   // the windows may be gone; guarded by mu
-	final    bool   // the link is down: frames that cannot go on at once are dropped; guarded by mu
-	answered uint32 // the neighbour's space arm that was answered; guarded by mu
-	frame    frame  // header of the head; guarded by mu
+	closed   bool     // the windows may be gone; guarded by mu
+	final    bool     // the link is down: frames that cannot go on at once are dropped; guarded by mu
+	answered uint32   // the neighbour's space arm that was answered; guarded by mu
+	frame    frame    // header of the head; guarded by mu
+	waits    *outLane // where the head waits for its turn, or nil; guarded by mu
 	// The way of the last frame that came from a member; guarded by mu.
 	way        *Link
 	wayHost    int
@@ -163,10 +164,12 @@ func (l *inLane) take() bool {
 	slot := l.slot(next)
 	first := ntb.Load64(slot, 0)
 	if uint32(first) != uint32(next) {
+		l.waitAt(nil) // the neighbour may have taken a head back
 		return false
 	}
 	l.link.raceAcquire()
 	if !readFrame(slot, first, &l.frame) {
+		l.waitAt(nil)
 		l.link.fail(fmt.Errorf("%w in lane %d from %v", badFrame(first), l.index, l.link.id))
 		l.blocked.Store(true)
 		l.closed = true
@@ -182,10 +185,21 @@ func (l *inLane) take() bool {
 		l.blocked.Store(true)
 		return false
 	}
+	l.waitAt(nil)
 	l.frames++
 	l.bytes += uint64(l.frame.size())
 	l.release(next)
 	return true
+}
+
+// waitAt says where the head is from now on: it waits for lane o, or nowhere. The lane for
+// which it waited until now does not count on it any more. A head may go elsewhere, since links
+// and news change, and so may what the neighbour says of it. The caller holds mu.
+func (l *inLane) waitAt(o *outLane) {
+	if l.waits != nil && l.waits != o {
+		l.waits.forget(waiter{lane: l})
+	}
+	l.waits = o
 }
 
 // release gives the slot of frame number next back. The caller holds mu.
@@ -246,10 +260,15 @@ func (l *inLane) route(f *frame, body []byte) result {
 // headWent if the frame went or was dropped. The caller holds mu.
 func (l *inLane) passOn(to *Link, f *frame, body []byte, own bool) result {
 	f.hops--
-	switch what := to.out[l.index].forward(f, body, l, own); what {
-	case headWaits, headHolds:
+	o := to.out[l.index]
+	l.waitAt(o)
+	what := o.forward(f, body, l, own)
+	if what == headWaits || what == headHolds {
 		f.hops++
 		return what
+	}
+	l.waits = nil
+	switch what {
 	case headDown:
 		l.link.router.drop(dropNoLink)
 	case headStopped:

@@ -140,6 +140,17 @@ func (o *outLane) want(s source) {
 	}
 }
 
+// forget ends the wait of w. Those behind it may go now. The caller holds no lock of a tunnel
+// or an outLane.
+func (o *outLane) forget(w waiter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.turns.leave(w); len(o.turns.own)+len(o.turns.forwarded) > 0 {
+		o.waits.Store(true)
+		o.pollLater()
+	}
+}
+
 // turnsOfRun is how many frames of sources one call of run puts in at most. A source may have
 // another frame for each turn, and the neighbour room for it, for ever.
 const turnsOfRun = 64

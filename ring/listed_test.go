@@ -1,0 +1,94 @@
+package ring
+
+import (
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/stretchr/testify/require"
+)
+
+// ownOf returns a source of a relay that always has a frame without a body.
+func ownOf(m *relay) *greedy {
+	return &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+}
+
+// takenAll has the right neighbour take all frames, and the lane look once.
+func (m *relay) takenAll() {
+	m.out.mu.Lock()
+	m.to.Publish32(laneCredit, uint32(m.out.hop))
+	m.out.mu.Unlock()
+	m.out.pollSome()
+}
+
+// waiting reports whether w waits.
+func (o *outLane) waiting(w waiter) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.turns.waiting(w)
+}
+
+// A head of a member that waits for one link goes by another when news come, or is dropped.
+// Its lane waits for the first link no more, and holds up nothing there.
+func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
+	o := small(4)
+	o.Topology = Line
+	m := newOwner(t, o, 0)
+	defer m.close()
+	m.out.stall.watching = true // the clock has no part in it
+	m.f.dst = link.MakeID(4, 1)
+	m.f.encode(&m.header)
+	m.out.want(ownOf(m)) // the lane is full
+	m.put()
+	m.in.drain()
+	w := waiter{lane: m.in}
+	require.True(t, m.out.waiting(w))
+	r := m.n.router
+	r.mu.Lock()
+	r.news[3] = &news{id: link.MakeID(3, 1), sides: [2]sideState{Left: stateUp, Right: stateDown}}
+	r.mu.Unlock()
+	r.version.Add(1)
+	m.in.drain()
+	require.EqualValues(t, 1, r.drops[dropNoLink].Load(), "there is no way any more")
+	for range 10 {
+		sent := m.sent()
+		m.takenAll()
+		require.Greater(t, m.sent(), sent)
+	}
+	require.False(t, m.out.waiting(w))
+}
+
+// A neighbour may do anything with a frame that waits.
+func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
+	for name, change := range map[string]func(m *relay){
+		"for this node": func(m *relay) {
+			m.f.dst = m.n.id
+			m.f.encode(&m.header)
+			m.from.Write(lanesAt+m.out.slotBytes()+8, m.header[8:])
+		},
+		"bad":        func(m *relay) { m.from.Publish64(lanesAt+m.out.slotBytes(), 2|0xff<<32) },
+		"taken back": func(m *relay) { m.from.Publish64(lanesAt+m.out.slotBytes(), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := small(3)
+			o.Topology = Line
+			m := newMiddle(t, o, 0)
+			defer m.close()
+			m.out.stall.watching = true
+			m.f.kind = frameAck
+			m.out.want(ownOf(m))
+			m.put() // takes the last slot
+			m.put()
+			m.in.drain()
+			w := waiter{lane: m.in}
+			require.True(t, m.out.waiting(w))
+			change(m)
+			m.in.drain()
+			for range 10 {
+				sent := m.sent()
+				m.takenAll()
+				require.Greater(t, m.sent(), sent)
+			}
+			require.False(t, m.out.waiting(w))
+		})
+	}
+}
