@@ -30,7 +30,7 @@ func (r *router) deliver(from *Link, f *frame, body []byte) {
 	case f.kind == frameReset:
 		t.mu.Lock()
 		t.abort()
-		t.mu.Unlock()
+		t.unlock()
 	case f.kind == frameAck:
 		t.arrived(f, arq.Arrival{Kind: arq.Ack, Ack: f.ack})
 	default:
@@ -81,7 +81,7 @@ func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 // broken ends a tunnel whose other end violates the protocol.
 func (t *tunnel) broken(err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.brokenLocked(err)
 }
 

@@ -92,3 +92,56 @@ func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 		})
 	}
 }
+
+// Nothing waits in a lane whose link has ended, since nobody comes.
+func TestALaneThatHasEndedKeepsNoSource(t *testing.T) {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	m.out.close()
+	m.out.want(ownOf(m))
+	require.Empty(t, m.out.turns.own)
+}
+
+// A tunnel that is closed leaves the lane for which it waited, which may have no room for
+// long. A node that asks again and again would keep the memory of all its tunnels.
+func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	m.out.want(ownOf(m)) // the lane is full
+	x := newAsker(m.n.router, link.MakeID(3, 1))
+	m.n.router.tunnels.add(x)
+	x.way.link = m.out.link
+	x.probe() // it sends what it has, which is open
+	w := waiter{source: x}
+	require.True(t, m.out.waiting(w))
+	x.mu.Lock()
+	x.abort() // as dial does
+	x.mu.Unlock()
+	x.Close()
+	require.False(t, m.out.waiting(w))
+}
+
+// So does one that goes another way.
+func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
+	m := newMiddle(t, small(3), 0)
+	defer m.close()
+	m.out.want(ownOf(m)) // the lane is full
+	x, right := tunnelOverRelay(m)
+	x.Publish(0, 1, 8)
+	w := waiter{source: x}
+	require.True(t, m.out.waiting(w))
+	r := m.n.router
+	left := r.sides[Left].Load()
+	r.links[linkKey{Left, 0}] = left // the only one of which it knows
+	x.reroute()
+	require.Equal(t, left, x.way.link)
+	require.False(t, right.out[0].waiting(w))
+	x.mu.Lock()
+	x.abort()
+	x.mu.Unlock()
+	x.Close()
+}

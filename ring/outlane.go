@@ -132,8 +132,11 @@ func (o *outLane) expected() expectation {
 // outLane.
 func (o *outLane) want(s source) {
 	o.mu.Lock()
-	o.turns.join(waiter{source: s}, true)
-	_, last := o.run()
+	last := turnNone
+	if !o.down {
+		o.turns.join(waiter{source: s}, true)
+		_, last = o.run()
+	}
 	o.mu.Unlock()
 	if last == turnOwn {
 		o.pollLater()

@@ -10,17 +10,21 @@ import (
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // unlock unlocks mu. If there is something to send, and a way, the lane takes it, in its
-// turn. The caller holds no lock of an outLane.
+// turn. A tunnel that is closed leaves the lane, which may have no room for long and would keep
+// its memory. The caller holds no lock of an outLane.
 func (t *tunnel) unlock() {
 	o := t.lane()
+	sends, closed := false, t.arq.State() == arq.Closed
 	if o != nil {
-		if _, ok := t.arq.Next(time.Now()); !ok {
-			o = nil
-		}
+		_, sends = t.arq.Next(time.Now())
 	}
 	t.mu.Unlock()
-	if o != nil {
+	switch {
+	case o == nil:
+	case sends:
 		o.want(t)
+	case closed:
+		o.forget(waiter{source: t})
 	}
 }
 

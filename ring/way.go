@@ -55,6 +55,8 @@ func (t *tunnel) settle() {
 // the new one. If there is no way for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
+	was := t.lane()
+	defer t.leave(was)
 	defer t.unlock()
 	if t.arq.State().Over() {
 		return
@@ -76,6 +78,18 @@ func (t *tunnel) reroute() {
 		return
 	}
 	t.push(now)
+}
+
+// leave ends the wait for a lane, unless that is the tunnel's. The caller does not hold mu.
+func (t *tunnel) leave(was *outLane) {
+	t.mu.Lock()
+	now := t.lane()
+	t.mu.Unlock()
+	if was != nil && was != now {
+		was.forget(waiter{source: t})
+		t.mu.Lock()
+		t.unlock() // waits again if the way has changed back meanwhile
+	}
 }
 
 // probe finds out whether the other end still has the tunnel. Its node may have ended,
