@@ -83,10 +83,8 @@ type credited struct {
 
 func (c credited) RingDoorbell(bit int) { c.give(); c.Device.RingDoorbell(bit) }
 
-// A lane always has room, and always a source that waits for it. It does not keep
-// callers of want and poll, and ends with its link.
-func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
-	leak.Check(t)
+// roomForEver returns a relay whose right neighbour takes each frame at once.
+func roomForEver(t *testing.T) *relay {
 	o := small(3)
 	o.Topology, o.Slots = Line, 4
 	m := newMiddle(t, o, 0)
@@ -98,7 +96,25 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
 	}}
 	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
-	e := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	return m
+}
+
+// A worker that looks whether its lane has room comes back to the frames that have come.
+func TestALookAtALaneWithRoomForEverEnds(t *testing.T) {
+	m := roomForEver(t)
+	defer m.close()
+	m.out.turns.join(waiter{source: ownOf(m)}, true)
+	m.out.waits.Store(true)
+	require.True(t, m.out.pollSome())
+	require.LessOrEqual(t, m.sent(), uint64(turnsOfRun))
+}
+
+// A lane always has room, and always a source that waits for it. It does not keep
+// callers of want and poll, and ends with its link.
+func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
+	leak.Check(t)
+	m := roomForEver(t)
+	e := ownOf(m)
 	ends(t, "want", func() { m.out.want(e) })
 	ends(t, "poll", m.out.poll)
 	ends(t, "poll, by another", m.out.poll)
@@ -107,7 +123,7 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
-	r.Close()
+	m.out.link.Close()
 	ends(t, "the lane", func() {
 		for m.out.polling.Load() {
 			time.Sleep(time.Millisecond)

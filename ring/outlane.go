@@ -331,7 +331,7 @@ func (o *outLane) pollOn() {
 // lanesOfPoll is how often one call of pollSome lets the heads of lanes go on at most.
 const lanesOfPoll = 64
 
-// pollSome is poll limited to some turns. It reports whether there may be more, which
+// pollSome is poll limited to some turns: a worker has frames to take, too. It reports whether there may be more, which
 // nothing else announces.
 func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
@@ -351,8 +351,8 @@ func (o *outLane) pollSome() (more bool) {
 			}
 		case what == turnHold:
 			runtime.Gosched()
-		case what != turnOwn:
-			return false
+		default:
+			return what == turnOwn // more than the caller is kept for
 		}
 	}
 	return true
