@@ -154,3 +154,25 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.in.mu.Unlock()
 	require.Positive(t, own.sent)
 }
+
+// The frames of a member's lane go one by one, each as it is found. They still get the
+// member's share of the bytes beside a source of many small frames.
+func TestAMemberAndAnotherSourceShareALane(t *testing.T) {
+	o := small(3)
+	o.Topology, o.Slots = Line, 4
+	m := newOwner(t, o, 0)
+	defer m.close()
+	m.out.stall.watching = true
+	m.out.want(ownOf(m))
+	for range 1000 {
+		for m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
+			m.put()
+		}
+		m.in.drain()
+		m.takenAll()
+	}
+	st := m.out.stats
+	all := st.ownFrames + st.fwdFrames
+	require.GreaterOrEqual(t, st.ownFrames*10, all*4, "%d own frames of %d", st.ownFrames, all)
+	require.GreaterOrEqual(t, st.fwdFrames*10, all*4, "%d of a member of %d", st.fwdFrames, all)
+}

@@ -364,7 +364,7 @@ func (o *outLane) close() {
 	o.mu.Lock()
 	o.down = true
 	lanes := o.lanes()
-	o.turns.own, o.turns.forwarded = nil, nil
+	o.turns.end()
 	o.mu.Unlock()
 	for _, l := range lanes {
 		l.drain()

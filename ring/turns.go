@@ -34,6 +34,7 @@ type turns[S comparable] struct {
 
 	forwarded []account[S] // sources of frames to be forwarded, in turn
 	own       []account[S] // sources of this node's own traffic, in turn
+	gone      [2]gone[S]   // of forwarded and of own traffic
 	// lead is by how many bytes own traffic is ahead of forwarded traffic, at most
 	// leadFrames frames either way.
 	lead int
@@ -48,6 +49,14 @@ type turns[S comparable] struct {
 type account[S comparable] struct {
 	source S
 	left   int
+}
+
+// gone is the account of the source that sent last, if it has left. If it comes again before
+// another one has sent, it goes on where it was. So those that come again for each frame, as lanes
+// do, have their shares too.
+type gone[S comparable] struct {
+	account[S]
+	valid bool
 }
 
 // turn is what next decides.
@@ -138,41 +147,63 @@ func (t *turns[S]) first(list []account[S]) S {
 	return list[0].source
 }
 
+// kind returns the sources of one kind that wait, and the one that has left.
+func (t *turns[S]) kind(own bool) (*[]account[S], *gone[S]) {
+	if own {
+		return &t.own, &t.gone[1]
+	}
+	return &t.forwarded, &t.gone[0]
+}
+
 // join has s wait for its turn, unless it does already.
 func (t *turns[S]) join(s S, own bool) {
-	list := &t.forwarded
-	if own {
-		list = &t.own
-	}
-	if index(*list, s) < 0 {
+	list, gone := t.kind(own)
+	switch {
+	case index(*list, s) >= 0:
+	case !gone.valid || gone.source != s:
 		*list = append(*list, account[S]{s, t.quantum})
+	case gone.left > 0:
+		*list = slices.Insert(*list, 0, gone.account)
+	default:
+		*list = append(*list, account[S]{s, gone.left + t.quantum})
 	}
 }
 
 // leave ends the wait of s.
 func (t *turns[S]) leave(s S) {
-	for _, list := range []*[]account[S]{&t.own, &t.forwarded} {
+	for _, own := range []bool{false, true} {
+		list, last := t.kind(own)
 		if i := index(*list, s); i >= 0 {
 			*list = slices.Delete(*list, i, i+1)
 		}
+		if last.source == s {
+			*last = gone[S]{}
+		}
 	}
+}
+
+// end ends the wait of all.
+func (t *turns[S]) end() {
+	t.own, t.forwarded, t.gone = nil, nil, [2]gone[S]{}
 }
 
 // went accounts for a frame of n bytes of the source that next has returned, 0 for none. It
 // waits on if it has more.
 func (t *turns[S]) went(own bool, n int, more bool) {
-	list := &t.forwarded
+	list, last := t.kind(own)
 	if own {
-		list = &t.own
 		t.lead = min(t.lead+n, leadFrames*t.quantum)
 	} else {
 		t.lead = max(t.lead-n, -leadFrames*t.quantum)
 	}
+	first := &(*list)[0]
+	first.left -= n
 	if more {
-		(*list)[0].left -= n
-	} else {
-		*list = slices.Delete(*list, 0, 1)
+		*last = gone[S]{}
+		return
 	}
+	*last = gone[S]{*first, true}
+	*list = slices.Delete(*list, 0, 1)
 }
 
 // index returns the place of s in list, or -1.

@@ -25,16 +25,18 @@ const (
 	endlessHold    laneFault = "a hold has no end"
 	forgetsShare   laneFault = "a share begins anew with each frame"
 	framesNotBytes laneFault = "frames are counted, not bytes"
+	forgetsComers  laneFault = "a share ends with each frame of one that comes again"
 	losesTurn      laneFault = "a source with more frames leaves"
 )
 
-var laneFaults = []laneFault{oneSlot, ownFirst, forwardedFirst, endlessHold, forgetsShare, framesNotBytes, losesTurn}
+var laneFaults = []laneFault{oneSlot, ownFirst, forwardedFirst, endlessHold, forgetsShare, framesNotBytes, forgetsComers, losesTurn}
 
 const worldQuantum = 64
 
 // laneSource is a source of a laneWorld. All its frames have one size.
 type laneSource struct {
 	own    bool
+	comes  bool // it leaves after each frame, and comes again for the next, as a lane does
 	size   int
 	frames int // that it has left
 	sent   int // bytes
@@ -107,7 +109,13 @@ func (w *laneWorld) step() turn {
 	if w.fault == framesNotBytes {
 		n = 1
 	}
-	w.t.went(s.own, n, s.frames > 0 && w.fault != losesTurn)
+	w.t.went(s.own, n, s.frames > 0 && !s.comes && w.fault != losesTurn)
+	if s.comes && s.frames > 0 {
+		if w.fault == forgetsComers {
+			w.t.gone = [2]gone[int]{}
+		}
+		w.t.join(i, s.own)
+	}
 	w.share(i)
 	return what
 }
@@ -175,7 +183,7 @@ func (w *laneWorld) Key() string {
 	if !w.t.held.IsZero() {
 		held = min(w.now.Sub(w.t.held), holdFor)
 	}
-	return fmt.Sprint(w.t.forwarded, w.t.own, w.t.lead, w.t.fruitless, w.t.skip, held, w.free, w.sources)
+	return fmt.Sprint(w.t.forwarded, w.t.own, w.t.gone, w.t.lead, w.t.fruitless, w.t.skip, held, w.free, w.sources)
 }
 
 func (w *laneWorld) Steps() []explore.Step[*laneWorld] {
@@ -193,6 +201,8 @@ func smallLanes(fl laneFault) (wrong string, states int) {
 		for _, sources := range [][]laneSource{
 			{{size: 64, frames: 4}, {own: true, size: 64, frames: 4}, {own: true, size: 8, frames: 10}},
 			{{size: 64, frames: 3}, {size: 8, frames: 6}, {own: true, size: 32, frames: 4}},
+			{{size: 64, frames: 1}, {own: true, size: 8, frames: 40}, {own: true, comes: true, size: 8, frames: 40}},
+			{{comes: true, size: 64, frames: 4}, {comes: true, size: 8, frames: 30}, {own: true, size: 32, frames: 2}},
 		} {
 			wrong, n := explore.Small(newLaneWorld(fl, slots, sources...), 500_000)
 			if states += n; wrong != "" {
@@ -209,7 +219,7 @@ func busyLane(fl laneFault, seed uint64) (wrong string, trace explore.Trace) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var sources []laneSource
 	for range 1 + rng.IntN(5) {
-		sources = append(sources, laneSource{own: rng.IntN(2) == 0, size: 1 + rng.IntN(worldQuantum), frames: 1 << 20})
+		sources = append(sources, laneSource{own: rng.IntN(2) == 0, comes: rng.IntN(2) == 0, size: 1 + rng.IntN(worldQuantum), frames: 1 << 20})
 	}
 	w := newLaneWorld(fl, 2+rng.IntN(7), sources...)
 	w.trace = explore.Begin(seed)
