@@ -81,3 +81,33 @@ func BenchmarkTunnel(b *testing.B) {
 	x.mu.Unlock()
 	x.Close()
 }
+
+// A word that is published goes when the lane has room. A store behind it, which joins its
+// frame, does not keep it until that is published too.
+func TestAPublishedWordIsNotHeldBackByAStoreBehindIt(t *testing.T) {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	x, _ := tunnelOverRelay(m)
+	x.Publish(0, 1, 8) // the first frame is accept
+	x.Publish(8, 2, 8)
+	x.Store64(16, 3)
+	sent := func() uint64 {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.arq.Stats().Sent
+	}
+	for range 4 {
+		m.takenAll()
+	}
+	require.EqualValues(t, 1, sent())
+	require.False(t, m.out.waiting(waiter{source: x}))
+	x.Store64(24, 4)
+	x.Store64(32, 5)
+	require.EqualValues(t, 1, sent(), "these are not published")
+	x.mu.Lock()
+	x.abort()
+	x.mu.Unlock()
+	x.Close()
+}

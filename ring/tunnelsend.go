@@ -17,6 +17,7 @@ func (t *tunnel) unlock() {
 	sends, closed := false, t.arq.State() == arq.Closed
 	if o != nil {
 		_, sends = t.arq.Next(time.Now())
+		sends = sends || t.arq.Reopened()
 	}
 	t.mu.Unlock()
 	switch {
@@ -45,6 +46,9 @@ func (t *tunnel) send(o *outLane) (n int, more bool) {
 		return 0, false
 	}
 	now := time.Now()
+	if t.arq.Reopened() {
+		t.arq.EndFrame(now) // what was complete before must not wait for what was not
+	}
 	out, ok := t.arq.Next(now)
 	if !ok {
 		return 0, false

@@ -39,6 +39,7 @@ type queue struct {
 	// The body that is being gathered, at tail. openMax is 0 if there is none.
 	openLen int
 	openMax int
+	again   bool // it was complete, and is open again
 }
 
 // bare is how many of the frames are without a body at least, so that doorbells and answers
@@ -97,7 +98,7 @@ func (q *queue) end() {
 	n := q.openLen
 	q.push(kept{kind: Data, off: q.tail, n: n})
 	q.tail += n
-	q.openMax = 0
+	q.openMax, q.again = 0, false
 }
 
 func (q *queue) push(k kept) {
@@ -126,7 +127,7 @@ func (q *queue) reopen(need, n int) bool {
 	}
 	q.count--
 	k := *q.at(q.count)
-	q.tail, q.openLen, q.openMax = k.off, k.n, n
+	q.tail, q.openLen, q.openMax, q.again = k.off, k.n, n, true
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,4 +63,21 @@ func TestSeedsKeepBodiesWhole(t *testing.T) {
 		}
 		return "", trace
 	})
+}
+
+// A frame that was complete is known as such while its body is open again.
+func TestAFrameIsReopenedUntilItEnds(t *testing.T) {
+	now := time.Unix(0, 0)
+	s := newSender(make([]byte, 256), 16)
+	require.True(t, s.Begin(64))
+	s.Extend(8)
+	require.False(t, s.Reopened(), "it is new")
+	s.EndFrame(now)
+	require.True(t, s.Reopen(8, 64))
+	require.True(t, s.Reopened())
+	s.EndFrame(now)
+	require.False(t, s.Reopened())
+	require.True(t, s.Reopen(8, 64))
+	s.clear()
+	require.False(t, s.Reopened())
 }

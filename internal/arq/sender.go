@@ -91,6 +91,10 @@ func (s *Sender) Reopens(need, n int) bool { return s.Unsent() > 0 && s.queue.re
 // no marks, and has need bytes left then. It reports whether it did. No body may be open.
 func (s *Sender) Reopen(need, n int) bool { return s.Unsent() > 0 && s.queue.reopen(need, n) }
 
+// Reopened reports whether the open body is that of a frame that was complete. What was to be
+// sent without delay may be in it: so it is ended as soon as it could be sent.
+func (s *Sender) Reopened() bool { return s.queue.again }
+
 // Mark adds marks to the last frame that was never sent, or else in a frame of its own. It
 // returns false if there is no room, or close is the last frame.
 func (s *Sender) Mark(m Marks, now time.Time) bool {
@@ -133,7 +137,7 @@ func (s *Sender) finish(now time.Time) bool {
 
 // clear forgets all that is kept, as if it was acknowledged.
 func (s *Sender) clear() {
-	s.queue.openMax = 0
+	s.queue.openMax, s.queue.again = 0, false
 	s.base += uint32(s.queue.count)
 	s.queue.drop(s.queue.count)
 	s.next, s.high = 0, 0
