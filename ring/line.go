@@ -88,8 +88,8 @@ func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
 // TryStore implements ntb.Frames.
 func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
-	for n < len(p) {
-		k := t.tryFrame(off+n, p[n:], w, n == 0)
+	for frames := 0; n < len(p); frames++ {
+		k := t.tryFrame(off+n, p[n:], w, frames)
 		if k == 0 {
 			break
 		}
@@ -99,14 +99,16 @@ func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
 }
 
 // tryFrame is TryStore for the first bytes of p, as many as go into one frame, which is sent
-// before more are stored. Only the first one waits in line.
-func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, first bool) (n int) {
+// before more are stored. frames is how many there were before. Only the first one waits in
+// line. The turn is over after maxUnsent, if somebody else waits.
+func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, frames int) (n int) {
+	first := frames == 0
 	t.mu.Lock()
 	defer t.unlock()
 	switch {
 	case t.current() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down
-	case first && !t.turn(w):
+	case first && !t.turn(w), frames >= maxUnsent && len(t.line) > 0:
 		return 0
 	}
 	n = t.store(off, p, true)

@@ -279,3 +279,33 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	a.Order()
 	require.EqualValues(t, 200, ntb.Load64(b.Inbound(), 16))
 }
+
+// One that stores much lets the next in line store before it stores the rest.
+func TestALargeStoreLetsTheNextInLineStore(t *testing.T) {
+	o := small(3)
+	o.Topology, o.Slots, o.Retention = Line, 8, 1<<20
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	x, right := tunnelOverRelay(m)
+	large, _ := newTurn()
+	next, woken := newTurn()
+	var arm uint32
+	right.dev = credited{right.dev, func() { // called with the lane's lock and the tunnel's
+		arm++
+		m.to.Publish32(laneDataArm, arm)
+		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
+		x.line.join(next)
+	}}
+	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
+	p := make([]byte, 4*maxUnsent*o.FrameBytes)
+	n := x.TryStore(64, p, large)
+	require.Positive(t, n)
+	require.LessOrEqual(t, n, maxUnsent*o.FrameBytes)
+	<-woken
+	require.Zero(t, x.TryStore(64+n, p[n:], large), "it is another one's turn")
+	require.Positive(t, x.TryStore(1<<16, p[:8], next))
+	x.mu.Lock()
+	x.abort()
+	x.mu.Unlock()
+	x.Close()
+}
