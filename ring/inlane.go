@@ -31,25 +31,34 @@ type inLane struct {
 	// under mu.
 	forwards atomic.Bool
 
+	// mu guards the following. It is locked before an outLane's and a tunnel's.
 	mu       lock.Mutex[lock.LaneIn]
-	closed   bool     // the windows may be gone; guarded by mu
-	final    bool     // the link is down: frames that cannot go on at once are dropped; guarded by mu
-	answered uint32   // the neighbour's space arm that was answered; guarded by mu
-	frame    frame    // header of the head; guarded by mu
-	waits    *outLane // where the head waits for its turn, or nil; guarded by mu
-	// The way of the last frame that came from a member; guarded by mu.
-	way        *Link
-	wayHost    int
-	wayVersion uint32 // the router's version before the way was looked up
-	frames     uint64 // frames taken; guarded by mu
-	bytes      uint64 // guarded by mu
-	// awaited says that the neighbour waited for room and was told of it, and that
-	// it has sent no frame since with number until or later. Guarded by mu.
-	awaited bool
-	until   uint64
-	lapse   *time.Timer // ends awaited; guarded by mu
+	closed   bool     // the windows may be gone
+	final    bool     // the link is down: frames that cannot go on at once are dropped
+	answered uint32   // the neighbour's space arm that was answered
+	frame    frame    // header of the head
+	waits    *outLane // where the head waits for its turn, or nil
+	way      wayOut
+	awaited  awaited
+	frames   uint64 // frames taken
+	bytes    uint64
 
 	arm dataArm // in words; the worker's and the guard's
+}
+
+// wayOut is the way of the last frame that came from a member.
+type wayOut struct {
+	link    *Link
+	host    int
+	version uint32 // the router's version before the way was looked up
+}
+
+// awaited is what is known of a neighbour that waited for room and was told of it: that it has
+// sent no frame since with number until or later.
+type awaited struct {
+	on    bool
+	until uint64
+	lapse *time.Timer // ends it
 }
 
 // slot returns the slot of the expected frame with number next.
@@ -88,7 +97,7 @@ func (l *inLane) goesOn() expectation {
 			return expectNone
 		}
 		return expectNow
-	case l.awaited:
+	case l.awaited.on:
 		return expectSoon
 	}
 	return expectNone
@@ -105,23 +114,24 @@ func (l *inLane) await() {
 	if !l.forwards.Load() {
 		return
 	}
-	l.awaited, l.until = true, l.next.Load()
+	w := &l.awaited
+	w.on, w.until = true, l.next.Load()
 	for range l.link.opts.Slots {
-		if uint32(ntb.Load64(l.slot(l.until), 0)) != uint32(l.until) {
+		if uint32(ntb.Load64(l.slot(w.until), 0)) != uint32(w.until) {
 			break
 		}
-		l.until++
+		w.until++
 	}
-	if l.lapse == nil {
-		l.lapse = time.AfterFunc(awaitedMost, l.lapsed)
+	if w.lapse == nil {
+		w.lapse = time.AfterFunc(awaitedMost, l.lapsed)
 	} else {
-		l.lapse.Reset(awaitedMost)
+		w.lapse.Reset(awaitedMost)
 	}
 }
 
 func (l *inLane) lapsed() {
 	l.mu.Lock()
-	l.awaited = false
+	l.awaited.on = false
 	l.mu.Unlock()
 	l.pollOnward()
 }
@@ -206,8 +216,8 @@ func (l *inLane) waitAt(o *outLane) {
 func (l *inLane) release(next uint64) {
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, uint32(next))
-	if l.awaited && next >= l.until {
-		l.awaited = false
+	if l.awaited.on && next >= l.awaited.until {
+		l.awaited.on = false
 	}
 }
 
@@ -287,8 +297,8 @@ func (l *inLane) close() {
 	l.drain()
 	l.mu.Lock()
 	l.closed = true
-	if l.lapse != nil {
-		l.lapse.Stop()
+	if l.awaited.lapse != nil {
+		l.awaited.lapse.Stop()
 	}
 	l.mu.Unlock()
 }

@@ -43,9 +43,9 @@ func (l *inLane) enter(f *frame, body []byte) result {
 // holds mu.
 func (l *inLane) wayOut(host int) *Link {
 	r := l.link.router
-	if v := r.version.Load(); host != l.wayHost || v != l.wayVersion {
-		l.way, _, _ = r.route(host)
-		l.wayHost, l.wayVersion = host, v
+	if v := r.version.Load(); host != l.way.host || v != l.way.version {
+		to, _, _ := r.route(host)
+		l.way = wayOut{to, host, v}
 	}
-	return l.way
+	return l.way.link
 }

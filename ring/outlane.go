@@ -331,8 +331,8 @@ func (o *outLane) pollOn() {
 // lanesOfPoll is how often one call of pollSome lets the heads of lanes go on at most.
 const lanesOfPoll = 64
 
-// pollSome is poll limited to some turns: a worker has frames to take, too. It reports whether there may be more, which
-// nothing else announces.
+// pollSome is poll limited to some turns: a worker has frames to take, too. It reports
+// whether there may be more, which nothing else announces.
 func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
 		return false

@@ -302,7 +302,7 @@ func (w *ringOfTunnels) settle() string {
 		}
 		for _, k := range w.workers {
 			in := k.link.in[0]
-			if in.mu.Lock(); in.awaited && !in.closed {
+			if in.mu.Lock(); in.awaited.on && !in.closed {
 				again = true
 			}
 			in.mu.Unlock()
