@@ -90,7 +90,7 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	return pa, pb
 }
 
-// reach makes the tunnel from node a to node b as soon as the news of b's links have
+// reach makes the tunnel from node a to node b as soon as the link state of b has
 // come.
 func (h *hosts) reach(ctx context.Context, a, b int) (*link.Peer, error) {
 	for {

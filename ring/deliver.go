@@ -97,7 +97,7 @@ func (t *tunnel) endFor(err error) {
 }
 
 // Each tunnel takes memory here: Options.Window and Options.Retention. A neighbour can ask
-// in any name, and be the source of all news, so what it passes on has a bound of its own.
+// in any name, and be the source of all link states, so what it passes on has a bound of its own.
 const (
 	maxTunnels     = 64   // that one process may ask for
 	maxHostTunnels = 512  // that all processes of a host may ask for
@@ -125,7 +125,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 		return nil
 	}
 	if !r.named(f.src) {
-		r.drop(dropStranger) // perhaps the news have not come yet; the frame comes again
+		r.drop(dropStranger) // perhaps its link state has not come yet; the frame comes again
 		return nil
 	}
 	process, host, link := r.tunnels.askedBy(f.src, over)

@@ -83,10 +83,10 @@ func (f *fabric) settles(t testing.TB) {
 	number := func(n *Node, host int) uint64 {
 		n.router.mu.Lock()
 		defer n.router.mu.Unlock()
-		if n.router.news[host] == nil {
+		if n.router.linkStates[host] == nil {
 			return 0
 		}
-		return n.router.news[host].number
+		return n.router.linkStates[host].number
 	}
 	require.Eventually(t, func() bool {
 		for host, n := range f.nodes {
@@ -187,7 +187,7 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
 	t.Helper()
 	x = newAsker(from.router, to.id)
-	x.mu.Lock() // otherwise news that come have it ask before it is admitted
+	x.mu.Lock() // otherwise a link state that comes has it ask before it is admitted
 	from.router.tunnels.add(x)
 	y = admitted(t, to.router, x)
 	x.mu.Unlock()

@@ -201,7 +201,7 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 		p, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 		if errors.Is(err, ErrUnreachable) {
 			runtime.Gosched()
-			continue // the news of 2 are under way
+			continue // the link state of 2 is under way
 		}
 		require.NoError(t, err)
 		require.True(t, p.Caps().Delayed)
@@ -222,7 +222,7 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 	_, err = nodes[0].Peer(within(t), link.MakeID(2, 7))
 	require.NoError(t, err)
 	for nodes[2].Topology().Hosts[1].ID != link.MakeID(2, 7) {
-		runtime.Gosched() // the news of 2 are under way
+		runtime.Gosched() // the link state of 2 is under way
 	}
 }
 

@@ -34,7 +34,7 @@ func endAll(r *router) {
 }
 
 // The id in a frame is what its sender wrote there. A node makes no tunnels for processes
-// that no news name. For those of one host it makes no more than it has memory for.
+// that no link state names. For those of one host it makes no more than it has memory for.
 func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	leak.Check(t)
 	n := joined(t, link.MakeID(1, 1), small(4))
@@ -43,11 +43,11 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	const tries = 3000
 	defer endAll(r)
 	r.mu.Lock()
-	r.news[2] = &news{id: link.MakeID(2, 1), number: 1, members: []link.ID{link.MakeID(2, 5), link.MakeID(2, 6)}}
+	r.linkStates[2] = &linkState{id: link.MakeID(2, 1), number: 1, members: []link.ID{link.MakeID(2, 5), link.MakeID(2, 6)}}
 	r.mu.Unlock()
 	for process := 1; process <= tries; process++ {
 		admit(r, linkKey{}, openAs(link.MakeID(2, process), 9))
-		admit(r, linkKey{}, openAs(link.MakeID(3, process), 9)) // of which no news came
+		admit(r, linkKey{}, openAs(link.MakeID(3, process), 9)) // of which no link state came
 	}
 	var made []link.ID
 	for _, t := range r.tunnels.all() {
@@ -67,12 +67,12 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	r := n.router
 	const processes = 2 * maxHostTunnels
 	defer endAll(r)
-	forged := &news{id: link.MakeID(2, 1), number: 1}
+	forged := &linkState{id: link.MakeID(2, 1), number: 1}
 	for i := range processes {
 		forged.members = append(forged.members, link.MakeID(2, 2+i))
 	}
 	r.mu.Lock()
-	r.news[2], r.news[3] = forged, &news{id: link.MakeID(3, 1), number: 1}
+	r.linkStates[2], r.linkStates[3] = forged, &linkState{id: link.MakeID(3, 1), number: 1}
 	r.mu.Unlock()
 	for i, id := range forged.members {
 		admit(r, linkKey{}, openAs(id, uint32(1+i)))
@@ -82,7 +82,7 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
-// A neighbour can make news of all hosts, and ask for tunnels in their names.
+// A neighbour can make link states of all hosts, and ask for tunnels in their names.
 func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	leak.Check(t)
 	o := small(100)
@@ -93,12 +93,12 @@ func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	const hosts, processes = 90, 30
 	defer endAll(r)
 	for host := 2; host < 2+hosts; host++ {
-		forged := &news{id: link.MakeID(host, 1), number: 1}
+		forged := &linkState{id: link.MakeID(host, 1), number: 1}
 		for process := range processes {
 			forged.members = append(forged.members, link.MakeID(host, 1+process))
 		}
 		r.mu.Lock()
-		r.news[host] = forged
+		r.linkStates[host] = forged
 		r.mu.Unlock()
 		for _, id := range forged.members {
 			admit(r, linkKey{Left, 0}, openAs(id, 1))
@@ -153,5 +153,5 @@ func TestAFrameDoesNotGoRoundAndRound(t *testing.T) {
 		}
 		return false
 	}, 60*time.Second, time.Millisecond)
-	require.Less(t, taken()-before, uint64(100), "but for it there are only news")
+	require.Less(t, taken()-before, uint64(100), "but for it there are only link states")
 }

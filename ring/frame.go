@@ -24,9 +24,9 @@ import (
 //	32  4  acknowledgement: the sequence number expected next
 //	36  4  length of the body, a multiple of 8
 //	40  4  doorbell bits
-//	44  4  KiB of window (open, accept); the left link's epoch (news)
+//	44  4  KiB of window (open, accept); the left link's epoch (link state)
 //	48  4  order: number of a request, 0: none; retention in KiB (open, accept);
-//	       the right link's epoch (news)
+//	       the right link's epoch (link state)
 //	52  4  order: number of an answer, 0: none
 //	56  8  zero
 //	64     body
@@ -49,8 +49,8 @@ const (
 	frameAccept = frameKind(arq.Accept) // answers open
 	frameClose  = frameKind(arq.Close)  // the last frame of a tunnel, in sequence
 
-	frameReset frameKind = 6 // the destination has no such tunnel of the source
-	frameNews  frameKind = 7 // from neighbour to neighbour: the links of a node
+	frameReset     frameKind = 6 // the destination has no such tunnel of the source
+	frameLinkState frameKind = 7 // from neighbour to neighbour: an advertisement of a node's links
 )
 
 // frame is the header of a frame, in a copy of our own.
@@ -68,8 +68,8 @@ type frame struct {
 	answer   uint32
 }
 
-// newsNumber returns the 64-bit number of a frame of news, which has no tunnel.
-func (f *frame) newsNumber() uint64 { return uint64(f.epoch) | uint64(f.seq)<<32 }
+// linkStateNumber returns the 64-bit number of a link state, whose frame has no tunnel.
+func (f *frame) linkStateNumber() uint64 { return uint64(f.epoch) | uint64(f.seq)<<32 }
 
 // size returns how many bytes of a slot the frame takes.
 func (f *frame) size() int { return frameHeader + int(f.length) }
@@ -114,7 +114,7 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 		bells: uint32(w[5]), arg: uint32(w[5] >> 32),
 		ask: uint32(w[6]), answer: uint32(w[6] >> 32),
 	}
-	return uint8(first>>40) == linkVersion && f.kind >= frameData && f.kind <= frameNews &&
+	return uint8(first>>40) == linkVersion && f.kind >= frameData && f.kind <= frameLinkState &&
 		int64(f.length) <= int64(len(slot)-frameHeader) && f.length%8 == 0
 }
 

@@ -25,7 +25,7 @@ func TestFrameIsReadAsItWasWritten(t *testing.T) {
 	require.Equal(t, uint32(99), ntb.Load32(slot, 0))
 	for name, bad := range map[string]func(s []byte){
 		"kind 0":           func(s []byte) { s[4] = 0 },
-		"kind too large":   func(s []byte) { s[4] = byte(frameNews) + 1 },
+		"kind too large":   func(s []byte) { s[4] = byte(frameLinkState) + 1 },
 		"other version":    func(s []byte) { s[5] = linkVersion + 1 },
 		"length too large": func(s []byte) { binary.LittleEndian.PutUint32(s[36:], 200) },
 		"length not of 8":  func(s []byte) { s[36] = 63 },

@@ -115,9 +115,9 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	fr.dst = link.MakeID(3, 9)
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropUnknownNode)
-	// News of a host that does not exist.
-	forge(t, f, frame{kind: frameNews, src: link.MakeID(77, 1), seq: 1 << 31}, nil)
-	dropsOf(t, f.nodes[2], dropNews)
+	// The link state of a host that does not exist.
+	forge(t, f, frame{kind: frameLinkState, src: link.MakeID(77, 1), seq: 1 << 31}, nil)
+	dropsOf(t, f.nodes[2], dropLinkState)
 
 	a.Order()
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
@@ -193,12 +193,12 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 			putWord(body[i:], rng.Uint64()>>rng.IntN(64))
 		}
 		fr := frame{
-			kind: frameKind(1 + rng.IntN(int(frameNews))), hops: uint16(rng.IntN(5)),
+			kind: frameKind(1 + rng.IntN(int(frameLinkState))), hops: uint16(rng.IntN(5)),
 			src: link.MakeID(rng.IntN(5), rng.IntN(3)), dst: link.MakeID(rng.IntN(5), rng.IntN(3)),
 			to: uint32(rng.IntN(3)), from: uint32(rng.IntN(3)), epoch: rng.Uint32(), seq: uint32(rng.IntN(3)),
 			ack: uint32(rng.IntN(3)), bells: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(), answer: rng.Uint32(),
 		}
-		if fr.kind == frameOpen || fr.kind == frameNews {
+		if fr.kind == frameOpen || fr.kind == frameLinkState {
 			continue // a neighbour may send it
 		}
 		forge(t, f, fr, body)

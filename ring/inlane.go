@@ -53,7 +53,7 @@ type wayOut struct {
 	version uint32 // the router's version before the way was looked up
 }
 
-// awaited is what is known of a neighbour that waited for room and was told of it: that it has
+// awaited is what is known of a neighbour that waited for room and was notified of it: that it has
 // sent no frame since with number until or later.
 type awaited struct {
 	on    bool
@@ -93,7 +93,7 @@ func (l *inLane) goesOn() expectation {
 	case l.ready():
 		slot := l.slot(l.next.Load())
 		kind, dst := frameKind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
-		if kind == frameNews || dst.Host() == l.link.router.host {
+		if kind == frameLinkState || dst.Host() == l.link.router.host {
 			return expectNone
 		}
 		return expectNow
@@ -204,7 +204,7 @@ func (l *inLane) take() bool {
 
 // waitAt says where the head is from now on: it waits for lane o, or nowhere. The lane for
 // which it waited until now does not count on it any more. A head may go elsewhere, since links
-// and news change, and so may what the neighbour says of it. The caller holds mu.
+// and link states change, and so may what the neighbour stores in it. The caller holds mu.
 func (l *inLane) waitAt(o *outLane) {
 	if l.waits != nil && l.waits != o {
 		l.waits.forget(waiter{lane: l})
@@ -236,13 +236,13 @@ func (l *inLane) answer() {
 // frame stays. The caller holds mu.
 func (l *inLane) route(f *frame, body []byte) result {
 	r := l.link.router
-	if forwards := f.kind != frameNews && f.dst != r.node.id; forwards != l.forwards.Load() {
+	if forwards := f.kind != frameLinkState && f.dst != r.node.id; forwards != l.forwards.Load() {
 		l.forwards.Store(forwards)
 	}
 	f.hops = min(f.hops, r.opts.mostHops()) // the neighbour may have written any number
 	switch {
-	case f.kind == frameNews:
-		r.newsFrom(l.link, f, body)
+	case f.kind == frameLinkState:
+		r.receiveLinkState(l.link, f, body)
 	case l.link.direction == Down:
 		return l.enter(f, body)
 	case f.dst == r.node.id:

@@ -64,7 +64,7 @@ const (
 	linkMagic = 0x4e7c
 )
 
-// linkVersion is the version of lanes, frames, tunnels and news. Neighbours of different
+// linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
 // versions refuse each other at bring-up, so that all nodes that frames reach have the same.
 const linkVersion = 3
 
@@ -83,7 +83,7 @@ type Link struct {
 	out       []*outLane
 	peer      *link.Peer     // set before ready
 	ready     bool           // the direct peer is up; guarded by router.mu
-	news      *sender[int]   // hosts whose news are to be sent
+	adverts   *sender[int]   // hosts whose link states are to be sent
 	resets    *sender[frame] // each once
 	done      chan struct{}  // closed when no lane is used any more
 
@@ -262,7 +262,7 @@ func (l *Link) check() error {
 func (l *Link) start() {
 	l.refs.Store(2) // the lanes, and the direct peer
 	l.router.node.wg.Add(1)
-	l.news, l.resets = &sender[int]{link: l, frame: l.newsFrame}, newResets(l)
+	l.adverts, l.resets = &sender[int]{link: l, frame: l.advertFrame}, newResets(l)
 	l.workers.Store(int32(len(l.in)))
 	l.idle = make(chan struct{})
 	for i := range l.in {
@@ -276,7 +276,7 @@ func (l *Link) start() {
 const laneGuardEvery = 100 * time.Millisecond
 
 // guardRounds limits how often a lane is drained each time. By then the neighbour has
-// been told to ring.
+// been asked to ring.
 const guardRounds = 16
 
 // end cleans up when the workers have ended. Until then it makes up for doorbells

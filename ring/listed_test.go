@@ -27,7 +27,7 @@ func (o *outLane) waiting(w waiter) bool {
 	return o.turns.waiting(w)
 }
 
-// A head of a member that waits for one link goes by another when news come, or is dropped.
+// A head of a member that waits for one link goes by another when a link state comes, or is dropped.
 // Its lane waits for the first link no more, and holds up nothing there.
 func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	o := small(4)
@@ -44,7 +44,7 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	require.True(t, m.out.waiting(w))
 	r := m.n.router
 	r.mu.Lock()
-	r.news[3] = &news{id: link.MakeID(3, 1), sides: [2]sideState{Left: stateUp, Right: stateDown}}
+	r.linkStates[3] = &linkState{id: link.MakeID(3, 1), sides: [2]sideState{Left: stateUp, Right: stateDown}}
 	r.mu.Unlock()
 	r.version.Add(1)
 	m.in.drain()

@@ -38,8 +38,8 @@ func (l *inLane) enter(f *frame, body []byte) result {
 	return l.passOn(to, f, body, true)
 }
 
-// wayOut returns the link to a host. It caches the last one until links or news
-// change, so that it need not take the router's lock for each frame. The caller
+// wayOut returns the link to a host. It caches the last one until links or link
+// states change, so that it need not take the router's lock for each frame. The caller
 // holds mu.
 func (l *inLane) wayOut(host int) *Link {
 	r := l.link.router

@@ -67,7 +67,7 @@ func meshed(t testing.TB, o Options) *fabric {
 	return f
 }
 
-// known waits until a node knows of another one, by its owner's news, and of a way there.
+// known waits until a node knows of another one, by its owner's link state, and of a way there.
 func known(t testing.TB, n *Node, id link.ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -183,8 +183,8 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	// For the members of its own host, and for the owner, since it has bridges to
 	// them.
 	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
-	// News, and frames that may not go on.
-	first(owner, dropNews, func() { send(frame{kind: frameNews, src: link.MakeID(3, 1), seq: 1 << 31}, nil) })
+	// Link states, and frames that may not go on.
+	first(owner, dropLinkState, func() { send(frame{kind: frameLinkState, src: link.MakeID(3, 1), seq: 1 << 31}, nil) })
 	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: link.MakeID(3, 1), hops: 1}, nil) })
 	// In its own name, for a tunnel of another node.
 	data.src = bad.ID()

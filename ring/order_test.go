@@ -56,9 +56,9 @@ func newSilent(t *testing.T) *tunnel {
 		src: link.MakeID(2, 9), epoch: newEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
 	})
 	r.mu.Lock()
-	named := *r.news[2]
+	named := *r.linkStates[2]
 	named.members = []link.ID{a.remote}
-	r.news[2] = &named
+	r.linkStates[2] = &named
 	r.mu.Unlock()
 	r.tunnels.add(a)
 	a.reroute()

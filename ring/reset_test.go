@@ -138,7 +138,7 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 		}
 		return dev
 	}})
-	// All news must be there: they are sent, too.
+	// All link states must be there: they are sent, too.
 	for host := 1; host <= 3; host++ {
 		for _, n := range f.nodes {
 			require.Eventually(t, func() bool { return n.Owner(host) != 0 && n.router.named(link.MakeID(host, 1)) },
@@ -180,9 +180,9 @@ func TestResetsThatWaitAreNotTooMany(t *testing.T) {
 	require.Equal(t, uint32(maxResets+more-1), s.pending[len(s.pending)-1].to, "the oldest are dropped")
 }
 
-// A frame that was lost for long is sent again late. News of the host mean that it may
+// A frame that was lost for long is sent again late. A link state of the host means that it may
 // have started anew. So the frame is sent at once then.
-func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
+func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
 	f.agrees(t, 3, "at the beginning")
@@ -201,11 +201,11 @@ func TestATunnelInBackOffTriesAtOnceWhenNewsCome(t *testing.T) {
 	was := ta.beginnings()
 	r := f.nodes[0].router
 	r.mu.Lock()
-	n := *r.news[3]
+	n := *r.linkStates[3]
 	r.mu.Unlock()
 	n.number++
-	r.newsFrom(r.sides[Right].Load(), &frame{
-		kind: frameNews, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
+	r.receiveLinkState(r.sides[Right].Load(), &frame{
+		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, arg: n.links[Left], ask: n.links[Right],
 	}, nil)
 	require.Eventually(t, func() bool { return ta.beginnings() > was }, 30*time.Second, time.Millisecond)

@@ -45,7 +45,7 @@ func (r *router) wayTo(id link.ID) (l *Link, d Direction, made uint64) {
 
 // madeLocked returns a number that changes when a link on the way to a host is made
 // again, as far as is known. This node's own links do not count. A link is
-// identified by what its nearer end reports, whose news come first, so that none
+// identified by what its nearer end reports, whose link state comes first, so that none
 // counts as new twice.
 func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	h := r.host
@@ -53,7 +53,7 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 		h = r.opts.neighbour(h, d)
 	}
 	for ; h != host; h = r.opts.neighbour(h, d) {
-		if n := r.news[h]; n != nil {
+		if n := r.linkStates[h]; n != nil {
 			made = made*0x9e3779b97f4a7c15 + uint64(n.links[d])
 		}
 	}
@@ -63,7 +63,7 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 // wayLocked returns the way to a node. It returns nil if there is none, or the node
 // is known not to exist.
 func (r *router) wayLocked(id link.ID) (*Link, Direction) {
-	if n := r.news[id.Host()]; n != nil && !n.names(id) {
+	if n := r.linkStates[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
 	}
 	l, d, _ := r.routeLocked(id.Host())
@@ -89,7 +89,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 		if r.opts.Member {
 			// The owner reports its own links as both sides of their hosts.
 			l, hops = r.links[linkKey{Up, 0}], 2
-			if r.news[host].side(Left) != stateUp {
+			if r.linkStates[host].side(Left) != stateUp {
 				l = nil
 			}
 		}
@@ -102,7 +102,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 		n := r.opts.hops(r.host, host, d)
 		l := r.links[linkKey{d, 0}]
 		if r.opts.Member {
-			if l = r.links[linkKey{Up, 0}]; r.news[r.host].side(d) != stateUp {
+			if l = r.links[linkKey{Up, 0}]; r.linkStates[r.host].side(d) != stateUp {
 				l = nil
 			}
 			n++
@@ -122,7 +122,7 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 func (r *router) openLocked(host int, d Direction) bool {
 	for h := r.opts.neighbour(r.host, d); h != host; {
 		next := r.opts.neighbour(h, d)
-		if r.news[h].side(d) == stateDown || r.news[next].side(d.opposite()) == stateDown {
+		if r.linkStates[h].side(d) == stateDown || r.linkStates[next].side(d.opposite()) == stateDown {
 			return false
 		}
 		h = next
@@ -144,13 +144,14 @@ func (n *Node) Owner(host int) link.ID {
 			return l.id
 		}
 	}
-	if n := r.news[host]; n != nil && host != r.host {
+	if n := r.linkStates[host]; n != nil && host != r.host {
 		return n.id
 	}
 	return 0
 }
 
-// Changed returns a channel that is closed at the next change of links or news.
+// Changed returns a channel that is closed at the next change of links or link
+// states.
 func (n *Node) Changed() <-chan struct{} {
 	r := n.router
 	r.mu.Lock()

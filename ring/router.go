@@ -25,19 +25,19 @@ type router struct {
 	drops [numDrops]atomic.Uint64
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[link.ID]*Link]
-	// version changes after links and news have changed. Callers that cache a way
+	// version changes after links and link states have changed. Callers that cache a way
 	// compare it.
 	version atomic.Uint32
 
-	mu      lock.Mutex[lock.Router]
-	links   map[linkKey]*Link   // guarded by mu
-	news    map[int]*news       // by host; guarded by mu
-	outdo   outdoing            // guarded by mu
-	stirred chan struct{}       // closed and replaced after a change of links or news; guarded by mu
-	closed  bool                // guarded by mu
-	asking  map[link.ID]*asking // tunnels being made here; guarded by mu
-	routed  map[link.ID]routed  // peers over tunnels; guarded by mu
-	tunnels tunnelTable
+	mu         lock.Mutex[lock.Router]
+	links      map[linkKey]*Link   // guarded by mu
+	linkStates map[int]*linkState  // by host; guarded by mu
+	outdo      outdoing            // guarded by mu
+	stirred    chan struct{}       // closed and replaced after a change of links or link states; guarded by mu
+	closed     bool                // guarded by mu
+	asking     map[link.ID]*asking // tunnels being made here; guarded by mu
+	routed     map[link.ID]routed  // peers over tunnels; guarded by mu
+	tunnels    tunnelTable
 }
 
 // asking is a call of Peer for whose result others wait.
@@ -67,10 +67,10 @@ const (
 	dropBadBody                         // entries outside of the window or of the body
 	dropClosed                          // for a tunnel that is closed here
 	dropTooMany                         // one node asks for too many tunnels
-	dropNews                            // news that no node may send
+	dropLinkState                       // a link state that no node may send
 	dropSource                          // a member sent it in the name of another
 	dropStopped                         // for a process that does not take frames, or by way of one
-	dropStranger                        // asks for a tunnel in the name of a process that no news name
+	dropStranger                        // asks for a tunnel in the name of a process that no link state names
 	numDrops
 )
 
@@ -85,12 +85,12 @@ func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
 func newRouter(n *Node, o Options) *router {
 	r := &router{
 		node: n, opts: o, host: n.id.Host(),
-		links: map[linkKey]*Link{}, news: map[int]*news{}, stirred: make(chan struct{}),
+		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, stirred: make(chan struct{}),
 		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
 	}
 	r.tunnels.init()
 	r.members.Store(&map[link.ID]*Link{})
-	r.ownNewsLocked()
+	r.originateLocked()
 	return r
 }
 
@@ -178,22 +178,22 @@ func (r *router) linkUp(l *Link) error {
 		r.mu.Unlock()
 		return fmt.Errorf("ring: the link %v is up already, to %v", l.direction, other)
 	}
-	switch n := r.news[l.id.Host()]; {
+	switch n := r.linkStates[l.id.Host()]; {
 	case l.direction == Up:
-		clear(r.news) // the neighbour sends all news that there are
+		clear(r.linkStates) // the neighbour sends all link states that there are
 	case l.direction == Direct && n != nil && n.id != l.id:
-		delete(r.news, l.id.Host()) // of a process that was there before
+		delete(r.linkStates, l.id.Host()) // of a process that was there before
 	}
 	l.start()
 	r.links[key] = l
 	r.setLocked(l, l)
-	r.ownNewsLocked()
-	all := make([]int, 0, len(r.news))
-	for host := range r.news {
+	r.originateLocked()
+	all := make([]int, 0, len(r.linkStates))
+	for host := range r.linkStates {
 		all = append(all, host)
 	}
 	r.mu.Unlock()
-	l.tellNews(all...)
+	l.advertise(all...)
 	r.changed(l, r.touched(l)...)
 	return nil
 }
@@ -215,10 +215,10 @@ func (r *router) setLocked(l, now *Link) {
 	}
 }
 
-// touched returns the hosts whose news change with the state of a link.
+// touched returns the hosts whose link states change with a link.
 func (r *router) touched(l *Link) []int {
 	if l.direction == Direct {
-		return []int{r.host, l.id.Host()} // members get it as news of that host
+		return []int{r.host, l.id.Host()} // members get it as the link state of that host
 	}
 	return []int{r.host}
 }
@@ -229,14 +229,14 @@ func (r *router) linkDown(l *Link) {
 	if key := l.key(); r.links[key] == l {
 		delete(r.links, key)
 		r.setLocked(l, nil)
-		r.ownNewsLocked()
+		r.originateLocked()
 	}
 	r.mu.Unlock()
 	r.changed(nil, r.touched(l)...)
 }
 
-// changed is called after a change of what is known of hosts. It has others told,
-// except over the link from which it came, and has tunnels find their ways again. It
+// changed is called after a change of what is known of hosts. It advertises
+// these, except over the link from which the change came, and has tunnels find their ways again. It
 // waits for none of that, since a device may block.
 func (r *router) changed(from *Link, hosts ...int) {
 	r.version.Add(1)
@@ -250,7 +250,7 @@ func (r *router) changed(from *Link, hosts ...int) {
 	r.mu.Unlock()
 	for _, l := range links {
 		if l != from {
-			l.tellNews(hosts...)
+			l.advertise(hosts...)
 		}
 	}
 	for _, t := range r.tunnels.all() {
@@ -258,6 +258,6 @@ func (r *router) changed(from *Link, hosts ...int) {
 	}
 }
 
-// grace is how long a node may be unreachable before its tunnels go down. News of
-// one link that is mended and of one that is cut may come in either order.
+// grace is how long a node may be unreachable before its tunnels go down. That
+// one link is mended and another is cut may become known in either order.
 const grace = time.Second

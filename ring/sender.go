@@ -16,13 +16,13 @@ type sender[T comparable] struct {
 
 	mu      lock.Mutex[lock.Told]
 	pending []T  // in the order of asking, each once; guarded by mu
-	sending bool // the lane has been told that there are some, or is about to be; guarded by mu
+	sending bool // the lane knows that there are some, or is about to; guarded by mu
 }
 
 // add sends what there is to send for each, unless it waits already. If too many wait, the
 // oldest is dropped.
 //
-// The caller works for any other link. So the lane is told by a goroutine of its own: where
+// The caller works for any other link. So a goroutine of its own informs the lane: where
 // stores to the neighbour block, that keeps nobody else.
 func (s *sender[T]) add(each ...T) {
 	s.mu.Lock()

@@ -32,10 +32,10 @@ type Snapshot struct {
 	Drops map[string]uint64 `json:"drops"`
 }
 
-// HostInfo is a host as its news describe it.
+// HostInfo is a host as its link state describes it.
 type HostInfo struct {
 	Host  int     `json:"host"`
-	ID    link.ID `json:"id"`    // node that has its links; 0 if no news came
+	ID    link.ID `json:"id"`    // node that has its links; 0 if no link state came
 	State string  `json:"state"` // "self", "up", "unreachable", "unknown"
 	// Left and Right are the states of its links: "up", "down", "none" (the end
 	// of a line), "unknown". They are empty in a mesh.
@@ -43,7 +43,7 @@ type HostInfo struct {
 	Right string `json:"right,omitempty"`
 	// Members are its nodes that are reached through that one.
 	Members []link.ID `json:"members,omitempty"`
-	// Epoch is the number of its latest news.
+	// Epoch is the number of its latest link state.
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -100,11 +100,11 @@ func (n *Node) Topology() Snapshot {
 	r.mu.Lock()
 	for host := 1; host <= o.Nodes; host++ {
 		h := HostInfo{Host: host, State: "unknown"}
-		if n := r.news[host]; n != nil {
+		if n := r.linkStates[host]; n != nil {
 			h.ID, h.Epoch, h.Members = n.id, n.number, n.members
 		}
 		if o.Topology != Mesh {
-			h.Left, h.Right = r.news[host].side(Left).String(), r.news[host].side(Right).String()
+			h.Left, h.Right = r.linkStates[host].side(Left).String(), r.linkStates[host].side(Right).String()
 		}
 		link, _, hops := r.routeLocked(host)
 		switch {
@@ -114,7 +114,7 @@ func (n *Node) Topology() Snapshot {
 			h.State = "unreachable"
 			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "unreachable"})
 		default:
-			if r.news[host] != nil || o.Topology == Mesh {
+			if r.linkStates[host] != nil || o.Topology == Mesh {
 				h.State = "up"
 			}
 			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops})

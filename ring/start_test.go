@@ -14,7 +14,7 @@ func knowsAll(r *router, nodes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for host := 1; host <= nodes; host++ {
-		if n := r.news[host]; n == nil || n.links[Left] == 0 || n.links[Right] == 0 {
+		if n := r.linkStates[host]; n == nil || n.links[Left] == 0 || n.links[Right] == 0 {
 			return false
 		}
 	}
@@ -24,7 +24,7 @@ func knowsAll(r *router, nodes int) bool {
 // asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
 // which no node has seen yet.
 func asked(f *fabric) (*tunnel, *frame) {
-	// News of links that came later would change the way, and so have everything
+	// A link state that came later would change the way, and so have everything
 	// sent again.
 	for _, n := range f.nodes {
 		for !knowsAll(n.router, len(f.nodes)) {
@@ -56,7 +56,7 @@ func came(t *testing.T, x, y *tunnel, n uint32) {
 	require.Zero(t, y.arq.Stats().Resent)
 }
 
-// News come while a tunnel is being made, and have a frame sent in it.
+// A link state comes while a tunnel is being made, and has a frame sent in it.
 func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
@@ -93,13 +93,13 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 }
 
 // The clock may have gone back since the process ended that had this id before.
-func TestNewsOfAProcessWhoseClockWentBackCount(t *testing.T) {
+func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(3))
 	r := f.nodes[0].router
 	number := uint64(time.Now().Add(time.Hour).UnixNano())
-	r.newsFrom(r.sides[Left].Load(), &frame{
-		kind: frameNews, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
+	r.receiveLinkState(r.sides[Left].Load(), &frame{
+		kind: frameLinkState, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
 		bells: uint32(stateDown) | uint32(stateDown)<<8,
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
@@ -110,18 +110,18 @@ func TestNewsOfAProcessWhoseClockWentBackCount(t *testing.T) {
 	}
 }
 
-// What asks for a tunnel may be there before the news that name who asks: it comes again,
-// every 50 ms, until they are there.
-func TestARequestThatOvertakesTheNewsIsTakenWhenTheyCome(t *testing.T) {
+// What asks for a tunnel may be there before the link state that names who asks: it comes
+// again, every 50 ms, until that is there.
+func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
 	f.agrees(t, 1, "at the beginning")
 	r := f.nodes[2].router
 	r.mu.Lock()
-	known := r.news[1]
+	known := r.linkStates[1]
 	older := *known
 	older.id = link.MakeID(1, 9) // with the same number, so that a late copy changes nothing
-	r.news[1] = &older
+	r.linkStates[1] = &older
 	r.mu.Unlock()
 	made := make(chan error)
 	go func() {
@@ -135,7 +135,7 @@ func TestARequestThatOvertakesTheNewsIsTakenWhenTheyCome(t *testing.T) {
 	default:
 	}
 	r.mu.Lock()
-	r.news[1] = known
+	r.linkStates[1] = known
 	r.mu.Unlock()
 	require.NoError(t, <-made)
 }

@@ -220,8 +220,8 @@ func (o *Options) neighbour(host int, d Direction) int {
 // the first host and the last.
 func (o *Options) mostHops() uint16 { return uint16(min(o.Nodes+2, 1<<16-1)) }
 
-// mostMembers returns how many members a host may have, given that its news name
-// them.
+// mostMembers returns how many members a host may have, given that its link
+// state names them.
 func (o *Options) mostMembers() int { return o.FrameBytes / memberBytes }
 
 // hops returns how many links lie between two hosts in direction d, or 0 if that

@@ -99,7 +99,7 @@ func newRingOfTunnels(t *testing.T, seed uint64) *ringOfTunnels {
 			w.cable(join(owner.id.Host(), 2, member), owner, Up, Down)
 		}
 	}
-	w.tell()
+	w.flood()
 	for range 2 + rng.IntN(5) {
 		from, to := w.nodes[rng.IntN(len(w.nodes))], w.nodes[rng.IntN(len(w.nodes))]
 		if from.router.host != to.router.host {
@@ -129,7 +129,7 @@ func (w *ringOfTunnels) cable(a, b *Node, da, db Direction) {
 		l, err := newLink(end.n.router, dev, end.d)
 		require.NoError(w.t, err)
 		l.id = end.far.id
-		l.news, l.resets = &sender[int]{link: l, frame: l.newsFrame}, newResets(l)
+		l.adverts, l.resets = &sender[int]{link: l, frame: l.advertFrame}, newResets(l)
 		l.out[0].stall.watching = true // the clock has no part in it
 		r := end.n.router
 		r.links[l.key()] = l
@@ -139,11 +139,11 @@ func (w *ringOfTunnels) cable(a, b *Node, da, db Direction) {
 	}
 }
 
-// tell has all nodes know the state of all links.
-func (w *ringOfTunnels) tell() {
+// flood has all nodes know the state of all links.
+func (w *ringOfTunnels) flood() {
 	for host := 1; host <= w.o.Nodes; host++ {
 		r := w.nodes[host-1].router
-		n := &news{id: w.nodes[host-1].id}
+		n := &linkState{id: w.nodes[host-1].id}
 		for _, d := range []Direction{Left, Right} {
 			n.sides[d] = stateDown
 			if l := r.links[linkKey{d, 0}]; l != nil {
@@ -154,7 +154,7 @@ func (w *ringOfTunnels) tell() {
 			n.members = append(n.members, id)
 		}
 		for _, node := range w.nodes {
-			node.router.news[host] = n
+			node.router.linkStates[host] = n
 			node.router.version.Add(1)
 		}
 	}
@@ -218,7 +218,7 @@ func (w *ringOfTunnels) work(k *worker) bool {
 		r := k.link.router
 		delete(r.links, k.link.key())
 		r.setLocked(k.link, nil)
-		w.tell()
+		w.flood()
 		out.close()
 	default:
 		k.step = stepEnded

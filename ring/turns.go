@@ -76,7 +76,7 @@ type expectation uint8
 
 const (
 	expectNone expectation = iota
-	expectSoon             // the neighbour was told of the room that it waited for
+	expectSoon             // the neighbour was notified of the room that it waited for
 	expectNow              // one has come that no goroutine has read, or one is at such frames
 )
 

@@ -201,7 +201,7 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 }
 
 // If a store of data finds no room, there is none, however much of the last frame is
-// left. A writer that waits for a turn must not be told at once that it has come.
+// left. A writer that waits for a turn must not be woken at once.
 func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	leak.Check(t)
 	const size = 1 << 10
@@ -224,7 +224,7 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	}
 }
 
-// A word that is stored again while it waits comes behind what told of its older value. The
+// A word that is stored again while it waits comes behind what announced its older value. The
 // doorbell comes behind both, so whom it wakes finds the latest.
 func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
 	leak.Check(t)
@@ -241,7 +241,7 @@ func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
 	for v := range uint64(last + 1) {
 		a.Update(64, v, 8)
 		if v == 0 {
-			a.Announce(0, 7, 128) // tells of the first value
+			a.Announce(0, 7, 128) // announces the first value
 		}
 	}
 	require.NotZero(t, late())

@@ -18,7 +18,7 @@ type way struct {
 	cut  time.Time // since when there is no way; zero if there is one, or none was looked for
 }
 
-// stirring is what is asked of a tunnel after links or news have changed.
+// stirring is what is asked of a tunnel after links or link states have changed.
 type stirring struct {
 	calls  atomic.Uint32 // of stir that settle has not handled; the first starts settle
 	probes atomic.Bool   // one of them asks for a probe of the other end

@@ -51,24 +51,24 @@ func (t *tunnel) losesForLong(d time.Duration) time.Time {
 }
 
 // A link is cut and made again so fast that its node reports it only once. Nothing
-// else tells the source that frames are lost.
-func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
+// else shows the source that frames are lost.
+func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(5))
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
 	r := f.nodes[0].router
-	// All news have come when all nodes know of both links of all nodes.
+	// All link states have come when all nodes know of both links of all nodes.
 	for end := time.Now().Add(60 * time.Second); !knowsAll(r, 5); time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
 	from := r.sides[Right].Load()
-	tell := func(host int, d Direction) {
+	advertise := func(host int, d Direction) {
 		r.mu.Lock()
-		was := r.news[host]
+		was := r.linkStates[host]
 		fr := frame{
-			kind: frameNews, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
+			kind: frameLinkState, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
 			bells: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
 		}
 		r.mu.Unlock()
@@ -78,7 +78,7 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 		case Right:
 			fr.ask++
 		}
-		r.newsFrom(from, &fr, nil)
+		r.receiveLinkState(from, &fr, nil)
 	}
 	ta := a.(*tunnel)
 	settled := func() {
@@ -88,20 +88,20 @@ func TestNewsOfALinkMadeAgainHaveAllSentAgain(t *testing.T) {
 	}
 	settled()
 	was := ta.beginnings()
-	tell(2, Direct) // news without anything new
-	tell(2, Left)   // the other end of our own link, which we know ourselves
-	tell(3, Left)   // the far end of the link from 2 to 3
-	tell(3, Right)  // not on the way
-	tell(4, Left)
+	advertise(2, Direct) // a link state without anything new
+	advertise(2, Left)   // the other end of our own link, which we know ourselves
+	advertise(3, Left)   // the far end of the link from 2 to 3
+	advertise(3, Right)  // not on the way
+	advertise(4, Left)
 	settled()
 	require.Equal(t, was, ta.beginnings())
-	tell(2, Right)
+	advertise(2, Right)
 	settled()
 	require.Greater(t, ta.beginnings(), was) // host 2 may have reported already that this is wrong
 	require.True(t, a.LinkUp())
 }
 
-// Frames were lost without news for long. A way that is then cut and mended counts
+// Frames were lost for long, and no link state showed it. A way that is then cut and mended counts
 // anew: it does not wait for the end of a long time that began before.
 func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	leak.Check(t)
@@ -147,7 +147,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	defer n.Close()
 	r := n.router
 	r.mu.Lock()
-	r.news[4] = &news{id: link.MakeID(4, 1), number: 1}
+	r.linkStates[4] = &linkState{id: link.MakeID(4, 1), number: 1}
 	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
 		f := frame{kind: frameOpen, src: link.MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}

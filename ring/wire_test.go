@@ -56,7 +56,7 @@ func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
 func TestFramesAreOfTheKindsDocumented(t *testing.T) {
 	names := map[string]frameKind{
 		"data": frameData, "ack": frameAck, "open": frameOpen, "accept": frameAccept,
-		"close": frameClose, "reset": frameReset, "news": frameNews,
+		"close": frameClose, "reset": frameReset, "link state": frameLinkState,
 	}
 	rows := wiredoc.Table(t, "Frames", "uses")
 	require.Len(t, rows, len(names))

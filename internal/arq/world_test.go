@@ -338,7 +338,7 @@ func (w *world) pass() bool {
 	return true
 }
 
-// probe has an end find out that the other one is gone, as by news, or by what its owner
+// probe has an end find out that the other one is gone, as by a link state, or by what its owner
 // stores. It reports whether there is one.
 func (w *world) probe() bool {
 	for i, s := range w.sides {

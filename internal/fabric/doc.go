@@ -16,7 +16,7 @@
 // neither polls for the other. The member takes the plan of the fabric from the first
 // owner that it meets, and keeps it. When the owner has ended, another process may
 // claim the links, and finds the members in the same way. Other hosts learn its number
-// from the news of the links.
+// from the link states.
 //
 // This host does not know the holder of a port of another host. A process that dials
 // asks the owner there. If the holder is another process, the answer names it.

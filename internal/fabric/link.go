@@ -233,7 +233,7 @@ func (h *hosts) take(l *nodeLink) bool {
 	if l.making || l.asking && h.spec.Node < l.to {
 		return false
 	}
-	// The link may be up still, if the news of its end has not come yet. Or the
+	// The link may be up still, if its end is not known yet. Or the
 	// neighbour asked long ago. Then it hangs up now, and the link stays up.
 	l.making = true
 	h.change(l)

@@ -32,15 +32,15 @@ type Topology struct {
 	Wires []WireView `json:"wires"`
 }
 
-// OtherView is a node of another machine, which nobody here can ask. Its news have come over the
-// links.
+// OtherView is a node of another machine, which nobody here can ask. Its link state
+// has come over the links.
 type OtherView struct {
 	Node int `json:"node"`
 	// Links are the states of its links by side. They are empty in a mesh.
 	Links map[Side]string `json:"links,omitempty"`
 	// Members is the number of its processes besides the one that owns its links.
 	Members int `json:"members"`
-	// Epoch is the number of its news.
+	// Epoch is the number of its link state.
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -173,7 +173,7 @@ func askView(ctx context.Context, node int, connect func(context.Context, int) (
 }
 
 // otherViews returns, by number, what the nodes that answered know of all that run. Of several
-// that know of one, the one with the latest news counts.
+// that know of one, the one with the latest link state counts.
 func otherViews(t *Topology) map[int]*OtherView {
 	all := map[int]*OtherView{}
 	for _, v := range t.Views {

@@ -117,7 +117,7 @@ func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Nodes of other machines cannot be asked. What is known of them comes from the news that the
+// Nodes of other machines cannot be asked. What is known of them comes from the link states that the
 // nodes here have, of which the latest count.
 func TestTopologyOfOtherMachines(t *testing.T) {
 	host := func(n int, epoch uint64, left, right string) ring.HostInfo {

@@ -22,13 +22,13 @@ type lane struct {
 }
 
 const (
-	lanesAt     = 0x1000
-	laneWords   = 256
-	frameHeader = 64
-	frameData   = 1
-	frameOpen   = 3
-	frameAccept = 4
-	frameNews   = 7
+	lanesAt        = 0x1000
+	laneWords      = 256
+	frameHeader    = 64
+	frameData      = 1
+	frameOpen      = 3
+	frameAccept    = 4
+	frameLinkState = 7
 )
 
 // laneFormat is byte 5 of each frame: the version of the lanes.
@@ -80,7 +80,7 @@ func (ls *lanes) store(x int, st store) *claim {
 	}
 	n := binary.LittleEndian.Uint32(l.frame[36:])
 	kind := byte(st.v >> 32)
-	if kind < frameData || kind > frameNews || n%8 != 0 || int64(n) > int64(ls.slot-frameHeader) {
+	if kind < frameData || kind > frameLinkState || n%8 != 0 || int64(n) > int64(ls.slot-frameHeader) {
 		return bad("frame %d of lane %d: kind %d, %d bytes", l.sent+1, i, kind, n)
 	}
 	if !l.filled.covers(8, uint64(frameHeader+n)) {

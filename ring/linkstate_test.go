@@ -12,31 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newsNumbers are the numbers at which comparisons turn.
-var newsNumbers = []uint64{
+// turningNumbers are the numbers at which comparisons turn.
+var turningNumbers = []uint64{
 	0, 1, 1<<62 - 1, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 3 << 62, 1<<64 - 2, 1<<64 - 1,
 }
 
-func TestEachNewsNumberHasASuccessor(t *testing.T) {
-	for _, n := range newsNumbers {
+func TestEachLinkStateNumberHasASuccessor(t *testing.T) {
+	for _, n := range turningNumbers {
 		require.True(t, newer(n+1, n), "%#x", n)
 		require.False(t, newer(n, n+1), "%#x", n)
 		require.False(t, newer(n, n), "%#x", n)
 		require.True(t, newer(n+1<<63-1, n), "%#x", n)
 		require.False(t, newer(n+1<<63+1, n), "%#x", n)
-		for _, m := range newsNumbers {
+		for _, m := range turningNumbers {
 			require.Equal(t, n != m, newer(n, m) != newer(m, n), "%#x, %#x", n, m)
 		}
 	}
 }
 
-// tell has the right neighbour of host from receive forged news, and waits until it
-// has taken them.
-func (f *fabric) tell(t *testing.T, from int, n news) {
+// advertise has the right neighbour of host from receive a forged link state, and waits
+// until it has taken it.
+func (f *fabric) advertise(t *testing.T, from int, n linkState) {
 	t.Helper()
 	o := f.nodes[from-1].router.sides[Right].Load().out[0]
 	for !o.inject(&frame{
-		kind: frameNews, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
+		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
 	}, nil) {
 		time.Sleep(time.Millisecond)
@@ -48,7 +48,7 @@ func (f *fabric) tell(t *testing.T, from int, n news) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// agrees requires that all nodes finally have the news of a host that the host
+// agrees requires that all nodes finally have the link state of a host that the host
 // itself has.
 func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
 	t.Helper()
@@ -64,20 +64,20 @@ func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
 	}, 30*time.Second, time.Millisecond, why, args...)
 }
 
-func TestForgedNewsOfAnyNumberAreOutdone(t *testing.T) {
+func TestAForgedLinkStateOfAnyNumberIsOutdone(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))
 	f.agrees(t, 4, "at the beginning")
 	for _, host := range []int{3, 4} { // the node that receives it first, and one further on
-		for _, number := range newsNumbers {
-			f.tell(t, 2, news{
+		for _, number := range turningNumbers {
+			f.advertise(t, 2, linkState{
 				id: link.MakeID(host, 1), number: number, sides: [2]sideState{stateDown, stateDown},
 			})
 			f.agrees(t, host, "number %#x of host %d", number, host)
 			// This holds from then on.
 			r := f.nodes[host-1].router
 			r.mu.Lock()
-			r.ownNewsLocked()
+			r.originateLocked()
 			r.mu.Unlock()
 			r.changed(nil, host)
 			f.agrees(t, host, "after number %#x of host %d", number, host)
@@ -86,15 +86,15 @@ func TestForgedNewsOfAnyNumberAreOutdone(t *testing.T) {
 }
 
 // Of three numbers each may be newer than another.
-func TestForgedNewsThatOutdoEachOtherAreOutdone(t *testing.T) {
+func TestForgedLinkStatesThatOutdoEachOtherAreOutdone(t *testing.T) {
 	leak.Check(t)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	f := newFabric(t, small(5))
 	for range 10 {
 		for from := 1; from <= 4; from++ {
-			f.tell(t, from, news{
-				id: link.MakeID(5, 1), number: newsNumbers[rng.IntN(len(newsNumbers))],
+			f.advertise(t, from, linkState{
+				id: link.MakeID(5, 1), number: turningNumbers[rng.IntN(len(turningNumbers))],
 				sides: [2]sideState{stateDown, stateDown},
 			})
 		}
@@ -103,7 +103,7 @@ func TestForgedNewsThatOutdoEachOtherAreOutdone(t *testing.T) {
 }
 
 // Two processes with the same id outdo each other, but only from time to time.
-func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
+func TestALinkStateOfANodesOwnIsOutdoneNowAndThen(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(3))
 	f.agrees(t, 3, "at the beginning")
@@ -111,13 +111,13 @@ func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 	number := func() uint64 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.news[3].number
+		return r.linkStates[3].number
 	}
 	first := number()
 	begin := time.Now()
 	const times = 100
 	for range times {
-		f.tell(t, 2, news{id: link.MakeID(3, 1), number: number() + 1})
+		f.advertise(t, 2, linkState{id: link.MakeID(3, 1), number: number() + 1})
 	}
 	f.agrees(t, 3, "at the end")
 	// Each took the next number but one. Those that were not outdone are not counted.
@@ -126,16 +126,16 @@ func TestNewsOfANodesOwnAreOutdoneNowAndThen(t *testing.T) {
 	require.Positive(t, made)
 }
 
-// A neighbour in a mesh sends all news of itself, whatever process had its id
+// A neighbour in a mesh sends every link state of itself, whatever process had its id
 // before.
-func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
+func TestTheLinkStateOfAMeshNeighbourCountsFromItsLinkOn(t *testing.T) {
 	leak.Check(t)
 	o := small(2)
 	o.Topology = Mesh
-	for _, number := range newsNumbers {
+	for _, number := range turningNumbers {
 		a, b := joined(t, link.MakeID(1, 1), o), joined(t, link.MakeID(2, 1), o)
 		a.router.mu.Lock()
-		a.router.news[2] = &news{id: b.id, number: number}
+		a.router.linkStates[2] = &linkState{id: b.id, number: number}
 		a.router.mu.Unlock()
 		x, y := ntbmem.Pair(o.LinkWindow(0))
 		linked := make(chan error)
@@ -154,18 +154,18 @@ func TestNewsOfAMeshNeighbourCountFromItsLinkOn(t *testing.T) {
 	}
 }
 
-// News that change while the last ones wait for the lane are sent too.
-func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
+// A link state that changes while the last one waits for the lane is sent too.
+func TestALinkStateThatChangesWhileItIsSentIsSentAgain(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(3))
 	number := func(node, host int) uint64 {
 		r := f.nodes[node].router
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.news[host] == nil {
+		if r.linkStates[host] == nil {
 			return 0
 		}
-		return r.news[host].number
+		return r.linkStates[host].number
 	}
 	allKnow := func() bool {
 		for host := 1; host <= 3; host++ {
@@ -177,18 +177,18 @@ func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
 	}
 	require.Eventually(t, allKnow, 30*time.Second, time.Millisecond)
 	r := f.nodes[0].router
-	news := r.sides[Right].Load().news
+	adverts := r.sides[Right].Load().adverts
 	change := func() {
 		r.mu.Lock()
-		r.ownNewsLocked()
+		r.originateLocked()
 		r.mu.Unlock()
-		news.add(1)
+		adverts.add(1)
 	}
-	lane := news.link.out[0]
+	lane := adverts.link.out[0]
 	lane.mu.Lock()
-	made := news.frame
+	made := adverts.frame
 	var once sync.Once
-	news.frame = func(host int) (fr frame, body []byte, ok bool) {
+	adverts.frame = func(host int) (fr frame, body []byte, ok bool) {
 		fr, body, ok = made(host)
 		if host == 1 {
 			once.Do(change) // after the frame was made, and before it is sent
@@ -200,5 +200,5 @@ func TestNewsThatChangeWhileTheyAreSentAreSentAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return number(1, 1) == number(0, 1) }, 30*time.Second, time.Millisecond)
 	lane.mu.Lock()
 	defer lane.mu.Unlock()
-	once.Do(func() { t.Fatal("no frame of news was made") })
+	once.Do(func() { t.Fatal("no link state was sent") })
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// The owner of each host tells all others of its links. A frame of news goes to the neighbours,
-// which send on what is newer than what they know. In a mesh they do not send it
-// on, since all nodes are neighbours. An owner passes everything on to its members,
+// The owner of each host advertises its link state to all others. The frame goes to the
+// neighbours, which send on what is newer than what they know. In a mesh they do not send
+// it on, since all nodes are neighbours. An owner passes everything on to its members,
 // which believe it.
 
 // sideState is the state of one of a node's links, as the node reports it.
@@ -26,8 +26,8 @@ const (
 
 func (s sideState) String() string { return [...]string{"unknown", "up", "down", "none"}[s&3] }
 
-// news is what a node reports about itself.
-type news struct {
+// linkState is what a node reports about its links and members: a link-state advertisement.
+type linkState struct {
 	id     link.ID
 	number uint64 // see newer; at first the time in nanoseconds, so that a new process continues upwards
 	sides  [2]sideState
@@ -37,31 +37,31 @@ type news struct {
 	members []link.ID
 }
 
-// memberBytes is the size of a member in the body of news: its process number, 0
-// for none.
+// memberBytes is the size of a member in the body of a link state: its process
+// number, 0 for none.
 const memberBytes = 2
 
-// newer reports whether news of number n replace those of number m. Numbers wrap: n+1
-// is newer than n, whatever n is. If two are half of all numbers apart, the greater
+// newer reports whether a link state of number n replaces that of number m. Numbers wrap:
+// n+1 is newer than n, whatever n is. If two are half of all numbers apart, the greater
 // one is newer.
 func newer(n, m uint64) bool {
 	d := n - m
 	return int64(d) > 0 || d == 1<<63 && n > m
 }
 
-// outdoEvery limits how often a node outdoes news of itself. Two processes with the same
+// outdoEvery limits how often a node outdoes a link state of itself. Two processes with the same
 // id would do so for ever.
 const outdoEvery = 100 * time.Millisecond
 
-// outdoing is what a node has to do about news of itself that it did not make.
+// outdoing is what a node has to do about a link state of itself that it did not make.
 type outdoing struct {
 	number uint64    // the newest foreign number
-	last   time.Time // when it last outdid news
+	last   time.Time // when it last outdid one
 	timer  bool      // a timer is set, to do so again
 }
 
 // names reports whether n, which may be nil, names a process of its host.
-func (n *news) names(id link.ID) bool {
+func (n *linkState) names(id link.ID) bool {
 	if n == nil {
 		return false
 	}
@@ -69,29 +69,29 @@ func (n *news) names(id link.ID) bool {
 	return n.id == id || member
 }
 
-// named reports whether news name a node. Any process may have written other mentions of
-// it, such as the source in a frame.
+// named reports whether a link state names a node. Any process may have written other
+// mentions of it, such as the source in a frame.
 func (r *router) named(id link.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.news[id.Host()].names(id)
+	return r.linkStates[id.Host()].names(id)
 }
 
-func (n *news) side(d Direction) sideState {
+func (n *linkState) side(d Direction) sideState {
 	if n == nil {
 		return stateUnknown
 	}
 	return n.sides[d]
 }
 
-// ownNewsLocked makes new news of this node. The caller holds mu, or has the only
-// reference. A member makes none, since its owner's news cover the host.
-func (r *router) ownNewsLocked() {
+// originateLocked makes a new link state of this node. The caller holds mu, or has the only
+// reference. A member makes none, since its owner's link state covers the host.
+func (r *router) originateLocked() {
 	if r.opts.Member {
 		return
 	}
-	own := &news{id: r.node.id, number: uint64(time.Now().UnixNano())}
-	if was := r.news[r.host]; was != nil {
+	own := &linkState{id: r.node.id, number: uint64(time.Now().UnixNano())}
+	if was := r.linkStates[r.host]; was != nil {
 		if !newer(own.number, was.number) {
 			own.number = was.number + 1
 		}
@@ -112,56 +112,56 @@ func (r *router) ownNewsLocked() {
 		own.members = append(own.members, id)
 	}
 	slices.Sort(own.members)
-	r.news[r.host] = own
+	r.linkStates[r.host] = own
 }
 
-// newsFrom handles news from a neighbour. The neighbour may change the body
-// meanwhile.
-func (r *router) newsFrom(l *Link, f *frame, body []byte) {
+// receiveLinkState handles a link state from a neighbour. The neighbour may change the
+// body meanwhile.
+func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	host := f.src.Host()
-	n := &news{
-		id: f.src, number: f.newsNumber(),
+	n := &linkState{
+		id: f.src, number: f.linkStateNumber(),
 		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask},
 	}
 	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
 		l.direction == Down || l.direction == Direct && f.src != l.id {
-		r.drop(dropNews)
+		r.drop(dropLinkState)
 		return
 	}
 	n.members = readMembers(host, body)
 	r.mu.Lock()
-	was := r.news[host]
+	was := r.linkStates[host]
 	take := was == nil || newer(n.number, was.number)
 	switch {
 	case l.direction == Up:
 		take = true // the owner is right
 	case l.direction == Direct:
-		take = r.links[l.key()] == l // no other node speaks of it
+		take = r.links[l.key()] == l // no other node advertises it
 	case take && host == r.host:
-		// These may be of a process that was here before, with a clock ahead of
-		// ours, or forged. Nobody takes our news until ours are newer.
+		// It may be of a process that was here before, with a clock ahead of
+		// ours, or forged. No node takes our link state until ours is newer.
 		take = r.outdoLocked(n.number)
 		r.mu.Unlock()
 		if take {
-			r.changed(nil, host) // the link over which they came must get ours too
+			r.changed(nil, host) // the link over which it came must get ours too
 		}
 		return
 	}
 	if take {
-		r.news[host] = n
+		r.linkStates[host] = n
 	}
 	r.mu.Unlock()
 	switch {
 	case take:
 		r.changed(l, host)
 	case was != nil && n.number != was.number:
-		l.tellNews(host) // the neighbour has older ones
+		l.advertise(host) // the neighbour has an older one
 	}
 }
 
-// outdoLocked makes news of this node that are newer than number, now or later. It
-// reports whether it made them now. The caller holds mu.
+// outdoLocked makes a link state of this node that is newer than number, now or later. It
+// reports whether it made one now. The caller holds mu.
 func (r *router) outdoLocked(number uint64) bool {
 	o := &r.outdo
 	if o.timer {
@@ -176,8 +176,8 @@ func (r *router) outdoLocked(number uint64) bool {
 		return false
 	}
 	o.last = time.Now()
-	r.ownNewsLocked()
-	r.news[r.host].number = number + 1
+	r.originateLocked()
+	r.linkStates[r.host].number = number + 1
 	return true
 }
 
@@ -185,7 +185,7 @@ func (r *router) outdoLocked(number uint64) bool {
 func (r *router) outdoLate() {
 	r.mu.Lock()
 	r.outdo.timer = false
-	made := !r.closed && newer(r.outdo.number, r.news[r.host].number) && r.outdoLocked(r.outdo.number)
+	made := !r.closed && newer(r.outdo.number, r.linkStates[r.host].number) && r.outdoLocked(r.outdo.number)
 	r.mu.Unlock()
 	if made {
 		r.changed(nil, r.host)
@@ -205,8 +205,8 @@ func readMembers(host int, body []byte) (ids []link.ID) {
 	return slices.Compact(ids)
 }
 
-// body returns the members in the form in which news carry them.
-func (n *news) body() []byte {
+// body returns the members in the form in which a link state carries them.
+func (n *linkState) body() []byte {
 	b := make([]byte, round8(memberBytes*len(n.members)))
 	for i, id := range n.members {
 		binary.LittleEndian.PutUint16(b[memberBytes*i:], uint16(id.Process()))
@@ -214,8 +214,8 @@ func (n *news) body() []byte {
 	return b
 }
 
-// tells reports whether a link's neighbour is sent news of a host.
-func (l *Link) tells(host int) bool {
+// advertises reports whether a link's neighbour is sent the link state of a host.
+func (l *Link) advertises(host int) bool {
 	switch l.direction {
 	case Up:
 		return false
@@ -225,41 +225,42 @@ func (l *Link) tells(host int) bool {
 	return true
 }
 
-// toTell returns the news of a host that a link's neighbour is sent, or nil if nothing
-// is known. For members of a mesh, both sides in it say whether this node's link to the
-// host is up.
-func (l *Link) toTell(host int) *news {
+// linkStateFor returns the link state of a host that a link's neighbour is sent, or nil if
+// none is known. For members of a mesh, both sides in it are up if this node's link to the
+// host is up, and else down.
+func (l *Link) linkStateFor(host int) *linkState {
 	r := l.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.news[host]
+	n := r.linkStates[host]
 	if n == nil || r.opts.Topology != Mesh || l.direction != Down {
 		return n
 	}
-	told := *n
-	told.sides = [2]sideState{stateDown, stateDown}
+	sent := *n
+	sent.sides = [2]sideState{stateDown, stateDown}
 	if link, _, _ := r.routeLocked(host); link != nil {
-		told.sides = [2]sideState{stateUp, stateUp}
+		sent.sides = [2]sideState{stateUp, stateUp}
 	}
-	return &told
+	return &sent
 }
 
-// newsFrame is the frame of news that a link's neighbour hears of a host. It reports false
-// if nothing is known: the host is told of when it is heard of.
-func (l *Link) newsFrame(host int) (f frame, body []byte, ok bool) {
-	n := l.toTell(host)
+// advertFrame returns the frame that advertises a host to a link's neighbour. ok is false if
+// no link state of the host is known: it is advertised when one comes.
+func (l *Link) advertFrame(host int) (f frame, body []byte, ok bool) {
+	n := l.linkStateFor(host)
 	if n == nil {
 		return frame{}, nil, false
 	}
 	body = n.body()
 	return frame{
-		kind: frameNews, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
+		kind: frameLinkState, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
 		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
 		arg:   n.links[Left], ask: n.links[Right], length: uint32(len(body)),
 	}, body, true
 }
 
-// tellNews sends a link's neighbour the latest news of hosts, of those that it hears of.
-func (l *Link) tellNews(hosts ...int) {
-	l.news.add(slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return !l.tells(h) })...)
+// advertise sends a link's neighbour the latest link states of hosts, of those that it is
+// sent.
+func (l *Link) advertise(hosts ...int) {
+	l.adverts.add(slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return !l.advertises(h) })...)
 }
