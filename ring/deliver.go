@@ -138,7 +138,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// This is checked again, since another worker may have a copy of the same frame, by
-	// another way. Two tunnels here would be one there.
+	// another route. Two tunnels here would be one there.
 	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil {
 		return nil
 	}

@@ -6,7 +6,7 @@
 //
 // The package joins the links to neighbours, of package internal/link, to a fabric of several
 // hosts: lanes that carry frames over a link, the forwarding of frames, tunnels to nodes that
-// are not neighbours, and the ways there. Two processes with one link between them need none
+// are not neighbours, and the routes there. Two processes with one link between them need none
 // of that.
 //
 // A [Node] is a [link.Node] that takes part in such a fabric. [Join] makes it one, then
@@ -58,7 +58,7 @@
 //	Down        another host     the side that the owner's own frames would take
 //	Up          this process     here: a member forwards nothing
 //
-// So a frame goes over at most two links more than there are hosts on its way. A frame that came
+// So a frame goes over at most two links more than there are hosts on its route. A frame that came
 // from Down must name that member as its source. Link states, frames for the same host, and
 // anything else that a member may not send are dropped and counted. Within the host, the direct peer of a link
 // serves for what its two ends exchange. Members have no links among themselves.
@@ -119,8 +119,8 @@
 // # Tunnels
 //
 // A tunnel has four parts. [arq.End] is its handshake and its sender. The grant is what the
-// other end stores here, and takes each frame once, in order ([arq.Receiver]). The way is the
-// link that its frames take. The device, which those above have, puts these together.
+// other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is
+// the link that its frames take. The device, which those above have, puts these together.
 //
 // A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
 // works as over a bridge, bring-up included, and which passes the conformance
@@ -175,10 +175,10 @@
 // what the device does in each:
 //
 //	state      the device   when                                   what happens
-//	opening    is opening   no way for 1 s, or the dial ends       ended
-//	up         is up        the way changes, or one of its links   all kept is sent again by the new one
+//	opening    is opening   no route for 1 s, or the dial ends     ended
+//	up         is up        a new route, or a new link on it       all kept is sent again by the new one
 //	up         is up        no acknowledgement for 0.2 to 3.2 s    all kept is sent again
-//	up         is up        no way in any direction for 1 s        ended, ErrUnreachable
+//	up         is up        no route in any direction for 1 s      ended, ErrUnreachable
 //	up         is up        close or reset comes, or a bad frame   ended
 //	up         is up        262144 stores found no room            ended, ErrProtocol
 //	draining   is down      disabled here                          kept and close are sent, and again

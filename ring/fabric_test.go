@@ -76,7 +76,7 @@ func buildFabric(t testing.TB, f *fabric) *fabric {
 	return f
 }
 
-// settles waits until all hosts know what each says of its links. Until then a way may seem
+// settles waits until all hosts know what each says of its links. Until then a route may seem
 // to be cut.
 func (f *fabric) settles(t testing.TB) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Links on either way are cut and mended again and again during a transfer.
+// Links on either route are cut and mended again and again during a transfer.
 func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	leak.Check(t)
 	cuts := 20
@@ -35,7 +35,7 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	}
 	for i := range cuts {
 		moved()
-		f.cut(i % 4) // on both ways in turn, near the source, midway, near the destination
+		f.cut(i % 4) // on both routes in turn, near the source, midway, near the destination
 		moved()
 		f.connect(i % 4)
 	}
@@ -69,7 +69,7 @@ func TestPeerIsUnreachableWhenBothWaysAreCut(t *testing.T) {
 	_, err = f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.ErrorIs(t, err, ErrUnreachable)
 	// This is the other direction, where a moment may be missing to the second, and
-	// the nodes that still have a way.
+	// the nodes that still have a route.
 	for _, p := range f.nodes[2].Peers() {
 		if p.ID() == link.MakeID(1, 1) {
 			<-p.Done()
@@ -87,7 +87,7 @@ func TestPeerIsUnreachableWhenBothWaysAreCut(t *testing.T) {
 func TestKilledNodeTakesOnlyItsOwnTunnelsDown(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(5))
-	over, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1)) // by way of host 2
+	over, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1)) // through host 2
 	require.NoError(t, err)
 	with, err := f.nodes[3].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ type inLane struct {
 	answered uint32   // the neighbour's space arm that was answered
 	frame    frame    // header of the head
 	waits    *outLane // where the head waits for its turn, or nil
-	way      wayOut
+	cached   nextHopCache
 	awaited  awaited
 	frames   uint64 // frames taken
 	bytes    uint64
@@ -46,11 +46,12 @@ type inLane struct {
 	arm dataArm // in words; the worker's and the guard's
 }
 
-// wayOut is the way of the last frame that came from a member.
-type wayOut struct {
+// nextHopCache is the next hop to host, the destination of the last frame that came from a
+// member.
+type nextHopCache struct {
 	link    *Link
 	host    int
-	version uint32 // the router's version before the way was looked up
+	version uint32 // the router's version before the route was looked up
 }
 
 // awaited is what is known of a neighbour that waited for room and was notified of it: that it has

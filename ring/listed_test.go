@@ -48,7 +48,7 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	r.mu.Unlock()
 	r.version.Add(1)
 	m.in.drain()
-	require.EqualValues(t, 1, r.drops[dropNoLink].Load(), "there is no way any more")
+	require.EqualValues(t, 1, r.drops[dropNoLink].Load(), "there is no route any more")
 	for range 10 {
 		sent := m.sent()
 		m.takenAll()
@@ -114,7 +114,7 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 	m.out.want(ownOf(m)) // the lane is full
 	x := newAsker(m.n.router, link.MakeID(3, 1))
 	m.n.router.tunnels.add(x)
-	x.way.link = m.out.link
+	x.nextHop.link = m.out.link
 	x.probe() // it sends what it has, which is open
 	w := waiter{source: x}
 	require.True(t, m.out.waiting(w))
@@ -125,7 +125,7 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 	require.False(t, m.out.waiting(w))
 }
 
-// So does one that goes another way.
+// So does one that takes another route.
 func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	m := newMiddle(t, small(3), 0)
 	defer m.close()
@@ -138,7 +138,7 @@ func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	left := r.sides[Left].Load()
 	r.links[linkKey{Left, 0}] = left // the only one of which it knows
 	x.reroute()
-	require.Equal(t, left, x.way.link)
+	require.Equal(t, left, x.nextHop.link)
 	require.False(t, right.out[0].waiting(w))
 	x.mu.Lock()
 	x.abort()

@@ -30,7 +30,7 @@ func (l *inLane) enter(f *frame, body []byte) result {
 		r.drop(dropHops)
 		return headWent
 	}
-	to := l.wayOut(f.dst.Host())
+	to := l.nextHopTo(f.dst.Host())
 	if to == nil {
 		r.drop(dropNoLink)
 		return headWent
@@ -38,14 +38,14 @@ func (l *inLane) enter(f *frame, body []byte) result {
 	return l.passOn(to, f, body, true)
 }
 
-// wayOut returns the link to a host. It caches the last one until links or link
-// states change, so that it need not take the router's lock for each frame. The caller
-// holds mu.
-func (l *inLane) wayOut(host int) *Link {
+// nextHopTo returns the link with which the route to a host begins. It caches the last one
+// until links or link states change, so that it need not take the router's lock for each
+// frame. The caller holds mu.
+func (l *inLane) nextHopTo(host int) *Link {
 	r := l.link.router
-	if v := r.version.Load(); host != l.way.host || v != l.way.version {
+	if v := r.version.Load(); host != l.cached.host || v != l.cached.version {
 		to, _, _ := r.route(host)
-		l.way = wayOut{to, host, v}
+		l.cached = nextHopCache{to, host, v}
 	}
-	return l.way.link
+	return l.cached.link
 }

@@ -67,7 +67,7 @@ func meshed(t testing.TB, o Options) *fabric {
 	return f
 }
 
-// known waits until a node knows of another one, by its owner's link state, and of a way there.
+// known waits until a node knows of another one, by its owner's link state, and of a route there.
 func known(t testing.TB, n *Node, id link.ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -75,7 +75,7 @@ func known(t testing.TB, n *Node, id link.ID) {
 		if !slices.Contains(append(h.Members, h.ID), id) {
 			return false
 		}
-		l, _, _ := n.router.wayTo(id)
+		l, _, _ := n.router.nextHopTo(id)
 		return l != nil || id.Host() == n.ID().Host()
 	}, 60*time.Second, time.Millisecond)
 }
@@ -341,7 +341,7 @@ func TestLinksWithinAHostAreChecked(t *testing.T) {
 	}
 }
 
-// A member learns of a cut from its owner, and sends again by the way that is left.
+// A member learns of a cut from its owner, and sends again by the route that is left.
 func TestTunnelsOfMembersGoOnWhenALinkIsCut(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(4))

@@ -18,7 +18,7 @@ func (t *tunnel) wanted() uint32 {
 	return t.orders.wanted
 }
 
-// Two workers may take two frames of a tunnel, one behind the other, that came by two ways.
+// Two workers may take two frames of a tunnel, one behind the other, that came by two routes.
 // Each frame requests an order. The answer to the second must not be taken back.
 func TestTheLastOrderIsAnswered(t *testing.T) {
 	leak.Check(t)
@@ -105,7 +105,7 @@ func (t *tunnel) acknowledgeSome(n int) {
 	waiting := t.arq.Kept() - t.arq.Unsent()
 	f.ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
-	t.router.deliver(t.way.link, f, nil)
+	t.router.deliver(t.nextHop.link, f, nil)
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.

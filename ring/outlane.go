@@ -360,7 +360,7 @@ func (o *outLane) pollSome() (more bool) {
 }
 
 // close is called at the end of the link. No frame is put in any more, and every lane that
-// waits finds another way.
+// waits finds another next hop.
 func (o *outLane) close() {
 	o.mu.Lock()
 	o.down = true

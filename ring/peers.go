@@ -20,7 +20,7 @@ const lingerLimit = 2 * time.Second
 // direct peer, unless [Options.Failover] is set. For other nodes, or with Failover,
 // it is a routed peer. That is made at both ends when it is first asked for, so the
 // other node's services are opened too. Peer waits for the other node's answer
-// until ctx ends. If no way leads there it returns ErrUnreachable, at once when
+// until ctx ends. If no route leads there it returns ErrUnreachable, at once when
 // that is known.
 //
 // The peer's Done is closed when the node has been unreachable for a second, in all
@@ -37,7 +37,7 @@ func (n *Node) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 			r.mu.Unlock()
 			return p, nil
 		}
-		if link, _ := r.wayLocked(id); link == nil {
+		if link, _ := r.nextHopLocked(id); link == nil {
 			r.mu.Unlock()
 			return nil, fmt.Errorf("%w %v", ErrUnreachable, id)
 		}
@@ -174,11 +174,11 @@ func (r *router) close() {
 	}
 }
 
-// lingers reports whether a tunnel has something to send, and a way.
+// lingers reports whether a tunnel has something to send, and a route.
 func (r *router) lingers() bool {
 	for _, t := range r.tunnels.all() {
 		t.mu.Lock()
-		busy := !t.arq.State().Over() && t.way.link != nil
+		busy := !t.arq.State().Over() && t.nextHop.link != nil
 		t.mu.Unlock()
 		if busy {
 			return true

@@ -30,20 +30,20 @@ func (r *router) onward(from *Link, dst link.ID) *Link {
 	return r.sides[from.direction.opposite()].Load()
 }
 
-// wayTo returns the way to a node. l is the first link. d is where frames go from
-// there; for an uplink it is the side that its other end takes. made identifies the
-// links behind it.
-func (r *router) wayTo(id link.ID) (l *Link, d Direction, made uint64) {
+// nextHopTo returns the next hop on the route to a node. l is the link to it. d is where
+// frames go from there; for an uplink it is the side that its other end takes. made
+// identifies the links behind it.
+func (r *router) nextHopTo(id link.ID) (l *Link, d Direction, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l, d = r.wayLocked(id)
+	l, d = r.nextHopLocked(id)
 	if l != nil && d != Direct {
 		made = r.madeLocked(id.Host(), d)
 	}
 	return l, d, made
 }
 
-// madeLocked returns a number that changes when a link on the way to a host is made
+// madeLocked returns a number that changes when a link on the route to a host is made
 // again, as far as is known. This node's own links do not count. A link is
 // identified by what its nearer end reports, whose link state comes first, so that none
 // counts as new twice.
@@ -60,9 +60,9 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	return made
 }
 
-// wayLocked returns the way to a node. It returns nil if there is none, or the node
-// is known not to exist.
-func (r *router) wayLocked(id link.ID) (*Link, Direction) {
+// nextHopLocked returns the link to the next hop on the route to a node, and its direction.
+// The link is nil if there is no route, or the node is known not to exist.
+func (r *router) nextHopLocked(id link.ID) (*Link, Direction) {
 	if n := r.linkStates[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
 	}
@@ -70,8 +70,8 @@ func (r *router) wayLocked(id link.ID) (*Link, Direction) {
 	return l, d
 }
 
-// route returns the way to a host: the link, nil if there is none, its direction,
-// and the number of links. The shorter way comes first, and of two equal ones the
+// route returns the route to a host: its first link, nil if there is none, the direction,
+// and the number of links. The shorter route comes first, and of two equal ones the
 // right one.
 func (r *router) route(host int) (*Link, Direction, int) {
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *router) route(host int) (*Link, Direction, int) {
 	return r.routeLocked(host)
 }
 
-func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
+func (r *router) routeLocked(host int) (best *Link, side Direction, hops int) {
 	if host < 1 || host > r.opts.Nodes || host == r.host {
 		return nil, 0, 0
 	}
@@ -111,13 +111,13 @@ func (r *router) routeLocked(host int) (best *Link, way Direction, hops int) {
 			continue
 		}
 		if best == nil || n < hops {
-			best, way, hops = l, d, n
+			best, side, hops = l, d, n
 		}
 	}
-	return best, way, hops
+	return best, side, hops
 }
 
-// openLocked reports whether no link on the way to a host is known to be cut. This
+// openLocked reports whether no link on the route to a host is known to be cut. This
 // host's own links do not count.
 func (r *router) openLocked(host int, d Direction) bool {
 	for h := r.opts.neighbour(r.host, d); h != host; {

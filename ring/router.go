@@ -25,8 +25,8 @@ type router struct {
 	drops [numDrops]atomic.Uint64
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[link.ID]*Link]
-	// version changes after links and link states have changed. Callers that cache a way
-	// compare it.
+	// version changes after links and link states have changed. Callers that cache a next
+	// hop compare it.
 	version atomic.Uint32
 
 	mu         lock.Mutex[lock.Router]
@@ -69,7 +69,7 @@ const (
 	dropTooMany                         // one node asks for too many tunnels
 	dropLinkState                       // a link state that no node may send
 	dropSource                          // a member sent it in the name of another
-	dropStopped                         // for a process that does not take frames, or by way of one
+	dropStopped                         // for a process that does not take frames, or through one
 	dropStranger                        // asks for a tunnel in the name of a process that no link state names
 	numDrops
 )
@@ -236,8 +236,8 @@ func (r *router) linkDown(l *Link) {
 }
 
 // changed is called after a change of what is known of hosts. It advertises
-// these, except over the link from which the change came, and has tunnels find their ways again. It
-// waits for none of that, since a device may block.
+// these, except over the link from which the change came, and has tunnels find their routes
+// again. It waits for none of that, since a device may block.
 func (r *router) changed(from *Link, hosts ...int) {
 	r.version.Add(1)
 	r.mu.Lock()

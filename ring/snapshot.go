@@ -23,7 +23,7 @@ type Snapshot struct {
 	Hosts []HostInfo `json:"hosts"`
 	// Links are this node's own links.
 	Links []LinkInfo `json:"links"`
-	// Routes are the ways to the other hosts, in the order of their numbers.
+	// Routes are those to the other hosts, in the order of their numbers.
 	Routes []RouteInfo `json:"routes"`
 	// Tunnels are the routed peers.
 	Tunnels []TunnelInfo `json:"tunnels"`
@@ -65,7 +65,7 @@ type LinkInfo struct {
 	Doorbells       uint64  `json:"doorbells"`        // rung for lanes
 }
 
-// RouteInfo is the way to a host.
+// RouteInfo is the route to a host.
 type RouteInfo struct {
 	Host      int    `json:"host"`
 	State     string `json:"state"`               // "up", "unreachable"
@@ -179,8 +179,8 @@ func (t *tunnel) info() TunnelInfo {
 		Path: sent.Restarts, Sent: sent.Sent, SentBytes: sent.SentBytes, Resent: sent.Resent,
 		Received: taken, Unconfirmed: t.arq.KeptBytes(),
 	}
-	if t.way.link != nil {
-		i.Direction = t.way.link.direction.String()
+	if t.nextHop.link != nil {
+		i.Direction = t.nextHop.link.direction.String()
 	}
 	return i
 }

@@ -24,7 +24,7 @@ func knowsAll(r *router, nodes int) bool {
 // asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
 // which no node has seen yet.
 func asked(f *fabric) (*tunnel, *frame) {
-	// A link state that came later would change the way, and so have everything
+	// A link state that came later would change the route, and so have everything
 	// sent again.
 	for _, n := range f.nodes {
 		for !knowsAll(n.router, len(f.nodes)) {
@@ -72,7 +72,7 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	came(t, x, y, 1)
 }
 
-// By the time that the second frame is sent, the way may be another one, and
+// By the time that the second frame is sent, the route may be another one, and
 // faster.
 func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	leak.Check(t)

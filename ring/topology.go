@@ -34,7 +34,7 @@ func (t Topology) String() string {
 	return fmt.Sprintf("topology %d", uint8(t))
 }
 
-// Direction is where a link leads, and which way a frame goes.
+// Direction is where a link leads, and where a frame goes.
 type Direction uint8
 
 const (
@@ -106,7 +106,7 @@ const (
 
 // Errors of routed peers and of links.
 var (
-	// ErrUnreachable reports that no way leads to the node. It does not exist, or
+	// ErrUnreachable reports that no route leads to the node. It does not exist, or
 	// the links to it are cut in every direction. sdp turns it into EHOSTUNREACH.
 	ErrUnreachable = errors.New("ring: no route to node")
 	// ErrMismatch reports that the two ends of a link are set up differently:
@@ -142,11 +142,11 @@ type Options struct {
 	FrameBytes int
 	// Window is the size in bytes of the memory here that each routed peer gets
 	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB. There may be
-	// 1024 for each neighbour, of nodes that it is on the way to.
+	// 1024 for each neighbour, of nodes to which the route leads through it.
 	Window int
 	// Retention is how many bytes of frames, per routed peer, may be under way and
 	// not acknowledged, at least four frames; 0 means 2 MiB or four frames. They
-	// are kept to be sent again by another way.
+	// are kept to be sent again by another route.
 	Retention int
 	// Failover makes Peer use a tunnel for neighbours too. Then every connection
 	// goes on in the other direction when a link is cut. Without it, connections to

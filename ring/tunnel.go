@@ -36,15 +36,15 @@ type tunnel struct {
 
 	// mu guards the following. It is locked after an inLane's and an outLane's, before the
 	// router's, and not while a grant's is held.
-	mu     lock.Mutex[lock.Tunnel]
-	arq    arq.End
-	late   backlog   // stores behind those that arq keeps
-	line   line      // writers with data that wait for room
-	marks  arq.Marks // doorbells, a request and an answer that found no frame
-	orders orders
-	way    way
-	alarm  alarm // calls expire
-	err    error // why the link went down, if there is more to say; constant then
+	mu      lock.Mutex[lock.Tunnel]
+	arq     arq.End
+	late    backlog   // stores behind those that arq keeps
+	line    line      // writers with data that wait for room
+	marks   arq.Marks // doorbells, a request and an answer that found no frame
+	orders  orders
+	nextHop nextHop
+	alarm   alarm // calls expire
+	err     error // why the link went down, if there is more to say; constant then
 }
 
 // seat is the place of a tunnel in the table.

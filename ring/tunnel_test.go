@@ -18,7 +18,7 @@ func tunnelOverRelay(m *relay) (x *tunnel, right *Link) {
 	})
 	r.tunnels.add(x)
 	right = r.sides[Right].Load()
-	x.way.link = right
+	x.nextHop.link = right
 	return x, right
 }
 

@@ -59,7 +59,7 @@ type ringOfTunnels struct {
 	workers []*worker
 	tunnels []*tunnel
 	stores  map[*tunnel]*storing
-	moved   map[*tunnel]bool // links have changed since it found its way
+	moved   map[*tunnel]bool // links have changed since it found its next hop
 }
 
 // storing is what one end of a tunnel stores: words and data, each published with its number.

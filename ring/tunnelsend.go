@@ -9,7 +9,7 @@ import (
 
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// unlock unlocks mu. If there is something to send, and a way, the lane takes it, in its
+// unlock unlocks mu. If there is something to send, and a route, the lane takes it, in its
 // turn. A tunnel that is closed leaves the lane, which may have no room for long and would keep
 // its memory. The caller holds no lock of an outLane.
 func (t *tunnel) unlock() {
@@ -29,13 +29,13 @@ func (t *tunnel) unlock() {
 	}
 }
 
-// lane returns the lane that the tunnel's frames take, or nil if there is no way. The caller
+// lane returns the lane that the tunnel's frames take, or nil if there is no route. The caller
 // holds mu.
 func (t *tunnel) lane() *outLane {
-	if t.way.link == nil {
+	if t.nextHop.link == nil {
 		return nil
 	}
-	return t.way.link.out[t.seat.lane]
+	return t.nextHop.link.out[t.seat.lane]
 }
 
 // send implements source.

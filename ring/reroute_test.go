@@ -91,7 +91,7 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 	advertise(2, Direct) // a link state without anything new
 	advertise(2, Left)   // the other end of our own link, which we know ourselves
 	advertise(3, Left)   // the far end of the link from 2 to 3
-	advertise(3, Right)  // not on the way
+	advertise(3, Right)  // not on the route
 	advertise(4, Left)
 	settled()
 	require.Equal(t, was, ta.beginnings())
@@ -101,7 +101,7 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 	require.True(t, a.LinkUp())
 }
 
-// Frames were lost for long, and no link state showed it. A way that is then cut and mended counts
+// Frames were lost for long, and no link state showed it. A route that is then cut and mended counts
 // anew: it does not wait for the end of a long time that began before.
 func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	leak.Check(t)
@@ -113,7 +113,7 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	ta := a.(*tunnel)
 	long := ta.losesForLong(time.Hour)
 	f.cut(0)
-	a.Order() // frames use the new way
+	a.Order() // frames use the new route
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
 	require.True(t, ta.alarm.at.Before(long))
@@ -139,7 +139,7 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 	}
 }
 
-// A node asks again, by every way, until it is answered. Copies that come by two ways at
+// A node asks again, by every route, until it is answered. Copies that come by two routes at
 // the same moment make one tunnel.
 func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	leak.Check(t)

@@ -10,12 +10,12 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// way is the way that the frames of a tunnel go.
-type way struct {
-	link *Link     // the first one; nil if there is no way
+// nextHop is where the frames of a tunnel go first, and what is known of the route behind it.
+type nextHop struct {
+	link *Link     // that they take; nil if there is no route
 	side Direction // that frames take from this host
 	made uint64    // identifies the links behind it, see router.madeLocked
-	cut  time.Time // since when there is no way; zero if there is one, or none was looked for
+	cut  time.Time // since when there is no route; zero if there is one, or none was looked for
 }
 
 // stirring is what is asked of a tunnel after links or link states have changed.
@@ -24,7 +24,7 @@ type stirring struct {
 	probes atomic.Bool   // one of them asks for a probe of the other end
 }
 
-// stir makes the tunnel find its way again after the links have changed, and perhaps
+// stir makes the tunnel find its route again after the links have changed, and perhaps
 // probe the other end. A goroutine of its own does that, since a goroutine that
 // stores to a device that blocks holds mu meanwhile.
 func (t *tunnel) stir(probe bool) {
@@ -50,9 +50,9 @@ func (t *tunnel) settle() {
 	}
 }
 
-// reroute finds the way again after the links have changed. Frames that are under
-// way by another way, or by a link that was cut and made again, are sent again by
-// the new one. If there is no way for long, the tunnel goes down.
+// reroute finds the route again after the links have changed. Frames that are under
+// way by another route, or by a link that was cut and made again, are sent again by
+// the new one. If there is no route for long, the tunnel goes down.
 func (t *tunnel) reroute() {
 	t.mu.Lock()
 	was := t.lane()
@@ -62,17 +62,17 @@ func (t *tunnel) reroute() {
 		return
 	}
 	now := time.Now()
-	found := way{}
-	found.link, found.side, found.made = t.router.wayTo(t.remote)
+	found := nextHop{}
+	found.link, found.side, found.made = t.router.nextHopTo(t.remote)
 	switch {
 	case found.link == nil:
-		found.cut = t.way.cut
+		found.cut = t.nextHop.cut
 		if found.cut.IsZero() {
 			found.cut = now
 		}
-		t.way = found
-	case found != t.way:
-		t.way = found
+		t.nextHop = found
+	case found != t.nextHop:
+		t.nextHop = found
 		t.arq.Restart(now)
 	default:
 		return
@@ -88,7 +88,7 @@ func (t *tunnel) leave(was *outLane) {
 	if was != nil && was != now {
 		was.forget(waiter{source: t})
 		t.mu.Lock()
-		t.unlock() // waits again if the way has changed back meanwhile
+		t.unlock() // waits again if the route has changed back meanwhile
 	}
 }
 
@@ -112,22 +112,22 @@ func (t *tunnel) expireAt(now time.Time) {
 	defer t.unlock()
 	t.alarm.wentOff()
 	switch {
-	case t.way.cut.IsZero():
+	case t.nextHop.cut.IsZero():
 		t.arq.Expire(now)
-	case !t.arq.State().Over() && now.Sub(t.way.cut) >= grace:
+	case !t.arq.State().Over() && now.Sub(t.nextHop.cut) >= grace:
 		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
 	}
 	t.push(now)
 }
 
-// arm sets the alarm for what is due next. While there is no way, only the end of that is.
+// arm sets the alarm for what is due next. While there is no route, only the end of that is.
 // The caller holds mu.
 func (t *tunnel) arm(now time.Time) {
 	switch s := t.arq.State(); {
 	case s == arq.Closed:
-	case t.way.cut.IsZero():
+	case t.nextHop.cut.IsZero():
 		t.alarm.set(t.arq.Deadline(), now)
 	case !s.Over():
-		t.alarm.set(t.way.cut.Add(grace), now)
+		t.alarm.set(t.nextHop.cut.Add(grace), now)
 	}
 }
