@@ -28,10 +28,10 @@ func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	require.Empty(t, a.Inbound())
 	require.True(t, a.lookedAfter())
 	closed := time.Now()
-	a.expireAt(closed.Add(arq.LingerFor / 2))
+	a.onAlarmAt(closed.Add(arq.LingerFor / 2))
 	require.Contains(t, r.tunnels.all(), a)
 	require.True(t, a.lookedAfter(), "nothing looks after it any more")
-	a.expireAt(closed.Add(arq.LingerFor))
+	a.onAlarmAt(closed.Add(arq.LingerFor))
 	require.NotContains(t, r.tunnels.all(), a)
 }
 
@@ -49,6 +49,6 @@ func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	x.reroute()
 	require.NoError(t, x.Close())
 	require.True(t, x.lookedAfter())
-	x.expireAt(time.Now().Add(arq.LingerFor))
+	x.onAlarmAt(time.Now().Add(arq.LingerFor))
 	require.NotContains(t, a.router.tunnels.all(), x)
 }

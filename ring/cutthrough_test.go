@@ -71,7 +71,7 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 		f.connect(i)
 	}
 	t.Cleanup(f.close)
-	f.settles(t)
+	f.waitLinkStates(t)
 	d, far := f.tunnels(t, 1, hosts)
 	buf := make([]byte, size)
 	for i := range buf {

@@ -72,13 +72,13 @@ func buildFabric(t testing.TB, f *fabric) *fabric {
 	if t.Failed() {
 		t.FailNow()
 	}
-	f.settles(t)
+	f.waitLinkStates(t)
 	return f
 }
 
-// settles waits until all hosts know what each says of its links. Until then a route may seem
+// waitLinkStates waits until all hosts have the link state of each. Until then a route may seem
 // to be cut.
-func (f *fabric) settles(t testing.TB) {
+func (f *fabric) waitLinkStates(t testing.TB) {
 	t.Helper()
 	number := func(n *Node, host int) uint64 {
 		n.router.mu.Lock()

@@ -63,7 +63,7 @@ func meshed(t testing.TB, o Options) *fabric {
 			wg.Wait()
 		}
 	}
-	f.settles(t)
+	f.waitLinkStates(t)
 	return f
 }
 

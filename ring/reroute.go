@@ -18,33 +18,35 @@ type nextHop struct {
 	cut  time.Time // since when there is no route; zero if there is one, or none was looked for
 }
 
-// stirring is what is asked of a tunnel after links or link states have changed.
-type stirring struct {
-	calls  atomic.Uint32 // of stir that settle has not handled; the first starts settle
-	probes atomic.Bool   // one of them asks for a probe of the other end
+// rerouteRequests are the calls of requestReroute, after links or link states have changed,
+// that serveReroutes has not handled.
+type rerouteRequests struct {
+	count atomic.Uint32 // their number; the first starts serveReroutes
+	probe atomic.Bool   // one of them asks to probe the other end
 }
 
-// stir makes the tunnel find its route again after the links have changed, and perhaps
-// probe the other end. A goroutine of its own does that, since a goroutine that
-// stores to a device that blocks holds mu meanwhile.
-func (t *tunnel) stir(probe bool) {
+// requestReroute has the tunnel find its route again after links or link states have
+// changed, and probe the other end if probe is true. It does not wait: a goroutine of its
+// own does that, since a goroutine that stores to a device that blocks holds mu meanwhile.
+func (t *tunnel) requestReroute(probe bool) {
 	if probe {
-		t.stirring.probes.Store(true)
+		t.requests.probe.Store(true)
 	}
-	if t.stirring.calls.Add(1) == 1 {
-		go t.settle()
+	if t.requests.count.Add(1) == 1 {
+		go t.serveReroutes()
 	}
 }
 
-// settle does what stir asks for, until there was no further call meanwhile.
-func (t *tunnel) settle() {
+// serveReroutes handles calls of requestReroute until there was none meanwhile. At most one
+// goroutine of a tunnel runs it.
+func (t *tunnel) serveReroutes() {
 	for {
-		n := t.stirring.calls.Load()
+		n := t.requests.count.Load()
 		t.reroute()
-		if t.stirring.probes.Swap(false) {
+		if t.requests.probe.Swap(false) {
 			t.probe()
 		}
-		if t.stirring.calls.CompareAndSwap(n, 0) {
+		if t.requests.count.CompareAndSwap(n, 0) {
 			return
 		}
 	}
@@ -103,11 +105,11 @@ func (t *tunnel) probe() {
 	t.push(now)
 }
 
-// expire is called by the alarm.
-func (t *tunnel) expire() { t.expireAt(time.Now()) }
+// onAlarm is called by the alarm.
+func (t *tunnel) onAlarm() { t.onAlarmAt(time.Now()) }
 
-// expireAt does what is due.
-func (t *tunnel) expireAt(now time.Time) {
+// onAlarmAt does what is due at the time now.
+func (t *tunnel) onAlarmAt(now time.Time) {
 	t.mu.Lock()
 	defer t.unlock()
 	t.alarm.wentOff()

@@ -81,22 +81,22 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 		r.receiveLinkState(from, &fr, nil)
 	}
 	ta := a.(*tunnel)
-	settled := func() {
-		for end := time.Now().Add(30 * time.Second); ta.stirring.calls.Load() > 0; time.Sleep(time.Millisecond) {
+	rerouted := func() {
+		for end := time.Now().Add(30 * time.Second); ta.requests.count.Load() > 0; time.Sleep(time.Millisecond) {
 			require.True(t, time.Now().Before(end))
 		}
 	}
-	settled()
+	rerouted()
 	was := ta.beginnings()
 	advertise(2, Direct) // a link state without anything new
 	advertise(2, Left)   // the other end of our own link, which we know ourselves
 	advertise(3, Left)   // the far end of the link from 2 to 3
 	advertise(3, Right)  // not on the route
 	advertise(4, Left)
-	settled()
+	rerouted()
 	require.Equal(t, was, ta.beginnings())
 	advertise(2, Right)
-	settled()
+	rerouted()
 	require.Greater(t, ta.beginnings(), was) // host 2 may have reported already that this is wrong
 	require.True(t, a.LinkUp())
 }

@@ -156,5 +156,5 @@ func (n *Node) Changed() <-chan struct{} {
 	r := n.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stirred
+	return r.nextChange
 }

@@ -33,7 +33,7 @@ type router struct {
 	links      map[linkKey]*Link   // guarded by mu
 	linkStates map[int]*linkState  // by host; guarded by mu
 	outdo      outdoing            // guarded by mu
-	stirred    chan struct{}       // closed and replaced after a change of links or link states; guarded by mu
+	nextChange chan struct{}       // closed and replaced at the next change of links or link states; guarded by mu
 	closed     bool                // guarded by mu
 	asking     map[link.ID]*asking // tunnels being made here; guarded by mu
 	routed     map[link.ID]routed  // peers over tunnels; guarded by mu
@@ -85,7 +85,7 @@ func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
 func newRouter(n *Node, o Options) *router {
 	r := &router{
 		node: n, opts: o, host: n.id.Host(),
-		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, stirred: make(chan struct{}),
+		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, nextChange: make(chan struct{}),
 		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
 	}
 	r.tunnels.init()
@@ -245,8 +245,8 @@ func (r *router) changed(from *Link, hosts ...int) {
 	for _, l := range r.links {
 		links = append(links, l)
 	}
-	close(r.stirred)
-	r.stirred = make(chan struct{})
+	close(r.nextChange)
+	r.nextChange = make(chan struct{})
 	r.mu.Unlock()
 	for _, l := range links {
 		if l != from {
@@ -254,7 +254,7 @@ func (r *router) changed(from *Link, hosts ...int) {
 		}
 	}
 	for _, t := range r.tunnels.all() {
-		t.stir(slices.Contains(hosts, t.remote.Host()))
+		t.requestReroute(slices.Contains(hosts, t.remote.Host()))
 	}
 }
 

@@ -32,7 +32,7 @@ type tunnel struct {
 	grant grant  // what the other end stores, under a lock of its own
 
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
-	stirring stirring
+	requests rerouteRequests
 
 	// mu guards the following. It is locked after an inLane's and an outLane's, before the
 	// router's, and not while a grant's is held.
@@ -43,7 +43,7 @@ type tunnel struct {
 	marks   arq.Marks // doorbells, a request and an answer that found no frame
 	orders  orders
 	nextHop nextHop
-	alarm   alarm // calls expire
+	alarm   alarm // calls onAlarm
 	err     error // why the link went down, if there is more to say; constant then
 }
 
@@ -98,7 +98,7 @@ func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 		down: make(chan struct{}), opened: make(chan struct{}),
 	}
 	t.grant.init(r.opts.Window)
-	t.alarm.f = t.expire
+	t.alarm.f = t.onAlarm
 	return t
 }
 

@@ -293,9 +293,9 @@ func (w *ringOfTunnels) quiet() {
 	}
 }
 
-// settle goes on until nobody has a step. Where doorbells get lost, the guards come as well.
+// rest goes on until nobody has a step. Where doorbells get lost, the guards come as well.
 // Time that neighbours are waited for is over then. It returns what is wrong.
-func (w *ringOfTunnels) settle() string {
+func (w *ringOfTunnels) rest() string {
 	for again, guards := true, 0; again; {
 		again = false
 		for w.step(true) {
@@ -395,13 +395,13 @@ func scheduleTunnels(t *testing.T, seed uint64, cut bool) string {
 			}
 		}
 	}
-	wrong := w.settle()
+	wrong := w.rest()
 	for i := 0; wrong == "" && i < 50 && w.arrived() != ""; i++ {
 		if !cut {
 			break
 		}
 		w.later() // what was lost with the cable comes again
-		wrong = w.settle()
+		wrong = w.rest()
 	}
 	if wrong == "" {
 		wrong = w.arrived()
