@@ -71,9 +71,9 @@ func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 
 // expects returns the sequence number that is expected next.
 func (t *tunnel) expects() uint32 {
-	t.grant.mu.Lock()
-	defer t.grant.mu.Unlock()
-	return t.grant.recv.Expects()
+	t.inbound.mu.Lock()
+	defer t.inbound.mu.Unlock()
+	return t.inbound.recv.Expects()
 }
 
 // frameFrom returns the next frame of the other end of a tunnel. It acknowledges

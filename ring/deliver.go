@@ -43,7 +43,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	if t.current() == arq.Opening {
 		return // it comes again; the answer to open was lost or is late
 	}
-	v, expects, ok := t.grant.take(t.router, f, body)
+	v, expects, ok := t.inbound.take(t.router, f, body)
 	if !ok {
 		t.router.reset(f)
 		t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote))

@@ -118,15 +118,15 @@
 //
 // # Tunnels
 //
-// A tunnel has four parts. [arq.End] is its handshake and its sender. The grant is what the
+// A tunnel has four parts. [arq.End] is its handshake and its sender. The inbound part is what the
 // other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is
 // the link that its frames take. The device, which those above have, puts these together.
 //
 // A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
 // works as over a bridge, bring-up included, and which passes the conformance
 // suite of bridges. Its inbound window is memory of this node, given to that one
-// source: the grant. A frame may claim any source, so only a process that a link state names gets
-// a grant, and those of one host at most 512. Link states, too, may be forged: over the link to one
+// source. A frame may claim any source, so only a process that a link state names gets
+// such memory, and those of one host at most 512. Link states, too, may be forged: over the link to one
 // neighbour at most 1024 tunnels come, in whatever names. With an
 // Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address
 // space for each neighbour, of which the other ends can have all touched.

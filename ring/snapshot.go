@@ -168,9 +168,9 @@ func (l *Link) info() LinkInfo {
 }
 
 func (t *tunnel) info() TunnelInfo {
-	t.grant.mu.Lock()
-	taken := t.grant.taken
-	t.grant.mu.Unlock()
+	t.inbound.mu.Lock()
+	taken := t.inbound.taken
+	t.inbound.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sent := t.arq.Stats()

@@ -119,9 +119,9 @@ func once(t testing.TB, a, b ntb.Device) {
 		x.mu.Lock()
 		sent := x.arq.Stats().Sent
 		x.mu.Unlock()
-		y.grant.mu.Lock()
-		got := y.grant.taken
-		y.grant.mu.Unlock()
+		y.inbound.mu.Lock()
+		got := y.inbound.taken
+		y.inbound.mu.Unlock()
 		require.GreaterOrEqual(t, got, sent)
 		require.LessOrEqual(t, got, sent+2) // orders of ours
 	}

@@ -28,14 +28,14 @@ type tunnel struct {
 	down   chan struct{} // closed when the device goes down
 	opened chan struct{} // closed when far is known
 
-	far   farEnd // constant after opened
-	grant grant  // what the other end stores, under a lock of its own
+	far     farEnd  // constant after opened
+	inbound inbound // what the other end stores, under a lock of its own
 
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
 	requests rerouteRequests
 
 	// mu guards the following. It is locked after an inLane's and an outLane's, before the
-	// router's, and not while a grant's is held.
+	// router's, and not while an inbound's is held.
 	mu      lock.Mutex[lock.Tunnel]
 	arq     arq.End
 	late    backlog   // stores behind those that arq keeps
@@ -97,7 +97,7 @@ func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 		router: r, remote: remote, epoch: epoch,
 		down: make(chan struct{}), opened: make(chan struct{}),
 	}
-	t.grant.init(r.opts.Window)
+	t.inbound.init(r.opts.Window)
 	t.alarm.f = t.onAlarm
 	return t
 }
@@ -169,14 +169,14 @@ func (t *tunnel) Caps() ntb.Caps {
 	}
 }
 
-func (t *tunnel) Inbound() []byte      { return t.grant.memory.in }
+func (t *tunnel) Inbound() []byte      { return t.inbound.memory.in }
 func (t *tunnel) Outbound() ntb.Window { return t.far.out }
 
 func (t *tunnel) Spad(i int) uint32 {
 	if !t.LinkUp() {
 		return link.Gone
 	}
-	return t.grant.spads[i].Load()
+	return t.inbound.spads[i].Load()
 }
 
 func (t *tunnel) LinkUp() bool { return t.current() == arq.Up }
@@ -187,7 +187,7 @@ func (t *tunnel) WaitDoorbell(bit int) error {
 		return err
 	}
 	select {
-	case <-t.grant.bells[bit]:
+	case <-t.inbound.bells[bit]:
 	case <-t.down:
 	}
 	return t.linkError()
@@ -228,7 +228,7 @@ func (t *tunnel) Disable() {
 // ended: what the other end sends later is answered with a reset.
 func (t *tunnel) Close() error {
 	t.closeSends()
-	t.grant.close()
+	t.inbound.close()
 	return nil
 }
 

@@ -50,7 +50,7 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, step))
 	require.Equal(t, arq.Up, x.current())
 	require.EqualValues(t, 1002, x.arq.Stats().Sent, "the first word waited for room, and went with the second")
-	require.EqualValues(t, 1002, x.grant.taken)
+	require.EqualValues(t, 1002, x.inbound.taken)
 	require.EqualValues(t, 7, ntb.Load64(x.Inbound(), 8))
 	x.mu.Lock()
 	x.abort()

@@ -102,9 +102,9 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
 	var order []int
-	b.grant.mu.Lock()
-	b.grant.memory.published = func(off int) { order = append(order, off) }
-	b.grant.mu.Unlock()
+	b.inbound.mu.Lock()
+	b.inbound.memory.published = func(off int) { order = append(order, off) }
+	b.inbound.mu.Unlock()
 	var want []int
 	for i := range 100 {
 		p := binary.LittleEndian.AppendUint64(nil, uint64(i))
@@ -132,8 +132,8 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 			require.EqualValues(t, i, ntb.Load64(b.Inbound(), 4096+512*i+8*j))
 		}
 	}
-	b.grant.mu.Lock()
-	defer b.grant.mu.Unlock()
+	b.inbound.mu.Lock()
+	defer b.inbound.mu.Unlock()
 	var words []int
 	last := map[int]int{}
 	for i, off := range order {
@@ -257,19 +257,19 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
 	words := []int{0, 8, 16}
-	b.grant.mu.Lock()
-	b.grant.memory.published = func(off int) {
+	b.inbound.mu.Lock()
+	b.inbound.memory.published = func(off int) {
 		for i := range words[1:] {
-			before, after := ntb.Load64(b.grant.memory.in, words[i]), ntb.Load64(b.grant.memory.in, words[i+1])
+			before, after := ntb.Load64(b.inbound.memory.in, words[i]), ntb.Load64(b.inbound.memory.in, words[i+1])
 			if before < after {
 				t.Errorf("word %d is %d, and the one before it %d", i+1, after, before)
 			}
 		}
-		if last, first := ntb.Load64(b.grant.memory.in, words[2]), ntb.Load64(b.grant.memory.in, words[0]); first > last+1 {
+		if last, first := ntb.Load64(b.inbound.memory.in, words[2]), ntb.Load64(b.inbound.memory.in, words[0]); first > last+1 {
 			t.Errorf("the first word is %d, and the last one %d", first, last)
 		}
 	}
-	b.grant.mu.Unlock()
+	b.inbound.mu.Unlock()
 	for n := range uint64(200) {
 		for _, off := range words {
 			a.Publish(off, n+1, 8)

@@ -10,21 +10,21 @@ type watches map[int][]*ntb.Watch
 
 // Watch implements ntb.Frames.
 func (t *tunnel) Watch(w *ntb.Watch, first int) {
-	t.grant.mu.Lock()
-	defer t.grant.mu.Unlock()
+	t.inbound.mu.Lock()
+	defer t.inbound.mu.Unlock()
 	for i, line := range w.Lines {
 		if i == 0 || line != w.Lines[0] {
-			t.grant.watched[first+line] = append(t.grant.watched[first+line], w)
+			t.inbound.watched[first+line] = append(t.inbound.watched[first+line], w)
 		}
 	}
 }
 
 // Unwatch implements ntb.Frames.
 func (t *tunnel) Unwatch(w *ntb.Watch, first int) {
-	t.grant.mu.Lock()
-	defer t.grant.mu.Unlock()
+	t.inbound.mu.Lock()
+	defer t.inbound.mu.Unlock()
 	for _, line := range w.Lines {
-		t.grant.watched.remove(first+line, w)
+		t.inbound.watched.remove(first+line, w)
 	}
 }
 

@@ -32,7 +32,7 @@
 //	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
 //	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
-//	S10   ring   grant.ring         stores of a frame         bell: is it full        Fence
+//	S10   ring   inbound.ring       stores of a frame         bell: is it full        Fence
 //	      ring   tunnel.WaitDoorbell bell: takes a token      stores of a frame       channel's lock
 //	S11   ntbmem end.RingDoorbell   words of a window         bell: is it full        Fence
 //	      ntbmem end.WaitDoorbell   bell: takes a token       words of a window       channel's lock

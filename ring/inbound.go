@@ -8,9 +8,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// grant is what the other end of a tunnel stores here: memory, scratchpads and doorbells.
+// inbound is what the other end of a tunnel stores here: memory, scratchpads and doorbells.
 // The goroutines that take frames of lanes store it.
-type grant struct {
+type inbound struct {
 	spads [tunnelSpads]atomic.Uint32
 	bells [tunnelBells]chan struct{} // capacity 1
 
@@ -22,69 +22,69 @@ type grant struct {
 	taken   uint64 // frames that were stored
 }
 
-func (g *grant) init(window int) {
-	for i := range g.bells {
-		g.bells[i] = make(chan struct{}, 1)
+func (in *inbound) init(window int) {
+	for i := range in.bells {
+		in.bells[i] = make(chan struct{}, 1)
 	}
-	g.watched = watches{}
-	in := ntb.AlignedBytes(window)
-	g.memory = sinkMemory{
-		in: in, win: ntb.MappedWindow(in, ntb.Cacheable), spad: g.storeSpad, published: g.published,
+	in.watched = watches{}
+	mem := ntb.AlignedBytes(window)
+	in.memory = sinkMemory{
+		in: mem, win: ntb.MappedWindow(mem, ntb.Cacheable), spad: in.storeSpad, published: in.published,
 	}
 }
 
-func (g *grant) storeSpad(i int, v uint32) bool {
+func (in *inbound) storeSpad(i int, v uint32) bool {
 	if i >= tunnelSpads {
 		return false
 	}
-	g.spads[i].Store(v)
+	in.spads[i].Store(v)
 	return true
 }
 
 // published wakes those that watch the word at off. The caller holds mu.
-func (g *grant) published(off int) {
-	for _, w := range g.watched[off/64] {
+func (in *inbound) published(off int) {
+	for _, w := range in.watched[off/64] {
 		w.Wake()
 	}
 }
 
 // close releases the memory. Nothing is stored after it.
-func (g *grant) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.memory = sinkMemory{}
+func (in *inbound) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.memory = sinkMemory{}
 }
 
 // take handles a frame in sequence: first the stores, then the doorbells. It returns what
 // became of the frame, and the sequence number that is expected next. ok is false if no
 // honest end could have sent the body.
-func (g *grant) take(r *router, f *frame, body []byte) (v arq.Verdict, expects uint32, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	v = g.recv.Judge(f.seq)
+func (in *inbound) take(r *router, f *frame, body []byte) (v arq.Verdict, expects uint32, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	v = in.recv.Judge(f.seq)
 	switch {
 	case v == arq.Duplicate:
 		r.drop(dropDuplicate)
 	case v == arq.Gap:
 		r.drop(dropGap)
 	case f.kind == frameClose:
-		g.recv.Took()
-	case g.memory.in == nil:
+		in.recv.Took()
+	case in.memory.in == nil:
 		r.drop(dropClosed)
-		g.recv.Took()
-	case !g.memory.apply(body):
+		in.recv.Took()
+	case !in.memory.apply(body):
 		r.drop(dropBadBody)
 		return v, 0, false
 	default:
-		g.recv.Took()
-		g.taken++
-		g.ring(f.bells)
+		in.recv.Took()
+		in.taken++
+		in.ring(f.bells)
 	}
-	return v, g.recv.Expects(), true
+	return v, in.recv.Expects(), true
 }
 
 // ring rings doorbells. The caller holds mu.
-func (g *grant) ring(bells uint32) {
+func (in *inbound) ring(bells uint32) {
 	if bells == 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func (g *grant) ring(bells uint32) {
 	for bit := range tunnelBells {
 		if bells&(1<<bit) != 0 {
 			select {
-			case g.bells[bit] <- struct{}{}:
+			case in.bells[bit] <- struct{}{}:
 			default: // rung already
 			}
 		}
