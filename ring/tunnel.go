@@ -39,7 +39,7 @@ type tunnel struct {
 	mu      lock.Mutex[lock.Tunnel]
 	arq     arq.End
 	late    backlog   // stores behind those that arq keeps
-	line    line      // writers with data that wait for room
+	writers turnQueue // those with data, that wait for room
 	marks   arq.Marks // doorbells, a request and an answer that found no frame
 	orders  orders
 	nextHop nextHop
@@ -140,7 +140,7 @@ func (t *tunnel) changed() {
 	if was < arq.Draining && s >= arq.Draining {
 		close(t.down)
 		t.orders.end()
-		for _, w := range t.line {
+		for _, w := range t.writers {
 			w.Wake()
 		}
 		t.router.forget(t)

@@ -154,7 +154,7 @@ func (t *tunnel) flush() {
 }
 
 // refill moves what was kept aside into frames, as far as there is room, and then lets
-// the next one in line store. The caller holds mu.
+// the next writer store. The caller holds mu.
 func (t *tunnel) refill(now time.Time) {
 	if t.arq.State().Over() {
 		return

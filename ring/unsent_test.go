@@ -45,7 +45,7 @@ func newTurn() (*ntb.Turn, chan struct{}) {
 }
 
 // Frames that a lane does not take are not piled up behind it, since a word that is
-// stored later would have to wait for all of them. Data waits in line, and words do
+// stored later would have to wait for all of them. Data waits for its turn, and words do
 // not wait.
 func TestDataWaitsForTheLane(t *testing.T) {
 	leak.Check(t)
@@ -75,7 +75,7 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 }
 
-// A turn that is first in line and leaves lets the next one store.
+// A turn that is first in the queue and leaves lets the next one store.
 func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	leak.Check(t)
 	a, _, goOn := stuckTunnels(t, func(*Options) {})
@@ -89,7 +89,7 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	<-woken
 	require.Empty(t, next)
 	a.mu.Lock()
-	a.line.leave(first)
+	a.writers.leave(first)
 	a.wakeNext()
 	a.mu.Unlock()
 	<-next
@@ -280,8 +280,8 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	require.EqualValues(t, 200, ntb.Load64(b.Inbound(), 16))
 }
 
-// One that stores much lets the next in line store before it stores the rest.
-func TestALargeStoreLetsTheNextInLineStore(t *testing.T) {
+// One that stores much lets the next writer store before it stores the rest.
+func TestALargeStoreLetsTheNextWriterStore(t *testing.T) {
 	o := small(3)
 	o.Topology, o.Slots, o.Retention = Line, 8, 1<<20
 	m := newMiddle(t, o, 0)
@@ -294,7 +294,7 @@ func TestALargeStoreLetsTheNextInLineStore(t *testing.T) {
 		arm++
 		m.to.Publish32(laneDataArm, arm)
 		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
-		x.line.join(next)
+		x.writers.join(next)
 	}}
 	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
 	p := make([]byte, 4*maxUnsent*o.FrameBytes)

@@ -7,23 +7,23 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// line is the turns that wait, the first one first. A tunnel's mu guards it.
-type line []*ntb.Turn
+// turnQueue is the turns that wait, the first one first. A tunnel's mu guards it.
+type turnQueue []*ntb.Turn
 
-func (l *line) join(w *ntb.Turn) {
+func (q *turnQueue) join(w *ntb.Turn) {
 	if !w.Waits {
 		w.Waits = true
-		*l = append(*l, w)
+		*q = append(*q, w)
 	}
 }
 
 // leave removes w, and reports whether it was there.
-func (l *line) leave(w *ntb.Turn) bool {
+func (q *turnQueue) leave(w *ntb.Turn) bool {
 	if !w.Waits {
 		return false
 	}
 	w.Waits = false
-	*l = slices.DeleteFunc(*l, func(o *ntb.Turn) bool { return o == w })
+	*q = slices.DeleteFunc(*q, func(o *ntb.Turn) bool { return o == w })
 	return true
 }
 
@@ -38,18 +38,18 @@ func (t *tunnel) Room(w *ntb.Turn) bool {
 func (t *tunnel) Leave(w *ntb.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.line.leave(w) {
+	if t.writers.leave(w) {
 		t.wakeNext()
 	}
 }
 
-// turn reports whether it is w's turn and there is room. If not, w waits in line. The
+// turn reports whether it is w's turn and there is room. If not, w joins the queue. The
 // caller holds mu.
 func (t *tunnel) turn(w *ntb.Turn) bool {
-	if (len(t.line) == 0 || t.line[0] == w) && t.takesData() {
+	if (len(t.writers) == 0 || t.writers[0] == w) && t.takesData() {
 		return true
 	}
-	t.line.join(w)
+	t.writers.join(w)
 	return false
 }
 
@@ -99,8 +99,8 @@ func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
 }
 
 // tryFrame is TryStore for the first bytes of p, as many as go into one frame, which is sent
-// before more are stored. frames is how many there were before. Only the first one waits in
-// line. The turn is over after maxUnsent, if somebody else waits.
+// before more are stored. frames is how many there were before. Only the first one joins
+// the queue. The turn is over after maxUnsent, if somebody else waits.
 func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, frames int) (n int) {
 	first := frames == 0
 	t.mu.Lock()
@@ -108,23 +108,23 @@ func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, frames int) (n int) {
 	switch {
 	case t.current() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down
-	case first && !t.turn(w), frames >= maxUnsent && len(t.line) > 0:
+	case first && !t.turn(w), frames >= maxUnsent && len(t.writers) > 0:
 		return 0
 	}
 	n = t.store(off, p, true)
 	switch {
 	case n > 0:
-		t.line.leave(w)
+		t.writers.leave(w)
 		t.wakeNext()
 	case first:
-		t.line.join(w) // the frame that was open took the last room
+		t.writers.join(w) // the frame that was open took the last room
 	}
 	return n
 }
 
-// wakeNext wakes the first turn in line if there is room. The caller holds mu.
+// wakeNext wakes the first turn in the queue if there is room. The caller holds mu.
 func (t *tunnel) wakeNext() {
-	if len(t.line) > 0 && t.takesData() {
-		t.line[0].Wake()
+	if len(t.writers) > 0 && t.takesData() {
+		t.writers[0].Wake()
 	}
 }
