@@ -81,11 +81,11 @@ type Link struct {
 	farEpoch  uint32
 	in        []*inLane
 	out       []*outLane
-	peer      *link.Peer     // set before ready
-	ready     bool           // the direct peer is up; guarded by router.mu
-	adverts   *sender[int]   // hosts whose link states are to be sent
-	resets    *sender[frame] // each once
-	done      chan struct{}  // closed when no lane is used any more
+	peer      *link.Peer        // set before ready
+	ready     bool              // the direct peer is up; guarded by router.mu
+	adverts   *sendQueue[int]   // hosts whose link states are to be sent
+	resets    *sendQueue[frame] // each once
+	done      chan struct{}     // closed when no lane is used any more
 
 	refs    atomic.Int32  // lanes and direct peer; the device is closed when none is left
 	workers atomic.Int32  // workers that have not ended
@@ -262,7 +262,7 @@ func (l *Link) check() error {
 func (l *Link) start() {
 	l.refs.Store(2) // the lanes, and the direct peer
 	l.router.node.wg.Add(1)
-	l.adverts, l.resets = &sender[int]{link: l, frame: l.advertFrame}, newResets(l)
+	l.adverts, l.resets = &sendQueue[int]{link: l, frame: l.advertFrame}, newResets(l)
 	l.workers.Store(int32(len(l.in)))
 	l.idle = make(chan struct{})
 	for i := range l.in {

@@ -12,8 +12,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// source is where a lane gets frames of this node from: a tunnel, or the
-// advertisements or resets of a link.
+// source is where a lane gets frames of this node from: a tunnel, or a sendQueue, which has the
+// advertisements or the resets of a link.
 type source interface {
 	// send puts the next frame into o, by o.put, if there is one that goes there. It
 	// returns the frame's size, 0 for none, and whether there are more. The caller holds

@@ -22,6 +22,6 @@ const maxResets = 256
 
 func resetFrame(f frame) (frame, []byte, bool) { return f, nil, true }
 
-func newResets(l *Link) *sender[frame] {
-	return &sender[frame]{link: l, most: maxResets, frame: resetFrame}
+func newResets(l *Link) *sendQueue[frame] {
+	return &sendQueue[frame]{link: l, most: maxResets, frame: resetFrame}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waits requires that a sender comes to wait for room.
-func (s *sender[T]) waits(t *testing.T) {
+// waits requires that a sendQueue comes to wait for room.
+func (s *sendQueue[T]) waits(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		o := s.link.out[0]

@@ -129,7 +129,7 @@ func (w *ringOfTunnels) cable(a, b *Node, da, db Direction) {
 		l, err := newLink(end.n.router, dev, end.d)
 		require.NoError(w.t, err)
 		l.id = end.far.id
-		l.adverts, l.resets = &sender[int]{link: l, frame: l.advertFrame}, newResets(l)
+		l.adverts, l.resets = &sendQueue[int]{link: l, frame: l.advertFrame}, newResets(l)
 		l.out[0].stall.watching = true // the clock has no part in it
 		r := end.n.router
 		r.links[l.key()] = l

@@ -7,7 +7,7 @@ type Class interface{ class() info }
 type info struct {
 	name   string
 	rank   int  // locked only after classes of a lower rank
-	shared bool // several peers share it: nothing is said to a peer while it is held
+	shared bool // several peers share it: nothing is stored for a peer while it is held
 }
 
 // The classes, in the order in which they may be locked.
@@ -68,15 +68,15 @@ type (
 	Attach struct{}
 
 	// No other lock is taken while one of these is held. Nothing checks that.
-	Told    struct{}
-	Notes   struct{}
-	Grants  struct{}
-	LinkErr struct{}
-	Wait    struct{}
-	Accept  struct{}
-	Raw     struct{}
-	DataArm struct{}
-	Counts  struct{}
+	SendQueue struct{}
+	Notes     struct{}
+	Grants    struct{}
+	LinkErr   struct{}
+	Wait      struct{}
+	Accept    struct{}
+	Raw       struct{}
+	DataArm   struct{}
+	Counts    struct{}
 )
 
 // All PEs of a team are in its collective, which ends with the first PE that ends.
@@ -128,15 +128,15 @@ func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
 func (Attach) class() info { return info{"ntbfixed.session, ntbmem.meeting", 78, false} }
 
-// The goroutines of all links add to what waits to be sent over one.
-func (Told) class() info    { return info{"ring.sender.mu", 79, true} }
-func (Notes) class() info   { return info{"link.noteTable", 80, false} }
-func (Grants) class() info  { return info{"bounce.grants", 81, false} }
-func (LinkErr) class() info { return info{"link.Peer.errMu, ring.Link.errMu", 82, false} }
-func (Wait) class() info    { return info{"bounce.deadline", 83, false} }
-func (Accept) class() info  { return info{"listen.deadline", 84, true} }
-func (Raw) class() info     { return info{"sdp.descriptor", 85, false} }
-func (DataArm) class() info { return info{"ring.dataArm", 86, false} }
+// The goroutines of all links add to the sendQueue of one.
+func (SendQueue) class() info { return info{"ring.sendQueue", 79, true} }
+func (Notes) class() info     { return info{"link.noteTable", 80, false} }
+func (Grants) class() info    { return info{"bounce.grants", 81, false} }
+func (LinkErr) class() info   { return info{"link.Peer.errMu, ring.Link.errMu", 82, false} }
+func (Wait) class() info      { return info{"bounce.deadline", 83, false} }
+func (Accept) class() info    { return info{"listen.deadline", 84, true} }
+func (Raw) class() info       { return info{"sdp.descriptor", 85, false} }
+func (DataArm) class() info   { return info{"ring.dataArm", 86, false} }
 
 // The statistics of a Fabric lock the Counts of each connection.
 func (Counts) class() info { return info{"bounce.snapshot", 87, true} }

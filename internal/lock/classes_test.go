@@ -12,7 +12,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sleeper{},
 		DefaultFabric{}, Stacks{}, Users{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{},
-		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Attach{}, Told{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
+		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 		Raw{}, DataArm{}, Counts{},
 	}
 	names, last := map[string]bool{}, 0

@@ -6,15 +6,16 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// sender sends frames of this node's own over a link, each for a T that add names. They
-// wait for their turn as all frames of this node's own do. It is a source.
-type sender[T comparable] struct {
+// sendQueue is what waits to be sent over a link besides the frames of tunnels: a frame of
+// this node's own for each T that was added. These wait for their turn as all frames of this
+// node's own do. It is a source.
+type sendQueue[T comparable] struct {
 	// Immutable.
 	link  *Link
 	most  int                                     // how many wait at the most; 0: any number
 	frame func(T) (f frame, body []byte, ok bool) // what is sent for a T, if anything is
 
-	mu      lock.Mutex[lock.Told]
+	mu      lock.Mutex[lock.SendQueue]
 	pending []T  // in the order of asking, each once; guarded by mu
 	sending bool // the lane knows that there are some, or is about to; guarded by mu
 }
@@ -24,7 +25,7 @@ type sender[T comparable] struct {
 //
 // The caller works for any other link. So a goroutine of its own informs the lane: where
 // stores to the neighbour block, that keeps nobody else.
-func (s *sender[T]) add(each ...T) {
+func (s *sendQueue[T]) add(each ...T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range each {
@@ -44,7 +45,7 @@ func (s *sender[T]) add(each ...T) {
 
 // take takes the next of those that wait, if there is one. It is taken before its frame is
 // made: what has changed when it is added meanwhile is sent after this.
-func (s *sender[T]) take() (v T, ok, more bool) {
+func (s *sendQueue[T]) take() (v T, ok, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ok = len(s.pending) > 0; ok {
@@ -56,7 +57,7 @@ func (s *sender[T]) take() (v T, ok, more bool) {
 }
 
 // send implements source.
-func (s *sender[T]) send(o *outLane) (n int, more bool) {
+func (s *sendQueue[T]) send(o *outLane) (n int, more bool) {
 	for {
 		v, ok, more := s.take()
 		if !ok {
