@@ -30,7 +30,7 @@ func (w *oneWriter) Publish(_ int, v uint64, _ int) {
 	w.writers.Add(-1)
 }
 
-// The guard of a link that loses doorbells says that it sleeps while the worker may.
+// The guard of a link that loses doorbells announces that it sleeps while the worker may.
 func TestTheDataArmHasOneWriterAtATime(t *testing.T) {
 	m := newMiddle(t, small(3), 0)
 	defer m.close()

@@ -40,7 +40,7 @@ type lateStore struct {
 	n    int // bytes of a word
 	v    uint64
 	data []byte
-	// latest says that a later value of the word replaces this one.
+	// latest means that a later value of the word replaces this one.
 	latest bool
 }
 

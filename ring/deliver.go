@@ -52,7 +52,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	t.arrived(f, arq.Arrival{Kind: arq.Kind(f.kind), Ack: f.ack, Verdict: v, Expects: expects, Bytes: f.size()})
 }
 
-// arrived handles what a frame says besides what it stores: acknowledgements, of ours and
+// arrived handles what a frame carries besides what it stores: acknowledgements, of ours and
 // for theirs, requests and answers. Then it sends what waited for these.
 func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 	t.mu.Lock()

@@ -98,9 +98,9 @@ func (d *flips) Spad(i int) uint32 {
 	return d.Device.Spad(i)
 }
 
-// nextVersion is a device whose user has the next version of a bring-up. What it says is one
-// more than what it is told to say, and what it hears is one less, so that its user counts
-// itself as this version.
+// nextVersion is a device whose user has the next version of a bring-up. The version that it
+// stores is one more than what its user stores, and the one that it reads is one less, so that
+// its user counts itself as this version.
 type nextVersion struct {
 	ntb.Device
 	spad int // which scratchpad has the version

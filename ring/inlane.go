@@ -27,7 +27,7 @@ type inLane struct {
 	// slots. Stored under mu.
 	next    atomic.Uint64
 	blocked atomic.Bool // the head waits for room in another lane; stored under mu
-	// forwards says that the last frame was forwarded, or is about to be. Stored
+	// forwards is set if the last frame was forwarded, or is about to be. Stored
 	// under mu.
 	forwards atomic.Bool
 
@@ -39,7 +39,7 @@ type inLane struct {
 	frame    frame    // header of the head
 	waits    *outLane // where the head waits for its turn, or nil
 	cached   nextHopCache
-	awaited  awaited
+	expected expectedFrames
 	frames   uint64 // frames taken
 	bytes    uint64
 
@@ -54,9 +54,9 @@ type nextHopCache struct {
 	version uint32 // the router's version before the route was looked up
 }
 
-// awaited is what is known of a neighbour that waited for room and was notified of it: that it has
-// sent no frame since with number until or later.
-type awaited struct {
+// expectedFrames is what is known of a neighbour that waited for room and was notified of
+// it: that it has sent no frame since with number until or later.
+type expectedFrames struct {
 	on    bool
 	until uint64
 	lapse *time.Timer // ends it
@@ -98,24 +98,24 @@ func (l *inLane) goesOn() expectation {
 			return expectNone
 		}
 		return expectNow
-	case l.awaited.on:
+	case l.expected.on:
 		return expectSoon
 	}
 	return expectNone
 }
 
-// awaitedMost is how long this node's own traffic leaves room for a neighbour that
+// expectFor is how long this node's own traffic leaves room for a neighbour that
 // waited for room. The neighbour comes at once unless it is stopped or has changed
 // its mind, and asks again each time. So this may be long.
-const awaitedMost = 10 * time.Millisecond
+const expectFor = 10 * time.Millisecond
 
-// await notes that the neighbour waited for room, so that more frames are expected
+// expect notes that the neighbour waited for room, so that more frames are expected
 // to be forwarded. The caller holds mu.
-func (l *inLane) await() {
+func (l *inLane) expect() {
 	if !l.forwards.Load() {
 		return
 	}
-	w := &l.awaited
+	w := &l.expected
 	w.on, w.until = true, l.next.Load()
 	for range l.link.opts.Slots {
 		if uint32(ntb.Load64(l.slot(w.until), 0)) != uint32(w.until) {
@@ -124,15 +124,15 @@ func (l *inLane) await() {
 		w.until++
 	}
 	if w.lapse == nil {
-		w.lapse = time.AfterFunc(awaitedMost, l.lapsed)
+		w.lapse = time.AfterFunc(expectFor, l.lapsed)
 	} else {
-		w.lapse.Reset(awaitedMost)
+		w.lapse.Reset(expectFor)
 	}
 }
 
 func (l *inLane) lapsed() {
 	l.mu.Lock()
-	l.awaited.on = false
+	l.expected.on = false
 	l.mu.Unlock()
 	l.pollOnward()
 }
@@ -203,7 +203,7 @@ func (l *inLane) take() bool {
 	return true
 }
 
-// waitAt says where the head is from now on: it waits for lane o, or nowhere. The lane for
+// waitAt sets where the head is from now on: it waits for lane o, or nowhere. The lane for
 // which it waited until now does not count on it any more. A head may go elsewhere, since links
 // and link states change, and so may what the neighbour stores in it. The caller holds mu.
 func (l *inLane) waitAt(o *outLane) {
@@ -217,19 +217,19 @@ func (l *inLane) waitAt(o *outLane) {
 func (l *inLane) release(next uint64) {
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, uint32(next))
-	if l.awaited.on && next >= l.awaited.until {
-		l.awaited.on = false
+	if l.expected.on && next >= l.expected.until {
+		l.expected.on = false
 	}
 }
 
 // answer notifies the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
-	// This pairs with outLane.await (pair S7).
+	// This pairs with outLane.awaitRoom (pair S7).
 	link.AfterStore(&l.link.caps)
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm
 		l.link.dev.RingDoorbell(l.index)
-		l.await()
+		l.expect()
 	}
 }
 
@@ -267,7 +267,7 @@ func (l *inLane) route(f *frame, body []byte) result {
 	return headWent
 }
 
-// passOn sends a frame on over a link, in its turn. own says that it is a member's. It returns
+// passOn sends a frame on over a link, in its turn. own means that it is a member's. It returns
 // headWent if the frame went or was dropped. The caller holds mu.
 func (l *inLane) passOn(to *Link, f *frame, body []byte, own bool) result {
 	f.hops--
@@ -298,8 +298,8 @@ func (l *inLane) close() {
 	l.drain()
 	l.mu.Lock()
 	l.closed = true
-	if l.awaited.lapse != nil {
-		l.awaited.lapse.Stop()
+	if l.expected.lapse != nil {
+		l.expected.lapse.Stop()
 	}
 	l.mu.Unlock()
 }

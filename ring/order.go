@@ -17,7 +17,7 @@ type orders struct {
 // order is one that was requested and not answered.
 type order struct {
 	number uint32
-	// delivery says that the order is done when the frame that requests it is
+	// delivery means that the order is done when the frame that requests it is
 	// acknowledged.
 	delivery bool
 	done     chan struct{} // closed by its answer, or with the tunnel's end
@@ -113,7 +113,7 @@ const deliverLimits = 5
 
 // Deliver waits until the other end has what was stored before, the link is down, or it
 // has acknowledged nothing for d, and for deliverLimits times d at the most. An
-// acknowledgement says that it has it: one that answers nothing, though it takes what
+// acknowledgement shows that it has it: one that answers nothing, though it takes what
 // others store, keeps nobody here.
 func (t *tunnel) Deliver(d time.Duration) {
 	w, silent := t.order(true)

@@ -211,7 +211,7 @@ func (o *outLane) pull(w waiter) {
 }
 
 // forward puts in the head of a lane, which is f, if it is its turn. Otherwise the lane waits.
-// own says that the head is a member's, which counts as this node's own traffic. The caller
+// own means that the head is a member's, which counts as this node's own traffic. The caller
 // holds from.mu.
 func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result {
 	o.mu.Lock()

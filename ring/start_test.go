@@ -37,8 +37,8 @@ func asked(f *fabric) (*tunnel, *frame) {
 	return x, x.openFrame()
 }
 
-// patient has a tunnel send nothing again because it takes long.
-func (t *tunnel) patient() {
+// silenceAlarm has a tunnel send nothing again because it takes long.
+func (t *tunnel) silenceAlarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.alarm.at = time.Unix(0, 0) // no other time is earlier
@@ -64,7 +64,7 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	x, open := asked(f)
 	y := r.admit(linkKey{}, open)
 	defer r.node.wg.Done() // there is no peer
-	y.patient()
+	y.silenceAlarm()
 	y.reroute() // as router.changed does
 	y.probe()
 	defer x.Close()
@@ -80,7 +80,7 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	r := f.nodes[2].router
 	x, open := asked(f)
 	y := newAnswerer(r, linkKey{}, open)
-	y.patient()
+	y.silenceAlarm()
 	y.mu.Lock()
 	y.loseAll(time.Now()) // accept was sent, and has not come yet
 	y.mu.Unlock()

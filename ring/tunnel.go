@@ -118,7 +118,7 @@ func (f *frame) window() (n int, ok bool) {
 	return n, n >= link.MinWindow && n <= 1<<30
 }
 
-// meet sets what an open or an accept says of the other end.
+// meet sets what an open or an accept has of the other end.
 func (t *tunnel) meet(f *frame) {
 	n, _ := f.window()
 	t.far = farEnd{index: f.from, out: ntb.SinkWindow(t, n)}

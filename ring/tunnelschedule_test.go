@@ -49,7 +49,7 @@ const (
 
 // ringOfTunnels is a ring without goroutines. Workers, users of tunnels, and what ends links
 // take steps in an order that a seed chooses. A worker that sleeps is woken by a doorbell and
-// by nothing else. The clock has no part in it, unless the test says so.
+// by nothing else. The clock has no part in it, unless the test does.
 type ringOfTunnels struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -256,7 +256,7 @@ func (w *ringOfTunnels) use(t *tunnel) bool {
 	return true
 }
 
-// step has one that is ready take a step. It reports whether there was one. many says that
+// step has one that is ready take a step. It reports whether there was one. many means that
 // users store.
 func (w *ringOfTunnels) step(many bool) bool {
 	n, m := len(w.workers), len(w.tunnels)
@@ -294,7 +294,7 @@ func (w *ringOfTunnels) quiet() {
 }
 
 // rest goes on until nobody has a step. Where doorbells get lost, the guards come as well.
-// Time that neighbours are waited for is over then. It returns what is wrong.
+// The time for which frames are expected is over then. It returns what is wrong.
 func (w *ringOfTunnels) rest() string {
 	for again, guards := true, 0; again; {
 		again = false
@@ -302,7 +302,7 @@ func (w *ringOfTunnels) rest() string {
 		}
 		for _, k := range w.workers {
 			in := k.link.in[0]
-			if in.mu.Lock(); in.awaited.on && !in.closed {
+			if in.mu.Lock(); in.expected.on && !in.closed {
 				again = true
 			}
 			in.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both sides say both versions, whichever of them is the first to refuse.
+// The errors of both sides have both versions, whichever of them is the first to refuse.
 func TestBothSidesOfLanesSayBothVersions(t *testing.T) {
 	leak.Check(t)
 	for _, c := range []struct {
