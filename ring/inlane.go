@@ -224,7 +224,7 @@ func (l *inLane) release(next uint64) {
 
 // answer notifies the neighbour of room if it waits for some. The caller holds mu.
 func (l *inLane) answer() {
-	// This pairs with outLane.awaitRoom (pair S7).
+	// This pairs with outLane.armSpace (pair S7).
 	link.AfterStore(&l.link.caps)
 	if arm := ntb.Load32(l.mine, laneSpaceArm); arm != l.answered {
 		l.answered = arm

@@ -176,7 +176,7 @@ func (o *outLane) run() (next *inLane, what turn) {
 			}
 			o.pull(first)
 		case turnRoom:
-			if !o.awaitRoom() {
+			if !o.armSpace() {
 				o.watchStall()
 				return nil, what
 			}
@@ -246,7 +246,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 			o.turns.leave(w)
 			return headStopped
 		case what == turnRoom:
-			if !o.awaitRoom() {
+			if !o.armSpace() {
 				o.watchStall()
 				return headWaits
 			}
@@ -281,10 +281,10 @@ func (o *outLane) put(f *frame, body []byte) {
 	}
 }
 
-// awaitRoom asks the neighbour to ring when it gives credit. It reports whether some has
-// come meanwhile, so that the caller must look again. It pairs with inLane.answer
-// (pair S7). The caller holds mu.
-func (o *outLane) awaitRoom() bool {
+// armSpace publishes the space arm, so that the neighbour rings when it gives credit. It
+// reports whether some has come meanwhile, so that the caller must look again. It pairs with
+// inLane.answer (pair S7). The caller holds mu.
+func (o *outLane) armSpace() bool {
 	o.waits.Store(true)
 	if o.armed || o.down {
 		return false

@@ -27,7 +27,7 @@
 //	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
-//	      ring   outLane.awaitRoom  lane's space arm          lane's credit           Fence, or Device.Order
+//	      ring   outLane.armSpace   lane's space arm          lane's credit           Fence, or Device.Order
 //	S8    onesided Peer.Stored      element of the heap       arm                     nothing, or Fence
 //	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
