@@ -5,9 +5,8 @@
 // called a queue here.
 //
 // The package joins the links to neighbours, of package internal/link, to a fabric of several
-// hosts: lanes that carry frames over a link, the forwarding of frames, tunnels to nodes that
-// are not neighbours, and the routes there. Two processes with one link between them need none
-// of that.
+// hosts: lanes that carry frames over a link, the forwarding of frames, tunnels to nodes that are
+// not neighbours, and the routes there. Two processes with one link between them need none of that.
 //
 // A [Node] is a [link.Node] that takes part in such a fabric. [Join] makes it one, then
 // [Node.Link] is called for each cable, and [Node.Peer] finds any node:
@@ -37,11 +36,11 @@
 // but to wake one of its waiters, and never waits. Where the next link has no room, the head stays
 // in its slot, and the goroutine that learns of credit there goes on with it.
 //
-// A lane pulls: whose frame is next is decided when there is a slot for it, and the frame is
-// made then. Tunnels, advertisements and resets are sources, which keep what they have to send
-// until their turn; a lane of another link waits with its head in its slot. The goroutine that finds
-// a frame or room runs the pull. The locks are taken in one order: that of the lane a frame
-// comes from, that of the lane it goes to, that of a tunnel.
+// A lane pulls: whose frame is next is decided when there is a slot for it, and the frame is made
+// then. Tunnels, advertisements and resets are sources, which keep what they have to send until
+// their turn; a lane of another link waits with its head in its slot. The goroutine that finds a
+// frame or room runs the pull. The locks are taken in one order: that of the lane a frame comes
+// from, that of the lane it goes to, that of a tunnel.
 //
 // A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
 // first long before it has the last. sdp-perf ring and [ForwardCost] measure the work of a hop.
@@ -60,14 +59,15 @@
 //
 // So a frame goes over at most two links more than there are hosts on its route. A frame that came
 // from Down must name that member as its source. Link states, frames for the same host, and
-// anything else that a member may not send are dropped and counted. Within the host, the direct peer of a link
-// serves for what its two ends exchange. Members have no links among themselves.
+// anything else that a member may not send are dropped and counted. Within the host, the direct
+// peer of a link serves for what its two ends exchange. Members have no links among themselves.
 //
-// Members believe the owner. It passes all link states on, and they make none. The owner's
-// link state names its members. A member that is not named does not exist: tunnels to it end after the same second as
-// those to an unreachable host. When the owner ends, a new one may take its place within that
-// second. Then the tunnels of members go on. Whenever a link state of a host comes, tunnels to it
-// ask whether their other end still knows them, since another process may have its id by now.
+// Members believe the owner. It passes all link states on, and they make none. The owner's link
+// state names its members. A member that is not named does not exist: tunnels to it end after the
+// same second as those to an unreachable host. When the owner ends, a new one may take its place
+// within that second. Then the tunnels of members go on. Whenever a link state of a host comes,
+// tunnels to it ask whether their other end still knows them, since another process may have its id
+// by now.
 //
 // # The bubble rule
 //
@@ -108,8 +108,8 @@
 // Forwarded traffic counts as waiting from when a frame lies in this node's window, even if no
 // goroutine has read it. When own traffic is ahead by more than four of the largest frames,
 // forwarded traffic also counts as waiting while the neighbour, which waited for room, has been
-// notified of it and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames and
-// take no turns.
+// notified of it and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames
+// and take no turns.
 //
 // In the turn of own traffic, a forwarded frame leaves the only free slot alone for up to 20 µs, so
 // that another one becomes free. It may not do so for longer, since all nodes of a ring may be
@@ -119,17 +119,16 @@
 // # Tunnels
 //
 // A tunnel has four parts. [arq.End] is its handshake and its sender. The inbound part is what the
-// other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is
-// the link that its frames take. The device, which those above have, puts these together.
+// other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is the
+// link that its frames take. The device, which those above have, puts these together.
 //
-// A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above
-// works as over a bridge, bring-up included, and which passes the conformance
-// suite of bridges. Its inbound window is memory of this node, given to that one
-// source. A frame may claim any source, so only a process that a link state names gets
-// such memory, and those of one host at most 512. Link states, too, may be forged: over the link to one
-// neighbour at most 1024 tunnels come, in whatever names. With an
-// Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address
-// space for each neighbour, of which the other ends can have all touched.
+// A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above works as over a
+// bridge, bring-up included, and which passes the conformance suite of bridges. Its inbound window
+// is memory of this node, given to that one source. A frame may claim any source, so only a process
+// that a link state names gets such memory, and those of one host at most 512. Link states, too,
+// may be forged: over the link to one neighbour at most 1024 tunnels come, in whatever names. With
+// an Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address space for
+// each neighbour, of which the other ends can have all touched.
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
 // the next Publish, so a small message is one frame. Order is a frame that the other end's worker
@@ -150,7 +149,7 @@
 // of the retention or 5 ms, and again for frames that came again.
 //
 // Everything that the other end stores passes through this process. So its arrival wakes the waiter
-// ([link.Peer.Watch]), which need not arm the other end first. That would cost a frame, and a round
+// ([link.Peer.Watch]), which need not publish an arm first. That would cost a frame, and a round
 // trip until the other end knew. Notifications always ring.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or on the way. A
@@ -160,16 +159,16 @@
 //
 // The owner of each host advertises its link state to all others: which of its links are up, and
 // their epochs. The epochs matter because a link may be cut and made again before the other nodes
-// learn of it. Routes
-// are the ring's two directions, the shorter first, without those that are known to be cut. When a
-// tunnel's direction changes, everything that is kept is sent again in the new direction. Late
-// frames of the old one are duplicates. The queues of a cut link are never used again: a mended
-// link is a new device. Frames may be lost in a cut that no link state shows. They are sent again after 200
-// ms without an acknowledgement, or after four round trips if these take longer.
+// learn of it. Routes are the ring's two directions, the shorter first, without those that are
+// known to be cut. When a tunnel's direction changes, everything that is kept is sent again in the
+// new direction. Late frames of the old one are duplicates. The queues of a cut link are never used
+// again: a mended link is a new device. Frames may be lost in a cut that no link state shows. They
+// are sent again after 200 ms without an acknowledgement, or after four round trips if these take
+// longer.
 //
 // A node that is started again answers frames for its former tunnels with resets. Resets take turns
-// like all own frames, so they get through however busy the lanes are. When a link state of a
-// host comes, tunnels to it that have had no answer for long try at once.
+// like all own frames, so they get through however busy the lanes are. When a link state of a host
+// comes, tunnels to it that have had no answer for long try at once.
 //
 // The states of a tunnel, and what leads from one to another, are those of [arq.State]. Here is
 // what the device does in each:
