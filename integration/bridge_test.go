@@ -106,11 +106,20 @@ func attachBar(w sdp.Wire, end, side, n int) (ntb.Attachment, error) {
 // heldSessions keeps the sessions of a process when they have ended, as an application does
 // that holds on to their memory, and goes on storing through them.
 type heldSessions struct {
-	mu   sync.Mutex
-	all  []ntb.Device   // guarded by mu
 	stop chan struct{}  // closed by end
 	wg   sync.WaitGroup // storms
-	open sync.WaitGroup // sessions that the fabric has not closed
+
+	// mu guards the following.
+	mu     sync.Mutex
+	all    []ntb.Device
+	open   int       // sessions that the fabric has not closed
+	closed sync.Cond // signalled when it closes one; L is mu
+}
+
+func newHeldSessions() *heldSessions {
+	h := &heldSessions{stop: make(chan struct{})}
+	h.closed.L = &h.mu
+	return h
 }
 
 // heldSession is a device that ends without giving its memory back.
@@ -131,8 +140,16 @@ func (h *heldSessions) hold(dev, _ ntb.Device) (a, b ntb.Device) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, dev)
-	h.open.Add(1)
-	return heldSession{dev, sync.OnceFunc(func() { h.wg.Go(func() { h.store(dev) }) }), sync.OnceFunc(h.open.Done)}, nil
+	h.open++
+	return heldSession{dev, sync.OnceFunc(func() { h.wg.Go(func() { h.store(dev) }) }), sync.OnceFunc(h.release)}, nil
+}
+
+// release is called when the fabric closes a session.
+func (h *heldSessions) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+	h.closed.Signal()
 }
 
 // store stores to all that an old session could reach.
@@ -159,11 +176,13 @@ func (h *heldSessions) store(dev ntb.Device) {
 // end stops the stores and gives the memory back, when the fabric needs it no more. That is
 // some time after its last connection is closed.
 func (h *heldSessions) end() error {
-	h.open.Wait()
-	close(h.stop)
-	h.wg.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for h.open > 0 {
+		h.closed.Wait()
+	}
+	close(h.stop)
+	h.wg.Wait()
 	var errs []error
 	for _, dev := range h.all {
 		errs = append(errs, dev.Close())
@@ -186,7 +205,7 @@ func playBridged(p *self) error {
 	if _, err := fmt.Sscan(strings.Join(p.args, " "), &side, &mapped, &end); err != nil {
 		return err
 	}
-	held := &heldSessions{stop: make(chan struct{})}
+	held := newHeldSessions()
 	f, err := sdp.OpenWith("", sdp.Devices{
 		Attach: func(w sdp.Wire) (ntb.Attachment, error) {
 			if end < 0 {

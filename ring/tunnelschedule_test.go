@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +32,7 @@ type worker struct {
 	step   int
 	worked bool
 	more   bool
-	rung   bool
+	rung   atomic.Bool // also set by outLane.pollOn, on a goroutine of its own
 	cut    bool
 }
 
@@ -121,9 +123,13 @@ func (w *ringOfTunnels) cable(a, b *Node, da, db Direction) {
 		d   Direction
 	}{{near, x, a, b, da}, {far, y, b, a, db}} {
 		other := end.w.other
+		var mu sync.Mutex
+		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 4))
 		dev := rungBy{end.dev, func() {
-			if !w.lossy || w.rng.IntN(4) > 0 {
-				other.rung = true
+			mu.Lock()
+			defer mu.Unlock()
+			if !w.lossy || rng.IntN(4) > 0 {
+				other.rung.Store(true)
 			}
 		}}
 		l, err := newLink(end.n.router, dev, end.d)
@@ -204,8 +210,8 @@ func (w *ringOfTunnels) work(k *worker) bool {
 	case stepAsleep:
 		switch {
 		case k.cut:
-		case k.rung:
-			k.rung, k.step = false, stepDrain
+		case k.rung.Swap(false):
+			k.step = stepDrain
 		default:
 			k.step = stepAsleep
 			return false
@@ -316,7 +322,7 @@ func (w *ringOfTunnels) rest() string {
 			again = true
 			for _, k := range w.workers {
 				if k.step == stepAsleep {
-					k.rung = true // a guard does what a worker does
+					k.rung.Store(true) // a guard does what a worker does
 				}
 			}
 		}
