@@ -48,7 +48,7 @@ func (g *granter) init(c *control, stop *atomic.Uint32, alloc func(int, bool) (q
 func (g *granter) stopped() bool { return g.stop.Load()&^(stopDeadline|stopShut) != 0 }
 
 // grow grants the peer a larger queue if its writer waits for room and there is
-// memory. The link's goroutine calls it, so that the writer need not wait for our
+// memory. It is called as [link.Notified] is, so that the writer need not wait for our
 // application to read.
 func (g *granter) grow() {
 	g.mu.Lock()

@@ -222,7 +222,7 @@ func (c *Pair) shrink() bool { return c.linked.Load() && c.r.shrink() }
 
 // OnEnd sets a function that is called when the peer's direction ends: by its FIN, a
 // reset, or the end of the link. It may be called more than once. If the direction has
-// ended, it is called at once. The link's goroutine calls it, so f must not wait.
+// ended, it is called at once, otherwise as [link.Notified] is: f must not wait.
 func (c *Pair) OnEnd(f func()) {
 	c.atEnd.Store(&f)
 	if c.state.peerEnded() {

@@ -119,8 +119,8 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 func (p *Pool) Peer() *link.Peer { return p.peer }
 
 // alloc allocates a queue of size bytes and clears its first header. If grow is
-// true, it leaves a quarter of the memory for new connections, and beyond bulkQueue
-// all but bulkShare.
+// true, it leaves a quarter of the memory for new connections. A queue larger than bulkQueue is
+// given only while all queues together stay within bulkShare.
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -216,8 +216,8 @@ func (r *reader) leave() (unread bool) {
 	return r.rx.unread()
 }
 
-// takeMoves takes a move if no call is under way and the move is next. The link's
-// goroutine calls it, since the application may be idle.
+// takeMoves takes a move if no call is under way and the move is next. It is called as
+// [link.Notified] is, since the application may be idle.
 func (r *reader) takeMoves() {
 	if !r.mu.TryLock() {
 		return // the call that is under way takes it

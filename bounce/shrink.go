@@ -4,8 +4,8 @@ import "time"
 
 // A queue that grew for a bulk transfer is given back when nothing was read for a
 // while. The peer is granted one of the first size again and moves there. The large
-// one is freed when the move is read. The link's goroutine does the work of both
-// sides, since the applications are idle.
+// one is freed when the move is read. A timer here and the link's goroutines do the work of
+// both sides, since the applications are idle.
 
 // shrinkEvery is how often grown queues are checked. A queue is given back at the
 // second check in a row that finds it idle, so after 10 to 20 seconds.

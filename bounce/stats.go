@@ -21,14 +21,14 @@ type Stats struct {
 
 	// Payload written by a DMA engine; the copies that it took; those of them that
 	// failed and were made by the CPU; how often the CPU did the work of a channel
-	// that was full or could register no more memory; and why copies were started: the bounce buffer was full, a
-	// Read followed, the end, the data was below the coalescing threshold, the
-	// engine was idle.
+	// that was full or could register no more memory; and why copies were started: the
+	// bounce buffer was full, a Read followed, the end, the data was below the coalescing
+	// threshold, the engine was idle.
 	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull                    uint64
 	DMAStartFull, DMAStartRead, DMAStartClose, DMAStartSmall, DMAStartIdle uint64
 
-	// Doorbells rung because the peer's reader was about to sleep. Every other
-	// record saved one.
+	// Notifications because the peer's reader was about to sleep. Each rings a doorbell
+	// only if the peer's link goroutine sleeps too. Every other record saved one.
 	Doorbells, DoorbellsSaved uint64
 
 	// Waits that spun, those of them that ended by data or room, and waits that

@@ -294,7 +294,7 @@ func (w *writer) takeCredit() (progress bool, err error) {
 }
 
 // move goes on in the queue that was granted, if no call is under way, and notifies the
-// peer, whose application may be idle as well. The link's goroutine calls it.
+// peer, whose application may be idle as well. It is called as [link.Notified] is.
 func (w *writer) move() error {
 	if w.grant() == 0 || !w.mu.TryLock() {
 		return nil // never granted, or a call that is under way takes the grant

@@ -68,7 +68,7 @@ const barFD = 3
 // endOf returns which end of a wire is this node's: the one on its right side is the first. In
 // a mesh it is that of the lower number.
 func endOf(w sdp.Wire) int {
-	if w.Side == sdp.SideLeft || w.Side == sdp.NoSide && w.Node > w.Neighbour {
+	if w.Side == sdp.SideLeft || w.Side == sdp.SideDirect && w.Node > w.Neighbour {
 		return 1
 	}
 	return 0

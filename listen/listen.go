@@ -134,8 +134,8 @@ func (t *Table) Release(a Addresses) {
 	delete(t.used, a)
 }
 
-// Hello answers a Hello. It may wait where stores to the peer block, and for nothing
-// else. It returns an error if the peer violates the protocol.
+// Hello answers a Hello. It may wait where stores to the peer block, and makes short system
+// calls. It waits for nothing else. It returns an error if the peer violates the protocol.
 func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 	reason, err := t.accept(p, h)
 	if err != nil || reason == 0 {

@@ -113,8 +113,8 @@ type Device interface {
 
 	// Order is called by a waiter that is about to sleep, between its last store
 	// and its last check. On return, (1) this side's earlier stores are visible to
-	// the peer and (2) what the peer stored without having seen them is visible
-	// here. It may take microseconds.
+	// the peer and (2) every store that the peer made before it could see them is
+	// visible here. So at least one side sees the other's. It may take microseconds.
 	Order()
 
 	// DMA returns channel i, 0 <= i < Caps().DMAChannels.

@@ -92,9 +92,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p into the other side's memory, and waits for room there. When it
-// returns, the bytes are there, unless a DMA engine still has them, for which Close
-// waits. So they are not lost when this process ends after that. If the other side closes
+// Write writes all of p to the other side, and waits for room there. When it returns, the
+// bytes are in the other side's memory, and are not lost if this process ends then. Only if a
+// DMA engine still has them, or the way leads over several nodes, are they still on their way:
+// Close waits for them, and they are lost if this process ends without it. If the other side closes
 // while up to 64 KiB are being written, Write returns as if all had been written, as TCP
 // does, and the next Write fails.
 func (c *Conn) Write(p []byte) (int, error) {
@@ -141,8 +142,7 @@ func (c *Conn) CloseRead() error {
 }
 
 // SetLinger with 0 makes Close abort the connection: the other side reads what has
-// arrived and then ECONNRESET. With any other number, Close ends the connection in
-// order, without waiting, since what was written is at the other side already.
+// arrived and then ECONNRESET. Any other number changes nothing: see Close.
 func (c *Conn) SetLinger(sec int) error {
 	return c.set(func() { c.endpoint.abort.Store(sec == 0) })
 }
@@ -187,8 +187,9 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 // methods below, it exists for programs that call it on a *net.TCPConn.
 func (c *Conn) SetNoDelay(bool) error { return c.set(func() {}) }
 
-// SetKeepAlive does nothing, since the death of the other side is noticed at once,
-// without probes.
+// SetKeepAlive does nothing, since the link notices the death of the other side without
+// probes: at once over shared memory, within a second over a bridge whose attachment has a
+// heartbeat.
 func (c *Conn) SetKeepAlive(bool) error { return c.set(func() {}) }
 
 // SetKeepAlivePeriod does nothing, like SetKeepAlive.

@@ -13,7 +13,8 @@ type Devices struct {
 	// before OpenWith returns. If it fails, so does OpenWith. The fabric must be a ring:,
 	// line: or mesh:, and this process the owner of its node's links, as it is with nodes=N.
 	//
-	// The Fabric owns what Attach returns, and closes it when it is closed. It opens one
+	// The Fabric owns what Attach returns, and closes it when the last Fabric of this name in
+	// the process is closed. It opens one
 	// session after the other: when the neighbour's process ends, however it ends, its
 	// connections end, and the next session begins when a process comes in its place.
 	// Nothing but the bridge need join the two hosts. What does not fit is refused on both
@@ -44,9 +45,9 @@ type Side string
 
 // The sides of a node.
 const (
-	SideLeft  Side = "left"   // towards the node whose number is one less
-	SideRight Side = "right"  // towards the node whose number is one more
-	NoSide    Side = "direct" // in a mesh
+	SideLeft   Side = "left"   // towards the node whose number is one less
+	SideRight  Side = "right"  // towards the node whose number is one more
+	SideDirect Side = "direct" // in a mesh, which has no sides
 )
 
 // put sets the devices of a fabric that is opened.

@@ -67,8 +67,8 @@
 //
 // # Fabrics
 //
-// A [Fabric] is a fabric that this process has joined. The package's functions use a default Fabric. It
-// is opened by its first use and released shortly after its last listener and connection are
+// A [Fabric] is a fabric that this process has joined. The package's functions use a default
+// Fabric. It is opened by its first use and released shortly after its last listener and connection are
 // closed. The environment variable SDP_FABRIC names its fabric. Without it, the processes of one
 // user on one machine share one.
 //

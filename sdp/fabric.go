@@ -21,7 +21,8 @@ type FabricStats struct {
 	// Links is the number of links to other processes. A process that dials itself
 	// has two.
 	Links int
-	// LinkDoorbells counts all doorbells rung, including those of set-up.
+	// LinkDoorbells counts the doorbells that links to other processes rang, including
+	// those of set-up. Lanes and tunnels have their own.
 	LinkDoorbells uint64
 	// Rescues is how often a lost doorbell was made up for. It is 0 where doorbells
 	// are not lost.
@@ -53,7 +54,7 @@ type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
-	DialSDPFailed   uint64 // TCP: SDP was tried and failed
+	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time
 	DialNoFabric    uint64 // TCP: no fabric could be opened
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
@@ -158,7 +159,8 @@ func Open(fabric string) (*Fabric, error) {
 // OpenWith is Open, with devices that the program supplies. Fabrics that are opened by the same
 // name while this one is open share its fabric, and its devices with it. So the functions Dial
 // and Listen use them where the name is that of SDP_FABRIC. If there is one before, OpenWith
-// fails with EBUSY.
+// fails with EBUSY. That includes the Fabric that Dial and Listen open by themselves, which stays
+// for 250 ms after its last use: call OpenWith first.
 func OpenWith(fabric string, devices Devices) (*Fabric, error) {
 	s, err := openStack(fabric, &devices)
 	if err != nil {
@@ -232,7 +234,7 @@ func (f *Fabric) Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{Fabric: f}).Listen(context.Background(), network, address)
 }
 
-// use returns the Fabric for one call, or the default one if h is nil. The caller
+// use returns the Fabric for one call, or the default one if f is nil. The caller
 // then calls done.
 func (f *Fabric) use() (_ *Fabric, done func(), err error) {
 	if f == nil {
@@ -274,7 +276,7 @@ func (f *Fabric) remove(u user) {
 const linger = 250 * time.Millisecond
 
 // lingerIfIdle schedules the end of the default Fabric if it is idle. The caller
-// holds h.mu.
+// holds f.mu.
 func (f *Fabric) lingerIfIdle() {
 	if !f.lazy || f.closed || f.calls > 0 || len(f.users) > 0 {
 		return

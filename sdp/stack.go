@@ -91,8 +91,8 @@ func openStack(name string, devices *Devices) (*stack, error) {
 	s.name, s.refs = name, 1
 	stacks.open[name] = s
 	stacks.mu.Unlock()
-	// The lock is not held, since nodes that run are asked, and one of them may be
-	// stopped.
+	// stacks.mu is not held, since nodes that run are asked, and one of them may be
+	// stopped. For the default Fabric its caller holds defaultFabric.mu.
 	s.fabric, s.err = fabric.Open(spec, s.start)
 	if s.err != nil {
 		stacks.mu.Lock()

@@ -10,7 +10,8 @@ import (
 
 // Steps and messages, of which collective calls are made. Each team has a work area at
 // the same place of all heaps. It consists of lines of 64 bytes, each written by one
-// PE, and of the stage, for copies of ordinary memory. The lines that PE src of the team writes begin at src*576. Offsets from there:
+// PE, and of the stage, for copies of ordinary memory. The lines that PE src of the team
+// writes begin at src*576. Offsets from there:
 //
 //	0x00  8  steps: how many PE src has taken towards this PE
 //	0x08  8  taken: how many of this PE's messages PE src has taken

@@ -49,7 +49,7 @@
 //
 // # Notification
 //
-// To notify slot s of event e, a process takes a number that was never used before. It
+// To notify slot s of event e, a process takes the next number, modulo 2^32. It
 // publishes the number as the notification word, then as the summary word, then as the master
 // word. It rings doorbell 0 if the peer's link goroutine has announced by its arm word that it
 // sleeps, and was not woken since.

@@ -25,8 +25,10 @@ var ErrNoSlot = errors.New("link: no free slot")
 
 // Notified is an object that a peer can notify.
 type Notified interface {
-	// Notified is called when the peer has announced e: memory is to be checked. It must
-	// not block.
+	// Notified is called when the peer has announced e: memory is to be checked. It is
+	// called by the link's goroutine, or by any wait that polls, such as a Read of another
+	// object, while Peer.pollMu is held. So it must not wait, and only tries the locks of
+	// the object's calls.
 	Notified(e Event)
 }
 

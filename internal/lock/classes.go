@@ -5,9 +5,11 @@ type Class interface{ class() info }
 
 // info is a row of the table.
 type info struct {
-	name   string
-	rank   int  // locked only after classes of a lower rank
-	shared bool // several peers share it: nothing is stored for a peer while it is held
+	name string
+	rank int // locked only after classes of a lower rank
+	// shared reports that nothing is stored for a peer while it is held: several peers
+	// share it, so a device that blocks would hold up all of them.
+	shared bool
 }
 
 // The classes, in the order in which they may be locked.
@@ -79,7 +81,7 @@ type (
 	Counts    struct{}
 )
 
-// All PEs of a team are in its collective, which ends with the first PE that ends.
+// A Team's lock is not shared, since all PEs of a team end together anyway.
 func (Team) class() info    { return info{"collective.Team", 1, false} }
 func (Channel) class() info { return info{"activemsg.Channel", 2, false} }
 func (World) class() info   { return info{"shmem.World", 3, true} }
