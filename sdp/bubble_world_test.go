@@ -20,7 +20,7 @@ import (
 // most, and a lost doorbell is made up for within a second.
 const (
 	slack      = time.Millisecond // for deadlines, since no other time passes meanwhile
-	closeLimit = 2*time.Second + slack
+	closeLimit = 10*time.Second + slack // a peer over hops may be heard of from time to time; see Conn.Close
 	hostLimit  = 15 * time.Second
 	stuckAfter = time.Minute      // without progress, while nothing happens to the fabric
 	freeLimit  = 30 * time.Second // until all is freed, after everything was closed
