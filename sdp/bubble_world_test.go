@@ -19,7 +19,7 @@ import (
 // Limits of durations, by the bubble's clock. Whatever a device does takes 5 ms at
 // most, and a lost doorbell is made up for within a second.
 const (
-	slack      = time.Millisecond // for deadlines, since no other time passes meanwhile
+	slack      = time.Millisecond       // for deadlines, since no other time passes meanwhile
 	closeLimit = 10*time.Second + slack // a peer over hops may be heard of from time to time; see Conn.Close
 	hostLimit  = 15 * time.Second
 	stuckAfter = time.Minute      // without progress, while nothing happens to the fabric
