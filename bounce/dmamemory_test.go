@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbdma"
@@ -66,6 +67,10 @@ func TestMemoryForAnEngineIsGivenBack(t *testing.T) {
 						a.Write(want)
 						a.CloseWrite()
 					}()
+					// The queue grows while nobody reads, until no more can be registered.
+					for limit < 1<<30 && e.refused.Load() == 0 {
+						time.Sleep(time.Millisecond)
+					}
 					got, err := io.ReadAll(b)
 					require.NoError(t, err)
 					require.True(t, bytes.Equal(got, want))
