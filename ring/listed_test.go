@@ -145,3 +145,18 @@ func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	x.mu.Unlock()
 	x.Close()
 }
+
+// The memory of a lane whose link has ended may be gone. A goroutine that was to go on with the
+// lane does not load from it.
+func TestTheMemoryOfALaneThatHasEndedIsNotLoaded(t *testing.T) {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	defer m.close()
+	m.out.want(&greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}})
+	require.True(t, m.out.waits.Load())
+	m.out.close()
+	m.out.mine = nil
+	m.out.poll()
+	m.out.pollOn()
+}

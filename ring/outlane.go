@@ -69,7 +69,7 @@ type outLane struct {
 	stats   laneStats
 
 	waits   atomic.Bool   // a waiter is left; for the worker, and for pollOnward
-	seen    atomic.Uint32 // the credit word when a worker looked last
+	seen    atomic.Uint32 // the credit word that pollSome saw last; stored under mu
 	polling atomic.Bool   // pollOn runs
 }
 
@@ -338,11 +338,11 @@ func (o *outLane) pollSome() (more bool) {
 	if !o.waits.Load() {
 		return false
 	}
-	o.seen.Store(ntb.Load32(o.mine, laneCredit))
 	for range lanesOfPoll {
 		o.mu.Lock()
 		o.armed = false
 		next, what := o.run()
+		o.seen.Store(o.credit)
 		o.mu.Unlock()
 		switch {
 		case next != nil:

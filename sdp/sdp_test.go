@@ -394,10 +394,12 @@ func TestReadFromAndWriteTo(t *testing.T) {
 		a, b := mustPipe(t, f)
 		c, d := mustPipe(t, f)
 		const n = 5 << 20
-		go func() { io.Copy(a, io.LimitReader(zeros{}, n)); a.CloseWrite() }() // ReadFrom
-		go func() { io.Copy(c, b); c.CloseWrite() }()                          // WriteTo
+		var copies sync.WaitGroup
+		copies.Go(func() { io.Copy(a, io.LimitReader(zeros{}, n)); a.CloseWrite() }) // ReadFrom
+		copies.Go(func() { io.Copy(c, b); c.CloseWrite() })                          // WriteTo
 		k, err := io.Copy(io.Discard, d)
 		require.NoError(t, err)
+		copies.Wait() // what is counted is seen when a call ends
 		require.EqualValues(t, n, k)
 		sent, got := a.Stats(), d.Stats()
 		require.EqualValues(t, n, sent.BytesWritten())
