@@ -341,8 +341,9 @@ func (o *outLane) pollSome() (more bool) {
 	for range lanesOfPoll {
 		o.mu.Lock()
 		o.armed = false
-		next, what := o.run()
+		o.free()
 		o.seen.Store(o.credit)
+		next, what := o.run()
 		o.mu.Unlock()
 		switch {
 		case next != nil:
