@@ -33,19 +33,12 @@ var locks = struct {
 	held map[uint64][]held // guarded by mu
 }{held: map[uint64][]held{}}
 
-// Lock locks m. It panics if a lock is held that may not be.
-func (m *Mutex[C]) Lock() { m.lock(infoOf[C](), infoOf[C]().rank) }
-
-// LockNested is Lock while another lock of the same class is held. That is correct
-// only if all goroutines that do it agree on which of the two comes first.
-func (m *Mutex[C]) LockNested() { m.lock(infoOf[C](), infoOf[C]().rank+1) }
-
-// lock locks m, unless a lock of rank limit or more is held.
-func (m *Mutex[C]) lock(class info, limit int) {
-	id := goroutine()
+// Lock locks m. It panics if a lock of the same or a higher rank is held.
+func (m *Mutex[C]) Lock() {
+	class, id := infoOf[C](), goroutine()
 	locks.mu.Lock()
 	for _, h := range locks.held[id] {
-		if h.info.rank >= limit {
+		if h.info.rank >= class.rank {
 			locks.mu.Unlock()
 			panic(fmt.Sprintf("lock: %s is locked while %s is held, locked at\n%s", class.name, h.info.name, h.where()))
 		}

@@ -11,10 +11,6 @@ const Checked = false
 // Mutex is a mutex of class C. The zero Mutex is unlocked.
 type Mutex[C Class] struct{ sync.Mutex }
 
-// LockNested is Lock while another lock of the same class is held. That is correct
-// only if all goroutines that do it agree on which of the two comes first.
-func (m *Mutex[C]) LockNested() { m.Lock() }
-
 // Lend says that the lock stays locked when the caller returns, and that another
 // goroutine may unlock it. From then on the caller does not hold it.
 func (m *Mutex[C]) Lend() {}

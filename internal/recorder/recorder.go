@@ -44,21 +44,14 @@ func For(t testing.TB) *Recorder {
 	return New(t)
 }
 
-// ForLinks is For with NewLinks.
+// ForLinks is For, but checks links and lanes only. It is for tests whose control blocks, queues,
+// messages and tunnels do not follow the protocol.
 func ForLinks(t testing.TB) *Recorder {
 	r := For(t)
 	if r != nil {
 		r.links = true
 	}
 	return r
-}
-
-// NewLinks returns a Recorder that checks links and lanes only. It is for tests whose
-// control blocks, queues, messages and tunnels do not follow the protocol.
-func NewLinks(r Reporter) *Recorder {
-	rec := New(r)
-	rec.links = true
-	return rec
 }
 
 // Pair wraps the two ends of a bridge in devices that record. Nothing else may use a
