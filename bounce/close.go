@@ -167,7 +167,13 @@ func (c *Pair) interrupt(why uint32) {
 
 // linkDown is called after the link's last word was handled.
 func (c *Pair) linkDown() {
-	c.interrupt(stopDown)
+	// What the peer stores after the last look does not count: what it stored before that may
+	// be missing.
+	why := uint32(stopDown)
+	if c.control.state()&stateStopped == 0 {
+		why |= stopCut
+	}
+	c.interrupt(why)
 	c.callAtEnd()
 	c.tryRemove()
 }

@@ -283,6 +283,18 @@ func TestEnds(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "last", string(got))
 		},
+		"link down: what the peer stores later changes nothing": func(t *testing.T, a, b *Pair) {
+			b.linkDown() // nobody knows whether something is missing
+			_, err := b.Write(buf)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			a.linkDown()
+			a.Close()
+			require.NotZero(t, b.control.state()&stateStopped)
+			for range 2 {
+				_, err = b.Read(buf)
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+		},
 		"close: the peer's write fails": func(t *testing.T, a, b *Pair) {
 			a.Close()
 			require.Eventually(t, func() bool {

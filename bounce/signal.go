@@ -14,6 +14,7 @@ const (
 	stopShut                 // CloseRead or CloseWrite was called
 	stopDown                 // the link is down
 	stopBroken               // the peer broke the protocol
+	stopCut                  // with stopDown: the peer was not done with the connection
 )
 
 // stopErr returns the error of a Read or Write that must not access the connection, if

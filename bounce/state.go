@@ -38,8 +38,8 @@ func (p phase) becomes(next phase) bool { return next == p+1 }
 // state is what the two sides have said of the connection's end.
 type state struct {
 	control *control // immutable
-	// over has the reasons to stop that hold for both halves: stopClosed, stopDown and
-	// stopBroken. Each is added here before the halves learn of it.
+	// over has the reasons to stop that hold for both halves: stopClosed, stopDown, stopBroken
+	// and stopCut. Each is added here before the halves learn of it.
 	over atomic.Uint32
 
 	mu lock.Mutex[lock.State]
@@ -142,7 +142,7 @@ func (s *state) connected() error {
 		return ErrClosed
 	}
 	peer := s.control.state()
-	if (s.word|peer)&stateReset != 0 || s.finished && peer&stateFinished != 0 || lost(s.over.Load(), peer) {
+	if (s.word|peer)&stateReset != 0 || s.finished && peer&stateFinished != 0 || lost(s.over.Load()) {
 		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
 	}
 	return nil
@@ -150,9 +150,7 @@ func (s *state) connected() error {
 
 // lost reports whether a connection ended without a word of the peer: a bad word was
 // found, or the link went down before the peer was done with the connection.
-func lost(stop, peer uint32) bool {
-	return stop&stopBroken != 0 || stop&stopDown != 0 && peer&stateStopped == 0
-}
+func lost(stop uint32) bool { return stop&(stopBroken|stopCut) != 0 }
 
 // errUnread is an error by which the writer asks the Pair to reset the connection, since
 // the peer reads no more.
@@ -187,7 +185,7 @@ func (s *state) resetErr(end error) error {
 	switch {
 	case s.why != nil:
 		return s.why
-	case lost(s.over.Load(), peer):
+	case lost(s.over.Load()):
 	case s.resetTold, end == syscall.EPIPE && peer&stateFinished != 0:
 		return end
 	}

@@ -116,7 +116,7 @@ func (w *writer) err(none bool) error {
 	switch {
 	case stop == 0 && !takesNothing(peer):
 		return nil
-	case peer&stateReset != 0 || lost(stop, peer):
+	case peer&stateReset != 0 || lost(stop):
 		return w.state.resetErr(syscall.EPIPE)
 	case stop&stopShut != 0 || w.state.aborted():
 		return syscall.EPIPE
@@ -134,7 +134,7 @@ func (w *writer) peerEnded() bool {
 		return false // without a look: the memory may be gone
 	}
 	peer := w.control.state()
-	return takesNothing(peer) && stop&stopShut == 0 && !lost(stop, peer) && !w.state.aborted()
+	return takesNothing(peer) && stop&stopShut == 0 && !lost(stop) && !w.state.aborted()
 }
 
 // reserve is Pair.Reserve, but for errors of the whole connection. Without an error, mu

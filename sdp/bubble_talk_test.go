@@ -29,6 +29,7 @@ type ledger struct {
 	ways     [2]struct {
 		began atomic.Bool // the writer knows of the connection
 		sent  int         // valid when ended is closed
+		firm  int         // sent before the writer closed the connection; likewise
 		ended chan struct{}
 		reset atomic.Bool // the writer's own Write has returned ECONNRESET
 	}
@@ -263,6 +264,9 @@ func (w *bubbleWorld) write(n *bubbleNode, l *ledger, c *Conn, way int, closing 
 			k, err = c.Write(p)
 		}
 		self.sent += k
+		if !closing.Load() {
+			self.firm = self.sent
+		}
 		if k > 0 {
 			l.moved(w)
 		}
@@ -343,8 +347,8 @@ func (w *bubbleWorld) read(n *bubbleNode, l *ledger, c *Conn, end int, closing *
 
 // complete fails unless the other endpoint has sent exactly what came before
 // io.EOF. A reset is an error of one call alone, as with TCP: after a Write has returned
-// ECONNRESET, Read returns io.EOF, and what the other endpoint sent since it gave the connection
-// up is missing.
+// ECONNRESET, Read returns io.EOF. Then what the other endpoint wrote while it closed the
+// connection, or committed after that, may be missing.
 func (w *bubbleWorld) complete(n *bubbleNode, l *ledger, c *Conn, way, got int) {
 	if !l.ways[way].began.Load() { // it closed before it knew what to send
 		if got != 0 {
@@ -359,7 +363,7 @@ func (w *bubbleWorld) complete(n *bubbleNode, l *ledger, c *Conn, way, got int) 
 		return
 	}
 	sent := l.ways[way].sent
-	if sent > got {
+	if sent > got && got >= l.ways[way].firm {
 		time.Sleep(slack) // a Write that has returned notes why
 		if l.ways[1-way].reset.Load() {
 			return
