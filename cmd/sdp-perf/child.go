@@ -44,13 +44,19 @@ type child struct {
 // startChild starts this program again and waits until it listens. The child also
 // removes dir.
 func startChild(ctx context.Context, dir string, services []service) (*child, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	args := []string{childCommand, dir}
 	for _, s := range services {
 		args = append(args, s.String())
+	}
+	return startListening(ctx, "the second process", args...)
+}
+
+// startListening starts this program again, with a command that writes a childReady. who is for
+// errors.
+func startListening(ctx context.Context, who string, args ...string) (*child, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
 	// The context is not ctx: an interrupt first closes the connections, then ends
 	// the child.
@@ -67,11 +73,11 @@ func startChild(ctx context.Context, dir string, services []service) (*child, er
 	}
 	if err := c.cmd.Start(); err != nil {
 		end()
-		return nil, fmt.Errorf("start the second process: %w", err)
+		return nil, fmt.Errorf("start %s: %w", who, err)
 	}
 	if c.endpoints, err = readReady(ctx, stdout); err != nil {
 		c.stop()
-		return nil, fmt.Errorf("the second process: %w", err)
+		return nil, fmt.Errorf("%s: %w", who, err)
 	}
 	return c, nil
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 
+	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/internal/perf/limits"
 )
 
@@ -25,11 +27,16 @@ func runLimits(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("limits")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	quick := fs.Bool("quick", false, "two short runs: to see that it works, not for figures")
+	hopsList := fs.IntSlice("hops", []int{2, 3, 4}, fmt.Sprintf("over how many hops one word goes along a chain of processes, each 1 to %d", limits.MaxHops))
 	var most maxTime
 	most.register(fs, limitsMaxTime)
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
+	if len(*hopsList) == 0 || slices.Min(*hopsList) < 1 || slices.Max(*hopsList) > limits.MaxHops {
+		return badInputf("--hops: use numbers from 1 to %d", limits.MaxHops)
+	}
+	slices.Sort(*hopsList)
 	if err := most.check(); err != nil {
 		return err
 	}
@@ -41,10 +48,7 @@ func runLimits(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	line := newProgress(os.Stderr)
-	line.show("measuring the limits")
-	report, err := h.Measure(effort, most.budget(), 1)
-	line.clear()
+	report, err := measureLimits(ctx, h, slices.Compact(*hopsList), effort, most.budget())
 	if err = errors.Join(err, h.close()); err != nil {
 		return err
 	}
@@ -52,6 +56,31 @@ func runLimits(ctx context.Context, args []string, out io.Writer) error {
 		return writeJSON(out, report)
 	}
 	return report.Table(out)
+}
+
+// measureLimits starts the chains and measures everything.
+func measureLimits(ctx context.Context, h *helper, hops []int, effort limits.Effort, budget *perf.Budget) (*limits.Report, error) {
+	line := newProgress(os.Stderr)
+	line.show("measuring the limits")
+	defer line.clear()
+	var started []*bareChain
+	var chains []*limits.Chain
+	var report *limits.Report
+	var err error
+	for _, n := range hops {
+		var c *bareChain
+		if c, err = startBare(ctx, n); err != nil {
+			break
+		}
+		started, chains = append(started, c), append(chains, c.Chain)
+	}
+	if err == nil {
+		report, err = h.Measure(effort, budget, 1, chains...)
+	}
+	for _, c := range started {
+		err = errors.Join(err, c.Close())
+	}
+	return report, err
 }
 
 func writeJSON(out io.Writer, v any) error {

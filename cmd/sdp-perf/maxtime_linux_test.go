@@ -17,7 +17,7 @@ func TestWithoutTimeOneRoundIsDone(t *testing.T) {
 		{"client --duration 1ms --connect " + address, "1 of 5 rounds"},
 		{"bench --quick --rounds 3 --items roundtrip --transports unix", "2 of 5 rounds"}, // two of them for the limits
 		{"limits --quick", "1 of 2 rounds"},
-		{"ring --nodes 2 --hops 1 --lanes 1 --duration 1ms", "5 of 15 rounds"}, // two rings, three shares
+		{"ring --nodes 2 --hops 1 --lanes 1 --duration 1ms", "6 of 18 rounds"}, // two rings, three shares, the chains
 		{"shmem --time 1ms --items put", "1 of 5 rounds"},
 	} {
 		t.Run(strings.Fields(tt.args)[0], func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWithoutTimeOneRoundIsDone(t *testing.T) {
 // The directories of a ring are removed even if the process that started its nodes
 // cannot do it.
 func TestRingsOfAKilledProgramLeaveNothing(t *testing.T) {
-	p := newProgram(t, nil, "ring", "--nodes", "3", "--hops", "1", "--lanes", "1", "--rounds", "1000")
+	p := newProgram(t, nil, "ring", "--only", "rings", "--nodes", "3", "--hops", "1", "--lanes", "1", "--rounds", "1000")
 	p.start(t)
 	eventually(t, "the nodes run", func() bool { return len(p.fabrics(t)) == 3 })
 	require.NoError(t, p.Process.Kill())

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRing(t *testing.T) {
-	p := newProgram(t, nil, "ring", "--nodes", "4", "--hops", "1,2", "--lanes", "2", "--rounds", "1", "--duration", "5ms", "--json")
+	p := newProgram(t, nil, "ring", "--only", "rings", "--nodes", "4", "--hops", "1,2", "--lanes", "2", "--rounds", "1", "--duration", "5ms", "--json")
 	require.Zero(t, p.run(t), p.stderr.String())
 	assert.Empty(t, p.stderr.String())
 	var r hops.Report
@@ -34,7 +34,7 @@ func TestRing(t *testing.T) {
 func TestRingBadInput(t *testing.T) {
 	for _, args := range [][]string{
 		{"--nodes", "1"}, {"--nodes", "17"}, {"--hops", "0"}, {"--lanes", "9"}, {"--nodes", "3", "--hops", "2"},
-		{"--rounds", "0"}, {"--duration", "0s"}, {"--nodes", "x"}, {"more"},
+		{"--rounds", "0"}, {"--duration", "0s"}, {"--nodes", "x"}, {"more"}, {"--only", "lanes"}, {"--only", "chains", "--hops", "9"},
 	} {
 		p := newProgram(t, nil, append([]string{"ring"}, args...)...)
 		assert.Equal(t, exitBadInput, p.run(t), args)

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -20,31 +16,18 @@ import (
 // ringNodes are the node processes of one fabric.
 type ringNodes struct {
 	fabric string // without options
-	nodes  []*nodeProcess
-}
-
-// nodeProcess is one node process.
-type nodeProcess struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer
-	asks    *json.Encoder
-	answers *json.Decoder
-	mu      sync.Mutex // held by the caller that waits for an answer
+	nodes  []*measuring
 }
 
 // startRing starts the processes and waits for all their links.
-func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func startRing(ctx context.Context, s hops.Shape) (*ringNodes, error) {
 	r := &ringNodes{fabric: freshName(s.Topology)}
 	for i := 1; i <= s.Nodes; i++ {
 		spec := fmt.Sprintf("%s?node=%d&nodes=%d&lanes=%d", r.fabric, i, s.Nodes, s.Lanes)
 		if s.Frames {
 			spec += "&failover=1"
 		}
-		n, err := startNode(exe, spec)
+		n, err := startMeasuring(nodeCommand, spec)
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
@@ -59,20 +42,6 @@ func startRing(ctx context.Context, s hops.Shape) (hops.Ring, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
-}
-
-func startNode(exe, spec string) (*nodeProcess, error) {
-	cmd := exec.Command(exe, nodeCommand, spec)
-	cmd.Stderr = os.Stderr
-	stdin, inErr := cmd.StdinPipe()
-	stdout, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a node: %w", err)
-	}
-	return &nodeProcess{cmd: cmd, stdin: stdin, asks: json.NewEncoder(stdin), answers: json.NewDecoder(stdout)}, nil
 }
 
 // waitForLinks waits until all nodes of a fabric run and every link is up.
@@ -91,31 +60,6 @@ func waitForLinks(ctx context.Context, name string, nodes int) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// ask sends a task to a node and waits for the answer. When ctx ends, it ends the
-// node.
-func (n *nodeProcess) ask(ctx context.Context, a ringAsk) (ringAnswer, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err := n.asks.Encode(a); err != nil {
-		return ringAnswer{}, fmt.Errorf("it has ended: %w", err)
-	}
-	return n.hear(ctx)
-}
-
-func (n *nodeProcess) hear(ctx context.Context) (a ringAnswer, err error) {
-	defer context.AfterFunc(ctx, func() { n.cmd.Process.Kill() })()
-	err = n.answers.Decode(&a)
-	switch {
-	case ctx.Err() != nil:
-		return a, context.Cause(ctx)
-	case err != nil:
-		return a, errors.New("ended before it answered")
-	case a.Error != "":
-		return a, errors.New(a.Error)
-	}
-	return a, nil
 }
 
 // lead is how long before a task begins the nodes get it.
@@ -139,7 +83,7 @@ func (r *ringNodes) each(ctx context.Context, tasks []hops.Task) ([]hops.Outcome
 	var wg sync.WaitGroup
 	for i, t := range tasks {
 		wg.Go(func() {
-			a, err := r.nodes[t.From-1].ask(ctx, ringAsk{t, begin})
+			a, err := r.nodes[t.From-1].ask(ctx, ask{Task: t, Begin: begin})
 			if err != nil {
 				errs[i] = fmt.Errorf("node%d to node%d: %w", t.From, t.To, err)
 			}
@@ -183,14 +127,12 @@ func sent(v *fabric.NodeView) (u hops.Usage) {
 // Close implements hops.Ring.
 func (r *ringNodes) Close() (err error) {
 	for _, n := range r.nodes {
-		n.stdin.Close()
+		n.end()
 	}
 	for i, n := range r.nodes {
-		kill := time.AfterFunc(childStop, func() { n.cmd.Process.Kill() })
-		if waitErr := n.cmd.Wait(); waitErr != nil && err == nil {
+		if waitErr := n.wait(); waitErr != nil && err == nil {
 			err = fmt.Errorf("node%d: %w", i+1, waitErr)
 		}
-		kill.Stop()
 	}
 	return errors.Join(err, removeFabric(r.fabric))
 }

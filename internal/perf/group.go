@@ -24,6 +24,9 @@ type Figures struct {
 	// P50 and P99 are of single round trips, in microseconds. They need samples,
 	// see TakeSamples.
 	P50, P99 float64
+	// Messages is how many messages or round trips there were on all connections, those
+	// that no figure is made of among them.
+	Messages int
 }
 
 // Sum returns the messages or round trips per second of all connections.
@@ -69,6 +72,7 @@ func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f
 		f.Value, err = reduce(all, t, size)
 		for _, s := range all {
 			f.Each = append(f.Each, float64(s.messages)/s.took.Seconds())
+			f.Messages += s.all
 		}
 		if err == nil && t == RoundTrip {
 			f.P50, f.P99 = g.percentiles()

@@ -37,7 +37,8 @@ func (t Test) unit() string {
 
 // stretch is what one connection did in a slice.
 type stretch struct {
-	messages int
+	messages int // timed together
+	all      int // with those of the warm-up and of the samples
 	start    time.Time
 	took     time.Duration
 	err      error
@@ -56,7 +57,7 @@ func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 	all := make([]stretch, len(clients))
 	for i, c := range clients {
 		done.Go(func() {
-			_, _, err := c.batches(t, size, d/6)
+			warm, _, err := c.batches(t, size, d/6)
 			// No client begins before all are warm.
 			ready.Done()
 			ready.Wait()
@@ -64,8 +65,10 @@ func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 				all[i].start = time.Now()
 				all[i].messages, all[i].took, err = c.batches(t, size, d)
 			}
+			all[i].all = warm + all[i].messages
 			if err == nil && t == RoundTrip {
 				err = c.takeSamples(size, d/6)
+				all[i].all += len(c.samples)
 			}
 			if err != nil {
 				// The other clients do not depend on this one, but the slice is

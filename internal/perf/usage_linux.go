@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -47,4 +49,30 @@ func ProcessCPU(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// ProcessSleeps returns how often the threads of a process have gone to sleep, those of Go's
+// runtime among them: their voluntary context switches. A thread that has ended no longer
+// counts.
+func ProcessSleeps(pid int) (sum uint64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err == nil && len(threads) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return 0, fmt.Errorf("threads of process %d: %w", pid, err)
+	}
+	for _, name := range threads {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var n uint64
+		_, after, _ := bytes.Cut(b, []byte("\nvoluntary_ctxt_switches:"))
+		if _, err := fmt.Sscan(string(after), &n); err != nil {
+			return 0, fmt.Errorf("%s: no voluntary_ctxt_switches: %w", name, err)
+		}
+		sum += n
+	}
+	return sum, nil
 }

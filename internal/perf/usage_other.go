@@ -13,3 +13,6 @@ func cpu() (uint64, error) { return 0, errors.ErrUnsupported }
 
 // ProcessCPU returns errors.ErrUnsupported.
 func ProcessCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
+
+// ProcessSleeps returns errors.ErrUnsupported.
+func ProcessSleeps(int) (uint64, error) { return 0, errors.ErrUnsupported }

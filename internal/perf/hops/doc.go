@@ -1,9 +1,10 @@
 // Package hops measures a ring of node processes: what a connection costs over one
 // hop, two, and more, alone and while all nodes send, and how a node shares a link
-// between its own traffic and what it forwards.
+// between its own traffic and what it forwards. And it measures chains of as many
+// processes, which do the same by other means.
 //
-// It starts no process and knows no transport. The caller implements [Ring], and
-// passes a function that starts one. It stands beside cmd/sdp-perf, whose ring
+// It starts no process and knows no transport. The caller implements [Ring] and [Chain],
+// and passes functions that start one. It stands beside cmd/sdp-perf, whose ring
 // command uses it.
 //
 //	plan := hops.Plan{Nodes: []int{3}, Hops: []int{1}, Lanes: []int{1}, Rounds: 3,
@@ -20,4 +21,9 @@
 //     node and the node so many hops to its right, at the same time.
 //   - The CPU time of a hop is that of the processes which forwarded, divided by what
 //     they forwarded. It includes wake-ups, polling, and the Go runtime.
+//   - All chains of all numbers of hops run at the same time, and one after the other is
+//     used. So a round has each of them once, and ratios are made within the rounds.
+//   - What a chain of nodes does for each message is compared with what relays do: CPU time
+//     and sleeps of the processes between the ends, divided by the messages and by the
+//     number of these processes.
 package hops

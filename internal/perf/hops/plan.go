@@ -17,7 +17,8 @@ const (
 // Plan is what Run does.
 type Plan struct {
 	// Nodes, Hops and Lanes are the matrix. Combinations that a ring does not have
-	// are left out: the way to a node is never longer than half of the ring.
+	// are left out: the way to a node is never longer than half of the ring. Without Nodes
+	// no ring is measured.
 	Nodes, Hops, Lanes []int
 	// Rounds is how often each figure is measured, at least 1.
 	Rounds int
@@ -31,6 +32,11 @@ type Plan struct {
 	// Forward measures the work of forwarding a frame of size bytes, and of a plain
 	// copy of as many bytes, n times each.
 	Forward func(size, n int) (forwarded, copied time.Duration, err error)
+	// StartChain, if not nil, starts a chain of a kind, "sdp", "tcp", "unix" or "bare". Chains
+	// are measured over each number of Hops.
+	StartChain func(ctx context.Context, kind string, hops int) (Chain, error)
+	// Yield measures one sched_yield, in microseconds. It is called if chains are measured.
+	Yield func() float64
 	// Progress, if not nil, is called with a description of what begins.
 	Progress func(what string)
 }
@@ -64,6 +70,8 @@ type Outcome struct {
 	Value float64
 	// P50 and P99 are of single round trips, in microseconds.
 	P50, P99 float64
+	// Messages is that of [perf.Figures].
+	Messages int
 }
 
 // Usage is what a node has used and sent since it started.

@@ -11,11 +11,15 @@ type Report struct {
 	SliceMS float64   `json:"slice_ms"`
 	// Work is the work of forwarding 64 B and 64 KiB.
 	Work []Work `json:"work"`
+	// Chains are the chains of processes: for each number of hops one row of each kind.
+	Chains []*ChainRow `json:"chains,omitempty"`
+	// Yield is the time of one sched_yield in each round of the chains, in microseconds.
+	Yield []float64 `json:"sched_yield_us,omitempty"`
 	// Rows are the matrix. The first row is between neighbours by stores, for
 	// comparison.
-	Rows []Row `json:"rows"`
+	Rows []Row `json:"rows,omitempty"`
 	// Shares are how a link is shared.
-	Shares []Share `json:"shares"`
+	Shares []Share `json:"shares,omitempty"`
 }
 
 // Row is one ring and one number of hops.

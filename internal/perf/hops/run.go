@@ -19,6 +19,15 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		return nil, err
 	}
 	shapes := p.shapes()
+	if p.StartChain != nil {
+		loops := 1
+		if len(shapes) > 0 {
+			loops += len(shapes) + len(shareSizes)
+		}
+		if err := p.measureChains(ctx, r, loops); err != nil {
+			return nil, err
+		}
+	}
 	for i, s := range shapes {
 		hops := p.hops(s.Nodes)
 		if !s.Frames {
@@ -28,8 +37,10 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 			return nil, err
 		}
 	}
-	if err := p.measureShares(ctx, r); err != nil {
-		return nil, err
+	if len(shapes) > 0 {
+		if err := p.measureShares(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	r.Cut = p.Budget.Cut()
 	return r, nil
@@ -37,6 +48,9 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 
 // shapes returns the rings to measure. Neighbours of the first use stores.
 func (p *Plan) shapes() (list []Shape) {
+	if len(p.Nodes) == 0 {
+		return nil
+	}
 	if slices.Contains(p.Hops, 1) {
 		list = append(list, Shape{Topology: "ring", Nodes: slices.Min(p.Nodes), Lanes: slices.Min(p.Lanes)})
 	}

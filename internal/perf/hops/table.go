@@ -12,19 +12,31 @@ import (
 func (r *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Host)
-	fmt.Fprintf(&b, "Medians of %d rounds of %g ms. Each node is a process.\n\n", r.Rounds, r.SliceMS)
-	perf.WriteAligned(&b, r.rows())
-	b.WriteString("\nRound trips of 64 B in µs, one way with 64 KiB. Alone: node 1 and the node so many hops to its\n" +
-		"right. All: each node and that one, at once; GB/s of all, and the slowest pair's part of its fair share.\n" +
-		"Hop: CPU time of the processes that forward, wake-ups and all, for each frame of the round trips in µs,\n")
-	fmt.Fprintf(&b, "and for 64 KiB one way in plain copies of 64 KiB, of which one takes %s µs.\n", perf.Number(r.copy()))
+	fmt.Fprintf(&b, "Medians of %d rounds of %g ms. Each node is a process.\n", r.Rounds, r.SliceMS)
+	if len(r.Rows) > 0 {
+		r.writeRings(&b)
+	}
 	r.writeWork(&b)
-	r.writeScheduling(&b)
-	r.writeShares(&b)
-	r.writePapers(&b)
+	if len(r.Rows) > 0 {
+		r.writeScheduling(&b)
+		r.writeShares(&b)
+		r.writePapers(&b)
+	}
+	if len(r.Chains) > 0 {
+		r.writeChains(&b)
+	}
 	perf.WriteCut(&b, r.Cut)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (r *Report) writeRings(b *strings.Builder) {
+	b.WriteByte('\n')
+	perf.WriteAligned(b, r.rows())
+	b.WriteString("\nRound trips of 64 B in µs, one way with 64 KiB. Alone: node 1 and the node so many hops to its\n" +
+		"right. All: each node and that one, at once; GB/s of all, and the slowest pair's part of its fair share.\n" +
+		"Hop: CPU time of the processes that forward, wake-ups and all, for each frame of the round trips in µs,\n")
+	fmt.Fprintf(b, "and for 64 KiB one way in plain copies of 64 KiB, of which one takes %s µs.\n", perf.Number(r.copy()))
 }
 
 func (r *Report) rows() [][]string {
@@ -57,7 +69,6 @@ func (r *Report) writeWork(b *strings.Builder) {
 	}
 	b.WriteString("\nCPU time of one forwarded frame while the node is busy, measured within one process:\n\n")
 	perf.WriteAligned(b, rows)
-	b.WriteByte('\n')
 }
 
 // writeScheduling explains times where processes wait for processors.
@@ -67,7 +78,7 @@ func (r *Report) writeScheduling(b *strings.Builder) {
 		most, least = max(most, row.Nodes), min(least, row.Nodes)
 	}
 	if most > r.Host.CPUs {
-		fmt.Fprintf(b, "More node processes (%d to %d) than processors (%d): times then measure the scheduler, which wakes\n"+
+		fmt.Fprintf(b, "\nMore node processes (%d to %d) than processors (%d): times then measure the scheduler, which wakes\n"+
 			"process after process; the CPU times are what a hop costs.\n", least, most, r.Host.CPUs)
 	}
 }

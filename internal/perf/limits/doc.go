@@ -1,6 +1,6 @@
-// Package limits measures what a machine allows two processes that share memory,
-// without the code of a connection: one cache line to and fro, and two plain copies
-// through a shared queue.
+// Package limits measures what a machine allows processes that share memory, without
+// the code of a connection: between two of them one cache line to and fro, and two plain
+// copies through a shared queue; and one word along a chain of processes and back.
 //
 // Package bench compares the transports with it. It knows none of them. Of this
 // module it uses the store and load instructions of ntb, since no other publish is
@@ -17,6 +17,15 @@
 // A [Meter] in one process writes a line of text for each measurement. [Serve] in
 // the other process reads it, and then both spin. Between two measurements the
 // helper sleeps in its read.
+//
+// A [Chain] is measured by its first process; the others run [ServeChain]. They want no two
+// processors: each one that waits yields its own after each poll, for a while, and then
+// sleeps by futex(2). So an idle chain uses no processor. A page of the chain's memory
+// belongs to each process:
+//
+//	0        a word for the next process
+//	1024     a word for the one before
+//	2048     1 while the process sleeps
 //
 // In a cache line with payload, the word is the last 8 bytes and the payload the
 // 56 bytes before it, as in a record of the transport.

@@ -16,3 +16,12 @@ func OpenMemory(*os.File) (*Memory, error) { return nil, ntb.ErrNotSupported }
 
 // Close does nothing.
 func (m *Memory) Close() error { return nil }
+
+// Without shared memory there is nobody to wait for, to wake or to yield to.
+
+func newShared(int) ([]byte, *os.File, error)       { return nil, nil, ntb.ErrNotSupported }
+func openShared(*os.File, int) ([]byte, error)      { return nil, ntb.ErrNotSupported }
+func unmap([]byte) error                            { return nil }
+func yield()                                        {}
+func futexWait(mem []byte, off int, whileIs uint32) {}
+func futexWake(mem []byte, off int)                 {}

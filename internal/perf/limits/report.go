@@ -5,22 +5,24 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
 
 // Effort sets how long Measure takes.
 type Effort struct {
-	Runs   int // of every figure; the best counts
-	Rounds int // round trips in one run
-	Bytes  int // through the queue in one run
+	Runs   int           // of every figure; the best counts
+	Rounds int           // round trips in one run
+	Bytes  int           // through the queue in one run
+	Chain  time.Duration // of round trips along one chain in one run
 }
 
-// Full takes about 6 seconds.
-var Full = Effort{Runs: 5, Rounds: 50_000, Bytes: 256 << 20}
+// Full takes about 7 seconds.
+var Full = Effort{Runs: 5, Rounds: 50_000, Bytes: 256 << 20, Chain: 50 * time.Millisecond}
 
 // Quick is for tests of programs that print the figures.
-var Quick = Effort{Runs: 2, Rounds: 500, Bytes: 256 << 10}
+var Quick = Effort{Runs: 2, Rounds: 500, Bytes: 256 << 10, Chain: time.Millisecond}
 
 // Queues and Pieces are the sizes in bytes that Measure tries, each with each
 // unless the piece is the larger one.
@@ -46,6 +48,10 @@ type Report struct {
 	// trip.
 	Line   Figure `json:"cache_line_us"`
 	Filled Figure `json:"filled_line_us"`
+	// Yield is the time of one sched_yield, in microseconds, while no chain works.
+	Yield Figure `json:"sched_yield_us"`
+	// Chains are the times of a word along a chain of processes and back.
+	Chains []ChainFigure `json:"chains,omitempty"`
 	// Best is the fastest of Copies, which are in order of queue and piece.
 	Best   Copies   `json:"best_two_copies"`
 	Copies []Copies `json:"two_copies"`
@@ -55,6 +61,18 @@ type Report struct {
 type Figure struct {
 	Best float64   `json:"best"`
 	Runs []float64 `json:"runs"`
+}
+
+// add adds a run.
+func (f *Figure) add(v float64) {
+	f.Runs = append(f.Runs, v)
+	f.Best = slices.Min(f.Runs)
+}
+
+// ChainFigure is the time of a word along a chain of processes and back, in microseconds.
+type ChainFigure struct {
+	Hops int `json:"hops"` // the chain has one process more
+	Figure
 }
 
 // Copies is the throughput with one size of queue and piece.
@@ -67,9 +85,12 @@ type Copies struct {
 // Measure returns the best of several runs of everything. The runs of one figure are
 // spread over the whole time, so that a disturbance does not affect all of them. Runs
 // are the rounds of the budget, which may be nil. loops is the number of its loops to
-// come, this one included.
-func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int) (*Report, error) {
+// come, this one included. The chains are measured beside it, if there are any.
+func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int, chains ...*Chain) (*Report, error) {
 	r := &Report{Host: perf.ThisHost()}
+	for _, c := range chains {
+		r.Chains = append(r.Chains, ChainFigure{Hops: c.last})
+	}
 	for _, q := range Queues {
 		for _, p := range Pieces {
 			if p <= q {
@@ -81,10 +102,17 @@ func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int) (*Report, erro
 		if err := m.measureOnce(r, e); err != nil {
 			return nil, err
 		}
+		r.Yield.add(Yield())
+		for i, c := range chains {
+			us, _, err := c.RoundTrips(e.Chain)
+			if err != nil {
+				return nil, err
+			}
+			r.Chains[i].add(us)
+		}
 		r.Runs++
 	}
 	r.Cut = budget.Cut()
-	r.Line.Best, r.Filled.Best = slices.Min(r.Line.Runs), slices.Min(r.Filled.Runs)
 	r.Best = slices.MaxFunc(r.Copies, slower)
 	return r, nil
 }
@@ -98,7 +126,7 @@ func (m *Meter) measureOnce(r *Report, e Effort) error {
 		if err != nil {
 			return err
 		}
-		line.figure.Runs = append(line.figure.Runs, v)
+		line.figure.add(v)
 	}
 	for i := range r.Copies {
 		c := &r.Copies[i]
@@ -132,13 +160,25 @@ func (r *Report) Fastest(n int) []Copies {
 func (r *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nbest of %d runs, no code of a connection\n\n", r.Host, r.Runs)
-	perf.WriteAligned(&b, [][]string{
+	rows := [][]string{
 		{"limit between two processes", "", "best", "each run"},
 		{"one cache line to and fro", "a word", perf.Number(r.Line.Best) + " µs", texts(r.Line.Runs)},
 		{"", "a word and 56 B", perf.Number(r.Filled.Best) + " µs", texts(r.Filled.Runs)},
 		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(r.Best.Queue), perf.SizeText(r.Best.Piece)),
 			perf.Number(r.Best.GBs) + " GB/s", ""},
-	})
+	}
+	for i, c := range r.Chains {
+		what := ""
+		if i == 0 {
+			what = "one word along a chain and back"
+		}
+		rows = append(rows, []string{what, fmt.Sprintf("%d hops, %d processes", c.Hops, c.Hops+1), perf.Number(c.Best) + " µs", texts(c.Runs)})
+	}
+	rows = append(rows, []string{"one sched_yield", "", perf.Number(r.Yield.Best) + " µs", texts(r.Yield.Runs)})
+	perf.WriteAligned(&b, rows)
+	if len(r.Chains) > 0 {
+		b.WriteString("\nThe processes of a chain poll and yield, and sleep when nothing has come for a while.\n")
+	}
 	b.WriteString("\nTwo copies, GB/s (10^9 bytes), by size of the queue and of a piece:\n\n")
 	perf.WriteAligned(&b, r.grid())
 	perf.WriteCut(&b, r.Cut)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/hops"
+	"github.com/ntbnet/ntbnet/internal/perf/limits"
+)
+
+// bareCommand is a process of a bare chain. Its arguments are the number of hops and its own
+// number. It inherits the shared memory as its first descriptor after the standard ones, and
+// runs until its standard input ends.
+const bareCommand = "limits-chain"
+
+// bareChain is a bare chain: the processes, and their first one, which is this one.
+type bareChain struct {
+	*limits.Chain
+	processes []*bareProcess
+	forget    func() bool // forgets the context
+}
+
+// bareProcess is one of the others.
+type bareProcess struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ended chan error // gets one value when the process has ended
+}
+
+// startBare starts a bare chain over n hops. When ctx ends, or a process does, a measurement
+// under way fails.
+func startBare(ctx context.Context, n int) (*bareChain, error) {
+	c, file, err := limits.NewChain(n)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b := &bareChain{Chain: c}
+	b.forget = context.AfterFunc(ctx, c.Stop)
+	for i := 1; i <= n; i++ {
+		if err := b.start(file, n, i); err != nil {
+			return nil, errors.Join(fmt.Errorf("start process %d of a chain: %w", i, err), b.Close())
+		}
+	}
+	return b, nil
+}
+
+func (b *bareChain) start(file *os.File, n, i int) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe, bareCommand, strconv.Itoa(n), strconv.Itoa(i))
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	p := &bareProcess{cmd: cmd, stdin: stdin, ended: make(chan error, 1)}
+	b.processes = append(b.processes, p)
+	go func() {
+		p.ended <- cmd.Wait()
+		b.Stop()
+	}()
+	return nil
+}
+
+// Pass implements hops.Chain. It has round trips of one word only.
+func (b *bareChain) Pass(_ context.Context, test perf.Test, _ int, d time.Duration) (hops.Passage, error) {
+	if test != perf.RoundTrip {
+		return hops.Passage{}, errors.ErrUnsupported
+	}
+	pids := []int{os.Getpid()}
+	for _, p := range b.processes {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	return passage(pids, func() (hops.Outcome, error) {
+		us, n, err := b.RoundTrips(d)
+		return messages(test, hops.Outcome{Value: us, Messages: n}), err
+	})
+}
+
+// Close ends the processes and waits for them. No measurement may be under way.
+func (b *bareChain) Close() error {
+	b.forget()
+	for _, p := range b.processes {
+		p.stdin.Close()
+	}
+	var err error
+	for i, p := range b.processes {
+		if endErr := <-p.ended; endErr != nil && err == nil {
+			err = fmt.Errorf("process %d of a chain: %w", i+1, endErr)
+		}
+	}
+	return errors.Join(err, b.Chain.Close())
+}
+
+// runBare is a process of a bare chain.
+func runBare(_ context.Context, args []string, _ io.Writer) error {
+	ignoreSignals()
+	if len(args) != 2 {
+		return badInputf("%s is started by sdp-perf itself", bareCommand)
+	}
+	n, nErr := strconv.Atoi(args[0])
+	i, iErr := strconv.Atoi(args[1])
+	if err := errors.Join(nErr, iErr); err != nil {
+		return badInputf("%s is started by sdp-perf itself (%w)", bareCommand, err)
+	}
+	if err := limits.ServeChain(os.NewFile(helperMemory, "limits"), n, i, os.Stdin); err != nil {
+		return badInputf("%s is started by sdp-perf itself (%w)", bareCommand, err)
+	}
+	return nil
+}

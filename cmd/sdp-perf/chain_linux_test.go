@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/perf/hops"
+)
+
+func TestChains(t *testing.T) {
+	p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "1,3", "--rounds", "2", "--duration", "2ms", "--json")
+	require.Zero(t, p.run(t), p.stderr.String())
+	assert.Empty(t, p.stderr.String())
+	var r hops.Report
+	dec := json.NewDecoder(&p.stdout)
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&r))
+	assert.Empty(t, r.Rows)
+	assert.Len(t, r.Yield, 2)
+	require.Len(t, r.Chains, 8)
+	for i, row := range r.Chains {
+		kind, bare := []string{"sdp", "tcp", "unix", "bare"}[i%4], i%4 == 3
+		assert.Equal(t, kind, row.Kind)
+		assert.Equal(t, 1+i/4*2, row.Hops)
+		assert.Equal(t, bare, row.OneWay == nil)
+		tests := []*hops.ChainTest{row.RoundTrip}
+		if !bare {
+			tests = append(tests, row.OneWay)
+		}
+		for _, test := range tests {
+			require.Len(t, test.Rounds, 2)
+			assert.Len(t, test.TimesFasterThan, map[bool]int{false: 2, true: 3}[test == row.RoundTrip])
+			for _, round := range test.Rounds {
+				assert.Positive(t, round.Value)
+				assert.Positive(t, round.Messages)
+				assert.Positive(t, round.Ends.CPU)
+				assert.Equal(t, row.Hops > 1, round.Forwarders.CPU > 0)
+				if kind != "sdp" {
+					assert.Nil(t, round.Frames)
+					continue
+				}
+				// Two forwarders send each message on.
+				require.NotNil(t, round.Frames)
+				assert.GreaterOrEqual(t, round.Frames.Forwarded, uint64((row.Hops-1)*round.Messages))
+				assert.GreaterOrEqual(t, round.Frames.Rung, max(round.Frames.RungAt, round.Frames.RungBy))
+			}
+		}
+	}
+}
+
+func TestChainsAsTable(t *testing.T) {
+	p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1", "--duration", "1ms")
+	require.Zero(t, p.run(t), p.stderr.String())
+	for _, row := range []string{
+		"64 B, to and fro", "64 KiB, one way", "CPU of 64 B", "sleeps of 64 KiB", "against tcp", "against unix", "times bare", "rung by it",
+	} {
+		assert.Contains(t, p.stdout.String(), row)
+	}
+	assert.NotContains(t, p.stdout.String(), "lanes")
+}
+
+// A chain of which a process has died is reported, and its others end.
+func TestADeadProcessOfAChainIsReported(t *testing.T) {
+	for _, command := range []string{nodeCommand, relayCommand, clientCommand, bareCommand} {
+		p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1000", "--duration", "1ms")
+		p.start(t)
+		p.childThatRuns(t, bareCommand) // these are started last
+		require.NoError(t, syscall.Kill(p.childThatRuns(t, command), syscall.SIGKILL))
+		assert.Equal(t, 1, p.wait(t), command)
+		assert.Contains(t, p.stderr.String(), "sdp-perf: ")
+	}
+}
+
+func TestChainsInterruptedOrKilled(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1000", "--duration", "1ms")
+		p.start(t)
+		p.childThatRuns(t, bareCommand) // these are started last
+		require.NoError(t, p.Process.Signal(sig))
+		if sig == syscall.SIGINT {
+			assert.Equal(t, exitInterrupted, p.wait(t))
+			assertOneLine(t, p.stderr.String(), "interrupted")
+		} else {
+			assert.Equal(t, -1, p.wait(t), "and no process outlives it")
+			assert.Empty(t, p.fabrics(t))
+		}
+	}
+}
+
+// What has arrived before one side closes goes on to the other one, and the end after it.
+func TestARelayPassesOnDataAndEnds(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			leak.Check(t)
+			pair := func(name string) (net.Listener, perf.Endpoint) {
+				e := perf.Endpoint{Network: network, Address: "127.0.0.1:0"}
+				if network == "unix" {
+					e.Address = filepath.Join(t.TempDir(), name)
+				}
+				ln, err := listen(context.Background(), e)
+				require.NoError(t, err)
+				t.Cleanup(func() { ln.Close() })
+				return ln, whereItListens(ln, e)
+			}
+			ln, next := pair("next")
+			front, at := pair("front")
+			ended := make(chan error, 1)
+			go func() {
+				c, err := front.Accept()
+				if err == nil {
+					err = relay(context.Background(), c, next)
+				}
+				ended <- err
+			}()
+			c, err := dial(context.Background(), at)
+			require.NoError(t, err)
+			defer c.Close()
+			s, err := ln.Accept()
+			require.NoError(t, err)
+			defer s.Close()
+			_, err = c.Write([]byte("there"))
+			require.NoError(t, err)
+			require.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
+			got, err := io.ReadAll(s)
+			require.NoError(t, err)
+			assert.Equal(t, "there", string(got))
+			_, err = s.Write([]byte("back"))
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			got, err = io.ReadAll(c)
+			require.NoError(t, err)
+			assert.Equal(t, "back", string(got))
+			assert.NoError(t, <-ended)
+		})
+	}
+}
+
+func TestProcessesOfAChainAreNobodysBusiness(t *testing.T) {
+	for _, args := range [][]string{
+		{relayCommand}, {relayCommand, "d", "tcp://127.0.0.1:0", "x"}, {clientCommand}, {clientCommand, "x"},
+		{bareCommand}, {bareCommand, "2", "x"}, {bareCommand, "2", "3"}, {nodeCommand},
+	} {
+		p := newProgram(t, nil, args...)
+		assert.Equal(t, exitBadInput, p.run(t), args)
+		assertOneLine(t, p.stderr.String(), "is started by sdp-perf itself")
+	}
+}

@@ -1,0 +1,228 @@
+package hops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// Kinds of chains. A chain of h hops has h+1 processes: a client, h-1 forwarders and a server.
+const (
+	ours = "sdp"  // a line of nodes
+	tcp  = "tcp"  // relays that copy between connections of loopback TCP
+	unix = "unix" // and of Unix sockets
+	bare = "bare" // one word from memory to memory, with no code of a connection
+)
+
+// kinds are all kinds, in the order of the report.
+var kinds = []string{ours, tcp, unix, bare}
+
+// Chain is a chain of processes.
+type Chain interface {
+	// Pass measures a test between the ends of the chain. A bare chain has round trips only,
+	// of one word.
+	Pass(ctx context.Context, test perf.Test, size int, d time.Duration) (Passage, error)
+	// Close ends all processes.
+	Close() error
+}
+
+// Passage is what a chain did in one round of a test.
+type Passage struct {
+	// Value is that of [perf.Figures].
+	Value float64 `json:"value"`
+	// P50 and P99 are of single round trips, in microseconds.
+	P50 float64 `json:"p50_us,omitempty"`
+	P99 float64 `json:"p99_us,omitempty"`
+	// Messages is how many went from end to end while what follows was counted. A round trip
+	// is two of them.
+	Messages int `json:"messages"`
+	// Forwarders and Ends are what the processes used: all between the ends, and both ends.
+	Forwarders Use `json:"forwarders"`
+	Ends       Use `json:"ends"`
+	// Frames is what nodes count, nil for other processes.
+	Frames *Frames `json:"frames,omitempty"`
+}
+
+// Use is what some processes used.
+type Use struct {
+	CPU    float64 `json:"cpu_us"`
+	Sleeps uint64  `json:"sleeps"` // of threads, those of Go's runtime among them
+}
+
+// Frames is what the nodes of a chain counted.
+type Frames struct {
+	Forwarded uint64 `json:"forwarded"`                    // sent on by forwarders
+	Dropped   uint64 `json:"dropped"`                      // by any node
+	RungAt    uint64 `json:"doorbells_rung_at_forwarders"` // for frames
+	RungBy    uint64 `json:"doorbells_rung_by_forwarders"`
+	Rung      uint64 `json:"doorbells_rung"` // by any node
+}
+
+// Since returns the difference to earlier counts.
+func (f Frames) Since(before Frames) Frames {
+	return Frames{
+		Forwarded: f.Forwarded - before.Forwarded, Dropped: f.Dropped - before.Dropped,
+		RungAt: f.RungAt - before.RungAt, RungBy: f.RungBy - before.RungBy, Rung: f.Rung - before.Rung,
+	}
+}
+
+// ChainRow is what a kind of chain over a number of hops achieves.
+type ChainRow struct {
+	Hops      int        `json:"hops"`
+	Kind      string     `json:"kind"`                   // "sdp", "tcp", "unix", "bare"
+	RoundTrip *ChainTest `json:"round_trip_us"`          // of 64 B, or of a word
+	OneWay    *ChainTest `json:"one_way_gbps,omitempty"` // with 64 KiB
+}
+
+// ChainTest is one test of a kind of chain.
+type ChainTest struct {
+	perf.Spread           // of the rounds' values
+	Rounds      []Passage `json:"each_round"`
+	// TimesFasterThan has the ratio to each other kind that was measured. More than 1 means
+	// faster.
+	TimesFasterThan map[string]perf.Ratio `json:"times_faster_than,omitempty"`
+	// CPU and Sleeps are of a forwarder for each message, CPU in microseconds. They are nil
+	// where there is no forwarder.
+	CPU    *perf.Spread `json:"forwarders_cpu_of_a_message_us,omitempty"`
+	Sleeps *perf.Spread `json:"forwarders_sleeps_of_a_message,omitempty"`
+}
+
+// spread returns the distribution over the rounds of a figure of each.
+func (t *ChainTest) spread(figure func(Passage) float64) perf.Spread {
+	return perf.SpreadOf(t.each(figure))
+}
+
+func (t *ChainTest) each(figure func(Passage) float64) (list []float64) {
+	for _, p := range t.Rounds {
+		list = append(list, figure(p))
+	}
+	return list
+}
+
+func value(p Passage) float64 { return p.Value }
+
+// reduce computes what the report has of each chain over a number of hops.
+func reduce(rows []*ChainRow) {
+	for _, row := range rows {
+		for test, t := range row.tests() {
+			t.Spread = t.spread(value)
+			if n := float64(row.Hops - 1); n > 0 {
+				cpu := t.spread(func(p Passage) float64 { return p.Forwarders.CPU / float64(p.Messages) / n })
+				sleeps := t.spread(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) / float64(p.Messages) / n })
+				t.CPU, t.Sleeps = &cpu, &sleeps
+			}
+			for _, base := range rows {
+				other := base.test(test)
+				if base == row || other == nil {
+					continue
+				}
+				if t.TimesFasterThan == nil {
+					t.TimesFasterThan = map[string]perf.Ratio{}
+				}
+				t.TimesFasterThan[base.Kind] = perf.Compare(t.each(value), other.each(value), test == perf.RoundTrip)
+			}
+		}
+	}
+}
+
+// test returns nil for a test that the chain does not have.
+func (r *ChainRow) test(t perf.Test) *ChainTest {
+	if t == perf.RoundTrip {
+		return r.RoundTrip
+	}
+	return r.OneWay
+}
+
+// tests returns the tests that the chain has.
+func (r *ChainRow) tests() map[perf.Test]*ChainTest {
+	all := map[perf.Test]*ChainTest{perf.RoundTrip: r.RoundTrip}
+	if r.OneWay != nil {
+		all[perf.OneWay] = r.OneWay
+	}
+	return all
+}
+
+// chainSet is the chains over one number of hops that are being measured, and their rows.
+type chainSet struct {
+	hops int
+	all  []Chain // in the order of kinds
+	rows []*ChainRow
+}
+
+// measureChains starts all chains and adds their rows to the report. They run at the same time,
+// and one after the other is used, so that all are measured within each round. loops is for the
+// budget.
+func (p *Plan) measureChains(ctx context.Context, r *Report, loops int) (err error) {
+	var list []*chainSet
+	defer func() {
+		for _, c := range list {
+			for _, one := range c.all {
+				err = errors.Join(err, one.Close())
+			}
+		}
+	}()
+	for _, hops := range p.Hops {
+		c := &chainSet{hops: hops}
+		list = append(list, c)
+		if err := p.startChains(ctx, c); err != nil {
+			return err
+		}
+	}
+	for round := range p.Budget.Rounds(p.Rounds, loops) {
+		r.Yield = append(r.Yield, p.Yield())
+		for _, c := range list {
+			p.progress("round %d of %d: chains, hops=%d", round+1, p.Rounds, c.hops)
+			if err := c.round(ctx, p, round); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range list {
+		reduce(c.rows)
+		r.Chains = append(r.Chains, c.rows...)
+	}
+	return nil
+}
+
+func (p *Plan) startChains(ctx context.Context, c *chainSet) error {
+	for _, kind := range kinds {
+		p.progress("starting: a chain, %s, hops=%d", kind, c.hops)
+		one, err := p.StartChain(ctx, kind, c.hops)
+		if err != nil {
+			return fmt.Errorf("a chain, %s, hops=%d: %w", kind, c.hops, err)
+		}
+		c.all = append(c.all, one)
+		row := &ChainRow{Hops: c.hops, Kind: kind, RoundTrip: &ChainTest{}}
+		if kind != bare {
+			row.OneWay = &ChainTest{}
+		}
+		c.rows = append(c.rows, row)
+	}
+	return nil
+}
+
+// round measures all tests on every chain. In each round it begins with another one.
+func (c *chainSet) round(ctx context.Context, p *Plan, round int) error {
+	for _, test := range []perf.Test{perf.RoundTrip, perf.OneWay} {
+		size := small
+		if test == perf.OneWay {
+			size = large
+		}
+		for i := range c.all {
+			i = (round + i) % len(c.all)
+			t := c.rows[i].test(test)
+			if t == nil {
+				continue
+			}
+			passage, err := c.all[i].Pass(ctx, test, size, p.Duration)
+			if err != nil {
+				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
+			}
+			t.Rounds = append(t.Rounds, passage)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package hops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// madeUpChain takes as many µs for each hop as its kind says, in odd rounds twice as many. Each
+// forwarder uses 3 µs for a message.
+type madeUpChain struct {
+	kind   string
+	hops   int
+	log    *[]string // the kinds of all chains, in the order of their passes
+	count  map[perf.Test]int
+	closed *int
+	err    error
+}
+
+var micro = map[string]float64{ours: 20, tcp: 10, unix: 40, bare: 1}
+
+func (c *madeUpChain) Pass(_ context.Context, test perf.Test, size int, d time.Duration) (Passage, error) {
+	*c.log = append(*c.log, c.kind)
+	round := c.count[test]
+	c.count[test]++
+	v := micro[c.kind] * float64(c.hops) * float64(1+round%2)
+	if test == perf.OneWay {
+		v = 1 / v
+	}
+	n := float64(c.hops - 1)
+	p := Passage{Value: v, Messages: 100, Forwarders: Use{CPU: 300 * n, Sleeps: uint64(50 * n)}, Ends: Use{CPU: 200}}
+	if c.kind == ours {
+		p.Frames = &Frames{Forwarded: uint64(200 * n), RungAt: uint64(100 * n), RungBy: uint64(150 * n), Rung: uint64(round)}
+	}
+	return p, c.err
+}
+
+func (c *madeUpChain) Close() error { *c.closed++; return nil }
+
+func chainPlan(log *[]string, closed *int, err error) Plan {
+	return Plan{
+		Hops: []int{1, 2, 4}, Lanes: []int{1}, Rounds: 3, Duration: time.Millisecond,
+		StartChain: func(_ context.Context, kind string, hops int) (Chain, error) {
+			return &madeUpChain{kind: kind, hops: hops, log: log, count: map[perf.Test]int{}, closed: closed, err: err}, nil
+		},
+		Yield: func() float64 { return 0.25 },
+		Forward: func(int, int) (time.Duration, time.Duration, error) {
+			return 3 * time.Microsecond, 2 * time.Microsecond, nil
+		},
+	}
+}
+
+func TestAReportOfMadeUpChains(t *testing.T) {
+	var log []string
+	closed := 0
+	r, err := Run(context.Background(), chainPlan(&log, &closed, nil))
+	require.NoError(t, err)
+	assert.Equal(t, 12, closed)
+	assert.Empty(t, r.Rows)
+	require.Len(t, r.Chains, 12)
+	// Each round begins with another chain.
+	assert.Equal(t, []string{ours, tcp, unix, bare, ours, tcp, unix}, log[:7])
+	assert.Equal(t, []string{tcp, unix, bare, ours, tcp, unix, ours}, log[21:28])
+
+	own := r.chain(4, ours)
+	assert.Equal(t, perf.Spread{Median: 80, Min: 80, Max: 160}, own.RoundTrip.Spread)
+	assert.Equal(t, perf.Spread{Median: 3, Min: 3, Max: 3}, *own.RoundTrip.CPU)
+	assert.Equal(t, perf.Spread{Median: 0.5, Min: 0.5, Max: 0.5}, *own.OneWay.Sleeps)
+	assert.Equal(t, perf.Spread{Median: 0.5, Min: 0.5, Max: 0.5}, own.RoundTrip.TimesFasterThan[tcp].Spread)
+	assert.Equal(t, perf.Spread{Median: 2, Min: 2, Max: 2}, own.OneWay.TimesFasterThan[unix].Spread)
+	assert.NotContains(t, own.OneWay.TimesFasterThan, bare)
+	assert.Nil(t, r.chain(1, ours).RoundTrip.CPU)
+	assert.Nil(t, r.chain(2, bare).OneWay)
+
+	var b strings.Builder
+	require.NoError(t, r.Table(&b))
+	table := r.chainFigures()
+	require.Len(t, table, 1+2+6+6)
+	assert.Equal(t, []string{"4", "64 B, to and fro", "µs", "80.0 (80.0..160)", "40.0 (40.0..80.0)", "160 (160..320)", "4.00 (4.00..8.00)"}, table[9])
+	assert.Equal(t, []string{"4", "CPU of 64 KiB", "copies", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "-"}, table[12])
+	ratios := r.chainRatios()
+	require.Len(t, ratios, 1+6)
+	assert.Equal(t, []string{"4", "64 B, to and fro", "0.50x (0.50..0.50)", "2.00x (2.00..2.00)", "20.0 (20.0..20.0)", "-", "-"}, ratios[5])
+	assert.Equal(t, []string{"4", "64 KiB, one way", "0.50x (0.50..0.50)", "2.00x (2.00..2.00)", "-", "50 % (50 %..50 %)", "2.20 (2.20..2.20)"}, ratios[6])
+	frames := r.forwarded()
+	require.Len(t, frames, 1+4)
+	assert.Equal(t, []string{"4", "64 B, to and fro", "2.00", "1.50 (1.50..1.50)", "0.25 (0.25..0.25)", "0.50 (0.50..0.50)", "0.75 (0.75..0.75)", "0"}, frames[3])
+	for _, want := range []string{"One sched_yield by itself takes 0.25 µs", "In 1 of 3 rounds of 64 B no doorbell was rung for one;\nthe median of these is 20.0 µs."} {
+		assert.Contains(t, b.String(), want)
+	}
+	for _, line := range strings.Split(b.String(), "\n") {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 120)
+	}
+	_, err = json.Marshal(r)
+	require.NoError(t, err)
+}
+
+// Where there is time for one round only, all chains have one.
+func TestChainsAndRingsShareTheTime(t *testing.T) {
+	var log []string
+	started, closed, chains := 0, 0, 0
+	p := plan(&started, &closed, nil)
+	c := chainPlan(&log, &chains, nil)
+	p.StartChain, p.Yield, p.Budget = c.StartChain, c.Yield, perf.NewBudget(time.Nanosecond)
+	r, err := Run(context.Background(), p)
+	require.NoError(t, err)
+	assert.Equal(t, started, closed)
+	assert.Equal(t, 12, chains)
+	for _, row := range r.Chains {
+		assert.Len(t, row.RoundTrip.Rounds, 1)
+	}
+	assert.Contains(t, r.Cut, "11 of 33 rounds") // chains, seven rings, three shares
+	assert.NotEmpty(t, r.Rows)
+}
+
+func TestAFailureNamesTheChain(t *testing.T) {
+	var log []string
+	closed := 0
+	why := errors.New("no luck")
+	_, err := Run(context.Background(), chainPlan(&log, &closed, why))
+	require.ErrorIs(t, err, why)
+	assert.Contains(t, err.Error(), "a chain, sdp, hops=1: round trip")
+	assert.Equal(t, 12, closed)
+
+	p := chainPlan(&log, &closed, nil)
+	start := p.StartChain
+	p.StartChain = func(ctx context.Context, kind string, hops int) (Chain, error) {
+		if kind == unix && hops == 2 {
+			return nil, why
+		}
+		return start(ctx, kind, hops)
+	}
+	closed = 0
+	_, err = Run(context.Background(), p)
+	require.ErrorIs(t, err, why)
+	assert.Contains(t, err.Error(), "a chain, unix, hops=2")
+	assert.Equal(t, 6, closed)
+}

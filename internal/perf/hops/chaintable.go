@@ -1,0 +1,189 @@
+package hops
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/perf"
+)
+
+// writeChains writes what the chains have achieved, ours beside the others, and what our
+// forwarders did.
+func (r *Report) writeChains(b *strings.Builder) {
+	b.WriteString("\nChains of processes: a client, one forwarder for each hop but the first, and a server:\n\n")
+	perf.WriteAligned(b, r.chainFigures())
+	fmt.Fprintf(b, "\nMedian of the rounds (lowest..highest). sdp: a line of nodes. tcp, unix: relays copy between connections\n"+
+		"over loopback or Unix sockets. bare: one word from memory to memory; each process polls, yields, and then\n"+
+		"sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it, which take %s µs.\n"+
+		"Sleeps: of a forwarder's threads for each message, those of Go's runtime among them.\n"+
+		"One sched_yield by itself takes %s µs.\n", perf.Number(r.copy()), perf.Number(median(r.Yield)))
+	b.WriteString("\nsdp beside the others, within each round; and its GB/s and all its processes' CPU time beside 2 hops':\n\n")
+	perf.WriteAligned(b, r.chainRatios())
+	r.writeStores(b)
+	if rows := r.forwarded(); len(rows) > 1 {
+		b.WriteString("\nsdp's forwarders, for each frame that one of them sent on. Frames: for each message. Rung: doorbells for frames:\n\n")
+		perf.WriteAligned(b, rows)
+	}
+}
+
+// chain returns nil if the chain was not measured.
+func (r *Report) chain(hops int, kind string) *ChainRow {
+	for _, row := range r.Chains {
+		if row.Hops == hops && row.Kind == kind {
+			return row
+		}
+	}
+	return nil
+}
+
+// ours returns the rows of our chains.
+func (r *Report) ours() (list []*ChainRow) {
+	for _, row := range r.Chains {
+		if row.Kind == ours {
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+func (r *Report) chainFigures() [][]string {
+	rows := [][]string{append([]string{"hops", "test", "unit"}, kinds...)}
+	for _, own := range r.ours() {
+		figures := []chainFigure{
+			{"64 B, to and fro", "µs", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return &t.Spread }},
+			{"64 KiB, one way", "GB/s", perf.OneWay, func(t *ChainTest) *perf.Spread { return &t.Spread }},
+			{"CPU of 64 B", "µs", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.CPU }},
+			{"CPU of 64 KiB", "copies", perf.OneWay, func(t *ChainTest) *perf.Spread { return scaled(t.CPU, 1/r.copy()) }},
+			{"sleeps of 64 B", "", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
+			{"sleeps of 64 KiB", "", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
+		}
+		if own.Hops == 1 {
+			figures = figures[:2] // there is no forwarder
+		}
+		for _, f := range figures {
+			row := []string{fmt.Sprint(own.Hops), f.name, f.unit}
+			for _, kind := range kinds {
+				row = append(row, f.cell(r.chain(own.Hops, kind)))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// chainFigure is a line of the table.
+type chainFigure struct {
+	name, unit string
+	test       perf.Test
+	of         func(*ChainTest) *perf.Spread
+}
+
+func (f *chainFigure) cell(row *ChainRow) string {
+	t := row.test(f.test)
+	if t == nil {
+		return "-"
+	}
+	return spreadText(*f.of(t))
+}
+
+func scaled(s *perf.Spread, by float64) *perf.Spread {
+	return &perf.Spread{Median: s.Median * by, Min: s.Min * by, Max: s.Max * by}
+}
+
+func spreadText(s perf.Spread) string {
+	return fmt.Sprintf("%s (%s..%s)", perf.Number(s.Median), perf.Number(s.Min), perf.Number(s.Max))
+}
+
+func (r *Report) chainRatios() [][]string {
+	rows := [][]string{{"hops", "test", "against tcp", "against unix", "times bare", "of 2 hops", "CPU of 2 hops'"}}
+	for _, own := range r.ours() {
+		to, way := own.RoundTrip, own.OneWay
+		rate, cpu := r.beside(own)
+		rows = append(rows,
+			[]string{fmt.Sprint(own.Hops), "64 B, to and fro", faster(to, tcp), faster(to, unix), spreadText(r.timesBare(own)), "-", "-"},
+			[]string{fmt.Sprint(own.Hops), "64 KiB, one way", faster(way, tcp), faster(way, unix), "-", rate, cpu})
+	}
+	return rows
+}
+
+func faster(t *ChainTest, kind string) string {
+	s := t.TimesFasterThan[kind].Spread
+	return fmt.Sprintf("%sx (%s..%s)", perf.Number(s.Median), perf.Number(s.Min), perf.Number(s.Max))
+}
+
+// timesBare returns how many times as long as a bare chain's our round trip is.
+func (r *Report) timesBare(own *ChainRow) perf.Spread {
+	return ratios(own.RoundTrip, r.chain(own.Hops, bare).RoundTrip, value)
+}
+
+// beside returns our throughput over more than 2 hops in parts of that over 2, and the CPU time
+// of all processes for each byte in times of that.
+func (r *Report) beside(own *ChainRow) (rate, cpu string) {
+	two := r.chain(2, ours)
+	if two == nil || own.Hops <= 2 {
+		return "-", "-"
+	}
+	part := ratios(own.OneWay, two.OneWay, value)
+	times := ratios(own.OneWay, two.OneWay, func(p Passage) float64 { return (p.Forwarders.CPU + p.Ends.CPU) / float64(p.Messages) })
+	return fmt.Sprintf("%s (%s..%s)", percent(part.Median), percent(part.Min), percent(part.Max)), spreadText(times)
+}
+
+// ratios returns the distribution of a figure of a chain divided by that of another one in the
+// same round.
+func ratios(of, to *ChainTest, figure func(Passage) float64) perf.Spread {
+	var list []float64
+	for i := range of.Rounds {
+		list = append(list, figure(of.Rounds[i])/figure(to.Rounds[i]))
+	}
+	return perf.SpreadOf(list)
+}
+
+// writeStores writes what a round trip between neighbours takes when nobody had to be woken for
+// a frame.
+func (r *Report) writeStores(b *strings.Builder) {
+	own := r.chain(1, ours)
+	if own == nil {
+		return
+	}
+	var awake []float64
+	for _, p := range own.RoundTrip.Rounds {
+		if p.Frames.Rung == 0 {
+			awake = append(awake, p.Value)
+		}
+	}
+	fmt.Fprintf(b, "\n1 hop of sdp goes by frames here. In %d of %d rounds of 64 B no doorbell was rung for one", len(awake), len(own.RoundTrip.Rounds))
+	if len(awake) > 0 {
+		fmt.Fprintf(b, ";\nthe median of these is %s µs", perf.Number(median(awake)))
+	}
+	b.WriteString(".\n")
+}
+
+// forwarded returns what our forwarders did for each frame.
+func (r *Report) forwarded() [][]string {
+	rows := [][]string{{"hops", "test", "frames", "CPU µs", "sleeps", "rung at it", "rung by it", "dropped"}}
+	for _, own := range r.ours() {
+		n := float64(own.Hops - 1)
+		if n == 0 {
+			continue
+		}
+		for _, test := range []perf.Test{perf.RoundTrip, perf.OneWay} {
+			t, name := own.test(test), "64 B, to and fro"
+			if test == perf.OneWay {
+				name = "64 KiB, one way"
+			}
+			each := func(what func(Passage) float64) string {
+				return spreadText(t.spread(func(p Passage) float64 { return what(p) / float64(p.Frames.Forwarded) }))
+			}
+			rows = append(rows, []string{
+				fmt.Sprint(own.Hops), name,
+				perf.Number(t.spread(func(p Passage) float64 { return float64(p.Frames.Forwarded) / float64(p.Messages) / n }).Median),
+				each(func(p Passage) float64 { return p.Forwarders.CPU }),
+				each(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) }),
+				each(func(p Passage) float64 { return float64(p.Frames.RungAt) }),
+				each(func(p Passage) float64 { return float64(p.Frames.RungBy) }),
+				fmt.Sprint(t.spread(func(p Passage) float64 { return float64(p.Frames.Dropped) }).Max),
+			})
+		}
+	}
+	return rows
+}
