@@ -35,8 +35,8 @@ type bareProcess struct {
 }
 
 // startBare starts a bare chain over n hops. When ctx ends, or a process does, a measurement
-// under way fails.
-func startBare(ctx context.Context, n int) (*bareChain, error) {
+// under way fails. died is called when a process has ended, also by Close.
+func startBare(ctx context.Context, n int, died func()) (*bareChain, error) {
 	c, file, err := limits.NewChain(n)
 	if err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func startBare(ctx context.Context, n int) (*bareChain, error) {
 	b := &bareChain{Chain: c}
 	b.forget = context.AfterFunc(ctx, c.Stop)
 	for i := 1; i <= n; i++ {
-		if err := b.start(file, n, i); err != nil {
+		if err := b.start(file, n, i, died); err != nil {
 			return nil, errors.Join(fmt.Errorf("start process %d of a chain: %w", i, err), b.Close())
 		}
 	}
 	return b, nil
 }
 
-func (b *bareChain) start(file *os.File, n, i int) error {
+func (b *bareChain) start(file *os.File, n, i int, died func()) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -70,8 +70,10 @@ func (b *bareChain) start(file *os.File, n, i int) error {
 	p := &bareProcess{cmd: cmd, stdin: stdin, ended: make(chan error, 1)}
 	b.processes = append(b.processes, p)
 	go func() {
-		p.ended <- cmd.Wait()
+		err := cmd.Wait()
+		died()
 		b.Stop()
+		p.ended <- err
 	}()
 	return nil
 }

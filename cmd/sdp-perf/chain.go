@@ -27,7 +27,7 @@ func startChain(ctx context.Context, kind string, n int) (hops.Chain, error) {
 	case "tcp", "unix":
 		return startSockets(ctx, kind, n)
 	}
-	b, err := startBare(ctx, n)
+	b, err := startBare(ctx, n, func() {})
 	if err != nil {
 		return nil, err
 	}

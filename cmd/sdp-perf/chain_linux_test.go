@@ -71,7 +71,11 @@ func TestChainsAsTable(t *testing.T) {
 
 // A chain of which a process has died is reported, and its others end.
 func TestADeadProcessOfAChainIsReported(t *testing.T) {
-	for _, command := range []string{nodeCommand, relayCommand, clientCommand, bareCommand} {
+	commands := []string{relayCommand, nodeCommand, clientCommand, bareCommand}
+	if testing.Short() {
+		commands = commands[:1]
+	}
+	for _, command := range commands {
 		p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1000", "--duration", "1ms")
 		p.start(t)
 		p.childThatRuns(t, bareCommand) // these are started last

@@ -32,6 +32,10 @@
 //	sdp-perf ring
 //	sdp-perf ring --nodes 4,8 --hops 2 --lanes 1 --json
 //
+// Chains of processes: a line of nodes beside relays of sockets, in the same rounds:
+//
+//	sdp-perf ring --only chains --rounds 9 --duration 200ms
+//
 // How it measures is described in package internal/perf and those below it. This
 // package has the command line, the processes and the transports.
 //

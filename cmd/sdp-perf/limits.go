@@ -69,7 +69,7 @@ func measureLimits(ctx context.Context, h *helper, hops []int, effort limits.Eff
 	var err error
 	for _, n := range hops {
 		var c *bareChain
-		if c, err = startBare(ctx, n); err != nil {
+		if c, err = startBare(ctx, n, h.Stop); err != nil {
 			break
 		}
 		started, chains = append(started, c), append(chains, c.Chain)

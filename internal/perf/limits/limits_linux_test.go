@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,14 +21,24 @@ import (
 	"github.com/ntbnet/ntbnet/internal/leak"
 )
 
-// helperFD makes the test binary the second process.
-const helperFD = "LIMITS_TEST_HELPER_FD"
+// helperFD makes the test binary the second process, or with chainPlace, "2/3", a process of a
+// chain: the second one after the first of 3 hops.
+const (
+	helperFD   = "LIMITS_TEST_HELPER_FD"
+	chainPlace = "LIMITS_TEST_CHAIN"
+)
 
 func TestMain(m *testing.M) {
 	if fd, err := strconv.Atoi(os.Getenv(helperFD)); err == nil {
-		mem, err := OpenMemory(os.NewFile(uintptr(fd), "limits"))
-		if err == nil {
-			err = Serve(mem, os.Stdin)
+		f := os.NewFile(uintptr(fd), "limits")
+		var index, hops int
+		if _, scanErr := fmt.Sscanf(os.Getenv(chainPlace), "%d/%d", &index, &hops); scanErr == nil {
+			err = ServeChain(f, hops, index, os.Stdin)
+		} else {
+			var mem *Memory
+			if mem, err = OpenMemory(f); err == nil {
+				err = Serve(mem, os.Stdin)
+			}
 		}
 		if err != nil {
 			os.Stderr.WriteString(err.Error())
@@ -156,19 +167,38 @@ func twoProcesses(t *testing.T) *Meter {
 	mem, f, err := NewMemory()
 	require.NoError(t, err)
 	defer f.Close()
+	t.Cleanup(func() { mem.Close() })
+	return NewMeter(mem, anotherProcess(t, f))
+}
+
+// chainOfProcesses returns a chain whose other processes are processes.
+func chainOfProcesses(t *testing.T, hops int) *Chain {
+	t.Helper()
+	c, f, err := NewChain(hops)
+	require.NoError(t, err)
+	defer f.Close()
+	t.Cleanup(func() { c.Close() })
+	for i := 1; i <= hops; i++ {
+		anotherProcess(t, f, fmt.Sprintf("%s=%d/%d", chainPlace, i, hops))
+	}
+	return c
+}
+
+// anotherProcess starts one that maps the file f. It ends with the test.
+func anotherProcess(t *testing.T, f *os.File, env ...string) (stdin io.Writer) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), helperFD+"=3")
+	cmd.Env = append(append(os.Environ(), helperFD+"=3"), env...)
 	cmd.ExtraFiles = []*os.File{f}
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		stdin.Close()
+		in.Close()
 		assert.NoError(t, cmd.Wait())
-		mem.Close()
 	})
-	return NewMeter(mem, stdin)
+	return in
 }
 
 // within is the largest accepted ratio of the figures of C and Go. attempts is how
@@ -179,9 +209,34 @@ const (
 	attempts = 25
 )
 
-// This is the only comparison of times in the tests. A limit that is not the
+// These are the only comparisons of times in the tests. A limit that is not the
 // machine's would make every share of it wrong.
 func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
+	inC := programInC(t, "pingpong.c")
+	const rounds = 50_000
+	s := twoProcesses(t)
+	figureIsThatOf(t,
+		func() (float64, error) { return inC(rounds) },
+		func() (float64, error) { return s.CacheLine(false, rounds) })
+}
+
+func TestTheChainFigureIsThatOfC(t *testing.T) {
+	inC := programInC(t, "chain.c")
+	for _, hops := range []int{2, 3, 4} {
+		c := chainOfProcesses(t, hops)
+		figureIsThatOf(t,
+			func() (float64, error) { return inC(hops, 5000) },
+			func() (float64, error) {
+				us, _, err := c.RoundTrips(50 * time.Millisecond)
+				return us, err
+			})
+	}
+}
+
+// programInC compiles a program of testdata. What it returns runs it, and returns what it
+// prints. It skips the test unless it has the processors for itself.
+func programInC(t *testing.T, source string) func(args ...int) (float64, error) {
+	t.Helper()
 	if os.Getenv("NTBNET_ALONE") == "" {
 		t.Skip("needs the processors for itself; NTBNET_ALONE=1 runs it")
 	}
@@ -195,21 +250,32 @@ func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
 		}
 		t.Skip("needs gcc")
 	}
-	program := filepath.Join(t.TempDir(), "pingpong")
-	out, err := exec.Command(gcc, "-O2", "-Wall", "-Werror", "-o", program, "testdata/pingpong.c").CombinedOutput()
+	program := filepath.Join(t.TempDir(), "program")
+	out, err := exec.Command(gcc, "-O2", "-Wall", "-Werror", "-o", program, filepath.Join("testdata", source)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	return func(args ...int) (float64, error) {
+		var texts []string
+		for _, a := range args {
+			texts = append(texts, strconv.Itoa(a))
+		}
+		out, err := exec.Command(program, texts...).Output()
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	}
+}
 
-	const rounds = 50_000
-	s := twoProcesses(t)
+// figureIsThatOf requires that two programs have the same figure, in microseconds.
+func figureIsThatOf(t *testing.T, inC, inGo func() (float64, error)) {
+	t.Helper()
 	var c, own []float64
 	for i := range attempts {
-		out, err := exec.Command(program, strconv.Itoa(rounds)).Output()
+		v, err := inC()
 		require.NoError(t, err)
-		inC, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		w, err := inGo()
 		require.NoError(t, err)
-		inGo, err := s.CacheLine(false, rounds)
-		require.NoError(t, err)
-		c, own = append(c, inC), append(own, inGo)
+		c, own = append(c, v), append(own, w)
 		slices.Sort(c)
 		slices.Sort(own)
 		// The best or the median must agree. In a virtual machine both processors
