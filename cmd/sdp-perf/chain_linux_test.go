@@ -59,6 +59,9 @@ func TestChains(t *testing.T) {
 }
 
 func TestChainsAsTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestChains has the same run")
+	}
 	p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1", "--duration", "1ms")
 	require.Zero(t, p.run(t), p.stderr.String())
 	for _, row := range []string{

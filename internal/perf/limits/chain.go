@@ -66,8 +66,8 @@ func (c *Chain) Close() error {
 	return unmap(c.b)
 }
 
-// batch is how many words go along and back between two readings of the clock.
-const batch = 16
+// maxBatch is how many words go along and back between two readings of the clock at most.
+const maxBatch = 16
 
 // RoundTrips passes words along the chain and back, one after the other, for a sixth of d to
 // warm up and then for d. It returns the microseconds of one, and how many there were in all.
@@ -87,7 +87,8 @@ func (c *Chain) RoundTrips(d time.Duration) (us float64, all int, err error) {
 
 // stretch makes round trips for d. It returns false if it was stopped first.
 func (c *Chain) stretch(d time.Duration) (done int, took time.Duration, ok bool) {
-	for start := time.Now(); took < d; took = time.Since(start) {
+	start := time.Now()
+	for batch := 1; took < d; batch = min(2*batch, maxBatch) {
 		for range batch {
 			c.send(rightward, c.fromRight+1, 1)
 			if !c.await() {
@@ -95,6 +96,7 @@ func (c *Chain) stretch(d time.Duration) (done int, took time.Duration, ok bool)
 			}
 		}
 		done += batch
+		took = time.Since(start)
 	}
 	return done, took, true
 }
