@@ -28,8 +28,11 @@ func childOf(t *testing.T, pid int) int {
 	return children[0]
 }
 
+// findChildren leaves out children that have not begun a program of their own. Package os makes
+// such a one, for a moment, before it starts the first process.
 func findChildren(t *testing.T, pid int) (children []int) {
 	t.Helper()
+	own := commandLine(pid)
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
 	for _, name := range stats {
@@ -43,8 +46,16 @@ func findChildren(t *testing.T, pid int) (children []int) {
 		if after[1] == strconv.Itoa(pid) {
 			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			require.NoError(t, err)
-			children = append(children, child)
+			if line := commandLine(child); line != own && line != "" {
+				children = append(children, child)
+			}
 		}
 	}
 	return children
+}
+
+// commandLine returns the command line of a process, or "" if it has ended.
+func commandLine(pid int) string {
+	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return string(b)
 }
