@@ -44,6 +44,8 @@ type Passage struct {
 	Ends       Use `json:"ends"`
 	// Frames is what nodes count, nil for other processes.
 	Frames *Frames `json:"frames,omitempty"`
+	// Copy is the time of a plain copy of 64 KiB in this round, in microseconds.
+	Copy float64 `json:"plain_copy_us"`
 }
 
 // Use is what some processes used.
@@ -84,9 +86,10 @@ type ChainTest struct {
 	// TimesFasterThan has the ratio to each other kind that was measured. More than 1 means
 	// faster.
 	TimesFasterThan map[string]perf.Ratio `json:"times_faster_than,omitempty"`
-	// CPU and Sleeps are of a forwarder for each message, CPU in microseconds. They are nil
-	// where there is no forwarder.
+	// CPU, Copies and Sleeps are of a forwarder for each message: CPU time in microseconds and
+	// in plain copies of 64 KiB. They are nil where there is no forwarder.
 	CPU    *perf.Spread `json:"forwarders_cpu_of_a_message_us,omitempty"`
+	Copies *perf.Spread `json:"forwarders_cpu_of_a_message_copies,omitempty"`
 	Sleeps *perf.Spread `json:"forwarders_sleeps_of_a_message,omitempty"`
 }
 
@@ -111,8 +114,9 @@ func reduce(rows []*ChainRow) {
 			t.Spread = t.spread(value)
 			if n := float64(row.Hops - 1); n > 0 {
 				cpu := t.spread(func(p Passage) float64 { return p.Forwarders.CPU / float64(p.Messages) / n })
+				copies := t.spread(func(p Passage) float64 { return p.Forwarders.CPU / float64(p.Messages) / n / p.Copy })
 				sleeps := t.spread(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) / float64(p.Messages) / n })
-				t.CPU, t.Sleeps = &cpu, &sleeps
+				t.CPU, t.Copies, t.Sleeps = &cpu, &copies, &sleeps
 			}
 			for _, base := range rows {
 				other := base.test(test)
@@ -152,6 +156,9 @@ type chainSet struct {
 	rows []*ChainRow
 }
 
+// chainCopies is how many plain copies each round measures.
+const chainCopies = 500
+
 // measureChains starts all chains and adds their rows to the report. They run at the same time,
 // and one after the other is used, so that all are measured within each round. loops is for the
 // budget.
@@ -172,10 +179,18 @@ func (p *Plan) measureChains(ctx context.Context, r *Report, loops int) (err err
 		}
 	}
 	for round := range p.Budget.Rounds(p.Rounds, loops) {
-		r.Yield = append(r.Yield, p.Yield())
+		yield, err := p.Yield()
+		if err != nil {
+			return err
+		}
+		r.Yield = append(r.Yield, yield)
+		_, plain, err := p.Forward(large, chainCopies)
+		if err != nil {
+			return err
+		}
 		for _, c := range list {
 			p.progress("round %d of %d: chains, hops=%d", round+1, p.Rounds, c.hops)
-			if err := c.round(ctx, p, round); err != nil {
+			if err := c.round(ctx, p, round, micros(plain)); err != nil {
 				return err
 			}
 		}
@@ -204,8 +219,9 @@ func (p *Plan) startChains(ctx context.Context, c *chainSet) error {
 	return nil
 }
 
-// round measures all tests on every chain. In each round it begins with another one.
-func (c *chainSet) round(ctx context.Context, p *Plan, round int) error {
+// round measures all tests on every chain. In each round it begins with another one. plain is
+// the time of a plain copy.
+func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain float64) error {
 	for _, test := range []perf.Test{perf.RoundTrip, perf.OneWay} {
 		size := small
 		if test == perf.OneWay {
@@ -221,6 +237,7 @@ func (c *chainSet) round(ctx context.Context, p *Plan, round int) error {
 			if err != nil {
 				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
 			}
+			passage.Copy = plain
 			t.Rounds = append(t.Rounds, passage)
 		}
 	}

@@ -52,7 +52,7 @@ func chainPlan(log *[]string, closed *int, err error) Plan {
 		StartChain: func(_ context.Context, kind string, hops int) (Chain, error) {
 			return &madeUpChain{kind: kind, hops: hops, log: log, count: map[perf.Test]int{}, closed: closed, err: err}, nil
 		},
-		Yield: func() float64 { return 0.25 },
+		Yield: func() (float64, error) { return 0.25, nil },
 		Forward: func(int, int) (time.Duration, time.Duration, error) {
 			return 3 * time.Microsecond, 2 * time.Microsecond, nil
 		},
@@ -74,6 +74,7 @@ func TestAReportOfMadeUpChains(t *testing.T) {
 	own := r.chain(4, ours)
 	assert.Equal(t, perf.Spread{Median: 80, Min: 80, Max: 160}, own.RoundTrip.Spread)
 	assert.Equal(t, perf.Spread{Median: 3, Min: 3, Max: 3}, *own.RoundTrip.CPU)
+	assert.Equal(t, perf.Spread{Median: 1.5, Min: 1.5, Max: 1.5}, *own.OneWay.Copies)
 	assert.Equal(t, perf.Spread{Median: 0.5, Min: 0.5, Max: 0.5}, *own.OneWay.Sleeps)
 	assert.Equal(t, perf.Spread{Median: 0.5, Min: 0.5, Max: 0.5}, own.RoundTrip.TimesFasterThan[tcp].Spread)
 	assert.Equal(t, perf.Spread{Median: 2, Min: 2, Max: 2}, own.OneWay.TimesFasterThan[unix].Spread)
@@ -94,7 +95,7 @@ func TestAReportOfMadeUpChains(t *testing.T) {
 	frames := r.forwarded()
 	require.Len(t, frames, 1+4)
 	assert.Equal(t, []string{"4", "64 B, to and fro", "2.00", "1.50 (1.50..1.50)", "0.25 (0.25..0.25)", "0.50 (0.50..0.50)", "0.75 (0.75..0.75)", "0"}, frames[3])
-	for _, want := range []string{"One sched_yield by itself takes 0.25 µs", "In 1 of 3 rounds of 64 B no doorbell was rung for one;\nthe median of these is 20.0 µs."} {
+	for _, want := range []string{"One plain copy takes 2.00 µs, and one sched_yield 0.25 µs of CPU time.", "In 1 of 3 rounds of 64 B no doorbell was rung for one;\nthe median of these is 20.0 µs."} {
 		assert.Contains(t, b.String(), want)
 	}
 	for _, line := range strings.Split(b.String(), "\n") {

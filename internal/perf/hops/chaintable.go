@@ -14,9 +14,9 @@ func (r *Report) writeChains(b *strings.Builder) {
 	perf.WriteAligned(b, r.chainFigures())
 	fmt.Fprintf(b, "\nMedian of the rounds (lowest..highest). sdp: a line of nodes. tcp, unix: relays copy between connections\n"+
 		"over loopback or Unix sockets. bare: one word from memory to memory; each process polls, yields, and then\n"+
-		"sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it, which take %s µs.\n"+
+		"sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it in the same round.\n"+
 		"Sleeps: of a forwarder's threads for each message, those of Go's runtime among them.\n"+
-		"One sched_yield by itself takes %s µs.\n", perf.Number(r.copy()), perf.Number(median(r.Yield)))
+		"One plain copy takes %s µs, and one sched_yield %s µs of CPU time.\n", perf.Number(median(r.copies())), perf.Number(median(r.Yield)))
 	b.WriteString("\nsdp beside the others, within each round; and its GB/s and all its processes' CPU time beside 2 hops':\n\n")
 	perf.WriteAligned(b, r.chainRatios())
 	r.writeStores(b)
@@ -36,6 +36,11 @@ func (r *Report) chain(hops int, kind string) *ChainRow {
 	return nil
 }
 
+// copies returns the times of a plain copy in the rounds of the chains.
+func (r *Report) copies() []float64 {
+	return r.Chains[0].RoundTrip.each(func(p Passage) float64 { return p.Copy })
+}
+
 // ours returns the rows of our chains.
 func (r *Report) ours() (list []*ChainRow) {
 	for _, row := range r.Chains {
@@ -53,7 +58,7 @@ func (r *Report) chainFigures() [][]string {
 			{"64 B, to and fro", "µs", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return &t.Spread }},
 			{"64 KiB, one way", "GB/s", perf.OneWay, func(t *ChainTest) *perf.Spread { return &t.Spread }},
 			{"CPU of 64 B", "µs", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.CPU }},
-			{"CPU of 64 KiB", "copies", perf.OneWay, func(t *ChainTest) *perf.Spread { return scaled(t.CPU, 1/r.copy()) }},
+			{"CPU of 64 KiB", "copies", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Copies }},
 			{"sleeps of 64 B", "", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
 			{"sleeps of 64 KiB", "", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
 		}
@@ -84,10 +89,6 @@ func (f *chainFigure) cell(row *ChainRow) string {
 		return "-"
 	}
 	return spreadText(*f.of(t))
-}
-
-func scaled(s *perf.Spread, by float64) *perf.Spread {
-	return &perf.Spread{Median: s.Median * by, Min: s.Min * by, Max: s.Max * by}
 }
 
 func spreadText(s perf.Spread) string {

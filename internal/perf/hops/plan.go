@@ -35,8 +35,9 @@ type Plan struct {
 	// StartChain, if not nil, starts a chain of a kind, "sdp", "tcp", "unix" or "bare". Chains
 	// are measured over each number of Hops.
 	StartChain func(ctx context.Context, kind string, hops int) (Chain, error)
-	// Yield measures one sched_yield, in microseconds. It is called if chains are measured.
-	Yield func() float64
+	// Yield measures the CPU time of one sched_yield, in microseconds. It is called if chains
+	// are measured.
+	Yield func() (float64, error)
 	// Progress, if not nil, is called with a description of what begins.
 	Progress func(what string)
 }

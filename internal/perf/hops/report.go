@@ -13,7 +13,7 @@ type Report struct {
 	Work []Work `json:"work"`
 	// Chains are the chains of processes: for each number of hops one row of each kind.
 	Chains []*ChainRow `json:"chains,omitempty"`
-	// Yield is the time of one sched_yield in each round of the chains, in microseconds.
+	// Yield is the CPU time of one sched_yield in each round of the chains, in microseconds.
 	Yield []float64 `json:"sched_yield_us,omitempty"`
 	// Rows are the matrix. The first row is between neighbours by stores, for
 	// comparison.

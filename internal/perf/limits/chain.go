@@ -226,16 +226,3 @@ func (p *member) sleep() {
 	}
 	p.out.Publish32(at, 0)
 }
-
-// Yield returns the time that one sched_yield takes on average, in microseconds. With it a
-// process offers its processor to others; when none wants it, that is the price of asking.
-func Yield() float64 {
-	const n = 2000
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	start := time.Now()
-	for range n {
-		yield()
-	}
-	return float64(time.Since(start)) / n / 1e3
-}

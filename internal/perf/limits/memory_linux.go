@@ -68,6 +68,3 @@ func unmap(b []byte) error { return unix.Munmap(b) }
 
 // Close unmaps the memory. Nothing may use it any more.
 func (m *Memory) Close() error { return unmap(m.b) }
-
-// yield lets other threads have this processor.
-func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -17,6 +17,9 @@ func OpenMemory(*os.File) (*Memory, error) { return nil, ntb.ErrNotSupported }
 // Close does nothing.
 func (m *Memory) Close() error { return nil }
 
+// Yield fails with ntb.ErrNotSupported.
+func Yield() (float64, error) { return 0, ntb.ErrNotSupported }
+
 // Without shared memory there is nobody to wait for, to wake or to yield to.
 
 func newShared(int) ([]byte, *os.File, error)       { return nil, nil, ntb.ErrNotSupported }

@@ -48,7 +48,7 @@ type Report struct {
 	// trip.
 	Line   Figure `json:"cache_line_us"`
 	Filled Figure `json:"filled_line_us"`
-	// Yield is the time of one sched_yield, in microseconds, while no chain works.
+	// Yield is the CPU time of one sched_yield, in microseconds, while no chain works.
 	Yield Figure `json:"sched_yield_us"`
 	// Chains are the times of a word along a chain of processes and back.
 	Chains []ChainFigure `json:"chains,omitempty"`
@@ -102,7 +102,11 @@ func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int, chains ...*Cha
 		if err := m.measureOnce(r, e); err != nil {
 			return nil, err
 		}
-		r.Yield.add(Yield())
+		v, err := Yield()
+		if err != nil {
+			return nil, err
+		}
+		r.Yield.add(v)
 		for i, c := range chains {
 			us, _, err := c.RoundTrips(e.Chain)
 			if err != nil {
@@ -174,7 +178,7 @@ func (r *Report) Table(w io.Writer) error {
 		}
 		rows = append(rows, []string{what, fmt.Sprintf("%d hops, %d processes", c.Hops, c.Hops+1), perf.Number(c.Best) + " µs", texts(c.Runs)})
 	}
-	rows = append(rows, []string{"one sched_yield", "", perf.Number(r.Yield.Best) + " µs", texts(r.Yield.Runs)})
+	rows = append(rows, []string{"one sched_yield", "CPU time", perf.Number(r.Yield.Best) + " µs", texts(r.Yield.Runs)})
 	perf.WriteAligned(&b, rows)
 	if len(r.Chains) > 0 {
 		b.WriteString("\nThe processes of a chain poll and yield, and sleep when nothing has come for a while.\n")
