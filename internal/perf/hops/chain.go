@@ -156,9 +156,6 @@ type chainSet struct {
 	rows []*ChainRow
 }
 
-// chainCopies is how many plain copies each round measures.
-const chainCopies = 500
-
 // measureChains starts all chains and adds their rows to the report. They run at the same time,
 // and one after the other is used, so that all are measured within each round. loops is for the
 // budget.
@@ -184,7 +181,7 @@ func (p *Plan) measureChains(ctx context.Context, r *Report, loops int) (err err
 			return err
 		}
 		r.Yield = append(r.Yield, yield)
-		_, plain, err := p.Forward(large, chainCopies)
+		_, plain, err := p.Forward(large, p.workFrames())
 		if err != nil {
 			return err
 		}

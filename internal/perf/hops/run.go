@@ -64,12 +64,13 @@ func (p *Plan) shapes() (list []Shape) {
 	return list
 }
 
-// workRounds and workFrames are how often the work of forwarding is measured, and of
-// how many frames.
-const (
-	workRounds = 9
-	workFrames = 2000
-)
+// workRounds is how often the work of forwarding is measured.
+const workRounds = 9
+
+// workFrames returns of how many frames it is measured, 2000 unless figures take less than 25 ms.
+func (p *Plan) workFrames() int {
+	return int(min(max(p.Duration/(25*time.Millisecond/2000), 50), 2000))
+}
 
 // measureWork is called first, while no other process of the run uses processors.
 func (p *Plan) measureWork(r *Report) error {
@@ -77,7 +78,7 @@ func (p *Plan) measureWork(r *Report) error {
 	for _, size := range []int{small, large} {
 		var forward, plain []float64
 		for range workRounds {
-			f, c, err := p.Forward(size, workFrames)
+			f, c, err := p.Forward(size, p.workFrames())
 			if err != nil {
 				return err
 			}
