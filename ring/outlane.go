@@ -217,6 +217,10 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := waiter{lane: from}
+	if !own && o.free() > 0 && o.turns.pass(w, f.size()) {
+		o.putForwarded(f, body)
+		return headWent
+	}
 	o.turns.join(w, own)
 	for {
 		what, first := o.next()
@@ -231,9 +235,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 			} else {
 				o.turns.leave(w)
 			}
-			o.put(f, body)
-			o.stats.fwdFrames++
-			o.stats.fwdBytes += uint64(f.size())
+			o.putForwarded(f, body)
 			return headWent
 		case from.final:
 			o.turns.leave(w)
@@ -257,6 +259,13 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 			return headWaits
 		}
 	}
+}
+
+// putForwarded is put for a frame that came over another link. The caller holds mu.
+func (o *outLane) putForwarded(f *frame, body []byte) {
+	o.put(f, body)
+	o.stats.fwdFrames++
+	o.stats.fwdBytes += uint64(f.size())
 }
 
 // put fills the next slot, which is free. The caller holds mu.
@@ -302,6 +311,16 @@ func (o *outLane) armSpace() bool {
 // last. It takes no lock.
 func (o *outLane) roomCame() bool {
 	return o.waits.Load() && ntb.Load32(o.mine, laneCredit) != o.seen.Load()
+}
+
+// creditCame is roomCame for a goroutine that does not work for the link, whose memory may be
+// gone.
+func (o *outLane) creditCame() bool {
+	if !o.waits.Load() || !o.mu.TryLock() {
+		return false
+	}
+	defer o.mu.Unlock()
+	return !o.down && ntb.Load32(o.mine, laneCredit) != o.seen.Load()
 }
 
 // poll lets those that wait go on, turn by turn. It does not keep the caller for as long as

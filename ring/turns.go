@@ -169,6 +169,24 @@ func (t *turns[S]) join(s S, own bool) {
 	}
 }
 
+// pass accounts for a frame of n bytes that s forwards at once, as join, next and went would,
+// if no source waits. It reports whether that is so.
+func (t *turns[S]) pass(s S, n int) bool {
+	if len(t.own) > 0 || len(t.forwarded) > 0 {
+		return false
+	}
+	gone := &t.gone[0]
+	if !gone.valid || gone.source != s {
+		gone.account, gone.valid = account[S]{s, t.quantum}, true
+	} else if gone.left <= 0 {
+		gone.left += t.quantum
+	}
+	gone.left -= n
+	t.lead = max(t.lead-n, -leadFrames*t.quantum)
+	t.held = time.Time{}
+	return true
+}
+
 // leave ends the wait of s.
 func (t *turns[S]) leave(s S) {
 	for _, own := range []bool{false, true} {

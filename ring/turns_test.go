@@ -255,3 +255,32 @@ func TestSmallLanes(t *testing.T) {
 func TestSeedsFindFaultsPlantedInALane(t *testing.T) {
 	explore.Planted(t, laneFaults, busyLane, func(fl laneFault) string { wrong, _ := smallLanes(fl); return wrong })
 }
+
+// What pass does is what join, next and went do for a source that waits alone.
+func TestPassIsATurn(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		a := turns[int]{needs: 2, quantum: worldQuantum}
+		b := turns[int]{needs: 2, quantum: worldQuantum}
+		now := time.Unix(1, 0)
+		for range 100 {
+			s, n, own := 1+rnd.IntN(3), 1+rnd.IntN(worldQuantum), rnd.IntN(4) == 0
+			now = now.Add(time.Microsecond)
+			for i, q := range []*turns[int]{&a, &b} {
+				if !own && i == 1 {
+					require.True(t, q.pass(s, n))
+					continue
+				}
+				q.join(s, own)
+				what, first := q.next(9, expectNone, func() time.Time { return now })
+				require.Equal(t, s, first)
+				require.Equal(t, own, what == turnOwn)
+				q.went(own, n, false)
+			}
+			require.Equal(t, a.lead, b.lead)
+			require.Equal(t, a.gone, b.gone)
+		}
+		b.join(9, true)
+		require.False(t, b.pass(1, 1), "somebody waits")
+	}
+}
