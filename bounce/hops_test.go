@@ -16,6 +16,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,19 @@ type hosts struct {
 	nodes []*ring.Node
 	right []*ring.Link
 	rec   *recorder.Recorder
+	mute  atomic.Bool // doorbells get lost
+}
+
+// mutedDevice is a device of hosts.
+type mutedDevice struct {
+	ntb.Device
+	h *hosts
+}
+
+func (d mutedDevice) RingDoorbell(bit int) {
+	if !d.h.mute.Load() {
+		d.Device.RingDoorbell(bit)
+	}
 }
 
 func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
@@ -59,6 +73,7 @@ func (h *hosts) cable(i int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	a, b := h.rec.Pair(ntbmem.Pair(h.o.LinkWindow(1 << 20)))
+	a, b = mutedDevice{a, h}, mutedDevice{b, h}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := h.nodes[(i+1)%h.o.Nodes].Link(ctx, b, ring.Left); err != nil {
@@ -309,4 +324,32 @@ func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
 		ping()
 	}
 	require.LessOrEqual(t, sent()-before, uint64(trips*5/4)) // credit after each quarter of a queue
+}
+
+// What a Read polls takes the frames itself. No doorbell has to wake another goroutine.
+func TestAReadTakesFramesWithoutADoorbell(t *testing.T) {
+	leak.Check(t)
+	h := newHosts(t, ring.Options{Nodes: 2, Topology: ring.Line, Failover: true}, Options{})
+	pa, pb := h.pools(0, 1)
+	a, b := connect(t, pa, pb)
+	buf := make([]byte, 64)
+	for range 3 { // the lane of what comes is known
+		_, err := a.Write(buf)
+		require.NoError(t, err)
+		_, err = io.ReadFull(b, buf)
+		require.NoError(t, err)
+	}
+	h.mute.Store(true)
+	defer h.mute.Store(false)
+	for range 10 { // as many as need no credit
+		_, err := a.Write(buf)
+		require.NoError(t, err)
+		within(t, func() {
+			for !b.r.waiter.source.Ready() {
+				runtime.Gosched()
+			}
+		})
+		_, err = io.ReadFull(b, buf)
+		require.NoError(t, err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -27,6 +28,7 @@ type half interface {
 type waiter struct {
 	// Immutable after init.
 	half    half
+	source  wait.Source // half, or what polls for it
 	control *control
 	opts    *Options
 
@@ -49,6 +51,11 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.watch.Wake = w.notify
 	w.deadline.signal = &w.signal
 	w.spinner = wait.NewSpinner(o.Spin, o.Thrift)
+	w.source = h
+	if c.watches {
+		w.source = &taking{h, c.peer}
+		w.spinner.Offer(wait.Chain, hopSpins)
+	}
 }
 
 // wait returns when there may be something to do: data or room, a reason to stop,
@@ -102,7 +109,7 @@ func (w *waiter) wait() {
 
 // spin polls for a while, and reports whether to check again rather than park.
 func (w *waiter) spin() bool {
-	switch w.spinner.Spin(w.half) {
+	switch w.spinner.Spin(w.source) {
 	case wait.Hit:
 		w.hits++
 		if w.fenced && w.hits >= unparkAfter {
@@ -130,11 +137,19 @@ func (w *waiter) watchLines() {
 	w.watch.Lines = [2]int{w.control.slot, w.half.line()} // a control block is one line, with the number of its slot
 	w.control.peer.Watch(&w.watch)
 	defer w.control.peer.Unwatch(&w.watch)
+	w.rest()
 	for !w.half.Ready() && !w.half.Stopped() {
 		w.sleep()
 	}
 	if w.stop.Load() != 0 {
 		w.spinner.Miss()
+	}
+}
+
+// rest ends the polls of frames, before sleep.
+func (w *waiter) rest() {
+	if w.opts.Spin > 0 {
+		w.control.peer.Rest()
 	}
 }
 
@@ -187,4 +202,21 @@ func (w *waiter) lookSoon() {
 	} else {
 		w.soon.Reset(soonLook)
 	}
+}
+
+// hopSpins is how many times as long a wait polls where frames lead to the peer.
+const hopSpins = 4
+
+// taking is a half that takes what has come for this process, between its looks.
+type taking struct {
+	half
+	peer *link.Peer
+}
+
+func (t *taking) Ready() bool {
+	if t.half.Ready() {
+		return true
+	}
+	t.peer.TakeFrames()
+	return t.half.Ready()
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -251,12 +252,30 @@ func (w *writer) put(p []byte) (n int, waits bool) {
 // waitTurn waits until frames take data, or there is a reason to stop. The caller holds
 // mu, and checks again.
 func (w *writer) waitTurn() {
+	if w.waiter.spinner.Spin((*turning)(w)) >= wait.Hit {
+		return
+	}
 	w.waiter.parked.Store(true)
 	defer w.waiter.parked.Store(false)
+	w.waiter.rest()
 	for !w.control.peer.Room(w.turn) && !w.Stopped() {
 		w.waiter.sleep()
 	}
+	w.waiter.spinner.Slept()
 }
+
+// turning is a writer that waits for its turn. It takes what has come for this process between
+// its looks.
+type turning writer
+
+func (t *turning) Ready() bool {
+	w := (*writer)(t)
+	return (w.control.peer.TakeFrames() || len(w.waiter.wake) > 0) && w.control.peer.Room(w.turn)
+}
+
+func (t *turning) Stopped() bool { return (*writer)(t).Stopped() }
+
+func (*turning) Yielded() {}
 
 // leaveTurn gives up the place in line that an earlier call may have left. The caller
 // holds mu.

@@ -20,6 +20,13 @@ type Frames interface {
 	// Unwatch ends the watch for w.
 	Unwatch(w *Watch, first int)
 
+	// Poll takes what has come for this process, unless another goroutine is doing that. It
+	// reports whether it has taken something. A goroutine that polls for what is published
+	// calls it between its looks. It never waits.
+	Poll() bool
+	// Rest ends the calls of Poll. It is called before the caller sleeps.
+	Rest()
+
 	// TryStore stores the first bytes of p at off of the outbound window, and returns how
 	// many. It never waits. If there is no room it returns 0, and w waits in line. The caller
 	// then calls TryStore or Room again when w is woken, or Leave. The three work if

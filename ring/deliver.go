@@ -12,9 +12,9 @@ import (
 // deliver takes a frame whose destination is this node, over a link. The caller takes
 // frames of an inLane, and has that lane's lock. It may be any goroutine that found room for
 // a head, and does not wait.
-func (r *router) deliver(from *Link, f *frame, body []byte) {
+func (r *router) deliver(from *inLane, f *frame, body []byte) {
 	if f.kind == frameOpen {
-		r.open(from.key(), f)
+		r.open(from.link.key(), f)
 		return
 	}
 	t := r.tunnels.get(f.to)
@@ -34,6 +34,9 @@ func (r *router) deliver(from *Link, f *frame, body []byte) {
 	case f.kind == frameAck:
 		t.arrived(f, arq.Arrival{Kind: arq.Ack, Ack: f.ack})
 	default:
+		if t.heard.Load() != from {
+			t.heard.Store(from)
+		}
 		t.receive(f, body)
 	}
 }

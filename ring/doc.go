@@ -29,12 +29,15 @@
 // direct Peer.
 //
 // A lane is a queue of fixed slots in the receiver's window, one in each direction, with credit as
-// a word in the sender's window. It has a doorbell bit and a worker, a goroutine that spins for a
-// short time and then sleeps. A frame that came over the left link goes on over the right one and
-// vice versa, and stays on its lane. It is copied from slot to slot, once per hop, without an
-// allocation, and without a system call while the workers are awake. A worker calls no upper layer
-// but to wake one of its waiters, and never waits. Where the next link has no room, the head stays
-// in its slot, and the goroutine that learns of credit there goes on with it.
+// a word in the sender's window. It has a doorbell bit and a worker, a goroutine that polls for a
+// short time after it had work, and then sleeps. Between polls it offers its processor to other
+// processes, such as the next one on the route. A goroutine that waits for what frames bring, in a
+// Read perhaps, polls the lane itself ([ntb.Frames]), and the worker rests. It takes frames for
+// this node alone. A frame that came over the left link goes on over the right one and vice versa,
+// and stays on its lane. It is copied from slot to slot, once per hop, without an allocation, and
+// without a system call but offers of the processor while the workers are awake. A worker calls no
+// upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the
+// head stays in its slot, and the goroutine that learns of credit there goes on with it.
 //
 // A lane pulls: whose frame is next is decided when there is a slot for it, and the frame is made
 // then. Tunnels, advertisements and resets are sources, which keep what they have to send until

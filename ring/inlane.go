@@ -8,7 +8,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -43,7 +42,11 @@ type inLane struct {
 	frames   uint64 // frames taken
 	bytes    uint64
 
-	arm dataArm // in words; the worker's and the guard's
+	arm   dataArm       // in words; the worker's and the guard's
+	polls atomic.Uint32 // by goroutines that wait for what frames bring
+	wake  chan struct{} // ends a rest of the worker; capacity 1
+	wakes atomic.Uint64 // of the worker, by the neighbour
+	rests atomic.Uint64 // of the worker
 }
 
 // nextHopCache is the next hop to host, the destination of the last frame that came from a
@@ -247,7 +250,7 @@ func (l *inLane) route(f *frame, body []byte) result {
 	case l.link.direction == Down:
 		return l.enter(f, body)
 	case f.dst == r.node.id:
-		r.deliver(l.link, f, body)
+		r.deliver(l, f, body)
 	case f.src.Host() == r.host:
 		r.drop(dropUnknownNode)
 	case f.hops <= 1:
@@ -312,45 +315,3 @@ func (l *inLane) sleep() bool {
 	link.BeforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
 }
-
-// spinFor is how long a worker polls before it sleeps, after it had work.
-const spinFor = 10 * time.Microsecond
-
-// work is the goroutine of lane i, for both directions: incoming frames, and credit
-// for outgoing ones.
-func (l *Link) work(i int) {
-	defer func() {
-		if l.workers.Add(-1) == 0 {
-			close(l.idle)
-		}
-	}()
-	in, out := l.in[i], l.out[i]
-	waits := &laneWork{in, out}
-	spinner := wait.NewSpinner(spinFor, nil)
-	if l.opts.NoSpin {
-		spinner = wait.NewSpinner(0, nil)
-	}
-	for {
-		worked := in.drain()
-		in.pollOnward()
-		more := out.pollSome()
-		if l.dev.LinkUp() && (more || worked && spinner.Spin(waits) == wait.Hit || !in.sleep() || out.roomCame()) {
-			continue
-		}
-		if err := l.dev.WaitDoorbell(i); err != nil {
-			l.fail(err)
-			return
-		}
-		spinner.Slept()
-	}
-}
-
-// laneWork is what the worker of a lane spins for.
-type laneWork struct {
-	in  *inLane
-	out *outLane
-}
-
-func (l *laneWork) Ready() bool { return l.in.ready() || l.out.roomCame() }
-func (*laneWork) Stopped() bool { return false }
-func (*laneWork) Yielded()      {}

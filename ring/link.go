@@ -157,7 +157,7 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 		at := lanesAt + i*n
 		words := out.Slice(laneWords*i, laneWords)
 		mine := dev.Inbound()[laneWords*i : laneWords*(i+1)]
-		in := &inLane{link: l, index: i, slots: dev.Inbound()[at : at+n], words: words, mine: mine}
+		in := &inLane{link: l, index: i, slots: dev.Inbound()[at : at+n], words: words, mine: mine, wake: make(chan struct{}, 1)}
 		in.next.Store(1)
 		l.in = append(l.in, in)
 		l.out = append(l.out, newOutLane(l, i, out.Slice(at, n), words, mine))

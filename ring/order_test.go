@@ -105,7 +105,7 @@ func (t *tunnel) acknowledgeSome(n int) {
 	waiting := t.arq.Kept() - t.arq.Unsent()
 	f.ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
-	t.router.deliver(t.nextHop.link, f, nil)
+	t.router.deliver(t.nextHop.link.in[0], f, nil)
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.

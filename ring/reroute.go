@@ -73,8 +73,10 @@ func (t *tunnel) reroute() {
 			found.cut = now
 		}
 		t.nextHop = found
+		t.via.Store(found.link)
 	case found != t.nextHop:
 		t.nextHop = found
+		t.via.Store(found.link)
 		t.arq.Restart(now)
 	default:
 		return

@@ -41,7 +41,7 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	require.Equal(t, o.Slots-1, own.sent)
 	for range 3 { // sent again, of course
 		for number := range uint32(5) {
-			r.deliver(next, &frame{kind: frameData, src: link.MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
+			r.deliver(next.in[0], &frame{kind: frameData, src: link.MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
 		}
 	}
 	next.resets.waits(t)

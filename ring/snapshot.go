@@ -63,6 +63,8 @@ type LinkInfo struct {
 	ReceivedFrames  uint64  `json:"received_frames"`  // taken from the neighbour, for any destination
 	ReceivedBytes   uint64  `json:"received_bytes"`   //
 	Doorbells       uint64  `json:"doorbells"`        // rung for lanes
+	Wakes           uint64  `json:"wakes"`            // of this side's goroutines for lanes, by the neighbour's doorbells
+	Rests           uint64  `json:"rests"`            // of these while other goroutines polled
 }
 
 // RouteInfo is the route to a host.
@@ -163,6 +165,8 @@ func (l *Link) info() LinkInfo {
 		i.ReceivedFrames += in.frames
 		i.ReceivedBytes += in.bytes
 		in.mu.Unlock()
+		i.Wakes += in.wakes.Load()
+		i.Rests += in.rests.Load()
 	}
 	return i
 }

@@ -33,6 +33,8 @@ type tunnel struct {
 
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
 	requests rerouteRequests
+	heard    atomic.Pointer[inLane] // from which the last frame in sequence came; nil before the first
+	via      atomic.Pointer[Link]   // nextHop's; stored under mu
 
 	// mu guards the following. It is locked after an inLane's and an outLane's, before the
 	// router's, and not while an inbound's is held.

@@ -43,7 +43,7 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
 		came.seq++
-		r.deliver(right, &came, body)
+		r.deliver(right.in[0], &came, body)
 		came.ack++
 	}
 	step()
@@ -73,7 +73,7 @@ func BenchmarkTunnel(b *testing.B) {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
 		came.seq++
-		m.n.router.deliver(right, &came, body)
+		m.n.router.deliver(right.in[0], &came, body)
 		came.ack = uint32(x.arq.Stats().Sent) + 1
 	}
 	x.mu.Lock()

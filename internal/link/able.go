@@ -54,3 +54,10 @@ func (p *Peer) Deliver(d time.Duration) {
 		p.frames.Deliver(d)
 	}
 }
+
+// TakeFrames takes what has come for this process, and reports whether it has taken something.
+// See [ntb.Frames]. Caps().Watches must be set.
+func (p *Peer) TakeFrames() bool { return p.frames.Poll() }
+
+// Rest ends the calls of TakeFrames. It is called before the caller sleeps.
+func (p *Peer) Rest() { p.frames.Rest() }

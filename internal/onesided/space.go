@@ -33,7 +33,7 @@ type Space struct {
 // operations.
 func New(me, n int, heap *symheap.Heap, fence bool, barrier func() error, opError func(op string, pe int, err error) error) *Space {
 	s := &Space{heap: heap, barrier: barrier, opError: opError, failed: make(chan struct{})}
-	s.offers = wait.NewOffers(symheap.Yield, s.failed)
+	s.offers = wait.NewOffers(wait.Yield, s.failed)
 	for pe := range n {
 		s.peers = append(s.peers, &Peer{space: s, pe: pe, fence: fence})
 	}

@@ -91,9 +91,23 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	}
 }
 
+// firstPolls is how many polls of a wait cost nothing more. Most waits end within them.
+const firstPolls = 8
+
 // spin calls look again and again, for budget at most. It reports whether look returned
 // true.
 func (s *Space) spin(look func() bool, budget time.Duration) bool {
+	for range firstPolls {
+		if look() {
+			return true
+		}
+		ntb.Pause()
+	}
+	return s.poll(look, budget)
+}
+
+// poll is the rest of spin.
+func (s *Space) poll(look func() bool, budget time.Duration) bool {
 	polls := s.offers.Begin(budget)
 	defer polls.End()
 	for !look() {

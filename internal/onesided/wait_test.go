@@ -28,10 +28,10 @@ func TestAWaitCountsInTheLimitOfSpins(t *testing.T) {
 	spinner := wait.NewSpinner(time.Hour, nil)
 	polls, other := 0, wait.Hit
 	require.True(t, o.Space.spin(func() bool {
-		if polls++; polls == 40 { // fewer than those of the shortest spin
+		if polls++; polls == firstPolls+40 { // after the second offer
 			other = spinner.Spin(countedSource{})
 		}
-		return polls == 40
+		return polls == firstPolls+40
 	}, time.Hour))
 	require.Equal(t, wait.None, other)
 	require.Equal(t, wait.Hit, spinner.Spin(countedSource{}), "the wait is over")

@@ -125,8 +125,5 @@ func (m *Memory) Close() {
 	m.Bytes = nil
 }
 
-// Yield lets another thread have this processor.
-func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
 // plain returns memory of Go's own.
 func plain(b []byte) *Memory { return &Memory{Bytes: b, fd: -1} }

@@ -2,10 +2,7 @@
 
 package symheap
 
-import (
-	"errors"
-	"runtime"
-)
+import "errors"
 
 // CanMap says that nothing here maps the memory of other processes.
 const CanMap = false
@@ -22,9 +19,6 @@ func (m *Memory) File() (f File) { return f }
 func Map(File, int) (*Memory, error) { return nil, errors.ErrUnsupported }
 
 func (m *Memory) Close() { m.Bytes = nil }
-
-// Yield lets another thread have this processor.
-func Yield() { runtime.Gosched() }
 
 // plain returns memory of Go's own.
 func plain(b []byte) *Memory { return &Memory{Bytes: b} }

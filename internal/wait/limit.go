@@ -9,6 +9,9 @@ import (
 // processors to those that work.
 var spinning atomic.Int32
 
+// leaving counts those of them that leave as soon as they see that another one needs the place.
+var leaving atomic.Int32
+
 // limit returns how many goroutines may spin at the same time.
 func limit() int32 {
 	if runtime.NumCPU() == 1 {

@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -20,11 +19,13 @@ const (
 	giveWay = 20 * time.Microsecond
 	// An offer that takes slowOffer means that another process computes. Then waits
 	// sleep after slowPolls polls, for as long as the offer took. After each further
-	// slow offer they do so for twice as long, up to slowMost times. The reason: only a
-	// sleeper gets the processor as soon as it has something to do.
-	slowOffer = 2 * time.Millisecond
-	slowMost  = 32
-	slowPolls = 64
+	// slow offer they do so for twice as long, up to slowMost times, until fastOffers in a
+	// row were not slow. The reason: only a sleeper gets the processor as soon as it has
+	// something to do.
+	slowOffer  = time.Millisecond
+	fastOffers = 64
+	slowMost   = 128
+	slowPolls  = 64
 )
 
 // Offers polls for waits that other processes end by a plain store, at any time. Such a
@@ -56,12 +57,23 @@ type Offers struct {
 
 	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
 	times atomic.Int64 // length of that time, as a multiple of the last offer
+	fast  atomic.Int64 // offers since then
 }
 
 // NewOffers returns an Offers whose waits offer their processor by yield, and end when stop
 // is closed.
 func NewOffers(yield func(), stop <-chan struct{}) *Offers {
 	return &Offers{yield: yield, stop: stop, epoch: time.Now()}
+}
+
+// Chain is the Offers of all waits of this process for frames, which pass through a chain of
+// processes. Each of those waits until the one before has worked, perhaps on the same processor.
+var Chain = newChain()
+
+func newChain() *Offers {
+	o := NewOffers(Yield, nil)
+	o.SetCrowded()
+	return o
 }
 
 // SetCrowded says that processes take turns at this one's processors. It is called before
@@ -71,7 +83,7 @@ func (o *Offers) SetCrowded() { o.crowded = true }
 // slow reports whether an offer would take long at the time now.
 func (o *Offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
 
-// offer offers this processor, and returns the time after that.
+// offer offers this processor at the time now, and returns the time after that.
 func (o *Offers) offer(now time.Time) time.Time {
 	o.yield()
 	after := time.Now()
@@ -79,8 +91,9 @@ func (o *Offers) offer(now time.Time) time.Time {
 	if took >= slowOffer {
 		times = min(max(1, 2*times), slowMost)
 		o.times.Store(times)
+		o.fast.Store(0)
 		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
-	} else if times != 0 {
+	} else if times != 0 && o.fast.Add(1) >= fastOffers {
 		o.times.Store(0)
 	}
 	return after
@@ -105,16 +118,19 @@ type Polls struct {
 	offerAt int       // the next of them that an offer follows
 	begin   time.Time // when the first offer was due; zero before that
 	gave    time.Time // when other goroutines last had a chance to run
+	gives   fruitless // chances of others to run
 	place   place
+	leaves  bool // see Leave
 }
 
 // place is whether a wait counts in the limit of all spins.
 type place uint8
 
 const (
-	early   place = iota // not yet
-	counted              // until its end
-	beyond               // there was no room
+	early     place = iota // not yet
+	counted                // until its end
+	beyond                 // there was no room
+	uncounted              // by Uncounted
 )
 
 // Begin begins a wait that polls for budget.
@@ -124,6 +140,19 @@ func (o *Offers) Begin(budget time.Duration) Polls {
 		p.offerAt = crowdedFrom
 	}
 	return p
+}
+
+// Leave has the wait end where the limit of all spins is reached, rather than poll by turns. A
+// Spinner that offers its processor, and finds the limit reached, expects it to leave as soon as
+// it sees that.
+func (p *Polls) Leave() { p.leaves = true }
+
+// Again begins the time anew, after a poll that found something.
+func (p *Polls) Again() {
+	p.polls = 0
+	if !p.begin.IsZero() {
+		p.begin = time.Now()
+	}
 }
 
 // Due counts a poll that found nothing. It reports whether to call Offer before the next one.
@@ -142,6 +171,11 @@ func (p *Polls) Offer() bool {
 		p.begin, p.gave = now, now
 	case p.place == early && enter():
 		p.place = counted
+		if p.leaves {
+			leaving.Add(1)
+		}
+	case p.place == early && p.leaves:
+		return false
 	case p.place == early:
 		p.place = beyond
 	}
@@ -156,9 +190,8 @@ func (p *Polls) Offer() bool {
 	if now.Sub(p.begin) > p.budget || o.stopped() {
 		return false
 	}
-	if p.place == beyond || now.Sub(p.gave) > giveWay {
-		runtime.Gosched()
-		p.gave = now
+	if p.place == beyond || now.Sub(p.gave) > giveWay<<p.gives {
+		p.gave = p.gives.yield(now)
 	}
 	return true
 }
@@ -166,6 +199,9 @@ func (p *Polls) Offer() bool {
 // End ends the wait.
 func (p *Polls) End() {
 	if p.place == counted {
+		if p.leaves {
+			leaving.Add(-1)
+		}
 		leave()
 	}
 }

@@ -30,7 +30,8 @@ func after(n int) func() bool {
 	return func() bool { n--; return n <= 0 }
 }
 
-// offering returns an Offers, and how often its processor was offered.
+// offering returns an Offers, and how often its processor was offered. An offer takes no time in
+// the virtual time of a test, so none is slow.
 func offering(crowded bool) (*Offers, *int) {
 	n := 0
 	o := NewOffers(func() { n++ }, nil)
@@ -41,7 +42,9 @@ func offering(crowded bool) (*Offers, *int) {
 }
 
 // Each offer of the processor follows enough polls, and none precedes them.
-func TestAWaitOffersItsProcessor(t *testing.T) {
+func TestAWaitOffersItsProcessor(t *testing.T) { synctest.Test(t, waitOffersItsProcessor) }
+
+func waitOffersItsProcessor(t *testing.T) {
 	for _, c := range []struct {
 		crowded       bool
 		polls, offers int
@@ -60,7 +63,9 @@ func TestAWaitOffersItsProcessor(t *testing.T) {
 	}
 }
 
-func TestPollsEnd(t *testing.T) {
+func TestPollsEnd(t *testing.T) { synctest.Test(t, pollsEnd) }
+
+func pollsEnd(t *testing.T) {
 	o, offers := offering(false)
 	require.False(t, pollAll(o, -1, never), "the budget is used up")
 	require.Equal(t, 1, *offers)
@@ -107,6 +112,10 @@ func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
 // until its end.
 func TestWaitsThatPollAreCounted(t *testing.T) {
 	skipOneProcessor(t)
+	synctest.Test(t, waitsThatPollAreCounted)
+}
+
+func waitsThatPollAreCounted(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
 	for _, crowded := range []bool{false, true} {
 		o, _ := offering(crowded)
@@ -157,7 +166,12 @@ func TestAWaitBeyondTheLimitKeepsItsProcessorFromNobody(t *testing.T) {
 		}
 		before = ran.Load()
 	}
-	require.True(t, pollAll(o, time.Hour, after(1000)))
+	for p := o.Begin(time.Hour); *offers < 1000; {
+		for !p.Due() {
+		}
+		p.Offer()
+		o.until.Store(0) // the system may stop this thread during an offer
+	}
 	over.Store(true)
 	all.Wait()
 	require.Less(t, missed, *offers/10)
@@ -169,4 +183,78 @@ func TestPollsDoNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		pollAll(o, time.Hour, func() bool { n++; return n%100 == 0 })
 	}))
+}
+
+// One fast offer between slow ones says little: the pauses grow on. After enough of them the
+// next slow offer is the first one.
+func TestPausesGrowWhileOffersAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := offering(true)
+		var takes time.Duration
+		o.yield = func() { time.Sleep(takes) }
+		offer := func(d time.Duration) {
+			takes = d
+			o.offer(time.Now())
+		}
+		pause := func() (d time.Duration) {
+			for ; o.slow(time.Now()); d += slowOffer {
+				time.Sleep(slowOffer)
+			}
+			return d
+		}
+		for times := time.Duration(1); times <= slowMost; times *= 2 {
+			offer(slowOffer)
+			require.Equal(t, times*slowOffer, pause())
+			offer(0)
+		}
+		for range fastOffers {
+			offer(0)
+		}
+		offer(slowOffer)
+		require.Equal(t, slowOffer, pause())
+	})
+}
+
+// A wait that leaves ends where there is no place, and gives its own to a spin that asks.
+func TestAWaitLeavesItsPlace(t *testing.T) {
+	skipOneProcessor(t)
+	synctest.Test(t, waitLeavesItsPlace)
+}
+
+func waitLeavesItsPlace(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
+	offer := func(p *Polls) bool {
+		for !p.Due() {
+		}
+		return p.Offer()
+	}
+	o, _ := offering(true)
+	p := o.Begin(time.Hour)
+	p.Leave()
+	require.True(t, offer(&p))
+	require.True(t, offer(&p))
+	require.EqualValues(t, 1, spinning.Load())
+
+	another := o.Begin(time.Hour)
+	another.Leave()
+	require.True(t, offer(&another))
+	require.False(t, offer(&another), "there is no place")
+	another.End()
+
+	s := NewSpinner(time.Hour, nil)
+	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "it does not ask")
+	s.Offer(o, 1)
+	src := &testSource{ready: 100}
+	require.Equal(t, None, s.Spin(src), "nobody leaves")
+	require.Equal(t, displaceOffers, src.polls)
+	src.each = func() { // as soon as src is polled
+		if src.polls == displaceOffers+1 {
+			p.End()
+			p = Polls{}
+		}
+	}
+	require.Equal(t, Hit, s.Spin(src))
+	p.End()
+	require.Zero(t, spinning.Load())
+	require.Zero(t, leaving.Load())
 }

@@ -34,11 +34,15 @@ func (o Outcome) String() string { return [...]string{"none", "hit", "stopped", 
 // pollsACheck is how many calls of Ready come between two looks at the clock.
 const pollsACheck = 16
 
+// displaceOffers is how often displace offers its processor. The wait that leaves may need it.
+const displaceOffers = 16
+
 // Spinner decides whether the waits at one place spin, and for how long. One goroutine uses
 // it at a time.
 type Spinner struct {
 	budget time.Duration // constant
 	thrift *Thrift       // constant; may be nil
+	offers *Offers       // constant; nil: no processor is offered
 
 	guesses [2]guess
 	kind    Kind      // of the waits of the call under way
@@ -62,6 +66,13 @@ type Counts struct {
 // shared by all that waits in a fabric. If it is nil, no account is kept of the spins.
 func NewSpinner(budget time.Duration, t *Thrift) Spinner {
 	return Spinner{budget: budget, thrift: t, last: time.Now()}
+}
+
+// Offer has spins offer their processor to other processes by o, and last times as long. It is
+// called before the first of them.
+func (s *Spinner) Offer(o *Offers, times int) {
+	s.offers = o
+	s.budget *= time.Duration(times)
 }
 
 // Once spins for a wait at a place that has no Spinner. It yields as late as a Spinner that
@@ -91,7 +102,7 @@ func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
 // Spin polls until src is ready or stopped, or the time is used up.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() || !enter() {
+	if s.budget <= 0 || !s.guess().spins() || !enter() && !s.displace(src) {
 		return None
 	}
 	defer leave()
@@ -101,13 +112,14 @@ func (s *Spinner) Spin(src Source) Outcome {
 		s.last, s.work = start, 0
 	}
 	spent := spending{thrift: s.thrift, looked: start}
-	if !spent.may() {
+	if !spent.may() || s.offers != nil && s.offers.slow(start) {
 		s.counts.Spared++
 		return None
 	}
 	s.counts.Spins++
 	budget := s.guess().budget(s.budget)
 	yieldAt := firstYield << s.early
+	var offered time.Time // when the last offer was over
 	for i := 1; ; i++ {
 		if i == yieldAt {
 			now := time.Now()
@@ -132,14 +144,25 @@ func (s *Spinner) Spin(src Source) Outcome {
 			}
 			return Hit
 		}
-		if i%pollsACheck != 0 {
-			ntb.Pause()
+		slow := false
+		if s.offers != nil && i > crowdedFrom {
+			if offered.IsZero() {
+				offered = time.Now()
+			}
+			offered = s.offers.offer(offered)
+			spent.yielded(offered)
+			slow = s.offers.slow(offered)
+		}
+		if i%pollsACheck != 0 && !slow {
+			if s.offers == nil {
+				ntb.Pause()
+			}
 			continue
 		}
 		stopped := src.Stopped()
 		now := time.Now()
 		spent.look(now)
-		if stopped || now.Sub(start) > budget {
+		if stopped || slow || now.Sub(start) > budget {
 			spent.end(false)
 			s.Miss()
 			if stopped {
@@ -148,6 +171,25 @@ func (s *Spinner) Spin(src Source) Outcome {
 			return Missed
 		}
 	}
+}
+
+// displace waits for a place that a wait leaves when it sees that src is polled. It reports
+// whether there is one.
+func (s *Spinner) displace(src Source) bool {
+	if s.offers == nil || s.offers.slow(time.Now()) {
+		return false
+	}
+	for range displaceOffers {
+		if leaving.Load() == 0 {
+			return false
+		}
+		src.Ready()
+		s.offers.yield()
+		if enter() {
+			return true
+		}
+	}
+	return false
 }
 
 // Miss counts a wait that had parked, and ended without what it was for. A spin that ends

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -167,4 +168,32 @@ func TestASpinDoesNotAllocate(t *testing.T) {
 	s := NewSpinner(time.Hour, NewThrift())
 	src := &testSource{ready: 1}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { s.Spin(src) }))
+}
+
+// A spin offers its processor between polls, where it is to. A slow offer ends it, and the next
+// ones do not begin for a while.
+func TestSpinsOfferTheirProcessor(t *testing.T) {
+	skipOneProcessor(t)
+	synctest.Test(t, spinsOfferTheirProcessor)
+}
+
+func spinsOfferTheirProcessor(t *testing.T) {
+	o, offers := offering(false)
+	s := NewSpinner(time.Minute, nil)
+	s.Offer(o, 60)
+	require.Equal(t, time.Hour, s.budget)
+	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 1}))
+	require.Zero(t, *offers)
+	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 101}))
+	require.Equal(t, 100, *offers)
+	o.yield = func() { time.Sleep(slowOffer) }
+	src := &testSource{}
+	require.Equal(t, Missed, s.Spin(src))
+	require.Equal(t, crowdedFrom+1, src.polls)
+	o.until.Store(int64(time.Hour))
+	for range 2 { // the first one parks because of the miss
+		require.Equal(t, None, s.Spin(src))
+	}
+	require.EqualValues(t, 1, s.Counts().Spared)
+	require.Zero(t, spinning.Load())
 }

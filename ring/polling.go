@@ -1,0 +1,265 @@
+package ring
+
+import (
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/wait"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// A lane is polled while frames come, by one goroutine: its worker, or one that waits for what
+// frames bring, in a Read perhaps. The latter has what it waits for without another thread
+// being woken. The worker rests meanwhile. It goes on when the others have stopped: they have
+// what they waited for, and do something else now. A lane whose neighbour is not asked to ring
+// has a worker that polls or rests.
+
+const (
+	// pollFor is how long a worker polls before it sleeps, after it had work.
+	pollFor = 50 * time.Microsecond
+	// mostPoll is how long it polls if its last sleep was shorter than that.
+	mostPoll = 200 * time.Microsecond
+	// restFor is how long a worker rests until it looks whether others have polled meanwhile. If
+	// they have, it rests twice as long, up to mostRest.
+	restFor  = 100 * time.Microsecond
+	mostRest = time.Millisecond
+)
+
+// laneWorker is the worker of a lane, for both directions: incoming frames, and credit for
+// outgoing ones.
+type laneWorker struct {
+	in     *inLane
+	out    *outLane
+	spins  bool
+	leads  bool          // polls the lane of the other side as well
+	other  *inLane       // that lane, if it leads
+	polls  uint32        // of others, when this worker last looked
+	budget time.Duration // of polls
+	timer  *time.Timer
+}
+
+// work is the goroutine of lane i.
+func (l *Link) work(i int) {
+	defer func() {
+		if l.workers.Add(-1) == 0 {
+			close(l.idle)
+		}
+	}()
+	w := &laneWorker{in: l.in[i], out: l.out[i], spins: !l.opts.NoSpin, budget: pollFor}
+	for {
+		worked := w.in.drain()
+		w.in.pollOnward()
+		more := w.out.pollSome()
+		if l.dev.LinkUp() && (more || w.poll(worked)) {
+			continue
+		}
+		w.follow()
+		if err := w.sleep(i); err != nil {
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// sleep waits until the neighbour rings.
+func (w *laneWorker) sleep(i int) error {
+	if !w.spins {
+		return w.in.link.dev.WaitDoorbell(i)
+	}
+	begin := time.Now()
+	err := w.in.link.dev.WaitDoorbell(i)
+	w.in.wakes.Add(1)
+	if time.Since(begin) < mostPoll {
+		w.budget = mostPoll
+	} else {
+		w.budget = pollFor
+	}
+	return err
+}
+
+// poll polls the lane for a while, if it had work. It reports whether there is some. If not, the
+// neighbour rings when there is.
+func (w *laneWorker) poll(worked bool) bool {
+	if w.spins && (worked || w.in.polls.Load() != w.polls) && w.pollLane() {
+		return true
+	}
+	return !w.in.sleep() || w.out.roomCame()
+}
+
+// pollLane is poll without the end.
+func (w *laneWorker) pollLane() bool {
+	polls := wait.Chain.Begin(w.budget)
+	defer func() { polls.End() }()
+	polls.Leave()
+	w.lead()
+	for {
+		if w.in.polls.Load() != w.polls {
+			polls.End()
+			polls = wait.Polls{}
+			w.follow()
+			w.rest()
+			return true
+		}
+		if w.in.ready() || w.out.roomCame() {
+			return true
+		}
+		if w.leads && w.relieveOther() {
+			polls.Again()
+		}
+		if !polls.Due() {
+			ntb.Pause()
+		} else if !polls.Offer() {
+			w.follow()
+			return false
+		}
+	}
+}
+
+// lead makes w the worker that polls the lane of the other side as well, unless that one's does.
+func (w *laneWorker) lead() {
+	l := w.in.link
+	w.leads = w.leads || l.direction <= Right && l.router.leads[w.in.index].CompareAndSwap(false, true)
+}
+
+// follow ends lead. The worker of the other lane goes on, if it rests.
+func (w *laneWorker) follow() {
+	if !w.leads {
+		return
+	}
+	w.leads = false
+	w.in.link.router.leads[w.in.index].Store(false)
+	if w.other != nil {
+		w.other.rouse()
+		w.other = nil
+	}
+}
+
+// relieveOther does what the worker of the other side would do. It reports whether there was
+// something.
+func (w *laneWorker) relieveOther() bool {
+	l := w.in.link
+	o := l.router.sides[l.direction.opposite()].Load()
+	if o == nil {
+		return false
+	}
+	w.other = o.in[w.in.index]
+	return w.other.relieve()
+}
+
+// rest waits until no other goroutine polls the lane, or one needs the worker.
+func (w *laneWorker) rest() {
+	if w.timer == nil {
+		w.timer = time.NewTimer(restFor)
+	}
+	for d := restFor; w.in.polls.Load() != w.polls; d = min(2*d, mostRest) {
+		w.polls = w.in.polls.Load()
+		w.timer.Reset(d)
+		w.in.rests.Add(1)
+		select {
+		case <-w.in.wake:
+			w.polls = w.in.polls.Load()
+			return
+		case <-w.timer.C:
+		}
+	}
+}
+
+// relieve does what the lane's worker would do, on the worker of the other side, unless another
+// goroutine is doing that.
+func (l *inLane) relieve() (worked bool) {
+	l.polls.Add(1)
+	if !l.mu.TryLock() {
+		return false
+	}
+	ready := !l.closed && !l.final && l.ready()
+	l.mu.Unlock()
+	if ready {
+		worked = l.drain()
+		l.pollOnward()
+	}
+	if out := l.link.out[l.index]; out.creditCame() {
+		worked = true
+		out.poll()
+	}
+	return worked
+}
+
+// rouse ends a rest of the worker.
+func (l *inLane) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// poll takes frames on a goroutine that waits for what they bring, unless another one is doing
+// that. It takes those alone that are for this node and whose answers go back over the link. So
+// the caller stores nothing for other neighbours, which might keep it. It reports whether it has
+// taken any.
+func (l *inLane) poll() (worked bool) {
+	l.polls.Add(1)
+	if !l.mu.TryLock() {
+		return false
+	}
+	defer l.mu.Unlock()
+	if l.closed || l.final {
+		return false
+	}
+	for range l.link.opts.Slots {
+		if !l.takeOwn() {
+			break
+		}
+		worked = true
+	}
+	if worked {
+		l.answer()
+	}
+	to := l.link.router.onward(l.link, 0)
+	if l.ready() || l.link.out[l.index].roomCame() || worked && to != nil && to.out[l.index].waits.Load() {
+		l.rouse()
+	}
+	return worked
+}
+
+// takeOwn is take for a frame of this node that comes over the link by which it is answered.
+// The caller holds mu.
+func (l *inLane) takeOwn() bool {
+	next := l.next.Load()
+	slot := l.slot(next)
+	first := ntb.Load64(slot, 0)
+	if uint32(first) != uint32(next) || l.blocked.Load() {
+		return false
+	}
+	l.link.raceAcquire()
+	if !readFrame(slot, first, &l.frame) {
+		return false
+	}
+	f := &l.frame
+	if kind := arq.Kind(f.kind); f.dst != l.link.router.node.id || kind != arq.Data && kind != arq.Ack {
+		return false
+	}
+	t := l.link.router.tunnels.get(f.to)
+	if t == nil || t.epoch != f.epoch || t.remote != f.src || t.via.Load() != l.link {
+		return false
+	}
+	l.waitAt(nil)
+	l.forwards.Store(false)
+	l.link.router.deliver(l, f, slot[frameHeader:frameHeader+int(f.length)])
+	l.frames++
+	l.bytes += uint64(f.size())
+	l.release(next)
+	return true
+}
+
+// Poll implements ntb.Frames.
+func (t *tunnel) Poll() bool {
+	l := t.heard.Load()
+	return l != nil && l.poll()
+}
+
+// Rest implements ntb.Frames.
+func (t *tunnel) Rest() {
+	if l := t.heard.Load(); l != nil {
+		l.rouse()
+	}
+}

@@ -1,0 +1,208 @@
+package ring
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/stretchr/testify/require"
+)
+
+// waiting is a node in the middle of a line, with a tunnel to its left neighbour whose frames a
+// waiter takes. It has no workers.
+type waiting struct {
+	*relay
+	x        *tunnel
+	left     *Link
+	sequence uint32
+}
+
+func newWaiting(t *testing.T) *waiting {
+	o := small(3)
+	o.Topology = Line
+	m := newMiddle(t, o, 0)
+	t.Cleanup(m.close)
+	r := m.n.router
+	w := &waiting{relay: m, left: r.sides[Left].Load()}
+	w.x = newAnswerer(r, linkKey{}, &frame{
+		src: link.MakeID(1, 1), epoch: 9, arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+	})
+	r.tunnels.add(w.x)
+	w.x.nextHop.link = w.left
+	w.x.via.Store(w.left)
+	w.x.heard.Store(m.in)
+	t.Cleanup(func() {
+		w.x.mu.Lock()
+		w.x.abort()
+		w.x.mu.Unlock()
+		w.x.Close()
+	})
+	return w
+}
+
+// data stores a frame for the tunnel that publishes v at off, as the left neighbour.
+func (w *waiting) data(off, v uint64) {
+	body := publishes([2]uint64{off, v})
+	w.sequence++
+	w.f = frame{
+		kind: frameData, src: w.x.remote, dst: w.n.id, to: w.x.seat.index, epoch: w.x.epoch, seq: w.sequence, ack: 1,
+		hops: 3, length: uint32(len(body)),
+	}
+	at := lanesAt + int(w.hop%uint64(w.o.Slots))*(frameHeader+w.o.FrameBytes)
+	w.from.Write(at+frameHeader, body)
+	w.f.encode(&w.header)
+	w.put()
+}
+
+// roused reports whether the worker was roused, and takes that back.
+func (w *waiting) roused() bool {
+	select {
+	case <-w.in.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// A goroutine that waits takes the frames of its own link. Whatever would make it store for
+// another neighbour is left to the worker, which is roused.
+func TestAWaiterTakesTheFramesOfItsLink(t *testing.T) {
+	w := newWaiting(t)
+	r := w.n.router
+	require.False(t, w.x.Poll(), "there is none")
+	require.False(t, w.roused())
+	for v := range uint64(5) {
+		w.data(8, v+1)
+		require.True(t, w.x.Poll())
+		require.Equal(t, v+1, ntb.Load64(w.x.Inbound(), 8))
+	}
+	require.False(t, w.roused())
+
+	leave := func(what string) {
+		t.Helper()
+		require.False(t, w.x.Poll(), what)
+		require.True(t, w.roused(), what)
+		require.True(t, w.in.ready(), what)
+		require.True(t, w.in.drain(), "%s: the worker takes it", what)
+		w.in.pollOnward()
+	}
+	w.x.via.Store(r.sides[Right].Load())
+	w.data(8, 6)
+	leave("a frame that is answered over the other link")
+	require.EqualValues(t, 6, ntb.Load64(w.x.Inbound(), 8))
+	w.x.via.Store(w.left)
+
+	w.f = frame{kind: frameData, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3}
+	w.f.encode(&w.header)
+	w.put()
+	leave("a frame for another node")
+	require.EqualValues(t, 1, w.out.stats.fwdFrames)
+
+	w.f = frame{kind: frameOpen, src: link.MakeID(1, 1), dst: w.n.id, hops: 3}
+	w.f.encode(&w.header)
+	w.put()
+	leave("a frame of no tunnel")
+
+	w.data(8, 7)
+	w.in.close()
+	require.EqualValues(t, 7, ntb.Load64(w.x.Inbound(), 8), "the end of the link takes what came")
+	require.False(t, w.x.Poll(), "the memory may be gone")
+	require.False(t, w.in.relieve())
+}
+
+// A worker is also roused for credit that others wait for, and for own traffic that gives way to
+// frames which the waiter has taken.
+func TestAWaiterRousesTheWorker(t *testing.T) {
+	w := newWaiting(t)
+	back := w.left.out[0]
+	back.waits.Store(true)
+	w.from.Publish32(laneCredit, 1)
+	require.False(t, w.x.Poll())
+	require.True(t, w.roused(), "for credit")
+	back.seen.Store(1)
+	require.False(t, w.x.Poll())
+	require.False(t, w.roused())
+
+	w.out.waits.Store(true)
+	require.False(t, w.x.Poll())
+	require.False(t, w.roused(), "nothing has changed")
+	w.data(8, 1)
+	require.True(t, w.x.Poll())
+	require.True(t, w.roused(), "for what waits in the lane that goes on")
+}
+
+// muted is a device whose doorbells get lost while mute is set.
+type muted struct {
+	ntb.Device
+	mute *atomic.Bool
+}
+
+func (d muted) RingDoorbell(bit int) {
+	if !d.mute.Load() {
+		d.Device.RingDoorbell(bit)
+	}
+}
+
+// The worker that polls takes what comes over the other side as well. That side's worker need not
+// wake.
+func TestAWorkerRelievesThatOfTheOtherSide(t *testing.T) {
+	leak.Check(t)
+	var mute atomic.Bool
+	o := small(3)
+	o.Topology = Line
+	f := buildFabric(t, &fabric{o: o, wrap: func(host int, d Direction, dev ntb.Device) ntb.Device {
+		if host == 3 {
+			return muted{dev, &mute}
+		}
+		return dev
+	}})
+	x, y := f.tunnels(t, 1, 3)
+	mute.Store(true)
+	defer mute.Store(false)
+	there, back := x.Outbound(), y.Outbound()
+	back.Publish64(8, 77)
+	for i, end := uint64(1), time.Now().Add(60*time.Second); ntb.Load64(x.Inbound(), 8) != 77; i++ {
+		require.True(t, time.Now().Before(end))
+		there.Publish64(0, i) // wakes the worker of the left link
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A worker rests while others poll its lane, and goes on when they have stopped.
+func TestAWorkerRestsWhileOthersPoll(t *testing.T) {
+	leak.Check(t)
+	o := small(2)
+	o.Topology = Line
+	f := newPlainFabric(t, o)
+	x, y := f.tunnels(t, 1, 2)
+	in := f.nodes[1].router.sides[Left].Load().in[0]
+	there, send := x.Outbound(), uint64(0)
+	exchange := func() {
+		send++
+		there.Publish64(8, send)
+		for end := time.Now().Add(60 * time.Second); ntb.Load64(y.Inbound(), 8) != send; runtime.Gosched() {
+			require.True(t, time.Now().Before(end))
+		}
+	}
+	var over atomic.Bool
+	var polling sync.WaitGroup
+	polling.Go(func() {
+		for !over.Load() {
+			in.poll()
+			runtime.Gosched()
+		}
+	})
+	for end := time.Now().Add(60 * time.Second); in.rests.Load() == 0; exchange() {
+		require.True(t, time.Now().Before(end))
+	}
+	over.Store(true)
+	polling.Wait()
+	for range 5 {
+		exchange()
+	}
+}
