@@ -15,10 +15,12 @@ import (
 // has a worker that polls or rests.
 
 const (
-	// pollFor is how long a worker polls before it sleeps, after it had work.
-	pollFor = 50 * time.Microsecond
-	// mostPoll is how long it polls if its last sleep was shorter than that.
-	mostPoll = 200 * time.Microsecond
+	// pollFor is how long a worker polls before it sleeps, after it had work. It polls for
+	// mostPoll if its last sleep was shorter than that. Each time that nothing came halves the
+	// time, down to leastPoll.
+	pollFor   = 50 * time.Microsecond
+	mostPoll  = 200 * time.Microsecond
+	leastPoll = 10 * time.Microsecond
 	// restFor is how long a worker rests until it looks whether others have polled meanwhile. If
 	// they have, it rests twice as long, up to mostRest.
 	restFor  = 100 * time.Microsecond
@@ -71,8 +73,6 @@ func (w *laneWorker) sleep(i int) error {
 	w.in.wakes.Add(1)
 	if time.Since(begin) < mostPoll {
 		w.budget = mostPoll
-	} else {
-		w.budget = pollFor
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func (w *laneWorker) pollLane() bool {
 	defer func() { polls.End() }()
 	polls.Leave()
 	w.lead()
-	for {
+	for w.in.link.dev.LinkUp() { // the other side's may have work for ever
 		if w.in.polls.Load() != w.polls {
 			polls.End()
 			polls = wait.Polls{}
@@ -109,10 +109,12 @@ func (w *laneWorker) pollLane() bool {
 		if !polls.Due() {
 			ntb.Pause()
 		} else if !polls.Offer() {
-			w.follow()
-			return false
+			w.budget = max(w.budget/2, leastPoll)
+			break
 		}
 	}
+	w.follow()
+	return false
 }
 
 // lead makes w the worker that polls the lane of the other side as well, unless that one's does.

@@ -206,3 +206,38 @@ func TestAWorkerRestsWhileOthersPoll(t *testing.T) {
 		exchange()
 	}
 }
+
+// A worker whose link is down leaves the other side, which may have work for ever, to that one's
+// worker. Otherwise the link would not end.
+func TestAWorkerStopsWithItsLink(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: time.Hour}
+	f := frame{kind: frameAck, src: link.MakeID(3, 1), dst: w.n.id, to: 99}
+	var header [frameHeader]byte
+	f.encode(&header)
+	w.to.Write(lanesAt+8, header[8:])
+	w.to.Publish64(lanesAt, f.first(1))
+	w.left.dev.Disable()
+	require.False(t, worker.pollLane())
+	require.Zero(t, w.n.router.drops[dropUnknownTunnel].Load())
+	require.False(t, worker.leads)
+	require.False(t, w.n.router.leads[0].Load())
+}
+
+// The less comes, the shorter a worker polls.
+func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	for worker.budget > leastPoll {
+		was := worker.budget
+		require.False(t, worker.pollLane())
+		require.Equal(t, max(was/2, leastPoll), worker.budget)
+	}
+	require.False(t, worker.pollLane())
+	require.Equal(t, leastPoll, worker.budget)
+	w.data(8, 1)
+	require.True(t, worker.pollLane())
+	require.Equal(t, leastPoll, worker.budget)
+	require.True(t, worker.leads, "it goes on after it has taken that")
+	worker.follow()
+}
