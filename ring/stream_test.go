@@ -221,27 +221,31 @@ func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint
 
 func TestAllToAllMakesProgress(t *testing.T) {
 	leak.Check(t)
+	rounds := uint64(200)
+	if testing.Short() {
+		rounds = 40
+	}
 	for _, nodes := range []int{3, 5, 8} {
 		for _, lanes := range []int{1, 3} {
 			o := small(nodes)
 			o.Lanes = lanes
-			rounds := uint64(200)
-			if testing.Short() {
-				rounds = 40
-			}
 			done, want := allToAll(t, o, rounds, streamSlot)
 			require.Equal(t, want, done, "%d nodes, %d lanes", nodes, lanes)
 		}
 	}
+	o := small(5)
+	o.NoSpin = true
+	done, want := allToAll(t, o, rounds, streamSlot)
+	require.Equal(t, want, done, "workers that sleep at once")
 }
 
 // With the bubble rule off, the same load stops: all slots of a direction hold
-// frames that wait for each other's slots.
+// frames that wait for each other's slots. Where workers sleep at once, it does so nearly each time.
 func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
 	leak.Check(t)
 	for try := 1; ; try++ {
 		o := small(5)
-		o.noBubble = true
+		o.noBubble, o.NoSpin = true, true
 		done, want := allToAll(t, o, 400, streamSlot)
 		if done < want {
 			t.Logf("try %d: stopped after %d of %d", try, done, want)
