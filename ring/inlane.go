@@ -29,6 +29,7 @@ type inLane struct {
 	// forwards is set if the last frame was forwarded, or is about to be. Stored
 	// under mu.
 	forwards atomic.Bool
+	draining atomic.Bool // the goroutine that holds mu calls pollOnward after it; stored under mu
 
 	// mu guards the following. It is locked before an outLane's and a tunnel's.
 	mu       lock.Mutex[lock.LaneIn]
@@ -85,7 +86,7 @@ func (l *inLane) goesOn() expectation {
 		return expectNone
 	}
 	if !l.mu.TryLock() {
-		if l.forwards.Load() {
+		if l.draining.Load() && l.forwards.Load() {
 			return expectNow // the system may have stopped the goroutine that holds mu
 		}
 		return expectNone
@@ -156,6 +157,8 @@ func (l *inLane) pollOnward() {
 func (l *inLane) drain() (worked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.draining.Store(true)
+	defer l.draining.Store(false)
 	l.blocked.Store(false)
 	// A neighbour that waits for room is woken for several slots, not for each.
 	batch := max(1, l.link.opts.Slots/2)

@@ -25,6 +25,9 @@ const (
 	// they have, it rests twice as long, up to mostRest.
 	restFor  = 100 * time.Microsecond
 	mostRest = time.Millisecond
+	// restAfter is after how many polls of others a worker rests. A goroutine that finds what
+	// it waits for sooner may do something else for long.
+	restAfter = 8
 )
 
 // laneWorker is the worker of a lane, for both directions: incoming frames, and credit for
@@ -83,7 +86,17 @@ func (w *laneWorker) poll(worked bool) bool {
 	if w.spins && (worked || w.in.polls.Load() != w.polls) && w.pollLane() {
 		return true
 	}
-	return !w.in.sleep() || w.out.roomCame()
+	return !w.in.sleep() || w.out.roomCame() || w.roused()
+}
+
+// roused reports whether a goroutine that polled has found work for this worker.
+func (w *laneWorker) roused() bool {
+	select {
+	case <-w.in.wake:
+		return true
+	default:
+		return false
+	}
 }
 
 // pollLane is poll without the end.
@@ -92,8 +105,9 @@ func (w *laneWorker) pollLane() bool {
 	defer func() { polls.End() }()
 	polls.Leave()
 	w.lead()
+	w.polls = w.in.polls.Load()
 	for w.in.link.dev.LinkUp() { // the other side's may have work for ever
-		if w.in.polls.Load() != w.polls {
+		if w.in.polls.Load()-w.polls >= restAfter {
 			polls.End()
 			polls = wait.Polls{}
 			w.follow()
@@ -148,12 +162,12 @@ func (w *laneWorker) relieveOther() bool {
 	return w.other.relieve()
 }
 
-// rest waits until no other goroutine polls the lane, or one needs the worker.
+// rest waits until no other goroutine polls the lane, one needs the worker, or the link is down.
 func (w *laneWorker) rest() {
 	if w.timer == nil {
 		w.timer = time.NewTimer(restFor)
 	}
-	for d := restFor; w.in.polls.Load() != w.polls; d = min(2*d, mostRest) {
+	for d := restFor; w.in.polls.Load() != w.polls && w.in.link.dev.LinkUp(); d = min(2*d, mostRest) {
 		w.polls = w.in.polls.Load()
 		w.timer.Reset(d)
 		w.in.rests.Add(1)
@@ -207,7 +221,7 @@ func (l *inLane) poll() (worked bool) {
 	if l.closed || l.final {
 		return false
 	}
-	for range l.link.opts.Slots {
+	for range max(1, l.link.opts.Slots/2) {
 		if !l.takeOwn() {
 			break
 		}

@@ -241,3 +241,90 @@ func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 	require.True(t, worker.leads, "it goes on after it has taken that")
 	worker.follow()
 }
+
+// oneFrame is a source with a single frame.
+type oneFrame struct {
+	f    frame
+	sent bool
+}
+
+func (s *oneFrame) send(o *outLane) (int, bool) {
+	if s.sent {
+		return 0, false
+	}
+	s.sent = true
+	o.put(&s.f, nil)
+	return s.f.size(), false
+}
+
+// own is a source of this node's own traffic, which is ahead of what is forwarded.
+func (w *waiting) own() *oneFrame {
+	w.in.forwards.Store(true)
+	w.out.mu.Lock()
+	w.out.turns.lead = 1000
+	w.out.mu.Unlock()
+	return &oneFrame{f: frame{kind: frameAck, src: w.n.id, dst: link.MakeID(3, 1), hops: 3}}
+}
+
+// Own traffic gives way to a goroutine that drains the other side's lane, and goes on afterwards.
+// It does not give way to one that only polls it: that does not have it go on.
+func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
+	w := newWaiting(t)
+	s := w.own()
+	w.in.mu.Lock() // as poll and relieve
+	w.out.want(s)
+	w.in.mu.Unlock()
+	require.True(t, s.sent)
+
+	w.to.Publish32(laneCredit, uint32(w.out.hop))
+	s = w.own()
+	w.in.mu.Lock() // as drain
+	w.in.draining.Store(true)
+	w.out.want(s)
+	require.False(t, s.sent)
+	w.in.draining.Store(false)
+	w.in.mu.Unlock()
+	w.in.pollOnward()
+	require.True(t, s.sent)
+}
+
+// A worker rests no longer than its link is up, although others poll its lane for ever.
+func TestARestEndsWithTheLink(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	w.in.polls.Add(1)
+	w.left.dev.Disable()
+	worker.rest()
+	require.Zero(t, w.in.rests.Load())
+}
+
+// A worker does not sleep if it was roused when it did not rest, and a few polls of others do not
+// make it rest.
+func TestWhatAWorkerMakesOfOthersPolls(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	require.False(t, worker.poll(false))
+	w.in.rouse()
+	require.True(t, worker.poll(false))
+	require.False(t, worker.poll(false))
+
+	w.in.polls.Add(restAfter - 1)
+	require.False(t, worker.poll(false))
+	require.Zero(t, w.in.rests.Load())
+
+	worker.budget = time.Hour
+	var over atomic.Bool
+	var polling sync.WaitGroup
+	polling.Go(func() {
+		for !over.Load() {
+			w.in.poll()
+			runtime.Gosched()
+		}
+	})
+	for end := time.Now().Add(60 * time.Second); w.in.rests.Load() == 0; worker.pollLane() {
+		require.True(t, time.Now().Before(end))
+		time.AfterFunc(10*time.Millisecond, func() { over.Store(true) }) // rests end with the polls
+	}
+	over.Store(true)
+	polling.Wait()
+}

@@ -9,7 +9,8 @@ import (
 // processors to those that work.
 var spinning atomic.Int32
 
-// leaving counts those of them that leave as soon as they see that another one needs the place.
+// leaving counts those of them that leave as soon as they see another one. They do not count
+// against others.
 var leaving atomic.Int32
 
 // limit returns how many goroutines may spin at the same time.
@@ -23,6 +24,15 @@ func limit() int32 {
 // enter reports whether one more goroutine may spin. If so, it must leave.
 func enter() bool {
 	if spinning.Add(1) > limit() {
+		spinning.Add(-1)
+		return false
+	}
+	return true
+}
+
+// enterBesides is enter for a goroutine for which others leave.
+func enterBesides() bool {
+	if spinning.Add(1)-leaving.Load() > limit() {
 		spinning.Add(-1)
 		return false
 	}

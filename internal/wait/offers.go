@@ -81,7 +81,10 @@ func newChain() *Offers {
 func (o *Offers) SetCrowded() { o.crowded = true }
 
 // slow reports whether an offer would take long at the time now.
-func (o *Offers) slow(now time.Time) bool { return int64(now.Sub(o.epoch)) < o.until.Load() }
+func (o *Offers) slow(now time.Time) bool {
+	until := o.until.Load()
+	return until != 0 && int64(now.Sub(o.epoch)) < until
+}
 
 // offer offers this processor at the time now, and returns the time after that.
 func (o *Offers) offer(now time.Time) time.Time {
@@ -135,21 +138,24 @@ const (
 
 // Begin begins a wait that polls for budget.
 func (o *Offers) Begin(budget time.Duration) Polls {
-	p := Polls{offers: o, budget: budget, offerAt: offerEach}
-	if o.crowded {
-		p.offerAt = crowdedFrom
-	}
-	return p
+	return Polls{offers: o, budget: budget, offerAt: o.firstOffer()}
 }
 
-// Leave has the wait end where the limit of all spins is reached, rather than poll by turns. A
-// Spinner that offers its processor, and finds the limit reached, expects it to leave as soon as
-// it sees that.
+// firstOffer returns the number of polls that the first offer follows.
+func (o *Offers) firstOffer() int {
+	if o.crowded {
+		return crowdedFrom
+	}
+	return offerEach
+}
+
+// Leave has the wait end where the limit of all spins is reached, rather than poll by turns. It
+// does not count against Spinners: it ends as soon as it sees that one polls for the same.
 func (p *Polls) Leave() { p.leaves = true }
 
 // Again begins the time anew, after a poll that found something.
 func (p *Polls) Again() {
-	p.polls = 0
+	p.polls, p.offerAt = 0, p.offers.firstOffer()
 	if !p.begin.IsZero() {
 		p.begin = time.Now()
 	}

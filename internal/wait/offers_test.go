@@ -215,7 +215,7 @@ func TestPausesGrowWhileOffersAreSlow(t *testing.T) {
 	})
 }
 
-// A wait that leaves ends where there is no place, and gives its own to a spin that asks.
+// A wait that leaves ends where there is no place, and takes none from a Spinner.
 func TestAWaitLeavesItsPlace(t *testing.T) {
 	skipOneProcessor(t)
 	synctest.Test(t, waitLeavesItsPlace)
@@ -242,18 +242,22 @@ func waitLeavesItsPlace(t *testing.T) {
 	another.End()
 
 	s := NewSpinner(time.Hour, nil)
-	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "it does not ask")
-	s.Offer(o, 1)
-	src := &testSource{ready: 100}
-	require.Equal(t, None, s.Spin(src), "nobody leaves")
-	require.Equal(t, displaceOffers, src.polls)
-	src.each = func() { // as soon as src is polled
-		if src.polls == displaceOffers+1 {
-			p.End()
-			p = Polls{}
-		}
+	src := &testSource{ready: 1}
+	src.each = func() { require.EqualValues(t, 2, spinning.Load()) }
+	require.Equal(t, Hit, s.Spin(src), "those that leave do not count")
+	require.True(t, enterBesides())
+	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "others do")
+	leave()
+
+	for range 100 {
+		require.True(t, offer(&p))
 	}
-	require.Equal(t, Hit, s.Spin(src))
+	p.Again()
+	polls := 1
+	for !p.Due() {
+		polls++
+	}
+	require.Equal(t, crowdedFrom, polls, "after work the first offer is as late as at the beginning")
 	p.End()
 	require.Zero(t, spinning.Load())
 	require.Zero(t, leaving.Load())

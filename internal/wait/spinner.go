@@ -34,9 +34,6 @@ func (o Outcome) String() string { return [...]string{"none", "hit", "stopped", 
 // pollsACheck is how many calls of Ready come between two looks at the clock.
 const pollsACheck = 16
 
-// displaceOffers is how often displace offers its processor. The wait that leaves may need it.
-const displaceOffers = 16
-
 // Spinner decides whether the waits at one place spin, and for how long. One goroutine uses
 // it at a time.
 type Spinner struct {
@@ -102,7 +99,7 @@ func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
 // Spin polls until src is ready or stopped, or the time is used up.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() || !enter() && !s.displace(src) {
+	if s.budget <= 0 || !s.guess().spins() || !enterBesides() {
 		return None
 	}
 	defer leave()
@@ -129,6 +126,9 @@ func (s *Spinner) Spin(src Source) Outcome {
 			} else {
 				runtime.Gosched()
 				spent.yielded(time.Now())
+			}
+			if !offered.IsZero() {
+				offered = spent.looked
 			}
 			yieldAt = i + 2*firstYield<<s.early
 			src.Yielded()
@@ -171,25 +171,6 @@ func (s *Spinner) Spin(src Source) Outcome {
 			return Missed
 		}
 	}
-}
-
-// displace waits for a place that a wait leaves when it sees that src is polled. It reports
-// whether there is one.
-func (s *Spinner) displace(src Source) bool {
-	if s.offers == nil || s.offers.slow(time.Now()) {
-		return false
-	}
-	for range displaceOffers {
-		if leaving.Load() == 0 {
-			return false
-		}
-		src.Ready()
-		s.offers.yield()
-		if enter() {
-			return true
-		}
-	}
-	return false
 }
 
 // Miss counts a wait that had parked, and ended without what it was for. A spin that ends
