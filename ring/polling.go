@@ -221,17 +221,19 @@ func (l *inLane) poll() (worked bool) {
 	if l.closed || l.final {
 		return false
 	}
-	for range max(1, l.link.opts.Slots/2) {
-		if !l.takeOwn() {
-			break
+	batch := max(1, l.link.opts.Slots/2) // as drain does
+	taken := 0
+	for taken < l.link.opts.Slots && l.takeOwn() {
+		if taken++; taken%batch == 0 {
+			l.answer()
 		}
-		worked = true
 	}
-	if worked {
+	if worked = taken > 0; worked {
 		l.answer()
 	}
+	left := taken < l.link.opts.Slots && l.ready() // which the worker has to take
 	to := l.link.router.onward(l.link, 0)
-	if l.ready() || l.link.out[l.index].roomCame() || worked && to != nil && to.out[l.index].waits.Load() {
+	if left || l.link.out[l.index].roomCame() || worked && to != nil && to.out[l.index].waits.Load() {
 		l.rouse()
 	}
 	return worked
