@@ -40,6 +40,7 @@ type Spinner struct {
 	budget time.Duration // constant
 	thrift *Thrift       // constant; may be nil
 	offers *Offers       // constant; nil: no processor is offered
+	longer time.Duration // constant: budget of spins that offer theirs
 
 	guesses [2]guess
 	kind    Kind      // of the waits of the call under way
@@ -65,11 +66,10 @@ func NewSpinner(budget time.Duration, t *Thrift) Spinner {
 	return Spinner{budget: budget, thrift: t, last: time.Now()}
 }
 
-// Offer has spins offer their processor to other processes by o, and last times as long. It is
-// called before the first of them.
+// Offer has spins offer their processor to other processes by o, and last times as long, but for
+// those that begin while an offer would take long. It is called before the first of them.
 func (s *Spinner) Offer(o *Offers, times int) {
-	s.offers = o
-	s.budget *= time.Duration(times)
+	s.offers, s.longer = o, time.Duration(times)*s.budget
 }
 
 // Once spins for a wait at a place that has no Spinner. It yields as late as a Spinner that
@@ -109,12 +109,16 @@ func (s *Spinner) Spin(src Source) Outcome {
 		s.last, s.work = start, 0
 	}
 	spent := spending{thrift: s.thrift, looked: start}
-	if !spent.may() || s.offers != nil && s.offers.slow(start) {
+	if !spent.may() {
 		s.counts.Spared++
 		return None
 	}
 	s.counts.Spins++
-	budget := s.guess().budget(s.budget)
+	offers, budget := s.offers, s.longer
+	if offers == nil || offers.slow(start) {
+		offers, budget = nil, s.budget
+	}
+	budget = s.guess().budget(budget)
 	yieldAt := firstYield << s.early
 	var offered time.Time // when the last offer was over
 	for i := 1; ; i++ {
@@ -145,16 +149,16 @@ func (s *Spinner) Spin(src Source) Outcome {
 			return Hit
 		}
 		slow := false
-		if s.offers != nil && i > crowdedFrom {
+		if offers != nil && i > crowdedFrom {
 			if offered.IsZero() {
 				offered = time.Now()
 			}
-			offered = s.offers.offer(offered)
+			offered = offers.offer(offered)
 			spent.yielded(offered)
-			slow = s.offers.slow(offered)
+			slow = offers.slow(offered)
 		}
 		if i%pollsACheck != 0 && !slow {
-			if s.offers == nil {
+			if offers == nil {
 				ntb.Pause()
 			}
 			continue
