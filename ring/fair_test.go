@@ -139,9 +139,11 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	require.True(t, m.in.drain()) // a frame to be forwarded
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
 	m.out.turns.lead = 1 // one byte ahead
-	m.in.mu.Lock()
+	m.in.mu.Lock() // as drain does
+	m.in.draining.Store(true)
 	m.out.want(own)
 	require.Zero(t, own.sent)
+	m.in.draining.Store(false)
 	m.in.mu.Unlock()
 	m.in.pollOnward()
 	require.Positive(t, own.sent)
@@ -150,7 +152,9 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.to.Publish32(laneCredit, uint32(m.out.hop)) // there is room again
 	m.in.forwards.Store(false)                    // the last frame was for this node
 	m.in.mu.Lock()
+	m.in.draining.Store(true)
 	m.out.want(own)
+	m.in.draining.Store(false)
 	m.in.mu.Unlock()
 	require.Positive(t, own.sent)
 }
