@@ -139,7 +139,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	require.True(t, m.in.drain()) // a frame to be forwarded
 	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
 	m.out.turns.lead = 1 // one byte ahead
-	m.in.mu.Lock() // as drain does
+	m.in.mu.Lock()       // as drain does
 	m.in.draining.Store(true)
 	m.out.want(own)
 	require.Zero(t, own.sent)
