@@ -6,8 +6,8 @@ import (
 )
 
 // dataArm is the data arm of a lane, at the neighbour. The word has one writer at a
-// time: the lane's worker, or the guard. The lane's own lock is not for that. A
-// goroutine that finds it held expects that pollOnward follows (pair S14).
+// time: the lane's worker, or the guard. The lane's own lock is not for that: it is held
+// while frames are taken.
 type dataArm struct {
 	mu lock.Mutex[lock.DataArm]
 	n  uint32 // published last; guarded by mu

@@ -203,8 +203,6 @@ func (l *inLane) take() bool {
 		return false
 	}
 	l.waitAt(nil)
-	l.frames++
-	l.bytes += uint64(l.frame.size())
 	l.release(next)
 	return true
 }
@@ -219,8 +217,11 @@ func (l *inLane) waitAt(o *outLane) {
 	l.waits = o
 }
 
-// release gives the slot of frame number next back. The caller holds mu.
+// release counts the head, which is frame number next, as taken, and gives its slot back. The
+// caller holds mu.
 func (l *inLane) release(next uint64) {
+	l.frames++
+	l.bytes += uint64(l.frame.size())
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, uint32(next))
 	if l.expected.on && next >= l.expected.until {

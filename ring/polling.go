@@ -68,9 +68,6 @@ func (l *Link) work(i int) {
 
 // sleep waits until the neighbour rings.
 func (w *laneWorker) sleep(i int) error {
-	if !w.spins {
-		return w.in.link.dev.WaitDoorbell(i)
-	}
 	begin := time.Now()
 	err := w.in.link.dev.WaitDoorbell(i)
 	w.in.wakes.Add(1)
@@ -263,8 +260,6 @@ func (l *inLane) takeOwn() bool {
 	l.waitAt(nil)
 	l.forwards.Store(false)
 	l.link.router.deliver(l, f, slot[frameHeader:frameHeader+int(f.length)])
-	l.frames++
-	l.bytes += uint64(f.size())
 	l.release(next)
 	return true
 }
