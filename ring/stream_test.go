@@ -240,18 +240,19 @@ func TestAllToAllMakesProgress(t *testing.T) {
 }
 
 // With the bubble rule off, the same load stops: all slots of a direction hold
-// frames that wait for each other's slots. Where workers sleep at once, it does so nearly each time.
+// frames that wait for each other's slots. Which workers do so more often depends on the schedule: those
+// that sleep at once, or those that poll.
 func TestAllToAllStopsWithoutTheBubbleRule(t *testing.T) {
 	leak.Check(t)
 	for try := 1; ; try++ {
 		o := small(5)
-		o.noBubble, o.NoSpin = true, true
+		o.noBubble, o.NoSpin = true, try%2 == 1
 		done, want := allToAll(t, o, 400, streamSlot)
 		if done < want {
 			t.Logf("try %d: stopped after %d of %d", try, done, want)
 			return
 		}
-		require.Less(t, try, 5, "it never stopped")
+		require.Less(t, try, 40, "it never stopped")
 	}
 }
 
