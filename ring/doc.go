@@ -87,7 +87,7 @@
 //   - the last node always takes its frames, since a worker does not wait.
 //
 // A frame has at most as many hops as there are nodes, so each arrives. The rule counts slots as
-// the sender knows them, which are never more than are free. Without the rule the same load stops
+// the sender knows them, which are never more than are free. Without the rule a ring stops
 // (TestAllToAllStopsWithoutTheBubbleRule).
 //
 // Links within a host are no part of the ring, so they need no such rule:
