@@ -67,21 +67,27 @@ func rootCause(err error) error {
 // listenUnix listens on a path. It replaces the file of a listener that no longer
 // exists.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, networkUnix, path)
+	listen := func() (net.Listener, error) { return new(net.ListenConfig).Listen(ctx, networkUnix, path) }
 	if isAbstract(path) {
-		return ln, err
+		return listen()
 	}
+	return replaceStale(path, listen)
+}
+
+// replaceStale calls listen, which makes a socket at path. If an old one is there without a
+// listener, that is removed first.
+func replaceStale(path string, listen func() (net.Listener, error)) (net.Listener, error) {
+	// Between the check of an old socket and its removal, another process may put its own
+	// there. That appears old until it listens. The lock excludes the processes that use it,
+	// which are other proxies.
+	unlock := lockDirectory(filepath.Dir(path))
+	defer unlock()
+	ln, err := listen()
 	if errors.Is(err, syscall.EADDRINUSE) {
-		// Between the check of the old file and its removal, another process may
-		// put its own live socket there. The lock excludes the processes that use
-		// it, which are other proxies.
-		unlock := lockDirectory(filepath.Dir(path))
-		defer unlock()
 		if err := removeStale(path); err != nil {
 			return nil, err
 		}
-		ln, err = lc.Listen(ctx, networkUnix, path)
+		ln, err = listen()
 	}
 	if err != nil {
 		return nil, err
