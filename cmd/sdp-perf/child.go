@@ -76,11 +76,16 @@ func startListening(ctx context.Context, who string, args ...string) (*child, er
 		return nil, fmt.Errorf("start %s: %w", who, err)
 	}
 	if c.endpoints, err = readReady(ctx, stdout); err != nil {
-		c.stop()
+		state := c.stop()
+		if errors.Is(err, errEndedEarly) {
+			err = fmt.Errorf("%w: %v", err, state)
+		}
 		return nil, fmt.Errorf("%s: %w", who, err)
 	}
 	return c, nil
 }
+
+var errEndedEarly = errors.New("ended before it listened")
 
 // readReady reads the child's message from stdout.
 func readReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, error) {
@@ -93,7 +98,7 @@ func readReady(ctx context.Context, stdout io.ReadCloser) ([]perf.Endpoint, erro
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, errors.New("ended before it listened")
+		return nil, errEndedEarly
 	case ready.Error != "":
 		return nil, errors.New(ready.Error)
 	}
