@@ -179,10 +179,21 @@ func twoHops(t testing.TB, o Options, rounds uint64) (done, want uint64) {
 		x, y := f.tunnels(t, i+1, (i+2)%o.Hosts+1)
 		streams = append(streams, &stream{from: x, to: y, rounds: rounds, size: streamSlot})
 	}
+	var held sync.WaitGroup
+	full := make(chan struct{})
 	for _, n := range f.nodes {
-		n.router.sides[Left].Load().in[0].mu.Lock()
+		held.Add(1)
+		go func() { // a goroutine for each, since nobody holds two locks of a class
+			in := n.router.sides[Left].Load().in[0]
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			held.Done()
+			<-full
+		}()
 	}
+	held.Wait()
 	return f.run(t, streams, func() {
+		defer close(full)
 		for _, n := range f.nodes {
 			o := n.router.sides[Right].Load().out[0]
 			require.Eventually(t, func() bool {
@@ -190,9 +201,6 @@ func twoHops(t testing.TB, o Options, rounds uint64) (done, want uint64) {
 				defer o.mu.Unlock()
 				return o.waits.Load() && o.free() < o.turns.needs
 			}, time.Minute, time.Millisecond)
-		}
-		for _, n := range f.nodes {
-			n.router.sides[Left].Load().in[0].mu.Unlock()
 		}
 	})
 }
