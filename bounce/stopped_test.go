@@ -3,6 +3,7 @@ package bounce
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -36,6 +37,11 @@ func stopOften(t *testing.T, pa, pb *Pool, rounds int) {
 	}
 	for i := 0; i < rounds && !t.Failed(); i++ {
 		stopTogether(t, pa, pb, i)
+		if i%256 == 255 { // the links' goroutines may be late
+			require.Eventually(t, func() bool {
+				return pa.Used().Pairs == 0 && pb.Used().Pairs == 0
+			}, time.Minute, time.Millisecond)
+		}
 	}
 }
 
