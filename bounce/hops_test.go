@@ -45,8 +45,8 @@ func (d mutedDevice) RingDoorbell(bit int) {
 }
 
 func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
-	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Nodes), rec: recorder.For(t)}
-	for host := 1; host <= o.Nodes; host++ {
+	h := &hosts{t: t, o: o, right: make([]*ring.Link, o.Hosts), rec: recorder.For(t)}
+	for host := 1; host <= o.Hosts; host++ {
 		ln := link.NewNode(link.MakeID(host, 1))
 		ln.Register(link.ServiceSDP, poolService{pool})
 		n, err := ring.Join(ln, o)
@@ -54,7 +54,7 @@ func newHosts(t testing.TB, o ring.Options, pool Options) *hosts {
 		h.nodes = append(h.nodes, n)
 	}
 	for i := range h.nodes {
-		if o.Topology != ring.Line || i+1 < o.Nodes {
+		if o.Topology != ring.Line || i+1 < o.Hosts {
 			h.cable(i)
 		}
 	}
@@ -76,7 +76,7 @@ func (h *hosts) cable(i int) {
 	a, b = mutedDevice{a, h}, mutedDevice{b, h}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := h.nodes[(i+1)%h.o.Nodes].Link(ctx, b, ring.Left); err != nil {
+		if _, err := h.nodes[(i+1)%h.o.Hosts].Link(ctx, b, ring.Left); err != nil {
 			h.t.Error(err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestBytesArriveOverHops(t *testing.T) {
 	leak.Check(t)
 	for _, hops := range []int{2, 4} {
 		for _, frame := range []int{512, 66 << 10} {
-			h := newHosts(t, ring.Options{Nodes: 2*hops + 1, Slots: 2, FrameBytes: frame}, spinning)
+			h := newHosts(t, ring.Options{Hosts: 2*hops + 1, Slots: 2, FrameBytes: frame}, spinning)
 			pa, pb := h.pools(0, hops)
 			a, b := connect(t, pa, pb)
 			within(t, func() {
@@ -165,7 +165,7 @@ func TestBytesArriveOverHops(t *testing.T) {
 
 func TestConnectionGoesOnWhenCablesAreCut(t *testing.T) {
 	leak.Check(t)
-	h := newHosts(t, ring.Options{Nodes: 4, Failover: true}, spinning)
+	h := newHosts(t, ring.Options{Hosts: 4, Failover: true}, spinning)
 	pa, pb := h.pools(0, 1) // a neighbour
 	a, b := connect(t, pa, pb)
 	size := 96 << 20
@@ -198,7 +198,7 @@ func TestConnectionGoesOnWhenCablesAreCut(t *testing.T) {
 // nothing. What the reader reads later is credited although it is little.
 func TestReaderWithinRecordGivesCreditLaterOverHops(t *testing.T) {
 	leak.Check(t)
-	h := newHosts(t, ring.Options{Nodes: 5}, spinning)
+	h := newHosts(t, ring.Options{Hosts: 5}, spinning)
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
 	const much = 4 << 20
@@ -232,7 +232,7 @@ func TestReaderWithinRecordGivesCreditLaterOverHops(t *testing.T) {
 // The window of a tunnel has no room for a queue of 8 MiB.
 func TestLongStreamOverHopsGetsWhatFits(t *testing.T) {
 	leak.Check(t)
-	h := newHosts(t, ring.Options{Nodes: 5}, Options{})
+	h := newHosts(t, ring.Options{Hosts: 5}, Options{})
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
 	within(t, func() {
@@ -256,7 +256,7 @@ func TestLongStreamOverHopsGetsWhatFits(t *testing.T) {
 
 // A short message is one frame.
 func TestShortMessageIsOneFrame(t *testing.T) {
-	h := newHosts(t, ring.Options{Nodes: 5}, spinning)
+	h := newHosts(t, ring.Options{Hosts: 5}, spinning)
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
 	frames := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
@@ -276,7 +276,7 @@ func TestShortMessageIsOneFrame(t *testing.T) {
 func BenchmarkPingPongOverHops(b *testing.B) {
 	for _, hops := range []int{1, 2, 3, 4} {
 		b.Run(fmt.Sprintf("%d", hops), func(b *testing.B) {
-			h := newHosts(b, ring.Options{Nodes: 9, Failover: true}, spinning)
+			h := newHosts(b, ring.Options{Hosts: 9, Failover: true}, spinning)
 			pa, pb := h.pools(0, hops)
 			x, y := connect(b, pa, pb)
 			go func() {
@@ -301,7 +301,7 @@ func BenchmarkPingPongOverHops(b *testing.B) {
 // is two frames of data, and few besides.
 func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
 	leak.Check(t)
-	h := newHosts(t, ring.Options{Nodes: 5}, Options{})
+	h := newHosts(t, ring.Options{Hosts: 5}, Options{})
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
 	sent := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
@@ -329,7 +329,7 @@ func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
 // What a Read polls takes the frames itself. No doorbell has to wake another goroutine.
 func TestAReadTakesFramesWithoutADoorbell(t *testing.T) {
 	leak.Check(t)
-	h := newHosts(t, ring.Options{Nodes: 2, Topology: ring.Line, Failover: true}, Options{})
+	h := newHosts(t, ring.Options{Hosts: 2, Topology: ring.Line, Failover: true}, Options{})
 	pa, pb := h.pools(0, 1)
 	a, b := connect(t, pa, pb)
 	buf := make([]byte, 64)

@@ -24,7 +24,7 @@ func TestNothingIsStoredAfterStoppedOverHops(t *testing.T) {
 	if recorder.For(t) == nil {
 		t.Skip("nothing is recorded with the race detector")
 	}
-	h := newHosts(t, ring.Options{Nodes: 3, Topology: ring.Line}, Options{})
+	h := newHosts(t, ring.Options{Hosts: 3, Topology: ring.Line}, Options{})
 	pa, pb := h.pools(0, 2)
 	before := h.rec.Stores()
 	stopOften(t, pa, pb, 2000)

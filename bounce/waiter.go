@@ -72,6 +72,8 @@ func (w *waiter) wait() {
 	if w.spin() {
 		return
 	}
+	w.spinner.Parks()
+	defer w.spinner.Unparks()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()

@@ -82,7 +82,7 @@ func (m *relay) close() {
 // between the same places. pair makes the two ends of a bridge with windows of the
 // given number of bytes.
 func ForwardCost(pair func(window int) (a, b ntb.Device), length, n int) (forwarded, copied time.Duration, err error) {
-	m, err := newRelay(pair, Options{Nodes: 3, Topology: Line}, length)
+	m, err := newRelay(pair, Options{Hosts: 3, Topology: Line}, length)
 	if err != nil {
 		return 0, 0, err
 	}

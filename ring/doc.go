@@ -13,7 +13,7 @@
 //
 //	n := link.NewNode(link.MakeID(2, 1)) // host 2
 //	n.Register(link.ServiceSDP, service)
-//	node, err := ring.Join(n, ring.Options{Topology: ring.Ring, Nodes: 5})
+//	node, err := ring.Join(n, ring.Options{Topology: ring.Ring, Hosts: 5})
 //	left, err := node.Link(ctx, leftDevice, ring.Left)   // host 1
 //	right, err := node.Link(ctx, rightDevice, ring.Right) // host 3
 //	p, err := node.Peer(ctx, node.Owner(4))               // two hops

@@ -35,7 +35,7 @@ type fabric struct {
 
 // small returns options for tests: little memory, and slots that are soon full.
 func small(nodes int) Options {
-	return Options{Nodes: nodes, Slots: 2, FrameBytes: 512, Window: 1 << 20, Retention: 16 << 10}
+	return Options{Hosts: nodes, Slots: 2, FrameBytes: 512, Window: 1 << 20, Retention: 16 << 10}
 }
 
 func newFabric(t testing.TB, o Options) *fabric {
@@ -59,7 +59,7 @@ func buildFabric(t testing.TB, f *fabric) *fabric {
 	t.Helper()
 	f.t, f.cable, f.bridge = t, map[int]*Link{}, map[int]*ntbfault.Device{}
 	o := f.o
-	for host := 1; host <= o.Nodes; host++ {
+	for host := 1; host <= o.Hosts; host++ {
 		n := joined(t, link.MakeID(host, 1), o)
 		f.nodes = append(f.nodes, n)
 	}
@@ -111,9 +111,9 @@ func (f *fabric) close() {
 
 func (f *fabric) cables() int {
 	if f.o.Topology == Line {
-		return f.o.Nodes - 1
+		return f.o.Hosts - 1
 	}
-	return f.o.Nodes
+	return f.o.Hosts
 }
 
 // connect cables host i+1 to its right neighbour.
@@ -133,12 +133,12 @@ func (f *fabric) connect(i int) {
 		a, b = x, y
 	}
 	if f.wrap != nil {
-		a, b = f.wrap(i+1, Right, a), f.wrap((i+1)%f.o.Nodes+1, Left, b)
+		a, b = f.wrap(i+1, Right, a), f.wrap((i+1)%f.o.Hosts+1, Left, b)
 	}
 	a, b = f.rec.Pair(a, b)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := f.nodes[(i+1)%f.o.Nodes].Link(ctx, b, Left); err != nil {
+		if _, err := f.nodes[(i+1)%f.o.Hosts].Link(ctx, b, Left); err != nil {
 			f.t.Error(err)
 		}
 	})

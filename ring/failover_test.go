@@ -154,7 +154,7 @@ func TestLinkIsRefusedOnBothSides(t *testing.T) {
 	}{
 		"same id":           {node(1, 1, nil), node(1, 1, nil), Right, Left, ErrSameID},
 		"same host":         {node(1, 1, nil), node(1, 2, nil), Right, Left, ErrSameID},
-		"number of nodes":   {node(1, 1, nil), node(2, 1, func(o *Options) { o.Nodes = 5 }), Right, Left, ErrMismatch},
+		"number of nodes":   {node(1, 1, nil), node(2, 1, func(o *Options) { o.Hosts = 5 }), Right, Left, ErrMismatch},
 		"topology":          {node(1, 1, nil), node(2, 1, func(o *Options) { o.Topology = Line }), Right, Left, ErrMismatch},
 		"lanes":             {node(1, 1, nil), node(2, 1, func(o *Options) { o.Lanes = 2 }), Right, Left, ErrMismatch},
 		"slots":             {node(1, 1, nil), node(2, 1, func(o *Options) { o.Slots = 3 }), Right, Left, ErrMismatch},

@@ -68,7 +68,7 @@ func (d lateLaneSpad) SetPeerSpad(i int, v uint32) {
 
 // What is written while the bridge is being set up vanishes, up to some word.
 func TestABringUpOfLanesWaitsForTheFirstWord(t *testing.T) {
-	o := Options{Nodes: 3}
+	o := Options{Hosts: 3}
 	a, b := ntbmem.Pair(o.LinkWindow(0))
 	var wg sync.WaitGroup
 	for i, dev := range []ntb.Device{a, lateLaneSpad{b, linkIDSpad, time.Now().Add(50 * time.Millisecond)}} {

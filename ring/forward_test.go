@@ -42,7 +42,7 @@ func TestForwardingNeitherAllocatesNorCallsTheSystem(t *testing.T) {
 			a, b = ntbmem.Pair(window)
 			return calls{a, &n}, b
 		}
-		m, err := newRelay(pair, Options{Nodes: 3, Topology: Line}, length)
+		m, err := newRelay(pair, Options{Hosts: 3, Topology: Line}, length)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestForwardingNeitherAllocatesNorCallsTheSystem(t *testing.T) {
 func BenchmarkForward(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m := newMiddle(b, Options{Nodes: 3, Topology: Line}, n)
+			m := newMiddle(b, Options{Hosts: 3, Topology: Line}, n)
 			defer m.close()
 			b.SetBytes(int64(n))
 			b.ReportAllocs()

@@ -83,6 +83,7 @@ type Link struct {
 	out       []*outLane
 	peer      *link.Peer        // set before ready
 	ready     bool              // the direct peer is up; guarded by router.mu
+	asks      []frame           // that ask for tunnels and wait for admit; guarded by router.mu
 	adverts   *sendQueue[int]   // hosts whose link states are to be sent
 	resets    *sendQueue[frame] // each once
 	done      chan struct{}     // closed when no lane is used any more
@@ -177,7 +178,7 @@ func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 		Words: []uint32{
 			linkMagicSpad: linkMagic<<16 | linkVersion,
 			linkIDSpad:    uint32(l.router.node.id),
-			linkShapeSpad: uint32(o.Nodes)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
+			linkShapeSpad: uint32(o.Hosts)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
 			linkLanesSpad: uint32(o.Slots)<<8 | uint32(o.Lanes),
 			linkFrameSpad: uint32(o.FrameBytes),
 			linkSizeSpad:  uint32(len(l.dev.Inbound()) >> 10),
@@ -239,8 +240,8 @@ func (l *Link) check() error {
 			return fmt.Errorf("%w: %v and %v are not the same host", ErrMismatch, l.router.node.id, l.id)
 		}
 		return fmt.Errorf("%w: %v and %v are the same host", ErrSameID, l.router.node.id, l.id)
-	case int(shape>>16) != o.Nodes:
-		return differs("number of nodes", o.Nodes, shape>>16)
+	case int(shape>>16) != o.Hosts:
+		return differs("number of nodes", o.Hosts, shape>>16)
 	case Topology(shape>>8) != o.Topology:
 		return differs("topology", o.Topology, Topology(shape>>8))
 	case Direction(shape) != l.direction.opposite():

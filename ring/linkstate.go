@@ -124,7 +124,7 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask},
 	}
-	if f.dst != 0 || host < 1 || host > r.opts.Nodes || f.src.Process() == 0 ||
+	if f.dst != 0 || host < 1 || host > r.opts.Hosts || f.src.Process() == 0 ||
 		l.direction == Down || l.direction == Direct && f.src != l.id {
 		r.drop(dropLinkState)
 		return

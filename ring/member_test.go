@@ -48,7 +48,7 @@ func (f *fabric) uplink(t testing.TB, n *Node) *Link {
 func meshed(t testing.TB, o Options) *fabric {
 	o.Topology = Mesh
 	f := &fabric{t: t, o: o}
-	for host := 1; host <= o.Nodes; host++ {
+	for host := 1; host <= o.Hosts; host++ {
 		n := joined(t, link.MakeID(host, 1), o)
 		f.nodes = append(f.nodes, n)
 	}
@@ -422,7 +422,7 @@ func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")
 	}
-	m := newOwner(t, Options{Nodes: 3, Topology: Line}, 4096)
+	m := newOwner(t, Options{Hosts: 3, Topology: Line}, 4096)
 	defer m.close()
 	if n := testing.AllocsPerRun(100, func() { m.feed(); m.in.drain() }); n > 0 {
 		t.Errorf("%v allocations for a frame", n)
@@ -437,7 +437,7 @@ func TestForwardingForAMemberDoesNotAllocate(t *testing.T) {
 func BenchmarkForwardForMember(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m := newOwner(b, Options{Nodes: 3, Topology: Line}, n)
+			m := newOwner(b, Options{Hosts: 3, Topology: Line}, n)
 			defer m.close()
 			b.SetBytes(int64(n))
 			b.ReportAllocs()

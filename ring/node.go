@@ -19,7 +19,7 @@ type Node struct {
 }
 
 // Join makes n part of a fabric of several hosts. It must be called once, after
-// Register. The host of the node's id must be 1 to o.Nodes. The Close of the result takes
+// Register. The host of the node's id must be 1 to o.Hosts. The Close of the result takes
 // the place of that of n.
 func Join(n *link.Node, o Options) (*Node, error) {
 	o, err := o.withDefaults()
@@ -27,8 +27,8 @@ func Join(n *link.Node, o Options) (*Node, error) {
 		return nil, err
 	}
 	host := n.ID().Host()
-	if host < 1 || host > o.Nodes {
-		return nil, fmt.Errorf("ring: host %d of %d", host, o.Nodes)
+	if host < 1 || host > o.Hosts {
+		return nil, fmt.Errorf("ring: host %d of %d", host, o.Hosts)
 	}
 	joined := &Node{Node: n, id: n.ID()}
 	joined.router = newRouter(joined, o)

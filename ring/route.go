@@ -80,7 +80,7 @@ func (r *router) route(host int) (*Link, Direction, int) {
 }
 
 func (r *router) routeLocked(host int) (best *Link, side Direction, hops int) {
-	if host < 1 || host > r.opts.Nodes || host == r.host {
+	if host < 1 || host > r.opts.Hosts || host == r.host {
 		return nil, 0, 0
 	}
 	if r.opts.Topology == Mesh {

@@ -18,7 +18,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	rng := rand.New(rand.NewPCG(seed, 1))
 	nodes := []int{3, 5, 8}[seed%3]
 	o := Options{
-		Nodes: nodes, Slots: 2 + rng.IntN(2), FrameBytes: 256, Window: link.MinWindow, Retention: 4096, noBubble: noBubble,
+		Hosts: nodes, Slots: 2 + rng.IntN(2), FrameBytes: 256, Window: link.MinWindow, Retention: 4096, noBubble: noBubble,
 	}
 	var all []*Node
 	for host := 1; host <= nodes; host++ {

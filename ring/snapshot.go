@@ -96,11 +96,11 @@ func (n *Node) Topology() Snapshot {
 	r := n.router
 	o := r.opts
 	s := Snapshot{
-		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Nodes, Lanes: o.Lanes,
+		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Hosts, Lanes: o.Lanes,
 		Links: []LinkInfo{}, Routes: []RouteInfo{}, Tunnels: []TunnelInfo{}, Drops: map[string]uint64{},
 	}
 	r.mu.Lock()
-	for host := 1; host <= o.Nodes; host++ {
+	for host := 1; host <= o.Hosts; host++ {
 		h := HostInfo{Host: host, State: "unknown"}
 		if n := r.linkStates[host]; n != nil {
 			h.ID, h.Epoch, h.Members = n.id, n.number, n.members

@@ -159,8 +159,8 @@ func TestStreamOverHopsArrivesOnceInOrder(t *testing.T) {
 func allToAll(t testing.TB, o Options, rounds uint64, size int) (done, want uint64) {
 	f := newFabric(t, o)
 	var streams []*stream
-	for a := 1; a <= o.Nodes; a++ {
-		for b := 1; b <= o.Nodes; b++ {
+	for a := 1; a <= o.Hosts; a++ {
+		for b := 1; b <= o.Hosts; b++ {
 			if a != b {
 				x, y := f.tunnels(t, a, b)
 				streams = append(streams, &stream{from: x, to: y, rounds: rounds, size: size})
@@ -176,7 +176,7 @@ func twoHops(t testing.TB, o Options, rounds uint64) (done, want uint64) {
 	f := newFabric(t, o)
 	var streams []*stream
 	for i := range f.nodes {
-		x, y := f.tunnels(t, i+1, (i+2)%o.Nodes+1)
+		x, y := f.tunnels(t, i+1, (i+2)%o.Hosts+1)
 		streams = append(streams, &stream{from: x, to: y, rounds: rounds, size: streamSlot})
 	}
 	var held sync.WaitGroup

@@ -87,8 +87,8 @@ func (d Direction) within() bool { return d == Up || d == Down }
 
 // Limits of the options.
 const (
-	MaxLanes = 8     // lanes of a link
-	MaxNodes = 65535 // hosts
+	MaxLanes = 8 // lanes of a link
+	MaxHosts = 65535
 
 	// DefaultSlots and DefaultFrame are used if Options.Slots and FrameBytes are 0. A
 	// record of 64 KiB with its words is one frame.
@@ -122,14 +122,14 @@ var (
 )
 
 // Options configure how a node takes part in a fabric of several hosts. All nodes
-// of a fabric must have the same Topology, Nodes, Lanes, Slots and FrameBytes.
+// of a fabric must have the same Topology, Hosts, Lanes, Slots and FrameBytes.
 // Links between nodes that differ are refused on both sides.
 type Options struct {
 	// Topology is how the hosts are cabled; 0 means Ring.
 	Topology Topology
-	// Nodes is the number of hosts, at least 2. Hosts are numbered 1 to Nodes,
+	// Hosts is how many there are, at least 2. They are numbered 1 to Hosts,
 	// in the order in which they are cabled; ID.Host is the number.
-	Nodes int
+	Hosts int
 	// Lanes is how many queues a link has in each direction, 1 to MaxLanes; 0 means
 	// 1. Each has a doorbell bit and a goroutine. A tunnel stays on its lane. A
 	// bridge needs Lanes+1 doorbell bits.
@@ -154,7 +154,7 @@ type Options struct {
 	Failover bool
 	// Member makes the node a member of its host. It has no links to other hosts.
 	// It reaches them over a link Up, through the one process there that has such
-	// links. Topology, Nodes, Lanes, Slots and FrameBytes are those of that
+	// links. Topology, Hosts, Lanes, Slots and FrameBytes are those of that
 	// process.
 	Member bool
 	// NoSpin makes a lane's worker sleep as soon as there is nothing to do, and no
@@ -186,7 +186,7 @@ func (o Options) withDefaults() (Options, error) {
 		v    int
 	}{
 		{o.Topology <= Mesh, "topology", int(o.Topology)},
-		{o.Nodes >= 2 && o.Nodes <= MaxNodes, "nodes", o.Nodes},
+		{o.Hosts >= 2 && o.Hosts <= MaxHosts, "hosts", o.Hosts},
 		{o.Lanes >= 1 && o.Lanes <= MaxLanes, "lanes", o.Lanes},
 		{o.Slots >= minSlotCount && o.Slots <= maxSlotCount, "slots", o.Slots},
 		{o.FrameBytes >= minFrameBytes && o.FrameBytes <= maxFrameBytes && o.FrameBytes%64 == 0, "bytes in a frame", o.FrameBytes},
@@ -204,7 +204,7 @@ func (o Options) withDefaults() (Options, error) {
 // if there is none.
 func (o *Options) neighbour(host int, d Direction) int {
 	switch {
-	case d == Right && host < o.Nodes:
+	case d == Right && host < o.Hosts:
 		return host + 1
 	case d == Left && host > 1:
 		return host - 1
@@ -213,12 +213,12 @@ func (o *Options) neighbour(host int, d Direction) int {
 	case d == Right:
 		return 1
 	}
-	return o.Nodes
+	return o.Hosts
 }
 
 // mostHops returns over how many links a frame may go: around the ring, and within
 // the first host and the last.
-func (o *Options) mostHops() uint16 { return uint16(min(o.Nodes+2, 1<<16-1)) }
+func (o *Options) mostHops() uint16 { return uint16(min(o.Hosts+2, 1<<16-1)) }
 
 // mostMembers returns how many members a host may have, given that its link
 // state names them.
@@ -235,7 +235,7 @@ func (o *Options) hops(from, to int, d Direction) int {
 	case o.Topology == Mesh:
 		return 1
 	case n < 0 && o.Topology == Ring:
-		n += o.Nodes
+		n += o.Hosts
 	case n < 0:
 		return 0
 	}

@@ -78,7 +78,7 @@ func newRingOfTunnels(t *testing.T, seed uint64) *ringOfTunnels {
 	w := &ringOfTunnels{
 		t: t, rng: rng, lossy: seed%5 == 4, stores: map[*tunnel]*storing{}, moved: map[*tunnel]bool{},
 		o: Options{
-			Nodes: 3 + int(seed/2%3), Slots: 2 + rng.IntN(3), FrameBytes: 256, Window: link.MinWindow,
+			Hosts: 3 + int(seed/2%3), Slots: 2 + rng.IntN(3), FrameBytes: 256, Window: link.MinWindow,
 			Retention: 1024 << rng.IntN(4), NoSpin: rng.IntN(2) == 0,
 		},
 	}
@@ -88,16 +88,16 @@ func newRingOfTunnels(t *testing.T, seed uint64) *ringOfTunnels {
 		w.nodes = append(w.nodes, n)
 		return n
 	}
-	for host := 1; host <= w.o.Nodes; host++ {
+	for host := 1; host <= w.o.Hosts; host++ {
 		join(host, 1, w.o)
 	}
 	for i, n := range w.nodes {
-		w.cable(n, w.nodes[(i+1)%w.o.Nodes], Right, Left)
+		w.cable(n, w.nodes[(i+1)%w.o.Hosts], Right, Left)
 	}
 	if members {
 		member := w.o
 		member.Member = true
-		for _, owner := range w.nodes[:w.o.Nodes] {
+		for _, owner := range w.nodes[:w.o.Hosts] {
 			w.cable(join(owner.id.Host(), 2, member), owner, Up, Down)
 		}
 	}
@@ -147,7 +147,7 @@ func (w *ringOfTunnels) cable(a, b *Node, da, db Direction) {
 
 // flood has all nodes know the state of all links.
 func (w *ringOfTunnels) flood() {
-	for host := 1; host <= w.o.Nodes; host++ {
+	for host := 1; host <= w.o.Hosts; host++ {
 		r := w.nodes[host-1].router
 		n := &linkState{id: w.nodes[host-1].id}
 		for _, d := range []Direction{Left, Right} {
@@ -394,7 +394,7 @@ func scheduleTunnels(t *testing.T, seed uint64, cut bool) string {
 	for i := range 200 {
 		w.step(true)
 		if cut && i == 100 {
-			k := w.workers[2*w.rng.IntN(w.o.Nodes)]
+			k := w.workers[2*w.rng.IntN(w.o.Hosts)]
 			for _, k := range []*worker{k, k.other} {
 				k.link.fail(link.ErrDown)
 				k.cut = true

@@ -13,7 +13,7 @@ import (
 func TestLaneGoesOnAfterAllHopNumbers(t *testing.T) {
 	for _, slots := range []int{2, 3, 5, 8} {
 		m, err := newRelay(func(n int) (a, b ntb.Device) { return ntbmem.Pair(n) }, Options{
-			Nodes: 3, Topology: Line, Slots: slots, FrameBytes: 256, Window: link.MinWindow, Retention: 1 << 10,
+			Hosts: 3, Topology: Line, Slots: slots, FrameBytes: 256, Window: link.MinWindow, Retention: 1 << 10,
 		}, 64)
 		require.NoError(t, err)
 		defer m.close()

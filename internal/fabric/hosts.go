@@ -169,7 +169,7 @@ func (h *hosts) snapshot() ring.Snapshot {
 func (s *Spec) options() ring.Options {
 	return ring.Options{
 		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
-		Nodes:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
+		Hosts:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
 		Window:    min(s.Window, maxTunnel), // 0 is the default of each
 		Retention: s.Retention, NoSpin: s.Spin == 0,
 	}

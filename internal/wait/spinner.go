@@ -19,6 +19,14 @@ type Source interface {
 	Yielded()
 }
 
+// Shared is a Source for which another goroutine may poll, one that polls for many. Its Ready only
+// loads local memory.
+type Shared interface {
+	Source
+	// Ended is Stopped, and only loads local memory too.
+	Ended() bool
+}
+
 // Outcome is how a spin ended.
 type Outcome uint8
 
@@ -48,6 +56,9 @@ type Spinner struct {
 	slices  fruitless // yields at the end of a time slice
 	last    time.Time // when other goroutines last had a chance to run here
 	work    int       // work done since then, see Worked
+
+	turn    *turn // nil if all spins were allowed
+	refused bool  // the last Spin was refused, and its wait goes on
 
 	counts Counts
 }
@@ -97,77 +108,40 @@ func (s *Spinner) Expect(k Kind) { s.kind = k }
 // guess returns the guess for the wait under way.
 func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
-// Spin polls until src is ready or stopped, or the time is used up.
+// Spin polls until src is ready or stopped, or the time is used up. Another goroutine may do so for
+// it, while this one waits.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() || !enterBesides() {
+	if s.budget <= 0 || !s.guess().spins() {
 		return None
 	}
-	defer leave()
-	start := time.Now()
-	if start.Sub(s.last) > slice<<s.slices {
-		start = s.slices.yield(start)
-		s.last, s.work = start, 0
+	if s.turn != nil && s.turn.crowd.open.Load() || !enterBesides() {
+		return s.besides(src)
 	}
-	spent := spending{thrift: s.thrift, looked: start}
-	if !spent.may() {
+	defer leave()
+	p, ok := s.begin()
+	if !ok {
 		s.counts.Spared++
 		return None
 	}
 	s.counts.Spins++
-	offers, budget := s.offers, s.longer
-	if offers == nil || offers.slow(start) {
-		offers, budget = nil, s.budget
-	}
-	budget = s.guess().budget(budget)
-	yieldAt := firstYield << s.early
-	var offered time.Time // when the last offer was over
 	for i := 1; ; i++ {
-		if i == yieldAt {
-			now := time.Now()
-			spent.look(now)
-			if i == firstYield<<s.early {
-				spent.yielded(s.early.yield(now)) // later yields of this spin are not counted
-			} else {
-				runtime.Gosched()
-				spent.yielded(time.Now())
-			}
-			if !offered.IsZero() {
-				offered = spent.looked
-			}
-			yieldAt = i + 2*firstYield<<s.early
+		if i == p.yieldAt {
+			p.yield(i)
 			src.Yielded()
 		}
 		if src.Ready() {
-			s.counts.Hits++
-			s.guess().hit()
-			if i > 2*firstYield { // before that, the clock costs more than was spent
-				spent.look(time.Now())
-			}
-			if spent.scarce {
-				spent.end(true)
-			}
+			p.hit(i)
 			return Hit
 		}
-		slow := false
-		if offers != nil && i > crowdedFrom {
-			if offered.IsZero() {
-				offered = time.Now()
-			}
-			offered = offers.offer(offered)
-			spent.yielded(offered)
-			slow = offers.slow(offered)
-		}
+		slow := p.offers != nil && i > crowdedFrom && p.offer()
 		if i%pollsACheck != 0 && !slow {
-			if offers == nil {
+			if p.offers == nil {
 				ntb.Pause()
 			}
 			continue
 		}
-		stopped := src.Stopped()
-		now := time.Now()
-		spent.look(now)
-		if stopped || slow || now.Sub(start) > budget {
-			spent.end(false)
+		if stopped := src.Stopped(); p.over() || slow || stopped {
+			p.spent.end(false)
 			s.Miss()
 			if stopped {
 				return Stopped
@@ -175,6 +149,129 @@ func (s *Spinner) Spin(src Source) Outcome {
 			return Missed
 		}
 	}
+}
+
+// besides is Spin where as many goroutines spin as may.
+func (s *Spinner) besides(src Source) Outcome {
+	shared, ok := src.(Shared)
+	if !ok || limit() == 0 {
+		return None
+	}
+	if s.turn == nil {
+		s.turn = newTurn()
+	}
+	if !s.turn.crowd.open.Load() && parked.Load() < fewWaits-1 {
+		s.refused = true
+		return None
+	}
+	if !s.thrift.plenty() {
+		if spent := (spending{thrift: s.thrift, looked: time.Now()}); !spent.may() {
+			s.counts.Spared++
+			return None
+		}
+	}
+	s.counts.Spins++
+	src.Yielded()
+	o := s.turn.wait(shared, crowdBudgets*s.guess().budget(s.budget))
+	s.last, s.work = s.turn.ended, 0
+	switch o {
+	case Hit:
+		s.counts.Hits++
+		s.guess().hit()
+	case Missed, Stopped:
+		s.Miss()
+	}
+	return o
+}
+
+// Parks is called before a wait parks that Spin has not ended. Unparks is called when it goes on.
+func (s *Spinner) Parks() {
+	if s.refused {
+		parked.Add(1)
+	}
+}
+
+// Unparks ends Parks.
+func (s *Spinner) Unparks() {
+	if s.refused {
+		parked.Add(-1)
+		s.refused = false
+	}
+}
+
+// spin is one spin of a Spinner.
+type spin struct {
+	s       *Spinner
+	budget  time.Duration
+	offers  *Offers // nil: this one offers no processor
+	start   time.Time
+	spent   spending
+	yieldAt int       // the number of the next poll that others run before
+	offered time.Time // when the last offer was over; zero before the first
+}
+
+// begin begins a spin. It reports false if the Thrift prevents it.
+func (s *Spinner) begin() (p spin, ok bool) {
+	start := time.Now()
+	if start.Sub(s.last) > slice<<s.slices {
+		start = s.slices.yield(start)
+		s.last, s.work = start, 0
+	}
+	p = spin{
+		s: s, budget: s.longer, offers: s.offers, start: start, yieldAt: firstYield << s.early,
+		spent: spending{thrift: s.thrift, looked: start},
+	}
+	if p.offers == nil || p.offers.slow(start) {
+		p.budget, p.offers = s.budget, nil
+	}
+	p.budget = s.guess().budget(p.budget)
+	return p, p.spent.may()
+}
+
+// yield lets other goroutines run before poll i.
+func (p *spin) yield(i int) {
+	now := time.Now()
+	p.spent.look(now)
+	if i == firstYield<<p.s.early {
+		p.spent.yielded(p.s.early.yield(now)) // later yields of this spin are not counted
+	} else {
+		runtime.Gosched()
+		p.spent.yielded(time.Now())
+	}
+	if !p.offered.IsZero() {
+		p.offered = p.spent.looked
+	}
+	p.yieldAt = i + 2*firstYield<<p.s.early
+}
+
+// hit ends a spin whose source was ready at poll i.
+func (p *spin) hit(i int) {
+	p.s.counts.Hits++
+	p.s.guess().hit()
+	if i > 2*firstYield { // before that, the clock costs more than was spent
+		p.spent.look(time.Now())
+	}
+	if p.spent.scarce {
+		p.spent.end(true)
+	}
+}
+
+// offer offers the processor to other processes. It reports whether the next offers would take
+// long.
+func (p *spin) offer() (slow bool) {
+	if p.offered.IsZero() {
+		p.offered = time.Now()
+	}
+	p.offered = p.offers.offer(p.offered)
+	p.spent.yielded(p.offered)
+	return p.offers.slow(p.offered)
+}
+
+// over reports whether the time is used up.
+func (p *spin) over() bool {
+	now := time.Now()
+	p.spent.look(now)
+	return now.Sub(p.start) > p.budget
 }
 
 // Miss counts a wait that had parked, and ended without what it was for. A spin that ends
