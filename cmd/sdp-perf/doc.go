@@ -36,6 +36,11 @@
 //
 //	sdp-perf ring --only chains --rounds 9 --duration 200ms
 //
+// On some processors only, as many as there are somewhere else:
+//
+//	sdp-perf ring --cpus 4
+//	sdp-perf bench --cpus 4
+//
 // How it measures is described in package internal/perf and those below it. This
 // package has the command line, the processes and the transports.
 //

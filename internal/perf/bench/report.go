@@ -19,6 +19,7 @@ type Report struct {
 	SliceMS  float64       `json:"slice_ms"`      // one measurement
 	Verified perf.Verified `json:"verified"`
 	Limits   *Limits       `json:"limits,omitempty"`
+	NoLimits string        `json:"no_limits,omitempty"` // why there are none
 	Rows     []Row         `json:"rows"`
 	Sweep    []Curve       `json:"sweep,omitempty"`
 }
@@ -154,6 +155,9 @@ func (r *Report) Table(w io.Writer) error {
 func (r *Report) writeLimits(b *strings.Builder) {
 	l := r.Limits
 	if l == nil {
+		if r.NoLimits != "" {
+			fmt.Fprintf(b, "Limits are not measured: %s.\n\n", r.NoLimits)
+		}
 		return
 	}
 	perf.WriteAligned(b, [][]string{

@@ -29,9 +29,10 @@ type Plan struct {
 	SweepDuration time.Duration
 	// VerifyBytes are sent each way on every Network before the measurement.
 	VerifyBytes uint64
-	// Limits measures the machine, if not nil.
-	Limits *limits.Meter
-	Effort limits.Effort
+	// Limits measures the machine, if not nil. NoLimits says why it is nil, for the report.
+	Limits   *limits.Meter
+	Effort   limits.Effort
+	NoLimits string
 	// Load keeps all processors busy until stop is called. If it is nil, the rows
 	// that need it are left out.
 	Load func(context.Context) (stop func() error, err error)
@@ -85,7 +86,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		}
 		report.Rounds++
 	}
-	report.Limits = r.limits
+	report.Limits, report.NoLimits = r.limits, r.NoLimits
 	for i, m := range r.table {
 		report.Rows = append(report.Rows, r.rows(m, r.cells[i])...)
 	}
