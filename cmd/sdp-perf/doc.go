@@ -23,7 +23,7 @@
 //	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
 //	sdp-perf shmem --openmpi ./oshmem-perf
 //
-// Nodes, links and routes of a ring that runs, and a picture of them:
+// Nodes, links, routes and forwarders of a ring that runs, and a picture of them:
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
 //
