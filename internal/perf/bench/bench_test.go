@@ -263,6 +263,22 @@ func TestSharesAndRatios(t *testing.T) {
 	assert.NotContains(t, row.Results[0].TimesBetterThan, "b", "nothing is not a number of times anything")
 }
 
+// A figure as a part of the limit is made within each round, and left out without limits.
+func TestPartsOfTheLimitAreThoseOfEachRound(t *testing.T) {
+	m := ofRound(oneWay("oneway", 64<<10, "", copyLimit))
+	r := &run{Plan: Plan{Transports: []Transport{&fake{name: "a"}}}, limits: &Limits{Copies: limits.Copies{GBs: 40}, CopiesRounds: []float64{40, 10, 20}}}
+	rows := r.rows(m, []cell{{rounds: []Outcome{{Value: 20}, {Value: 8}, {Value: 15}}}})
+	require.Len(t, rows, 2)
+	assert.Equal(t, []float64{20, 8, 15}, rows[0].Results[0].Rounds)
+	assert.Equal(t, 40.0, *rows[0].Limit)
+	assert.Equal(t, []float64{50, 80, 75}, rows[1].Results[0].Rounds)
+	assert.Nil(t, rows[1].Limit)
+	assert.Equal(t, "%", rows[1].Unit)
+
+	r.limits = nil
+	assert.Len(t, r.rows(m, []cell{{rounds: []Outcome{{Value: 20}}}}), 1)
+}
+
 func TestUnsteadyFiguresAreSaidToBe(t *testing.T) {
 	r, err := Run(context.Background(), Plan{
 		Transports: []Transport{&fake{name: "a", values: []float64{9e6}}, &fake{name: "b", values: []float64{1e6, 3e6}}},

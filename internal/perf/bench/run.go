@@ -141,24 +141,27 @@ func (r *run) measureLimits(ctx context.Context) error {
 		return cause(ctx, err)
 	}
 	r.fast = full.Fastest(fastest)
-	r.limits = &Limits{Line: full.Line.Best, Filled: full.Filled.Best, Copies: full.Best}
+	r.limits = &Limits{Line: full.Line.Best, Filled: full.Filled.Best, Double: full.Double.Best, Copies: full.Best}
 	return nil
 }
 
 // limitsAgain measures the limits in a round. The best of all rounds counts.
 func (r *run) limitsAgain() error {
 	l := r.limits
-	line, err := r.Limits.CacheLine(false, r.Effort.Rounds)
-	if err != nil {
-		return err
+	for _, line := range []struct {
+		message limits.Message
+		best    *float64
+		rounds  *[]float64
+	}{{limits.Word, &l.Line, &l.LineRounds}, {limits.FilledLine, &l.Filled, &l.FilledRounds}, {limits.TwoLines, &l.Double, &l.DoubleRounds}} {
+		us, err := r.Limits.CacheLine(line.message, r.Effort.Rounds)
+		if err != nil {
+			return err
+		}
+		*line.best, *line.rounds = min(*line.best, us), append(*line.rounds, us)
 	}
-	filled, err := r.Limits.CacheLine(true, r.Effort.Rounds)
-	if err != nil {
-		return err
-	}
-	l.Line, l.Filled = min(l.Line, line), min(l.Filled, filled)
 	copied := 0.
 	for _, c := range r.fast {
+		var err error
 		if c.GBs, err = r.Limits.Copies(c.Queue, c.Piece, r.Effort.Bytes); err != nil {
 			return err
 		}
@@ -167,8 +170,6 @@ func (r *run) limitsAgain() error {
 			l.Copies = c
 		}
 	}
-	l.LineRounds = append(l.LineRounds, line)
-	l.FilledRounds = append(l.FilledRounds, filled)
 	l.CopiesRounds = append(l.CopiesRounds, copied)
 	return nil
 }

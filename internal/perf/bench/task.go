@@ -45,9 +45,11 @@ var Items = []string{
 type yardstick int
 
 const (
-	noLimit yardstick = iota
-	lineLimit
+	noLimit     yardstick = iota
+	lineLimit             // a word to and fro
+	doubleLimit           // two cache lines to and fro
 	copyLimit
+	copyOfRound // the figure is percent of the two copies of the same round
 )
 
 // figure is one row of the table: a part of an Outcome.
@@ -80,9 +82,9 @@ const smallMessage = 64
 func measurements() []measurement {
 	return []measurement{
 		roundTrip("roundtrip", 56, "", lineLimit),
-		roundTrip("roundtrip", 64, "", lineLimit),
+		roundTrip("roundtrip", 64, "", doubleLimit),
 		oneWay("oneway", 16<<10, "", copyLimit),
-		oneWay("oneway", 64<<10, "", copyLimit),
+		ofRound(oneWay("oneway", 64<<10, "", copyLimit)),
 		oneWay("oneway", 1<<20, "", copyLimit),
 		{
 			item: "stream", task: Task{Test: OneWay, Size: smallMessage, Connections: 1},
@@ -127,6 +129,14 @@ func oneWay(item string, size int, when string, limit yardstick) measurement {
 		item: item, task: Task{Test: OneWay, Size: size, Connections: 1},
 		rows: []figure{{"one way, " + perf.SizeText(size) + when, "GB/s", false, limit, value}},
 	}
+}
+
+// ofRound adds a row with the figure as a part of two copies in the same round.
+func ofRound(m measurement) measurement {
+	f := m.rows[0]
+	f.name, f.unit, f.limit = "the same, of two copies in its round", "%", copyOfRound
+	m.rows = append(m.rows, f)
+	return m
 }
 
 func get(size, clients int) measurement {
