@@ -75,6 +75,7 @@ func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 		if !changed("duration") {
 			p.Duration = 5 * time.Millisecond
 		}
+		p.Window = p.Duration
 		p.SweepRounds, p.SweepDuration = min(p.SweepRounds, 1), 2*time.Millisecond
 		p.Idle = idleElsewhere(20, 100*time.Millisecond)
 	}

@@ -48,7 +48,7 @@ func TestBenchHasEveryRow(t *testing.T) {
 		"round trip, 64 B, spin off",
 		"round trip, 64 B, all processors busy", "one way, 64 KiB, all processors busy",
 		"one way, 64 KiB, 64 connections", "slowest of them, of its fair share",
-		"round trips, 64 B, 64 connections", "slowest of those, of its fair share",
+		"round trips, 64 B, 64 connections", "slowest of those in a second, of its fair share", "p99 of those, times the median",
 		"connect, 1 B to and fro, close",
 		"HTTP GET of 1 KiB, clients: 1", "HTTP GET of 1 KiB, clients: 32", "HTTP GET of 1 MiB, clients: 1",
 		"idle connections, 20: CPU", "idle connections, 20: PSS of each",

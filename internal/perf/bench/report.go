@@ -277,7 +277,7 @@ func (r *Report) writeNotes(b *strings.Builder) {
 			switch {
 			case res.Why != "":
 				fmt.Fprintf(b, "%s: %s: %s\n", row.Name, res.Transport, oneLine(res.Why))
-			case compared && row.Unit != "%" && res.Max >= unsteady*res.Min:
+			case compared && row.Unit != "%" && row.Unit != "x" && res.Max >= unsteady*res.Min:
 				fmt.Fprintf(b, "Unsteady: %s, %s: the rounds differ %sx. Against its best round %s has %sx.\n", row.Name,
 					res.Transport, perf.Number(res.Max/res.Min), first.Transport, perf.Number(ratio.AgainstBest))
 			}

@@ -21,6 +21,9 @@ type Plan struct {
 	// a sixth of it on top.
 	Rounds   int
 	Duration time.Duration
+	// Window is that of the shares of connections that work at the same time, a second
+	// if 0. As many are measured as Duration has, at least one.
+	Window time.Duration
 	// Budget, if not nil, limits the time of Run by leaving rounds out.
 	Budget *perf.Budget
 	// SweepRounds and SweepDuration are for the picture. Without rounds there is no
@@ -198,6 +201,7 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
+	task := r.task(m)
 	for k := range r.Transports {
 		i := (round + k) % len(r.Transports)
 		t, c := r.Transports[i], &cells[i]
@@ -206,13 +210,26 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 		if c.failed != nil {
 			continue
 		}
-		o, err := t.Measure(ctx, m.task, r.Duration)
+		o, err := t.Measure(ctx, task, r.Duration)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		c.rounds, c.failed = append(c.rounds, o), err
 	}
 	return nil
+}
+
+// task returns the task of a row.
+func (r *run) task(m measurement) Task {
+	t := m.task
+	if m.fair {
+		window := r.Window
+		if window == 0 {
+			window = time.Second
+		}
+		t.Windows, t.WindowMS = max(int(r.Duration/window), 1), float64(window)/float64(time.Millisecond)
+	}
+	return t
 }
 
 // cause returns why ctx has ended if it has, else err.
