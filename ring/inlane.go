@@ -48,6 +48,8 @@ type inLane struct {
 	wake  chan struct{} // ends a rest of the worker; capacity 1
 	wakes atomic.Uint64 // of the worker, by the neighbour
 	rests atomic.Uint64 // of the worker
+
+	offers atomic.Uint64 // of its processor, by the worker
 }
 
 // nextHopCache is the next hop to host, the destination of the last frame that came from a

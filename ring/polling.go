@@ -101,6 +101,7 @@ func (w *laneWorker) pollLane() bool {
 	polls := wait.Chain.Begin(w.budget)
 	defer func() { polls.End() }()
 	polls.Leave()
+	polls.CountIn(&w.in.offers)
 	w.lead()
 	w.polls = w.in.polls.Load()
 	for w.in.link.dev.LinkUp() { // the other side's may have work for ever

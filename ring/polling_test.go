@@ -242,6 +242,31 @@ func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 	worker.follow()
 }
 
+// What a worker offers of its processor is counted, and so is when it sleeps and is woken.
+func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: mostPoll}
+	offers := w.left.info().Offers
+	require.Zero(t, offers)
+	for range 2 {
+		// A wait makes no offer soon after one that took long.
+		for end := time.Now().Add(60 * time.Second); w.left.info().Offers == offers; {
+			require.True(t, time.Now().Before(end))
+			require.False(t, worker.pollLane())
+		}
+		offers = w.left.info().Offers
+	}
+	w.data(8, 1)
+	require.True(t, worker.pollLane())
+	worker.follow()
+	require.Equal(t, offers, w.left.info().Offers, "none precedes a frame that is there")
+
+	w.in.wakes.Add(3)
+	w.in.rests.Add(5)
+	require.EqualValues(t, 3, w.left.info().Wakes)
+	require.EqualValues(t, 5, w.left.info().Rests)
+}
+
 // oneFrame is a source with a single frame.
 type oneFrame struct {
 	f    frame

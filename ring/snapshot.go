@@ -65,6 +65,7 @@ type LinkInfo struct {
 	Doorbells       uint64  `json:"doorbells"`        // rung for lanes
 	Wakes           uint64  `json:"wakes"`            // of this side's goroutines for lanes, by the neighbour's doorbells
 	Rests           uint64  `json:"rests"`            // of these while other goroutines polled
+	Offers          uint64  `json:"offers"`           // of the processor to other processes, by these
 }
 
 // RouteInfo is the route to a host.
@@ -167,6 +168,7 @@ func (l *Link) info() LinkInfo {
 		in.mu.Unlock()
 		i.Wakes += in.wakes.Load()
 		i.Rests += in.rests.Load()
+		i.Offers += in.offers.Load()
 	}
 	return i
 }

@@ -83,14 +83,31 @@ func (b *bareChain) Pass(_ context.Context, test perf.Test, _ int, d time.Durati
 	if test != perf.RoundTrip {
 		return hops.Passage{}, errors.ErrUnsupported
 	}
+	return passage(b.pids(), b.run(d))
+}
+
+// Calls implements hops.Chain.
+func (b *bareChain) Calls(_ context.Context, test perf.Test, _ int, d time.Duration) (hops.Calls, error) {
+	if test != perf.RoundTrip {
+		return hops.Calls{}, errors.ErrUnsupported
+	}
+	return counted(b.pids(), b.run(d))
+}
+
+func (b *bareChain) pids() []int {
 	pids := []int{os.Getpid()}
 	for _, p := range b.processes {
 		pids = append(pids, p.cmd.Process.Pid)
 	}
-	return passage(pids, func() (hops.Outcome, error) {
+	return pids
+}
+
+// run returns a function that passes words along and back.
+func (b *bareChain) run(d time.Duration) func() (hops.Outcome, error) {
+	return func() (hops.Outcome, error) {
 		us, n, err := b.RoundTrips(d)
-		return messages(test, hops.Outcome{Value: us, Messages: n}), err
-	})
+		return messages(perf.RoundTrip, hops.Outcome{Value: us, Messages: n}), err
+	}
 }
 
 // Close ends the processes and waits for them. No measurement may be under way.

@@ -23,6 +23,7 @@ type benchFlags struct {
 	items      []string
 	rounds     int
 	duration   time.Duration
+	cpus       cpus
 	maxTime    maxTime
 	quick      bool
 	json       bool
@@ -35,6 +36,7 @@ func (b *benchFlags) register(fs *flagSet) {
 	fs.StringSliceVar(&b.items, "items", nil, "rows of the table, of "+strings.Join(bench.Items, ",")+" (default all)")
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, "how often everything is measured, 1 to 1000")
 	fs.DurationVar(&b.duration, "duration", defaultDuration, "of one measurement, 1ms to 1m")
+	b.cpus.register(fs)
 	b.maxTime.register(fs, benchMaxTime)
 	fs.BoolVar(&b.quick, "quick", false, "one very short round: to see that it works, not for figures")
 	fs.BoolVar(&b.json, "json", false, "print the result as JSON")
@@ -73,6 +75,7 @@ func (b *benchFlags) plan(changed func(flag string) bool) (bench.Plan, error) {
 		if !changed("duration") {
 			p.Duration = 5 * time.Millisecond
 		}
+		p.Window = p.Duration
 		p.SweepRounds, p.SweepDuration = min(p.SweepRounds, 1), 2*time.Millisecond
 		p.Idle = idleElsewhere(20, 100*time.Millisecond)
 	}
@@ -89,6 +92,9 @@ func runBench(ctx context.Context, args []string, out io.Writer) error {
 	}
 	plan, err := flags.plan(fs.Changed)
 	if err != nil {
+		return err
+	}
+	if err := flags.cpus.apply(fs.Changed("cpus")); err != nil {
 		return err
 	}
 	if err := checkFabric(flags.transports); err != nil {
@@ -169,10 +175,11 @@ func benchAll(ctx context.Context, plan bench.Plan, flags benchFlags) (report *b
 			_ = t.Close() // nothing more comes from it
 		}
 	}()
-	h, err := benchHelper(ctx)
+	h, why, err := benchHelper(ctx)
 	if err != nil {
 		return nil, err
 	}
+	plan.NoLimits = why
 	if h != nil {
 		plan.Limits = h.Meter
 		defer func() { err = errors.Join(err, h.close()) }()
@@ -180,14 +187,14 @@ func benchAll(ctx context.Context, plan bench.Plan, flags benchFlags) (report *b
 	return bench.Run(ctx, plan)
 }
 
-// benchHelper returns a helper, or nil where the limits cannot be measured.
-func benchHelper(ctx context.Context) (*helper, error) {
+// benchHelper returns a helper, or nil and why the limits cannot be measured.
+func benchHelper(ctx context.Context) (h *helper, why string, err error) {
 	if runtime.NumCPU() < 2 {
-		return nil, nil
+		return nil, "both sides spin, which takes two processors", nil
 	}
-	h, err := startHelper(ctx)
+	h, err = startHelper(ctx)
 	if errors.Is(err, ntb.ErrNotSupported) {
-		return nil, nil
+		return nil, err.Error(), nil
 	}
-	return h, err
+	return h, "", err
 }

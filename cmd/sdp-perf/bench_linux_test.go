@@ -39,20 +39,26 @@ func TestBenchHasEveryRow(t *testing.T) {
 			}
 			assert.Len(t, res.Rounds, 1, "%s: %s: %s", row.Name, transport, res.Why)
 		}
-		assert.Equal(t, row.Item == "roundtrip" || row.Item == "oneway", row.Limit != nil, row.Name)
+		assert.Equal(t, row.Item == "roundtrip" || row.Item == "oneway" && row.Unit != "%", row.Limit != nil, row.Name)
 	}
 	assert.Equal(t, []string{
 		"round trip, 56 B", "round trip, 64 B",
-		"one way, 16 KiB", "one way, 64 KiB", "one way, 1 MiB",
+		"one way, 16 KiB", "one way, 64 KiB", "the same, of two copies in its round", "one way, 1 MiB",
 		"stream of 64 B writes",
 		"round trip, 64 B, spin off",
 		"round trip, 64 B, all processors busy", "one way, 64 KiB, all processors busy",
 		"one way, 64 KiB, 64 connections", "slowest of them, of its fair share",
-		"round trips, 64 B, 64 connections", "slowest of those, of its fair share",
+		"round trips, 64 B, 64 connections", "slowest of those in a second, of its fair share", "p99 of those, times the median",
 		"connect, 1 B to and fro, close",
 		"HTTP GET of 1 KiB, clients: 1", "HTTP GET of 1 KiB, clients: 32", "HTTP GET of 1 MiB, clients: 1",
 		"idle connections, 20: CPU", "idle connections, 20: PSS of each",
 	}, names)
+	require.Len(t, r.Limits.CopiesRounds, 1)
+	require.Len(t, r.Limits.DoubleRounds, 1)
+	assert.Equal(t, r.Limits.Double, *r.Rows[1].Limit)
+	for i, res := range r.Rows[3].Results {
+		assert.InEpsilon(t, 100*r.Rows[3].Results[i].Rounds[0]/r.Limits.CopiesRounds[0], r.Rows[4].Results[i].Rounds[0], 1e-9, res.Transport)
+	}
 	require.Len(t, r.Sweep, 3)
 	b, err := os.ReadFile(svg)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -60,6 +61,38 @@ func passage(pids []int, run func() (hops.Outcome, error)) (p hops.Passage, err 
 	return p, nil
 }
 
+// counted runs a test and returns how many system calls some processes, in the order of a chain,
+// made meanwhile.
+func counted(pids []int, run func() (hops.Outcome, error)) (c hops.Calls, err error) {
+	calls, err := perf.CountCalls(pids...)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission):
+		return c, fmt.Errorf("%w: %w", hops.ErrNotCounted, err)
+	case errors.Is(err, fs.ErrNotExist): // a process, or what counts
+		if _, useErr := usage(pids); useErr != nil {
+			return c, useErr
+		}
+		return c, fmt.Errorf("%w: %w", hops.ErrNotCounted, err)
+	case err != nil:
+		return c, err
+	}
+	defer calls.Close()
+	o, err := run()
+	if err != nil {
+		return c, err
+	}
+	each, err := calls.Each()
+	c.Messages = o.Messages
+	for i, n := range each {
+		if i == 0 || i == len(pids)-1 {
+			c.Ends += n
+		} else {
+			c.Forwarders += n
+		}
+	}
+	return c, err
+}
+
 // usage returns what each of some processes has used since it started.
 func usage(pids []int) ([]hops.Use, error) {
 	list := make([]hops.Use, len(pids))
@@ -103,21 +136,11 @@ func startLine(ctx context.Context, n int) (hops.Chain, error) {
 // Pass implements hops.Chain. The nodes are asked for their counters before and after what they
 // use is counted, since answers use it too.
 func (l line) Pass(ctx context.Context, test perf.Test, size int, d time.Duration) (hops.Passage, error) {
-	var pids []int
-	for _, n := range l.nodes {
-		pids = append(pids, n.cmd.Process.Pid)
-	}
 	before, err := l.frames(ctx)
 	if err != nil {
 		return hops.Passage{}, err
 	}
-	p, err := passage(pids, func() (hops.Outcome, error) {
-		list, err := l.each(ctx, []hops.Task{{From: 1, To: len(l.nodes), Test: test, Size: size, Duration: d}})
-		if err != nil {
-			return hops.Outcome{}, err
-		}
-		return messages(test, list[0]), nil
-	})
+	p, err := passage(l.pids(), l.run(ctx, test, size, d))
 	if err != nil {
 		return p, err
 	}
@@ -125,6 +148,39 @@ func (l line) Pass(ctx context.Context, test perf.Test, size int, d time.Duratio
 	f := after.Since(before)
 	p.Frames = &f
 	return p, err
+}
+
+// Calls implements hops.Chain.
+func (l line) Calls(ctx context.Context, test perf.Test, size int, d time.Duration) (hops.Calls, error) {
+	before, err := l.frames(ctx)
+	if err != nil {
+		return hops.Calls{}, err
+	}
+	c, err := counted(l.pids(), l.run(ctx, test, size, d))
+	if err != nil {
+		return c, err
+	}
+	after, err := l.frames(ctx)
+	c.Forwarded = after.Since(before).Forwarded
+	return c, err
+}
+
+func (l line) pids() (pids []int) {
+	for _, n := range l.nodes {
+		pids = append(pids, n.cmd.Process.Pid)
+	}
+	return pids
+}
+
+// run returns a function that runs a test between the ends.
+func (l line) run(ctx context.Context, test perf.Test, size int, d time.Duration) func() (hops.Outcome, error) {
+	return func() (hops.Outcome, error) {
+		list, err := l.each(ctx, []hops.Task{{From: 1, To: len(l.nodes), Test: test, Size: size, Duration: d}})
+		if err != nil {
+			return hops.Outcome{}, err
+		}
+		return messages(test, list[0]), nil
+	}
 }
 
 // frames returns what the nodes have counted.
@@ -143,6 +199,9 @@ func (l line) frames(ctx context.Context) (f hops.Frames, err error) {
 			if forwards(v.Node) {
 				f.Forwarded += k.ForwardedFrames
 				f.RungBy += k.Doorbells
+				f.Wakes += k.Wakes
+				f.Rests += k.Rests
+				f.Offers += k.Offers
 			}
 			if forwards(k.Neighbour.Host()) {
 				f.RungAt += k.Doorbells
@@ -205,14 +264,28 @@ func (s *sockets) start(ctx context.Context, network string, n int) error {
 
 // Pass implements hops.Chain.
 func (s *sockets) Pass(ctx context.Context, test perf.Test, size int, d time.Duration) (hops.Passage, error) {
+	return passage(s.pids(), s.run(ctx, test, size, d))
+}
+
+// Calls implements hops.Chain.
+func (s *sockets) Calls(ctx context.Context, test perf.Test, size int, d time.Duration) (hops.Calls, error) {
+	return counted(s.pids(), s.run(ctx, test, size, d))
+}
+
+func (s *sockets) pids() []int {
 	pids := []int{s.client.cmd.Process.Pid}
 	for i := range s.listening {
 		pids = append(pids, s.listening[len(s.listening)-1-i].cmd.Process.Pid)
 	}
-	return passage(pids, func() (hops.Outcome, error) {
+	return pids
+}
+
+// run returns a function that runs a test between the ends.
+func (s *sockets) run(ctx context.Context, test perf.Test, size int, d time.Duration) func() (hops.Outcome, error) {
+	return func() (hops.Outcome, error) {
 		a, err := s.client.ask(ctx, ask{Task: hops.Task{Test: test, Size: size, Duration: d}, Begin: time.Now().Add(lead)})
 		return messages(test, a.Outcome), err
-	})
+	}
 }
 
 // Close implements hops.Chain.

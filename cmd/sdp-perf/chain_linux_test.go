@@ -45,6 +45,16 @@ func TestChains(t *testing.T) {
 				assert.Positive(t, round.Messages)
 				assert.Positive(t, round.Ends.CPU)
 				assert.Equal(t, row.Hops > 1, round.Forwarders.CPU > 0)
+				assert.Positive(t, round.Yield)
+				if row.Hops > 1 && r.NotCounted == "" {
+					require.NotNil(t, round.Calls)
+					assert.Positive(t, round.Calls.Messages)
+					assert.Positive(t, round.Calls.Forwarders)
+					assert.Positive(t, round.Calls.Ends)
+					assert.Equal(t, kind == "sdp", round.Calls.Forwarded > 0)
+				} else {
+					assert.Nil(t, round.Calls)
+				}
 				if kind != "sdp" {
 					assert.Nil(t, round.Frames)
 					continue
@@ -53,6 +63,7 @@ func TestChains(t *testing.T) {
 				require.NotNil(t, round.Frames)
 				assert.GreaterOrEqual(t, round.Frames.Forwarded, uint64((row.Hops-1)*round.Messages))
 				assert.GreaterOrEqual(t, round.Frames.Rung, max(round.Frames.RungAt, round.Frames.RungBy))
+				assert.Equal(t, row.Hops > 1, round.Frames.Offers+round.Frames.Wakes > 0)
 			}
 		}
 	}
@@ -65,7 +76,8 @@ func TestChainsAsTable(t *testing.T) {
 	p := newProgram(t, nil, "ring", "--only", "chains", "--hops", "2", "--rounds", "1", "--duration", "1ms")
 	require.Zero(t, p.run(t), p.stderr.String())
 	for _, row := range []string{
-		"64 B, to and fro", "64 KiB, one way", "CPU of 64 B", "sleeps of 64 KiB", "against tcp", "against unix", "times bare", "rung by it",
+		"64 B, to and fro", "64 KiB, one way", "CPU of 64 B", "sleeps of 64 KiB", "against tcp", "against unix", "times bare",
+		"CPU less yields, µs", "wake-ups", "system calls", "doorbells rung by it",
 	} {
 		assert.Contains(t, p.stdout.String(), row)
 	}

@@ -23,7 +23,7 @@
 //	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
 //	sdp-perf shmem --openmpi ./oshmem-perf
 //
-// Nodes, links and routes of a ring that runs, and a picture of them:
+// Nodes, links, routes and forwarders of a ring that runs, and a picture of them:
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
 //
@@ -35,6 +35,11 @@
 // Chains of processes: a line of nodes beside relays of sockets, in the same rounds:
 //
 //	sdp-perf ring --only chains --rounds 9 --duration 200ms
+//
+// On some processors only, as many as there are somewhere else:
+//
+//	sdp-perf ring --cpus 4
+//	sdp-perf bench --cpus 4
 //
 // How it measures is described in package internal/perf and those below it. This
 // package has the command line, the processes and the transports.

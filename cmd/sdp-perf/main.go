@@ -44,7 +44,7 @@ func commands() []command {
 		{name: "limits", synopsis: "limits [flags]", summary: "measure what the machine allows two processes, and chains of them", run: runLimits},
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "crossover", synopsis: "crossover [flags]", summary: "measure what payload costs by CPU stores and by DMA", run: runCrossover},
-		{name: "topology", synopsis: "topology [flags]", summary: "show nodes, links and routes of a ring that runs", run: runTopology},
+		{name: "topology", synopsis: "topology [flags]", summary: "show nodes, links, routes and forwarders of a ring that runs", run: runTopology},
 		{name: "shmem", synopsis: "shmem [flags]", summary: "measure operations of package shmem", run: runShmem},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
 		{name: "ring", synopsis: "ring [flags]", summary: "measure rings and chains of node processes", run: runRing},

@@ -27,6 +27,8 @@ func runRing(ctx context.Context, args []string, out io.Writer) error {
 	lanes := fs.IntSlice("lanes", []int{1, 2, 4, 8}, "lanes of each link, each 1 to 8")
 	rounds := fs.Int("rounds", ringRounds, "how often each figure is taken, 1 to 1000")
 	duration := fs.Duration("duration", ringDuration, "of one figure in one round, 1ms to 1m")
+	var on cpus
+	on.register(fs)
 	var most maxTime
 	most.register(fs, ringMaxTime)
 	only := fs.String("only", "", "rings, or chains: a line of nodes beside relays of sockets and the bare limit (default both)")
@@ -56,6 +58,9 @@ func runRing(ctx context.Context, args []string, out io.Writer) error {
 		return badInputf("--hops %d: a ring of %d nodes has at most %d", slices.Min(*hopsList), slices.Max(*nodes), slices.Max(*nodes)/2)
 	}
 	if err := most.check(); err != nil {
+		return err
+	}
+	if err := on.apply(fs.Changed("cpus")); err != nil {
 		return err
 	}
 	line := newProgress(os.Stderr)

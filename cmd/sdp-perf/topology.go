@@ -82,6 +82,7 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 			epoch(a), epoch(b), a.Ups, b.Ups, duration(max(a.Since, b.Since)),
 			amount(l.ForwardedAB), amount(l.ForwardedBA), amount(l.OwnAB), amount(l.OwnBA))
 	}
+	printForwarders(w, t)
 	printMembers(w, t)
 	if list := complaints(t); len(list) > 0 {
 		fmt.Fprintln(w, "\n"+strings.Join(list, "\n"))
@@ -103,6 +104,55 @@ func absence(t *fabric.Topology, node int) string {
 		return fmt.Sprintf("no owner, %d waiting", n)
 	}
 	return "not there"
+}
+
+// printForwarders prints what the nodes' workers of lanes have done since the links came up, what
+// the nodes have dropped, and the processor time of their processes.
+func printForwarders(w io.Writer, t *fabric.Topology) {
+	head := "\nnode\tforwarded\twake-ups\trests\tyields\tdropped\tCPU\n"
+	for _, v := range t.Views {
+		if v.Ring == nil {
+			continue
+		}
+		var forwarded, wakes, rests, offers uint64
+		for _, l := range v.Ring.Links {
+			forwarded += l.ForwardedFrames
+			wakes += l.Wakes
+			rests += l.Rests
+			offers += l.Offers
+		}
+		fmt.Fprintf(w, "%snode%d\t%s\t%d\t%d\t%d\t%s\t%s\n", head, v.Node, frames(forwarded), wakes, rests, offers, drops(v.Ring.Drops), cpuText(v.CPU))
+		head = ""
+	}
+}
+
+func frames(n uint64) string {
+	if n == 1 {
+		return "1 frame"
+	}
+	return fmt.Sprintf("%d frames", n)
+}
+
+// drops returns how many frames were dropped, and why.
+func drops(reasons map[string]uint64) string {
+	var sum uint64
+	var list []string
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		sum += reasons[why]
+		list = append(list, fmt.Sprintf("%s %d", why, reasons[why]))
+	}
+	if len(list) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", sum, strings.Join(list, ", "))
+}
+
+// cpuText returns a processor time in seconds, or "-" if it is not known.
+func cpuText(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f s", seconds)
 }
 
 // printMembers prints the processes that use the links of another one.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +19,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -56,6 +61,11 @@ func TestTopologyOfARing(t *testing.T) {
 	for _, line := range strings.Split(text, "\n") {
 		assert.LessOrEqual(t, len(line), 120)
 	}
+	_, table, ok := strings.Cut(text, "\nnode    forwarded")
+	require.True(t, ok, text)
+	for node := 1; node <= 3; node++ {
+		assert.Regexp(t, fmt.Sprintf(`\nnode%d +[0-9]+ frames? +[0-9]+ +[0-9]+ +[0-9]+ +(0|[0-9]+ \(.*\)) +[0-9]+\.[0-9]{2} s\n`, node), table)
+	}
 	doc, err := os.ReadFile(picture)
 	require.NoError(t, err)
 	for dec := xml.NewDecoder(strings.NewReader(string(doc))); ; {
@@ -82,6 +92,68 @@ func TestTopologyOfARing(t *testing.T) {
 	assert.Len(t, top.Views, 3)
 	assert.Equal(t, []int{4}, top.Absent)
 	assert.Equal(t, "up", top.Wires[0].State)
+}
+
+// A forwarder has forwarded, was woken or yielded meanwhile, and has used a processor.
+func TestTopologyShowsWhatForwardersDo(t *testing.T) {
+	for _, v := range forwardersWork(t).Views {
+		var forwarded, waits uint64
+		for _, l := range v.Ring.Links {
+			forwarded += l.ForwardedFrames
+			waits += l.Wakes + l.Offers
+		}
+		assert.Equal(t, v.Node == 2, forwarded > 0)
+		assert.Positive(t, waits)
+		assert.Positive(t, v.CPU)
+	}
+
+	var b strings.Builder
+	require.NoError(t, printTopology(&b, &fabric.Topology{Views: []*fabric.NodeView{
+		{Node: 2, CPU: 1.256, Ring: &ring.Snapshot{
+			Drops: map[string]uint64{"unknown tunnel": 3, "no route": 4},
+			Links: []ring.LinkInfo{{ForwardedFrames: 5, Wakes: 6, Rests: 7, Offers: 8}, {ForwardedFrames: 10, Wakes: 20, Rests: 30, Offers: 40}},
+		}},
+		{Node: 3, Ring: &ring.Snapshot{Links: []ring.LinkInfo{{ForwardedFrames: 1}}}},
+		{Node: 4},
+	}}))
+	text := strings.Join(strings.Fields(b.String()), " ")
+	want := "node forwarded wake-ups rests yields dropped CPU node2 15 frames 26 37 48 7 (no route 4, unknown tunnel 3) 1.26 s node3 1 frame 0 0 0 0 -"
+	assert.True(t, strings.HasSuffix(text, want), text)
+}
+
+// forwardersWork has the ends of a line of three processes exchange some data, and returns the
+// topology then.
+func forwardersWork(t *testing.T) *fabric.Topology {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	name := "line:" + fabrictest.Name(t)
+	for node := 2; node <= 3; node++ {
+		cmd := exec.Command(exe, nodeCommand, fmt.Sprintf("%s?node=%d&nodes=3", name, node))
+		cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+		stdin, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			stdin.Close()
+			assert.NoError(t, cmd.Wait())
+		})
+	}
+	f, err := sdp.Open(name + "?node=1&nodes=3")
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	require.NoError(t, waitForLinks(context.Background(), name, 3))
+	g, err := perf.Connect(context.Background(), perf.Endpoint{Network: sdp.Network, Address: fmt.Sprintf("node3:%d", nodePort)}, 1, 64,
+		func(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
+			return f.DialContext(ctx, e.Network, e.Address)
+		})
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	require.NoError(t, g.Verify(context.Background(), 1<<16))
+	top, err := fabric.ReadTopology(context.Background(), name)
+	require.NoError(t, err)
+	require.Len(t, top.Views, 3)
+	return top
 }
 
 func TestTopologyOfNothing(t *testing.T) {

@@ -17,6 +17,7 @@ type NodeView struct {
 	Nodes    int        `json:"nodes"`
 	Lanes    int        `json:"lanes"`
 	Uptime   float64    `json:"uptime_s"`
+	CPU      float64    `json:"cpu_s,omitempty"` // processor time of that process since it started; 0 if not known
 	Links    []LinkView `json:"links"`
 	// Members are the processes of the node that are reached through this one.
 	Members []MemberView `json:"members"`
@@ -68,7 +69,7 @@ func (h *hosts) view() *NodeView {
 	below := h.snapshot()
 	v := &NodeView{
 		Node: g.Node, Process: g.Process, PID: g.PID, Topology: g.Topology, Nodes: g.Nodes, Lanes: g.Lanes,
-		Uptime: time.Since(h.begun).Seconds(), Members: []MemberView{}, Ring: &below,
+		Uptime: time.Since(h.begun).Seconds(), CPU: cpuTime(), Members: []MemberView{}, Ring: &below,
 	}
 	for _, r := range below.Routes {
 		v.Routes = append(v.Routes, RouteView{To: r.Host, State: r.State, Direction: r.Direction, Hops: r.Hops})

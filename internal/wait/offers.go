@@ -123,7 +123,8 @@ type Polls struct {
 	gave    time.Time // when other goroutines last had a chance to run
 	gives   fruitless // chances of others to run
 	place   place
-	leaves  bool // see Leave
+	leaves  bool           // see Leave
+	made    *atomic.Uint64 // counts the offers; may be nil
 }
 
 // place is whether a wait counts in the limit of all spins.
@@ -152,6 +153,9 @@ func (o *Offers) firstOffer() int {
 // Leave has the wait end where the limit of all spins is reached, rather than poll by turns. It
 // does not count against Spinners: it ends as soon as it sees that one polls for the same.
 func (p *Polls) Leave() { p.leaves = true }
+
+// CountIn has each offer of this wait counted in n.
+func (p *Polls) CountIn(n *atomic.Uint64) { p.made = n }
 
 // Again begins the time anew, after a poll that found something.
 func (p *Polls) Again() {
@@ -193,6 +197,9 @@ func (p *Polls) Offer() bool {
 		return p.polls < slowPolls
 	}
 	now = o.offer(now)
+	if p.made != nil {
+		p.made.Add(1)
+	}
 	if now.Sub(p.begin) > p.budget || o.stopped() {
 		return false
 	}

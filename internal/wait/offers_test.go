@@ -63,6 +63,36 @@ func waitOffersItsProcessor(t *testing.T) {
 	}
 }
 
+// The offers of a wait are counted where it says, and those of other waits are not.
+func TestOffersAreCounted(t *testing.T) { synctest.Test(t, offersAreCounted) }
+
+func offersAreCounted(t *testing.T) {
+	o, offers := offering(true)
+	var n atomic.Uint64
+	for range 2 {
+		require.True(t, pollAll(o, time.Hour, after(50)))
+		p := o.Begin(time.Hour)
+		p.CountIn(&n)
+		for range 100 {
+			if p.Due() {
+				require.True(t, p.Offer())
+			}
+		}
+		p.End()
+	}
+	require.EqualValues(t, 2*(100-crowdedFrom+1), n.Load())
+	require.EqualValues(t, int(n.Load())+2*(50-crowdedFrom), *offers)
+
+	o.yield = func() { time.Sleep(slowOffer) }
+	n.Store(0)
+	p := o.Begin(time.Hour)
+	p.CountIn(&n)
+	for !p.Due() || p.Offer() {
+	}
+	p.End()
+	require.EqualValues(t, 1, n.Load(), "while an offer would take long, none is made")
+}
+
 func TestPollsEnd(t *testing.T) { synctest.Test(t, pollsEnd) }
 
 func pollsEnd(t *testing.T) {

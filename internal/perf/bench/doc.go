@@ -17,6 +17,9 @@
 //     is affected by another.
 //   - The limits are measured in each round too. A share of a limit is relative to
 //     the best of all rounds, which is the strictest.
+//   - Shares of connections that make round trips at the same time are those of windows of a
+//     second, whatever the time of a measurement: what is fair over a long time may starve a
+//     connection meanwhile.
 //   - Idle connections are measured once, by processes that have done nothing else
 //     before.
 //   - A measurement that fails is reported in its row, and the run goes on.

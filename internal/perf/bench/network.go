@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ func (n *Network) Measure(ctx context.Context, t Task, d time.Duration) (Outcome
 	if t.SpinOff && n.SpinOff != nil {
 		return n.SpinOff.Measure(ctx, t, d)
 	}
-	limit := 2*d + slack
+	limit := 2*max(d, time.Duration(t.Windows)*t.window()) + slack
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v: it hangs", limit))
 	defer cancel()
 	o, err := n.measure(ctx, t, d)
@@ -88,11 +89,31 @@ func (n *Network) slice(ctx context.Context, t Task, test perf.Test, d time.Dura
 		return Outcome{}, err
 	}
 	defer g.Close()
+	if t.Windows > 0 {
+		return fairness(ctx, g, t)
+	}
 	f, err := g.Slice(ctx, test, t.Size, d)
 	if err != nil {
 		return Outcome{}, err
 	}
 	return Outcome{Value: f.Value, Rate: f.Sum(), Slowest: f.Slowest()}, nil
+}
+
+// fairness measures the shares of the connections. Measure ends one that takes too long.
+func fairness(ctx context.Context, g *perf.Group, t Task) (Outcome, error) {
+	if t.Test != RoundTrip {
+		return Outcome{}, ErrUnsupported
+	}
+	var f perf.Fairness
+	// On a machine that is busy, nothing may have come back in a short window.
+	for window := t.window(); f.Sum == 0; window *= 2 {
+		var err error
+		if f, err = g.Fairness(ctx, t.Size, window, t.Windows); err != nil {
+			return Outcome{}, err
+		}
+	}
+	mean := 1e6 * float64(t.Connections) / f.Sum // µs
+	return Outcome{Value: mean, Rate: f.Sum, Slowest: slices.Min(f.Slowest), P50: f.P50, P99: f.P99}, nil
 }
 
 // Verify sends pseudo-random bytes each way on a connection and checks every one.

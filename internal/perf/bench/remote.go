@@ -216,7 +216,7 @@ func (r *Remote) Measure(ctx context.Context, t Task, d time.Duration) (Outcome,
 			return Outcome{}, err
 		}
 	}
-	resp, err := r.ask(ctx, Request{r.name, t, float64(d) / float64(time.Millisecond)}, 2*d+2*slack)
+	resp, err := r.ask(ctx, Request{r.name, t, float64(d) / float64(time.Millisecond)}, 2*max(d, time.Duration(t.Windows)*t.window())+2*slack)
 	if err != nil {
 		r.w.run.cmd.Process.Kill()
 		_ = r.w.stop() // the cause is err

@@ -19,6 +19,7 @@ type Report struct {
 	SliceMS  float64       `json:"slice_ms"`      // one measurement
 	Verified perf.Verified `json:"verified"`
 	Limits   *Limits       `json:"limits,omitempty"`
+	NoLimits string        `json:"no_limits,omitempty"` // why there are none
 	Rows     []Row         `json:"rows"`
 	Sweep    []Curve       `json:"sweep,omitempty"`
 }
@@ -29,6 +30,8 @@ type Limits struct {
 	LineRounds   []float64     `json:"cache_line_us_each_round"`
 	Filled       float64       `json:"filled_line_us"`
 	FilledRounds []float64     `json:"filled_line_us_each_round"`
+	Double       float64       `json:"two_lines_us"`
+	DoubleRounds []float64     `json:"two_lines_us_each_round"`
 	Copies       limits.Copies `json:"two_copies"`
 	CopiesRounds []float64     `json:"two_copies_gb_per_s_each_round"`
 }
@@ -60,9 +63,12 @@ type Result struct {
 // rows returns the rows of one measurement.
 func (r *run) rows(m measurement, cells []cell) (rows []Row) {
 	for _, f := range m.rows {
+		if f.limit == copyOfRound && r.limits == nil {
+			continue
+		}
 		row := Row{Item: m.item, Name: f.name, Unit: f.unit, LessIsBetter: f.less, Limit: r.limit(f.limit)}
 		for i := range cells {
-			row.Results = append(row.Results, result(r.Transports[i].Name(), &cells[i], f))
+			row.Results = append(row.Results, r.result(r.Transports[i].Name(), &cells[i], f))
 		}
 		row.compare()
 		rows = append(rows, row)
@@ -75,13 +81,15 @@ func (r *run) limit(y yardstick) *float64 {
 	case r.limits == nil:
 	case y == lineLimit:
 		return &r.limits.Line
+	case y == doubleLimit:
+		return &r.limits.Double
 	case y == copyLimit:
 		return &r.limits.Copies.GBs
 	}
 	return nil
 }
 
-func result(name string, c *cell, f figure) Result {
+func (r *run) result(name string, c *cell, f figure) Result {
 	res := Result{Transport: name}
 	switch {
 	case errors.Is(c.failed, ErrUnsupported):
@@ -90,6 +98,11 @@ func result(name string, c *cell, f figure) Result {
 		res.Why, res.Failed = c.failed.Error(), true
 	default:
 		res.Rounds = c.values(f.of)
+		if f.limit == copyOfRound {
+			for i := range res.Rounds {
+				res.Rounds[i] *= 100 / r.limits.CopiesRounds[i]
+			}
+		}
 		res.Spread = perf.SpreadOf(res.Rounds)
 	}
 	return res
@@ -154,12 +167,16 @@ func (r *Report) Table(w io.Writer) error {
 func (r *Report) writeLimits(b *strings.Builder) {
 	l := r.Limits
 	if l == nil {
+		if r.NoLimits != "" {
+			fmt.Fprintf(b, "Limits are not measured: %s.\n\n", r.NoLimits)
+		}
 		return
 	}
 	perf.WriteAligned(b, [][]string{
 		{"limit between two processes", "", "best", "each round"},
 		{"one cache line to and fro", "a word", perf.Number(l.Line) + " µs", spreadText(l.LineRounds)},
 		{"", "a word and 56 B", perf.Number(l.Filled) + " µs", spreadText(l.FilledRounds)},
+		{"two cache lines to and fro", "a word and 64 B", perf.Number(l.Double) + " µs", spreadText(l.DoubleRounds)},
 		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(l.Copies.Queue), perf.SizeText(l.Copies.Piece)),
 			perf.Number(l.Copies.GBs) + " GB/s", spreadText(l.CopiesRounds)},
 	})
@@ -247,7 +264,8 @@ const unsteady = 1.5
 
 func (r *Report) writeNotes(b *strings.Builder) {
 	b.WriteString("\nMedian of the rounds (lowest..highest). GB/s: 10^9 bytes received in a second. Ratios are made within\n" +
-		"each round: 2.00x is twice as good. The limit is the best of all rounds.\n")
+		"each round: 2.00x is twice as good. The limit is the best of all rounds;\n" +
+		"for round trips of 56 B it is a word on one cache line, of 64 B two cache lines.\n")
 	if v := r.Verified; len(v.Transports) > 0 {
 		fmt.Fprintf(b, "Verified before measuring, every byte of %s each way: %s.\n",
 			perf.SizeText(int(v.BytesEachWay)), strings.Join(v.Transports, ", "))
@@ -259,7 +277,7 @@ func (r *Report) writeNotes(b *strings.Builder) {
 			switch {
 			case res.Why != "":
 				fmt.Fprintf(b, "%s: %s: %s\n", row.Name, res.Transport, oneLine(res.Why))
-			case compared && row.Unit != "%" && res.Max >= unsteady*res.Min:
+			case compared && row.Unit != "%" && row.Unit != "x" && res.Max >= unsteady*res.Min:
 				fmt.Fprintf(b, "Unsteady: %s, %s: the rounds differ %sx. Against its best round %s has %sx.\n", row.Name,
 					res.Transport, perf.Number(res.Max/res.Min), first.Transport, perf.Number(ratio.AgainstBest))
 			}

@@ -21,6 +21,9 @@ type Plan struct {
 	// a sixth of it on top.
 	Rounds   int
 	Duration time.Duration
+	// Window is that of the shares of connections that work at the same time, a second
+	// if 0. As many are measured as Duration has, at least one.
+	Window time.Duration
 	// Budget, if not nil, limits the time of Run by leaving rounds out.
 	Budget *perf.Budget
 	// SweepRounds and SweepDuration are for the picture. Without rounds there is no
@@ -29,9 +32,10 @@ type Plan struct {
 	SweepDuration time.Duration
 	// VerifyBytes are sent each way on every Network before the measurement.
 	VerifyBytes uint64
-	// Limits measures the machine, if not nil.
-	Limits *limits.Meter
-	Effort limits.Effort
+	// Limits measures the machine, if not nil. NoLimits says why it is nil, for the report.
+	Limits   *limits.Meter
+	Effort   limits.Effort
+	NoLimits string
 	// Load keeps all processors busy until stop is called. If it is nil, the rows
 	// that need it are left out.
 	Load func(context.Context) (stop func() error, err error)
@@ -85,7 +89,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		}
 		report.Rounds++
 	}
-	report.Limits = r.limits
+	report.Limits, report.NoLimits = r.limits, r.NoLimits
 	for i, m := range r.table {
 		report.Rows = append(report.Rows, r.rows(m, r.cells[i])...)
 	}
@@ -140,24 +144,27 @@ func (r *run) measureLimits(ctx context.Context) error {
 		return cause(ctx, err)
 	}
 	r.fast = full.Fastest(fastest)
-	r.limits = &Limits{Line: full.Line.Best, Filled: full.Filled.Best, Copies: full.Best}
+	r.limits = &Limits{Line: full.Line.Best, Filled: full.Filled.Best, Double: full.Double.Best, Copies: full.Best}
 	return nil
 }
 
 // limitsAgain measures the limits in a round. The best of all rounds counts.
 func (r *run) limitsAgain() error {
 	l := r.limits
-	line, err := r.Limits.CacheLine(false, r.Effort.Rounds)
-	if err != nil {
-		return err
+	for _, line := range []struct {
+		message limits.Message
+		best    *float64
+		rounds  *[]float64
+	}{{limits.Word, &l.Line, &l.LineRounds}, {limits.FilledLine, &l.Filled, &l.FilledRounds}, {limits.TwoLines, &l.Double, &l.DoubleRounds}} {
+		us, err := r.Limits.CacheLine(line.message, r.Effort.Rounds)
+		if err != nil {
+			return err
+		}
+		*line.best, *line.rounds = min(*line.best, us), append(*line.rounds, us)
 	}
-	filled, err := r.Limits.CacheLine(true, r.Effort.Rounds)
-	if err != nil {
-		return err
-	}
-	l.Line, l.Filled = min(l.Line, line), min(l.Filled, filled)
 	copied := 0.
 	for _, c := range r.fast {
+		var err error
 		if c.GBs, err = r.Limits.Copies(c.Queue, c.Piece, r.Effort.Bytes); err != nil {
 			return err
 		}
@@ -166,8 +173,6 @@ func (r *run) limitsAgain() error {
 			l.Copies = c
 		}
 	}
-	l.LineRounds = append(l.LineRounds, line)
-	l.FilledRounds = append(l.FilledRounds, filled)
 	l.CopiesRounds = append(l.CopiesRounds, copied)
 	return nil
 }
@@ -196,6 +201,7 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
+	task := r.task(m)
 	for k := range r.Transports {
 		i := (round + k) % len(r.Transports)
 		t, c := r.Transports[i], &cells[i]
@@ -204,13 +210,26 @@ func (r *run) measurement(ctx context.Context, round int, m measurement, cells [
 		if c.failed != nil {
 			continue
 		}
-		o, err := t.Measure(ctx, m.task, r.Duration)
+		o, err := t.Measure(ctx, task, r.Duration)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		c.rounds, c.failed = append(c.rounds, o), err
 	}
 	return nil
+}
+
+// task returns the task of a row.
+func (r *run) task(m measurement) Task {
+	t := m.task
+	if m.fair {
+		window := r.Window
+		if window == 0 {
+			window = time.Second
+		}
+		t.Windows, t.WindowMS = max(int(r.Duration/window), 1), float64(window)/float64(time.Millisecond)
+	}
+	return t
 }
 
 // cause returns why ctx has ended if it has, else err.

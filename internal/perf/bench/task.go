@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
@@ -24,16 +25,27 @@ type Task struct {
 	Size        int  `json:"size_bytes"`  // of a message or body
 	Connections int  `json:"connections"` // at work at the same time
 	SpinOff     bool `json:"spin_off,omitempty"`
+	// Windows, if not 0, is for how many windows of WindowMS milliseconds round trips are
+	// made, for the shares of the connections in each. The time of the measurement is that.
+	Windows  int     `json:"windows,omitempty"`
+	WindowMS float64 `json:"window_ms,omitempty"`
 }
+
+// window returns the length of a window.
+func (t Task) window() time.Duration { return time.Duration(t.WindowMS * float64(time.Millisecond)) }
 
 // Outcome is the result of a Task.
 type Outcome struct {
 	Value float64 `json:"value"` // in the unit of the test
 	// Rate is messages or round trips per second, of all connections together.
 	// Slowest is the rate of the slowest connection as a fraction of the fair
-	// share. Both are 0 for tests other than RoundTrip and OneWay.
+	// share, with windows the least of them. Both are 0 for tests other than RoundTrip and
+	// OneWay.
 	Rate    float64 `json:"rate,omitempty"`
 	Slowest float64 `json:"slowest,omitempty"`
+	// P50 and P99 are of single round trips, in microseconds. They are 0 without windows.
+	P50 float64 `json:"p50_us,omitempty"`
+	P99 float64 `json:"p99_us,omitempty"`
 }
 
 // Items are the names by which rows are selected, in the order of the table.
@@ -45,9 +57,11 @@ var Items = []string{
 type yardstick int
 
 const (
-	noLimit yardstick = iota
-	lineLimit
+	noLimit     yardstick = iota
+	lineLimit             // a word to and fro
+	doubleLimit           // two cache lines to and fro
 	copyLimit
+	copyOfRound // the figure is percent of the two copies of the same round
 )
 
 // figure is one row of the table: a part of an Outcome.
@@ -64,6 +78,7 @@ type measurement struct {
 	item string
 	task Task
 	busy bool // while other processes use all processors
+	fair bool // in windows of time
 	rows []figure
 }
 
@@ -80,9 +95,9 @@ const smallMessage = 64
 func measurements() []measurement {
 	return []measurement{
 		roundTrip("roundtrip", 56, "", lineLimit),
-		roundTrip("roundtrip", 64, "", lineLimit),
+		roundTrip("roundtrip", 64, "", doubleLimit),
 		oneWay("oneway", 16<<10, "", copyLimit),
-		oneWay("oneway", 64<<10, "", copyLimit),
+		ofRound(oneWay("oneway", 64<<10, "", copyLimit)),
 		oneWay("oneway", 1<<20, "", copyLimit),
 		{
 			item: "stream", task: Task{Test: OneWay, Size: smallMessage, Connections: 1},
@@ -99,10 +114,11 @@ func measurements() []measurement {
 			},
 		},
 		{
-			item: "many", task: Task{Test: RoundTrip, Size: smallMessage, Connections: many},
+			item: "many", task: Task{Test: RoundTrip, Size: smallMessage, Connections: many}, fair: true,
 			rows: []figure{
 				{"round trips, 64 B, 64 connections", "k/s", false, noLimit, func(o Outcome) float64 { return o.Rate / 1e3 }},
-				{"slowest of those, of its fair share", "%", false, noLimit, slowest},
+				{"slowest of those in a second, of its fair share", "%", false, noLimit, slowest},
+				{"p99 of those, times the median", "x", true, noLimit, func(o Outcome) float64 { return o.P99 / o.P50 }},
 			},
 		},
 		{
@@ -127,6 +143,14 @@ func oneWay(item string, size int, when string, limit yardstick) measurement {
 		item: item, task: Task{Test: OneWay, Size: size, Connections: 1},
 		rows: []figure{{"one way, " + perf.SizeText(size) + when, "GB/s", false, limit, value}},
 	}
+}
+
+// ofRound adds a row with the figure as a part of two copies in the same round.
+func ofRound(m measurement) measurement {
+	f := m.rows[0]
+	f.name, f.unit, f.limit = "the same, of two copies in its round", "%", copyOfRound
+	m.rows = append(m.rows, f)
+	return m
 }
 
 func get(size, clients int) measurement {

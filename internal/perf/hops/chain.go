@@ -25,6 +25,9 @@ type Chain interface {
 	// Pass measures a test between the ends of the chain. A bare chain has round trips only,
 	// of one word.
 	Pass(ctx context.Context, test perf.Test, size int, d time.Duration) (Passage, error)
+	// Calls counts system calls in such a test. That takes time of all processes, so it is
+	// apart. The error wraps [ErrNotCounted] if the system does not let them be counted.
+	Calls(ctx context.Context, test perf.Test, size int, d time.Duration) (Calls, error)
 	// Close ends all processes.
 	Close() error
 }
@@ -44,8 +47,23 @@ type Passage struct {
 	Ends       Use `json:"ends"`
 	// Frames is what nodes count, nil for other processes.
 	Frames *Frames `json:"frames,omitempty"`
-	// Copy is the time of a plain copy of 64 KiB in this round, in microseconds.
-	Copy float64 `json:"plain_copy_us"`
+	// Copy is the time of a plain copy of 64 KiB in this round, and Yield the CPU time of one
+	// sched_yield, in microseconds.
+	Copy  float64 `json:"plain_copy_us"`
+	Yield float64 `json:"sched_yield_us"`
+	// Calls is nil in rounds in which system calls were not counted.
+	Calls *Calls `json:"calls,omitempty"`
+}
+
+// ErrNotCounted is the error of Calls where the system does not let system calls be counted.
+var ErrNotCounted = errors.New("system calls are not counted")
+
+// Calls is how many system calls the processes of a chain made while messages went along.
+type Calls struct {
+	Messages   int    `json:"messages"`
+	Forwarded  uint64 `json:"forwarded,omitempty"` // frames, by nodes
+	Forwarders uint64 `json:"forwarders"`
+	Ends       uint64 `json:"ends"`
 }
 
 // Use is what some processes used.
@@ -61,6 +79,11 @@ type Frames struct {
 	RungAt    uint64 `json:"doorbells_rung_at_forwarders"` // for frames
 	RungBy    uint64 `json:"doorbells_rung_by_forwarders"`
 	Rung      uint64 `json:"doorbells_rung"` // by any node
+	// What the forwarders' workers of lanes did: were woken by doorbells, rested while other
+	// goroutines polled, and offered their processor by sched_yield.
+	Wakes  uint64 `json:"wakes_of_forwarders"`
+	Rests  uint64 `json:"rests_of_forwarders"`
+	Offers uint64 `json:"yields_of_forwarders"`
 }
 
 // Since returns the difference to earlier counts.
@@ -68,6 +91,7 @@ func (f Frames) Since(before Frames) Frames {
 	return Frames{
 		Forwarded: f.Forwarded - before.Forwarded, Dropped: f.Dropped - before.Dropped,
 		RungAt: f.RungAt - before.RungAt, RungBy: f.RungBy - before.RungBy, Rung: f.Rung - before.Rung,
+		Wakes: f.Wakes - before.Wakes, Rests: f.Rests - before.Rests, Offers: f.Offers - before.Offers,
 	}
 }
 
@@ -91,6 +115,67 @@ type ChainTest struct {
 	CPU    *perf.Spread `json:"forwarders_cpu_of_a_message_us,omitempty"`
 	Copies *perf.Spread `json:"forwarders_cpu_of_a_message_copies,omitempty"`
 	Sleeps *perf.Spread `json:"forwarders_sleeps_of_a_message,omitempty"`
+	// Calls are system calls. They are nil where they were not counted, too.
+	Calls *perf.Spread `json:"forwarders_calls_of_a_message,omitempty"`
+	// Frame is what a forwarder does for each frame that it sends on, nil for processes that
+	// are not nodes.
+	Frame *Forwarding `json:"forwarders_of_a_frame,omitempty"`
+}
+
+// Forwarding is what a node does for each frame that it sends on. Times are in microseconds.
+type Forwarding struct {
+	Of     perf.Spread `json:"frames_of_a_message"`
+	CPU    perf.Spread `json:"cpu_us"`
+	Yields perf.Spread `json:"yields"`
+	// Work is the CPU time less that of the yields, each of which takes what one took in the
+	// same round. WorkCopies is that for a message, in plain copies of 64 KiB.
+	Work       perf.Spread  `json:"cpu_less_yields_us"`
+	WorkCopies perf.Spread  `json:"cpu_less_yields_of_a_message_copies"`
+	Wakes      perf.Spread  `json:"wakes"`
+	Rests      perf.Spread  `json:"rests"`
+	Sleeps     perf.Spread  `json:"sleeps"`
+	RungAt     perf.Spread  `json:"doorbells_rung_at_it"`
+	RungBy     perf.Spread  `json:"doorbells_rung_by_it"`
+	Calls      *perf.Spread `json:"calls,omitempty"`
+}
+
+// work returns the CPU time of all forwarders less that of their yields.
+func (p Passage) work() float64 { return p.Forwarders.CPU - float64(p.Frames.Offers)*p.Yield }
+
+// forwarding returns what a forwarder did for each frame, of n in a chain of nodes.
+func (t *ChainTest) forwarding(n float64) *Forwarding {
+	each := func(what func(Passage) float64) perf.Spread {
+		return t.spread(func(p Passage) float64 { return what(p) / float64(p.Frames.Forwarded) })
+	}
+	return &Forwarding{
+		Of:         t.spread(func(p Passage) float64 { return float64(p.Frames.Forwarded) / float64(p.Messages) / n }),
+		CPU:        each(func(p Passage) float64 { return p.Forwarders.CPU }),
+		Yields:     each(func(p Passage) float64 { return float64(p.Frames.Offers) }),
+		Work:       each(Passage.work),
+		WorkCopies: t.spread(func(p Passage) float64 { return p.work() / float64(p.Messages) / n / p.Copy }),
+		Wakes:      each(func(p Passage) float64 { return float64(p.Frames.Wakes) }),
+		Rests:      each(func(p Passage) float64 { return float64(p.Frames.Rests) }),
+		Sleeps:     each(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) }),
+		RungAt:     each(func(p Passage) float64 { return float64(p.Frames.RungAt) }),
+		RungBy:     each(func(p Passage) float64 { return float64(p.Frames.RungBy) }),
+		Calls:      t.calls(func(c Calls) float64 { return float64(c.Forwarders) / float64(c.Forwarded) }),
+	}
+}
+
+// calls returns the distribution of a figure over the rounds in which system calls were counted,
+// or nil if there are none.
+func (t *ChainTest) calls(figure func(Calls) float64) *perf.Spread {
+	var list []float64
+	for _, p := range t.Rounds {
+		if p.Calls != nil {
+			list = append(list, figure(*p.Calls))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	s := perf.SpreadOf(list)
+	return &s
 }
 
 // spread returns the distribution over the rounds of a figure of each.
@@ -117,6 +202,10 @@ func reduce(rows []*ChainRow) {
 				copies := t.spread(func(p Passage) float64 { return p.Forwarders.CPU / float64(p.Messages) / n / p.Copy })
 				sleeps := t.spread(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) / float64(p.Messages) / n })
 				t.CPU, t.Copies, t.Sleeps = &cpu, &copies, &sleeps
+				t.Calls = t.calls(func(c Calls) float64 { return float64(c.Forwarders) / float64(c.Messages) / n })
+				if row.Kind == ours {
+					t.Frame = t.forwarding(n)
+				}
 			}
 			for _, base := range rows {
 				other := base.test(test)
@@ -187,7 +276,17 @@ func (p *Plan) measureChains(ctx context.Context, r *Report, loops int) (err err
 		}
 		for _, c := range list {
 			p.progress("round %d of %d: chains, hops=%d", round+1, p.Rounds, c.hops)
-			if err := c.round(ctx, p, round, micros(plain)); err != nil {
+			if err := c.round(ctx, p, round, micros(plain), yield); err != nil {
+				return err
+			}
+			if round >= callRounds || r.NotCounted != "" {
+				continue
+			}
+			p.progress("round %d of %d: system calls of chains, hops=%d", round+1, p.Rounds, c.hops)
+			err := c.countCalls(ctx, p)
+			if errors.Is(err, ErrNotCounted) {
+				r.NotCounted = err.Error()
+			} else if err != nil {
 				return err
 			}
 		}
@@ -216,26 +315,60 @@ func (p *Plan) startChains(ctx context.Context, c *chainSet) error {
 	return nil
 }
 
+// tests are the tests of chains.
+var tests = []perf.Test{perf.RoundTrip, perf.OneWay}
+
+// sizeOf returns the size of the messages of a test.
+func sizeOf(test perf.Test) int {
+	if test == perf.OneWay {
+		return large
+	}
+	return small
+}
+
 // round measures all tests on every chain. In each round it begins with another one. plain is
-// the time of a plain copy.
-func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain float64) error {
-	for _, test := range []perf.Test{perf.RoundTrip, perf.OneWay} {
-		size := small
-		if test == perf.OneWay {
-			size = large
-		}
+// the time of a plain copy, and yield that of a sched_yield.
+func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain, yield float64) error {
+	for _, test := range tests {
 		for i := range c.all {
 			i = (round + i) % len(c.all)
 			t := c.rows[i].test(test)
 			if t == nil {
 				continue
 			}
-			passage, err := c.all[i].Pass(ctx, test, size, p.Duration)
+			passage, err := c.all[i].Pass(ctx, test, sizeOf(test), p.Duration)
 			if err != nil {
 				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
 			}
-			passage.Copy = plain
+			passage.Copy, passage.Yield = plain, yield
 			t.Rounds = append(t.Rounds, passage)
+		}
+	}
+	return nil
+}
+
+// System calls are counted in the first callRounds rounds, for a part of the time of a figure.
+const (
+	callRounds = 3
+	callPart   = 4
+)
+
+// countCalls counts the system calls of every chain that has forwarders, in the last round.
+func (c *chainSet) countCalls(ctx context.Context, p *Plan) error {
+	if c.hops == 1 {
+		return nil
+	}
+	for _, test := range tests {
+		for i := range c.all {
+			t := c.rows[i].test(test)
+			if t == nil {
+				continue
+			}
+			calls, err := c.all[i].Calls(ctx, test, sizeOf(test), p.Duration/callPart)
+			if err != nil {
+				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
+			}
+			t.Rounds[len(t.Rounds)-1].Calls = &calls
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type madeUpChain struct {
 	count  map[perf.Test]int
 	closed *int
 	err    error
+	calls  error
 }
 
 var micro = map[string]float64{ours: 20, tcp: 10, unix: 40, bare: 1}
@@ -39,9 +41,24 @@ func (c *madeUpChain) Pass(_ context.Context, test perf.Test, size int, d time.D
 	n := float64(c.hops - 1)
 	p := Passage{Value: v, Messages: 100, Forwarders: Use{CPU: 300 * n, Sleeps: uint64(50 * n)}, Ends: Use{CPU: 200}}
 	if c.kind == ours {
-		p.Frames = &Frames{Forwarded: uint64(200 * n), RungAt: uint64(100 * n), RungBy: uint64(150 * n), Rung: uint64(round)}
+		p.Frames = &Frames{
+			Forwarded: uint64(200 * n), RungAt: uint64(100 * n), RungBy: uint64(150 * n), Rung: uint64(round),
+			Wakes: uint64(20 * n), Rests: uint64(10 * n), Offers: uint64(400 * n),
+		}
 	}
 	return p, c.err
+}
+
+func (c *madeUpChain) Calls(_ context.Context, test perf.Test, size int, d time.Duration) (Calls, error) {
+	if d != time.Millisecond/callPart {
+		return Calls{}, errors.New("another time")
+	}
+	n := uint64(c.hops - 1)
+	calls := Calls{Messages: 100, Forwarders: 500 * n, Ends: 7}
+	if c.kind == ours {
+		calls.Forwarded = 200 * n
+	}
+	return calls, c.calls
 }
 
 func (c *madeUpChain) Close() error { *c.closed++; return nil }
@@ -85,16 +102,27 @@ func TestAReportOfMadeUpChains(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, r.Table(&b))
 	table := r.chainFigures()
-	require.Len(t, table, 1+2+6+6)
-	assert.Equal(t, []string{"4", "64 B, to and fro", "µs", "80.0 (80.0..160)", "40.0 (40.0..80.0)", "160 (160..320)", "4.00 (4.00..8.00)"}, table[9])
-	assert.Equal(t, []string{"4", "CPU of 64 KiB", "copies", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "-"}, table[12])
+	require.Len(t, table, 1+2+8+8)
+	assert.Equal(t, []string{"4", "64 B, to and fro", "µs", "80.0 (80.0..160)", "40.0 (40.0..80.0)", "160 (160..320)", "4.00 (4.00..8.00)"}, table[11])
+	assert.Equal(t, []string{"4", "CPU of 64 KiB", "copies", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "1.50 (1.50..1.50)", "-"}, table[14])
+	assert.Equal(t, []string{"4", "calls of 64 B", "", "5.00 (5.00..5.00)", "5.00 (5.00..5.00)", "5.00 (5.00..5.00)", "5.00 (5.00..5.00)"}, table[17])
 	ratios := r.chainRatios()
 	require.Len(t, ratios, 1+6)
 	assert.Equal(t, []string{"4", "64 B, to and fro", "0.50x (0.50..0.50)", "2.00x (2.00..2.00)", "20.0 (20.0..20.0)", "-", "-"}, ratios[5])
 	assert.Equal(t, []string{"4", "64 KiB, one way", "0.50x (0.50..0.50)", "2.00x (2.00..2.00)", "-", "50 % (50 %..50 %)", "2.20 (2.20..2.20)"}, ratios[6])
 	frames := r.forwarded()
-	require.Len(t, frames, 1+4)
-	assert.Equal(t, []string{"4", "64 B, to and fro", "2.00", "1.50 (1.50..1.50)", "0.25 (0.25..0.25)", "0.50 (0.50..0.50)", "0.75 (0.75..0.75)", "0"}, frames[3])
+	// Of 1.5 µs for a frame, two yields at 0.25 µs leave 1 µs: of 64 KiB two frames, and so one
+	// copy of 2 µs.
+	same := func(hops, name, cell string) []string { return []string{hops, name, cell, cell} }
+	assert.Equal(t, [][]string{
+		same("4", "frames of a message", "2.00 (2.00..2.00)"), same("4", "CPU, µs", "1.50 (1.50..1.50)"),
+		same("4", "yields", "2.00 (2.00..2.00)"), same("4", "CPU less yields, µs", "1.00 (1.00..1.00)"),
+		{"4", "that of 64 KiB, copies", "-", "1.00 (1.00..1.00)"},
+		same("4", "wake-ups", "0.10 (0.10..0.10)"), same("4", "rests", "0.05 (0.05..0.05)"),
+		same("4", "sleeps of threads", "0.25 (0.25..0.25)"), same("4", "system calls", "2.50 (2.50..2.50)"),
+		same("4", "doorbells rung at it", "0.50 (0.50..0.50)"), same("4", "doorbells rung by it", "0.75 (0.75..0.75)"),
+		same("4", "dropped in a round, most", "0"),
+	}, frames[13:])
 	for _, want := range []string{"One plain copy takes 2.00 µs, and one sched_yield 0.25 µs of CPU time.", "In 1 of 3 rounds of 64 B no doorbell was rung for one;\nthe median of these is 20.0 µs."} {
 		assert.Contains(t, b.String(), want)
 	}
@@ -103,6 +131,40 @@ func TestAReportOfMadeUpChains(t *testing.T) {
 	}
 	_, err = json.Marshal(r)
 	require.NoError(t, err)
+}
+
+// Where the system does not let system calls be counted, the report says why, and has the rest.
+func TestSystemCallsThatAreNotCounted(t *testing.T) {
+	var log []string
+	closed := 0
+	p := chainPlan(&log, &closed, nil)
+	start := p.StartChain
+	p.StartChain = func(ctx context.Context, kind string, hops int) (Chain, error) {
+		c, err := start(ctx, kind, hops)
+		c.(*madeUpChain).calls = fmt.Errorf("%w: no right", ErrNotCounted)
+		return c, err
+	}
+	r, err := Run(context.Background(), p)
+	require.NoError(t, err)
+	assert.Equal(t, "a chain, sdp, hops=2: round trip: system calls are not counted: no right", r.NotCounted)
+	own := r.chain(4, ours).RoundTrip
+	assert.Len(t, own.Rounds, 3)
+	assert.Nil(t, own.Calls)
+	assert.Nil(t, own.Frame.Calls)
+	assert.Equal(t, 1.0, own.Frame.Work.Median)
+	assert.Contains(t, r.forwarded(), []string{"4", "system calls", "-", "-"})
+	var b strings.Builder
+	require.NoError(t, r.Table(&b))
+	assert.Contains(t, b.String(), "no right.\n")
+
+	broken := errors.New("broken")
+	p.StartChain = func(ctx context.Context, kind string, hops int) (Chain, error) {
+		c, err := start(ctx, kind, hops)
+		c.(*madeUpChain).calls = broken
+		return c, err
+	}
+	_, err = Run(context.Background(), p)
+	require.ErrorIs(t, err, broken)
 }
 
 // Where there is time for one round only, all chains have one.

@@ -15,14 +15,20 @@ func (r *Report) writeChains(b *strings.Builder) {
 	fmt.Fprintf(b, "\nMedian of the rounds (lowest..highest). sdp: a line of nodes. tcp, unix: relays copy between connections\n"+
 		"over loopback or Unix sockets. bare: one word from memory to memory; each process polls, yields, and then\n"+
 		"sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it in the same round.\n"+
-		"Sleeps: of a forwarder's threads for each message, those of Go's runtime among them.\n"+
+		"Sleeps, calls: of a forwarder's threads for each message, those of Go's runtime among them.\n"+
 		"One plain copy takes %s µs, and one sched_yield %s µs of CPU time.\n", perf.Number(median(r.copies())), perf.Number(median(r.Yield)))
 	b.WriteString("\nsdp beside the others, within each round; and its GB/s and all its processes' CPU time beside 2 hops':\n\n")
 	perf.WriteAligned(b, r.chainRatios())
 	r.writeStores(b)
 	if rows := r.forwarded(); len(rows) > 1 {
-		b.WriteString("\nsdp's forwarders, for each frame that one of them sent on. Frames: for each message. Rung: doorbells for frames:\n\n")
+		b.WriteString("\nsdp's forwarders, for each frame that one of them sent on:\n\n")
 		perf.WriteAligned(b, rows)
+		fmt.Fprintf(b, "\nYields: offers of the processor by sched_yield, counted by the nodes, at %s µs each as measured in the same\n"+
+			"round. Wake-ups: of goroutines by doorbells. Rests: while others poll. Doorbells: those for frames.\n"+
+			"System calls: of all threads, yields among them, counted apart in the first %d rounds.\n", perf.Number(median(r.Yield)), callRounds)
+	}
+	if r.NotCounted != "" {
+		fmt.Fprintf(b, "Not measured: %s.\n", r.NotCounted)
 	}
 }
 
@@ -61,6 +67,8 @@ func (r *Report) chainFigures() [][]string {
 			{"CPU of 64 KiB", "copies", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Copies }},
 			{"sleeps of 64 B", "", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
 			{"sleeps of 64 KiB", "", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Sleeps }},
+			{"calls of 64 B", "", perf.RoundTrip, func(t *ChainTest) *perf.Spread { return t.Calls }},
+			{"calls of 64 KiB", "", perf.OneWay, func(t *ChainTest) *perf.Spread { return t.Calls }},
 		}
 		if own.Hops == 1 {
 			figures = figures[:2] // there is no forwarder
@@ -88,7 +96,7 @@ func (f *chainFigure) cell(row *ChainRow) string {
 	if t == nil {
 		return "-"
 	}
-	return spreadText(*f.of(t))
+	return optional(f.of(t))
 }
 
 func spreadText(s perf.Spread) string {
@@ -161,30 +169,37 @@ func (r *Report) writeStores(b *strings.Builder) {
 
 // forwarded returns what our forwarders did for each frame.
 func (r *Report) forwarded() [][]string {
-	rows := [][]string{{"hops", "test", "frames", "CPU µs", "sleeps", "rung at it", "rung by it", "dropped"}}
+	rows := [][]string{{"hops", "each frame", "64 B, to and fro", "64 KiB, one way"}}
 	for _, own := range r.ours() {
-		n := float64(own.Hops - 1)
-		if n == 0 {
+		if own.Hops == 1 {
 			continue
 		}
-		for _, test := range []perf.Test{perf.RoundTrip, perf.OneWay} {
-			t, name := own.test(test), "64 B, to and fro"
-			if test == perf.OneWay {
-				name = "64 KiB, one way"
-			}
-			each := func(what func(Passage) float64) string {
-				return spreadText(t.spread(func(p Passage) float64 { return what(p) / float64(p.Frames.Forwarded) }))
-			}
-			rows = append(rows, []string{
-				fmt.Sprint(own.Hops), name,
-				perf.Number(t.spread(func(p Passage) float64 { return float64(p.Frames.Forwarded) / float64(p.Messages) / n }).Median),
-				each(func(p Passage) float64 { return p.Forwarders.CPU }),
-				each(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) }),
-				each(func(p Passage) float64 { return float64(p.Frames.RungAt) }),
-				each(func(p Passage) float64 { return float64(p.Frames.RungBy) }),
-				fmt.Sprint(t.spread(func(p Passage) float64 { return float64(p.Frames.Dropped) }).Max),
-			})
+		add := func(name string, to, way string) { rows = append(rows, []string{fmt.Sprint(own.Hops), name, to, way}) }
+		both := func(name string, of func(*Forwarding) *perf.Spread) {
+			add(name, optional(of(own.RoundTrip.Frame)), optional(of(own.OneWay.Frame)))
 		}
+		both("frames of a message", func(f *Forwarding) *perf.Spread { return &f.Of })
+		both("CPU, µs", func(f *Forwarding) *perf.Spread { return &f.CPU })
+		both("yields", func(f *Forwarding) *perf.Spread { return &f.Yields })
+		both("CPU less yields, µs", func(f *Forwarding) *perf.Spread { return &f.Work })
+		add("that of 64 KiB, copies", "-", spreadText(own.OneWay.Frame.WorkCopies))
+		both("wake-ups", func(f *Forwarding) *perf.Spread { return &f.Wakes })
+		both("rests", func(f *Forwarding) *perf.Spread { return &f.Rests })
+		both("sleeps of threads", func(f *Forwarding) *perf.Spread { return &f.Sleeps })
+		both("system calls", func(f *Forwarding) *perf.Spread { return f.Calls })
+		both("doorbells rung at it", func(f *Forwarding) *perf.Spread { return &f.RungAt })
+		both("doorbells rung by it", func(f *Forwarding) *perf.Spread { return &f.RungBy })
+		dropped := func(t *ChainTest) string {
+			return fmt.Sprint(t.spread(func(p Passage) float64 { return float64(p.Frames.Dropped) }).Max)
+		}
+		add("dropped in a round, most", dropped(own.RoundTrip), dropped(own.OneWay))
 	}
 	return rows
+}
+
+func optional(s *perf.Spread) string {
+	if s == nil {
+		return "-"
+	}
+	return spreadText(*s)
 }

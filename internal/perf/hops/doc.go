@@ -26,4 +26,7 @@
 //   - What a chain of nodes does for each message is compared with what relays do: CPU time
 //     and sleeps of the processes between the ends, divided by the messages and by the
 //     number of these processes.
+//   - What nodes offer of their processors while they wait is counted by them, and priced by
+//     what one sched_yield takes in the same round. So the rest is the work of a hop.
+//   - System calls are counted apart, since counting makes them slower.
 package hops

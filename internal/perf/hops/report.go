@@ -15,6 +15,8 @@ type Report struct {
 	Chains []*ChainRow `json:"chains,omitempty"`
 	// Yield is the CPU time of one sched_yield in each round of the chains, in microseconds.
 	Yield []float64 `json:"sched_yield_us,omitempty"`
+	// NotCounted says why system calls were not counted, if they were not.
+	NotCounted string `json:"calls_not_counted,omitempty"`
 	// Rows are the matrix. The first row is between neighbours by stores, for
 	// comparison.
 	Rows []Row `json:"rows,omitempty"`

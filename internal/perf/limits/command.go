@@ -11,6 +11,7 @@ type kind string
 const (
 	lines  kind = "lines"  // count words to and fro
 	filled kind = "filled" // count lines with payload to and fro
+	double kind = "double" // count messages of two lines to and fro
 	copies kind = "copies" // count pieces through a queue
 )
 
@@ -33,7 +34,7 @@ func parseCommand(line string) (command, error) {
 		return c, fmt.Errorf("command %q: %w", line, err)
 	}
 	switch c.kind {
-	case lines, filled:
+	case lines, filled, double:
 		return c, nil
 	case copies:
 		if isPower(c.queue) && isPower(c.piece) && c.piece <= c.queue && c.queue <= maxQueue {

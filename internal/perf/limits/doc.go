@@ -28,7 +28,8 @@
 //	2048     1 while the process sleeps
 //
 // In a cache line with payload, the word is the last 8 bytes and the payload the
-// 56 bytes before it, as in a record of the transport.
+// 56 bytes before it. In a message of two cache lines, 72 bytes, the word comes first and
+// 64 bytes follow it, as in a record of the transport.
 //
 // Example, with one end of a pipe in each process:
 //

@@ -81,6 +81,7 @@ func TestMeasureHasAFigureForEverything(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, r.Line.Best)
 	assert.Positive(t, r.Filled.Best)
+	assert.Positive(t, r.Double.Best)
 	assert.Len(t, r.Copies, 53, "8 queues with 7 pieces, but no piece larger than its queue")
 	for _, c := range r.Copies {
 		assert.Positive(t, c.GBs, c)
@@ -90,7 +91,7 @@ func TestMeasureHasAFigureForEverything(t *testing.T) {
 
 	var b bytes.Buffer
 	require.NoError(t, r.Table(&b))
-	for _, row := range []string{"one cache line to and fro", "a word and 56 B", "two copies through a queue", "8 MiB"} {
+	for _, row := range []string{"one cache line to and fro", "a word and 56 B", "two cache lines to and fro", "a word and 64 B", "two copies through a queue", "8 MiB"} {
 		assert.Contains(t, b.String(), row)
 	}
 	require.NoError(t, commands.Close())
@@ -112,6 +113,26 @@ func TestEveryPieceGoesThroughTheQueue(t *testing.T) {
 	}
 }
 
+// Both sides copy all 64 bytes, and no more, before they publish the word.
+func TestAMessageOfTwoLinesArrives(t *testing.T) {
+	s, _, _ := together(t)
+	m := s.m.b
+	for i := range m[:256] {
+		m[ping+i], m[pong+i] = byte(i)+1, 0
+	}
+	want := bytes.Clone(m[ping+payloadAt : ping+payloadAt+twoLines])
+	require.NoError(t, s.begin(command{double, 0, 0, 1}))
+	// begin stores to the words of all kinds, of which one is within the payload.
+	copy(want[wordAt-payloadAt:], make([]byte, 8))
+	s.m.publish(ping, 1)
+	require.True(t, s.await(pong, 1))
+	assert.Equal(t, want, m[pong+payloadAt:pong+payloadAt+twoLines])
+	assert.Equal(t, make([]byte, 128), m[pong+payloadAt+twoLines:][:128])
+	us, err := s.CacheLine(TwoLines, 10)
+	require.NoError(t, err)
+	assert.Positive(t, us)
+}
+
 func TestStopEndsAMeasurementWhoseHelperIsDead(t *testing.T) {
 	mem, f, err := NewMemory()
 	require.NoError(t, err)
@@ -122,10 +143,10 @@ func TestStopEndsAMeasurementWhoseHelperIsDead(t *testing.T) {
 	}
 	s := NewMeter(mem, io.Discard)
 	time.AfterFunc(10*time.Millisecond, s.Stop)
-	_, err = s.CacheLine(true, 10)
-	assert.ErrorIs(t, err, errStopped)
-	_, err = s.CacheLine(false, 10)
-	assert.ErrorIs(t, err, errStopped)
+	for _, m := range []Message{Word, FilledLine, TwoLines} {
+		_, err = s.CacheLine(m, 10)
+		assert.ErrorIs(t, err, errStopped)
+	}
 	_, err = s.Copies(64<<10, 4<<10, 1<<20)
 	assert.ErrorIs(t, err, errStopped)
 }
@@ -217,7 +238,7 @@ func TestTheCacheLineFigureIsThatOfC(t *testing.T) {
 	s := twoProcesses(t)
 	figureIsThatOf(t,
 		func() (float64, error) { return inC(rounds) },
-		func() (float64, error) { return s.CacheLine(false, rounds) })
+		func() (float64, error) { return s.CacheLine(Word, rounds) })
 }
 
 func TestTheChainFigureIsThatOfC(t *testing.T) {

@@ -21,6 +21,12 @@ const (
 	wordAt  = payload
 )
 
+// A message of two cache lines: a word, and then 64 bytes, of which 56 are in the word's line.
+const (
+	twoLines  = 64
+	payloadAt = 8
+)
+
 // Memory is the memory that the two processes share. Both may store to all of it.
 type Memory struct {
 	b   []byte

@@ -45,15 +45,26 @@ func (m *Meter) begin(c command) error {
 	return nil
 }
 
-// CacheLine sends one cache line to and fro, and returns microseconds for one round
-// trip. The line has one word alone. If full is set it has 56 bytes and a word,
-// which both sides copy from and to memory of their own.
-func (m *Meter) CacheLine(full bool, rounds int) (float64, error) {
+// Message is what goes to and fro.
+type Message int
+
+// The messages. Both sides copy all but the word from and to memory of their own.
+const (
+	Word       Message = iota // a word alone on its cache line
+	FilledLine                // a word and the 56 bytes before it
+	TwoLines                  // a word and the 64 bytes after it
+)
+
+// CacheLine sends a message to and fro, and returns microseconds for one round trip.
+func (m *Meter) CacheLine(message Message, rounds int) (float64, error) {
 	warm := uint64(rounds / 8)
 	c := command{kind: lines, count: warm + uint64(rounds)}
 	do := m.askLines
-	if full {
+	switch message {
+	case FilledLine:
 		c.kind, do = filled, m.askFilled
+	case TwoLines:
+		c.kind, do = double, m.askDouble
 	}
 	if err := m.begin(c); err != nil {
 		return 0, err
@@ -87,6 +98,19 @@ func (m *Meter) askFilled(from, to uint64) bool {
 			return false
 		}
 		copy(private[:], m.m.b[pong:pong+payload])
+	}
+	return true
+}
+
+func (m *Meter) askDouble(from, to uint64) bool {
+	var private [twoLines]byte
+	for i := from; i <= to; i++ {
+		copy(m.m.b[ping+payloadAt:ping+payloadAt+twoLines], private[:])
+		m.m.publish(ping, i)
+		if !m.await(pong, i) {
+			return false
+		}
+		copy(private[:], m.m.b[pong+payloadAt:pong+payloadAt+twoLines])
 	}
 	return true
 }

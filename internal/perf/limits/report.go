@@ -43,11 +43,12 @@ type Report struct {
 	Host perf.Host `json:"host"`
 	Runs int       `json:"runs"`
 	Cut  string    `json:"cut,omitempty"` // what was left out for lack of time
-	// Line is the time of a word to and fro, and Filled that of a line with 56
-	// bytes of payload. Both are the best of the runs, in microseconds for a round
-	// trip.
+	// Line is the time of a word to and fro, Filled that of a line with 56 bytes of
+	// payload, and Double that of two lines with 64. All are the best of the runs, in
+	// microseconds for a round trip.
 	Line   Figure `json:"cache_line_us"`
 	Filled Figure `json:"filled_line_us"`
+	Double Figure `json:"two_lines_us"`
 	// Yield is the CPU time of one sched_yield, in microseconds, while no chain works.
 	Yield Figure `json:"sched_yield_us"`
 	// Chains are the times of a word along a chain of processes and back.
@@ -123,10 +124,10 @@ func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int, chains ...*Cha
 
 func (m *Meter) measureOnce(r *Report, e Effort) error {
 	for _, line := range []struct {
-		figure *Figure
-		full   bool
-	}{{&r.Line, false}, {&r.Filled, true}} {
-		v, err := m.CacheLine(line.full, e.Rounds)
+		figure  *Figure
+		message Message
+	}{{&r.Line, Word}, {&r.Filled, FilledLine}, {&r.Double, TwoLines}} {
+		v, err := m.CacheLine(line.message, e.Rounds)
 		if err != nil {
 			return err
 		}
@@ -168,6 +169,7 @@ func (r *Report) Table(w io.Writer) error {
 		{"limit between two processes", "", "best", "each run"},
 		{"one cache line to and fro", "a word", perf.Number(r.Line.Best) + " µs", texts(r.Line.Runs)},
 		{"", "a word and 56 B", perf.Number(r.Filled.Best) + " µs", texts(r.Filled.Runs)},
+		{"two cache lines to and fro", "a word and 64 B", perf.Number(r.Double.Best) + " µs", texts(r.Double.Runs)},
 		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(r.Best.Queue), perf.SizeText(r.Best.Piece)),
 			perf.Number(r.Best.GBs) + " GB/s", ""},
 	}

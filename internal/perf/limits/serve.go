@@ -25,6 +25,8 @@ func Serve(m *Memory, commands io.Reader) error {
 			p.answerLines(c.count)
 		case filled:
 			p.answerFilled(c.count)
+		case double:
+			p.answerDouble(c.count)
 		case copies:
 			p.consume(c)
 		}
@@ -91,6 +93,18 @@ func (p *party) answerFilled(count uint64) {
 		copy(private[:], p.m.b[ping:ping+payload])
 		copy(p.m.b[pong:pong+payload], private[:])
 		p.m.publish(pong+wordAt, i)
+	}
+}
+
+func (p *party) answerDouble(count uint64) {
+	var private [twoLines]byte
+	for i := uint64(1); i <= count; i++ {
+		if !p.await(ping, i) {
+			return
+		}
+		copy(private[:], p.m.b[ping+payloadAt:ping+payloadAt+twoLines])
+		copy(p.m.b[pong+payloadAt:pong+payloadAt+twoLines], private[:])
+		p.m.publish(pong, i)
 	}
 }
 
