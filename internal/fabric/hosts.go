@@ -66,7 +66,7 @@ func openHosts(spec *Spec) (*hosts, error) {
 	}
 	spec = spec.numbered()
 	s, err := openShmStation(spec)
-	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec.Name, spec.Node, 0) }
+	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
 

@@ -10,6 +10,10 @@ const (
 	MaxPort   = 65535 // ports are 1 to MaxPort
 	FirstFree = 49152 // port 0 claims a free port from here on
 
+	// version is that of the directory: of the names in it, the claims, and how cables are
+	// made.
+	version = 2
+
 	maxName      = 40          // length of a directory's name in bytes
 	maxProcess   = 65535       // process numbers are 1 to maxProcess
 	processBytes = 65536       // more than any process number

@@ -82,7 +82,7 @@ func playStandIn(name string) error {
 	fmt.Println("uid", os.Geteuid())
 	// Either result ends it: it accepts a stranger as its own user, or it accepts
 	// nobody.
-	if c, err := AcceptPeer(l); err == nil {
+	if c, err := (&Dir{}).Accept(l); err == nil {
 		fmt.Fprint(c, "secret")
 		c.Close()
 		return errors.New("it has accepted another user")
@@ -94,9 +94,9 @@ func playStandIn(name string) error {
 		return err
 	}
 	defer os.RemoveAll(base)
-	_, err = Open(filepath.Join(base, "base"), "default", true)
+	_, err = Open(In(filepath.Join(base, "base"), "default"), true)
 	fmt.Println("open:", oneLine(err))
-	d := &Dir{id: strings.Repeat("0", idLen), closed: true, claims: claims{process: 1}}
+	d := &Dir{claims: claims{process: 1}}
 	_, err = d.Listen(1)
 	fmt.Println("listen:", oneLine(err))
 	_, err = d.Connect(context.Background(), 2)
