@@ -217,7 +217,10 @@ func TestStrangerCannotAttach(t *testing.T) {
 	require.EqualValues(t, 1, after.Conns)
 	require.LessOrEqual(t, after.Goroutines, before.Goroutines)
 	require.LessOrEqual(t, after.Descriptors, before.Descriptors)
-	server.end()
+	server.in.Close()
+	server.wait()
+	require.Equal(t, 0, server.cmd.ProcessState.ExitCode())
+	require.Contains(t, server.stderr.String(), "the peer is uid 65534, and this process is uid 0")
 }
 
 // unixSockets returns the list of the Unix sockets of this machine.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,14 +28,16 @@ import (
 // meeting is the outcome of what one user's process asked for.
 type meeting struct {
 	attempt
-	Address string // of a listener
-	By      string // transport
-	Name    string // of the server, as it says
+	Address string    // of a listener
+	By      string    // transport
+	Name    string    // of the server, as it says
+	Peer    *sdp.Peer `json:",omitempty"` // user of the server, if the kernel knows
 }
 
 // playUser does what its lines say, in the fabric of SDP_FABRIC:
 //
-//	listen NETWORK ADDRESS NAME  serves NAME until the process ends
+//	listen NETWORK ADDRESS NAME [uid=UID|gid=GID|unknown|tcp ...]
+//	                             serves NAME until the process ends, to all or to these users
 //	dial NETWORK ADDRESS         asks the server there for its name
 func playUser(p *self) error {
 	u := &user{}
@@ -67,7 +71,7 @@ func (u *user) do(w []string) (m meeting) {
 	switch w[0] {
 	case "listen":
 		var ln net.Listener
-		if ln, err = (&sdp.ListenConfig{}).Listen(ctx, w[1], w[2]); err == nil {
+		if ln, err = allowing(w[4:]).Listen(ctx, w[1], w[2]); err == nil {
 			u.servers = append(u.servers, serveLab(ln, w[3]))
 			m.Address = ln.Addr().String()
 		}
@@ -79,12 +83,38 @@ func (u *user) do(w []string) (m meeting) {
 			var name []byte
 			name, err = io.ReadAll(c)
 			m.Name, m.By = string(name), transportOf(c)
+			if c, ok := c.(*sdp.Conn); ok {
+				if p, ok := c.Peer(); ok {
+					m.Peer = &p
+				}
+			}
 		}
 	default:
 		err = fmt.Errorf("what? %q", w)
 	}
 	m.attempt = newAttempt(err, 0)
 	return m
+}
+
+// allowing returns a configuration that accepts the users that the words name.
+func allowing(words []string) *sdp.ListenConfig {
+	if len(words) == 0 {
+		return &sdp.ListenConfig{}
+	}
+	return &sdp.ListenConfig{
+		AllowUnknown: slices.Contains(words, "unknown"),
+		AllowTCP:     slices.Contains(words, "tcp"),
+		Allow: func(p sdp.Peer) error {
+			for _, w := range words {
+				kind, digits, _ := strings.Cut(w, "=")
+				id, _ := strconv.Atoi(digits)
+				if kind == "uid" && p.UID == id || kind == "gid" && p.In(id) {
+					return nil
+				}
+			}
+			return fmt.Errorf("want %v", words)
+		},
+	}
 }
 
 // meets asks for something that works.
@@ -146,7 +176,12 @@ func TestUsersOfAGroupMeet(t *testing.T) {
 	for _, network := range []string{"sdp", "tcp"} {
 		address := a.meets("listen %s localhost:0 a", network).Address
 		for _, p := range []*peer{a, b, root} {
-			require.Equal(t, meeting{Name: "a", By: "sdp"}, p.meets("dial %s %s", network, address))
+			m := p.meets("dial %s %s", network, address)
+			require.Equal(t, "a", m.Name)
+			require.Equal(t, "sdp", m.By)
+			require.NotNil(t, m.Peer)
+			require.Equal(t, []int{a.cmd.Process.Pid, userA, userA}, []int{m.Peer.PID, m.Peer.UID, m.Peer.GID})
+			require.ElementsMatch(t, []int{7, shopGID}, m.Peer.Groups)
 		}
 	}
 	// Both sides can be of either user.
@@ -167,6 +202,109 @@ func TestUsersOfAGroupMeet(t *testing.T) {
 	}
 	names := dirNames(t, dir)
 	require.Equal(t, []string{claimFile}, names)
+}
+
+// Each listener accepts the users that it wants. Who is refused learns as whom, does not come
+// by TCP, and is logged.
+func TestListenersChooseUsers(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	a, b := startUser(t, exe, fabric, userA, inShop), startUser(t, exe, fabric, userB, []uint32{8, shopGID})
+	allowed := map[string][2]bool{ // of users A and B
+		fmt.Sprint("uid=", userA):             {true, false},
+		fmt.Sprint("uid=", userB):             {false, true},
+		"gid=8":                               {false, true},
+		fmt.Sprint("gid=", shopGID):           {true, true},
+		fmt.Sprint("gid=7 uid=", userB):       {true, true},
+		"uid=-1":                              {false, false},
+		fmt.Sprint("unknown tcp uid=", userB): {false, true},
+	}
+	for words, want := range allowed {
+		for _, network := range []string{"sdp", "tcp"} {
+			address := a.meets("listen %s localhost:0 a %s", network, words).Address
+			for i, p := range []*peer{a, b} {
+				question := fmt.Sprintf("dial %s %s", network, address)
+				if want[i] {
+					require.Equal(t, "sdp", p.meets("%s", question).By, "%s: %s", words, question)
+					continue
+				}
+				m := p.misses("%s", question)
+				m.denied(t)
+				require.Empty(t, m.By)
+				require.Contains(t, m.Error, fmt.Sprintf("this process is uid %d, gid %[1]d, groups [%d %d]", []int{userA, userB}[i], []int{7, 8}[i], shopGID))
+			}
+			if _, port, err := net.SplitHostPort(address); err == nil && network == "tcp" && !strings.Contains(words, "tcp") {
+				c, err := net.Dial("tcp", "localhost:"+port) // of a program that uses net
+				if err == nil {
+					c.SetDeadline(time.Now().Add(testTimeout))
+					_, err = io.ReadAll(c)
+					c.Close()
+				}
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+		}
+	}
+	b.end()
+	a.in.Close()
+	a.wait()
+	// Of what happens within a second one is logged.
+	require.Regexp(t, `refuses a connection of pid \d+, uid 4100[12], gid 4100[12], groups \[[78] 41100\]: want \[`, a.stderr.String())
+}
+
+// A proxy serves the users that its flags name.
+func TestAProxyForSomeUsers(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	target, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer serveLab(target, "target").stop()
+	to := "=tcp://" + target.Addr().String()
+	first := startProxy(t, "SDP_FABRIC="+fabric, []string{"--allow-user", strconv.Itoa(userA)}, "sdp://localhost:0"+to)
+	second := startProxy(t, "SDP_FABRIC="+fabric, []string{"--allow-user", strconv.Itoa(userA) + ",0", "--allow-group", "8"}, "sdp://localhost:0"+to)
+	a, b := startUser(t, exe, fabric, userA, inShop), startUser(t, exe, fabric, userB, []uint32{8, shopGID})
+	ask := func(p *proxy) string { return "dial sdp " + strings.TrimPrefix(p.listening[0], "sdp://") }
+	require.Equal(t, "target", a.meets("%s", ask(first)).Name)
+	b.misses("%s", ask(first)).denied(t)
+	require.Equal(t, "target", a.meets("%s", ask(second)).Name)
+	require.Equal(t, "target", b.meets("%s", ask(second)).Name)
+	first.waitFor(regexp.MustCompile(fmt.Sprintf(`refuses a connection of pid %d, uid %d`, b.cmd.Process.Pid, userB)), 1)
+	a.end()
+	b.end()
+	first.stop()
+	second.stop()
+}
+
+// The kernel does not know the users of another node, and knows those of the same one.
+func TestListenersChooseUsersInARing(t *testing.T) {
+	dir, exe := shop(t)
+	ring := "ring:" + dir
+	one := startUser(t, exe, ring+"?node=1&nodes=2", userA, inShop)
+	two := startUser(t, exe, ring+"?node=2&nodes=2", userB, inShop)
+	guest := startUser(t, exe, ring+"?node=1", userC, inShop)
+	other := startUser(t, exe, ring+"?node=1", userB, inShop)
+	for _, p := range []*peer{one, two} { // so that their fabric stays open
+		require.NotEmpty(t, p.meets("listen sdp :7 owner").Address)
+	}
+	all := fmt.Sprint("gid=", shopGID)
+	require.NotEmpty(t, guest.meets("listen sdp :8 closed %s", all).Address)
+	require.NotEmpty(t, guest.meets("listen sdp :9 open %s unknown", all).Address)
+	two.misses("dial sdp node1:8").denied(t)
+	m := two.meets("dial sdp node1:9")
+	require.Equal(t, "open", m.Name)
+	require.Nil(t, m.Peer)
+	for _, p := range []*peer{one, other} { // of the same node
+		for range 20 { // whether the link to the owner is up or not
+			m := p.meets("dial sdp node1:8")
+			require.NotNil(t, m.Peer)
+			require.Equal(t, userC, m.Peer.UID)
+		}
+	}
+	for _, p := range []*peer{other, two, one} {
+		p.end()
+	}
+	guest.in.Close()
+	guest.wait()
+	require.Contains(t, guest.stderr.String(), "ListenConfig.AllowUnknown accepts those")
 }
 
 // The owner of a node's links, its member, and another node are processes of three users.
@@ -205,7 +343,7 @@ func TestNetworkNamespacesShareADirectory(t *testing.T) {
 	here := startUser(t, exe, "shm:"+dir, userB, inShop)
 	address := a.meets("listen sdp localhost:0 a").Address
 	for _, p := range []*peer{a, b, here} {
-		require.Equal(t, meeting{Name: "a", By: "sdp"}, p.meets("dial sdp %s", address))
+		require.Equal(t, "a", p.meets("dial sdp %s", address).Name)
 	}
 	address = here.meets("listen tcp 127.0.0.1:0 here").Address
 	require.Equal(t, "sdp", here.meets("dial tcp %s", address).By)

@@ -177,7 +177,7 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 			return nil, retry.Ended(err)
 		}
 		if next, err = retry.After(err); err != nil {
-			return nil, err
+			return nil, explainForbidden(err)
 		}
 		if err = sleep(ctx, next.Pause); err != nil {
 			return nil, retry.Ended(err)

@@ -35,8 +35,8 @@ type FabricStats struct {
 	ProcessorTaken uint64
 
 	// Refused is how often this process refused another one because it does not fit: it
-	// speaks another version of the protocol, or is of a fabric with another plan. Last
-	// is what differs. Where this process dialled, it is in the error of the dial.
+	// speaks another version of the protocol, is of a fabric with another plan, or of a
+	// user that is not allowed. Last is what differs. Where this process dialled, it is in the error of the dial.
 	Refused Refusals
 
 	Networks NetworkStats
@@ -54,7 +54,7 @@ type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
-	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time
+	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
 	DialNoFabric    uint64 // TCP: no fabric could be opened
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext

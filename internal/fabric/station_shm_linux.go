@@ -151,6 +151,8 @@ func errAbsent(node int) error {
 // shmCable is an end of a Unix socket.
 type shmCable struct{ *net.UnixConn }
 
+func (c *shmCable) peer() (hostdir.Peer, error) { return hostdir.PeerOf(c.UnixConn) }
+
 func (c *shmCable) bridge(window, doorbells int) (ntb.Device, error) {
 	return ntbshm.New(c.UnixConn, ntbshm.Options{Window: window, Doorbells: doorbells})
 }

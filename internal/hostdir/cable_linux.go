@@ -140,29 +140,25 @@ func (d *Dir) removeDead() {
 	}
 }
 
-// Accept waits for the next cable, at a listener of Listen, of a process that belongs to
-// the place. It closes those of others without a message. If this process could take other
-// users for its own, the error wraps EPERM.
+// Accept waits for the next cable, at a listener of Listen. It closes one of a process that
+// does not belong to the place, without a message, and returns a *ForbiddenError. If this
+// process could take other users for its own, the error wraps EPERM.
 func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if d.place.checkPeer(c) == nil {
-			return c, nil
-		}
-		c.Close()
-		if err := checkUser(); err != nil {
-			return nil, err
-		}
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return nil, err
 	}
+	if err := d.place.checkPeer(c); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("fabric: accept: %w", err)
+	}
+	return c, nil
 }
 
 // Connect connects a cable to a process. If there is no such process, the error
 // wraps EHOSTUNREACH. If it cannot be reached, the error wraps ECONNREFUSED. If it
-// does not belong to the place, or this process does not, or could take other users for its
-// own, the error wraps EPERM or EACCES.
+// does not belong to the place, or this process does not, the error wraps a *ForbiddenError. It
+// wraps EPERM if this process could take other users for its own.
 func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	if err := checkUser(); err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ func OpenBoard(p Place, create bool) (*Board, error) { return nil, ntb.ErrNotSup
 func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, nil }
 func (b *Board) Close() error                                   { return nil }
 
+// PeerOf returns ntb.ErrNotSupported.
+func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
+
 func (d *Dir) Path() string                    { return "" }
 func (d *Dir) Close() error                    { return nil }
 func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }

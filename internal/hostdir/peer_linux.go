@@ -5,28 +5,16 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// credentials are a user and groups, as the kernel reports them of a process at the other
-// end of a cable. They are of the moment when it connected, or began to listen.
-type credentials struct {
-	pid    int // 0 if it is of another pid namespace
-	uid    int
-	gid    int
-	groups []int // supplementary
-}
-
-func (c credentials) in(gid int) bool { return c.gid == gid || slices.Contains(c.groups, gid) }
-
-// peerOf returns the credentials of the process at the other end.
-func peerOf(c *net.UnixConn) (peer credentials, err error) {
+// PeerOf returns the user of the process at the other end of a cable.
+func PeerOf(c *net.UnixConn) (p Peer, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return peer, err
+		return p, err
 	}
 	var asked error
 	err = raw.Control(func(fd uintptr) {
@@ -34,13 +22,41 @@ func peerOf(c *net.UnixConn) (peer credentials, err error) {
 		if asked = err; err != nil {
 			return
 		}
-		peer = credentials{pid: int(cred.Pid), uid: int(cred.Uid), gid: int(cred.Gid)}
-		peer.groups, asked = peerGroups(int(fd))
+		p = Peer{PID: int(cred.Pid), UID: int(cred.Uid), GID: int(cred.Gid)}
+		p.Groups, asked = peerGroups(int(fd))
 	})
 	if err = errors.Join(err, asked); err != nil {
-		return peer, fmt.Errorf("ask for the peer's user: %w", err)
+		return p, fmt.Errorf("ask for the peer's user: %w", err)
 	}
-	return peer, nil
+	if err = p.forgetStrangers("/proc"); err != nil {
+		return p, fmt.Errorf("whether a user stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
+	}
+	return p, nil
+}
+
+// forgetStrangers replaces the numbers that stand for all who have none in this user
+// namespace, with /proc at proc.
+func (p *Peer) forgetStrangers(proc string) error {
+	uid, err := overflow(proc, "uid")
+	if err != nil {
+		return err
+	}
+	gid, err := overflow(proc, "gid")
+	if err != nil {
+		return err
+	}
+	if p.UID == uid {
+		p.UID = -1
+	}
+	if p.GID == gid {
+		p.GID = -1
+	}
+	for i, g := range p.Groups {
+		if g == gid {
+			p.Groups[i] = -1
+		}
+	}
+	return nil
 }
 
 // checkPeer returns an error unless the process at the other end belongs to the place, and
@@ -49,21 +65,21 @@ func (p *openPlace) checkPeer(c *net.UnixConn) error {
 	if err := checkUser(); err != nil {
 		return err
 	}
-	peer, err := peerOf(c)
+	peer, err := PeerOf(c)
 	if err != nil {
 		return err
 	}
 	return p.admit(peer, os.Geteuid())
 }
 
-// admit returns an error unless a peer belongs to the place: it has the uid of this process,
-// or, where a group shares the place, is of that group, or is root or the owner.
-func (p *openPlace) admit(peer credentials, euid int) error {
+// admit returns a *ForbiddenError unless a peer belongs to the place: it has the uid of this
+// process, or, where a group shares the place, is of that group, or is root or the owner.
+func (p *openPlace) admit(peer Peer, euid int) error {
 	switch {
-	case p.gid < 0 && peer.uid != euid:
-		return fmt.Errorf("the peer is uid %d, and this process is uid %d: %w", peer.uid, euid, syscall.EPERM)
-	case p.gid >= 0 && peer.uid != euid && peer.uid != 0 && peer.uid != p.owner && !peer.in(p.gid):
-		return fmt.Errorf("the peer is uid %d, which is not in group %s (gid %d) of %s: %w", peer.uid, groupName(p.gid), p.gid, p.path, syscall.EACCES)
+	case p.gid < 0 && peer.UID != euid:
+		return forbidden("the peer is uid %d, and this process is uid %d", peer.UID, euid)
+	case p.gid >= 0 && peer.UID != euid && peer.UID != 0 && peer.UID != p.owner && !peer.in(p.gid):
+		return forbidden("the peer is uid %d, which is not in group %s (gid %d) of %s", peer.UID, groupName(p.gid), p.gid, p.path)
 	}
 	return nil
 }
@@ -76,7 +92,7 @@ func (p *openPlace) explain(err error) error {
 	}
 	uid := os.Geteuid()
 	if p.gid < 0 {
-		return fmt.Errorf("%s belongs to uid %d alone, and this process is uid %d: %w", p.path, p.owner, uid, err)
+		return forbidden("%s belongs to uid %d alone, and this process is uid %d", p.path, p.owner, uid)
 	}
-	return fmt.Errorf("%s is for group %s (gid %d), of which this process, uid %d, is not: %w", p.path, groupName(p.gid), p.gid, uid, err)
+	return forbidden("%s is for group %s (gid %d), of which this process, uid %d, is not", p.path, groupName(p.gid), p.gid, uid)
 }

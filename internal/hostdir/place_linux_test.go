@@ -80,15 +80,15 @@ func TestWhoBelongsToAPlace(t *testing.T) {
 	private, shared := &openPlace{gid: -1, owner: me}, &openPlace{gid: shop, owner: owner}
 	for _, tt := range []struct {
 		name            string
-		peer            credentials
+		peer            Peer
 		private, shared bool
 	}{
-		{"this user", credentials{uid: me, gid: 1}, true, true},
-		{"root", credentials{uid: 0, gid: 0}, false, true},
-		{"the owner", credentials{uid: owner, gid: 1}, false, true},
-		{"by its first group", credentials{uid: 4009, gid: shop}, false, true},
-		{"by another group", credentials{uid: 4009, gid: 1, groups: []int{7, shop}}, false, true},
-		{"a stranger", credentials{uid: 4009, gid: 1, groups: []int{7, shop + 1}}, false, false},
+		{"this user", Peer{UID: me, GID: 1}, true, true},
+		{"root", Peer{UID: 0, GID: 0}, false, true},
+		{"the owner", Peer{UID: owner, GID: 1}, false, true},
+		{"by its first group", Peer{UID: 4009, GID: shop}, false, true},
+		{"by another group", Peer{UID: 4009, GID: 1, Groups: []int{7, shop}}, false, true},
+		{"a stranger", Peer{UID: 4009, GID: 1, Groups: []int{7, shop + 1}}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for p, want := range map[*openPlace]bool{private: tt.private, shared: tt.shared} {
@@ -98,11 +98,11 @@ func TestWhoBelongsToAPlace(t *testing.T) {
 					continue
 				}
 				require.ErrorIs(t, err, fs.ErrPermission)
-				require.ErrorContains(t, err, "uid "+strconv.Itoa(tt.peer.uid))
+				require.ErrorContains(t, err, "uid "+strconv.Itoa(tt.peer.UID))
 			}
 		})
 	}
-	require.ErrorContains(t, shared.admit(credentials{uid: 4009}, me), "gid 4100")
+	require.ErrorContains(t, shared.admit(Peer{UID: 4009}, me), "gid 4100")
 }
 
 func TestADirectoryByItsPath(t *testing.T) {
