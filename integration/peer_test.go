@@ -52,6 +52,7 @@ var roles = map[string]func(p *self) error{
 	"taken":     playTaken,
 	"connect":   playConnect,
 	"user":      playUser,
+	"hijacker":  playHijacker,
 }
 
 func init() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/bounce"
+	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -244,11 +251,17 @@ func TestListenersChooseUsers(t *testing.T) {
 			}
 		}
 	}
+	// Of what happens within a second the first is logged.
+	quiet := startUser(t, exe, fabric, userC, inShop)
+	address := quiet.meets("listen sdp localhost:0 quiet uid=%d", userA).Address
+	b.misses("dial sdp %s", address).denied(t)
+	quiet.in.Close()
+	quiet.wait()
+	require.Equal(t, 1, strings.Count(quiet.stderr.String(), "\n"))
+	require.Contains(t, quiet.stderr.String(), fmt.Sprintf("refuses a connection of pid %d, uid %d, gid %[2]d, groups [8 %d]: want [uid=%d]", b.cmd.Process.Pid, userB, shopGID, userA))
 	b.end()
 	a.in.Close()
 	a.wait()
-	// Of what happens within a second one is logged.
-	require.Regexp(t, `refuses a connection of pid \d+, uid 4100[12], gid 4100[12], groups \[[78] 41100\]: want \[`, a.stderr.String())
 }
 
 // A proxy serves the users that its flags name.
@@ -389,5 +402,99 @@ func TestUsersOfAGroupMeetInAVolume(t *testing.T) {
 		require.Contains(t, m.Error, "chgrp "+strconv.Itoa(shopGID))
 	}
 	squatter.end()
+	b.end()
+}
+
+// playHijacker publishes that it accepts connections for the TCP socket of another user, at an
+// address, in a fabric: ADDRESS FABRIC.
+func playHijacker(p *self) error {
+	at, err := netip.ParseAddrPort(p.args[0])
+	if err != nil {
+		return err
+	}
+	spec, err := fabrics.ParseSpec(p.args[1])
+	if err != nil {
+		return err
+	}
+	var kernel inetdiag.Kernel
+	defer kernel.Close()
+	socket, ok, err := kernel.Listening(at, 0)
+	if err != nil || !ok {
+		return fmt.Errorf("no socket at %v: %w", at, err)
+	}
+	h := &hijacker{listen.NewTable()}
+	ln := h.table.Listen(0, listen.Config{TCP: &listen.TCP{
+		Socket: listen.Socket{Cookie: socket.Cookie, Namespace: socket.Namespace},
+		Addresses: func(*link.Peer, *hello.Hello) (listen.Addresses, bool) {
+			return listen.Addresses{Local: at, Remote: at}, true
+		},
+	}})
+	f, err := fabrics.Open(spec, func(f *fabrics.Fabric) { f.Node().Register(link.ServiceSDP, h) })
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.PublishSocket(int(at.Port()), socket.Cookie); err != nil {
+		return err
+	}
+	p.printf("ready")
+	go func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			a.Pair.Write([]byte("hijacked"))
+			a.Pair.Close()
+			h.table.Release(a.Addresses)
+		}
+	}()
+	p.stay()
+	return ln.Close()
+}
+
+type hijacker struct{ table *listen.Table }
+
+type hijacked struct {
+	table *listen.Table
+	pool  *bounce.Pool
+}
+
+func (h *hijacker) Open(p *link.Peer) link.Handler {
+	return &hijacked{h.table, bounce.NewPool(p, bounce.Options{})}
+}
+
+func (h *hijacked) Down(error) { h.pool.Down() }
+
+func (h *hijacked) Message(m []byte) error {
+	msg, err := hello.Parse(m)
+	if asks, ok := msg.(*hello.Hello); err == nil && ok {
+		return h.table.Hello(h.pool, asks)
+	}
+	return err
+}
+
+// A member of the group says that it accepts connections for the TCP server of another user.
+// By network "tcp" the server is reached, as with net.
+func TestAMemberTakesNoConnectionsOfATCPServer(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	b := startUser(t, exe, fabric, userB, inShop)
+	for _, victim := range []*peer{startLab(t, nil), startUser(t, exe, fabric, userA, inShop)} {
+		var address string
+		if victim.role == "lab" {
+			address = victim.ask("listen victim plain tcp 127.0.0.1:0")
+		} else {
+			address = victim.meets("listen tcp 127.0.0.1:0 victim").Address
+		}
+		options := []peerOption{asUser(exe, userC), func(c *exec.Cmd) { c.SysProcAttr.Credential.Groups = inShop }}
+		h := startPeer(t, "hijacker", []string{address, fabric}, options...)
+		require.Equal(t, "ready", h.readLine())
+		for range 5 {
+			require.Equal(t, "victim", b.meets("dial tcp %s", address).Name)
+		}
+		h.end()
+		victim.end()
+	}
 	b.end()
 }

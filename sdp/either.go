@@ -177,6 +177,8 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 	switch {
 	case err == nil:
 		return c, nil, nil
+	case errors.Is(err, errNotItsServer):
+		return nil, &f.counters.dialNoSDP, nil
 	case ctx.Err() != nil, forbidden(err):
 		return nil, &f.counters.dialSDPFailed, err
 	}

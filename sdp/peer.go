@@ -3,6 +3,7 @@ package sdp
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/ntbnet/ntbnet/dial"
@@ -89,6 +90,17 @@ func explainForbidden(err error) error {
 	}
 	self := fabric.Self()
 	return fmt.Errorf("this process is uid %d, gid %d, groups %d: %w", self.UID, self.GID, self.Groups, err)
+}
+
+// errNotItsServer reports that a process says that it accepts connections for the TCP socket
+// of another user. The socket itself is reached by TCP.
+var errNotItsServer = errors.New("a process of another user says that it accepts connections for the TCP socket")
+
+// mayServe reports whether a process may accept connections for the TCP socket of a user. Where
+// a group shares a fabric, each member can say that it does. Root could take the socket anyway,
+// and this process' own user the connection.
+func mayServe(who *Peer, uid int) bool {
+	return who != nil && (who.UID == uid || who.UID == 0 || who.UID == os.Geteuid())
 }
 
 // forbidden reports whether a dial was refused because of a user, of this process or of the
