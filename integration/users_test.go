@@ -498,3 +498,59 @@ func TestAMemberTakesNoConnectionsOfATCPServer(t *testing.T) {
 	}
 	b.end()
 }
+
+// forbidden skips a test, with a warning, where the kernel allows no such namespace.
+func forbidden(t *testing.T, attr *syscall.SysProcAttr) {
+	t.Helper()
+	trial := exec.Command("true")
+	trial.SysProcAttr = attr
+	if err := trial.Run(); err != nil {
+		fmt.Printf("WARNING: %s is skipped: no such namespace: %v\n", t.Name(), err)
+		t.Skip("no such namespace: ", err)
+	}
+}
+
+// A process of another pid namespace has no number here.
+func TestUsersOfAnotherPidNamespace(t *testing.T) {
+	dir, exe := shop(t)
+	forbidden(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
+	a := startUser(t, exe, "shm:"+dir, userA, inShop)
+	b := startUser(t, exe, "shm:"+dir, userB, inShop, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID })
+	m := b.meets("dial sdp %s", a.meets("listen sdp localhost:0 a").Address)
+	require.Equal(t, []int{0, userA}, []int{m.Peer.PID, m.Peer.UID})
+	m = a.meets("dial sdp %s", b.meets("listen sdp localhost:0 b").Address)
+	require.Equal(t, []int{b.cmd.Process.Pid, userB}, []int{m.Peer.PID, m.Peer.UID})
+	b.end()
+	a.end()
+}
+
+// In a user namespace a user who has no number there is nobody, and never one who has: the group
+// is what lets the user in.
+func TestUsersOfAnotherUserNamespace(t *testing.T) {
+	dir, exe := shop(t)
+	within := func(c *exec.Cmd) {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: 1000, HostID: userA, Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 1000, HostID: userA, Size: 1}, {ContainerID: 1100, HostID: shopGID, Size: 1}}
+		c.SysProcAttr.GidMappingsEnableSetgroups = true
+		c.SysProcAttr.Credential = &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{1100}}
+	}
+	trial := &exec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}
+	within(trial)
+	forbidden(t, trial.SysProcAttr)
+	a := startUser(t, exe, "shm:"+dir, userA, nil, within)
+	b := startUser(t, exe, "shm:"+dir, userB, inShop)
+	address := b.meets("listen sdp localhost:0 b").Address
+	m := a.meets("dial sdp %s", address)
+	require.Equal(t, []int{-1, -1}, []int{m.Peer.UID, m.Peer.GID})
+	require.ElementsMatch(t, []int{-1, 1100}, m.Peer.Groups)
+	require.True(t, m.Peer.In(1100))
+	address = a.meets("listen sdp localhost:0 a uid=65534").Address
+	b.misses("dial sdp %s", address).denied(t)
+	m = b.meets("dial sdp %s", a.meets("listen sdp localhost:0 a gid=1100").Address)
+	require.Equal(t, []int{userA, userA}, []int{m.Peer.UID, m.Peer.GID})
+	b.end()
+	a.in.Close()
+	a.wait()
+	require.Contains(t, a.stderr.String(), "uid -1, gid -1")
+}
