@@ -14,7 +14,8 @@ import (
 // Peer is the user of the process at the other end of a connection, as the kernel of this
 // machine reports it. It is that of the moment when one process first reached the other, and
 // stays if the process changes its user, forks, or hands its sockets over. A number is -1 if
-// the user or group has none in the user namespace of this process.
+// the user or group has none in the user namespace of this process. Two users whose number is
+// -1 need not be the same.
 type Peer struct {
 	PID    int // process id; 0 if the process is of another pid namespace
 	UID    int
