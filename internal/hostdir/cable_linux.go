@@ -202,21 +202,47 @@ func (d *Dir) try(ctx context.Context, process int) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	var dialer net.Dialer
 	for _, name := range names {
-		path, err := socketPath("/proc", int(dir.Fd()), d.place.path, name)
-		if err != nil {
-			return nil, d.place.explain(err)
-		}
-		c, err := dialer.DialContext(ctx, "unix", path)
+		c, err := d.place.connect(ctx, dir, name)
 		switch {
 		case err == nil:
-			return c.(*net.UnixConn), nil
+			return c, nil
 		case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT):
 			return nil, d.place.explain(err)
 		}
 	}
 	return nil, syscall.ECONNREFUSED
+}
+
+// connect connects to the socket of that name in dir. The error wraps ECONNREFUSED if the name
+// is not that of a socket which a process of the fabric has made: in the directory of a group, a
+// link could lead to a socket elsewhere that its members may not reach.
+func (p *openPlace) connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
+	fd, err := openat(int(dir.Fd()), name, unix.O_PATH) // a link itself, not where it leads
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if !p.ours(&st, unix.S_IFSOCK) {
+		return nil, syscall.ECONNREFUSED
+	}
+	// The file itself, whatever has the name by now.
+	path := "/proc/self/fd/" + strconv.Itoa(fd)
+	if unix.Access(path, unix.F_OK) != nil {
+		if path, err = socketPath("/proc", int(dir.Fd()), p.path, name); err != nil {
+			return nil, err
+		}
+	}
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
 }
 
 // cables returns the names of the sockets of a process, and another descriptor of the

@@ -202,6 +202,12 @@ func TestACableToAStrangerIsRefused(t *testing.T) {
 	if err := os.Rename(filepath.Join(shared, "socket"), filepath.Join(d.Path(), name)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connect to another user's socket: %v, want ECONNREFUSED", err)
+	}
+	if err := os.Chown(filepath.Join(d.Path(), name), 0, 0); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("connect: %v, want EACCES", err)
 	}

@@ -105,7 +105,7 @@ func (p *openPlace) openFile(name string, create bool) (int, error) {
 		return -1, fmt.Errorf("fabric: open %s: %w", path, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && !p.ours(&st) {
+	if err = unix.Fstat(fd, &st); err == nil && !p.ours(&st, unix.S_IFREG) {
 		err = syscall.EPERM
 	}
 	if err != nil {
@@ -119,11 +119,11 @@ func (p *openPlace) openFile(name string, create bool) (int, error) {
 	return fd, nil
 }
 
-// ours reports whether a file is one that this package makes. In the directory of a group
-// each member could have given the name to a file of another user.
-func (p *openPlace) ours(st *unix.Stat_t) bool {
+// ours reports whether a file is one of a type that this package makes. In the directory of a
+// group each member could have given the name to a file of another user.
+func (p *openPlace) ours(st *unix.Stat_t, kind uint32) bool {
 	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+	case st.Mode&unix.S_IFMT != kind:
 		return false
 	case p.gid < 0:
 		return int(st.Uid) == os.Geteuid()

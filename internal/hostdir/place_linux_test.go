@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -363,6 +364,48 @@ func TestTwoUsersOfAGroupMeet(t *testing.T) {
 	entries, err = os.ReadDir(path)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
+}
+
+// A member has put a link in the place of a socket. It leads to a socket that the member may not
+// reach, and root may.
+func TestNoLinkLeadsToAnotherSocket(t *testing.T) {
+	path := shared(t, shopGID)
+	exe, _ := asNobody(t)
+	secret := filepath.Join(filepath.Dir(exe), "secret")
+	l, err := net.Listen("unix", secret)
+	require.NoError(t, err)
+	defer l.Close()
+	reached := make(chan struct{})
+	go func() {
+		if _, err := l.Accept(); err == nil {
+			close(reached)
+		}
+	}()
+	d, err := Open(At(path, 0, ""), true)
+	require.NoError(t, err)
+	defer d.Close()
+	n, err := d.ClaimProcess()
+	require.NoError(t, err)
+	link := filepath.Join(path, cablePrefix+strconv.Itoa(n)+"-"+newID())
+	require.NoError(t, os.Symlink(secret, link))
+	_, err = d.Connect(t.Context(), n)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.NoError(t, os.Remove(link))
+	require.NoError(t, os.Link(secret, link)) // of a mode and group that no member's has
+	_, err = d.Connect(t.Context(), n)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	select {
+	case <-reached:
+		t.Error("the socket was reached")
+	default:
+	}
+	// As it would be with a socket of the fabric.
+	require.NoError(t, os.Chown(secret, 0, shopGID))
+	require.NoError(t, os.Chmod(secret, 0o660))
+	c, err := d.Connect(t.Context(), n)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	<-reached
 }
 
 // A member has given the name of the claim file to a file of another kind.
