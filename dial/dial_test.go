@@ -181,6 +181,7 @@ func TestADialThatIsRefused(t *testing.T) {
 		hello.WindowFull:   syscall.ENOBUFS,
 		hello.AddressTaken: ErrAddressTaken,
 		hello.BadVersion:   syscall.EPROTONOSUPPORT,
+		hello.Forbidden:    syscall.EACCES,
 	} {
 		done := d.dial(t.Context())
 		r := hello.Refuse{Version: hello.Version, Reason: reason}

@@ -405,8 +405,8 @@ func playOpenOnly(p *self) error {
 	return f.Close()
 }
 
-// When all processes are dead, only the directory with its empty file is left. The
-// next process uses it without a message.
+// When all processes are dead, only the directory with its empty file and their sockets is
+// left. The next process uses it without a message, and removes the sockets.
 func TestBothKilled(t *testing.T) {
 	name := newFabric(t)
 	dir := filepath.Join(fabricBase(os.Geteuid()), name)
@@ -435,6 +435,11 @@ func TestBothKilled(t *testing.T) {
 		}
 		claims = onlyClaims(t, dir)
 	}
+	dead := sockets(t, dir)
+	require.Len(t, dead, 3)
 	wantServed(t)
 	require.Equal(t, claims, onlyClaims(t, dir))
+	for _, socket := range dead {
+		require.NoFileExists(t, socket)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,6 +51,8 @@ var roles = map[string]func(p *self) error{
 	"idle":      playIdle,
 	"taken":     playTaken,
 	"connect":   playConnect,
+	"user":      playUser,
+	"hijacker":  playHijacker,
 }
 
 func init() {
@@ -270,7 +273,8 @@ func (p *peer) kill() {
 
 // newFabric makes a fabric for a test and the processes that it starts, and returns
 // its name. After the test, nothing may be left in this process. Of the fabric only
-// its directory with one empty file may be left, which is removed.
+// its directory with one empty file and one empty directory may be left, once a process has
+// joined it that removes the sockets of those that were killed. It is removed.
 func newFabric(t testing.TB) string {
 	t.Helper()
 	leak.Check(t)
@@ -286,8 +290,11 @@ func newFabric(t testing.TB) string {
 			return
 		}
 		until(t, "the last claim in "+dir+" is dropped", func() bool { return !claimed(t, dir) })
-		claims := onlyClaims(t, dir)
-		info, err := os.Stat(filepath.Join(dir, claims))
+		f, err := sdp.Open("shm:" + name)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.Len(t, dirNames(t, dir), 2, "in %s", dir)
+		info, err := os.Stat(filepath.Join(dir, claimFile))
 		require.NoError(t, err)
 		require.Zero(t, info.Size(), "the claim file is not empty")
 	})
@@ -347,19 +354,35 @@ func fabricBase(uid int) string {
 	return fmt.Sprintf("/tmp/ntbnet-%d", uid)
 }
 
-// onlyClaims returns the name of the one file in a fabric's directory.
+// claimFile is the name of the claim file in a fabric's directory.
+const claimFile = "claims-v2"
+
+// onlyClaims checks that a fabric's directory has nothing but the claim file, what keeps
+// processes of version 1 out, and sockets. It identifies the claim file.
 func onlyClaims(t testing.TB, dir string) string {
 	t.Helper()
-	names := dirNames(t, dir)
-	require.Len(t, names, 1, "in %s", dir)
-	require.Regexp(t, `^claims-[0-9a-f]{32}$`, names[0])
-	return names[0]
+	for _, name := range dirNames(t, dir) {
+		if name != claimFile && name != "claims-"+strings.Repeat("0", 32) {
+			require.Regexp(t, `^cable-[0-9]+-[0-9a-f]{32}$`, name)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, claimFile))
+	require.NoError(t, err)
+	return strconv.FormatUint(info.Sys().(*syscall.Stat_t).Ino, 10)
+}
+
+// sockets returns the paths of the sockets in a fabric's directory.
+func sockets(t testing.TB, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "cable-*"))
+	require.NoError(t, err)
+	return found
 }
 
 // claimed reports whether any process holds a claim in a fabric's directory.
 func claimed(t testing.TB, dir string) bool {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, onlyClaims(t, dir)), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir, claimFile), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}

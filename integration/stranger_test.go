@@ -91,7 +91,7 @@ func try(verb string, args []string) (n int, err error) {
 		}
 	case "list":
 		_, err = os.ReadDir(args[0])
-	case "read": // an abstract socket
+	case "read": // a socket
 		var c net.Conn
 		if c, err = net.Dial("unix", args[0]); err == nil {
 			var b []byte
@@ -99,7 +99,7 @@ func try(verb string, args []string) (n int, err error) {
 			n = len(b)
 			c.Close()
 		}
-	case "cable": // as a cable: an abstract socket, dialled as members of the fabric do
+	case "cable": // as a cable: a socket, dialled as members of the fabric do
 		var c *net.UnixConn
 		if c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"}); err == nil {
 			c.SetDeadline(time.Now().Add(testTimeout))
@@ -183,19 +183,30 @@ func TestStrangerCannotAttach(t *testing.T) {
 	stranger.try("list " + dir).denied(t)
 	stranger.try("list " + filepath.Dir(dir)).denied(t)
 
-	// It uses the socket, whose name it could not know. The connection is accepted
-	// and closed without a file or a byte.
-	id := onlyClaims(t, dir)[len("claims-"):]
-	for process := 1; process <= 2; process++ { // the server and this one
-		socket := fmt.Sprintf("@ntbnet-%s-%d", id, process)
-		require.Contains(t, unixSockets(t), socket)
+	// It uses the sockets, whose names it could not know.
+	onlyClaims(t, dir)
+	all := sockets(t, dir)
+	require.Len(t, all, 2) // of the server and this process
+	for _, socket := range all {
+		require.NotContains(t, unixSockets(t), filepath.Base(socket))
+		stranger.try("cable " + socket).denied(t)
+		stranger.try("read " + socket).denied(t)
+	}
+	// One of them in a place that it can reach: the connection is accepted and closed
+	// without a file or a byte.
+	reached := filepath.Join(filepath.Dir(exe), "reached")
+	for _, socket := range all {
+		require.NoError(t, os.Link(socket, reached))
+		require.NoError(t, os.Chmod(reached, 0o777))
 		for range 3 {
-			a = stranger.try("cable " + socket)
+			a = stranger.try("cable " + reached)
 			require.NotEmpty(t, a.Error, "the stranger is attached")
 			require.Zero(t, a.Bytes)
-			a = stranger.try("read " + socket)
+			a = stranger.try("read " + reached)
 			require.Zero(t, a.Bytes, "%+v", a)
 		}
+		require.NoError(t, os.Remove(reached))
+		require.NoError(t, os.Chmod(socket, 0o600))
 	}
 	stranger.end()
 
@@ -206,7 +217,10 @@ func TestStrangerCannotAttach(t *testing.T) {
 	require.EqualValues(t, 1, after.Conns)
 	require.LessOrEqual(t, after.Goroutines, before.Goroutines)
 	require.LessOrEqual(t, after.Descriptors, before.Descriptors)
-	server.end()
+	server.in.Close()
+	server.wait()
+	require.Equal(t, 0, server.cmd.ProcessState.ExitCode())
+	require.Contains(t, server.stderr.String(), "the peer is uid 65534, and this process is uid 0")
 }
 
 // unixSockets returns the list of the Unix sockets of this machine.

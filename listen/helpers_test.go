@@ -259,3 +259,7 @@ func noPairs(t *testing.T, links ...*linked) {
 		}
 	})
 }
+
+func helloTo(port uint16) hello.Hello {
+	return hello.Hello{Version: hello.Version, From: 40000, To: port}
+}

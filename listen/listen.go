@@ -47,6 +47,16 @@ type TCP struct {
 	Addresses func(*link.Peer, *hello.Hello) (Addresses, bool)
 }
 
+// Config is what a listener may have besides a port. The zero Config is usable.
+type Config struct {
+	Backlog int  // 0 means DefaultBacklog
+	TCP     *TCP // nil for network "sdp"
+	// Allow, if not nil, returns an error for a peer whose connections are refused. It is
+	// called for each Hello, on a goroutine of its own, while a place in the backlog is
+	// taken.
+	Allow func(*link.Peer) error
+}
+
 // Table has the listeners of a node, by port.
 type Table struct {
 	// Elsewhere, if set, returns another process of this host that holds a port, or
@@ -71,12 +81,13 @@ func NewTable() *Table {
 // Listener is one port's accept queue.
 type Listener struct {
 	table    *Table
-	port     int           // 0 if it has none; immutable
-	tcp      *TCP          // nil for network "sdp"; immutable
-	queue    chan Accepted // its capacity is the backlog; sent to under table.mu, while open
-	stopped  chan struct{} // closed by Stop
-	drained  chan struct{} // closed when it is stopped and no connection waits
-	closed   chan struct{} // closed by Close
+	port     int                    // 0 if it has none; immutable
+	tcp      *TCP                   // nil for network "sdp"; immutable
+	allow    func(*link.Peer) error // nil for all; immutable
+	queue    chan Accepted          // its capacity is the backlog; sent to under table.mu, while open
+	stopped  chan struct{}          // closed by Stop
+	drained  chan struct{}          // closed when it is stopped and no connection waits
+	closed   chan struct{}          // closed by Close
 	once     sync.Once
 	deadline deadline
 
@@ -90,18 +101,15 @@ type Listener struct {
 	answering int  // places in the queue for Hellos that are being answered
 }
 
-// Listen opens a port. The caller has claimed it. A backlog of 0 means
-// DefaultBacklog.
-func (t *Table) Listen(port, backlog int) *Listener { return t.ListenTCP(port, backlog, nil) }
-
-// ListenTCP opens a port for network "tcp". With port 0 the listener is found by its
-// socket only.
-func (t *Table) ListenTCP(port, backlog int, tcp *TCP) *Listener {
+// Listen opens a port. The caller has claimed it. A listener of network "tcp" is found by its
+// socket only if the port is 0.
+func (t *Table) Listen(port int, c Config) *Listener {
+	backlog := c.Backlog
 	if backlog <= 0 {
 		backlog = DefaultBacklog
 	}
 	l := &Listener{
-		table: t, port: port, tcp: tcp, queue: make(chan Accepted, backlog), closed: make(chan struct{}), open: true,
+		table: t, port: port, tcp: c.TCP, allow: c.Allow, queue: make(chan Accepted, backlog), closed: make(chan struct{}), open: true,
 		stopped: make(chan struct{}), drained: make(chan struct{}),
 	}
 	l.deadline.init()
@@ -138,9 +146,14 @@ func (t *Table) Release(a Addresses) {
 // calls. It waits for nothing else. It returns an error if the peer violates the protocol.
 func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 	reason, err := t.accept(p, h)
-	if err != nil || reason == 0 {
-		return err
+	if err == nil && reason != 0 {
+		t.refuse(p, h, reason)
 	}
+	return err
+}
+
+// refuse answers a Hello with the reason why there is no connection.
+func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
 	r := hello.Refuse{Version: hello.Version, Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Reason: reason}
 	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
 		if process := t.Elsewhere(int(h.To)); process != 0 {
@@ -148,7 +161,6 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 		}
 	}
 	_ = p.Peer().Send(link.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer
-	return nil
 }
 
 func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
@@ -162,6 +174,37 @@ func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 	if reason != 0 {
 		return reason, nil
 	}
+	if l.allow != nil {
+		go t.ask(p, l, h, addresses) // which may take long, and other connections of the link do not wait
+		return 0, nil
+	}
+	return t.open(p, l, h, addresses)
+}
+
+// ask answers a Hello to a listener that does not admit all.
+func (t *Table) ask(p *bounce.Pool, l *Listener, h *hello.Hello, addresses Addresses) {
+	refused := l.allow(p.Peer()) != nil
+	if !p.Hold() {
+		l.giveBack(addresses)
+		return // the link is down, and nobody waits for an answer
+	}
+	defer p.Peer().Release()
+	reason, err := hello.Forbidden, error(nil)
+	if refused {
+		l.giveBack(addresses)
+	} else {
+		reason, err = t.open(p, l, h, addresses)
+	}
+	switch {
+	case err != nil:
+		p.Peer().Fail(fmt.Errorf("%w: from %v: %w", link.ErrProtocol, p.Peer().ID(), err))
+	case reason != 0:
+		t.refuse(p, h, reason)
+	}
+}
+
+// open opens a connection for which there is a place in the listener's queue.
+func (t *Table) open(p *bounce.Pool, l *Listener, h *hello.Hello, addresses Addresses) (hello.Reason, error) {
 	pair, err := p.NewPair()
 	if err != nil {
 		l.giveBack(addresses)

@@ -54,11 +54,11 @@ func TestAPeerThatIsHeldUpHoldsUpNobodyElse(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
 	slow, other := newLink(t, table, shutAtHello()), newLink(t, table, nil)
-	first := table.Listen(1, 0)
+	first := table.Listen(1, Config{})
 	held := slow.goDial(context.Background(), 1)
 	returns(t, "the answer's store", func() { <-slow.valve.held })
 
-	returns(t, "Listen", func() { table.Listen(2, 0).Close() })
+	returns(t, "Listen", func() { table.Listen(2, Config{}).Close() })
 	returns(t, "a dial that nobody listens for", func() {
 		if _, err := other.dial(context.Background(), 3); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("dial: %v, want ECONNREFUSED", err)
@@ -73,7 +73,7 @@ func TestAPeerThatIsHeldUpHoldsUpNobodyElse(t *testing.T) {
 	waits := other.mustDial(t, 1)
 	returns(t, "Close", func() { first.Close() })
 	isReset(t, waits)
-	again := table.Listen(1, 0)
+	again := table.Listen(1, Config{})
 	c = other.mustDial(t, 1)
 	mustAccept(t, again).Pair.Close()
 	c.Close()
@@ -90,7 +90,7 @@ func TestCloseDoesNotWaitForAPeerThatIsHeldUp(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
 	slow, other := newLink(t, table, nil), newLink(t, table, nil)
-	l := table.Listen(1, 0)
+	l := table.Listen(1, Config{})
 	a, b := slow.mustDial(t, 1), other.mustDial(t, 1)
 	slow.valve.shut()
 	returns(t, "Close", func() { l.Close() })
@@ -115,7 +115,7 @@ func TestTheBacklogIsExact(t *testing.T) {
 				}
 			}
 		}
-		l := table.Listen(1, backlog)
+		l := table.Listen(1, Config{Backlog: backlog})
 		held := slow.goDial(context.Background(), 1)
 		returns(t, "the answer's store", func() { <-slow.valve.held })
 		var waiting []*bounce.Pair
@@ -152,7 +152,7 @@ func TestAHelloThatFailsGivesItsPlaceBack(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
 	k := newLink(t, table, nil)
-	l := table.Listen(1, 1)
+	l := table.Listen(1, Config{Backlog: 1})
 	var all []*bounce.Pair
 	for {
 		p, err := k.near.pool.NewPair()
@@ -192,7 +192,7 @@ func TestCloseAtAnyMomentLeavesNothing(t *testing.T) {
 	}
 	returns(t, "all rounds", func() {
 		for range rounds {
-			l := table.Listen(1, 2)
+			l := table.Listen(1, Config{Backlog: 2})
 			var sides sync.WaitGroup
 			var accepted atomic.Int64
 			sides.Go(func() {

@@ -52,7 +52,7 @@ func TestAcceptPollsThePeerThatConnectedLast(t *testing.T) {
 	x, y := ntbmem.Pair(1 << 20)
 	near := &sleeper{Device: x}
 	k := join(t, &side{table: table, opts: bounce.Options{Spin: testTimeout}}, near, y, nil)
-	l := table.Listen(7, 0)
+	l := table.Listen(7, Config{})
 	defer l.Close()
 	first := k.mustDial(t, 7)
 	mustAccept(t, l).Pair.Abort()

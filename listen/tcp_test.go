@@ -32,8 +32,8 @@ func TestASocketIsReachedByItsName(t *testing.T) {
 	table := NewTable()
 	k := newLink(t, table, nil)
 	one, two := Socket{1, 10}, Socket{2, 10}
-	first := table.ListenTCP(7, 0, &TCP{Socket: one, Addresses: addressesFrom})
-	second := table.ListenTCP(0, 0, &TCP{Socket: two, Addresses: addressesFrom})
+	first := table.Listen(7, Config{TCP: &TCP{Socket: one, Addresses: addressesFrom}})
+	second := table.Listen(0, Config{TCP: &TCP{Socket: two, Addresses: addressesFrom}})
 	for _, tc := range []struct {
 		socket Socket
 		at     *Listener
@@ -67,7 +67,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
 	k := newLink(t, table, nil)
-	l := table.ListenTCP(7, 0, &TCP{Addresses: addressesFrom})
+	l := table.Listen(7, Config{TCP: &TCP{Addresses: addressesFrom}})
 	c, err := k.dialTCP(65535, 7, Socket{})
 	require.NoError(t, err)
 	_, err = k.dialTCP(65535, 7, Socket{})
@@ -102,7 +102,7 @@ func TestAStoppedListenerIsDrained(t *testing.T) {
 	leak.Check(t)
 	table := NewTable()
 	k := newLink(t, table, nil)
-	l := table.ListenTCP(7, 0, &TCP{Socket: Socket{1, 1}, Addresses: addressesFrom})
+	l := table.Listen(7, Config{TCP: &TCP{Socket: Socket{1, 1}, Addresses: addressesFrom}})
 	var waiting []*bounce.Pair
 	for port := range uint16(3) {
 		c, err := k.dialTCP(1024+port, 7, Socket{1, 1})

@@ -20,7 +20,7 @@ func TestBothSidesOfADialSayBothVersions(t *testing.T) {
 	table.Refused = func(err error) { refused <- err }
 	l := newLink(t, table, nil)
 	l.far.skew.Store(-1)
-	ln := table.Listen(7, 0)
+	ln := table.Listen(7, Config{})
 	defer ln.Close()
 	for _, network := range []hello.Network{hello.SDP, hello.OverTCP} {
 		m := hello.Hello{Version: hello.Version + 1, Network: network, From: 40000, To: 7}

@@ -142,7 +142,7 @@ type destination struct {
 	tcp        bool // network "tcp": addresses are those of TCP
 	// socket identifies the listener's TCP socket. It is zero if the listener is
 	// found by host and port.
-	socket     inetdiag.Socket
+	socket     inetdiag.Listener
 	holder     link.ID    // process of this host that has the socket, as found; 0 once it was asked
 	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
@@ -177,7 +177,7 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 			return nil, retry.Ended(err)
 		}
 		if next, err = retry.After(err); err != nil {
-			return nil, err
+			return nil, explainForbidden(err)
 		}
 		if err = sleep(ctx, next.Pause); err != nil {
 			return nil, retry.Ended(err)
@@ -292,8 +292,12 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 		if _, ok, _ := f.holder(d); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
+		return nil, err
 	}
-	return peer, err
+	if d.socket.Cookie != 0 && !mayServe(whose(peer), d.socket.UID) {
+		return nil, errNotItsServer
+	}
+	return peer, nil
 }
 
 // open opens a connection to a listener of a process.

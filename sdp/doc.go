@@ -94,6 +94,13 @@
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
 //	SDP_FABRIC='ring:lab?node=1' server
 //
+// # Users
+//
+// A fabric belongs to a user, unless it is a directory that a group shares: see [Open]. Between
+// processes of one machine each side knows the other's user, from the kernel: [Conn.Peer]. A
+// listener chooses whom it accepts by ListenConfig.Allow. A dial that it refuses is EACCES, and
+// names the user of the process that dialled.
+//
 // # Bridges
 //
 // A program that drives a bridge to another machine gives its end to the fabric as an
@@ -139,6 +146,6 @@
 // # Errors
 //
 // As with net, every error but io.EOF is a *net.OpError. errors.Is finds its cause: net.ErrClosed,
-// os.ErrDeadlineExceeded, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, or
-// ENOBUFS when a window has no memory for another connection.
+// os.ErrDeadlineExceeded, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, EACCES
+// when a user is refused, or ENOBUFS when a window has no memory for another connection.
 package sdp

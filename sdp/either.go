@@ -70,6 +70,9 @@ func (d *Dialer) dialNode(ctx context.Context, f *Fabric, node int, network, add
 	f.counters.dialSDPFailed.Add(1)
 	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.stack.fabric.NodeAddr(node), uint16(port)))
 	sdpErr := &net.OpError{Op: opDial, Net: network, Addr: addr, Err: cause(err)}
+	if forbidden(err) {
+		return nil, sdpErr
+	}
 	t, err := d.net().DialContext(ctx, network, address)
 	if unknown := new(net.DNSError); errors.As(err, &unknown) || errors.Is(err, syscall.EINVAL) || ctx.Err() != nil {
 		return nil, sdpErr // a node's name is mostly unknown to the name server
@@ -117,10 +120,10 @@ func (d *Dialer) dialLiteral(ctx context.Context, f *Fabric, network, address st
 		f.counters.dialSDP.Add(1)
 		return c, nil
 	}
+	why.Add(1)
 	if err != nil {
 		return nil, err
 	}
-	why.Add(1)
 	return d.net().DialContext(ctx, network, address)
 }
 
@@ -154,7 +157,8 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 
 // dialAddr connects to the listener of this fabric that a TCP connection to an address
 // would reach. had is what the fabric has on its port. If there is none, it returns the
-// counter of the reason. An error is final: the time is over.
+// counter of the reason. An error is final: the time is over, or the dial was refused because
+// of a user.
 func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
 		return nil, &f.counters.dialSDPFailed, nil // net returns the error
@@ -173,7 +177,9 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 	switch {
 	case err == nil:
 		return c, nil, nil
-	case ctx.Err() != nil:
+	case errors.Is(err, errNotItsServer):
+		return nil, &f.counters.dialNoSDP, nil
+	case ctx.Err() != nil, forbidden(err):
 		return nil, &f.counters.dialSDPFailed, err
 	}
 	return nil, &f.counters.dialSDPFailed, nil

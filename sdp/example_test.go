@@ -80,6 +80,17 @@ func openBridged(fabric string, driver func(sdp.Side) (ntb.Attachment, error)) (
 	})
 }
 
+// listenFor listens for the members of a group alone.
+func listenFor(gid int) (net.Listener, error) {
+	lc := sdp.ListenConfig{Allow: func(p sdp.Peer) error {
+		if !p.In(gid) {
+			return fmt.Errorf("want group %d", gid)
+		}
+		return nil
+	}}
+	return lc.Listen(context.Background(), "sdp", ":7000")
+}
+
 func Example() {
 	ln, err := sdp.Listen("sdp", "localhost:0") // port 0 picks a free one
 	if err != nil {
@@ -234,6 +245,26 @@ func ExampleOpenWith() {
 	}
 	fmt.Println(c.RemoteAddr())
 	// Output: node1:7000
+}
+
+// A listener accepts the members of this process' group.
+func ExampleListenConfig_allow() {
+	ln, err := listenFor(os.Getegid())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ln.Close()
+	go serveEcho(ln)
+	c, err := sdp.Dial("sdp", "localhost:7000")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	p, known := c.(*sdp.Conn).Peer()
+	fmt.Println(known, p.PID == os.Getpid())
+	// Output: true true
 }
 
 // The Go code of README.md and docs/ is in this file, or in shmem's, where it is compiled

@@ -35,8 +35,8 @@ type FabricStats struct {
 	ProcessorTaken uint64
 
 	// Refused is how often this process refused another one because it does not fit: it
-	// speaks another version of the protocol, or is of a fabric with another plan. Last
-	// is what differs. Where this process dialled, it is in the error of the dial.
+	// speaks another version of the protocol, is of a fabric with another plan, or of a
+	// user that is not allowed. Last is what differs. Where this process dialled, it is in the error of the dial.
 	Refused Refusals
 
 	Networks NetworkStats
@@ -54,7 +54,7 @@ type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
-	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time
+	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
 	DialNoFabric    uint64 // TCP: no fabric could be opened
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
@@ -99,6 +99,12 @@ type user interface{ Close() error }
 // this machine; "mem:NAME" for one within this process, for tests. The caller
 // closes the Fabric.
 //
+// "shm:/PATH" is the fabric of those who may enter a directory: of this user, if it has mode
+// 0700; or of the members of its group, if it has mode 3770 and its owner is root, this user
+// or one whom option owner names. The owner is trusted. Rings, lines and meshes may have the
+// path of a directory in place of a name too. What else a directory is, it is refused with
+// the commands that make it right.
+//
 // "ring:NAME?node=I&nodes=N" makes this process node I of a ring of N hosts, each
 // with a link to the two next to it: see the package comment. "line:" leaves out
 // the link from the last to the first, "mesh:" has one between any two. Open does
@@ -124,6 +130,12 @@ type user interface{ Close() error }
 //	dmafrom=BYTES the size from which on payload goes through a DMA engine, where a link
 //	              has one; 0 to measure it when the link comes up: a number from 0 to
 //	              1073741824; 0 unless given
+//	group=NAME    the group, by name or number, that the directory must have; it is
+//	              made, with mode 3770, if it is not there: a group; any group that this
+//	              user is in, and no directory is made unless given
+//	owner=NAMES   users, by name or number, with commas between, who may own the
+//	              directory besides root and this user; who owns it is trusted: users;
+//	              none unless given
 //	node=I        which node this process is of: a number from 1 to 16
 //	backend=NAME  what the links are made of: memory between processes or, for tests,
 //	              within one: shm or mem; shm unless given
@@ -139,14 +151,14 @@ type user interface{ Close() error }
 //	              cut, at the cost of frames where there would be stores: 0 or 1; 0
 //	              unless given
 //
-// Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
+// Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
 // owner of a node's links. Where processors are scarce, see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.
 //
 // A string that is none of these is EINVAL. Errors wrap EPERM or EACCES if the fabric
-// is another user's, or this process is the overflow uid (nobody) of a user namespace,
+// is another user's, or a group's of which this user is not, or this process is the overflow uid (nobody) of a user namespace,
 // as which every user without a number there appears.
 func Open(fabric string) (*Fabric, error) {
 	s, err := openStack(fabric, nil)

@@ -20,6 +20,20 @@ type ListenConfig struct {
 	// TCP listens where network "tcp" does, and on networks that are not this package's.
 	// Nil means a zero net.ListenConfig.
 	TCP *net.ListenConfig
+
+	// Allow, if not nil, returns an error for a user whose connections are refused. Then
+	// the dial fails with EACCES, and names the user that it has; the error is logged here,
+	// once a second at most, and counted (FabricStats.Refused). Allow is called for each
+	// connection, from several goroutines at the same time.
+	//
+	// It is not asked about a process whose user the kernel does not know (see Conn.Peer), nor
+	// about connections by TCP: these are refused.
+	Allow func(Peer) error
+	// AllowUnknown accepts, where Allow is set, processes whose user the kernel does not know.
+	AllowUnknown bool
+	// AllowTCP accepts, where Allow is set, connections by TCP. Without it, a dial by TCP
+	// succeeds, and the connection is reset.
+	AllowTCP bool
 }
 
 // Listen listens on "host:port" or ":port". The host must be this one. Port 0 picks a free
@@ -69,19 +83,20 @@ func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listene
 		err := fmt.Errorf("%q is not this host: %w", name, syscall.EADDRNOTAVAIL)
 		return nil, opError(opListen, nil, local, err)
 	}
-	l, err := f.listenPort(port, lc.Backlog)
+	l, err := f.listenPort(port, lc)
 	if err != nil {
 		return nil, opError(opListen, nil, local, err)
 	}
 	return l, nil
 }
 
-func (f *Fabric) listenPort(port, backlog int) (*Listener, error) {
+func (f *Fabric) listenPort(port int, lc *ListenConfig) (*Listener, error) {
 	port, err := f.stack.fabric.ClaimPort(port)
 	if err != nil {
 		return nil, err
 	}
-	at := &listening{fabric: f, addr: &Addr{f.thisHost(), port}, queue: f.stack.listeners.Listen(port, backlog)}
+	at := &listening{fabric: f, addr: &Addr{f.thisHost(), port}}
+	at.queue = f.stack.listeners.Listen(port, listen.Config{Backlog: lc.Backlog, Allow: lc.allow(f, at.addr)})
 	if err := f.add(at); err != nil {
 		at.Close()
 		return nil, err

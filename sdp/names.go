@@ -153,19 +153,19 @@ func (d *nameDial) dial(ctx context.Context, to []netip.AddrPort, delay time.Dur
 		ended <- b
 	})
 	a := d.inTurn(firstCtx, first)
-	if a.err == nil {
+	if a.err == nil || forbidden(a.err) {
 		cancelOthers()
 	}
 	var b attempt
 	switch {
 	case !timer.Stop():
 		b = <-ended
-	case a.err == nil:
+	case a.err == nil || forbidden(a.err):
 		return a
 	default:
 		b = d.inTurn(othersCtx, others)
 	}
-	if a.err != nil && b.err == nil {
+	if a.err != nil && !forbidden(a.err) && (b.err == nil || forbidden(b.err)) {
 		return b
 	}
 	if b.conn != nil {
@@ -178,14 +178,15 @@ func (d *nameDial) dial(ctx context.Context, to []netip.AddrPort, delay time.Dur
 const leastShare = 2 * time.Second
 
 // inTurn tries one address after the other, each with its share of the time that is left.
-// The error is that of the first one, or that the time is over.
+// The error is that of the first one, or that the time is over, or that of one which was
+// refused because of a user: then no further one is tried.
 func (d *nameDial) inTurn(ctx context.Context, to []netip.AddrPort) attempt {
 	var failed error
 	var a attempt
 	for i, addr := range to {
 		over := ctx.Err() != nil
 		a = d.withShare(ctx, len(to)-i, addr)
-		if a.err == nil {
+		if a.err == nil || forbidden(a.err) {
 			return a
 		}
 		if failed == nil || over {

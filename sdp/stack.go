@@ -31,6 +31,7 @@ type stack struct {
 	port      atomic.Uint32   // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel // closed with the fabric
 	localhost atomic.Pointer[resolved]
+	whose     func(*link.Peer) (fabric.Peer, bool) // constant after start
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -45,6 +46,7 @@ type handler struct {
 	stack *stack
 	pool  *bounce.Pool
 	dials *dial.Table
+	who   *Peer // user of the process at the other end; nil if the kernel does not know; immutable
 }
 
 // stacks are the stacks of this process, by fabric.
@@ -113,7 +115,7 @@ func newStack(o bounce.Options) *stack {
 }
 
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
+	s.listeners.Elsewhere, s.listeners.Refused, s.whose = f.Elsewhere, f.Refuse, f.Whose
 	f.Node().Register(link.ServiceSDP, s)
 }
 
@@ -160,6 +162,9 @@ func (s *stack) releasePort(port uint16) {
 func (s *stack) Open(p *link.Peer) link.Handler {
 	pool := bounce.NewPool(p, s.opts)
 	h := &handler{stack: s, pool: pool, dials: dial.NewTable(pool)}
+	if who, ok := s.whose(p); ok {
+		h.who = &Peer{PID: who.PID, UID: who.UID, GID: who.GID, Groups: who.Groups}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers[h] = struct{}{}

@@ -3,6 +3,7 @@ package sdp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net"
 	"net/netip"
@@ -45,6 +46,9 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	case lc.Fabric != nil:
 		tcp.Close()
 		return nil, opError(opListen, nil, tcp.Addr(), err)
+	case lc.usersOnly():
+		tcp.Close()
+		return nil, opError(opListen, nil, tcp.Addr(), fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err))
 	default:
 		defaultFabric.counters.listenTCPOnly.Add(1)
 		return &TCPListener{tcp: tcp}, nil
@@ -61,7 +65,10 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 // connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
 	f, done, err := lc.Fabric.use()
-	if err != nil && lc.Fabric != nil {
+	if err != nil && lc.usersOnly() {
+		err = fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err)
+	}
+	if err != nil && (lc.Fabric != nil || lc.usersOnly()) {
 		return nil, opError(opListen, nil, nil, err)
 	}
 	if err == nil {
@@ -96,6 +103,9 @@ func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) 
 	}
 }
 
+// usersOnly reports whether connections by TCP are refused, since they have no user.
+func (lc *ListenConfig) usersOnly() bool { return lc.Allow != nil && !lc.AllowTCP }
+
 // anyPort reports whether an address leaves the port to the system.
 func anyPort(ctx context.Context, address string) bool {
 	_, port, err := splitAddress(ctx, address)
@@ -105,8 +115,8 @@ func anyPort(ctx context.Context, address string) bool {
 // serveTCP makes a listener of a TCP listener. port is that of network "sdp", which
 // is claimed, or 0.
 func (lc *ListenConfig) serveTCP(f *Fabric, tcp *net.TCPListener, port int) (net.Listener, error) {
-	s := &tcpHalf{fabric: f, listener: tcp, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort()}
-	err := s.open(lc.Backlog)
+	s := &tcpHalf{fabric: f, listener: tcp, port: port, at: tcp.Addr().(*net.TCPAddr).AddrPort(), usersOnly: lc.usersOnly()}
+	err := s.open(listen.Config{Backlog: lc.Backlog, Allow: lc.allow(f, tcp.Addr())})
 	if err == nil {
 		err = f.add(s)
 	}
@@ -141,6 +151,7 @@ type tcpHalf struct {
 	six         bool            // its socket is one of IPv6
 	socket      inetdiag.Socket // its socket; zero if that cannot be identified
 	published   bool
+	usersOnly   bool // connections by TCP are refused
 	withdrawing sync.Once
 	queue       *listen.Listener
 	tcp         *tcpQueue
@@ -149,7 +160,7 @@ type tcpHalf struct {
 	foreign  atomic.Pointer[netip.Addr] // the last address that isLocal found to be local
 }
 
-func (s *tcpHalf) open(backlog int) error {
+func (s *tcpHalf) open(config listen.Config) error {
 	raw, err := s.listener.SyscallConn()
 	if err != nil {
 		return err
@@ -165,7 +176,8 @@ func (s *tcpHalf) open(backlog int) error {
 	} else {
 		s.socket = socket
 	}
-	s.queue = s.fabric.stack.listeners.ListenTCP(s.port, backlog, &listen.TCP{Socket: listen.Socket(s.socket), Addresses: s.addresses})
+	config.TCP = &listen.TCP{Socket: listen.Socket(s.socket), Addresses: s.addresses}
+	s.queue = s.fabric.stack.listeners.Listen(s.port, config)
 	if s.socket == (inetdiag.Socket{}) {
 		return nil
 	}
@@ -288,6 +300,10 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 			if err != nil {
 				return nil, err
 			}
+			if s.usersOnly {
+				s.refuseTCP(c)
+				continue
+			}
 			s.fabric.counters.acceptTCP.Add(1)
 			return c, nil
 		}
@@ -297,6 +313,15 @@ func (l *TCPListener) Accept() (net.Conn, error) {
 		}
 		return c, nil
 	}
+}
+
+// refuseTCP resets a connection by TCP.
+func (s *tcpHalf) refuseTCP(c net.Conn) {
+	s.fabric.stack.fabric.Forbid(fmt.Errorf("%v refuses a connection of %v: %w", s.at, c.RemoteAddr(), errTCP))
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.Close()
 }
 
 func (s *tcpHalf) conn(a listen.Accepted) (net.Conn, error) {

@@ -52,6 +52,7 @@ type options struct {
 	dialTimeout    time.Duration
 	drainTimeout   time.Duration
 	maxConnections int // per map; 0 for no limit
+	users          proxy.Users
 	own            bool
 	quiet          bool
 	stats          bool
@@ -69,6 +70,8 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
 	fs.IntVar(&o.maxConnections, "max-connections", 4096, "`N` connections of a map may be open, further clients are reset; 0 for no limit")
+	users := fs.StringSlice("allow-user", nil, "`USERS`, by names or numbers with commas between, may connect by sdp://, and nobody else of this machine, nor of other nodes")
+	groups := fs.StringSlice("allow-group", nil, "members of `GROUPS` may connect, likewise; with --allow-user, both may")
 	fs.BoolVar(&o.stats, "stats", false, "print the counters at the end")
 	fs.BoolVar(&o.quiet, "quiet", false, "write only what went wrong")
 	fs.Usage = func() {
@@ -91,6 +94,13 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	}
 	if o.maxConnections < 0 {
 		return options{}, fmt.Errorf("--max-connections %d: cannot be negative", o.maxConnections)
+	}
+	var err error
+	if o.users, err = proxy.ParseUsers(*users, *groups); err != nil {
+		return options{}, err
+	}
+	if fs.Changed("allow-user") && len(*users) == 0 || fs.Changed("allow-group") && len(*groups) == 0 {
+		return options{}, errors.New("--allow-user and --allow-group: want a name or number")
 	}
 	for _, spec := range *specs {
 		m, err := proxy.ParseMap(spec)

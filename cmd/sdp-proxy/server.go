@@ -57,7 +57,7 @@ func (s *server) register(fabric *sdp.Fabric) error {
 }
 
 func (s *server) open(fabric *sdp.Fabric) error {
-	cfg := proxy.Config{Fabric: fabric, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Logf: s.log.Printf}
+	cfg := proxy.Config{Fabric: fabric, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Users: s.users, Logf: s.log.Printf}
 	for _, m := range s.maps {
 		f, err := proxy.Listen(context.Background(), m, cfg)
 		if err != nil {

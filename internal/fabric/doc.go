@@ -7,7 +7,8 @@
 // # Several hosts
 //
 // In a ring, a line or a mesh each host has a directory of its own, NAME@NODE, and in
-// it processes and ports as above. No other fabric's name has an @. One process, whose
+// it processes and ports as above. No other fabric's name has an @. Where a fabric is a
+// directory that is given by its path, all hosts share it, each with names of its own. One process, whose
 // spec gives the number of nodes, owns the host's links. The other processes are
 // members. Their links lead to the owner, which forwards for them. To each other they
 // connect as in a fabric of one host.
@@ -26,7 +27,7 @@
 // has no links. A node with another number of nodes, topology, number of lanes or
 // version is refused on both sides, before anything is mapped. That happens in Open,
 // which asks all nodes that run, or when a link is made. Over the same
-// socket any process of this user can ask what the node knows: [ReadTopology].
+// socket any process that may enter the directory can ask what the node knows: [ReadTopology].
 //
 // A wire need not be a Unix socket. Where Spec.Attach returns an [ntb.Attachment], the link's
 // devices are its sessions. They are opened without a greeting, since nothing but the bridge

@@ -366,8 +366,9 @@ func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 	defer f.wg.Done()
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
-	dev, err := f.net.connect(ctx, id.Process())
+	dev, who, err := f.net.connect(ctx, id.Process())
 	if err == nil {
+		defer f.net.users.set(dev, who)()
 		m.peer, err = f.node.Up(ctx, dev)
 	}
 	if err == nil && m.peer.ID() != id {
@@ -386,7 +387,7 @@ func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 
 // accepted brings up a link that another process makes. If there is none yet, our
 // own dials use it as well.
-func (f *Fabric) accepted(dev ntb.Device) {
+func (f *Fabric) accepted(dev ntb.Device, who Peer) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
@@ -399,6 +400,7 @@ func (f *Fabric) accepted(dev ntb.Device) {
 		defer f.wg.Done()
 		ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 		defer cancel()
+		defer f.net.users.set(dev, who)()
 		p, err := f.node.Up(ctx, dev)
 		f.net.refused.check(err)
 		if err != nil {

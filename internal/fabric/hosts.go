@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -28,13 +29,13 @@ const (
 // hosts is the network of a fabric: the processes and ports of this host, and this
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
-	station  station                   // immutable
-	number   int                       // number of this process on its host; immutable
-	node     *link.Node                // set before serve
-	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
-	accepted func(ntb.Device)          // likewise
-	ctx      context.Context           // close ends it
+	spec     *Spec                          // immutable; of one host, Node and Nodes are 1
+	station  station                        // immutable
+	number   int                            // number of this process on its host; immutable
+	node     *link.Node                     // set before serve
+	ring     atomic.Pointer[ring.Node]      // the node in a fabric of several hosts, once the number of these is known
+	accepted func(ntb.Device, hostdir.Peer) // likewise
+	ctx      context.Context                // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
@@ -45,6 +46,7 @@ type hosts struct {
 	// once it has met the owner. After that it does not change.
 	plan    atomic.Pointer[Spec]
 	refused refusals
+	users   users
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
@@ -66,7 +68,7 @@ func openHosts(spec *Spec) (*hosts, error) {
 	}
 	spec = spec.numbered()
 	s, err := openShmStation(spec)
-	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec.Name, spec.Node, 0) }
+	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
 
@@ -290,13 +292,17 @@ func (g *greeting) verdict(answer *greeting) error {
 }
 
 // serve answers the cables that other processes connect.
-func (h *hosts) serve(accepted func(ntb.Device)) {
+func (h *hosts) serve(accepted func(ntb.Device, hostdir.Peer)) {
 	h.accepted = accepted
 	h.wg.Go(func() {
 		for {
 			c, err := h.station.accept()
 			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if Forbidden(err) {
+				h.refused.report(err)
+				continue
 			}
 			if err != nil {
 				// For example, there are no descriptors left. The other side's dial
@@ -332,6 +338,11 @@ func (h *hosts) answer(c cable) {
 		c.Close()
 		return
 	}
+	who, err := c.peer() // later the device owns the cable
+	if err != nil {
+		c.Close()
+		return
+	}
 	answer := h.greeting("")
 	l, err := h.judge(g, answer)
 	if err != nil {
@@ -358,9 +369,9 @@ func (h *hosts) answer(c cable) {
 	case err != nil:
 		h.refused.check(err)
 	case g.Want == wantUplink:
-		h.addMember(ctx, g, dev)
+		h.addMember(ctx, g, dev, who)
 	default:
-		h.accepted(dev)
+		h.accepted(dev, who)
 	}
 }
 
@@ -397,28 +408,32 @@ func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
 	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
 }
 
-// connect makes a bridge to another process of this host.
-func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
+// connect makes a bridge to another process of this host, and returns that one's user.
+func (h *hosts) connect(ctx context.Context, process int) (dev ntb.Device, who hostdir.Peer, err error) {
 	c, err := h.station.connect(ctx, h.spec.Node, process)
 	if err != nil {
-		return nil, err
+		return nil, who, err
+	}
+	if who, err = c.peer(); err != nil {
+		c.Close()
+		return nil, who, err
 	}
 	mine := h.greeting(wantProcess)
 	answer, release, err := ask(ctx, c, mine)
 	if err != nil {
-		return nil, err
+		return nil, who, err
 	}
 	if err := mine.verdict(answer); err != nil {
 		release()
 		c.Close()
-		return nil, err
+		return nil, who, err
 	}
-	dev, err := h.bridge(c, wantProcess)
+	dev, err = h.bridge(c, wantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
 	}
-	return dev, err
+	return dev, who, err
 }
 
 // bridge makes a bridge of a cable, for a link or within the host.

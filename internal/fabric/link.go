@@ -217,10 +217,19 @@ func (h *hosts) begin(l *nodeLink) bool {
 		}
 		return up
 	}
+	who, err := c.peer() // later the device owns the cable
+	if err != nil {
+		c.Close()
+		h.failed(l, err)
+		return false
+	}
 	dev, err := h.bridge(c, mine.Want)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
+	}
+	if err == nil && l.uplink() { // the owner is of this host
+		defer h.users.set(dev, who)()
 	}
 	return h.finish(ctx, l, dev, err)
 }

@@ -2,7 +2,10 @@ package fabric
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
@@ -28,9 +31,36 @@ func checkName(name string) error {
 	return nil
 }
 
+// checkPath refuses paths of directories that are not absolute, or go back by "..", whose
+// meaning links could change. Other detours are removed.
+func checkPath(path string) (string, error) {
+	if !isPath(path) || len(path) > maxPath || slices.Contains(strings.Split(path, "/"), "..") || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("fabric: directory %q: want an absolute path of at most %d bytes, without ..: %w", path, maxPath, syscall.EINVAL)
+	}
+	return filepath.Clean(path), nil
+}
+
+// isPath reports whether a fabric's name is the path of its directory.
+func isPath(name string) bool { return strings.HasPrefix(name, "/") }
+
+const maxPath = 4000 // bytes
+
 // hostName returns the name of the directory of one host of a fabric of several hosts. No
 // name that a user may give has an @ in it.
 func hostName(name string, node int) string { return name + "@" + strconv.Itoa(node) }
+
+// place returns where the processes of a host of the fabric meet.
+func (s *Spec) place(node int) hostdir.Place {
+	switch {
+	case isPath(s.Name) && s.hosts():
+		return hostdir.At(s.Name, node, s.Group, s.Owners...)
+	case isPath(s.Name):
+		return hostdir.At(s.Name, 0, s.Group, s.Owners...)
+	case s.hosts():
+		return hostdir.In(hostdir.Own(), hostName(s.Name, node))
+	}
+	return hostdir.In(hostdir.Own(), s.Name)
+}
 
 // OpenDir opens the directory of this user's fabric of one host of that name, and creates
 // it if it does not exist. The empty name means DefaultName.
@@ -41,39 +71,33 @@ func OpenDir(name string) (*hostdir.Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	return hostdir.Open(hostdir.Own(), name, true)
-}
-
-// openHostDir opens the directory of one host of a fabric of several hosts. If it
-// does not exist and create is not set, the error wraps fs.ErrNotExist.
-func openHostDir(name string, node int, create bool) (*hostdir.Dir, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	return hostdir.Open(hostdir.Own(), hostName(name, node), create)
+	return hostdir.Open(hostdir.In(hostdir.Own(), name), true)
 }
 
 // OpenBoard opens the board of the fabric that spec names, and creates it if it does
 // not exist. A fabric within one process has one that is always empty.
 func OpenBoard(spec *Spec) (*hostdir.Board, error) {
-	if spec.Backend == "mem" {
+	switch {
+	case spec.Backend == "mem":
 		return hostdir.NoBoard(), nil
+	case isPath(spec.Name):
+		return hostdir.OpenBoard(spec.place(0), true)
 	}
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
 	}
-	return hostdir.OpenBoard(hostdir.Own(), spec.Name, true)
+	return hostdir.OpenBoard(hostdir.In(hostdir.Own(), spec.Name), true)
 }
 
 // Remove removes what this user's fabric of that name has left in the file system, as
-// hostdir.Remove does, of all its hosts.
+// hostdir.Remove does, of all its hosts. A directory that the user named is not removed.
 func Remove(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	names := []string{name}
+	places := []hostdir.Place{hostdir.In(hostdir.Own(), name)}
 	for node := 1; node <= maxNodes; node++ {
-		names = append(names, hostName(name, node))
+		places = append(places, hostdir.In(hostdir.Own(), hostName(name, node)))
 	}
-	return hostdir.Remove(hostdir.Own(), names...)
+	return hostdir.Remove(places...)
 }

@@ -14,6 +14,7 @@ type whose int
 
 const (
 	everyones whose = iota
+	paths           // fabrics that are a directory given by its path
 	nodes           // fabrics of several hosts
 	owners          // such fabrics, if the process owns the links, which it does if it gives the number of nodes
 )
@@ -49,6 +50,15 @@ var options = []option{
 	{"dmafrom", "BYTES", "the size from which on payload goes through a DMA engine, where a link has one; 0 to measure it when the link comes up",
 		"a number from 0 to 1073741824", "0", everyones,
 		func(s *Spec, v string) bool { return number(&s.DMAFrom, v, 0, 1<<30) }},
+	{"group", "NAME", "the group, by name or number, that the directory must have; it is made, with mode 3770, if it is not there",
+		"a group", "any group that this user is in, and no directory is made", paths,
+		func(s *Spec, v string) bool { s.Group = v; return isID(v) }},
+	{"owner", "NAMES", "users, by name or number, with commas between, who may own the directory besides root and this user; who owns it is trusted",
+		"users", "none", paths,
+		func(s *Spec, v string) bool {
+			s.Owners = strings.Split(v, ",")
+			return !slices.ContainsFunc(s.Owners, func(o string) bool { return !isID(o) })
+		}},
 	{"node", "I", "which node this process is of", "a number from 1 to 16", "", nodes,
 		func(s *Spec, v string) bool { return number(&s.Node, v, 1, maxNodes) }},
 	{"backend", "NAME", "what the links are made of: memory between processes or, for tests, within one",
@@ -69,11 +79,25 @@ var options = []option{
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
 }
 
+// isID reports whether a name may be that of a user or a group.
+func isID(name string) bool { return name != "" && !strings.ContainsAny(name, " :,/\x00\n") }
+
 // number parses a number and reports whether it is from first to last.
 func number(n *int, value string, first, last int) bool {
 	var err error
 	*n, err = strconv.Atoi(value)
 	return err == nil && *n >= first && *n <= last
+}
+
+// takes reports whether options of a kind are for the spec.
+func (s *Spec) takes(of whose) bool {
+	switch of {
+	case everyones:
+		return true
+	case paths:
+		return isPath(s.Name)
+	}
+	return s.hosts()
 }
 
 // set sets an option of a spec.
@@ -82,7 +106,7 @@ func (s *Spec) set(name, value string) error {
 	if i < 0 {
 		var names []string
 		for _, o := range options {
-			if s.hosts() || o.of == everyones {
+			if s.takes(o.of) {
 				names = append(names, o.name)
 			}
 		}
@@ -90,7 +114,10 @@ func (s *Spec) set(name, value string) error {
 		return fmt.Errorf("want %s or %s", strings.Join(names[:last], ", "), names[last])
 	}
 	o := options[i]
-	if !s.hosts() && o.of != everyones {
+	if o.of == paths && !s.takes(paths) {
+		return fmt.Errorf("%s:%s has a name; this is an option of fabrics that are a directory, as in %[1]s:/PATH", s.Kind, s.Name)
+	}
+	if !s.takes(o.of) {
 		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
 	}
 	if !o.set(s, value) {

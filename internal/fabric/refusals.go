@@ -2,7 +2,9 @@ package fabric
 
 import (
 	"errors"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -17,8 +19,22 @@ type Refusals struct {
 
 // refusals counts refusals. It takes no lock, since goroutines of links call it.
 type refusals struct {
-	count atomic.Uint64
-	last  atomic.Pointer[string]
+	count  atomic.Uint64
+	last   atomic.Pointer[string]
+	logged atomic.Int64 // when report has logged last, in nanoseconds since 1970
+}
+
+// logEvery is the least time between two refusals that are logged.
+const logEvery = time.Second
+
+// report counts a process that was refused because of its user, and logs it, unless it has
+// just logged another one: a process may try as often as it likes.
+func (r *refusals) report(why error) {
+	r.add(why)
+	now, last := time.Now().UnixNano(), r.logged.Load()
+	if now-last >= int64(logEvery) && r.logged.CompareAndSwap(last, now) {
+		slog.Warn("fabric: a process was refused", "reason", why, "refused", r.count.Load())
+	}
 }
 
 // add counts a process that was refused.

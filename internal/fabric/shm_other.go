@@ -10,6 +10,6 @@ import (
 
 func openShmStation(*Spec) (station, error) { return nil, ntb.ErrNotSupported }
 
-func shmConnect(context.Context, string, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
+func shmConnect(context.Context, *Spec, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
 
-func shmProcesses(string, int) int { return 0 }
+func shmProcesses(*Spec, int) int { return 0 }

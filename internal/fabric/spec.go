@@ -15,6 +15,9 @@ import (
 
 // Spec is a fabric and its options. Its text has the form KIND:NAME?OPTION=VALUE&…
 //
+// NAME is a name, of a fabric of this user, or the path of a directory, in which users
+// meet who may enter it.
+//
 // The kinds are shm (the processes of one host), mem (one process, for tests), and,
 // for several hosts with bridges between them, ring, line and mesh. In a ring each
 // node is linked with the two next to it. A line is a ring without the link from the
@@ -25,11 +28,13 @@ import (
 // The table of options is in options.go.
 type Spec struct {
 	Kind, Name string
-	Node       int // 1 to Nodes; 0 where there is one host
-	Nodes      int // 2 to maxNodes; 0 for members and where there is one host
-	Lanes      int // 1 to maxLanes; 0 for members and where there is one host
-	Slots      int // frames of a lane; 0 for the default
-	Frame      int // bytes; 0 for the default
+	Group      string   // of the directory that Name is the path of, "" for any
+	Owners     []string // users who may own that directory, besides root and this one
+	Node       int      // 1 to Nodes; 0 where there is one host
+	Nodes      int      // 2 to maxNodes; 0 for members and where there is one host
+	Lanes      int      // 1 to maxLanes; 0 for members and where there is one host
+	Slots      int      // frames of a lane; 0 for the default
+	Frame      int      // bytes; 0 for the default
 	Failover   bool
 	Backend    string        // "shm" or "mem"
 	Window     int           // 0 for the kind's default
@@ -72,7 +77,13 @@ func ParseSpec(s string) (*Spec, error) {
 	default:
 		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
 	}
-	if err := checkName(spec.Name); err != nil {
+	var err error
+	if isPath(spec.Name) && spec.Kind != "mem" {
+		spec.Name, err = checkPath(spec.Name)
+	} else {
+		err = checkName(spec.Name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	options, err := url.ParseQuery(query)
@@ -87,6 +98,9 @@ func ParseSpec(s string) (*Spec, error) {
 		if err := spec.set(name, values[0]); err != nil {
 			return nil, fmt.Errorf("fabric %q: option %s=%s: %v: %w", s, name, values[0], err, syscall.EINVAL)
 		}
+	}
+	if isPath(spec.Name) && spec.Backend == "mem" {
+		return nil, fmt.Errorf("fabric %q: backend=mem uses no directory: want a name: %w", s, syscall.EINVAL)
 	}
 	if err := spec.checkHosts(); err != nil {
 		return nil, fmt.Errorf("fabric %q: %v: %w", s, err, syscall.EINVAL)

@@ -23,7 +23,11 @@ func TestSpecs(t *testing.T) {
 	got, err = ParseSpec("shm:default")
 	require.NoError(t, err)
 	require.Equal(t, time.Duration(-1), got.Spin)
+	got, err = ParseSpec("shm:/run/ntbnet/shop/?group=shop&owner=app,0")
+	require.NoError(t, err)
+	require.Equal(t, &Spec{Kind: "shm", Name: "/run/ntbnet/shop", Group: "shop", Owners: []string{"app", "0"}, Backend: "shm", Spin: -1}, got)
 	for _, bad := range []string{
+		"shm:/a/../b", "shm:/..", "shm:./a", "shm:/a\x00", "shm:/" + strings.Repeat("a", maxPath), "mem:/a",
 		"", "shm", "shm:", "tcp:x", "shm:a/b", "shm:x?spin", "shm:x?spin=-1s", "shm:x?spin=2ms",
 		"shm:x?buffer=5000", "shm:x?buffer=33554432", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
 	} {
@@ -43,6 +47,9 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "line", Name: "x", Backend: "shm", Node: 3, Spin: -1}, got)
 	require.True(t, got.member())
+	got, err = ParseSpec("ring:/run/a@b?node=3&owner=7")
+	require.NoError(t, err)
+	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
 	for bad, want := range map[string]string{
 		"ring:x":                            "as in node=1&nodes=4",
 		"ring:x?node=1&nodes=3&node=2":      "option node is there twice",
@@ -65,6 +72,13 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&hops=2":      "want window, buffer, spin, dmafrom, node, backend, nodes, lanes, slots, frame or failover",
 		"ring:?node=1&nodes=3":              "want 1 to 32 letters",
 		"shm:x?node=1":                      "is one host",
+		"shm:x?group=1":                     "as in shm:/PATH",
+		"ring:x?node=1&owner=a":             "as in ring:/PATH",
+		"shm:/x?group=":                     "want a group",
+		"shm:/x?owner=a,,b":                 "want users",
+		"shm:/x?hops=2":                     "want window, buffer, spin, dmafrom, group or owner",
+		"ring:/x?node=1&backend=mem":        "backend=mem uses no directory",
+		"shm:x/y":                           "want 1 to 32 letters",
 		"mem:x?lanes=1":                     "is one host",
 		"star:x?node=1&nodes=3":             "want shm:NAME, mem:NAME, or ring:NAME",
 		"shm:x?spin=20":                     "want a time from 0 to 1ms, with its unit",
@@ -92,7 +106,7 @@ func document(t *testing.T, file string) string {
 	return string(b)
 }
 
-var ofWords = map[whose]string{everyones: "all", nodes: "`ring:`, `line:`, `mesh:`", owners: "the same, with `nodes`"}
+var ofWords = map[whose]string{everyones: "all", paths: "`KIND:/PATH`", nodes: "`ring:`, `line:`, `mesh:`", owners: "the same, with `nodes`"}
 
 // optionsTable is the table of the options as Markdown.
 func optionsTable() string {

@@ -26,7 +26,8 @@ type station interface {
 	// connect makes a cable to a process of a node. Process 0 is the owner of its
 	// links. The error wraps EHOSTUNREACH if there is none.
 	connect(ctx context.Context, node, process int) (cable, error)
-	// accept waits for the next cable. The error wraps net.ErrClosed after stop.
+	// accept waits for the next cable. The error wraps net.ErrClosed after stop, and a
+	// *hostdir.ForbiddenError for one of a process that is not of the fabric.
 	accept() (cable, error)
 	// stop ends accept.
 	stop()
@@ -38,6 +39,8 @@ type station interface {
 type cable interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error
+	// peer returns the user of the process at the other end.
+	peer() (hostdir.Peer, error)
 	// bridge makes this end of a bridge. Its window has window bytes, 0 for the
 	// kind's own size. It has at least doorbells doorbell bits. Both sides call it,
 	// before the deadline. The bridge owns the cable from then on. On error the

@@ -255,6 +255,8 @@ type memCable struct {
 	end  int // 0 or 1
 }
 
+func (c *memCable) peer() (hostdir.Peer, error) { return hostdir.Self(), nil }
+
 func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	if window == 0 {
 		window = defaultMemWindow

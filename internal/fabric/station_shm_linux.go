@@ -19,19 +19,18 @@ import (
 // host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
 type shmStation struct {
-	name   string       // of the fabric; immutable
-	node   int          // this host; immutable
+	spec   *Spec        // immutable
 	dir    *hostdir.Dir // of this host; immutable
 	number int          // immutable
 	ln     *net.UnixListener
 }
 
 func openShmStation(spec *Spec) (station, error) {
-	dir, err := openSpecDir(spec)
+	dir, err := hostdir.Open(spec.place(spec.Node), true)
 	if err != nil {
 		return nil, err
 	}
-	s := &shmStation{name: spec.Name, node: spec.Node, dir: dir}
+	s := &shmStation{spec: spec, dir: dir}
 	claim := dir.ClaimProcess
 	if spec.owner() {
 		claim = dir.ClaimOwner
@@ -51,7 +50,7 @@ func (s *shmStation) claimPort(port int) (int, error)    { return s.dir.ClaimPor
 func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(port) }
 func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
 func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
-func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.name, node) }
+func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.spec, node) }
 func (s *shmStation) stop()                              { s.ln.Close() }
 func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
 
@@ -67,7 +66,7 @@ func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 }
 
 func (s *shmStation) accept() (cable, error) {
-	c, err := hostdir.AcceptPeer(s.ln)
+	c, err := s.dir.Accept(s.ln)
 	if err != nil {
 		return nil, err
 	}
@@ -75,23 +74,15 @@ func (s *shmStation) accept() (cable, error) {
 }
 
 func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {
-	if node == s.node {
+	if node == s.spec.Node {
 		return connectIn(ctx, s.dir, node, process)
 	}
-	return shmConnect(ctx, s.name, node, process)
-}
-
-// openSpecDir opens the directory of this process' host, and makes it if it is not there.
-func openSpecDir(spec *Spec) (*hostdir.Dir, error) {
-	if spec.hosts() {
-		return openHostDir(spec.Name, spec.Node, true)
-	}
-	return OpenDir(spec.Name)
+	return shmConnect(ctx, s.spec, node, process)
 }
 
 // shmPresent reports whether a node of a fabric runs on this machine.
-func shmPresent(name string, node int) (bool, error) {
-	dir, err := openHostDir(name, node, false)
+func shmPresent(spec *Spec, node int) (bool, error) {
+	dir, err := hostdir.Open(spec.place(node), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -104,8 +95,8 @@ func shmPresent(name string, node int) (bool, error) {
 }
 
 // shmProcesses returns how many processes of a node run on this machine.
-func shmProcesses(name string, node int) int {
-	dir, err := openHostDir(name, node, false)
+func shmProcesses(spec *Spec, node int) int {
+	dir, err := hostdir.Open(spec.place(node), false)
 	if err != nil {
 		return 0
 	}
@@ -117,8 +108,8 @@ func shmProcesses(name string, node int) int {
 // shmConnect makes a cable to a process of a node of another host, 0 for the owner of
 // its links. It opens the directory each time, since that may have been removed and made
 // again.
-func shmConnect(ctx context.Context, name string, node, process int) (cable, error) {
-	dir, err := openHostDir(name, node, false)
+func shmConnect(ctx context.Context, spec *Spec, node, process int) (cable, error) {
+	dir, err := hostdir.Open(spec.place(node), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errAbsent(node)
 	}
@@ -159,6 +150,8 @@ func errAbsent(node int) error {
 
 // shmCable is an end of a Unix socket.
 type shmCable struct{ *net.UnixConn }
+
+func (c *shmCable) peer() (hostdir.Peer, error) { return hostdir.PeerOf(c.UnixConn) }
 
 func (c *shmCable) bridge(window, doorbells int) (ntb.Device, error) {
 	return ntbshm.New(c.UnixConn, ntbshm.Options{Window: window, Doorbells: doorbells})

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,33 +66,64 @@ type WireView struct {
 }
 
 // TopologyName parses the kind and name of a fabric of several hosts from a spec.
-// It ignores the options, so node and nodes may be left out.
+// It ignores the options, so node and nodes may be left out. The name may be the path of a
+// directory.
 func TopologyName(spec string) (kind, name string, err error) {
 	rest, _, _ := strings.Cut(spec, "?")
 	kind, name, _ = strings.Cut(rest, ":")
 	if !isTopology(kind) {
 		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
 	}
+	if isPath(name) {
+		name, err = checkPath(name)
+		return kind, name, err
+	}
 	return kind, name, checkName(name)
+}
+
+// topologySpec returns as much of a spec of several hosts as it takes to find them.
+func topologySpec(text string) (*Spec, error) {
+	kind, name, err := TopologyName(text)
+	if err != nil {
+		return nil, err
+	}
+	spec := &Spec{Kind: kind, Name: name, Backend: "shm"}
+	if !isPath(name) {
+		return spec, nil
+	}
+	_, query, _ := strings.Cut(text, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("fabric %q: %v: %w", text, err, syscall.EINVAL)
+	}
+	for _, option := range []string{"group", "owner"} {
+		if !values.Has(option) {
+			continue
+		}
+		if err := spec.set(option, values.Get(option)); err != nil {
+			return nil, fmt.Errorf("fabric %q: option %s: %v: %w", text, option, err, syscall.EINVAL)
+		}
+	}
+	return spec, nil
 }
 
 // ReadTopology asks all nodes of a fabric that run on this machine what they know.
 // The caller does not become part of the fabric. The error wraps EHOSTUNREACH if no
 // node runs.
 func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
-	kind, name, err := TopologyName(spec)
+	s, err := topologySpec(spec)
 	if err != nil {
 		return nil, err
 	}
-	t, err := readTopology(ctx, kind, name, func(ctx context.Context, node int) (cable, error) {
-		return shmConnect(ctx, name, node, 0)
+	t, err := readTopology(ctx, s.Kind, s.Name, func(ctx context.Context, node int) (cable, error) {
+		return shmConnect(ctx, s, node, 0)
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.Waiting = map[int]int{}
 	for _, node := range t.Absent {
-		if n := shmProcesses(name, node); n > 0 {
+		if n := shmProcesses(s, node); n > 0 {
 			t.Waiting[node] = n
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of messages and records. A Hello of another one is refused.
-const Version = 4
+const Version = 5
 
 // VersionError reports that the peer's messages are of another version. It wraps
 // EPROTONOSUPPORT.
@@ -44,7 +44,8 @@ const (
 	BadVersion                     // the Hello is of another version
 	Elsewhere                      // another process of the host holds the port
 	AddressTaken                   // a connection with these addresses exists
-	lastReason   = AddressTaken
+	Forbidden                      // the listener does not admit the user of the process
+	lastReason   = Forbidden
 )
 
 // String returns the reason in words.
@@ -62,6 +63,8 @@ func (r Reason) String() string {
 		return "another process of the host holds the port"
 	case AddressTaken:
 		return "there is a connection between these two addresses"
+	case Forbidden:
+		return "the listener does not admit this user"
 	}
 	return fmt.Sprintf("reason %d", uint16(r))
 }

@@ -26,7 +26,7 @@ const (
 // others, across all hosts of the fabric. A text ends with its process, however the process
 // ends. A Board is used by one goroutine at a time.
 //
-// It is the file board in the directory of the fabric's name. It is divided into places of
+// It is the file board in a directory. It is divided into places of
 // 16 MiB, of which most bytes are never written. A process that has a text holds a lock on
 // the first byte of its place, as for a claim. The contents of a place without a lock mean
 // nothing. A place begins with the length of the text, 4 bytes, little endian. A process
@@ -39,23 +39,19 @@ type Board struct {
 // NoBoard returns a Board of which nobody else knows.
 func NoBoard() *Board { return &Board{at: -1} }
 
-// OpenBoard opens the board in the directory of that name in base, and creates it if it
-// does not exist and create is set. Its errors are those of Open.
-func OpenBoard(base, name string, create bool) (*Board, error) {
-	dir, err := openPlace(base, name, create)
+// OpenBoard opens the board of a place, and makes it if it does not exist and create is
+// set. Its errors are those of Open.
+func OpenBoard(p Place, create bool) (*Board, error) {
+	place, err := p.open(create)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	flags := 0
-	if create {
-		flags = unix.O_CREAT
-	}
-	fd, err := openOwn(int(dir.Fd()), dir.Name(), boardFile, flags)
+	defer place.close()
+	fd, err := place.openFile(boardFile, create)
 	if err != nil {
 		return nil, err
 	}
-	return &Board{file: os.NewFile(uintptr(fd), filepath.Join(dir.Name(), boardFile)), at: -1}, nil
+	return &Board{file: os.NewFile(uintptr(fd), filepath.Join(place.path, boardFile)), at: -1}, nil
 }
 
 // Post leaves a text of at most 16 MiB, and returns the texts that were there before. If
@@ -177,10 +173,9 @@ func (b *Board) Close() error {
 	return err
 }
 
-// removeBoard removes the board of a fabric, and the directory if nothing else is in it.
-// It returns no error if there is none.
-func removeBoard(base, name string) error {
-	b, err := OpenBoard(base, name, false)
+// removeBoard removes the board of a place. It returns no error if there is none.
+func removeBoard(p Place) error {
+	b, err := OpenBoard(p, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -194,9 +189,6 @@ func removeBoard(base, name string) error {
 		return fmt.Errorf("fabric: %s: a process has a text there: %w", path, unix.EBUSY)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("fabric: %w", err)
-	}
-	if err := os.Remove(filepath.Dir(path)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("fabric: %w", err)
 	}
 	return nil

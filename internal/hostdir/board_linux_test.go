@@ -17,7 +17,7 @@ import (
 
 func openTestBoard(t *testing.T, base string) *Board {
 	t.Helper()
-	b, err := OpenBoard(base, "mine", true)
+	b, err := OpenBoard(In(base, "mine"), true)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b
@@ -78,11 +78,11 @@ func TestBoardThatIsNotOursIsRefused(t *testing.T) {
 	require.NoError(t, os.Chmod(base, 0o700))
 	path := filepath.Join(base, "mine", boardFile)
 	require.NoError(t, os.Symlink("elsewhere", path))
-	_, err := OpenBoard(base, "mine", true)
+	_, err := OpenBoard(In(base, "mine"), true)
 	assert.ErrorIs(t, err, syscall.EPERM)
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
-	_, err = OpenBoard(base, "mine", true)
+	_, err = OpenBoard(In(base, "mine"), true)
 	assert.ErrorIs(t, err, syscall.EPERM)
 }
 
@@ -100,13 +100,13 @@ func TestRemoveLeavesNothingOfABoard(t *testing.T) {
 	leak.Check(t)
 	base := newBase(t)
 	b := openTestBoard(t, base)
-	d, err := Open(base, "mine@2", true)
+	d, err := Open(In(base, "mine@2"), true)
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
 	postText(t, b, "x")
-	assert.ErrorIs(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"), syscall.EBUSY)
+	assert.ErrorIs(t, Remove(inAll(base)...), syscall.EBUSY)
 	require.NoError(t, b.Close())
-	require.NoError(t, Remove(base, "mine", "mine@1", "mine@2", "mine@16"))
+	require.NoError(t, Remove(inAll(base)...))
 	entries, err := os.ReadDir(base)
 	require.NoError(t, err)
 	assert.Empty(t, entries)

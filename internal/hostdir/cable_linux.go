@@ -6,61 +6,159 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// cableName returns the address where process listens for cables: an abstract
-// socket, which ends with its process.
-func (d *Dir) cableName(process int) string {
-	return "@ntbnet-" + d.id + "-" + strconv.Itoa(process)
+// maxSocketPath is the length of the longest path by which a Unix socket can be named.
+const maxSocketPath = 107
+
+// cableOf returns the number of the process that a name of a socket belongs to, or 0 if the
+// name is not that of a socket of this host.
+func (p Place) cableOf(name string) int {
+	rest, ok := strings.CutPrefix(name, p.prefix()+cablePrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(name, p.prefix()+temporaryPrefix)
+	}
+	digits, id, both := strings.Cut(rest, "-")
+	n, err := strconv.Atoi(digits)
+	if !ok || !both || err != nil || n < 1 || n > maxProcess || strconv.Itoa(n) != digits || !isID(id) {
+		return 0
+	}
+	return n
 }
 
-// Listen listens for cables of the other processes. process is this Dir's number.
-// AcceptPeer accepts them. The caller closes the listener before it closes the Dir.
+// Listen listens for cables of the other processes. process is this Dir's number. A Dir
+// listens once. Accept accepts the cables. The caller closes the listener before it closes
+// the Dir.
 func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 	d.mu.Lock()
-	own := d.process
-	d.mu.Unlock()
-	if process < 1 || process != own {
-		return nil, fmt.Errorf("fabric: listen as process %d: %w", process, syscall.EINVAL)
-	}
-	if err := checkUser(); err != nil {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cableName(process), Net: "unix"})
+	defer d.mu.Unlock()
+	l, err := d.listen(process)
 	if err != nil {
 		return nil, fmt.Errorf("fabric: listen as process %d: %w", process, err)
 	}
 	return l, nil
 }
 
-// AcceptPeer waits for the next cable of a process of this user. It closes those of
-// other users without a message. If this process could take other users for its
-// own, the error wraps EPERM.
-func AcceptPeer(l *net.UnixListener) (*net.UnixConn, error) {
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if checkPeer(c) == nil {
-			return c, nil
-		}
-		c.Close()
-		if err := checkUser(); err != nil {
-			return nil, err
-		}
+// listen is Listen. The caller holds mu. A name that others look for is that of a socket
+// which listens, and is never used again.
+func (d *Dir) listen(process int) (*net.UnixListener, error) {
+	switch {
+	case process < 1 || process != d.process:
+		return nil, syscall.EINVAL
+	case d.closed:
+		return nil, errDirClosed
+	case d.cable != "":
+		return nil, syscall.EADDRINUSE
 	}
+	if err := checkUser(); err != nil {
+		return nil, err
+	}
+	p := d.place
+	number := strconv.Itoa(process) + "-"
+	// Every user can read the temporary name in /proc/net/unix.
+	temporary, name := p.prefix()+temporaryPrefix+number+newID(), p.prefix()+cablePrefix+number+newID()
+	path, err := socketPath("/proc", p.fd(), p.path, temporary)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	// The kernel gives it a mode by the umask.
+	if err = unix.Fchmodat(p.fd(), temporary, p.fileMode(), 0); err == nil {
+		err = unix.Renameat(p.fd(), temporary, p.fd(), name)
+	}
+	if err != nil {
+		l.Close()
+		_ = unix.Unlinkat(p.fd(), temporary, 0)
+		return nil, err
+	}
+	d.cable = name
+	return l, nil
+}
+
+// socketPath returns a path by which bind and connect find name in a directory that is open
+// as fd. It is short however long the directory's own path is, and stays right if that is
+// given to another directory. Without /proc, which is at proc, it is the directory's own
+// path, if that is short enough and leads there.
+func socketPath(proc string, fd int, path, name string) (string, error) {
+	var st, same unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	leads := func(dir string) bool {
+		return unix.Stat(dir, &same) == nil && same.Dev == st.Dev && same.Ino == st.Ino
+	}
+	if dir := filepath.Join(proc, "self", "fd", strconv.Itoa(fd)); leads(dir) {
+		return filepath.Join(dir, name), nil
+	}
+	full := filepath.Join(path, name)
+	if len(full) > maxSocketPath {
+		return "", fmt.Errorf("socket %s has a path of %d bytes, and without /proc the limit is %d: mount /proc, or use a directory with a shorter path: %w",
+			full, len(full), maxSocketPath, syscall.ENAMETOOLONG)
+	}
+	if !leads(path) {
+		return "", fmt.Errorf("%s is not the directory that was opened, and there is no /proc to find that: %w", path, syscall.ESTALE)
+	}
+	return full, nil
+}
+
+// removeDead removes the sockets of processes that have ended, as far as this process may:
+// those of its own user, or all if it is root or owns the directory. Nobody claims the
+// number of a process while its sockets are removed.
+func (d *Dir) removeDead() {
+	names, err := d.place.names()
+	if err != nil {
+		return // they are in nobody's way
+	}
+	for _, name := range names {
+		n := d.place.cableOf(name)
+		if n == 0 || name == d.cable {
+			continue
+		}
+		if n == d.process {
+			_ = unix.Unlinkat(d.place.fd(), name, 0)
+			continue
+		}
+		// Not through the open file that has the claims, since two locks of one open file
+		// that are neighbours become one.
+		if _, ok, err := d.file.find(int64(n), 1); ok || err != nil || lockBytes(d.file.look, unix.F_WRLCK, int64(n), 1) != nil {
+			continue
+		}
+		_ = unix.Unlinkat(d.place.fd(), name, 0)
+		_ = lockBytes(d.file.look, unix.F_UNLCK, int64(n), 1)
+	}
+}
+
+// Accept waits for the next cable, at a listener of Listen. It closes one of a process that
+// does not belong to the place, without a message, and returns a *ForbiddenError. If this
+// process could take other users for its own, the error wraps EPERM.
+func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.place.checkPeer(c); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("fabric: accept: %w", err)
+	}
+	return c, nil
 }
 
 // Connect connects a cable to a process. If there is no such process, the error
 // wraps EHOSTUNREACH. If it cannot be reached, the error wraps ECONNREFUSED. If it
-// is another user's, or this process could take other users for its own, the error
-// wraps EPERM.
+// does not belong to the place, or this process does not, the error wraps a *ForbiddenError. It
+// wraps EPERM if this process could take other users for its own.
 func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
@@ -68,22 +166,20 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	if err := d.checkProcess(process); err != nil {
 		return nil, err
 	}
-	var dialer net.Dialer
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		c, err := dialer.DialContext(ctx, "unix", d.cableName(process))
+		c, err := d.try(ctx, process)
 		switch {
 		case err == nil:
-			cable := c.(*net.UnixConn)
-			if err := checkPeer(cable); err != nil {
-				cable.Close()
+			if err := d.place.checkPeer(c); err != nil {
+				c.Close()
 				return nil, fmt.Errorf("fabric: connect to process %d: %w", process, err)
 			}
-			return cable, nil
+			return c, nil
 		case errors.Is(err, syscall.ECONNREFUSED):
 			if err := d.checkProcess(process); err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("fabric: process %d runs but does not listen: it is just starting or ending, or in another network namespace (container): %w",
+			return nil, fmt.Errorf("fabric: process %d runs but does not listen: it is just starting or ending: %w",
 				process, syscall.ECONNREFUSED)
 		case !errors.Is(err, syscall.EAGAIN):
 			return nil, fmt.Errorf("fabric: connect to process %d: %w", process, err)
@@ -97,6 +193,79 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 	}
 }
 
+// try connects to the socket of a process. There may be others beside it, of processes that
+// had the number before: nobody listens there any more. The error wraps ECONNREFUSED if
+// nobody listens at any.
+func (d *Dir) try(ctx context.Context, process int) (*net.UnixConn, error) {
+	dir, names, err := d.cables(process)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for _, name := range names {
+		c, err := d.place.connect(ctx, dir, name)
+		switch {
+		case err == nil:
+			return c, nil
+		case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT):
+			return nil, d.place.explain(err)
+		}
+	}
+	return nil, syscall.ECONNREFUSED
+}
+
+// connect connects to the socket of that name in dir. The error wraps ECONNREFUSED if the name
+// is not that of a socket which a process of the fabric has made: in the directory of a group, a
+// link could lead to a socket elsewhere that its members may not reach.
+func (p *openPlace) connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
+	fd, err := openat(int(dir.Fd()), name, unix.O_PATH) // a link itself, not where it leads
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if !p.ours(&st, unix.S_IFSOCK) {
+		return nil, syscall.ECONNREFUSED
+	}
+	// The file itself, whatever has the name by now.
+	path := "/proc/self/fd/" + strconv.Itoa(fd)
+	if unix.Access(path, unix.F_OK) != nil {
+		if path, err = socketPath("/proc", int(dir.Fd()), p.path, name); err != nil {
+			return nil, err
+		}
+	}
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// cables returns the names of the sockets of a process, and another descriptor of the
+// directory, which the caller closes.
+func (d *Dir) cables(process int) (dir *os.File, names []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, nil, errDirClosed
+	}
+	if names, err = d.place.names(); err != nil {
+		return nil, nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, d.place.prefix()+cablePrefix) || d.place.cableOf(name) != process
+	})
+	fd, err := unix.FcntlInt(uintptr(d.place.fd()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fd), d.place.path), names, nil
+}
+
 // checkProcess returns an error unless process is claimed.
 func (d *Dir) checkProcess(process int) error {
 	if process < 1 || process > maxProcess {
@@ -107,31 +276,4 @@ func (d *Dir) checkProcess(process int) error {
 		err = fmt.Errorf("fabric: no process %d: %w", process, syscall.EHOSTUNREACH)
 	}
 	return err
-}
-
-// checkPeer returns an error unless the process at the other end has this user, and
-// this process can tell the user from others.
-func checkPeer(c *net.UnixConn) error {
-	if err := checkUser(); err != nil {
-		return err
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err == nil {
-		err = credErr
-	}
-	if err != nil {
-		return fmt.Errorf("ask for the peer's user: %w", err)
-	}
-	if uid := os.Geteuid(); int(cred.Uid) != uid {
-		return fmt.Errorf("the peer is uid %d, and this process is uid %d: %w", cred.Uid, uid, syscall.EPERM)
-	}
-	return nil
 }

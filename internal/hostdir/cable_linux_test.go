@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +45,7 @@ func TestConnectSaysWhyItCannot(t *testing.T) {
 	base := newBase(t)
 	d, own := openMember(t, base)
 	_, err := d.Connect(t.Context(), own)
-	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "network namespace") {
+	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "starting or ending") {
 		t.Errorf("process that does not listen: %v", err)
 	}
 	if _, err := d.Connect(t.Context(), 77); !errors.Is(err, syscall.EHOSTUNREACH) {
@@ -104,7 +107,7 @@ func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
 		done <- err
 	}()
 	for range 2 {
-		c, err := AcceptPeer(l)
+		c, err := d.Accept(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,19 +138,35 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Close()
+	if got := start(t, exe, "dial", filepath.Join(d.Path(), d.cable), attr).line(t); !strings.Contains(got, syscall.EACCES.Error()) {
+		t.Errorf("the stranger %s, want that the kernel refuses it", got)
+	}
+	// A socket that strangers do reach.
+	open := filepath.Join(filepath.Dir(exe), "open")
+	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: open, Net: "unix"}); err != nil {
+		t.Fatal(err)
+	}
 	defer l.Close()
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	accepted := make(chan *net.UnixConn, 1)
 	go func() {
-		c, err := AcceptPeer(l)
+		_, err := d.Accept(l)
+		if forbidden := new(ForbiddenError); !errors.As(err, &forbidden) {
+			t.Errorf("the stranger: %v, want a ForbiddenError", err)
+		}
+		c, err := d.Accept(l)
 		if err != nil {
 			t.Error(err)
 		}
 		accepted <- c
 	}()
-	if got := start(t, exe, "dial", d.cableName(own), attr).line(t); got != `got "", <nil>` {
+	if got := start(t, exe, "dial", open, attr).line(t); got != `got "", <nil>` {
 		t.Errorf("the stranger %s, want the end of the cable", got)
 	}
-	c, err := d.Connect(t.Context(), own)
+	c, err := net.Dial("unix", open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +187,28 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 func TestACableToAStrangerIsRefused(t *testing.T) {
 	exe, attr := asNobody(t)
 	d, own := openMember(t, newBase(t))
-	if got := start(t, exe, "listen", d.cableName(own), attr).line(t); got != "ready" {
+	shared := filepath.Join(filepath.Dir(exe), "shared")
+	if err := os.Mkdir(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, exe, "listen", filepath.Join(shared, "socket"), attr).line(t); got != "ready" {
 		t.Fatal(got)
 	}
-	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EPERM) {
-		t.Errorf("connect: %v, want EPERM", err)
+	// As if it had got into the directory.
+	name := cablePrefix + strconv.Itoa(own) + "-" + newID()
+	if err := os.Rename(filepath.Join(shared, "socket"), filepath.Join(d.Path(), name)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connect to another user's socket: %v, want ECONNREFUSED", err)
+	}
+	if err := os.Chown(filepath.Join(d.Path(), name), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("connect: %v, want EACCES", err)
 	}
 }

@@ -193,7 +193,11 @@ func (d *Dir) ClaimProcess() (int, error) {
 	if d.closed {
 		return 0, errDirClosed
 	}
-	return d.claimProcess()
+	process, err := d.claimProcess()
+	if err == nil {
+		d.removeDead()
+	}
+	return process, err
 }
 
 // ClaimPort claims a port of this host, 1 to 65535, for this process, and returns
@@ -230,7 +234,11 @@ func (d *Dir) ClaimOwner() (process int, err error) {
 	if d.closed {
 		return 0, errDirClosed
 	}
-	return d.claimOwner()
+	process, err = d.claimOwner()
+	if err == nil {
+		d.removeDead()
+	}
+	return process, err
 }
 
 // Owner returns the process that owns the host's bridges, which may be this one. ok
@@ -303,9 +311,6 @@ func (f claimFD) lock(at int64) (bool, error) {
 func (f claimFD) unlock(start, n int64) error { return lockBytes(f.own, unix.F_UNLCK, start, n) }
 
 func (f claimFD) find(start, n int64) (int64, bool, error) { return locked(f.look, start, n) }
-
-// lockAll locks all bytes. It returns an error if another process has one of them.
-func (f claimFD) lockAll() error { return lockBytes(f.own, unix.F_WRLCK, 0, 0) }
 
 func (f claimFD) close() {
 	unix.Close(f.own)

@@ -3,6 +3,7 @@ package hostdir
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -50,10 +51,10 @@ func TestClaimsEndWithTheirProcess(t *testing.T) {
 	holds(port, 1)
 	if e, n := openMember(t, base); n != 2 {
 		t.Errorf("the dead process's number is not free: got %d", n)
-	} else if e.ID() != d.ID() {
+	} else if identity(t, e) != identity(t, d) {
 		t.Error("a fabric of dead processes is not used again")
 	}
-	onlyClaimFile(t, base, d.ID())
+	onlyClaimFile(t, base)
 }
 
 func TestOwnPortsAreSeenAndHeldOnce(t *testing.T) {
@@ -216,7 +217,7 @@ func TestBadClaims(t *testing.T) {
 		}
 	}
 	// Another program of this user can lock any bytes.
-	f, err := os.OpenFile(d.Path()+"/"+claimPrefix+d.ID(), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(d.Path(), d.place.claimFile()), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

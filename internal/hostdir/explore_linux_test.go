@@ -3,7 +3,6 @@ package hostdir
 import (
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -127,14 +126,12 @@ func TestSeedsKeepClaims(t *testing.T) {
 // The simulated locks are those of the kernel.
 func TestSeedsKeepClaimsInAFile(t *testing.T) {
 	path := t.TempDir()
-	dir, err := os.Open(path)
+	require.NoError(t, os.Chmod(path, 0o700))
+	place, err := At(path, 0, "").open(true)
 	require.NoError(t, err)
-	defer dir.Close()
-	require.NoError(t, os.WriteFile(filepath.Join(path, "claims"), nil, 0o600))
-	open := func() (f claimFD) {
-		f.own, err = openOwn(int(dir.Fd()), path, "claims", 0)
-		require.NoError(t, err)
-		f.look, err = openOwn(int(dir.Fd()), path, "claims", 0)
+	defer place.close()
+	open := func() claimFD {
+		f, err := place.openClaims(true)
 		require.NoError(t, err)
 		return f
 	}

@@ -1,98 +1,109 @@
 package hostdir
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
+// Names in the directory. In a directory that several hosts share, all but the old ones
+// begin with the host's.
 const (
-	claimPrefix = "claims-"
-	idLen       = 32 // hexadecimal digits of a fabric's id
+	claimName       = "claims-v" // and the version
+	cablePrefix     = "cable-"   // and the process, "-", and 32 hexadecimal digits
+	temporaryPrefix = "new-"     // as cables, or 32 hexadecimal digits; it is about to be renamed
+
+	// Version 1 had a claim file of this name and 32 hexadecimal digits.
+	oldClaimPrefix = "claims-"
+	// Version 1 takes the first such file by name. Where that is a directory, its processes
+	// do not start.
+	barrier = oldClaimPrefix + "00000000000000000000000000000000"
 )
 
-// claimFile finds the name of the claim file. If there is none and create is set,
-// it makes the file. Of several processes that find none, the one with the lock on
-// the directory makes it.
-func claimFile(dir *os.File, create bool) (string, error) {
-	name, err := findClaims(dir)
-	if err != nil || name != "" {
-		return name, err
+// claimFile is the name of a host's claim file.
+func (p Place) claimFile() string { return p.prefix() + claimName + strconv.Itoa(version) }
+
+// claimVersion returns the version of a host's claim file by its name, or 0 if the name is
+// not that of a claim file.
+func (p Place) claimVersion(name string) int {
+	if id, ok := strings.CutPrefix(name, oldClaimPrefix); ok && p.named() && name != barrier && isID(id) {
+		return 1
 	}
-	if !create {
-		return "", fmt.Errorf("fabric: claim file in %s: %w", dir.Name(), fs.ErrNotExist)
+	digits, _ := strings.CutPrefix(name, p.prefix()+claimName)
+	if v, err := strconv.Atoi(digits); err == nil && name == p.prefix()+claimName+strconv.Itoa(v) {
+		return v
 	}
-	fd := int(dir.Fd())
-	if err := flock(fd, unix.LOCK_EX); err != nil {
-		return "", fmt.Errorf("fabric: lock directory %s: %w", dir.Name(), err)
-	}
-	defer flock(fd, unix.LOCK_UN)
-	name, err = findClaims(dir)
-	if err != nil || name != "" {
-		return name, err
-	}
-	var id [idLen / 2]byte
-	_, _ = rand.Read(id[:]) // never fails
-	name = claimPrefix + hex.EncodeToString(id[:])
-	file, err := openat(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
-	if err != nil {
-		return "", fmt.Errorf("fabric: make %s/%s: %w", dir.Name(), name, err)
-	}
-	unix.Close(file)
-	return name, nil
+	return 0
 }
 
-// findClaims returns the lexically first name of a claim file, or "".
-func findClaims(dir *os.File) (string, error) {
-	if _, err := dir.Seek(0, io.SeekStart); err != nil {
-		return "", fmt.Errorf("fabric: read directory: %w", err)
-	}
-	names, err := dir.Readdirnames(-1)
+func isID(s string) bool { return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == "" }
+
+// openClaims opens the claim file, and makes it if it does not exist and create is set. It
+// refuses a directory that processes of another version use.
+func (p *openPlace) openClaims(create bool) (f claimFD, err error) {
+	names, err := p.names()
 	if err != nil {
-		return "", fmt.Errorf("fabric: read directory: %w", err)
+		return f, err
 	}
-	first := ""
-	for _, name := range names {
-		if isClaims(name) && (first == "" || name < first) {
-			first = name
+	barred := false
+	if create && p.named() && !slices.Contains(names, p.claimFile()) {
+		switch err := unix.Mkdirat(p.fd(), barrier, 0o700); err {
+		case nil:
+			barred = true
+		case unix.EEXIST:
+		default:
+			return f, fmt.Errorf("fabric: make %s/%s: %w", p.path, barrier, err)
 		}
 	}
-	return first, nil
+	if err := p.checkVersions(names); err != nil {
+		if barred { // processes of that version may still come to the others
+			_ = unix.Unlinkat(p.fd(), barrier, unix.AT_REMOVEDIR)
+		}
+		return f, err
+	}
+	if f.own, err = p.openFile(p.claimFile(), create); err != nil {
+		return f, err
+	}
+	if f.look, err = p.openFile(p.claimFile(), false); err != nil {
+		unix.Close(f.own)
+		return f, err
+	}
+	return f, nil
 }
 
-func isClaims(name string) bool {
-	id, ok := strings.CutPrefix(name, claimPrefix)
-	return ok && len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
-}
-
-// openOwn opens a file of this user in the directory at. path is for messages. flags
-// are O_CREAT or 0.
-func openOwn(at int, path, name string, flags int) (int, error) {
-	// O_NONBLOCK, because the name may not be that of a regular file.
-	fd, err := openat(at, name, unix.O_RDWR|unix.O_NONBLOCK|flags)
-	if err == unix.ELOOP {
-		return -1, fmt.Errorf("fabric: %s/%s is a symbolic link, want a file: remove it: %w", path, name, syscall.EPERM)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("fabric: open %s/%s: %w", path, name, err)
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil &&
-		(st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid()) {
-		err = syscall.EPERM
-	}
-	if err != nil {
+// checkVersions returns an error if a process has claimed anything in the claim file of
+// another version.
+func (p *openPlace) checkVersions(names []string) error {
+	for _, name := range names {
+		v := p.claimVersion(name)
+		if v == 0 || v == version {
+			continue
+		}
+		fd, err := p.openFile(name, false)
+		if err != nil {
+			continue // no process of this user, or group, claims anything there
+		}
+		used := isLocked(fd)
 		unix.Close(fd)
-		return -1, fmt.Errorf("fabric: %s/%s of uid %d is not a file of this user: remove it: %w", path, name, st.Uid, err)
+		if used {
+			return fmt.Errorf("fabric: processes of version %d of the directory use %s, and this program has version %d: end them, or use another fabric: %w",
+				v, p.path, version, ntb.ErrVersion)
+		}
 	}
-	return fd, nil
+	return nil
+}
+
+// isLocked reports whether another open file has locked any byte of fd's file.
+func isLocked(fd int) bool {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 
 func flock(fd, how int) error {

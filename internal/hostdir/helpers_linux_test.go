@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // testCookie is the cookie of the socket that another process publishes.
@@ -40,17 +42,76 @@ func init() {
 var roles = map[string]func(arg string) error{
 	// open opens the fabric of a base directory and prints its id.
 	"open": func(base string) error {
-		d, err := Open(base, "default", true)
+		d, err := Open(In(base, "default"), true)
 		if err != nil {
 			return err
 		}
-		fmt.Println(d.ID())
+		id, err := fileID(d)
+		fmt.Println(id)
+		return err
+	},
+	// member opens a directory that a group shares, the argument, and prints its process
+	// number. Then it answers what each cable says, until it is killed.
+	"member": func(path string) error {
+		d, err := Open(At(path, 0, ""), true)
+		if err != nil {
+			return err
+		}
+		process, err := d.ClaimProcess()
+		if err != nil {
+			return err
+		}
+		l, err := d.Listen(process)
+		if err != nil {
+			return err
+		}
+		fmt.Println(process)
+		for {
+			c, err := d.Accept(l)
+			if err != nil {
+				return err
+			}
+			io.Copy(c, c)
+			c.Close()
+		}
+	},
+	// ask opens such a directory and has process 1 answer.
+	"ask": func(path string) error {
+		d, err := Open(At(path, 0, ""), true)
+		if err != nil {
+			return err
+		}
+		c, err := d.Connect(context.Background(), 1)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return err
+		}
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		b, err := io.ReadAll(c)
+		fmt.Printf("got %q, %v\n", b, err)
 		return nil
+	},
+	// make opens a directory that it makes if it is not there: PATH GROUP OWNERS.
+	"make": func(arg string) error {
+		w := strings.Fields(arg)
+		d, err := Open(At(w[0], 0, w[1], w[2:]...), true)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		if _, err = d.ClaimProcess(); err == nil {
+			fmt.Println("made")
+		}
+		return err
 	},
 	// hold claims a port, publishes a socket of it, and prints its process number and
 	// the port. Then it listens and accepts until it is killed.
 	"hold": func(base string) error {
-		d, err := Open(base, "default", true)
+		d, err := Open(In(base, "default"), true)
 		if err != nil {
 			return err
 		}
@@ -71,7 +132,7 @@ var roles = map[string]func(arg string) error{
 		}
 		fmt.Println(process, port)
 		for {
-			c, err := AcceptPeer(l)
+			c, err := d.Accept(l)
 			if err != nil {
 				return err
 			}
@@ -79,7 +140,7 @@ var roles = map[string]func(arg string) error{
 			c.Close()
 		}
 	},
-	// dial connects to an abstract socket and prints what it receives.
+	// dial connects to a socket and prints what it receives.
 	"dial": func(name string) error {
 		c, err := net.Dial("unix", name)
 		if err != nil {
@@ -91,7 +152,7 @@ var roles = map[string]func(arg string) error{
 	},
 	// post leaves a text on the board until it is killed.
 	"post": func(base string) error {
-		b, err := OpenBoard(base, "mine", true)
+		b, err := OpenBoard(In(base, "mine"), true)
 		if err != nil {
 			return err
 		}
@@ -102,7 +163,7 @@ var roles = map[string]func(arg string) error{
 		select {}
 	},
 	"stand-in": playStandIn,
-	// listen listens at an abstract socket until it is killed.
+	// listen listens at a socket until it is killed.
 	"listen": func(name string) error {
 		l, err := net.Listen("unix", name)
 		if err != nil {
@@ -115,6 +176,27 @@ var roles = map[string]func(arg string) error{
 			}
 		}
 	},
+}
+
+// fileID identifies the claim file of a Dir.
+func fileID(d *Dir) (string, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(d.file.own, &st)
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), err
+}
+
+func identity(t *testing.T, d *Dir) string {
+	t.Helper()
+	id, err := fileID(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// inAll returns the places of a fabric that is called mine, as of one host and of several.
+func inAll(base string) []Place {
+	return []Place{In(base, "mine"), In(base, "mine@1"), In(base, "mine@2"), In(base, "mine@16")}
 }
 
 // process is another process of a test.
@@ -193,7 +275,7 @@ func newBase(t *testing.T) string { return filepath.Join(t.TempDir(), "base") }
 
 func openDir(t *testing.T, base string) *Dir {
 	t.Helper()
-	d, err := Open(base, "default", true)
+	d, err := Open(In(base, "default"), true)
 	if err != nil {
 		t.Fatal(err)
 	}

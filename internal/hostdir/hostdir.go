@@ -2,6 +2,8 @@ package hostdir
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -9,6 +11,10 @@ import (
 const (
 	MaxPort   = 65535 // ports are 1 to MaxPort
 	FirstFree = 49152 // port 0 claims a free port from here on
+
+	// version is that of the directory: of the names in it, the claims, and how cables are
+	// made.
+	version = 2
 
 	maxName      = 40          // length of a directory's name in bytes
 	maxProcess   = 65535       // process numbers are 1 to maxProcess
@@ -28,6 +34,39 @@ func (s Socket) MayBe(cookie uint64) bool { return (s.Cookie^cookie)&cookieKept 
 
 // cookieKept are the bits of a socket's cookie by which it is published.
 const cookieKept = 1<<30 - 1
+
+// Peer is the user of the process at the other end of a cable, as the kernel reports it. It
+// is that of the moment when the process connected, or began to listen. A number is -1 if
+// it stands for all who have none in this user namespace.
+type Peer struct {
+	PID    int // 0 if the process is of another pid namespace
+	UID    int
+	GID    int
+	Groups []int // supplementary
+}
+
+// Self returns the user of this process.
+func Self() Peer {
+	groups, _ := os.Getgroups() // where that fails there are none
+	return Peer{PID: os.Getpid(), UID: os.Geteuid(), GID: os.Getegid(), Groups: groups}
+}
+
+// in reports whether the peer is in a group.
+func (p Peer) in(gid int) bool { return p.GID == gid || slices.Contains(p.Groups, gid) }
+
+// ForbiddenError reports that a process may not use a place, or a cable to another process. It
+// wraps EACCES.
+type ForbiddenError struct{ why string }
+
+// Error returns what is missing.
+func (e *ForbiddenError) Error() string { return e.why + ": " + syscall.EACCES.Error() }
+
+// Unwrap returns EACCES.
+func (e *ForbiddenError) Unwrap() error { return syscall.EACCES }
+
+func forbidden(format string, args ...any) error {
+	return &ForbiddenError{fmt.Sprintf(format, args...)}
+}
 
 // checkName refuses names of directories that are paths, or hidden.
 func checkName(name string) error {

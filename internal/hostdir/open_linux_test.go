@@ -21,24 +21,25 @@ func TestProcessesThatBeginTogetherMakeOneFabric(t *testing.T) {
 	for _, p := range all {
 		ids[p.line(t)]++
 	}
-	id := openDir(t, base).ID()
-	if len(ids) != 1 || ids[id] != 8 || len(id) != idLen {
+	id := identity(t, openDir(t, base))
+	if len(ids) != 1 || ids[id] != 8 {
 		t.Errorf("ids %v, want 8 times %s", ids, id)
 	}
-	onlyClaimFile(t, base, id)
+	onlyClaimFile(t, base)
 }
 
-// onlyClaimFile checks that the directory of a fabric has only the claim file.
-func onlyClaimFile(t *testing.T, base, id string) {
+// onlyClaimFile checks that the directory of a fabric has only the claim file, and what keeps
+// processes of version 1 out.
+func onlyClaimFile(t *testing.T, base string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(base, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 1 || entries[0].Name() != claimPrefix+id {
+	if len(entries) != 2 || entries[0].Name() != barrier || entries[1].Name() != "claims-v2" {
 		t.Fatalf("the directory holds %v", entries)
 	}
-	info, err := entries[0].Info()
+	info, err := entries[1].Info()
 	if err != nil || info.Size() != 0 || info.Mode() != 0o600 {
 		t.Errorf("claim file: size %d, mode %v, %v", info.Size(), info.Mode(), err)
 	}
@@ -47,23 +48,6 @@ func onlyClaimFile(t *testing.T, base, id string) {
 		if err != nil || info.Mode() != fs.ModeDir|0o700 {
 			t.Errorf("%s has mode %v, %v", dir, info.Mode(), err)
 		}
-	}
-}
-
-func TestOfSeveralClaimFilesTheFirstCounts(t *testing.T) {
-	base := newBase(t)
-	path := openDir(t, base).Path()
-	first := strings.Repeat("0", idLen)
-	for _, name := range []string{
-		claimPrefix + first, claimPrefix + strings.Repeat("f", idLen),
-		"claims-", claimPrefix + first + "0", claimPrefix + strings.Repeat("A", idLen), "another",
-	} {
-		if err := os.WriteFile(filepath.Join(path, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := openDir(t, base).ID(); got != first {
-		t.Errorf("id %s", got)
 	}
 }
 
@@ -100,23 +84,23 @@ func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 			mkdir(base+"/other", 0o700)
 			must(os.Symlink("other", base+"/default"))
 		}},
-		{"claim file is a link", claimPrefix, func(base string) {
+		{"claim file is a link", claimName, func(base string) {
 			mkdir(base, 0o700)
 			mkdir(base+"/default", 0o700)
 			must(os.WriteFile(base+"/file", nil, 0o600))
-			must(os.Symlink("../file", base+"/default/"+claimPrefix+strings.Repeat("0", idLen)))
+			must(os.Symlink("../file", base+"/default/claims-v2"))
 		}},
-		{"claim file is a fifo", claimPrefix, func(base string) {
+		{"claim file is a fifo", claimName, func(base string) {
 			mkdir(base, 0o700)
 			mkdir(base+"/default", 0o700)
-			must(syscall.Mkfifo(base+"/default/"+claimPrefix+strings.Repeat("0", idLen), 0o600))
+			must(syscall.Mkfifo(base+"/default/claims-v2", 0o600))
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			base := newBase(t)
 			tt.make(base)
-			d, err := Open(base, "default", true)
+			d, err := Open(In(base, "default"), true)
 			if err == nil {
 				d.Close()
 				t.Fatal("it was accepted")
@@ -142,7 +126,7 @@ func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := Open(base, "default", true)
+	_, err := Open(In(base, "default"), true)
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), base+" belongs to uid ") {
 		t.Errorf("%v: want a permission error that says whose it is", err)
 	}
@@ -151,13 +135,13 @@ func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
 func TestAnotherUserCannotAttach(t *testing.T) {
 	exe, attr := asNobody(t)
 	base := filepath.Join(filepath.Dir(exe), "base")
-	id := openDir(t, base).ID()
+	openDir(t, base)
 	got := start(t, exe, "open", base, attr).line(t)
 	if !strings.Contains(got, base+" belongs to uid 0") || !strings.Contains(got, "uid "+strconv.Itoa(nobody)) ||
 		!strings.Contains(got, syscall.EPERM.Error()) {
 		t.Errorf("the other user got %q, want a permission error", got)
 	}
-	onlyClaimFile(t, base, id)
+	onlyClaimFile(t, base)
 }
 
 func TestPlaceDependsOnTheUidAlone(t *testing.T) {
@@ -187,7 +171,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	t.Setenv("TMPDIR", run)
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	name := "test-" + strconv.Itoa(os.Getpid())
-	d, err := Open(Own(), name, true)
+	d, err := Open(In(Own(), name), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +180,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	if want := filepath.Join(baseDir("/run/user", "/tmp", uid), name); d.Path() != want {
 		t.Errorf("the fabric is at %s, want %s", d.Path(), want)
 	}
-	if _, err := Open(Own(), "no/name", true); !errors.Is(err, syscall.EINVAL) {
+	if _, err := Open(In(Own(), "no/name"), true); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("bad name: %v, want EINVAL", err)
 	}
 }
@@ -208,7 +192,7 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 	if err := os.MkdirAll(bad+"/default", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(bad+"/default/"+claimPrefix+strings.Repeat("0", idLen), 0o600); err != nil {
+	if err := syscall.Mkfifo(bad+"/default/claims-v2", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	count := func() int {
@@ -220,7 +204,7 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 	}
 	before := count()
 	for range 20 {
-		d, err := Open(base, "default", true)
+		d, err := Open(In(base, "default"), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +213,7 @@ func TestCloseLeavesNoDescriptor(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := Open(bad, "default", true); err == nil {
+		if _, err := Open(In(bad, "default"), true); err == nil {
 			t.Fatal("a fifo was accepted as the claim file")
 		}
 	}

@@ -17,10 +17,10 @@ type Dir struct{}
 func Own() string { return "" }
 
 // Open returns ntb.ErrNotSupported.
-func Open(base, name string, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
+func Open(p Place, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
 
 // Remove returns ntb.ErrNotSupported.
-func Remove(base string, names ...string) error { return ntb.ErrNotSupported }
+func Remove(...Place) error { return ntb.ErrNotSupported }
 
 // Board is where the processes of a fabric leave texts for each other. It needs Linux.
 // Here OpenBoard returns ntb.ErrNotSupported.
@@ -30,15 +30,14 @@ type Board struct{}
 func NoBoard() *Board { return &Board{} }
 
 // OpenBoard returns ntb.ErrNotSupported.
-func OpenBoard(base, name string, create bool) (*Board, error) { return nil, ntb.ErrNotSupported }
+func OpenBoard(p Place, create bool) (*Board, error) { return nil, ntb.ErrNotSupported }
 
 func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, nil }
 func (b *Board) Close() error                                   { return nil }
 
-// AcceptPeer returns ntb.ErrNotSupported.
-func AcceptPeer(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
+// PeerOf returns ntb.ErrNotSupported.
+func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 
-func (d *Dir) ID() string                      { return "" }
 func (d *Dir) Path() string                    { return "" }
 func (d *Dir) Close() error                    { return nil }
 func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }
@@ -55,8 +54,9 @@ func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
 func (d *Dir) AnySocket(int) (Socket, bool, error) {
 	return Socket{}, false, ntb.ErrNotSupported
 }
-func (d *Dir) Processes() ([]int, error)             { return nil, ntb.ErrNotSupported }
-func (d *Dir) Listen(int) (*net.UnixListener, error) { return nil, ntb.ErrNotSupported }
+func (d *Dir) Processes() ([]int, error)                       { return nil, ntb.ErrNotSupported }
+func (d *Dir) Listen(int) (*net.UnixListener, error)           { return nil, ntb.ErrNotSupported }
+func (d *Dir) Accept(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
 func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {
 	return nil, ntb.ErrNotSupported
 }

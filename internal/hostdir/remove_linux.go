@@ -4,54 +4,74 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes what directories of those names in base have: a claim file each, a
-// board, and themselves. It is no error if there is none. While a process is attached to
-// one, nothing of that one is removed, and the error wraps EBUSY; while one has a text on
-// a board, nothing is.
+// Remove removes what fabrics have left in places of In: the claim file, the sockets of
+// processes that were killed, a board, and the directory. It is no error if there is none.
+// While a process is attached to one, nothing of that one is removed, and the error wraps
+// EBUSY; while one has a text on a board, nothing is.
 //
 // Only a process that has made up the names may call it, and knows that no other one
 // will come any more: one that attaches at the same time may be alone in a directory
 // that cannot be found.
-func Remove(base string, names ...string) (err error) {
-	for _, name := range names {
-		if err := removeBoard(base, name); err != nil {
+func Remove(places ...Place) (err error) {
+	for _, p := range places {
+		if err := removeBoard(p); err != nil {
 			return err
 		}
 	}
-	for _, name := range names {
-		err = errors.Join(err, removeNamed(base, name))
+	for _, p := range places {
+		err = errors.Join(err, p.remove())
 	}
 	return err
 }
 
-func removeNamed(base, name string) error {
-	d, err := Open(base, name, false)
+// remove removes one place, whose board is removed.
+func (p Place) remove() error {
+	place, err := p.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Its only process may have ended between making the directory and the file.
-		if err := unix.Rmdir(filepath.Join(base, name)); err != nil && err != unix.ENOENT && err != unix.ENOTEMPTY {
-			return fmt.Errorf("fabric: remove directory %s: %w", filepath.Join(base, name), err)
-		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	// A process that is attached holds a lock on some byte.
-	if err := d.file.lockAll(); err != nil {
-		return fmt.Errorf("fabric: %s: a process is attached: %w", d.path, unix.EBUSY)
+	defer place.close()
+	names, err := place.names()
+	if err != nil {
+		return err
 	}
-	if err := os.Remove(filepath.Join(d.path, claimPrefix+d.id)); err != nil {
-		return fmt.Errorf("fabric: %w", err)
+	var claims []string
+	for _, name := range names {
+		if p.claimVersion(name) != 0 {
+			claims = append(claims, name)
+		}
 	}
-	if err := os.Remove(d.path); err != nil {
-		return fmt.Errorf("fabric: %w", err)
+	for _, name := range claims {
+		fd, err := place.openFile(name, false)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		// A process that is attached holds a lock on some byte.
+		if err := lockBytes(fd, unix.F_WRLCK, 0, 0); err != nil {
+			return fmt.Errorf("fabric: %s: a process is attached: %w", p.path, unix.EBUSY)
+		}
+	}
+	for _, name := range names {
+		if p.cableOf(name) == 0 && p.claimVersion(name) == 0 && !strings.HasPrefix(name, temporaryPrefix) {
+			continue
+		}
+		if err := unix.Unlinkat(place.fd(), name, 0); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("fabric: remove %s/%s: %w", p.path, name, err)
+		}
+	}
+	for _, dir := range []string{p.path + "/" + barrier, p.path} {
+		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("fabric: remove directory %s: %w", dir, err)
+		}
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ func TestPublishedSocketsEndWithTheirProcess(t *testing.T) {
 	p.kill()
 	wantSocket(t, d, port, testCookie)
 	wantSockets(t, d, port, false)
-	onlyClaimFile(t, base, d.ID())
+	openMember(t, base) // it removes what the dead process has left
+	d.Close()
+	onlyClaimFile(t, base)
 }
 
 func TestPublishedSockets(t *testing.T) {

@@ -37,33 +37,36 @@ func checkUserAt(proc string, euid int) error {
 
 // ambiguous reports whether this process sees other users as euid.
 func ambiguous(proc string, euid int) (bool, error) {
-	table, err := os.ReadFile(filepath.Join(proc, "self", "uid_map"))
+	uid, err := overflow(proc, "uid")
+	return uid == euid, err
+}
+
+// overflow returns the number as which this process sees every user, or group, that has no
+// number in its user namespace. It is -1 where all have one. kind is "uid" or "gid".
+func overflow(proc, kind string) (int, error) {
+	table, err := os.ReadFile(filepath.Join(proc, "self", kind+"_map"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// A kernel without user namespaces has no such file, but has others beside
 		// it.
 		if _, err := os.Stat(filepath.Join(proc, "self", "stat")); err == nil {
-			return false, nil
+			return -1, nil
 		}
 	}
 	if err != nil {
-		return false, err
+		return -1, err
 	}
 	if isIdentity(string(table)) {
-		return false, nil
+		return -1, nil
 	}
-	text, err := os.ReadFile(filepath.Join(proc, "sys", "kernel", "overflowuid"))
+	text, err := os.ReadFile(filepath.Join(proc, "sys", "kernel", "overflow"+kind))
 	if err != nil {
-		return false, err
+		return -1, err
 	}
-	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return false, err
-	}
-	return euid == overflow, nil
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// isIdentity reports whether a uid_map gives every user its own number: one range
-// from 0 to 0, of all uids but 2³²−1, which is no user.
+// isIdentity reports whether a uid_map or gid_map gives everyone their own number: one range
+// from 0 to 0, of all but 2³²−1, which is nobody.
 func isIdentity(table string) bool {
 	f := strings.Fields(table)
 	return len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"

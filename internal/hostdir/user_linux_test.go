@@ -70,6 +70,27 @@ func TestAUserThatStandsForOthersIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "mount it")
 }
 
+func TestNumbersOfNobodyAreNobodys(t *testing.T) {
+	proc := t.TempDir()
+	for name, text := range map[string]string{
+		"self/uid_map": "0 1000 2\n", "sys/kernel/overflowuid": "65534\n",
+		"self/gid_map": "0 1000 2\n", "sys/kernel/overflowgid": "65533\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(proc, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(proc, name), []byte(text), 0o600))
+	}
+	p := Peer{PID: 7, UID: 65534, GID: 65533, Groups: []int{1, 65533, 65534}}
+	require.NoError(t, p.forgetStrangers(proc))
+	require.Equal(t, Peer{PID: 7, UID: -1, GID: -1, Groups: []int{1, -1, 65534}}, p)
+	// Where all have numbers, these are numbers like others.
+	require.NoError(t, os.WriteFile(filepath.Join(proc, "self/uid_map"), []byte("0 0 4294967295\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(proc, "self/gid_map"), []byte("0 0 4294967295\n"), 0o600))
+	p = Peer{UID: 65534, GID: 65533}
+	require.NoError(t, p.forgetStrangers(proc))
+	require.Equal(t, Peer{UID: 65534, GID: 65533}, p)
+	require.Error(t, p.forgetStrangers(t.TempDir()), "without /proc")
+}
+
 // playStandIn is a process whose uid stands for other users too. It listens at an
 // abstract socket and accepts as members of a fabric do. Then it opens a fabric and
 // dials.
@@ -82,7 +103,7 @@ func playStandIn(name string) error {
 	fmt.Println("uid", os.Geteuid())
 	// Either result ends it: it accepts a stranger as its own user, or it accepts
 	// nobody.
-	if c, err := AcceptPeer(l); err == nil {
+	if c, err := (&Dir{}).Accept(l); err == nil {
 		fmt.Fprint(c, "secret")
 		c.Close()
 		return errors.New("it has accepted another user")
@@ -93,10 +114,10 @@ func playStandIn(name string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(base)
-	_, err = Open(filepath.Join(base, "base"), "default", true)
+	_, err = Open(In(filepath.Join(base, "base"), "default"), true)
+	os.RemoveAll(base) // before the test, which has read the last line, kills this process
 	fmt.Println("open:", oneLine(err))
-	d := &Dir{id: strings.Repeat("0", idLen), closed: true, claims: claims{process: 1}}
+	d := &Dir{claims: claims{process: 1}}
 	_, err = d.Listen(1)
 	fmt.Println("listen:", oneLine(err))
 	_, err = d.Connect(context.Background(), 2)

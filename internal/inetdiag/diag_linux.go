@@ -30,7 +30,7 @@ const (
 // of this machine, coming through an interface, as RouteTo returns it. It returns false
 // if there is none. If several share the port by SO_REUSEPORT, it returns each with
 // equal probability. An error means that the kernel cannot be asked.
-func (k *Kernel) Listening(to netip.AddrPort, through int) (Socket, bool, error) {
+func (k *Kernel) Listening(to netip.AddrPort, through int) (Listener, bool, error) {
 	s, ok, err := k.lookUp(to, through)
 	if err == nil && !ok {
 		err = works()
@@ -38,7 +38,7 @@ func (k *Kernel) Listening(to netip.AddrPort, through int) (Socket, bool, error)
 	return s, ok, err
 }
 
-func (k *Kernel) lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
+func (k *Kernel) lookUp(to netip.AddrPort, through int) (Listener, bool, error) {
 	asker := k.take()
 	defer k.give(asker)
 	a := Destination(to.Addr())
@@ -56,12 +56,12 @@ func (k *Kernel) lookUp(to netip.AddrPort, through int) (Socket, bool, error) {
 		return err
 	})
 	if errors.Is(err, syscall.ENOENT) {
-		return Socket{}, false, nil
+		return Listener{}, false, nil
 	}
 	if err != nil || found.state != stateListen {
-		return Socket{}, false, err
+		return Listener{}, false, err
 	}
-	return Socket{Cookie: found.cookie, Namespace: asker.cookie}, true, nil
+	return Listener{Socket{Cookie: found.cookie, Namespace: asker.cookie}, int(found.uid)}, true, nil
 }
 
 const loopbackIndex = 1 // LOOPBACK_IFINDEX, in each namespace
@@ -85,6 +85,7 @@ func diagRequest(family byte) []byte {
 type answer struct {
 	state  byte
 	cookie uint64
+	uid    uint32
 	inode  uint32
 }
 
@@ -94,5 +95,5 @@ func parseAnswer(b []byte) (answer, error) {
 	}
 	// The cookie is two words, the lower half first, in either byte order.
 	cookie := uint64(order.Uint32(b[44:])) | uint64(order.Uint32(b[48:]))<<32
-	return answer{state: b[1], cookie: cookie, inode: order.Uint32(b[68:])}, nil
+	return answer{state: b[1], cookie: cookie, uid: order.Uint32(b[64:]), inode: order.Uint32(b[68:])}, nil
 }

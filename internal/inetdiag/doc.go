@@ -24,6 +24,12 @@ type Socket struct {
 	Namespace uint64 // SO_NETNS_COOKIE of its network namespace, or a substitute
 }
 
+// Listener is a TCP socket that listens.
+type Listener struct {
+	Socket
+	UID int // owner: the user who made it, unless its file was given to another
+}
+
 // Route is how the kernel reaches an address.
 type Route struct {
 	Local     bool       // the address is this machine's

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 
@@ -37,7 +38,10 @@ func lookedUp(t *testing.T, address string, port int) (Socket, bool) {
 	require.True(t, route.Local, address)
 	s, ok, err := kernel.Listening(netip.AddrPortFrom(a, uint16(port)), route.Interface)
 	require.NoError(t, err)
-	return s, ok
+	if ok {
+		require.Equal(t, os.Geteuid(), s.UID)
+	}
+	return s.Socket, ok
 }
 
 func TestTheSocketThatTheKernelChoosesIsFound(t *testing.T) {

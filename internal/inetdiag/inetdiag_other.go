@@ -15,8 +15,8 @@ type Kernel struct{}
 func (*Kernel) RouteTo(netip.Addr) (Route, error) { return Route{}, errors.ErrUnsupported }
 
 // Listening returns errors.ErrUnsupported.
-func (*Kernel) Listening(netip.AddrPort, int) (Socket, bool, error) {
-	return Socket{}, false, errors.ErrUnsupported
+func (*Kernel) Listening(netip.AddrPort, int) (Listener, bool, error) {
+	return Listener{}, false, errors.ErrUnsupported
 }
 
 // SocketOf returns errors.ErrUnsupported.

@@ -63,7 +63,7 @@ func TestANamespaceThatTheThreadEntersCounts(t *testing.T) {
 	ask := func(port uint16) (Socket, bool) {
 		s, ok, err := k.Listening(netip.AddrPortFrom(netip.IPv4Unspecified(), port), loopbackIndex)
 		require.NoError(t, err)
-		return s, ok
+		return s.Socket, ok
 	}
 	ln, here := listen(t, net.ListenConfig{}, "tcp4", "0.0.0.0:0")
 	port := uint16(ln.Addr().(*net.TCPAddr).Port)
@@ -134,7 +134,7 @@ func TestQuestionsAtTheSameTime(t *testing.T) {
 		all.Go(func() {
 			for n := range 400 {
 				s, ok, err := k.Listening(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ports[i]), loopbackIndex)
-				if s != sockets[i] || !ok || err != nil {
+				if s.Socket != sockets[i] || !ok || err != nil {
 					t.Errorf("got %v, %v, %v, want %v", s, ok, err, sockets[i])
 				}
 				if n == 200 {

@@ -34,6 +34,9 @@ type Config struct {
 	// MaxConnections limits the open connections, including those whose target is
 	// being dialled. Further clients are reset. 0 means no limit.
 	MaxConnections int
+	// Users are those who may connect by SDP. A map that listens elsewhere serves all users
+	// only: others cannot be told there.
+	Users Users
 	// Logf writes a line, which has no newline at its end. It is called from many
 	// goroutines. Nil means no log.
 	Logf func(format string, args ...any)
@@ -69,7 +72,7 @@ type Forwarder struct {
 // Listen listens on the left side of m. Its errors are one line that says what to
 // do. The caller then calls Serve, and finally Close.
 func Listen(ctx context.Context, m Map, cfg Config) (*Forwarder, error) {
-	ln, err := listen(ctx, m.Listen, cfg.Fabric)
+	ln, err := listen(ctx, m.Listen, cfg)
 	if err != nil {
 		return nil, err
 	}

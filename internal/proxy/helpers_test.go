@@ -77,7 +77,7 @@ func (e *env) free(network string) Endpoint {
 func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 	e.t.Helper()
 	at := e.free(network)
-	ln, err := listen(context.Background(), at, e.fabric)
+	ln, err := listen(context.Background(), at, Config{Fabric: e.fabric})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -14,12 +14,19 @@ import (
 )
 
 // listen opens the left side of a map. The error is one line that says what to do.
-func listen(ctx context.Context, e Endpoint, fabric *sdp.Fabric) (net.Listener, error) {
+func listen(ctx context.Context, e Endpoint, cfg Config) (net.Listener, error) {
 	var ln net.Listener
 	var err error
+	if e.Network != networkSDP && !cfg.Users.All() {
+		return nil, fmt.Errorf("cannot listen on %v for some users alone: only an sdp:// listener knows whose process connects; use sdp://, or another sdp-proxy for this map", e)
+	}
 	switch e.Network {
 	case networkSDP:
-		ln, err = (&sdp.ListenConfig{Fabric: fabric}).Listen(ctx, e.Network, e.Address)
+		lc := sdp.ListenConfig{Fabric: cfg.Fabric}
+		if !cfg.Users.All() {
+			lc.Allow = cfg.Users.allow
+		}
+		ln, err = lc.Listen(ctx, e.Network, e.Address)
 	case networkUnix:
 		ln, err = listenUnix(ctx, e.Address)
 	default:

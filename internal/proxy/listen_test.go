@@ -31,7 +31,7 @@ func TestStaleUnixSocketIsReplaced(t *testing.T) {
 	e := newEnv(t)
 	path := filepath.Join(e.dir, "s")
 	staleSocket(t, path)
-	ln, err := listen(context.Background(), Endpoint{networkUnix, path}, nil)
+	ln, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOfManyThatFindAStaleSocketOneListens(t *testing.T) {
 		lns := make(chan net.Listener, 4)
 		for range cap(lns) {
 			wg.Go(func() {
-				ln, err := listen(context.Background(), Endpoint{networkUnix, path}, nil)
+				ln, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
 				switch {
 				case err == nil:
 					listening.Add(1)
@@ -131,12 +131,12 @@ func TestOfManyThatFindAStaleSocketOneListens(t *testing.T) {
 func TestCloseLeavesAnothersSocketAlone(t *testing.T) {
 	e := newEnv(t)
 	path := filepath.Join(e.dir, "s")
-	ours, err := listen(context.Background(), Endpoint{networkUnix, path}, nil)
+	ours, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Rename(path, path+".old") // keeps the inode, so that it is not reused
-	theirs, err := listen(context.Background(), Endpoint{networkUnix, path}, nil)
+	theirs, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

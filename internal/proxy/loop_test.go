@@ -76,7 +76,7 @@ func TestCheckAgreesWithTheSystem(t *testing.T) {
 	}
 	tried := 0
 	for _, at := range hosts {
-		ln, err := listen(context.Background(), Endpoint{networkTCP, net.JoinHostPort(at, "0")}, nil)
+		ln, err := listen(context.Background(), Endpoint{networkTCP, net.JoinHostPort(at, "0")}, Config{})
 		if err != nil {
 			continue // for example, without IPv6
 		}

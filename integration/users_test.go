@@ -1,0 +1,556 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/bounce"
+	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/listen"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// meeting is the outcome of what one user's process asked for.
+type meeting struct {
+	attempt
+	Address string    // of a listener
+	By      string    // transport
+	Name    string    // of the server, as it says
+	Peer    *sdp.Peer `json:",omitempty"` // user of the server, if the kernel knows
+}
+
+// playUser does what its lines say, in the fabric of SDP_FABRIC:
+//
+//	listen NETWORK ADDRESS NAME [uid=UID|gid=GID|unknown|tcp ...]
+//	                             serves NAME until the process ends, to all or to these users
+//	dial NETWORK ADDRESS         asks the server there for its name
+func playUser(p *self) error {
+	u := &user{}
+	defer u.close()
+	p.printf("ready")
+	for {
+		line, ok := p.readLine()
+		if !ok {
+			return nil
+		}
+		b, err := json.Marshal(u.do(words(line)))
+		if err != nil {
+			return err
+		}
+		p.printf("%s", b)
+	}
+}
+
+type user struct{ servers []*labServer }
+
+func (u *user) close() {
+	for _, s := range u.servers {
+		s.stop()
+	}
+}
+
+func (u *user) do(w []string) (m meeting) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	var err error
+	switch w[0] {
+	case "listen":
+		var ln net.Listener
+		if ln, err = allowing(w[4:]).Listen(ctx, w[1], w[2]); err == nil {
+			u.servers = append(u.servers, serveLab(ln, w[3]))
+			m.Address = ln.Addr().String()
+		}
+	case "dial":
+		var c net.Conn
+		if c, err = (&sdp.Dialer{}).DialContext(ctx, w[1], w[2]); err == nil {
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(testTimeout))
+			var name []byte
+			name, err = io.ReadAll(c)
+			m.Name, m.By = string(name), transportOf(c)
+			if c, ok := c.(*sdp.Conn); ok {
+				if p, ok := c.Peer(); ok {
+					m.Peer = &p
+				}
+			}
+		}
+	default:
+		err = fmt.Errorf("what? %q", w)
+	}
+	m.attempt = newAttempt(err, 0)
+	return m
+}
+
+// allowing returns a configuration that accepts the users that the words name.
+func allowing(words []string) *sdp.ListenConfig {
+	if len(words) == 0 {
+		return &sdp.ListenConfig{}
+	}
+	return &sdp.ListenConfig{
+		AllowUnknown: slices.Contains(words, "unknown"),
+		AllowTCP:     slices.Contains(words, "tcp"),
+		Allow: func(p sdp.Peer) error {
+			for _, w := range words {
+				kind, digits, _ := strings.Cut(w, "=")
+				id, _ := strconv.Atoi(digits)
+				if kind == "uid" && p.UID == id || kind == "gid" && p.In(id) {
+					return nil
+				}
+			}
+			return fmt.Errorf("want %v", words)
+		},
+	}
+}
+
+// meets asks for something that works.
+func (p *peer) meets(format string, args ...any) (m meeting) {
+	p.t.Helper()
+	question := fmt.Sprintf(format, args...)
+	p.askFor(question, &m)
+	require.Empty(p.t, m.Error, question)
+	return m
+}
+
+// misses asks for something that does not work.
+func (p *peer) misses(format string, args ...any) (m meeting) {
+	p.t.Helper()
+	question := fmt.Sprintf(format, args...)
+	p.askFor(question, &m)
+	require.NotEmpty(p.t, m.Error, question)
+	return m
+}
+
+// Numbers of users and of a group that nobody here has.
+const (
+	userA, userB, userC = 41_001, 41_002, 41_003
+	shopGID             = 41_100
+)
+
+// shop makes a directory that a group shares, and the fabric there is that of the test and of
+// the processes that it starts. It returns the directory and a program that all may run.
+func shop(t *testing.T) (dir, exe string) {
+	t.Helper()
+	leak.Check(t)
+	exe = strangerExe(t)
+	dir = filepath.Join(filepath.Dir(exe), "shop")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Chown(dir, 0, shopGID))
+	require.NoError(t, unix.Chmod(dir, unix.S_ISGID|unix.S_ISVTX|0o770))
+	return dir, exe
+}
+
+// startUser starts a process of a user with groups, and of a fabric.
+func startUser(t *testing.T, exe, fabric string, uid int, groups []uint32, options ...peerOption) *peer {
+	t.Helper()
+	options = append([]peerOption{asUser(exe, uid), func(c *exec.Cmd) {
+		c.SysProcAttr.Credential.Groups = groups
+		c.Env = append(c.Env, "SDP_FABRIC="+fabric)
+	}}, options...)
+	p := startPeer(t, "user", nil, options...)
+	require.Equal(t, "ready", p.readLine())
+	return p
+}
+
+var inShop = []uint32{7, shopGID}
+
+func TestUsersOfAGroupMeet(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	a, b := startUser(t, exe, fabric, userA, inShop), startUser(t, exe, fabric, userB, inShop)
+	root := startUser(t, exe, fabric, 0, nil)
+	for _, network := range []string{"sdp", "tcp"} {
+		address := a.meets("listen %s localhost:0 a", network).Address
+		for _, p := range []*peer{a, b, root} {
+			m := p.meets("dial %s %s", network, address)
+			require.Equal(t, "a", m.Name)
+			require.Equal(t, "sdp", m.By)
+			require.NotNil(t, m.Peer)
+			require.Equal(t, []int{a.cmd.Process.Pid, userA, userA}, []int{m.Peer.PID, m.Peer.UID, m.Peer.GID})
+			require.ElementsMatch(t, []int{7, shopGID}, m.Peer.Groups)
+		}
+	}
+	// Both sides can be of either user.
+	address := b.meets("listen sdp localhost:80 b").Address
+	require.Equal(t, "b", a.meets("dial sdp %s", address).Name)
+	used := a.misses("listen sdp localhost:80 a")
+	require.Contains(t, used.Error, "address already in use")
+
+	// A user without the group is told what is missing.
+	c := startUser(t, exe, fabric, userC, []uint32{7})
+	for _, call := range []string{"dial sdp " + address, "listen sdp localhost:0 c"} {
+		m := c.misses("%s", call)
+		m.denied(t)
+		require.Contains(t, m.Error, fmt.Sprintf("belongs to group %d, of which %d is not a member: usermod -a -G", shopGID, userC))
+	}
+	for _, p := range []*peer{a, b, c, root} {
+		p.end()
+	}
+	names := dirNames(t, dir)
+	require.Equal(t, []string{claimFile}, names)
+}
+
+// Each listener accepts the users that it wants. Who is refused learns as whom, does not come
+// by TCP, and is logged.
+func TestListenersChooseUsers(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	a, b := startUser(t, exe, fabric, userA, inShop), startUser(t, exe, fabric, userB, []uint32{8, shopGID})
+	allowed := map[string][2]bool{ // of users A and B
+		fmt.Sprint("uid=", userA):             {true, false},
+		fmt.Sprint("uid=", userB):             {false, true},
+		"gid=8":                               {false, true},
+		fmt.Sprint("gid=", shopGID):           {true, true},
+		fmt.Sprint("gid=7 uid=", userB):       {true, true},
+		"uid=-1":                              {false, false},
+		fmt.Sprint("unknown tcp uid=", userB): {false, true},
+	}
+	for words, want := range allowed {
+		for _, network := range []string{"sdp", "tcp"} {
+			address := a.meets("listen %s localhost:0 a %s", network, words).Address
+			for i, p := range []*peer{a, b} {
+				question := fmt.Sprintf("dial %s %s", network, address)
+				if want[i] {
+					require.Equal(t, "sdp", p.meets("%s", question).By, "%s: %s", words, question)
+					continue
+				}
+				m := p.misses("%s", question)
+				m.denied(t)
+				require.Empty(t, m.By)
+				require.Contains(t, m.Error, fmt.Sprintf("this process is uid %d, gid %[1]d, groups [%d %d]", []int{userA, userB}[i], []int{7, 8}[i], shopGID))
+			}
+			if _, port, err := net.SplitHostPort(address); err == nil && network == "tcp" && !strings.Contains(words, "tcp") {
+				c, err := net.Dial("tcp", "localhost:"+port) // of a program that uses net
+				if err == nil {
+					c.SetDeadline(time.Now().Add(testTimeout))
+					_, err = io.ReadAll(c)
+					c.Close()
+				}
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+		}
+	}
+	// Of what happens within a second the first is logged.
+	quiet := startUser(t, exe, fabric, userC, inShop)
+	address := quiet.meets("listen sdp localhost:0 quiet uid=%d", userA).Address
+	b.misses("dial sdp %s", address).denied(t)
+	quiet.in.Close()
+	quiet.wait()
+	require.Equal(t, 1, strings.Count(quiet.stderr.String(), "\n"))
+	require.Contains(t, quiet.stderr.String(), fmt.Sprintf("refuses a connection of pid %d, uid %d, gid %[2]d, groups [8 %d]: want [uid=%d]", b.cmd.Process.Pid, userB, shopGID, userA))
+	b.end()
+	a.in.Close()
+	a.wait()
+}
+
+// A proxy serves the users that its flags name.
+func TestAProxyForSomeUsers(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	target, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer serveLab(target, "target").stop()
+	to := "=tcp://" + target.Addr().String()
+	first := startProxy(t, "SDP_FABRIC="+fabric, []string{"--allow-user", strconv.Itoa(userA)}, "sdp://localhost:0"+to)
+	second := startProxy(t, "SDP_FABRIC="+fabric, []string{"--allow-user", strconv.Itoa(userA) + ",0", "--allow-group", "8"}, "sdp://localhost:0"+to)
+	a, b := startUser(t, exe, fabric, userA, inShop), startUser(t, exe, fabric, userB, []uint32{8, shopGID})
+	ask := func(p *proxy) string { return "dial sdp " + strings.TrimPrefix(p.listening[0], "sdp://") }
+	require.Equal(t, "target", a.meets("%s", ask(first)).Name)
+	b.misses("%s", ask(first)).denied(t)
+	require.Equal(t, "target", a.meets("%s", ask(second)).Name)
+	require.Equal(t, "target", b.meets("%s", ask(second)).Name)
+	first.waitFor(regexp.MustCompile(fmt.Sprintf(`refuses a connection of pid %d, uid %d`, b.cmd.Process.Pid, userB)), 1)
+	a.end()
+	b.end()
+	first.stop()
+	second.stop()
+}
+
+// The kernel does not know the users of another node, and knows those of the same one.
+func TestListenersChooseUsersInARing(t *testing.T) {
+	dir, exe := shop(t)
+	ring := "ring:" + dir
+	one := startUser(t, exe, ring+"?node=1&nodes=2", userA, inShop)
+	two := startUser(t, exe, ring+"?node=2&nodes=2", userB, inShop)
+	guest := startUser(t, exe, ring+"?node=1", userC, inShop)
+	other := startUser(t, exe, ring+"?node=1", userB, inShop)
+	for _, p := range []*peer{one, two} { // so that their fabric stays open
+		require.NotEmpty(t, p.meets("listen sdp :7 owner").Address)
+	}
+	all := fmt.Sprint("gid=", shopGID)
+	require.NotEmpty(t, guest.meets("listen sdp :8 closed %s", all).Address)
+	require.NotEmpty(t, guest.meets("listen sdp :9 open %s unknown", all).Address)
+	two.misses("dial sdp node1:8").denied(t)
+	m := two.meets("dial sdp node1:9")
+	require.Equal(t, "open", m.Name)
+	require.Nil(t, m.Peer)
+	for _, p := range []*peer{one, other} { // of the same node
+		for range 20 { // whether the link to the owner is up or not
+			m := p.meets("dial sdp node1:8")
+			require.NotNil(t, m.Peer)
+			require.Equal(t, userC, m.Peer.UID)
+		}
+	}
+	for _, p := range []*peer{other, two, one} {
+		p.end()
+	}
+	guest.in.Close()
+	guest.wait()
+	require.Contains(t, guest.stderr.String(), "ListenConfig.AllowUnknown accepts those")
+}
+
+// The owner of a node's links, its member, and another node are processes of three users.
+func TestUsersOfAGroupMeetInARing(t *testing.T) {
+	dir, exe := shop(t)
+	ring := "ring:" + dir
+	one := startUser(t, exe, ring+"?node=1&nodes=2", userA, inShop)
+	two := startUser(t, exe, ring+"?node=2&nodes=2", userB, inShop)
+	guest := startUser(t, exe, ring+"?node=1", userC, inShop)
+	require.NotEmpty(t, one.meets("listen sdp :8 one").Address)
+	require.NotEmpty(t, two.meets("listen sdp :8 two").Address)
+	require.NotEmpty(t, guest.meets("listen sdp :9 guest").Address)
+	require.Equal(t, "two", guest.meets("dial sdp node2:8").Name)
+	require.Equal(t, "one", guest.meets("dial sdp node1:8").Name)
+	require.Equal(t, "guest", two.meets("dial sdp node1:9").Name)
+	require.Equal(t, "guest", one.meets("dial sdp node1:9").Name)
+	for _, p := range []*peer{guest, two, one} {
+		p.end()
+	}
+	require.ElementsMatch(t, []string{"node1-" + claimFile, "node2-" + claimFile}, dirNames(t, dir))
+}
+
+// Processes in two network namespaces meet in a common directory by network sdp. By network
+// tcp each reaches what net reaches.
+func TestNetworkNamespacesShareADirectory(t *testing.T) {
+	dir, exe := shop(t)
+	trial := exec.Command("true")
+	trial.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := trial.Run(); err != nil {
+		fmt.Printf("WARNING: %s is skipped: no network namespace: %v\n", t.Name(), err)
+		t.Skip("no network namespace: ", err)
+	}
+	apart := func(c *exec.Cmd) { c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET }
+	a := startUser(t, exe, "shm:"+dir, userA, inShop, apart)
+	b := startUser(t, exe, "shm:"+dir, userB, inShop, apart)
+	here := startUser(t, exe, "shm:"+dir, userB, inShop)
+	address := a.meets("listen sdp localhost:0 a").Address
+	for _, p := range []*peer{a, b, here} {
+		require.Equal(t, "a", p.meets("dial sdp %s", address).Name)
+	}
+	address = here.meets("listen tcp 127.0.0.1:0 here").Address
+	require.Equal(t, "sdp", here.meets("dial tcp %s", address).By)
+	m := a.misses("dial tcp %s", address) // loopback is down there
+	require.Contains(t, m.Error, "network is unreachable")
+	for _, p := range []*peer{a, b, here} {
+		p.end()
+	}
+}
+
+// In a volume where everybody may write, as in a container, the first process makes the
+// directory, and says what strangers can do.
+func TestUsersOfAGroupMeetInAVolume(t *testing.T) {
+	dir, exe := shop(t)
+	volume := filepath.Join(filepath.Dir(dir), "volume")
+	require.NoError(t, os.Mkdir(volume, 0o700))
+	require.NoError(t, os.Chmod(volume, 0o777))
+	fabric := fmt.Sprintf("shm:%s/shop?group=%d&owner=%d,%d", volume, shopGID, userA, userB)
+	a := startUser(t, exe, fabric, userA, inShop)
+	b := startUser(t, exe, fabric, userB, inShop)
+	address := a.meets("listen sdp localhost:0 a").Address
+	require.Equal(t, "a", b.meets("dial sdp %s", address).Name)
+	a.in.Close()
+	a.wait()
+	said := a.stderr.String()
+	require.Equal(t, 1, strings.Count(said, "\n"), said)
+	require.Contains(t, said, "a stranger can hide the fabric, by renaming it, or by making it first, but cannot enter it")
+	b.end()
+
+	// A stranger has made it first.
+	require.NoError(t, os.RemoveAll(volume+"/shop"))
+	squatter := startStranger(t, exe, nobody)
+	require.Equal(t, attempt{}, squatter.try("mkdir "+volume+"/shop"))
+	b = startUser(t, exe, fabric, userB, inShop)
+	for _, call := range []string{"dial sdp " + address, "listen sdp localhost:0 b", "listen tcp localhost:0 b"} {
+		var m meeting
+		b.askFor(call, &m)
+		if call[:10] == "listen tcp" {
+			continue // which is TCP where there is no fabric
+		}
+		m.denied(t)
+		require.Contains(t, m.Error, volume+"/shop belongs to ")
+		require.Contains(t, m.Error, "chgrp "+strconv.Itoa(shopGID))
+	}
+	squatter.end()
+	b.end()
+}
+
+// playHijacker publishes that it accepts connections for the TCP socket of another user, at an
+// address, in a fabric: ADDRESS FABRIC.
+func playHijacker(p *self) error {
+	at, err := netip.ParseAddrPort(p.args[0])
+	if err != nil {
+		return err
+	}
+	spec, err := fabrics.ParseSpec(p.args[1])
+	if err != nil {
+		return err
+	}
+	var kernel inetdiag.Kernel
+	defer kernel.Close()
+	socket, ok, err := kernel.Listening(at, 0)
+	if err != nil || !ok {
+		return fmt.Errorf("no socket at %v: %w", at, err)
+	}
+	h := &hijacker{listen.NewTable()}
+	ln := h.table.Listen(0, listen.Config{TCP: &listen.TCP{
+		Socket: listen.Socket{Cookie: socket.Cookie, Namespace: socket.Namespace},
+		Addresses: func(*link.Peer, *hello.Hello) (listen.Addresses, bool) {
+			return listen.Addresses{Local: at, Remote: at}, true
+		},
+	}})
+	f, err := fabrics.Open(spec, func(f *fabrics.Fabric) { f.Node().Register(link.ServiceSDP, h) })
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.PublishSocket(int(at.Port()), socket.Cookie); err != nil {
+		return err
+	}
+	p.printf("ready")
+	go func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			a.Pair.Write([]byte("hijacked"))
+			a.Pair.Close()
+			h.table.Release(a.Addresses)
+		}
+	}()
+	p.stay()
+	return ln.Close()
+}
+
+type hijacker struct{ table *listen.Table }
+
+type hijacked struct {
+	table *listen.Table
+	pool  *bounce.Pool
+}
+
+func (h *hijacker) Open(p *link.Peer) link.Handler {
+	return &hijacked{h.table, bounce.NewPool(p, bounce.Options{})}
+}
+
+func (h *hijacked) Down(error) { h.pool.Down() }
+
+func (h *hijacked) Message(m []byte) error {
+	msg, err := hello.Parse(m)
+	if asks, ok := msg.(*hello.Hello); err == nil && ok {
+		return h.table.Hello(h.pool, asks)
+	}
+	return err
+}
+
+// A member of the group says that it accepts connections for the TCP server of another user.
+// By network "tcp" the server is reached, as with net.
+func TestAMemberTakesNoConnectionsOfATCPServer(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	b := startUser(t, exe, fabric, userB, inShop)
+	for _, victim := range []*peer{startLab(t, nil), startUser(t, exe, fabric, userA, inShop)} {
+		var address string
+		if victim.role == "lab" {
+			address = victim.ask("listen victim plain tcp 127.0.0.1:0")
+		} else {
+			address = victim.meets("listen tcp 127.0.0.1:0 victim").Address
+		}
+		options := []peerOption{asUser(exe, userC), func(c *exec.Cmd) { c.SysProcAttr.Credential.Groups = inShop }}
+		h := startPeer(t, "hijacker", []string{address, fabric}, options...)
+		require.Equal(t, "ready", h.readLine())
+		for range 5 {
+			require.Equal(t, "victim", b.meets("dial tcp %s", address).Name)
+		}
+		h.end()
+		victim.end()
+	}
+	b.end()
+}
+
+// forbidden skips a test, with a warning, where the kernel allows no such namespace.
+func forbidden(t *testing.T, attr *syscall.SysProcAttr) {
+	t.Helper()
+	trial := exec.Command("true")
+	trial.SysProcAttr = attr
+	if err := trial.Run(); err != nil {
+		fmt.Printf("WARNING: %s is skipped: no such namespace: %v\n", t.Name(), err)
+		t.Skip("no such namespace: ", err)
+	}
+}
+
+// A process of another pid namespace has no number here.
+func TestUsersOfAnotherPidNamespace(t *testing.T) {
+	dir, exe := shop(t)
+	forbidden(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
+	a := startUser(t, exe, "shm:"+dir, userA, inShop)
+	b := startUser(t, exe, "shm:"+dir, userB, inShop, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID })
+	m := b.meets("dial sdp %s", a.meets("listen sdp localhost:0 a").Address)
+	require.Equal(t, []int{0, userA}, []int{m.Peer.PID, m.Peer.UID})
+	m = a.meets("dial sdp %s", b.meets("listen sdp localhost:0 b").Address)
+	require.Equal(t, []int{b.cmd.Process.Pid, userB}, []int{m.Peer.PID, m.Peer.UID})
+	b.end()
+	a.end()
+}
+
+// In a user namespace a user who has no number there is nobody, and never one who has: the group
+// is what lets the user in.
+func TestUsersOfAnotherUserNamespace(t *testing.T) {
+	dir, exe := shop(t)
+	within := func(c *exec.Cmd) {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: 1000, HostID: userA, Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 1000, HostID: userA, Size: 1}, {ContainerID: 1100, HostID: shopGID, Size: 1}}
+		c.SysProcAttr.GidMappingsEnableSetgroups = true
+		c.SysProcAttr.Credential = &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{1100}}
+	}
+	trial := &exec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}
+	within(trial)
+	forbidden(t, trial.SysProcAttr)
+	a := startUser(t, exe, "shm:"+dir, userA, nil, within)
+	b := startUser(t, exe, "shm:"+dir, userB, inShop)
+	address := b.meets("listen sdp localhost:0 b").Address
+	m := a.meets("dial sdp %s", address)
+	require.Equal(t, []int{-1, -1}, []int{m.Peer.UID, m.Peer.GID})
+	require.ElementsMatch(t, []int{-1, 1100}, m.Peer.Groups)
+	require.True(t, m.Peer.In(1100))
+	address = a.meets("listen sdp localhost:0 a uid=65534").Address
+	b.misses("dial sdp %s", address).denied(t)
+	m = b.meets("dial sdp %s", a.meets("listen sdp localhost:0 a gid=1100").Address)
+	require.Equal(t, []int{userA, userA}, []int{m.Peer.UID, m.Peer.GID})
+	b.end()
+	a.in.Close()
+	a.wait()
+	require.Contains(t, a.stderr.String(), "uid -1, gid -1")
+}

@@ -1,0 +1,98 @@
+package hostdir
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerOf returns the user of the process at the other end of a cable.
+func PeerOf(c *net.UnixConn) (p Peer, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return p, err
+	}
+	var asked error
+	err = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if asked = err; err != nil {
+			return
+		}
+		p = Peer{PID: int(cred.Pid), UID: int(cred.Uid), GID: int(cred.Gid)}
+		p.Groups, asked = peerGroups(int(fd))
+	})
+	if err = errors.Join(err, asked); err != nil {
+		return p, fmt.Errorf("ask for the peer's user: %w", err)
+	}
+	if err = p.forgetStrangers("/proc"); err != nil {
+		return p, fmt.Errorf("whether a user stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
+	}
+	return p, nil
+}
+
+// forgetStrangers replaces the numbers that stand for all who have none in this user
+// namespace, with /proc at proc.
+func (p *Peer) forgetStrangers(proc string) error {
+	uid, err := overflow(proc, "uid")
+	if err != nil {
+		return err
+	}
+	gid, err := overflow(proc, "gid")
+	if err != nil {
+		return err
+	}
+	if p.UID == uid {
+		p.UID = -1
+	}
+	if p.GID == gid {
+		p.GID = -1
+	}
+	for i, g := range p.Groups {
+		if g == gid {
+			p.Groups[i] = -1
+		}
+	}
+	return nil
+}
+
+// checkPeer returns an error unless the process at the other end belongs to the place, and
+// this process can tell its user from others.
+func (p *openPlace) checkPeer(c *net.UnixConn) error {
+	if err := checkUser(); err != nil {
+		return err
+	}
+	peer, err := PeerOf(c)
+	if err != nil {
+		return err
+	}
+	return p.admit(peer, os.Geteuid())
+}
+
+// admit returns a *ForbiddenError unless a peer belongs to the place: it has the uid of this
+// process, or, where a group shares the place, is of that group, or is root or the owner.
+func (p *openPlace) admit(peer Peer, euid int) error {
+	switch {
+	case p.gid < 0 && peer.UID != euid:
+		return forbidden("the peer is uid %d, and this process is uid %d", peer.UID, euid)
+	case p.gid >= 0 && peer.UID != euid && peer.UID != 0 && peer.UID != p.owner && !peer.in(p.gid):
+		return forbidden("the peer is uid %d, which is not in group %s (gid %d) of %s", peer.UID, groupName(p.gid), p.gid, p.path)
+	}
+	return nil
+}
+
+// explain says why the kernel does not let this process use the place, if that is what err
+// is about: it may have become another user since it opened the place.
+func (p *openPlace) explain(err error) error {
+	if !errors.Is(err, syscall.EACCES) {
+		return err
+	}
+	uid := os.Geteuid()
+	if p.gid < 0 {
+		return forbidden("%s belongs to uid %d alone, and this process is uid %d", p.path, p.owner, uid)
+	}
+	return forbidden("%s is for group %s (gid %d), of which this process, uid %d, is not", p.path, groupName(p.gid), p.gid, uid)
+}

@@ -1,0 +1,381 @@
+package hostdir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupMode is the mode of a directory that a group shares: nobody but its members may
+// enter, new files belong to the group, and nobody removes those of others.
+const groupMode = unix.S_ISGID | unix.S_ISVTX | 0o770
+
+// named reports whether a fabric is named, rather than its directory.
+func (p Place) named() bool { return p.base != "" }
+
+// prefix is what the names of a host's files begin with.
+func (p Place) prefix() string {
+	if p.host == 0 {
+		return ""
+	}
+	return "node" + strconv.Itoa(p.host) + "-"
+}
+
+// openPlace is a directory that is open, and is as its Place wants it.
+type openPlace struct {
+	Place
+	dir   *os.File
+	owner int
+	gid   int // of the group that shares the directory, or -1
+}
+
+// open opens the directory. If it does not exist and create is set, open makes it where
+// that is allowed. If it is not as the Place wants it, the error says what to do.
+func (p Place) open(create bool) (*openPlace, error) {
+	if err := checkUser(); err != nil {
+		return nil, err
+	}
+	if !p.named() {
+		return p.openPath(create)
+	}
+	if err := checkName(p.name); err != nil {
+		return nil, err
+	}
+	base, err := privateDir(unix.AT_FDCWD, p.base, p.base, create)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(base)
+	fd, err := privateDir(base, p.name, p.path, create)
+	if err != nil {
+		return nil, err
+	}
+	return &openPlace{Place: p, dir: os.NewFile(uintptr(fd), p.path), owner: os.Geteuid(), gid: -1}, nil
+}
+
+// close closes the directory. Names in it can no longer be used.
+func (p *openPlace) close() { p.dir.Close() }
+
+// fd returns the directory's descriptor, which is valid until close.
+func (p *openPlace) fd() int { return int(p.dir.Fd()) }
+
+// fileMode is the mode of all files and sockets in the directory.
+func (p *openPlace) fileMode() uint32 {
+	if p.gid < 0 {
+		return 0o600
+	}
+	return 0o660
+}
+
+// names returns the names of all files.
+func (p *openPlace) names() ([]string, error) {
+	if _, err := p.dir.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("fabric: read directory: %w", err)
+	}
+	names, err := p.dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("fabric: read directory: %w", err)
+	}
+	return names, nil
+}
+
+// openFile opens a file that processes of the fabric share, and makes it if it does not
+// exist and create is set.
+func (p *openPlace) openFile(name string, create bool) (int, error) {
+	flags := unix.O_RDWR | unix.O_NONBLOCK // the name may not be that of a regular file
+	path := filepath.Join(p.path, name)
+	fd, err := openat(p.fd(), name, flags)
+	if err == unix.ENOENT && create {
+		if err = p.makeFile(name); err == nil || err == unix.EEXIST {
+			fd, err = openat(p.fd(), name, flags)
+		}
+	}
+	if err == unix.ELOOP {
+		return -1, fmt.Errorf("fabric: %s is a symbolic link, want a file: remove it: %w", path, syscall.EPERM)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("fabric: open %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && !p.ours(&st, unix.S_IFREG) {
+		err = syscall.EPERM
+	}
+	if err != nil {
+		unix.Close(fd)
+		whose := "of this user"
+		if p.gid >= 0 {
+			whose = fmt.Sprintf("of %s with mode 0660", groupName(p.gid))
+		}
+		return -1, fmt.Errorf("fabric: %s of uid %d is not a file %s: remove it: %w", path, st.Uid, whose, err)
+	}
+	return fd, nil
+}
+
+// ours reports whether a file is one of a type that this package makes. In the directory of a
+// group each member could have given the name to a file of another user.
+func (p *openPlace) ours(st *unix.Stat_t, kind uint32) bool {
+	switch {
+	case st.Mode&unix.S_IFMT != kind:
+		return false
+	case p.gid < 0:
+		return int(st.Uid) == os.Geteuid()
+	}
+	return int(st.Gid) == p.gid && st.Mode&0o7777 == 0o660
+}
+
+// makeFile makes an empty file. It gets its name when it has its mode, since others open it
+// as soon as they find it. The error is EEXIST if it is there already.
+func (p *openPlace) makeFile(name string) error {
+	temporary := p.prefix() + temporaryPrefix + newID()
+	fd, err := openat(p.fd(), temporary, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	defer unix.Unlinkat(p.fd(), temporary, 0)
+	if err := unix.Fchmod(fd, p.fileMode()); err != nil {
+		return err
+	}
+	return unix.Linkat(p.fd(), temporary, p.fd(), name, 0)
+}
+
+// privateDir opens directory name in the directory at. If it does not exist and create is
+// set, privateDir makes it. If it is not private to this user, privateDir returns an error.
+// It checks what it has opened, so the directory cannot be replaced in between.
+func privateDir(at int, name, path string, create bool) (int, error) {
+	if create {
+		if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
+			return -1, fmt.Errorf("fabric: make directory %s: %w", path, err)
+		}
+	}
+	fd, st, err := openDirectory(at, name)
+	if err == nil {
+		if err = checkPrivate(st, path); err == nil {
+			return fd, nil
+		}
+		unix.Close(fd)
+		return -1, err
+	}
+	// The error says what is wrong with the directory rather than which call failed.
+	if st != nil {
+		if err := checkPrivate(st, path); err != nil {
+			return -1, err
+		}
+	}
+	return -1, fmt.Errorf("fabric: open directory %s: %w", path, err)
+}
+
+// openDirectory opens a directory and reads its attributes. It follows no link at the end
+// of the name. The attributes are not nil if there is something of that name, though it
+// may not be a directory or not be open to this process.
+func openDirectory(at int, name string) (int, *unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			return -1, nil, err
+		}
+		return -1, &st, err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, &st, nil
+}
+
+// checkPrivate refuses everything but a directory of this user that no other user
+// can enter.
+func checkPrivate(st *unix.Stat_t, path string) error {
+	uid := os.Geteuid()
+	switch {
+	case int(st.Uid) != uid:
+		return fmt.Errorf("fabric: %s belongs to uid %d, and this process is uid %d: have it removed, or use a fabric of your own: %w",
+			path, st.Uid, uid, syscall.EPERM)
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return fmt.Errorf("fabric: %s of uid %d is a symbolic link, want a directory: remove it: %w",
+			path, st.Uid, syscall.EPERM)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("fabric: %s of uid %d is not a directory: remove it: %w",
+			path, st.Uid, syscall.EPERM)
+	case st.Mode&0o777 != 0o700:
+		return fmt.Errorf("fabric: %s of uid %d has mode %#o, want 0700: chmod 700 it if only you have used it: %w",
+			path, st.Uid, st.Mode&0o777, syscall.EPERM)
+	}
+	return nil
+}
+
+// openPath opens a directory that the user named.
+func (p Place) openPath(create bool) (*openPlace, error) {
+	rules, err := p.rules()
+	if err != nil {
+		return nil, err
+	}
+	fd, st, err := openDirectory(unix.AT_FDCWD, p.path)
+	if err == unix.ENOENT && st == nil && create && p.group != "" {
+		if err = makeShared(p.path, rules.gid); err != nil {
+			return nil, err
+		}
+		fd, st, err = openDirectory(unix.AT_FDCWD, p.path)
+	}
+	if st == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("fabric: there is no directory %s: mkdir -m 700 %[1]s if only this user is to use it, install -d -m 3770 -g GROUP %[1]s for a group: %w", p.path, err)
+		}
+		return nil, fmt.Errorf("fabric: open directory %s: %w", p.path, err)
+	}
+	gid, wrong := rules.check(st, p.path)
+	switch {
+	case wrong != nil: // it says what is wrong rather than which call failed
+	case err != nil:
+		wrong = fmt.Errorf("fabric: open directory %s: %w", p.path, err)
+	default:
+		wrong = checkACL(fd, p.path, st)
+	}
+	if wrong != nil {
+		if err == nil {
+			unix.Close(fd)
+		}
+		return nil, wrong
+	}
+	return &openPlace{Place: p, dir: os.NewFile(uintptr(fd), p.path), owner: int(st.Uid), gid: gid}, nil
+}
+
+// rules are what a directory must be like that the user named.
+type rules struct {
+	user   int // of this process
+	groups []int
+	gid    int   // the directory must have it; -1 for any
+	owners []int // users who may own it
+	// strangers are the numbers that stand for users and groups without a number in this
+	// user namespace; -1 if there are none.
+	strangers struct{ uid, gid int }
+}
+
+// rules returns the rules of the place for this process.
+func (p Place) rules() (r rules, err error) {
+	r = rules{user: os.Geteuid(), gid: -1, owners: []int{0, os.Geteuid()}}
+	if r.groups, err = os.Getgroups(); err != nil {
+		return r, fmt.Errorf("fabric: read the groups of this process: %w", err)
+	}
+	r.groups = append(r.groups, os.Getegid())
+	if r.strangers.uid, err = overflow("/proc", "uid"); err == nil {
+		r.strangers.gid, err = overflow("/proc", "gid")
+	}
+	if err != nil {
+		return r, fmt.Errorf("fabric: whether a group stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
+	}
+	if p.group != "" {
+		if r.gid, err = lookupGroup(p.group); err != nil {
+			return r, err
+		}
+	}
+	for _, name := range p.owners {
+		uid, err := lookupUser(name)
+		if err != nil {
+			return r, err
+		}
+		r.owners = append(r.owners, uid)
+	}
+	return r, nil
+}
+
+// check returns the group that shares the directory, or -1 if it is this user's alone. It
+// refuses all other directories, with the commands that make them right.
+func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
+	uid, gid, mode := int(st.Uid), int(st.Gid), st.Mode&0o7777
+	refuse := func(format string, args ...any) (int, error) {
+		return -1, fmt.Errorf("fabric: %s %s: %w", path, fmt.Sprintf(format, args...), syscall.EPERM)
+	}
+	group := "GROUP"
+	if r.gid >= 0 {
+		group = groupName(r.gid)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return refuse("is a symbolic link, want a directory: name the directory that it leads to")
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return refuse("is not a directory: rm %s, then mkdir -m 700 %[1]s, or install -d -m 3770 -g %s %[1]s for a group", path, group)
+	case uid == r.user && mode&0o777 == 0o700 && r.gid < 0:
+		return -1, nil
+	case mode&0o777 == 0o700 && uid != r.user:
+		return refuse("belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s", userName(uid), userName(r.user), path, group)
+	case r.gid >= 0 && gid != r.gid:
+		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", groupName(gid), group, path)
+	case mode != groupMode:
+		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s", mode, userName(r.user), group, path)
+	case uid == r.strangers.uid || !slices.Contains(r.owners, uid):
+		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%[1]s", userName(uid), path)
+	case gid == r.strangers.gid:
+		return refuse("belongs to a group without a number in this user namespace: chgrp %s %s from outside", group, path)
+	case r.user != 0 && uid != r.user && !slices.Contains(r.groups, gid):
+		return refuse("belongs to group %s, of which %s is not a member: usermod -a -G %[1]s %[2]s, and begin a new session", groupName(gid), userName(r.user))
+	}
+	return gid, nil
+}
+
+// checkACL refuses a directory of a group that other users may enter by its access control
+// list, which its mode does not show.
+func checkACL(fd int, path string, st *unix.Stat_t) error {
+	if st.Mode&0o070 == 0 {
+		return nil
+	}
+	for _, list := range []string{"system.posix_acl_access", "system.posix_acl_default"} {
+		if n, err := unix.Fgetxattr(fd, list, nil); err == nil && n > 0 {
+			return fmt.Errorf("fabric: %s has an access control list, want its mode alone: setfacl -b %[1]s: %w", path, syscall.EPERM)
+		}
+	}
+	return nil
+}
+
+// makeShared makes the directory of a group. It gets its name when it has its mode. The
+// error is nil if the directory is there already.
+func makeShared(path string, gid int) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("fabric: make directory %s for group %s: %w", path, groupName(gid), err)
+		}
+	}()
+	volume, name := filepath.Split(path)
+	at, st, err := openDirectory(unix.AT_FDCWD, volume+".")
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	temporary := "." + temporaryPrefix + newID()
+	if err := unix.Mkdirat(at, temporary, 0o700); err != nil {
+		return err
+	}
+	defer unix.Unlinkat(at, temporary, unix.AT_REMOVEDIR) // nothing is left of it under that name
+	fd, made, err := openDirectory(at, temporary)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if int(made.Uid) != os.Geteuid() {
+		return fmt.Errorf("another user has replaced it: %w", syscall.EPERM)
+	}
+	if err := unix.Fchown(fd, -1, gid); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(fd, groupMode); err != nil {
+		return err
+	}
+	switch err := unix.Renameat2(at, temporary, at, name, unix.RENAME_NOREPLACE); err {
+	case nil:
+		warnOfVolume(filepath.Clean(volume), path, st)
+		return nil
+	case unix.EEXIST:
+		return nil
+	default:
+		return err
+	}
+}
