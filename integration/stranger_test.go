@@ -21,6 +21,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // attempt is the outcome of something that another user tried.
@@ -153,11 +154,23 @@ func strangerExe(t *testing.T) string {
 }
 
 // startStranger starts a process of another user.
-func startStranger(t *testing.T, exe string, uid int) *peer {
+func startStranger(t *testing.T, exe string, uid int, options ...peerOption) *peer {
 	t.Helper()
-	p := startPeer(t, "stranger", nil, asUser(exe, uid))
+	p := startPeer(t, "stranger", nil, append(options, asUser(exe, uid))...)
 	require.Equal(t, attempt{}, p.try(fmt.Sprintf("uid %d", uid)))
 	return p
+}
+
+// holding has a process hold files, from descriptor 3 on.
+func holding(t *testing.T, paths []string) peerOption {
+	var files []*os.File
+	for _, path := range paths {
+		f, err := os.OpenFile(path, unix.O_PATH, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		files = append(files, f)
+	}
+	return func(c *exec.Cmd) { c.ExtraFiles = files }
 }
 
 // A process of another user that names the same fabric gets one of its own. It can
@@ -192,22 +205,22 @@ func TestStrangerCannotAttach(t *testing.T) {
 		stranger.try("cable " + socket).denied(t)
 		stranger.try("read " + socket).denied(t)
 	}
-	// One of them in a place that it can reach: the connection is accepted and closed
-	// without a file or a byte.
-	reached := filepath.Join(filepath.Dir(exe), "reached")
-	for _, socket := range all {
-		require.NoError(t, os.Link(socket, reached))
-		require.NoError(t, os.Chmod(reached, 0o777))
+	// One that holds them needs no directory, and they have lost their modes: a connection is
+	// accepted and closed without a file or a byte.
+	holder := startStranger(t, exe, nobody, holding(t, all))
+	held := func(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
+	for i, socket := range all {
+		require.NoError(t, os.Chmod(socket, 0o777))
 		for range 3 {
-			a = stranger.try("cable " + reached)
+			a = holder.try("cable " + held(i))
 			require.NotEmpty(t, a.Error, "the stranger is attached")
 			require.Zero(t, a.Bytes)
-			a = stranger.try("read " + reached)
+			a = holder.try("read " + held(i))
 			require.Zero(t, a.Bytes, "%+v", a)
 		}
-		require.NoError(t, os.Remove(reached))
 		require.NoError(t, os.Chmod(socket, 0o600))
 	}
+	holder.end()
 	stranger.end()
 
 	// The server is not affected, and serves its own user.

@@ -125,7 +125,7 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 	})
 	m.out.link.Close()
 	ends(t, "the lane", func() {
-		for m.out.polling.Load() {
+		for m.out.polling.Load() > 0 {
 			time.Sleep(time.Millisecond)
 		}
 	})

@@ -70,7 +70,7 @@ type outLane struct {
 
 	waits   atomic.Bool   // a waiter is left; for the worker, and for pollOnward
 	seen    atomic.Uint32 // the credit word that pollSome saw last; stored under mu
-	polling atomic.Bool   // pollOn runs
+	polling atomic.Uint64 // calls of pollLater since pollOn began; 0: it does not run
 }
 
 type laneStats struct {
@@ -333,18 +333,19 @@ func (o *outLane) poll() {
 
 // pollLater is poll on a goroutine, of which there is at most one at a time.
 func (o *outLane) pollLater() {
-	if o.polling.CompareAndSwap(false, true) {
+	if o.polling.Add(1) == 1 {
 		go o.pollOn()
 	}
 }
 
+// pollOn does what calls of pollLater ask for, until there is no new one.
 func (o *outLane) pollOn() {
-	for again := true; again; {
+	for asked := uint64(1); ; asked = o.polling.Load() {
 		for o.pollSome() {
 		}
-		o.polling.Store(false)
-		// A caller of poll that found it set has left the rest to this goroutine.
-		again = o.pollSome() && o.polling.CompareAndSwap(false, true)
+		if o.polling.CompareAndSwap(asked, 0) {
+			return
+		}
 	}
 }
 

@@ -292,7 +292,7 @@ func (w *ringOfTunnels) step(many bool) bool {
 func (w *ringOfTunnels) quiet() {
 	for _, k := range w.workers {
 		begin := time.Now()
-		for k.link.out[0].polling.Load() {
+		for k.link.out[0].polling.Load() > 0 {
 			time.Sleep(time.Microsecond)
 			require.Less(w.t, time.Since(begin), 30*time.Second, "a lane does not come to rest")
 		}

@@ -90,7 +90,7 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, nil, err)
 	}
 	remote := &Addr{name, port}
-	f, done, err := d.Fabric.use()
+	f, done, err := d.Fabric.use(ctx)
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}

@@ -17,8 +17,8 @@ import (
 // listener of the fabric, the connection is made by SDP, otherwise by TCP. The reason
 // for TCP is counted.
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
-	f, done, err := d.Fabric.use()
-	if err != nil && d.Fabric != nil {
+	f, done, err := d.Fabric.use(ctx)
+	if err != nil && (d.Fabric != nil || ctx.Err() != nil) {
 		return nil, opError(opDial, nil, nil, err)
 	}
 	if err != nil {

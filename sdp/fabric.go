@@ -246,11 +246,11 @@ func (f *Fabric) Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{Fabric: f}).Listen(context.Background(), network, address)
 }
 
-// use returns the Fabric for one call, or the default one if f is nil. The caller
-// then calls done.
-func (f *Fabric) use() (_ *Fabric, done func(), err error) {
+// use returns the Fabric for one call, or the default one if f is nil. That is opened if
+// necessary, unless ctx ends before. The caller then calls done.
+func (f *Fabric) use(ctx context.Context) (_ *Fabric, done func(), err error) {
 	if f == nil {
-		return useDefault()
+		return useDefault(ctx)
 	}
 	if err := f.stack.usable(); err != nil {
 		return nil, nil, err
@@ -318,36 +318,87 @@ func (f *Fabric) closeIfIdle() {
 // defaultFabric is the Fabric of the package's functions.
 var defaultFabric struct {
 	mu       lock.Mutex[lock.DefaultFabric]
-	fabric   *Fabric // guarded by mu
+	fabric   *Fabric  // guarded by mu
+	opening  *opening // nil unless it is being opened; guarded by mu
 	counters networkCounters
 }
 
-// useDefault returns the default Fabric for one call, and opens it if necessary. The
-// caller then calls done.
-func useDefault() (f *Fabric, done func(), err error) {
-	defaultFabric.mu.Lock()
-	defer defaultFabric.mu.Unlock()
-	f = defaultFabric.fabric
-	if f == nil {
-		s, err := openStack("", nil)
+// opening is a call of openDefault.
+type opening struct {
+	done chan struct{} // closed at its end
+	err  error         // constant once done is closed
+}
+
+// useDefault returns the default Fabric for one call. If it is not open, useDefault waits until it
+// is, or until ctx ends. The caller then calls done.
+func useDefault(ctx context.Context) (f *Fabric, done func(), err error) {
+	for {
+		f, o, err := takeDefault()
 		if err != nil {
 			return nil, nil, err
 		}
-		f = newFabric(s, &defaultFabric.counters)
-		f.lazy = true
-		defaultFabric.fabric = f
-	} else if err := f.stack.usable(); err != nil {
+		if f != nil {
+			return f, f.endCall, nil
+		}
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+		if o.err != nil {
+			return nil, nil, o.err
+		}
+	}
+}
+
+// takeDefault begins a call of the default Fabric if that is open. Otherwise it returns what opens
+// it.
+func takeDefault() (*Fabric, *opening, error) {
+	defaultFabric.mu.Lock()
+	defer defaultFabric.mu.Unlock()
+	f := defaultFabric.fabric
+	if f == nil {
+		if defaultFabric.opening == nil {
+			defaultFabric.opening = &opening{done: make(chan struct{})}
+			go openDefault(defaultFabric.opening)
+		}
+		return nil, defaultFabric.opening, nil
+	}
+	if err := f.stack.usable(); err != nil {
 		return nil, nil, err
 	}
+	f.beginCall()
+	return f, nil, nil
+}
+
+// openDefault opens the default Fabric. Without a call it stays as long as after the last one.
+func openDefault(o *opening) {
+	s, err := openStack("", nil)
+	defaultFabric.mu.Lock()
+	defer defaultFabric.mu.Unlock()
+	if err == nil {
+		f := newFabric(s, &defaultFabric.counters)
+		f.lazy = true
+		f.beginCall()
+		defer f.endCall()
+		defaultFabric.fabric = f
+	}
+	o.err = err
+	defaultFabric.opening = nil
+	close(o.done)
+}
+
+func (f *Fabric) beginCall() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.calls++
-	f.mu.Unlock()
-	return f, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.calls--
-		f.lingerIfIdle()
-	}, nil
+}
+
+func (f *Fabric) endCall() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls--
+	f.lingerIfIdle()
 }
 
 // DefaultStats returns the counters of the default Fabric: those of the fabric if it

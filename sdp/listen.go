@@ -74,7 +74,7 @@ func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listene
 		return nil, opError(opListen, nil, nil, err)
 	}
 	local := &Addr{name, port}
-	f, done, err := lc.Fabric.use()
+	f, done, err := lc.Fabric.use(ctx)
 	if err != nil {
 		return nil, opError(opListen, nil, local, err)
 	}

@@ -14,7 +14,7 @@ func (f *Fabric) ResolveAddr(ctx context.Context, address string) (*Addr, error)
 	if err != nil {
 		return nil, opError(opResolve, nil, nil, err)
 	}
-	f, done, err := f.use()
+	f, done, err := f.use(ctx)
 	if err != nil {
 		return nil, opError(opResolve, nil, &Addr{name, port}, err)
 	}

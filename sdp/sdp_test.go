@@ -463,14 +463,60 @@ func TestDefaultHostIsReleased(t *testing.T) {
 		require.Positive(t, DefaultStats().BytesRead)
 		c.Close()
 		s.Close()
-		require.Eventually(t, func() bool {
-			defaultFabric.mu.Lock()
-			defer defaultFabric.mu.Unlock()
-			return defaultFabric.fabric == nil
-		}, 60*time.Second, 10*time.Millisecond)
+		defaultFabricEnds(t)
 	}
 	_, err := Dial("sdp", "localhost:1")
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// defaultFabricEnds waits until the default Fabric is closed.
+func defaultFabricEnds(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		defaultFabric.mu.Lock()
+		defer defaultFabric.mu.Unlock()
+		return defaultFabric.fabric == nil
+	}, 60*time.Second, 10*time.Millisecond)
+}
+
+// A call waits for the default Fabric no longer than its context lasts, and nothing else
+// waits for that.
+func TestACallEndsWhileTheDefaultFabricIsBeingOpened(t *testing.T) {
+	leak.Check(t)
+	name := "shm:" + fabrictest.Name(t)
+	t.Setenv("SDP_FABRIC", name)
+	other := newStack(bounce.Options{}) // another Open has begun
+	other.refs = 1
+	stacks.mu.Lock()
+	stacks.open[name] = other
+	stacks.mu.Unlock()
+
+	for _, network := range []string{"sdp", "tcp"} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := (&Dialer{}).DialContext(ctx, network, "localhost:1")
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, network)
+		_, err = (&ListenConfig{}).Listen(ctx, network, "localhost:0")
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, network)
+		cancel()
+	}
+	require.Zero(t, DefaultStats().Links)
+
+	failed := make(chan error)
+	go func() {
+		_, err := Dial("sdp", "localhost:1")
+		failed <- err
+	}()
+	stacks.mu.Lock()
+	delete(stacks.open, name)
+	stacks.mu.Unlock()
+	other.err = syscall.EBUSY
+	close(other.opened)
+	// The call began during that one, or opened the Fabric itself afterwards.
+	err := <-failed
+	require.True(t, errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ECONNREFUSED), "%v", err)
+	_, err = Dial("sdp", "localhost:1")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	defaultFabricEnds(t)
 }
 
 func TestNetworkTCPTakesSDPWhereItCan(t *testing.T) {

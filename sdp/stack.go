@@ -93,8 +93,7 @@ func openStack(name string, devices *Devices) (*stack, error) {
 	s.name, s.refs = name, 1
 	stacks.open[name] = s
 	stacks.mu.Unlock()
-	// stacks.mu is not held, since nodes that run are asked, and one of them may be
-	// stopped. For the default Fabric its caller holds defaultFabric.mu.
+	// No lock is held, since nodes that run are asked, and one of them may be stopped.
 	s.fabric, s.err = fabric.Open(spec, s.start)
 	if s.err != nil {
 		stacks.mu.Lock()

@@ -39,7 +39,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	if !ok {
 		return ln, nil
 	}
-	f, done, err := lc.Fabric.use()
+	f, done, err := lc.Fabric.use(context.Background())
 	switch {
 	case err == nil:
 		defer done()
@@ -64,11 +64,11 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 // listenTCP listens on network "tcp". It makes a TCP listener as net does, which
 // connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
-	f, done, err := lc.Fabric.use()
+	f, done, err := lc.Fabric.use(ctx)
 	if err != nil && lc.usersOnly() {
 		err = fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err)
 	}
-	if err != nil && (lc.Fabric != nil || lc.usersOnly()) {
+	if err != nil && (lc.Fabric != nil || lc.usersOnly() || ctx.Err() != nil) {
 		return nil, opError(opListen, nil, nil, err)
 	}
 	if err == nil {

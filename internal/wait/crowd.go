@@ -121,9 +121,10 @@ func (c *crowd) gather() {
 		return
 	}
 	first := len(c.waits)
-	for t := c.joined.Swap(nil); t != nil; t = t.next {
+	for t := c.joined.Swap(nil); t != nil; {
 		t.until = c.now.Add(t.budget)
 		c.waits = append(c.waits, t)
+		t, t.next = t.next, nil
 	}
 	slices.Reverse(c.waits[first:])
 	c.most, c.empty = max(c.most, len(c.waits)), 0

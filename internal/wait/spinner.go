@@ -111,6 +111,7 @@ func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 // Spin polls until src is ready or stopped, or the time is used up. Another goroutine may do so for
 // it, while this one waits.
 func (s *Spinner) Spin(src Source) Outcome {
+	s.refused = false
 	if s.budget <= 0 || !s.guess().spins() {
 		return None
 	}
