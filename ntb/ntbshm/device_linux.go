@@ -76,40 +76,10 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	}
 
 	mine := message{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
-	f, waits, err := makeFiles(o)
-	if err != nil {
+	if err := d.offer(mine, o); err != nil {
 		return nil, err
 	}
-	err = send(cable, mine, f)
-	if err == nil {
-		d.own, err = mapFile(f[0], mine.window)
-	}
-	f.close() // the ringing ends belong to the peer
-	for _, fd := range waits {
-		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i := range d.bells {
-		// A file that the poller did not accept has no deadlines. To wait for it
-		// would fail.
-		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
-			return nil, fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
-		}
-		if d.bells[i].conn, err = d.bells[i].file.SyscallConn(); err != nil {
-			return nil, fmt.Errorf("ntbshm: doorbell: %w", err)
-		}
-		d.bells[i].rung = d.newRung(i)
-	}
-
-	theirs, f, err := receive(cable)
-	if err != nil {
-		return nil, err
-	}
-	d.peerBells = f[1:]
-	d.peer, err = mapFile(f[0], theirs.window)
-	unix.Close(f[0])
+	theirs, err := d.accept()
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +100,49 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	d.peerHeader = ntb.MappedWindow(d.peer[:headerSize], ntb.Cacheable)
 	go d.waitEnd()
 	return d, nil
+}
+
+// offer makes this side's memory and doorbells, and sends them.
+func (d *device) offer(mine message, o Options) error {
+	f, waits, err := makeFiles(o)
+	if err != nil {
+		return err
+	}
+	err = send(d.cable, mine, f)
+	if err == nil {
+		d.own, err = mapFile(f[0], mine.window)
+	}
+	f.close() // the ringing ends belong to the peer
+	for _, fd := range waits {
+		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
+	}
+	if err != nil {
+		return err
+	}
+	for i := range d.bells {
+		// A file that the poller did not accept has no deadlines. To wait for it
+		// would fail.
+		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
+			return fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
+		}
+		if d.bells[i].conn, err = d.bells[i].file.SyscallConn(); err != nil {
+			return fmt.Errorf("ntbshm: doorbell: %w", err)
+		}
+		d.bells[i].rung = d.newRung(i)
+	}
+	return nil
+}
+
+// accept receives the peer's memory and doorbells.
+func (d *device) accept() (message, error) {
+	theirs, f, err := receive(d.cable)
+	if err != nil {
+		return message{}, err
+	}
+	d.peerBells = f[1:]
+	d.peer, err = mapFile(f[0], theirs.window)
+	unix.Close(f[0])
+	return theirs, err
 }
 
 // waitEnd waits for the end of the cable. The peer sends nothing after its files. If
