@@ -30,7 +30,7 @@ type crowd struct {
 }
 
 const (
-	fewWaits = 4
+	fewWaits = 12
 	// crowdBudgets is how many times as long as a spin a wait of a crowd lasts.
 	crowdBudgets = 4
 	// poll reads the clock, and calls Ended, in one of sweepsACheck sweeps. It ends after
