@@ -94,7 +94,7 @@ func (r *reader) before() (ending, error) {
 		}
 	}
 	switch {
-	case r.reset() || stop&(stopDown|stopBroken) != 0:
+	case r.ended() || stop&(stopDown|stopBroken) != 0:
 		return wasReset, nil
 	case stop != 0:
 		return isShut, nil
@@ -277,12 +277,10 @@ func (r *reader) publishCredit() {
 
 func (r *reader) Ready() bool { return r.rx.ready() }
 
-func (r *reader) Stopped() bool { return r.waiter.interrupted() || r.reset() }
+func (r *reader) Stopped() bool { return r.waiter.interrupted() || r.ended() }
 
-func (r *reader) Ended() bool { return r.waiter.stop.Load() != 0 || r.reset() }
-
-// reset reports whether the peer gave the connection up.
-func (r *reader) reset() bool { return r.control.state()&stateReset != 0 }
+// ended reports whether the peer gave the connection up.
+func (r *reader) ended() bool { return r.control.state()&stateReset != 0 }
 
 func (r *reader) Yielded() {}
 

@@ -72,8 +72,6 @@ func (w *waiter) wait() {
 	if w.spin() {
 		return
 	}
-	w.spinner.Parks()
-	defer w.spinner.Unparks()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()

@@ -335,8 +335,6 @@ func (w *writer) Ready() bool { return w.credit() != w.creditSeen || w.grant() !
 
 func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.control.state()) }
 
-func (w *writer) Ended() bool { return w.waiter.stop.Load() != 0 || takesNothing(w.control.state()) }
-
 // Yielded asks for a larger queue, once for each queue, during a wait for room that may
 // well come before we park.
 func (w *writer) Yielded() {

@@ -21,9 +21,6 @@
 //     machine with one processor;
 //   - a [Thrift], which notices that other processes need the processors.
 //
-// Where several waits at once find the limit reached, one goroutine polls for all of them, those
-// that may spin included. So none of many connections is served less often than the others.
-//
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
 // polls instead. It has the same limit, and its own way to notice other processes. The waits for
 // frames share one, [Chain]: workers of lanes poll by it, and Spinners may offer by it.

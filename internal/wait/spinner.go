@@ -19,14 +19,6 @@ type Source interface {
 	Yielded()
 }
 
-// Shared is a Source for which another goroutine may poll, one that polls for many. Its Ready only
-// loads local memory.
-type Shared interface {
-	Source
-	// Ended is Stopped, and only loads local memory too.
-	Ended() bool
-}
-
 // Outcome is how a spin ended.
 type Outcome uint8
 
@@ -56,9 +48,6 @@ type Spinner struct {
 	slices  fruitless // yields at the end of a time slice
 	last    time.Time // when other goroutines last had a chance to run here
 	work    int       // work done since then, see Worked
-
-	turn    *turn // nil if all spins were allowed
-	refused bool  // the last Spin was refused, and its wait goes on
 
 	counts Counts
 }
@@ -108,15 +97,10 @@ func (s *Spinner) Expect(k Kind) { s.kind = k }
 // guess returns the guess for the wait under way.
 func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
-// Spin polls until src is ready or stopped, or the time is used up. Another goroutine may do so for
-// it, while this one waits.
+// Spin polls until src is ready or stopped, or the time is used up.
 func (s *Spinner) Spin(src Source) Outcome {
-	s.refused = false
-	if s.budget <= 0 || !s.guess().spins() {
+	if s.budget <= 0 || !s.guess().spins() || !enterBesides() {
 		return None
-	}
-	if s.turn != nil && s.turn.crowd.open.Load() || !enterBesides() {
-		return s.besides(src)
 	}
 	defer leave()
 	p, ok := s.begin()
@@ -149,54 +133,6 @@ func (s *Spinner) Spin(src Source) Outcome {
 			}
 			return Missed
 		}
-	}
-}
-
-// besides is Spin where as many goroutines spin as may.
-func (s *Spinner) besides(src Source) Outcome {
-	shared, ok := src.(Shared)
-	if !ok || limit() == 0 {
-		return None
-	}
-	if s.turn == nil {
-		s.turn = newTurn()
-	}
-	if !s.turn.crowd.open.Load() && parked.Load() < fewWaits-1 {
-		s.refused = true
-		return None
-	}
-	if !s.thrift.plenty() {
-		if spent := (spending{thrift: s.thrift, looked: time.Now()}); !spent.may() {
-			s.counts.Spared++
-			return None
-		}
-	}
-	s.counts.Spins++
-	src.Yielded()
-	o := s.turn.wait(shared, crowdBudgets*s.guess().budget(s.budget))
-	s.last, s.work = s.turn.ended, 0
-	switch o {
-	case Hit:
-		s.counts.Hits++
-		s.guess().hit()
-	case Missed, Stopped:
-		s.Miss()
-	}
-	return o
-}
-
-// Parks is called before a wait parks that Spin has not ended. Unparks is called when it goes on.
-func (s *Spinner) Parks() {
-	if s.refused {
-		parked.Add(1)
-	}
-}
-
-// Unparks ends Parks.
-func (s *Spinner) Unparks() {
-	if s.refused {
-		parked.Add(-1)
-		s.refused = false
 	}
 }
 

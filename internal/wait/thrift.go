@@ -52,9 +52,6 @@ func NewThrift() *Thrift { return &Thrift{epoch: time.Now(), takenBy: takenBy} }
 // Taken returns how often the system took the processor from a wait that spun.
 func (t *Thrift) Taken() uint64 { return t.taken.Load() }
 
-// plenty reports whether processors have never been scarce.
-func (t *Thrift) plenty() bool { return t == nil || t.scarce.Load() == 0 }
-
 // spending is the cost of one spin.
 type spending struct {
 	thrift *Thrift   // nil if there is no account
@@ -65,7 +62,7 @@ type spending struct {
 
 // may reports whether the spin may begin.
 func (s *spending) may() bool {
-	return s.thrift.plenty() || s.mayNow()
+	return s.thrift == nil || s.thrift.scarce.Load() == 0 || s.mayNow()
 }
 
 func (s *spending) mayNow() bool {
