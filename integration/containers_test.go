@@ -280,6 +280,14 @@ func TestLittleMemory(t *testing.T) {
 	require.Equal(t, "sdp", b.meets("flow sdp %s 8 %d", address, long(32<<20, 8<<20)).By)
 	require.Equal(t, "sdp", b.meets("get sdp %s 2 %d", a.meets("http sdp localhost:0").Address, 64<<20).By)
 
+	// 64 connections that are busy at the same time would take more, with buffers of the usual size.
+	small := fmt.Sprintf("shm:%s?buffer=65536", dir)
+	three, four := caged(userA), caged(userB)
+	c, d := startCaged(t, exe, small, three), startCaged(t, exe, small, four)
+	require.Equal(t, "sdp", d.meets("flow sdp %s 64 %d", c.meets("flows sdp localhost:0").Address, long(4<<20, 1<<20)).By)
+	d.end()
+	c.end()
+
 	idle := a.meets("http sdp localhost:0").Address
 	_, err := fmt.Fprintf(b.in, "hold sdp %s\n", idle)
 	require.NoError(t, err)
