@@ -39,8 +39,9 @@ type cage struct {
 	Root    string
 	Volumes map[string]string
 
-	Denied []uintptr     // numbers of system calls that fail
-	Errno  syscall.Errno // with which they do
+	Denied  []uintptr     // numbers of system calls that fail
+	Errno   syscall.Errno // with which they do
+	Allowed []uintptr     // those that do not; all others fail with EPERM, unless it is empty
 
 	Group string // control group, or ""
 
@@ -248,16 +249,26 @@ func (k *cage) becomeUser() error {
 }
 
 func (k *cage) filter() error {
-	if len(k.Denied) == 0 {
+	if len(k.Denied)+len(k.Allowed) == 0 {
 		return nil
 	}
+	const (
+		allow  = unix.SECCOMP_RET_ALLOW
+		forbid = unix.SECCOMP_RET_ERRNO
+	)
 	program := []unix.SockFilter{{Code: bpfLoad, K: 0}} // the number of the call
-	for i, call := range k.Denied {
-		program = append(program, unix.SockFilter{Code: bpfEqual, K: uint32(call), Jt: uint8(len(k.Denied) - i)})
+	gives := func(calls []uintptr, what uint32) {
+		for _, call := range calls {
+			program = append(program, unix.SockFilter{Code: bpfEqual, K: uint32(call), Jf: 1}, unix.SockFilter{Code: bpfReturn, K: what})
+		}
 	}
-	program = append(program,
-		unix.SockFilter{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: bpfReturn, K: unix.SECCOMP_RET_ERRNO | uint32(k.Errno)})
+	gives(k.Denied, forbid|uint32(k.Errno))
+	gives(k.Allowed, allow)
+	others := unix.SockFilter{Code: bpfReturn, K: allow}
+	if len(k.Allowed) > 0 {
+		others.K = forbid | uint32(syscall.EPERM)
+	}
+	program = append(program, others)
 	if err := filterCalls(program); err != nil {
 		return err
 	}
