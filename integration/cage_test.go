@@ -35,13 +35,16 @@ type cage struct {
 
 	// Root is an empty directory, or "". It becomes a root without /tmp, which nobody can
 	// write. Volumes are the places there that can be written, and what directory is mounted
-	// at each.
+	// at each. Proc are options of its /proc.
 	Root    string
 	Volumes map[string]string
+	Proc    string
 
 	Denied  []uintptr     // numbers of system calls that fail
 	Errno   syscall.Errno // with which they do
 	Allowed []uintptr     // those that do not; all others fail with EPERM, unless it is empty
+
+	Families []uint32 // address families of sockets; empty for all
 
 	Group string // control group, or ""
 
@@ -197,7 +200,7 @@ func (k *cage) makeRoot() error {
 	if err := os.Mkdir(k.Root+"/proc", 0o555); err != nil {
 		return err
 	}
-	if err := unix.Mount("proc", k.Root+"/proc", "proc", 0, ""); err != nil {
+	if err := unix.Mount("proc", k.Root+"/proc", "proc", 0, k.Proc); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	if err := unix.Mount("", k.Root, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0755"); err != nil {
@@ -249,6 +252,9 @@ func (k *cage) becomeUser() error {
 }
 
 func (k *cage) filter() error {
+	if err := k.filterFamilies(); err != nil {
+		return err
+	}
 	if len(k.Denied)+len(k.Allowed) == 0 {
 		return nil
 	}
@@ -276,6 +282,31 @@ func (k *cage) filter() error {
 		if _, _, errno := unix.RawSyscall(call, 0, 0, 0); errno != k.Errno {
 			return fmt.Errorf("system call %d gives %v, want %v", call, errno, k.Errno)
 		}
+	}
+	return nil
+}
+
+func (k *cage) filterFamilies() error {
+	if len(k.Families) == 0 {
+		return nil
+	}
+	program := []unix.SockFilter{
+		{Code: bpfLoad, K: 0}, // the number of the call
+		{Code: bpfEqual, K: unix.SYS_SOCKET, Jt: 1},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW},
+		{Code: bpfLoad, K: 16}, // its first argument, the lower half
+	}
+	for _, family := range k.Families {
+		program = append(program,
+			unix.SockFilter{Code: bpfEqual, K: family, Jf: 1},
+			unix.SockFilter{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW})
+	}
+	program = append(program, unix.SockFilter{Code: bpfReturn, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)})
+	if err := filterCalls(program); err != nil {
+		return err
+	}
+	if fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != unix.EAFNOSUPPORT {
+		return fmt.Errorf("a socket of another family is %d, %v", fd, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -199,8 +200,22 @@ func TestContainersOfAPod(t *testing.T) {
 	dir, exe := shop(t)
 	volume := filepath.Join(filepath.Dir(dir), "volume")
 	require.NoError(t, os.Mkdir(volume, 0o700))
-	require.NoError(t, os.Chown(volume, 0, shopGID))
-	require.NoError(t, unix.Chmod(volume, unix.S_ISGID|0o777))
+	require.NoError(t, os.Chmod(volume, 0o777))
+	own := func() { // as the kubelet does for fsGroup, also when it is restarted
+		t.Helper()
+		require.NoError(t, filepath.WalkDir(volume, func(path string, _ fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			info, err := os.Lstat(path)
+			require.NoError(t, err)
+			require.NoError(t, os.Lchown(path, -1, shopGID))
+			mode := info.Mode() | 0o660
+			if info.IsDir() {
+				mode |= fs.ModeSetgid | 0o110
+			}
+			return os.Chmod(path, mode)
+		}))
+	}
+	own()
 	group := []uint32{shopGID}
 	one := container(t, volume, "/vol", userA, group).try(t)
 	two := container(t, volume, "/vol", userB, group)
@@ -213,13 +228,20 @@ func TestContainersOfAPod(t *testing.T) {
 
 	fabric := fmt.Sprintf("shm:/vol/shop?group=%d&owner=%d,%d", shopGID, userA, userB)
 	a, b := startCaged(t, exe, fabric, one), startCaged(t, exe, fabric, two)
-	address := a.meets("http sdp localhost:0").Address
-	require.Equal(t, "sdp", b.meets("get sdp %s 2 1000000", address).By)
+	for _, network := range []string{"sdp", "tcp"} { // they have one network namespace
+		address := a.meets("http %s localhost:0", network).Address
+		require.Equal(t, "sdp", b.meets("get %s %s 2 1000000", network, address).By)
+	}
 	m = b.meets("dial sdp %s", a.meets("listen sdp localhost:0 a").Address)
 	require.Equal(t, []int{0, userA}, []int{m.Peer.PID, m.Peer.UID})
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(volume+"/shop", &st))
 	require.Equal(t, []uint32{0o3770, userA, shopGID}, []uint32{st.Mode & 0o7777, st.Uid, st.Gid})
+	b.end()
+	own()
+	address := a.meets("listen sdp localhost:0 a").Address
+	b = startCaged(t, exe, fabric, two)
+	require.Equal(t, "a", b.meets("dial sdp %s", address).Name)
 	b.end()
 	a.in.Close()
 	a.wait()

@@ -712,3 +712,25 @@ func TestUsersOfAnotherUserNamespace(t *testing.T) {
 	a.wait()
 	require.Contains(t, a.stderr.String(), "uid -1, gid -1")
 }
+
+// The group of the directory has no number in the user namespace, as with PrivateUsers=yes of
+// systemd, which has only those of root and of the service's user.
+func TestAGroupThatAUserNamespaceDoesNotHave(t *testing.T) {
+	dir, exe := shop(t)
+	within := func(c *exec.Cmd) {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: userA, HostID: userA, Size: 1}}
+		c.SysProcAttr.UidMappings, c.SysProcAttr.GidMappings = ids, ids
+	}
+	trial := &exec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}
+	within(trial)
+	forbidden(t, trial.SysProcAttr)
+	a := startUser(t, exe, "shm:"+dir, userA, nil, within)
+	for _, call := range []string{"listen sdp localhost:0 a", "dial sdp localhost:1"} {
+		m := a.misses("%s", call)
+		m.denied(t)
+		require.Contains(t, m.Error, dir+" belongs to a group without a number in this user namespace")
+	}
+	a.end()
+	require.Empty(t, dirNames(t, dir))
+}
