@@ -177,15 +177,37 @@ func (k *cage) makeRoot() error {
 	if err := unix.Mount("tmpfs", k.Root, "tmpfs", 0, "mode=0755"); err != nil {
 		return err
 	}
+	if err := k.fillRoot(); err != nil {
+		return err
+	}
+	if err := unix.Mount("", k.Root, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0755"); err != nil {
+		return err
+	}
+	if err := os.Chdir(k.Root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	return os.Chdir("/")
+}
+
+// fillRoot mounts what is in the new root.
+func (k *cage) fillRoot() error {
 	for _, dir := range []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64"} {
-		if link, err := os.Readlink(dir); err == nil {
-			if err := os.Symlink(link, k.Root+dir); err != nil {
-				return err
-			}
-		} else if _, err := os.Stat(dir); err == nil {
-			if err := k.bind(dir, dir, unix.MS_RDONLY); err != nil {
-				return err
-			}
+		link, err := os.Readlink(dir)
+		if err == nil {
+			err = os.Symlink(link, k.Root+dir)
+		} else if _, missing := os.Stat(dir); missing != nil {
+			continue
+		} else {
+			err = k.bind(dir, dir, unix.MS_RDONLY)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for at, dir := range k.Volumes {
@@ -203,19 +225,7 @@ func (k *cage) makeRoot() error {
 	if err := unix.Mount("proc", k.Root+"/proc", "proc", 0, k.Proc); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	if err := unix.Mount("", k.Root, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0755"); err != nil {
-		return err
-	}
-	if err := os.Chdir(k.Root); err != nil {
-		return err
-	}
-	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("pivot_root: %w", err)
-	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return err
-	}
-	return os.Chdir("/")
+	return nil
 }
 
 // bind mounts a directory of the machine in the new root.

@@ -282,6 +282,11 @@ func TestWithoutMembarrier(t *testing.T) {
 			b.end()
 		})
 	}
+	t.Run("SHMEM", func(t *testing.T) {
+		without := cage{Denied: []uintptr{unix.SYS_MEMBARRIER}, Errno: syscall.EPERM}.try(t)
+		p := start(t, filepath.Join(programs, "sdp-perf"), []string{"shmem", "--rounds", "1", "--time", "2ms", "--items", "put,get,fetchadd,barrier4"}, without.option())
+		require.Equal(t, 0, p.status(), "%s", p.out.String())
+	})
 }
 
 // Each process may use 48 MiB of memory. Connections go on, as many as there is memory for. When

@@ -44,68 +44,101 @@ func inFile(t *testing.T, path, first string) []string {
 	return nil
 }
 
-// The files of docs/deploy.md are right for systemd's programs. The commands of its units meet as
-// those users, where all is as the units have it that namespaces and filters can do.
-func TestUnitsOfTheDocuments(t *testing.T) {
-	shop(t) // for its checks
-	root := t.TempDir()
-	for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // the users must get through
+// installation is what an administrator makes of the files of docs/deploy.md, below a root.
+type installation struct {
+	root  string
+	files map[string]string
+	group int
+}
+
+// unitFabric is the directory of the fabric in those files.
+const unitFabric = "/run/ntbnet/shop"
+
+// install has systemd's programs make users and directory.
+func install(t *testing.T) *installation {
+	t.Helper()
+	i := &installation{root: t.TempDir(), files: documentedFiles(t)}
+	for dir := i.root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // the users must get through
 		require.NoError(t, os.Chmod(dir, 0o755))
 	}
-	files := documentedFiles(t)
-	for path, text := range files {
-		require.NoError(t, os.MkdirAll(filepath.Dir(root+path), 0o755))
+	for path, text := range i.files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(i.root+path), 0o755))
 		text = strings.ReplaceAll(text, "/usr/local/bin", programs)
-		require.NoError(t, os.WriteFile(root+path, []byte(text), 0o644))
+		require.NoError(t, os.WriteFile(i.root+path, []byte(text), 0o644))
 	}
-	run := func(name string, args ...string) string {
-		t.Helper()
-		p := start(t, tool(t, name), args)
-		require.Equal(t, 0, p.status(), "%s: %s", name, p.out.String())
-		return p.out.String()
-	}
-	run("systemd-sysusers", "--root="+root)
-	run("systemd-tmpfiles", "--root="+root, "--create")
-	const fabric = "/run/ntbnet/shop"
-	gid, err := strconv.Atoi(inFile(t, root+"/etc/group", "shop")[1])
+	succeeds(t, "systemd-sysusers", "--root="+i.root)
+	succeeds(t, "systemd-tmpfiles", "--root="+i.root, "--create")
+	var err error
+	i.group, err = strconv.Atoi(inFile(t, i.root+"/etc/group", "shop")[1])
 	require.NoError(t, err)
-	var st unix.Stat_t
-	require.NoError(t, unix.Stat(root+fabric, &st))
-	require.Equal(t, []uint32{0o3770, 0, uint32(gid)}, []uint32{st.Mode & 0o7777, st.Uid, st.Gid})
-	require.ElementsMatch(t, []string{"backend", "frontend"}, strings.Split(inFile(t, root+"/etc/group", "shop")[2], ","))
+	return i
+}
 
-	units := root + "/etc/systemd/system/"
-	require.Empty(t, run("systemd-analyze", "verify", units+"shop-backend.service", units+"shop-frontend.service"))
-	all := files["/etc/systemd/system/shop-.service.d/fabric.conf"]
-	for _, line := range []string{"SystemCallFilter=@system-service", "ReadWritePaths=" + fabric, "Environment=SDP_FABRIC=shm:" + fabric,
-		"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK", "ProtectProc=invisible", "ProcSubset=pid"} {
+// succeeds runs a program, and returns what it wrote.
+func succeeds(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	p := start(t, tool(t, name), args)
+	require.Equal(t, 0, p.status(), "%s: %s", name, p.out.String())
+	return p.out.String()
+}
+
+// cage returns a cage that is as the units have it, as far as namespaces and filters can be.
+func (i *installation) cage(t *testing.T) cage {
+	t.Helper()
+	all := i.files["/etc/systemd/system/shop-.service.d/fabric.conf"]
+	for _, line := range []string{
+		"ReadWritePaths=" + unitFabric, "Environment=SDP_FABRIC=shm:" + unitFabric, "SystemCallFilter=@system-service",
+		"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK", "ProtectProc=invisible", "ProcSubset=pid",
+	} {
 		require.Contains(t, all, line+"\n")
 	}
-	k := cage{
+	return cage{
 		Namespaces: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET, Root: t.TempDir(),
-		Volumes: map[string]string{fabric: root + fabric, "/etc": root + "/etc"}, Proc: "hidepid=invisible,subset=pid",
-		Allowed: callsOf(t, "@system-service"), Groups: []uint32{uint32(gid)},
-		Families: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK},
-	}.try(t)
-	service := func(name string) *proxy {
-		t.Helper()
-		unit := files["/etc/systemd/system/shop-"+name+".service"]
-		require.Contains(t, unit, "User="+name+"\n")
-		command := words(regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit)[1])
-		require.Equal(t, "/usr/local/bin/sdp-proxy", command[0])
-		k.UID, err = strconv.Atoi(inFile(t, root+"/etc/passwd", name)[1])
-		require.NoError(t, err)
-		return startProxyIn(t, "SDP_FABRIC=shm:"+fabric, []option{k.option()}, command[1:])
+		Volumes: map[string]string{unitFabric: i.root + unitFabric, "/etc": i.root + "/etc"},
+		Proc:    "hidepid=invisible,subset=pid", Groups: []uint32{uint32(i.group)},
+		Allowed: callsOf(t, "@system-service"), Families: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK},
 	}
-	back := service("backend")
-	back.waitFor(readyLine, 1)
+}
+
+// start starts the command of a unit, which is an sdp-proxy, in a cage.
+func (i *installation) start(t *testing.T, name string, k cage) *proxy {
+	t.Helper()
+	unit := i.files["/etc/systemd/system/shop-"+name+".service"]
+	require.Contains(t, unit, "User="+name+"\n")
+	command := words(regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit)[1])
+	require.Equal(t, "/usr/local/bin/sdp-proxy", command[0])
+	uid, err := strconv.Atoi(inFile(t, i.root+"/etc/passwd", name)[1])
+	require.NoError(t, err)
+	k.UID = uid
+	p := startProxyIn(t, "SDP_FABRIC=shm:"+unitFabric, []option{k.option()}, command[1:])
+	p.waitFor(readyLine, 1)
+	return p
+}
+
+// The files of docs/deploy.md are right for systemd's programs.
+func TestUnitsOfTheDocuments(t *testing.T) {
+	shop(t) // for its checks
+	i := install(t)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(i.root+unitFabric, &st))
+	require.Equal(t, []uint32{0o3770, 0, uint32(i.group)}, []uint32{st.Mode & 0o7777, st.Uid, st.Gid})
+	require.ElementsMatch(t, []string{"backend", "frontend"}, strings.Split(inFile(t, i.root+"/etc/group", "shop")[2], ","))
+	units := i.root + "/etc/systemd/system/"
+	require.Empty(t, succeeds(t, "systemd-analyze", "verify", units+"shop-backend.service", units+"shop-frontend.service"))
+}
+
+// The commands of the units of docs/deploy.md meet as their users.
+func TestCommandsOfTheUnits(t *testing.T) {
+	shop(t)
+	i := install(t)
+	k := i.cage(t).try(t)
+	back := i.start(t, "backend", k)
 	// All are in one network namespace, which is not that of the machine: its ports are free.
 	k.Namespaces &^= syscall.CLONE_NEWNET
 	k.Net = fmt.Sprintf("/proc/%d/ns/net", back.cmd.Process.Pid)
 	outside := cage{Net: k.Net}.option()
 	startRedisWith(t, []option{outside}, "--port", "6379", "--bind", "127.0.0.1", "--dir", t.TempDir())
-	front := service("frontend")
-	front.waitFor(readyLine, 1)
+	front := i.start(t, "frontend", k)
 	redisAnswers(t, "127.0.0.1:6380", outside)
 	for _, p := range []*proxy{front, back} {
 		p.signal(syscall.SIGTERM)

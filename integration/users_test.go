@@ -202,31 +202,32 @@ func getAll(ctx context.Context, network, address string, n int, bytes int64) (b
 		return by, err
 	}
 	want := fmt.Sprintf("%d %x <nil>", bytes, sent.Sum(nil))
-	for range n {
-		req, err := http.NewRequestWithContext(ctx, "PUT", "http://server/sum", io.LimitReader(newStream(1), bytes))
+	// request makes a request, and has read check the answer.
+	request := func(method, path string, body io.Reader, read func(answer io.Reader) error) error {
+		req, err := http.NewRequestWithContext(ctx, method, "http://server"+path, body)
 		if err != nil {
-			return by, err
+			return err
 		}
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
-			return by, err
+			return err
 		}
-		answer, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err == nil && string(answer) != want {
-			err = fmt.Errorf("the server has received %s, want %s", answer, want)
+		defer resp.Body.Close()
+		return read(resp.Body)
+	}
+	for range n {
+		err = request("PUT", "/sum", io.LimitReader(newStream(1), bytes), func(answer io.Reader) error {
+			got, err := io.ReadAll(answer)
+			if err == nil && string(got) != want {
+				err = fmt.Errorf("the server has received %s, want %s", got, want)
+			}
+			return err
+		})
+		if err == nil {
+			err = request("GET", fmt.Sprintf("/stream?n=%d", bytes), nil, func(answer io.Reader) error {
+				return newStream(1).readExactly(answer, bytes)
+			})
 		}
-		if err != nil {
-			return by, err
-		}
-		if req, err = http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://server/stream?n=%d", bytes), nil); err != nil {
-			return by, err
-		}
-		if resp, err = transport.RoundTrip(req); err != nil {
-			return by, err
-		}
-		err = newStream(1).readExactly(resp.Body, bytes)
-		resp.Body.Close()
 		if err != nil {
 			return by, err
 		}
