@@ -10,6 +10,10 @@
 // tests run, which measure. One of them fails where other programs need the processors
 // too; see docs/performance.md.
 //
+// Tests of several users, namespaces, filters of system calls and control groups need root. Their
+// processes are in a cage, which cage_test.go makes. What the kernel or a container forbids is
+// skipped, with a line that begins with "WARNING:", also with CI=true.
+//
 // CI does not run the longer campaigns, or only a sample of them:
 //
 //   - TestMatrix makes every public call while another process is stopped, killed or cut

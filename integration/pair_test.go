@@ -33,11 +33,17 @@ type proxy struct {
 // startProxy starts sdp-proxy with these maps and waits until it is ready.
 func startProxy(t *testing.T, fabric string, args []string, maps ...string) *proxy {
 	t.Helper()
+	return startProxyIn(t, fabric, nil, args, maps...)
+}
+
+// startProxyIn is startProxy for a process that the options change.
+func startProxyIn(t *testing.T, fabric string, options []option, args []string, maps ...string) *proxy {
+	t.Helper()
 	args = append([]string{"--stats"}, args...)
 	for _, m := range maps {
 		args = append(args, "--map", m)
 	}
-	p := &proxy{process: start(t, filepath.Join(programs, "sdp-proxy"), args, withEnv(fabric))}
+	p := &proxy{process: start(t, filepath.Join(programs, "sdp-proxy"), args, append([]option{withEnv(fabric)}, options...)...)}
 	for _, m := range p.waitFor(readyLine, len(maps)) {
 		p.listening = append(p.listening, m[1])
 	}

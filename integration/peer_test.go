@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -53,6 +54,7 @@ var roles = map[string]func(p *self) error{
 	"connect":   playConnect,
 	"user":      playUser,
 	"hijacker":  playHijacker,
+	"cage":      playCage,
 }
 
 func init() {
@@ -283,6 +285,9 @@ func newFabric(t testing.TB) string {
 	t.Setenv("SDP_FABRIC", "shm:"+name)
 	t.Cleanup(func() {
 		defer os.RemoveAll(dir)
+		if _, err := os.Stat(dir); t.Skipped() && errors.Is(err, fs.ErrNotExist) {
+			return // before it was used
+		}
 		if t.Failed() { // half-way; let at least the default Fabric end before the next test
 			for end := time.Now().Add(5 * time.Second); claimed(t, dir) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)

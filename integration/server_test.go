@@ -10,13 +10,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
@@ -178,31 +176,14 @@ func loopbackUp() error {
 // forbidNetlink makes socket(AF_NETLINK) fail with EPERM in this process, as in
 // some containers.
 func forbidNetlink() error {
-	const (
-		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		give  = unix.BPF_RET | unix.BPF_K
-	)
-	program := []unix.SockFilter{
-		{Code: load, K: 0}, // the number of the call
-		{Code: equal, K: unix.SYS_SOCKET, Jf: 3},
-		{Code: load, K: 16}, // its first argument, the lower half
-		{Code: equal, K: unix.AF_NETLINK, Jf: 1},
-		{Code: give, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: give, K: unix.SECCOMP_RET_ALLOW},
-	}
-	// The filter must apply to new threads and to those that exist.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return filterCalls([]unix.SockFilter{
+		{Code: bpfLoad, K: 0}, // the number of the call
+		{Code: bpfEqual, K: unix.SYS_SOCKET, Jf: 3},
+		{Code: bpfLoad, K: 16}, // its first argument, the lower half
+		{Code: bpfEqual, K: unix.AF_NETLINK, Jf: 1},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW},
+	})
 }
 
 func startLab(t *testing.T, begin []string, options ...peerOption) *peer {
@@ -301,12 +282,7 @@ func TestNetworkNamespacesAreApart(t *testing.T) {
 // forbidden.
 func startPeerIn(t *testing.T, flags uintptr) *peer {
 	t.Helper()
-	trial := exec.Command("true")
-	trial.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
-	if err := trial.Run(); errors.Is(err, syscall.EPERM) {
-		t.Logf("WARNING: network namespaces are forbidden here: %v", err)
-		t.Skip("network namespaces are forbidden")
-	}
+	forbidden(t, &syscall.SysProcAttr{Cloneflags: flags})
 	return startLab(t, []string{"lo"}, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = flags })
 }
 

@@ -19,7 +19,7 @@ import (
 // refused runs sdp-proxy, which must not start, and checks its message.
 func refused(t *testing.T, want string, args []string, options ...option) {
 	t.Helper()
-	p := start(t, filepath.Join(programs, "sdp-proxy"), args, append(options, withEnv(fabric(t)))...)
+	p := start(t, filepath.Join(programs, "sdp-proxy"), args, append([]option{withEnv(fabric(t))}, options...)...)
 	if s := p.status(); s != 2 {
 		t.Errorf("%q: status %d, want 2", args, s)
 	}

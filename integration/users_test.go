@@ -4,10 +4,13 @@ package integration
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +50,12 @@ type meeting struct {
 //	listen NETWORK ADDRESS NAME [uid=UID|gid=GID|unknown|tcp ...]
 //	                             serves NAME until the process ends, to all or to these users
 //	dial NETWORK ADDRESS         asks the server there for its name
+//	http NETWORK ADDRESS         serves payloadHandler until the process ends
+//	get NETWORK ADDRESS N BYTES  sends as much to that server, and gets it back, N times
+//	flows NETWORK ADDRESS        accepts flows until the process ends
+//	flow NETWORK ADDRESS N BYTES has N flows to that server at the same time
+//	hold NETWORK ADDRESS         waits until a connection to that server ends
+//	eat BYTES                    uses as much memory
 func playUser(p *self) error {
 	u := &user{}
 	defer u.close()
@@ -63,37 +73,42 @@ func playUser(p *self) error {
 	}
 }
 
-type user struct{ servers []*labServer }
+type user struct {
+	stops []func() // ends what the process serves
+	eaten []byte
+}
 
 func (u *user) close() {
-	for _, s := range u.servers {
-		s.stop()
+	for _, stop := range u.stops {
+		stop()
 	}
 }
 
 func (u *user) do(w []string) (m meeting) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
+	var n, bytes int
+	if len(w) == 5 && (w[0] == "get" || w[0] == "flow") {
+		n, _ = strconv.Atoi(w[3])
+		bytes, _ = strconv.Atoi(w[4])
+	}
 	var err error
 	switch w[0] {
-	case "listen":
-		var ln net.Listener
-		if ln, err = allowing(w[4:]).Listen(ctx, w[1], w[2]); err == nil {
-			u.servers = append(u.servers, serveLab(ln, w[3]))
-			m.Address = ln.Addr().String()
-		}
+	case "listen", "http", "flows":
+		m.Address, err = u.serve(ctx, w)
 	case "dial":
-		var c net.Conn
-		if c, err = (&sdp.Dialer{}).DialContext(ctx, w[1], w[2]); err == nil {
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(testTimeout))
-			var name []byte
-			name, err = io.ReadAll(c)
-			m.Name, m.By = string(name), transportOf(c)
-			if c, ok := c.(*sdp.Conn); ok {
-				if p, ok := c.Peer(); ok {
-					m.Peer = &p
-				}
+		err = m.dial(ctx, w[1], w[2])
+	case "get":
+		m.By, err = getAll(ctx, w[1], w[2], n, int64(bytes))
+	case "flow":
+		m.By, err = flowAll(ctx, w[1], w[2], n, int64(bytes))
+	case "hold":
+		err = hold(ctx, w[1], w[2])
+	case "eat":
+		if bytes, err = strconv.Atoi(w[1]); err == nil {
+			u.eaten = make([]byte, bytes)
+			for i := range u.eaten {
+				u.eaten[i] = 1
 			}
 		}
 	default:
@@ -101,6 +116,155 @@ func (u *user) do(w []string) (m meeting) {
 	}
 	m.attempt = newAttempt(err, 0)
 	return m
+}
+
+// serve listens, and serves by name, HTTP or flows.
+func (u *user) serve(ctx context.Context, w []string) (address string, err error) {
+	var allowed []string
+	if w[0] == "listen" {
+		allowed = w[4:]
+	}
+	ln, err := allowing(allowed).Listen(ctx, w[1], w[2])
+	if err != nil {
+		return "", err
+	}
+	switch w[0] {
+	case "listen":
+		u.stops = append(u.stops, serveLab(ln, w[3]).stop)
+	case "http":
+		srv := &http.Server{Handler: payloadHandler()}
+		done := make(chan struct{})
+		go func() {
+			srv.Serve(ln) // until Close
+			close(done)
+		}()
+		u.stops = append(u.stops, func() {
+			srv.Close()
+			<-done
+		})
+	case "flows":
+		u.stops = append(u.stops, serveFlows(ln))
+	}
+	return ln.Addr().String(), nil
+}
+
+// serveFlows accepts flows until stop is called. A flow that fails, fails at the other side too.
+func serveFlows(ln net.Listener) (stop func()) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				(&flow{c: c}).accepted()
+			})
+		}
+	})
+	return func() {
+		ln.Close()
+		wg.Wait()
+	}
+}
+
+func (m *meeting) dial(ctx context.Context, network, address string) error {
+	c, err := (&sdp.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(testTimeout))
+	name, err := io.ReadAll(c)
+	m.Name, m.By = string(name), transportOf(c)
+	if c, ok := c.(*sdp.Conn); ok {
+		if p, ok := c.Peer(); ok {
+			m.Peer = &p
+		}
+	}
+	return err
+}
+
+// getAll sends bytes to a server of HTTP and gets them back, n times, by one connection. It
+// returns the transport.
+func getAll(ctx context.Context, network, address string, n int, bytes int64) (by string, err error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := sdp.DialContext(ctx, network, address)
+		if err == nil {
+			by = transportOf(c)
+		}
+		return c, err
+	}}
+	defer transport.CloseIdleConnections()
+	sent := sha256.New()
+	if _, err := io.CopyN(sent, newStream(1), bytes); err != nil {
+		return by, err
+	}
+	want := fmt.Sprintf("%d %x <nil>", bytes, sent.Sum(nil))
+	// request makes a request, and has read check the answer.
+	request := func(method, path string, body io.Reader, read func(answer io.Reader) error) error {
+		req, err := http.NewRequestWithContext(ctx, method, "http://server"+path, body)
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		return read(resp.Body)
+	}
+	for range n {
+		err = request("PUT", "/sum", io.LimitReader(newStream(1), bytes), func(answer io.Reader) error {
+			got, err := io.ReadAll(answer)
+			if err == nil && string(got) != want {
+				err = fmt.Errorf("the server has received %s, want %s", got, want)
+			}
+			return err
+		})
+		if err == nil {
+			err = request("GET", fmt.Sprintf("/stream?n=%d", bytes), nil, func(answer io.Reader) error {
+				return newStream(1).readExactly(answer, bytes)
+			})
+		}
+		if err != nil {
+			return by, err
+		}
+	}
+	return by, nil
+}
+
+// flowAll has n flows at the same time. It returns the transport of one.
+func flowAll(ctx context.Context, network, address string, n int, bytes int64) (by string, err error) {
+	failed := make(chan error, n)
+	for i := range n {
+		c, err := sdp.DialContext(ctx, network, address)
+		if err != nil {
+			return by, err
+		}
+		defer c.Close()
+		by = transportOf(c)
+		go func() { failed <- (&flow{c: c, seed: i, n: bytes}).dialling() }()
+	}
+	for range n {
+		err = errors.Join(err, <-failed)
+	}
+	return by, err
+}
+
+// hold waits until a connection ends, and returns the error of that, which is not nil.
+func hold(ctx context.Context, network, address string) error {
+	c, err := sdp.DialContext(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(testTimeout))
+	if _, err = c.Read(make([]byte, 1)); err == nil {
+		return errors.New("the server has sent something")
+	}
+	return err
 }
 
 // allowing returns a configuration that accepts the users that the words name.
@@ -344,12 +508,7 @@ func TestUsersOfAGroupMeetInARing(t *testing.T) {
 // tcp each reaches what net reaches.
 func TestNetworkNamespacesShareADirectory(t *testing.T) {
 	dir, exe := shop(t)
-	trial := exec.Command("true")
-	trial.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := trial.Run(); err != nil {
-		fmt.Printf("WARNING: %s is skipped: no network namespace: %v\n", t.Name(), err)
-		t.Skip("no network namespace: ", err)
-	}
+	forbidden(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
 	apart := func(c *exec.Cmd) { c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET }
 	a := startUser(t, exe, "shm:"+dir, userA, inShop, apart)
 	b := startUser(t, exe, "shm:"+dir, userB, inShop, apart)
@@ -553,4 +712,26 @@ func TestUsersOfAnotherUserNamespace(t *testing.T) {
 	a.in.Close()
 	a.wait()
 	require.Contains(t, a.stderr.String(), "uid -1, gid -1")
+}
+
+// The group of the directory has no number in the user namespace, as with PrivateUsers=yes of
+// systemd, which has only those of root and of the service's user.
+func TestAGroupThatAUserNamespaceDoesNotHave(t *testing.T) {
+	dir, exe := shop(t)
+	within := func(c *exec.Cmd) {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: userA, HostID: userA, Size: 1}}
+		c.SysProcAttr.UidMappings, c.SysProcAttr.GidMappings = ids, ids
+	}
+	trial := &exec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}
+	within(trial)
+	forbidden(t, trial.SysProcAttr)
+	a := startUser(t, exe, "shm:"+dir, userA, nil, within)
+	for _, call := range []string{"listen sdp localhost:0 a", "dial sdp localhost:1"} {
+		m := a.misses("%s", call)
+		m.denied(t)
+		require.Contains(t, m.Error, dir+" belongs to a group without a number in this user namespace")
+	}
+	a.end()
+	require.Empty(t, dirNames(t, dir))
 }

@@ -289,12 +289,14 @@ func (p Place) rules() (r rules, err error) {
 }
 
 // check returns the group that shares the directory, or -1 if it is this user's alone. It
-// refuses all other directories, with the commands that make them right.
+// refuses all other directories, with the commands that make them right. The error wraps EACCES
+// if the directory is right for others, else EPERM.
 func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	uid, gid, mode := int(st.Uid), int(st.Gid), st.Mode&0o7777
-	refuse := func(format string, args ...any) (int, error) {
-		return -1, fmt.Errorf("fabric: %s %s: %w", path, fmt.Sprintf(format, args...), syscall.EPERM)
+	refuseBy := func(errno syscall.Errno, format string, args ...any) (int, error) {
+		return -1, fmt.Errorf("fabric: %s %s: %w", path, fmt.Sprintf(format, args...), errno)
 	}
+	refuse := func(format string, args ...any) (int, error) { return refuseBy(syscall.EPERM, format, args...) }
 	group := "GROUP"
 	if r.gid >= 0 {
 		group = groupName(r.gid)
@@ -307,7 +309,7 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case uid == r.user && mode&0o777 == 0o700 && r.gid < 0:
 		return -1, nil
 	case mode&0o777 == 0o700 && uid != r.user:
-		return refuse("belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s", userName(uid), userName(r.user), path, group)
+		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s", userName(uid), userName(r.user), path, group)
 	case r.gid >= 0 && gid != r.gid:
 		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", groupName(gid), group, path)
 	case mode != groupMode:
@@ -317,7 +319,7 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case gid == r.strangers.gid:
 		return refuse("belongs to a group without a number in this user namespace: chgrp %s %s from outside", group, path)
 	case r.user != 0 && uid != r.user && !slices.Contains(r.groups, gid):
-		return refuse("belongs to group %s, of which %s is not a member: usermod -a -G %[1]s %[2]s, and begin a new session", groupName(gid), userName(r.user))
+		return refuseBy(syscall.EACCES, "belongs to group %s, of which %s is not a member: usermod -a -G %[1]s %[2]s, and begin a new session", groupName(gid), userName(r.user))
 	}
 	return gid, nil
 }
