@@ -31,7 +31,6 @@ type stack struct {
 	port      atomic.Uint32   // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel // closed with the fabric
 	localhost atomic.Pointer[resolved]
-	whose     func(*link.Peer) (fabric.Peer, bool) // constant after start
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -114,7 +113,7 @@ func newStack(o bounce.Options) *stack {
 }
 
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.Elsewhere, s.listeners.Refused, s.whose = f.Elsewhere, f.Refuse, f.Whose
+	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
 	f.Node().Register(link.ServiceSDP, s)
 }
 
@@ -161,8 +160,8 @@ func (s *stack) releasePort(port uint16) {
 func (s *stack) Open(p *link.Peer) link.Handler {
 	pool := bounce.NewPool(p, s.opts)
 	h := &handler{stack: s, pool: pool, dials: dial.NewTable(pool)}
-	if who, ok := s.whose(p); ok {
-		h.who = &Peer{PID: who.PID, UID: who.UID, GID: who.GID, Groups: who.Groups}
+	if u := p.Caps().User; u != nil {
+		h.who = &Peer{PID: u.PID, UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

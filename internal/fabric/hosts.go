@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -29,13 +28,13 @@ const (
 // hosts is the network of a fabric: the processes and ports of this host, and this
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec                          // immutable; of one host, Node and Nodes are 1
-	station  station                        // immutable
-	number   int                            // number of this process on its host; immutable
-	node     *link.Node                     // set before serve
-	ring     atomic.Pointer[ring.Node]      // the node in a fabric of several hosts, once the number of these is known
-	accepted func(ntb.Device, hostdir.Peer) // likewise
-	ctx      context.Context                // close ends it
+	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
+	station  station                   // immutable
+	number   int                       // number of this process on its host; immutable
+	node     *link.Node                // set before serve
+	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
+	accepted func(ntb.Device)          // likewise
+	ctx      context.Context           // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
@@ -46,7 +45,6 @@ type hosts struct {
 	// once it has met the owner. After that it does not change.
 	plan    atomic.Pointer[Spec]
 	refused refusals
-	users   users
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
@@ -292,7 +290,7 @@ func (g *greeting) verdict(answer *greeting) error {
 }
 
 // serve answers the cables that other processes connect.
-func (h *hosts) serve(accepted func(ntb.Device, hostdir.Peer)) {
+func (h *hosts) serve(accepted func(ntb.Device)) {
 	h.accepted = accepted
 	h.wg.Go(func() {
 		for {
@@ -358,7 +356,7 @@ func (h *hosts) answer(c cable) {
 		return
 	}
 	// From here on the deadline of the device counts.
-	dev, err := h.bridge(c, g.Want)
+	dev, err := h.bridge(c, who, g.Want)
 	if err == nil && !release() {
 		dev.Close()
 		err = ctx.Err()
@@ -369,9 +367,9 @@ func (h *hosts) answer(c cable) {
 	case err != nil:
 		h.refused.check(err)
 	case g.Want == wantUplink:
-		h.addMember(ctx, g, dev, who)
+		h.addMember(ctx, g, dev)
 	default:
-		h.accepted(dev, who)
+		h.accepted(dev)
 	}
 }
 
@@ -408,36 +406,37 @@ func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
 	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
 }
 
-// connect makes a bridge to another process of this host, and returns that one's user.
-func (h *hosts) connect(ctx context.Context, process int) (dev ntb.Device, who hostdir.Peer, err error) {
+// connect makes a bridge to another process of this host.
+func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
 	c, err := h.station.connect(ctx, h.spec.Node, process)
 	if err != nil {
-		return nil, who, err
+		return nil, err
 	}
-	if who, err = c.peer(); err != nil {
+	who, err := c.peer()
+	if err != nil {
 		c.Close()
-		return nil, who, err
+		return nil, err
 	}
 	mine := h.greeting(wantProcess)
 	answer, release, err := ask(ctx, c, mine)
 	if err != nil {
-		return nil, who, err
+		return nil, err
 	}
 	if err := mine.verdict(answer); err != nil {
 		release()
 		c.Close()
-		return nil, who, err
+		return nil, err
 	}
-	dev, err = h.bridge(c, wantProcess)
+	dev, err := h.bridge(c, who, wantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
 	}
-	return dev, who, err
+	return dev, err
 }
 
-// bridge makes a bridge of a cable, for a link or within the host.
-func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
+// bridge makes a bridge of a cable to a process of a user, for a link or within the host.
+func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 	window, doorbells := h.spec.Window, 1
 	if window == 0 {
 		window = defaultShmWindow
@@ -456,7 +455,10 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 	if h.spec.Kind != "mem" { // there both ends were wrapped together
 		dev, _ = h.spec.wrap(dev, nil)
 	}
-	return dev, nil
+	if want == wantLink {
+		return ofUser(dev, who).ofHost(), nil
+	}
+	return ofUser(dev, who), nil
 }
 
 // close drops all claims and ends the goroutines. The links end with the node, in closeNode.
