@@ -14,8 +14,9 @@ import (
 // goroutines at the same time. Reads exclude each other, and so do writes.
 type Pair struct {
 	// Immutable after Pool.NewPair.
-	pool *Pool
-	gen  uint32 // of the slot
+	pool  *Pool
+	gen   uint32 // of the slot
+	quota *Quota // where the connection counts; nil for nowhere; constant after Pool.Accept
 
 	control control
 	state   state

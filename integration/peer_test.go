@@ -54,6 +54,7 @@ var roles = map[string]func(p *self) error{
 	"user":      playUser,
 	"hijacker":  playHijacker,
 	"changer":   playChanger,
+	"crowd":     playCrowd,
 }
 
 func init() {

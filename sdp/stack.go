@@ -38,6 +38,7 @@ type stack struct {
 	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
 	handlers map[*handler]struct{} // links that are up; guarded by mu
 	ended    FabricStats           // of links that are down; guarded by mu
+	quotas   map[int]*bounce.Quota // of other users, by number; guarded by mu
 }
 
 // handler is SDP with one peer.
@@ -106,7 +107,7 @@ func openStack(name string, devices *Devices) (*stack, error) {
 func newStack(o bounce.Options) *stack {
 	o.Thrift = wait.NewThrift()
 	s := &stack{
-		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{},
+		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
 	}
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
@@ -114,6 +115,7 @@ func newStack(o bounce.Options) *stack {
 
 func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
+	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
 	f.Node().Register(link.ServiceSDP, s)
 }
 
@@ -158,7 +160,9 @@ func (s *stack) releasePort(port uint16) {
 
 // Open is called by internal/link when a peer is up.
 func (s *stack) Open(p *link.Peer) link.Handler {
-	pool := bounce.NewPool(p, s.opts)
+	opts := s.opts
+	opts.Quota = s.quotaOf(p)
+	pool := bounce.NewPool(p, opts)
 	h := &handler{stack: s, pool: pool, dials: dial.NewTable(pool)}
 	if u := p.Caps().User; u != nil {
 		h.who = &Peer{PID: u.PID, UID: u.UID, GID: u.GID, Groups: u.Groups}

@@ -56,6 +56,7 @@ type greeting struct {
 	// Only in an answer.
 	Busy     bool      `json:"busy,omitempty"`    // this link is being made already; no error
 	Refused  string    `json:"refused,omitempty"` // the reason, if refused
+	Full     bool      `json:"full,omitempty"`    // refused because its user has too many links
 	Snapshot *NodeView `json:"snapshot,omitempty"`
 }
 
