@@ -55,6 +55,8 @@ var roles = map[string]func(p *self) error{
 	"hijacker":  playHijacker,
 	"changer":   playChanger,
 	"crowd":     playCrowd,
+	"puncher":   playPuncher,
+	"strict":    playStrict,
 }
 
 func init() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,23 +20,12 @@ type Memory struct {
 	maps  bool
 }
 
-// seals keep the size of a heap, so that no mapping of it can fault.
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
 // NewMapped makes a heap that other processes can map. It takes address space at
 // once, and pages as they are touched.
 func NewMapped(size int) (*Memory, error) {
-	fd, err := unix.MemfdCreate("shmem-heap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := memfd.Create("shmem-heap", int64(size))
 	if err != nil {
-		return nil, fmt.Errorf("make symmetric heap: %w", err)
-	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("make symmetric heap of %d bytes: %w", size, err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("seal symmetric heap: %w", err)
+		return nil, fmt.Errorf("symmetric heap: %w", err)
 	}
 	b, err := mapFile(fd, size)
 	if err != nil {
@@ -100,12 +90,8 @@ func checkKind(fd, size int) error {
 
 // checkHeap refuses a file that could change its size, or that has another token.
 func checkHeap(fd, size int, token uint64) error {
-	if err := checkKind(fd, size); err != nil {
+	if err := memfd.Check(fd, int64(size)); err != nil {
 		return err
-	}
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || got&seals != seals {
-		return fmt.Errorf("not sealed (seals %#x)", got)
 	}
 	var b [8]byte
 	n, err := unix.Pread(fd, b[:], TokenAt)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -48,11 +49,11 @@ func TestWhatIsNoHeapIsNotMapped(t *testing.T) {
 		make func(t *testing.T) int
 		want string
 	}{
-		"good":             {mem(0, seals, size), ""},
-		"huge pages":       {mem(unix.MFD_HUGETLB, seals, size), "ordinary pages"},
+		"good":             {mem(0, memfd.Seals, size), ""},
+		"huge pages":       {mem(unix.MFD_HUGETLB, memfd.Seals, size), "ordinary pages"},
 		"not sealed":       {mem(0, unix.F_SEAL_GROW|unix.F_SEAL_SEAL, size), "not sealed"},
-		"another size":     {mem(0, seals, size-4096), "bytes"},
-		"without a token":  {mem(0, seals|unix.F_SEAL_WRITE, size), "map symmetric heap"},
+		"another size":     {mem(0, memfd.Seals, size-4096), "bytes"},
+		"without a token":  {mem(0, memfd.Seals|unix.F_SEAL_WRITE, size), "map symmetric heap"},
 		"a file on a disk": {func(t *testing.T) int { return opened(t, t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR) }, "ordinary pages|bytes"},
 		"a device":         {func(t *testing.T) int { return opened(t, "/dev/zero", unix.O_RDWR) }, "regular file"},
 		"a directory":      {func(t *testing.T) int { return opened(t, t.TempDir(), unix.O_RDONLY) }, "regular file"},
