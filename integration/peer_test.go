@@ -57,6 +57,7 @@ var roles = map[string]func(p *self) error{
 	"crowd":     playCrowd,
 	"puncher":   playPuncher,
 	"strict":    playStrict,
+	"charged":   playCharged,
 }
 
 func init() {
