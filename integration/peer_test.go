@@ -58,6 +58,7 @@ var roles = map[string]func(p *self) error{
 	"puncher":   playPuncher,
 	"strict":    playStrict,
 	"charged":   playCharged,
+	"borrower":  playBorrower,
 }
 
 func init() {

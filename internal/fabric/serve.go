@@ -69,7 +69,7 @@ func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
 	defer cancel()
 	release := context.AfterFunc(ctx, func() { c.Close() })
 	defer release()
-	asks, l := h.agree(ctx, c, tooMany)
+	asks, l := h.agree(ctx, c, who, tooMany)
 	if asks == nil {
 		c.Close()
 		g.leave()
@@ -100,7 +100,7 @@ func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
 
 // agree reads a greeting and answers it. It returns the greeting if the cable becomes a bridge,
 // with the link for that, if it is one to another node. If tooMany is not nil, it refuses.
-func (h *hosts) agree(ctx context.Context, c cable, tooMany error) (asks *greeting, l *nodeLink) {
+func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting, l *nodeLink) {
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
 	g, err := readGreeting(c, maxGreeting)
@@ -111,6 +111,10 @@ func (h *hosts) agree(ctx context.Context, c cable, tooMany error) (asks *greeti
 		return nil, nil
 	}
 	answer := h.greeting("")
+	if g.Want == wantFile && g.Version == greetingVersion && tooMany == nil {
+		h.lend(c, who, g, answer)
+		return nil, nil
+	}
 	if tooMany != nil {
 		answer.Refused, answer.Full = tooMany.Error(), true
 	} else if l, err = h.judge(g, answer); err != nil {
@@ -125,6 +129,28 @@ func (h *hosts) agree(ctx context.Context, c cable, tooMany error) (asks *greeti
 		return nil, nil
 	}
 	return g, l
+}
+
+// lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
+// not matter.
+func (h *hosts) lend(c cable, who Peer, g, answer *greeting) {
+	f, err := findLent(g.Key, who)
+	to, ok := c.(interface {
+		sendFile(frame []byte, f *os.File) error
+	})
+	if err == nil && !ok {
+		err = errNoFile
+	}
+	if err != nil {
+		answer.Refused = err.Error()
+		h.refused.add(fmt.Errorf("pid %d, uid %d asks for a file: %w", who.PID, who.UID, err))
+		_ = writeGreeting(c, answer) // the other side hangs up if it does not get it
+		return
+	}
+	frame, err := answer.frame()
+	if err == nil {
+		_ = to.sendFile(frame, f) // likewise
+	}
 }
 
 // judge decides how to answer a greeting. If it returns a link and the answer is
