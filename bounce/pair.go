@@ -14,8 +14,9 @@ import (
 // goroutines at the same time. Reads exclude each other, and so do writes.
 type Pair struct {
 	// Immutable after Pool.NewPair.
-	pool *Pool
-	gen  uint32 // of the slot
+	pool  *Pool
+	gen   uint32 // of the slot
+	quota *Quota // where the connection counts; nil for nowhere; constant after Pool.Accept
 
 	control control
 	state   state
@@ -107,7 +108,7 @@ func (c *Pair) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Look calls f with what lies next in the queue, in place, or with nothing if nothing has
+// Look calls f with what lies next in the queue, as Peek returns it, or with nothing if nothing has
 // arrived, and with whether the stream ends there. f returns how much of it counts as read,
 // and whether it is done. If f is not done, Look calls it again: when more has arrived, if
 // there was nothing. If f takes nothing of what there is, Look waits only for Close and the
@@ -130,10 +131,11 @@ func (c *Pair) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Peek waits for data and returns some of it in place: at most one record, and
-// never none without an error. The bytes are valid until Discard, which must
-// follow. The peer could change them meanwhile. A caller that must not be deceived
-// copies them. Errors are those of Read.
+// Peek waits for data and returns some of it: at most one record, and never none without an
+// error. The bytes are valid until Discard, which must follow. They are in place, so the peer
+// could change them meanwhile, unless it may be of another user ([ntb.Caps].Stranger): then
+// they are a copy, of at most 64 KiB, and what is not discarded stays the same. Errors are
+// those of Read.
 func (c *Pair) Peek() ([]byte, error) {
 	b, err := c.r.peek()
 	if err != nil {

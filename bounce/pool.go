@@ -49,6 +49,9 @@ type Options struct {
 	// up, which may find that the engine never pays.
 	DMAThreshold int
 
+	// Quota limits the connections that the peer opens, which Accept makes. Nil is no limit.
+	Quota *Quota
+
 	// For tests.
 	skipLookAgain bool                          // leave out the re-check between arming and parking
 	until         func(time.Time) time.Duration // time.Until, with another clock
@@ -278,6 +281,21 @@ func (p *Pool) NewPair() (*Pair, error) {
 	return c, nil
 }
 
+// Accept is NewPair for a connection that the peer opens. The error wraps ErrQuota if the peer's
+// user has too many.
+func (p *Pool) Accept() (*Pair, error) {
+	if !p.opts.Quota.take() {
+		return nil, ErrQuota
+	}
+	c, err := p.NewPair()
+	if err != nil {
+		p.opts.Quota.give()
+		return nil, err
+	}
+	c.quota = p.opts.Quota
+	return c, nil
+}
+
 // Discard frees a pair that was never connected. The peer does not know of it, or
 // has promised that it never stores to it.
 func (p *Pool) Discard(c *Pair) { p.remove(c) }
@@ -300,6 +318,7 @@ func (p *Pool) remove(c *Pair) {
 		p.release(c.r.rx.granted.take())
 	}
 	p.peer.Detach(c.control.slot)
+	c.quota.give()
 	p.peer.Release()
 }
 

@@ -29,6 +29,7 @@ type reader struct {
 func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.control, r.state = c, s
 	r.rx.free = p.release
+	r.rx.private.wanted = p.peer.Caps().Stranger
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
 	r.granter.init(c, &r.waiter.stop, p.alloc, &r.rx.granted, len(q.mem), p.opts.Buffer)
@@ -140,7 +141,7 @@ func (r *reader) look(f func(next []byte, ended bool) (taken int, done bool, err
 		ended := len(next) == 0 && (bad != nil || end != goesOn)
 		taken, done, err := f(next, ended)
 		if taken > 0 {
-			r.rx.take(taken)
+			r.rx.taken(taken)
 			r.returnCredit()
 		}
 		switch {
@@ -191,11 +192,11 @@ func (r *reader) next() ([]byte, error) {
 
 // discard ends the lease of peek, and unlocks mu.
 func (r *reader) discard(n int) {
-	if n < 0 || n > r.rx.left {
-		panic(fmt.Sprintf("bounce: discard %d of %d bytes", n, r.rx.left))
+	if lent := r.rx.lent(); n < 0 || n > lent {
+		panic(fmt.Sprintf("bounce: discard %d of %d bytes", n, lent))
 	}
 	if n > 0 {
-		r.rx.take(n)
+		r.rx.taken(n)
 	}
 	if !r.state.closed() {
 		r.returnCredit()
@@ -304,6 +305,7 @@ func (r *reader) beforeSleep() {
 	if r.control.watches && armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
+	r.rx.private.release()
 	r.save()
 }
 

@@ -25,6 +25,7 @@ type rx struct {
 	at, left int // payload of the record under way that is not read yet, in mem
 	size     int // of the record under way
 	fin      bool
+	private  private // what was lent
 
 	granted grants
 	free    func(queue) // frees a queue that a move left
@@ -81,6 +82,10 @@ func (r *rx) ready() bool {
 // io.EOF after the FIN.
 func (r *rx) get(p []byte) (int, error) {
 	n := 0
+	if len(r.private.rest) > 0 {
+		n = r.private.get(p)
+		r.take(n)
+	}
 	for n < len(p) {
 		if r.left == 0 {
 			more, err := r.open()
@@ -107,15 +112,34 @@ func (r *rx) unread() bool {
 	return more
 }
 
-// view returns the payload under way that is not read yet, in place. It is empty if
-// nothing is there. After the FIN the error is io.EOF.
+// view returns the payload under way that is not read yet: in place, or, where the peer may be
+// of another user, the first of it as a copy, which stays the same until it is taken. It is
+// empty if nothing is there. After the FIN the error is io.EOF.
 func (r *rx) view() ([]byte, error) {
 	if r.left == 0 {
 		if more, err := r.open(); !more {
 			return nil, err
 		}
 	}
-	return r.mem[r.at : r.at+r.left : r.at+r.left], nil
+	b := r.mem[r.at : r.at+r.left : r.at+r.left]
+	if r.private.wanted {
+		b = r.private.of(b)
+	}
+	return b, nil
+}
+
+// lent returns how many bytes view has returned.
+func (r *rx) lent() int {
+	if r.private.wanted {
+		return len(r.private.rest)
+	}
+	return r.left
+}
+
+// taken counts k bytes of what view returned as read.
+func (r *rx) taken(k int) {
+	r.private.drop(k)
+	r.take(k)
 }
 
 // take counts k bytes of the payload under way as read.

@@ -23,6 +23,10 @@ var ErrAddressTaken = errors.New(hello.AddressTaken.String())
 // ErrForbidden reports that the listener does not admit the user of this process.
 var ErrForbidden = fmt.Errorf("%v: %w", hello.Forbidden, syscall.EACCES)
 
+// ErrTooMany reports that the listener's process has as many connections of the user of this
+// process as it takes of another user.
+var ErrTooMany = fmt.Errorf("%v: %w", hello.TooMany, syscall.EAGAIN)
+
 // ElsewhereError reports that another process of the peer's host holds the port.
 type ElsewhereError struct {
 	Process int // number of that process, 1 to 65535
@@ -58,7 +62,7 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
 // Hello. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
 // ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError, ErrAddressTaken, ErrForbidden,
-// ErrLinkDown, and errBacklog if the listener's backlog is full.
+// ErrTooMany, ErrLinkDown, and errBacklog if the listener's backlog is full.
 func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -192,6 +196,8 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 		err = ErrAddressTaken
 	case hello.Forbidden:
 		err = ErrForbidden
+	case hello.TooMany:
+		err = ErrTooMany
 	case hello.Elsewhere:
 		err = &ElsewhereError{int(r.Process)}
 	default:

@@ -182,6 +182,7 @@ func TestADialThatIsRefused(t *testing.T) {
 		hello.AddressTaken: ErrAddressTaken,
 		hello.BadVersion:   syscall.EPROTONOSUPPORT,
 		hello.Forbidden:    syscall.EACCES,
+		hello.TooMany:      syscall.EAGAIN,
 	} {
 		done := d.dial(t.Context())
 		r := hello.Refuse{Version: hello.Version, Reason: reason}

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -342,50 +341,6 @@ func filterCalls(program []unix.SockFilter) error {
 		return errno
 	}
 	return nil
-}
-
-// memoryGroup makes a control group that may use that much memory. Where there is none, the
-// test is skipped with a warning.
-func memoryGroup(t *testing.T, bytes int) (group string) {
-	t.Helper()
-	name := fabrictest.Name(t)
-	var why []error
-	for _, way := range []struct {
-		root, limit string
-		more        [2]string
-	}{
-		{"/sys/fs/cgroup", "memory.max", [2]string{"memory.swap.max", "0"}},
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", [2]string{"memory.memsw.limit_in_bytes", fmt.Sprint(bytes)}},
-	} {
-		group, err := os.MkdirTemp(way.root, name)
-		if err != nil {
-			why = append(why, err)
-			continue
-		}
-		write := func(file, value string) error {
-			f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
-			if err != nil {
-				return err
-			}
-			_, err = f.WriteString(value)
-			return errors.Join(err, f.Close())
-		}
-		if err := write(way.limit, fmt.Sprint(bytes)); err != nil {
-			os.Remove(group)
-			why = append(why, err)
-			continue
-		}
-		if err := write(way.more[0], way.more[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err) // there is swap, and it has no limit
-		}
-		t.Cleanup(func() {
-			until(t, "the control group is empty", func() bool { return os.Remove(group) == nil })
-		})
-		return group
-	}
-	fmt.Printf("WARNING: %s is skipped: no control group with a limit of memory: %v\n", t.Name(), errors.Join(why...))
-	t.Skip("no control group with a limit of memory: ", errors.Join(why...))
-	return ""
 }
 
 // inGroup reports whether a process is in a control group.

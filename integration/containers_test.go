@@ -297,7 +297,7 @@ func TestLittleMemory(t *testing.T) {
 	}
 	const limit = 48 << 20
 	dir, exe := shop(t)
-	caged := func(uid int) cage { return cage{UID: uid, Groups: inShop, Group: memoryGroup(t, limit)} }
+	caged := func(uid int) cage { return cage{UID: uid, Groups: inShop, Group: newMemoryGroup(t, limit).dir} }
 	one, two := caged(userA).try(t), caged(userB)
 	a, b := startCaged(t, exe, "shm:"+dir, one), startCaged(t, exe, "shm:"+dir, two)
 	require.True(t, inGroup(t, one.Group, a.cmd.Process.Pid))

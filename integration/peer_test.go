@@ -55,6 +55,12 @@ var roles = map[string]func(p *self) error{
 	"user":      playUser,
 	"hijacker":  playHijacker,
 	"cage":      playCage,
+	"changer":   playChanger,
+	"crowd":     playCrowd,
+	"puncher":   playPuncher,
+	"strict":    playStrict,
+	"charged":   playCharged,
+	"borrower":  playBorrower,
 }
 
 func init() {

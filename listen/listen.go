@@ -65,6 +65,9 @@ type Table struct {
 	// Refused, if set, is called for each Hello of another version, with an error that wraps
 	// a *hello.VersionError. It is set before the first Hello, and must not block.
 	Refused func(error)
+	// TooMany, if set, is called for each Hello that is refused because the peer's user has too
+	// many connections. It is set before the first Hello, and must not block.
+	TooMany func(*link.Peer)
 
 	// mu is shared by all peers. It is not held while anything is sent to one.
 	mu      lock.Mutex[lock.Listen]
@@ -205,10 +208,16 @@ func (t *Table) ask(p *bounce.Pool, l *Listener, h *hello.Hello, addresses Addre
 
 // open opens a connection for which there is a place in the listener's queue.
 func (t *Table) open(p *bounce.Pool, l *Listener, h *hello.Hello, addresses Addresses) (hello.Reason, error) {
-	pair, err := p.NewPair()
+	pair, err := p.Accept()
 	if err != nil {
 		l.giveBack(addresses)
-		return hello.WindowFull, nil
+		if !errors.Is(err, bounce.ErrQuota) {
+			return hello.WindowFull, nil
+		}
+		if t.TooMany != nil {
+			t.TooMany(p.Peer())
+		}
+		return hello.TooMany, nil
 	}
 	if err := pair.Connect(bounce.Endpoint(h.Endpoint)); err != nil {
 		l.giveBack(addresses)

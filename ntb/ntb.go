@@ -44,6 +44,14 @@ type Caps struct {
 	// ExtraWindows is the number of windows besides that of Inbound and Outbound.
 	ExtraWindows int
 
+	// User is the user of the process at the other end, as the kernel of this machine reports
+	// it. It is nil if the kernel does not know.
+	User *User
+	// Stranger is set unless the process at the other end is known to be of this process'
+	// user. What it has published it may change while that is used, so that is copied
+	// first.
+	Stranger bool
+
 	// Sequenced is set if stores, scratchpads and doorbells travel in one sequence, of which
 	// nothing is lost while the link is up. A doorbell then goes with the word that it
 	// announces, and costs less than to learn whether the peer sleeps: see
@@ -63,6 +71,15 @@ type Caps struct {
 	// Frames has the methods of which the four above speak. It is nil if none of them is set. A
 	// device around a device that has to see all stores takes them out: see [Caps.WithoutFrames].
 	Frames Frames
+}
+
+// User is the user of a process. It is that of the moment when the process made its end of a
+// bridge. A number is -1 if it stands for all who have none in this user namespace.
+type User struct {
+	PID    int // 0 if the process is of another pid namespace
+	UID    int
+	GID    int
+	Groups []int // supplementary
 }
 
 // Device is one end of a bridge. Its methods may be called at the same time

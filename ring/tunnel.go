@@ -167,6 +167,7 @@ func (t *tunnel) abort() {
 func (t *tunnel) Caps() ntb.Caps {
 	return ntb.Caps{
 		Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
+		Stranger:  true, // only nodes on the way could say whose process it is
 		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
 	}
 }

@@ -36,7 +36,7 @@ type FabricStats struct {
 
 	// Refused is how often this process refused another one because it does not fit: it
 	// speaks another version of the protocol, is of a fabric with another plan, or of a
-	// user that is not allowed. Last is what differs. Where this process dialled, it is in the error of the dial.
+	// user that is not allowed or has too many links or connections. Last is what differs. Where this process dialled, it is in the error of the dial.
 	Refused Refusals
 
 	Networks NetworkStats

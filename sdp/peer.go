@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/dial"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/link"
@@ -50,6 +51,32 @@ func whose(p *link.Peer) *Peer {
 		return h.who
 	}
 	return nil
+}
+
+// maxOfUser is how many connections the processes of another user may have opened to this one.
+// Those of its own user are limited only by the windows of their links.
+const maxOfUser = 4096
+
+// quotaOf returns where the connections that a peer opens count, or nil if they do not: it is of
+// this user, or of another node, and then its tunnels are limited.
+func (s *stack) quotaOf(p *link.Peer) *bounce.Quota {
+	caps := p.Caps()
+	if !caps.Stranger || caps.User == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.quotas[caps.User.UID]
+	if q == nil {
+		q = bounce.NewQuota(maxOfUser)
+		s.quotas[caps.User.UID] = q
+	}
+	return q
+}
+
+// tooMany is the reason for which a connection of a peer is refused that has too many.
+func tooMany(p *link.Peer) error {
+	return fmt.Errorf("a connection of %v: the processes of another user may have %d open to this one: %w", whose(p), maxOfUser, bounce.ErrQuota)
 }
 
 // errUnknown is the reason for which a listener refuses a process whose user it cannot know.

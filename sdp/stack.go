@@ -31,7 +31,6 @@ type stack struct {
 	port      atomic.Uint32   // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel // closed with the fabric
 	localhost atomic.Pointer[resolved]
-	whose     func(*link.Peer) (fabric.Peer, bool) // constant after start
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -39,6 +38,7 @@ type stack struct {
 	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
 	handlers map[*handler]struct{} // links that are up; guarded by mu
 	ended    FabricStats           // of links that are down; guarded by mu
+	quotas   map[int]*bounce.Quota // of other users, by number; guarded by mu
 }
 
 // handler is SDP with one peer.
@@ -107,14 +107,15 @@ func openStack(name string, devices *Devices) (*stack, error) {
 func newStack(o bounce.Options) *stack {
 	o.Thrift = wait.NewThrift()
 	s := &stack{
-		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{},
+		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
 	}
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
 }
 
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.Elsewhere, s.listeners.Refused, s.whose = f.Elsewhere, f.Refuse, f.Whose
+	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
+	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
 	f.Node().Register(link.ServiceSDP, s)
 }
 
@@ -159,10 +160,12 @@ func (s *stack) releasePort(port uint16) {
 
 // Open is called by internal/link when a peer is up.
 func (s *stack) Open(p *link.Peer) link.Handler {
-	pool := bounce.NewPool(p, s.opts)
+	opts := s.opts
+	opts.Quota = s.quotaOf(p)
+	pool := bounce.NewPool(p, opts)
 	h := &handler{stack: s, pool: pool, dials: dial.NewTable(pool)}
-	if who, ok := s.whose(p); ok {
-		h.who = &Peer{PID: who.PID, UID: who.UID, GID: who.GID, Groups: who.Groups}
+	if u := p.Caps().User; u != nil {
+		h.who = &Peer{PID: u.PID, UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

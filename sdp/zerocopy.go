@@ -16,8 +16,10 @@ import (
 // can write only into the rest of the buffer. Other connections are not held up. Close
 // does not wait, and takes what is lent as read.
 //
-// The other side could change the bytes meanwhile. A caller that must not be deceived by
-// that copies them first, or uses Read.
+// Where the other side is a process of the same user, it could change the bytes meanwhile: a
+// caller that must not be deceived by that copies them first, or uses Read. Where it is of
+// another user, or the kernel does not know of which, as that of another node, Peek returns a
+// copy. What is not discarded is then the same for the next Peek or Read.
 //
 // Errors are those of Read; with one, no Discard follows.
 func (c *Conn) Peek() ([]byte, error) {
@@ -118,8 +120,9 @@ func steady(r io.Reader) bool {
 }
 
 // WriteTo writes to w what arrives, until io.EOF. A file, a socket and another Conn
-// take it straight from the bounce buffer. Other writers might read it twice, which
-// the other side could abuse, and get a copy.
+// take it straight from the bounce buffer if the other side is a process of the same user.
+// Other writers might read it twice, which the other side could abuse, and get a copy. If the
+// other side is of another user, or it is not known of which, all get a copy.
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	switch w.(type) {
 	case *Conn, *net.TCPConn, *net.UnixConn, *os.File:

@@ -38,7 +38,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	w.mu.Unlock()
 	p.node = h.Node
 	w.places[pe] = h.Place
-	p.why = w.mapPeer(p, h)
+	p.why = w.mapPeer(ctx, p, h)
 	return nil
 }
 
@@ -66,7 +66,7 @@ var (
 )
 
 // mapPeer maps the heap of a PE, or sets p.why.
-func (w *World) mapPeer(p *peer, h *hello) error {
+func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	if h.Fence {
 		p.SetFence()
 	}
@@ -76,16 +76,21 @@ func (w *World) mapPeer(p *peer, h *hello) error {
 	case w.spec.Hops(h.Node) > 1:
 		return errFar
 	case w.opts.inProcess:
-		m := symheap.FindGo(h.File.Token)
+		m := symheap.FindGo(h.Token)
 		if m == nil || len(m.Bytes) != w.heap.Size {
 			return errors.New("its heap is of another process")
 		}
 		p.Reach(m)
 		return nil
 	}
-	m, err := symheap.Map(h.File, w.heap.Size)
+	f, err := fabric.FetchFile(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
 	if err != nil {
-		return err
+		return fmt.Errorf("its heap: %w", err)
+	}
+	defer f.Close()
+	m, err := symheap.Map(int(f.Fd()), w.heap.Size, h.Token)
+	if err != nil {
+		return fmt.Errorf("its heap: %w", err)
 	}
 	p.mem = m
 	p.Reach(m)

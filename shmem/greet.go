@@ -10,22 +10,21 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
 // hello is the first message of each side of a connection: JSON behind its length.
 type hello struct {
-	Version int          `json:"version"`
-	Job     string       `json:"job"`
-	PE      int          `json:"pe"`
-	PEs     int          `json:"pes"`
-	Heap    int          `json:"heap"` // the sender's HeapLimit
-	Node    int          `json:"node"` // the sender's node in the fabric
-	Strict  bool         `json:"strict,omitempty"`
-	Fence   bool         `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
-	File    symheap.File `json:"file"`
-	Place   place        `json:"place"`
-	Refused string       `json:"refused,omitempty"` // why the receiver may not join
+	Version int    `json:"version"`
+	Job     string `json:"job"`
+	PE      int    `json:"pe"`
+	PEs     int    `json:"pes"`
+	Heap    int    `json:"heap"` // the sender's HeapLimit
+	Node    int    `json:"node"` // the sender's node in the fabric
+	Strict  bool   `json:"strict,omitempty"`
+	Fence   bool   `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
+	Token   uint64 `json:"token"`           // by which the sender lends its heap
+	Place   place  `json:"place"`
+	Refused string `json:"refused,omitempty"` // why the receiver may not join
 }
 
 const maxHello = 4096
@@ -35,9 +34,7 @@ const maxHello = 4096
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
-	f := w.heap.File()
-	f.Token = w.token
-	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.peers[w.pe].Fenced(), File: f, Place: w.places[w.pe]}
+	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.peers[w.pe].Fenced(), Token: w.token, Place: w.places[w.pe]}
 }
 
 // fits returns nil if another PE's hello agrees with ours.

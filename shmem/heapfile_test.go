@@ -13,11 +13,11 @@ import (
 // A World announces the token that is in its heap.
 func TestAWorldMarksItsHeap(t *testing.T) {
 	run(t, 2, "shm:"+fabrictest.Name(t), nil, func(w *World) {
-		f := w.hello().File
-		require.NotZero(t, f.Token)
-		require.Equal(t, f.Token, symheap.Load8(w.heap.Base, symheap.TokenAt))
+		token := w.hello().Token
+		require.NotZero(t, token)
+		require.Equal(t, token, symheap.Load8(w.heap.Base, symheap.TokenAt))
 		mapped, err := w.Mapped(1 - w.PE())
 		require.True(t, mapped, err)
-		require.NotEqual(t, f.Token, symheap.Load8(w.peers[1-w.PE()].Base(), symheap.TokenAt))
+		require.NotEqual(t, token, symheap.Load8(w.peers[1-w.PE()].Base(), symheap.TokenAt))
 	})
 }

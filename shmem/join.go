@@ -142,6 +142,11 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.fabric = f
+	if fd := w.heap.FD(); fd >= 0 {
+		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
+			return err
+		}
+	}
 	ln, err := f.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("job %q, or another whose ports are the same, has a PE %d in this fabric already: %w", w.opts.job, w.pe, err)

@@ -33,7 +33,7 @@ type World struct {
 	near    *Team      // see SharedTeam
 	sharers [][]uint64 // see share
 	ctx     *Ctx
-	token   uint64  // names this PE's heap, see symheap.File
+	token   uint64  // names this PE's heap, see symheap.Memory.Mark
 	places  []place // where each PE runs; connect writes one element
 	attachment
 	// closeLimit is how long Close waits for other PEs' byes after the barrier.
@@ -50,12 +50,13 @@ type World struct {
 	exiting bool              // GlobalExit has begun
 }
 
-// attachment is how a PE is reached by those that do not map its heap. It is immutable,
-// and zero for the only PE of a job.
+// attachment is how a PE is reached by the others. It is immutable, and zero for the only PE of
+// a job.
 type attachment struct {
 	spec   *fabric.Spec
 	fabric *sdp.Fabric
 	ln     net.Listener
+	recall func() // ends the loan of the heap; nil if that cannot be mapped
 }
 
 // joining is how far the PEs of a job have found each other.
@@ -345,6 +346,9 @@ func (w *World) release() {
 		if p.mem != nil {
 			p.mem.Close()
 		}
+	}
+	if w.recall != nil {
+		w.recall()
 	}
 	if w.fabric != nil {
 		w.fabric.Close()

@@ -366,9 +366,8 @@ func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 	defer f.wg.Done()
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
-	dev, who, err := f.net.connect(ctx, id.Process())
+	dev, err := f.net.connect(ctx, id.Process())
 	if err == nil {
-		defer f.net.users.set(dev, who)()
 		m.peer, err = f.node.Up(ctx, dev)
 	}
 	if err == nil && m.peer.ID() != id {
@@ -387,7 +386,7 @@ func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 
 // accepted brings up a link that another process makes. If there is none yet, our
 // own dials use it as well.
-func (f *Fabric) accepted(dev ntb.Device, who Peer) {
+func (f *Fabric) accepted(dev ntb.Device) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
@@ -400,7 +399,6 @@ func (f *Fabric) accepted(dev ntb.Device, who Peer) {
 		defer f.wg.Done()
 		ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 		defer cancel()
-		defer f.net.users.set(dev, who)()
 		p, err := f.node.Up(ctx, dev)
 		f.net.refused.check(err)
 		if err != nil {

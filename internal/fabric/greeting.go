@@ -35,6 +35,7 @@ const (
 	wantOwner    = "owner"    // a member is to look for the owner, which has just begun
 	wantCheck    = "check"    // to learn whether the two may be in one fabric
 	wantTopology = "topology" // to learn what the node knows of the fabric
+	wantFile     = "file"     // to get a descriptor of the file that the process lends by Key
 )
 
 // greeting describes one process to another. Both sides compare.
@@ -52,10 +53,12 @@ type greeting struct {
 	Member   bool   `json:"member,omitempty"`  // it owns no links
 	Wire     int    `json:"wire,omitempty"`
 	PID      int    `json:"pid,omitempty"`
+	Key      uint64 `json:"key,omitempty"` // of "file"
 
 	// Only in an answer.
 	Busy     bool      `json:"busy,omitempty"`    // this link is being made already; no error
 	Refused  string    `json:"refused,omitempty"` // the reason, if refused
+	Full     bool      `json:"full,omitempty"`    // refused because its user has too many links
 	Snapshot *NodeView `json:"snapshot,omitempty"`
 }
 
@@ -70,14 +73,21 @@ var (
 
 // writeGreeting writes one frame.
 func writeGreeting(w io.Writer, g *greeting) error {
+	b, err := g.frame()
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return err
+}
+
+func (g *greeting) frame() ([]byte, error) {
 	text, err := json.Marshal(g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b := append([]byte(greetingMagic), 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(b[8:], uint32(len(text)))
-	_, err = w.Write(append(b, text...))
-	return err
+	return append(b, text...), nil
 }
 
 // readGreeting reads one frame of at most limit bytes, and not a byte more, because

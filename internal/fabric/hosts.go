@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -29,13 +27,13 @@ const (
 // hosts is the network of a fabric: the processes and ports of this host, and this
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec                          // immutable; of one host, Node and Nodes are 1
-	station  station                        // immutable
-	number   int                            // number of this process on its host; immutable
-	node     *link.Node                     // set before serve
-	ring     atomic.Pointer[ring.Node]      // the node in a fabric of several hosts, once the number of these is known
-	accepted func(ntb.Device, hostdir.Peer) // likewise
-	ctx      context.Context                // close ends it
+	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
+	station  station                   // immutable
+	number   int                       // number of this process on its host; immutable
+	node     *link.Node                // set before serve
+	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
+	accepted func(ntb.Device)          // likewise
+	ctx      context.Context           // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
@@ -46,7 +44,7 @@ type hosts struct {
 	// once it has met the owner. After that it does not change.
 	plan    atomic.Pointer[Spec]
 	refused refusals
-	users   users
+	guests  guests
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
@@ -285,159 +283,46 @@ func (g *greeting) verdict(answer *greeting) error {
 	if err := g.fits(answer); err != nil {
 		return err
 	}
+	if answer.Full {
+		return fmt.Errorf("node %d refuses: %.200s: %w", answer.Node, answer.Refused, syscall.EAGAIN)
+	}
 	if answer.Refused != "" {
 		return fmt.Errorf("%w: node %d refuses: %.200q", ErrMismatch, answer.Node, answer.Refused)
 	}
 	return nil
 }
 
-// serve answers the cables that other processes connect.
-func (h *hosts) serve(accepted func(ntb.Device, hostdir.Peer)) {
-	h.accepted = accepted
-	h.wg.Go(func() {
-		for {
-			c, err := h.station.accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if Forbidden(err) {
-				h.refused.report(err)
-				continue
-			}
-			if err != nil {
-				// For example, there are no descriptors left. The other side's dial
-				// fails or waits.
-				select {
-				case <-h.ctx.Done():
-					return
-				case <-time.After(acceptPause):
-				}
-				continue
-			}
-			h.wg.Go(func() { h.answer(c) })
-		}
-	})
-}
-
-// acceptPause is how long to wait after accept has failed.
-const acceptPause = 20 * time.Millisecond
-
-// answer reads a greeting, answers it, and does what it asks for.
-func (h *hosts) answer(c cable) {
-	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
-	defer cancel()
-	release := context.AfterFunc(ctx, func() { c.Close() })
-	defer release()
-	deadline, _ := ctx.Deadline()
-	_ = c.SetDeadline(deadline)
-	g, err := readGreeting(c, maxGreeting)
-	if err != nil {
-		if errors.Is(err, errGreeting) {
-			h.refused.add(err)
-		}
-		c.Close()
-		return
-	}
-	who, err := c.peer() // later the device owns the cable
-	if err != nil {
-		c.Close()
-		return
-	}
-	answer := h.greeting("")
-	l, err := h.judge(g, answer)
-	if err != nil {
-		answer.Refused = err.Error()
-		h.refused.add(err)
-	}
-	err = writeGreeting(c, answer)
-	if err != nil || answer.Refused != "" || answer.Busy || !g.bridges() {
-		if l != nil && !answer.Busy {
-			h.failed(l, err)
-		}
-		c.Close()
-		return
-	}
-	// From here on the deadline of the device counts.
-	dev, err := h.bridge(c, g.Want)
-	if err == nil && !release() {
-		dev.Close()
-		err = ctx.Err()
-	}
-	switch {
-	case l != nil:
-		h.finish(ctx, l, dev, err)
-	case err != nil:
-		h.refused.check(err)
-	case g.Want == wantUplink:
-		h.addMember(ctx, g, dev, who)
-	default:
-		h.accepted(dev, who)
-	}
-}
-
-// judge decides how to answer a greeting. If it returns a link and the answer is
-// not busy, the caller makes that link.
-func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
-	if g.Want == wantTopology && g.Version == greetingVersion && h.several() {
-		answer.Snapshot = h.view()
-		return nil, nil
-	}
-	if g.Want == wantOwner {
-		h.stir() // if it does not fit, the error of the link shows that
-	}
-	if err := answer.fits(g); err != nil {
-		return nil, err
-	}
-	switch {
-	case g.Node == h.spec.Node && h.judgeOwn(g):
-		return nil, nil
-	case g.Node == h.spec.Node:
-		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
-			ErrMismatch, g.Node, os.Getpid(), g.PID)
-	case g.Want == wantCheck:
-		return nil, nil
-	case g.Want == wantLink && !g.Member:
-		for _, l := range h.links {
-			if l.wire.number == g.Wire && l.to == g.Node && l.bySocket() {
-				answer.Busy = !h.take(l)
-				return l, nil
-			}
-		}
-		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", ErrMismatch, g.Wire, g.Node, h.spec.Node)
-	}
-	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
-}
-
-// connect makes a bridge to another process of this host, and returns that one's user.
-func (h *hosts) connect(ctx context.Context, process int) (dev ntb.Device, who hostdir.Peer, err error) {
+// connect makes a bridge to another process of this host.
+func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
 	c, err := h.station.connect(ctx, h.spec.Node, process)
 	if err != nil {
-		return nil, who, err
+		return nil, err
 	}
-	if who, err = c.peer(); err != nil {
+	who, err := c.peer()
+	if err != nil {
 		c.Close()
-		return nil, who, err
+		return nil, err
 	}
 	mine := h.greeting(wantProcess)
 	answer, release, err := ask(ctx, c, mine)
 	if err != nil {
-		return nil, who, err
+		return nil, err
 	}
 	if err := mine.verdict(answer); err != nil {
 		release()
 		c.Close()
-		return nil, who, err
+		return nil, err
 	}
-	dev, err = h.bridge(c, wantProcess)
+	dev, err := h.bridge(c, who, wantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
 	}
-	return dev, who, err
+	return dev, err
 }
 
-// bridge makes a bridge of a cable, for a link or within the host.
-func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
+// bridge makes a bridge of a cable to a process of a user, for a link or within the host.
+func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 	window, doorbells := h.spec.Window, 1
 	if window == 0 {
 		window = defaultShmWindow
@@ -456,7 +341,10 @@ func (h *hosts) bridge(c cable, want string) (ntb.Device, error) {
 	if h.spec.Kind != "mem" { // there both ends were wrapped together
 		dev, _ = h.spec.wrap(dev, nil)
 	}
-	return dev, nil
+	if want == wantLink {
+		return ofUser(dev, who).ofHost(), nil
+	}
+	return ofUser(dev, who), nil
 }
 
 // close drops all claims and ends the goroutines. The links end with the node, in closeNode.

@@ -223,13 +223,10 @@ func (h *hosts) begin(l *nodeLink) bool {
 		h.failed(l, err)
 		return false
 	}
-	dev, err := h.bridge(c, mine.Want)
+	dev, err := h.bridge(c, who, mine.Want)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
-	}
-	if err == nil && l.uplink() { // the owner is of this host
-		defer h.users.set(dev, who)()
 	}
 	return h.finish(ctx, l, dev, err)
 }

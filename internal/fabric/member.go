@@ -126,9 +126,9 @@ type memberLink struct {
 // made again.
 const replaceWait = time.Second
 
-// addMember brings up the link to a member of a user that greeted with g, over a bridge. It
-// removes the member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device, who Peer) {
+// addMember brings up the link to a member that greeted with g, over a bridge. It removes the
+// member when the link is down.
+func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 	h.mu.Lock()
 	old := h.members[g.Process]
 	h.mu.Unlock()
@@ -142,9 +142,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device, who 
 		case <-ctx.Done():
 		}
 	}
-	forget := h.users.set(dev, who)
 	made, err := h.ring.Load().Link(ctx, dev, ring.Down)
-	forget()
 	if err == nil && made.ID().Process() != g.Process {
 		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
 		made.Close()

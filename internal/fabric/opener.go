@@ -53,6 +53,7 @@ func (w attachedWire) open(l *nodeLink) bool {
 	h.mu.Unlock()
 	if err == nil {
 		dev, _ = h.spec.wrap(dev, nil)
+		dev = ofUnknown(dev)
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()

@@ -2,10 +2,9 @@ package fabric
 
 import (
 	"errors"
-	"sync"
+	"os"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
-	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -15,28 +14,35 @@ type Peer = hostdir.Peer
 // Self returns the user of this process.
 func Self() Peer { return hostdir.Self() }
 
-// users are the users of the processes to which links are being brought up. They are found by
-// the last byte of the inbound memory of the link's device, which is the last one of what the
-// link calls local, too: the memory is that device's alone. Handlers ask, so it takes no lock.
-type users struct{ all sync.Map } // of *byte to Peer
-
-// set says whose process is at the other end of a device, until the result is called.
-func (u *users) set(dev ntb.Device, who Peer) (forget func()) {
-	key := lastByte(dev.Inbound())
-	u.all.Store(key, who)
-	return func() { u.all.Delete(key) }
+// identified is a device of which the fabric knows whose process is at the other end, or that
+// nobody knows.
+type identified struct {
+	ntb.Device
+	caps ntb.Caps
 }
 
-func lastByte(b []byte) *byte { return &b[len(b)-1] }
+// Caps implements ntb.Device.
+func (d *identified) Caps() ntb.Caps { return d.caps }
 
-// Whose returns the user of the process at the other end of a link. It is called while the
-// link's handlers are opened. ok is false if only other processes could say, since the
-// link leads to another host.
-func (f *Fabric) Whose(p *link.Peer) (who Peer, ok bool) {
-	if v, ok := f.net.users.all.Load(lastByte(p.Local())); ok {
-		return v.(Peer), true
-	}
-	return who, false
+// ofUser returns a device whose other end is a process of a user, as the kernel says.
+func ofUser(dev ntb.Device, who Peer) *identified {
+	d := &identified{dev, dev.Caps()}
+	d.caps.User, d.caps.Stranger = &who, who.UID != os.Geteuid()
+	return d
+}
+
+// ofHost returns d, whose other end is a process of another host. Who dials or listens there
+// is not known, so it counts as nobody.
+func (d *identified) ofHost() ntb.Device {
+	d.caps.User = nil
+	return d
+}
+
+// ofUnknown returns a device of which nobody here knows who is at the other end.
+func ofUnknown(dev ntb.Device) ntb.Device {
+	d := &identified{dev, dev.Caps()}
+	d.caps.User, d.caps.Stranger = nil, true
+	return d
 }
 
 // Forbidden reports whether an error means that a process is not allowed what it tried.

@@ -45,7 +45,8 @@ const (
 	Elsewhere                      // another process of the host holds the port
 	AddressTaken                   // a connection with these addresses exists
 	Forbidden                      // the listener does not admit the user of the process
-	lastReason   = Forbidden
+	TooMany                        // the user of the process has too many connections there
+	lastReason   = TooMany
 )
 
 // String returns the reason in words.
@@ -65,6 +66,8 @@ func (r Reason) String() string {
 		return "there is a connection between these two addresses"
 	case Forbidden:
 		return "the listener does not admit this user"
+	case TooMany:
+		return "the listener's process has as many connections of this user as it takes of another user"
 	}
 	return fmt.Sprintf("reason %d", uint16(r))
 }

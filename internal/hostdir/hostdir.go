@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 const (
@@ -36,14 +38,8 @@ func (s Socket) MayBe(cookie uint64) bool { return (s.Cookie^cookie)&cookieKept 
 const cookieKept = 1<<30 - 1
 
 // Peer is the user of the process at the other end of a cable, as the kernel reports it. It
-// is that of the moment when the process connected, or began to listen. A number is -1 if
-// it stands for all who have none in this user namespace.
-type Peer struct {
-	PID    int // 0 if the process is of another pid namespace
-	UID    int
-	GID    int
-	Groups []int // supplementary
-}
+// is that of the moment when the process connected, or began to listen.
+type Peer = ntb.User
 
 // Self returns the user of this process.
 func Self() Peer {
@@ -51,8 +47,8 @@ func Self() Peer {
 	return Peer{PID: os.Getpid(), UID: os.Geteuid(), GID: os.Getegid(), Groups: groups}
 }
 
-// in reports whether the peer is in a group.
-func (p Peer) in(gid int) bool { return p.GID == gid || slices.Contains(p.Groups, gid) }
+// isIn reports whether a peer is in a group.
+func isIn(p Peer, gid int) bool { return p.GID == gid || slices.Contains(p.Groups, gid) }
 
 // ForbiddenError reports that a process may not use a place, or a cable to another process. It
 // wraps EACCES.

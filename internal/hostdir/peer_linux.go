@@ -28,7 +28,7 @@ func PeerOf(c *net.UnixConn) (p Peer, err error) {
 	if err = errors.Join(err, asked); err != nil {
 		return p, fmt.Errorf("ask for the peer's user: %w", err)
 	}
-	if err = p.forgetStrangers("/proc"); err != nil {
+	if err = forgetStrangers(&p, "/proc"); err != nil {
 		return p, fmt.Errorf("whether a user stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
 	}
 	return p, nil
@@ -36,7 +36,7 @@ func PeerOf(c *net.UnixConn) (p Peer, err error) {
 
 // forgetStrangers replaces the numbers that stand for all who have none in this user
 // namespace, with /proc at proc.
-func (p *Peer) forgetStrangers(proc string) error {
+func forgetStrangers(p *Peer, proc string) error {
 	uid, err := overflow(proc, "uid")
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (p *openPlace) admit(peer Peer, euid int) error {
 	switch {
 	case p.gid < 0 && peer.UID != euid:
 		return forbidden("the peer is uid %d, and this process is uid %d", peer.UID, euid)
-	case p.gid >= 0 && peer.UID != euid && peer.UID != 0 && peer.UID != p.owner && !peer.in(p.gid):
+	case p.gid >= 0 && peer.UID != euid && peer.UID != 0 && peer.UID != p.owner && !isIn(peer, p.gid):
 		return forbidden("the peer is uid %d, which is not in group %s (gid %d) of %s", peer.UID, groupName(p.gid), p.gid, p.path)
 	}
 	return nil

@@ -80,15 +80,15 @@ func TestNumbersOfNobodyAreNobodys(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(proc, name), []byte(text), 0o600))
 	}
 	p := Peer{PID: 7, UID: 65534, GID: 65533, Groups: []int{1, 65533, 65534}}
-	require.NoError(t, p.forgetStrangers(proc))
+	require.NoError(t, forgetStrangers(&p, proc))
 	require.Equal(t, Peer{PID: 7, UID: -1, GID: -1, Groups: []int{1, -1, 65534}}, p)
 	// Where all have numbers, these are numbers like others.
 	require.NoError(t, os.WriteFile(filepath.Join(proc, "self/uid_map"), []byte("0 0 4294967295\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(proc, "self/gid_map"), []byte("0 0 4294967295\n"), 0o600))
 	p = Peer{UID: 65534, GID: 65533}
-	require.NoError(t, p.forgetStrangers(proc))
+	require.NoError(t, forgetStrangers(&p, proc))
 	require.Equal(t, Peer{UID: 65534, GID: 65533}, p)
-	require.Error(t, p.forgetStrangers(t.TempDir()), "without /proc")
+	require.Error(t, forgetStrangers(&p, t.TempDir()), "without /proc")
 }
 
 // playStandIn is a process whose uid stands for other users too. It listens at an

@@ -6,13 +6,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// File says where the memory of a PE's heap is, for PEs that can map it.
-type File struct {
-	PID   int    `json:"pid"`
-	FD    int    `json:"fd"`    // -1: the heap cannot be mapped
-	Token uint64 `json:"token"` // the word at TokenAt of the heap: random, not 0
-}
-
 // Alignments of heaps in memory. No object can be aligned to more than its heap is.
 const (
 	MaxAlign = 1 << 30
@@ -24,7 +17,7 @@ const (
 // since no object of the heap could begin there.
 func alignment(size int) int { return min(MaxAlign, 1<<(bits.Len(uint(size))-1)) }
 
-// Mark writes the heap's token. Its owner calls it before others hear of the heap.
+// Mark writes the heap's token: random, not 0. Its owner calls it before others hear of the heap.
 func (m *Memory) Mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.

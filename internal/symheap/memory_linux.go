@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,23 +19,12 @@ type Memory struct {
 	maps  bool
 }
 
-// seals keep the size of a heap, so that no mapping of it can fault.
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
 // NewMapped makes a heap that other processes can map. It takes address space at
 // once, and pages as they are touched.
 func NewMapped(size int) (*Memory, error) {
-	fd, err := unix.MemfdCreate("shmem-heap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := memfd.Create("shmem-heap", int64(size))
 	if err != nil {
-		return nil, fmt.Errorf("make symmetric heap: %w", err)
-	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("make symmetric heap of %d bytes: %w", size, err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("seal symmetric heap: %w", err)
+		return nil, fmt.Errorf("symmetric heap: %w", err)
 	}
 	b, err := mapFile(fd, size)
 	if err != nil {
@@ -45,31 +34,14 @@ func NewMapped(size int) (*Memory, error) {
 	return &Memory{Bytes: b, fd: fd, maps: true}, nil
 }
 
-// File returns where the memory file is. The caller adds the heap's token.
-func (m *Memory) File() File { return File{PID: os.Getpid(), FD: m.fd} }
+// FD returns the descriptor of a heap that others can map.
+func (m *Memory) FD() int { return m.fd }
 
-// Map maps the heap of a process of this machine. The numbers in f may name anything.
-// They may even name the heap of a process here that has the same numbers as the PE has
-// on another host. So Map maps the file only if its token shows that it is the right
-// one.
-func Map(f File, size int) (*Memory, error) {
-	name := fmt.Sprintf("/proc/%d/fd/%d", f.PID, f.FD)
-	// To open a device may have effects. O_PATH does not open it yet.
-	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
-	}
-	defer unix.Close(path)
-	if err := checkKind(path, size); err != nil {
-		return nil, fmt.Errorf("descriptor %d of process %d: %w", f.FD, f.PID, err)
-	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open the heap of process %d: %w", f.PID, err)
-	}
-	defer unix.Close(fd)
-	if err := checkHeap(fd, size, f.Token); err != nil {
-		return nil, fmt.Errorf("descriptor %d of process %d: %w", f.FD, f.PID, err)
+// Map maps the heap of another PE, whose token it must have. The descriptor may be of anything. It
+// stays the caller's.
+func Map(fd, size int, token uint64) (*Memory, error) {
+	if err := checkHeap(fd, size, token); err != nil {
+		return nil, err
 	}
 	b, err := mapFile(fd, size)
 	if err != nil {
@@ -78,34 +50,10 @@ func Map(f File, size int) (*Memory, error) {
 	return &Memory{Bytes: b, fd: -1, maps: true}, nil
 }
 
-// checkKind refuses a file that does not consist of ordinary pages, size bytes of them.
-// A file of huge pages can be sealed as well, but faults where no huge page is free.
-func checkKind(fd, size int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("look at it: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.New("not a regular file")
-	}
-	if st.Size != int64(size) {
-		return fmt.Errorf("a file of %d bytes, want %d", st.Size, size)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
-		return errors.New("not a file of ordinary pages")
-	}
-	return nil
-}
-
-// checkHeap refuses a file that could change its size, or that has another token.
+// checkHeap refuses a file of which a mapping could fault, or that has another token.
 func checkHeap(fd, size int, token uint64) error {
-	if err := checkKind(fd, size); err != nil {
+	if err := memfd.Check(fd, int64(size)); err != nil {
 		return err
-	}
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || got&seals != seals {
-		return fmt.Errorf("not sealed (seals %#x)", got)
 	}
 	var b [8]byte
 	n, err := unix.Pread(fd, b[:], TokenAt)

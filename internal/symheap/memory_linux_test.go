@@ -1,30 +1,26 @@
 package symheap
 
 import (
-	"os"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of processes and files coincide on two hosts. A heap is mapped only if it has
-// the right token.
+// A heap is mapped only if it has the right token.
 func TestAHeapIsFoundByItsToken(t *testing.T) {
 	const size = 1 << 20
 	m, err := NewMapped(size)
 	require.NoError(t, err)
 	defer m.Close()
 	m.Mark(7)
-	f := m.File()
-	f.Token = 7
-	there, err := Map(f, size)
+	there, err := Map(m.FD(), size, 7)
 	require.NoError(t, err)
 	there.Bytes[5000] = 3
 	require.Equal(t, byte(3), m.Bytes[5000])
 	there.Close()
-	f.Token = 8
-	_, err = Map(f, size)
+	_, err = Map(m.FD(), size, 8)
 	require.ErrorContains(t, err, "another heap")
 }
 
@@ -48,26 +44,26 @@ func TestWhatIsNoHeapIsNotMapped(t *testing.T) {
 		make func(t *testing.T) int
 		want string
 	}{
-		"good":             {mem(0, seals, size), ""},
-		"huge pages":       {mem(unix.MFD_HUGETLB, seals, size), "ordinary pages"},
+		"good":             {mem(0, memfd.Seals, size), ""},
+		"huge pages":       {mem(unix.MFD_HUGETLB, memfd.Seals, size), "ordinary pages"},
 		"not sealed":       {mem(0, unix.F_SEAL_GROW|unix.F_SEAL_SEAL, size), "not sealed"},
-		"another size":     {mem(0, seals, size-4096), "bytes"},
-		"without a token":  {mem(0, seals|unix.F_SEAL_WRITE, size), "map symmetric heap"},
-		"a file on a disk": {func(t *testing.T) int { return opened(t, t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR) }, "ordinary pages|bytes"},
-		"a device":         {func(t *testing.T) int { return opened(t, "/dev/zero", unix.O_RDWR) }, "regular file"},
-		"a directory":      {func(t *testing.T) int { return opened(t, t.TempDir(), unix.O_RDONLY) }, "regular file"},
+		"another size":     {mem(0, memfd.Seals, size-4096), "bytes"},
+		"without a token":  {mem(0, memfd.Seals|unix.F_SEAL_WRITE, size), "map symmetric heap"},
+		"a file on a disk": {func(t *testing.T) int { return opened(t, t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR) }, "not sealed"},
+		"a device":         {func(t *testing.T) int { return opened(t, "/dev/zero", unix.O_RDWR) }, "not sealed"},
+		"a directory":      {func(t *testing.T) int { return opened(t, t.TempDir(), unix.O_RDONLY) }, "not sealed"},
 		"a pipe": {func(t *testing.T) int {
 			var fds [2]int
 			require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
 			t.Cleanup(func() { unix.Close(fds[0]) })
 			return fds[1]
-		}, "regular file"},
-		"nothing": {func(*testing.T) int { return -1 }, "open the heap"},
+		}, "not sealed"},
+		"nothing": {func(*testing.T) int { return -1 }, "not sealed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fd := tt.make(t)
 			defer unix.Close(fd)
-			m, err := Map(File{PID: os.Getpid(), FD: fd, Token: 7}, size)
+			m, err := Map(fd, size, 7)
 			if tt.want == "" {
 				require.NoError(t, err)
 				m.Close()

@@ -14,9 +14,10 @@ type Memory struct {
 
 func NewMapped(int) (*Memory, error) { return nil, errors.ErrUnsupported }
 
-func (m *Memory) File() (f File) { return f }
+// FD returns -1.
+func (m *Memory) FD() int { return -1 }
 
-func Map(File, int) (*Memory, error) { return nil, errors.ErrUnsupported }
+func Map(fd, size int, token uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 
 func (m *Memory) Close() { m.Bytes = nil }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -15,13 +16,9 @@ import (
 // each are the same memory in every session. It is for tests.
 func Pair(size int) (a, b ntb.Attachment, err error) {
 	each := PageSize + (size+PageSize-1)/PageSize*PageSize
-	fd, err := unix.MemfdCreate("ntbnet-fixed", unix.MFD_CLOEXEC)
+	fd, err := memfd.Create("ntbnet-fixed", int64(2*each))
 	if err != nil {
-		return nil, nil, fmt.Errorf("ntbfixed: make memory: %w", err)
-	}
-	if err := unix.Ftruncate(fd, int64(2*each)); err != nil {
-		unix.Close(fd)
-		return nil, nil, fmt.Errorf("ntbfixed: make memory of %d bytes: %w", 2*each, err)
+		return nil, nil, fmt.Errorf("ntbfixed: %w", err)
 	}
 	parts := [2]Memory{{fd, 0, each}, {fd, int64(each), each}}
 	lines := [2]*interruptLine{newLine(), newLine()}

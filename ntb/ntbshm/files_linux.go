@@ -9,15 +9,13 @@ import (
 	"net"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
 
 // headerSize is the size of a memory file's header, before the window.
 const headerSize = pageSize
-
-// wantSeals fix the size of a memory file, and the seals themselves.
-const wantSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // maxRights is how many files one message can carry (SCM_MAX_FD).
 const maxRights = 253
@@ -63,17 +61,11 @@ func makeFiles(o Options) (f, waits files, err error) {
 	if err := tryBells(); err != nil {
 		return nil, nil, err
 	}
-	mem, err := unix.MemfdCreate("ntbnet-window", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	mem, err := memfd.Create("ntbnet-window", headerSize+int64(o.Window))
 	if err != nil {
-		return f, waits, fmt.Errorf("ntbshm: make memory file: %w", err)
+		return f, waits, fmt.Errorf("ntbshm: %w", err)
 	}
 	f = append(f, mem)
-	if err := unix.Ftruncate(mem, headerSize+int64(o.Window)); err != nil {
-		return f, waits, fmt.Errorf("ntbshm: size memory file: %w", err)
-	}
-	if _, err := unix.FcntlInt(uintptr(mem), unix.F_ADD_SEALS, wantSeals); err != nil {
-		return f, waits, fmt.Errorf("ntbshm: seal memory file: %w", err)
-	}
 	for range o.Doorbells {
 		wait, ring, err := makeBell()
 		if err != nil {
@@ -132,8 +124,8 @@ func receive(cable *net.UnixConn) (m message, f files, err error) {
 	if flags&unix.MSG_CTRUNC != 0 || len(f) != 1+m.doorbells {
 		return m, f, fmt.Errorf("%w: %d files or more, want %d", ErrBadPeer, len(f), 1+m.doorbells)
 	}
-	if err := checkMemory(f[0], headerSize+m.window); err != nil {
-		return m, f, err
+	if err := memfd.Check(f[0], headerSize+m.window); err != nil {
+		return m, f, fmt.Errorf("%w: memory file: %w", ErrBadPeer, err)
 	}
 	for _, bell := range f[1:] {
 		if err := checkBell(bell); err != nil {
@@ -155,30 +147,6 @@ func rights(oob []byte) (f files, err error) {
 		}
 	}
 	return f, err
-}
-
-// checkMemory refuses a file whose mapping of size bytes could make this process
-// fault: one that can shrink, or whose pages cannot be had.
-func checkMemory(fd int, size int64) error {
-	// This call comes first, because it fails at once where others that reach the
-	// file might not return.
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&wantSeals != wantSeals {
-		return fmt.Errorf("%w: memory is not sealed (seals %#x)", ErrBadPeer, seals)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("ntbshm: stat the peer's memory: %w", err)
-	}
-	if st.Size != size {
-		return fmt.Errorf("%w: memory of %d bytes, want %d", ErrBadPeer, st.Size, size)
-	}
-	// A file of huge pages can be sealed as well, and faults where none is free.
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
-		return fmt.Errorf("%w: memory is not of ordinary pages", ErrBadPeer)
-	}
-	return nil
 }
 
 // mapFile maps a whole memory file. Outbound windows are mapped for reading as

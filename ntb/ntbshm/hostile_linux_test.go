@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -88,7 +89,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 	hi := message{membarrier: true, window: window, doorbells: 1}
 	var keep files // the other ends, until a test has ended
 	good := func(t *testing.T) files {
-		return files{memory(t, headerSize+window, 0, wantSeals), ringing(t)}
+		return files{memory(t, headerSize+window, 0, memfd.Seals), ringing(t)}
 	}
 	mem := func(size int64, flags, seals int) func(t *testing.T) files {
 		return func(t *testing.T) files {
@@ -97,7 +98,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 	}
 	bell := func(fd func(t *testing.T) int) func(t *testing.T) files {
 		return func(t *testing.T) files {
-			return files{memory(t, headerSize+window, 0, wantSeals), fd(t)}
+			return files{memory(t, headerSize+window, 0, memfd.Seals), fd(t)}
 		}
 	}
 	// open makes a ringing end that is shut down only as how says.
@@ -123,7 +124,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		text  string // part of the error
 	}{
 		{"no files", hi.encode(), func(*testing.T) files { return nil }, "0 files"},
-		{"one file", hi.encode(), func(t *testing.T) files { return files{memory(t, headerSize+window, 0, wantSeals)} }, "1 files"},
+		{"one file", hi.encode(), func(t *testing.T) files { return files{memory(t, headerSize+window, 0, memfd.Seals)} }, "1 files"},
 		{"one file too many", hi.encode(), func(t *testing.T) files { return append(good(t), pipeWriter(t)) }, "3 files"},
 		{"100 files too many", hi.encode(), func(t *testing.T) files {
 			f := good(t)
@@ -151,10 +152,10 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 		{"unsealed memory", hi.encode(), mem(headerSize+window, 0, 0), "not sealed"},
 		{"memory that can shrink", hi.encode(), mem(headerSize+window, 0, unix.F_SEAL_GROW|unix.F_SEAL_SEAL), "not sealed"},
 		{"memory that can be sealed more", hi.encode(), mem(headerSize+window, 0, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK), "not sealed"},
-		{"small memory", hi.encode(), mem(headerSize+window-1, 0, wantSeals), "memory of 12287 bytes"},
-		{"large memory", hi.encode(), mem(headerSize+window+1, 0, wantSeals), "memory of 12289 bytes"},
+		{"small memory", hi.encode(), mem(headerSize+window-1, 0, memfd.Seals), "12287 bytes, want 12288"},
+		{"large memory", hi.encode(), mem(headerSize+window+1, 0, memfd.Seals), "12289 bytes, want 12288"},
 		{"memory of huge pages", message{window: 2<<20 - headerSize, doorbells: 1}.encode(),
-			mem(2<<20, unix.MFD_HUGETLB, wantSeals), "ordinary pages"},
+			mem(2<<20, unix.MFD_HUGETLB, memfd.Seals), "ordinary pages"},
 		{"file on a disk", hi.encode(), func(t *testing.T) files {
 			fd, err := unix.Open(t.TempDir()+"/file", unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 			if err != nil || unix.Ftruncate(fd, headerSize+window) != nil {
@@ -162,7 +163,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			}
 			return files{fd, ringing(t)}
 		}, "not sealed"},
-		{"memory that cannot be written", hi.encode(), mem(headerSize+window, 0, wantSeals|unix.F_SEAL_WRITE), "map window"},
+		{"memory that cannot be written", hi.encode(), mem(headerSize+window, 0, memfd.Seals|unix.F_SEAL_WRITE), "map window"},
 		{"pipe for a doorbell", hi.encode(), bell(pipeWriter), "not a Unix socket"},
 		{"eventfd for a doorbell", hi.encode(), bell(eventfd), "not a Unix socket"},
 		{"TCP socket for a doorbell", hi.encode(), bell(func(t *testing.T) int {

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"golang.org/x/sys/unix"
 )
-
-// seals fix the file's size, so that neither process can make the other fault.
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // NewMemory makes the memory, and the file from which the other process opens it.
 // The caller closes both.
@@ -31,27 +29,17 @@ func OpenMemory(f *os.File) (*Memory, error) {
 
 // newShared makes size bytes of memory, and the file from which other processes open it.
 func newShared(size int) ([]byte, *os.File, error) {
-	fd, err := unix.MemfdCreate("sdp-perf-limits", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := memfd.Create("sdp-perf-limits", int64(size))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make memory file: %w", err)
+		return nil, nil, err
 	}
 	f := os.NewFile(uintptr(fd), "limits")
-	b, err := seal(f, size)
+	b, err := openShared(f, size)
 	if err != nil {
 		f.Close()
 		return nil, nil, err
 	}
 	return b, f, nil
-}
-
-func seal(f *os.File, size int) ([]byte, error) {
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, fmt.Errorf("size memory file: %w", err)
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal memory file: %w", err)
-	}
-	return openShared(f, size)
 }
 
 // openShared maps a file of newShared. It touches all pages, so that no measurement

@@ -1,0 +1,130 @@
+//go:build linux && (amd64 || arm64)
+
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"golang.org/x/sys/unix"
+)
+
+// LendFile lends a file to processes of this user that know its key, in all fabrics of which
+// this process is, until end is called: FetchFile returns them a descriptor of their own. It
+// keeps a descriptor for that. The caller chooses keys that nobody guesses or uses twice.
+func LendFile(key uint64, fd int) (end func(), err error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("fabric: lend a file: %w", err)
+	}
+	f := os.NewFile(uintptr(own), "lent")
+	lent.Store(key, f)
+	return func() {
+		lent.Delete(key)
+		f.Close()
+	}, nil
+}
+
+// FetchFile returns the file that the process which holds a port of a node has lent. That
+// process is of this machine and of this user, or there is an error. The file may be anything:
+// the caller checks it, and closes it.
+func FetchFile(ctx context.Context, spec *Spec, node, port int, key uint64) (*os.File, error) {
+	dir, err := hostdir.Open(spec.place(node), false)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	process, ok, err := dir.Holder(port)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("no process of this machine holds port %d: %w", port, syscall.ECONNREFUSED)
+	}
+	c, err := dir.Connect(ctx, process)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	f, err := fetch(c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantFile, Key: key, PID: os.Getpid()})
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fabric: fetch a file of process %d: %w", process, err)
+	}
+	return f, nil
+}
+
+// fetch asks for a file over a cable.
+func fetch(c *net.UnixConn, g *greeting) (*os.File, error) {
+	who, err := hostdir.PeerOf(c)
+	if err != nil {
+		return nil, err
+	}
+	if who.UID != os.Geteuid() {
+		return nil, errNotYours
+	}
+	if err := writeGreeting(c, g); err != nil {
+		return nil, err
+	}
+	r := &fileReader{conn: c}
+	answer, err := readGreeting(r, maxAnswer)
+	switch {
+	case err != nil:
+	case answer.Version != greetingVersion:
+		err = fmt.Errorf("%w: it greets in version %d, this process in %d", ErrMismatch, answer.Version, greetingVersion)
+	case answer.Refused != "":
+		err = fmt.Errorf("it says: %.200s", answer.Refused)
+	case len(r.files) != 1:
+		err = fmt.Errorf("%w: %d files, want one", errGreeting, len(r.files))
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return os.NewFile(uintptr(r.files[0]), "fetched"), nil
+}
+
+// fileReader reads a cable, and keeps the files that come with what it reads.
+type fileReader struct {
+	conn  *net.UnixConn
+	files []int
+}
+
+func (r *fileReader) Read(p []byte) (int, error) {
+	oob := make([]byte, unix.CmsgSpace(4)) // the kernel closes more than one
+	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob)
+	messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		r.files = append(r.files, fds...)
+	}
+	return n, err
+}
+
+func (r *fileReader) close() {
+	for _, fd := range r.files {
+		unix.Close(fd)
+	}
+}
+
+// sendFile sends a frame of a greeting, and a file with it.
+func (c *shmCable) sendFile(frame []byte, f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Control(func(fd uintptr) { _, _, sent = c.WriteMsgUnix(frame, unix.UnixRights(int(fd)), nil) })
+	if err != nil {
+		return err
+	}
+	return sent
+}

@@ -1,0 +1,27 @@
+package fabric
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who asks is what the kernel says, not the process.
+func TestAFileIsForProcessesOfTheSameUser(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer f.Close()
+	lent.Store(uint64(7), f)
+	defer lent.Delete(uint64(7))
+	own := Self()
+	got, err := findLent(7, own)
+	require.NoError(t, err)
+	require.Same(t, f, got)
+	_, err = findLent(8, own)
+	require.Equal(t, errNoFile, err)
+	for _, uid := range []int{own.UID + 1, -1} {
+		_, err = findLent(7, Peer{UID: uid})
+		require.Equal(t, errNotYours, err)
+	}
+}

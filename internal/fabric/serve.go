@@ -1,0 +1,187 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// serve answers the cables that other processes connect.
+func (h *hosts) serve(accepted func(ntb.Device)) {
+	h.accepted = accepted
+	h.wg.Go(func() {
+		for {
+			c, err := h.station.accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if Forbidden(err) {
+				h.refused.report(err)
+				continue
+			}
+			if err != nil {
+				// For example, there are no descriptors left. The other side's dial
+				// fails or waits.
+				select {
+				case <-h.ctx.Done():
+					return
+				case <-time.After(acceptPause):
+				}
+				continue
+			}
+			who, err := c.peer() // later the device owns the cable
+			if err != nil {
+				c.Close()
+				continue
+			}
+			g := h.guests.enter(who)
+			tooMany, tell := g.check()
+			if tooMany != nil {
+				h.refused.report(tooMany)
+			}
+			if !tell {
+				g.leave()
+				c.Close()
+				continue
+			}
+			h.wg.Go(func() { h.answer(c, who, g, tooMany) })
+		}
+	})
+}
+
+// acceptPause is how long to wait after accept has failed.
+const acceptPause = 20 * time.Millisecond
+
+// answer reads a greeting of a process of a user, answers it, and does what it asks for. If
+// tooMany is not nil, it only answers with that. It ends the stay of the guest g, unless a
+// link does.
+func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
+	limit := linkTimeout
+	if tooMany != nil {
+		limit = refuseTimeout
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, limit)
+	defer cancel()
+	release := context.AfterFunc(ctx, func() { c.Close() })
+	defer release()
+	asks, l := h.agree(ctx, c, who, tooMany)
+	if asks == nil {
+		c.Close()
+		g.leave()
+		return
+	}
+	// From here on the deadline of the device counts.
+	dev, err := h.bridge(c, who, asks.Want)
+	if err == nil && !release() {
+		dev.Close()
+		err = ctx.Err()
+	}
+	if err == nil {
+		dev = g.stays(dev)
+	} else {
+		g.leave()
+	}
+	switch {
+	case l != nil:
+		h.finish(ctx, l, dev, err)
+	case err != nil:
+		h.refused.check(err)
+	case asks.Want == wantUplink:
+		h.addMember(ctx, asks, dev)
+	default:
+		h.accepted(dev)
+	}
+}
+
+// agree reads a greeting and answers it. It returns the greeting if the cable becomes a bridge,
+// with the link for that, if it is one to another node. If tooMany is not nil, it refuses.
+func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting, l *nodeLink) {
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	g, err := readGreeting(c, maxGreeting)
+	if err != nil {
+		if errors.Is(err, errGreeting) {
+			h.refused.add(err)
+		}
+		return nil, nil
+	}
+	answer := h.greeting("")
+	if g.Want == wantFile && g.Version == greetingVersion && tooMany == nil {
+		h.lend(c, who, g, answer)
+		return nil, nil
+	}
+	if tooMany != nil {
+		answer.Refused, answer.Full = tooMany.Error(), true
+	} else if l, err = h.judge(g, answer); err != nil {
+		answer.Refused = err.Error()
+		h.refused.add(err)
+	}
+	err = writeGreeting(c, answer)
+	if err != nil || answer.Refused != "" || answer.Busy || !g.bridges() {
+		if l != nil && !answer.Busy {
+			h.failed(l, err)
+		}
+		return nil, nil
+	}
+	return g, l
+}
+
+// lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
+// not matter.
+func (h *hosts) lend(c cable, who Peer, g, answer *greeting) {
+	f, err := findLent(g.Key, who)
+	to, ok := c.(interface {
+		sendFile(frame []byte, f *os.File) error
+	})
+	if err == nil && !ok {
+		err = errNoFile
+	}
+	if err != nil {
+		answer.Refused = err.Error()
+		h.refused.add(fmt.Errorf("pid %d, uid %d asks for a file: %w", who.PID, who.UID, err))
+		_ = writeGreeting(c, answer) // the other side hangs up if it does not get it
+		return
+	}
+	frame, err := answer.frame()
+	if err == nil {
+		_ = to.sendFile(frame, f) // likewise
+	}
+}
+
+// judge decides how to answer a greeting. If it returns a link and the answer is
+// not busy, the caller makes that link.
+func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
+	if g.Want == wantTopology && g.Version == greetingVersion && h.several() {
+		answer.Snapshot = h.view()
+		return nil, nil
+	}
+	if g.Want == wantOwner {
+		h.stir() // if it does not fit, the error of the link shows that
+	}
+	if err := answer.fits(g); err != nil {
+		return nil, err
+	}
+	switch {
+	case g.Node == h.spec.Node && h.judgeOwn(g):
+		return nil, nil
+	case g.Node == h.spec.Node:
+		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
+			ErrMismatch, g.Node, os.Getpid(), g.PID)
+	case g.Want == wantCheck:
+		return nil, nil
+	case g.Want == wantLink && !g.Member:
+		for _, l := range h.links {
+			if l.wire.number == g.Wire && l.to == g.Node && l.bySocket() {
+				answer.Busy = !h.take(l)
+				return l, nil
+			}
+		}
+		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", ErrMismatch, g.Wire, g.Node, h.spec.Node)
+	}
+	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
+}
