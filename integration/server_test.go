@@ -183,14 +183,28 @@ func forbidNetlink() error {
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		give  = unix.BPF_RET | unix.BPF_K
 	)
-	program := []unix.SockFilter{
+	return filterCalls([]unix.SockFilter{
 		{Code: load, K: 0}, // the number of the call
 		{Code: equal, K: unix.SYS_SOCKET, Jf: 3},
 		{Code: load, K: 16}, // its first argument, the lower half
 		{Code: equal, K: unix.AF_NETLINK, Jf: 1},
 		{Code: give, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: give, K: unix.SECCOMP_RET_ALLOW},
-	}
+	})
+}
+
+// forbidMemory makes memfd_create fail in this process.
+func forbidMemory(errno syscall.Errno) error {
+	return filterCalls([]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_MEMFD_CREATE, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
+// filterCalls has a filter decide which system calls this process may make.
+func filterCalls(program []unix.SockFilter) error {
 	// The filter must apply to new threads and to those that exist.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -330,7 +344,7 @@ func TestWithoutNetlinkNetworkTCPIsTCP(t *testing.T) {
 	there.in.Close()
 	there.wait()
 	require.Equal(t, 1, strings.Count(there.stderr.String(), "\n"), "%s", there.stderr.String())
-	require.Contains(t, there.stderr.String(), `network "tcp" is TCP only`)
+	require.Contains(t, there.stderr.String(), `network "tcp" uses TCP: the kernel does not say`)
 	here.end()
 }
 

@@ -49,18 +49,19 @@ type Refusals struct {
 }
 
 // NetworkStats counts the connections of network "tcp" by the transport that they
-// used, and by reason.
+// used, and by reason. Where TCP was used because SDP was not possible, or has failed, the
+// reason is logged too, once for each.
 type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
 	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
-	DialNoFabric    uint64 // TCP: no fabric could be opened
+	DialNoFabric    uint64 // TCP: this system has no fabrics
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
 	AcceptSDP       uint64
 	AcceptTCP       uint64
-	ListenTCPOnly   uint64 // no fabric could be opened, or the kernel does not identify the socket
+	ListenTCPOnly   uint64 // this system has no fabrics, or the kernel does not identify the socket
 }
 
 type networkCounters struct {

@@ -26,6 +26,9 @@ type shmStation struct {
 }
 
 func openShmStation(spec *Spec) (station, error) {
+	if err := ntbshm.Check(); err != nil {
+		return nil, fmt.Errorf("fabric: %w", err)
+	}
 	dir, err := hostdir.Open(spec.place(spec.Node), true)
 	if err != nil {
 		return nil, err

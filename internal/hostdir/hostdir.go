@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -66,6 +67,20 @@ func (e *ForbiddenError) Unwrap() error { return syscall.EACCES }
 
 func forbidden(format string, args ...any) error {
 	return &ForbiddenError{fmt.Sprintf(format, args...)}
+}
+
+// unsupportedError reports that this system has no place for the fabrics of this process,
+// whatever other users do. It is errors.ErrUnsupported.
+type unsupportedError struct{ error }
+
+// Unwrap returns the reason.
+func (e *unsupportedError) Unwrap() error { return e.error }
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+func unsupported(format string, args ...any) error {
+	return &unsupportedError{fmt.Errorf(format, args...)}
 }
 
 // checkName refuses names of directories that are paths, or hidden.
