@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // calls are those of a process that wants to meet others. The last one would reach a server by
@@ -62,4 +63,19 @@ func TestAPlaceThatIsRefusedIsAnError(t *testing.T) {
 		}
 		victim.end()
 	}
+}
+
+// As long as a process is in a fabric, another one gets no exclusive flock on the directory. So
+// systemd-tmpfiles leaves it alone.
+func TestAFabricIsLocked(t *testing.T) {
+	name := newFabric(t)
+	p := startPeer(t, "user", nil)
+	require.Equal(t, "ready", p.readLine())
+	require.NotEmpty(t, p.meets("listen sdp localhost:0 p").Address)
+	dir, err := os.Open(filepath.Join(fabricBase(os.Geteuid()), name))
+	require.NoError(t, err)
+	defer dir.Close()
+	require.ErrorIs(t, unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	p.end()
+	require.NoError(t, unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 }

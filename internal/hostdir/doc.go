@@ -26,6 +26,9 @@
 // A directory is opened once, and checked as it was opened. Then all names are
 // looked for in what was opened, whatever is at the path by then.
 //
+// As long as a process uses a directory, it holds a shared flock on it. Programs that remove what
+// is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone.
+//
 // # Claims
 //
 // In the directory is an empty file, claims-v2, which stays until [Remove]. Where several

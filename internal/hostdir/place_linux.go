@@ -64,8 +64,11 @@ func (p Place) open(create bool) (*openPlace, error) {
 	return &openPlace{Place: p, dir: os.NewFile(uintptr(fd), p.path), owner: os.Geteuid(), gid: -1}, nil
 }
 
-// close closes the directory. Names in it can no longer be used.
-func (p *openPlace) close() { p.dir.Close() }
+// close closes the directory, and unlocks it. Names in it can no longer be used.
+func (p *openPlace) close() {
+	_ = flock(p.fd(), unix.LOCK_UN) // a child that is just being started shares the open file
+	p.dir.Close()
+}
 
 // fd returns the directory's descriptor, which is valid until close.
 func (p *openPlace) fd() int { return int(p.dir.Fd()) }
