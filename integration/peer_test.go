@@ -53,6 +53,7 @@ var roles = map[string]func(p *self) error{
 	"connect":   playConnect,
 	"user":      playUser,
 	"hijacker":  playHijacker,
+	"placed":    playPlaced,
 }
 
 func init() {

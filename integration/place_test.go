@@ -3,14 +3,19 @@
 package integration
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -78,4 +83,158 @@ func TestAFabricIsLocked(t *testing.T) {
 	require.ErrorIs(t, unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 	p.end()
 	require.NoError(t, unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+}
+
+// playPlaced is a user, and says with what error Accept of its last listener has ended:
+//
+//	listen NETWORK ADDRESS   serves this process' number
+//	accepted                 waits for the end of Accept
+//	dial NETWORK ADDRESS     as playUser
+func playPlaced(p *self) error {
+	if len(p.args) > 0 {
+		if err := forbidInotify(); err != nil {
+			return err
+		}
+	}
+	u := &user{}
+	var open []*serving
+	p.printf("ready")
+	for {
+		line, ok := p.readLine()
+		if !ok {
+			break
+		}
+		w := words(line)
+		var m meeting
+		switch w[0] {
+		case "listen":
+			ln, err := sdp.Listen(w[1], w[2])
+			if m.attempt = newAttempt(err, 0); err == nil {
+				m.Address = ln.Addr().String()
+				s := &serving{ln, make(chan error, 1)}
+				open = append(open, s)
+				go func() { s.ended <- s.serve() }()
+			}
+		case "accepted":
+			err := <-open[0].ended
+			m.attempt = newAttempt(err, 0)
+			if !errors.Is(err, syscall.ESTALE) {
+				return err
+			}
+			open[0].ln.Close()
+			open = open[1:]
+		default:
+			m = u.do(w)
+		}
+		b, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		p.printf("%s", b)
+	}
+	for _, s := range open {
+		s.ln.Close()
+		<-s.ended
+	}
+	return nil
+}
+
+// serving is a listener that serves this process' number.
+type serving struct {
+	ln    net.Listener
+	ended chan error // gets the error of Accept
+}
+
+func (s *serving) serve() error {
+	for {
+		c, err := s.ln.Accept()
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(c, os.Getpid())
+		c.Close()
+	}
+}
+
+// A listener whose directory was removed or replaced says so, and the process goes on in the new
+// one. What is connected stays.
+func TestAListenerThatHasLostItsPlaceSaysSo(t *testing.T) {
+	losses := map[string]func(dir string) error{
+		"removed":      os.RemoveAll,
+		"renamed away": func(dir string) error { return os.Rename(dir, dir+"-away") },
+		"replaced": func(dir string) error {
+			return errors.Join(os.Rename(dir, dir+"-away"), os.Mkdir(dir, 0o700))
+		},
+	}
+	for _, network := range []string{"sdp", "tcp"} {
+		for _, without := range []string{"", "without inotify"} {
+			for name, lose := range losses {
+				t.Run(strings.TrimSpace(network+" "+name+" "+without), func(t *testing.T) { checkLost(t, network, without != "", lose) })
+			}
+		}
+	}
+}
+
+func checkLost(t *testing.T, network string, without bool, lose func(string) error) {
+	name := newFabric(t)
+	dir := filepath.Join(fabricBase(os.Geteuid()), name)
+	defer os.RemoveAll(dir + "-away")
+	var args []string
+	if without {
+		args = []string{"without"}
+	}
+	p := startPeer(t, "placed", args)
+	require.Equal(t, "ready", p.readLine())
+	first := p.meets("listen %s localhost:0", network).Address
+	held, err := sdp.Dial(network, first)
+	require.NoError(t, err)
+	defer held.Close()
+	require.NoError(t, wantSDP(held))
+	require.NoError(t, lose(dir))
+	var m meeting
+	if !without {
+		p.askFor("accepted", &m)
+		require.Contains(t, m.Error, dir+" was removed or replaced")
+	}
+	second := p.meets("listen %s localhost:0", network).Address
+	if without {
+		p.askFor("accepted", &m)
+		require.Contains(t, m.Error, dir+" was removed or replaced")
+	}
+	pid := fmt.Sprint(p.cmd.Process.Pid)
+	b, err := io.ReadAll(held)
+	require.NoError(t, err)
+	require.Equal(t, pid, string(b))
+
+	// Processes that were there, and new ones, meet in the new directory.
+	var c net.Conn
+	until(t, "this process has noticed it too", func() bool {
+		if c, err = sdp.Dial(network, second); err != nil {
+			return false
+		}
+		if wantSDP(c) != nil {
+			c.Close()
+			return false
+		}
+		return true
+	})
+	b, err = io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, pid, string(b))
+	require.NoError(t, c.Close())
+	q := startPeer(t, "placed", nil)
+	require.Equal(t, "ready", q.readLine())
+	m = q.meets("dial %s %s", network, second)
+	require.Equal(t, []string{pid, "sdp"}, []string{m.Name, m.By})
+	third := q.meets("listen %s localhost:0", network).Address
+	require.Equal(t, fmt.Sprint(q.cmd.Process.Pid), p.meets("dial %s %s", network, third).Name)
+
+	q.in.Close()
+	q.wait()
+	require.Equal(t, 0, q.cmd.ProcessState.ExitCode(), q.stderr.String())
+	p.in.Close()
+	p.wait()
+	require.Equal(t, 0, p.cmd.ProcessState.ExitCode(), p.stderr.String())
+	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
+	require.Contains(t, p.stderr.String(), "listeners have lost their place")
 }

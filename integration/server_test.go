@@ -203,6 +203,16 @@ func forbidMemory(errno syscall.Errno) error {
 	})
 }
 
+// forbidInotify makes inotify_init1 fail in this process, as where no instance is left.
+func forbidInotify() error {
+	return filterCalls([]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_INOTIFY_INIT1, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EMFILE)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
 // filterCalls has a filter decide which system calls this process may make.
 func filterCalls(program []unix.SockFilter) error {
 	// The filter must apply to new threads and to those that exist.

@@ -79,7 +79,8 @@ func (c *networkCounters) stats() NetworkStats {
 	}
 }
 
-// Fabric is a fabric that this process has joined.
+// Fabric is a fabric that this process has joined. If its directory is removed or replaced, its
+// listeners end, and further calls fail with syscall.ESTALE: it is to be closed, and opened again.
 type Fabric struct {
 	stack    *stack // immutable
 	counters *networkCounters
@@ -257,9 +258,13 @@ func (f *Fabric) use(ctx context.Context) (_ *Fabric, done func(), err error) {
 		return nil, nil, err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
 		return nil, nil, net.ErrClosed
+	}
+	if err := f.stack.fabric.Lost(); err != nil {
+		return nil, nil, err
 	}
 	return f, func() {}, nil
 }
@@ -307,7 +312,7 @@ func (f *Fabric) closeIfIdle() {
 	f.mu.Lock()
 	idle := !f.closed && f.calls == 0 && len(f.users) == 0
 	f.mu.Unlock()
-	if idle { // and no caller can begin to use it while we hold defaultFabric.mu
+	if idle && defaultFabric.fabric == f { // and no caller can begin to use it while we hold defaultFabric.mu
 		defaultFabric.fabric = nil
 	}
 	defaultFabric.mu.Unlock()
@@ -338,8 +343,12 @@ func useDefault(ctx context.Context) (f *Fabric, done func(), err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if f != nil {
+		if f != nil && f.stack.fabric.Lost() == nil {
 			return f, f.endCall, nil
+		}
+		if f != nil { // others have it until their connections end
+			f.dropDefault()
+			continue
 		}
 		select {
 		case <-o.done:
@@ -370,6 +379,17 @@ func takeDefault() (*Fabric, *opening, error) {
 	}
 	f.beginCall()
 	return f, nil, nil
+}
+
+// dropDefault ends a call of the default Fabric, which has lost its place, and makes the next one
+// open another. This one is closed when it is idle.
+func (f *Fabric) dropDefault() {
+	defaultFabric.mu.Lock()
+	defer defaultFabric.mu.Unlock()
+	if defaultFabric.fabric == f {
+		defaultFabric.fabric = nil
+	}
+	f.endCall()
 }
 
 // openDefault opens the default Fabric. Without a call it stays as long as after the last one.

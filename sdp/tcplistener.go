@@ -274,13 +274,15 @@ func (s *tcpHalf) isLocal(a netip.Addr) bool {
 	return true
 }
 
-// Accept waits for a connection of either kind.
+// Accept waits for a connection of either kind. As that of a Listener, it fails with
+// syscall.ESTALE when the directory of the fabric was removed or replaced.
 func (l *TCPListener) Accept() (net.Conn, error) {
 	if l.sdp == nil {
 		return l.tcp.Accept()
 	}
 	defer runtime.KeepAlive(l)
 	s := l.sdp
+	_ = s.fabric.stack.fabric.Lost() // which may stop the queue
 	for {
 		a, other, err := s.queue.AcceptOr(s.tcp.offers)
 		if err != nil {

@@ -54,6 +54,8 @@ func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(por
 func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
 func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
 func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.spec, node) }
+func (s *shmStation) watch(lost func(error))             { s.dir.Watch(lost) }
+func (s *shmStation) lost() error                        { return s.dir.Lost() }
 func (s *shmStation) stop()                              { s.ln.Close() }
 func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
 

@@ -29,6 +29,11 @@
 // As long as a process uses a directory, it holds a shared flock on it. Programs that remove what
 // is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone.
 //
+// A place is lost when its directory, or the claim file, is no longer where the path leads. Processes
+// that come later do not find those that are in it. [Dir.Watch] has these told, by inotify. What is
+// watched is the claim file, since it goes before its directory, and renames of the directory and of
+// those above.
+//
 // # Claims
 //
 // In the directory is an empty file, claims-v2, which stays until [Remove]. Where several

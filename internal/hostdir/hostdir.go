@@ -69,6 +69,19 @@ func forbidden(format string, args ...any) error {
 	return &ForbiddenError{fmt.Sprintf(format, args...)}
 }
 
+// LostError reports that the directory of a Dir was removed, or is no longer where other processes
+// look for it. Those that come later do not find this one. It wraps ESTALE.
+type LostError struct{ path string }
+
+// Error returns what has happened, and what to do.
+func (e *LostError) Error() string {
+	return "fabric: " + e.path + " was removed or replaced, and processes that come now meet elsewhere: close this, and listen or open again: " +
+		syscall.ESTALE.Error()
+}
+
+// Unwrap returns ESTALE.
+func (e *LostError) Unwrap() error { return syscall.ESTALE }
+
 // unsupportedError reports that this system has no place for the fabrics of this process,
 // whatever other users do. It is errors.ErrUnsupported.
 type unsupportedError struct{ error }

@@ -16,6 +16,7 @@ import (
 // which count as different processes.
 type Dir struct {
 	place *openPlace // immutable; open until Close
+	watch watch
 
 	mu lock.Mutex[lock.Dir]
 	// mu guards the following.
@@ -72,9 +73,11 @@ func openat(at int, name string, flags int) (int, error) {
 // Path returns the path of the fabric's directory.
 func (d *Dir) Path() string { return d.place.path }
 
-// Close drops all claims and removes the socket of Listen. It may be called twice. Listeners
+// Close drops all claims and removes the socket of Listen. It may be called twice, but not at the
+// same time. Listeners
 // and cables stay open.
 func (d *Dir) Close() error {
+	d.watch.stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

@@ -38,6 +38,8 @@ func (b *Board) Close() error                                   { return nil }
 // PeerOf returns ntb.ErrNotSupported.
 func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 
+func (d *Dir) Watch(func(error))               {}
+func (d *Dir) Lost() error                     { return nil }
 func (d *Dir) Path() string                    { return "" }
 func (d *Dir) Close() error                    { return nil }
 func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }
