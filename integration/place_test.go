@@ -238,3 +238,62 @@ func checkLost(t *testing.T, network string, without bool, lose func(string) err
 	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 	require.Contains(t, p.stderr.String(), "listeners have lost their place")
 }
+
+// A process that finds a session's directory, which was not there when another one started, joins
+// that one. When all have ended, the next ones meet in the session.
+func TestAFabricOutlivesTheBeginOfASession(t *testing.T) {
+	leak.Check(t)
+	exe := strangerExe(t)
+	uid := someUID() + 1
+	session, tmp := fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/ntbnet-%d", uid)
+	for _, dir := range []string{"/run", "/run/user"} {
+		if err := os.Mkdir(dir, 0o755); err == nil {
+			defer os.Remove(dir)
+		} else if !errors.Is(err, syscall.EEXIST) {
+			fmt.Printf("WARNING: %s is skipped: %v\n", t.Name(), err)
+			t.Skip("no session can be made: ", err)
+		}
+	}
+	require.NoDirExists(t, session)
+	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(session)
+	begin := func() *peer { return startUser(t, exe, "shm:early", uid, nil) }
+	meet := func(listens, dials *peer) {
+		t.Helper()
+		address := listens.meets("listen tcp localhost:0 name").Address
+		m := dials.meets("dial tcp %s", address)
+		require.Equal(t, []string{"name", "sdp"}, []string{m.Name, m.By})
+	}
+	early := begin()
+	require.NotEmpty(t, early.meets("listen sdp localhost:0 early").Address)
+	require.NoError(t, os.Mkdir(session, 0o700))
+	require.NoError(t, os.Chown(session, uid, uid))
+	late := begin()
+	meet(early, late)
+	meet(late, early)
+	early.end()
+	later := begin()
+	meet(late, later)
+	meet(later, late)
+	require.NoDirExists(t, session+"/ntbnet")
+	late.end()
+	later.end()
+	a, b := begin(), begin()
+	meet(a, b)
+	meet(b, a)
+	require.True(t, claimed(t, session+"/ntbnet/early"))
+	require.False(t, claimed(t, tmp+"/early"))
+	// The session ends. Those that come now meet elsewhere, and these say so.
+	require.NoError(t, os.RemoveAll(session))
+	c := begin()
+	address := c.meets("listen tcp localhost:0 c").Address
+	until(t, "it is noticed", func() bool { return a.meets("dial tcp %s", address).By == "sdp" })
+	meet(c, a)
+	meet(a, c)
+	c.end()
+	for _, p := range []*peer{a, b} {
+		p.in.Close()
+		p.wait()
+		require.Contains(t, p.stderr.String(), "listeners have lost their place")
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	holdLimit  = 5 * time.Second       // how long enter waits for an exclusive flock to end
+	holdLimit  = 5 * time.Second       // how long a process waits for another one's flock to end
 	holdPause  = 10 * time.Millisecond // between two tries
 	enterTries = 10                    // how often a directory may be removed while it is entered
 )
@@ -23,7 +23,7 @@ func (p Place) enter(create bool) (*openPlace, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = place.hold(holdLimit)
+		err = place.lock(unix.LOCK_SH, holdLimit)
 		if err == nil && place.exists() {
 			return place, nil
 		}
@@ -35,18 +35,18 @@ func (p Place) enter(create bool) (*openPlace, error) {
 	return nil, fmt.Errorf("fabric: %s is removed again and again while it is opened: end what removes it: %w", p.path, syscall.ESTALE)
 }
 
-// hold takes a shared flock. If another process has an exclusive one for longer than limit, the
-// error wraps EBUSY.
-func (p *openPlace) hold(limit time.Duration) error {
+// lock takes an flock, how is LOCK_SH or LOCK_EX. If another process keeps it away for longer than
+// limit, the error wraps EBUSY.
+func (p *openPlace) lock(how int, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(holdPause) {
-		err := flock(p.fd(), unix.LOCK_SH|unix.LOCK_NB)
+		err := flock(p.fd(), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return nil
 		case err != unix.EWOULDBLOCK:
 			return fmt.Errorf("fabric: lock directory %s: %w", p.path, err)
 		case time.Now().After(end):
-			return fmt.Errorf("fabric: a process that is of no fabric has locked directory %s for %v: end it (fuser -v %[1]s), or use another directory: %[3]w",
+			return fmt.Errorf("fabric: another process, which may be stopped, has locked directory %s for %v: end it (fuser -v %[1]s), or use another directory: %[3]w",
 				p.path, limit, syscall.EBUSY)
 		}
 	}

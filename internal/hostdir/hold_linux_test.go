@@ -55,7 +55,7 @@ func TestADirectoryIsEnteredBehindAnExclusiveLock(t *testing.T) {
 		f := exclusive(t, path)
 		place, err := In(base, "default").open(true)
 		require.NoError(t, err)
-		err = place.hold(3 * holdPause)
+		err = place.lock(unix.LOCK_SH, 3*holdPause)
 		require.ErrorIs(t, err, syscall.EBUSY)
 		require.ErrorContains(t, err, path)
 		done := make(chan *openPlace)

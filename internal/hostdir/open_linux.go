@@ -2,9 +2,6 @@ package hostdir
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -24,21 +21,6 @@ type Dir struct {
 	cable  string // name of the socket where this process listens, "" before Listen
 	closed bool
 	claims // locks are file
-}
-
-// Own returns the directory that has those of this user. It depends only on the system
-// and the uid, so that a shell and a cron job find each other.
-func Own() string { return baseDir("/run/user", "/tmp", os.Geteuid()) }
-
-// baseDir returns the directory of a user's fabrics. It depends only on the system
-// and the uid, so that a shell and a cron job find each other.
-func baseDir(run, tmp string, uid int) string {
-	dir := filepath.Join(run, strconv.Itoa(uid))
-	var st unix.Stat_t
-	if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid {
-		return filepath.Join(dir, "ntbnet")
-	}
-	return filepath.Join(tmp, "ntbnet-"+strconv.Itoa(uid))
 }
 
 // Open opens a place, and makes it if it does not exist and create is set and that is

@@ -16,6 +16,15 @@ type Dir struct{}
 // Own returns the empty string.
 func Own() string { return "" }
 
+// Find returns the empty string.
+func Find(...string) string { return "" }
+
+// Choose returns ntb.ErrNotSupported.
+func Choose(...string) (string, func(), error) { return "", nil, ntb.ErrNotSupported }
+
+// Bases returns nothing.
+func Bases() []string { return nil }
+
 // Open returns ntb.ErrNotSupported.
 func Open(p Place, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
 
