@@ -61,6 +61,7 @@ var roles = map[string]func(p *self) error{
 	"strict":    playStrict,
 	"charged":   playCharged,
 	"borrower":  playBorrower,
+	"placed":    playPlaced,
 }
 
 func init() {

@@ -186,6 +186,26 @@ func forbidNetlink() error {
 	})
 }
 
+// forbidMemory makes memfd_create fail in this process.
+func forbidMemory(errno syscall.Errno) error {
+	return filterCalls([]unix.SockFilter{
+		{Code: bpfLoad, K: 0}, // the number of the call
+		{Code: bpfEqual, K: unix.SYS_MEMFD_CREATE, Jf: 1},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
+// forbidInotify makes inotify_init1 fail in this process, as where no instance is left.
+func forbidInotify() error {
+	return filterCalls([]unix.SockFilter{
+		{Code: bpfLoad, K: 0}, // the number of the call
+		{Code: bpfEqual, K: unix.SYS_INOTIFY_INIT1, Jf: 1},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EMFILE)},
+		{Code: bpfReturn, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
 func startLab(t *testing.T, begin []string, options ...peerOption) *peer {
 	t.Helper()
 	p := startPeer(t, "lab", begin, options...)
@@ -306,7 +326,7 @@ func TestWithoutNetlinkNetworkTCPIsTCP(t *testing.T) {
 	there.in.Close()
 	there.wait()
 	require.Equal(t, 1, strings.Count(there.stderr.String(), "\n"), "%s", there.stderr.String())
-	require.Contains(t, there.stderr.String(), `network "tcp" is TCP only`)
+	require.Contains(t, there.stderr.String(), `network "tcp" uses TCP: the kernel does not say`)
 	here.end()
 }
 

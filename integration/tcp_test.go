@@ -5,10 +5,11 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
-	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,10 +158,16 @@ func TestNetworkTCP(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// playNoFabric cannot have a fabric. It dials what its arguments name, and listens,
-// on network "tcp".
+// playNoFabric cannot have a fabric, since memfd_create fails with the number of its second
+// argument. It dials what the first one names, and listens, on network "tcp".
 func playNoFabric(p *self) error {
-	os.Setenv("SDP_FABRIC", "shm:"+strings.Repeat("x", 100)) // the name is too long
+	errno, err := strconv.Atoi(p.args[1])
+	if err != nil {
+		return err
+	}
+	if err := forbidMemory(syscall.Errno(errno)); err != nil {
+		return err
+	}
 	c, err := sdp.Dial("tcp", p.args[0])
 	if err != nil {
 		return err
@@ -188,17 +195,23 @@ func playNoFabric(p *self) error {
 		return err
 	}
 	p.printf("%s %s %s", transportOf(c), transportOf(d), b)
-	if _, err := sdp.Dial("sdp", p.args[0]); err == nil {
-		return fmt.Errorf("network sdp works without a fabric")
+	if _, err := sdp.Dial("sdp", p.args[0]); !errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("network sdp works without a fabric, or fails as %w", err)
 	}
 	return nil
 }
 
-// A program that cannot join a fabric uses TCP on network "tcp". That is counted.
+// Where a system has no fabrics, network "tcp" is TCP. That is counted, and logged once.
 func TestNetworkTCPWithoutFabric(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
+		t.Run(errno.Error(), func(t *testing.T) { checkNoFabric(t, errno) })
+	}
+}
+
+func checkNoFabric(t *testing.T, errno syscall.Errno) {
 	newFabric(t)
 	server := startPeer(t, "tcp", nil)
-	client := startPeer(t, "nofabric", []string{server.readLine()})
+	client := startPeer(t, "nofabric", []string{server.readLine(), fmt.Sprint(int(errno))})
 	before := sdp.DefaultStats().Networks
 	c, err := sdp.Dial("tcp", client.readLine())
 	require.NoError(t, err)
@@ -209,7 +222,12 @@ func TestNetworkTCPWithoutFabric(t *testing.T) {
 	var n sdp.NetworkStats
 	require.NoError(t, json.Unmarshal([]byte(answer[2]), &n))
 	require.Equal(t, sdp.NetworkStats{DialNoFabric: 1, ListenTCPOnly: 1}, n)
-	client.end()
+	client.in.Close()
+	client.wait()
+	require.Equal(t, 0, client.cmd.ProcessState.ExitCode(), client.stderr.String())
+	require.Equal(t, 1, strings.Count(client.stderr.String(), "\n"), client.stderr.String())
+	require.Contains(t, client.stderr.String(), `network "tcp" uses TCP: this system has no fabrics`)
+	require.Contains(t, client.stderr.String(), errno.Error())
 	var there serverReport
 	server.askFor("report", &there)
 	require.Equal(t, map[string]int{"tcp": 1}, there.Networks)

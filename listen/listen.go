@@ -74,6 +74,7 @@ type Table struct {
 	ports   map[int]*Listener      // open listeners; guarded by mu
 	sockets map[Socket][]*Listener // open listeners; guarded by mu
 	used    map[Addresses]struct{} // addresses that are not released; guarded by mu
+	failed  error                  // of Fail; guarded by mu
 }
 
 // NewTable returns a table without listeners.
@@ -100,8 +101,9 @@ type Listener struct {
 
 	// Guarded by table.mu.
 	open      bool
-	empty     bool // drained is closed
-	answering int  // places in the queue for Hellos that are being answered
+	empty     bool  // drained is closed
+	failed    error // why Fail stopped it; constant once stopped is closed
+	answering int   // places in the queue for Hellos that are being answered
 }
 
 // Listen opens a port. The caller has claimed it. A listener of network "tcp" is found by its
@@ -123,6 +125,9 @@ func (t *Table) Listen(port int, c Config) *Listener {
 	}
 	if s := l.socket(); s != (Socket{}) {
 		t.sockets[s] = append(t.sockets[s], l)
+	}
+	if t.failed != nil {
+		l.stop(t.failed)
 	}
 	return l
 }
@@ -325,7 +330,7 @@ func (l *Listener) deliver(p *bounce.Pool, a Accepted) bool {
 }
 
 // Accept waits for a connection and returns it. Its errors are ErrClosed and
-// os.ErrDeadlineExceeded.
+// os.ErrDeadlineExceeded, and that of Table.Fail.
 func (l *Listener) Accept() (Accepted, error) {
 	a, _, err := l.AcceptOr(nil)
 	return a, err
@@ -345,6 +350,9 @@ func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error)
 		return Accepted{}, false, os.ErrDeadlineExceeded
 	default:
 	}
+	if isClosed(l.drained) { // c may be ready again and again
+		return Accepted{}, false, l.end()
+	}
 	if len(l.queue) == 0 {
 		l.spin()
 	}
@@ -355,7 +363,7 @@ func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error)
 	case <-c:
 		return Accepted{}, true, nil
 	case <-l.drained:
-		return Accepted{}, false, ErrClosed
+		return Accepted{}, false, l.end()
 	case <-l.closed:
 		return Accepted{}, false, ErrClosed
 	case <-expired:
@@ -382,37 +390,6 @@ func (l *Listener) spin() {
 		l.spinner = &s
 	}
 	p.Spin(l.spinner, func() bool { return len(l.queue) > 0 || isClosed(l.closed) })
-}
-
-// Stop refuses new connections. Accept returns those that wait, and after them ErrClosed.
-// Close must still be called.
-func (l *Listener) Stop() {
-	l.table.mu.Lock()
-	defer l.table.mu.Unlock()
-	if isClosed(l.stopped) {
-		return
-	}
-	l.forget()
-	close(l.stopped)
-	l.checkDrained()
-}
-
-// tookOne is called after a connection was taken out of the queue.
-func (l *Listener) tookOne() {
-	if isClosed(l.stopped) {
-		l.table.mu.Lock()
-		defer l.table.mu.Unlock()
-		l.checkDrained()
-	}
-}
-
-// checkDrained closes drained once no connection can come any more. The caller
-// holds table.mu.
-func (l *Listener) checkDrained() {
-	if !l.empty && isClosed(l.stopped) && l.answering == 0 && len(l.queue) == 0 {
-		l.empty = true
-		close(l.drained)
-	}
 }
 
 // Closed reports whether Close was called.

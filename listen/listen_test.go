@@ -226,3 +226,40 @@ func TestCloseAtAnyMomentLeavesNothing(t *testing.T) {
 	})
 	noPairs(t, links...)
 }
+
+// When a table fails, its listeners return the connections that wait, and after them the error.
+// Those that are made later are as those before.
+func TestATableThatFailsEndsItsListeners(t *testing.T) {
+	leak.Check(t)
+	table := NewTable()
+	l := newLink(t, table, nil)
+	waiting, idle := table.Listen(1, Config{}), table.Listen(0, Config{TCP: &TCP{Socket: Socket{1, 2}}})
+	dialled := l.mustDial(t, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := idle.Accept()
+		ended <- err
+	}()
+	why := errors.New("why")
+	require.Equal(t, 2, table.Fail(why))
+	returns(t, "Accept", func() { require.Equal(t, why, <-ended) })
+	accepted := mustAccept(t, waiting)
+	for range 2 {
+		_, err := waiting.Accept()
+		require.Equal(t, why, err)
+	}
+	_, err := l.dial(t.Context(), 1)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	late := table.Listen(3, Config{})
+	_, err = late.Accept()
+	require.Equal(t, why, err)
+	require.Equal(t, 0, table.Fail(why))
+	for _, x := range []*Listener{waiting, idle, late} {
+		require.NoError(t, x.Close())
+		_, err = x.Accept()
+		require.Equal(t, ErrClosed, err)
+	}
+	accepted.Pair.Close()
+	dialled.Close()
+	noPairs(t, l)
+}

@@ -18,11 +18,12 @@ import (
 // for TCP is counted.
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
 	f, done, err := d.Fabric.use(ctx)
-	if err != nil && (d.Fabric != nil || ctx.Err() != nil) {
-		return nil, opError(opDial, nil, nil, err)
+	if err != nil && !tcpAlone(d.Fabric, err) {
+		return nil, &net.OpError{Op: opDial, Net: network, Err: cause(err)}
 	}
 	if err != nil {
 		defaultFabric.counters.dialNoFabric.Add(1)
+		logTCP(tcpNoFabric, err)
 		return d.net().DialContext(ctx, network, address)
 	}
 	defer done()
@@ -77,6 +78,7 @@ func (d *Dialer) dialNode(ctx context.Context, f *Fabric, node int, network, add
 	if unknown := new(net.DNSError); errors.As(err, &unknown) || errors.Is(err, syscall.EINVAL) || ctx.Err() != nil {
 		return nil, sdpErr // a node's name is mostly unknown to the name server
 	}
+	logTCP(tcpFailed, sdpErr)
 	return t, err
 }
 
@@ -178,10 +180,12 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 	case err == nil:
 		return c, nil, nil
 	case errors.Is(err, errNotItsServer):
+		logTCP(tcpNotOurs, err)
 		return nil, &f.counters.dialNoSDP, nil
 	case ctx.Err() != nil, forbidden(err):
 		return nil, &f.counters.dialSDPFailed, err
 	}
+	logTCP(tcpFailed, err)
 	return nil, &f.counters.dialSDPFailed, nil
 }
 
@@ -214,7 +218,7 @@ func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	port := int(to.Port())
 	route, err := f.stack.kernel.RouteTo(to.Addr())
 	if err != nil {
-		logNoLookup(err)
+		logTCP(tcpNoLookup, err)
 		return nil, &n.dialNoLookup
 	}
 	if !route.Local {
@@ -222,7 +226,7 @@ func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
 	}
 	socket, ok, err := f.stack.kernel.Listening(to, route.Interface)
 	if err != nil {
-		logNoLookup(err)
+		logTCP(tcpNoLookup, err)
 		return nil, &n.dialNoLookup
 	}
 	var holder link.ID

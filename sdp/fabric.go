@@ -49,18 +49,19 @@ type Refusals struct {
 }
 
 // NetworkStats counts the connections of network "tcp" by the transport that they
-// used, and by reason.
+// used, and by reason. Where TCP was used because SDP was not possible, or has failed, the
+// reason is logged too, once for each.
 type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
 	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
-	DialNoFabric    uint64 // TCP: no fabric could be opened
+	DialNoFabric    uint64 // TCP: this system has no fabrics
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
 	AcceptSDP       uint64
 	AcceptTCP       uint64
-	ListenTCPOnly   uint64 // no fabric could be opened, or the kernel does not identify the socket
+	ListenTCPOnly   uint64 // this system has no fabrics, or the kernel does not identify the socket
 }
 
 type networkCounters struct {
@@ -78,7 +79,8 @@ func (c *networkCounters) stats() NetworkStats {
 	}
 }
 
-// Fabric is a fabric that this process has joined.
+// Fabric is a fabric that this process has joined. If its directory is removed or replaced, its
+// listeners end, and further calls fail with syscall.ESTALE: it is to be closed, and opened again.
 type Fabric struct {
 	stack    *stack // immutable
 	counters *networkCounters
@@ -256,9 +258,13 @@ func (f *Fabric) use(ctx context.Context) (_ *Fabric, done func(), err error) {
 		return nil, nil, err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
 		return nil, nil, net.ErrClosed
+	}
+	if err := f.stack.fabric.Lost(); err != nil {
+		return nil, nil, err
 	}
 	return f, func() {}, nil
 }
@@ -306,7 +312,7 @@ func (f *Fabric) closeIfIdle() {
 	f.mu.Lock()
 	idle := !f.closed && f.calls == 0 && len(f.users) == 0
 	f.mu.Unlock()
-	if idle { // and no caller can begin to use it while we hold defaultFabric.mu
+	if idle && defaultFabric.fabric == f { // and no caller can begin to use it while we hold defaultFabric.mu
 		defaultFabric.fabric = nil
 	}
 	defaultFabric.mu.Unlock()
@@ -337,8 +343,12 @@ func useDefault(ctx context.Context) (f *Fabric, done func(), err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if f != nil {
+		if f != nil && f.stack.fabric.Lost() == nil {
 			return f, f.endCall, nil
+		}
+		if f != nil { // others have it until their connections end
+			f.dropDefault()
+			continue
 		}
 		select {
 		case <-o.done:
@@ -369,6 +379,17 @@ func takeDefault() (*Fabric, *opening, error) {
 	}
 	f.beginCall()
 	return f, nil, nil
+}
+
+// dropDefault ends a call of the default Fabric, which has lost its place, and makes the next one
+// open another. This one is closed when it is idle.
+func (f *Fabric) dropDefault() {
+	defaultFabric.mu.Lock()
+	defer defaultFabric.mu.Unlock()
+	if defaultFabric.fabric == f {
+		defaultFabric.fabric = nil
+	}
+	f.endCall()
 }
 
 // openDefault opens the default Fabric. Without a call it stays as long as after the last one.

@@ -138,10 +138,12 @@ func (at *listening) drop() { go at.Close() }
 
 func (l *Listener) opError(op string, err error) error { return opError(op, nil, l.at.addr, err) }
 
-// Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed
-// and os.ErrDeadlineExceeded.
+// Accept waits for a connection, which is a *Conn. Its errors are net.ErrClosed,
+// os.ErrDeadlineExceeded, and, since processes no longer find the listener when the directory of
+// their fabric was removed or replaced, syscall.ESTALE.
 func (l *Listener) Accept() (net.Conn, error) {
 	defer runtime.KeepAlive(l)
+	_ = l.at.fabric.stack.fabric.Lost() // which may stop the queue
 	a, err := l.at.queue.Accept()
 	if err != nil {
 		return nil, l.opError(opAccept, err)

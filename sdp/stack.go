@@ -2,6 +2,7 @@ package sdp
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -87,7 +88,13 @@ func openStack(name string, devices *Devices) (*stack, error) {
 		s.refs++
 		stacks.mu.Unlock()
 		<-s.opened
-		return s, s.err
+		if s.err != nil || s.fabric.Lost() == nil {
+			return s, s.err
+		}
+		// Those who have it go on with it. This one meets those that come now.
+		s.forget()
+		s.release()
+		return openStack(name, devices)
 	}
 	s = newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
 	s.name, s.refs = name, 1
@@ -117,6 +124,23 @@ func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
 	f.Node().Register(link.ServiceSDP, s)
+	f.Watch(s.lost)
+}
+
+// lost is called when other processes no longer find this one.
+func (s *stack) lost(why error) {
+	if n := s.listeners.Fail(why); n > 0 {
+		slog.Error("sdp: listeners have lost their place, and end", "fabric", s.name, "listeners", n, "reason", why)
+	}
+}
+
+// forget makes those who come later open another one.
+func (s *stack) forget() {
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	if stacks.open[s.name] == s {
+		delete(stacks.open, s.name)
+	}
 }
 
 // release ends one Fabric's share. The last one leaves the fabric.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/netip"
 	"os"
@@ -24,13 +23,6 @@ import (
 // portTries is how often a port is looked for that is free for TCP and for network "sdp".
 const portTries = 16
 
-// logNoLookup logs once why network "tcp" is TCP only.
-func logNoLookup(err error) {
-	lookupLogged.Do(func() { log.Printf(`sdp: network "tcp" is TCP only: %v`, err) })
-}
-
-var lookupLogged sync.Once
-
 // Adopt makes a listener of one that the program was given, as by systemd or by another
 // process, or that package net made. A TCP listener becomes a *TCPListener. Others are
 // returned unchanged. The caller gives up ln, which is closed on error.
@@ -43,7 +35,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	switch {
 	case err == nil:
 		defer done()
-	case lc.Fabric != nil:
+	case !tcpAlone(lc.Fabric, err):
 		tcp.Close()
 		return nil, opError(opListen, nil, tcp.Addr(), err)
 	case lc.usersOnly():
@@ -51,6 +43,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 		return nil, opError(opListen, nil, tcp.Addr(), fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err))
 	default:
 		defaultFabric.counters.listenTCPOnly.Add(1)
+		logTCP(tcpNoFabric, err)
 		return &TCPListener{tcp: tcp}, nil
 	}
 	port, err := f.stack.fabric.ClaimPort(tcp.Addr().(*net.TCPAddr).Port)
@@ -65,16 +58,17 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 // connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
 	f, done, err := lc.Fabric.use(ctx)
-	if err != nil && lc.usersOnly() {
-		err = fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err)
-	}
-	if err != nil && (lc.Fabric != nil || lc.usersOnly() || ctx.Err() != nil) {
-		return nil, opError(opListen, nil, nil, err)
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		defer done()
-	} else {
+	case !tcpAlone(lc.Fabric, err):
+		return nil, &net.OpError{Op: opListen, Net: network, Err: cause(err)}
+	case lc.usersOnly():
+		err = fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err)
+		return nil, &net.OpError{Op: opListen, Net: network, Err: err}
+	default:
 		f = nil
+		logTCP(tcpNoFabric, err)
 	}
 	for try := 1; ; try++ {
 		ln, err := lc.net().Listen(ctx, network, address)
@@ -132,7 +126,7 @@ func (lc *ListenConfig) serveTCP(f *Fabric, tcp *net.TCPListener, port int) (net
 }
 
 // TCPListener accepts connections of network "tcp", by SDP and by TCP. Accept returns a
-// *Conn or a *net.TCPConn. Where no fabric can be opened it uses TCP alone. As with package
+// *Conn or a *net.TCPConn. Where the system has no fabrics it uses TCP alone. As with package
 // net, the garbage collector closes a TCPListener that the program has dropped.
 type TCPListener struct {
 	tcp     *net.TCPListener // immutable
@@ -171,7 +165,7 @@ func (s *tcpHalf) open(config listen.Config) error {
 	}
 	socket, err := inetdiag.SocketOf(raw)
 	if err != nil {
-		logNoLookup(err)
+		logTCP(tcpNoLookup, err)
 		s.fabric.counters.listenTCPOnly.Add(1)
 	} else {
 		s.socket = socket
@@ -280,13 +274,15 @@ func (s *tcpHalf) isLocal(a netip.Addr) bool {
 	return true
 }
 
-// Accept waits for a connection of either kind.
+// Accept waits for a connection of either kind. As that of a Listener, it fails with
+// syscall.ESTALE when the directory of the fabric was removed or replaced.
 func (l *TCPListener) Accept() (net.Conn, error) {
 	if l.sdp == nil {
 		return l.tcp.Accept()
 	}
 	defer runtime.KeepAlive(l)
 	s := l.sdp
+	_ = s.fabric.stack.fabric.Lost() // which may stop the queue
 	for {
 		a, other, err := s.queue.AcceptOr(s.tcp.offers)
 		if err != nil {

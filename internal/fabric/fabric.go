@@ -134,6 +134,15 @@ func (f *Fabric) Close() {
 	f.wg.Wait()
 }
 
+// Watch has lost called once, when the directory of the fabric was removed or replaced, so that
+// processes that come later do not find this one. The error wraps ESTALE. Watch is called by
+// Open's start. lost must not close the Fabric.
+func (f *Fabric) Watch(lost func(error)) { f.net.station.watch(lost) }
+
+// Lost returns the error with which Watch's function was called, or is called now: where the system
+// gives no notice, Lost looks.
+func (f *Fabric) Lost() error { return f.net.station.lost() }
+
 // ClaimPort claims a port of this host. Port 0 claims a free one. The error wraps
 // EADDRINUSE if another process or listener has the port.
 func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.station.claimPort(port) }

@@ -64,8 +64,12 @@ func openHosts(spec *Spec) (*hosts, error) {
 	case spec.Backend == "mem":
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
-	spec = spec.numbered()
+	spec, decided, err := spec.numbered().choose()
+	if err != nil {
+		return nil, err
+	}
 	s, err := openShmStation(spec)
+	decided()
 	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }

@@ -57,9 +57,49 @@ func (s *Spec) place(node int) hostdir.Place {
 	case isPath(s.Name):
 		return hostdir.At(s.Name, 0, s.Group, s.Owners...)
 	case s.hosts():
-		return hostdir.In(hostdir.Own(), hostName(s.Name, node))
+		return hostdir.In(s.find(), hostName(s.Name, node))
 	}
-	return hostdir.In(hostdir.Own(), s.Name)
+	return hostdir.In(s.find(), s.Name)
+}
+
+// find returns the directory that has those of a fabric with a name.
+func (s *Spec) find() string {
+	if s.base != "" {
+		return s.base
+	}
+	return hostdir.Find(s.dirs()...)
+}
+
+// dirs returns the names of the directories of a fabric with a name.
+func (s *Spec) dirs() []string {
+	if !s.hosts() {
+		return []string{s.Name}
+	}
+	return allDirs(s.Name)
+}
+
+// allDirs returns the names of the directories of all fabrics of one name.
+func allDirs(name string) []string {
+	names := []string{name}
+	for node := 1; node <= maxNodes; node++ {
+		names = append(names, hostName(name, node))
+	}
+	return names
+}
+
+// choose returns the spec of a fabric that this process is to join, with the place of its
+// directories. Until decided is called, no other process chooses.
+func (s *Spec) choose() (chosen *Spec, decided func(), err error) {
+	if isPath(s.Name) {
+		return s, func() {}, nil
+	}
+	base, decided, err := hostdir.Choose(s.dirs()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := *s
+	own.base = base
+	return &own, decided, nil
 }
 
 // OpenDir opens the directory of this user's fabric of one host of that name, and creates
@@ -71,7 +111,7 @@ func OpenDir(name string) (*hostdir.Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	return hostdir.Open(hostdir.In(hostdir.Own(), name), true)
+	return hostdir.Open(hostdir.In(hostdir.Find(name), name), true)
 }
 
 // OpenBoard opens the board of the fabric that spec names, and creates it if it does
@@ -86,7 +126,7 @@ func OpenBoard(spec *Spec) (*hostdir.Board, error) {
 	if err := checkName(spec.Name); err != nil {
 		return nil, err
 	}
-	return hostdir.OpenBoard(hostdir.In(hostdir.Own(), spec.Name), true)
+	return hostdir.OpenBoard(hostdir.In(spec.find(), spec.Name), true)
 }
 
 // Remove removes what this user's fabric of that name has left in the file system, as
@@ -95,9 +135,11 @@ func Remove(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	places := []hostdir.Place{hostdir.In(hostdir.Own(), name)}
-	for node := 1; node <= maxNodes; node++ {
-		places = append(places, hostdir.In(hostdir.Own(), hostName(name, node)))
+	var places []hostdir.Place
+	for _, base := range hostdir.Bases() {
+		for _, dir := range allDirs(name) {
+			places = append(places, hostdir.In(base, dir))
+		}
 	}
 	return hostdir.Remove(places...)
 }

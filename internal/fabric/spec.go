@@ -53,6 +53,8 @@ type Spec struct {
 
 	// Retention is ring.Options.Retention, for tests; 0 for the default.
 	Retention int
+
+	base string // of the directories of a fabric that this process has joined; "" before
 }
 
 // DefaultSpec returns the fabric of a process that names none: the one that

@@ -29,6 +29,11 @@ type station interface {
 	// accept waits for the next cable. The error wraps net.ErrClosed after stop, and a
 	// *hostdir.ForbiddenError for one of a process that is not of the fabric.
 	accept() (cable, error)
+	// watch has lost called once, when other processes no longer find this one, since the
+	// directory was removed or replaced. lost must not close the station.
+	watch(lost func(error))
+	// lost returns why others no longer find this process, if that is known, or nil.
+	lost() error
 	// stop ends accept.
 	stop()
 	// close drops all claims.

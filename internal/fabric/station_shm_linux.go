@@ -26,6 +26,9 @@ type shmStation struct {
 }
 
 func openShmStation(spec *Spec) (station, error) {
+	if err := ntbshm.Check(); err != nil {
+		return nil, fmt.Errorf("fabric: %w", err)
+	}
 	dir, err := hostdir.Open(spec.place(spec.Node), true)
 	if err != nil {
 		return nil, err
@@ -51,6 +54,8 @@ func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(por
 func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
 func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
 func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.spec, node) }
+func (s *shmStation) watch(lost func(error))             { s.dir.Watch(lost) }
+func (s *shmStation) lost() error                        { return s.dir.Lost() }
 func (s *shmStation) stop()                              { s.ln.Close() }
 func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
 

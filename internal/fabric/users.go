@@ -51,5 +51,12 @@ func Forbidden(err error) bool {
 	return errors.As(err, &forbidden)
 }
 
+// Impossible reports whether an error of Open means that this system has no such fabrics for
+// this process, whatever other users do there: it is another system, it gives no memory to
+// share, it has no directory to meet in, or this process cannot distinguish its user.
+func Impossible(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ntb.ErrNotSupported)
+}
+
 // Forbid counts and logs another process that was refused because of its user.
 func (f *Fabric) Forbid(why error) { f.net.refused.report(why) }

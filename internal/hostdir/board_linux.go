@@ -32,8 +32,9 @@ const (
 // nothing. A place begins with the length of the text, 4 bytes, little endian. A process
 // that reads or writes holds an flock on the file, and waits for nothing meanwhile.
 type Board struct {
-	file *os.File // nil if the fabric is within one process; its open file has the locks
-	at   int64    // the place that this Board holds, -1 for none
+	place *openPlace // its directory, which is entered until Close; nil if the fabric is within one process
+	file  *os.File   // nil likewise, and after Close; its open file has the locks
+	at    int64      // the place that this Board holds, -1 for none
 }
 
 // NoBoard returns a Board of which nobody else knows.
@@ -42,16 +43,16 @@ func NoBoard() *Board { return &Board{at: -1} }
 // OpenBoard opens the board of a place, and makes it if it does not exist and create is
 // set. Its errors are those of Open.
 func OpenBoard(p Place, create bool) (*Board, error) {
-	place, err := p.open(create)
+	place, err := p.enter(create)
 	if err != nil {
 		return nil, err
 	}
-	defer place.close()
 	fd, err := place.openFile(boardFile, create)
 	if err != nil {
+		place.close()
 		return nil, err
 	}
-	return &Board{file: os.NewFile(uintptr(fd), filepath.Join(place.path, boardFile)), at: -1}, nil
+	return &Board{place: place, file: os.NewFile(uintptr(fd), filepath.Join(place.path, boardFile)), at: -1}, nil
 }
 
 // Post leaves a text of at most 16 MiB, and returns the texts that were there before. If
@@ -169,6 +170,7 @@ func (b *Board) Close() error {
 		err = b.leave()
 	}
 	b.file.Close()
+	b.place.close()
 	b.file = nil
 	return err
 }

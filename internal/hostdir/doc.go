@@ -14,7 +14,10 @@
 //	/PATH                        of users of a group, or of one user
 //
 // The place of a user's fabric depends on the uid alone. It is made when it is first used.
-// Both directories have mode 0700, and are refused if another user made them first.
+// Both directories have mode 0700, and are refused if another user made them first. Where
+// /run/user/UID is made while processes use a fabric in /tmp/ntbnet-UID, all join it there until
+// these have ended: who is about to join has an exclusive flock on /tmp/ntbnet-UID, if it is there,
+// looks for /run/user/UID, then for claims in /tmp/ntbnet-UID/NAME, and claims its number.
 //
 // A directory by its path is there already. It has mode 0700 and is the user's own; or it
 // is setgid and sticky, of mode 3770, so that the members of its group may enter, what they
@@ -25,6 +28,14 @@
 //
 // A directory is opened once, and checked as it was opened. Then all names are
 // looked for in what was opened, whatever is at the path by then.
+//
+// As long as a process uses a directory, it holds a shared flock on it. Programs that remove what
+// is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone.
+//
+// A place is lost when its directory, or the claim file, is no longer where the path leads. Processes
+// that come later do not find those that are in it. [Dir.Watch] has these told, by inotify. What is
+// watched is the claim file, since it goes before its directory, and renames of the directory and of
+// those above.
 //
 // # Claims
 //

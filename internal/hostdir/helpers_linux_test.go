@@ -162,6 +162,19 @@ var roles = map[string]func(arg string) error{
 		fmt.Println("posted")
 		select {}
 	},
+	// flock tries to lock a directory exclusively.
+	"flock": func(path string) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			fmt.Println(err)
+		} else {
+			fmt.Println("granted")
+		}
+		return nil
+	},
 	"stand-in": playStandIn,
 	// listen listens at a socket until it is killed.
 	"listen": func(name string) error {

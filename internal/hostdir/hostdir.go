@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -62,6 +63,33 @@ func (e *ForbiddenError) Unwrap() error { return syscall.EACCES }
 
 func forbidden(format string, args ...any) error {
 	return &ForbiddenError{fmt.Sprintf(format, args...)}
+}
+
+// LostError reports that the directory of a Dir was removed, or is no longer where other processes
+// look for it. Those that come later do not find this one. It wraps ESTALE.
+type LostError struct{ path string }
+
+// Error returns what has happened, and what to do.
+func (e *LostError) Error() string {
+	return "fabric: " + e.path + " was removed or replaced, and processes that come now meet elsewhere: close this, and listen or open again: " +
+		syscall.ESTALE.Error()
+}
+
+// Unwrap returns ESTALE.
+func (e *LostError) Unwrap() error { return syscall.ESTALE }
+
+// unsupportedError reports that this system has no place for the fabrics of this process,
+// whatever other users do. It is errors.ErrUnsupported.
+type unsupportedError struct{ error }
+
+// Unwrap returns the reason.
+func (e *unsupportedError) Unwrap() error { return e.error }
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+func unsupported(format string, args ...any) error {
+	return &unsupportedError{fmt.Errorf(format, args...)}
 }
 
 // checkName refuses names of directories that are paths, or hidden.

@@ -59,6 +59,15 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
+// userAndUID returns "uid N", and the user's name if there is one here.
+func userAndUID(uid int) string {
+	number := strconv.Itoa(uid)
+	if name := userName(uid); name != number {
+		return name + " (uid " + number + ")"
+	}
+	return "uid " + number
+}
+
 // warnOfVolume logs what users outside of the group can do to a directory that was made in
 // a volume where everybody may write.
 func warnOfVolume(volume, path string, st *unix.Stat_t) {

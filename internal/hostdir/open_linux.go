@@ -2,9 +2,6 @@ package hostdir
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +13,7 @@ import (
 // which count as different processes.
 type Dir struct {
 	place *openPlace // immutable; open until Close
+	watch watch
 
 	mu lock.Mutex[lock.Dir]
 	// mu guards the following.
@@ -25,28 +23,13 @@ type Dir struct {
 	claims // locks are file
 }
 
-// Own returns the directory that has those of this user. It depends only on the system
-// and the uid, so that a shell and a cron job find each other.
-func Own() string { return baseDir("/run/user", "/tmp", os.Geteuid()) }
-
-// baseDir returns the directory of a user's fabrics. It depends only on the system
-// and the uid, so that a shell and a cron job find each other.
-func baseDir(run, tmp string, uid int) string {
-	dir := filepath.Join(run, strconv.Itoa(uid))
-	var st unix.Stat_t
-	if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid {
-		return filepath.Join(dir, "ntbnet")
-	}
-	return filepath.Join(tmp, "ntbnet-"+strconv.Itoa(uid))
-}
-
 // Open opens a place, and makes it if it does not exist and create is set and that is
 // allowed; if it is not there, the error wraps fs.ErrNotExist. If it is not as the Place
 // wants it, the error wraps EPERM or EACCES and says what to do. It wraps EPERM also if
-// other users may have this process' uid, and ntb.ErrVersion while processes of another
-// version use the place.
+// other users may have this process' uid, EBUSY if another program has locked the directory, and
+// ntb.ErrVersion while processes of another version use the place.
 func Open(p Place, create bool) (*Dir, error) {
-	place, err := p.open(create)
+	place, err := p.enter(create)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +55,11 @@ func openat(at int, name string, flags int) (int, error) {
 // Path returns the path of the fabric's directory.
 func (d *Dir) Path() string { return d.place.path }
 
-// Close drops all claims and removes the socket of Listen. It may be called twice. Listeners
+// Close drops all claims and removes the socket of Listen. It may be called twice, but not at the
+// same time. Listeners
 // and cables stay open.
 func (d *Dir) Close() error {
+	d.watch.stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

@@ -148,13 +148,13 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	run, uid := t.TempDir(), os.Geteuid()
 	own := filepath.Join(run, strconv.Itoa(uid))
 	inTmp := "/tmp/ntbnet-" + strconv.Itoa(uid)
-	if got := baseDir(run, "/tmp", uid); got != inTmp {
+	if got := homeOf(run, "/tmp", uid).fresh(); got != inTmp {
 		t.Errorf("without a directory in /run/user: %s", got)
 	}
 	if err := os.Symlink(t.TempDir(), own); err != nil {
 		t.Fatal(err)
 	}
-	if got := baseDir(run, "/tmp", uid); got != inTmp {
+	if got := homeOf(run, "/tmp", uid).fresh(); got != inTmp {
 		t.Errorf("with a link in /run/user: %s", got)
 	}
 	if err := os.Remove(own); err != nil {
@@ -163,7 +163,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	if err := os.Mkdir(own, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := baseDir(run, "/tmp", uid); got != filepath.Join(own, "ntbnet") {
+	if got := homeOf(run, "/tmp", uid).fresh(); got != filepath.Join(own, "ntbnet") {
 		t.Errorf("with a directory in /run/user: %s", got)
 	}
 
@@ -177,7 +177,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	}
 	defer os.RemoveAll(d.Path())
 	defer d.Close()
-	if want := filepath.Join(baseDir("/run/user", "/tmp", uid), name); d.Path() != want {
+	if want := filepath.Join(homeOf("/run/user", "/tmp", uid).fresh(), name); d.Path() != want {
 		t.Errorf("the fabric is at %s, want %s", d.Path(), want)
 	}
 	if _, err := Open(In(Own(), "no/name"), true); !errors.Is(err, syscall.EINVAL) {

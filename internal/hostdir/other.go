@@ -16,6 +16,15 @@ type Dir struct{}
 // Own returns the empty string.
 func Own() string { return "" }
 
+// Find returns the empty string.
+func Find(...string) string { return "" }
+
+// Choose returns ntb.ErrNotSupported.
+func Choose(...string) (string, func(), error) { return "", nil, ntb.ErrNotSupported }
+
+// Bases returns nothing.
+func Bases() []string { return nil }
+
 // Open returns ntb.ErrNotSupported.
 func Open(p Place, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
 
@@ -38,6 +47,8 @@ func (b *Board) Close() error                                   { return nil }
 // PeerOf returns ntb.ErrNotSupported.
 func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 
+func (d *Dir) Watch(func(error))               {}
+func (d *Dir) Lost() error                     { return nil }
 func (d *Dir) Path() string                    { return "" }
 func (d *Dir) Close() error                    { return nil }
 func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }

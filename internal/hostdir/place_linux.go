@@ -50,6 +50,9 @@ func (p Place) open(create bool) (*openPlace, error) {
 		return nil, err
 	}
 	base, err := privateDir(unix.AT_FDCWD, p.base, p.base, create)
+	if create && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS)) {
+		err = unsupported("%w: this system has no directory for the fabrics of a user: mount one there, or name one by SDP_FABRIC=shm:/PATH", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +64,11 @@ func (p Place) open(create bool) (*openPlace, error) {
 	return &openPlace{Place: p, dir: os.NewFile(uintptr(fd), p.path), owner: os.Geteuid(), gid: -1}, nil
 }
 
-// close closes the directory. Names in it can no longer be used.
-func (p *openPlace) close() { p.dir.Close() }
+// close closes the directory, and unlocks it. Names in it can no longer be used.
+func (p *openPlace) close() {
+	_ = flock(p.fd(), unix.LOCK_UN) // a child that is just being started shares the open file
+	p.dir.Close()
+}
 
 // fd returns the directory's descriptor, which is valid until close.
 func (p *openPlace) fd() int { return int(p.dir.Fd()) }
@@ -309,13 +315,13 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case uid == r.user && mode&0o777 == 0o700 && r.gid < 0:
 		return -1, nil
 	case mode&0o777 == 0o700 && uid != r.user:
-		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s", userName(uid), userName(r.user), path, group)
+		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s, or use another directory", userAndUID(uid), userAndUID(r.user), path, group)
 	case r.gid >= 0 && gid != r.gid:
 		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", groupName(gid), group, path)
 	case mode != groupMode:
 		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s", mode, userName(r.user), group, path)
 	case uid == r.strangers.uid || !slices.Contains(r.owners, uid):
-		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%[1]s", userName(uid), path)
+		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%s", userAndUID(uid), path, userName(uid))
 	case gid == r.strangers.gid:
 		return refuse("belongs to a group without a number in this user namespace: chgrp %s %s from outside", group, path)
 	case r.user != 0 && uid != r.user && !slices.Contains(r.groups, gid):

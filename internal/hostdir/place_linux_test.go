@@ -41,11 +41,11 @@ func TestRulesOfDirectories(t *testing.T) {
 		{"root is in every group", dir | 0o3770, 0, another, func(r *rules) { r.user = 0 }, another, ""},
 		{"the group that was asked for", dir | 0o3770, 0, shop, func(r *rules) { r.gid = shop }, shop, ""},
 
-		{"of another", dir | 0o3770, other, shop, nil, 0, "belongs to 4002, whom this process is not told to trust: chown root /d, or say ?owner=4002"},
+		{"of another", dir | 0o3770, other, shop, nil, 0, "belongs to uid 4002, whom this process is not told to trust: chown root /d, or say ?owner=4002"},
 		{"another group", dir | 0o3770, 0, another, nil, 0, "belongs to group 4200, of which 4001 is not a member: usermod -a -G 4200 4001"},
 		{"not the group that was asked for", dir | 0o3770, 0, shop, func(r *rules) { r.gid = another }, 0, "chgrp 4200 /d && chmod 3770 /d"},
 		{"private, but for a group", dir | 0o700, me, shop, func(r *rules) { r.gid = shop }, 0, "chmod 3770 /d"},
-		{"of another alone", dir | 0o700, other, shop, nil, 0, "belongs to 4002 alone, and this process is 4001: chown root /d && chgrp GROUP /d && chmod 3770 /d"},
+		{"of another alone", dir | 0o700, other, shop, nil, 0, "belongs to uid 4002 alone, and this process is uid 4001: chown root /d && chgrp GROUP /d && chmod 3770 /d"},
 		{"open to all", dir | 0o777, 0, shop, nil, 0, "has mode 0777, want 3770 for a group, or 0700 and owner 4001: chgrp GROUP /d && chmod 3770 /d, or chown 4001 /d && chmod 700 /d"},
 		{"open to all, sticky", dir | 0o1777, 0, shop, nil, 0, "has mode 1777"},
 		{"readable by others", dir | 0o3774, 0, shop, nil, 0, "has mode 3774"},

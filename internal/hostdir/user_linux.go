@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,8 +15,8 @@ import (
 // user as its own: the owner of a directory, and the peer of a socket. It cannot
 // distinguish them, and so attaches to no fabric.
 
-// checkUser returns an error that wraps EPERM if this process could take another
-// user for its own.
+// checkUser returns an error that wraps EPERM, and is errors.ErrUnsupported, if this process
+// could take another user for its own.
 func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
 
 // checkUserAt is checkUser for a process of user euid with /proc at proc. What
@@ -25,11 +24,11 @@ func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
 func checkUserAt(proc string, euid int) error {
 	why, err := ambiguous(proc, euid)
 	if err != nil {
-		return fmt.Errorf("fabric: uid %d may stand for other users too, which needs /proc to find out: mount it: %w",
+		return unsupported("fabric: uid %d may stand for other users too, which needs /proc to find out: mount it: %w",
 			euid, errors.Join(err, syscall.EPERM))
 	}
 	if why {
-		return fmt.Errorf("fabric: uid %d stands for every user who has no number in this user namespace: run as another uid, one that the namespace maps: %w",
+		return unsupported("fabric: uid %d stands for every user who has no number in this user namespace: run as another uid, one that the namespace maps: %w",
 			euid, syscall.EPERM)
 	}
 	return nil
