@@ -487,7 +487,7 @@ func TestSuiteFindsFlaws(t *testing.T) {
 			var err error
 			var exit *exec.ExitError
 			// Some flaws show only if goroutines meet. They get several tries.
-			for range 10 {
+			for range 100 {
 				cmd := exec.Command(self, "-test.run=^TestBroken$/^"+subtest, "-test.timeout=60s", "-test.short", "-broken="+f.name)
 				if out, err = cmd.CombinedOutput(); errors.As(err, &exit) {
 					break
