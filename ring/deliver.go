@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
@@ -15,7 +14,7 @@ import (
 // a head, and does not wait.
 func (r *router) deliver(from *inLane, f *frame, body []byte) {
 	if f.kind == frameOpen {
-		r.open(from.link, f)
+		r.open(from.link.key(), f)
 		return
 	}
 	t := r.tunnels.get(f.to)
@@ -108,50 +107,11 @@ const (
 	maxLinkTunnels = 1024 // that may be asked for over the link to one neighbour
 )
 
-// maxAsks is how many frames that ask for tunnels over a link wait for admit. More are
-// dropped, and come again.
-const maxAsks = 64
-
-// open handles a frame by which another node asks for a tunnel. A goroutine of the link admits
-// it, since a tunnel takes megabytes and the caller has a lane's lock.
-func (r *router) open(l *Link, f *frame) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.closed:
-		return
-	case len(l.asks) == maxAsks:
-		r.drop(dropTooMany)
-		return
+// open handles a frame by which another node asks for a tunnel, over a link.
+func (r *router) open(over linkKey, f *frame) {
+	if t := r.admit(over, f); t != nil {
+		go r.answer(t)
 	}
-	l.asks = append(l.asks, *f)
-	if len(l.asks) == 1 {
-		r.node.wg.Add(1)
-		go r.admitAll(l)
-	}
-}
-
-// admitAll has the frames that ask for tunnels over a link admitted, until none is left. The
-// first stays in asks until it is done, so one goroutine of a link does this.
-func (r *router) admitAll(l *Link) {
-	defer r.node.wg.Done()
-	for f, ok := r.nextAsk(l, 0); ok; f, ok = r.nextAsk(l, 1) {
-		if t := r.admit(l.key(), &f); t != nil {
-			go r.answer(t)
-		}
-	}
-}
-
-// nextAsk removes the first done frames that ask for tunnels over a link, and returns the next
-// one, if there is one.
-func (r *router) nextAsk(l *Link, done int) (f frame, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.asks = slices.Delete(l.asks, 0, done)
-	if len(l.asks) == 0 {
-		return frame{}, false
-	}
-	return l.asks[0], true
 }
 
 // admit makes this end of a tunnel that another node asks for, over a link. If that is there,
@@ -171,7 +131,8 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 		r.drop(dropStranger) // perhaps its link state has not come yet; the frame comes again
 		return nil
 	}
-	if r.tunnels.full(f.src, over) {
+	process, host, link := r.tunnels.askedBy(f.src, over)
+	if process >= maxTunnels || host >= maxHostTunnels || link >= maxLinkTunnels {
 		r.drop(dropTooMany)
 		r.reset(f)
 		return nil
@@ -179,9 +140,9 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 	t := newAnswerer(r, over, f)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// This is checked again, since frames that came over another link are admitted at the same
-	// time, perhaps a copy of this one. Two tunnels here would be one there.
-	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil || r.tunnels.full(f.src, over) {
+	// This is checked again, since another worker may have a copy of the same frame, by
+	// another route. Two tunnels here would be one there.
+	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil {
 		return nil
 	}
 	r.tunnels.add(t)

@@ -82,42 +82,6 @@ func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
 	require.Len(t, r.tunnels.all(), maxHostTunnels+1)
 }
 
-// A tunnel takes megabytes, which may take long to make. That is not done by the goroutine that
-// takes frames of a lane.
-func TestATunnelIsNotMadeUnderALanesLock(t *testing.T) {
-	leak.Check(t)
-	n := joined(t, link.MakeID(1, 1), small(4))
-	defer n.Close()
-	r := n.router
-	defer endAll(r)
-	r.mu.Lock()
-	r.linkStates[2] = &linkState{id: link.MakeID(2, 1), number: 1}
-	r.mu.Unlock()
-	l := &Link{router: r, direction: Right, id: link.MakeID(2, 1)}
-	open := openAs(l.id, 9)
-	r.tunnels.mu.Lock() // which the making of a tunnel needs
-	opened := make(chan struct{})
-	go func() {
-		for range maxAsks + 1 {
-			r.open(l, open)
-		}
-		close(opened)
-	}()
-	select {
-	case <-opened:
-	case <-time.After(60 * time.Second):
-		t.Error("it waits for the tunnel")
-	}
-	r.tunnels.mu.Unlock()
-	require.Eventually(t, func() bool { return len(r.tunnels.all()) == 1 }, time.Minute, time.Millisecond)
-	require.EqualValues(t, 1, r.drops[dropTooMany].Load(), "asks that wait have a bound")
-	require.Eventually(t, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(l.asks) == 0
-	}, time.Minute, time.Millisecond)
-}
-
 // A neighbour can make link states of all hosts, and ask for tunnels in their names.
 func TestTheTunnelsThatANeighbourAsksForAreNotTooMany(t *testing.T) {
 	leak.Check(t)

@@ -83,7 +83,6 @@ type Link struct {
 	out       []*outLane
 	peer      *link.Peer        // set before ready
 	ready     bool              // the direct peer is up; guarded by router.mu
-	asks      []frame           // that ask for tunnels and wait for admit; guarded by router.mu
 	adverts   *sendQueue[int]   // hosts whose link states are to be sent
 	resets    *sendQueue[frame] // each once
 	done      chan struct{}     // closed when no lane is used any more

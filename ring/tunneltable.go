@@ -85,13 +85,6 @@ func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, lin
 	return process, host, link
 }
 
-// full reports whether another node, or its host, may ask for no more tunnels, or whether no more
-// may be asked for over a link.
-func (tt *tunnelTable) full(remote link.ID, over linkKey) bool {
-	process, host, link := tt.askedBy(remote, over)
-	return process >= maxTunnels || host >= maxHostTunnels || link >= maxLinkTunnels
-}
-
 // byEpoch returns the tunnel that another node made, or nil if there is none.
 func (tt *tunnelTable) byEpoch(remote link.ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
