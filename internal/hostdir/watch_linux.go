@@ -110,11 +110,18 @@ func (p *openPlace) lost(own owned) bool {
 	if err := unix.Lstat(p.path, &there); err != nil || !same(&mine, &there) {
 		return err == nil || err == unix.ENOENT || err == unix.ENOTDIR
 	}
-	if own.cable != "" && unix.Fstatat(p.fd(), own.cable, &there, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
-		return true
+	// The event of a removal can come before the name is gone, but not before the link count.
+	if own.cable != "" {
+		err := unix.Fstatat(p.fd(), own.cable, &there, unix.AT_SYMLINK_NOFOLLOW)
+		if err == unix.ENOENT || err == nil && there.Nlink == 0 {
+			return true
+		}
 	}
 	if unix.Fstat(own.claims, &mine) != nil {
 		return false
+	}
+	if mine.Nlink == 0 {
+		return true
 	}
 	err := unix.Fstatat(p.fd(), p.claimFile(), &there, unix.AT_SYMLINK_NOFOLLOW)
 	return err == unix.ENOENT || err == nil && !same(&mine, &there)
