@@ -28,6 +28,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant once opened is closed
 	listeners *listen.Table
 	opts      bounce.Options
+	supplied  bool            // its devices are those of OpenWith; constant after openStack
 	bubble    bool            // it was made in a bubble of testing/synctest; constant
 	port      atomic.Uint32   // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel // closed with the fabric
@@ -91,13 +92,20 @@ func openStack(name string, devices *Devices) (*stack, error) {
 		if s.err != nil || s.fabric.Lost() == nil {
 			return s, s.err
 		}
-		// Those who have it go on with it. This one meets those that come now.
-		s.forget()
+		// Those who have it go on with it. This one meets those that come now, unless it would be
+		// without the devices.
+		why, supplied := s.fabric.Lost(), s.supplied
+		if !supplied {
+			s.forget()
+		}
 		s.release()
-		return openStack(name, devices)
+		if supplied {
+			return nil, why
+		}
+		return openStack(name, nil)
 	}
 	s = newStack(bounce.Options{Buffer: spec.Buffer, Spin: spec.Spin, DMAThreshold: spec.DMAFrom})
-	s.name, s.refs = name, 1
+	s.name, s.refs, s.supplied = name, 1, devices != nil
 	stacks.open[name] = s
 	stacks.mu.Unlock()
 	// No lock is held, since nodes that run are asked, and one of them may be stopped.

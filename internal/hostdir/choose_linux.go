@@ -45,12 +45,12 @@ func (h home) fresh() string {
 }
 
 // Find returns the directory that has those of this user's fabric, which are called names. It is
-// Own, unless processes use one of them that have started before the session's directory was made:
-// then it is the one where these are.
+// Own, unless processes use one of them that have started before the session's directory was made,
+// and none is in that: then it is the one where these are.
 func Find(names ...string) string { return ownHome().find(names) }
 
 func (h home) find(names []string) string {
-	if h.hasSession() && !h.lives(names) {
+	if h.hasSession() && (!lives(h.tmp, names) || lives(h.base, names)) {
 		return h.base
 	}
 	return h.tmp
@@ -89,11 +89,10 @@ func (h home) choose(names []string) (base string, decided func(), err error) {
 	return h.find(names), dir.close, nil
 }
 
-// lives reports whether a process has claimed anything in directories of these names in the
-// temporary one.
-func (h home) lives(names []string) bool {
+// lives reports whether a process has claimed anything in directories of these names in base.
+func lives(base string, names []string) bool {
 	for _, name := range names {
-		place, err := In(h.tmp, name).open(false)
+		place, err := In(base, name).open(false)
 		if err != nil {
 			continue
 		}

@@ -70,6 +70,26 @@ func TestAFabricStaysWhereItIs(t *testing.T) {
 	}
 }
 
+// A process that never finds the session, as under systemd's ProtectHome=yes, does not draw away
+// those that come later from the ones that are there.
+func TestAFabricInTheSessionStaysThere(t *testing.T) {
+	leak.Check(t)
+	h := newHome(t)
+	require.NoError(t, os.Mkdir(h.session, 0o700))
+	first := mustJoin(t, h, "x", h.base)
+	blind := h
+	blind.session += "-hidden"
+	apart := mustJoin(t, blind, "x", h.tmp)
+	second := mustJoin(t, h, "x", h.base)
+	for _, d := range []*Dir{first, second} {
+		require.NoError(t, d.Close())
+	}
+	third := mustJoin(t, h, "x", h.tmp)
+	for _, d := range []*Dir{apart, third} {
+		require.NoError(t, d.Close())
+	}
+}
+
 // A text on a board counts, since another process looks for it.
 func TestABoardStaysWhereItIs(t *testing.T) {
 	leak.Check(t)

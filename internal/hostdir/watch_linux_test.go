@@ -87,7 +87,7 @@ func TestALostPlaceIsNoticedWithoutEvents(t *testing.T) {
 			leak.Check(t)
 			d, above, dir := openBelow(t)
 			lost := 0
-			d.watch.lost, d.watch.looks = func(error) { lost++ }, true
+			d.watch.lost, d.watch.looks, d.watch.own = func(error) { lost++ }, true, owned{d.file.own, d.cable}
 			require.NoError(t, d.Lost())
 			lose(t, above, dir)
 			for range 3 {
@@ -97,6 +97,35 @@ func TestALostPlaceIsNoticedWithoutEvents(t *testing.T) {
 			require.NoError(t, d.Close())
 			require.ErrorIs(t, d.Lost(), syscall.ESTALE)
 		})
+	}
+}
+
+// Without its socket nobody can connect to a process.
+func TestAProcessWhoseSocketIsRemoved(t *testing.T) {
+	for _, looks := range []bool{false, true} {
+		leak.Check(t)
+		d, n := openMember(t, newBase(t))
+		l, err := d.Listen(n)
+		require.NoError(t, err)
+		defer l.Close()
+		lost := make(chan error, 1)
+		d.Watch(func(err error) { lost <- err })
+		if looks {
+			d.watch.stop()
+			d.watch.looks = true
+		}
+		require.NoError(t, d.Lost())
+		require.NoError(t, os.Remove(filepath.Join(d.Path(), d.cable)))
+		if looks {
+			require.ErrorIs(t, d.Lost(), syscall.ESTALE)
+		}
+		select {
+		case err := <-lost:
+			require.ErrorIs(t, err, syscall.ESTALE)
+		case <-time.After(guard):
+			t.Fatal("not noticed")
+		}
+		require.NoError(t, d.Close())
 	}
 }
 
@@ -119,7 +148,7 @@ func TestWhatIsNoLossIsNoEvent(t *testing.T) {
 	l, err := d.Listen(n)
 	require.NoError(t, err)
 	defer l.Close()
-	events, looks := d.place.notify(d.file.own)
+	events, looks := d.place.notify(owned{d.file.own, d.cable})
 	require.NotNil(t, events)
 	defer events.Close()
 	require.False(t, looks)
