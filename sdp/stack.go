@@ -131,6 +131,7 @@ func newStack(o bounce.Options) *stack {
 func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
+	f.Describe(s.connections)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)
 }
@@ -270,6 +271,16 @@ func (s *stack) up() (ended FabricStats, handlers []*handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended, slices.Collect(maps.Keys(s.handlers))
+}
+
+// connections returns how many connections this process has, by the process at the other end.
+func (s *stack) connections() map[link.ID]int {
+	_, handlers := s.up()
+	all := make(map[link.ID]int, len(handlers))
+	for _, h := range handlers {
+		all[h.pool.Peer().ID()] += h.pool.Used().Pairs
+	}
+	return all
 }
 
 func (s *stack) crossovers() []Crossover {

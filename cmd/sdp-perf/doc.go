@@ -27,6 +27,12 @@
 //
 //	sdp-perf topology --fabric ring:NAME --svg picture.svg
 //
+// Whether SDP works here, and what to do if not; who is in which fabric, and what is dead there:
+//
+//	sdp-perf doctor
+//	sdp-perf ls
+//	sdp-perf ls --fabric shm:/run/ntbnet/shop --remove
+//
 // Rings of node processes, by number of nodes, hops and lanes:
 //
 //	sdp-perf ring

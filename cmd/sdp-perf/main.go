@@ -45,6 +45,8 @@ func commands() []command {
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "crossover", synopsis: "crossover [flags]", summary: "measure what payload costs by CPU stores and by DMA", run: runCrossover},
 		{name: "topology", synopsis: "topology [flags]", summary: "show nodes, links, routes and forwarders of a ring that runs", run: runTopology},
+		{name: "doctor", synopsis: "doctor [flags]", summary: "find out whether SDP works here, and what to do if not", run: runDoctor},
+		{name: "ls", synopsis: "ls [flags]", summary: "show fabrics, processes, ports and connections of this machine", run: runList},
 		{name: "shmem", synopsis: "shmem [flags]", summary: "measure operations of package shmem", run: runShmem},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
 		{name: "ring", synopsis: "ring [flags]", summary: "measure rings and chains of node processes", run: runRing},

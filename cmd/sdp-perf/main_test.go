@@ -277,6 +277,13 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"server --listen tcp://" + used.Addr().String(), "address already in use"},
 		{"server --listen unix:///nonexistent/s", "no such file or directory"},
 		{"server --size 4", "unknown flag: --size"},
+		{"doctor --frob", "unknown flag: --frob"},
+		{"doctor extra", `"extra": unexpected argument`},
+		{"doctor --fabric shop", "--fabric: fabric \"shop\": want shm:NAME"},
+		{"ls --frob", "unknown flag: --frob"},
+		{"ls --fabric shop", "--fabric: fabric \"shop\": want shm:NAME"},
+		{"ls --fabric mem:shop", "is within one process, and has no directory"},
+		{"ls --remove extra", `"extra": unexpected argument`},
 		{"client", "say where: --connect sdp://localhost:7000"},
 		{"client --connect unix://", "no path"},
 		{"client --connect tcp://" + nobody, "connection refused (start one there: sdp-perf server --listen tcp://" + nobody + ")"},
@@ -339,6 +346,8 @@ func TestHelpIsEnoughToStart(t *testing.T) {
 		{[]string{"-h"}, []string{"sdp-perf [flags]"}},
 		{[]string{"server", "--help"}, []string{"Usage: sdp-perf server --listen", "sdp://localhost:7000"}},
 		{[]string{"client", "--help"}, []string{"Usage: sdp-perf client --connect", "sdp://localhost:7000", "--rounds"}},
+		{[]string{"doctor", "--help"}, []string{"Usage: sdp-perf doctor", "--fabric FABRIC", "--json"}},
+		{[]string{"ls", "--help"}, []string{"Usage: sdp-perf ls", "--remove", "--json"}},
 		{[]string{"topology", "--help"}, []string{"Usage: sdp-perf topology", "--fabric"}},
 	} {
 		p := newProgram(t, nil, c.args...)

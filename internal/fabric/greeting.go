@@ -36,6 +36,7 @@ const (
 	wantCheck    = "check"    // to learn whether the two may be in one fabric
 	wantTopology = "topology" // to learn what the node knows of the fabric
 	wantFile     = "file"     // to get a descriptor of the file that the process lends by Key
+	wantPeers    = "peers"    // to learn with whom the process has connections
 )
 
 // greeting describes one process to another. Both sides compare.
@@ -60,6 +61,7 @@ type greeting struct {
 	Refused  string    `json:"refused,omitempty"` // the reason, if refused
 	Full     bool      `json:"full,omitempty"`    // refused because its user has too many links
 	Snapshot *NodeView `json:"snapshot,omitempty"`
+	Peers    []Peering `json:"peers,omitempty"` // at most maxPeerings
 }
 
 // Errors of greetings.

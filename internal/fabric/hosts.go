@@ -45,6 +45,7 @@ type hosts struct {
 	plan    atomic.Pointer[Spec]
 	refused refusals
 	guests  guests
+	peers   func() []Peering // with whom this process has connections; nil if nobody knows; set before serve
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu

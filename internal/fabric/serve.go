@@ -160,6 +160,10 @@ func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
 		answer.Snapshot = h.view()
 		return nil, nil
 	}
+	if g.Want == wantPeers && g.Version == greetingVersion {
+		answer.Peers = h.peerings()
+		return nil, nil
+	}
 	if g.Want == wantOwner {
 		h.stir() // if it does not fit, the error of the link shows that
 	}

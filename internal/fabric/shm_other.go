@@ -5,11 +5,16 @@ package fabric
 import (
 	"context"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
 func openShmStation(*Spec) (station, error) { return nil, ntb.ErrNotSupported }
 
 func shmConnect(context.Context, *Spec, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
+
+func connectIn(context.Context, *hostdir.Dir, int, int) (cable, error) {
+	return nil, ntb.ErrNotSupported
+}
 
 func shmProcesses(*Spec, int) int { return 0 }

@@ -25,10 +25,24 @@ type shmStation struct {
 	ln     *net.UnixListener
 }
 
-func openShmStation(spec *Spec) (station, error) {
+// openShmStation opens the station again if the directory is removed meanwhile, as an empty one
+// may be.
+func openShmStation(spec *Spec) (s station, err error) {
 	if err := ntbshm.Check(); err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}
+	for range openTries {
+		s, err = tryShmStation(spec)
+		if !errors.Is(err, syscall.ESTALE) && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return s, err
+}
+
+const openTries = 10
+
+func tryShmStation(spec *Spec) (station, error) {
 	dir, err := hostdir.Open(spec.place(spec.Node), true)
 	if err != nil {
 		return nil, err

@@ -79,6 +79,9 @@ func (b *Board) Post(ctx context.Context, text []byte) (earlier [][]byte, err er
 	if err := b.take(); err != nil {
 		return nil, err
 	}
+	if err := hasName(int(b.file.Fd()), b.file.Name()); err != nil {
+		return nil, errors.Join(err, b.leave())
+	}
 	if _, err := b.file.WriteAt(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), b.at); err != nil {
 		return nil, errors.Join(err, b.leave())
 	}

@@ -115,11 +115,16 @@ func socketPath(proc string, fd int, path, name string) (string, error) {
 
 // removeDead removes the sockets of processes that have ended, as far as this process may:
 // those of its own user, or all if it is root or owns the directory. Nobody claims the
-// number of a process while its sockets are removed.
-func (d *Dir) removeDead() {
+// number of a process while its sockets are removed. It returns the names of those.
+func (d *Dir) removeDead() (removed []string) {
 	names, err := d.place.names()
 	if err != nil {
-		return // they are in nobody's way
+		return nil // they are in nobody's way
+	}
+	remove := func(name string) {
+		if unix.Unlinkat(d.place.fd(), name, 0) == nil {
+			removed = append(removed, name)
+		}
 	}
 	for _, name := range names {
 		n := d.place.cableOf(name)
@@ -127,7 +132,7 @@ func (d *Dir) removeDead() {
 			continue
 		}
 		if n == d.process {
-			_ = unix.Unlinkat(d.place.fd(), name, 0)
+			remove(name)
 			continue
 		}
 		// Not through the open file that has the claims, since two locks of one open file
@@ -135,9 +140,10 @@ func (d *Dir) removeDead() {
 		if _, ok, err := d.file.find(int64(n), 1); ok || err != nil || lockBytes(d.file.look, unix.F_WRLCK, int64(n), 1) != nil {
 			continue
 		}
-		_ = unix.Unlinkat(d.place.fd(), name, 0)
+		remove(name)
 		_ = lockBytes(d.file.look, unix.F_UNLCK, int64(n), 1)
 	}
+	return removed
 }
 
 // Accept waits for the next cable, at a listener of Listen. It closes one of a process that

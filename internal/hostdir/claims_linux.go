@@ -193,11 +193,20 @@ func (d *Dir) ClaimProcess() (int, error) {
 	if d.closed {
 		return 0, errDirClosed
 	}
-	process, err := d.claimProcess()
-	if err == nil {
-		d.removeDead()
+	return d.begun(d.claimProcess())
+}
+
+// begun is the end of a claim of a process number. The error wraps ESTALE if the directory was
+// removed since this Dir opened it. While a process has a claim, nobody removes it.
+func (d *Dir) begun(process int, err error) (int, error) {
+	if err != nil {
+		return 0, err
 	}
-	return process, err
+	if err := hasName(d.file.own, d.place.path); err != nil {
+		return 0, err
+	}
+	d.removeDead()
+	return process, nil
 }
 
 // ClaimPort claims a port of this host, 1 to 65535, for this process, and returns
@@ -234,11 +243,7 @@ func (d *Dir) ClaimOwner() (process int, err error) {
 	if d.closed {
 		return 0, errDirClosed
 	}
-	process, err = d.claimOwner()
-	if err == nil {
-		d.removeDead()
-	}
-	return process, err
+	return d.begun(d.claimOwner())
 }
 
 // Owner returns the process that owns the host's bridges, which may be this one. ok

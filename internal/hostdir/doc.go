@@ -77,6 +77,10 @@
 // the number of the dead process meanwhile. Both sides check the other's user: it is their
 // own; or, where a group shares the directory, root, the owner, or in the group.
 //
+// An empty directory of a user's fabric may be removed. A process that has opened it and claims
+// its number too late finds that the claim file has no name any more, and opens the directory
+// again.
+//
 // # Versions
 //
 // The names in the directory, the claims and the way to make cables are of version 2, which

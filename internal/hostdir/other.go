@@ -5,6 +5,7 @@ package hostdir
 import (
 	"context"
 	"net"
+	"strconv"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -27,6 +28,24 @@ func Bases() []string { return nil }
 
 // Open returns ntb.ErrNotSupported.
 func Open(p Place, create bool) (*Dir, error) { return nil, ntb.ErrNotSupported }
+
+// CheckUser returns ntb.ErrNotSupported.
+func CheckUser() error { return ntb.ErrNotSupported }
+
+// Look returns ntb.ErrNotSupported.
+func (p Place) Look() (Found, error) { return Found{}, ntb.ErrNotSupported }
+
+// UserName returns the number.
+func UserName(uid int) string { return strconv.Itoa(uid) }
+
+// GroupName returns the number.
+func GroupName(gid int) string { return strconv.Itoa(gid) }
+
+// Hosts returns ntb.ErrNotSupported.
+func (p Place) Hosts(int) ([]int, error) { return nil, ntb.ErrNotSupported }
+
+// List returns ntb.ErrNotSupported.
+func List(string) ([]string, error) { return nil, ntb.ErrNotSupported }
 
 // Remove returns ntb.ErrNotSupported.
 func Remove(...Place) error { return ntb.ErrNotSupported }
@@ -65,6 +84,9 @@ func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
 func (d *Dir) AnySocket(int) (Socket, bool, error) {
 	return Socket{}, false, ntb.ErrNotSupported
 }
+func (d *Dir) Holdings() ([]Holding, error)                    { return nil, ntb.ErrNotSupported }
+func (d *Dir) Dead() ([]string, error)                         { return nil, ntb.ErrNotSupported }
+func (d *Dir) RemoveDead() ([]string, error)                   { return nil, ntb.ErrNotSupported }
 func (d *Dir) Processes() ([]int, error)                       { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*net.UnixListener, error)           { return nil, ntb.ErrNotSupported }
 func (d *Dir) Accept(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }

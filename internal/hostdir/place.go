@@ -26,3 +26,23 @@ func In(base, name string) Place {
 func At(path string, host int, group string, owners ...string) Place {
 	return Place{path: path, host: host, group: group, owners: owners}
 }
+
+// Path returns the path of the directory.
+func (p Place) Path() string { return p.path }
+
+// Named reports whether it is a directory of In.
+func (p Place) Named() bool { return p.base != "" }
+
+// Found is a file that is at the path of a Place.
+type Found struct {
+	Mode uint32 // permissions, setuid, setgid and sticky, as chmod takes them
+	UID  int
+	GID  int
+}
+
+// Holding is a port that a process holds.
+type Holding struct {
+	Process int
+	Port    int
+	TCP     bool // the process accepts the connections of a TCP socket there
+}

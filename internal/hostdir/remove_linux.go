@@ -14,9 +14,8 @@ import (
 // While a process is attached to one, nothing of that one is removed, and the error wraps
 // EBUSY; while one has a text on a board, nothing is.
 //
-// Only a process that has made up the names may call it, and knows that no other one
-// will come any more: one that attaches at the same time may be alone in a directory
-// that cannot be found.
+// A process that attaches at the same time finds out, when it claims a number, that the
+// directory was removed.
 func Remove(places ...Place) (err error) {
 	for _, p := range places {
 		if err := removeBoard(p); err != nil {
@@ -59,6 +58,10 @@ func (p Place) remove() error {
 		if err := lockBytes(fd, unix.F_WRLCK, 0, 0); err != nil {
 			return fmt.Errorf("fabric: %s: a process is attached: %w", p.path, unix.EBUSY)
 		}
+		// Who has removed this file does not know who is attached to the next one of its name.
+		if err := hasName(fd, p.path); err != nil {
+			return err
+		}
 	}
 	for _, name := range names {
 		if p.cableOf(name) == 0 && p.claimVersion(name) == 0 && !strings.HasPrefix(name, temporaryPrefix) {
@@ -72,6 +75,19 @@ func (p Place) remove() error {
 		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("fabric: remove directory %s: %w", dir, err)
 		}
+	}
+	return nil
+}
+
+// hasName returns an error that wraps ESTALE if the file fd in a directory was removed since it
+// was opened.
+func hasName(fd int, path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("fabric: %s: %w", path, err)
+	}
+	if st.Nlink == 0 {
+		return fmt.Errorf("fabric: %s was removed just now: try again: %w", path, unix.ESTALE)
 	}
 	return nil
 }

@@ -1,0 +1,222 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// timeout limits the listen and the dial.
+const timeout = 10 * time.Second
+
+// Run examines the fabric of that name. from says where the name is from.
+func Run(ctx context.Context, name, from string) *Report {
+	r := &Report{Fabric: name, Hosts: []*fabric.HostView{}}
+	spec, err := fabric.ParseSpec(name)
+	if err != nil {
+		r.fail("fabric", advice(err), "%s, %s", name, from)
+	} else {
+		r.ok("fabric", "%s, %s", name, from)
+	}
+	r.user()
+	r.system(spec)
+	r.processors()
+	if spec == nil {
+		return r
+	}
+	if spec.InProcess() {
+		r.ok("directory", "none: the fabric is memory of one process")
+	} else if r.directory(spec) {
+		r.members(ctx, spec)
+	}
+	r.connection(ctx, spec)
+	r.Works = !r.failed()
+	return r
+}
+
+// user checks the user of this process.
+func (r *Report) user() {
+	u := hostdir.Self()
+	var groups []string
+	for _, g := range u.Groups {
+		groups = append(groups, fmt.Sprintf("%d (%s)", g, hostdir.GroupName(g)))
+	}
+	if len(groups) == 0 {
+		groups = []string{"none"}
+	}
+	found := fmt.Sprintf("uid %d (%s), gid %d (%s), groups %s", u.UID, hostdir.UserName(u.UID), u.GID, hostdir.GroupName(u.GID), strings.Join(groups, ", "))
+	if err := hostdir.CheckUser(); err != nil {
+		r.fail("user", advice(err), "%s", found)
+		return
+	}
+	r.ok("user", "%s", found)
+}
+
+// directory opens the directory as a process of the fabric does, and reports whether that works.
+func (r *Report) directory(spec *fabric.Spec) bool {
+	place := spec.Place()
+	dir, err := hostdir.Open(place, true)
+	if err == nil {
+		dir.Close()
+	}
+	found := place.Path()
+	switch f, lookErr := place.Look(); {
+	case lookErr == nil:
+		found = fmt.Sprintf("%s, mode %04o, owner %s, group %s", found, f.Mode, hostdir.UserName(f.UID), hostdir.GroupName(f.GID))
+	case errors.Is(lookErr, fs.ErrNotExist):
+		found += ", which is not there"
+	default:
+		found += ", which cannot be looked at"
+	}
+	if err != nil {
+		r.fail("directory", advice(err), "%s", found)
+		return false
+	}
+	r.ok("directory", "%s", found)
+	return true
+}
+
+// members finds out who is in the fabric.
+func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
+	hosts, err := fabric.Hosts(ctx, r.Fabric)
+	if err != nil {
+		r.fail("processes", advice(err), "unknown")
+		return
+	}
+	r.Hosts = hosts
+	n, owner := 0, 0
+	for _, h := range hosts {
+		n += len(h.Processes)
+		for _, p := range h.Processes {
+			if p.Owner && h.Node == spec.Node {
+				owner = p.Process
+			}
+			if p.Error != "" {
+				r.warn("processes", "if it is stopped, let it go on, or end it; if it is just starting, ask again", "process %d does not answer: %s", p.Process, p.Error)
+			}
+		}
+		if len(h.Dead) > 0 {
+			r.warn("processes", "sdp-perf ls --remove, or the next process removes them, each those of its own user", "processes that have ended left %d sockets in %s", len(h.Dead), h.Directory)
+		}
+	}
+	r.ok("processes", "%d in the fabric", n)
+	r.links(ctx, spec, owner)
+	r.elsewhere(hosts)
+}
+
+// links checks who owns the links of this node, and whether the nodes that run are of the same
+// plan.
+func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
+	owns := spec.Nodes != 0
+	switch {
+	case spec.Node == 0:
+		return
+	case owns && owner != 0:
+		r.fail("links", fmt.Sprintf("end that process, or leave out nodes= to use its links: %s", spec.Member()), "process %d owns the links of node %d already", owner, spec.Node)
+	case owns:
+		r.ok("links", "nobody owns the links of node %d yet", spec.Node)
+	case owner == 0:
+		r.warn("links", "start the process that owns them, with nodes=N", "nobody owns the links of node %d, so that other nodes cannot be reached", spec.Node)
+	default:
+		r.ok("links", "process %d owns the links of node %d", owner, spec.Node)
+	}
+	t, err := fabric.ReadTopology(ctx, r.Fabric)
+	if err == nil && owns && (t.Topology != spec.Kind || t.Nodes != spec.Nodes || t.Lanes != spec.Lanes) {
+		r.fail("links", fmt.Sprintf("use %s: with nodes=%d and lanes=%d, or end the nodes that run", t.Topology, t.Nodes, t.Lanes),
+			"the nodes that run are of a %s of %d nodes, lanes=%d", t.Topology, t.Nodes, t.Lanes)
+	}
+}
+
+// processors checks how many processors there are.
+func (r *Report) processors() {
+	const name = "processors"
+	found := fmt.Sprintf("%d, GOMAXPROCS %d", runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	if runtime.NumCPU() < 2 || runtime.GOMAXPROCS(0) < 2 {
+		r.warn(name, "give the process two processors or more, if short round trips matter", "%s: no wait spins, and each message costs a wake-up", found)
+		return
+	}
+	r.ok(name, "%s", found)
+}
+
+// barrier checks whether a side that sleeps can make the other one fence.
+func (r *Report) barrier() {
+	if membarrier.Register() {
+		r.ok("membarrier", "works")
+		return
+	}
+	r.warn("membarrier", "use Linux 4.16 or later, and let the filter of system calls (seccomp) allow membarrier", "does not work: each message costs a fence more")
+}
+
+// connection listens and dials as a process of the fabric does.
+func (r *Report) connection(ctx context.Context, spec *fabric.Spec) {
+	const name = "connection"
+	if r.failed() {
+		r.fail(name, "mend what is marked as error above, and ask again", "not tried")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := converse(ctx, spec.Member()); err != nil {
+		r.fail(name, advice(err), "a listener on a free port, and a dial to it, failed")
+		return
+	}
+	r.ok(name, "a listener on a free port, a dial to it, and a byte to and fro")
+}
+
+// converse listens in a fabric, dials, and sends a byte to and fro.
+func converse(ctx context.Context, name string) error {
+	f, err := sdp.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	ln, err := f.Listen(sdp.Network, ":0")
+	if err != nil {
+		return err
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if c, err := ln.Accept(); err == nil {
+			io.Copy(c, c) // an error shows at the other end
+			c.Close()
+		}
+	}()
+	defer func() { ln.Close(); <-served }()
+	c, err := f.DialContext(ctx, sdp.Network, ln.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return echo(ctx, c)
+}
+
+// echo sends a byte and reads it back.
+func echo(ctx context.Context, c net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return err
+	}
+	b := []byte{42}
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(c, b); err != nil {
+		return err
+	}
+	if b[0] != 42 {
+		return fmt.Errorf("sent byte 42, and got %d", b[0])
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The least quota of a control group and those around it counts.
+func TestQuotas(t *testing.T) {
+	for name, c := range map[string]struct {
+		cgroup string
+		files  map[string]string
+		status Status
+		found  string
+	}{
+		"none":            {"0::/a/b\n", map[string]string{"a/b/cpu.max": "max 100000\n", "a/cpu.max": "max 100000\n"}, OK, "none"},
+		"of version 2":    {"0::/a/b\n", map[string]string{"a/b/cpu.max": "max 100000\n", "a/cpu.max": "50000 100000\n"}, Warning, "0.5 processors, by ROOT/a/cpu.max"},
+		"the least":       {"0::/a/b\n", map[string]string{"a/b/cpu.max": "300000 100000\n", "a/cpu.max": "400000 100000\n"}, OK, "3 processors, by ROOT/a/b/cpu.max"},
+		"of the root":     {"0::/../../x\n", map[string]string{"cpu.max": "100000 100000\n"}, Warning, "1 processors, by ROOT/cpu.max"},
+		"of version 1":    {"3:cpuset:/\n2:cpu,cpuacct:/a\n", map[string]string{"cpu,cpuacct/a/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/a/cpu.cfs_period_us": "100000\n"}, Warning, "1.5 processors, by ROOT/cpu,cpuacct/a/cpu.cfs_quota_us"},
+		"none, version 1": {"2:cpu,cpuacct:/a\n", map[string]string{"cpu,cpuacct/a/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/a/cpu.cfs_period_us": "100000\n"}, OK, "none"},
+		"nonsense":        {"what\n0::/a\n", map[string]string{"a/cpu.max": "1 0\n", "cpu.max": "x y\n"}, OK, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			root := filepath.Join(dir, "root")
+			for file, text := range c.files {
+				path := filepath.Join(root, file)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+			}
+			list := filepath.Join(dir, "cgroup")
+			require.NoError(t, os.WriteFile(list, []byte(c.cgroup), 0o644))
+			var r Report
+			r.quota(list, root)
+			require.Len(t, r.Checks, 1)
+			require.Equal(t, c.status, r.Checks[0].Status)
+			found := r.Checks[0].Found
+			if c.status == Warning {
+				require.NotEmpty(t, r.Checks[0].Remedy)
+			}
+			require.Contains(t, found, strings.ReplaceAll(c.found, "ROOT", root))
+		})
+	}
+}
+
+// Without /proc nothing of it is known, which is no reason to fail.
+func TestWithoutProc(t *testing.T) {
+	var r Report
+	r.quota("/nonexistent", "/nonexistent")
+	r.namespaces("/nonexistent")
+	require.Len(t, r.Checks, 2)
+	for _, c := range r.Checks {
+		require.Equal(t, Warning, c.Status)
+		require.Equal(t, "mount /proc", c.Remedy)
+	}
+	require.False(t, r.failed())
+}
+
+func TestTheMemoryOfALinkIsMade(t *testing.T) {
+	require.NoError(t, link(128<<10))
+	require.ErrorContains(t, link(4097), "want a multiple of 4096")
+}

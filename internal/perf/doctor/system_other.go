@@ -1,0 +1,11 @@
+//go:build !linux
+
+package doctor
+
+import "github.com/ntbnet/ntbnet/internal/fabric"
+
+func (r *Report) system(*fabric.Spec) {
+	r.fail("system", "use Linux on amd64 or arm64", "SDP does not work here")
+}
+
+func (r *Report) elsewhere([]*fabric.HostView) {}
