@@ -652,7 +652,11 @@ func TestAMemberTakesNoConnectionsOfATCPServer(t *testing.T) {
 		h.end()
 		victim.end()
 	}
-	b.end()
+	b.in.Close()
+	b.wait()
+	require.Equal(t, 0, b.cmd.ProcessState.ExitCode(), b.stderr.String())
+	require.Equal(t, 1, strings.Count(b.stderr.String(), "\n"), b.stderr.String())
+	require.Contains(t, b.stderr.String(), `network "tcp" uses TCP: a process of another user serves the socket`)
 }
 
 // forbidden skips a test, with a warning, where the kernel allows no such namespace.

@@ -211,8 +211,11 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 	if err != nil {
 		release()
 		c.Close()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = ctx.Err()
+		case errors.Is(err, syscall.EPIPE):
+			err = fmt.Errorf("%w: %v", syscall.ECONNRESET, err) // as if it had ended a moment later
 		}
 		return nil, nil, fmt.Errorf("fabric: greet a node: %w", err)
 	}

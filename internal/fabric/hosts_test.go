@@ -219,6 +219,19 @@ func greet(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	return answer
 }
 
+// pipeCable is a cable whose other end has gone.
+type pipeCable struct{ cable }
+
+func (pipeCable) SetDeadline(time.Time) error { return nil }
+func (pipeCable) Write([]byte) (int, error)   { return 0, syscall.EPIPE }
+func (pipeCable) Close() error                { return nil }
+
+// A process that ends before it is greeted has reset the cable, as one that ends thereafter.
+func TestAProcessThatEndsBeforeItIsGreeted(t *testing.T) {
+	_, _, err := ask(t.Context(), pipeCable{}, &greeting{})
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+}
+
 func TestANodeSaysWhatItRefuses(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		plan := "ring:" + ownName(t) + "?nodes=3"
