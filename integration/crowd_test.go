@@ -4,7 +4,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,17 +36,7 @@ func playCrowd(p *self) error {
 	c := &crowd{fabric: p.args[0]}
 	defer c.close()
 	p.printf("ready")
-	for {
-		line, ok := p.readLine()
-		if !ok {
-			return nil
-		}
-		b, err := json.Marshal(c.do(words(line)))
-		if err != nil {
-			return err
-		}
-		p.printf("%s", b)
-	}
+	return p.answerAll(func(w []string) any { return c.do(w) })
 }
 
 type crowd struct {

@@ -108,6 +108,22 @@ func (p *self) readLine() (string, bool) {
 	return p.in.Text(), ok
 }
 
+// answerAll answers each line of the test with what do returns for its words, as JSON, until the
+// test is done with this process.
+func (p *self) answerAll(do func(words []string) any) error {
+	for {
+		line, ok := p.readLine()
+		if !ok {
+			return nil
+		}
+		b, err := json.Marshal(do(words(line)))
+		if err != nil {
+			return err
+		}
+		p.printf("%s", b)
+	}
+}
+
 // stay waits until the test is done with this process.
 func (p *self) stay() {
 	for {

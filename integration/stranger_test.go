@@ -55,19 +55,10 @@ func (a attempt) denied(t *testing.T) {
 
 // playStranger tries what the test tells it to.
 func playStranger(p *self) error {
-	for {
-		line, ok := p.readLine()
-		if !ok {
-			return nil
-		}
-		w := words(line)
+	return p.answerAll(func(w []string) any {
 		n, err := try(w[0], w[1:])
-		b, err := json.Marshal(newAttempt(err, n))
-		if err != nil {
-			return err
-		}
-		p.printf("%s", b)
-	}
+		return newAttempt(err, n)
+	})
 }
 
 func try(verb string, args []string) (n int, err error) {

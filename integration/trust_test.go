@@ -109,8 +109,9 @@ func startChanger(t *testing.T, exe, fabric string, uid int) *peer {
 	return p
 }
 
-// What another user's process has sent it can change only until it is looked at. The user's own
-// processes are trusted, and what they send is used where it lies.
+// A process of another user cannot change what it has sent once this process has seen it, since
+// this process then has a copy. A process of the same user can: it is trusted, and what it sends
+// is used where it lies.
 func TestAStrangerCannotChangeWhatItHasSent(t *testing.T) {
 	dir, exe := shop(t)
 	for name, test := range map[string]struct {

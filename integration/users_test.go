@@ -5,7 +5,6 @@ package integration
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,17 +59,7 @@ func playUser(p *self) error {
 	u := &user{}
 	defer u.close()
 	p.printf("ready")
-	for {
-		line, ok := p.readLine()
-		if !ok {
-			return nil
-		}
-		b, err := json.Marshal(u.do(words(line)))
-		if err != nil {
-			return err
-		}
-		p.printf("%s", b)
-	}
+	return p.answerAll(func(w []string) any { return u.do(w) })
 }
 
 type user struct {
