@@ -103,26 +103,29 @@ func (s *Spinner) Spin(src Source) Outcome {
 		return None
 	}
 	defer leave()
-	p, ok := s.begin()
-	if !ok {
+	var p spin
+	if !p.begin(s) {
 		s.counts.Spared++
 		return None
 	}
 	s.counts.Spins++
+	offers := p.offers != nil
 	for i := 1; ; i++ {
-		if i == p.yieldAt {
-			p.yield(i)
-			src.Yielded()
-		}
 		if src.Ready() {
 			p.hit(i)
 			return Hit
 		}
-		slow := p.offers != nil && i > crowdedFrom && p.offer()
+		slow := false
+		if !offers {
+			ntb.Pause()
+		} else if i > crowdedFrom {
+			slow = p.offer()
+		}
+		if i+1 == p.yieldAt {
+			p.yield(i + 1)
+			src.Yielded()
+		}
 		if i%pollsACheck != 0 && !slow {
-			if p.offers == nil {
-				ntb.Pause()
-			}
 			continue
 		}
 		if stopped := src.Stopped(); p.over() || slow || stopped {
@@ -148,13 +151,13 @@ type spin struct {
 }
 
 // begin begins a spin. It reports false if the Thrift prevents it.
-func (s *Spinner) begin() (p spin, ok bool) {
+func (p *spin) begin(s *Spinner) bool {
 	start := time.Now()
 	if start.Sub(s.last) > slice<<s.slices {
 		start = s.slices.yield(start)
 		s.last, s.work = start, 0
 	}
-	p = spin{
+	*p = spin{
 		s: s, budget: s.longer, offers: s.offers, start: start, yieldAt: firstYield << s.early,
 		spent: spending{thrift: s.thrift, looked: start},
 	}
@@ -162,7 +165,7 @@ func (s *Spinner) begin() (p spin, ok bool) {
 		p.budget, p.offers = s.budget, nil
 	}
 	p.budget = s.guess().budget(p.budget)
-	return p, p.spent.may()
+	return p.spent.may()
 }
 
 // yield lets other goroutines run before poll i.
