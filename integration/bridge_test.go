@@ -93,7 +93,7 @@ func attachBar(w sdp.Wire, end, side, n int) (ntb.Attachment, error) {
 	one := binary.NativeEndian.AppendUint64(nil, 1)
 	return ntbfixed.Attach(ntbfixed.Config{
 		Own: memory(end), Peer: memory(1 - end), Kind: ntb.Cacheable,
-		Interrupt: func() { _, _ = unix.Write(bell(1-end), one) }, // it rings already if there is no room
+		Interrupt: func(uint32) { _, _ = unix.Write(bell(1-end), one) }, // it rings already if there is no room
 		Wait: func() error {
 			var count [8]byte
 			_, err := interrupts.Read(count[:])

@@ -73,10 +73,10 @@ func (w attachedWire) close() { w.attachment.Close() }
 func (h *hosts) attachWires() error {
 	for _, l := range h.links {
 		l.by = socketWire{h}
-		if h.spec.Attach == nil || l.uplink() {
+		if l.uplink() {
 			continue
 		}
-		a, err := h.spec.Attach(l.wire.from(h.spec.Kind, h.spec.Node))
+		a, err := h.spec.attach(l.wire.from(h.spec.Kind, h.spec.Node))
 		if err != nil {
 			h.detachWires()
 			return fmt.Errorf("attach the wire to %s: %w", nodeName(l.to), err)

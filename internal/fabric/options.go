@@ -77,7 +77,16 @@ var options = []option{
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
+	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: shared memory of virtual machines, see docs/ivshmem.md",
+		endWant, "memory between processes", owners,
+		func(s *Spec, v string) bool { return s.setEnd(string(Left), v) }},
+	{"right", "END", "the same, to the node with the next higher number", endWant, "memory between processes", owners,
+		func(s *Spec, v string) bool { return s.setEnd(string(Right), v) }},
+	{nodeOption, "END", "the same, in a mesh, to node I", endWant, "memory between processes", owners, nil},
 }
+
+// nodeOption stands for the options node1 to node16.
+const nodeOption = "nodeI"
 
 // isID reports whether a name may be that of a user or a group.
 func isID(name string) bool { return name != "" && !strings.ContainsAny(name, " :,/\x00\n") }
@@ -102,7 +111,9 @@ func (s *Spec) takes(of whose) bool {
 
 // set sets an option of a spec.
 func (s *Spec) set(name, value string) error {
-	i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
+	i := slices.IndexFunc(options, func(o option) bool {
+		return o.name == name && name != nodeOption || o.name == nodeOption && isNodeName(name)
+	})
 	if i < 0 {
 		var names []string
 		for _, o := range options {
@@ -120,7 +131,11 @@ func (s *Spec) set(name, value string) error {
 	if !s.takes(o.of) {
 		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
 	}
-	if !o.set(s, value) {
+	set := o.set
+	if o.name == nodeOption {
+		set = func(s *Spec, v string) bool { return s.setEnd(name, v) }
+	}
+	if !set(s, value) {
 		return errors.New("want " + o.want)
 	}
 	return nil

@@ -54,6 +54,8 @@ type Spec struct {
 	// Retention is ring.Options.Retention, for tests; 0 for the default.
 	Retention int
 
+	ends map[string]end // of this node's wires that options name, by the option's name
+
 	base string // of the directories of a fabric that this process has joined; "" before
 }
 
@@ -148,12 +150,12 @@ func (s *Spec) checkHosts() error {
 	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover):
 		return fmt.Errorf("lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
 	case s.Nodes == 0:
-		return nil
+		return s.checkEnds()
 	case s.Node > s.Nodes:
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
 	}
 	s.Lanes = max(s.Lanes, 1)
-	return nil
+	return s.checkEnds()
 }
 
 // wrap wraps the ends of a bridge by Wrap.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -151,8 +152,8 @@ func (f *Forwarder) route(ctx context.Context) route {
 		Listen: newSite(f.addr),
 		Target: newSite(f.m.Target),
 	}
-	if l, ok := f.ln.(*unixListener); ok {
-		r.Listen.Space = fileID(l.file)
+	if file := unixsock.File(f.ln); file != nil {
+		r.Listen.Space = fileID(file)
 	}
 	if f.m.Target.Network == networkSDP {
 		// An unknown host leads nowhere at present.
@@ -166,7 +167,7 @@ func (f *Forwarder) route(ctx context.Context) route {
 func newSite(e Endpoint) site {
 	s := site{Network: e.Network, Address: e.Address}
 	switch {
-	case e.Network == networkTCP, e.Network == networkUnix && isAbstract(e.Address):
+	case e.Network == networkTCP, e.Network == networkUnix && unixsock.IsAbstract(e.Address):
 		s.Space = networkNamespace()
 	case e.Network == networkUnix:
 		if abs, err := filepath.Abs(e.Address); err == nil {
@@ -250,7 +251,7 @@ func reaches(ctx context.Context, all []route) func(from, to int) bool {
 				}
 			}
 			return false
-		case target.Network == networkUnix && !isAbstract(target.Address):
+		case target.Network == networkUnix && !unixsock.IsAbstract(target.Address):
 			// The path is looked up now, as connect does.
 			info, err := os.Stat(target.Address)
 			return err == nil && fileID(info) != "" && fileID(info) == listener.Space

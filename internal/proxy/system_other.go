@@ -12,9 +12,6 @@ import (
 // other direction got may appear as an end of file.
 func isDown(net.Conn) bool { return false }
 
-// lockDirectory does nothing, since this system has no such lock.
-func lockDirectory(string) (unlock func()) { return func() {} }
-
 // rawSocket returns nil, since this system does not report whether data has
 // arrived.
 func rawSocket(net.Conn) syscall.RawConn { return nil }

@@ -19,7 +19,8 @@ type attachment struct {
 	config  Config                  // immutable
 	opening chan struct{}           // capacity 1: Open is under way
 	closed  chan struct{}           // closed by Close
-	ended   chan struct{}           // closed when listen has ended
+	ended   chan struct{}           // closed when listen or poll has ended
+	hurried chan struct{}           // capacity 1: an answer may come soon, where this side polls
 	once    sync.Once               // for Close
 	session atomic.Pointer[session] // the latest; stored while opening is held
 	epoch   uint32                  // of the latest session; guarded by opening
@@ -36,9 +37,13 @@ func Attach(c Config) (ntb.Attachment, error) {
 	}
 	a := &attachment{
 		config: c, opening: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
-		epoch: rand.Uint32(),
+		hurried: make(chan struct{}, 1), epoch: rand.Uint32(),
 	}
-	go a.listen()
+	if c.Wait != nil {
+		go a.listen()
+	} else {
+		go a.poll()
+	}
 	return a, nil
 }
 
@@ -52,9 +57,44 @@ func (a *attachment) listen() {
 	}
 }
 
+// poll looks from time to time in place of interrupts.
+func (a *attachment) poll() {
+	defer close(a.ended)
+	var pace Pace
+	timer := time.NewTimer(pace.Next(true))
+	defer timer.Stop()
+	for {
+		soon := false
+		select {
+		case <-timer.C:
+		case <-a.hurried:
+			soon = true
+		case <-a.closed:
+			return
+		}
+		if s := a.session.Load(); s != nil && s.polled() {
+			soon = true
+		}
+		timer.Reset(pace.Next(soon))
+	}
+}
+
+// hurry has a side that polls look sooner, since the peer is about to answer.
+func (a *attachment) hurry() {
+	if a.config.Wait == nil {
+		select {
+		case a.hurried <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // retryEvery is how often a side repeats its words during bring-up, since what it stored
 // while the other side was not set up has vanished.
 const retryEvery = 5 * time.Millisecond
+
+// A side whose peer has not come after retryFast tries retries only every Tick.
+const retryFast = 200
 
 // Open implements ntb.Attachment.
 func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
@@ -131,7 +171,10 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	a.claim.begin(s.page.epoch)
-	for {
+	for tries := 0; ; tries++ {
+		if tries == retryFast {
+			retry.Reset(Tick)
+		}
 		s.page.Publish()
 		step, err := s.page.Look()
 		if err != nil {
@@ -141,11 +184,11 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 		case NewPeer:
 			s.clear()
 			s.page.Answer()
-			a.config.Interrupt()
+			s.interrupt()
 			continue
 		case Ready:
 			s.page.Publish() // an earlier answer may have vanished
-			a.config.Interrupt()
+			s.interrupt()
 			return nil
 		}
 		if err := a.pause(ctx, s.kick, retry.C); err != nil {

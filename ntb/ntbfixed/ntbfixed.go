@@ -18,12 +18,20 @@ type Config struct {
 	Own, Peer Memory
 	// Kind is how Peer is mapped.
 	Kind ntb.MemoryKind
-	// Interrupt interrupts the peer. It does not block, and interrupts may be lost or
-	// arrive as one.
-	Interrupt func()
+	// Backend is the name of the backend in ntb.Caps; "fixed" if it is "".
+	Backend string
+	// Stranger is that of ntb.Caps.
+	Stranger bool
+	// ID is what the peer's Interrupt is called with, to interrupt this side.
+	ID uint32
+	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's
+	// word. It does not block, and interrupts may be lost or arrive as one.
+	Interrupt func(id uint32)
 	// Wait waits for an interrupt by the peer, or returns an error when there will be no
-	// more. One goroutine calls it.
+	// more. One goroutine calls it. If it is nil, this side cannot be interrupted. Then it
+	// looks at the doorbell words from time to time, see the package comment.
 	Wait func() error
-	// Stop makes Wait return an error. It is called once.
+	// Stop is called once, when the attachment is closed and none of its sessions reaches the
+	// memory. It makes Wait return an error.
 	Stop func()
 }

@@ -14,6 +14,7 @@ import (
 //	 16  epoch                8   of the peer's session
 //	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
 //	 32  heartbeat            8   changes with each tick of the peer
+//	 40  id                   8   of the peer, for interrupts, and above it 1; 0 if it takes none
 //	 64  scratchpads         64   16 of 4 bytes
 //	128  doorbell words      64   16 of 4 bytes: how often each was rung
 //	192  unused
@@ -26,6 +27,7 @@ const (
 	epochAt     = 16
 	stateAt     = 24
 	heartbeatAt = 32
+	idAt        = 40
 	spadsAt     = 64
 	bellsAt     = 128
 
@@ -33,9 +35,10 @@ const (
 	doorbells   = 16
 
 	pageMagic   = 0x6e746266 // "ntbf"
-	pageVersion = 1
+	pageVersion = 2
 
 	stateEnded = 1
+	hasID      = 1
 )
 
 const (
@@ -67,6 +70,7 @@ type Page struct {
 	own   []byte     // immutable
 	peer  ntb.Window // immutable
 	epoch uint32     // of this session; immutable
+	id    uint64     // the word of this side's id; immutable
 
 	// Of that goroutine.
 	found    uint32 // epoch of the peer's session at the last look
@@ -82,11 +86,23 @@ func NewPage(own []byte, peer ntb.Window, epoch uint32) *Page {
 	return &Page{own: own, peer: peer, epoch: epoch}
 }
 
+// TakeInterrupts has Publish tell the peer this side's id for interrupts. It is called before the
+// first Publish.
+func (p *Page) TakeInterrupts(id uint32) { p.id = uint64(id) | hasID<<32 }
+
+// PeerID returns the peer's id for interrupts. It reports false if the peer takes none, or has not
+// said so yet.
+func (p *Page) PeerID() (id uint32, ok bool) {
+	word := ntb.Load64(p.own, idAt)
+	return uint32(word), word>>32 == hasID
+}
+
 // Publish stores this side's words. They are repeated during bring-up, because what is stored
 // while the peer's side is not set up vanishes. The heartbeat shows others at this end that the
 // session lives, before there is a link.
 func (p *Page) Publish() {
 	p.pulse()
+	p.peer.Publish64(idAt, p.id)
 	p.peer.Publish64(epochAt, uint64(p.epoch))
 	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
 	p.peer.Publish64(magicAt, pageMagic<<32|pageVersion)

@@ -169,7 +169,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 	w.Publish64(magicAt, pageMagic<<32|(pageVersion+1))
 	_, err := a.Look()
 	require.ErrorIs(t, err, ntb.ErrVersion)
-	require.ErrorContains(t, err, "the peer has version 2, this side 1")
+	require.ErrorContains(t, err, "the peer has version 3, this side 2")
 	w.Publish64(magicAt, 7)
 	_, err = a.Look()
 	require.ErrorContains(t, err, "0x7 is not the beginning of a header page")

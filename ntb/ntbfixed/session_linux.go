@@ -3,6 +3,7 @@
 package ntbfixed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -61,9 +62,15 @@ func newSession(a *attachment) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.own.unmap())
 	}
-	s.caps = ntb.Caps{Backend: "fixed", Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true}
+	s.caps = ntb.Caps{
+		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
+		Stranger: a.config.Stranger,
+	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
+	if a.config.Wait != nil {
+		s.page.TakeInterrupts(a.config.ID)
+	}
 	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
 	s.outbound = out.Part(PageSize, out.Len()-PageSize)
 	return s, nil
@@ -121,8 +128,26 @@ func (s *session) interrupted() {
 	}
 }
 
-// look wakes the waiters of doorbells that were rung. The caller keeps the memory mapped.
-func (s *session) look() {
+// polled is called from time to time where there are no interrupts. It reports whether a
+// doorbell was rung.
+func (s *session) polled() bool {
+	if !s.gate.Enter() {
+		return false
+	}
+	defer s.gate.Leave()
+	return s.look()
+}
+
+// interrupt interrupts the peer, if it takes interrupts.
+func (s *session) interrupt() {
+	if id, ok := s.page.PeerID(); ok {
+		s.attachment.config.Interrupt(id)
+	}
+}
+
+// look wakes the waiters of doorbells that were rung, and reports whether there were any. The
+// caller keeps the memory mapped.
+func (s *session) look() (rung bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.bells {
@@ -130,7 +155,7 @@ func (s *session) look() {
 		if word == s.seen[i] {
 			continue
 		}
-		s.seen[i] = word
+		s.seen[i], rung = word, true
 		// A channel that appears full is left alone without a lock. The waiter that takes
 		// its token must see what was stored before (as pair S11).
 		ntb.Fence()
@@ -139,6 +164,7 @@ func (s *session) look() {
 		default:
 		}
 	}
+	return rung
 }
 
 // takeDown ends the session here and, in the peer's page, for the peer. On return nothing
@@ -147,7 +173,7 @@ func (s *session) takeDown() {
 	s.cutOnce.Do(func() {
 		s.state.CompareAndSwap(linkUp, linkDown)
 		s.page.End()
-		s.attachment.config.Interrupt()
+		s.interrupt()
 		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep())
 		close(s.down)
 	})
@@ -187,7 +213,8 @@ func (s *session) RingDoorbell(bit int) {
 	check("doorbell", bit, doorbells)
 	if s.LinkUp() && s.gate.Enter() {
 		s.page.Ring(bit, s.rings[bit].Add(1))
-		s.attachment.config.Interrupt()
+		s.interrupt()
+		s.attachment.hurry()
 		s.gate.Leave()
 	}
 }

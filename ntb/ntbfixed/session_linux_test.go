@@ -58,9 +58,9 @@ func TestADoorbellWhoseInterruptIsLostIsFound(t *testing.T) {
 	a, b := pair(t, 4<<10)
 	var lost atomic.Bool
 	raise := a.(*attachment).config.Interrupt
-	a.(*attachment).config.Interrupt = func() {
+	a.(*attachment).config.Interrupt = func(id uint32) {
 		if !lost.Load() {
-			raise()
+			raise(id)
 		}
 	}
 	x, y := open(t, a, b)

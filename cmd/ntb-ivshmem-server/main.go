@@ -1,0 +1,254 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"os/user"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/flags"
+	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/spf13/pflag"
+)
+
+const usageHead = `ntb-ivshmem-server hands out memory to virtual machines and processes of the host,
+so that SDP runs between them. It speaks the protocol of QEMU's ivshmem-server.
+
+Usage: ntb-ivshmem-server [flags] SOCKET ...
+
+Each SOCKET is a path, and has a memory of its own: one bridge, between two ends.
+
+A bridge between a virtual machine and this host:
+  ntb-ivshmem-server /run/lab.sock
+  qemu-system-x86_64 ... -chardev socket,path=/run/lab.sock,id=lab \
+    -device ivshmem-doorbell,chardev=lab,vectors=1
+On the host, and in the virtual machine (lspci -D shows the address):
+  SDP_FABRIC='line:lab?node=1&nodes=2&right=ivshmem:/run/lab.sock' server
+  SDP_FABRIC='line:lab?node=2&nodes=2&left=ivshmem:0000:00:03.0' client
+
+Flags:
+`
+
+const usageTail = `
+Exit status: 0 after SIGTERM or SIGINT; 1 if a listener failed; 2 if it could not start.
+`
+
+// Exit statuses.
+const (
+	statusOK     = 0
+	statusFailed = 1
+	statusUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options are the parsed command line.
+type options struct {
+	serve ivshmem.Options
+	paths []string
+	mode  os.FileMode
+	group int // -1 for the process' own
+	quiet bool
+}
+
+func parseOptions(args []string, stdout io.Writer) (*options, error) {
+	o := &options{group: -1}
+	fs := pflag.NewFlagSet("ntb-ivshmem-server", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.SortFlags = false
+	size := bytes(64 << 20)
+	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G")
+	fs.IntVar(&o.serve.Peers, "peers", 2, "`N` ends share each memory, 2 to 16; with more than 2 each can read and change all of it")
+	fs.IntVar(&o.serve.Vectors, "vectors", 1, "`N` interrupts for each end, 1 to 64; SDP uses one")
+	mode := fs.String("mode", "0600", "`MODE` of the sockets, in octal")
+	group := fs.String("group", "", "`GROUP` of the sockets, by name or number (default that of this process)")
+	fs.BoolVar(&o.quiet, "quiet", false, "do not log who comes and goes")
+	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
+	if err := flags.Parse(fs, args); err != nil {
+		return nil, err
+	}
+	o.paths, o.serve.Size = fs.Args(), int64(size)
+	if len(o.paths) == 0 {
+		return nil, errors.New("nothing to do: give the path of a socket, as in ntb-ivshmem-server /run/lab.sock")
+	}
+	if err := o.serve.Check(); err != nil {
+		return nil, err
+	}
+	m, err := strconv.ParseUint(*mode, 8, 32)
+	if err != nil || m > 0o777 {
+		return nil, fmt.Errorf("--mode %q: want an octal number up to 777, as in 0660", *mode)
+	}
+	o.mode = os.FileMode(m)
+	if *group != "" {
+		if o.group, err = groupID(*group); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// groupID returns the number of a group.
+func groupID(name string) (int, error) {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(id), nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, fmt.Errorf("--group %q: %w", name, err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// bytes is a flag of a size.
+type bytes int64
+
+func (b *bytes) String() string {
+	n, unit := int64(*b), ""
+	for _, u := range []string{"K", "M", "G", "T"} {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, u
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
+func (b *bytes) Set(s string) error {
+	digits := strings.TrimRight(s, "KMGT")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || len(s) > len(digits)+1 || n < 0 || n > 1<<40 {
+		return errors.New("want a size, as in 64M")
+	}
+	shift := 0
+	if s != digits {
+		shift = 10 * (strings.IndexByte("KMGT", s[len(s)-1]) + 1)
+	}
+	if n > 1<<50>>shift {
+		return errors.New("want a size of up to 1T")
+	}
+	*b = bytes(n << shift)
+	return nil
+}
+
+func (*bytes) Type() string { return "SIZE" }
+
+// run runs the program until ctx ends, and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	logger := log.New(stderr, "ntb-ivshmem-server: ", log.Lmsgprefix)
+	o, err := parseOptions(args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		logger.Printf("%v (ntb-ivshmem-server --help tells more)", err)
+		return statusUsage
+	}
+	if o.serve.Peers > 2 {
+		logger.Printf("WARNING: each of %d peers can read and change all of a memory, also what others send each other", o.serve.Peers)
+	}
+	var servers []*memory
+	defer func() {
+		for _, m := range servers {
+			m.close()
+		}
+	}()
+	for _, path := range o.paths {
+		m, err := newMemory(ctx, path, o, logger)
+		if err != nil {
+			logger.Print(err)
+			return statusUsage
+		}
+		servers = append(servers, m)
+	}
+	return serve(ctx, servers, logger)
+}
+
+// serve serves until ctx ends or a listener fails.
+func serve(ctx context.Context, servers []*memory, logger *log.Logger) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	status := statusOK
+	var once sync.Once
+	for _, m := range servers {
+		all.Go(func() {
+			if err := m.server.Serve(m.ln); ctx.Err() == nil {
+				once.Do(func() { status = statusFailed })
+				logger.Printf("%s: %v", m.path, err)
+				cancel()
+			}
+		})
+	}
+	<-ctx.Done()
+	for _, m := range servers {
+		m.close()
+	}
+	all.Wait()
+	return status
+}
+
+// memory is one socket and what it serves.
+type memory struct {
+	path   string
+	server *ivshmem.Server
+	ln     net.Listener
+}
+
+func newMemory(ctx context.Context, path string, o *options, logger *log.Logger) (*memory, error) {
+	options := o.serve
+	if !o.quiet {
+		options.Log = func(line string) { logger.Printf("%s: %s", path, line) }
+	}
+	server, err := ivshmem.NewServer(options)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := listen(ctx, path, o)
+	if err != nil {
+		server.Close()
+		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	if !o.quiet {
+		size := bytes(options.Size)
+		logger.Printf("%s: %v for %d ends", path, &size, options.Peers)
+	}
+	return &memory{path, server, ln}, nil
+}
+
+// listen makes the socket with its group and mode. Before that nobody but this user can connect.
+func listen(ctx context.Context, path string, o *options) (net.Listener, error) {
+	old := syscall.Umask(0o177)
+	ln, err := unixsock.Listen(ctx, path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, err
+	}
+	if o.group >= 0 {
+		err = os.Chown(path, -1, o.group)
+	}
+	if err == nil {
+		err = os.Chmod(path, o.mode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
+}
+
+func (m *memory) close() { m.server.Close() }

@@ -1,0 +1,129 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
+)
+
+// end is a node's end of a wire, as an option names it.
+type end struct {
+	target string // a path, of a server's socket, or the address of a PCI function
+	polls  bool   // without interrupts, by the function's files
+	places int    // of the memory; 2 unless its server says more
+}
+
+// endWant says what ends there are. With poll a function is used without VFIO, and peers is
+// that of the memory's server.
+const endWant = "ivshmem:ADDRESS of a PCI function or ivshmem:/PATH of a socket, perhaps with ,poll or ,peers=N"
+
+// parseEnd parses the value of an option that names an end.
+func parseEnd(value string) (end, bool) {
+	rest, ok := strings.CutPrefix(value, "ivshmem:")
+	e := end{places: 2}
+	words := strings.Split(rest, ",")
+	e.target = words[0]
+	for _, word := range words[1:] {
+		if n, isPeers := strings.CutPrefix(word, "peers="); isPeers {
+			ok = ok && number(&e.places, n, 2, ntbivshmem.MaxPlaces)
+		} else {
+			e.polls = true
+			ok = ok && word == "poll"
+		}
+	}
+	return e, ok && e.target != "" && !(e.polls && isPath(e.target)) && (isPath(e.target) || ntbivshmem.IsAddress(e.target))
+}
+
+// place returns which part of the memory the ends of a wire use. Of two places, the first is that of
+// the node whose neighbour is on its right, or in a mesh the node with the lower number. Of
+// more, each node has the place of its number.
+func (e *end) place(w Wire) ntbivshmem.Place {
+	if e.places > 2 {
+		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1}
+	}
+	if w.Side == Right || w.Side == Direct && w.Node < w.Neighbour {
+		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1}
+	}
+	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0}
+}
+
+// attach attaches the end.
+func (e *end) attach(w Wire) (ntb.Attachment, error) {
+	switch place := e.place(w); {
+	case isPath(e.target):
+		return ntbivshmem.AttachSocket(e.target, place)
+	case e.polls:
+		return ntbivshmem.AttachResources(e.target, place)
+	default:
+		return ntbivshmem.AttachFunction(e.target, place)
+	}
+}
+
+// setEnd sets what a wire is made of. which is a side, or in a mesh the neighbour's name.
+func (s *Spec) setEnd(which, value string) bool {
+	e, ok := parseEnd(value)
+	if s.ends == nil {
+		s.ends = make(map[string]end)
+	}
+	s.ends[which] = e
+	return ok
+}
+
+// endName returns the name of the option for a wire.
+func endName(w Wire) string {
+	if w.Side == Direct {
+		return nodeName(w.Neighbour)
+	}
+	return string(w.Side)
+}
+
+// checkEnds checks that each end that was named is one of this node's.
+func (s *Spec) checkEnds() error {
+	if len(s.ends) == 0 {
+		return nil
+	}
+	if s.Nodes == 0 {
+		return errors.New("ends of wires are for the owner of the links, which says nodes=N too")
+	}
+	var names []string
+	for w := range wires(s.Kind, s.Nodes) {
+		if w.other(s.Node) != 0 {
+			names = append(names, endName(w.from(s.Kind, s.Node)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.ends)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("option %s: node %d has wires %s", name, s.Node, strings.Join(names, ", "))
+		}
+		if e := s.ends[name]; e.places > 2 && e.places < s.Nodes {
+			return fmt.Errorf("option %s: the memory has %d places, want one for each of %d nodes", name, e.places, s.Nodes)
+		}
+	}
+	return nil
+}
+
+// attach returns this node's end of a wire, or nil if it is made of Unix sockets.
+func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
+	if s.Attach != nil {
+		if a, err := s.Attach(w); a != nil || err != nil {
+			return a, err
+		}
+	}
+	if e, ok := s.ends[endName(w)]; ok {
+		return e.attach(w)
+	}
+	return nil, nil
+}
+
+// isNodeName reports whether an option names a neighbour, as node3 does.
+func isNodeName(name string) bool {
+	digits, ok := strings.CutPrefix(name, "node")
+	n, err := strconv.Atoi(digits)
+	return ok && err == nil && n >= 1 && n <= maxNodes && strconv.Itoa(n) == digits
+}

@@ -1,0 +1,225 @@
+//go:build linux
+
+package ivshmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrServerGone reports that the connection to the server has ended. Clients that were there go on
+// with what they have; others are not seen any more.
+var ErrServerGone = errors.New("ivshmem: the server has gone")
+
+// Client is a process' end of a server's memory.
+type Client struct {
+	// Immutable.
+	conn   *net.UnixConn
+	id     int64
+	memory *os.File
+	size   int64
+	bell   *os.File // the first of the client's own vectors
+
+	ended chan struct{} // closed when the connection has ended
+
+	mu    sync.Mutex
+	peers map[int64]*os.File // the first vector of each other client
+	err   error              // why the connection has ended
+}
+
+// Dial connects to the server that listens at a path.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("ivshmem: no server (ntb-ivshmem-server starts one): %w", err)
+	}
+	c := &Client{conn: conn.(*net.UnixConn), ended: make(chan struct{}), peers: make(map[int64]*os.File)}
+	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	err = c.greet()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.conn.Close()
+		c.release()
+		return nil, fmt.Errorf("ivshmem: %s: %w", path, err)
+	}
+	go c.listen()
+	return c, nil
+}
+
+// greet receives what a server says at first, up to the client's own interrupt.
+func (c *Client) greet() error {
+	m, err := c.number()
+	if err != nil {
+		return err
+	}
+	if m != protocol {
+		return fmt.Errorf("a server of protocol version %d, this program has %d", m, protocol)
+	}
+	if c.id, err = c.number(); err != nil {
+		return err
+	}
+	if c.id < 0 || c.id > MaxID {
+		return fmt.Errorf("number %d of a client, want 0 to %d", c.id, MaxID)
+	}
+	memory, err := receive(c.conn)
+	if err != nil {
+		return fmt.Errorf("the server hung up, perhaps because it has as many clients as it serves: %w", err)
+	}
+	if memory.value != memoryID || memory.file < 0 {
+		closeFile(memory.file)
+		return fmt.Errorf("message %d in place of the memory", memory.value)
+	}
+	c.memory = os.NewFile(uintptr(memory.file), "ivshmem")
+	var st unix.Stat_t
+	if err := unix.Fstat(memory.file, &st); err != nil {
+		return fmt.Errorf("stat memory: %w", err)
+	}
+	if c.size = st.Size; c.size <= 0 || c.size&(c.size-1) != 0 {
+		return fmt.Errorf("memory of %d bytes, want a power of two", c.size)
+	}
+	for c.bell == nil {
+		if err := c.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number receives a message without a descriptor.
+func (c *Client) number() (int64, error) {
+	m, err := receive(c.conn)
+	if err != nil {
+		return 0, fmt.Errorf("the server hung up, perhaps because it has as many clients as it serves: %w", err)
+	}
+	if m.file >= 0 {
+		unix.Close(m.file)
+		return 0, fmt.Errorf("message %d with a descriptor", m.value)
+	}
+	return m.value, nil
+}
+
+// next receives one of the messages that follow.
+func (c *Client) next() error {
+	m, err := receive(c.conn)
+	switch {
+	case err != nil:
+		return err
+	case m.value < 0 || m.value > MaxID:
+		closeFile(m.file)
+		return fmt.Errorf("number %d of a client, want 0 to %d", m.value, MaxID)
+	case m.file >= 0:
+		return c.vector(m)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.peers[m.value]; f != nil {
+		f.Close()
+		delete(c.peers, m.value)
+	}
+	return nil
+}
+
+// vector keeps the first vector of each client.
+func (c *Client) vector(m message) error {
+	if err := unix.SetNonblock(m.file, true); err != nil {
+		unix.Close(m.file)
+		return fmt.Errorf("interrupt of client %d: %w", m.value, err)
+	}
+	f := os.NewFile(uintptr(m.file), "eventfd")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case m.value == c.id && c.bell == nil:
+		c.bell = f
+	case m.value != c.id && c.peers[m.value] == nil:
+		c.peers[m.value] = f
+	default:
+		f.Close() // a further vector
+	}
+	return nil
+}
+
+// listen follows the other clients' comings and goings.
+func (c *Client) listen() {
+	var err error
+	for err == nil {
+		err = c.next()
+	}
+	c.mu.Lock()
+	c.err = fmt.Errorf("%w: %w", ErrServerGone, err)
+	c.mu.Unlock()
+	close(c.ended)
+}
+
+// ID returns the client's number, by which others interrupt it.
+func (c *Client) ID() int64 { return c.id }
+
+// Memory returns the memory and its size in bytes, a power of two. The file stays the client's.
+func (c *Client) Memory() (*os.File, int64) { return c.memory, c.size }
+
+// Gone returns a channel that is closed when the server has gone.
+func (c *Client) Gone() <-chan struct{} { return c.ended }
+
+// Interrupt interrupts another client, if it is there.
+func (c *Client) Interrupt(id int64) {
+	c.mu.Lock()
+	f := c.peers[id]
+	c.mu.Unlock()
+	if f != nil {
+		// It fails only if nobody has taken 2^64 interrupts, or the file was closed meanwhile.
+		_, _ = f.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// Wait waits for an interrupt. Several may come as one. It fails after Close.
+func (c *Client) Wait() error {
+	var count [8]byte
+	_, err := c.bell.Read(count[:])
+	return err
+}
+
+// Err returns why the connection to the server has ended, or nil.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection. Wait returns.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	<-c.ended
+	c.release()
+	return err
+}
+
+// release closes the files. The connection is closed.
+func (c *Client) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, f := range c.peers {
+		f.Close()
+		delete(c.peers, id)
+	}
+	for _, f := range []*os.File{c.bell, c.memory} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func closeFile(f int) {
+	if f >= 0 {
+		unix.Close(f)
+	}
+}

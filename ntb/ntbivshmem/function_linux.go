@@ -1,0 +1,131 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbivshmem
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/vfio"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+)
+
+// positionAt is the register with the client's own number, of 32 bits.
+const positionAt = 8
+
+// AttachFunction returns the end of a process in a virtual machine, at the ivshmem-doorbell
+// function of an address such as 0000:00:03.0, by VFIO.
+func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
+	f, err := findFunction(address)
+	if err != nil {
+		return nil, err
+	}
+	// The kernel refuses the write-combining file once VFIO has mapped the BAR, so
+	// that is never done.
+	memory, size, kind, err := f.openMemory()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			memory.Close()
+		}
+	}()
+	d, err := vfio.Open(address)
+	if err != nil {
+		return nil, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	bar, err := d.Region(vfio.BAR(registersBAR))
+	if err != nil {
+		return nil, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	if bar.Size < registersLen || !bar.Maps {
+		return nil, fmt.Errorf("ntbivshmem: BAR 0 of %s has %d bytes, and cannot be mapped: %w", address, bar.Size, syscall.ENOTSUP)
+	}
+	regs, err := mapRegisters(d.FD(), bar.Offset)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := d.Interrupts()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ntbivshmem: %s must be an ivshmem-doorbell: %w", address, err), regs.unmap())
+	}
+	end := functionEnd{
+		name: address, place: place, memory: memory, size: size, kind: kind, regs: regs,
+		wait: lines[0].Wait, stop: d.Close,
+	}
+	return end.attach()
+}
+
+// AttachResources is AttachFunction by the function's files in sysfs. It needs no VFIO and
+// no IOMMU, and takes no interrupts: it looks for what the peer announces from time to time.
+func AttachResources(address string, place Place) (_ ntb.Attachment, err error) {
+	f, err := findFunction(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.enable(); err != nil {
+		return nil, err
+	}
+	memory, size, kind, err := f.openMemory()
+	if err != nil {
+		return nil, err
+	}
+	bar, _, err := f.open(fmt.Sprintf("resource%d", registersBAR))
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	defer bar.Close()
+	regs, err := mapRegisters(int(bar.Fd()), 0)
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	end := functionEnd{name: address, place: place, memory: memory, size: size, kind: kind, regs: regs}
+	return end.attach()
+}
+
+// functionEnd is what an attachment of a function is made of. It owns all of it.
+type functionEnd struct {
+	name   string
+	place  Place
+	memory *os.File
+	size   int64
+	kind   ntb.MemoryKind
+	regs   registers
+	wait   func() error // nil if there are no interrupts
+	stop   func() error // nil if wait is
+}
+
+func (e *functionEnd) attach() (ntb.Attachment, error) {
+	err := e.place.check()
+	if err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	own, peer := e.place.memories(int(e.memory.Fd()), e.size)
+	a, err := ntbfixed.Attach(ntbfixed.Config{
+		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Stranger: true,
+		ID: e.regs.position(), Interrupt: e.regs.ring, Wait: e.wait, Stop: func() { e.close() },
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ntbivshmem: memory of %d bytes: %w", e.size, err), e.close())
+	}
+	slog.Info("ntbivshmem: function attached", "function", e.name, "bytes", e.size, "memory", e.kind, "interrupts", e.wait != nil)
+	return a, nil
+}
+
+func (e *functionEnd) close() error {
+	var err error
+	if e.stop != nil {
+		err = e.stop()
+	}
+	return errors.Join(err, e.regs.unmap(), e.memory.Close())
+}

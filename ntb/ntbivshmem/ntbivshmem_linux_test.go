@@ -1,0 +1,208 @@
+//go:build amd64 || arm64
+
+package ntbivshmem
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"github.com/ntbnet/ntbnet/ntb/ntbtest"
+	"github.com/stretchr/testify/require"
+)
+
+const testTimeout = 30 * time.Second
+
+// serve serves a memory at a path until the test ends, or stop is called.
+func serve(t *testing.T, path string, size int64, peers int) (stop func()) {
+	s, err := ivshmem.NewServer(ivshmem.Options{Size: size, Peers: peers, Vectors: 1})
+	require.NoError(t, err)
+	ln, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(ln) }()
+	stop = func() { s.Close(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+// ends returns the two ends of a bridge between places.
+func ends(t *testing.T, path string, places, i, j int) (a, b ntb.Attachment) {
+	a, err := AttachSocket(path, Place{places, i, j})
+	require.NoError(t, err)
+	b, err = AttachSocket(path, Place{places, j, i})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
+	return a, b
+}
+
+// open opens a session on both sides.
+func open(t *testing.T, a, b ntb.Attachment) (x, y ntb.Device) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		y, err = b.Open(ctx)
+		done <- err
+	}()
+	x, err := a.Open(ctx)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	return x, y
+}
+
+func TestConformance(t *testing.T) {
+	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) {
+		path := filepath.Join(t.TempDir(), "s")
+		serve(t, path, 1<<20, 2)
+		a, b := ends(t, path, 2, 0, 1)
+		return open(t, a, b)
+	})
+}
+
+func TestSessions(t *testing.T) {
+	ntbtest.RunAttachments(t, func(t *testing.T) (a, b ntb.Attachment) {
+		path := filepath.Join(t.TempDir(), "s")
+		serve(t, path, 1<<20, 2)
+		return ends(t, path, 2, 0, 1)
+	})
+}
+
+// A session outlives the server. The next one is opened at the next server.
+func TestTheServerGoesAndComes(t *testing.T) {
+	leak.Check(t)
+	path := filepath.Join(t.TempDir(), "s")
+	stop := serve(t, path, 1<<20, 2)
+	a, b := ends(t, path, 2, 0, 1)
+	x, y := open(t, a, b)
+	require.True(t, x.Caps().Stranger)
+	require.Equal(t, "ivshmem", x.Caps().Backend)
+	stop()
+	out := x.Outbound()
+	out.Publish32(64, 7)
+	x.RingDoorbell(3)
+	require.NoError(t, y.WaitDoorbell(3))
+	require.EqualValues(t, 7, ntb.Load32(y.Inbound(), 64))
+
+	x.Close()
+	require.Eventually(t, func() bool { return !y.LinkUp() }, testTimeout, time.Millisecond)
+	_, err := a.Open(context.Background())
+	require.ErrorContains(t, err, "ntb-ivshmem-server starts one")
+	y.Close()
+	serve(t, path, 2<<20, 2)
+	x, y = open(t, a, b)
+	require.Len(t, x.Inbound(), 1<<20-ntbfixed.PageSize)
+	x.Close()
+	y.Close()
+
+	// A server that goes while one waits for the other end.
+	path = filepath.Join(t.TempDir(), "s")
+	stop = serve(t, path, 1<<20, 2)
+	a, b = ends(t, path, 2, 0, 1)
+	opened := make(chan error, 1)
+	go func() {
+		_, err := a.Open(context.Background())
+		opened <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	stop()
+	select {
+	case err = <-opened:
+		require.Error(t, err)
+	case <-time.After(testTimeout):
+		t.Fatal("Open waits for a server that has gone")
+	}
+	go func() {
+		_, err := b.Open(context.Background())
+		opened <- err
+	}()
+	require.NoError(t, b.Close())
+	select {
+	case err = <-opened:
+		require.Error(t, err)
+	case <-time.After(testTimeout):
+		t.Fatal("Open outlasts Close")
+	}
+}
+
+// Four ends share a memory, each pair with a bridge of its own.
+func TestPlaces(t *testing.T) {
+	leak.Check(t)
+	path := filepath.Join(t.TempDir(), "s")
+	serve(t, path, 1<<20, 12)
+	var devices []ntb.Device
+	for i := range 4 {
+		for j := range i {
+			a, b := ends(t, path, 4, i, j)
+			x, y := open(t, a, b)
+			devices = append(devices, x, y)
+		}
+	}
+	for i, d := range devices {
+		out := d.Outbound()
+		for off := 0; off < out.Len(); off += 8 {
+			out.Store64(off, uint64(i))
+		}
+		ntb.Fence()
+	}
+	for i, d := range devices {
+		in := d.Inbound()
+		for off := 0; off+8 <= len(in); off += 8 {
+			require.EqualValues(t, i^1, ntb.Load64(in, off))
+		}
+		d.Close()
+	}
+}
+
+// No two areas overlap, and all lie in the memory.
+func TestAreas(t *testing.T) {
+	for places := 2; places <= MaxPlaces; places++ {
+		const size = 64 << 20
+		end := int64(0)
+		for owner := range places {
+			for writer := range places {
+				if owner == writer {
+					require.Error(t, Place{places, owner, writer}.check())
+					continue
+				}
+				p := Place{places, owner, writer}
+				require.NoError(t, p.check())
+				off, n := p.area(size, owner, writer)
+				require.Equal(t, end, off)
+				require.Zero(t, n%ntbfixed.PageSize)
+				end += int64(n)
+			}
+		}
+		require.LessOrEqual(t, end, int64(size))
+		require.Greater(t, end, int64(size-places*places*ntbfixed.PageSize))
+	}
+	for _, p := range []Place{{}, {2, 0, 2}, {2, -1, 0}, {17, 0, 1}, {1, 0, 0}} {
+		_, err := AttachSocket("/none", p)
+		require.Error(t, err)
+	}
+}
+
+// What is no such function is refused with what to do.
+func TestFunctionsThatAreNone(t *testing.T) {
+	for address, want := range map[string]string{
+		"0000:00:03":   "is no PCI address, as 0000:00:03.0 is",
+		"../../x":      "is no PCI address",
+		"fffe:ff:1f.7": "lspci -D lists what there is",
+	} {
+		for _, attach := range []func(string, Place) (ntb.Attachment, error){AttachFunction, AttachResources} {
+			_, err := attach(address, Place{2, 0, 1})
+			require.ErrorContains(t, err, want)
+		}
+	}
+}

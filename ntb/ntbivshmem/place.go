@@ -1,0 +1,49 @@
+package ntbivshmem
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+)
+
+// MaxPlaces is the most places that a memory is divided among.
+const MaxPlaces = 16
+
+// Place says which part of a memory the two ends of a bridge use.
+type Place struct {
+	Places int // how many the memory has, 2 to MaxPlaces, the same at all ends
+	Own    int // this end's, from 0 on
+	Peer   int // the other end's
+}
+
+func (p Place) check() error {
+	in := func(i int) bool { return i >= 0 && i < p.Places }
+	if p.Places < 2 || p.Places > MaxPlaces || !in(p.Own) || !in(p.Peer) || p.Own == p.Peer {
+		return fmt.Errorf("ntbivshmem: a bridge from place %d to %d of %d: want two of 2 to %d places", p.Own, p.Peer, p.Places, MaxPlaces)
+	}
+	return nil
+}
+
+// area returns where in a memory of size bytes the area lies that the end at place owner reads and
+// the one at place writer writes.
+func (p Place) area(size int64, owner, writer int) (off int64, n int) {
+	each := size / int64(p.Places*(p.Places-1)) &^ (ntbfixed.PageSize - 1)
+	if writer > owner {
+		writer--
+	}
+	return each * int64(owner*(p.Places-1)+writer), int(each)
+}
+
+// memories returns both ends' areas in a file that has the memory at its beginning.
+func (p Place) memories(fd int, size int64) (own, peer ntbfixed.Memory) {
+	off, n := p.area(size, p.Own, p.Peer)
+	own = ntbfixed.Memory{FD: fd, Offset: off, Len: n}
+	off, n = p.area(size, p.Peer, p.Own)
+	return own, ntbfixed.Memory{FD: fd, Offset: off, Len: n}
+}
+
+var addressForm = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// IsAddress reports whether a text has the form of a PCI function's address, as 0000:00:03.0 has.
+func IsAddress(s string) bool { return addressForm.MatchString(s) }
