@@ -24,11 +24,12 @@ func queueOf(grant uint64) (off, size uint64) {
 type granter struct {
 	// Immutable.
 	control *control
-	stop    *atomic.Uint32                     // the reader's reasons to stop
-	alloc   func(int, bool) (q queue, ok bool) // allocates a queue, see Pool.alloc
-	granted *grants                            // where the reader finds them
+	stop    *atomic.Uint32 // the reader's reasons to stop
+	pool    *Pool          // whose memory the queues are
+	granted *grants        // where the reader finds them
 
-	limit atomic.Int64 // how large a queue may be
+	limit  atomic.Int64 // how large a queue may be
+	latest atomic.Int64 // size, for Pool.makeRoom; stored under mu
 
 	mu lock.Mutex[lock.Grow]
 	// mu guards the following.
@@ -38,9 +39,10 @@ type granter struct {
 	readThen uint64 // what was read when shrink last checked
 }
 
-func (g *granter) init(c *control, stop *atomic.Uint32, alloc func(int, bool) (queue, bool), granted *grants, size, limit int) {
-	g.control, g.stop, g.alloc, g.granted = c, stop, alloc, granted
+func (g *granter) init(c *control, stop *atomic.Uint32, pool *Pool, granted *grants, size, limit int) {
+	g.control, g.stop, g.pool, g.granted = c, stop, pool, granted
 	g.gen, g.size = 1, size
+	g.latest.Store(int64(size))
 	g.limit.Store(int64(limit))
 }
 
@@ -51,24 +53,44 @@ func (g *granter) stopped() bool { return g.stop.Load()&^(stopDeadline|stopShut)
 // memory. It is called as [link.Notified] is, so that the writer need not wait for our
 // application to read.
 func (g *granter) grow() {
+	if !g.tryGrow() {
+		g.pool.makeRoom()
+	}
+}
+
+// tryGrow is grow where there is memory. It reports false if there is none.
+func (g *granter) tryGrow() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	arm := g.control.spaceArm()
 	if arm&growBit == 0 || !armed(arm, g.asked) || g.stopped() {
-		return
+		return true
 	}
 	g.asked = arm
 	limit := int(g.limit.Load())
 	if g.size >= limit || arm>>24 != g.gen&0xff {
-		return // the largest already, or the writer has not taken the last grant
+		return true // the largest already, or the writer has not taken the last grant
 	}
 	size := min(larger(g.size), limit)
-	q, ok := g.alloc(size, true)
-	for !ok && size/2 > max(g.size, bulkQueue) {
+	q, ok := g.pool.alloc(size, true)
+	for !ok && size/2 > g.size {
 		size /= 2 // perhaps a window of a few MiB has room for that
-		q, ok = g.alloc(size, true)
+		q, ok = g.pool.alloc(size, true)
 	}
 	if ok {
+		g.grant(q)
+	}
+	return ok
+}
+
+// giveWay grants the peer a smaller queue, if the one in use is larger, so that others have room.
+func (g *granter) giveWay(size int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped() || !g.granted.none() || g.size <= size {
+		return
+	}
+	if q, ok := g.pool.alloc(size, false); ok {
 		g.grant(q)
 	}
 }
@@ -78,6 +100,7 @@ func (g *granter) grow() {
 func (g *granter) grant(q queue) {
 	g.gen++
 	g.size = len(q.mem)
+	g.latest.Store(int64(g.size))
 	g.granted.add(q)
 	g.control.far.Publish64(offGrant, grantWord(g.gen, q.off, len(q.mem)))
 	g.control.notifyWriter()
@@ -104,7 +127,7 @@ func (g *granter) shrink(read uint64, known bool) bool {
 	if !idle {
 		return true
 	}
-	if q, ok := g.alloc(minQueue, false); ok {
+	if q, ok := g.pool.alloc(minQueue, false); ok {
 		g.grant(q)
 	}
 	return true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"syscall"
 	"time"
@@ -69,6 +70,7 @@ type Pool struct {
 	mu          lock.Mutex[lock.Pool]
 	blocks      *blocks            // guarded by mu
 	pairs       map[*Pair]struct{} // pairs that hold memory; guarded by mu
+	madeRoom    time.Time          // when makeRoom last looked; guarded by mu
 	retained    int                // freed memory that was not returned to the system; guarded by mu
 	shrinker    *time.Timer        // calls shrink; guarded by mu
 	shrinking   bool               // shrinker is set; guarded by mu
@@ -121,8 +123,39 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 // Peer returns the peer that may write the pool.
 func (p *Pool) Peer() *link.Peer { return p.peer }
 
+// fairShare returns how large a queue may grow: half of the memory, divided among the
+// connections. The caller holds p.mu.
+func (p *Pool) fairShare() int { return p.blocks.total / (2 * max(1, len(p.pairs))) }
+
+// roomEvery is how often at most a connection is chosen that gives way. It takes a look at each.
+const roomEvery = time.Millisecond
+
+// makeRoom has the connection with the largest queue move to a smaller one, if it has more than its
+// share. It began when there were fewer connections, and another one finds no room now.
+func (p *Pool) makeRoom() {
+	p.mu.Lock()
+	now := time.Now()
+	if p.down || now.Sub(p.madeRoom) < roomEvery {
+		p.mu.Unlock()
+		return
+	}
+	p.madeRoom = now
+	share := p.fairShare()
+	most, largest := int64(share), (*Pair)(nil)
+	for c := range p.pairs {
+		if n := c.r.granter.latest.Load(); n > most {
+			most, largest = n, c
+		}
+	}
+	p.mu.Unlock()
+	if largest != nil {
+		largest.r.granter.giveWay(max(minQueue, 1<<(bits.Len(uint(share))-1)))
+	}
+}
+
 // alloc allocates a queue of size bytes and clears its first header. If grow is
-// true, it leaves a quarter of the memory for new connections. A queue larger than bulkQueue is
+// true, it gives no more than a fair share, and leaves a quarter of the memory for new
+// connections. A queue larger than bulkQueue is
 // given only while all queues together stay within bulkShare.
 func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	p.mu.Lock()
@@ -130,7 +163,7 @@ func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 	if p.down {
 		return queue{}, false // the memory may be gone
 	}
-	if grow && p.blocks.used+size > p.blocks.total/4*3 || size > bulkQueue && p.blocks.used+size > bulkShare(p.blocks.total) {
+	if grow && (size > p.fairShare() || p.blocks.used+size > p.blocks.total/4*3) || size > bulkQueue && p.blocks.used+size > bulkShare(p.blocks.total) {
 		return queue{}, false
 	}
 	off, ok := p.blocks.alloc(size)

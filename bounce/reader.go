@@ -32,7 +32,7 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.rx.private.wanted = p.peer.Caps().Stranger
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
-	r.granter.init(c, &r.waiter.stop, p.alloc, &r.rx.granted, len(q.mem), p.opts.Buffer)
+	r.granter.init(c, &r.waiter.stop, p, &r.rx.granted, len(q.mem), p.opts.Buffer)
 }
 
 // read is Pair.Read, but for errors of the whole connection.

@@ -4,7 +4,7 @@ import "fmt"
 
 // Version is the version of the window layout, the scratchpads and the set-up
 // queue. Nodes with different versions refuse each other.
-const Version = 2
+const Version = 3
 
 // ID identifies a node of a fabric: a host and a process of that host, both 0 to
 // 65535. The zero ID is no node.

@@ -21,10 +21,11 @@ const (
 	MinWindow = 64 << 10
 )
 
-// slotsOf returns the number of slots of a window: as many as could each have 16
-// KiB of it, 64 to 16384, a multiple of 64.
+// slotsOf returns the number of slots of a window, 64 to 16384, a multiple of 64: as many as
+// could each have 4 KiB of a window of up to 16 MiB, or 16 KiB of one from 64 MiB on.
 func slotsOf(window int) int {
-	return max(minSlots, min(MaxSlots, window>>14)) &^ (groupSlots - 1)
+	const few = 4096
+	return max(minSlots, min(window>>12, few), min(window>>14, MaxSlots)) &^ (groupSlots - 1)
 }
 
 // offNote returns the offset of a slot's notification word.

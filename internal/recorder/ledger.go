@@ -61,7 +61,7 @@ func newLedger(r *Recorder, sizes [2]int, in [2][]byte) *ledger {
 	l := &ledger{rec: r}
 	for x := range 2 {
 		w := sizes[x]
-		n := max(64, min(16384, w/16384)) &^ 63
+		n := max(64, min(4096, w/4096), min(16384, w/16384)) &^ 63
 		l.mem[x] = &memory{
 			ledger: l, owner: x, size: w, in: in[x],
 			slots: n, region: (offNotes + 8*n + 4095) &^ 4095,

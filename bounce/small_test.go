@@ -1,0 +1,102 @@
+package bounce
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/require"
+)
+
+func smallPools(t *testing.T, window int) (pa, pb *Pool) {
+	a, b := ntbmem.Pair(window)
+	return linkPools(t, a, b, Options{})
+}
+
+// Streams that begin in turn share a small window: the first do not keep what they took while
+// they were alone.
+func TestStreamsShareASmallWindow(t *testing.T) {
+	leak.Check(t)
+	const streams = 20
+	pa, pb := smallPools(t, 4<<20)
+	var moved [streams]atomic.Int64
+	var all sync.WaitGroup
+	var pairs []*Pair
+	for i := range streams {
+		a, b := connect(t, pa, pb)
+		pairs = append(pairs, a, b)
+		all.Go(func() {
+			buf := make([]byte, 64<<10)
+			for {
+				if _, err := a.Write(buf); err != nil {
+					return
+				}
+			}
+		})
+		all.Go(func() {
+			buf := make([]byte, 64<<10)
+			for {
+				n, err := b.Read(buf)
+				if err != nil {
+					return
+				}
+				moved[i].Add(int64(n))
+			}
+		})
+		require.Eventually(t, func() bool { return moved[i].Load() > 16<<20 }, 60*time.Second, 100*time.Microsecond)
+	}
+	var before [streams]int64
+	sum := func() (sum int64, each []int64) {
+		for i := range moved {
+			each = append(each, moved[i].Load()-before[i])
+			sum += each[i]
+		}
+		return sum, each
+	}
+	require.Eventually(t, func() bool { n, _ := sum(); return n > streams*(32<<20) }, 60*time.Second, time.Millisecond)
+	for i := range before {
+		before[i] = moved[i].Load()
+	}
+	var each []int64
+	require.Eventually(t, func() bool {
+		n, now := sum()
+		each = now
+		return n > streams*(64<<20)
+	}, 60*time.Second, time.Millisecond)
+	for _, c := range pairs {
+		c.Close()
+	}
+	all.Wait()
+	total := int64(0)
+	for _, n := range each {
+		total += n
+	}
+	require.Greater(t, slices.Min(each), total/streams/4, fmt.Sprint(each))
+}
+
+// A window of 16 MiB has room for 3 500 connections that have little to say.
+func TestManyConnectionsInASmallWindow(t *testing.T) {
+	leak.Check(t)
+	pa, pb := smallPools(t, 16<<20)
+	var pairs []*Pair
+	for range 3500 {
+		a, b := connect(t, pa, pb)
+		pairs = append(pairs, a, b)
+		_, err := a.Write([]byte("hello"))
+		require.NoError(t, err)
+	}
+	buf := make([]byte, 8)
+	for i := 1; i < len(pairs); i += 2 {
+		n, err := pairs[i].Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(buf[:n]))
+	}
+	for _, c := range pairs {
+		c.Close()
+	}
+}
