@@ -546,14 +546,14 @@ func TestABridgeOfAnotherVersionIsRefused(t *testing.T) {
 	m := newMachines(t, "line", 2, 1<<20)
 	const magic = 0x6e746266 << 32
 	// What node 2 would have stored to node 1's page.
-	_, err := m.bars.files[0].WriteAt(binary.LittleEndian.AppendUint64(nil, magic|2), 0)
+	_, err := m.bars.files[0].WriteAt(binary.LittleEndian.AppendUint64(nil, magic|3), 0)
 	require.NoError(t, err)
 	m.begin(1, "")
-	refusedDial(t, m.nodes[1], 2, "the peer has version 2, this side 1")
+	refusedDial(t, m.nodes[1], 2, "the peer has version 3, this side 2")
 	var said [8]byte
 	_, err = m.bars.files[0].ReadAt(said[:], int64(m.bars.side))
 	require.NoError(t, err)
-	require.EqualValues(t, magic|1, binary.LittleEndian.Uint64(said[:]), "node 2 can see that, too")
+	require.EqualValues(t, magic|2, binary.LittleEndian.Uint64(said[:]), "node 2 can see that, too")
 	m.begin(2, "")
 	m.mended()
 	m.end()

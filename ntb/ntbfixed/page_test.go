@@ -3,7 +3,9 @@ package ntbfixed
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/ntbnet/ntbnet/internal/wiredoc"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -192,4 +194,38 @@ func TestAPeerWithoutAHeartbeatIsDead(t *testing.T) {
 		require.True(t, a.Tick())
 	}
 	require.False(t, a.Tick())
+}
+
+func TestThePageIsLaidOutAsDocumented(t *testing.T) {
+	names := map[string]int{
+		"magic": magicAt, "seen": seenAt, "epoch": epochAt, "state": stateAt, "heartbeat": heartbeatAt,
+		"id": idAt, "scratchpads": spadsAt, "doorbell words": bellsAt,
+	}
+	rows := wiredoc.Table(t, "The header page", "offset")
+	require.Len(t, rows, len(names))
+	for _, row := range rows {
+		at, ok := names[row["name"]]
+		require.True(t, ok, row["name"])
+		require.Equal(t, at, row.Number(t, "offset"), row["name"])
+	}
+}
+
+// A side that looks often slows down while nothing comes, and is quick again at once.
+func TestPace(t *testing.T) {
+	var p Pace
+	for range 3 {
+		require.Equal(t, firstLook, p.Next(true))
+		last, sum := firstLook, time.Duration(0)
+		for sum < time.Second-idleLook {
+			next := p.Next(false)
+			require.GreaterOrEqual(t, next, last)
+			require.LessOrEqual(t, next, busyLook)
+			last, sum = next, sum+next
+		}
+		require.Equal(t, busyLook, last)
+		for range 100 {
+			last = p.Next(false)
+		}
+		require.Equal(t, idleLook, last)
+	}
 }
