@@ -41,15 +41,15 @@ const (
 type groupStatus struct{ size, flags uint32 }
 
 type regionInfo struct {
-	size, flags, index, caps uint32
-	bytes, offset            uint64
+	size, flags, index, _ uint32
+	bytes, offset         uint64
 }
 
 type interruptInfo struct{ size, flags, index, count uint32 }
 
 type interruptSet struct {
-	size, flags, index, start, count uint32
-	files                            [maxInterrupts]int32
+	size, flags, index, _, count uint32
+	files                        [maxInterrupts]int32
 }
 
 // maxInterrupts is how many vectors this package hands over. A function may have more.
