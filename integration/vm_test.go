@@ -1,0 +1,186 @@
+//go:build linux
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/stretchr/testify/require"
+)
+
+// function is the address that memory has in a machine. A second one has the next.
+const (
+	function       = "0000:00:03.0"
+	secondFunction = "0000:00:04.0"
+)
+
+// vmSystem is what all virtual machines start from.
+type vmSystem struct {
+	qemu, kernel, initrd string
+}
+
+// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure.
+func needVM(t *testing.T) vmSystem {
+	t.Helper()
+	if os.Getenv("NTBNET_VM") == "" {
+		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernel")
+	}
+	qemu, err := exec.LookPath("qemu-system-x86_64")
+	require.NoError(t, err, "NTBNET_VM is set")
+	dir := os.Getenv("NTBNET_VM_KERNEL")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		require.NoError(t, err, "NTBNET_VM_KERNEL is not set")
+		dir = filepath.Join(cache, "ntbnet", "vm")
+	}
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	require.NoError(t, err)
+	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
+	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd")}
+	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
+	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), testsOf(t, "."))
+	return s
+}
+
+// builtTests are the tests of packages as programs that need no libraries, by the packages' directories.
+var builtTests = map[string]string{}
+
+// testsOf returns the tests of the package in a directory as such a program.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	if name, ok := builtTests[dir]; ok {
+		return name
+	}
+	name := filepath.Join(programs, fmt.Sprintf("vm%d.test", len(builtTests)))
+	cmd := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", name, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "go test -c: %s", out)
+	builtTests[dir] = name
+	return name
+}
+
+// memory starts a server of a machine's memory and returns its socket.
+func memory(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "memory")
+	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: 2, Vectors: 1})
+	require.NoError(t, err)
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(ln) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return path
+}
+
+// vm is a virtual machine that plays a role.
+type vm struct {
+	*peer
+	console string // a file
+	started time.Time
+}
+
+// startVM starts a machine with memories, in their order, whose functions vfio-pci gets if vfio
+// is set, and returns when the role has written its first line.
+func (s vmSystem) startVM(t *testing.T, vfio bool, memories []string, play ...string) *vm {
+	t.Helper()
+	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
+	line := []string{"console=ttyS0", "quiet", "loglevel=4", "panic=-1", "no_timer_check", "intel_iommu=on",
+		playVariable + "=" + strings.Join(play, ";")}
+	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", "512",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "file:" + v.console, "-serial", "stdio",
+		"-device", "intel-iommu,intremap=on", "-kernel", s.kernel, "-initrd", s.initrd}
+	var functions []string
+	for i, m := range memories {
+		args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", m, i),
+			"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
+		functions = append(functions, []string{function, secondFunction}[i])
+	}
+	if vfio {
+		line = append(line, bindVariable+"="+strings.Join(functions, ","))
+	}
+	args = append(args, "-append", strings.Join(line, " "))
+	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) { c.Path, c.Args = s.qemu, args })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the console of %q:\n%s", play, v.log())
+		}
+	})
+	return v
+}
+
+func (v *vm) log() []byte {
+	b, _ := os.ReadFile(v.console) // for people
+	return bytes.TrimSpace(b)
+}
+
+// ready waits until the role says that it is.
+func (v *vm) ready() {
+	v.t.Helper()
+	require.Equal(v.t, "ready", v.readLine())
+	v.t.Logf("accel=tcg: ready %v after QEMU was started", time.Since(v.started).Round(time.Millisecond))
+}
+
+// end ends the role's input. The machine turns itself off, after its role had nothing to complain of.
+func (v *vm) end() {
+	v.t.Helper()
+	_, err := v.in.Write([]byte{4}) // Control-D
+	require.NoError(v.t, err)
+	require.Equal(v.t, "end: ok", v.readLine())
+	v.wait()
+	require.Zero(v.t, v.cmd.ProcessState.ExitCode())
+}
+
+// lineSpec is a node of a line of two nodes.
+func lineSpec(name string, node int, end string) string {
+	return fmt.Sprintf("line:%s?node=%d&nodes=2&%s=ivshmem:%s", name, node, []string{1: "right", 2: "left"}[node], end)
+}
+
+// does asks a node, and logs what it answers.
+func does(p *peer, who, question string) {
+	p.t.Helper()
+	start := time.Now()
+	answer := p.ask(question)
+	p.t.Logf("%s: %s: %s (%v by the host's clock)", who, question, answer, time.Since(start).Round(10*time.Microsecond))
+	require.Regexp(p.t, "^ok", answer)
+}
+
+// converse has each of two nodes use the other.
+func converse(one, two *peer) {
+	one.t.Helper()
+	for _, command := range []string{"echo %s 300", "send %s 67108864", "get %s 1000000"} {
+		does(one, "node 1", fmt.Sprintf(command, "node2"))
+		does(two, "node 2", fmt.Sprintf(command, "node1"))
+	}
+}
+
+func TestVMToHost(t *testing.T) {
+	s := needVM(t)
+	for name, end := range map[string]string{"vfio": function, "poll": function + ",poll"} {
+		t.Run(name, func(t *testing.T) {
+			path := memory(t)
+			fabric := "vm" + name
+			machine := s.startVM(t, name == "vfio", []string{path}, "far", lineSpec(fabric, 2, end))
+			host := startPeer(t, "far", []string{lineSpec(fabric, 1, path)})
+			require.Equal(t, "ready", host.readLine())
+			machine.ready()
+			converse(host, machine.peer)
+			machine.end()
+			host.in.Close()
+			host.wait()
+		})
+	}
+}
