@@ -19,8 +19,11 @@ import (
 // What the kernel's command line says to the first process of a machine, as variables of
 // its environment.
 const (
-	bindVariable = "VM_BIND" // addresses of functions for vfio-pci, with commas between
-	playVariable = "VM_PLAY" // a role or program, and its arguments, with semicolons between
+	// functionsVariable has the machine's functions with memory, with semicolons between.
+	// Those with ",poll" behind the address are not for VFIO.
+	functionsVariable = "NTBNET_FUNCTIONS"
+	// playVariable has a role or program and its arguments, with semicolons between.
+	playVariable = "VM_PLAY"
 )
 
 func init() {
@@ -96,15 +99,23 @@ func initMachine() error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	functions := os.Getenv(bindVariable)
-	if functions == "" {
-		return nil
-	}
-	if err := loadModules(); err != nil {
-		return err
-	}
-	for address := range strings.SplitSeq(functions, ",") {
-		if err := vfio.Bind(address); err != nil {
+	return bindFunctions()
+}
+
+// bindFunctions gives those functions to VFIO that are for it.
+func bindFunctions() error {
+	loaded := false
+	for function := range strings.SplitSeq(os.Getenv(functionsVariable), ";") {
+		if strings.HasSuffix(function, ",poll") {
+			continue
+		}
+		if !loaded {
+			if err := loadModules(); err != nil {
+				return err
+			}
+			loaded = true
+		}
+		if err := vfio.Bind(function); err != nil {
 			return err
 		}
 	}

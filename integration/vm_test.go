@@ -18,19 +18,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// function is the address that memory has in a machine. A second one has the next.
-const (
-	function       = "0000:00:03.0"
-	secondFunction = "0000:00:04.0"
-)
+// function returns the address that a machine's memory has, from 0 on.
+func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
 
 // vmSystem is what all virtual machines start from.
 type vmSystem struct {
 	qemu, kernel, initrd string
 }
 
-// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure.
-func needVM(t *testing.T) vmSystem {
+// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have
+// the programs too.
+func needVM(t *testing.T, programs ...string) vmSystem {
 	t.Helper()
 	if os.Getenv("NTBNET_VM") == "" {
 		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernel")
@@ -48,7 +46,7 @@ func needVM(t *testing.T) vmSystem {
 	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
 	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd")}
 	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
-	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), testsOf(t, "."))
+	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), testsOf(t, "."), programs...)
 	return s
 }
 
@@ -92,27 +90,27 @@ type vm struct {
 	started time.Time
 }
 
-// startVM starts a machine with memories, in their order, whose functions vfio-pci gets if vfio
-// is set, and returns when the role has written its first line.
-func (s vmSystem) startVM(t *testing.T, vfio bool, memories []string, play ...string) *vm {
+// startVM starts a machine with memories, in the order of their functions: sockets, with ",poll"
+// behind if the machine is not to use VFIO.
+func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	t.Helper()
 	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
-	line := []string{"console=ttyS0", "quiet", "loglevel=4", "panic=-1", "no_timer_check", "intel_iommu=on",
-		playVariable + "=" + strings.Join(play, ";")}
 	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", "512",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + v.console, "-serial", "stdio",
 		"-device", "intel-iommu,intremap=on", "-kernel", s.kernel, "-initrd", s.initrd}
 	var functions []string
 	for i, m := range memories {
-		args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", m, i),
+		path, _, polls := strings.Cut(m, ",")
+		args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", path, i),
 			"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
-		functions = append(functions, []string{function, secondFunction}[i])
+		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
 	}
-	if vfio {
-		line = append(line, bindVariable+"="+strings.Join(functions, ","))
-	}
-	args = append(args, "-append", strings.Join(line, " "))
+	args = append(args, "-append", strings.Join([]string{
+		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check intel_iommu=on",
+		functionsVariable + "=" + strings.Join(functions, ";"),
+		playVariable + "=" + strings.Join(play, ";"),
+	}, " "))
 	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) { c.Path, c.Args = s.qemu, args })
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -140,6 +138,12 @@ func (v *vm) end() {
 	_, err := v.in.Write([]byte{4}) // Control-D
 	require.NoError(v.t, err)
 	require.Equal(v.t, "end: ok", v.readLine())
+	v.off()
+}
+
+// off waits until the machine is off.
+func (v *vm) off() {
+	v.t.Helper()
 	v.wait()
 	require.Zero(v.t, v.cmd.ProcessState.ExitCode())
 }
@@ -167,20 +171,127 @@ func converse(one, two *peer) {
 	}
 }
 
-func TestVMToHost(t *testing.T) {
+// startHost starts a process of the host as node 1.
+func startHost(t *testing.T, fabric, path string) *peer {
+	t.Helper()
+	p := startPeer(t, "far", []string{lineSpec(fabric, 1, path)})
+	require.Equal(t, "ready", p.readLine())
+	return p
+}
+
+// endHost ends a process whose standard error may have a log.
+func endHost(p *peer) {
+	p.t.Helper()
+	p.in.Close()
+	p.wait()
+	require.Zero(p.t, p.cmd.ProcessState.ExitCode())
+}
+
+// A machine and a process of its host use each other.
+func TestVMAndHost(t *testing.T) {
 	s := needVM(t)
-	for name, end := range map[string]string{"vfio": function, "poll": function + ",poll"} {
+	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run(name, func(t *testing.T) {
-			path := memory(t)
-			fabric := "vm" + name
-			machine := s.startVM(t, name == "vfio", []string{path}, "far", lineSpec(fabric, 2, end))
-			host := startPeer(t, "far", []string{lineSpec(fabric, 1, path)})
-			require.Equal(t, "ready", host.readLine())
+			path, fabric := memory(t), "vm-"+name
+			machine := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
+			host := startHost(t, fabric, path)
 			machine.ready()
 			converse(host, machine.peer)
 			machine.end()
-			host.in.Close()
-			host.wait()
+			endHost(host)
+		})
+	}
+}
+
+// Two machines use each other.
+func TestVMAndVM(t *testing.T) {
+	s := needVM(t)
+	path := []string{memory(t)}
+	one := s.startVM(t, path, "far", lineSpec("vms", 1, function(0)))
+	two := s.startVM(t, path, "far", lineSpec("vms", 2, function(0)))
+	one.ready()
+	two.ready()
+	converse(one.peer, two.peer)
+	one.end()
+	two.end()
+}
+
+// lose has one node notice that the other was killed, in the middle of a transfer.
+func lose(survivor *peer, other string, kill func()) {
+	survivor.t.Helper()
+	does(survivor, "the survivor", "keep "+other)
+	time.Sleep(100 * time.Millisecond) // bytes move
+	kill()
+	start := time.Now()
+	answer := survivor.ask("lost")
+	survivor.t.Logf("the survivor, %v after the other was killed: %s", time.Since(start).Round(time.Millisecond), answer)
+	require.Regexp(survivor.t, "^ok .*connection reset by peer$", answer)
+}
+
+// The host survives machines that are killed, and a new one takes the old one's place while the
+// old connection is still open.
+func TestVMIsKilled(t *testing.T) {
+	s := needVM(t)
+	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
+		t.Run(name, func(t *testing.T) {
+			path, fabric := memory(t), "killed-"+name
+			host := startHost(t, fabric, path)
+			start := func() *vm {
+				v := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
+				v.ready()
+				return v
+			}
+			lose(host, "node2", start().kill)
+			machine := start()
+			converse(host, machine.peer)
+			does(host, "host", "drop")
+			machine.end()
+			endHost(host)
+		})
+	}
+}
+
+// The same with a process of the host that is killed.
+func TestVMSurvivesItsPeer(t *testing.T) {
+	s := needVM(t)
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec("survivor", 2, function(0)))
+	host := startHost(t, "survivor", path)
+	machine.ready()
+	lose(machine.peer, "node1", host.kill)
+	host = startHost(t, "survivor", path)
+	converse(host, machine.peer)
+	does(machine.peer, "machine", "drop")
+	machine.end()
+	endHost(host)
+}
+
+// The suite of all backends passes in a machine that has both ends of a bridge.
+func TestVMConformance(t *testing.T) {
+	suite := testsOf(t, "../ntb/ntbivshmem")
+	s := needVM(t, suite)
+	path := memory(t)
+	for name, options := range map[string][2]string{"vfio": {}, "poll": {",poll", ",poll"}, "mixed": {"", ",poll"}} {
+		t.Run(name, func(t *testing.T) {
+			machine := s.startVM(t, []string{path + options[0], path + options[1]},
+				"/"+filepath.Base(suite), "-test.v", "-test.short", "-test.run=Functions$", "-test.timeout=5m")
+			for passed := 0; ; {
+				line := machine.readLine()
+				if strings.Contains(line, "--- ") {
+					require.NotContains(t, line, "SKIP: TestConf")
+				}
+				if strings.Contains(line, "--- PASS") {
+					passed++
+				}
+				if outcome, ok := strings.CutPrefix(line, "end: "); ok {
+					require.Equal(t, "ok", outcome)
+					t.Logf("%d tests passed", passed)
+					require.Greater(t, passed, 10)
+					break
+				}
+				t.Log(line)
+			}
+			machine.off()
 		})
 	}
 }
