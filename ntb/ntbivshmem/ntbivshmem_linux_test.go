@@ -219,10 +219,9 @@ func functionEnds(t *testing.T) (a, b ntb.Attachment) {
 }
 
 func TestConformanceOfFunctions(t *testing.T) {
-	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) {
-		a, b := functionEnds(t)
-		return open(t, a, b)
-	})
+	// The suite opens pairs while earlier ones are open, and only one process, once, can have a function.
+	a, b := functionEnds(t)
+	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) { return open(t, a, b) })
 }
 
 func TestSessionsOfFunctions(t *testing.T) { ntbtest.RunAttachments(t, functionEnds) }
