@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
+	"golang.org/x/sys/unix"
 )
 
 func init() { roles["far"] = playFar }
@@ -38,6 +39,7 @@ type farNode struct {
 //	keep NODE     begin to send to an echo, without an end
 //	lost          wait until that ends with an error; the connection stays open
 //	drop          close that connection
+//	die           be killed
 func playFar(p *self) error {
 	f, err := sdp.Open(p.args[0])
 	if err != nil {
@@ -117,6 +119,8 @@ func (n *farNode) do(w []string) (string, error) {
 		return fmt.Sprintf("after %d bytes: %v", n.moved, err), nil
 	case "drop":
 		return "", n.drop()
+	case "die":
+		return "", unix.Kill(unix.Getpid(), unix.SIGKILL)
 	}
 	return "", fmt.Errorf("no command %q", w[0])
 }

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/vfio"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func init() {
 	}
 }
 
-// runMachine is the first process of a virtual machine. It prepares the machine, has a process
+// runMachine is the first process of a virtual machine. It prepares the machine, has another process
 // play a role, whose lines go over the second serial port, and turns the machine off. The
 // first port is the console.
 func runMachine() error {
@@ -46,15 +47,8 @@ func runMachine() error {
 	if err != nil {
 		return err
 	}
-	words := strings.Split(os.Getenv(playVariable), ";")
-	role := exec.Command("/proc/self/exe", words[1:]...)
-	role.Env = append(os.Environ(), peerVariable+"="+words[0])
-	if roles[words[0]] == nil { // another program
-		role = exec.Command(words[0], words[1:]...)
-	}
-	role.Stdin, role.Stdout, role.Stderr = port, port, os.Stderr
 	outcome := "ok"
-	if err := role.Run(); err != nil {
+	if err := playAt(port); err != nil {
 		outcome = err.Error()
 	}
 	if _, err := fmt.Fprintln(port, "end:", outcome); err != nil {
@@ -64,6 +58,25 @@ func runMachine() error {
 		return err
 	}
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// playAt has processes play the role or program, one after the other, until one ends other than by
+// being killed.
+func playAt(port *os.File) error {
+	words := strings.Split(os.Getenv(playVariable), ";")
+	for {
+		role := exec.Command("/proc/self/exe", words[1:]...)
+		role.Env = append(os.Environ(), peerVariable+"="+words[0])
+		if roles[words[0]] == nil {
+			role = exec.Command(words[0], words[1:]...)
+		}
+		role.Stdin, role.Stdout, role.Stderr = port, port, os.Stderr
+		err := role.Run()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+			return err
+		}
+	}
 }
 
 // openPort opens a serial port that carries lines as they are. Control-D ends its input.

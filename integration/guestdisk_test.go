@@ -43,9 +43,9 @@ var modules = []string{
 
 const optionalModule = "drivers/vfio/vfio_virqfd.ko"
 
-// writeInitrd writes a RAM disk with a program as /init, modules of a kernel from the
-// directory of its modules, and further programs, by their names.
-func writeInitrd(t *testing.T, file, kernel, init string, programs ...string) {
+// writeInitrd writes a RAM disk with modules from the directory of a kernel's modules, and with
+// programs, whose files are given by their names in the disk. The system starts init.
+func writeInitrd(t *testing.T, file, kernel string, programs map[string]string) {
 	t.Helper()
 	a := &archive{}
 	content := func(name string) []byte {
@@ -61,9 +61,8 @@ func writeInitrd(t *testing.T, file, kernel, init string, programs ...string) {
 		}
 		a.add("modules/"+path.Base(m), 0o100644, content(name))
 	}
-	a.add("init", 0o100755, content(init))
-	for _, p := range programs {
-		a.add(filepath.Base(p), 0o100755, content(p))
+	for name, from := range programs {
+		a.add(name, 0o100755, content(from))
 	}
 	a.add("TRAILER!!!", 0, nil)
 	require.NoError(t, os.WriteFile(file, a.Bytes(), 0o600))
