@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ type farNode struct {
 //	lost          wait until that ends with an error; the connection stays open
 //	drop          close that connection
 //	die           be killed
+//	interrupts    count those that the machine had by VFIO
 func playFar(p *self) error {
 	f, err := sdp.Open(p.args[0])
 	if err != nil {
@@ -119,6 +121,8 @@ func (n *farNode) do(w []string) (string, error) {
 		return fmt.Sprintf("after %d bytes: %v", n.moved, err), nil
 	case "drop":
 		return "", n.drop()
+	case "interrupts":
+		return vfioInterrupts()
 	case "die":
 		return "", unix.Kill(unix.Getpid(), unix.SIGKILL)
 	}
@@ -235,4 +239,18 @@ func (n *farNode) drop() error {
 	c := n.kept
 	n.kept = nil
 	return c.Close()
+}
+
+// vfioInterrupts returns how often this machine, of one processor, was interrupted for VFIO.
+func vfioInterrupts() (string, error) {
+	table, err := os.ReadFile("/proc/interrupts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, "vfio-msi") {
+			return words(line)[1], nil
+		}
+	}
+	return "", fmt.Errorf("none of VFIO in %q", table)
 }

@@ -24,6 +24,7 @@ func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
 // vmSystem is what all virtual machines start from.
 type vmSystem struct {
 	qemu, kernel, initrd string
+	iommu                string // a device of QEMU's, or ""
 }
 
 // needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have the
@@ -44,7 +45,7 @@ func needVM(t *testing.T, packages ...string) vmSystem {
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	require.NoError(t, err)
 	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
-	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd")}
+	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd"), iommu: "intel-iommu,intremap=on"}
 	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
 	programs := map[string]string{"init": testsOf(t, ".")}
 	for i, p := range packages {
@@ -102,7 +103,10 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", "512",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + v.console, "-serial", "stdio",
-		"-device", "intel-iommu,intremap=on", "-kernel", s.kernel, "-initrd", s.initrd}
+		"-kernel", s.kernel, "-initrd", s.initrd}
+	if s.iommu != "" {
+		args = append(args, "-device", s.iommu)
+	}
 	var functions []string
 	for i, m := range memories {
 		path, _, polls := strings.Cut(m, ",")
@@ -191,6 +195,14 @@ func endHost(p *peer) {
 	require.Zero(p.t, p.cmd.ProcessState.ExitCode())
 }
 
+// interrupted checks that a machine has had interrupts of its memory, for all but them comes also without.
+func (v *vm) interrupted() {
+	v.t.Helper()
+	answer := v.ask("interrupts")
+	v.t.Logf("interrupts: %s", answer)
+	require.Regexp(v.t, "^ok [1-9]", answer)
+}
+
 // A machine and a process of its host use each other.
 func TestVMAndHost(t *testing.T) {
 	s := needVM(t)
@@ -201,6 +213,9 @@ func TestVMAndHost(t *testing.T) {
 			host := startHost(t, fabric, path)
 			machine.ready()
 			converse(host, machine.peer)
+			if option == "" {
+				machine.interrupted()
+			}
 			machine.end()
 			endHost(host)
 		})
@@ -216,8 +231,49 @@ func TestVMAndVM(t *testing.T) {
 	one.ready()
 	two.ready()
 	converse(one.peer, two.peer)
+	one.interrupted()
+	two.interrupted()
 	one.end()
 	two.end()
+}
+
+// A machine with two memories is between two processes of the host, whose data goes through it.
+func TestVMForwards(t *testing.T) {
+	s := needVM(t)
+	left, right := memory(t), memory(t)
+	const line = "line:through?nodes=3&node="
+	machine := s.startVM(t, []string{left, right + ",poll"}, "far", line+"2&left=ivshmem:"+function(0)+"&right=ivshmem:"+function(1)+",poll")
+	one := startPeer(t, "far", []string{line + "1&right=ivshmem:" + left})
+	three := startPeer(t, "far", []string{line + "3&left=ivshmem:" + right})
+	require.Equal(t, "ready", one.readLine())
+	require.Equal(t, "ready", three.readLine())
+	machine.ready()
+	does(one, "node 1", "echo node3 300")
+	does(one, "node 1", "send node3 67108864")
+	does(three, "node 3", "send node1 67108864")
+	does(three, "node 3", "send node2 1000000")
+	machine.end()
+	endHost(one)
+	endHost(three)
+}
+
+// What a machine lacks for VFIO is said, and nothing else is used in its place.
+func TestVMLacks(t *testing.T) {
+	has := needVM(t)
+	for name, c := range map[string]struct{ iommu, option, want string }{
+		"a driver":  {has.iommu, ",poll", "has no driver, want vfio-pci: modprobe vfio-pci"},
+		"an IOMMU":  {"", ",poll", "has no IOMMU group: the machine needs an IOMMU that is on"},
+		"remapping": {"intel-iommu,intremap=off", "", "the IOMMU does not remap interrupts (intremap=on for QEMU's intel-iommu)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := has
+			s.iommu = c.iommu
+			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec("lacks", 2, function(0)))
+			require.Equal(t, "end: exit status 1", machine.readLine())
+			machine.off()
+			require.Contains(t, string(machine.log()), c.want)
+		})
+	}
 }
 
 // lose has one node notice that the other was killed, in the middle of a transfer.
@@ -279,6 +335,7 @@ func TestVMProcessIsKilled(t *testing.T) {
 	machine.ready()
 	lose(host, "node2", func() { require.Equal(t, "ready", machine.ask("die")) })
 	converse(host, machine.peer)
+	machine.interrupted()
 	does(host, "host", "drop")
 	machine.end()
 	endHost(host)
