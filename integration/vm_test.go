@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -276,7 +277,7 @@ func TestVMLacks(t *testing.T) {
 	}
 }
 
-// lose has one node notice that the other was killed, in the middle of a transfer.
+// lose has one node notice that the other was killed or stopped, in the middle of a transfer.
 func lose(survivor *peer, other string, kill func()) {
 	survivor.t.Helper()
 	does(survivor, "the survivor", "keep "+other)
@@ -284,7 +285,7 @@ func lose(survivor *peer, other string, kill func()) {
 	start := time.Now()
 	kill()
 	answer := survivor.ask("lost")
-	survivor.t.Logf("the survivor, %v after the other was killed: %s", time.Since(start).Round(time.Millisecond), answer)
+	survivor.t.Logf("the survivor, %v after the other was killed or stopped: %s", time.Since(start).Round(time.Millisecond), answer)
 	require.Regexp(survivor.t, "^ok .*connection reset by peer$", answer)
 }
 
@@ -321,6 +322,24 @@ func TestVMSurvivesItsPeer(t *testing.T) {
 	lose(machine.peer, "node1", host.kill)
 	host = startHost(t, "survivor", path)
 	converse(host, machine.peer)
+	does(machine.peer, "machine", "drop")
+	machine.end()
+	endHost(host)
+}
+
+// A machine is stopped for longer than a link waits, and goes on.
+func TestVMIsStopped(t *testing.T) {
+	s := needVM(t)
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec("stopped", 2, function(0)))
+	host := startHost(t, "stopped", path)
+	machine.ready()
+	does(machine.peer, "machine", "keep node1")
+	lose(host, "node2", func() { require.NoError(t, machine.cmd.Process.Signal(syscall.SIGSTOP)) })
+	require.NoError(t, machine.cmd.Process.Signal(syscall.SIGCONT))
+	require.Regexp(t, "^ok .*connection reset by peer$", machine.ask("lost"))
+	converse(host, machine.peer)
+	does(host, "host", "drop")
 	does(machine.peer, "machine", "drop")
 	machine.end()
 	endHost(host)
