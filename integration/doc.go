@@ -14,6 +14,9 @@
 // processes are in a cage, which cage_test.go makes. What the kernel or a container forbids is
 // skipped, with a line that begins with "WARNING:", also with CI=true.
 //
+// With NTBNET_VM in the environment virtual machines run under QEMU, which emulates the processor. The
+// kernel is the one that .ci/vm-kernel gets. What is missing is then a failure.
+//
 // CI does not run the longer campaigns, or only a sample of them:
 //
 //   - TestMatrix makes every public call while another process is stopped, killed or cut

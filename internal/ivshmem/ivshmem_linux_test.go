@@ -131,6 +131,32 @@ func TestClientsMeet(t *testing.T) {
 	}
 }
 
+// A number does not come back while there is anyone who may have known the one who had it.
+func TestNumbersAreNotGivenAgain(t *testing.T) {
+	leak.Check(t)
+	path, s, log := newServer(t, Options{Size: MinSize, Peers: 3, Vectors: 1})
+	a := dial(t, path)
+	for i := range int64(20) {
+		b := dial(t, path)
+		require.Equal(t, i+1, b.ID())
+		knows(t, a, b.ID(), true)
+		require.NoError(t, b.Close())
+		knows(t, a, b.ID(), false)
+	}
+	s.mu.Lock()
+	s.next = maxNumber
+	s.mu.Unlock()
+	_, err := Dial(context.Background(), path)
+	require.Error(t, err)
+	require.Eventually(t, log.has("a client is refused: 65535 have come"), testTimeout, time.Millisecond)
+
+	require.NoError(t, a.Close())
+	require.Eventually(t, log.has("client 0 has gone"), testTimeout, time.Millisecond)
+	b := dial(t, path)
+	require.Zero(t, b.ID())
+	require.NoError(t, b.Close())
+}
+
 // When the server has gone, clients go on with what they have.
 func TestTheServerGoes(t *testing.T) {
 	leak.Check(t)

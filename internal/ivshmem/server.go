@@ -50,6 +50,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients map[int64]*served
+	next    int64        // the next client's number
 	ln      net.Listener // of Serve
 	closed  bool
 }
@@ -63,6 +64,11 @@ type served struct {
 	more    chan struct{} // capacity 1: the outbox is not empty, or the client is dropped
 	dropped bool
 }
+
+// maxNumber is above the numbers of clients. A number is not given again while there are clients
+// who knew the first one with it: QEMU, up to 11 at least, uses memory that it has freed when a number
+// comes back.
+const maxNumber = 65535
 
 // maxOutbox is how many messages may wait for a client to read. All that others' coming and going
 // makes in a row is less.
@@ -126,9 +132,13 @@ func (s *Server) admit(c *served) error {
 	if len(s.clients) >= s.options.Peers {
 		return fmt.Errorf("there are %d, as many as there may be", s.options.Peers)
 	}
-	for s.clients[c.id] != nil {
-		c.id++
+	if len(s.clients) == 0 {
+		s.next = 0
 	}
+	if s.next == maxNumber {
+		return fmt.Errorf("%d have come since this server had none, and each has its own number: start it anew", maxNumber)
+	}
+	c.id = s.next
 	for range s.options.Vectors {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 		if err != nil {
@@ -150,6 +160,7 @@ func (s *Server) admit(c *served) error {
 		c.post(message{c.id, fd})
 	}
 	s.clients[c.id] = c
+	s.next++
 	return nil
 }
 

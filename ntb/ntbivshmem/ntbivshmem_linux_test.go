@@ -5,7 +5,9 @@ package ntbivshmem
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +194,37 @@ func TestAreas(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// functionEnds returns the two ends of a bridge whose ends are functions of this machine, which
+// NTBNET_FUNCTIONS names.
+func functionEnds(t *testing.T) (a, b ntb.Attachment) {
+	t.Helper()
+	names := strings.Split(os.Getenv("NTBNET_FUNCTIONS"), ";")
+	if len(names) != 2 {
+		t.Skip("NTBNET_FUNCTIONS names no two functions of one memory, as 0000:00:03.0;0000:00:04.0,poll does")
+	}
+	var ends [2]ntb.Attachment
+	for i, name := range names {
+		attach := AttachFunction
+		address, _, polls := strings.Cut(name, ",")
+		if polls {
+			attach = AttachResources
+		}
+		var err error
+		ends[i], err = attach(address, Place{2, i, 1 - i})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ends[i].Close()) })
+	}
+	return ends[0], ends[1]
+}
+
+func TestConformanceOfFunctions(t *testing.T) {
+	// The suite opens pairs while earlier ones are open, and only one process, once, can have a function.
+	a, b := functionEnds(t)
+	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) { return open(t, a, b) })
+}
+
+func TestSessionsOfFunctions(t *testing.T) { ntbtest.RunAttachments(t, functionEnds) }
 
 // What is no such function is refused with what to do.
 func TestFunctionsThatAreNone(t *testing.T) {

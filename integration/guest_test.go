@@ -1,0 +1,154 @@
+//go:build linux
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/vfio"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel's command line says to the first process of a machine, as variables of
+// its environment.
+const (
+	// functionsVariable has the machine's functions with memory, with semicolons between.
+	// Those with ",poll" behind the address are not for VFIO.
+	functionsVariable = "NTBNET_FUNCTIONS"
+	// playVariable has a role or program and its arguments, with semicolons between.
+	playVariable = "VM_PLAY"
+)
+
+func init() {
+	if os.Getpid() == 1 && os.Getenv(playVariable) != "" {
+		ended := make(chan error) // the goroutine as in peer_test.go
+		go func() { ended <- runMachine() }()
+		fmt.Fprintln(os.Stderr, "error:", <-ended)
+		os.Exit(1) // which the kernel does not survive
+	}
+}
+
+// runMachine is the first process of a virtual machine. It prepares the machine, has another process
+// play a role, whose lines go over the second serial port, and turns the machine off. The
+// first port is the console.
+func runMachine() error {
+	if err := initMachine(); err != nil {
+		return err
+	}
+	port, err := openPort("/dev/ttyS1")
+	if err != nil {
+		return err
+	}
+	outcome := "ok"
+	if err := playAt(port); err != nil {
+		outcome = err.Error()
+	}
+	if _, err := fmt.Fprintln(port, "end:", outcome); err != nil {
+		return err
+	}
+	if err := unix.IoctlSetInt(int(port.Fd()), unix.TCSBRK, 1); err != nil { // until all is sent
+		return err
+	}
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// playAt has processes play the role or program, one after the other, until one ends other than by
+// being killed.
+func playAt(port *os.File) error {
+	words := strings.Split(os.Getenv(playVariable), ";")
+	for {
+		role := exec.Command("/proc/self/exe", words[1:]...)
+		role.Env = append(os.Environ(), peerVariable+"="+words[0])
+		if roles[words[0]] == nil {
+			role = exec.Command(words[0], words[1:]...)
+		}
+		role.Stdin, role.Stdout, role.Stderr = port, port, os.Stderr
+		err := role.Run()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+			return err
+		}
+	}
+}
+
+// openPort opens a serial port that carries lines as they are. Control-D ends its input.
+func openPort(name string) (*os.File, error) {
+	port, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := unix.IoctlGetTermios(int(port.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("settings of %s: %w", name, err)
+	}
+	settings.Lflag &^= unix.ECHO | unix.ISIG
+	settings.Oflag &^= unix.OPOST
+	return port, unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, settings)
+}
+
+// initMachine does what systems do when they start.
+func initMachine() error {
+	for _, m := range []struct{ dir, kind string }{
+		{"/proc", "proc"}, {"/sys", "sysfs"}, {"/dev", "devtmpfs"}, {"/tmp", "tmpfs"}, {"/run", "tmpfs"},
+	} {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.dir, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.dir, err)
+		}
+	}
+	if err := os.Chmod("/tmp", 0o1777); err != nil {
+		return err
+	}
+	if err := loopbackUp(); err != nil {
+		return err
+	}
+	return bindFunctions()
+}
+
+// bindFunctions gives those functions to VFIO that are for it.
+func bindFunctions() error {
+	loaded := false
+	for function := range strings.SplitSeq(os.Getenv(functionsVariable), ";") {
+		if strings.HasSuffix(function, ",poll") {
+			continue
+		}
+		if !loaded {
+			if err := loadModules(); err != nil {
+				return err
+			}
+			loaded = true
+		}
+		if err := vfio.Bind(function); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadModules() error {
+	for _, m := range modules {
+		f, err := os.Open(filepath.Join("/modules", path.Base(m)))
+		if errors.Is(err, fs.ErrNotExist) && m == optionalModule {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("load %s: %w", m, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// archive is an initial RAM disk: a cpio archive of the form "newc".
+type archive struct {
+	bytes.Buffer
+	entries int
+}
+
+// add adds a file or, where content is nil, a directory.
+func (a *archive) add(name string, mode uint32, content []byte) {
+	a.entries++
+	// The fields are the inode, the mode, user, group, links, time, size, four numbers
+	// of devices, the length of the name with its end, and a sum that is not used.
+	fmt.Fprintf(a, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
+		a.entries, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0, name)
+	a.align()
+	a.Write(content)
+	a.align()
+}
+
+// align pads to four bytes.
+func (a *archive) align() { a.Write(make([]byte, -a.Len()&3)) }
+
+// modules are what VFIO in a machine needs, in the order in which they are loaded. Newer
+// kernels have vfio_virqfd in vfio.
+var modules = []string{
+	"virt/lib/irqbypass.ko", "drivers/vfio/vfio.ko", "drivers/vfio/vfio_virqfd.ko",
+	"drivers/vfio/vfio_iommu_type1.ko", "drivers/vfio/pci/vfio-pci-core.ko", "drivers/vfio/pci/vfio-pci.ko",
+}
+
+const optionalModule = "drivers/vfio/vfio_virqfd.ko"
+
+// writeInitrd writes a RAM disk with modules from the directory of a kernel's modules, and with
+// programs, whose files are given by their names in the disk. The system starts init.
+func writeInitrd(t *testing.T, file, kernel string, programs map[string]string) {
+	t.Helper()
+	a := &archive{}
+	content := func(name string) []byte {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return b
+	}
+	a.add("modules", 0o40755, nil)
+	for _, m := range modules {
+		name := filepath.Join(kernel, "kernel", m)
+		if _, err := os.Stat(name); err != nil && m == optionalModule {
+			continue
+		}
+		a.add("modules/"+path.Base(m), 0o100644, content(name))
+	}
+	for name, from := range programs {
+		a.add(name, 0o100755, content(from))
+	}
+	a.add("TRAILER!!!", 0, nil)
+	require.NoError(t, os.WriteFile(file, a.Bytes(), 0o600))
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/stretchr/testify/require"
+)
+
+// function returns the address that a machine's memory has, from 0 on.
+func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
+
+// vmSystem is what all virtual machines start from.
+type vmSystem struct {
+	qemu, kernel, initrd string
+	iommu                string // a device of QEMU's, or ""
+}
+
+// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have the
+// tests of the packages in some directories too, as /tests0 and so on.
+func needVM(t *testing.T, packages ...string) vmSystem {
+	t.Helper()
+	if os.Getenv("NTBNET_VM") == "" {
+		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernel")
+	}
+	qemu, err := exec.LookPath("qemu-system-x86_64")
+	require.NoError(t, err, "NTBNET_VM is set")
+	dir := os.Getenv("NTBNET_VM_KERNEL")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		require.NoError(t, err, "NTBNET_VM_KERNEL is not set")
+		dir = filepath.Join(cache, "ntbnet", "vm")
+	}
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	require.NoError(t, err)
+	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
+	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd"), iommu: "intel-iommu,intremap=on"}
+	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
+	disk := map[string]string{"init": testsOf(t, ".")}
+	for i, p := range packages {
+		disk[fmt.Sprintf("tests%d", i)] = testsOf(t, p)
+	}
+	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), disk)
+	return s
+}
+
+// builtTests are the tests of packages as programs that need no libraries, by the packages' directories.
+var builtTests = map[string]string{}
+
+// testsOf returns the tests of the package in a directory as such a program.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	if name, ok := builtTests[dir]; ok {
+		return name
+	}
+	name := filepath.Join(programs, fmt.Sprintf("vm%d.test", len(builtTests)))
+	cmd := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", name, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "go test -c: %s", out)
+	builtTests[dir] = name
+	return name
+}
+
+// memory starts a server of a machine's memory and returns its socket.
+func memory(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "memory")
+	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: 2, Vectors: 1})
+	require.NoError(t, err)
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(ln) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return path
+}
+
+// vm is a virtual machine that plays a role.
+type vm struct {
+	*peer
+	console string // a file
+	started time.Time
+}
+
+// startVM starts a machine with memories, in the order of their functions: sockets, with ",poll"
+// behind if the machine is not to use VFIO.
+func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
+	t.Helper()
+	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
+	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", "512",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "file:" + v.console, "-serial", "stdio",
+		"-kernel", s.kernel, "-initrd", s.initrd}
+	if s.iommu != "" {
+		args = append(args, "-device", s.iommu)
+	}
+	var functions []string
+	for i, m := range memories {
+		path, _, polls := strings.Cut(m, ",")
+		args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", path, i),
+			"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
+		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
+	}
+	args = append(args, "-append", strings.Join([]string{
+		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check intel_iommu=on",
+		functionsVariable + "=" + strings.Join(functions, ";"),
+		playVariable + "=" + strings.Join(play, ";"),
+	}, " "))
+	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) { c.Path, c.Args = s.qemu, args })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the console of %q:\n%s", play, v.log())
+		}
+	})
+	return v
+}
+
+func (v *vm) log() []byte {
+	b, _ := os.ReadFile(v.console) // for people
+	return bytes.TrimSpace(b)
+}
+
+// ready waits until the role says that it is.
+func (v *vm) ready() {
+	v.t.Helper()
+	require.Equal(v.t, "ready", v.readLine())
+	v.t.Logf("accel=tcg: ready %v after QEMU was started", time.Since(v.started).Round(time.Millisecond))
+}
+
+// end ends the role's input. The machine turns itself off, after its role had nothing to complain of.
+func (v *vm) end() {
+	v.t.Helper()
+	_, err := v.in.Write([]byte{4}) // Control-D
+	require.NoError(v.t, err)
+	require.Equal(v.t, "end: ok", v.readLine())
+	v.off()
+}
+
+// off waits until the machine is off.
+func (v *vm) off() {
+	v.t.Helper()
+	v.wait()
+	require.Zero(v.t, v.cmd.ProcessState.ExitCode())
+}

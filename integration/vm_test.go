@@ -1,0 +1,241 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lineSpec is a node of a line of two nodes.
+func lineSpec(name string, node int, end string) string {
+	return fmt.Sprintf("line:%s?node=%d&nodes=2&%s=ivshmem:%s", name, node, []string{1: "right", 2: "left"}[node], end)
+}
+
+// does asks a node, and logs what it answers.
+func does(p *peer, who, question string) {
+	p.t.Helper()
+	start := time.Now()
+	answer := p.ask(question)
+	p.t.Logf("%s: %s: %s (%v by the host's clock)", who, question, answer, time.Since(start).Round(10*time.Microsecond))
+	require.Regexp(p.t, "^ok", answer)
+}
+
+// converse has each of two nodes use the other.
+func converse(one, two *peer) {
+	one.t.Helper()
+	for _, command := range []string{"echo %s 300", "send %s 67108864", "get %s 1000000"} {
+		does(one, "node 1", fmt.Sprintf(command, "node2"))
+		does(two, "node 2", fmt.Sprintf(command, "node1"))
+	}
+}
+
+// startHost starts a process of the host as node 1.
+func startHost(t *testing.T, fabric, path string) *peer {
+	t.Helper()
+	p := startPeer(t, "far", []string{lineSpec(fabric, 1, path)})
+	require.Equal(t, "ready", p.readLine())
+	return p
+}
+
+// endHost ends a process whose standard error may have a log.
+func endHost(p *peer) {
+	p.t.Helper()
+	p.in.Close()
+	p.wait()
+	require.Zero(p.t, p.cmd.ProcessState.ExitCode())
+}
+
+// interrupted checks that a machine has had interrupts of its memory, for all but them comes also without.
+func (v *vm) interrupted() {
+	v.t.Helper()
+	answer := v.ask("interrupts")
+	v.t.Logf("interrupts: %s", answer)
+	require.Regexp(v.t, "^ok [1-9]", answer)
+}
+
+// A machine and a process of its host use each other.
+func TestVMAndHost(t *testing.T) {
+	s := needVM(t)
+	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
+		t.Run(name, func(t *testing.T) {
+			path, fabric := memory(t), "vm-"+name
+			machine := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
+			host := startHost(t, fabric, path)
+			machine.ready()
+			converse(host, machine.peer)
+			if option == "" {
+				machine.interrupted()
+			}
+			machine.end()
+			endHost(host)
+		})
+	}
+}
+
+// Two machines use each other.
+func TestVMAndVM(t *testing.T) {
+	s := needVM(t)
+	path := []string{memory(t)}
+	one := s.startVM(t, path, "far", lineSpec("vms", 1, function(0)))
+	two := s.startVM(t, path, "far", lineSpec("vms", 2, function(0)))
+	one.ready()
+	two.ready()
+	converse(one.peer, two.peer)
+	one.interrupted()
+	two.interrupted()
+	one.end()
+	two.end()
+}
+
+// A machine with two memories is between two processes of the host, whose data goes through it.
+func TestVMForwards(t *testing.T) {
+	s := needVM(t)
+	left, right := memory(t), memory(t)
+	const line = "line:through?nodes=3&node="
+	machine := s.startVM(t, []string{left, right + ",poll"}, "far", line+"2&left=ivshmem:"+function(0)+"&right=ivshmem:"+function(1)+",poll")
+	one := startPeer(t, "far", []string{line + "1&right=ivshmem:" + left})
+	three := startPeer(t, "far", []string{line + "3&left=ivshmem:" + right})
+	require.Equal(t, "ready", one.readLine())
+	require.Equal(t, "ready", three.readLine())
+	machine.ready()
+	does(one, "node 1", "echo node3 300")
+	does(one, "node 1", "send node3 67108864")
+	does(three, "node 3", "send node1 67108864")
+	does(three, "node 3", "send node2 1000000")
+	machine.end()
+	endHost(one)
+	endHost(three)
+}
+
+// What a machine lacks for VFIO is said, and nothing else is used in its place.
+func TestVMLacks(t *testing.T) {
+	has := needVM(t)
+	for name, c := range map[string]struct{ iommu, option, want string }{
+		"a driver":  {has.iommu, ",poll", "has no driver, want vfio-pci: modprobe vfio-pci"},
+		"an IOMMU":  {"", ",poll", "has no IOMMU group: the machine needs an IOMMU that is on"},
+		"remapping": {"intel-iommu,intremap=off", "", "the IOMMU does not remap interrupts (intremap=on for QEMU's intel-iommu)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := has
+			s.iommu = c.iommu
+			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec("lacks", 2, function(0)))
+			require.Equal(t, "end: exit status 1", machine.readLine())
+			machine.off()
+			require.Contains(t, string(machine.log()), c.want)
+		})
+	}
+}
+
+// lose has one node notice that the other was killed or stopped, in the middle of a transfer.
+func lose(survivor *peer, other string, kill func()) {
+	survivor.t.Helper()
+	does(survivor, "the survivor", "keep "+other)
+	time.Sleep(100 * time.Millisecond) // bytes move
+	start := time.Now()
+	kill()
+	answer := survivor.ask("lost")
+	survivor.t.Logf("the survivor, %v after the other was killed or stopped: %s", time.Since(start).Round(time.Millisecond), answer)
+	require.Regexp(survivor.t, "^ok .*connection reset by peer$", answer)
+}
+
+// The host survives machines that are killed, and a new one takes the old one's place while the
+// old connection is still open.
+func TestVMIsKilled(t *testing.T) {
+	s := needVM(t)
+	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
+		t.Run(name, func(t *testing.T) {
+			path, fabric := memory(t), "killed-"+name
+			host := startHost(t, fabric, path)
+			start := func() *vm {
+				v := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
+				v.ready()
+				return v
+			}
+			lose(host, "node2", start().kill)
+			machine := start()
+			converse(host, machine.peer)
+			does(host, "host", "drop")
+			machine.end()
+			endHost(host)
+		})
+	}
+}
+
+// The same with a process of the host that is killed.
+func TestVMSurvivesItsPeer(t *testing.T) {
+	s := needVM(t)
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec("survivor", 2, function(0)))
+	host := startHost(t, "survivor", path)
+	machine.ready()
+	lose(machine.peer, "node1", host.kill)
+	host = startHost(t, "survivor", path)
+	converse(host, machine.peer)
+	does(machine.peer, "machine", "drop")
+	machine.end()
+	endHost(host)
+}
+
+// A machine is stopped for longer than a link waits, and goes on.
+func TestVMIsStopped(t *testing.T) {
+	s := needVM(t)
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec("stopped", 2, function(0)))
+	host := startHost(t, "stopped", path)
+	machine.ready()
+	does(machine.peer, "machine", "keep node1")
+	lose(host, "node2", func() { require.NoError(t, machine.cmd.Process.Signal(syscall.SIGSTOP)) })
+	require.NoError(t, machine.cmd.Process.Signal(syscall.SIGCONT))
+	require.Regexp(t, "^ok .*connection reset by peer$", machine.ask("lost"))
+	converse(host, machine.peer)
+	does(host, "host", "drop")
+	does(machine.peer, "machine", "drop")
+	machine.end()
+	endHost(host)
+}
+
+// A process of a machine is killed, and another one of the same machine takes its place.
+func TestVMProcessIsKilled(t *testing.T) {
+	s := needVM(t)
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec("die", 2, function(0)))
+	host := startHost(t, "die", path)
+	machine.ready()
+	lose(host, "node2", func() { require.Equal(t, "ready", machine.ask("die")) })
+	converse(host, machine.peer)
+	machine.interrupted()
+	does(host, "host", "drop")
+	machine.end()
+	endHost(host)
+}
+
+// The suite of all backends passes in a machine that has both ends of a bridge.
+func TestVMConformance(t *testing.T) {
+	s := needVM(t, "../ntb/ntbivshmem")
+	for name, option := range map[string]string{"vfio": "", "mixed": ",poll"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := memory(t)
+			machine := s.startVM(t, []string{path, path + option},
+				"/tests0", "-test.v", "-test.short", "-test.run=Functions$", "-test.timeout=10m")
+			var lines []string
+			outcome, ended := "", false
+			for !ended {
+				lines = append(lines, machine.readLine())
+				outcome, ended = strings.CutPrefix(lines[len(lines)-1], "end: ")
+			}
+			said := strings.Join(lines, "\n")
+			require.Equal(t, "ok", outcome, "%s", said)
+			machine.off()
+			passed := strings.Count(said, "--- PASS: ")
+			t.Logf("%d tests passed, %d were skipped", passed, strings.Count(said, "--- SKIP: "))
+			require.Greater(t, passed, 10, "%s", said)
+		})
+	}
+}
