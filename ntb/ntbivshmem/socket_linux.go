@@ -14,7 +14,7 @@ import (
 
 // AttachSocket returns the end of a process of the host, at the server that listens at a path. It
 // connects when a session is opened. When the server has gone, a session that is up stays up, and
-// the next one connects again.
+// Open connects again: it fails if there is no server.
 func AttachSocket(path string, place Place) (ntb.Attachment, error) {
 	if err := place.check(); err != nil {
 		return nil, err
@@ -59,9 +59,22 @@ func (s *socketEnd) Open(ctx context.Context) (ntb.Device, error) {
 		case <-ctx.Done():
 		}
 	}()
+	for {
+		d, err := s.openAtServer(ctx)
+		if !errors.Is(err, ivshmem.ErrServerGone) || ctx.Err() != nil {
+			return d, err
+		}
+	}
+}
+
+// openAtServer opens a session at the server that is there. The error is ErrServerGone if that one
+// goes meanwhile, or had gone before without notice yet. The caller holds opening.
+func (s *socketEnd) openAtServer(ctx context.Context) (ntb.Device, error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	go func(client *ivshmem.Client) {
 		select {
 		case <-client.Gone():
