@@ -31,6 +31,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	peers map[int64]*os.File // the first vector of each other client
+	left  map[int64]struct{} // clients that have gone
 	err   error              // why the connection has ended
 }
 
@@ -41,7 +42,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ivshmem: no server (ntb-ivshmem-server starts one): %w", err)
 	}
-	c := &Client{conn: conn.(*net.UnixConn), ended: make(chan struct{}), peers: make(map[int64]*os.File)}
+	c := &Client{conn: conn.(*net.UnixConn), ended: make(chan struct{}), peers: make(map[int64]*os.File), left: make(map[int64]struct{})}
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	err = c.greet()
 	if !stop() && err == nil {
@@ -120,13 +121,22 @@ func (c *Client) next() error {
 	case m.file >= 0:
 		return c.vector(m)
 	}
+	c.leave(m.value)
+	return nil
+}
+
+// leave notes that another client has gone, and has Wait return.
+func (c *Client) leave(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.peers[m.value]; f != nil {
+	c.left[id] = struct{}{}
+	if f := c.peers[id]; f != nil {
 		f.Close()
-		delete(c.peers, m.value)
+		delete(c.peers, id)
 	}
-	return nil
+	if c.bell != nil {
+		interrupt(c.bell)
+	}
 }
 
 // vector keeps the first vector of each client.
@@ -143,6 +153,7 @@ func (c *Client) vector(m message) error {
 		c.bell = f
 	case m.value != c.id && c.peers[m.value] == nil:
 		c.peers[m.value] = f
+		delete(c.left, m.value) // some servers give a number again
 	default:
 		f.Close() // a further vector
 	}
@@ -176,12 +187,24 @@ func (c *Client) Interrupt(id int64) {
 	f := c.peers[id]
 	c.mu.Unlock()
 	if f != nil {
-		// It fails only if nobody has taken 2^64 interrupts, or the file was closed meanwhile.
-		_, _ = f.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+		interrupt(f)
 	}
 }
 
-// Wait waits for an interrupt. Several may come as one. It fails after Close.
+// interrupt adds one to an eventfd. It fails only if nobody has taken 2^64 interrupts, or the file was
+// closed meanwhile.
+func interrupt(f *os.File) { _, _ = f.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+// Left reports whether the server has said that a client has gone.
+func (c *Client) Left(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, left := c.left[id]
+	return left
+}
+
+// Wait waits for an interrupt, or until another client has gone. Several may come as one. It fails after
+// Close.
 func (c *Client) Wait() error {
 	var count [8]byte
 	_, err := c.bell.Read(count[:])

@@ -31,6 +31,10 @@ type Config struct {
 	// more. One goroutine calls it. If it is nil, this side cannot be interrupted. Then it
 	// looks at the doorbell words from time to time, see the package comment.
 	Wait func() error
+	// Gone reports whether the peer whose ID is id has gone for good, though its page does not
+	// say so. It is called after interrupts and at each tick. Nil stands for a function that reports
+	// false.
+	Gone func(id uint32) bool
 	// Stop is called once, when the attachment is closed and none of its sessions reaches the
 	// memory. It makes Wait return an error.
 	Stop func()

@@ -108,11 +108,21 @@ func (s *session) keepAlive() {
 			}
 			s.look() // the interrupt of a doorbell may have been lost
 		}
-		if s.page.Ended() {
+		if s.page.Ended() || s.peerGone() {
 			s.takeDown()
 			return
 		}
 	}
+}
+
+// peerGone reports whether the peer has gone without an end of its session.
+func (s *session) peerGone() bool {
+	gone := s.attachment.config.Gone
+	if gone == nil {
+		return false
+	}
+	id, ok := s.page.PeerID()
+	return ok && gone(id)
 }
 
 // interrupted is called for each interrupt.

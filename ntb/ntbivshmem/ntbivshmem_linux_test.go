@@ -138,6 +138,23 @@ func TestTheServerGoesAndComes(t *testing.T) {
 	}
 }
 
+// When a process is killed, the server tells the other end, which does not wait for its heartbeat. Here
+// the connection with the server is all that ends.
+func TestTheServerTellsWhoHasGone(t *testing.T) {
+	leak.Check(t)
+	path := filepath.Join(t.TempDir(), "s")
+	serve(t, path, 1<<20, 2)
+	a, b := ends(t, path, 2, 0, 1)
+	x, y := open(t, a, b)
+	require.NoError(t, a.(*socketEnd).client.Close())
+	require.Eventually(t, func() bool { return !y.LinkUp() }, testTimeout, time.Millisecond)
+	x.Close()
+	y.Close()
+	x, y = open(t, a, b)
+	x.Close()
+	y.Close()
+}
+
 // Four ends share a memory, each pair with a bridge of its own.
 func TestPlaces(t *testing.T) {
 	leak.Check(t)

@@ -112,6 +112,7 @@ func (s *socketEnd) connect(ctx context.Context) error {
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32) { client.Interrupt(int64(id)) },
 		Wait:      client.Wait,
+		Gone:      func(id uint32) bool { return client.Left(int64(id)) },
 		Stop:      func() { client.Close() },
 	})
 	if err != nil {
