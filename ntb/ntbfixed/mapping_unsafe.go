@@ -3,17 +3,20 @@
 package ntbfixed
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
+	"github.com/ntbnet/ntbnet/internal/sigbus"
 	"golang.org/x/sys/unix"
 )
 
 // mapping is memory of a file at addresses of one session's own. The addresses stay mapped
 // until unmap. What lies behind them can be exchanged, atomically for those that store and
-// read meanwhile.
+// read meanwhile. They find zeros when the file has become shorter.
 type mapping struct {
-	mem []byte
+	mem   []byte
+	guard sigbus.Memory
 }
 
 // mapMemory maps a part of a file.
@@ -22,7 +25,11 @@ func mapMemory(m Memory) (mapping, error) {
 	if err != nil {
 		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes: %w", m.Len, err)
 	}
-	return mapping{unsafe.Slice((*byte)(p), m.Len)}, nil
+	mapped := mapping{mem: unsafe.Slice((*byte)(p), m.Len)}
+	if mapped.guard, err = sigbus.Guard(mapped.mem); err != nil {
+		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.unmap())
+	}
+	return mapped, nil
 }
 
 func (m *mapping) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.mem)) }
@@ -57,6 +64,7 @@ func (m *mapping) unmap() error {
 	if m.mem == nil {
 		return nil
 	}
+	m.guard.Release()
 	err := unix.MunmapPtr(m.base(), uintptr(len(m.mem)))
 	m.mem = nil
 	if err != nil {

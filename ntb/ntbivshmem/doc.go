@@ -22,6 +22,6 @@
 //
 // # Trust
 //
-// The peer is a stranger: its Caps say so, and what it sends is copied before it is used. A server
-// must be trusted not to shrink the memory.
+// The peer is a stranger: its Caps say so, and what it sends is copied before it is used. A memory
+// that is made smaller ends the link.
 package ntbivshmem
