@@ -363,12 +363,13 @@ const handshakeSpins = 4
 // SpinUntil polls done, and what the peer announces, for as long as a dial may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	return wait.Once(&announced{p.peer, done}, handshakeSpins*p.opts.Spin, p.opts.Thrift) == wait.Hit || done()
+	s := p.Spinner()
+	return s.Once(&announced{p.peer, done}) == wait.Hit || done()
 }
 
 // Spinner returns a Spinner with the pool's options, for Spin.
 func (p *Pool) Spinner() wait.Spinner {
-	return wait.NewSpinner(handshakeSpins*p.opts.Spin, p.opts.Thrift)
+	return newSpinner(p.peer, handshakeSpins*p.opts.Spin, &p.opts)
 }
 
 // Spin is SpinUntil for the waits at one place. s remembers how they ended, and decides

@@ -50,12 +50,21 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.wake = make(chan struct{}, 1)
 	w.watch.Wake = w.notify
 	w.deadline.signal = &w.signal
-	w.spinner = wait.NewSpinner(o.Spin, o.Thrift)
+	w.spinner = newSpinner(c.peer, o.Spin, o)
 	w.source = h
 	if c.watches {
 		w.source = &taking{h, c.peer}
 		w.spinner.Offer(wait.Chain, hopSpins)
 	}
+}
+
+// newSpinner returns a Spinner for waits that a peer ends.
+func newSpinner(p *link.Peer, budget time.Duration, o *Options) wait.Spinner {
+	s := wait.NewSpinner(budget, o.Thrift)
+	if p.Caps().Elsewhere {
+		s.Elsewhere()
+	}
+	return s
 }
 
 // wait returns when there may be something to do: data or room, a reason to stop,

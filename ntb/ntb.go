@@ -30,6 +30,9 @@ type Caps struct {
 	// read, and processor atomics work on it. Only code that has another way too
 	// may depend on it.
 	Coherent bool
+	// Elsewhere is set if the process at the other end runs on the processors of another machine. So
+	// it can answer while the only processor of this one polls.
+	Elsewhere bool
 	// LossyDoorbells is set if doorbells can get lost. Then a waiter must also poll
 	// memory from time to time.
 	LossyDoorbells bool

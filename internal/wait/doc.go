@@ -18,7 +18,7 @@
 //   - the budget of the Spinner, which is a few times what parking and being woken take;
 //   - guesses, from how the last spins at this place ended;
 //   - one limit for all spins of the process: half of GOMAXPROCS, rounded up, and none on a
-//     machine with one processor;
+//     machine with one processor, unless another machine ends the wait;
 //   - a [Thrift], which notices that other processes need the processors.
 //
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]

@@ -13,9 +13,10 @@ var spinning atomic.Int32
 // against others.
 var leaving atomic.Int32
 
-// limit returns how many goroutines may spin at the same time.
-func limit() int32 {
-	if runtime.NumCPU() == 1 {
+// limit returns how many goroutines may spin at the same time. On one processor that is none, unless
+// what they wait for comes from elsewhere: only then can it come while they spin.
+func limit(elsewhere bool) int32 {
+	if runtime.NumCPU() == 1 && !elsewhere {
 		return 0
 	}
 	return int32(runtime.GOMAXPROCS(0)+1) / 2
@@ -23,7 +24,7 @@ func limit() int32 {
 
 // enter reports whether one more goroutine may spin. If so, it must leave.
 func enter() bool {
-	if spinning.Add(1) > limit() {
+	if spinning.Add(1) > limit(false) {
 		spinning.Add(-1)
 		return false
 	}
@@ -31,8 +32,8 @@ func enter() bool {
 }
 
 // enterBesides is enter for a goroutine for which others leave.
-func enterBesides() bool {
-	if spinning.Add(1)-leaving.Load() > limit() {
+func enterBesides(elsewhere bool) bool {
+	if spinning.Add(1)-leaving.Load() > limit(elsewhere) {
 		spinning.Add(-1)
 		return false
 	}

@@ -275,7 +275,7 @@ func waitLeavesItsPlace(t *testing.T) {
 	src := &testSource{ready: 1}
 	src.each = func() { require.EqualValues(t, 2, spinning.Load()) }
 	require.Equal(t, Hit, s.Spin(src), "those that leave do not count")
-	require.True(t, enterBesides())
+	require.True(t, enterBesides(false))
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "others do")
 	leave()
 

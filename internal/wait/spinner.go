@@ -37,10 +37,11 @@ const pollsACheck = 16
 // Spinner decides whether the waits at one place spin, and for how long. One goroutine uses
 // it at a time.
 type Spinner struct {
-	budget time.Duration // constant
-	thrift *Thrift       // constant; may be nil
-	offers *Offers       // constant; nil: no processor is offered
-	longer time.Duration // constant: budget of spins that offer theirs
+	budget    time.Duration // constant
+	thrift    *Thrift       // constant; may be nil
+	offers    *Offers       // constant; nil: no processor is offered
+	longer    time.Duration // constant: budget of spins that offer theirs
+	elsewhere bool          // constant: another machine ends the waits
 
 	guesses [2]guess
 	kind    Kind      // of the waits of the call under way
@@ -72,10 +73,13 @@ func (s *Spinner) Offer(o *Offers, times int) {
 	s.offers, s.longer = o, time.Duration(times)*s.budget
 }
 
-// Once spins for a wait at a place that has no Spinner. It yields as late as a Spinner that
+// Elsewhere says that another machine's processors end the waits, and so spins need not leave them one
+// of this machine's. It is called before the first wait.
+func (s *Spinner) Elsewhere() { s.elsewhere = true }
+
+// Once spins for a wait at a place that keeps no Spinner. It yields as late as a Spinner that
 // has found no other goroutine to run.
-func Once(src Source, budget time.Duration, t *Thrift) Outcome {
-	s := NewSpinner(budget, t)
+func (s *Spinner) Once(src Source) Outcome {
 	s.early = maxFruitless
 	return s.Spin(src)
 }
@@ -99,7 +103,7 @@ func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
 // Spin polls until src is ready or stopped, or the time is used up.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() || !enterBesides() {
+	if s.budget <= 0 || !s.guess().spins() || !enterBesides(s.elsewhere) {
 		return None
 	}
 	defer leave()

@@ -29,7 +29,7 @@ func (s *testSource) Stopped() bool { return s.stopped > 0 && s.polls >= s.stopp
 func (s *testSource) Yielded()      { s.yields++ }
 
 func skipOneProcessor(t *testing.T) {
-	if limit() == 0 {
+	if limit(false) == 0 {
 		t.Skip("nobody spins on one processor")
 	}
 }
@@ -59,14 +59,20 @@ func TestASpinEndsAsItsSourceSays(t *testing.T) {
 	}
 }
 
+// once is Once with a Spinner of its own.
+func once(src Source, budget time.Duration) Outcome {
+	s := NewSpinner(budget, nil)
+	return s.Once(src)
+}
+
 func TestOnceEndsAsASpinDoes(t *testing.T) {
 	skipOneProcessor(t)
-	require.Equal(t, Hit, Once(&testSource{ready: 5000}, time.Hour, nil))
-	require.Equal(t, Stopped, Once(&testSource{stopped: 5000}, time.Hour, nil))
-	require.Equal(t, Missed, Once(&testSource{}, time.Nanosecond, nil))
-	require.Equal(t, None, Once(&testSource{ready: 1}, 0, nil))
+	require.Equal(t, Hit, once(&testSource{ready: 5000}, time.Hour))
+	require.Equal(t, Stopped, once(&testSource{stopped: 5000}, time.Hour))
+	require.Equal(t, Missed, once(&testSource{}, time.Nanosecond))
+	require.Equal(t, None, once(&testSource{ready: 1}, 0))
 	src := &testSource{ready: firstYield << maxFruitless}
-	require.Equal(t, Hit, Once(src, time.Hour, nil))
+	require.Equal(t, Hit, once(src, time.Hour))
 	require.Equal(t, 1, src.yields, "it yields late")
 }
 

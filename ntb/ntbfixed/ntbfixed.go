@@ -20,8 +20,8 @@ type Config struct {
 	Kind ntb.MemoryKind
 	// Backend is the name of the backend in ntb.Caps; "fixed" if it is "".
 	Backend string
-	// Stranger is that of ntb.Caps.
-	Stranger bool
+	// Stranger and Elsewhere are those of ntb.Caps.
+	Stranger, Elsewhere bool
 	// ID is what the peer's Interrupt is called with, to interrupt this side.
 	ID uint32
 	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's

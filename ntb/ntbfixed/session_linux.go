@@ -64,7 +64,7 @@ func newSession(a *attachment) (*session, error) {
 	}
 	s.caps = ntb.Caps{
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
-		Stranger: a.config.Stranger,
+		Stranger: a.config.Stranger, Elsewhere: a.config.Elsewhere,
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
