@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -23,7 +24,8 @@ import (
 
 func init() { roles["far"] = playFar }
 
-// farNode is a node of a fabric that others reach over memory of virtual machines.
+// farNode is a node of a fabric that others reach over memory of virtual machines, and by TCP if there
+// is a network. TCP's names for nodes are addresses.
 type farNode struct {
 	fabric *sdp.Fabric
 	kept   *sdp.Conn
@@ -31,11 +33,14 @@ type farNode struct {
 	lost   chan error // how kept ended
 }
 
-// playFar is a node. It echoes at port 7, answers with the SHA-256 of all that it got
-// at port 9, and serves /N, which has N bytes, by HTTP at port 80. It does what the test says:
+// playFar is a node of the fabric that its first argument specifies. Where a second one is an address, it
+// serves TCP there as well. It echoes at port 7, answers with the SHA-256 of all that it got
+// at port 9 and with their number at port 10, and serves /N, which has N bytes, by HTTP at port 80.
+// It does what the test says:
 //
 //	echo NODE N   send N small messages, and get each back
 //	send NODE N   send N bytes, whose sum the other side must have
+//	stream NODE N send N bytes, whose number the other side must have
 //	get NODE N    get N bytes by HTTP
 //	keep NODE     begin to send to an echo, without an end
 //	lost          wait until that ends with an error; the connection stays open
@@ -49,16 +54,27 @@ func playFar(p *self) error {
 	}
 	defer f.Close()
 	n := &farNode{fabric: f}
+	var servers []func()
+	defer func() {
+		for _, stop := range servers {
+			stop()
+		}
+	}()
 	for port, serve := range map[string]func(net.Listener){
-		":7": eachConn(echoAll), ":9": eachConn(sumAll), ":80": servePages,
+		":7": eachConn(echoAll), ":9": eachConn(sumAll), ":10": eachConn(countAll), ":80": servePages,
 	} {
 		ln, err := f.Listen("sdp", port)
+		listeners := []net.Listener{ln}
+		if err == nil && len(p.args) > 1 {
+			ln, err = net.Listen("tcp", p.args[1]+port)
+			listeners = append(listeners, ln)
+		}
 		if err != nil {
 			return err
 		}
-		served := make(chan struct{})
-		go func() { defer close(served); serve(ln) }()
-		defer func() { ln.Close(); <-served }()
+		for _, ln := range listeners {
+			servers = append(servers, serveUntil(ln, serve))
+		}
 	}
 	p.printf("ready")
 	for {
@@ -72,6 +88,31 @@ func playFar(p *self) error {
 			p.printf("ok %s", answer)
 		}
 	}
+}
+
+// serveUntil serves at a listener until the function that it returns is called.
+func serveUntil(ln net.Listener, serve func(net.Listener)) (stop func()) {
+	served := make(chan struct{})
+	go func() { defer close(served); serve(ln) }()
+	return func() { ln.Close(); <-served }
+}
+
+// dial dials a node by SDP, or an address by TCP.
+func (n *farNode) dial(node, port string) (halfCloser, error) {
+	if _, err := netip.ParseAddr(node); err != nil {
+		return dialNode(n.fabric, node+port)
+	}
+	c, err := net.DialTimeout("tcp", node+port, testTimeout/2)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), c.SetDeadline(time.Now().Add(testTimeout))
+}
+
+// halfCloser is a connection with directions that end one by one.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
 }
 
 func eachConn(serve func(c net.Conn)) func(net.Listener) {
@@ -95,6 +136,23 @@ func sumAll(c net.Conn) {
 	}
 }
 
+func countAll(c net.Conn) {
+	b := make([]byte, chunk)
+	for count := 0; ; {
+		n, err := c.Read(b)
+		count += n
+		if err == io.EOF {
+			fmt.Fprint(c, count)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// chunk is a Write or Read of a stream.
+const chunk = 64 << 10
+
 func servePages(ln net.Listener) {
 	_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.ParseInt(r.URL.Path[1:], 10, 64)
@@ -112,6 +170,8 @@ func (n *farNode) do(w []string) (string, error) {
 		return n.echo(w[1], w[2])
 	case "send":
 		return n.send(w[1], w[2])
+	case "stream":
+		return n.stream(w[1], w[2])
 	case "get":
 		return n.get(w[1], w[2])
 	case "keep":
@@ -130,7 +190,7 @@ func (n *farNode) do(w []string) (string, error) {
 }
 
 func (n *farNode) echo(node, count string) (string, error) {
-	c, err := dialNode(n.fabric, node+":7")
+	c, err := n.dial(node, ":7")
 	if err != nil {
 		return "", err
 	}
@@ -160,7 +220,7 @@ func (n *farNode) echo(node, count string) (string, error) {
 }
 
 func (n *farNode) send(node, count string) (string, error) {
-	c, err := dialNode(n.fabric, node+":9")
+	c, err := n.dial(node, ":9")
 	if err != nil {
 		return "", err
 	}
@@ -182,6 +242,31 @@ func (n *farNode) send(node, count string) (string, error) {
 	}
 	if !bytes.Equal(got, sum.Sum(nil)) {
 		return "", errors.New("the sum there is another one")
+	}
+	return rate(size, time.Since(start)), nil
+}
+
+func (n *farNode) stream(node, count string) (string, error) {
+	c, err := n.dial(node, ":10")
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	size, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return "", err
+	}
+	b, start := make([]byte, chunk), time.Now()
+	for sent := int64(0); sent < size; sent += chunk {
+		if _, err := c.Write(b[:min(chunk, size-sent)]); err != nil {
+			return "", err
+		}
+	}
+	if err := c.CloseWrite(); err != nil {
+		return "", err
+	}
+	if got, err := io.ReadAll(c); err != nil || string(got) != count {
+		return "", fmt.Errorf("%s bytes arrived, error %w", got, err)
 	}
 	return rate(size, time.Since(start)), nil
 }

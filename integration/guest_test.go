@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path"
@@ -25,6 +26,9 @@ const (
 	functionsVariable = "NTBNET_FUNCTIONS"
 	// playVariable has a role or program and its arguments, with semicolons between.
 	playVariable = "VM_PLAY"
+	// addressVariable has the IPv4 address of the machine's network device, whose network has 256. It is
+	// empty if there is none.
+	addressVariable = "VM_ADDRESS"
 )
 
 func init() {
@@ -112,7 +116,22 @@ func initMachine() error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
+	if err := networkUp(); err != nil {
+		return err
+	}
 	return bindFunctions()
+}
+
+// networkUp gives the machine's network device its address, if the machine has one.
+func networkUp() error {
+	address, err := netip.ParseAddr(os.Getenv(addressVariable))
+	if err != nil {
+		return nil
+	}
+	if err := loadModules(networkModules); err != nil {
+		return err
+	}
+	return interfaceUp("eth0", address)
 }
 
 // bindFunctions gives those functions to VFIO that are for it.
@@ -123,7 +142,7 @@ func bindFunctions() error {
 			continue
 		}
 		if !loaded {
-			if err := loadModules(); err != nil {
+			if err := loadModules(vfioModules); err != nil {
 				return err
 			}
 			loaded = true
@@ -135,7 +154,7 @@ func bindFunctions() error {
 	return nil
 }
 
-func loadModules() error {
+func loadModules(modules []string) error {
 	for _, m := range modules {
 		f, err := os.Open(filepath.Join("/modules", path.Base(m)))
 		if errors.Is(err, fs.ErrNotExist) && m == optionalModule {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -21,15 +22,26 @@ import (
 // function returns the address that a machine's memory has, from 0 on.
 func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
 
-// vmSystem is what all virtual machines start from.
+// vmSystem is what virtual machines start from.
 type vmSystem struct {
 	qemu, kernel, initrd string
-	iommu                string // a device of QEMU's, or ""
+	iommu                string   // a device of QEMU's, or ""
+	variables            []string // NAME=value, for all processes of the machine
+	network              vmNetwork
 }
 
-// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have the
-// tests of the packages in some directories too, as /tests0 and so on.
-func needVM(t *testing.T, packages ...string) vmSystem {
+// needMatrix is needVM for what is too long for each run of all tests.
+func needMatrix(t *testing.T, files map[string]string) vmSystem {
+	t.Helper()
+	if os.Getenv("NTBNET_VM") != "all" {
+		t.Skip("NTBNET_VM=all runs it")
+	}
+	return needVM(t, files)
+}
+
+// needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have
+// files too, copies of those of the host, by the names that they have in the machine.
+func needVM(t *testing.T, files map[string]string) vmSystem {
 	t.Helper()
 	if os.Getenv("NTBNET_VM") == "" {
 		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernel")
@@ -47,38 +59,57 @@ func needVM(t *testing.T, packages ...string) vmSystem {
 	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
 	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd"), iommu: "intel-iommu,intremap=on"}
 	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
-	disk := map[string]string{"init": testsOf(t, ".")}
-	for i, p := range packages {
-		disk[fmt.Sprintf("tests%d", i)] = testsOf(t, p)
+	disk := maps.Clone(files)
+	if disk == nil {
+		disk = make(map[string]string)
 	}
+	disk["init"] = testsOf(t, ".")
 	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), disk)
 	return s
 }
 
-// builtTests are the tests of packages as programs that need no libraries, by the packages' directories.
-var builtTests = map[string]string{}
+// builtForVM are programs that need no libraries, by what they were built from.
+var builtForVM = map[string]string{}
 
 // testsOf returns the tests of the package in a directory as such a program.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
-	if name, ok := builtTests[dir]; ok {
+	return buildForVM(t, dir, "test", "-c")
+}
+
+// programOf returns the program in a directory as such a program.
+func programOf(t *testing.T, dir string) string {
+	t.Helper()
+	return buildForVM(t, dir, "build")
+}
+
+func buildForVM(t *testing.T, dir string, command ...string) string {
+	t.Helper()
+	from := fmt.Sprint(dir, command)
+	if name, ok := builtForVM[from]; ok {
 		return name
 	}
-	name := filepath.Join(programs, fmt.Sprintf("vm%d.test", len(builtTests)))
-	cmd := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", name, ".")
+	name := filepath.Join(programs, fmt.Sprintf("vm%d", len(builtForVM)))
+	cmd := exec.Command("go", append(command, "-ldflags=-s -w", "-o", name, ".")...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "go test -c: %s", out)
-	builtTests[dir] = name
+	require.NoError(t, err, "%q: %s", cmd.Args, out)
+	builtForVM[from] = name
 	return name
 }
 
 // memory starts a server of a machine's memory and returns its socket.
 func memory(t *testing.T) string {
 	t.Helper()
+	return memoryFor(t, 2)
+}
+
+// memoryFor is memory for a number of clients.
+func memoryFor(t *testing.T, peers int) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "memory")
-	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: 2, Vectors: 1})
+	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: peers, Vectors: 1})
 	require.NoError(t, err)
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	require.NoError(t, err)
@@ -114,12 +145,16 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 			"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
 		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
 	}
-	args = append(args, "-append", strings.Join([]string{
+	args = append(args, s.network.args()...)
+	args = append(args, "-append", strings.Join(append([]string{
 		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check intel_iommu=on",
 		functionsVariable + "=" + strings.Join(functions, ";"),
 		playVariable + "=" + strings.Join(play, ";"),
-	}, " "))
-	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) { c.Path, c.Args = s.qemu, args })
+		addressVariable + "=" + s.network.address,
+	}, s.variables...), " "))
+	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) {
+		c.Path, c.Args, c.ExtraFiles = s.qemu, args, s.network.files
+	})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the console of %q:\n%s", play, v.log())

@@ -62,6 +62,7 @@ var roles = map[string]func(p *self) error{
 	"charged":   playCharged,
 	"borrower":  playBorrower,
 	"placed":    playPlaced,
+	"runner":    playRunner,
 }
 
 func init() {

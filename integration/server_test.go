@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -159,19 +160,7 @@ func plainError(err error) string {
 }
 
 // loopbackUp brings up loopback in a new network namespace.
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
-}
+func loopbackUp() error { return interfaceUp("lo", netip.Addr{}) }
 
 // forbidNetlink makes socket(AF_NETLINK) fail with EPERM in this process, as in
 // some containers.

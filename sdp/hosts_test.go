@@ -266,20 +266,7 @@ func TestConnOverSeveralHops(t *testing.T) {
 		hosts := nodes(t, "line", backend, 5)
 		for _, hops := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
-				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-					ln, err := hosts[hops].Listen("sdp", ":0")
-					if err != nil {
-						return nil, nil, nil, err
-					}
-					defer ln.Close()
-					if c1, err = hosts[0].Dial("sdp", ln.Addr().String()); err != nil {
-						return nil, nil, nil, err
-					}
-					if c2, err = ln.Accept(); err != nil {
-						return nil, nil, nil, err
-					}
-					return c1, c2, func() { c1.Close(); c2.Close() }, nil
-				})
+				nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipeBetween(hosts[0], hosts[hops], ":0") })
 			})
 		}
 	})

@@ -143,20 +143,7 @@ func TestConnBetweenMembers(t *testing.T) {
 			node(t, "line", backend, i, 3)
 		}
 		client, server := member(t, "line", backend, 1, 1), member(t, "line", backend, 3, 1)
-		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-			ln, err := server.Listen("sdp", ":0")
-			if err != nil {
-				return nil, nil, nil, err
-			}
-			defer ln.Close()
-			if c1, err = client.Dial("sdp", ln.Addr().String()); err != nil {
-				return nil, nil, nil, err
-			}
-			if c2, err = ln.Accept(); err != nil {
-				return nil, nil, nil, err
-			}
-			return c1, c2, func() { c1.Close(); c2.Close() }, nil
-		})
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipeBetween(client, server, ":0") })
 	})
 }
 

@@ -26,12 +26,17 @@ func onFabrics(t *testing.T, f func(t *testing.T, fabric *Fabric)) {
 
 // pipe makes the two endpoints of a connection.
 func pipe(f *Fabric) (c1, c2 net.Conn, stop func(), err error) {
-	ln, err := f.Listen("sdp", "localhost:0")
+	return pipeBetween(f, f, "localhost:0")
+}
+
+// pipeBetween is pipe from one fabric to an address at which another one listens.
+func pipeBetween(from, to *Fabric, address string) (c1, c2 net.Conn, stop func(), err error) {
+	ln, err := to.Listen("sdp", address)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer ln.Close()
-	c1, err = f.Dial("sdp", ln.Addr().String())
+	c1, err = from.Dial("sdp", ln.Addr().String())
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -1,0 +1,28 @@
+//go:build linux && (amd64 || arm64)
+
+package sdp
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+)
+
+// Nodes whose bridge is memory of a virtual machine, with both ends in this process.
+func TestConnOfFunctions(t *testing.T) {
+	ends := strings.Split(os.Getenv("NTBNET_FUNCTIONS"), ";")
+	if len(ends) != 2 {
+		t.Skip("NTBNET_FUNCTIONS names no two functions of one memory, as 0000:00:03.0;0000:00:04.0,poll does")
+	}
+	one, err := Open("line:one?node=1&nodes=2&right=ivshmem:" + ends[0])
+	require.NoError(t, err)
+	defer one.Close()
+	two, err := Open("line:two?node=2&nodes=2&left=ivshmem:" + ends[1])
+	require.NoError(t, err)
+	defer two.Close()
+	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipeBetween(one, two, ":0") })
+}
