@@ -43,8 +43,12 @@ func (r *router) deliver(from *inLane, f *frame, body []byte) {
 
 // receive handles a frame in sequence.
 func (t *tunnel) receive(f *frame, body []byte) {
-	if t.current() == arq.Opening {
+	switch s := t.current(); {
+	case s == arq.Opening:
 		return // it comes again; the answer to open was lost or is late
+	case s.Over() && t.err != nil:
+		t.router.reset(f) // the other end does not know that this one gave up
+		return
 	}
 	v, expects, ok := t.inbound.take(t.router, f, body)
 	if !ok {

@@ -37,6 +37,7 @@ type inLane struct {
 	final    bool     // the link is down: frames that cannot go on at once are dropped
 	answered uint32   // the neighbour's space arm that was answered
 	frame    frame    // header of the head
+	copied   []byte   // of the head's body, where the queue's memory can go
 	waits    *outLane // where the head waits for its turn, or nil
 	cached   nextHopCache
 	expected expectedFrames
@@ -195,6 +196,13 @@ func (l *inLane) take() bool {
 		return false
 	}
 	body := slot[frameHeader : frameHeader+int(l.frame.length)]
+	if v := l.link.caps.Vanishing; v != nil {
+		l.copied = append(l.copied[:0], body...)
+		if body = l.copied; v.Gone() {
+			l.waitAt(nil)
+			return false // the link soon goes down
+		}
+	}
 	what := l.route(&l.frame, body)
 	for what == headHolds {
 		runtime.Gosched()

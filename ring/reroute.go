@@ -118,10 +118,17 @@ func (t *tunnel) onAlarmAt(now time.Time) {
 	switch {
 	case t.nextHop.cut.IsZero():
 		t.arq.Expire(now)
-	case !t.arq.State().Over() && now.Sub(t.nextHop.cut) >= grace:
+	case !t.arq.State().Over() && now.Sub(t.nextHop.cut) >= grace && !t.reachable():
 		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
 	}
 	t.push(now)
+}
+
+// reachable reports whether there is a route again, which reroute is about to find. The other end may have
+// been answered by it. The caller holds mu.
+func (t *tunnel) reachable() bool {
+	l, _, _ := t.router.nextHopTo(t.remote)
+	return l != nil
 }
 
 // arm sets the alarm for what is due next. While there is no route, only the end of that is.
