@@ -6,6 +6,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/wait"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // reader is the half of a connection that reads: the queue in our memory.
@@ -17,9 +18,10 @@ type reader struct {
 	mu lock.Mutex[lock.Read] // held by a call, also while it waits
 	// mu guards the following.
 	rx        rx
-	arms      uint32 // counts the arms
-	spaceSeen uint32 // the peer's space arm that was answered
-	dma       *dmaTx // has what we wrote and the peer may have to read first; constant after Connect
+	vanishing ntb.Vanishing // the memory that is read, or nil if it stays; constant
+	arms      uint32        // counts the arms
+	spaceSeen uint32        // the peer's space arm that was answered
+	dma       *dmaTx        // has what we wrote and the peer may have to read first; constant after Connect
 
 	waiter  waiter
 	granter granter
@@ -29,7 +31,8 @@ type reader struct {
 func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.control, r.state = c, s
 	r.rx.free = p.release
-	r.rx.private.wanted = p.peer.Caps().Stranger
+	caps := p.peer.Caps()
+	r.rx.private.wanted, r.vanishing = caps.Stranger, caps.Vanishing
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
 	r.granter.init(c, &r.waiter.stop, p, &r.rx.granted, len(q.mem), p.opts.Buffer)
@@ -52,7 +55,7 @@ func (r *reader) read(p []byte) (int, error) {
 			return 0, err
 		}
 		n, err := r.rx.get(p)
-		if n > 0 {
+		if n > 0 && !r.gone() {
 			r.returnCredit()
 			r.waiter.spinner.Worked(n)
 			return n, nil
@@ -62,6 +65,10 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 	}
 }
+
+// gone reports whether the memory has gone, so that what was copied from it must not be used. The
+// link soon goes down, and with it the connection.
+func (r *reader) gone() bool { return r.vanishing != nil && r.vanishing.Gone() }
 
 // expect sets the kind of the waits of a call for n bytes. Calls for a single byte are a kind
 // of their own: net/http's servers keep one waiting while a handler runs, and it ends without
@@ -138,6 +145,9 @@ func (r *reader) look(f func(next []byte, ended bool) (taken int, done bool, err
 			return err
 		}
 		next, bad := r.rx.view()
+		if r.gone() {
+			next = nil
+		}
 		ended := len(next) == 0 && (bad != nil || end != goesOn)
 		taken, done, err := f(next, ended)
 		if taken > 0 {
@@ -181,7 +191,7 @@ func (r *reader) next() ([]byte, error) {
 			return nil, err
 		}
 		b, err := r.rx.view()
-		if len(b) > 0 {
+		if len(b) > 0 && !r.gone() {
 			return b, nil
 		}
 		if err := r.nothing(end, err); err != nil {

@@ -30,6 +30,9 @@ type Caps struct {
 	// read, and processor atomics work on it. Only code that has another way too
 	// may depend on it.
 	Coherent bool
+	// Vanishing reports whether the memory of Inbound has gone. It is nil if that cannot happen while
+	// the device is open. Where it is not nil, Stranger is set.
+	Vanishing Vanishing
 	// Elsewhere is set if the process at the other end runs on the processors of another machine. So
 	// it can answer while the only processor of this one polls.
 	Elsewhere bool
@@ -74,6 +77,13 @@ type Caps struct {
 	// Frames has the methods of which the four above speak. It is nil if none of them is set. A
 	// device around a device that has to see all stores takes them out: see [Caps.WithoutFrames].
 	Frames Frames
+}
+
+// Vanishing is memory that can go while it is mapped.
+type Vanishing interface {
+	// Gone reports whether some of the memory has gone. Then it reads as zeros, and the link soon goes
+	// down. What was copied before Gone reports true must not be used.
+	Gone() bool
 }
 
 // User is the user of a process. It is that of the moment when the process made its end of a

@@ -153,15 +153,16 @@ type user interface{ Close() error }
 //	              cut, at the cost of frames where there would be stores: 0 or 1; 0
 //	              unless given
 //	left=END      what the wire to the node with the next lower number is made of, in a
-//	              ring or line: shared memory of virtual machines, see docs/ivshmem.md:
-//	              ivshmem:ADDRESS of a PCI function or ivshmem:/PATH of a socket,
-//	              perhaps with ,poll or ,peers=N; memory between processes unless given
+//	              ring or line: shared memory of virtual machines or containers, see
+//	              docs/ivshmem.md: ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a
+//	              socket or file:/PATH, perhaps with ,poll or ,peers=N; memory between
+//	              processes unless given
 //	right=END     the same, to the node with the next higher number: ivshmem:ADDRESS of
-//	              a PCI function or ivshmem:/PATH of a socket, perhaps with ,poll or
+//	              a PCI function, ivshmem:/PATH of a socket or file:/PATH, perhaps with
+//	              ,poll or ,peers=N; memory between processes unless given
+//	nodeI=END     the same, in a mesh, to node I: ivshmem:ADDRESS of a PCI function,
+//	              ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or
 //	              ,peers=N; memory between processes unless given
-//	nodeI=END     the same, in a mesh, to node I: ivshmem:ADDRESS of a PCI function or
-//	              ivshmem:/PATH of a socket, perhaps with ,poll or ,peers=N; memory
-//	              between processes unless given
 //
 // Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
 // owner of a node's links. Where processors are scarce, see FabricStats.ProcessorTaken.

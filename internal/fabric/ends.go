@@ -14,19 +14,21 @@ import (
 
 // end is a node's end of a wire, as an option names it.
 type end struct {
-	target string // a path, of a server's socket, or the address of a PCI function
+	target string // the path of a server's socket or of a file, or the address of a PCI function
+	file   bool   // the path is that of a file
 	polls  bool   // without interrupts, by the function's files
 	places int    // of the memory; 2 unless its server says more
 }
 
-// endWant says what ends there are. With poll a function is used without VFIO, and peers is
-// that of the memory's server.
-const endWant = "ivshmem:ADDRESS of a PCI function or ivshmem:/PATH of a socket, perhaps with ,poll or ,peers=N"
+// endWant says what ends there are. With poll a function is used without VFIO. peers is that of the
+// memory's server, or how many ends a file has.
+const endWant = "ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or ,peers=N"
 
 // parseEnd parses the value of an option that names an end.
 func parseEnd(value string) (end, bool) {
-	rest, ok := strings.CutPrefix(value, "ivshmem:")
-	e := end{places: 2}
+	kind, rest, _ := strings.Cut(value, ":")
+	e := end{file: kind == "file", places: 2}
+	ok := e.file || kind == "ivshmem"
 	words := strings.Split(rest, ",")
 	e.target = words[0]
 	for _, word := range words[1:] {
@@ -37,7 +39,10 @@ func parseEnd(value string) (end, bool) {
 			ok = ok && word == "poll"
 		}
 	}
-	return e, ok && e.target != "" && !(e.polls && isPath(e.target)) && (isPath(e.target) || ntbivshmem.IsAddress(e.target))
+	if isPath(e.target) {
+		return e, ok && !e.polls
+	}
+	return e, ok && !e.file && ntbivshmem.IsAddress(e.target)
 }
 
 // place returns which part of the memory the ends of a wire use. Of two places, the first is that of
@@ -56,6 +61,8 @@ func (e *end) place(w Wire) ntbivshmem.Place {
 // attach attaches the end.
 func (e *end) attach(w Wire) (ntb.Attachment, error) {
 	switch place := e.place(w); {
+	case e.file:
+		return ntbivshmem.AttachFile(e.target, place)
 	case isPath(e.target):
 		return ntbivshmem.AttachSocket(e.target, place)
 	case e.polls:

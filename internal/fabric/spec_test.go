@@ -52,10 +52,10 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"0000:00:03.0", true, 2}, "left": {"/run/a.sock", false, 3}}, got.ends)
-	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a")
+	require.Equal(t, map[string]end{"right": {"0000:00:03.0", false, true, 2}, "left": {"/run/a.sock", false, false, 3}}, got.ends)
+	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"node3": {"/a", false, 2}}, got.ends)
+	require.Equal(t, map[string]end{"node3": {"/a", false, false, 2}, "node1": {"/b", true, false, 2}}, got.ends)
 	for bad, want := range map[string]string{
 		"ring:x":                                         "as in node=1&nodes=4",
 		"ring:x?node=1&nodes=3&node=2":                   "option node is there twice",
@@ -89,6 +89,9 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&left=ivshmem:/a,peers=17": "want ivshmem:ADDRESS",
 		"ring:x?node=1&nodes=5&left=ivshmem:/a,peers=4":  "want one for each of 5 nodes",
 		"ring:x?node=1&nodes=3&left=/a":                  "want ivshmem:ADDRESS",
+		"ring:x?node=1&nodes=3&left=file:a":              "or file:/PATH",
+		"ring:x?node=1&nodes=3&left=file:/a,poll":        "or file:/PATH",
+		"ring:x?node=1&nodes=3&left=file:0000:00:03.0":   "or file:/PATH",
 		"shm:x?left=ivshmem:/a":                          "is one host",
 		"shm:x?node=1":                                   "is one host",
 		"shm:x?group=1":                                  "as in shm:/PATH",

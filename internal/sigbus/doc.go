@@ -3,5 +3,5 @@
 // which ends a Go program.
 //
 // In memory that is guarded such an access finds zeros, and all of it is zero pages of the process' own
-// from then on. Nothing else is said: its user must notice zeros.
+// from then on. [Memory.Lost] then reports it.
 package sigbus

@@ -27,6 +27,7 @@ next:
 	JCC  more // it ends below
 	CMPQ AX, 0(R9)
 	JNE  more // it changes
+	MOVQ $1, 16(R9)
 	PUSHQ DI
 	PUSHQ SI
 	PUSHQ DX
@@ -47,7 +48,7 @@ next:
 	RET
 
 more:
-	ADDQ $16, R9
+	ADDQ $32, R9
 	DECQ R10
 	JNZ  next
 

@@ -29,6 +29,9 @@ next:
 	LDAR (R4), R9
 	CMP  R6, R9
 	BNE  more // it changes
+	ADD  $16, R4, R9
+	MOVD $1, R10
+	STLR R10, (R9)
 	MOVD R0, R10
 	MOVD R1, R11
 	MOVD R2, R12
@@ -51,7 +54,7 @@ noMemory:
 	B    pass
 
 more:
-	ADD  $16, R4
+	ADD  $32, R4
 	SUBS $1, R5
 	BNE  next
 

@@ -3,6 +3,7 @@
 package sigbus
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,12 +13,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns memory of a file, which is guarded if guard is true.
-func mapped(t *testing.T, pages int, guard bool) (*os.File, []byte) {
+// mapped returns memory of a file, and its guard if it is to have one.
+func mapped(t *testing.T, pages int, guard bool) (*os.File, []byte, *Memory) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
 	require.NoError(t, err)
@@ -26,18 +28,19 @@ func mapped(t *testing.T, pages int, guard bool) (*os.File, []byte) {
 	mem, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Munmap(mem); f.Close() })
-	if guard {
-		g, err := Guard(mem)
-		require.NoError(t, err)
-		t.Cleanup(g.Release)
+	if !guard {
+		return f, mem, nil
 	}
-	return f, mem
+	g, err := Guard(mem)
+	require.NoError(t, err)
+	t.Cleanup(g.Release)
+	return f, mem, &g
 }
 
 // Loads, stores and copies go on in a file that has shrunk, from several threads.
 func TestAFileShrinks(t *testing.T) {
 	for range 10 {
-		f, mem := mapped(t, 64, true)
+		f, mem, guard := mapped(t, 64, true)
 		for i := range mem {
 			mem[i] = 1
 		}
@@ -48,15 +51,21 @@ func TestAFileShrinks(t *testing.T) {
 				own := make([]byte, len(mem))
 				copy(own, mem)
 				begun <- struct{}{}
-				for own[len(own)-1] != 0 {
+				for {
 					copy(own, mem)
+					if guard.Lost() {
+						return
+					}
+					assert.False(t, bytes.Contains(own, []byte{0}), "zeros before the loss was seen")
 					runtime.Gosched()
 				}
 			})
 			<-begun
 		}
+		require.False(t, guard.Lost())
 		require.NoError(t, f.Truncate(0))
 		running.Wait()
+		require.True(t, guard.Lost())
 		require.Equal(t, make([]byte, len(mem)), mem)
 		mem[5] = 7
 		require.EqualValues(t, 7, mem[5])
@@ -65,8 +74,8 @@ func TestAFileShrinks(t *testing.T) {
 
 // What is not guarded is Go's: it can be a panic, or end the program.
 func TestOthersSignals(t *testing.T) {
-	_, mem := mapped(t, 1, true)
-	f, other := mapped(t, 1, false)
+	_, mem, _ := mapped(t, 1, true)
+	f, other, _ := mapped(t, 1, false)
 	require.NoError(t, f.Truncate(0))
 	require.Panics(t, func() {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -90,7 +99,7 @@ func TestOthersSignals(t *testing.T) {
 
 // An entry is used again, and there are not more than that.
 func TestEntries(t *testing.T) {
-	_, mem := mapped(t, 1, false)
+	_, mem, _ := mapped(t, 1, false)
 	var all []Memory
 	for range maxGuarded {
 		m, err := Guard(mem)

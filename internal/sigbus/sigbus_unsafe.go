@@ -23,6 +23,8 @@ const none = ^uintptr(0)
 type entry struct {
 	first atomic.Uintptr // of the addresses, or none; stored last, and by Release first
 	end   atomic.Uintptr // behind the last of them
+	lost  atomic.Uintptr // 1 if the handler has been there; stored by it before it maps anything
+	_     uintptr
 }
 
 // guarded is what the handler reads. The mutex guards the entries among those that store them.
@@ -83,12 +85,16 @@ func Guard(mem []byte) (Memory, error) {
 		if e := &guarded[i]; e.first.Load() == none {
 			first := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 			e.end.Store(first + uintptr(len(mem)))
+			e.lost.Store(0)
 			e.first.Store(first)
 			return Memory{e}, nil
 		}
 	}
 	return Memory{}, errors.New("sigbus: too many memories")
 }
+
+// Lost reports whether the memory has gone. If it reports false, all that was loaded before was there.
+func (m *Memory) Lost() bool { return m.entry != nil && m.entry.lost.Load() != 0 }
 
 // Release ends what Guard began. It is called before the memory is unmapped.
 func (m *Memory) Release() {

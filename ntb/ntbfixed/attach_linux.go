@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
+	"golang.org/x/sys/unix"
 )
 
 // attachment implements ntb.Attachment.
@@ -75,9 +76,18 @@ func (a *attachment) poll() {
 		if s := a.session.Load(); s != nil && s.polled() {
 			soon = true
 		}
-		timer.Reset(pace.Next(soon))
+		pause := pace.Next(soon)
+		if pause < timerStep {
+			t := unix.NsecToTimespec(int64(pause))
+			_ = unix.Nanosleep(&t, nil) // a signal may end it before
+			pause = 0
+		}
+		timer.Reset(pause)
 	}
 }
+
+// timerStep is the shortest sleep that Go's timers manage in a process that is idle otherwise.
+const timerStep = time.Millisecond
 
 // hurry has a side that polls look sooner, since the peer is about to answer.
 func (a *attachment) hurry() {
@@ -89,12 +99,13 @@ func (a *attachment) hurry() {
 	}
 }
 
-// retryEvery is how often a side repeats its words during bring-up, since what it stored
-// while the other side was not set up has vanished.
-const retryEvery = 5 * time.Millisecond
-
-// A side whose peer has not come after retryFast tries retries only every Tick.
-const retryFast = 200
+// A side repeats its words during bring-up, since what it stored while the other side was not set up has
+// vanished. It does so soon after it began, and then later and later up to each retryEvery. After retryFast
+// tries it does so every Tick.
+const (
+	retryEvery = 5 * time.Millisecond
+	retryFast  = 200
+)
 
 // Open implements ntb.Attachment.
 func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
@@ -144,6 +155,9 @@ func (a *attachment) takeEnd(ctx context.Context, s *session) error {
 			if err := a.pause(ctx, nil, tick.C); err != nil {
 				return err
 			}
+			if s.lost() {
+				return errGone
+			}
 			found = a.claim.next()
 		}
 	}
@@ -152,6 +166,9 @@ func (a *attachment) takeEnd(ctx context.Context, s *session) error {
 	}
 	return nil
 }
+
+// errGone reports that memory has gone: a file is shorter than it was, or the system has no page for it.
+var errGone = errors.New("ntbfixed: memory has gone: its file was made smaller, or the system has no more")
 
 // pause waits for an interrupt or a tick. It returns an error if Open is to end.
 func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-chan time.Time) error {
@@ -168,12 +185,17 @@ func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-cha
 
 // bringUp writes this side's words until both sides have answered each other.
 func (a *attachment) bringUp(ctx context.Context, s *session) error {
-	retry := time.NewTicker(retryEvery)
+	pause := firstLook
+	retry := time.NewTicker(pause)
 	defer retry.Stop()
 	a.claim.begin(s.page.epoch)
 	for tries := 0; ; tries++ {
-		if tries == retryFast {
+		switch {
+		case tries == retryFast:
 			retry.Reset(Tick)
+		case pause < retryEvery:
+			pause = min(2*pause, retryEvery)
+			retry.Reset(pause)
 		}
 		s.page.Publish()
 		step, err := s.page.Look()
@@ -193,6 +215,9 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 		}
 		if err := a.pause(ctx, s.kick, retry.C); err != nil {
 			return err
+		}
+		if s.lost() {
+			return errGone
 		}
 		if !a.claim.holds() {
 			return fmt.Errorf("ntbfixed: %w", ntb.ErrInUse)

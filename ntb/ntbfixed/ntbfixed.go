@@ -22,6 +22,10 @@ type Config struct {
 	Backend string
 	// Stranger and Elsewhere are those of ntb.Caps.
 	Stranger, Elsewhere bool
+	// Vanishes is set if the memory may go away while it is mapped, as when a file is made smaller, or a
+	// function taken out. That
+	// ends a session. Then ntb.Caps has Vanishing.
+	Vanishes bool
 	// ID is what the peer's Interrupt is called with, to interrupt this side.
 	ID uint32
 	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's

@@ -155,10 +155,14 @@ func (p *Page) clear() {
 	}
 }
 
+// Same reports whether the page still has the epoch that was answered. After bring-up any goroutine may
+// call it.
+func (p *Page) Same() bool { return uint32(ntb.Load64(p.own, epochAt)) == p.answered }
+
 // Ended reports whether the peer's session has ended, by its own account or because it has
 // begun another.
 func (p *Page) Ended() bool {
-	return uint32(ntb.Load64(p.own, epochAt)) != p.answered ||
+	return !p.Same() ||
 		ntb.Load64(p.own, stateAt) == uint64(p.answered)|stateEnded<<32
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,9 @@ func newSession(a *attachment) (*session, error) {
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
 		Stranger: a.config.Stranger, Elsewhere: a.config.Elsewhere,
 	}
+	if a.config.Vanishes {
+		s.caps.Vanishing, s.caps.Stranger = s, true
+	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
 	if a.config.Wait != nil {
@@ -113,6 +117,15 @@ func (s *session) keepAlive() {
 			return
 		}
 	}
+}
+
+// lost reports whether the memory has gone for this session, even if it is there again.
+func (s *session) lost() bool { return s.own.guard.Lost() || s.peer.guard.Lost() }
+
+// Gone implements ntb.Vanishing. A file may have become longer again, with a header page of zeros, where
+// the peer may have begun another session since. A function's memory cannot, and takes long to read.
+func (s *session) Gone() bool {
+	return s.own.guard.Lost() || s.attachment.config.Kind == ntb.Cacheable && !s.page.Same()
 }
 
 // peerGone reports whether the peer has gone without an end of its session.
@@ -182,6 +195,9 @@ func (s *session) look() (rung bool) {
 func (s *session) takeDown() {
 	s.cutOnce.Do(func() {
 		s.state.CompareAndSwap(linkUp, linkDown)
+		if s.lost() && s.ended != nil { // else Open reports it
+			slog.Warn(errGone.Error(), "backend", s.caps.Backend)
+		}
 		s.page.End()
 		s.interrupt()
 		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep())

@@ -1,13 +1,15 @@
 // Package ntbivshmem drives QEMU's inter-VM shared memory as a bridge. Both ends map one memory:
-// a virtual machine as the BAR of an ivshmem-doorbell function, a process of the host by way of
-// the server that QEMU is connected to.
+// a virtual machine as the BAR of an ivshmem function, a process of the host by way of
+// the server that QEMU is connected to, or as a file.
 //
-// There are three kinds of attachments, and one driver, that of package ntbfixed, behind them:
+// There are four kinds of attachments, and one driver, that of package ntbfixed, behind them:
 //
 //   - [AttachSocket], for a process of the host: it is a client of the server, as QEMU is.
 //   - [AttachFunction], for a process in a virtual machine: by VFIO, with interrupts.
 //   - [AttachResources], the same without VFIO: by the files of sysfs, without interrupts. It
 //     looks for what the peer announces from time to time.
+//   - [AttachFile], for processes that have a file in common, as containers do, or with a machine's
+//     ivshmem-plain. It has no interrupts either.
 //
 // Any two of them can be the ends of a bridge, or two of a kind.
 //

@@ -4,6 +4,7 @@ package ntbivshmem
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -146,7 +147,7 @@ func TestTheServerTellsWhoHasGone(t *testing.T) {
 	serve(t, path, 1<<20, 2)
 	a, b := ends(t, path, 2, 0, 1)
 	x, y := open(t, a, b)
-	require.NoError(t, a.(*socketEnd).client.Close())
+	require.NoError(t, a.(*reattaching).now.Close())
 	require.Eventually(t, func() bool { return !y.LinkUp() }, testTimeout, time.Millisecond)
 	x.Close()
 	y.Close()
@@ -255,4 +256,99 @@ func TestFunctionsThatAreNone(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 	}
+}
+
+// newMemory makes a file of a size.
+func newMemory(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "memory")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, size))
+	return path
+}
+
+// fileEnds returns the two ends of a bridge at a file.
+func fileEnds(t *testing.T, path string, places, i, j int) (a, b ntb.Attachment) {
+	a, err := AttachFile(path, Place{places, i, j})
+	require.NoError(t, err)
+	b, err = AttachFile(path, Place{places, j, i})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
+	return a, b
+}
+
+func TestConformanceOfFiles(t *testing.T) {
+	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) {
+		a, b := fileEnds(t, newMemory(t, 1<<20), 3, 2, 0)
+		return open(t, a, b)
+	})
+}
+
+func TestSessionsOfFiles(t *testing.T) {
+	ntbtest.RunAttachments(t, func(t *testing.T) (a, b ntb.Attachment) { return fileEnds(t, newMemory(t, 1<<20), 2, 0, 1) })
+}
+
+// A file that becomes smaller ends the session, and so does one that becomes longer again at once. A
+// later session is of the file that is there then, even if Open waits meanwhile.
+func TestAFileShrinks(t *testing.T) {
+	leak.Check(t)
+	for _, sizes := range [][]int64{{0}, {1 << 19}, {5000}, {0, 1 << 20}} {
+		path := newMemory(t, 1<<20)
+		a, b := fileEnds(t, path, 2, 0, 1)
+		x, y := open(t, a, b)
+		require.True(t, x.Caps().Stranger)
+		require.Equal(t, "file", x.Caps().Backend)
+		require.False(t, y.Caps().Vanishing.Gone())
+		for _, size := range sizes {
+			require.NoError(t, os.Truncate(path, size))
+		}
+		gone := func() bool { return !x.LinkUp() && !y.LinkUp() }
+		require.Eventually(t, gone, testTimeout, time.Millisecond)
+		if sizes[0] == 0 {
+			require.True(t, y.Caps().Vanishing.Gone())
+		}
+		x.Close()
+		y.Close()
+		_, err := os.Stat(path)
+		require.NoError(t, err)
+		require.NoError(t, os.Truncate(path, 2<<20))
+		x, y = open(t, a, b)
+		require.Equal(t, 1<<20-ntbfixed.PageSize, len(x.Inbound()))
+		require.NoError(t, errors.Join(x.Close(), y.Close()))
+
+		opened := make(chan error, 1)
+		go func() {
+			var err error
+			x, err = a.Open(context.Background())
+			opened <- err
+		}()
+		require.NoError(t, os.Rename(newMemory(t, 1<<20), path))
+		y, err = b.Open(context.Background())
+		require.NoError(t, errors.Join(err, <-opened))
+		require.Equal(t, 1<<19-ntbfixed.PageSize, len(x.Inbound()))
+		require.NoError(t, errors.Join(x.Close(), y.Close()))
+	}
+}
+
+func TestFilesThatAreNoMemory(t *testing.T) {
+	leak.Check(t)
+	none := filepath.Join(t.TempDir(), "none")
+	for path, want := range map[string]string{
+		none:                "truncate -s 16M " + none,
+		newMemory(t, 8192):  "has 8192 bytes for 2 places",
+		t.TempDir():         "is a directory",
+		"/dev/null":         "not a regular file",
+		newMemory(t, 16383): "has 16383 bytes",
+	} {
+		a, err := AttachFile(path, Place{2, 0, 1})
+		require.NoError(t, err)
+		_, err = a.Open(context.Background())
+		require.ErrorContains(t, err, want)
+		require.NoError(t, a.Close())
+	}
+	_, err := AttachFile(none, Place{2, 0, 2})
+	require.ErrorContains(t, err, "from place 0 to 2 of 2")
 }

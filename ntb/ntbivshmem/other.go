@@ -7,6 +7,9 @@ import "github.com/ntbnet/ntbnet/ntb"
 // AttachSocket needs Linux on amd64 or arm64.
 func AttachSocket(string, Place) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
 
+// AttachFile needs Linux on amd64 or arm64.
+func AttachFile(string, Place) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
+
 // AttachFunction needs Linux on amd64 or arm64.
 func AttachFunction(string, Place) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
 

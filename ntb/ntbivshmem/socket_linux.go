@@ -5,9 +5,9 @@ package ntbivshmem
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 )
@@ -19,96 +19,23 @@ func AttachSocket(path string, place Place) (ntb.Attachment, error) {
 	if err := place.check(); err != nil {
 		return nil, err
 	}
-	return &socketEnd{path: path, place: place, opening: make(chan struct{}, 1), closed: make(chan struct{})}, nil
+	return newReattaching(func(ctx context.Context) (attached, error) { return connect(ctx, path, place) }), nil
 }
 
-// socketEnd implements ntb.Attachment.
-type socketEnd struct {
-	path    string        // immutable
-	place   Place         // immutable
-	opening chan struct{} // capacity 1: Open or Close is under way
-	closed  chan struct{} // closed by Close
-	once    sync.Once     // for Close
-
-	// Guarded by opening. Nil while there is no server.
-	client *ivshmem.Client
-	inner  ntb.Attachment
-}
-
-// Open implements ntb.Attachment.
-func (s *socketEnd) Open(ctx context.Context) (ntb.Device, error) {
-	select {
-	case s.opening <- struct{}{}:
-		defer func() { <-s.opening }()
-	case <-s.closed:
-		return nil, ntb.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// connect attaches the end of a place to the server that is there now.
+func connect(ctx context.Context, path string, place Place) (attached, error) {
+	client, err := ivshmem.Dial(ctx, path)
+	if errors.Is(err, ivshmem.ErrServerGone) {
+		err = errors.Join(errReplaced, err)
 	}
-	select {
-	case <-s.closed:
-		return nil, ntb.ErrClosed
-	default:
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-s.closed:
-			cancel(ntb.ErrClosed)
-		case <-ctx.Done():
-		}
-	}()
-	for {
-		d, err := s.openAtServer(ctx)
-		if !errors.Is(err, ivshmem.ErrServerGone) || ctx.Err() != nil {
-			return d, err
-		}
-	}
-}
-
-// openAtServer opens a session at the server that is there. The error is ErrServerGone if that one
-// goes meanwhile, or had gone before without notice yet. The caller holds opening.
-func (s *socketEnd) openAtServer(ctx context.Context) (ntb.Device, error) {
-	if err := s.connect(ctx); err != nil {
-		return nil, errors.Join(err, context.Cause(ctx))
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func(client *ivshmem.Client) {
-		select {
-		case <-client.Gone():
-			cancel(ivshmem.ErrServerGone)
-		case <-ctx.Done():
-		}
-	}(s.client)
-	d, err := s.inner.Open(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
-	}
-	return d, err
-}
-
-// connect connects to the server unless it is connected. The caller holds opening.
-func (s *socketEnd) connect(ctx context.Context) error {
-	if s.client != nil {
-		select {
-		case <-s.client.Gone():
-			if err := s.disconnect(); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
-	client, err := ivshmem.Dial(ctx, s.path)
 	if err != nil {
-		return err
+		return attached{}, err
 	}
 	file, size := client.Memory()
-	own, peer := s.place.memories(int(file.Fd()), size)
+	own, peer := place.memories(int(file.Fd()), size)
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
 		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Stranger: true,
+		Vanishes:  memfd.Check(int(file.Fd()), size) != nil,
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32) { client.Interrupt(int64(id)) },
 		Wait:      client.Wait,
@@ -116,29 +43,14 @@ func (s *socketEnd) connect(ctx context.Context) error {
 		Stop:      func() { client.Close() },
 	})
 	if err != nil {
-		return errors.Join(err, client.Close())
+		return attached{}, errors.Join(err, client.Close())
 	}
-	s.client, s.inner = client, inner
-	return nil
-}
-
-// disconnect ends what connect began. The caller holds opening.
-func (s *socketEnd) disconnect() error {
-	if s.client == nil {
-		return nil
-	}
-	err := s.inner.Close() // which closes the client
-	s.client, s.inner = nil, nil
-	return err
-}
-
-// Close implements ntb.Attachment.
-func (s *socketEnd) Close() (err error) {
-	s.once.Do(func() {
-		close(s.closed)
-		s.opening <- struct{}{}
-		defer func() { <-s.opening }()
-		err = s.disconnect()
-	})
-	return err
+	return attached{inner, func() bool {
+		select {
+		case <-client.Gone():
+			return true
+		default:
+			return false
+		}
+	}}, nil
 }

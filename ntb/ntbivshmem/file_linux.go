@@ -1,0 +1,87 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbivshmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"golang.org/x/sys/unix"
+)
+
+// AttachFile returns an end at a file that both sides map: of a file system in memory, which
+// containers have in common, of huge pages, or the one behind a machine's ivshmem-plain. Its size is
+// that of the memory. There are no interrupts, so this side polls. Both sides must see the same memory at
+// all times: they are of one machine, and none has the file by a network or another cache. That cannot be
+// checked.
+//
+// The file is opened when a session is opened, and again if there is another one then. A file that
+// becomes smaller ends the session.
+func AttachFile(path string, place Place) (ntb.Attachment, error) {
+	if err := place.check(); err != nil {
+		return nil, err
+	}
+	return newReattaching(func(context.Context) (attached, error) { return attachFile(path, place) }), nil
+}
+
+// attachFile attaches the end of a place to the file that is there now.
+func attachFile(path string, place Place) (_ attached, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return attached{}, fmt.Errorf("ntbivshmem: there is no memory (truncate -s 16M %s makes some): %w", path, err)
+	}
+	if err != nil {
+		return attached{}, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	st, err := file.Stat()
+	if err != nil {
+		return attached{}, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return attached{}, fmt.Errorf("ntbivshmem: %s is not a regular file: %w", path, syscall.EINVAL)
+	}
+	own, peer := place.memories(int(file.Fd()), st.Size())
+	page, err := pageOf(file)
+	if err != nil {
+		return attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
+	}
+	if own.Len%page != 0 {
+		return attached{}, fmt.Errorf("ntbivshmem: %s has pages of %d bytes, and %d for each direction between places, want whole pages: %w",
+			path, page, own.Len, syscall.EINVAL)
+	}
+	inner, err := ntbfixed.Attach(ntbfixed.Config{
+		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Stranger: true, Vanishes: true,
+		Interrupt: func(uint32) {}, // nobody takes any
+		Stop:      func() { file.Close() },
+	})
+	if err != nil {
+		return attached{}, fmt.Errorf("ntbivshmem: %s has %d bytes for %d places: %w", path, st.Size(), place.Places, err)
+	}
+	return attached{inner, func() bool {
+		now, err := os.Stat(path)
+		return err != nil || !os.SameFile(st, now) || st.Size() != now.Size()
+	}}, nil
+}
+
+// pageOf returns the size of a file's pages. What is mapped of it begins with one.
+func pageOf(file *os.File) (int, error) {
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &system); err != nil {
+		return 0, err
+	}
+	if system.Type == unix.HUGETLBFS_MAGIC {
+		return int(system.Bsize), nil
+	}
+	return ntbfixed.PageSize, nil
+}
