@@ -126,8 +126,8 @@ type vm struct {
 	started time.Time
 }
 
-// startVM starts a machine with memories, in the order of their functions: sockets, with ",poll"
-// behind if the machine is not to use VFIO.
+// startVM starts a machine with memories, in the order of their functions: sockets, or files of 16 MiB with "file:"
+// before, and with ",poll" behind if the machine is not to use VFIO.
 func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	t.Helper()
 	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
@@ -141,8 +141,13 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	var functions []string
 	for i, m := range memories {
 		path, _, polls := strings.Cut(m, ",")
-		args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", path, i),
-			"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
+		if file, ok := strings.CutPrefix(path, "file:"); ok {
+			args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=memory%d,share=on,mem-path=%s,size=%d", i, file, fileSize),
+				"-device", fmt.Sprintf("ivshmem-plain,memdev=memory%d,addr=%d", i, 3+i))
+		} else {
+			args = append(args, "-chardev", fmt.Sprintf("socket,path=%s,id=memory%d", path, i),
+				"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
+		}
 		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
 	}
 	args = append(args, s.network.args()...)

@@ -72,6 +72,21 @@ func TestVMPrograms(t *testing.T) {
 	machine.end()
 }
 
+// A machine without interrupts has a file in common with its host.
+func TestVMAndFile(t *testing.T) {
+	s := needMatrix(t, nil)
+	path := "file:" + filepath.Join(t.TempDir(), "memory")
+	require.NoError(t, os.WriteFile(path[len("file:"):], nil, 0o600))
+	require.NoError(t, os.Truncate(path[len("file:"):], fileSize))
+	machine := s.startVM(t, []string{path + ",poll"}, "far", lineSpec("plain", 2, function(0)+",poll"))
+	host := startPeer(t, "far", []string{"line:plain?node=1&nodes=2&right=" + path})
+	require.Equal(t, "ready", host.readLine())
+	machine.ready()
+	converse(host, machine.peer)
+	machine.end()
+	endHost(host)
+}
+
 // The suite of all net.Conns passes in a machine that has both ends of a bridge.
 func TestVMNettest(t *testing.T) {
 	s := needMatrix(t, map[string]string{"tests": testsOf(t, "../sdp")})

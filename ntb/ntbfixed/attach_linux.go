@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
-	"golang.org/x/sys/unix"
 )
 
 // attachment implements ntb.Attachment.
@@ -27,6 +26,7 @@ type attachment struct {
 	epoch   uint32                  // of the latest session; guarded by opening
 	claim   claim                   // guarded by opening
 	err     error                   // result of Close; guarded by once
+	alarm   alarm                   // poll's, for short pauses
 }
 
 // Attach returns this side's end of a bridge. It maps nothing before Open.
@@ -42,9 +42,13 @@ func Attach(c Config) (ntb.Attachment, error) {
 	}
 	if c.Wait != nil {
 		go a.listen()
-	} else {
-		go a.poll()
+		return a, nil
 	}
+	var err error
+	if a.alarm, err = newAlarm(); err != nil {
+		return nil, err
+	}
+	go a.poll()
 	return a, nil
 }
 
@@ -61,6 +65,7 @@ func (a *attachment) listen() {
 // poll looks from time to time in place of interrupts.
 func (a *attachment) poll() {
 	defer close(a.ended)
+	defer a.alarm.Close()
 	var pace Pace
 	timer := time.NewTimer(pace.Next(true))
 	defer timer.Stop()
@@ -77,17 +82,12 @@ func (a *attachment) poll() {
 			soon = true
 		}
 		pause := pace.Next(soon)
-		if pause < timerStep {
-			t := unix.NsecToTimespec(int64(pause))
-			_ = unix.Nanosleep(&t, nil) // a signal may end it before
+		if pause < timerStep && a.alarm.sleep(pause) {
 			pause = 0
 		}
 		timer.Reset(pause)
 	}
 }
-
-// timerStep is the shortest sleep that Go's timers manage in a process that is idle otherwise.
-const timerStep = time.Millisecond
 
 // hurry has a side that polls look sooner, since the peer is about to answer.
 func (a *attachment) hurry() {
