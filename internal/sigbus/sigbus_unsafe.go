@@ -35,10 +35,14 @@ var (
 
 // previous is the address of the handler that was there before, to which the handler leaves what is
 // none of its own. It is stored before the handler is installed.
+//
+//lint:ignore U1000 assembly loads it
 var previous uintptr
 
 // handler is the signal handler, in assembly. It runs on the thread that has touched the memory, and gives
 // the addresses zero pages of the process' own.
+//
+//lint:ignore U1000 assembly has its address
 func handler()
 
 // handlerAddress returns the address of handler.
