@@ -3,14 +3,18 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 const fileSize = 16 << 20
@@ -39,6 +43,13 @@ func TestContainersWithAFile(t *testing.T) {
 		return p
 	}
 	one, two := node(1, userA, "right"), node(2, userB, "left")
+	useFile(one, two, file)
+}
+
+// useFile has two nodes converse by a file, which shrinks twice meanwhile.
+func useFile(one, two *peer, file string) {
+	t := one.t
+	t.Helper()
 	converse(one, two)
 	for _, sizes := range [][]int64{{0, fileSize}, {fileSize / 2, fileSize}} {
 		does(one, "node 1", "keep node2")
@@ -55,4 +66,48 @@ func TestContainersWithAFile(t *testing.T) {
 	}
 	endHost(one)
 	endHost(two)
+}
+
+// Two processes have a file of huge pages in common.
+func TestHugePages(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	file := filepath.Join(hugePages(t, fileSize>>20), "memory")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(f.Truncate(fileSize), f.Close()))
+	one := startPeer(t, "far", []string{"line:huge?node=1&nodes=2&right=file:" + file})
+	two := startPeer(t, "far", []string{"line:huge?node=2&nodes=2&left=file:" + file})
+	require.Equal(t, "ready", one.readLine())
+	require.Equal(t, "ready", two.readLine())
+	useFile(one, two, file)
+}
+
+// hugePages returns the directory of a file system of huge pages, of which n MiB more are free until the test ends.
+func hugePages(t *testing.T, n int) string {
+	t.Helper()
+	const pages = "/proc/sys/vm/nr_hugepages"
+	before, err := os.ReadFile(pages)
+	require.NoError(t, err)
+	had, err := strconv.Atoi(strings.TrimSpace(string(before)))
+	require.NoError(t, err)
+	skip := func(why any) {
+		fmt.Printf("WARNING: %s is skipped: no huge pages: %v\n", t.Name(), why)
+		t.Skip("no huge pages: ", why)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(pages, before, 0o644) }) // where it was written
+	want := had + n/2
+	if err := os.WriteFile(pages, []byte(strconv.Itoa(want)), 0o644); err != nil {
+		skip(err)
+	}
+	if after, err := os.ReadFile(pages); err != nil || strings.TrimSpace(string(after)) != strconv.Itoa(want) {
+		skip(fmt.Sprintf("%s of %d, %v", after, want, err))
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "hugetlbfs", 0, "pagesize=2M"); err != nil {
+		skip(err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	return dir
 }

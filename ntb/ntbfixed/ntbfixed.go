@@ -26,8 +26,10 @@ type Config struct {
 	// function taken out. That
 	// ends a session. Then ntb.Caps has Vanishing.
 	Vanishes bool
-	// ID is what the peer's Interrupt is called with, to interrupt this side.
-	ID uint32
+	// ID is what the peer's Interrupt is called with, to interrupt this side, and its Gone. Without
+	// interrupts it counts only if Named is set.
+	ID    uint32
+	Named bool
 	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's
 	// word. It does not block, and interrupts may be lost or arrive as one.
 	Interrupt func(id uint32)

@@ -14,7 +14,7 @@ import (
 //	 16  epoch                8   of the peer's session
 //	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
 //	 32  heartbeat            8   changes with each tick of the peer
-//	 40  id                   8   of the peer, for interrupts, and above it 1; 0 if it takes none
+//	 40  id                   8   of the peer, and above it 1 if that takes interrupts, 2 if not; 0 for no id
 //	 64  scratchpads         64   16 of 4 bytes
 //	128  doorbell words      64   16 of 4 bytes: how often each was rung
 //	192  unused
@@ -38,7 +38,10 @@ const (
 	pageVersion = 2
 
 	stateEnded = 1
-	hasID      = 1
+
+	// Above an id.
+	interrupted = 1
+	named       = 2
 )
 
 const (
@@ -86,15 +89,21 @@ func NewPage(own []byte, peer ntb.Window, epoch uint32) *Page {
 	return &Page{own: own, peer: peer, epoch: epoch}
 }
 
-// TakeInterrupts has Publish tell the peer this side's id for interrupts. It is called before the
-// first Publish.
-func (p *Page) TakeInterrupts(id uint32) { p.id = uint64(id) | hasID<<32 }
+// SetID has Publish tell the peer this side's id, and whether this side takes interrupts by it. It is
+// called before the first Publish.
+func (p *Page) SetID(id uint32, interrupts bool) {
+	p.id = uint64(id) | named<<32
+	if interrupts {
+		p.id = uint64(id) | interrupted<<32
+	}
+}
 
-// PeerID returns the peer's id for interrupts. It reports false if the peer takes none, or has not
-// said so yet.
-func (p *Page) PeerID() (id uint32, ok bool) {
+// PeerID returns the peer's id, and whether the peer takes interrupts by it. It reports false if the peer has
+// none, or has not said so yet.
+func (p *Page) PeerID() (id uint32, interrupts, ok bool) {
 	word := ntb.Load64(p.own, idAt)
-	return uint32(word), word>>32 == hasID
+	above := word >> 32
+	return uint32(word), above == interrupted, above == interrupted || above == named
 }
 
 // Publish stores this side's words. They are repeated during bring-up, because what is stored

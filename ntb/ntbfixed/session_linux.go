@@ -72,8 +72,8 @@ func newSession(a *attachment) (*session, error) {
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
-	if a.config.Wait != nil {
-		s.page.TakeInterrupts(a.config.ID)
+	if a.config.Wait != nil || a.config.Named {
+		s.page.SetID(a.config.ID, a.config.Wait != nil)
 	}
 	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
 	s.outbound = out.Part(PageSize, out.Len()-PageSize)
@@ -134,7 +134,7 @@ func (s *session) peerGone() bool {
 	if gone == nil {
 		return false
 	}
-	id, ok := s.page.PeerID()
+	id, _, ok := s.page.PeerID()
 	return ok && gone(id)
 }
 
@@ -163,7 +163,7 @@ func (s *session) polled() bool {
 
 // interrupt interrupts the peer, if it takes interrupts.
 func (s *session) interrupt() {
-	if id, ok := s.page.PeerID(); ok {
+	if id, interrupts, _ := s.page.PeerID(); interrupts {
 		s.attachment.config.Interrupt(id)
 	}
 }

@@ -113,7 +113,7 @@ func (e *functionEnd) attach() (ntb.Attachment, error) {
 	own, peer := e.place.memories(int(e.memory.Fd()), e.size)
 	a, err := ntbfixed.Attach(ntbfixed.Config{
 		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Stranger: true, Elsewhere: true, Vanishes: true,
-		ID: e.regs.position(), Interrupt: e.regs.ring, Wait: e.wait, Stop: func() { e.close() },
+		ID: e.regs.position(), Named: true, Interrupt: e.regs.ring, Wait: e.wait, Stop: func() { e.close() },
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ntbivshmem: memory of %d bytes: %w", e.size, err), e.close())
