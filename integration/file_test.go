@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -77,8 +78,9 @@ func TestHugePages(t *testing.T) {
 	f, err := os.Create(file)
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(f.Truncate(fileSize), f.Close()))
-	one := startPeer(t, "far", []string{"line:huge?node=1&nodes=2&right=file:" + file})
-	two := startPeer(t, "far", []string{"line:huge?node=2&nodes=2&left=file:" + file})
+	line := "line:" + fabrictest.Name(t)
+	one := startPeer(t, "far", []string{line + "?node=1&nodes=2&right=file:" + file})
+	two := startPeer(t, "far", []string{line + "?node=2&nodes=2&left=file:" + file})
 	require.Equal(t, "ready", one.readLine())
 	require.Equal(t, "ready", two.readLine())
 	useFile(one, two, file)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
@@ -25,10 +26,11 @@ func fileNodes(t *testing.T, options string) (path string, one, two *Fabric) {
 	path = filepath.Join(t.TempDir(), "memory")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	require.NoError(t, os.Truncate(path, fileSize))
-	one, err := Open("line:one?node=1&nodes=2&right=file:" + path + options)
+	line := "line:" + fabrictest.Name(t)
+	one, err := Open(line + "?node=1&nodes=2&right=file:" + path + options)
 	require.NoError(t, err)
 	t.Cleanup(func() { one.Close() })
-	two, err = Open("line:two?node=2&nodes=2&left=file:" + path + options)
+	two, err = Open(line + "?node=2&nodes=2&left=file:" + path + options)
 	require.NoError(t, err)
 	t.Cleanup(func() { two.Close() })
 	return path, one, two

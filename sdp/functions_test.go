@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
@@ -18,10 +19,11 @@ func TestConnOfFunctions(t *testing.T) {
 	if len(ends) != 2 {
 		t.Skip("NTBNET_FUNCTIONS names no two functions of one memory, as 0000:00:03.0;0000:00:04.0,poll does")
 	}
-	one, err := Open("line:one?node=1&nodes=2&right=ivshmem:" + ends[0])
+	line := "line:" + fabrictest.Name(t)
+	one, err := Open(line + "?node=1&nodes=2&right=ivshmem:" + ends[0])
 	require.NoError(t, err)
 	defer one.Close()
-	two, err := Open("line:two?node=2&nodes=2&left=ivshmem:" + ends[1])
+	two, err := Open(line + "?node=2&nodes=2&left=ivshmem:" + ends[1])
 	require.NoError(t, err)
 	defer two.Close()
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipeBetween(one, two, ":0") })
