@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 
-// lineSpec is a node of a line of two nodes.
-func lineSpec(name string, node int, end string) string {
-	return fmt.Sprintf("line:%s?node=%d&nodes=2&%s=ivshmem:%s", name, node, []string{1: "right", 2: "left"}[node], end)
+// lineSpec is a node of a line of two nodes, the test's own.
+func lineSpec(t *testing.T, node int, end string) string {
+	t.Helper()
+	return fmt.Sprintf("line:%s?node=%d&nodes=2&%s=ivshmem:%s", fabrictest.Name(t), node, []string{1: "right", 2: "left"}[node], end)
 }
 
 // does asks a node, and logs what it answers.
@@ -36,9 +38,9 @@ func converse(one, two *peer) {
 }
 
 // startHost starts a process of the host as node 1.
-func startHost(t *testing.T, fabric, path string) *peer {
+func startHost(t *testing.T, path string) *peer {
 	t.Helper()
-	p := startPeer(t, "far", []string{lineSpec(fabric, 1, path)})
+	p := startPeer(t, "far", []string{lineSpec(t, 1, path)})
 	require.Equal(t, "ready", p.readLine())
 	return p
 }
@@ -64,9 +66,9 @@ func TestVMAndHost(t *testing.T) {
 	s := needVM(t, nil)
 	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run(name, func(t *testing.T) {
-			path, fabric := memory(t), "vm-"+name
-			machine := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
-			host := startHost(t, fabric, path)
+			path := memory(t)
+			machine := s.startVM(t, []string{path + option}, "far", lineSpec(t, 2, function(0)+option))
+			host := startHost(t, path)
 			machine.ready()
 			converse(host, machine.peer)
 			if option == "" {
@@ -82,8 +84,8 @@ func TestVMAndHost(t *testing.T) {
 func TestVMAndVM(t *testing.T) {
 	s := needVM(t, nil)
 	path := []string{memory(t)}
-	one := s.startVM(t, path, "far", lineSpec("vms", 1, function(0)))
-	two := s.startVM(t, path, "far", lineSpec("vms", 2, function(0)))
+	one := s.startVM(t, path, "far", lineSpec(t, 1, function(0)))
+	two := s.startVM(t, path, "far", lineSpec(t, 2, function(0)))
 	one.ready()
 	two.ready()
 	converse(one.peer, two.peer)
@@ -97,7 +99,7 @@ func TestVMAndVM(t *testing.T) {
 func TestVMForwards(t *testing.T) {
 	s := needVM(t, nil)
 	left, right := memory(t), memory(t)
-	const line = "line:through?nodes=3&node="
+	line := "line:" + fabrictest.Name(t) + "?nodes=3&node="
 	machine := s.startVM(t, []string{left, right + ",poll"}, "far", line+"2&left=ivshmem:"+function(0)+"&right=ivshmem:"+function(1)+",poll")
 	one := startPeer(t, "far", []string{line + "1&right=ivshmem:" + left})
 	three := startPeer(t, "far", []string{line + "3&left=ivshmem:" + right})
@@ -124,7 +126,7 @@ func TestVMLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := has
 			s.iommu = c.iommu
-			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec("lacks", 2, function(0)))
+			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec(t, 2, function(0)))
 			require.Equal(t, "end: exit status 1", machine.readLine())
 			machine.off()
 			require.Contains(t, string(machine.log()), c.want)
@@ -150,10 +152,10 @@ func TestVMIsKilled(t *testing.T) {
 	s := needVM(t, nil)
 	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run(name, func(t *testing.T) {
-			path, fabric := memory(t), "killed-"+name
-			host := startHost(t, fabric, path)
+			path := memory(t)
+			host := startHost(t, path)
 			start := func() *vm {
-				v := s.startVM(t, []string{path + option}, "far", lineSpec(fabric, 2, function(0)+option))
+				v := s.startVM(t, []string{path + option}, "far", lineSpec(t, 2, function(0)+option))
 				v.ready()
 				return v
 			}
@@ -171,11 +173,11 @@ func TestVMIsKilled(t *testing.T) {
 func TestVMSurvivesItsPeer(t *testing.T) {
 	s := needVM(t, nil)
 	path := memory(t)
-	machine := s.startVM(t, []string{path}, "far", lineSpec("survivor", 2, function(0)))
-	host := startHost(t, "survivor", path)
+	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
+	host := startHost(t, path)
 	machine.ready()
 	lose(machine.peer, "node1", host.kill)
-	host = startHost(t, "survivor", path)
+	host = startHost(t, path)
 	converse(host, machine.peer)
 	does(machine.peer, "machine", "drop")
 	machine.end()
@@ -186,8 +188,8 @@ func TestVMSurvivesItsPeer(t *testing.T) {
 func TestVMIsStopped(t *testing.T) {
 	s := needVM(t, nil)
 	path := memory(t)
-	machine := s.startVM(t, []string{path}, "far", lineSpec("stopped", 2, function(0)))
-	host := startHost(t, "stopped", path)
+	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
+	host := startHost(t, path)
 	machine.ready()
 	does(machine.peer, "machine", "keep node1")
 	lose(host, "node2", func() { require.NoError(t, machine.cmd.Process.Signal(syscall.SIGSTOP)) })
@@ -204,8 +206,8 @@ func TestVMIsStopped(t *testing.T) {
 func TestVMProcessIsKilled(t *testing.T) {
 	s := needVM(t, nil)
 	path := memory(t)
-	machine := s.startVM(t, []string{path}, "far", lineSpec("die", 2, function(0)))
-	host := startHost(t, "die", path)
+	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
+	host := startHost(t, path)
 	machine.ready()
 	lose(host, "node2", func() { require.Equal(t, "ready", machine.ask("die")) })
 	converse(host, machine.peer)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,15 +48,15 @@ func TestVMPrograms(t *testing.T) {
 	}
 	s := needMatrix(t, files)
 	path := memory(t)
-	s.variables = []string{"SDP_FABRIC=" + lineSpec("programs", 2, function(0))}
+	s.variables = []string{"SDP_FABRIC=" + lineSpec(t, 2, function(0))}
 	machine := s.startVM(t, []string{path}, "runner")
 	machine.ready()
 	machine.starts("/redis-server", "--port", "0", "--unixsocket", "/tmp/redis.sock", "--dir", "/tmp",
 		"--save", "", "--appendonly", "no", "--daemonize", "no")
 	machine.starts("/sdp-perf", "server", "--listen", "sdp://:7000") // owns the link
-	machine.starts("SDP_FABRIC=line:programs?node=2", "/sdp-proxy", "--map", "sdp://:6379=unix:///tmp/redis.sock")
+	machine.starts("SDP_FABRIC=line:"+fabrictest.Name(t)+"?node=2", "/sdp-proxy", "--map", "sdp://:6379=unix:///tmp/redis.sock")
 
-	variable := "SDP_FABRIC=" + lineSpec("programs", 1, path)
+	variable := "SDP_FABRIC=" + lineSpec(t, 1, path)
 	front := startProxyIn(t, variable, nil, nil, "tcp://127.0.0.1:0=sdp://node2:6379")
 	address := strings.TrimPrefix(front.listening[0], "tcp://")
 	until(t, "Redis answers", func() bool {
@@ -78,8 +79,8 @@ func TestVMAndFile(t *testing.T) {
 	path := "file:" + filepath.Join(t.TempDir(), "memory")
 	require.NoError(t, os.WriteFile(path[len("file:"):], nil, 0o600))
 	require.NoError(t, os.Truncate(path[len("file:"):], fileSize))
-	machine := s.startVM(t, []string{path + ",poll"}, "far", lineSpec("plain", 2, function(0)+",poll"))
-	host := startPeer(t, "far", []string{"line:plain?node=1&nodes=2&right=" + path})
+	machine := s.startVM(t, []string{path + ",poll"}, "far", lineSpec(t, 2, function(0)+",poll"))
+	host := startPeer(t, "far", []string{"line:" + fabrictest.Name(t) + "?node=1&nodes=2&right=" + path})
 	require.Equal(t, "ready", host.readLine())
 	machine.ready()
 	converse(host, machine.peer)
@@ -111,7 +112,7 @@ func TestVMRing(t *testing.T) {
 				right[missing] = memory(t) // its other end is nowhere
 			}
 			spec := func(node int, left, right string) string {
-				return fmt.Sprintf("ring:vms?nodes=3&failover=1&node=%d&left=ivshmem:%s&right=ivshmem:%s", node, left, right)
+				return fmt.Sprintf("ring:%s?nodes=3&failover=1&node=%d&left=ivshmem:%s&right=ivshmem:%s", fabrictest.Name(t), node, left, right)
 			}
 			one := startPeer(t, "far", []string{spec(1, left[1], right[1])})
 			require.Equal(t, "ready", one.readLine())
@@ -140,7 +141,7 @@ func TestVMsShareAMemory(t *testing.T) {
 	s := needMatrix(t, nil)
 	path := memoryFor(t, 6)
 	spec := func(node int, end func(other int) string) string {
-		text := fmt.Sprintf("mesh:shared?nodes=3&node=%d", node)
+		text := fmt.Sprintf("mesh:%s?nodes=3&node=%d", fabrictest.Name(t), node)
 		for other := 1; other <= 3; other++ {
 			if other != node {
 				text += fmt.Sprintf("&node%d=ivshmem:%s,peers=3", other, end(other))
@@ -216,7 +217,7 @@ func TestVMAndHostBesideTCP(t *testing.T) {
 	s := needMatrix(t, nil)
 	s.network = hostNetwork(t)
 	vfio, poll := memory(t), memory(t)
-	const line = "line:peers?nodes=3&node="
+	line := "line:" + fabrictest.Name(t) + "?nodes=3&node="
 	machine := s.startVM(t, []string{vfio, poll + ",poll"}, "far",
 		line+"2&left=ivshmem:"+function(0)+"&right=ivshmem:"+function(1)+",poll", machineAddress)
 	one := startPeer(t, "far", []string{line + "1&right=ivshmem:" + vfio, hostAddress})
@@ -242,9 +243,9 @@ func TestVMAndVMBesideTCP(t *testing.T) {
 	path := []string{memory(t)}
 	one, two := s, s
 	one.network, two.network = machineNetworks(t)
-	first := one.startVM(t, path, "far", lineSpec("peers", 1, function(0)), hostAddress)
+	first := one.startVM(t, path, "far", lineSpec(t, 1, function(0)), hostAddress)
 	until(t, "the network's socket", func() bool { _, err := os.Stat(one.network.socket); return err == nil })
-	second := two.startVM(t, path, "far", lineSpec("peers", 2, function(0)), machineAddress)
+	second := two.startVM(t, path, "far", lineSpec(t, 2, function(0)), machineAddress)
 	first.ready()
 	second.ready()
 	noVsock(t)
