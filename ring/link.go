@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -91,8 +90,7 @@ type Link struct {
 	workers atomic.Int32  // workers that have not ended
 	idle    chan struct{} // closed when the last worker has ended
 
-	errMu lock.Mutex[lock.LinkErr]
-	err   error // why the link went down; guarded by errMu
+	cause link.Cause // why the link went down
 }
 
 // Peer returns the neighbour's direct peer.
@@ -109,11 +107,7 @@ func (l *Link) Direction() Direction { return l.direction }
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the link went down, or nil while it is up.
-func (l *Link) Err() error {
-	l.errMu.Lock()
-	defer l.errMu.Unlock()
-	return l.err
-}
+func (l *Link) Err() error { return l.cause.Get() }
 
 // Close takes the link down, as if its cable was cut. It does not wait.
 func (l *Link) Close() { l.fail(link.ErrClosed) }
@@ -123,11 +117,7 @@ func (l *Link) fail(err error) {
 	if errors.Is(err, ntb.ErrLinkDown) {
 		err = link.ErrDown
 	}
-	l.errMu.Lock()
-	if l.err == nil {
-		l.err = err
-	}
-	l.errMu.Unlock()
+	l.cause.Set(err)
 	l.dev.Disable()
 }
 

@@ -48,16 +48,16 @@ func (p *Peer) bringUp(ctx context.Context) error {
 			p.handlers[number] = s.Open(p)
 		}
 	}
-	// This is under pollMu, so that either stop finds the handlers, or this code
+	// This is under looks.mu, so that either stop finds the handlers, or this code
 	// finds that stop is done.
-	p.pollMu.Lock()
-	if p.stopped {
+	p.looks.mu.Lock()
+	if p.looks.stopped {
 		p.handlersDown()
-		p.pollMu.Unlock()
+		p.looks.mu.Unlock()
 		return p.Err()
 	}
 	p.up.Store(true)
-	p.pollMu.Unlock()
+	p.looks.mu.Unlock()
 	// What was announced before up was set has rung already (pair S17). A peer that goes
 	// on storing keeps the link's goroutine busy, not the caller.
 	if p.drainSome() {

@@ -110,8 +110,8 @@ func TestAPeerThatGoesOnStoringLeavesTheLock(t *testing.T) {
 		for b.looks.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		pa.pollMu.Lock()
-		defer pa.pollMu.Unlock()
+		pa.looks.mu.Lock()
+		defer pa.looks.mu.Unlock()
 	})
 }
 

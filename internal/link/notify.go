@@ -27,7 +27,7 @@ var ErrNoSlot = errors.New("link: no free slot")
 type Notified interface {
 	// Notified is called when the peer has announced e: memory is to be checked. It is
 	// called by the link's goroutine, or by any wait that polls, such as a Read of another
-	// object, while Peer.pollMu is held. So it must not wait, and only tries the locks of
+	// object, while looks.mu is held. So it must not wait, and only tries the locks of
 	// the object's calls.
 	Notified(e Event)
 }
@@ -40,14 +40,14 @@ type noteTable struct {
 	free   []int // slots that were attached before; guarded by mu
 	used   int   // slots 0 to used-1 were attached at some time; guarded by mu
 	groups []atomic.Pointer[noteGroup]
-	// Guarded by Peer.pollMu.
+	// Guarded by looks.mu.
 	summary []uint32
 	closed  bool
 }
 
 type noteGroup struct {
 	target [groupSlots]atomic.Pointer[target]
-	seen   [groupSlots][events]uint32 // guarded by Peer.pollMu
+	seen   [groupSlots][events]uint32 // guarded by looks.mu
 }
 
 type target struct{ Notified }
@@ -134,15 +134,15 @@ func (p *Peer) announce(v uint32) {
 
 // Pending reports whether the peer has announced something that no goroutine here
 // has looked at. It is one load of local memory.
-func (p *Peer) Pending() bool { return ntb.Load32(p.in, offMaster) != p.seen.Load() }
+func (p *Peer) Pending() bool { return ntb.Load32(p.in, offMaster) != p.looks.seen.Load() }
 
 // Poll looks through the words if something is pending and no other goroutine is
 // doing so. Every waiter calls it, since the doorbell's goroutine may have to wait
 // for a processor.
 func (p *Peer) Poll() {
-	if p.Pending() && p.pollMu.TryLock() {
+	if p.Pending() && p.looks.mu.TryLock() {
 		p.lookLocked()
-		p.pollMu.Unlock()
+		p.looks.mu.Unlock()
 	}
 }
 
@@ -162,9 +162,9 @@ const drainRounds = 16
 // pending. Where all is in sequence the peer rings each time, as its bell comes with the
 // word.
 func (p *Peer) drainSome() (more bool) {
-	p.pollMu.Lock()
-	defer p.pollMu.Unlock()
-	if p.stopped {
+	p.looks.mu.Lock()
+	defer p.looks.mu.Unlock()
+	if p.looks.stopped {
 		return false // the memory may be gone
 	}
 	for range drainRounds {
@@ -180,20 +180,20 @@ func (p *Peer) drainSome() (more bool) {
 }
 
 // publishArm announces to the peer that the link's goroutine is about to sleep (pair S4). The
-// caller holds pollMu, and looks again.
+// caller holds looks.mu, and looks again.
 func (p *Peer) publishArm() {
-	p.arm++
-	p.out.Publish32(offArm, p.arm)
+	p.looks.arm++
+	p.out.Publish32(offArm, p.looks.arm)
 	BeforeLook(p.dev, &p.caps)
 }
 
 // lookLocked looks through the words once, and reports whether more was announced
-// meanwhile. The caller holds pollMu.
+// meanwhile. The caller holds looks.mu.
 func (p *Peer) lookLocked() (more bool) {
 	master := ntb.Load32(p.in, offMaster)
 	// This is stored before the scan. So what is announced during the scan is seen
 	// by the next round, or by a goroutine that calls Pending.
-	p.seen.Store(master)
+	p.looks.seen.Store(master)
 	if p.notes.closed {
 		return false
 	}

@@ -32,21 +32,28 @@ type Peer struct {
 	up       atomic.Bool
 
 	refs   atomic.Int32 // the device is closed when none is left
-	errMu  lock.Mutex[lock.LinkErr]
-	err    error // why the link went down; guarded by errMu
+	cause  Cause        // why the link went down
 	setup  setupSend
 	notes  noteTable
 	number atomic.Uint32 // last number used to notify
 	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
-	pollMu   lock.Mutex[lock.Poll] // held by the goroutine that looks through the words
-	seen     atomic.Uint32         // last master word seen; stored under pollMu
-	received setupReceive          // guarded by pollMu
-	arm      uint32                // last arm word published; guarded by pollMu
-	stopped  bool                  // stop was called; guarded by pollMu
+	looks looks
 
 	rescues   atomic.Uint64
 	doorbells atomic.Uint64
+}
+
+// looks are the looks through what the peer has published: its notification words and set-up
+// messages. One goroutine looks at a time, whichever comes first.
+type looks struct {
+	mu   lock.Mutex[lock.Poll] // held during a look
+	seen atomic.Uint32         // last master word seen; stored under mu
+
+	// Guarded by mu.
+	setup   setupReceive
+	arm     uint32 // last arm word published
+	stopped bool   // there are no further looks
 }
 
 func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
@@ -125,22 +132,14 @@ func (p *Peer) Up() bool { return p.isUp() }
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
 // Err returns why the link went down.
-func (p *Peer) Err() error {
-	p.errMu.Lock()
-	defer p.errMu.Unlock()
-	return p.err
-}
+func (p *Peer) Err() error { return p.cause.Get() }
 
 // Fail takes the link down.
 func (p *Peer) Fail(err error) { p.fail(err) }
 
 // fail takes the link down. The first reason given counts.
 func (p *Peer) fail(err error) {
-	p.errMu.Lock()
-	if p.err == nil {
-		p.err = err
-	}
-	p.errMu.Unlock()
+	p.cause.Set(err)
 	p.dev.Disable()
 }
 
@@ -192,7 +191,7 @@ func (p *Peer) run() {
 func (p *Peer) guard() {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
-	var last uint32  // p.seen a period ago
+	var last uint32  // looks.seen a period ago
 	pending := false // whether something was pending then
 	for {
 		select {
@@ -202,10 +201,10 @@ func (p *Peer) guard() {
 		}
 		// It must not matter if more is announced meanwhile, since the peer does
 		// not ring for that: it has rung already.
-		p.pollMu.Lock()
-		was, seen := pending, p.seen.Load()
-		pending = p.up.Load() && !p.stopped && p.Pending()
-		p.pollMu.Unlock()
+		p.looks.mu.Lock()
+		was, seen := pending, p.looks.seen.Load()
+		pending = p.up.Load() && !p.looks.stopped && p.Pending()
+		p.looks.mu.Unlock()
 		if was && pending && seen == last {
 			p.rescues.Add(1)
 			p.drain()
@@ -217,9 +216,9 @@ func (p *Peer) guard() {
 // stop handles what the peer published before the link went down, and calls Down of the
 // handlers. One look finds all of it. What the peer stores later does not count.
 func (p *Peer) stop() {
-	p.pollMu.Lock()
-	defer p.pollMu.Unlock()
-	p.stopped = true
+	p.looks.mu.Lock()
+	defer p.looks.mu.Unlock()
+	p.looks.stopped = true
 	if !p.up.Load() {
 		return
 	}

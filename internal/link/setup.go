@@ -141,7 +141,7 @@ func (s *setupSend) creditArrived(p *Peer) {
 	}
 }
 
-// setupReceive is the receiving end. Guarded by Peer.pollMu.
+// setupReceive is the receiving end. Guarded by looks.mu.
 type setupReceive struct {
 	received uint32
 	credited uint32
@@ -152,7 +152,7 @@ type setupReceive struct {
 // looks whether the peer waits for that (pair S5, with flush). It reports whether there
 // may be more: without credit there are at most setupSlots.
 func (p *Peer) receiveSetup() (more bool) {
-	r := &p.received
+	r := &p.looks.setup
 	for n := 0; ; n++ {
 		if n == setupSlots {
 			more = true

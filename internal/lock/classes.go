@@ -98,7 +98,7 @@ func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
 func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
 
-func (Poll) class() info  { return info{"link.Peer.pollMu", 30, false} }
+func (Poll) class() info  { return info{"link.looks.mu", 30, false} }
 func (Read) class() info  { return info{"bounce.reader", 31, false} }
 func (Write) class() info { return info{"bounce.writer", 32, false} }
 func (Grow) class() info  { return info{"bounce.granter", 33, false} }
@@ -134,7 +134,7 @@ func (Attach) class() info { return info{"ntbfixed.session, ntbmem.meeting", 78,
 func (SendQueue) class() info { return info{"ring.sendQueue", 79, true} }
 func (Notes) class() info     { return info{"link.noteTable", 80, false} }
 func (Grants) class() info    { return info{"bounce.grants", 81, false} }
-func (LinkErr) class() info   { return info{"link.Peer.errMu, ring.Link.errMu", 82, false} }
+func (LinkErr) class() info   { return info{"link.Cause.mu", 82, false} }
 func (Wait) class() info      { return info{"bounce.deadline", 83, false} }
 func (Accept) class() info    { return info{"listen.deadline", 84, true} }
 func (Raw) class() info       { return info{"sdp.descriptor", 85, false} }
