@@ -113,3 +113,32 @@ func hugePages(t *testing.T, n int) string {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	return dir
 }
+
+// An end whose file is missing, or not a memory, says so once, and takes the file as soon as it is right.
+func TestAFileThatComesLater(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "memory")
+	line := "line:" + fabrictest.Name(t)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	said := func(what string) int {
+		text, err := os.ReadFile(log.Name())
+		require.NoError(t, err)
+		return strings.Count(string(text), what)
+	}
+	says := func(what string) { until(t, what, func() bool { return said(what) > 0 }) }
+
+	one := startPeer(t, "far", []string{line + "?node=1&nodes=2&right=file:" + file}, func(c *exec.Cmd) { c.Stderr = log })
+	require.Equal(t, "ready", one.readLine())
+	says("truncate -s 16M " + file)
+	require.NoError(t, os.WriteFile(file, []byte("short"), 0o600))
+	says("has 5 bytes")
+	require.NoError(t, os.Truncate(file, fileSize))
+	two := startPeer(t, "far", []string{line + "?node=2&nodes=2&left=file:" + file})
+	require.Equal(t, "ready", two.readLine())
+	converse(one, two)
+	says("the link has come up")
+	require.Equal(t, 1, said("truncate -s"))
+	two.end()
+	endHost(one)
+}

@@ -149,6 +149,23 @@ func TestDoctorOfANode(t *testing.T) {
 	require.Zero(t, status, r.Checks)
 }
 
+// The doctor says what the owner of the links knows of a link that does not come up.
+func TestDoctorOfAFileThatIsMissing(t *testing.T) {
+	name := "line:" + fabrictest.Name(t)
+	file := filepath.Join(t.TempDir(), "memory")
+	f, err := sdp.Open(name + "?node=1&nodes=2&right=file:" + file)
+	require.NoError(t, err)
+	defer f.Close()
+	var c doctor.Check
+	eventually(t, "the link was tried", func() bool {
+		r, status := examine(t, name+"?node=1")
+		require.Zero(t, status, r.Checks)
+		c = check(t, r, "links")
+		return c.Status == doctor.Warning
+	})
+	assert.Contains(t, c.Found, "no link to node2: node1: ntbivshmem: there is no memory (truncate -s 16M "+file)
+}
+
 // lsJSON runs ls.
 func lsJSON(t *testing.T, args ...string) (r list.Report) {
 	t.Helper()

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -30,15 +31,17 @@ func (w socketWire) close()                          {}
 // of its sessions is a device. What else a greeting compares is compared when the link comes
 // up.
 type attachedWire struct {
-	hosts      *hosts
-	attachment ntb.Attachment
+	hosts      *hosts         // immutable
+	attachment ntb.Attachment // immutable
+
+	said string // why there is no link, as logged; open's
 }
 
 // there reports that the neighbour runs. Only open finds out.
-func (w attachedWire) there(*nodeLink) (bool, error) { return true, nil }
+func (w *attachedWire) there(*nodeLink) (bool, error) { return true, nil }
 
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.
-func (w attachedWire) open(l *nodeLink) bool {
+func (w *attachedWire) open(l *nodeLink) bool {
 	h := w.hosts
 	h.mu.Lock()
 	l.asking, l.since = true, time.Now()
@@ -64,10 +67,23 @@ func (w attachedWire) open(l *nodeLink) bool {
 	if !ok {
 		h.refused.check(err)
 	}
+	w.log(l, ok, err)
 	return ok
 }
 
-func (w attachedWire) close() { w.attachment.Close() }
+// log logs why a link does not come up, each reason once, and that it has come up after that.
+func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
+	switch {
+	case ok && w.said != "":
+		w.said = ""
+		slog.Info("fabric: the link has come up", "to", nodeName(l.to))
+	case !ok && w.hosts.ctx.Err() == nil && err.Error() != w.said:
+		w.said = err.Error()
+		slog.Warn("fabric: there is no link, it is tried again", "to", nodeName(l.to), "reason", err)
+	}
+}
+
+func (w *attachedWire) close() { w.attachment.Close() }
 
 // attachWires makes the ends of this node's wires.
 func (h *hosts) attachWires() error {
@@ -82,7 +98,7 @@ func (h *hosts) attachWires() error {
 			return fmt.Errorf("attach the wire to %s: %w", nodeName(l.to), err)
 		}
 		if a != nil {
-			l.by = attachedWire{h, a}
+			l.by = &attachedWire{hosts: h, attachment: a}
 		}
 	}
 	return nil

@@ -136,6 +136,14 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 		r.fail("links", fmt.Sprintf("use %s: with nodes=%d and lanes=%d, or end the nodes that run", t.Topology, t.Nodes, t.Lanes),
 			"the nodes that run are of a %s of %d nodes, lanes=%d", t.Topology, t.Nodes, t.Lanes)
 	}
+	if err != nil {
+		return // no node runs
+	}
+	for _, w := range t.Wires {
+		if w.Error != "" && (w.A == spec.Node || w.B == spec.Node) {
+			r.warn("links", "see the reason; the link is tried again by itself", "no link to node%d: %s", w.A+w.B-spec.Node, oneLine(w.Error))
+		}
+	}
 }
 
 // processors checks how many processors there are.
@@ -143,7 +151,7 @@ func (r *Report) processors() {
 	const name = "processors"
 	found := fmt.Sprintf("%d, GOMAXPROCS %d", runtime.NumCPU(), runtime.GOMAXPROCS(0))
 	if runtime.NumCPU() < 2 || runtime.GOMAXPROCS(0) < 2 {
-		r.warn(name, "give the process two processors or more, if short round trips matter", "%s: no wait spins, and each message costs a wake-up", found)
+		r.warn(name, "give the process two processors or more, if short round trips matter", "%s: no wait for a process of this machine spins, and each message costs a wake-up", found)
 		return
 	}
 	r.ok(name, "%s", found)
