@@ -98,7 +98,7 @@ func (w *laneWorker) roused() bool {
 
 // pollLane is poll without the end.
 func (w *laneWorker) pollLane() bool {
-	polls := wait.Chain.Begin(w.budget)
+	polls := wait.Chain.Begin(w.budget, 0)
 	defer func() { polls.End() }()
 	polls.Leave()
 	polls.CountIn(&w.in.offers)

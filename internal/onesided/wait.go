@@ -108,7 +108,7 @@ func (s *Space) spin(look func() bool, budget time.Duration) bool {
 
 // poll is the rest of spin.
 func (s *Space) poll(look func() bool, budget time.Duration) bool {
-	polls := s.offers.Begin(budget)
+	polls := s.offers.Begin(budget, firstPolls)
 	defer polls.End()
 	for !look() {
 		if !polls.Due() {

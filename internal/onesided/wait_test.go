@@ -56,3 +56,13 @@ func TestSleepersAreWoken(t *testing.T) {
 	}))
 	require.Empty(t, s.lieDown(), "a ring of the past")
 }
+
+// Where processes take turns at a processor, a wait offers its own after few polls.
+func TestACrowdedWaitOffersSoon(t *testing.T) {
+	_, o := alone(t, true, nil)
+	yields, polls := 0, 0
+	o.Space.offers = wait.NewOffers(func() { yields++ }, nil)
+	o.Space.SetCrowded()
+	require.True(t, o.Space.spin(func() bool { polls++; return yields == 3 }, time.Hour))
+	require.Equal(t, firstPolls+4, polls, "an offer after each poll from then on")
+}

@@ -33,7 +33,7 @@ const (
 // offers its own. What these offers take shows whether processors are scarce. All waits for
 // the same processes share an Offers, from any goroutines:
 //
-//	polls := offers.Begin(budget)
+//	polls := offers.Begin(budget, 0)
 //	defer polls.End()
 //	for !look() {
 //		if !polls.Due() {
@@ -137,9 +137,9 @@ const (
 	uncounted              // by Uncounted
 )
 
-// Begin begins a wait that polls for budget.
-func (o *Offers) Begin(budget time.Duration) Polls {
-	return Polls{offers: o, budget: budget, offerAt: o.firstOffer()}
+// Begin begins a wait that polls for budget, of which the caller has made some polls already.
+func (o *Offers) Begin(budget time.Duration, polls int) Polls {
+	return Polls{offers: o, budget: budget, polls: polls, offerAt: o.firstOffer()}
 }
 
 // firstOffer returns the number of polls that the first offer follows.

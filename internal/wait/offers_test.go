@@ -13,7 +13,7 @@ import (
 
 // pollAll polls until look returns true or p ends. It reports whether look returned true.
 func pollAll(o *Offers, budget time.Duration, look func() bool) bool {
-	p := o.Begin(budget)
+	p := o.Begin(budget, 0)
 	defer p.End()
 	for !look() {
 		if p.Due() && !p.Offer() {
@@ -71,7 +71,7 @@ func offersAreCounted(t *testing.T) {
 	var n atomic.Uint64
 	for range 2 {
 		require.True(t, pollAll(o, time.Hour, after(50)))
-		p := o.Begin(time.Hour)
+		p := o.Begin(time.Hour, 0)
 		p.CountIn(&n)
 		for range 100 {
 			if p.Due() {
@@ -85,7 +85,7 @@ func offersAreCounted(t *testing.T) {
 
 	o.yield = func() { time.Sleep(slowOffer) }
 	n.Store(0)
-	p := o.Begin(time.Hour)
+	p := o.Begin(time.Hour, 0)
 	p.CountIn(&n)
 	for !p.Due() || p.Offer() {
 	}
@@ -151,7 +151,7 @@ func waitsThatPollAreCounted(t *testing.T) {
 		o, _ := offering(crowded)
 		s := NewSpinner(time.Hour, nil)
 		spin := func() Outcome { return s.Spin(&testSource{ready: 1}) }
-		p := o.Begin(time.Hour)
+		p := o.Begin(time.Hour, 0)
 		offer := func(p *Polls) {
 			for !p.Due() {
 			}
@@ -162,7 +162,7 @@ func waitsThatPollAreCounted(t *testing.T) {
 		offer(&p)
 		require.Equal(t, None, spin())
 
-		another := o.Begin(time.Hour)
+		another := o.Begin(time.Hour, 0)
 		offer(&another)
 		offer(&another)
 		require.EqualValues(t, 1, spinning.Load(), "a wait beyond the limit is not counted")
@@ -196,7 +196,7 @@ func TestAWaitBeyondTheLimitKeepsItsProcessorFromNobody(t *testing.T) {
 		}
 		before = ran.Load()
 	}
-	for p := o.Begin(time.Hour); *offers < 1000; {
+	for p := o.Begin(time.Hour, 0); *offers < 1000; {
 		for !p.Due() {
 		}
 		p.Offer()
@@ -259,13 +259,13 @@ func waitLeavesItsPlace(t *testing.T) {
 		return p.Offer()
 	}
 	o, _ := offering(true)
-	p := o.Begin(time.Hour)
+	p := o.Begin(time.Hour, 0)
 	p.Leave()
 	require.True(t, offer(&p))
 	require.True(t, offer(&p))
 	require.EqualValues(t, 1, spinning.Load())
 
-	another := o.Begin(time.Hour)
+	another := o.Begin(time.Hour, 0)
 	another.Leave()
 	require.True(t, offer(&another))
 	require.False(t, offer(&another), "there is no place")
