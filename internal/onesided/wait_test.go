@@ -18,23 +18,39 @@ func (countedSource) Ready() bool   { return true }
 func (countedSource) Stopped() bool { return false }
 func (countedSource) Yielded()      {}
 
-// A wait for a word of the heap is one of the spins that the limit of the process is for.
+// A wait for a word of the heap is one of the spins that the limit of the process is for. It gives way to
+// those of connections, one of which may bring what the word waits for.
 func TestAWaitCountsInTheLimitOfSpins(t *testing.T) {
 	if runtime.NumCPU() == 1 {
 		t.Skip("nobody spins on one processor")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
 	_, o := alone(t, true, nil)
+	lanes := wait.NewOffers(func() {}, nil)
+	besides := func() bool { // whether a worker of a lane may spin
+		p := lanes.Begin(time.Hour, 0)
+		defer p.End()
+		p.Leave()
+		for range 2 {
+			for !p.Due() {
+			}
+			if !p.Offer() {
+				return false
+			}
+		}
+		return true
+	}
 	spinner := wait.NewSpinner(time.Hour, nil)
-	polls, other := 0, wait.Hit
+	polls, worker, connection := 0, true, wait.None
 	require.True(t, o.Space.spin(func() bool {
 		if polls++; polls == firstPolls+40 { // after the second offer
-			other = spinner.Spin(countedSource{})
+			worker, connection = besides(), spinner.Spin(countedSource{})
 		}
 		return polls == firstPolls+40
 	}, time.Hour))
-	require.Equal(t, wait.None, other)
-	require.Equal(t, wait.Hit, spinner.Spin(countedSource{}), "the wait is over")
+	require.False(t, worker)
+	require.Equal(t, wait.Hit, connection)
+	require.True(t, besides(), "the wait is over")
 }
 
 // All sleepers are woken, and nothing is allocated for it.

@@ -9,9 +9,9 @@ import (
 // processors to those that work.
 var spinning atomic.Int32
 
-// leaving counts those of them that leave as soon as they see another one. They do not count
-// against others.
-var leaving atomic.Int32
+// giving counts those of them that give way to Spinners, against which they do not count: the
+// waits that offer their processor.
+var giving atomic.Int32
 
 // limit returns how many goroutines may spin at the same time. On one processor that is none, unless
 // what they wait for comes from elsewhere: only then can it come while they spin.
@@ -31,9 +31,9 @@ func enter() bool {
 	return true
 }
 
-// enterBesides is enter for a goroutine for which others leave.
+// enterBesides is enter for a Spinner.
 func enterBesides(elsewhere bool) bool {
-	if spinning.Add(1)-leaving.Load() > limit(elsewhere) {
+	if spinning.Add(1)-giving.Load() > limit(elsewhere) {
 		spinning.Add(-1)
 		return false
 	}

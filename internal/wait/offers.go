@@ -17,15 +17,26 @@ const (
 	crowdedFrom = 8
 	// giveWay is the time after which a wait that is counted lets other goroutines run.
 	giveWay = 20 * time.Microsecond
-	// An offer that takes slowOffer means that another process computes. Then waits
-	// sleep after slowPolls polls, for as long as the offer took. After each further
-	// slow offer they do so for twice as long, up to slowMost times, until fastOffers in a
-	// row were not slow. The reason: only a sleeper gets the processor as soon as it has
-	// something to do.
-	slowOffer  = time.Millisecond
-	fastOffers = 64
-	slowMost   = 128
-	slowPolls  = 64
+	// While offers are slow, a wait ends after slowPolls polls.
+	slowPolls = 64
+)
+
+// patience says what follows from slow offers. A slow offer means that another process computes.
+// Then waits sleep after slowPolls polls, for as long as the offer took. After each further slow
+// offer they do so for twice as long. The reason: only a sleeper gets the processor as soon as it
+// has something to do.
+type patience struct {
+	slow time.Duration // an offer that takes so long is slow
+	most int64         // times the last offer is the longest that waits sleep
+	fast int64         // offers in a row that are not slow make the next slow one the first
+}
+
+var (
+	// The processes of a job take turns at processors, so that some of their offers take long.
+	// Each of their sleeps costs a barrier on all processors, and a wake-up.
+	patient = patience{slow: 2 * time.Millisecond, most: 32, fast: 1}
+	// What a forwarder waits for comes by a doorbell as well.
+	impatient = patience{slow: time.Millisecond, most: 128, fast: 64}
 )
 
 // Offers polls for waits that other processes end by a plain store, at any time. Such a
@@ -46,24 +57,27 @@ const (
 //
 // A wait is often over after some tens of nanoseconds, so its first polls cost nothing more,
 // and how it ends is not remembered. From its second offer on it counts in the limit of all
-// spins of the process. One that finds the limit reached polls by turns: it lets other
-// goroutines run after each offer, and so keeps its processor from none that could use it.
+// spins of the process, but not against Spinners: the connection that one waits for may be what
+// the wait depends on. One that finds the limit reached, or exceeded by a Spinner, polls by turns:
+// it lets other goroutines run after each offer, and so keeps its processor from none that could
+// use it.
 type Offers struct {
 	// Constant once the first wait has begun.
-	yield   func()          // lets another thread have this processor
-	stop    <-chan struct{} // closed when there is no reason to wait any more
-	crowded bool            // processes take turns at this one's processors
-	epoch   time.Time       // when this was made
+	yield    func()          // lets another thread have this processor
+	stop     <-chan struct{} // closed when there is no reason to wait any more
+	crowded  bool            // processes take turns at this one's processors
+	patience patience
+	epoch    time.Time // when this was made
 
 	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
 	times atomic.Int64 // length of that time, as a multiple of the last offer
-	fast  atomic.Int64 // offers since then
+	since atomic.Int64 // offers since then
 }
 
 // NewOffers returns an Offers whose waits offer their processor by yield, and end when stop
 // is closed.
 func NewOffers(yield func(), stop <-chan struct{}) *Offers {
-	return &Offers{yield: yield, stop: stop, epoch: time.Now()}
+	return &Offers{yield: yield, stop: stop, patience: patient, epoch: time.Now()}
 }
 
 // Chain is the Offers of all waits of this process for frames, which pass through a chain of
@@ -72,6 +86,7 @@ var Chain = newChain()
 
 func newChain() *Offers {
 	o := NewOffers(Yield, nil)
+	o.patience = impatient
 	o.SetCrowded()
 	return o
 }
@@ -80,7 +95,7 @@ func newChain() *Offers {
 // the first wait.
 func (o *Offers) SetCrowded() { o.crowded = true }
 
-// slow reports whether an offer would take long at the time now.
+// isSlow reports whether an offer would take long at the time now.
 func (o *Offers) slow(now time.Time) bool {
 	until := o.until.Load()
 	return until != 0 && int64(now.Sub(o.epoch)) < until
@@ -91,12 +106,12 @@ func (o *Offers) offer(now time.Time) time.Time {
 	o.yield()
 	after := time.Now()
 	took, times := after.Sub(now), o.times.Load()
-	if took >= slowOffer {
-		times = min(max(1, 2*times), slowMost)
+	if took >= o.patience.slow {
+		times = min(max(1, 2*times), o.patience.most)
 		o.times.Store(times)
-		o.fast.Store(0)
+		o.since.Store(0)
 		o.until.Store(int64(after.Sub(o.epoch)) + times*int64(took))
-	} else if times != 0 && o.fast.Add(1) >= fastOffers {
+	} else if times != 0 && o.since.Add(1) >= o.patience.fast {
 		o.times.Store(0)
 	}
 	return after
@@ -150,8 +165,8 @@ func (o *Offers) firstOffer() int {
 	return offerEach
 }
 
-// Leave has the wait end where the limit of all spins is reached, rather than poll by turns. It
-// does not count against Spinners: it ends as soon as it sees that one polls for the same.
+// Leave has the wait end where the limit of all spins is reached, rather than poll by turns. The
+// caller ends it as soon as it sees that another goroutine polls for the same.
 func (p *Polls) Leave() { p.leaves = true }
 
 // CountIn has each offer of this wait counted in n.
@@ -181,9 +196,7 @@ func (p *Polls) Offer() bool {
 		p.begin, p.gave = now, now
 	case p.place == early && enter():
 		p.place = counted
-		if p.leaves {
-			leaving.Add(1)
-		}
+		giving.Add(1)
 	case p.place == early && p.leaves:
 		return false
 	case p.place == early:
@@ -203,18 +216,21 @@ func (p *Polls) Offer() bool {
 	if now.Sub(p.begin) > p.budget || o.stopped() {
 		return false
 	}
-	if p.place == beyond || now.Sub(p.gave) > giveWay<<p.gives {
+	if p.turns() || now.Sub(p.gave) > giveWay<<p.gives {
 		p.gave = p.gives.yield(now)
 	}
 	return true
 }
 
+// turns reports whether the wait polls by turns.
+func (p *Polls) turns() bool {
+	return p.place == beyond || p.place == counted && !p.leaves && spinning.Load() > limit(false)
+}
+
 // End ends the wait.
 func (p *Polls) End() {
 	if p.place == counted {
-		if p.leaves {
-			leaving.Add(-1)
-		}
+		giving.Add(-1)
 		leave()
 	}
 }

@@ -83,7 +83,7 @@ func offersAreCounted(t *testing.T) {
 	require.EqualValues(t, 2*(100-crowdedFrom+1), n.Load())
 	require.EqualValues(t, int(n.Load())+2*(50-crowdedFrom), *offers)
 
-	o.yield = func() { time.Sleep(slowOffer) }
+	o.yield = func() { time.Sleep(patient.slow) }
 	n.Store(0)
 	p := o.Begin(time.Hour, 0)
 	p.CountIn(&n)
@@ -129,7 +129,7 @@ func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
 				}
 				require.Equal(t, 1, *offers)
 				for n := range 10 {
-					time.Sleep(slowMost * turn)
+					time.Sleep(time.Duration(patient.most) * turn)
 					require.False(t, pollAll(o, budget, never))
 					require.Equal(t, n+2, *offers, "after a while it is tried again")
 				}
@@ -139,7 +139,7 @@ func TestAWaitDoesNotWaitForWorkOfOthers(t *testing.T) {
 }
 
 // Waits that poll and Spinners have one limit. A wait is counted from its second offer on,
-// until its end.
+// until its end. A Spinner finds the place of one all the same: the wait polls by turns meanwhile.
 func TestWaitsThatPollAreCounted(t *testing.T) {
 	skipOneProcessor(t)
 	synctest.Test(t, waitsThatPollAreCounted)
@@ -150,7 +150,7 @@ func waitsThatPollAreCounted(t *testing.T) {
 	for _, crowded := range []bool{false, true} {
 		o, _ := offering(crowded)
 		s := NewSpinner(time.Hour, nil)
-		spin := func() Outcome { return s.Spin(&testSource{ready: 1}) }
+		spins := func(src *testSource) { require.Equal(t, Hit, s.Spin(src)) }
 		p := o.Begin(time.Hour, 0)
 		offer := func(p *Polls) {
 			for !p.Due() {
@@ -158,18 +158,34 @@ func waitsThatPollAreCounted(t *testing.T) {
 			require.True(t, p.Offer())
 		}
 		offer(&p)
-		require.Equal(t, Hit, spin(), "it may be over soon")
+		require.Zero(t, spinning.Load(), "it may be over soon")
 		offer(&p)
-		require.Equal(t, None, spin())
+		require.EqualValues(t, 1, spinning.Load())
+		require.False(t, p.turns())
+		spins(&testSource{ready: 1, each: func() {
+			require.True(t, p.turns())
+			offer(&p)
+			require.Equal(t, None, new(Spinner{budget: time.Hour}).Spin(&testSource{ready: 1}), "one Spinner at a time")
+		}})
+		require.False(t, p.turns())
 
 		another := o.Begin(time.Hour, 0)
 		offer(&another)
 		offer(&another)
+		require.True(t, another.turns())
 		require.EqualValues(t, 1, spinning.Load(), "a wait beyond the limit is not counted")
 		another.End()
-		require.Equal(t, None, spin(), "and its end is not either")
+		require.EqualValues(t, 1, spinning.Load(), "and its end is not either")
 		p.End()
-		require.Equal(t, Hit, spin())
+		require.Zero(t, spinning.Load())
+		require.Zero(t, giving.Load())
+		require.True(t, enterBesides(false))
+		third := o.Begin(time.Hour, 0)
+		offer(&third)
+		offer(&third)
+		require.True(t, third.turns(), "a Spinner has the place")
+		third.End()
+		leave()
 	}
 }
 
@@ -215,34 +231,41 @@ func TestPollsDoNotAllocate(t *testing.T) {
 	}))
 }
 
-// One fast offer between slow ones says little: the pauses grow on. After enough of them the
-// next slow offer is the first one.
+// Pauses grow while offers are slow. After enough that are not, the next slow offer is the first one.
 func TestPausesGrowWhileOffersAreSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, _ := offering(true)
-		var takes time.Duration
-		o.yield = func() { time.Sleep(takes) }
-		offer := func(d time.Duration) {
-			takes = d
-			o.offer(time.Now())
+	for name, bears := range map[string]patience{"patient": patient, "impatient": impatient} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, bears.pausesGrow) })
+	}
+}
+
+func (b patience) pausesGrow(t *testing.T) {
+	o, _ := offering(true)
+	o.patience = b
+	var takes time.Duration
+	o.yield = func() { time.Sleep(takes) }
+	offer := func(d time.Duration) {
+		takes = d
+		o.offer(time.Now())
+	}
+	pause := func() (d time.Duration) {
+		for ; o.slow(time.Now()); d += b.slow {
+			time.Sleep(b.slow)
 		}
-		pause := func() (d time.Duration) {
-			for ; o.slow(time.Now()); d += slowOffer {
-				time.Sleep(slowOffer)
-			}
-			return d
-		}
-		for times := time.Duration(1); times <= slowMost; times *= 2 {
-			offer(slowOffer)
-			require.Equal(t, times*slowOffer, pause())
+		return d
+	}
+	for times := int64(1); times <= 4*b.most; times *= 2 {
+		offer(b.slow)
+		require.Equal(t, time.Duration(min(times, b.most))*b.slow, pause())
+		for range b.fast - 1 {
 			offer(0)
 		}
-		for range fastOffers {
-			offer(0)
-		}
-		offer(slowOffer)
-		require.Equal(t, slowOffer, pause())
-	})
+	}
+	offer(0)
+	for range b.fast {
+		offer(0)
+	}
+	offer(b.slow)
+	require.Equal(t, b.slow, pause())
 }
 
 // A wait that leaves ends where there is no place, and takes none from a Spinner.
@@ -274,7 +297,7 @@ func waitLeavesItsPlace(t *testing.T) {
 	s := NewSpinner(time.Hour, nil)
 	src := &testSource{ready: 1}
 	src.each = func() { require.EqualValues(t, 2, spinning.Load()) }
-	require.Equal(t, Hit, s.Spin(src), "those that leave do not count")
+	require.Equal(t, Hit, s.Spin(src), "those that give way do not count")
 	require.True(t, enterBesides(false))
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "others do")
 	leave()
@@ -290,5 +313,5 @@ func waitLeavesItsPlace(t *testing.T) {
 	require.Equal(t, crowdedFrom, polls, "after work the first offer is as late as at the beginning")
 	p.End()
 	require.Zero(t, spinning.Load())
-	require.Zero(t, leaving.Load())
+	require.Zero(t, giving.Load())
 }

@@ -191,7 +191,7 @@ func spinsOfferTheirProcessor(t *testing.T) {
 	require.Zero(t, *offers)
 	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 101}))
 	require.Equal(t, 100, *offers)
-	o.yield = func() { time.Sleep(slowOffer) }
+	o.yield = func() { time.Sleep(patient.slow) }
 	src := &testSource{}
 	require.Equal(t, Missed, s.Spin(src))
 	require.Equal(t, crowdedFrom+1, src.polls)
