@@ -4,8 +4,11 @@ import "time"
 
 // guess predicts whether a wait should spin, from how the last ones ended.
 type guess struct {
+	elsewhere bool // constant: another machine ends the waits
+
 	fails int // spins in a row that ended without data, at most maxFails
 	skip  int // waits that will park at once
+	late  int // late hits in a row
 }
 
 // A few unsuccessful spins mean little: the peer was parked, and waking it takes
@@ -26,17 +29,44 @@ func (g *guess) spins() bool {
 	return true
 }
 
-// budget returns how long the spin that spins allowed may last. The rare one after
-// many misses lasts longer. Where being woken takes longer than a spin, two sides
-// that both park would never find each other spinning.
+// Where being woken takes longer than a spin, two sides that both park would never find each other
+// spinning. So some spins are longer than usual: the rare one after many misses, and, where another
+// machine ends the waits, each one after a miss. A peer there is woken by an interrupt, perhaps of a virtual
+// machine that has to be scheduled, which takes some hundreds of µs.
+const (
+	rareTimes      = 4
+	elsewhereTimes = 20
+	// mostLate is enough late hits for the peer's next spin. After as many without one, waits park lateSkip
+	// times.
+	mostLate = 128
+	lateSkip = 1023
+)
+
+// budget returns how long the spin that spins allowed may last.
 func (g *guess) budget(spin time.Duration) time.Duration {
-	if g.fails == maxFails {
-		return 4 * spin
+	switch {
+	case g.elsewhere && g.fails > 0:
+		return elsewhereTimes * spin
+	case g.fails == maxFails:
+		return rareTimes * spin
 	}
 	return spin
 }
 
-func (g *guess) hit() { g.fails, g.skip = 0, 0 }
+// hit is called after a spin that ended by data. It was late if it took longer than a usual one lasts,
+// because the peer parks. Where that is of another machine, the next spins are long too, so that
+// one of the peer's finds this side spinning.
+func (g *guess) hit(late bool) {
+	switch {
+	case !late || !g.elsewhere:
+		g.fails, g.skip, g.late = 0, 0, 0
+	case g.late == mostLate:
+		g.late, g.skip = 0, lateSkip
+	default:
+		g.late++
+		g.skip = 0
+	}
+}
 
 // miss makes the next wait park at once, and after many misses in a row more of
 // them, up to 63.

@@ -75,7 +75,12 @@ func (s *Spinner) Offer(o *Offers, times int) {
 
 // Elsewhere says that another machine's processors end the waits, and so spins need not leave them one
 // of this machine's. It is called before the first wait.
-func (s *Spinner) Elsewhere() { s.elsewhere = true }
+func (s *Spinner) Elsewhere() {
+	s.elsewhere = true
+	for i := range s.guesses {
+		s.guesses[i].elsewhere = true
+	}
+}
 
 // Once spins for a wait at a place that keeps no Spinner. It yields as late as a Spinner that
 // has found no other goroutine to run.
@@ -191,10 +196,12 @@ func (p *spin) yield(i int) {
 // hit ends a spin whose source was ready at poll i.
 func (p *spin) hit(i int) {
 	p.s.counts.Hits++
-	p.s.guess().hit()
+	late := false
 	if i > 2*firstYield { // before that, the clock costs more than was spent
 		p.spent.look(time.Now())
+		late = p.spent.looked.Sub(p.start) > p.s.budget
 	}
+	p.s.guess().hit(late)
 	if p.spent.scarce {
 		p.spent.end(true)
 	}

@@ -90,7 +90,7 @@ func TestManyMissesParkLonger(t *testing.T) {
 	require.Equal(t, 4, spun(8)) // every other one
 	spun(200)
 	require.Equal(t, 10, spun(640)) // one in 64
-	g.hit()
+	g.hit(false)
 	require.Equal(t, 1, spun(1))
 }
 
