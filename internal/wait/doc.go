@@ -22,6 +22,7 @@
 //   - a [Thrift], which notices that other processes need the processors.
 //
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
-// polls instead. It has the same limit, where it gives way to Spinners, and its own way to notice other processes. The waits for
-// frames share one, [Chain]: workers of lanes poll by it, and Spinners may offer by it.
+// polls instead. It has the same limit, where it gives way to Spinners, and its own way to notice
+// other processes. The waits for frames share one, [Chain]: workers of lanes poll by it, and
+// Spinners may offer by it.
 package wait

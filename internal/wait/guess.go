@@ -29,15 +29,15 @@ func (g *guess) spins() bool {
 	return true
 }
 
-// Where being woken takes longer than a spin, two sides that both park would never find each other
-// spinning. So some spins are longer than usual: the rare one after many misses, and, where another
-// machine ends the waits, each one after a miss. A peer there is woken by an interrupt, perhaps of a virtual
-// machine that has to be scheduled, which takes some hundreds of µs.
+// Where being woken takes longer than a spin, two sides that both park would never find each
+// other spinning. So some spins are longer than usual: the rare one after many misses, and, where
+// another machine ends the waits, each one after a miss. A peer there is woken by an interrupt,
+// perhaps of a virtual machine that has to be scheduled, which takes some hundreds of µs.
 const (
 	rareTimes      = 4
 	elsewhereTimes = 20
-	// mostLate is enough late hits for the peer's next spin. After as many without one, waits park lateSkip
-	// times.
+	// mostLate is enough late hits for the peer's next spin. After as many without one, waits
+	// park lateSkip times.
 	mostLate = 128
 	lateSkip = 1023
 )
@@ -53,9 +53,9 @@ func (g *guess) budget(spin time.Duration) time.Duration {
 	return spin
 }
 
-// hit is called after a spin that ended by data. It was late if it took longer than a usual one lasts,
-// because the peer parks. Where that is of another machine, the next spins are long too, so that
-// one of the peer's finds this side spinning.
+// hit is called after a spin that ended by data. It was late if it took longer than a usual one
+// lasts, because the peer parks. Where that is of another machine, the next spins are long too, so
+// that one of the peer's finds this side spinning.
 func (g *guess) hit(late bool) {
 	switch {
 	case !late || !g.elsewhere:

@@ -95,7 +95,7 @@ func newChain() *Offers {
 // the first wait.
 func (o *Offers) SetCrowded() { o.crowded = true }
 
-// isSlow reports whether an offer would take long at the time now.
+// slow reports whether an offer would take long at the time now.
 func (o *Offers) slow(now time.Time) bool {
 	until := o.until.Load()
 	return until != 0 && int64(now.Sub(o.epoch)) < until
@@ -146,10 +146,9 @@ type Polls struct {
 type place uint8
 
 const (
-	early     place = iota // not yet
-	counted                // until its end
-	beyond                 // there was no room
-	uncounted              // by Uncounted
+	early   place = iota // not yet
+	counted              // until its end
+	beyond               // there was no room
 )
 
 // Begin begins a wait that polls for budget, of which the caller has made some polls already.
