@@ -127,7 +127,8 @@ func TestBubbles(t *testing.T) {
 	t.Logf("%d seeds, %d skipped as known to fail", ran, skipped)
 }
 
-// With a device that does what none may do, seeds fail, and fail again.
+// With a device that does what none may do, seeds fail, and fail again in most runs. Those whose failure
+// depends on the order in which goroutines run do not count.
 func TestBubblesFindFlaws(t *testing.T) {
 	seeds, runs := 3, 10
 	if testing.Short() {
@@ -141,7 +142,7 @@ func TestBubblesFindFlaws(t *testing.T) {
 				t.Skip("the race detector finds it first")
 			}
 			fails := func(seed uint64) []string { return bubble(t, &bubbleWorld{plan: planOf(seed), flaw: flaw}) }
-			found, again := 0, 0
+			found := 0
 			for seed := uint64(0); found < seeds; seed++ {
 				if seed == 200 {
 					t.Fatalf("%d of the first %d seeds find it, want %d", found, seed, seeds)
@@ -153,18 +154,16 @@ func TestBubblesFindFlaws(t *testing.T) {
 				if len(failures) == 0 {
 					continue
 				}
-				found++
 				repeats := 0
 				for range runs {
 					if len(fails(seed)) > 0 {
 						repeats++
 					}
 				}
-				again += repeats
+				if 2*repeats >= runs {
+					found++
+				}
 				t.Logf("seed %d finds it, and again in %d of %d runs: %.150s", seed, repeats, runs, failures[0])
-			}
-			if again < seeds*runs/2 {
-				t.Errorf("the seeds fail again in %d of %d runs, want half of them", again, seeds*runs)
 			}
 		})
 	}
