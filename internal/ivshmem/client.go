@@ -35,12 +35,20 @@ type Client struct {
 	err   error              // why the connection has ended
 }
 
+// dialError says what to do if there is no connection.
+func dialError(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("ivshmem: this user may not connect to the server (its --mode and --group say who may): %w", err)
+	}
+	return fmt.Errorf("ivshmem: no server (ntb-ivshmem-server starts one): %w", err)
+}
+
 // Dial connects to the server that listens at a path.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("ivshmem: no server (ntb-ivshmem-server starts one): %w", err)
+		return nil, dialError(err)
 	}
 	c := &Client{conn: conn.(*net.UnixConn), ended: make(chan struct{}), peers: make(map[int64]*os.File), left: make(map[int64]struct{})}
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
