@@ -44,6 +44,8 @@ type Options struct {
 	Buffer int
 	// Thrift is shared by the pools of a fabric. Nil means one of this pool's own.
 	Thrift *wait.Thrift
+	// Crowd is shared likewise.
+	Crowd *wait.Crowd
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
 	// bridge's DMA engine, if it has one. 0 means to measure it when the link comes
@@ -90,6 +92,9 @@ func NewPool(p *link.Peer, o Options) *Pool {
 	}
 	if o.Thrift == nil {
 		o.Thrift = wait.NewThrift()
+	}
+	if o.Crowd == nil {
+		o.Crowd = wait.NewCrowd()
 	}
 	if o.until == nil {
 		o.until = time.Until
@@ -326,6 +331,7 @@ func (p *Pool) Accept() (*Pair, error) {
 		return nil, err
 	}
 	c.quota = p.opts.Quota
+	c.r.waiter.spinner.Accepted()
 	return c, nil
 }
 

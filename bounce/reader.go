@@ -35,6 +35,7 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.rx.private.wanted, r.vanishing = caps.Stranger, caps.Vanishing
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
+	r.waiter.takeTurns(r.beforeTurn)
 	r.granter.init(c, &r.waiter.stop, p, &r.rx.granted, len(q.mem), p.opts.Buffer)
 }
 
@@ -316,6 +317,13 @@ func (r *reader) beforeSleep() {
 		r.publishCredit()
 	}
 	r.rx.private.release()
+	r.save()
+}
+
+// beforeTurn is called before a wait for a turn, which may be long. The writer may need all credit
+// meanwhile. The caller holds mu.
+func (r *reader) beforeTurn() {
+	r.publishCredit()
 	r.save()
 }
 

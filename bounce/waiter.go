@@ -31,6 +31,7 @@ type waiter struct {
 	source  wait.Source // half, or what polls for it
 	control *control
 	opts    *Options
+	turn    func() // called before a wait for a turn in the crowd; nil: waits take none
 
 	signal
 	deadline deadline
@@ -58,6 +59,14 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	}
 }
 
+// takeTurns has the waits take turns in a crowd, after a call of turn. It follows init.
+func (w *waiter) takeTurns(turn func()) {
+	if caps := w.control.peer.Caps(); !caps.Watches && !caps.Elsewhere {
+		w.turn = turn
+		w.spinner.Join(w.opts.Crowd, w.wake)
+	}
+}
+
 // newSpinner returns a Spinner for waits that a peer ends.
 func newSpinner(p *link.Peer, budget time.Duration, o *Options) wait.Spinner {
 	s := wait.NewSpinner(budget, o.Thrift)
@@ -81,6 +90,8 @@ func (w *waiter) wait() {
 	if w.spin() {
 		return
 	}
+	w.spinner.Parks()
+	defer w.spinner.Unparks()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()
@@ -116,9 +127,14 @@ func (w *waiter) wait() {
 	w.spinner.Slept()
 }
 
-// spin polls for a while, and reports whether to check again rather than park.
+// spin polls for a while, or sleeps until others that poll give it a turn. It reports whether to
+// check again rather than park.
 func (w *waiter) spin() bool {
-	switch w.spinner.Spin(w.source) {
+	o := w.spinner.Spin(w.source)
+	if o == wait.Crowded {
+		o = w.takeTurn()
+	}
+	switch o {
 	case wait.Hit:
 		w.hits++
 		if w.fenced && w.hits >= unparkAfter {
@@ -133,6 +149,15 @@ func (w *waiter) spin() bool {
 		w.hits = 0
 	}
 	return false
+}
+
+// takeTurn waits for a turn in the crowd. The peer need not know of it: the polls of others find what
+// the wait is for, and what it announces wakes the wait as if that had parked.
+func (w *waiter) takeTurn() wait.Outcome {
+	w.turn()
+	w.parked.Store(true) // pair S13, with Notified
+	defer w.parked.Store(false)
+	return w.spinner.TakeTurn(w.half)
 }
 
 // unparkAfter is how many spins in a row must end by data before the arm word allows the

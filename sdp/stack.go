@@ -120,7 +120,7 @@ func openStack(name string, devices *Devices) (*stack, error) {
 }
 
 func newStack(o bounce.Options) *stack {
-	o.Thrift = wait.NewThrift()
+	o.Thrift, o.Crowd = wait.NewThrift(), wait.NewCrowd()
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
 	}

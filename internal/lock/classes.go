@@ -79,6 +79,7 @@ type (
 	Raw       struct{}
 	DataArm   struct{}
 	Counts    struct{}
+	Crowd     struct{}
 )
 
 // A Team's lock is not shared, since all PEs of a team end together anyway.
@@ -142,3 +143,6 @@ func (DataArm) class() info   { return info{"ring.dataArm", 86, false} }
 
 // The statistics of a Fabric lock the Counts of each connection.
 func (Counts) class() info { return info{"bounce.snapshot", 87, true} }
+
+// The members of a crowd hold locks of all the classes before.
+func (Crowd) class() info { return info{"wait.Crowd", 88, true} }

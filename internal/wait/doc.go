@@ -10,6 +10,7 @@
 //	switch s.Spin(source) {
 //	case wait.Hit:     // what the source is for has come
 //	case wait.Stopped: // there is a reason not to wait
+//	case wait.Crowded: // s.TakeTurn(source) comes next; only behind s.Join
 //	default:           // park
 //	}
 //
@@ -20,6 +21,9 @@
 //   - one limit for all spins of the process: half of GOMAXPROCS, rounded up, and none on a
 //     machine with one processor, unless another machine ends the wait;
 //   - a [Thrift], which notices that other processes need the processors.
+//
+// Where many waits find the limit reached, they take turns in a [Crowd]: one that has spun for a while,
+// or for long without a hit, gives its place to another one whose source is ready.
 //
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
 // polls instead. It has the same limit, where it gives way to Spinners, and its own way to notice

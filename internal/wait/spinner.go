@@ -27,9 +27,12 @@ const (
 	Hit                    // the source is ready
 	Stopped                // the source is stopped
 	Missed                 // the time is over
+	Crowded                // another wait has its turn; TakeTurn comes next
 )
 
-func (o Outcome) String() string { return [...]string{"none", "hit", "stopped", "missed"}[o] }
+func (o Outcome) String() string {
+	return [...]string{"none", "hit", "stopped", "missed", "crowded"}[o]
+}
 
 // pollsACheck is how many calls of Ready come between two looks at the clock.
 const pollsACheck = 16
@@ -42,6 +45,7 @@ type Spinner struct {
 	offers    *Offers       // constant; nil: no processor is offered
 	longer    time.Duration // constant: budget of spins that offer theirs
 	elsewhere bool          // constant: another machine ends the waits
+	member    *member       // constant; nil: in no crowd
 
 	guesses [2]guess
 	kind    Kind      // of the waits of the call under way
@@ -82,6 +86,19 @@ func (s *Spinner) Elsewhere() {
 	}
 }
 
+// Join has the waits take turns with others of c. A token in wake, which has capacity 1, makes
+// a wait look again. Other goroutines call Ready of the Sources. Join is called before the first
+// wait.
+func (s *Spinner) Join(c *Crowd, wake chan struct{}) { s.member = &member{crowd: c, wake: wake} }
+
+// Accepted says that this end of the connection has accepted it, which lets its turns last until
+// the other end follows. It is called before the first wait.
+func (s *Spinner) Accepted() {
+	if s.member != nil {
+		s.member.accepted = true
+	}
+}
+
 // Once spins for a wait at a place that keeps no Spinner. It yields as late as a Spinner that
 // has found no other goroutine to run.
 func (s *Spinner) Once(src Source) Outcome {
@@ -106,16 +123,22 @@ func (s *Spinner) Expect(k Kind) { s.kind = k }
 // guess returns the guess for the wait under way.
 func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
 
-// Spin polls until src is ready or stopped, or the time is used up.
+// Spin polls until src is ready or stopped, or the time is used up, or another wait has its turn.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() || !enterBesides(s.elsewhere) {
+	if s.budget <= 0 || !s.guess().spins() {
 		return None
+	}
+	if !enterBesides(s.elsewhere) {
+		return s.member.refuse()
 	}
 	defer leave()
 	var p spin
 	if !p.begin(s) {
 		s.counts.Spared++
 		return None
+	}
+	if s.member.over(p.start, s.counts.Hits) {
+		return Crowded
 	}
 	s.counts.Spins++
 	offers := p.offers != nil
@@ -137,14 +160,54 @@ func (s *Spinner) Spin(src Source) Outcome {
 		if i%pollsACheck != 0 && !slow {
 			continue
 		}
-		if stopped := src.Stopped(); p.over() || slow || stopped {
-			p.spent.end(false)
-			s.Miss()
-			if stopped {
-				return Stopped
-			}
+		waited, stopped := p.waited(), src.Stopped()
+		switch {
+		case stopped:
+			p.miss()
+			return Stopped
+		case s.member.passes(waited):
+			p.spent.end(true)
+			return Crowded
+		case waited > p.budget || slow:
+			p.miss()
+			s.member.missed()
 			return Missed
 		}
+	}
+}
+
+// TakeTurn waits until src is ready or stopped, and it is this wait's turn, after Spin has returned
+// Crowded. It returns None if the crowd closes.
+func (s *Spinner) TakeTurn(src Source) Outcome {
+	o := s.member.sleep(src)
+	s.work = 0
+	s.Slept()
+	switch o {
+	case Hit:
+		s.counts.Spins++
+		s.counts.Hits++
+		s.guess().hit(false)
+	case Stopped:
+		s.counts.Spins++
+		s.Miss()
+	default:
+		s.member.refused = true
+	}
+	return o
+}
+
+// Parks is called before a wait parks that Spin has not ended, and Unparks when it goes on.
+func (s *Spinner) Parks() {
+	if s.member != nil && s.member.refused {
+		s.member.crowd.park(s.member)
+	}
+}
+
+// Unparks ends Parks.
+func (s *Spinner) Unparks() {
+	if s.member != nil && s.member.refused {
+		s.member.crowd.unpark(s.member)
+		s.member.refused = false
 	}
 }
 
@@ -218,11 +281,17 @@ func (p *spin) offer() (slow bool) {
 	return p.offers.slow(p.offered)
 }
 
-// over reports whether the time is used up.
-func (p *spin) over() bool {
+// waited returns how long the spin has lasted.
+func (p *spin) waited() time.Duration {
 	now := time.Now()
 	p.spent.look(now)
-	return now.Sub(p.start) > p.budget
+	return now.Sub(p.start)
+}
+
+// miss ends a spin whose source was not ready.
+func (p *spin) miss() {
+	p.spent.end(false)
+	p.s.Miss()
 }
 
 // Miss counts a wait that had parked, and ended without what it was for. A spin that ends
@@ -233,7 +302,10 @@ func (s *Spinner) Miss() {
 }
 
 // Slept is called after a sleep, in which other goroutines had a chance to run.
-func (s *Spinner) Slept() { s.last = time.Now() }
+func (s *Spinner) Slept() {
+	s.last = time.Now()
+	s.member.begin(s.last, s.counts.Hits)
+}
 
 // Worked counts the work of a call that moved n bytes, and yields to other goroutines from
 // time to time.
