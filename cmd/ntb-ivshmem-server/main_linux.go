@@ -35,6 +35,8 @@ A bridge between a virtual machine and this host:
 On the host, and in the virtual machine (lspci -D shows the address):
   SDP_FABRIC='line:lab?node=1&nodes=2&right=ivshmem:/run/lab.sock' server
   SDP_FABRIC='line:lab?node=2&nodes=2&left=ivshmem:0000:00:03.0' client
+The function is bound to vfio-pci there, with an IOMMU. Without one, ivshmem:0000:00:03.0,poll
+uses a function that has no driver, and polls.
 
 Flags:
 `
@@ -71,7 +73,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
 	size := bytes(64 << 20)
-	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G")
+	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G; SDP needs 2M for 2 ends")
 	fs.IntVar(&o.serve.Peers, "peers", 2, "`N` ends share each memory, 2 to 16; with more than 2 each can read and change all of it")
 	fs.IntVar(&o.serve.Vectors, "vectors", 1, "`N` interrupts for each end, 1 to 64; SDP uses one")
 	mode := fs.String("mode", "0600", "`MODE` of the sockets, in octal")
@@ -128,17 +130,18 @@ func (b *bytes) String() string {
 }
 
 func (b *bytes) Set(s string) error {
+	errSize := errors.New("want a power of two from 1M to 1T, as in 64M")
 	digits := strings.TrimRight(s, "KMGT")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || len(s) > len(digits)+1 || n < 0 || n > 1<<40 {
-		return errors.New("want a size, as in 64M")
+	if err != nil || len(s) > len(digits)+1 || n <= 0 || n&(n-1) != 0 {
+		return errSize
 	}
 	shift := 0
 	if s != digits {
 		shift = 10 * (strings.IndexByte("KMGT", s[len(s)-1]) + 1)
 	}
-	if n > 1<<50>>shift {
-		return errors.New("want a size of up to 1T")
+	if n > ivshmem.MaxSize>>shift || n<<shift < ivshmem.MinSize {
+		return errSize
 	}
 	*b = bytes(n << shift)
 	return nil

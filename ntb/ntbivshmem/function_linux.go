@@ -74,7 +74,7 @@ func AttachResources(address string, place Place) (_ ntb.Attachment, err error) 
 		return nil, err
 	}
 	if err := f.enable(); err != nil {
-		return nil, err
+		return nil, taken(err)
 	}
 	memory, size, kind, err := f.openMemory()
 	if err != nil {
@@ -87,10 +87,18 @@ func AttachResources(address string, place Place) (_ ntb.Attachment, err error) 
 	defer bar.Close()
 	regs, err := mapRegisters(int(bar.Fd()), 0)
 	if err != nil {
-		return nil, errors.Join(err, memory.Close())
+		return nil, errors.Join(taken(err), memory.Close())
 	}
 	end := functionEnd{name: address, place: place, memory: memory, size: size, kind: kind, regs: regs}
 	return end.attach()
+}
+
+// taken adds what to do if a driver has the function, which the kernel reports by these errors.
+func taken(err error) error {
+	if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("%w (a function that is bound to vfio-pci is used without \",poll\"; else unbind it first)", err)
+	}
+	return err
 }
 
 // functionEnd is what an attachment of a function is made of. It owns all of it.
