@@ -40,6 +40,7 @@ type laneWorker struct {
 	other  *inLane       // that lane, if it leads
 	polls  uint32        // of others, when this worker last looked
 	budget time.Duration // of polls
+	gave   time.Time     // when other goroutines last had a chance to run; zero after a sleep
 	timer  *time.Timer
 }
 
@@ -69,6 +70,7 @@ func (l *Link) work(i int) {
 // sleep waits until the neighbour rings.
 func (w *laneWorker) sleep(i int) error {
 	begin := time.Now()
+	w.gave = time.Time{}
 	err := w.in.link.dev.WaitDoorbell(i)
 	w.in.wakes.Add(1)
 	if time.Since(begin) < mostPoll {
@@ -99,8 +101,12 @@ func (w *laneWorker) roused() bool {
 // pollLane is poll without the end.
 func (w *laneWorker) pollLane() bool {
 	polls := wait.Chain.Begin(w.budget, 0)
-	defer func() { polls.End() }()
+	defer func() {
+		w.gave = polls.Gave()
+		polls.End()
+	}()
 	polls.Leave()
+	polls.GaveAt(w.gave)
 	polls.CountIn(&w.in.offers)
 	w.lead()
 	w.polls = w.in.polls.Load()

@@ -13,6 +13,15 @@ var spinning atomic.Int32
 // waits that offer their processor.
 var giving atomic.Int32
 
+// turning counts the waits beyond the limit, which poll by turns.
+var turning atomic.Int32
+
+// idle reports whether there seems to be an idle processor: fewer goroutines poll than may run at the same
+// time. others is how many are to be added that do not count.
+func idle(others int32) bool {
+	return spinning.Load()+turning.Load()+others < int32(runtime.GOMAXPROCS(0))
+}
+
 // limit returns how many goroutines may spin at the same time. On one processor that is none, unless
 // what they wait for comes from elsewhere: only then can it come while they spin.
 func limit(elsewhere bool) int32 {

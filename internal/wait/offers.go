@@ -15,8 +15,11 @@ const (
 	// crowdedFrom on.
 	offerEach   = 16
 	crowdedFrom = 8
-	// giveWay is the time after which a wait that is counted lets other goroutines run.
-	giveWay = 20 * time.Microsecond
+	// giveWay is the time after which a wait that is counted lets other goroutines run. A wait for frames
+	// does so after giveWayIdle if there seems to be an idle processor. That is longer than most such
+	// waits, since yielding wakes an idle thread, which then takes turns with the processes of the chain.
+	giveWay     = 20 * time.Microsecond
+	giveWayIdle = 500 * time.Microsecond
 	// While offers are slow, a wait ends after slowPolls polls.
 	slowPolls = 64
 )
@@ -67,6 +70,7 @@ type Offers struct {
 	stop     <-chan struct{} // closed when there is no reason to wait any more
 	crowded  bool            // processes take turns at this one's processors
 	patience patience
+	frames   bool      // the waits are for frames
 	epoch    time.Time // when this was made
 
 	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
@@ -86,7 +90,7 @@ var Chain = newChain()
 
 func newChain() *Offers {
 	o := NewOffers(Yield, nil)
-	o.patience = impatient
+	o.patience, o.frames = impatient, true
 	o.SetCrowded()
 	return o
 }
@@ -171,6 +175,13 @@ func (p *Polls) Leave() { p.leaves = true }
 // CountIn has each offer of this wait counted in n.
 func (p *Polls) CountIn(n *atomic.Uint64) { p.made = n }
 
+// GaveAt says that other goroutines last had a chance to run at t, rather than at the first offer. t
+// is what Gave of the last wait has returned, or zero if the caller has slept since.
+func (p *Polls) GaveAt(t time.Time) { p.gave = t }
+
+// Gave returns when other goroutines last had a chance to run, or zero before the first offer.
+func (p *Polls) Gave() time.Time { return p.gave }
+
 // Again begins the time anew, after a poll that found something.
 func (p *Polls) Again() {
 	p.polls, p.offerAt = 0, p.offers.firstOffer()
@@ -192,7 +203,10 @@ func (p *Polls) Offer() bool {
 	now := time.Now()
 	switch {
 	case p.begin.IsZero():
-		p.begin, p.gave = now, now
+		p.begin = now
+		if p.gave.IsZero() {
+			p.gave = now
+		}
 	case p.place == early && enter():
 		p.place = counted
 		giving.Add(1)
@@ -200,6 +214,7 @@ func (p *Polls) Offer() bool {
 		return false
 	case p.place == early:
 		p.place = beyond
+		turning.Add(1)
 	}
 	p.offerAt = p.polls + offerEach
 	if o.crowded {
@@ -215,10 +230,18 @@ func (p *Polls) Offer() bool {
 	if now.Sub(p.begin) > p.budget || o.stopped() {
 		return false
 	}
-	if p.turns() || now.Sub(p.gave) > giveWay<<p.gives {
+	if p.turns() || p.givesWay(now.Sub(p.gave)) {
 		p.gave = p.gives.yield(now)
 	}
 	return true
+}
+
+// givesWay reports whether the wait lets other goroutines run, which they have not done for so long.
+func (p *Polls) givesWay(since time.Duration) bool {
+	if p.offers.frames && since < giveWayIdle && idle(0) {
+		return false
+	}
+	return since > giveWay<<p.gives
 }
 
 // turns reports whether the wait polls by turns.
@@ -228,8 +251,11 @@ func (p *Polls) turns() bool {
 
 // End ends the wait.
 func (p *Polls) End() {
-	if p.place == counted {
+	switch p.place {
+	case counted:
 		giving.Add(-1)
 		leave()
+	case beyond:
+		turning.Add(-1)
 	}
 }

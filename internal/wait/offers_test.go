@@ -174,7 +174,9 @@ func waitsThatPollAreCounted(t *testing.T) {
 		offer(&another)
 		require.True(t, another.turns())
 		require.EqualValues(t, 1, spinning.Load(), "a wait beyond the limit is not counted")
+		require.EqualValues(t, 1, turning.Load())
 		another.End()
+		require.Zero(t, turning.Load())
 		require.EqualValues(t, 1, spinning.Load(), "and its end is not either")
 		p.End()
 		require.Zero(t, spinning.Load())
@@ -212,7 +214,9 @@ func TestAWaitBeyondTheLimitKeepsItsProcessorFromNobody(t *testing.T) {
 		}
 		before = ran.Load()
 	}
-	for p := o.Begin(time.Hour, 0); *offers < 1000; {
+	p := o.Begin(time.Hour, 0)
+	defer p.End()
+	for *offers < 1000 {
 		for !p.Due() {
 		}
 		p.Offer()
@@ -314,4 +318,92 @@ func waitLeavesItsPlace(t *testing.T) {
 	p.End()
 	require.Zero(t, spinning.Load())
 	require.Zero(t, giving.Load())
+}
+
+// A wait that is counted lets other goroutines run after giveWay. A wait for frames leaves that to an
+// idle processor for longer, also where it is one of many short waits.
+func TestAWaitGivesWay(t *testing.T) {
+	skipOneProcessor(t)
+	synctest.Test(t, waitGivesWay)
+}
+
+func waitGivesWay(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
+	const each = 10 * time.Microsecond
+	for _, c := range []struct {
+		frames, busy bool // busy: the other processor has a spin
+		want         time.Duration
+	}{
+		{false, false, giveWay},
+		{false, true, giveWay},
+		{true, false, giveWayIdle},
+		{true, true, giveWay},
+	} {
+		o, _ := offering(true)
+		o.frames = c.frames
+		o.yield = func() { time.Sleep(each) }
+		p := o.Begin(time.Hour, 0)
+		offer := func() {
+			for !p.Due() {
+			}
+			require.True(t, p.Offer())
+		}
+		offer()
+		offer() // it is counted now
+		if c.busy {
+			require.True(t, enterBesides(false))
+		}
+		begin := p.Gave()
+		for p.Gave() == begin {
+			last := p.Gave()
+			p.End()
+			p = o.Begin(time.Hour, 0)
+			p.GaveAt(last)
+			offer()
+			offer()
+		}
+		gave := p.Gave().Sub(begin)
+		require.GreaterOrEqual(t, gave, c.want, "%+v", c)
+		require.LessOrEqual(t, gave, c.want+2*each, "%+v", c)
+		p.End()
+		if c.busy {
+			leave()
+		}
+	}
+}
+
+func TestAProcessorIsIdleWhereFewerPoll(t *testing.T) {
+	skipOneProcessor(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	require.True(t, idle(0))
+	require.True(t, idle(1))
+	require.False(t, idle(2))
+	require.True(t, enter())
+	defer leave()
+	require.True(t, idle(0))
+	require.False(t, idle(1))
+	turning.Add(1)
+	defer turning.Add(-1)
+	require.False(t, idle(0))
+}
+
+func TestYieldsThatLetNoneRunComeLessOften(t *testing.T) {
+	for _, c := range []struct {
+		most time.Duration
+		took []time.Duration
+		want fruitless
+	}{
+		{fruitlessYield, []time.Duration{0, 0, 0}, 3},
+		{fruitlessYield, []time.Duration{0, 0, 0, 0, 0, 0, 0}, maxFruitless},
+		{fruitlessYield, []time.Duration{0, 0, 0, fruitlessYield + 1}, 0},
+		{wakingYield, []time.Duration{fruitlessYield + 1, wakingYield}, 2},
+		{wakingYield, []time.Duration{0, 0, 0, 0, 0, wakingYield}, maxWaking},
+		{wakingYield, []time.Duration{0, 0, 0, 0, 0, wakingYield + 1}, 0},
+	} {
+		var f fruitless
+		for _, took := range c.took {
+			f.count(took, c.most)
+		}
+		require.Equal(t, c.want, f, "%+v", c)
+	}
 }

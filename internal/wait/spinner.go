@@ -226,7 +226,7 @@ type spin struct {
 func (p *spin) begin(s *Spinner) bool {
 	start := time.Now()
 	if start.Sub(s.last) > slice<<s.slices {
-		start = s.slices.yield(start)
+		start = s.slices.endSlice(start, idle(0))
 		s.last, s.work = start, 0
 	}
 	*p = spin{
@@ -312,6 +312,6 @@ func (s *Spinner) Slept() {
 func (s *Spinner) Worked(n int) {
 	if s.work += n + callCost; s.work > sliceWork<<s.slices {
 		s.work = 0
-		s.slices.yield(time.Now())
+		s.slices.endSlice(time.Now(), idle(1))
 	}
 }

@@ -34,18 +34,44 @@ type fruitless int
 const (
 	maxFruitless = 5
 	// fruitlessYield is less than a goroutine takes that does anything, and more than a
-	// yield that lets none run.
+	// yield that lets none run and wakes no thread.
 	fruitlessYield = 2 * time.Microsecond
+	// wakingYield is more than a yield that lets no goroutine run and wakes a thread, which takes 7 µs
+	// on a virtual machine.
+	wakingYield = 15 * time.Microsecond
+	maxWaking   = 3
 )
 
 // yield yields at start, and returns the time after it.
 func (f *fruitless) yield(start time.Time) time.Time {
 	runtime.Gosched()
 	now := time.Now()
-	if now.Sub(start) > fruitlessYield {
+	f.count(now.Sub(start), fruitlessYield)
+	return now
+}
+
+// endSlice is yield at the end of a time slice. If idle, there seems to be an idle processor. Then a
+// goroutine that was ready would have run there, and a yield of less than wakingYield
+// has let none run. Since that may be wrong, the next time is doubled no more than
+// maxWaking times.
+func (f *fruitless) endSlice(start time.Time, idle bool) time.Time {
+	if !idle {
+		return f.yield(start)
+	}
+	runtime.Gosched()
+	now := time.Now()
+	f.count(now.Sub(start), wakingYield)
+	return now
+}
+
+// count counts a yield that took so long. If it took longer than most, a goroutine has run.
+func (f *fruitless) count(took, most time.Duration) {
+	switch {
+	case took > most:
 		*f = 0
-	} else {
+	case took > fruitlessYield:
+		*f = min(*f+1, maxWaking)
+	default:
 		*f = min(*f+1, maxFruitless)
 	}
-	return now
 }
