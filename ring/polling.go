@@ -225,22 +225,30 @@ func (l *inLane) poll() (worked bool) {
 	if l.closed || l.final {
 		return false
 	}
-	batch := max(1, l.link.opts.Slots/2) // as drain does
-	taken := 0
-	for taken < l.link.opts.Slots && l.takeOwn() {
-		if taken++; taken%batch == 0 {
-			l.answer()
-		}
-	}
+	taken, left := l.takeAllOwn()
 	if worked = taken > 0; worked {
 		l.answer()
 	}
-	left := taken < l.link.opts.Slots && l.ready() // which the worker has to take
 	to := l.link.router.onward(l.link, 0)
 	if left || l.link.out[l.index].roomCame() || worked && to != nil && to.out[l.index].waits.Load() {
 		l.rouse()
 	}
 	return worked
+}
+
+// takeAllOwn takes the frames that takeOwn takes, as many as there are slots at most. left reports
+// whether there is one that the worker has to take. The caller holds mu.
+func (l *inLane) takeAllOwn() (taken int, left bool) {
+	batch := max(1, l.link.opts.Slots/2) // as drain does
+	for taken < l.link.opts.Slots && l.ready() {
+		if !l.takeOwn() {
+			return taken, true
+		}
+		if taken++; taken%batch == 0 {
+			l.answer()
+		}
+	}
+	return taken, false
 }
 
 // takeOwn is take for a frame of this node that comes over the link by which it is answered.

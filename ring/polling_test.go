@@ -22,8 +22,9 @@ type waiting struct {
 	sequence uint32
 }
 
-func newWaiting(t *testing.T) *waiting {
-	o := small(3)
+func newWaiting(t *testing.T) *waiting { return newWaitingWith(t, small(3)) }
+
+func newWaitingWith(t *testing.T, o Options) *waiting {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	t.Cleanup(m.close)
@@ -134,6 +135,34 @@ func TestAWaiterRousesTheWorker(t *testing.T) {
 	w.data(8, 1)
 	require.True(t, w.x.Poll())
 	require.True(t, w.roused(), "for what waits in the lane that goes on")
+}
+
+// rung is a device that has ring called in place of its doorbells.
+type rung struct {
+	ntb.Device
+	ring func()
+}
+
+func (d rung) RingDoorbell(int) { d.ring() }
+
+// A frame that comes after the last look is found by the next one. The worker is not woken for it.
+func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
+	o := small(3)
+	o.Slots = 4 // it answers two frames at once, or what there is in the end
+	w := newWaitingWith(t, o)
+	rings := 0
+	w.left.dev = rung{w.left.dev, func() {
+		rings++
+		w.data(8, 2)
+	}}
+	w.from.Publish32(laneSpaceArm, 1)
+	w.data(8, 1)
+	require.True(t, w.x.Poll())
+	require.Equal(t, 1, rings)
+	require.False(t, w.roused())
+	require.True(t, w.x.Poll())
+	require.EqualValues(t, 2, ntb.Load64(w.x.Inbound(), 8))
+	require.False(t, w.roused())
 }
 
 // muted is a device whose doorbells get lost while mute is set.
