@@ -238,10 +238,10 @@ func (p *Polls) Offer() bool {
 
 // givesWay reports whether the wait lets other goroutines run, which they have not done for so long.
 func (p *Polls) givesWay(since time.Duration) bool {
-	if p.offers.frames && since < giveWayIdle && idle(0) {
+	if since <= giveWay<<p.gives {
 		return false
 	}
-	return since > giveWay<<p.gives
+	return !p.offers.frames || since >= giveWayIdle || !idle(0)
 }
 
 // turns reports whether the wait polls by turns.
