@@ -2,12 +2,12 @@ package shmem
 
 import (
 	"context"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/stretchr/testify/require"
 )
 

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"net"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 )
@@ -33,8 +36,12 @@ func runClient(ctx context.Context, args []string, out io.Writer) error {
 // that is bad input.
 func dialGiven(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
 	c, err := dial(ctx, e)
-	if err != nil {
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.Is(err, syscall.ECONNREFUSED), e.Network == "unix" && errors.Is(err, fs.ErrNotExist):
 		return nil, badInputf("%w (start one there: sdp-perf server --listen %s)", err, e)
+	default:
+		return nil, badInputf("%w", err)
 	}
-	return c, nil
 }

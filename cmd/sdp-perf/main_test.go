@@ -287,7 +287,8 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"client", "say where: --connect sdp://localhost:7000"},
 		{"client --connect unix://", "no path"},
 		{"client --connect tcp://" + nobody, "connection refused (start one there: sdp-perf server --listen tcp://" + nobody + ")"},
-		{"client --connect unix:///nonexistent/s", "no such file or directory"},
+		{"client --connect unix:///nonexistent/s", "no such file or directory (start one there"},
+		{"client --connect sdp://no-such-host:7000", "no route to host\n"}, // a server there would not help
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := newProgram(t, nil, strings.Fields(c.args)...)
