@@ -225,7 +225,17 @@ func (l *inLane) poll() (worked bool) {
 	if l.closed || l.final {
 		return false
 	}
-	taken, left := l.takeAllOwn()
+	batch := max(1, l.link.opts.Slots/2) // as drain does
+	taken, left := 0, false
+	for taken < l.link.opts.Slots {
+		var took bool
+		if took, left = l.takeOwn(); !took {
+			break
+		}
+		if taken++; taken%batch == 0 {
+			l.answer()
+		}
+	}
 	if worked = taken > 0; worked {
 		l.answer()
 	}
@@ -236,47 +246,32 @@ func (l *inLane) poll() (worked bool) {
 	return worked
 }
 
-// takeAllOwn takes the frames that takeOwn takes, as many as there are slots at most. left reports
-// whether there is one that the worker has to take. The caller holds mu.
-func (l *inLane) takeAllOwn() (taken int, left bool) {
-	batch := max(1, l.link.opts.Slots/2) // as drain does
-	for taken < l.link.opts.Slots && l.ready() {
-		if !l.takeOwn() {
-			return taken, true
-		}
-		if taken++; taken%batch == 0 {
-			l.answer()
-		}
-	}
-	return taken, false
-}
-
 // takeOwn is take for a frame of this node that comes over the link by which it is answered.
-// The caller holds mu.
-func (l *inLane) takeOwn() bool {
+// left reports whether there is another one, which the worker has to take. The caller holds mu.
+func (l *inLane) takeOwn() (took, left bool) {
 	next := l.next.Load()
 	slot := l.slot(next)
 	first := ntb.Load64(slot, 0)
 	if uint32(first) != uint32(next) || l.blocked.Load() {
-		return false
+		return false, false
 	}
 	l.link.raceAcquire()
 	if !readFrame(slot, first, &l.frame) {
-		return false
+		return false, true
 	}
 	f := &l.frame
 	if kind := arq.Kind(f.kind); f.dst != l.link.router.node.id || kind != arq.Data && kind != arq.Ack {
-		return false
+		return false, true
 	}
 	t := l.link.router.tunnels.get(f.to)
 	if t == nil || t.epoch != f.epoch || t.remote != f.src || t.via.Load() != l.link {
-		return false
+		return false, true
 	}
 	l.waitAt(nil)
 	l.forwards.Store(false)
 	l.link.router.deliver(l, f, slot[frameHeader:frameHeader+int(f.length)])
 	l.release(next)
-	return true
+	return true, false
 }
 
 // Poll implements ntb.Frames.

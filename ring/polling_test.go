@@ -165,6 +165,22 @@ func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
 	require.False(t, w.roused())
 }
 
+// The time since a worker has let other goroutines run is kept from one wait to the next.
+func TestAWorkerKeepsWhenOthersRan(t *testing.T) {
+	w := newWaiting(t)
+	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: leastPoll}
+	start := time.Now()
+	later := start.Add(time.Hour)
+	worker.gave = later
+	require.False(t, worker.pollLane())
+	require.Equal(t, later, worker.gave)
+	worker.gave = start.Add(-time.Hour)
+	for limit := time.Now().Add(time.Minute); worker.gave.Before(start); { // an offer may be slow
+		require.True(t, time.Now().Before(limit))
+		require.False(t, worker.pollLane())
+	}
+}
+
 // muted is a device whose doorbells get lost while mute is set.
 type muted struct {
 	ntb.Device

@@ -133,14 +133,14 @@ func (b *bytes) Set(s string) error {
 	errSize := errors.New("want a power of two from 1M to 1T, as in 64M")
 	digits := strings.TrimRight(s, "KMGT")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || len(s) > len(digits)+1 || n <= 0 || n&(n-1) != 0 {
+	if err != nil || len(s) > len(digits)+1 {
 		return errSize
 	}
 	shift := 0
 	if s != digits {
 		shift = 10 * (strings.IndexByte("KMGT", s[len(s)-1]) + 1)
 	}
-	if n > ivshmem.MaxSize>>shift || n<<shift < ivshmem.MinSize {
+	if n > ivshmem.MaxSize>>shift || !ivshmem.IsSize(n<<shift) {
 		return errSize
 	}
 	*b = bytes(n << shift)

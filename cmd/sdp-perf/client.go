@@ -32,8 +32,7 @@ func runClient(ctx context.Context, args []string, out io.Writer) error {
 	return measure(ctx, plan, flags, out)
 }
 
-// dialGiven dials an address that the user has given. If nothing listens there,
-// that is bad input.
+// dialGiven dials an address that the user has given. If that fails, the address is bad input.
 func dialGiven(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
 	c, err := dial(ctx, e)
 	switch {

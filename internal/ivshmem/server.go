@@ -29,10 +29,13 @@ const (
 	MaxPeers = 16
 )
 
+// IsSize reports whether a memory may have n bytes.
+func IsSize(n int64) bool { return n >= MinSize && n <= MaxSize && n&(n-1) == 0 }
+
 // Check returns an error that says what is wanted if the options are out of their ranges.
 func (o *Options) Check() error {
 	switch {
-	case o.Size < MinSize || o.Size > MaxSize || o.Size&(o.Size-1) != 0:
+	case !IsSize(o.Size):
 		return fmt.Errorf("memory of %d bytes, want a power of two from %d to %d", o.Size, MinSize, int64(MaxSize))
 	case o.Peers < 2 || o.Peers > MaxPeers:
 		return fmt.Errorf("%d peers, want 2 to %d", o.Peers, MaxPeers)

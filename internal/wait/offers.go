@@ -16,10 +16,10 @@ const (
 	offerEach   = 16
 	crowdedFrom = 8
 	// giveWay is the time after which a wait that is counted lets other goroutines run. A wait for frames
-	// does so after giveWayIdle if there seems to be an idle processor. That is longer than most such
+	// does so after chainGiveWay if there seems to be an idle processor. That is longer than most such
 	// waits, since yielding wakes an idle thread, which then takes turns with the processes of the chain.
-	giveWay     = 20 * time.Microsecond
-	giveWayIdle = 500 * time.Microsecond
+	giveWay      = 20 * time.Microsecond
+	chainGiveWay = 500 * time.Microsecond
 	// While offers are slow, a wait ends after slowPolls polls.
 	slowPolls = 64
 )
@@ -70,8 +70,8 @@ type Offers struct {
 	stop     <-chan struct{} // closed when there is no reason to wait any more
 	crowded  bool            // processes take turns at this one's processors
 	patience patience
-	frames   bool      // the waits are for frames
-	epoch    time.Time // when this was made
+	idleFor  time.Duration // in place of giveWay, if longer, while a processor seems to be idle
+	epoch    time.Time     // when this was made
 
 	until atomic.Int64 // no offers before this time, in nanoseconds since epoch
 	times atomic.Int64 // length of that time, as a multiple of the last offer
@@ -90,7 +90,7 @@ var Chain = newChain()
 
 func newChain() *Offers {
 	o := NewOffers(Yield, nil)
-	o.patience, o.frames = impatient, true
+	o.patience, o.idleFor = impatient, chainGiveWay
 	o.SetCrowded()
 	return o
 }
@@ -179,7 +179,8 @@ func (p *Polls) CountIn(n *atomic.Uint64) { p.made = n }
 // is what Gave of the last wait has returned, or zero if the caller has slept since.
 func (p *Polls) GaveAt(t time.Time) { p.gave = t }
 
-// Gave returns when other goroutines last had a chance to run, or zero before the first offer.
+// Gave returns when other goroutines last had a chance to run. Before the first offer that is what
+// GaveAt has said, or zero.
 func (p *Polls) Gave() time.Time { return p.gave }
 
 // Again begins the time anew, after a poll that found something.
@@ -231,17 +232,14 @@ func (p *Polls) Offer() bool {
 		return false
 	}
 	if p.turns() || p.givesWay(now.Sub(p.gave)) {
-		p.gave = p.gives.yield(now)
+		p.gave = p.gives.yield(now, fruitlessYield)
 	}
 	return true
 }
 
 // givesWay reports whether the wait lets other goroutines run, which they have not done for so long.
 func (p *Polls) givesWay(since time.Duration) bool {
-	if since <= giveWay<<p.gives {
-		return false
-	}
-	return !p.offers.frames || since >= giveWayIdle || !idle(0)
+	return since > giveWay<<p.gives && (since >= p.offers.idleFor || !idle(0))
 }
 
 // turns reports whether the wait polls by turns.

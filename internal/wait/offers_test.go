@@ -336,11 +336,13 @@ func waitGivesWay(t *testing.T) {
 	}{
 		{false, false, giveWay},
 		{false, true, giveWay},
-		{true, false, giveWayIdle},
+		{true, false, chainGiveWay},
 		{true, true, giveWay},
 	} {
 		o, _ := offering(true)
-		o.frames = c.frames
+		if c.frames {
+			o.idleFor = Chain.idleFor
+		}
 		o.yield = func() { time.Sleep(each) }
 		p := o.Begin(time.Hour, 0)
 		offer := func() {

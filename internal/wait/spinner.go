@@ -245,7 +245,7 @@ func (p *spin) yield(i int) {
 	now := time.Now()
 	p.spent.look(now)
 	if i == firstYield<<p.s.early {
-		p.spent.yielded(p.s.early.yield(now)) // later yields of this spin are not counted
+		p.spent.yielded(p.s.early.yield(now, fruitlessYield)) // later yields of this spin are not counted
 	} else {
 		runtime.Gosched()
 		p.spent.yielded(time.Now())

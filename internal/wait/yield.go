@@ -37,34 +37,31 @@ const (
 	// yield that lets none run and wakes no thread.
 	fruitlessYield = 2 * time.Microsecond
 	// wakingYield is more than a yield that lets no goroutine run and wakes a thread, which takes 7 µs
-	// on a virtual machine.
+	// on a virtual machine. It may have let one run for a moment, so such a yield doubles the time no more
+	// than maxWaking times.
 	wakingYield = 15 * time.Microsecond
 	maxWaking   = 3
 )
 
-// yield yields at start, and returns the time after it.
-func (f *fruitless) yield(start time.Time) time.Time {
+// yield yields at start, and returns the time after it. If it takes longer than most, a goroutine has
+// run.
+func (f *fruitless) yield(start time.Time, most time.Duration) time.Time {
 	runtime.Gosched()
 	now := time.Now()
-	f.count(now.Sub(start), fruitlessYield)
+	f.count(now.Sub(start), most)
 	return now
 }
 
 // endSlice is yield at the end of a time slice. If idle, there seems to be an idle processor. Then a
-// goroutine that was ready would have run there, and a yield of less than wakingYield
-// has let none run. Since that may be wrong, the next time is doubled no more than
-// maxWaking times.
+// goroutine that was ready would have run there, and a yield of less than wakingYield has let none run.
 func (f *fruitless) endSlice(start time.Time, idle bool) time.Time {
-	if !idle {
-		return f.yield(start)
+	if idle {
+		return f.yield(start, wakingYield)
 	}
-	runtime.Gosched()
-	now := time.Now()
-	f.count(now.Sub(start), wakingYield)
-	return now
+	return f.yield(start, fruitlessYield)
 }
 
-// count counts a yield that took so long. If it took longer than most, a goroutine has run.
+// count counts a yield that took so long.
 func (f *fruitless) count(took, most time.Duration) {
 	switch {
 	case took > most:
