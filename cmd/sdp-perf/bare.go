@@ -83,7 +83,10 @@ func (b *bareChain) Pass(_ context.Context, test perf.Test, _ int, d time.Durati
 	if test != perf.RoundTrip {
 		return hops.Passage{}, errors.ErrUnsupported
 	}
-	return passage(b.pids(), b.run(d))
+	before := b.Yields()
+	p, err := passage(b.pids(), b.run(d))
+	p.Yields = b.Yields() - before
+	return p, err
 }
 
 // Calls implements hops.Chain.

@@ -49,7 +49,7 @@ func passage(pids []int, run func() (hops.Outcome, error)) (p hops.Passage, err 
 	if err != nil {
 		return p, err
 	}
-	p = hops.Passage{Value: o.Value, P50: o.P50, P99: o.P99, Messages: o.Messages}
+	p = hops.Passage{Value: o.Value, P50: o.P50, P99: o.P99, Messages: o.Messages, Asleep: o.Sleeps}
 	for i := range pids {
 		u := &p.Forwarders
 		if i == 0 || i == len(pids)-1 {
@@ -195,7 +195,6 @@ func (l line) frames(ctx context.Context) (f hops.Frames, err error) {
 	forwards := func(node int) bool { return node > 1 && node < len(l.nodes) }
 	for _, v := range t.Views {
 		for _, k := range v.Ring.Links {
-			f.Rung += k.Doorbells
 			if forwards(v.Node) {
 				f.Forwarded += k.ForwardedFrames
 				f.RungBy += k.Doorbells

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/internal/perf/hops"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // ask is a task for a process that measures: a line of its standard input. All processes begin
@@ -73,6 +74,7 @@ func (m *measurer) measure(ctx context.Context, a ask) (o hops.Outcome, err erro
 			return o, err
 		}
 		g.TakeSamples(maxRoundTrips)
+		g.CountSleeps(sleeps)
 		m.groups[a.To] = g
 	}
 	if a.Verify > 0 {
@@ -85,7 +87,18 @@ func (m *measurer) measure(ctx context.Context, a ask) (o hops.Outcome, err erro
 	}
 	time.Sleep(time.Until(a.Begin))
 	f, err := g.Slice(ctx, a.Test, a.Size, a.Duration)
-	return hops.Outcome{Value: f.Value, P50: f.P50, P99: f.P99, Messages: f.Messages}, err
+	return hops.Outcome{Value: f.Value, P50: f.P50, P99: f.P99, Messages: f.Messages, Sleeps: f.Sleeps}, err
+}
+
+// sleeps returns how often an end of a connection slept while the other one worked: its own reader,
+// and the peer's, which it notified. It returns 0 for sockets, which do not count that.
+func sleeps(c net.Conn) uint64 {
+	own, ok := c.(*sdp.Conn)
+	if !ok {
+		return 0
+	}
+	s := own.Stats()
+	return s.ReadParks + s.Doorbells
 }
 
 func (m *measurer) close() {

@@ -21,6 +21,8 @@ type client struct {
 	roundTrips, writes pacer
 	// Times of single round trips. Its capacity is fixed before the measurement.
 	samples []time.Duration
+	// sleeps returns how often the connection has had an end asleep; nil where that is not counted.
+	sleeps func() uint64
 }
 
 func newClient(conn net.Conn, largest, samples int) *client {

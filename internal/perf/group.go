@@ -27,6 +27,8 @@ type Figures struct {
 	// Messages is how many messages or round trips there were on all connections, those
 	// that no figure is made of among them.
 	Messages int
+	// Sleeps is how often an end of a connection slept while Value was measured, see CountSleeps.
+	Sleeps uint64
 }
 
 // Sum returns the messages or round trips per second of all connections.
@@ -64,6 +66,14 @@ func (g *Group) TakeSamples(n int) {
 	}
 }
 
+// CountSleeps has Slice count how often an end of a connection slept. slept returns how often one of
+// c has since it was made. It is called on the goroutine that uses c, between two of its calls.
+func (g *Group) CountSleeps(slept func(c net.Conn) uint64) {
+	for _, c := range g.t.clients {
+		c.sleeps = func() uint64 { return slept(c.conn) }
+	}
+}
+
 // Slice measures a test with messages of size bytes for d, after a warm-up. If
 // ctx ends or the transport hangs, it closes the connections and fails.
 func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f Figures, err error) {
@@ -73,6 +83,7 @@ func (g *Group) Slice(ctx context.Context, t Test, size int, d time.Duration) (f
 		for _, s := range all {
 			f.Each = append(f.Each, float64(s.messages)/s.took.Seconds())
 			f.Messages += s.all
+			f.Sleeps += s.sleeps
 		}
 		if err == nil && t == RoundTrip {
 			f.P50, f.P99 = g.percentiles()

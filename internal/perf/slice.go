@@ -37,8 +37,9 @@ func (t Test) unit() string {
 
 // stretch is what one connection did in a slice.
 type stretch struct {
-	messages int // timed together
-	all      int // with those of the warm-up and of the samples
+	messages int    // timed together
+	all      int    // with those of the warm-up and of the samples
+	sleeps   uint64 // while those were timed together
 	start    time.Time
 	took     time.Duration
 	err      error
@@ -62,8 +63,10 @@ func stretches(clients []*client, t Test, size int, d time.Duration) []stretch {
 			ready.Done()
 			ready.Wait()
 			if err == nil {
+				before := c.slept()
 				all[i].start = time.Now()
 				all[i].messages, all[i].took, err = c.batches(t, size, d)
+				all[i].sleeps = c.slept() - before
 			}
 			all[i].all = warm + all[i].messages
 			if err == nil && t == RoundTrip {
@@ -87,6 +90,14 @@ func (c *client) batches(t Test, size int, d time.Duration) (int, time.Duration,
 		return c.roundTrips.run(d, func(n int) error { return c.echo(size, n) })
 	}
 	return c.writes.run(d, func(n int) error { return c.sink(size, n) })
+}
+
+// slept returns 0 where sleeps are not counted.
+func (c *client) slept() uint64 {
+	if c.sleeps == nil {
+		return 0
+	}
+	return c.sleeps()
 }
 
 // takeSamples times single round trips, for d or until the samples are full. It

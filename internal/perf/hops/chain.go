@@ -42,15 +42,22 @@ type Passage struct {
 	// Messages is how many went from end to end while what follows was counted. A round trip
 	// is two of them.
 	Messages int `json:"messages"`
+	// Asleep is how often an end of our connection slept while Value was measured.
+	Asleep uint64 `json:"sleeps_of_ends,omitempty"`
 	// Forwarders and Ends are what the processes used: all between the ends, and both ends.
 	Forwarders Use `json:"forwarders"`
 	Ends       Use `json:"ends"`
 	// Frames is what nodes count, nil for other processes.
 	Frames *Frames `json:"frames,omitempty"`
+	// Yields is how often the forwarders of a bare chain called sched_yield.
+	Yields uint64 `json:"yields_of_bare_forwarders,omitempty"`
 	// Copy is the time of a plain copy of 64 KiB in this round, and Yield the CPU time of one
 	// sched_yield, in microseconds.
 	Copy  float64 `json:"plain_copy_us"`
 	Yield float64 `json:"sched_yield_us"`
+	// Turn is the CPU time of a sched_yield in the bare chain of as many hops in this round, in
+	// microseconds. There it lets another process run. It is Yield if that chain has not yielded.
+	Turn float64 `json:"sched_yield_in_turn_us"`
 	// Calls is nil in rounds in which system calls were not counted.
 	Calls *Calls `json:"calls,omitempty"`
 }
@@ -78,7 +85,6 @@ type Frames struct {
 	Dropped   uint64 `json:"dropped"`                      // by any node
 	RungAt    uint64 `json:"doorbells_rung_at_forwarders"` // for frames
 	RungBy    uint64 `json:"doorbells_rung_by_forwarders"`
-	Rung      uint64 `json:"doorbells_rung"` // by any node
 	// What the forwarders' workers of lanes did: were woken by doorbells, rested while other
 	// goroutines polled, and offered their processor by sched_yield.
 	Wakes  uint64 `json:"wakes_of_forwarders"`
@@ -90,7 +96,7 @@ type Frames struct {
 func (f Frames) Since(before Frames) Frames {
 	return Frames{
 		Forwarded: f.Forwarded - before.Forwarded, Dropped: f.Dropped - before.Dropped,
-		RungAt: f.RungAt - before.RungAt, RungBy: f.RungBy - before.RungBy, Rung: f.Rung - before.Rung,
+		RungAt: f.RungAt - before.RungAt, RungBy: f.RungBy - before.RungBy,
 		Wakes: f.Wakes - before.Wakes, Rests: f.Rests - before.Rests, Offers: f.Offers - before.Offers,
 	}
 }
@@ -129,8 +135,10 @@ type Forwarding struct {
 	Yields perf.Spread `json:"yields"`
 	// Work is the CPU time less that of the yields, each of which takes what one took in the
 	// same round. WorkCopies is that for a message, in plain copies of 64 KiB.
-	Work       perf.Spread  `json:"cpu_less_yields_us"`
-	WorkCopies perf.Spread  `json:"cpu_less_yields_of_a_message_copies"`
+	Work       perf.Spread `json:"cpu_less_yields_us"`
+	WorkCopies perf.Spread `json:"cpu_less_yields_of_a_message_copies"`
+	// WorkInTurn is Work with each yield at [Passage.Turn] instead.
+	WorkInTurn perf.Spread  `json:"cpu_less_yields_in_turn_us"`
 	Wakes      perf.Spread  `json:"wakes"`
 	Rests      perf.Spread  `json:"rests"`
 	Sleeps     perf.Spread  `json:"sleeps"`
@@ -139,8 +147,10 @@ type Forwarding struct {
 	Calls      *perf.Spread `json:"calls,omitempty"`
 }
 
-// work returns the CPU time of all forwarders less that of their yields.
-func (p Passage) work() float64 { return p.Forwarders.CPU - float64(p.Frames.Offers)*p.Yield }
+// work returns the CPU time of all forwarders less that of their yields, at so much for each.
+func (p Passage) work(yield float64) float64 {
+	return p.Forwarders.CPU - float64(p.Frames.Offers)*yield
+}
 
 // forwarding returns what a forwarder did for each frame, of n in a chain of nodes.
 func (t *ChainTest) forwarding(n float64) *Forwarding {
@@ -151,8 +161,9 @@ func (t *ChainTest) forwarding(n float64) *Forwarding {
 		Of:         t.spread(func(p Passage) float64 { return float64(p.Frames.Forwarded) / float64(p.Messages) / n }),
 		CPU:        each(func(p Passage) float64 { return p.Forwarders.CPU }),
 		Yields:     each(func(p Passage) float64 { return float64(p.Frames.Offers) }),
-		Work:       each(Passage.work),
-		WorkCopies: t.spread(func(p Passage) float64 { return p.work() / float64(p.Messages) / n / p.Copy }),
+		Work:       each(func(p Passage) float64 { return p.work(p.Yield) }),
+		WorkCopies: t.spread(func(p Passage) float64 { return p.work(p.Yield) / float64(p.Messages) / n / p.Copy }),
+		WorkInTurn: each(func(p Passage) float64 { return p.work(p.Turn) }),
 		Wakes:      each(func(p Passage) float64 { return float64(p.Frames.Wakes) }),
 		Rests:      each(func(p Passage) float64 { return float64(p.Frames.Rests) }),
 		Sleeps:     each(func(p Passage) float64 { return float64(p.Forwarders.Sleeps) }),
@@ -329,6 +340,7 @@ func sizeOf(test perf.Test) int {
 // round measures all tests on every chain. In each round it begins with another one. plain is
 // the time of a plain copy, and yield that of a sched_yield.
 func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain, yield float64) error {
+	turn := yield
 	for _, test := range tests {
 		for i := range c.all {
 			i = (round + i) % len(c.all)
@@ -341,7 +353,15 @@ func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain, yield f
 				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
 			}
 			passage.Copy, passage.Yield = plain, yield
+			if passage.Yields > 0 {
+				turn = passage.Forwarders.CPU / float64(passage.Yields)
+			}
 			t.Rounds = append(t.Rounds, passage)
+		}
+	}
+	for _, row := range c.rows {
+		for _, t := range row.tests() {
+			t.Rounds[round].Turn = turn
 		}
 	}
 	return nil

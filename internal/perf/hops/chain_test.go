@@ -42,9 +42,13 @@ func (c *madeUpChain) Pass(_ context.Context, test perf.Test, size int, d time.D
 	p := Passage{Value: v, Messages: 100, Forwarders: Use{CPU: 300 * n, Sleeps: uint64(50 * n)}, Ends: Use{CPU: 200}}
 	if c.kind == ours {
 		p.Frames = &Frames{
-			Forwarded: uint64(200 * n), RungAt: uint64(100 * n), RungBy: uint64(150 * n), Rung: uint64(round),
+			Forwarded: uint64(200 * n), RungAt: uint64(100 * n), RungBy: uint64(150 * n),
 			Wakes: uint64(20 * n), Rests: uint64(10 * n), Offers: uint64(400 * n),
 		}
+		p.Asleep = uint64(round)
+	}
+	if c.kind == bare {
+		p.Yields = uint64(600 * n)
 	}
 	return p, c.err
 }
@@ -112,18 +116,23 @@ func TestAReportOfMadeUpChains(t *testing.T) {
 	assert.Equal(t, []string{"4", "64 KiB, one way", "0.50x (0.50..0.50)", "2.00x (2.00..2.00)", "-", "50 % (50 %..50 %)", "2.20 (2.20..2.20)"}, ratios[6])
 	frames := r.forwarded()
 	// Of 1.5 µs for a frame, two yields at 0.25 µs leave 1 µs: of 64 KiB two frames, and so one
-	// copy of 2 µs.
+	// copy of 2 µs. In the bare chain a yield takes 0.5 µs.
 	same := func(hops, name, cell string) []string { return []string{hops, name, cell, cell} }
 	assert.Equal(t, [][]string{
 		same("4", "frames of a message", "2.00 (2.00..2.00)"), same("4", "CPU, µs", "1.50 (1.50..1.50)"),
 		same("4", "yields", "2.00 (2.00..2.00)"), same("4", "CPU less yields, µs", "1.00 (1.00..1.00)"),
+		same("4", "less those in turn, µs", "0.50 (0.50..0.50)"),
 		{"4", "that of 64 KiB, copies", "-", "1.00 (1.00..1.00)"},
 		same("4", "wake-ups", "0.10 (0.10..0.10)"), same("4", "rests", "0.05 (0.05..0.05)"),
 		same("4", "sleeps of threads", "0.25 (0.25..0.25)"), same("4", "system calls", "2.50 (2.50..2.50)"),
 		same("4", "doorbells rung at it", "0.50 (0.50..0.50)"), same("4", "doorbells rung by it", "0.75 (0.75..0.75)"),
 		same("4", "dropped in a round, most", "0"),
-	}, frames[13:])
-	for _, want := range []string{"One plain copy takes 2.00 µs, and one sched_yield 0.25 µs of CPU time.", "In 1 of 3 rounds of 64 B no doorbell was rung for one;\nthe median of these is 20.0 µs."} {
+	}, frames[14:])
+	for _, want := range []string{
+		"One plain copy takes 2.00 µs, and one sched_yield 0.25 µs of CPU time.",
+		"In 1 of 3 rounds of 64 B neither end slept;\nthe median of these is 20.0 µs.",
+		"lets another process run:\n0.50 µs over 2, 0.50 µs over 4.",
+	} {
 		assert.Contains(t, b.String(), want)
 	}
 	for _, line := range strings.Split(b.String(), "\n") {

@@ -24,8 +24,10 @@ func (r *Report) writeChains(b *strings.Builder) {
 		b.WriteString("\nsdp's forwarders, for each frame that one of them sent on:\n\n")
 		perf.WriteAligned(b, rows)
 		fmt.Fprintf(b, "\nYields: offers of the processor by sched_yield, counted by the nodes, at %s µs each as measured in the same\n"+
-			"round. Wake-ups: of goroutines by doorbells. Rests: while others poll. Doorbells: those for frames.\n"+
-			"System calls: of all threads, yields among them, counted apart in the first %d rounds.\n", perf.Number(median(r.Yield)), callRounds)
+			"round. In turn: at what one takes in the bare chain of as many hops, where it lets another process run:\n"+
+			"%s. Wake-ups: of goroutines by doorbells. Rests: while others\n"+
+			"poll. Doorbells: those for frames.\n"+
+			"System calls: of all threads, yields among them, counted apart in the first %d rounds.\n", perf.Number(median(r.Yield)), r.turns(), callRounds)
 	}
 	if r.NotCounted != "" {
 		fmt.Fprintf(b, "Not measured: %s.\n", r.NotCounted)
@@ -45,6 +47,18 @@ func (r *Report) chain(hops int, kind string) *ChainRow {
 // copies returns the times of a plain copy in the rounds of the chains.
 func (r *Report) copies() []float64 {
 	return r.Chains[0].RoundTrip.each(func(p Passage) float64 { return p.Copy })
+}
+
+// turns returns the CPU time of a yield in the bare chains.
+func (r *Report) turns() string {
+	var list []string
+	for _, row := range r.ours() {
+		if row.Hops > 1 {
+			turn := row.RoundTrip.spread(func(p Passage) float64 { return p.Turn })
+			list = append(list, fmt.Sprintf("%s µs over %d", perf.Number(turn.Median), row.Hops))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // ours returns the rows of our chains.
@@ -147,8 +161,7 @@ func ratios(of, to *ChainTest, figure func(Passage) float64) perf.Spread {
 	return perf.SpreadOf(list)
 }
 
-// writeStores writes what a round trip between neighbours takes when nobody had to be woken for
-// a frame.
+// writeStores writes what a round trip between neighbours takes when neither end slept.
 func (r *Report) writeStores(b *strings.Builder) {
 	own := r.chain(1, ours)
 	if own == nil {
@@ -156,11 +169,11 @@ func (r *Report) writeStores(b *strings.Builder) {
 	}
 	var awake []float64
 	for _, p := range own.RoundTrip.Rounds {
-		if p.Frames.Rung == 0 {
+		if p.Asleep == 0 {
 			awake = append(awake, p.Value)
 		}
 	}
-	fmt.Fprintf(b, "\n1 hop of sdp goes by frames here. In %d of %d rounds of 64 B no doorbell was rung for one", len(awake), len(own.RoundTrip.Rounds))
+	fmt.Fprintf(b, "\n1 hop of sdp goes by frames here. In %d of %d rounds of 64 B neither end slept", len(awake), len(own.RoundTrip.Rounds))
 	if len(awake) > 0 {
 		fmt.Fprintf(b, ";\nthe median of these is %s µs", perf.Number(median(awake)))
 	}
@@ -182,6 +195,7 @@ func (r *Report) forwarded() [][]string {
 		both("CPU, µs", func(f *Forwarding) *perf.Spread { return &f.CPU })
 		both("yields", func(f *Forwarding) *perf.Spread { return &f.Yields })
 		both("CPU less yields, µs", func(f *Forwarding) *perf.Spread { return &f.Work })
+		both("less those in turn, µs", func(f *Forwarding) *perf.Spread { return &f.WorkInTurn })
 		add("that of 64 KiB, copies", "-", spreadText(own.OneWay.Frame.WorkCopies))
 		both("wake-ups", func(f *Forwarding) *perf.Spread { return &f.Wakes })
 		both("rests", func(f *Forwarding) *perf.Spread { return &f.Rests })

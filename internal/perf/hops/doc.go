@@ -27,6 +27,7 @@
 //     and sleeps of the processes between the ends, divided by the messages and by the
 //     number of these processes.
 //   - What nodes offer of their processors while they wait is counted by them, and priced by
-//     what one sched_yield takes in the same round. So the rest is the work of a hop.
+//     what one sched_yield takes in the same round. So the rest is the work of a hop. A second
+//     price is that of the bare chain's yields, each of which lets another process run.
 //   - System calls are counted apart, since counting makes them slower.
 package hops

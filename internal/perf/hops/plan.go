@@ -71,8 +71,9 @@ type Outcome struct {
 	Value float64
 	// P50 and P99 are of single round trips, in microseconds.
 	P50, P99 float64
-	// Messages is that of [perf.Figures].
+	// Messages and Sleeps are those of [perf.Figures].
 	Messages int
+	Sleeps   uint64
 }
 
 // Usage is what a node has used and sent since it started.

@@ -18,6 +18,7 @@ const (
 	rightward = 0    // the word for the next process
 	leftward  = 1024 // the word for the one before
 	asleep    = 2048 // 1 if the process sleeps or is about to; who wakes it stores 0
+	yielded   = 3072 // how often the process has called sched_yield
 	pageSize  = 4096
 )
 
@@ -64,6 +65,14 @@ func (c *Chain) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	return unmap(c.b)
+}
+
+// Yields returns how often the processes between the first and the last one have called sched_yield.
+func (c *Chain) Yields() (sum uint64) {
+	for i := 1; i < c.last; i++ {
+		sum += ntb.Load64(c.b, i*pageSize+yielded)
+	}
+	return sum
 }
 
 // maxBatch is how many words go along and back between two readings of the clock at most.
@@ -132,6 +141,7 @@ type member struct {
 	index, last int        // its number, and that of the last one
 
 	fromLeft, fromRight uint64 // the words that were passed on last
+	yields              uint64 // calls of sched_yield
 
 	stop *atomic.Bool // set by another goroutine
 }
@@ -211,6 +221,8 @@ func (p *member) await() bool {
 				return false
 			}
 			yield()
+			p.yields++
+			p.out.Publish64(p.index*pageSize+yielded, p.yields)
 		}
 		p.sleep()
 	}
