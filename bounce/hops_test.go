@@ -297,6 +297,22 @@ func BenchmarkPingPongOverHops(b *testing.B) {
 	}
 }
 
+func BenchmarkStreamOverHops(b *testing.B) {
+	for _, hops := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("%d", hops), func(b *testing.B) {
+			h := newHosts(b, ring.Options{Hosts: 9, Failover: true}, spinning)
+			pa, pb := h.pools(0, hops)
+			x, y := connect(b, pa, pb)
+			go io.Copy(io.Discard, y)
+			buf := make([]byte, 64<<10)
+			b.SetBytes(int64(len(buf)))
+			for b.Loop() {
+				x.Write(buf)
+			}
+		})
+	}
+}
+
 // A reader over hops sleeps and is woken without a word to the writer. So a round trip
 // is two frames of data, and few besides.
 func TestSleepingOverHopsCostsNoFrames(t *testing.T) {

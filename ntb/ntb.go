@@ -33,6 +33,9 @@ type Caps struct {
 	// Vanishing reports whether the memory of Inbound has gone. It is nil if that cannot happen while
 	// the device is open. Where it is not nil, Stranger is set.
 	Vanishing Vanishing
+	// Within is set if goroutines of this process store what comes: those of the other end, or of a
+	// neighbour that passes frames on. A wait for it lets them run.
+	Within bool
 	// Elsewhere is set if the process at the other end runs on the processors of another machine. So
 	// it can answer while the only processor of this one polls.
 	Elsewhere bool

@@ -36,12 +36,20 @@ type laneWorker struct {
 	in     *inLane
 	out    *outLane
 	spins  bool
+	offers *wait.Offers  // how it polls
 	leads  bool          // polls the lane of the other side as well
 	other  *inLane       // that lane, if it leads
 	polls  uint32        // of others, when this worker last looked
 	budget time.Duration // of polls
 	gave   time.Time     // when other goroutines last had a chance to run; zero after a sleep
 	timer  *time.Timer
+}
+
+// worker returns the worker of lane i.
+func (l *Link) worker(i int) *laneWorker {
+	return &laneWorker{
+		in: l.in[i], out: l.out[i], spins: !l.opts.NoSpin, offers: wait.Frames(l.caps.Within), budget: pollFor,
+	}
 }
 
 // work is the goroutine of lane i.
@@ -51,7 +59,7 @@ func (l *Link) work(i int) {
 			close(l.idle)
 		}
 	}()
-	w := &laneWorker{in: l.in[i], out: l.out[i], spins: !l.opts.NoSpin, budget: pollFor}
+	w := l.worker(i)
 	for {
 		worked := w.in.drain()
 		w.in.pollOnward()
@@ -100,7 +108,7 @@ func (w *laneWorker) roused() bool {
 
 // pollLane is poll without the end.
 func (w *laneWorker) pollLane() bool {
-	polls := wait.Chain.Begin(w.budget, 0)
+	polls := w.offers.Begin(w.budget, 0)
 	defer func() {
 		w.gave = polls.Gave()
 		polls.End()

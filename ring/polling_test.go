@@ -9,6 +9,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
@@ -44,6 +45,13 @@ func newWaitingWith(t *testing.T, o Options) *waiting {
 		w.x.Close()
 	})
 	return w
+}
+
+// worker returns the worker of the left lane, which polls for budget at first.
+func (w *waiting) worker(budget time.Duration) *laneWorker {
+	worker := w.left.worker(0)
+	worker.budget = budget
+	return worker
 }
 
 // data stores a frame for the tunnel that publishes v at off, as the left neighbour.
@@ -165,10 +173,23 @@ func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
 	require.False(t, w.roused())
 }
 
+// A worker, and what waits for its frames, let the goroutines run that store these, where that is this
+// process. Otherwise they offer their processor to others.
+func TestWaitsAreForThoseThatStoreTheFrames(t *testing.T) {
+	w := newWaiting(t)
+	require.Same(t, wait.Frames(true), w.worker(0).offers)
+	require.True(t, w.x.Caps().Within)
+	w.left.caps.Within = false // as between processes
+	require.Same(t, wait.Frames(false), w.worker(0).offers)
+	require.False(t, w.x.Caps().Within)
+	require.NotSame(t, wait.Frames(true), wait.Frames(false))
+}
+
 // The time since a worker has let other goroutines run is kept from one wait to the next.
 func TestAWorkerKeepsWhenOthersRan(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: leastPoll}
+	worker := w.worker(leastPoll)
+	worker.offers = wait.Frames(false)
 	start := time.Now()
 	later := start.Add(time.Hour)
 	worker.gave = later
@@ -256,7 +277,7 @@ func TestAWorkerRestsWhileOthersPoll(t *testing.T) {
 // worker. Otherwise the link would not end.
 func TestAWorkerStopsWithItsLink(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: time.Hour}
+	worker := w.worker(time.Hour)
 	f := frame{kind: frameAck, src: link.MakeID(3, 1), dst: w.n.id, to: 99}
 	var header [frameHeader]byte
 	f.encode(&header)
@@ -272,7 +293,7 @@ func TestAWorkerStopsWithItsLink(t *testing.T) {
 // The less comes, the shorter a worker polls.
 func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	worker := w.worker(pollFor)
 	for worker.budget > leastPoll {
 		was := worker.budget
 		require.False(t, worker.pollLane())
@@ -290,7 +311,7 @@ func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 // What a worker offers of its processor is counted, and so is when it sleeps and is woken.
 func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: mostPoll}
+	worker := w.worker(mostPoll)
 	offers := w.left.info().Offers
 	require.Zero(t, offers)
 	for range 2 {
@@ -361,7 +382,7 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 // A worker rests no longer than its link is up, although others poll its lane for ever.
 func TestARestEndsWithTheLink(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	worker := w.worker(pollFor)
 	w.in.polls.Add(1)
 	w.left.dev.Disable()
 	worker.rest()
@@ -372,7 +393,7 @@ func TestARestEndsWithTheLink(t *testing.T) {
 // make it rest.
 func TestWhatAWorkerMakesOfOthersPolls(t *testing.T) {
 	w := newWaiting(t)
-	worker := &laneWorker{in: w.in, out: w.left.out[0], spins: true, budget: pollFor}
+	worker := w.worker(pollFor)
 	require.False(t, worker.poll(false))
 	w.in.rouse()
 	require.True(t, worker.poll(false))

@@ -65,7 +65,7 @@ type LinkInfo struct {
 	Doorbells       uint64  `json:"doorbells"`        // rung for lanes
 	Wakes           uint64  `json:"wakes"`            // of this side's goroutines for lanes, by the neighbour's doorbells
 	Rests           uint64  `json:"rests"`            // of these while other goroutines polled
-	Offers          uint64  `json:"offers"`           // of the processor to other processes, by these
+	Offers          uint64  `json:"offers"`           // of the processor to other processes, or goroutines of this one, by these
 }
 
 // RouteInfo is the route to a host.

@@ -165,7 +165,9 @@ func (t *tunnel) abort() {
 // Caps implements ntb.Device. For all that is known, the other end's memory is not
 // on this machine, and Order needs no fences.
 func (t *tunnel) Caps() ntb.Caps {
+	via := t.via.Load()
 	return ntb.Caps{
+		Within:  via != nil && via.caps.Within,
 		Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
 		Stranger:  true, // only nodes on the way could say whose process it is
 		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,

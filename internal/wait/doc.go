@@ -27,6 +27,6 @@
 //
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
 // polls instead. It has the same limit, where it gives way to Spinners, and its own way to notice
-// other processes. The waits for frames share one, [Chain]: workers of lanes poll by it, and
+// other processes. The waits for frames share one, see [Frames]: workers of lanes poll by it, and
 // Spinners may offer by it.
 package wait

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +13,8 @@ const (
 	// processor, and does not move processes that take turns. So a wait offers its processor
 	// to others after each offerEach polls, which take longer than a neighbour's answer.
 	// Where processes have to take turns anyway, it does so after each poll from
-	// crowdedFrom on.
+	// crowdedFrom on. Where goroutines of this process are to store the word, it lets
+	// these run after each poll.
 	offerEach   = 16
 	crowdedFrom = 8
 	// giveWay is the time after which a wait that is counted lets other goroutines run. A wait for frames
@@ -42,6 +44,9 @@ var (
 	impatient = patience{slow: time.Millisecond, most: 128, fast: 64}
 )
 
+// pace is after how many polls of a wait its first offer comes, and after how many more the next.
+type pace struct{ first, each int }
+
 // Offers polls for waits that other processes end by a plain store, at any time. Such a
 // process may have to take turns with this one at a processor, so while a wait polls, it
 // offers its own. What these offers take shows whether processors are scarce. All waits for
@@ -67,8 +72,9 @@ var (
 type Offers struct {
 	// Constant once the first wait has begun.
 	yield    func()          // lets another thread have this processor
+	local    bool            // or another goroutine of this process
 	stop     <-chan struct{} // closed when there is no reason to wait any more
-	crowded  bool            // processes take turns at this one's processors
+	pace     pace            // of offers
 	patience patience
 	idleFor  time.Duration // in place of giveWay, if longer, while a processor seems to be idle
 	epoch    time.Time     // when this was made
@@ -81,12 +87,22 @@ type Offers struct {
 // NewOffers returns an Offers whose waits offer their processor by yield, and end when stop
 // is closed.
 func NewOffers(yield func(), stop <-chan struct{}) *Offers {
-	return &Offers{yield: yield, stop: stop, patience: patient, epoch: time.Now()}
+	return &Offers{yield: yield, stop: stop, pace: pace{offerEach, offerEach}, patience: patient, epoch: time.Now()}
 }
 
-// Chain is the Offers of all waits of this process for frames, which pass through a chain of
-// processes. Each of those waits until the one before has worked, perhaps on the same processor.
-var Chain = newChain()
+// chain and local are the Offers of all waits of this process for frames, which pass through a chain
+// of processes, or of goroutines of this one. Each of those waits until the one before has worked,
+// perhaps on the same processor.
+var chain, local = newChain(), newLocal()
+
+// Frames returns the Offers of waits for frames. within says that goroutines of this process store
+// them.
+func Frames(within bool) *Offers {
+	if within {
+		return local
+	}
+	return chain
+}
 
 func newChain() *Offers {
 	o := NewOffers(Yield, nil)
@@ -95,9 +111,15 @@ func newChain() *Offers {
 	return o
 }
 
+func newLocal() *Offers {
+	o := NewOffers(runtime.Gosched, nil)
+	o.patience, o.local, o.pace = impatient, true, pace{1, 1}
+	return o
+}
+
 // SetCrowded says that processes take turns at this one's processors. It is called before
 // the first wait.
-func (o *Offers) SetCrowded() { o.crowded = true }
+func (o *Offers) SetCrowded() { o.pace = pace{crowdedFrom, 1} }
 
 // slow reports whether an offer would take long at the time now.
 func (o *Offers) slow(now time.Time) bool {
@@ -157,15 +179,7 @@ const (
 
 // Begin begins a wait that polls for budget, of which the caller has made some polls already.
 func (o *Offers) Begin(budget time.Duration, polls int) Polls {
-	return Polls{offers: o, budget: budget, polls: polls, offerAt: o.firstOffer()}
-}
-
-// firstOffer returns the number of polls that the first offer follows.
-func (o *Offers) firstOffer() int {
-	if o.crowded {
-		return crowdedFrom
-	}
-	return offerEach
+	return Polls{offers: o, budget: budget, polls: polls, offerAt: o.pace.first}
 }
 
 // Leave has the wait end where the limit of all spins is reached, rather than poll by turns. The
@@ -185,7 +199,7 @@ func (p *Polls) Gave() time.Time { return p.gave }
 
 // Again begins the time anew, after a poll that found something.
 func (p *Polls) Again() {
-	p.polls, p.offerAt = 0, p.offers.firstOffer()
+	p.polls, p.offerAt = 0, p.offers.pace.first
 	if !p.begin.IsZero() {
 		p.begin = time.Now()
 	}
@@ -217,10 +231,7 @@ func (p *Polls) Offer() bool {
 		p.place = beyond
 		turning.Add(1)
 	}
-	p.offerAt = p.polls + offerEach
-	if o.crowded {
-		p.offerAt = p.polls + 1
-	}
+	p.offerAt = p.polls + o.pace.each
 	if o.slow(now) {
 		return p.polls < slowPolls
 	}
@@ -231,7 +242,10 @@ func (p *Polls) Offer() bool {
 	if now.Sub(p.begin) > p.budget || o.stopped() {
 		return false
 	}
-	if p.turns() || p.givesWay(now.Sub(p.gave)) {
+	switch {
+	case o.local:
+		p.gave = now
+	case p.turns() || p.givesWay(now.Sub(p.gave)):
 		p.gave = p.gives.yield(now, fruitlessYield)
 	}
 	return true

@@ -63,6 +63,28 @@ func waitOffersItsProcessor(t *testing.T) {
 	}
 }
 
+// A wait for goroutines of this process lets them run after each poll.
+func TestAWaitForThisProcessLetsItRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	o := newLocal()
+	o.patience.slow = time.Hour // the system may stop this process
+	p := o.Begin(time.Hour, 0)
+	p.Leave()
+	defer p.End()
+	start := time.Now()
+	p.GaveAt(start)
+	var ran atomic.Bool
+	go ran.Store(true)
+	require.True(t, p.Due(), "after the first poll")
+	require.True(t, p.Offer())
+	require.True(t, p.Gave().After(start))
+	for range 5 { // the scheduler may choose this goroutine, now and then
+		require.True(t, p.Due(), "after each poll")
+		require.True(t, p.Offer())
+	}
+	require.True(t, ran.Load())
+}
+
 // The offers of a wait are counted where it says, and those of other waits are not.
 func TestOffersAreCounted(t *testing.T) { synctest.Test(t, offersAreCounted) }
 
@@ -341,7 +363,7 @@ func waitGivesWay(t *testing.T) {
 	} {
 		o, _ := offering(true)
 		if c.frames {
-			o.idleFor = Chain.idleFor
+			o.idleFor = chain.idleFor
 		}
 		o.yield = func() { time.Sleep(each) }
 		var p Polls

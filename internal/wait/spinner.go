@@ -150,7 +150,7 @@ func (s *Spinner) Spin(src Source) Outcome {
 		slow := false
 		if !offers {
 			ntb.Pause()
-		} else if i > crowdedFrom {
+		} else if i > p.offers.pace.first {
 			slow = p.offer()
 		}
 		if i+1 == p.yieldAt {

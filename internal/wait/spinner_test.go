@@ -184,7 +184,7 @@ func TestSpinsOfferTheirProcessor(t *testing.T) {
 }
 
 func spinsOfferTheirProcessor(t *testing.T) {
-	o, offers := offering(false)
+	o, offers := offering(true)
 	s := NewSpinner(time.Minute, nil)
 	s.Offer(o, 60)
 	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 1}))

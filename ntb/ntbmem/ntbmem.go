@@ -63,7 +63,7 @@ func newEnd(c *cable, size int, extra []int) *end {
 func (e *end) Caps() ntb.Caps {
 	return ntb.Caps{
 		Backend: "mem", Doorbells: doorbells, Scratchpads: scratchpads,
-		Coherent: true, FenceToLook: true, ExtraWindows: len(e.extra),
+		Within: true, Coherent: true, FenceToLook: true, ExtraWindows: len(e.extra),
 	}
 }
 
