@@ -279,6 +279,33 @@ func TestAWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	require.Equal(t, fewMembers, m.crowd.parked.size)
 }
 
+// While processors are scarce, the wait that passes its turn on pays for its spin. What another wait saves
+// by that is counted as well. Otherwise turns that pass quickly would make all waits park for a while.
+func TestATurnThatIsTakenSavesAPark(t *testing.T) {
+	s, m := crowding(t)
+	m.crowd.looked = true
+	s.thrift = NewThrift()
+	src := new(flags)
+	src.ready.Store(true)
+	turn := func() {
+		ended := make(chan Outcome)
+		go func() { ended <- s.TakeTurn(src) }()
+		for !m.crowd.scan() {
+			runtime.Gosched()
+		}
+		require.Equal(t, Hit, <-ended)
+	}
+	turn()
+	require.Zero(t, s.thrift.debt.Load(), "processors are not scarce")
+	s.thrift.scarce.Store(int64(time.Hour))
+	turn()
+	require.Equal(t, -parkCost, time.Duration(s.thrift.debt.Load()))
+	src.ready.Store(false)
+	src.stopped.Store(true)
+	require.Equal(t, Stopped, s.TakeTurn(src))
+	require.Equal(t, -parkCost, time.Duration(s.thrift.debt.Load()))
+}
+
 func TestATurnDoesNotAllocate(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")

@@ -187,6 +187,7 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 		s.counts.Spins++
 		s.counts.Hits++
 		s.guess().hit(false)
+		s.thrift.saved(s.last)
 	case Stopped:
 		s.counts.Spins++
 		s.Miss()

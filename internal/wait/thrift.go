@@ -103,3 +103,11 @@ func (s *spending) end(hit bool) {
 		t.rest.Store(int64(s.looked.Add(restFor).Sub(t.epoch)))
 	}
 }
+
+// saved counts a wait that ended at the time now because another one looked after it, so that nothing
+// parked for it.
+func (t *Thrift) saved(now time.Time) {
+	s := spending{thrift: t, looked: now}
+	s.may()
+	s.end(true)
+}
