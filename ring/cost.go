@@ -47,6 +47,7 @@ func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*
 			return nil, err
 		}
 		n.router.sides[d].Store(l)
+		m.o = *l.opts
 	}
 	m.in, m.out = n.router.sides[Left].Load().in[0], n.router.sides[Right].Load().out[0]
 	m.from, m.to = m.left.Outbound(), m.right.Outbound()

@@ -37,7 +37,7 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	var seen [hosts + 1]passage
 	step := 0
 	start := time.Now()
-	o := Options{Hosts: hosts, Topology: Line}
+	o := Options{Hosts: hosts, Topology: Line, Slots: 8} // less than a write takes
 	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
 	var see [hosts + 1]func(f frame, sent bool)
 	for host := 1; host <= hosts; host++ {

@@ -34,7 +34,16 @@ func (o *Options) lanesBytes() int {
 	return (lanesAt + o.Lanes*o.laneBytes() + 4095) &^ 4095
 }
 
-func (o *Options) laneBytes() int { return o.Slots * (frameHeader + o.FrameBytes) }
+func (o *Options) laneBytes() int { return o.Slots * o.slotBytes() }
+
+func (o *Options) slotBytes() int { return frameHeader + o.FrameBytes }
+
+// in returns the options for a link with windows of n bytes. A small one has fewer slots.
+func (o *Options) in(n int) *Options {
+	l := *o
+	l.Slots = min(o.Slots, max(fewSlots, n/4/(o.Lanes*o.slotBytes())))
+	return &l
+}
 
 // LinkWindow returns how large each side's window of a link must be for the lanes
 // and size bytes for the direct peer, at least MinWindow. The result is a multiple
@@ -131,19 +140,20 @@ func (l *Link) release() {
 // newLink makes a link after checking that the device has what it needs. If it has not, the
 // link has no lanes.
 func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
-	l := &Link{router: r, opts: &r.opts, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
 	out := dev.Outbound()
-	need := r.opts.lanesBytes() + link.MinWindow
-	if n := min(len(dev.Inbound()), out.Len()); n < need {
+	windows := min(len(dev.Inbound()), out.Len()) // the same number on both sides
+	o := r.opts.in(windows)
+	l := &Link{router: r, opts: o, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
+	if need := o.lanesBytes() + link.MinWindow; windows < need {
 		return l, fmt.Errorf("%w: windows of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
-			ErrUnfit, n, need, r.opts.Lanes, r.opts.Slots, r.opts.FrameBytes)
+			ErrUnfit, windows, need, o.Lanes, o.Slots, o.FrameBytes)
 	}
-	if l.caps.Doorbells < r.opts.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
+	if l.caps.Doorbells < o.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
 		return l, fmt.Errorf("%w: %d doorbell bits and %d scratchpads, want %d and %d",
-			ErrUnfit, l.caps.Doorbells, l.caps.Scratchpads, r.opts.Lanes+1, 2*linkSpads)
+			ErrUnfit, l.caps.Doorbells, l.caps.Scratchpads, o.Lanes+1, 2*linkSpads)
 	}
-	for i := range r.opts.Lanes {
-		n := r.opts.laneBytes()
+	for i := range o.Lanes {
+		n := o.laneBytes()
 		at := lanesAt + i*n
 		words := out.Slice(laneWords*i, laneWords)
 		mine := dev.Inbound()[laneWords*i : laneWords*(i+1)]

@@ -86,7 +86,7 @@ func newOutLane(l *Link, index int, queue, words ntb.Window, mine []byte) *outLa
 	return o
 }
 
-func (o *outLane) slotBytes() int { return frameHeader + o.link.opts.FrameBytes }
+func (o *outLane) slotBytes() int { return o.link.opts.slotBytes() }
 
 // free applies the credit that has come, and returns how many slots are free. It
 // returns 0 when the link is down, since its memory may be gone. The caller holds

@@ -151,7 +151,7 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 		dev.Close()
 		return nil, err
 	}
-	p, err := n.UpTo(ctx, newSplit(l, r.opts.lanesBytes()), l.id)
+	p, err := n.UpTo(ctx, newSplit(l, l.opts.lanesBytes()), l.id)
 	if err != nil {
 		l.fail(err)
 		<-l.done

@@ -91,9 +91,12 @@ const (
 	MaxHosts = 65535
 
 	// DefaultSlots and DefaultFrame are used if Options.Slots and FrameBytes are 0. A
-	// record of 64 KiB with its words is one frame.
-	DefaultSlots = 8
+	// record of 64 KiB with its words is one frame. Where processes take turns at processors, so many
+	// frames keep each of them busy for its turn.
+	DefaultSlots = 32
 	DefaultFrame = 66 << 10
+	// fewSlots is how many slots a lane may have however small the window is.
+	fewSlots = 8
 
 	minSlotCount  = 2
 	maxSlotCount  = 1 << 12
@@ -134,7 +137,8 @@ type Options struct {
 	// 1. Each has a doorbell bit and a goroutine. A tunnel stays on its lane. A
 	// bridge needs Lanes+1 doorbell bits.
 	Lanes int
-	// Slots is how many frames a lane holds, at least 2; 0 means 8.
+	// Slots is how many frames a lane holds at most, at least 2; 0 means 32. In a small window it has
+	// fewer, as many as leave the direct peer three quarters, but 8 if Slots is so many.
 	Slots int
 	// FrameBytes is the most that one frame carries besides its header, 256 bytes
 	// to 1 MiB, a multiple of 64; 0 means 66 KiB. The lanes take

@@ -195,7 +195,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorIs(t, err, ErrMismatch)
 			require.ErrorContains(t, err, `"line"`)
 		}
-		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=8&frame=67584", 2)
+		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=32&frame=67584", 2)
 		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
 	})
