@@ -505,10 +505,10 @@ func TestWhatDoesNotFitIsRefusedOverABridge(t *testing.T) {
 		says   []string // what node 2 says
 		mended string   // options of node 2 that fit; "-" if none do
 	}{
-		{"lanes", large, "&lanes=2", []string{"lanes, and slots of each: 1, 8 here, 2, 8 at node2.1"},
-			[]string{"lanes, and slots of each: 2, 8 here, 1, 8 at node1.1"}, ""},
+		{"lanes", large, "&lanes=2", []string{"lanes, and slots of each: 1, 32 here, 2, 32 at node2.1"},
+			[]string{"lanes, and slots of each: 2, 32 here, 1, 32 at node1.1"}, ""},
 		{"frame", large, "&frame=4096", []string{"bytes in a frame: 67584 here, 4096 at"}, []string{"4096 here, 67584 at node1.1"}, ""},
-		{"a window too small for the lanes", large, "&lanes=8", []string{"1, 8 here, 8, 8 at node2.1"},
+		{"a window too small for the lanes", large, "&lanes=8", []string{"1, 32 here, 8, 32 at node2.1"},
 			[]string{"windows of 4194304 bytes, want at least 4399104 for lanes=8, slots=8, frame=67584"}, ""},
 		{"a window too small for anything", small, "", []string{"windows of 524288 bytes, want at least 614400 for lanes=1, slots=8, frame=67584"},
 			[]string{"windows of 524288 bytes, want at least 614400"}, "-"},

@@ -62,7 +62,7 @@ const (
 	linkMagicSpad = 0 // magic<<16 | version, written last
 	linkIDSpad    = 1 // its id
 	linkShapeSpad = 2 // number of nodes<<16 | topology<<8 | direction
-	linkLanesSpad = 3 // slots<<8 | lanes
+	linkLanesSpad = 3 // most slots<<8 | lanes
 	linkFrameSpad = 4 // bytes of a frame's body
 	linkSizeSpad  = 5 // size of its inbound window, KiB
 	linkEpochSpad = 6 // a random number, not 0
@@ -74,7 +74,7 @@ const (
 
 // linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
 // versions refuse each other at bring-up, so that all nodes that frames reach have the same.
-const linkVersion = 3
+const linkVersion = 4
 
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.
 type Link struct {
@@ -171,7 +171,7 @@ const bringUpEvery = 2500 * time.Microsecond
 // bringUp exchanges scratchpads with the neighbour. The words are as many on both sides of
 // each version, and check checks the neighbour's.
 func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
-	o := l.opts
+	o := &l.router.opts
 	x := link.Exchange{
 		Device: l.dev,
 		Words: []uint32{
@@ -221,7 +221,7 @@ func (l *Link) check() error {
 	if v := word & 0xffff; v != linkVersion {
 		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", link.ErrVersion, linkVersion, v)
 	}
-	o, dev := l.opts, l.dev
+	o, dev := &l.router.opts, l.dev
 	id, shape := dev.Spad(linkIDSpad), dev.Spad(linkShapeSpad)
 	lanes, frame, size := dev.Spad(linkLanesSpad), dev.Spad(linkFrameSpad), dev.Spad(linkSizeSpad)
 	l.id = link.ID(id)
