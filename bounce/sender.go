@@ -5,7 +5,8 @@ import "github.com/ntbnet/ntbnet/ntb"
 // sender writes to a record queue: by stores, or from a size on by a DMA engine.
 type sender struct {
 	tx
-	dma *dmaTx // nil without an engine; constant after init
+	dma  *dmaTx   // nil without an engine; constant after init
+	bulk ntb.Bulk // how payload behind a header is stored
 }
 
 func (s *sender) init(win ntb.Window, limit int, dma *dmaTx) {
@@ -30,7 +31,7 @@ func (s *sender) put(p []byte) int {
 	case s.kind == kindInline:
 		s.putInline(p[:n])
 	default:
-		s.win.Write(off, p[:n])
+		s.bulk.Write(&s.win, off, p[:n])
 		s.commit(n)
 	}
 	return n

@@ -15,9 +15,10 @@ type Stats struct {
 	BytesRead, RecordsRead uint64
 
 	// Payload written, by path: in the record's own lines, or behind it by CPU
-	// stores.
+	// stores. Of the latter, those that were stored by non-temporal stores, see [ntb.Bulk].
 	InlineBytes, InlineRecords uint64
 	MMIOBytes, MMIORecords     uint64
+	MMIOStreamed               uint64
 
 	// Payload written by a DMA engine; the copies that it took; those of them that
 	// failed and were made by the CPU; how often the CPU did the work of a channel
@@ -60,6 +61,7 @@ func (s *Stats) Add(o Stats) {
 	s.InlineRecords += o.InlineRecords
 	s.MMIOBytes += o.MMIOBytes
 	s.MMIORecords += o.MMIORecords
+	s.MMIOStreamed += o.MMIOStreamed
 	s.DMABytes += o.DMABytes
 	s.DMARecords += o.DMARecords
 	s.DMACopies += o.DMACopies
@@ -169,6 +171,7 @@ func (r readCounts) addTo(s *Stats) {
 // writeCounts are the counters of a writer.
 type writeCounts struct {
 	pathStats
+	streamed  uint64
 	dma       dmaStats
 	doorbells uint64
 	moves     uint64
@@ -180,6 +183,7 @@ func (w writeCounts) addTo(s *Stats) {
 	s.InlineRecords += w.inlineRecords
 	s.MMIOBytes += w.mmioBytes
 	s.MMIORecords += w.mmioRecords
+	s.MMIOStreamed += w.streamed
 	s.DMABytes += w.dma.bytes
 	s.DMARecords += w.dma.records
 	s.DMACopies += w.dma.copies

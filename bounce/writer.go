@@ -389,7 +389,7 @@ func (w *writer) beforeSleep() { w.save() }
 
 // save copies the counters to where Stats finds them while mu is held. The caller holds mu.
 func (w *writer) save() {
-	c := writeCounts{pathStats: w.tx.st, dma: w.tx.dma.stats(), doorbells: w.bell.rung.Load(), waits: w.waiter.counts()}
+	c := writeCounts{pathStats: w.tx.st, streamed: w.tx.bulk.Streamed(), dma: w.tx.dma.stats(), doorbells: w.bell.rung.Load(), waits: w.waiter.counts()}
 	if w.tx.gen > 0 {
 		c.moves = uint64(w.tx.gen - 1)
 	}

@@ -39,8 +39,9 @@
 // particular, the stores between two Publish calls may arrive in any order and in parts.
 //
 // A published word leaves at once. Where the CPU gathers stores, in [WriteCombining] memory, a
-// publish flushes before its word and after it. Ordinary memory is never flushed. Other
-// stores leave with the next publish at the latest.
+// publish flushes before its word and after it. Ordinary memory is never flushed, but for
+// non-temporal stores ([Window.Stream]), which flush behind themselves. Other stores leave with the
+// next publish at the latest.
 //
 // Devices differ in what they can do: DMA channels, memory that can be given back, cheap reads of
 // the peer's memory, and what a device of frames can do ([Frames]). A device's [Caps] state it.

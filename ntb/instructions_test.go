@@ -54,7 +54,7 @@ func parse(dump string) map[string][]string {
 	return all
 }
 
-const storeFunctions = `^github.com/ntbnet/ntbnet/ntb\.(publish64|publish32|copyWide|flush|drain|fence|\(\*Window\)\..*)(\.abi0)?$`
+const storeFunctions = `^github.com/ntbnet/ntbnet/ntb\.(publish64|publish32|copyWide|streamLines|flush|drain|fence|\(\*Window\)\..*)(\.abi0)?$`
 
 // What is compiled makes plain stores of whole words, and the barriers that cover a bridge.
 func TestCompiledStoresSuitABridge(t *testing.T) {
@@ -116,8 +116,28 @@ func TestCompiledStoresSuitABridge(t *testing.T) {
 					t.Errorf("the copy stores otherwise than by words and single bytes: %s", in)
 				}
 			}
+			if arch == "amd64" {
+				requireStreams(t, got["ntb.streamLines"])
+			}
 			require.Positive(t, words)
 			require.Equal(t, 2, bytes, "bytes are stored before the first aligned word and behind the last")
 		})
 	}
+}
+
+// requireStreams checks that code stores to its target by non-temporal stores alone, does not read
+// it, and has a barrier behind the last.
+func requireStreams(t *testing.T, code []string) {
+	stores := 0
+	for _, in := range code {
+		switch {
+		case !strings.Contains(in, "(DI)"):
+		case regexp.MustCompile(`^MOVNTDQ X[0-3], (0x)?[0-9a-f]+\(DI\)$`).MatchString(in):
+			stores++
+		default:
+			t.Errorf("not a non-temporal store: %s", in)
+		}
+	}
+	require.Equal(t, 4, stores)
+	require.Equal(t, []string{"SFENCE", "RET"}, code[len(code)-2:])
 }

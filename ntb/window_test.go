@@ -20,11 +20,14 @@ func TestWindowWriteIsExact(t *testing.T) {
 				mem := AlignedBytes(320)
 				w := MappedWindow(mem, kind)
 				from := rand.IntN(8)
-				w.Write(off, src[from:from+n])
 				want := make([]byte, 320)
 				copy(want[off:], src[from:from+n])
-				if !bytes.Equal(mem, want) {
-					t.Fatalf("kind %d: %d bytes at %d: wrong memory", kind, n, off)
+				for name, store := range map[string]func(int, []byte){"Write": w.Write, "Stream": w.Stream} {
+					clear(mem)
+					store(off, src[from:from+n])
+					if !bytes.Equal(mem, want) {
+						t.Fatalf("kind %d, %s: %d bytes at %d: wrong memory", kind, name, n, off)
+					}
 				}
 			}
 		}

@@ -179,6 +179,30 @@ func (w *Window) Write(off int, p []byte) {
 	}
 }
 
+// Streams reports whether Stream makes non-temporal stores: on amd64, to cacheable memory of this
+// machine.
+func (w *Window) Streams() bool { return streams && w.sink == nil && w.kind == Cacheable }
+
+// Stream is Write by non-temporal stores, where this processor and the window have them, as
+// [Window.Streams] reports. The lines at either end that p does not fill are stored by ordinary
+// stores.
+func (w *Window) Stream(off int, p []byte) {
+	if !w.Streams() {
+		w.Write(off, p)
+		return
+	}
+	lock.Device()
+	w.check(off, len(p))
+	to := unsafe.Slice((*byte)(unsafe.Add(w.base, off)), len(p))
+	head := min(int(-uintptr(unsafe.Pointer(unsafe.SliceData(to)))&63), len(p))
+	lines := (len(p) - head) / 64
+	copy(to[:head], p)
+	copy(to[head+64*lines:], p[head+64*lines:])
+	if lines > 0 {
+		streamLines(unsafe.Pointer(&to[head]), unsafe.Pointer(&p[head]), uintptr(lines))
+	}
+}
+
 // Store64 stores v at off, a multiple of 8, in one piece. As with Write, it may
 // become visible in any order with other stores. But it becomes visible before a
 // word that is published later, through a window of the same device, by a goroutine

@@ -65,6 +65,7 @@ type outLane struct {
 	armed   bool         // arm was published and no worker has looked since
 	rung    uint32       // the neighbour's data arm that was answered
 	header  [frameHeader]byte
+	bulk    ntb.Bulk // how bodies are stored
 	stall   stall
 	stats   laneStats
 
@@ -276,7 +277,7 @@ func (o *outLane) put(f *frame, body []byte) {
 	o.link.raceRelease()
 	o.queue.Write(at+8, o.header[8:])
 	if f.length > 0 {
-		o.queue.Write(at+frameHeader, body[:f.length])
+		o.bulk.Write(&o.queue, at+frameHeader, body[:f.length])
 	}
 	o.queue.Publish64(at, f.first(uint32(o.hop)))
 	o.account.Produce(1)

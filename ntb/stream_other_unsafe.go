@@ -1,0 +1,11 @@
+//go:build !amd64 || race
+
+package ntb
+
+import "unsafe"
+
+// On arm64 a non-temporal store is no more than a hint. In race builds the detector must see
+// what is stored.
+const streams = false
+
+func streamLines(dst, src unsafe.Pointer, lines uintptr) { copyWide(dst, src, 64*lines) }
