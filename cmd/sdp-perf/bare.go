@@ -78,23 +78,17 @@ func (b *bareChain) start(file *os.File, n, i int, died func()) error {
 	return nil
 }
 
-// Pass implements hops.Chain. It has round trips of one word only.
+// Pass implements hops.Chain. Round trips are of one word, and what goes one way is 64 KiB.
 func (b *bareChain) Pass(_ context.Context, test perf.Test, _ int, d time.Duration) (hops.Passage, error) {
-	if test != perf.RoundTrip {
-		return hops.Passage{}, errors.ErrUnsupported
-	}
 	before := b.Yields()
-	p, err := passage(b.pids(), b.run(d))
+	p, err := passage(b.pids(), b.run(test, d))
 	p.Yields = b.Yields() - before
 	return p, err
 }
 
 // Calls implements hops.Chain.
 func (b *bareChain) Calls(_ context.Context, test perf.Test, _ int, d time.Duration) (hops.Calls, error) {
-	if test != perf.RoundTrip {
-		return hops.Calls{}, errors.ErrUnsupported
-	}
-	return counted(b.pids(), b.run(d))
+	return counted(b.pids(), b.run(test, d))
 }
 
 func (b *bareChain) pids() []int {
@@ -105,11 +99,15 @@ func (b *bareChain) pids() []int {
 	return pids
 }
 
-// run returns a function that passes words along and back.
-func (b *bareChain) run(d time.Duration) func() (hops.Outcome, error) {
+// run returns a function that passes words along and back, or pieces along.
+func (b *bareChain) run(test perf.Test, d time.Duration) func() (hops.Outcome, error) {
 	return func() (hops.Outcome, error) {
-		us, n, err := b.RoundTrips(d)
-		return messages(perf.RoundTrip, hops.Outcome{Value: us, Messages: n}), err
+		measure := b.RoundTrips
+		if test == perf.OneWay {
+			measure = b.Stream
+		}
+		v, n, err := measure(d)
+		return messages(test, hops.Outcome{Value: v, Messages: n}), err
 	}
 }
 

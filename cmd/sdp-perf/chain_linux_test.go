@@ -31,17 +31,12 @@ func TestChains(t *testing.T) {
 	assert.Len(t, r.Yield, 2)
 	require.Len(t, r.Chains, 8)
 	for i, row := range r.Chains {
-		kind, bare := []string{"sdp", "tcp", "unix", "bare"}[i%4], i%4 == 3
+		kind := []string{"sdp", "tcp", "unix", "bare"}[i%4]
 		assert.Equal(t, kind, row.Kind)
 		assert.Equal(t, 1+i/4*2, row.Hops)
-		assert.Equal(t, bare, row.OneWay == nil)
-		tests := []*hops.ChainTest{row.RoundTrip}
-		if !bare {
-			tests = append(tests, row.OneWay)
-		}
-		for _, test := range tests {
+		for _, test := range []*hops.ChainTest{row.RoundTrip, row.OneWay} {
 			require.Len(t, test.Rounds, 2)
-			assert.Len(t, test.TimesFasterThan, map[bool]int{false: 2, true: 3}[test == row.RoundTrip])
+			assert.Len(t, test.TimesFasterThan, 3)
 			for _, round := range test.Rounds {
 				assert.Positive(t, round.Value)
 				assert.Positive(t, round.Messages)
@@ -49,7 +44,11 @@ func TestChains(t *testing.T) {
 				assert.Equal(t, row.Hops > 1, round.Forwarders.CPU > 0)
 				assert.Positive(t, round.Yield)
 				assert.Positive(t, round.Turn)
-				assert.Equal(t, kind == "bare" && row.Hops > 1, round.Yields > 0)
+				if kind != "bare" || row.Hops == 1 {
+					assert.Zero(t, round.Yields)
+				} else if test == row.RoundTrip { // a stream may leave nothing to wait for
+					assert.Positive(t, round.Yields)
+				}
 				if row.Hops > 1 && r.NotCounted == "" {
 					require.NotNil(t, round.Calls)
 					assert.Positive(t, round.Calls.Messages)

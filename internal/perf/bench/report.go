@@ -177,7 +177,7 @@ func (r *Report) writeLimits(b *strings.Builder) {
 		{"one cache line to and fro", "a word", perf.Number(l.Line) + " µs", spreadText(l.LineRounds)},
 		{"", "a word and 56 B", perf.Number(l.Filled) + " µs", spreadText(l.FilledRounds)},
 		{"two cache lines to and fro", "a word and 64 B", perf.Number(l.Double) + " µs", spreadText(l.DoubleRounds)},
-		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(l.Copies.Queue), perf.SizeText(l.Copies.Piece)),
+		{"two copies through a queue", l.Copies.String(),
 			perf.Number(l.Copies.GBs) + " GB/s", spreadText(l.CopiesRounds)},
 	})
 	b.WriteByte('\n')

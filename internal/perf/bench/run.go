@@ -131,7 +131,7 @@ func (r *run) verify(ctx context.Context) (perf.Verified, error) {
 	return v, nil
 }
 
-// fastest is how many sizes of queue and piece are measured again in each round.
+// fastest is how many sizes of queue and piece are measured again in each round, by each kind of stores.
 const fastest = 4
 
 func (r *run) measureLimits(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (r *run) limitsAgain() error {
 	copied := 0.
 	for _, c := range r.fast {
 		var err error
-		if c.GBs, err = r.Limits.Copies(c.Queue, c.Piece, r.Effort.Bytes); err != nil {
+		if c.GBs, err = r.Limits.Copies(c.Queue, c.Piece, r.Effort.Bytes, c.Streamed); err != nil {
 			return err
 		}
 		copied = max(copied, c.GBs)

@@ -14,7 +14,7 @@ const (
 	ours = "sdp"  // a line of nodes
 	tcp  = "tcp"  // relays that copy between connections of loopback TCP
 	unix = "unix" // and of Unix sockets
-	bare = "bare" // one word from memory to memory, with no code of a connection
+	bare = "bare" // a word, or 64 KiB, from memory to memory, with no code of a connection
 )
 
 // kinds are all kinds, in the order of the report.
@@ -22,8 +22,7 @@ var kinds = []string{ours, tcp, unix, bare}
 
 // Chain is a chain of processes.
 type Chain interface {
-	// Pass measures a test between the ends of the chain. A bare chain has round trips only,
-	// of one word.
+	// Pass measures a test between the ends of the chain. A bare chain has round trips of one word.
 	Pass(ctx context.Context, test perf.Test, size int, d time.Duration) (Passage, error)
 	// Calls counts system calls in such a test. That takes time of all processes, so it is
 	// apart. The error wraps [ErrNotCounted] if the system does not let them be counted.
@@ -104,9 +103,9 @@ func (f Frames) Since(before Frames) Frames {
 // ChainRow is what a kind of chain over a number of hops achieves.
 type ChainRow struct {
 	Hops      int        `json:"hops"`
-	Kind      string     `json:"kind"`                   // "sdp", "tcp", "unix", "bare"
-	RoundTrip *ChainTest `json:"round_trip_us"`          // of 64 B, or of a word
-	OneWay    *ChainTest `json:"one_way_gbps,omitempty"` // with 64 KiB
+	Kind      string     `json:"kind"`          // "sdp", "tcp", "unix", "bare"
+	RoundTrip *ChainTest `json:"round_trip_us"` // of 64 B, or of a word
+	OneWay    *ChainTest `json:"one_way_gbps"`  // with 64 KiB
 }
 
 // ChainTest is one test of a kind of chain.
@@ -133,6 +132,8 @@ type Forwarding struct {
 	Of     perf.Spread `json:"frames_of_a_message"`
 	CPU    perf.Spread `json:"cpu_us"`
 	Yields perf.Spread `json:"yields"`
+	// TimesBare is the CPU time of a message in times of that of a forwarder of the bare chain.
+	TimesBare perf.Spread `json:"cpu_of_a_message_times_bare"`
 	// Work is the CPU time less that of the yields, each of which takes what one took in the
 	// same round. WorkCopies is that for a message, in plain copies of 64 KiB.
 	Work       perf.Spread `json:"cpu_less_yields_us"`
@@ -220,7 +221,7 @@ func reduce(rows []*ChainRow) {
 			}
 			for _, base := range rows {
 				other := base.test(test)
-				if base == row || other == nil {
+				if base == row {
 					continue
 				}
 				if t.TimesFasterThan == nil {
@@ -232,7 +233,17 @@ func reduce(rows []*ChainRow) {
 	}
 }
 
-// test returns nil for a test that the chain does not have.
+// besideBare computes what our forwarders use beside those of the bare chain, in the same rounds.
+func besideBare(rows []*ChainRow) {
+	own, limit := rows[0], rows[len(rows)-1] // as kinds are
+	for test, t := range own.tests() {
+		if t.Frame != nil {
+			t.Frame.TimesBare = ratios(t, limit.test(test), func(p Passage) float64 { return p.Forwarders.CPU / float64(p.Messages) })
+		}
+	}
+}
+
+// test returns what the chain achieves in a test.
 func (r *ChainRow) test(t perf.Test) *ChainTest {
 	if t == perf.RoundTrip {
 		return r.RoundTrip
@@ -240,13 +251,9 @@ func (r *ChainRow) test(t perf.Test) *ChainTest {
 	return r.OneWay
 }
 
-// tests returns the tests that the chain has.
+// tests returns all tests of the chain.
 func (r *ChainRow) tests() map[perf.Test]*ChainTest {
-	all := map[perf.Test]*ChainTest{perf.RoundTrip: r.RoundTrip}
-	if r.OneWay != nil {
-		all[perf.OneWay] = r.OneWay
-	}
-	return all
+	return map[perf.Test]*ChainTest{perf.RoundTrip: r.RoundTrip, perf.OneWay: r.OneWay}
 }
 
 // chainSet is the chains over one number of hops that are being measured, and their rows.
@@ -304,6 +311,7 @@ func (p *Plan) measureChains(ctx context.Context, r *Report, loops int) (err err
 	}
 	for _, c := range list {
 		reduce(c.rows)
+		besideBare(c.rows)
 		r.Chains = append(r.Chains, c.rows...)
 	}
 	return nil
@@ -317,11 +325,7 @@ func (p *Plan) startChains(ctx context.Context, c *chainSet) error {
 			return fmt.Errorf("a chain, %s, hops=%d: %w", kind, c.hops, err)
 		}
 		c.all = append(c.all, one)
-		row := &ChainRow{Hops: c.hops, Kind: kind, RoundTrip: &ChainTest{}}
-		if kind != bare {
-			row.OneWay = &ChainTest{}
-		}
-		c.rows = append(c.rows, row)
+		c.rows = append(c.rows, &ChainRow{Hops: c.hops, Kind: kind, RoundTrip: &ChainTest{}, OneWay: &ChainTest{}})
 	}
 	return nil
 }
@@ -345,15 +349,12 @@ func (c *chainSet) round(ctx context.Context, p *Plan, round int, plain, yield f
 		for i := range c.all {
 			i = (round + i) % len(c.all)
 			t := c.rows[i].test(test)
-			if t == nil {
-				continue
-			}
 			passage, err := c.all[i].Pass(ctx, test, sizeOf(test), p.Duration)
 			if err != nil {
 				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)
 			}
 			passage.Copy, passage.Yield = plain, yield
-			if passage.Yields > 0 {
+			if test == perf.RoundTrip && passage.Yields > 0 {
 				turn = passage.Forwarders.CPU / float64(passage.Yields)
 			}
 			t.Rounds = append(t.Rounds, passage)
@@ -381,9 +382,6 @@ func (c *chainSet) countCalls(ctx context.Context, p *Plan) error {
 	for _, test := range tests {
 		for i := range c.all {
 			t := c.rows[i].test(test)
-			if t == nil {
-				continue
-			}
 			calls, err := c.all[i].Calls(ctx, test, sizeOf(test), p.Duration/callPart)
 			if err != nil {
 				return fmt.Errorf("a chain, %s, hops=%d: %v: %w", c.rows[i].Kind, c.hops, test, err)

@@ -13,12 +13,16 @@ func (r *Report) writeChains(b *strings.Builder) {
 	b.WriteString("\nChains of processes: a client, one forwarder for each hop but the first, and a server:\n\n")
 	perf.WriteAligned(b, r.chainFigures())
 	fmt.Fprintf(b, "\nMedian of the rounds (lowest..highest). sdp: a line of nodes. tcp, unix: relays copy between connections\n"+
-		"over loopback or Unix sockets. bare: one word from memory to memory; each process polls, yields, and then\n"+
-		"sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it in the same round.\n"+
+		"over loopback or Unix sockets. bare: a word, or 64 KiB, from memory to memory; each process polls, yields,\n"+
+		"and then sleeps. CPU: of a forwarder for each message, that of 64 KiB in plain copies of it in the same round.\n"+
 		"Sleeps, calls: of a forwarder's threads for each message, those of Go's runtime among them.\n"+
 		"One plain copy takes %s µs, and one sched_yield %s µs of CPU time.\n", perf.Number(median(r.copies())), perf.Number(median(r.Yield)))
-	b.WriteString("\nsdp beside the others, within each round; and its GB/s and all its processes' CPU time beside 2 hops':\n\n")
+	b.WriteString("\nsdp beside the others, within each round:\n\n")
 	perf.WriteAligned(b, r.chainRatios())
+	if rows := r.besideTwo(); len(rows) > 1 {
+		b.WriteString("\n64 KiB one way beside the same over 2 hops, within each round. CPU: of all processes, for each byte.\n\n")
+		perf.WriteAligned(b, rows)
+	}
 	r.writeStores(b)
 	if rows := r.forwarded(); len(rows) > 1 {
 		b.WriteString("\nsdp's forwarders, for each frame that one of them sent on:\n\n")
@@ -105,26 +109,20 @@ type chainFigure struct {
 	of         func(*ChainTest) *perf.Spread
 }
 
-func (f *chainFigure) cell(row *ChainRow) string {
-	t := row.test(f.test)
-	if t == nil {
-		return "-"
-	}
-	return optional(f.of(t))
-}
+func (f *chainFigure) cell(row *ChainRow) string { return optional(f.of(row.test(f.test))) }
 
 func spreadText(s perf.Spread) string {
 	return fmt.Sprintf("%s (%s..%s)", perf.Number(s.Median), perf.Number(s.Min), perf.Number(s.Max))
 }
 
 func (r *Report) chainRatios() [][]string {
-	rows := [][]string{{"hops", "test", "against tcp", "against unix", "times bare", "of 2 hops", "CPU of 2 hops'"}}
+	rows := [][]string{{"hops", "test", "against tcp", "against unix", "times bare"}}
 	for _, own := range r.ours() {
-		to, way := own.RoundTrip, own.OneWay
-		rate, cpu := r.beside(own)
-		rows = append(rows,
-			[]string{fmt.Sprint(own.Hops), "64 B, to and fro", faster(to, tcp), faster(to, unix), spreadText(r.timesBare(own)), "-", "-"},
-			[]string{fmt.Sprint(own.Hops), "64 KiB, one way", faster(way, tcp), faster(way, unix), "-", rate, cpu})
+		row := func(name string, t *ChainTest) {
+			rows = append(rows, []string{fmt.Sprint(own.Hops), name, faster(t, tcp), faster(t, unix), spreadText(timesBare(t))})
+		}
+		row("64 B, to and fro", own.RoundTrip)
+		row("64 KiB, one way", own.OneWay)
 	}
 	return rows
 }
@@ -134,21 +132,27 @@ func faster(t *ChainTest, kind string) string {
 	return fmt.Sprintf("%sx (%s..%s)", perf.Number(s.Median), perf.Number(s.Min), perf.Number(s.Max))
 }
 
-// timesBare returns how many times as long as a bare chain's our round trip is.
-func (r *Report) timesBare(own *ChainRow) perf.Spread {
-	return ratios(own.RoundTrip, r.chain(own.Hops, bare).RoundTrip, value)
+// timesBare returns how many times as long as a bare chain our chain takes.
+func timesBare(own *ChainTest) perf.Spread {
+	r := own.TimesFasterThan[bare].Spread
+	return perf.Spread{Median: 1 / r.Median, Min: 1 / r.Max, Max: 1 / r.Min}
 }
 
-// beside returns our throughput over more than 2 hops in parts of that over 2, and the CPU time
-// of all processes for each byte in times of that.
-func (r *Report) beside(own *ChainRow) (rate, cpu string) {
-	two := r.chain(2, ours)
-	if two == nil || own.Hops <= 2 {
-		return "-", "-"
+// besideTwo returns the throughput of our chains and of bare ones over more than 2 hops in parts of
+// that over 2, and the CPU time of all processes for each byte in times of that.
+func (r *Report) besideTwo() [][]string {
+	rows := [][]string{{"hops", "chain", "GB/s", "CPU, times"}}
+	for _, row := range r.Chains {
+		two := r.chain(2, row.Kind)
+		if two == nil || row.Hops <= 2 || row.Kind != ours && row.Kind != bare {
+			continue
+		}
+		part := ratios(row.OneWay, two.OneWay, value)
+		times := ratios(row.OneWay, two.OneWay, func(p Passage) float64 { return (p.Forwarders.CPU + p.Ends.CPU) / float64(p.Messages) })
+		rate := fmt.Sprintf("%s (%s..%s)", percent(part.Median), percent(part.Min), percent(part.Max))
+		rows = append(rows, []string{fmt.Sprint(row.Hops), row.Kind, rate, spreadText(times)})
 	}
-	part := ratios(own.OneWay, two.OneWay, value)
-	times := ratios(own.OneWay, two.OneWay, func(p Passage) float64 { return (p.Forwarders.CPU + p.Ends.CPU) / float64(p.Messages) })
-	return fmt.Sprintf("%s (%s..%s)", percent(part.Median), percent(part.Min), percent(part.Max)), spreadText(times)
+	return rows
 }
 
 // ratios returns the distribution of a figure of a chain divided by that of another one in the
@@ -197,6 +201,7 @@ func (r *Report) forwarded() [][]string {
 		both("CPU less yields, µs", func(f *Forwarding) *perf.Spread { return &f.Work })
 		both("less those in turn, µs", func(f *Forwarding) *perf.Spread { return &f.WorkInTurn })
 		add("that of 64 KiB, copies", "-", spreadText(own.OneWay.Frame.WorkCopies))
+		both("CPU of a message, times bare's", func(f *Forwarding) *perf.Spread { return &f.TimesBare })
 		both("wake-ups", func(f *Forwarding) *perf.Spread { return &f.Wakes })
 		both("rests", func(f *Forwarding) *perf.Spread { return &f.Rests })
 		both("sleeps of threads", func(f *Forwarding) *perf.Spread { return &f.Sleeps })

@@ -63,6 +63,35 @@ func TestAWordGoesAlongAChainAndBack(t *testing.T) {
 	}
 }
 
+// Each piece goes through all queues, in order, and is in the last process' memory at the end.
+func TestPiecesGoAlongAChain(t *testing.T) {
+	for _, hops := range []int{1, 3} {
+		c, end := startMembers(t, hops)
+		sent := uint64(0)
+		for round := range 3 {
+			for i := range c.private {
+				c.private[i] = byte(i>>8 + round)
+			}
+			gbs, all, err := c.Stream(time.Millisecond)
+			require.NoError(t, err)
+			assert.Positive(t, gbs)
+			assert.Greater(t, all, chainSlots)
+			sent += uint64(all)
+			for i := range hops {
+				assert.Equal(t, sent, ntb.Load64(c.b, i*pageSize+stored))
+				assert.Equal(t, sent, ntb.Load64(c.b, (i+1)*pageSize+taken))
+				at := c.slotAt(i, sent-1)
+				assert.Equal(t, c.private, c.b[at:at+chainPiece])
+			}
+			_, _, err = c.RoundTrips(time.Microsecond)
+			require.NoError(t, err)
+		}
+		for _, err := range end() {
+			assert.NoError(t, err)
+		}
+	}
+}
+
 // All processes sleep when there is nothing to do, are woken by what comes, and by their end.
 func TestAnIdleChainSleeps(t *testing.T) {
 	c, end := startMembers(t, 3)
@@ -78,6 +107,9 @@ func TestAnIdleChainSleeps(t *testing.T) {
 		require.Eventually(t, asleepNow, time.Minute, time.Millisecond)
 		_, _, err := c.RoundTrips(time.Microsecond)
 		require.NoError(t, err)
+		require.Eventually(t, asleepNow, time.Minute, time.Millisecond)
+		_, _, err = c.Stream(time.Microsecond)
+		require.NoError(t, err)
 	}
 	require.Eventually(t, asleepNow, time.Minute, time.Millisecond)
 	for _, err := range end() {
@@ -91,6 +123,8 @@ func TestStopEndsAChainThatDoesNotAnswer(t *testing.T) {
 	defer f.Close()
 	time.AfterFunc(10*time.Millisecond, c.Stop)
 	_, _, err = c.RoundTrips(time.Millisecond)
+	assert.ErrorIs(t, err, errStopped)
+	_, _, err = c.Stream(time.Millisecond)
 	assert.ErrorIs(t, err, errStopped)
 	require.NoError(t, c.Close())
 	c.Stop() // as when the last process ends afterwards
@@ -115,6 +149,8 @@ func TestMeasureHasTheChains(t *testing.T) {
 	assert.Equal(t, 2, r.Chains[0].Hops)
 	assert.Len(t, r.Chains[0].Runs, Quick.Runs)
 	assert.Positive(t, r.Chains[0].Best)
+	assert.Len(t, r.Chains[0].Stream.Runs, Quick.Runs)
+	assert.Positive(t, r.Chains[0].Stream.Best)
 	assert.Positive(t, r.Yield.Best)
 	end()
 }

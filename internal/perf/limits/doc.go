@@ -1,6 +1,7 @@
 // Package limits measures what a machine allows processes that share memory, without
 // the code of a connection: between two of them one cache line to and fro, and two plain
-// copies through a shared queue; and one word along a chain of processes and back.
+// copies through a shared queue; along a chain of processes one word and back, and pieces of
+// data that each process copies on.
 //
 // Package bench compares the transports with it. It knows none of them. Of this
 // module it uses the store and load instructions of ntb, since no other publish is
@@ -24,8 +25,13 @@
 // belongs to each process:
 //
 //	0        a word for the next process
+//	512      pieces stored for the next process
 //	1024     a word for the one before
+//	1536     pieces taken from the one before
 //	2048     1 while the process sleeps
+//	3072     calls of sched_yield
+//
+// Behind the pages follow the queues of pieces, of 2 MiB, one for each process but the last.
 //
 // In a cache line with payload, the word is the last 8 bytes and the payload the
 // 56 bytes before it. In a message of two cache lines, 72 bytes, the word comes first and

@@ -82,12 +82,17 @@ func TestMeasureHasAFigureForEverything(t *testing.T) {
 	assert.Positive(t, r.Line.Best)
 	assert.Positive(t, r.Filled.Best)
 	assert.Positive(t, r.Double.Best)
-	assert.Len(t, r.Copies, 53, "8 queues with 7 pieces, but no piece larger than its queue")
+	sizes := 53 // 8 queues with 7 pieces, but no piece larger than its queue
+	if s.m.out.Streams() {
+		sizes += 8 // by non-temporal stores
+	}
+	assert.Len(t, r.Copies, sizes)
 	for _, c := range r.Copies {
 		assert.Positive(t, c.GBs, c)
 		assert.LessOrEqual(t, c.GBs, r.Best.GBs)
 	}
-	assert.Equal(t, []Copies{r.Best}, r.Fastest(1))
+	assert.Contains(t, r.Fastest(1), r.Best)
+	assert.Len(t, r.Fastest(3), map[bool]int{false: 3, true: 6}[s.m.out.Streams()])
 
 	var b bytes.Buffer
 	require.NoError(t, r.Table(&b))
@@ -105,7 +110,7 @@ func TestEveryPieceGoesThroughTheQueue(t *testing.T) {
 	c := command{copies, 64 << 10, 16 << 10, 10}
 	require.NoError(t, s.begin(c))
 	for i := range c.count {
-		require.True(t, s.produce(c, bytes.Repeat([]byte{byte(i)}, c.piece), i, i+1))
+		require.True(t, s.produce(c, bytes.Repeat([]byte{byte(i)}, c.piece), i%2 > 0, i, i+1))
 		assert.Equal(t, (i+1)*uint64(c.piece), s.m.load(tail))
 	}
 	for slot, want := range []byte{8, 9, 6, 7} {
@@ -147,7 +152,7 @@ func TestStopEndsAMeasurementWhoseHelperIsDead(t *testing.T) {
 		_, err = s.CacheLine(m, 10)
 		assert.ErrorIs(t, err, errStopped)
 	}
-	_, err = s.Copies(64<<10, 4<<10, 1<<20)
+	_, err = s.Copies(64<<10, 4<<10, 1<<20, false)
 	assert.ErrorIs(t, err, errStopped)
 }
 

@@ -42,9 +42,22 @@ func (m *Memory) publish(off int, v uint64) { m.out.Publish64(off, v) }
 
 func (m *Memory) load(off int) uint64 { return ntb.Load64(m.b, off) }
 
+// fill copies p, a piece, into a queue at position pos, by non-temporal stores if streamed is true.
+func (m *Memory) fill(pos uint64, p []byte, queue int, streamed bool) {
+	at := queueAt(pos, queue)
+	if streamed {
+		m.out.Stream(at, p)
+		return
+	}
+	copy(m.b[at:at+len(p)], p)
+}
+
+// queueAt returns where position pos of a queue is.
+func queueAt(pos uint64, queue int) int { return queueBase + int(pos&uint64(queue-1)) }
+
 // piece returns n bytes of a queue at position pos. n divides the queue's size, and
 // pos is a multiple of n.
 func (m *Memory) piece(pos uint64, n, queue int) []byte {
-	at := queueBase + int(pos&uint64(queue-1))
+	at := queueAt(pos, queue)
 	return m.b[at : at+n]
 }

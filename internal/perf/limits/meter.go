@@ -119,8 +119,9 @@ func (m *Meter) askDouble(from, to uint64) bool {
 // copy: from the meter's memory into the queue, and from there into the helper's
 // memory. All sizes are in bytes. queue and piece are powers of two. A piece is not
 // larger than the queue, and the queue is at most 8 MiB. It returns GB/s (10^9
-// bytes), counted when the helper has copied.
-func (m *Meter) Copies(queue, piece, total int) (float64, error) {
+// bytes), counted when the helper has copied. If streamed is true, the first copy is made by
+// non-temporal stores.
+func (m *Meter) Copies(queue, piece, total int, streamed bool) (float64, error) {
 	n := uint64(max(total/piece, 1))
 	warm := max(n/8, 1)
 	c := command{copies, queue, piece, warm + n}
@@ -128,11 +129,11 @@ func (m *Meter) Copies(queue, piece, total int) (float64, error) {
 		return 0, err
 	}
 	private := make([]byte, piece)
-	if !m.produce(c, private, 0, warm) {
+	if !m.produce(c, private, streamed, 0, warm) {
 		return 0, errStopped
 	}
 	start := time.Now()
-	if !m.produce(c, private, warm, warm+n) {
+	if !m.produce(c, private, streamed, warm, warm+n) {
 		return 0, errStopped
 	}
 	return float64(n) * float64(piece) / float64(time.Since(start)), nil
@@ -140,7 +141,7 @@ func (m *Meter) Copies(queue, piece, total int) (float64, error) {
 
 // produce puts the pieces [from, to) into the queue and waits until they are
 // consumed. It returns false if it was stopped first.
-func (m *Meter) produce(c command, private []byte, from, to uint64) bool {
+func (m *Meter) produce(c command, private []byte, streamed bool, from, to uint64) bool {
 	size := uint64(c.piece)
 	pos, end := from*size, to*size
 	room := pos + uint64(c.queue) // then everything before is consumed
@@ -152,7 +153,7 @@ func (m *Meter) produce(c command, private []byte, from, to uint64) bool {
 			}
 			room = consumed + uint64(c.queue)
 		}
-		copy(m.m.piece(pos, c.piece, c.queue), private)
+		m.m.fill(pos, private, c.queue, streamed)
 		m.m.publish(head, pos+size)
 	}
 	return m.await(tail, end)

@@ -15,7 +15,7 @@ type Effort struct {
 	Runs   int           // of every figure; the best counts
 	Rounds int           // round trips in one run
 	Bytes  int           // through the queue in one run
-	Chain  time.Duration // of round trips along one chain in one run
+	Chain  time.Duration // of round trips along one chain in one run, and of a stream
 }
 
 // Full takes about 7 seconds.
@@ -51,7 +51,7 @@ type Report struct {
 	Double Figure `json:"two_lines_us"`
 	// Yield is the CPU time of one sched_yield, in microseconds, while no chain works.
 	Yield Figure `json:"sched_yield_us"`
-	// Chains are the times of a word along a chain of processes and back.
+	// Chains are what chains of processes allow.
 	Chains []ChainFigure `json:"chains,omitempty"`
 	// Best is the fastest of Copies, which are in order of queue and piece.
 	Best   Copies   `json:"best_two_copies"`
@@ -64,24 +64,46 @@ type Figure struct {
 	Runs []float64 `json:"runs"`
 }
 
-// add adds a run.
+// add adds a run, of which the lowest is the best.
 func (f *Figure) add(v float64) {
 	f.Runs = append(f.Runs, v)
 	f.Best = slices.Min(f.Runs)
 }
 
-// ChainFigure is the time of a word along a chain of processes and back, in microseconds.
+// ChainFigure is the time of a word along a chain of processes and back, in microseconds, and the
+// throughput of pieces of 64 KiB along it.
 type ChainFigure struct {
 	Hops int `json:"hops"` // the chain has one process more
 	Figure
+	Stream Figure `json:"gb_per_s"` // 10^9 bytes; the highest is the best
+}
+
+// add adds a run.
+func (f *ChainFigure) add(us, gbs float64) {
+	f.Figure.add(us)
+	f.Stream.Runs = append(f.Stream.Runs, gbs)
+	f.Stream.Best = slices.Max(f.Stream.Runs)
 }
 
 // Copies is the throughput with one size of queue and piece.
 type Copies struct {
-	Queue int     `json:"queue_bytes"`
-	Piece int     `json:"piece_bytes"`
-	GBs   float64 `json:"gb_per_s"` // 10^9 bytes, the best of the runs
+	Queue    int     `json:"queue_bytes"`
+	Piece    int     `json:"piece_bytes"`
+	Streamed bool    `json:"non_temporal,omitempty"` // the first copy is made by non-temporal stores
+	GBs      float64 `json:"gb_per_s"`               // 10^9 bytes, the best of the runs
 }
+
+// String returns the sizes, and how the first copy is made if that is not the ordinary way.
+func (c Copies) String() string {
+	s := fmt.Sprintf("%s in pieces of %s", perf.SizeText(c.Queue), perf.SizeText(c.Piece))
+	if c.Streamed {
+		s += ", non-temporal"
+	}
+	return s
+}
+
+// streamedPiece is the size of the pieces that Measure tries with non-temporal stores.
+const streamedPiece = 64 << 10
 
 // Measure returns the best of several runs of everything. The runs of one figure are
 // spread over the whole time, so that a disturbance does not affect all of them. Runs
@@ -99,6 +121,11 @@ func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int, chains ...*Cha
 			}
 		}
 	}
+	if m.m.out.Streams() {
+		for _, q := range Queues {
+			r.Copies = append(r.Copies, Copies{Queue: q, Piece: streamedPiece, Streamed: true})
+		}
+	}
 	for range budget.Rounds(e.Runs, loops) {
 		if err := m.measureOnce(r, e); err != nil {
 			return nil, err
@@ -113,7 +140,11 @@ func (m *Meter) Measure(e Effort, budget *perf.Budget, loops int, chains ...*Cha
 			if err != nil {
 				return nil, err
 			}
-			r.Chains[i].add(us)
+			gbs, _, err := c.Stream(e.Chain)
+			if err != nil {
+				return nil, err
+			}
+			r.Chains[i].add(us, gbs)
 		}
 		r.Runs++
 	}
@@ -135,7 +166,7 @@ func (m *Meter) measureOnce(r *Report, e Effort) error {
 	}
 	for i := range r.Copies {
 		c := &r.Copies[i]
-		v, err := m.Copies(c.Queue, c.Piece, e.Bytes)
+		v, err := m.Copies(c.Queue, c.Piece, e.Bytes, c.Streamed)
 		if err != nil {
 			return err
 		}
@@ -154,11 +185,16 @@ func slower(a, b Copies) int {
 	return 0
 }
 
-// Fastest returns the n sizes with the highest throughput, the fastest first.
-func (r *Report) Fastest(n int) []Copies {
-	list := slices.Clone(r.Copies)
-	slices.SortStableFunc(list, func(a, b Copies) int { return slower(b, a) })
-	return list[:min(n, len(list))]
+// Fastest returns the n sizes with the highest throughput, the fastest first, of each kind of
+// stores: which kind is faster may change while a virtual machine runs.
+func (r *Report) Fastest(n int) (list []Copies) {
+	for _, streamed := range []bool{false, true} {
+		kind := slices.Clone(r.Copies)
+		kind = slices.DeleteFunc(kind, func(c Copies) bool { return c.Streamed != streamed })
+		slices.SortStableFunc(kind, func(a, b Copies) int { return slower(b, a) })
+		list = append(list, kind[:min(n, len(kind))]...)
+	}
+	return list
 }
 
 // Table writes the report as plain text.
@@ -170,16 +206,17 @@ func (r *Report) Table(w io.Writer) error {
 		{"one cache line to and fro", "a word", perf.Number(r.Line.Best) + " µs", texts(r.Line.Runs)},
 		{"", "a word and 56 B", perf.Number(r.Filled.Best) + " µs", texts(r.Filled.Runs)},
 		{"two cache lines to and fro", "a word and 64 B", perf.Number(r.Double.Best) + " µs", texts(r.Double.Runs)},
-		{"two copies through a queue", fmt.Sprintf("%s in pieces of %s", perf.SizeText(r.Best.Queue), perf.SizeText(r.Best.Piece)),
-			perf.Number(r.Best.GBs) + " GB/s", ""},
+		{"two copies through a queue", r.Best.String(), perf.Number(r.Best.GBs) + " GB/s", ""},
 	}
-	for i, c := range r.Chains {
-		what := ""
-		if i == 0 {
-			what = "one word along a chain and back"
+	chains := func(what, unit string, of func(ChainFigure) Figure) {
+		for _, c := range r.Chains {
+			f := of(c)
+			rows = append(rows, []string{what, fmt.Sprintf("%d hops, %d processes", c.Hops, c.Hops+1), perf.Number(f.Best) + unit, texts(f.Runs)})
+			what = ""
 		}
-		rows = append(rows, []string{what, fmt.Sprintf("%d hops, %d processes", c.Hops, c.Hops+1), perf.Number(c.Best) + " µs", texts(c.Runs)})
 	}
+	chains("one word along a chain and back", " µs", func(c ChainFigure) Figure { return c.Figure })
+	chains("64 KiB along it, each copies", " GB/s", func(c ChainFigure) Figure { return c.Stream })
 	rows = append(rows, []string{"one sched_yield", "CPU time", perf.Number(r.Yield.Best) + " µs", texts(r.Yield.Runs)})
 	perf.WriteAligned(&b, rows)
 	if len(r.Chains) > 0 {
@@ -200,25 +237,29 @@ func texts(values []float64) string {
 	return strings.Join(list, " ")
 }
 
-// grid returns a row for each queue and a column for each piece.
+// grid returns a row for each queue and a column for each piece, and one for non-temporal stores.
 func (r *Report) grid() [][]string {
 	top := []string{"queue", ""}
 	for _, p := range Pieces {
 		top = append(top, perf.SizeText(p))
 	}
-	rows := [][]string{top}
+	rows := [][]string{append(top, perf.SizeText(streamedPiece)+", non-temporal")}
 	for _, q := range Queues {
 		row := []string{perf.SizeText(q), ""}
 		for _, p := range Pieces {
-			cell := "-"
-			for _, c := range r.Copies {
-				if c.Queue == q && c.Piece == p {
-					cell = perf.Number(c.GBs)
-				}
-			}
-			row = append(row, cell)
+			row = append(row, r.cell(q, p, false))
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, r.cell(q, streamedPiece, true)))
 	}
 	return rows
+}
+
+// cell returns the throughput of one size, or a dash if it was not measured.
+func (r *Report) cell(queue, piece int, streamed bool) string {
+	for _, c := range r.Copies {
+		if c.Queue == queue && c.Piece == piece && c.Streamed == streamed {
+			return perf.Number(c.GBs)
+		}
+	}
+	return "-"
 }
