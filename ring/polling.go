@@ -28,6 +28,9 @@ const (
 	// restAfter is after how many polls of others a worker rests. A goroutine that finds what
 	// it waits for sooner may do something else for long.
 	restAfter = 8
+	// ledGuard is how long a worker leaves its lane to that of the other side at most, until it looks
+	// whether that one still polls it. It is woken when that one stops.
+	ledGuard = 100 * time.Millisecond
 )
 
 // laneWorker is the worker of a lane, for both directions: incoming frames, and credit for
@@ -135,6 +138,9 @@ func (w *laneWorker) pollLane() bool {
 		if !polls.Due() {
 			ntb.Pause()
 		} else if !polls.Offer() {
+			if polls.Refused() && w.restLed() {
+				return true
+			}
 			w.budget = max(w.budget/2, leastPoll)
 			break
 		}
@@ -143,10 +149,42 @@ func (w *laneWorker) pollLane() bool {
 	return false
 }
 
+// restLed waits for as long as the worker of the other side polls this lane as well, if it does. Then
+// the neighbour is not asked to ring for what is found anyway. It reports whether it has waited.
+func (w *laneWorker) restLed() bool {
+	l := w.in.link
+	if w.leads || l.direction > Right || !l.router.leads[w.in.index].Load() {
+		return false
+	}
+	w.startTimer(ledGuard)
+	w.in.rests.Add(1)
+	select {
+	case <-w.in.wake:
+	case <-w.timer.C:
+	}
+	w.polls = w.in.polls.Load()
+	return true
+}
+
+// startTimer has the timer go off after d.
+func (w *laneWorker) startTimer(d time.Duration) {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+		return
+	}
+	w.timer.Reset(d)
+}
+
 // lead makes w the worker that polls the lane of the other side as well, unless that one's does.
 func (w *laneWorker) lead() {
 	l := w.in.link
-	w.leads = w.leads || l.direction <= Right && l.router.leads[w.in.index].CompareAndSwap(false, true)
+	if w.leads || l.direction > Right || !l.router.leads[w.in.index].CompareAndSwap(false, true) {
+		return
+	}
+	w.leads = true
+	if o := l.router.sides[l.direction.opposite()].Load(); o != nil {
+		w.other = o.in[w.in.index]
+	}
 }
 
 // follow ends lead. The worker of the other lane goes on, if it rests.
@@ -176,12 +214,9 @@ func (w *laneWorker) relieveOther() bool {
 
 // rest waits until no other goroutine polls the lane, one needs the worker, or the link is down.
 func (w *laneWorker) rest() {
-	if w.timer == nil {
-		w.timer = time.NewTimer(restFor)
-	}
 	for d := restFor; w.in.polls.Load() != w.polls && w.in.link.dev.LinkUp(); d = min(2*d, mostRest) {
 		w.polls = w.in.polls.Load()
-		w.timer.Reset(d)
+		w.startTimer(d)
 		w.in.rests.Add(1)
 		select {
 		case <-w.in.wake:
@@ -196,6 +231,10 @@ func (w *laneWorker) rest() {
 // goroutine is doing that.
 func (l *inLane) relieve() (worked bool) {
 	l.polls.Add(1)
+	if !l.link.dev.LinkUp() {
+		l.rouse() // its worker ends
+		return false
+	}
 	if !l.mu.TryLock() {
 		return false
 	}

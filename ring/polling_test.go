@@ -273,6 +273,54 @@ func TestAWorkerRestsWhileOthersPoll(t *testing.T) {
 	}
 }
 
+// fillLimit takes all places in the limit of spins, until the test ends.
+func fillLimit(t *testing.T) {
+	for range (runtime.GOMAXPROCS(0) + 1) / 2 {
+		p := wait.Frames(false).Begin(time.Hour, 0)
+		p.Offer() // not counted
+		p.Offer()
+		t.Cleanup(p.End)
+	}
+}
+
+// A worker that may not poll, as too many spin, leaves its lane to that of the other side while that
+// polls it, and does not ask the neighbour to ring.
+func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
+	w := newWaiting(t)
+	fillLimit(t)
+	worker, leader := w.worker(time.Hour), w.n.router.sides[Right].Load().worker(0)
+	require.False(t, worker.pollLane(), "no worker polls this lane")
+
+	leader.lead()
+	require.True(t, leader.leads)
+	require.Same(t, w.in, leader.other, "which it wakes when it stops")
+	ended := make(chan bool)
+	for range 2 {
+		rests := w.in.rests.Load()
+		go func() { ended <- worker.pollLane() }()
+		require.Eventually(t, func() bool { return w.in.rests.Load() > rests }, time.Minute, time.Millisecond)
+		select {
+		case <-ended: // ledGuard is over: the other one still polls
+			continue
+		case <-time.After(time.Millisecond):
+		}
+		leader.follow()
+		require.True(t, <-ended, "it goes on when that one stops")
+		require.False(t, leader.leads)
+		leader.lead()
+	}
+	leader.follow()
+	require.False(t, worker.pollLane())
+}
+
+// A worker that leaves its lane to the other one notices the end of its link.
+func TestTheEndOfALinkWakesItsWorker(t *testing.T) {
+	w := newWaiting(t)
+	w.left.dev.Disable()
+	require.False(t, w.in.relieve())
+	require.Len(t, w.in.wake, 1)
+}
+
 // A worker whose link is down leaves the other side, which may have work for ever, to that one's
 // worker. Otherwise the link would not end.
 func TestAWorkerStopsWithItsLink(t *testing.T) {

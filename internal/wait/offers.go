@@ -24,6 +24,9 @@ const (
 	chainGiveWay = 500 * time.Microsecond
 	// While offers are slow, a wait ends after slowPolls polls.
 	slowPolls = 64
+	// An offer counts in the time of a wait for mostOffer at most. What it takes beyond that others
+	// have used.
+	mostOffer = 10 * time.Microsecond
 )
 
 // patience says what follows from slow offers. A slow offer means that another process computes.
@@ -143,6 +146,9 @@ func (o *Offers) offer(now time.Time) time.Time {
 	return after
 }
 
+// given returns how much of an offer that took so long does not count in the time of the wait.
+func given(took time.Duration) time.Duration { return max(0, took-mostOffer) }
+
 // stopped reports whether there is no reason to wait any more.
 func (o *Offers) stopped() bool {
 	select {
@@ -160,7 +166,7 @@ type Polls struct {
 
 	polls   int       // so far
 	offerAt int       // the next of them that an offer follows
-	begin   time.Time // when the first offer was due; zero before that
+	begin   time.Time // when the first offer was due, later by what does not count; zero before that
 	gave    time.Time // when other goroutines last had a chance to run
 	gives   fruitless // chances of others to run
 	place   place
@@ -175,9 +181,11 @@ const (
 	early   place = iota // not yet
 	counted              // until its end
 	beyond               // there was no room
+	refused              // there was no room, and so the wait is over
 )
 
-// Begin begins a wait that polls for budget, of which the caller has made some polls already.
+// Begin begins a wait that polls for budget, in which each offer counts for 10 µs at most. The caller has
+// made some polls already.
 func (o *Offers) Begin(budget time.Duration, polls int) Polls {
 	return Polls{offers: o, budget: budget, polls: polls, offerAt: o.pace.first}
 }
@@ -185,6 +193,9 @@ func (o *Offers) Begin(budget time.Duration, polls int) Polls {
 // Leave has the wait end where the limit of all spins is reached, rather than poll by turns. The
 // caller ends it as soon as it sees that another goroutine polls for the same.
 func (p *Polls) Leave() { p.leaves = true }
+
+// Refused reports whether a wait of which [Polls.Leave] was called has found no room in the limit.
+func (p *Polls) Refused() bool { return p.place == refused }
 
 // CountIn has each offer of this wait counted in n.
 func (p *Polls) CountIn(n *atomic.Uint64) { p.made = n }
@@ -226,6 +237,7 @@ func (p *Polls) Offer() bool {
 		p.place = counted
 		giving.Add(1)
 	case p.place == early && p.leaves:
+		p.place = refused
 		return false
 	case p.place == early:
 		p.place = beyond
@@ -235,7 +247,9 @@ func (p *Polls) Offer() bool {
 	if o.slow(now) {
 		return p.polls < slowPolls
 	}
+	before := now
 	now = o.offer(now)
+	p.begin = p.begin.Add(given(now.Sub(before)))
 	if p.made != nil {
 		p.made.Add(1)
 	}

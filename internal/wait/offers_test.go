@@ -63,6 +63,50 @@ func waitOffersItsProcessor(t *testing.T) {
 	}
 }
 
+// An offer counts in the time of a wait for 10 µs at most.
+func TestALongOfferCountsForLittle(t *testing.T) {
+	const budget, most = 100 * time.Microsecond, 100_000
+	for took, offers := range map[time.Duration]int{
+		100 * time.Nanosecond: 1001, 5 * time.Microsecond: 21, mostOffer: 11, 900 * time.Microsecond: 11,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			o := NewOffers(func() { n++; time.Sleep(took) }, nil)
+			require.False(t, pollAll(o, budget, after(most)))
+			require.Equal(t, offers, n, "of %v", took)
+
+			n = 0
+			s := NewSpinner(budget, nil)
+			s.Offer(o, 1)
+			require.Equal(t, Missed, s.Spin(&countedSource{until: most}))
+			require.InDelta(t, offers, n, pollsACheck, "of %v", took)
+		})
+	}
+}
+
+// countedSource is ready at poll number until. It is stopped from time stop on, if that is not zero.
+type countedSource struct {
+	polls, until int
+	stop         time.Time
+}
+
+func (s *countedSource) Ready() bool   { s.polls++; return s.polls == s.until }
+func (s *countedSource) Stopped() bool { return !s.stop.IsZero() && time.Now().After(s.stop) }
+func (*countedSource) Yielded()        {}
+
+// A reason to stop is noticed behind the offer in which it came, however long that was.
+func TestASpinStopsBehindALongOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 900 * time.Microsecond
+		o := NewOffers(func() { time.Sleep(took) }, nil)
+		s := NewSpinner(50*time.Microsecond, nil)
+		s.Offer(o, 1)
+		start := time.Now()
+		require.Equal(t, Stopped, s.Spin(&countedSource{stop: start.Add(3*took - 1)}))
+		require.Equal(t, 3*took, time.Since(start))
+	})
+}
+
 // A wait for goroutines of this process lets them run after each poll.
 func TestAWaitForThisProcessLetsItRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

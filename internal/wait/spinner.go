@@ -72,7 +72,8 @@ func NewSpinner(budget time.Duration, t *Thrift) Spinner {
 }
 
 // Offer has spins offer their processor to other processes by o, and last times as long, but for
-// those that begin while an offer would take long. It is called before the first of them.
+// those that begin while an offer would take long. Each offer counts for 10 µs at most. It is called
+// before the first of them.
 func (s *Spinner) Offer(o *Offers, times int) {
 	s.offers, s.longer = o, time.Duration(times)*s.budget
 }
@@ -147,17 +148,17 @@ func (s *Spinner) Spin(src Source) Outcome {
 			p.hit(i)
 			return Hit
 		}
-		slow := false
+		slow, longer := false, false
 		if !offers {
 			ntb.Pause()
 		} else if i > p.offers.pace.first {
-			slow = p.offer()
+			slow, longer = p.offer()
 		}
 		if i+1 == p.yieldAt {
 			p.yield(i + 1)
 			src.Yielded()
 		}
-		if i%pollsACheck != 0 && !slow {
+		if i%pollsACheck != 0 && !slow && !longer {
 			continue
 		}
 		waited, stopped := p.waited(), src.Stopped()
@@ -216,8 +217,8 @@ func (s *Spinner) Unparks() {
 type spin struct {
 	s       *Spinner
 	budget  time.Duration
-	offers  *Offers // nil: this one offers no processor
-	start   time.Time
+	offers  *Offers   // nil: this one offers no processor
+	start   time.Time // later by what does not count
 	spent   spending
 	yieldAt int       // the number of the next poll that others run before
 	offered time.Time // when the last offer was over; zero before the first
@@ -272,14 +273,17 @@ func (p *spin) hit(i int) {
 }
 
 // offer offers the processor to other processes. It reports whether the next offers would take
-// long.
-func (p *spin) offer() (slow bool) {
+// long, and whether this one was longer than it counts.
+func (p *spin) offer() (slow, longer bool) {
 	if p.offered.IsZero() {
 		p.offered = time.Now()
 	}
+	before := p.offered
 	p.offered = p.offers.offer(p.offered)
+	more := given(p.offered.Sub(before))
+	p.start = p.start.Add(more)
 	p.spent.yielded(p.offered)
-	return p.offers.slow(p.offered)
+	return p.offers.slow(p.offered), more > 0
 }
 
 // waited returns how long the spin has lasted.
