@@ -171,7 +171,7 @@ func (t *tunnel) accepted(f *frame) {
 		return
 	}
 	t.meet(f)
-	t.arq.Accepted(t.ackAt(f))
+	t.arq.Accepted(t.router.opts.ackAt(f))
 	t.changed()
 }
 

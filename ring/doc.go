@@ -130,7 +130,7 @@
 // is memory of this node, given to that one source. A frame may claim any source, so only a process
 // that a link state names gets such memory, and those of one host at most 512. Link states, too,
 // may be forged: over the link to one neighbour at most 1024 tunnels come, in whatever names. With
-// an Options.Window of 16 MiB and an Options.Retention of up to 8 MiB that is 24 GiB of address space for
+// an Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address space for
 // each neighbour, of which the other ends can have all touched.
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at

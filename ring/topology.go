@@ -103,15 +103,8 @@ const (
 	minFrameBytes = 256
 	maxFrameBytes = 1 << 20
 
-	defaultWindow = 16 << 20
-
-	// What a tunnel keeps by default: shortRetention, or longRetention if its route has at
-	// least longRoute links. All that is kept is spread over the lanes of the route, so that
-	// on a long one a process that has its turn would find few frames of shortRetention. On
-	// a short one longRetention is slower, since what is kept leaves the caches.
-	shortRetention = 2 << 20
-	longRetention  = 8 << 20
-	longRoute      = 3
+	defaultWindow    = 16 << 20
+	defaultRetention = 2 << 20
 )
 
 // Errors of routed peers and of links.
@@ -156,9 +149,8 @@ type Options struct {
 	// 1024 for each neighbour, of nodes to which the route leads through it.
 	Window int
 	// Retention is how many bytes of frames, per routed peer, may be under way and
-	// not acknowledged, at least four frames. They are kept to be sent again by another
-	// route. 0 means 2 MiB, or 8 MiB if the route to the peer's host has three links or
-	// more when the peer comes up, or four frames if that is more.
+	// not acknowledged, at least four frames; 0 means 2 MiB or four frames. They
+	// are kept to be sent again by another route.
 	Retention int
 	// Failover makes Peer use a tunnel for neighbours too. Then every connection
 	// goes on in the other direction when a link is cut. Without it, connections to
@@ -191,6 +183,7 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Slots, DefaultSlots)
 	set(&o.FrameBytes, DefaultFrame)
 	set(&o.Window, defaultWindow)
+	set(&o.Retention, max(defaultRetention, 4*o.FrameBytes))
 	for _, c := range []struct {
 		ok   bool
 		what string
@@ -202,24 +195,13 @@ func (o Options) withDefaults() (Options, error) {
 		{o.Slots >= minSlotCount && o.Slots <= maxSlotCount, "slots", o.Slots},
 		{o.FrameBytes >= minFrameBytes && o.FrameBytes <= maxFrameBytes && o.FrameBytes%64 == 0, "bytes in a frame", o.FrameBytes},
 		{o.Window >= link.MinWindow && o.Window <= 1<<30 && o.Window%4096 == 0, "bytes of window", o.Window},
-		{o.Retention == 0 || o.Retention >= 4*o.FrameBytes && o.Retention <= 1<<30, "bytes of retention", o.Retention},
+		{o.Retention >= 4*o.FrameBytes && o.Retention <= 1<<30, "bytes of retention", o.Retention},
 	} {
 		if !c.ok {
 			return o, fmt.Errorf("ring: option out of range: %s is %d", c.what, c.v)
 		}
 	}
 	return o, nil
-}
-
-// retention returns how many bytes a tunnel keeps whose route has as many links.
-func (o *Options) retention(links int) int {
-	switch {
-	case o.Retention > 0:
-		return o.Retention
-	case links >= longRoute:
-		return max(longRetention, 4*o.FrameBytes)
-	}
-	return max(shortRetention, 4*o.FrameBytes)
 }
 
 // neighbour returns the host to which a link of a host in direction d leads, or 0

@@ -20,14 +20,13 @@ const (
 // the next Publish. What is sent when, and again, is up to arq.
 type tunnel struct {
 	// Immutable.
-	router    *router
-	remote    link.ID
-	epoch     uint32        // the same at both ends
-	over      *linkKey      // of the link that another node asked for it over; nil: this node asked
-	retention int           // how many bytes it keeps, by the route when it was made
-	seat      seat          // given by the table
-	down      chan struct{} // closed when the device goes down
-	opened    chan struct{} // closed when far is known
+	router *router
+	remote link.ID
+	epoch  uint32        // the same at both ends
+	over   *linkKey      // of the link that another node asked for it over; nil: this node asked
+	seat   seat          // given by the table
+	down   chan struct{} // closed when the device goes down
+	opened chan struct{} // closed when far is known
 
 	far     farEnd  // constant after opened
 	inbound inbound // what the other end stores, under a lock of its own
@@ -78,7 +77,7 @@ const maxFrames = 1 << 12
 // newAsker returns the end of a tunnel that this node asks another one for.
 func newAsker(r *router, remote link.ID) *tunnel {
 	t := newTunnel(r, remote, newEpoch())
-	t.arq = arq.Asker(t.keeps(), time.Now())
+	t.arq = arq.Asker(r.opts.arq(), time.Now())
 	return t
 }
 
@@ -87,8 +86,8 @@ func newAsker(r *router, remote link.ID) *tunnel {
 func newAnswerer(r *router, over linkKey, asked *frame) *tunnel {
 	t := newTunnel(r, asked.src, asked.epoch)
 	t.over = &over
-	c := t.keeps()
-	c.AckAt = t.ackAt(asked)
+	c := r.opts.arq()
+	c.AckAt = r.opts.ackAt(asked)
 	t.arq = arq.Answerer(c)
 	t.meet(asked)
 	t.changed()
@@ -96,9 +95,8 @@ func newAnswerer(r *router, over linkKey, asked *frame) *tunnel {
 }
 
 func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
-	_, _, links := r.route(remote.Host())
 	t := &tunnel{
-		router: r, remote: remote, epoch: epoch, retention: r.opts.retention(links),
+		router: r, remote: remote, epoch: epoch,
 		down: make(chan struct{}), opened: make(chan struct{}),
 	}
 	t.inbound.init(r.opts.Window)
@@ -106,14 +104,14 @@ func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 	return t
 }
 
-// keeps returns how a tunnel keeps frames.
-func (t *tunnel) keeps() arq.Config {
-	return arq.Config{Buf: ntb.AlignedBytes(t.retention), Frames: maxFrames, AckAt: t.retention / 4}
+// arq returns how a tunnel keeps frames.
+func (o *Options) arq() arq.Config {
+	return arq.Config{Buf: ntb.AlignedBytes(o.Retention), Frames: maxFrames, AckAt: o.Retention / 4}
 }
 
 // ackAt returns how much is acknowledged at once when it is owed: a quarter of what either
 // end keeps. f is an open or an accept.
-func (t *tunnel) ackAt(f *frame) int { return min(t.retention, int(f.ask)<<10) / 4 }
+func (o *Options) ackAt(f *frame) int { return min(o.Retention, int(f.ask)<<10) / 4 }
 
 // window returns the size of the other end's window, from an open or an accept. It returns
 // false if no node has such a window.

@@ -79,7 +79,7 @@ func (t *tunnel) frame(out *arq.Frame) frame {
 		bells: out.Marks.Bells, ask: out.Marks.Ask, answer: out.Marks.Answer,
 	}
 	if f.kind == frameOpen || f.kind == frameAccept {
-		f.arg, f.ask = uint32(r.opts.Window>>10), uint32(t.retention>>10)
+		f.arg, f.ask = uint32(r.opts.Window>>10), uint32(r.opts.Retention>>10)
 	}
 	return f
 }
