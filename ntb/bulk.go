@@ -2,8 +2,8 @@ package ntb
 
 import "time"
 
-// Bulk writes pieces of data to windows, by ordinary or by non-temporal stores, as it finds
-// faster. One goroutine at a time uses it. The zero Bulk is ready for use.
+// Bulk writes pieces of data to windows: by ordinary stores, or by non-temporal ones where it finds
+// those much faster. One goroutine at a time uses it. The zero Bulk is ready for use.
 //
 // An ordinary store fetches the cache line first, from the cache of the processor that has read
 // it, and the reader then fetches it from this one's. Between processors that have a cache in
@@ -33,9 +33,9 @@ func (k storeKind) other() storeKind { return 1 - k }
 const (
 	// leastStreamed is the smallest piece, in bytes, for which Bulk has a choice.
 	leastStreamed = 4 << 10
-	// Of sampleEvery pieces, one is timed. Of otherEvery of those, one is stored by the kind that
-	// was not chosen.
-	sampleEvery = 16
+	// Of sampleEvery pieces, one is timed: an odd number, since large and small pieces may take turns.
+	// Of otherEvery of those, one is stored by the kind that was not chosen.
+	sampleEvery = 17
 	otherEvery  = 16
 	// Ordinary stores are given up when they take slow times as long as non-temporal ones: what
 	// was stored by those takes the reader longer, if it has a cache in common. They are chosen again

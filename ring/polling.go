@@ -28,8 +28,8 @@ const (
 	// restAfter is after how many polls of others a worker rests. A goroutine that finds what
 	// it waits for sooner may do something else for long.
 	restAfter = 8
-	// ledGuard is how long a worker leaves its lane to that of the other side at most, until it looks
-	// whether that one still polls it. It is woken when that one stops.
+	// ledGuard is how long a worker leaves its lane to the other side's worker before it looks again.
+	// It is woken when that worker stops polling the lane, so this is for links that change meanwhile.
 	ledGuard = 100 * time.Millisecond
 )
 
@@ -41,7 +41,6 @@ type laneWorker struct {
 	spins  bool
 	offers *wait.Offers  // how it polls
 	leads  bool          // polls the lane of the other side as well
-	other  *inLane       // that lane, if it leads
 	polls  uint32        // of others, when this worker last looked
 	budget time.Duration // of polls
 	gave   time.Time     // when other goroutines last had a chance to run; zero after a sleep
@@ -64,9 +63,7 @@ func (l *Link) work(i int) {
 	}()
 	w := l.worker(i)
 	for {
-		worked := w.in.drain()
-		w.in.pollOnward()
-		more := w.out.pollSome()
+		worked, more := w.round()
 		if l.dev.LinkUp() && (more || w.poll(worked)) {
 			continue
 		}
@@ -76,6 +73,17 @@ func (l *Link) work(i int) {
 			return
 		}
 	}
+}
+
+// round takes the frames that have come, and lets go on what waited. It reports whether it has taken
+// frames, and whether there may be more to go on. A worker that leads does the same for the other
+// side's lane, also while its own always has frames.
+func (w *laneWorker) round() (worked, more bool) {
+	worked = w.in.drain()
+	w.in.pollOnward()
+	more = w.out.pollSome()
+	w.relieveOther()
+	return worked, more
 }
 
 // sleep waits until the neighbour rings.
@@ -132,13 +140,16 @@ func (w *laneWorker) pollLane() bool {
 		if w.in.ready() || w.out.roomCame() {
 			return true
 		}
-		if w.leads && w.relieveOther() {
+		if w.relieveOther() {
 			polls.Again()
 		}
 		if !polls.Due() {
 			ntb.Pause()
 		} else if !polls.Offer() {
-			if polls.Refused() && w.restLed() {
+			if refused := polls.Refused(); refused && w.led() {
+				polls.End()
+				polls = wait.Polls{}
+				w.restLed()
 				return true
 			}
 			w.budget = max(w.budget/2, leastPoll)
@@ -149,13 +160,16 @@ func (w *laneWorker) pollLane() bool {
 	return false
 }
 
-// restLed waits for as long as the worker of the other side polls this lane as well, if it does. Then
-// the neighbour is not asked to ring for what is found anyway. It reports whether it has waited.
-func (w *laneWorker) restLed() bool {
+// led reports whether the worker of the other side polls this lane as well. Then the neighbour need
+// not ring for what is found anyway.
+func (w *laneWorker) led() bool {
 	l := w.in.link
-	if w.leads || l.direction > Right || !l.router.leads[w.in.index].Load() {
-		return false
-	}
+	return !w.leads && l.direction <= Right && l.router.leads[w.in.index].Load() &&
+		l.router.sides[l.direction].Load() == l && l.dev.LinkUp()
+}
+
+// restLed waits until the worker of the other side stops polling this lane, or the link is down.
+func (w *laneWorker) restLed() {
 	w.startTimer(ledGuard)
 	w.in.rests.Add(1)
 	select {
@@ -163,7 +177,6 @@ func (w *laneWorker) restLed() bool {
 	case <-w.timer.C:
 	}
 	w.polls = w.in.polls.Load()
-	return true
 }
 
 // startTimer has the timer go off after d.
@@ -178,13 +191,7 @@ func (w *laneWorker) startTimer(d time.Duration) {
 // lead makes w the worker that polls the lane of the other side as well, unless that one's does.
 func (w *laneWorker) lead() {
 	l := w.in.link
-	if w.leads || l.direction > Right || !l.router.leads[w.in.index].CompareAndSwap(false, true) {
-		return
-	}
-	w.leads = true
-	if o := l.router.sides[l.direction.opposite()].Load(); o != nil {
-		w.other = o.in[w.in.index]
-	}
+	w.leads = w.leads || l.direction <= Right && l.router.leads[w.in.index].CompareAndSwap(false, true)
 }
 
 // follow ends lead. The worker of the other lane goes on, if it rests.
@@ -194,22 +201,29 @@ func (w *laneWorker) follow() {
 	}
 	w.leads = false
 	w.in.link.router.leads[w.in.index].Store(false)
-	if w.other != nil {
-		w.other.rouse()
-		w.other = nil
+	if o := w.otherLane(); o != nil {
+		o.rouse()
 	}
 }
 
-// relieveOther does what the worker of the other side would do. It reports whether there was
-// something.
-func (w *laneWorker) relieveOther() bool {
+// otherLane returns the lane of the other side, or nil if there is no link.
+func (w *laneWorker) otherLane() *inLane {
 	l := w.in.link
 	o := l.router.sides[l.direction.opposite()].Load()
 	if o == nil {
+		return nil
+	}
+	return o.in[w.in.index]
+}
+
+// relieveOther does what the worker of the other side would do, if w leads. It reports whether there
+// was something.
+func (w *laneWorker) relieveOther() bool {
+	if !w.leads {
 		return false
 	}
-	w.other = o.in[w.in.index]
-	return w.other.relieve()
+	o := w.otherLane()
+	return o != nil && o.relieve()
 }
 
 // rest waits until no other goroutine polls the lane, one needs the worker, or the link is down.

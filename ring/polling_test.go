@@ -277,7 +277,7 @@ func TestAWorkerRestsWhileOthersPoll(t *testing.T) {
 func fillLimit(t *testing.T) {
 	for range (runtime.GOMAXPROCS(0) + 1) / 2 {
 		p := wait.Frames(false).Begin(time.Hour, 0)
-		p.Offer() // not counted
+		p.Offer() // the first one takes no place
 		p.Offer()
 		t.Cleanup(p.End)
 	}
@@ -288,29 +288,46 @@ func fillLimit(t *testing.T) {
 func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
 	w := newWaiting(t)
 	fillLimit(t)
-	worker, leader := w.worker(time.Hour), w.n.router.sides[Right].Load().worker(0)
+	worker, leader := w.worker(time.Minute), w.n.router.sides[Right].Load().worker(0)
 	require.False(t, worker.pollLane(), "no worker polls this lane")
 
 	leader.lead()
 	require.True(t, leader.leads)
-	require.Same(t, w.in, leader.other, "which it wakes when it stops")
 	ended := make(chan bool)
-	for range 2 {
+	for end := time.Now().Add(time.Minute); ; {
+		require.True(t, time.Now().Before(end), "it does not wait for the other one")
 		rests := w.in.rests.Load()
 		go func() { ended <- worker.pollLane() }()
 		require.Eventually(t, func() bool { return w.in.rests.Load() > rests }, time.Minute, time.Millisecond)
 		select {
-		case <-ended: // ledGuard is over: the other one still polls
+		case worked := <-ended: // ledGuard was over
+			require.True(t, worked)
 			continue
-		case <-time.After(time.Millisecond):
+		case <-time.After(ledGuard / 10):
 		}
-		leader.follow()
-		require.True(t, <-ended, "it goes on when that one stops")
-		require.False(t, leader.leads)
-		leader.lead()
+		break
 	}
 	leader.follow()
+	require.True(t, <-ended, "it goes on when that one stops")
 	require.False(t, worker.pollLane())
+}
+
+// The worker that polls both lanes does so also while its own has frames all the time.
+func TestABusyWorkerPollsTheOtherLane(t *testing.T) {
+	w := newWaiting(t)
+	worker := w.worker(time.Minute)
+	other := w.n.router.sides[Right].Load().in[0]
+	require.False(t, worker.relieveOther(), "it does not lead")
+	require.Zero(t, other.polls.Load())
+	worker.lead()
+	for i := range uint64(100) {
+		polls := other.polls.Load()
+		w.data(8, i)
+		worker.round()
+		require.Greater(t, other.polls.Load(), polls)
+	}
+	worker.follow()
+	require.Len(t, other.wake, 1, "its worker goes on")
 }
 
 // A worker that leaves its lane to the other one notices the end of its link.

@@ -16,7 +16,7 @@ func (t *tunnel) unlock() {
 	o := t.lane()
 	sends, closed := false, t.arq.State() == arq.Closed
 	if o != nil {
-		_, sends = t.arq.Next(time.Now())
+		_, sends = t.arq.Next(time.Time{}) // a delayed acknowledgement is the alarm's
 		sends = sends || t.arq.Reopened()
 	}
 	t.mu.Unlock()

@@ -24,8 +24,7 @@ const (
 	chainGiveWay = 500 * time.Microsecond
 	// While offers are slow, a wait ends after slowPolls polls.
 	slowPolls = 64
-	// An offer counts in the time of a wait for mostOffer at most. What it takes beyond that others
-	// have used.
+	// mostOffer is what an offer of a wait for frames counts for at most in the time of the wait.
 	mostOffer = 10 * time.Microsecond
 )
 
@@ -34,17 +33,18 @@ const (
 // offer they do so for twice as long. The reason: only a sleeper gets the processor as soon as it
 // has something to do.
 type patience struct {
-	slow time.Duration // an offer that takes so long is slow
-	most int64         // times the last offer is the longest that waits sleep
-	fast int64         // offers in a row that are not slow make the next slow one the first
+	slow   time.Duration // an offer that takes so long is slow
+	most   int64         // times the last offer is the longest that waits sleep
+	fast   int64         // offers in a row that are not slow make the next slow one the first
+	counts time.Duration // of one offer, at most, in the time of a wait; others have used the rest
 }
 
 var (
 	// The processes of a job take turns at processors, so that some of their offers take long.
 	// Each of their sleeps costs a barrier on all processors, and a wake-up.
-	patient = patience{slow: 2 * time.Millisecond, most: 32, fast: 1}
+	patient = patience{slow: 2 * time.Millisecond, most: 32, fast: 1, counts: 2 * time.Millisecond}
 	// What a forwarder waits for comes by a doorbell as well.
-	impatient = patience{slow: time.Millisecond, most: 128, fast: 64}
+	impatient = patience{slow: time.Millisecond, most: 128, fast: 64, counts: mostOffer}
 )
 
 // pace is after how many polls of a wait its first offer comes, and after how many more the next.
@@ -147,7 +147,7 @@ func (o *Offers) offer(now time.Time) time.Time {
 }
 
 // given returns how much of an offer that took so long does not count in the time of the wait.
-func given(took time.Duration) time.Duration { return max(0, took-mostOffer) }
+func (o *Offers) given(took time.Duration) time.Duration { return max(0, took-o.patience.counts) }
 
 // stopped reports whether there is no reason to wait any more.
 func (o *Offers) stopped() bool {
@@ -184,8 +184,8 @@ const (
 	refused              // there was no room, and so the wait is over
 )
 
-// Begin begins a wait that polls for budget, in which each offer counts for 10 µs at most. The caller has
-// made some polls already.
+// Begin begins a wait that polls for budget. In a wait for frames each offer counts for 10 µs of it at
+// most. The caller has made some polls already.
 func (o *Offers) Begin(budget time.Duration, polls int) Polls {
 	return Polls{offers: o, budget: budget, polls: polls, offerAt: o.pace.first}
 }
@@ -249,7 +249,7 @@ func (p *Polls) Offer() bool {
 	}
 	before := now
 	now = o.offer(now)
-	p.begin = p.begin.Add(given(now.Sub(before)))
+	p.begin = p.begin.Add(o.given(now.Sub(before)))
 	if p.made != nil {
 		p.made.Add(1)
 	}

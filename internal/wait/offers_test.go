@@ -63,7 +63,7 @@ func waitOffersItsProcessor(t *testing.T) {
 	}
 }
 
-// An offer counts in the time of a wait for 10 µs at most.
+// An offer counts in the time of a wait for frames for 10 µs at most.
 func TestALongOfferCountsForLittle(t *testing.T) {
 	const budget, most = 100 * time.Microsecond, 100_000
 	for took, offers := range map[time.Duration]int{
@@ -72,6 +72,7 @@ func TestALongOfferCountsForLittle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := 0
 			o := NewOffers(func() { n++; time.Sleep(took) }, nil)
+			o.patience = impatient
 			require.False(t, pollAll(o, budget, after(most)))
 			require.Equal(t, offers, n, "of %v", took)
 
@@ -82,6 +83,12 @@ func TestALongOfferCountsForLittle(t *testing.T) {
 			require.InDelta(t, offers, n, pollsACheck, "of %v", took)
 		})
 	}
+	synctest.Test(t, func(t *testing.T) { // others notice a cancelled context only when they end
+		start := time.Now()
+		o := NewOffers(func() { time.Sleep(900 * time.Microsecond) }, nil)
+		require.False(t, pollAll(o, budget, after(most)))
+		require.Equal(t, 900*time.Microsecond, time.Since(start))
+	})
 }
 
 // countedSource is ready at poll number until. It is stopped from time stop on, if that is not zero.
@@ -99,6 +106,7 @@ func TestASpinStopsBehindALongOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 900 * time.Microsecond
 		o := NewOffers(func() { time.Sleep(took) }, nil)
+		o.patience = impatient
 		s := NewSpinner(50*time.Microsecond, nil)
 		s.Offer(o, 1)
 		start := time.Now()

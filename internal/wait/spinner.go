@@ -72,8 +72,8 @@ func NewSpinner(budget time.Duration, t *Thrift) Spinner {
 }
 
 // Offer has spins offer their processor to other processes by o, and last times as long, but for
-// those that begin while an offer would take long. Each offer counts for 10 µs at most. It is called
-// before the first of them.
+// those that begin while an offer would take long. In waits for frames each offer counts for 10 µs at
+// most. Offer is called before the first of them.
 func (s *Spinner) Offer(o *Offers, times int) {
 	s.offers, s.longer = o, time.Duration(times)*s.budget
 }
@@ -278,9 +278,9 @@ func (p *spin) offer() (slow, longer bool) {
 	if p.offered.IsZero() {
 		p.offered = time.Now()
 	}
-	before := p.offered
-	p.offered = p.offers.offer(p.offered)
-	more := given(p.offered.Sub(before))
+	before := p.offered // so what the polls since then have done is part of this offer
+	p.offered = p.offers.offer(before)
+	more := p.offers.given(p.offered.Sub(before))
 	p.start = p.start.Add(more)
 	p.spent.yielded(p.offered)
 	return p.offers.slow(p.offered), more > 0

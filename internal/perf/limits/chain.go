@@ -134,9 +134,9 @@ func (c *Chain) Stream(d time.Duration) (gbs float64, all int, err error) {
 	arrived, timed := c.arrive(d)
 	c.streams = false
 	for warm && timed && c.there() != c.stored {
-		if timed = !c.stop.Load(); timed {
-			yield()
-		}
+		yield()
+		runtime.Gosched() // where there is one processor, Stop may need it
+		timed = !c.stop.Load()
 	}
 	if !warm || !timed {
 		return 0, 0, errStopped
@@ -153,6 +153,9 @@ func (c *Chain) arrive(d time.Duration) (gbs float64, ok bool) {
 			if !c.await() {
 				return 0, false
 			}
+		}
+		if c.stop.Load() {
+			return 0, false
 		}
 		if took, arrived := time.Since(start), c.there()-before; took >= d && arrived > 0 {
 			return float64(arrived) * chainPiece / float64(took), true
