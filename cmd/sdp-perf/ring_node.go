@@ -23,6 +23,9 @@ func runRingNode(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return badInputf("%s is started by sdp-perf itself", nodeCommand)
 	}
+	// If the parent is dead, no other process removes what the nodes leave, also one that others' removal
+	// kept from starting. The last node finds no other one that is attached.
+	defer func() { _ = tryRemoveFabric(args[0]) }()
 	answers := json.NewEncoder(out)
 	m, stop, err := startNode(args[0])
 	if err != nil {
@@ -57,8 +60,5 @@ func startNode(name string) (m *measurer, stop func(), err error) {
 		m.close()
 		srv.Close()
 		f.Close()
-		// If the parent is dead, no other process removes what the nodes leave. The
-		// last node finds no other one that is attached.
-		_ = tryRemoveFabric(name)
 	}, nil
 }
