@@ -10,14 +10,15 @@ import "time"
 // common that is the faster way. Between others each line is slow, either way. Non-temporal
 // stores go to memory and fetch nothing, and the reader's processor reads memory ahead. Which
 // processors they are may change at any time, and a virtual machine is not told. So
-// Bulk takes the time of some of its stores, and tries the other kind from time to time.
+// Bulk takes the time of some of its stores, and tries the other kind from time to time: a single
+// non-temporal store, or a stretch of ordinary ones, since a single one finds no line in a near cache.
 type Bulk struct {
 	streamed uint64 // pieces stored by non-temporal stores
 	pieces   uint32 // that could have been
 	chosen   storeKind
-	costs    [2]recentCosts // by kind; of ordinary stores since the choice
-	began    uint32         // pieces when it was made
-	samples  uint32         // of ordinary stores before they are chosen again
+	costs    [2]recentCosts // by kind; of ordinary stores since they were chosen
+	began    uint32         // pieces when the kind was chosen
+	stint    uint32         // for how many pieces non-temporal stores are chosen
 }
 
 // storeKind is a kind of store.
@@ -28,26 +29,21 @@ const (
 	nonTemporal           // pays for large pieces alone, since they are waited for
 )
 
-func (k storeKind) other() storeKind { return 1 - k }
-
 const (
 	// leastStreamed is the smallest piece, in bytes, for which Bulk has a choice.
 	leastStreamed = 4 << 10
 	// Of sampleEvery pieces, one is timed: an odd number, since large and small pieces may take turns.
-	// Of otherEvery of those, one is stored by the kind that was not chosen.
+	// While ordinary stores are chosen, of otherEvery of those one is stored by a non-temporal one.
 	sampleEvery = 17
 	otherEvery  = 16
 	// Ordinary stores are given up when they take slow times as long as non-temporal ones: what
-	// was stored by those takes the reader longer, if it has a cache in common. They are chosen again
-	// when they take less than fair times as long. That is more, since a few of them
-	// among non-temporal ones find no line in a near cache.
+	// was stored by those takes the reader longer, if it has a cache in common.
 	slow = 3
-	fair = 6
-	// A choice of ordinary stores that was wrong ends within soon pieces. Then the next one takes
-	// twice as many samples as the last, leastSamples to mostSamples.
-	soon         = 64 * sampleEvery
-	leastSamples = 16
-	mostSamples  = 256
+	// They are tried again after a stint of leastStint pieces. One that is given up within soon
+	// pieces makes the next stint twice as long, up to mostStint.
+	leastStint = 1 << 10
+	mostStint  = 1 << 16
+	soon       = 64 * sampleEvery
 )
 
 // recentCosts are the times of the last samples of a kind of store, in picoseconds for each byte.
@@ -85,7 +81,7 @@ func (b *Bulk) Write(w *Window, off int, p []byte) {
 		w.Write(off, p)
 		return
 	}
-	b.pieces++
+	b.next()
 	if b.pieces%sampleEvery != 0 {
 		b.store(b.chosen, w, off, p)
 		return
@@ -106,37 +102,42 @@ func (b *Bulk) store(kind storeKind, w *Window, off int, p []byte) {
 	w.Stream(off, p)
 }
 
+// next counts a piece, and ends a stint.
+func (b *Bulk) next() {
+	b.pieces++
+	if b.chosen == nonTemporal && b.pieces-b.began >= b.stint {
+		b.choose(ordinary)
+	}
+}
+
 // sample returns the kind of store of the piece that is timed next. Until both kinds are known,
 // they take turns.
 func (b *Bulk) sample() storeKind {
-	k, other := b.pieces/sampleEvery, b.chosen.other()
-	if k%otherEvery == 0 || k%2 == 0 && !b.costs[other].known() {
-		return other
+	k := b.pieces / sampleEvery
+	if b.chosen == nonTemporal || k%otherEvery == 0 || k%2 == 0 && !b.costs[nonTemporal].known() {
+		return nonTemporal
 	}
-	return b.chosen
+	return ordinary
 }
 
-// took chooses a kind, after n bytes that were stored by one took so long.
+// took gives up ordinary stores if they are slow, after n bytes that were stored by one kind took so
+// long.
 func (b *Bulk) took(kind storeKind, n int, d time.Duration) {
 	b.costs[kind].add(n, d)
-	if !b.costs[ordinary].known() || !b.costs[nonTemporal].known() {
+	if b.chosen == nonTemporal || !b.costs[ordinary].known() || !b.costs[nonTemporal].known() {
 		return
 	}
-	cost, streamed := uint64(b.costs[ordinary].sum()), uint64(b.costs[nonTemporal].sum())
-	switch {
-	case b.chosen == ordinary && cost > slow*streamed:
-		if b.began != 0 && b.pieces-b.began < soon {
-			b.samples = min(max(2*b.samples, leastSamples), mostSamples)
+	if uint64(b.costs[ordinary].sum()) > slow*uint64(b.costs[nonTemporal].sum()) {
+		if b.stint > 0 && b.pieces-b.began < soon {
+			b.stint = min(2*b.stint, mostStint)
 		} else {
-			b.samples = 0
+			b.stint = leastStint
 		}
 		b.choose(nonTemporal)
-	case b.chosen == nonTemporal && cost < fair*streamed && b.costs[ordinary].n >= b.samples:
-		b.choose(ordinary)
 	}
 }
 
 func (b *Bulk) choose(kind storeKind) {
 	b.chosen, b.began = kind, b.pieces
-	b.costs[ordinary] = recentCosts{} // from now on they find other lines in the caches
+	b.costs[ordinary] = recentCosts{} // those of another stretch found other lines in the caches
 }

@@ -14,14 +14,12 @@ import (
 // neighbours are two processors, as the stores of one to memory of the other take time. Times are
 // of 64 KiB, in microseconds.
 type neighbours struct {
-	ordinary float64 // where all stores are ordinary ones
-	few      float64 // of a few ordinary ones among non-temporal ones
-	streamed float64
+	ordinary, streamed float64
 }
 
 var (
-	near = neighbours{ordinary: 2, few: 9, streamed: 2.5}
-	far  = neighbours{ordinary: 21, few: 35, streamed: 3}
+	near = neighbours{ordinary: 2, streamed: 2.5}
+	far  = neighbours{ordinary: 21, streamed: 3}
 )
 
 // pieces has b store n pieces of 64 KiB, and returns how many by non-temporal stores. Of the pieces
@@ -29,7 +27,7 @@ var (
 func (w neighbours) pieces(b *Bulk, n int) (streamed int) {
 	const size = 64 << 10
 	for range n {
-		b.pieces++
+		b.next()
 		kind := b.chosen
 		if b.pieces%sampleEvery == 0 {
 			kind = b.sample()
@@ -37,10 +35,8 @@ func (w neighbours) pieces(b *Bulk, n int) (streamed int) {
 			switch {
 			case b.pieces/sampleEvery%32 == 5:
 				us = 1000
-			case kind == ordinary && b.chosen == ordinary:
-				us = w.ordinary
 			case kind == ordinary:
-				us = w.few
+				us = w.ordinary
 			}
 			b.took(kind, size, time.Duration(us*1000))
 		}
@@ -53,13 +49,23 @@ func (w neighbours) pieces(b *Bulk, n int) (streamed int) {
 
 func TestBulkStoresByTheKindThatIsFaster(t *testing.T) {
 	var b Bulk
-	const settle, many = 3000, 10000
+	const settle, many = 2 * mostStint, 1_000_000
 	near.pieces(&b, settle)
 	assert.Less(t, near.pieces(&b, many), many/100, "processors with a cache in common")
 	far.pieces(&b, settle)
 	assert.Greater(t, far.pieces(&b, many), many-many/100, "the system has moved one of them")
 	near.pieces(&b, settle)
 	assert.Less(t, near.pieces(&b, many), many/100, "and back")
+}
+
+// A wrong choice at first is over after leastStint pieces.
+func TestBulkTriesOrdinaryStoresAgainSoon(t *testing.T) {
+	var b Bulk
+	far.pieces(&b, 32*sampleEvery)
+	near.pieces(&b, leastStint)
+	assert.Equal(t, ordinary, b.chosen)
+	near.pieces(&b, 1000*sampleEvery)
+	assert.Equal(t, ordinary, b.chosen)
 }
 
 // A stream begins to use non-temporal stores within 34 MiB.
@@ -69,23 +75,11 @@ func TestBulkLearnsFromTheFirstPieces(t *testing.T) {
 	assert.Equal(t, nonTemporal, b.chosen)
 }
 
-// Where a few ordinary stores seem fair, and are slow once they are chosen, they are tried less and
-// less often.
-func TestBulkDoesNotChangeItsMindAllTheTime(t *testing.T) {
-	w := neighbours{ordinary: 9, few: 12, streamed: 2.5}
-	var b Bulk
-	w.pieces(&b, 200_000)
-	const many = 1_000_000
-	assert.Greater(t, w.pieces(&b, many), many-many/50)
-	near.pieces(&b, 2*mostSamples*sampleEvery*otherEvery)
-	assert.Less(t, near.pieces(&b, many), many/100, "the system has moved one of them")
-}
-
 func TestBulkKeepsToOrdinaryStores(t *testing.T) {
 	for name, w := range map[string]neighbours{
 		"a clock that stands still": {},
-		"slow memory":               {ordinary: 60, few: 60, streamed: 50},
-		"a small queue":             {ordinary: 7, few: 9, streamed: 2.5},
+		"slow memory":               {ordinary: 60, streamed: 50},
+		"a small queue":             {ordinary: 7, streamed: 2.5},
 	} {
 		var b Bulk
 		w.pieces(&b, 5000)
@@ -100,13 +94,13 @@ func TestBulkHasNoChoice(t *testing.T) {
 		"uncached":        MappedWindow(mem, Uncached),
 		"a sink":          SinkWindow(Basic(discard{}), len(mem)),
 	} {
-		b := Bulk{chosen: nonTemporal}
+		b := Bulk{chosen: nonTemporal, stint: mostStint}
 		for range 10 * sampleEvery {
 			b.Write(&w, 8, mem[leastStreamed:])
 		}
 		assert.Zero(t, b.Streamed(), name)
 	}
-	w, b := MappedWindow(mem, Cacheable), Bulk{chosen: nonTemporal}
+	w, b := MappedWindow(mem, Cacheable), Bulk{chosen: nonTemporal, stint: mostStint}
 	b.Write(&w, 0, mem[:leastStreamed-1])
 	assert.Zero(t, b.Streamed(), "a small piece")
 }
@@ -171,7 +165,7 @@ func TestBulkWritesBytes(t *testing.T) {
 	mem := AlignedBytes(4 * leastStreamed)
 	w := MappedWindow(mem, Cacheable)
 	for _, chosen := range []storeKind{ordinary, nonTemporal} {
-		b := Bulk{chosen: chosen}
+		b := Bulk{chosen: chosen, stint: mostStint}
 		for i := range 40 * sampleEvery {
 			off, n := i*31%leastStreamed, len(src)-i
 			clear(mem)
