@@ -62,6 +62,7 @@ func TestBulkStoresByTheKindThatIsFaster(t *testing.T) {
 func TestBulkTriesOrdinaryStoresAgainSoon(t *testing.T) {
 	var b Bulk
 	far.pieces(&b, 32*sampleEvery)
+	require.Equal(t, nonTemporal, b.chosen)
 	near.pieces(&b, leastStint)
 	assert.Equal(t, ordinary, b.chosen)
 	near.pieces(&b, 1000*sampleEvery)

@@ -146,7 +146,7 @@ func (w *laneWorker) pollLane() bool {
 		if !polls.Due() {
 			ntb.Pause()
 		} else if !polls.Offer() {
-			if refused := polls.Refused(); refused && w.led() {
+			if polls.Refused() && w.led() {
 				polls.End()
 				polls = wait.Polls{}
 				w.restLed()
