@@ -72,7 +72,7 @@ func (r *router) nextHopLocked(id link.ID) (*Link, Direction) {
 
 // route returns the route to a host: its first link, nil if there is none, the direction,
 // and the number of links. The shorter route comes first, and of two equal ones the
-// right one.
+// one of [Options.sidesTo].
 func (r *router) route(host int) (*Link, Direction, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *router) routeLocked(host int) (best *Link, side Direction, hops int) {
 		}
 		return l, Direct, hops
 	}
-	for _, d := range []Direction{Right, Left} {
+	for _, d := range r.opts.sidesTo(r.host, host) {
 		n := r.opts.hops(r.host, host, d)
 		l := r.links[linkKey{d, 0}]
 		if r.opts.Member {

@@ -1,0 +1,34 @@
+package ring
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Two hosts opposite each other in a ring send to each other over the same links, and of all such
+// pairs some use either half of the ring.
+func TestOppositeHostsSendOverTheSameLinks(t *testing.T) {
+	for _, hosts := range []int{2, 4, 6} {
+		f := newFabric(t, small(hosts))
+		f.waitLinkStates(t)
+		to := func(from, to int) string {
+			for _, r := range f.nodes[from-1].Topology().Routes {
+				if r.Host == to {
+					require.Equal(t, hosts/2, r.Hops)
+					return r.Direction
+				}
+			}
+			require.FailNow(t, "no route", "from %d to %d of %d", from, to, hosts)
+			return ""
+		}
+		opposite := map[string]string{"left": "right", "right": "left"}
+		used := map[string]bool{}
+		for low := 1; low <= hosts/2; low++ {
+			there, back := to(low, low+hosts/2), to(low+hosts/2, low)
+			require.Equal(t, opposite[there], back, "hosts %d and %d of %d", low, low+hosts/2, hosts)
+			used[there] = true
+		}
+		require.Len(t, used, min(hosts/2, 2))
+	}
+}
