@@ -53,7 +53,7 @@ func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 	require.NoError(t, err)
 	p.Deliver(time.Minute)
 	a = f.nodes[0].router.routed[link.MakeID(2, 1)].tunnel
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.seat.lane].mu
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
 	// This runs in a goroutine of its own, since the test locks what may not be
 	// locked under this lock.
 	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -80,7 +80,7 @@ func (t *tunnel) expects() uint32 {
 // nothing.
 func (t *tunnel) frameFrom(body []byte) *frame {
 	return &frame{
-		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.seat.index, from: t.far.index, epoch: t.epoch,
+		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.far.index, epoch: t.epoch,
 		seq: t.expects(), ack: 1, length: uint32(len(body)), bells: 1,
 	}
 }

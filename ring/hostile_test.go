@@ -95,7 +95,7 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
-	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, seq: tb.expects()}
+	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expects()}
 
 	// In its own name, for a tunnel that was not granted to it.
 	fr := good
@@ -149,7 +149,7 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	defer b.Close()
 	tb := b.(*tunnel)
 	forge(t, f, frame{
-		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, ack: 1000,
+		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
 	}, nil)
 	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
 }

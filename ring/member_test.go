@@ -169,7 +169,7 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b.(*tunnel)
-	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.seat.index, epoch: tb.epoch, seq: 1}
+	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)

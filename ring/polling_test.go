@@ -59,7 +59,7 @@ func (w *waiting) data(off, v uint64) {
 	body := publishes([2]uint64{off, v})
 	w.sequence++
 	w.f = frame{
-		kind: frameData, src: w.x.remote, dst: w.n.id, to: w.x.seat.index, epoch: w.x.epoch, seq: w.sequence, ack: 1,
+		kind: frameData, src: w.x.remote, dst: w.n.id, to: w.x.index, epoch: w.x.epoch, seq: w.sequence, ack: 1,
 		hops: 3, length: uint32(len(body)),
 	}
 	at := lanesAt + int(w.hop%uint64(w.o.Slots))*(frameHeader+w.o.FrameBytes)

@@ -32,3 +32,26 @@ func TestOppositeHostsSendOverTheSameLinks(t *testing.T) {
 		require.Len(t, used, min(hosts/2, 2))
 	}
 }
+
+// Both ends of a tunnel send over the same lane, and tunnels use all lanes.
+func TestBothEndsOfATunnelUseTheSameLane(t *testing.T) {
+	o := small(3)
+	o.Lanes = 2
+	f := newFabric(t, o)
+	used := map[int]bool{}
+	for range 40 { // all in one lane: once in 2^39 runs
+		f.tunnels(t, 1, 3)
+	}
+	lanes := map[uint32]int{}
+	for _, a := range f.nodes[0].Topology().Tunnels {
+		lanes[a.Epoch] = a.Lane
+		used[a.Lane] = true
+	}
+	require.Len(t, lanes, 40)
+	for _, b := range f.nodes[2].Topology().Tunnels {
+		lane, ok := lanes[b.Epoch]
+		require.True(t, ok)
+		require.Equal(t, lane, b.Lane)
+	}
+	require.Len(t, used, o.Lanes)
+}

@@ -181,7 +181,7 @@ func (t *tunnel) info() TunnelInfo {
 	defer t.mu.Unlock()
 	sent := t.arq.Stats()
 	i := TunnelInfo{
-		Peer: t.remote, Name: t.remote.String(), State: deviceState(t.current()), Lane: t.seat.lane, Epoch: t.epoch,
+		Peer: t.remote, Name: t.remote.String(), State: deviceState(t.current()), Lane: t.laneIndex(), Epoch: t.epoch,
 		Path: sent.Restarts, Sent: sent.Sent, SentBytes: sent.SentBytes, Resent: sent.Resent,
 		Received: taken, Unconfirmed: t.arq.KeptBytes(),
 	}

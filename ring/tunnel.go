@@ -24,7 +24,7 @@ type tunnel struct {
 	remote link.ID
 	epoch  uint32        // the same at both ends
 	over   *linkKey      // of the link that another node asked for it over; nil: this node asked
-	seat   seat          // given by the table
+	index  uint32        // its number here, given by the table
 	down   chan struct{} // closed when the device goes down
 	opened chan struct{} // closed when far is known
 
@@ -47,12 +47,6 @@ type tunnel struct {
 	nextHop nextHop
 	alarm   alarm // calls onAlarm
 	err     error // why the link went down, if there is more to say; constant then
-}
-
-// seat is the place of a tunnel in the table.
-type seat struct {
-	index uint32 // its number here
-	lane  int
 }
 
 // farEnd is the other end of a tunnel.

@@ -37,7 +37,7 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	x.Publish(0, 1, 8) // the first frame is accept
 	body := publishes([2]uint64{8, 7})
 	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: x.epoch, ack: 2, length: uint32(len(body)),
+		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 2, length: uint32(len(body)),
 	}
 	step := func() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
@@ -67,7 +67,7 @@ func BenchmarkTunnel(b *testing.B) {
 	x, right := tunnelOverRelay(m)
 	body := publishes([2]uint64{8, 7})
 	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.seat.index, epoch: x.epoch, ack: 1, length: uint32(len(body)),
+		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 1, length: uint32(len(body)),
 	}
 	for b.Loop() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))

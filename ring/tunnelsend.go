@@ -29,13 +29,17 @@ func (t *tunnel) unlock() {
 	}
 }
 
+// laneIndex returns which lane of each link the tunnel's frames take. It is that of both ends, so
+// that a goroutine that waits at one polls the lane by which the other answers.
+func (t *tunnel) laneIndex() int { return int(t.epoch % uint32(t.router.opts.Lanes)) }
+
 // lane returns the lane that the tunnel's frames take, or nil if there is no route. The caller
 // holds mu.
 func (t *tunnel) lane() *outLane {
 	if t.nextHop.link == nil {
 		return nil
 	}
-	return t.nextHop.link.out[t.seat.lane]
+	return t.nextHop.link.out[t.laneIndex()]
 }
 
 // send implements source.
@@ -74,7 +78,7 @@ func (t *tunnel) frame(out *arq.Frame) frame {
 	r := t.router
 	f := frame{
 		kind: frameKind(out.Kind), src: r.node.id, dst: t.remote, hops: r.opts.mostHops(),
-		to: t.far.index, from: t.seat.index, epoch: t.epoch,
+		to: t.far.index, from: t.index, epoch: t.epoch,
 		seq: out.Seq, ack: out.Ack, length: uint32(len(out.Body)),
 		bells: out.Marks.Bells, ask: out.Marks.Ask, answer: out.Marks.Answer,
 	}

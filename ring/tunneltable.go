@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/internal/link"
@@ -18,7 +17,7 @@ func (tt *tunnelTable) init() {
 	tt.slots.Store(&[]*tunnel{})
 }
 
-// add gives t a number and a lane.
+// add gives t a number.
 func (tt *tunnelTable) add(t *tunnel) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
@@ -29,7 +28,7 @@ func (tt *tunnelTable) add(t *tunnel) {
 	}
 	slots := make([]*tunnel, max(len(old), i+1))
 	copy(slots, old)
-	t.seat = seat{uint32(i), (i + rand.IntN(MaxLanes)) % t.router.opts.Lanes}
+	t.index = uint32(i)
 	slots[i] = t
 	tt.slots.Store(&slots)
 }
@@ -38,12 +37,12 @@ func (tt *tunnelTable) remove(t *tunnel) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	old := *tt.slots.Load()
-	if old[t.seat.index] != t {
+	if old[t.index] != t {
 		return
 	}
 	slots := make([]*tunnel, len(old))
 	copy(slots, old)
-	slots[t.seat.index] = nil
+	slots[t.index] = nil
 	tt.slots.Store(&slots)
 }
 

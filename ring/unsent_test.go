@@ -21,7 +21,7 @@ func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func(
 	near, far := f.tunnels(t, 1, 2)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	a, b = near.(*tunnel), far.(*tunnel)
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.seat.lane].mu
+	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
 	lane.Lock()
 	goOn = sync.OnceFunc(lane.Unlock)
 	t.Cleanup(goOn) // before the fabric ends
