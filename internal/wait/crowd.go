@@ -22,11 +22,16 @@ const (
 	fewMembers = 12
 	// mostMembers bounds the time of a scan.
 	mostMembers = 256
-	// A wait that takes longer than hurried, or unhurried at the end that accepted the connection, gives
-	// its turn to a member that is ready. So the other end follows when one end has changed
-	// its turn, and the two do not look for each other at the same time.
-	hurried   = 4 * time.Microsecond
-	unhurried = 25 * time.Microsecond
+	// A wait that takes longer than hurried, or unhurried at the end that accepted the connection, and
+	// longer than timesUsual times the average hit of its turn, gives its turn to a member that is ready. So
+	// the other end follows when one end has changed its turn, and the two do not look for each other at
+	// the same time.
+	hurried    = 2 * time.Microsecond
+	unhurried  = 25 * time.Microsecond
+	timesUsual = 3
+	// A spin lasts at least inCrowd while the crowd is open. If it finds nothing all members park, which
+	// costs more. The other end may have been stopped by the system for so long.
+	inCrowd = 200 * time.Microsecond
 	// The crowd closes when nobody has looked after its members for absent.
 	absent = 2 * time.Millisecond
 )
@@ -112,12 +117,23 @@ func (m *member) over(now time.Time, hits uint64) bool {
 	return m.crowd.next(took <= atMost)
 }
 
-// passes reports whether another member has the turn now, because this wait has taken so long.
-func (m *member) passes(took time.Duration) bool {
+// passes reports whether another member has the turn at the time now, because this wait has taken so long.
+func (m *member) passes(took time.Duration, now time.Time, hits uint64) bool {
 	if m == nil || took < hurried || m.accepted && took < unhurried || !m.crowd.open.Load() {
 		return false
 	}
+	if n := time.Duration(hits - m.hits); n > 0 && took < timesUsual*(now.Sub(m.began)-took)/n {
+		return false
+	}
 	return m.crowd.scan()
+}
+
+// budget returns how long a spin lasts that would else last for d.
+func (m *member) budget(d time.Duration) time.Duration {
+	if m == nil || d >= inCrowd || !m.crowd.open.Load() {
+		return d
+	}
+	return inCrowd
 }
 
 // missed is called after a spin that found nothing, not even for a member.

@@ -225,6 +225,19 @@ func TestALongWaitGivesItsTurnAway(t *testing.T) {
 	}
 }
 
+// Where answers take long anyway, as over a bridge, one that takes a little longer ends no turn.
+func TestAWaitIsLongBesideTheOthersOfItsTurn(t *testing.T) {
+	s, m := crowding(t)
+	m.ready.Store(true)
+	start := time.Now()
+	s.member.began, s.member.hits = start.Add(-time.Second), 0
+	s.counts.Hits = 1000
+	require.False(t, s.member.passes(2*time.Millisecond, start, s.counts.Hits))
+	require.Empty(t, m.wake)
+	require.True(t, s.member.passes(4*time.Millisecond, start, s.counts.Hits))
+	require.Len(t, m.wake, 1)
+}
+
 func TestATurnEnds(t *testing.T) {
 	s, m := crowding(t)
 	m.ready.Store(true)
@@ -246,7 +259,9 @@ func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) {
 func TestASpinThatMissesClosesTheCrowd(t *testing.T) {
 	s, m := crowding(t)
 	s.budget = 1
+	start := time.Now()
 	require.Equal(t, Missed, s.Spin(&testSource{}))
+	require.GreaterOrEqual(t, time.Since(start), inCrowd)
 	require.False(t, m.crowd.open.Load())
 	require.Len(t, m.wake, 1)
 	require.Equal(t, None, m.crowd.look(m.member, false))

@@ -166,10 +166,10 @@ func (s *Spinner) Spin(src Source) Outcome {
 		case stopped:
 			p.miss()
 			return Stopped
-		case s.member.passes(waited):
+		case s.member.passes(waited, p.spent.looked, s.counts.Hits):
 			p.spent.end(true)
 			return Crowded
-		case waited > p.budget || slow:
+		case slow || waited > p.budget && waited > s.member.budget(p.budget):
 			p.miss()
 			s.member.missed()
 			return Missed
