@@ -14,7 +14,8 @@ const (
 
 // GlobalExit ends the job, like shmem_global_exit: the process of every PE, this one
 // too, exits with status, 0 to 255. A PE that does not read its requests is left to the
-// launcher. If PEs share this process, the process goes on, and their calls fail.
+// launcher. GlobalExit does not return, nor does an operation that fails because other PEs have ended
+// before this one. If PEs share this process, the process goes on, and their calls fail.
 func (w *World) GlobalExit(status int) {
 	if w.opts.inProcess {
 		w.mu.Lock()
@@ -25,6 +26,9 @@ func (w *World) GlobalExit(status int) {
 		}
 	}
 	w.exit(w.pe, status)
+	if !w.opts.inProcess {
+		select {} // another PE has ended the job, too
+	}
 }
 
 // exit ends this process because PE pe, perhaps this one, called GlobalExit. It first

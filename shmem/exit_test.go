@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	bodies["global exit"] = func(t require.TestingT, w *World) {
+	bodies["global exit from waits"] = func(t require.TestingT, w *World) {
 		ctx := context.Background()
 		require.NoError(t, w.Team().Barrier(ctx))
 		if w.PE() == 0 {
@@ -22,17 +22,33 @@ func init() {
 		require.NoError(t, err)
 		os.Exit(1)
 	}
+	bodies["global exit from puts"] = func(t require.TestingT, w *World) {
+		ctx := context.Background()
+		s, err := Alloc[uint64](ctx, w, 1)
+		require.NoError(t, err)
+		require.NoError(t, w.Team().Barrier(ctx))
+		if w.PE() == 0 {
+			w.GlobalExit(7)
+		}
+		for {
+			s.P(0, 1, 0)
+			require.NoError(t, w.Ctx().Quiet())
+		}
+	}
 }
 
-// GlobalExit ends all processes with its status, even those several hops away.
+// GlobalExit ends all processes with its status, even those several hops away. No operation fails
+// before that.
 func TestGlobalExitEndsAllProcesses(t *testing.T) {
 	for name, fabric := range map[string]func(string, int) string{"one host": nil, "ring": ringOf(5)} {
-		t.Run(name, func(t *testing.T) {
-			for pe, cmd := range start(t, "global exit", 5, "mapped", fabric) {
-				_ = cmd.Wait()
-				require.Equal(t, 7, cmd.ProcessState.ExitCode(), "PE %d: %s", pe, cmd.Stderr)
-			}
-		})
+		for _, from := range []string{"waits", "puts"} {
+			t.Run(name+", "+from, func(t *testing.T) {
+				for pe, cmd := range start(t, "global exit from "+from, 5, "mapped", fabric) {
+					_ = cmd.Wait()
+					require.Equal(t, 7, cmd.ProcessState.ExitCode(), "PE %d: %s", pe, cmd.Stderr)
+				}
+			})
+		}
 	}
 }
 

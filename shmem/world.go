@@ -47,7 +47,7 @@ type World struct {
 	joining
 	conns   map[net.Conn]bool // true if a PE has joined by it
 	closing bool              // Close has begun
-	exiting bool              // GlobalExit has begun
+	exiting bool              // GlobalExit has begun, and ends this process
 }
 
 // attachment is how a PE is reached by the others. It is immutable, and zero for the only PE of
@@ -190,7 +190,7 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	}
 	w.heap = symheap.New(m, objects)
 	fence := !membarrier.Register()
-	w.space = onesided.New(o.pe, o.n, w.heap, fence, membarrier.Global, opError)
+	w.space = onesided.New(o.pe, o.n, w.heap, fence, membarrier.Global, w.opError)
 	for _, p := range w.space.Peers() {
 		w.peers = append(w.peers, &peer{Peer: p})
 	}
@@ -199,7 +199,17 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	return w, nil
 }
 
-func opError(op string, pe int, err error) error { return &OpError{op, pe, err} }
+// opError returns the error of an operation on a PE, or never if the job ends anyway: the program must not
+// take the end of PEs that have heard of it earlier for a failure, and end with another status.
+func (w *World) opError(op string, pe int, err error) error {
+	w.mu.Lock()
+	exiting := w.exiting
+	w.mu.Unlock()
+	if exiting {
+		select {} // this process ends soon
+	}
+	return &OpError{op, pe, err}
+}
 
 // fail ends the job for this PE, because pe is gone. All waits return an error. The
 // other PEs are told, since one that is several hops away from pe learns of it
