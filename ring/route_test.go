@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two hosts opposite each other in a ring send to each other over the same links, and of all such
-// pairs some use either half of the ring.
+// Two hosts opposite each other in a ring send to each other over the same links, and not all such
+// pairs go round the same way.
 func TestOppositeHostsSendOverTheSameLinks(t *testing.T) {
 	for _, hosts := range []int{2, 4, 6} {
 		f := newFabric(t, small(hosts))

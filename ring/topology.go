@@ -249,7 +249,7 @@ func (o *Options) hops(from, to int, d Direction) int {
 // sidesTo returns both sides of a host, first the one by which it sends to another host if
 // both routes have as many links. The other host then sends over the same links. So a
 // connection needs no more links than it must, and answers find the hosts in between awake.
-// Half the pairs of opposite hosts use each half of the ring.
+// Neighbouring pairs go round opposite ways.
 func (o *Options) sidesTo(from, to int) [2]Direction {
 	low := min(from, to)
 	if upward := low%2 == 1; upward == (from == low) {

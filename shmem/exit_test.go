@@ -37,8 +37,8 @@ func init() {
 	}
 }
 
-// GlobalExit ends all processes with its status, even those several hops away. No operation fails
-// before that.
+// GlobalExit ends all processes with its status, even those several hops away. No operation on a PE
+// that is mapped fails before that.
 func TestGlobalExitEndsAllProcesses(t *testing.T) {
 	for name, fabric := range map[string]func(string, int) string{"one host": nil, "ring": ringOf(5)} {
 		for _, from := range []string{"waits", "puts"} {

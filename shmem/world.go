@@ -217,8 +217,11 @@ func (w *World) opError(op string, pe int, err error) error {
 func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.exiting {
+		return // what is mapped stays so, since the program may not notice
+	}
 	w.peers[pe].Lost()
-	if w.Err() != nil || w.exiting || w.closing && w.peers[pe].Left() || w.space.Closed() {
+	if w.Err() != nil || w.closing && w.peers[pe].Left() || w.space.Closed() {
 		return
 	}
 	w.space.Fail(&DeadError{pe, err})

@@ -22,15 +22,19 @@ const (
 	fewMembers = 12
 	// mostMembers bounds the time of a scan.
 	mostMembers = 256
-	// A wait that takes longer than hurried, or unhurried at the end that accepted the connection, and
-	// longer than timesUsual times the average hit of its turn, gives its turn to a member that is ready. So
-	// the other end follows when one end has changed its turn, and the two do not look for each other at
-	// the same time.
+	// A wait that takes longer than hurried, or unhurried at the end that accepted the connection, gives
+	// its turn to a member that is ready. So the other end follows when one end has changed
+	// its turn, and the two do not look for each other at the same time. Where hits take long anyway, as over
+	// a bridge, it also has to take longer than timesUsual of them, but no longer than atLast.
 	hurried    = 2 * time.Microsecond
 	unhurried  = 25 * time.Microsecond
 	timesUsual = 3
-	// A spin lasts at least inCrowd while the crowd is open. If it finds nothing all members park, which
-	// costs more. The other end may have been stopped by the system for so long.
+	atLast     = inCrowd / 4
+	// someHits are enough for an average.
+	someHits = 8
+	// A spin that finds nothing lasts at least inCrowd while the crowd is open, unless its offers become
+	// slow. Then all members park, which costs more. The other end may have been stopped by the system
+	// for so long.
 	inCrowd = 200 * time.Microsecond
 	// The crowd closes when nobody has looked after its members for absent.
 	absent = 2 * time.Millisecond
@@ -74,9 +78,10 @@ type member struct {
 	accepted bool          // this end of the connection has accepted it
 
 	// The goroutine that waits owns the following.
-	began   time.Time // of its turn
-	hits    uint64    // of the Spinner at that time
-	refused bool      // there was no place for the wait under way
+	began   time.Time     // of its turn
+	hits    uint64        // of the Spinner at that time
+	usual   time.Duration // average time from hit to hit, 0 if not known
+	refused bool          // there was no place for the wait under way
 
 	// Crowd.mu guards the following.
 	in         *queue // where it is, or nil
@@ -122,10 +127,10 @@ func (m *member) passes(took time.Duration, now time.Time, hits uint64) bool {
 	if m == nil || took < hurried || m.accepted && took < unhurried || !m.crowd.open.Load() {
 		return false
 	}
-	if n := time.Duration(hits - m.hits); n > 0 && took < timesUsual*(now.Sub(m.began)-took)/n {
-		return false
+	if n := time.Duration(hits - m.hits); n >= someHits {
+		m.usual = (now.Sub(m.began) - took) / n
 	}
-	return m.crowd.scan()
+	return took >= min(timesUsual*m.usual, atLast) && m.crowd.scan()
 }
 
 // budget returns how long a spin lasts that would else last for d.

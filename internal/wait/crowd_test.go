@@ -230,11 +230,23 @@ func TestAWaitIsLongBesideTheOthersOfItsTurn(t *testing.T) {
 	s, m := crowding(t)
 	m.ready.Store(true)
 	start := time.Now()
-	s.member.began, s.member.hits = start.Add(-time.Second), 0
-	s.counts.Hits = 1000
-	require.False(t, s.member.passes(2*time.Millisecond, start, s.counts.Hits))
+	s.member.begin(start.Add(-10*time.Millisecond), 0)
+	require.False(t, s.member.passes(29*time.Microsecond, start, 1000))
+	s.member.begin(start, 1000)
+	require.False(t, s.member.passes(29*time.Microsecond, start, 1001), "as in the turn before")
 	require.Empty(t, m.wake)
-	require.True(t, s.member.passes(4*time.Millisecond, start, s.counts.Hits))
+	require.True(t, s.member.passes(31*time.Microsecond, start, 1001))
+	require.Len(t, m.wake, 1)
+}
+
+// Callers that work for long between two hits do not keep their turn for that.
+func TestAWaitIsLongAtLast(t *testing.T) {
+	s, m := crowding(t)
+	m.ready.Store(true)
+	start := time.Now()
+	s.member.begin(start.Add(-time.Second), 0)
+	require.False(t, s.member.passes(atLast-1, start, 1000))
+	require.True(t, s.member.passes(atLast, start, 1000))
 	require.Len(t, m.wake, 1)
 }
 

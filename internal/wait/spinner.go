@@ -264,7 +264,7 @@ func (p *spin) hit(i int) {
 	late := false
 	if i > 2*firstYield { // before that, the clock costs more than was spent
 		p.spent.look(time.Now())
-		late = p.spent.looked.Sub(p.start) > p.s.budget
+		late = p.spent.looked.Sub(p.start) > p.s.member.budget(p.s.budget)
 	}
 	p.s.guess().hit(late)
 	if p.spent.scarce {
