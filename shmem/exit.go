@@ -41,8 +41,10 @@ func (w *World) exit(pe, status int) {
 		return
 	}
 	w.mu.Lock()
-	again := w.exiting
-	w.exiting = true
+	again := w.ending()
+	if !again {
+		close(w.exiting)
+	}
 	others := w.reached(pe)
 	w.mu.Unlock()
 	if again {

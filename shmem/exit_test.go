@@ -2,8 +2,10 @@ package shmem
 
 import (
 	"context"
+	"io"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
@@ -37,8 +39,8 @@ func init() {
 	}
 }
 
-// GlobalExit ends all processes with its status, even those several hops away. No operation on a PE
-// that is mapped fails before that.
+// GlobalExit ends all processes with its status, even those several hops away. No operation fails
+// before that.
 func TestGlobalExitEndsAllProcesses(t *testing.T) {
 	for name, fabric := range map[string]func(string, int) string{"one host": nil, "ring": ringOf(5)} {
 		for _, from := range []string{"waits", "puts"} {
@@ -50,6 +52,29 @@ func TestGlobalExitEndsAllProcesses(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Whether a PE has failed or GlobalExit ends the job, its last requests say, which may not have been read
+// when an operation on it fails.
+func TestAnOperationFailsWhenTheEndOfThePEIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := newWorld(options{n: 3, heap: 1 << 20}, true)
+		require.NoError(t, err)
+		failed := make(chan error, 2)
+		for pe := 1; pe <= 2; pe++ {
+			go func() { failed <- w.opError("put", pe, io.EOF) }()
+		}
+		synctest.Wait()
+		require.Empty(t, failed)
+		w.mu.Lock()
+		w.lost(1)
+		w.lost(1) // it may be said twice
+		w.mu.Unlock()
+		require.Equal(t, &OpError{"put", 1, io.EOF}, <-failed)
+		begin := time.Now()
+		require.Equal(t, &OpError{"put", 2, io.EOF}, <-failed, "it lives")
+		require.Equal(t, exitLimit, time.Since(begin))
+	})
 }
 
 // A PE that takes no requests, or an operation that waits for it, does not keep

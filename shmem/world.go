@@ -36,6 +36,7 @@ type World struct {
 	token   uint64  // names this PE's heap, see symheap.Memory.Mark
 	places  []place // where each PE runs; connect writes one element
 	attachment
+	exiting chan struct{} // closed under mu when GlobalExit begins to end this process
 	// closeLimit is how long Close waits for other PEs' byes after the barrier.
 	closeLimit time.Duration
 
@@ -47,7 +48,6 @@ type World struct {
 	joining
 	conns   map[net.Conn]bool // true if a PE has joined by it
 	closing bool              // Close has begun
-	exiting bool              // GlobalExit has begun, and ends this process
 }
 
 // attachment is how a PE is reached by the others. It is immutable, and zero for the only PE of
@@ -76,6 +76,7 @@ type peer struct {
 	node int             // the PE's node in the fabric, 0 if there is one host
 	mem  *symheap.Memory // the mapping, if it is not this PE's own heap
 	why  error           // why its heap is not mapped here; nil if it is
+	gone chan struct{}   // closed under World.mu when the PE has ended
 }
 
 // ErrClosed reports that the World, or the context, is closed.
@@ -174,7 +175,7 @@ func (w *World) Err() error { return w.space.Err() }
 // newWorld makes a World without connections.
 func newWorld(o options, goHeap bool) (*World, error) {
 	w := &World{
-		opts: o, pe: o.pe, token: rand.Uint64() | 1, closeLimit: closeLimit,
+		opts: o, pe: o.pe, token: rand.Uint64() | 1, exiting: make(chan struct{}), closeLimit: closeLimit,
 		joining: joining{arrived: make(chan struct{}, 1), joined: map[int]bool{}}, conns: map[net.Conn]bool{},
 	}
 	objects := symheap.Shared + areas*collective.AreaBytes(o.n)
@@ -192,23 +193,37 @@ func newWorld(o options, goHeap bool) (*World, error) {
 	fence := !membarrier.Register()
 	w.space = onesided.New(o.pe, o.n, w.heap, fence, membarrier.Global, w.opError)
 	for _, p := range w.space.Peers() {
-		w.peers = append(w.peers, &peer{Peer: p})
+		w.peers = append(w.peers, &peer{Peer: p, gone: make(chan struct{})})
 	}
 	w.places = make([]place, o.n)
 	w.places[o.pe] = thisPlace()
 	return w, nil
 }
 
-// opError returns the error of an operation on a PE, or never if the job ends anyway: the program must not
-// take the end of PEs that have heard of it earlier for a failure, and end with another status.
+// opError returns the error of an operation on a PE, or never if GlobalExit ends the job: the program must
+// not take the end of PEs that have heard of it earlier for a failure, and end with another status.
+// Which it is the requests of that PE say, whose last is the exit. So opError waits for their end.
 func (w *World) opError(op string, pe int, err error) error {
-	w.mu.Lock()
-	exiting := w.exiting
-	w.mu.Unlock()
-	if exiting {
+	select {
+	case <-w.exiting:
+	case <-w.space.Failed():
+	case <-w.peers[pe].gone:
+	case <-time.After(exitLimit): // it lives
+	}
+	if w.ending() {
 		select {} // this process ends soon
 	}
 	return &OpError{op, pe, err}
+}
+
+// ending reports whether GlobalExit has begun to end this process.
+func (w *World) ending() bool {
+	select {
+	case <-w.exiting:
+		return true
+	default:
+		return false
+	}
 }
 
 // fail ends the job for this PE, because pe is gone. All waits return an error. The
@@ -217,10 +232,10 @@ func (w *World) opError(op string, pe int, err error) error {
 func (w *World) fail(pe int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.exiting {
+	if w.ending() {
 		return // what is mapped stays so, since the program may not notice
 	}
-	w.peers[pe].Lost()
+	w.lost(pe)
 	if w.Err() != nil || w.closing && w.peers[pe].Left() || w.space.Closed() {
 		return
 	}
@@ -251,7 +266,16 @@ func (w *World) left(pe int) {
 	}
 	defer w.mu.Unlock()
 	w.peers[pe].SetLeft()
-	w.peers[pe].Lost()
+	w.lost(pe)
+}
+
+// lost says that a PE has ended. The caller holds mu.
+func (w *World) lost(pe int) {
+	p := w.peers[pe]
+	if !p.Dead() {
+		close(p.gone)
+	}
+	p.Lost()
 }
 
 // closeLimit is the default of World.closeLimit.
