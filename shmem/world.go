@@ -202,7 +202,8 @@ func newWorld(o options, goHeap bool) (*World, error) {
 
 // opError returns the error of an operation on a PE, or never if GlobalExit ends the job: the program must
 // not take the end of PEs that have heard of it earlier for a failure, and end with another status.
-// Which it is the requests of that PE say, whose last is the exit. So opError waits for their end.
+// The last request of that PE says which it is. So opError waits until all are read, or for exitLimit if
+// the PE lives.
 func (w *World) opError(op string, pe int, err error) error {
 	select {
 	case <-w.exiting:
