@@ -13,7 +13,7 @@ func (r *Report) Picture(w io.Writer) error {
 	throughput := plot.Chart{Title: "One way, one connection", X: "message, bytes", Y: "GB/s"}
 	if r.Limits != nil {
 		latency.Level, latency.LevelName = r.Limits.Line, "one cache line to and fro"
-		throughput.Level, throughput.LevelName = r.Limits.Copies.GBs, "two copies through a queue"
+		throughput.Level, throughput.LevelName = r.Limits.Copies.GBs, "two copies of 64 KiB through a queue"
 	}
 	for _, c := range r.Sweep {
 		latency.Lines = append(latency.Lines, plot.Line{Name: c.Transport, Points: points(c.RoundTrip)})

@@ -109,8 +109,11 @@ func TestEveryPieceGoesThroughTheQueue(t *testing.T) {
 	s, _, _ := together(t)
 	c := command{copies, 64 << 10, 16 << 10, 10}
 	require.NoError(t, s.begin(c))
+	private := newMessage(c.piece)
 	for i := range c.count {
-		require.True(t, s.produce(c, bytes.Repeat([]byte{byte(i)}, c.piece), i%2 > 0, i, i+1))
+		clear(private)
+		copy(private[int(i)*c.piece%messageSize:], bytes.Repeat([]byte{byte(i)}, c.piece))
+		require.True(t, s.produce(c, private, i%2 > 0, i, i+1))
 		assert.Equal(t, (i+1)*uint64(c.piece), s.m.load(tail))
 	}
 	for slot, want := range []byte{8, 9, 6, 7} {

@@ -27,6 +27,20 @@ const (
 	payloadAt = 8
 )
 
+// messageSize is how much memory of its own each side copies from or to, in bytes: a message goes as
+// one or more pieces. It is the size of the messages that are measured beside this limit, since
+// smaller memory, in a nearer cache, is copied faster.
+const messageSize = 64 << 10
+
+// message is the memory of one side's own. Its size is a power of two.
+type message []byte
+
+// newMessage returns memory for messages of messageSize, or for larger ones of one piece.
+func newMessage(piece int) message { return make(message, max(piece, messageSize)) }
+
+// at returns the piece of n bytes that goes at position pos of a queue.
+func (m message) at(pos uint64, n int) []byte { return m[pos&uint64(len(m)-1):][:n] }
+
 // Memory is the memory that the two processes share. Both may store to all of it.
 type Memory struct {
 	b   []byte

@@ -117,7 +117,7 @@ func (m *Meter) askDouble(from, to uint64) bool {
 
 // Copies sends at least total bytes through a queue, in pieces that both sides
 // copy: from the meter's memory into the queue, and from there into the helper's
-// memory. All sizes are in bytes. queue and piece are powers of two. A piece is not
+// memory. The pieces are parts of messages of 64 KiB; a larger piece is a message. All sizes are in bytes. queue and piece are powers of two. A piece is not
 // larger than the queue, and the queue is at most 8 MiB. It returns GB/s (10^9
 // bytes), counted when the helper has copied. If streamed is true, the first copy is made by
 // non-temporal stores.
@@ -128,7 +128,7 @@ func (m *Meter) Copies(queue, piece, total int, streamed bool) (float64, error) 
 	if err := m.begin(c); err != nil {
 		return 0, err
 	}
-	private := make([]byte, piece)
+	private := newMessage(piece)
 	if !m.produce(c, private, streamed, 0, warm) {
 		return 0, errStopped
 	}
@@ -141,7 +141,7 @@ func (m *Meter) Copies(queue, piece, total int, streamed bool) (float64, error) 
 
 // produce puts the pieces [from, to) into the queue and waits until they are
 // consumed. It returns false if it was stopped first.
-func (m *Meter) produce(c command, private []byte, streamed bool, from, to uint64) bool {
+func (m *Meter) produce(c command, private message, streamed bool, from, to uint64) bool {
 	size := uint64(c.piece)
 	pos, end := from*size, to*size
 	room := pos + uint64(c.queue) // then everything before is consumed
@@ -153,7 +153,7 @@ func (m *Meter) produce(c command, private []byte, streamed bool, from, to uint6
 			}
 			room = consumed + uint64(c.queue)
 		}
-		m.m.fill(pos, private, c.queue, streamed)
+		m.m.fill(pos, private.at(pos, c.piece), c.queue, streamed)
 		m.m.publish(head, pos+size)
 	}
 	return m.await(tail, end)

@@ -109,7 +109,7 @@ func (p *party) answerDouble(count uint64) {
 }
 
 func (p *party) consume(c command) {
-	private := make([]byte, c.piece)
+	private := newMessage(c.piece)
 	var pos, have uint64
 	for range c.count {
 		if next := pos + uint64(c.piece); have < next {
@@ -118,7 +118,7 @@ func (p *party) consume(c command) {
 				return
 			}
 		}
-		copy(private, p.m.piece(pos, c.piece, c.queue))
+		copy(private.at(pos, c.piece), p.m.piece(pos, c.piece, c.queue))
 		pos += uint64(c.piece)
 		p.m.publish(tail, pos)
 	}
