@@ -9,8 +9,11 @@ import (
 
 const (
 	// aTurn is how long a member may have its turn while others are ready. A change of turns takes
-	// as long as some tens of answers, and a turn has some hundreds of them.
-	aTurn = 250 * time.Microsecond
+	// as long as some tens of answers, and makes a few of them late. So a quick turn in which
+	// answers take longer than usual lasts until it has had enoughHits, or for mostTurn.
+	aTurn      = 250 * time.Microsecond
+	mostTurn   = 2 * aTurn
+	enoughHits = 500
 	// A turn is quick if its hits took no longer than quickHit on average. A caller that takes
 	// longer between its waits does work, and other processors could serve others meanwhile.
 	quickHit = 4 * time.Microsecond
@@ -114,12 +117,19 @@ func (m *member) over(now time.Time, hits uint64) bool {
 	if m == nil {
 		return false
 	}
-	took, atMost := now.Sub(m.began), time.Duration(hits-m.hits)*quickHit
-	if took < tryTurn || took < aTurn && m.crowd.open.Load() {
+	took, n := now.Sub(m.began), hits-m.hits
+	quick, least := took <= time.Duration(n)*quickHit, tryTurn
+	if m.crowd.open.Load() {
+		least = aTurn
+		if quick && n < enoughHits {
+			least = mostTurn
+		}
+	}
+	if took < least {
 		return false
 	}
 	m.begin(now, hits)
-	return m.crowd.next(took <= atMost)
+	return m.crowd.next(quick)
 }
 
 // passes reports whether another member has the turn at the time now, because this wait has taken so long.

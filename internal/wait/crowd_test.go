@@ -260,6 +260,28 @@ func TestATurnEnds(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), aTurn)
 }
 
+// A change of turns costs as much where answers take long, so a turn has as many of them.
+func TestAQuickTurnHasEnoughHits(t *testing.T) {
+	for _, turn := range []struct {
+		took time.Duration
+		hits uint64
+		over bool
+	}{
+		{aTurn - 1, enoughHits, false},
+		{aTurn, enoughHits, true},
+		{mostTurn - 1, enoughHits - 1, false},
+		{mostTurn, enoughHits - 1, true},
+		{aTurn, 1, true}, // the caller does work
+	} {
+		s, m := crowding(t)
+		m.ready.Store(true)
+		start := time.Now()
+		s.member.begin(start, 7)
+		require.Equal(t, turn.over, s.member.over(start.Add(turn.took), 7+turn.hits), turn)
+		require.Equal(t, turn.over, len(m.wake) > 0, turn)
+	}
+}
+
 func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) {
 	s, m := crowding(t)
 	for start := time.Now(); time.Since(start) < 4*aTurn; {
