@@ -69,7 +69,7 @@ func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 			t.Skip("there is no membarrier")
 		}
 		if pe == 1 {
-			w.peers[w.pe].SetFence()
+			w.fence = true
 			w.peers[0].SetFence()
 		}
 		all[pe] = w

@@ -34,7 +34,7 @@ const maxHello = 4096
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
-	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.peers[w.pe].Fenced(), Token: w.token, Place: w.places[w.pe]}
+	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
 }
 
 // fits returns nil if another PE's hello agrees with ours.

@@ -100,7 +100,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.abandon()
 		return nil, err
 	}
-	if crowded(w.places, o.pe) || o.strict && o.n > 1 {
+	if crowded(w.places, o.pe, 1) || o.strict && o.n > 1 {
 		w.space.SetCrowded()
 	}
 	w.ctx = newCtx(w, nil, w.space.Peers())
@@ -108,6 +108,9 @@ func open(ctx context.Context, o options) (*World, error) {
 	if err := w.share(ctx); err != nil {
 		w.abandon()
 		return nil, err
+	}
+	if o.n > 1 && w.apart() && crowded(w.places, o.pe, 2) { // a server needs a processor as well
+		w.space.SetServed()
 	}
 	return w, nil
 }
@@ -154,7 +157,7 @@ func (w *World) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.ln, w.giveUp = ln, cancel
+	w.ln, w.fence, w.giveUp = ln, w.peers[w.pe].Fenced(), cancel
 	if err := w.tellNode(ctx); err != nil {
 		return err
 	}

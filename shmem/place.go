@@ -19,11 +19,11 @@ func allCPUs() []uint64 {
 	return bits
 }
 
-// crowded reports whether PEs have to take turns at the processors that PE pe may use. It
-// takes all PEs of the machine that may use one of these processors, or one of those that
-// such a PE may use, and so on. They are crowded if they are more than all these
+// crowded reports whether PEs that use each so many processors have to take turns at those that PE pe
+// may use. It takes all PEs of the machine that may use one of these processors, or one of those that
+// such a PE may use, and so on. They are crowded if they use more than all these
 // processors.
-func crowded(places []place, pe int) bool {
+func crowded(places []place, pe, each int) bool {
 	var union cpuSet
 	union.add(places[pe].CPUs)
 	in := make([]bool, len(places))
@@ -39,5 +39,5 @@ func crowded(places []place, pe int) bool {
 			}
 		}
 	}
-	return pes > union.count()
+	return pes*each > union.count()
 }

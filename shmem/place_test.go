@@ -1,8 +1,11 @@
 package shmem
 
 import (
+	"context"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,21 +14,28 @@ func TestACrowdIsOfPEsThatShareProcessors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		places []place
 		want   []bool
+		two    []bool // with two processors each, if not want
 	}{
-		"alone":                    {[]place{at("a", 1)}, []bool{false}},
-		"each bound to its own":    {[]place{at("a", 1), at("a", 2), at("a", 4)}, []bool{false, false, false}},
-		"two bound to one":         {[]place{at("a", 1), at("a", 1), at("a", 4)}, []bool{true, true, false}},
-		"free, enough":             {[]place{at("a", 3), at("a", 3)}, []bool{false, false}},
-		"free, too many":           {[]place{at("a", 3), at("a", 3), at("a", 3)}, []bool{true, true, true}},
-		"on two machines":          {[]place{at("a", 3), at("a", 3), at("b", 3), at("b", 3)}, []bool{false, false, false, false}},
-		"one machine has too many": {[]place{at("a", 1), at("b", 1), at("b", 1)}, []bool{false, true, true}},
-		"in a chain":               {[]place{at("a", 1), at("a", 3), at("a", 2)}, []bool{true, true, true}},
-		"beyond 64 processors":     {[]place{at("a", 0, 1), at("a", 1), at("a", 0, 2)}, []bool{false, false, false}},
-		"beyond 64, bound to one":  {[]place{at("a", 0, 1), at("a", 1), at("a", 0, 1)}, []bool{true, false, true}},
-		"one that says nothing":    {[]place{at("a", 1), at("a")}, []bool{false, true}},
+		"alone":                    {[]place{at("a", 1)}, []bool{false}, []bool{true}},
+		"alone, enough":            {[]place{at("a", 3)}, []bool{false}, nil},
+		"each bound to its own":    {[]place{at("a", 1), at("a", 2), at("a", 12)}, []bool{false, false, false}, []bool{true, true, false}},
+		"two bound to one":         {[]place{at("a", 1), at("a", 1), at("a", 4)}, []bool{true, true, false}, []bool{true, true, true}},
+		"free, enough":             {[]place{at("a", 3), at("a", 3)}, []bool{false, false}, []bool{true, true}},
+		"free, plenty":             {[]place{at("a", 15), at("a", 15)}, []bool{false, false}, nil},
+		"free, too many":           {[]place{at("a", 3), at("a", 3), at("a", 3)}, []bool{true, true, true}, nil},
+		"on two machines":          {[]place{at("a", 3), at("a", 3), at("b", 15), at("b", 15)}, []bool{false, false, false, false}, []bool{true, true, false, false}},
+		"one machine has too many": {[]place{at("a", 3), at("b", 1), at("b", 1)}, []bool{false, true, true}, nil},
+		"in a chain":               {[]place{at("a", 1), at("a", 3), at("a", 2)}, []bool{true, true, true}, nil},
+		"beyond 64 processors":     {[]place{at("a", 0, 1), at("a", 1), at("a", 0, 6)}, []bool{false, false, false}, []bool{true, true, false}},
+		"beyond 64, bound to one":  {[]place{at("a", 0, 1), at("a", 3), at("a", 0, 1)}, []bool{true, false, true}, nil},
+		"one that says nothing":    {[]place{at("a", 1), at("a")}, []bool{false, true}, []bool{true, true}},
 	} {
+		if tt.two == nil {
+			tt.two = tt.want
+		}
 		for pe, want := range tt.want {
-			require.Equal(t, want, crowded(tt.places, pe), "%s, PE %d", name, pe)
+			require.Equal(t, want, crowded(tt.places, pe, 1), "%s, PE %d", name, pe)
+			require.Equal(t, tt.two[pe], crowded(tt.places, pe, 2), "%s, PE %d, two each", name, pe)
 		}
 	}
 }
@@ -36,6 +46,31 @@ func TestPEsTellEachOtherWhereTheyAre(t *testing.T) {
 		for _, p := range w.places {
 			require.Equal(t, w.places[w.pe], p)
 		}
-		require.Equal(t, cpuSet(w.places[w.pe].CPUs).count() < 3, crowded(w.places, w.pe))
+		require.Equal(t, cpuSet(w.places[w.pe].CPUs).count() < 3, crowded(w.places, w.pe, 1))
 	})
+}
+
+// PEs are apart if none has mapped another one's heap, in either direction.
+func TestPEsAreApart(t *testing.T) {
+	for name, opts := range map[string][3][]Option{
+		"mapped":     {},
+		"strict":     {{Strict()}, {Strict()}, {Strict()}},
+		"one strict": {{Strict()}, nil, nil},
+	} {
+		for _, pes := range []int{2, 3} {
+			var all sync.WaitGroup
+			for pe := range pes {
+				all.Go(func() {
+					o := append([]Option{PE(pe, pes, t.Name()), Fabric("mem:apart"), HeapLimit(1 << 20)}, opts[pe]...)
+					w, err := Open(context.Background(), o...)
+					if !assert.NoError(t, err) {
+						return
+					}
+					assert.Equal(t, name == "strict", w.apart(), "%s, PE %d of %d", name, pe, pes)
+					assert.NoError(t, w.Close(context.Background()))
+				})
+			}
+			all.Wait()
+		}
+	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/collective"
 )
 
-// share is called by Open. All PEs exchange which of the others on their host they
+// share is called by Open. All PEs exchange which of the others they
 // have mapped, so that all have the same information, even where a mapping failed. It
 // makes the shared team of it.
 func (w *World) share(ctx context.Context) error {
 	n := len(w.peers)
 	row := make([]uint64, (n+63)/64)
 	for pe, p := range w.peers {
-		if pe == w.pe || p.Mapped() && p.node == w.peers[w.pe].node {
+		if p.Mapped() {
 			row[pe/64] |= 1 << (pe % 64)
 		}
 	}
@@ -33,9 +33,22 @@ func (w *World) share(ctx context.Context) error {
 	return nil
 }
 
-// shared reports whether two PEs are mapped to each other.
+// maps reports whether PE a has mapped PE b.
+func (w *World) maps(a, b int) bool { return w.sharers[a][b/64]>>(b%64)&1 != 0 }
+
+// shared reports whether two PEs are on one host and mapped to each other.
 func (w *World) shared(a, b int) bool {
-	return w.sharers[a][b/64]>>(b%64)&1 != 0 && w.sharers[b][a/64]>>(a%64)&1 != 0
+	return w.peers[a].node == w.peers[b].node && w.maps(a, b) && w.maps(b, a)
+}
+
+// apart reports whether this PE has mapped no other one, nor has one mapped it.
+func (w *World) apart() bool {
+	for pe := range w.peers {
+		if pe != w.pe && (w.maps(w.pe, pe) || w.maps(pe, w.pe)) {
+			return false
+		}
+	}
+	return true
 }
 
 // sharing returns the group of this PE. The PEs, in order, each join the first

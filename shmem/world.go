@@ -57,6 +57,7 @@ type attachment struct {
 	fabric *sdp.Fabric
 	ln     net.Listener
 	recall func() // ends the loan of the heap; nil if that cannot be mapped
+	fence  bool   // a PE that stores to the heap makes a barrier, since this one has no membarrier
 }
 
 // joining is how far the PEs of a job have found each other.

@@ -99,6 +99,15 @@ func (c *Channel) PutShort(off uintptr, data []byte) error {
 	return c.do(&request{op: opPut, off: uint64(off), a: uint64(len(data))}, data)
 }
 
+// Tell stores the word v at an offset, after what was put before. Ack asks for no acknowledgement of it.
+func (c *Channel) Tell(off uintptr, v uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var word [8]byte
+	binary.NativeEndian.PutUint64(word[:], v)
+	return c.send(&request{op: opPut, off: uint64(off), a: uint64(len(word))}, word[:])
+}
+
 // Do does an atomic operation on a word of size bytes, and fetches nothing. Its operands
 // are those of symheap.Atomic.
 func (c *Channel) Do(op symheap.Op, off, size uintptr, v, cond uint64) error {

@@ -62,6 +62,27 @@ func (t tape) Read(p []byte) (int, error)  { return t.Reader.Read(p) }
 func (t tape) Write(p []byte) (int, error) { return len(p), nil }
 func (t tape) Close() error                { return nil }
 
+// counting counts what is written.
+type counting struct {
+	tape
+	n int
+}
+
+func (c *counting) Write(p []byte) (int, error) { c.n++; return len(p), nil }
+
+// A word that PEs wait for needs no acknowledgement. What is put does, also before such a word.
+func TestTellIsNotAcknowledged(t *testing.T) {
+	conn := new(counting)
+	c := NewChannel(conn)
+	require.NoError(t, c.Tell(4096, 1))
+	require.NoError(t, c.Ack())
+	require.Equal(t, 1, conn.n)
+	require.NoError(t, c.PutShort(4096, make([]byte, 8)))
+	require.NoError(t, c.Tell(4096, 2))
+	require.NoError(t, c.Ack())
+	require.Equal(t, 4, conn.n)
+}
+
 // A PE may send anything. That must neither stop the server's process nor reach
 // anything but objects.
 func FuzzServer(f *testing.F) {

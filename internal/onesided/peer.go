@@ -109,8 +109,8 @@ func (p *Peer) wake() {
 }
 
 // Tell stores a word of 8 bytes at the PE, after all that was put there by stores. It is for
-// words of work areas; what was put by requests is before it if the word is sent on the same
-// context.
+// words of work areas, which PEs wait for: Quiet does not. What was put by requests is before it if
+// the word is sent on the same context.
 func (c *Ctx) Tell(p *Peer, off uintptr, v uint64) {
 	if base := p.base.Load(); base != nil {
 		symheap.StoreFence()
@@ -118,5 +118,7 @@ func (c *Ctx) Tell(p *Peer, off uintptr, v uint64) {
 		p.Stored()
 		return
 	}
-	c.pFar(p, off, 8, v, 0)
+	if ch := c.channel("p", p); ch != nil {
+		c.fail("p", p, ch.Tell(off, v))
+	}
 }

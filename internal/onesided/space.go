@@ -2,6 +2,7 @@ package onesided
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/internal/symheap"
@@ -20,6 +21,7 @@ type Space struct {
 	// opError returns the error of an operation on a PE.
 	opError func(op string, pe int, err error) error
 
+	served   atomic.Bool // see SetServed
 	sleepers sleepers
 	closed   atomic.Bool
 
@@ -54,6 +56,14 @@ func (s *Space) Peers() []*Peer { return s.peers }
 // SetCrowded says that PEs take turns at this one's processors, or that their servers need
 // some too. It is called before the first wait.
 func (s *Space) SetCrowded() { s.offers.SetCrowded() }
+
+// SetServed says that no other PE stores to this one's heap but by requests, and that this PE's
+// servers need the processor on which a wait would poll. So waits sleep at once: a server that has
+// spun for the request wakes them, and lets them run. It is called once all PEs have joined.
+func (s *Space) SetServed() {
+	s.self.SetFence() // goroutines of this process that store to its heap
+	s.served.Store(true)
+}
 
 // Fail ends all waits with an error. It is called once.
 func (s *Space) Fail(err error) {
@@ -115,8 +125,12 @@ type Target struct {
 // store of a PE that has mapped the heap does (pair S8).
 func (t *Target) Stored() {
 	fullFence()
-	if t.s.self.armed() {
-		t.s.self.wake()
+	if !t.s.self.armed() {
+		return
+	}
+	t.s.self.wake()
+	if t.s.served.Load() {
+		runtime.Gosched() // to the goroutine that was woken, before another thread takes it
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // pass a barrier, and polls once more. Every PE loads the arm word after its stores.
 // So a PE that stores pays for a load only, not for a barrier. Where the sleeper has no such
 // barrier, both sides fence. A PE that sees the
-// change sends a request to wake, once.
+// change sends a request to wake, once. Where all stores of other PEs are made by servers of this
+// process, a wait sleeps at once, and fences as they do.
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
@@ -103,7 +104,7 @@ func (s *Space) spin(look func() bool, budget time.Duration) bool {
 		}
 		ntb.Pause()
 	}
-	return s.poll(look, budget)
+	return !s.served.Load() && s.poll(look, budget)
 }
 
 // poll is the rest of spin.

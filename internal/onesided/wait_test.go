@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
@@ -81,4 +82,40 @@ func TestACrowdedWaitOffersSoon(t *testing.T) {
 	o.Space.SetCrowded()
 	require.True(t, o.Space.spin(func() bool { polls++; return yields == 3 }, time.Hour))
 	require.Equal(t, firstPolls+4, polls, "an offer after each poll from then on")
+}
+
+// sleeping waits until a goroutine sleeps, or is about to.
+func sleeping(s *Space) {
+	for n := 0; n == 0; runtime.Gosched() {
+		s.sleepers.mu.Lock()
+		n = len(s.sleepers.asleep)
+		s.sleepers.mu.Unlock()
+	}
+}
+
+// Where servers make all stores of other PEs, a wait leaves its processor to them, and needs no barrier in
+// other processes. A server wakes it, and so does a store of this PE.
+func TestAServedWaitSleepsAtOnce(t *testing.T) {
+	c, o := alone(t, false, func() error { panic("a barrier") })
+	s := o.Space
+	s.offers = wait.NewOffers(func() { panic("an offer") }, nil)
+	s.SetServed()
+	server := s.Served(nil, nil)
+	for v := uint64(1); v <= 1000; v++ {
+		go func() {
+			sleeping(s)
+			if v%2 == 0 {
+				c.P(o, 0, 8, v, 0, 0)
+				return
+			}
+			symheap.Store8(s.Base(), o.Off, v)
+			server.Stored()
+		}()
+		polls := 0
+		require.NoError(t, s.Wait(t.Context(), func() bool {
+			polls++
+			return symheap.Load8(s.Base(), o.Off) == v
+		}))
+		require.LessOrEqual(t, polls, 2*firstPolls+3, "before it sleeps, and when it was woken")
+	}
 }
