@@ -102,7 +102,9 @@ func TestAServedWaitSleepsAtOnce(t *testing.T) {
 	s.SetServed()
 	server := s.Served(nil, nil)
 	for v := uint64(1); v <= 1000; v++ {
+		stored := make(chan struct{})
 		go func() {
+			defer close(stored) // before the next wait, which else would be woken for this store
 			sleeping(s)
 			if v%2 == 0 {
 				c.P(o, 0, 8, v, 0, 0)
@@ -116,6 +118,7 @@ func TestAServedWaitSleepsAtOnce(t *testing.T) {
 			polls++
 			return symheap.Load8(s.Base(), o.Off) == v
 		}))
+		<-stored
 		require.LessOrEqual(t, polls, 2*firstPolls+3, "before it sleeps, and when it was woken")
 	}
 }
