@@ -99,7 +99,8 @@ func (c *Channel) PutShort(off uintptr, data []byte) error {
 	return c.do(&request{op: opPut, off: uint64(off), a: uint64(len(data))}, data)
 }
 
-// Tell stores the word v at an offset, after what was put before. Ack asks for no acknowledgement of it.
+// Tell stores the word v at an offset, after what was put before. A later Ack does not cover it: it is for
+// words that the other PE waits for before it uses its memory for anything else.
 func (c *Channel) Tell(off uintptr, v uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -73,7 +73,7 @@ func (t *Team) from(src int) uintptr { return t.area + uintptr(src)*pairBytes }
 func (t *Team) step(dst int) {
 	q := &t.pairs[dst]
 	q.sent++
-	t.ctx.Tell(t.peers[dst], t.from(t.me), q.sent)
+	t.ctx.TellWaiter(t.peers[dst], t.from(t.me), q.sent)
 }
 
 // await waits for the next step of PE src.
@@ -141,7 +141,7 @@ func (t *Team) send(ctx context.Context, dst int, v []byte) error {
 	copy(line, v)
 	t.line[slotTakenAt/8] = q.got
 	t.ctx.PutBytes(p, off, line)
-	t.ctx.Tell(p, off+slotNumberAt, q.put)
+	t.ctx.TellWaiter(p, off+slotNumberAt, q.put)
 	return nil
 }
 
@@ -197,6 +197,7 @@ func (t *Team) took(src int) {
 	q.got++
 	if q.got-q.told >= slots/2 {
 		q.told = q.got
+		// The PE may never wait for it, so Quiet does: it must not arrive in the area of a later team.
 		t.ctx.Tell(t.peers[src], t.from(t.me)+takenAt, q.got)
 	}
 }

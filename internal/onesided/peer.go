@@ -109,16 +109,33 @@ func (p *Peer) wake() {
 }
 
 // Tell stores a word of 8 bytes at the PE, after all that was put there by stores. It is for
-// words of work areas, which PEs wait for: Quiet does not. What was put by requests is before it if
-// the word is sent on the same context.
+// words of work areas; what was put by requests is before it if the word is sent on the same
+// context.
 func (c *Ctx) Tell(p *Peer, off uintptr, v uint64) {
-	if base := p.base.Load(); base != nil {
-		symheap.StoreFence()
-		symheap.Store8(base, off, v)
-		p.Stored()
+	if !p.tell(off, v) {
+		c.pFar(p, off, 8, v, 0)
+	}
+}
+
+// TellWaiter is Tell for a word that the PE waits for before it uses its memory for anything else. Quiet
+// need not wait for that as well.
+func (c *Ctx) TellWaiter(p *Peer, off uintptr, v uint64) {
+	if p.tell(off, v) {
 		return
 	}
 	if ch := c.channel("p", p); ch != nil {
 		c.fail("p", p, ch.Tell(off, v))
 	}
+}
+
+// tell is Tell for a PE that is mapped. It reports whether the PE is.
+func (p *Peer) tell(off uintptr, v uint64) bool {
+	base := p.base.Load()
+	if base == nil {
+		return false
+	}
+	symheap.StoreFence()
+	symheap.Store8(base, off, v)
+	p.Stored()
+	return true
 }
