@@ -109,7 +109,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.abandon()
 		return nil, err
 	}
-	if o.n > 1 && w.apart() && crowded(w.places, o.pe, 2) { // a server needs a processor as well
+	if w.served() {
 		w.space.SetServed()
 	}
 	return w, nil
@@ -157,7 +157,7 @@ func (w *World) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.ln, w.fence, w.giveUp = ln, w.peers[w.pe].Fenced(), cancel
+	w.ln, w.giveUp = ln, cancel
 	if err := w.tellNode(ctx); err != nil {
 		return err
 	}

@@ -67,6 +67,9 @@ func TestPEsAreApart(t *testing.T) {
 						return
 					}
 					assert.Equal(t, name == "strict", w.apart(), "%s, PE %d of %d", name, pe, pes)
+					assert.Equal(t, name == "strict" && crowded(w.places, pe, 2), w.space.WaitsSleep(), "%s, PE %d of %d", name, pe, pes)
+					w.places = []place{{"other", []uint64{15}}, {"other", []uint64{15}}, {"other", []uint64{15}}}[:pes]
+					assert.Equal(t, name == "strict" && pes == 3, w.served(), "%s, PE %d of %d on 4 processors", name, pe, pes)
 					assert.NoError(t, w.Close(context.Background()))
 				})
 			}

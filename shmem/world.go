@@ -50,8 +50,8 @@ type World struct {
 	closing bool              // Close has begun
 }
 
-// attachment is how a PE is reached by the others. It is immutable, and zero for the only PE of
-// a job.
+// attachment is how a PE is reached by the others. It is immutable, and zero, but for fence,
+// for the only PE of a job.
 type attachment struct {
 	spec   *fabric.Spec
 	fabric *sdp.Fabric
@@ -191,8 +191,8 @@ func newWorld(o options, goHeap bool) (*World, error) {
 		m.Mark(w.token)
 	}
 	w.heap = symheap.New(m, objects)
-	fence := !membarrier.Register()
-	w.space = onesided.New(o.pe, o.n, w.heap, fence, membarrier.Global, w.opError)
+	w.fence = !membarrier.Register()
+	w.space = onesided.New(o.pe, o.n, w.heap, w.fence, membarrier.Global, w.opError)
 	for _, p := range w.space.Peers() {
 		w.peers = append(w.peers, &peer{Peer: p, gone: make(chan struct{})})
 	}

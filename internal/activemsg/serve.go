@@ -70,7 +70,9 @@ func (s *server) next() error {
 		return nil
 	}
 	err := s.do(&r)
-	s.to.Stored()
+	if r.stores() {
+		s.to.Stored()
+	}
 	return err
 }
 

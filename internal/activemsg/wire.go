@@ -67,6 +67,9 @@ func (r *request) encode(p []byte) {
 	binary.LittleEndian.PutUint64(p[32:], r.c)
 }
 
+// stores reports whether the request may change memory.
+func (r *request) stores() bool { return r.op == opPut || r.op == opPutStrided || r.op == opAtomic }
+
 func decodeRequest(p []byte) request {
 	_ = p[requestBytes-1]
 	return request{

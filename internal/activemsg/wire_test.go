@@ -83,6 +83,38 @@ func TestTellIsNotAcknowledged(t *testing.T) {
 	require.Equal(t, 4, conn.n)
 }
 
+// noting is a Target that counts the calls of Stored.
+type noting struct {
+	deaf
+	stored *int
+}
+
+func (n noting) Stored() { *n.stored++ }
+
+// Requests that store nothing wake nobody.
+func TestOnlyStoresAreTold(t *testing.T) {
+	for op, want := range map[operation]int{opPut: 1, opPutStrided: 1, opAtomic: 1, opGet: 0, opGetStrided: 0, opAck: 0} {
+		r := request{op: op, off: 4096, a: 8, b: 8, c: 1}
+		switch op {
+		case opAtomic:
+			r.amo, r.width = symheap.Add, 8
+		case opGet, opGetStrided, opAck:
+			r.number = 1
+		}
+		if op == opAck {
+			r = request{op: op, number: 1}
+		}
+		var b [requestBytes + 8]byte
+		r.encode(b[:])
+		m := symheap.NewGo(1<<20, 7)
+		defer symheap.ForgetGo(7)
+		stored := 0
+		s := &server{conn: tape{Reader: bytes.NewReader(b[:])}, heap: symheap.New(m, symheap.Shared), to: noting{stored: &stored}}
+		require.NoError(t, s.next(), op)
+		require.Equal(t, want, stored, op)
+	}
+}
+
 // A PE may send anything. That must neither stop the server's process nor reach
 // anything but objects.
 func FuzzServer(f *testing.F) {

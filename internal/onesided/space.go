@@ -65,6 +65,9 @@ func (s *Space) SetServed() {
 	s.served.Store(true)
 }
 
+// WaitsSleep reports whether waits sleep at once, see SetServed.
+func (s *Space) WaitsSleep() bool { return s.served.Load() }
+
 // Fail ends all waits with an error. It is called once.
 func (s *Space) Fail(err error) {
 	s.failure = err

@@ -17,7 +17,7 @@ import (
 // So a PE that stores pays for a load only, not for a barrier. Where the sleeper has no such
 // barrier, both sides fence. A PE that sees the
 // change sends a request to wake, once. Where all stores of other PEs are made by servers of this
-// process, a wait sleeps at once, and fences as they do.
+// process, a wait sleeps at once, and fences as Target.Stored does.
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {

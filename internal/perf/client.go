@@ -26,9 +26,13 @@ type client struct {
 }
 
 func newClient(conn net.Conn, largest, samples int) *client {
+	out := make([]byte, largest)
+	for i := range out { // so that it has memory of its own: pages never written are all the same one
+		out[i] = byte(i) | 1
+	}
 	return &client{
 		conn:    conn,
-		out:     make([]byte, largest),
+		out:     out,
 		in:      make([]byte, largest),
 		samples: make([]time.Duration, 0, samples),
 	}

@@ -35,8 +35,15 @@ const messageSize = 64 << 10
 // message is the memory of one side's own. Its size is a power of two.
 type message []byte
 
-// newMessage returns memory for messages of messageSize, or for larger ones of one piece.
-func newMessage(piece int) message { return make(message, max(piece, messageSize)) }
+// newMessage returns memory for messages of messageSize, or for larger ones of one piece. It is written,
+// since pages that never were are all the same one, which stays in the first cache.
+func newMessage(piece int) message {
+	m := make(message, max(piece, messageSize))
+	for i := range m {
+		m[i] = byte(i) | 1
+	}
+	return m
+}
 
 // at returns the piece of n bytes that goes at position pos of a queue.
 func (m message) at(pos uint64, n int) []byte { return m[pos&uint64(len(m)-1):][:n] }

@@ -117,10 +117,11 @@ func (m *Meter) askDouble(from, to uint64) bool {
 
 // Copies sends at least total bytes through a queue, in pieces that both sides
 // copy: from the meter's memory into the queue, and from there into the helper's
-// memory. The pieces are parts of messages of 64 KiB; a larger piece is a message. All sizes are in bytes. queue and piece are powers of two. A piece is not
+// memory. The pieces are parts of messages of 64 KiB; a larger piece is a message.
+// All sizes are in bytes. queue and piece are powers of two. A piece is not
 // larger than the queue, and the queue is at most 8 MiB. It returns GB/s (10^9
-// bytes), counted when the helper has copied. If streamed is true, the first copy is made by
-// non-temporal stores.
+// bytes), counted when the helper has copied. If streamed is true, the first copy is
+// made by non-temporal stores.
 func (m *Meter) Copies(queue, piece, total int, streamed bool) (float64, error) {
 	n := uint64(max(total/piece, 1))
 	warm := max(n/8, 1)
