@@ -162,7 +162,7 @@ func (w *World) greet(c net.Conn) {
 // serve handles the requests of PE pe until the last. If they end early, that PE counts as
 // ended.
 func (w *World) serve(c net.Conn, pe int) {
-	err := activemsg.Serve(c, w.heap, w.space.Served(
+	err := activemsg.Serve(c, w.heap, w.space.Target(
 		func(dead int) { w.fail(dead, fmt.Errorf("PE %d says so", pe)) },
 		func(status int) { w.exit(pe, status) }))
 	if err == activemsg.ErrBye {

@@ -111,9 +111,9 @@ func (s *Space) Check() {
 	}
 }
 
-// Served returns the target of requests that PE pe sends to this one. dead and exit handle
+// Target returns the target of requests that PE pe sends to this one. dead and exit handle
 // what concerns the job.
-func (s *Space) Served(dead func(pe int), exit func(status int)) *Target {
+func (s *Space) Target(dead func(pe int), exit func(status int)) *Target {
 	return &Target{s, dead, exit}
 }
 

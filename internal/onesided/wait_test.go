@@ -100,7 +100,7 @@ func TestAServedWaitSleepsAtOnce(t *testing.T) {
 	s := o.Space
 	s.offers = wait.NewOffers(func() { panic("an offer") }, nil)
 	s.SetServed()
-	server := s.Served(nil, nil)
+	server := s.Target(nil, nil)
 	for v := uint64(1); v <= 1000; v++ {
 		stored := make(chan struct{})
 		go func() {

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,9 @@ type client struct {
 }
 
 func newClient(conn net.Conn, largest, samples int) *client {
-	out := make([]byte, largest)
-	for i := range out { // so that it has memory of its own: pages never written are all the same one
-		out[i] = byte(i) | 1
-	}
 	return &client{
 		conn:    conn,
-		out:     out,
+		out:     bytes.Repeat([]byte{1}, largest), // pages that were never written are all the same one
 		in:      make([]byte, largest),
 		samples: make([]time.Duration, 0, samples),
 	}

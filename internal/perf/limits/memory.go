@@ -1,6 +1,10 @@
 package limits
 
-import "github.com/ntbnet/ntbnet/ntb"
+import (
+	"bytes"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
 
 // Offsets in the shared memory, in bytes. The words are far enough apart that no
 // processor fetches two of them together.
@@ -37,13 +41,7 @@ type message []byte
 
 // newMessage returns memory for messages of messageSize, or for larger ones of one piece. It is written,
 // since pages that never were are all the same one, which stays in the first cache.
-func newMessage(piece int) message {
-	m := make(message, max(piece, messageSize))
-	for i := range m {
-		m[i] = byte(i) | 1
-	}
-	return m
-}
+func newMessage(piece int) message { return bytes.Repeat([]byte{1}, max(piece, messageSize)) }
 
 // at returns the piece of n bytes that goes at position pos of a queue.
 func (m message) at(pos uint64, n int) []byte { return m[pos&uint64(len(m)-1):][:n] }
