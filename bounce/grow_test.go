@@ -95,6 +95,28 @@ func given(t *testing.T, a *Pair) {
 	}, 60*time.Second, time.Millisecond)
 }
 
+// A writer that waits for room again and again gets a larger queue, however short its waits are.
+func TestShortWaitsForRoomGetALargerQueue(t *testing.T) {
+	pa, pb := plainPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	b.SetWriteDeadline(time.Now()) // its waits are over at once
+	record, read := make([]byte, 256), make([]byte, minQueue)
+	for range 2 * askAfter {
+		b.w.mu.Lock()
+		for n := 1; n > 0; {
+			n, _ = b.w.put(record)
+		}
+		require.NoError(t, b.w.makeRoom()) // there is none
+		b.w.mu.Unlock()
+		_, err := a.Read(read)
+		require.NoError(t, err)
+		b.w.mu.Lock()
+		require.NoError(t, b.w.makeRoom())
+		b.w.mu.Unlock()
+	}
+	require.Eventually(t, func() bool { return a.r.granter.latest.Load() > minQueue }, 60*time.Second, time.Millisecond)
+}
+
 func handled(t *testing.T, p *Pool) {
 	t.Helper()
 	require.Eventually(t, func() bool { return !p.Peer().Pending() }, 60*time.Second, time.Millisecond)

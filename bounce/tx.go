@@ -16,6 +16,7 @@ type tx struct {
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
 	done int // bytes that this queue took since it was granted
+	full int // waits for room in it
 	// maxInline is the largest payload of an inline record.
 	maxInline int
 	max       int // how many bytes may be under way, whatever the queue's size
@@ -32,6 +33,7 @@ type pathStats struct {
 
 // stalled counts a wait for room.
 func (t *tx) stalled() {
+	t.full++
 	switch {
 	case t.max < t.size:
 		t.st.stallsLimit++
@@ -52,7 +54,7 @@ func (t *tx) init(win ntb.Window, limit, inline int) {
 func (t *tx) start(win ntb.Window) {
 	t.win, t.size, t.pos = win, win.Len(), 0
 	t.gen++
-	t.done = 0
+	t.done, t.full = 0, 0
 	t.send = flowctl.NewSend(t.size)
 	t.limit(t.max)
 }
@@ -68,6 +70,13 @@ func (t *tx) limit(n int) {
 func (t *tx) wantsLarger() bool {
 	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
+
+// askAfter is after how many waits for room in one queue its writer asks for a larger one, also if
+// each is short. They would be as many for ever, since each makes room for a few records only.
+const askAfter = 8
+
+// outgrown reports whether a Write waits for room that has done so often in this queue.
+func (t *tx) outgrown() bool { return t.full >= askAfter }
 
 // credit takes the reader's credit word. It reports false if no honest reader could have
 // sent it. Credit for a queue that was left is late, not wrong.

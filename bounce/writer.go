@@ -100,6 +100,9 @@ func (w *writer) makeRoom() error {
 	}
 	if !progress {
 		w.tx.stalled()
+		if w.tx.outgrown() {
+			w.askLarger()
+		}
 		w.waiter.wait()
 	}
 	return nil
@@ -335,9 +338,11 @@ func (w *writer) Ready() bool { return w.credit() != w.creditSeen || w.grant() !
 
 func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.control.state()) }
 
-// Yielded asks for a larger queue, once for each queue, during a wait for room that may
-// well come before we park.
-func (w *writer) Yielded() {
+// Yielded asks for a larger queue during a wait for room that may well come before we park.
+func (w *writer) Yielded() { w.askLarger() }
+
+// askLarger asks for a larger queue if that would help, once for each queue.
+func (w *writer) askLarger() {
 	if w.askedIn == w.tx.gen || !w.tx.wantsLarger() {
 		return
 	}
