@@ -36,9 +36,9 @@ const (
 	// scarceFor is how long one such event counts. Under a quota, and beside busy processes,
 	// they come several times a second if much is spun.
 	scarceFor = 10 * time.Second
-	// parkCost is the processor time of a park, the peer's included: a doorbell, and
-	// being woken.
-	parkCost = 10 * time.Microsecond
+	// parkCost is the processor time of a park, the peer's included: a doorbell, and being
+	// woken. A Read of a loop takes 10 to 15 µs, one of net/http some 30, where a processor is idle.
+	parkCost = 30 * time.Microsecond
 	// mostDebt is the most that is spun without success in each restFor, one part in 40. It
 	// is enough for some tens of answers of a peer that has to be woken. If such a try
 	// finds a peer that spins as well, both go on.

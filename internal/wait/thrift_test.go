@@ -80,6 +80,17 @@ func TestSpinsThatSaveProcessorTimeGoOn(t *testing.T) {
 	}
 }
 
+// A server that works for 20 µs on each request, as one of HTTP does, goes on being waited for.
+func TestHitsOfAServerThatWorksGoOn(t *testing.T) {
+	thrift, at := thriftAt()
+	take(thrift, at, 0)
+	now := 2 * takenBy
+	for range 1000 {
+		require.True(t, spinFor(thrift, at, now, 20*time.Microsecond, true))
+		now += 40 * time.Microsecond
+	}
+}
+
 // Hits that take longer than being woken do not pay.
 func TestSlowHitsRestWhileProcessorsAreScarce(t *testing.T) {
 	thrift, at := thriftAt()
