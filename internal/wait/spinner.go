@@ -220,6 +220,7 @@ type spin struct {
 	offers  *Offers   // nil: this one offers no processor
 	start   time.Time // later by what does not count
 	spent   spending
+	first   int       // polls before the first yield, unless earlier ones were fruitless
 	yieldAt int       // the number of the next poll that others run before
 	offered time.Time // when the last offer was over; zero before the first
 }
@@ -232,12 +233,16 @@ func (p *spin) begin(s *Spinner) bool {
 		s.last, s.work = start, 0
 	}
 	*p = spin{
-		s: s, budget: s.longer, offers: s.offers, start: start, yieldAt: firstYield << s.early,
+		s: s, budget: s.longer, offers: s.offers, start: start, first: firstYield,
 		spent: spending{thrift: s.thrift, looked: start},
 	}
-	if p.offers == nil || p.offers.slow(start) {
+	switch {
+	case p.offers == nil || p.offers.slow(start):
 		p.budget, p.offers = s.budget, nil
+	case !p.offers.local:
+		p.first = p.offers.pace.first // goroutines of this process come before other processes
 	}
+	p.yieldAt = p.first << s.early
 	p.budget = s.guess().budget(p.budget)
 	return p.spent.may()
 }
@@ -246,7 +251,7 @@ func (p *spin) begin(s *Spinner) bool {
 func (p *spin) yield(i int) {
 	now := time.Now()
 	p.spent.look(now)
-	if i == firstYield<<p.s.early {
+	if i == p.first<<p.s.early {
 		p.spent.yielded(p.s.early.yield(now, fruitlessYield)) // later yields of this spin are not counted
 	} else {
 		runtime.Gosched()
@@ -255,7 +260,7 @@ func (p *spin) yield(i int) {
 	if !p.offered.IsZero() {
 		p.offered = p.spent.looked
 	}
-	p.yieldAt = i + 2*firstYield<<p.s.early
+	p.yieldAt = i + 2*p.first<<p.s.early
 }
 
 // hit ends a spin whose source was ready at poll i.

@@ -183,6 +183,18 @@ func TestSpinsOfferTheirProcessor(t *testing.T) {
 	synctest.Test(t, spinsOfferTheirProcessor)
 }
 
+// Goroutines of this process come before other processes.
+func TestASpinYieldsBeforeItOffersItsProcessor(t *testing.T) {
+	skipOneProcessor(t)
+	o, _ := offering(true)
+	src := &testSource{ready: 100}
+	o.yield = func() { require.NotZero(t, src.yields) }
+	s := NewSpinner(time.Hour, nil)
+	s.Offer(o, 1)
+	require.Equal(t, Hit, s.Spin(src))
+	require.NotZero(t, src.yields)
+}
+
 func spinsOfferTheirProcessor(t *testing.T) {
 	o, offers := offering(true)
 	s := NewSpinner(time.Minute, nil)

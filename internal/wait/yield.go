@@ -11,12 +11,12 @@ import (
 // During a spin, from about a microsecond on: the awaited event may depend on a
 // goroutine that is ready to run on this very processor, such as the one that was
 // handed what the last call read. Another processor takes it over only after a pause
-// of its own.
+// of its own. A spin that offers its processor to other processes yields before it does so.
 //
 // After each time slice: otherwise two sides that answer each other at once would keep the
 // processors to themselves until the scheduler stops them.
 const (
-	firstYield = 32 // rounds of a spin
+	firstYield = 32 // polls, in a spin that offers no processor
 	slice      = 50 * time.Microsecond
 
 	// sliceWork is the work that Worked takes for about a time slice: bytes, plus callCost
