@@ -71,11 +71,11 @@ func (t *tx) wantsLarger() bool {
 	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
 
-// askAfter is after how many waits for room in one queue its writer asks for a larger one, also if
-// each is short. They would be as many for ever, since each makes room for a few records only.
+// askAfter is the number of waits for room in one queue after which its writer asks for a larger
+// one, however short they are. A stream whose waits are all short would otherwise stay in a small queue.
 const askAfter = 8
 
-// outgrown reports whether a Write waits for room that has done so often in this queue.
+// outgrown reports whether so many waits for room were in this queue.
 func (t *tx) outgrown() bool { return t.full >= askAfter }
 
 // credit takes the reader's credit word. It reports false if no honest reader could have
