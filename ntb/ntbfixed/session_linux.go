@@ -128,6 +128,9 @@ func (s *session) Gone() bool {
 	return s.own.guard.Lost() || s.attachment.config.Kind == ntb.Cacheable && !s.page.Same()
 }
 
+// vanished reports whether the memory may vanish, and has.
+func (s *session) vanished() bool { return s.caps.Vanishing != nil && s.Gone() }
+
 // peerGone reports whether the peer has gone without an end of its session.
 func (s *session) peerGone() bool {
 	gone := s.attachment.config.Gone
@@ -200,7 +203,7 @@ func (s *session) takeDown() {
 		}
 		s.page.End()
 		s.interrupt()
-		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep())
+		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep(s.vanished))
 		close(s.down)
 	})
 }

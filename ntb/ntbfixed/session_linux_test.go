@@ -3,6 +3,10 @@
 package ntbfixed
 
 import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // The other side is in the same memory, so a session that reaches it after its end would be
@@ -113,4 +118,33 @@ func TestTwoAttachmentsOfOneEnd(t *testing.T) {
 	defer x.Close()
 	_, err = a.Open(t.Context())
 	require.ErrorIs(t, err, ntb.ErrInUse)
+}
+
+// A session keeps what its memory holds when it ends. If the file is cut and made longer again meanwhile,
+// part of what is kept may be zeros. Then the session says that its memory has gone.
+func TestAFileIsCutWhileASessionEnds(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 1<<20)
+	config := &b.(*attachment).config
+	config.Vanishes, config.Kind = true, ntb.Cacheable
+	size := 2 * int64(config.Own.Len)
+	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Truncate(size))
+	require.NoError(t, unix.Dup3(int(f.Fd()), config.Own.FD, unix.O_CLOEXEC))
+	for round := range 100 {
+		x, y := open(t, a, b)
+		s := y.(*session)
+		ones := bytes.Repeat([]byte{1}, len(s.inbound))
+		copy(s.inbound, ones)
+		cut := make(chan error, 1)
+		go func() { cut <- errors.Join(f.Truncate(0), f.Truncate(size)) }()
+		y.Disable()
+		same := bytes.Equal(s.inbound, ones)
+		require.True(t, same || s.Gone(), "round %d", round)
+		require.NoError(t, <-cut)
+		require.NoError(t, y.Close())
+		require.NoError(t, x.Close())
+	}
 }
