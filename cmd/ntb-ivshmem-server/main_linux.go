@@ -80,7 +80,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	group := fs.String("group", "", "`GROUP` of the sockets, by name or number (default that of this process)")
 	fs.BoolVar(&o.quiet, "quiet", false, "do not log who comes and goes")
 	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
-	if err := flags.Parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}
 	o.paths, o.serve.Size = fs.Args(), int64(size)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -70,9 +71,13 @@ func newFlagSet(command string) *flagSet {
 	return fs
 }
 
-// parse returns true if the help was asked for and printed.
+// parse returns true if the help or the version was asked for and printed.
 func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) {
-	if err := flags.Parse(fs.FlagSet, args); err != nil {
+	err = flags.Parse(fs.FlagSet, args, out)
+	if errors.Is(err, pflag.ErrHelp) {
+		return true, nil
+	}
+	if err != nil {
 		return false, badInputf("%w (see sdp-perf --help)", err)
 	}
 	if fs.help {

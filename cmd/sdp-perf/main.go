@@ -80,7 +80,10 @@ func main() {
 
 func dispatch(ctx context.Context, args []string, out io.Writer) error {
 	name := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+	switch {
+	case len(args) == 0 || strings.HasPrefix(args[0], "-"):
+	case len(args) == 1 && (args[0] == "help" || args[0] == "version"): // flags of the default command
+	default:
 		name, args = args[0], args[1:]
 	}
 	var known []string

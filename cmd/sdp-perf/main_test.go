@@ -276,6 +276,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"server --listen tcp://localhost:70000", "use a number from 0 to 65535"},
 		{"server --listen tcp://" + used.Addr().String(), "address already in use"},
 		{"server --listen unix:///nonexistent/s", "no such file or directory"},
+		{"server --listen unix:///tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"server --size 4", "unknown flag: --size"},
 		{"doctor --frob", "unknown flag: --frob"},
 		{"doctor extra", `"extra": unexpected argument`},
@@ -286,6 +287,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"ls --remove extra", `"extra": unexpected argument`},
 		{"client", "say where: --connect sdp://localhost:7000"},
 		{"client --connect unix://", "no path"},
+		{"client --connect unix:///tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"client --connect tcp://" + nobody, "connection refused (start one there: sdp-perf server --listen tcp://" + nobody + ")"},
 		{"client --connect unix:///nonexistent/s", "no such file or directory (start one there"},
 		{"client --connect sdp://no-such-host:7000", "no route to host\n"}, // a server there would not help
@@ -345,6 +347,9 @@ func TestHelpIsEnoughToStart(t *testing.T) {
 	for _, c := range []struct{ args, want []string }{
 		{[]string{"--help"}, []string{"sdp-perf [flags]", "server --listen", "client --connect", "sdp://localhost:7000", "Exit status"}},
 		{[]string{"-h"}, []string{"sdp-perf [flags]"}},
+		{[]string{"help"}, []string{"sdp-perf [flags]", "--version"}},
+		{[]string{"--version"}, []string{"sdp-perf ", ", commit "}},
+		{[]string{"version"}, []string{"sdp-perf ", ", commit "}},
 		{[]string{"server", "--help"}, []string{"Usage: sdp-perf server --listen", "sdp://localhost:7000"}},
 		{[]string{"client", "--help"}, []string{"Usage: sdp-perf client --connect", "sdp://localhost:7000", "--rounds"}},
 		{[]string{"doctor", "--help"}, []string{"Usage: sdp-perf doctor", "--fabric FABRIC", "--json"}},

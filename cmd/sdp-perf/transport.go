@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -17,6 +18,9 @@ func dial(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
 	if e.Network == "sdp" {
 		return (&sdp.Dialer{Timeout: dialTimeout}).DialContext(ctx, e.Network, e.Address)
 	}
+	if err := checkPath(e); err != nil {
+		return nil, err
+	}
 	return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, e.Network, e.Address)
 }
 
@@ -24,7 +28,18 @@ func listen(ctx context.Context, e perf.Endpoint) (net.Listener, error) {
 	if e.Network == "sdp" {
 		return (&sdp.ListenConfig{}).Listen(ctx, e.Network, e.Address)
 	}
+	if err := checkPath(e); err != nil {
+		return nil, err
+	}
 	return (&net.ListenConfig{}).Listen(ctx, e.Network, e.Address)
+}
+
+// checkPath returns an error if the path of a Unix socket is too long for one.
+func checkPath(e perf.Endpoint) error {
+	if e.Network != "unix" {
+		return nil
+	}
+	return unixsock.CheckPath(e.Address)
 }
 
 // whereItListens returns the endpoint to dial for a listener that was requested as

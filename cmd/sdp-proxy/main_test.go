@@ -82,6 +82,13 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 	}
 }
 
+func TestVersionIsNoError(t *testing.T) {
+	status, stdout, stderr := runProxy("--version")
+	if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "sdp-proxy ") || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+}
+
 // The examples of the help must be accepted.
 func TestExamplesOfTheHelpParse(t *testing.T) {
 	examples := 0

@@ -59,7 +59,7 @@ type options struct {
 }
 
 // parseOptions parses the command line. The error is pflag.ErrHelp after it wrote
-// the help to stdout. Otherwise it is one line that says what to do.
+// the help or the version to stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("sdp-proxy", pflag.ContinueOnError)
@@ -77,7 +77,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.Usage = func() {
 		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
 	}
-	if err := flags.Parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args, stdout); err != nil {
 		return options{}, err
 	}
 	if fs.NArg() > 0 {

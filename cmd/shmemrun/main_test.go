@@ -58,6 +58,13 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 	}
 }
 
+func TestVersionIsNoError(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Equal(t, statusOK, run([]string{"--version"}, &out, &errs))
+	assert.Empty(t, errs.String())
+	assert.Regexp(t, `^shmemrun \S+, commit .*, go\S+ \w+/\w+\n$`, out.String())
+}
+
 func TestWhatFollowsTheProgramIsTheProgrammes(t *testing.T) {
 	o, err := parseOptions([]string{"-n", "3", "-l", "prog", "-n", "5", "--help"}, nil)
 	require.NoError(t, err)

@@ -3,6 +3,8 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"io"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 )
@@ -16,9 +18,24 @@ var wants = map[string]string{
 }
 
 // Parse parses args. A value that is not of the flag's type gives an error that says what
-// is wanted. Other errors are those of pflag.
-func Parse(fs *pflag.FlagSet, args []string) error {
+// is wanted. Other errors are those of pflag. Parse adds a flag, --version. Where args have it,
+// Parse prints the program's version to stdout, and returns pflag.ErrHelp as it does after the help.
+// A single argument "help" or "version" is the same as the flag.
+func Parse(fs *pflag.FlagSet, args []string, stdout io.Writer) error {
+	wantsVersion := fs.Bool("version", false, "print the version")
+	if len(args) == 1 && (args[0] == "help" || args[0] == "version") {
+		args = []string{"--" + args[0]}
+	}
 	err := fs.Parse(args)
+	if err == nil && *wantsVersion {
+		info, ok := debug.ReadBuildInfo()
+		if !ok {
+			return errors.New("the program was built without modules, so its version is unknown")
+		}
+		if _, err = io.WriteString(stdout, version(fs.Name(), info)); err == nil {
+			err = pflag.ErrHelp
+		}
+	}
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
 		return err

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -16,13 +17,18 @@ func (s *size) Set(string) error { return errors.New("want a size, as in 64K") }
 func (s *size) Type() string     { return "SIZE" }
 
 func TestValuesOfTheWrongType(t *testing.T) {
-	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	rounds := fs.Int("rounds", 5, "")
-	fs.IntP("n", "n", 0, "")
-	wait := fs.Duration("wait", time.Second, "")
-	fs.Bool("json", false, "")
-	fs.Uint64("seed", 0, "")
-	fs.Var(new(size), "size", "")
+	var rounds *int
+	var wait *time.Duration
+	parse := func(args ...string) error {
+		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		rounds = fs.Int("rounds", 5, "")
+		fs.IntP("n", "n", 0, "")
+		wait = fs.Duration("wait", time.Second, "")
+		fs.Bool("json", false, "")
+		fs.Uint64("seed", 0, "")
+		fs.Var(new(size), "size", "")
+		return Parse(fs, args, io.Discard)
+	}
 	for arg, want := range map[string]string{
 		"--rounds=x":  `--rounds "x": want a whole number`,
 		"--rounds=1.": `--rounds "1.": want a whole number`,
@@ -33,9 +39,9 @@ func TestValuesOfTheWrongType(t *testing.T) {
 		"--size=x":    `invalid argument "x" for "--size" flag: want a size, as in 64K`,
 		"--nosuch":    `unknown flag: --nosuch`,
 	} {
-		require.EqualError(t, Parse(fs, []string{arg}), want)
+		require.EqualError(t, parse(arg), want)
 	}
-	require.NoError(t, Parse(fs, []string{"--rounds=7", "--wait", "2s"}))
+	require.NoError(t, parse("--rounds=7", "--wait", "2s"))
 	require.Equal(t, 7, *rounds)
 	require.Equal(t, 2*time.Second, *wait)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,6 +46,9 @@ func dialError(err error) error {
 
 // Dial connects to the server that listens at a path.
 func Dial(ctx context.Context, path string) (*Client, error) {
+	if err := unixsock.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("ivshmem: %s: %w", path, err)
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 // Networks of an [Endpoint].
@@ -15,10 +17,6 @@ const (
 	networkUnix = "unix"
 	networkSDP  = "sdp"
 )
-
-// unixPathMax is the longest path that fits into the 108 bytes of a sockaddr_un
-// together with its final zero.
-const unixPathMax = 107
 
 // Endpoint is one side of a [Map].
 type Endpoint struct {
@@ -127,11 +125,8 @@ func checkPath(path string) error {
 	switch {
 	case path == "" || path == "@":
 		return errors.New("the path is missing; write unix:///run/my.sock or unix://my.sock")
-	case len(path) > unixPathMax:
-		return fmt.Errorf("the path has %d bytes, a Unix socket takes at most %d; use a shorter or a relative one",
-			len(path), unixPathMax)
 	case strings.ContainsRune(path, 0):
 		return errors.New("the path has a zero byte in it")
 	}
-	return nil
+	return unixsock.CheckPath(path)
 }

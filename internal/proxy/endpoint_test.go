@@ -26,7 +26,7 @@ func TestParseMapAccepts(t *testing.T) {
 }
 
 func TestParseMapSaysWhatIsWrong(t *testing.T) {
-	long := "unix:///" + strings.Repeat("x", unixPathMax)
+	long := "unix:///" + strings.Repeat("x", 107)
 	for in, want := range map[string]string{
 		"":                                "must be LISTEN=TARGET",
 		"tcp://a:1":                       "must be LISTEN=TARGET",

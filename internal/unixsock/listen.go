@@ -13,6 +13,9 @@ import (
 // Listen listens on a path, or on an abstract name with "@" before it. It replaces the file of a
 // listener that no longer exists.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
 	listen := func() (net.Listener, error) { return new(net.ListenConfig).Listen(ctx, "unix", path) }
 	if IsAbstract(path) {
 		return listen()
