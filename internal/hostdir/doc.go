@@ -14,7 +14,8 @@
 //	/PATH                        of users of a group, or of one user
 //
 // The place of a user's fabric depends on the uid alone. It is made when it is first used.
-// Both directories have mode 0700, and are refused if another user made them first. Where
+// Both directories have mode 0700, and are refused if another user made them first, or others may
+// enter. Bits of the owner that are missing are added. Where
 // /run/user/UID is made while processes use a fabric in /tmp/ntbnet-UID, all join it there until
 // these have ended: who is about to join has an exclusive flock on /tmp/ntbnet-UID, if it is there,
 // looks for /run/user/UID, then for claims in /tmp/ntbnet-UID/NAME, and claims its number.

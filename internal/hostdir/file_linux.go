@@ -57,6 +57,9 @@ func (p *openPlace) openClaims(create bool) (f claimFD, err error) {
 		switch err := unix.Mkdirat(p.fd(), barrier, 0o700); err {
 		case nil:
 			barred = true
+			if err := unix.Fchmodat(p.fd(), barrier, 0o700, 0); err != nil {
+				return f, fmt.Errorf("fabric: give %s/%s mode 0700: %w", p.path, barrier, err)
+			}
 		case unix.EEXIST:
 		default:
 			return f, fmt.Errorf("fabric: make %s/%s: %w", p.path, barrier, err)

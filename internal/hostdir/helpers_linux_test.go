@@ -176,6 +176,8 @@ var roles = map[string]func(arg string) error{
 		return nil
 	},
 	"stand-in": playStandIn,
+	"scarce":   playScarce,
+	"umask":    playUmask,
 	// listen listens at a socket until it is killed.
 	"listen": func(name string) error {
 		l, err := net.Listen("unix", name)

@@ -92,6 +92,16 @@ func unsupported(format string, args ...any) error {
 	return &unsupportedError{fmt.Errorf(format, args...)}
 }
 
+// Lack reports whether an error means that the system, or this process by its limits, is out of
+// what a call needs: descriptors, memory, or room for files.
+func Lack(err error) bool {
+	return isOne(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG)
+}
+
+func isOne(err error, of ...error) bool {
+	return slices.ContainsFunc(of, func(e error) bool { return errors.Is(err, e) })
+}
+
 // checkName refuses names of directories that are paths, or hidden.
 func checkName(name string) error {
 	if len(name) < 1 || len(name) > maxName || name[0] == '.' || strings.ContainsAny(name, "/\x00") {

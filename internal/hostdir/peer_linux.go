@@ -29,7 +29,7 @@ func PeerOf(c *net.UnixConn) (p Peer, err error) {
 		return p, fmt.Errorf("ask for the peer's user: %w", err)
 	}
 	if err = forgetStrangers(&p, "/proc"); err != nil {
-		return p, fmt.Errorf("whether a user stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
+		return p, needsProc("whether a user stands for others too", err)
 	}
 	return p, nil
 }

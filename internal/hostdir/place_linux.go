@@ -163,6 +163,15 @@ func privateDir(at int, name, path string, create bool) (int, error) {
 		}
 	}
 	fd, st, err := openDirectory(at, name)
+	if st != nil && restricted(st) {
+		if err == nil {
+			unix.Close(fd)
+		}
+		if err := grantOwner(at, name); err != nil {
+			return -1, fmt.Errorf("fabric: give directory %s mode 0700: %w", path, err)
+		}
+		fd, st, err = openDirectory(at, name)
+	}
 	if err == nil {
 		if err = checkPrivate(st, path); err == nil {
 			return fd, nil
@@ -177,6 +186,26 @@ func privateDir(at int, name, path string, create bool) (int, error) {
 		}
 	}
 	return -1, fmt.Errorf("fabric: open directory %s: %w", path, err)
+}
+
+// restricted reports whether a directory of this user is closed to all others, and in part to
+// this user too, as a umask leaves it.
+func restricted(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o077 == 0 && st.Mode&0o700 != 0o700
+}
+
+// grantOwner gives a restricted directory mode 0700. It does nothing to others.
+func grantOwner(at int, name string) error {
+	fd, err := openat(at, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || !restricted(&st) {
+		return err
+	}
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700) // not by its name, which another file may have by now
 }
 
 // openDirectory opens a directory and reads its attributes. It follows no link at the end
@@ -277,7 +306,7 @@ func (p Place) rules() (r rules, err error) {
 		r.strangers.gid, err = overflow("/proc", "gid")
 	}
 	if err != nil {
-		return r, fmt.Errorf("fabric: whether a group stands for others too needs /proc to find out: mount it: %w", errors.Join(err, syscall.EPERM))
+		return r, needsProc("fabric: whether a group stands for others too", err)
 	}
 	if p.group != "" {
 		if r.gid, err = lookupGroup(p.group); err != nil {
@@ -363,6 +392,9 @@ func makeShared(path string, gid int) (err error) {
 		return err
 	}
 	defer unix.Unlinkat(at, temporary, unix.AT_REMOVEDIR) // nothing is left of it under that name
+	if err := grantOwner(at, temporary); err != nil {
+		return err
+	}
 	fd, made, err := openDirectory(at, temporary)
 	if err != nil {
 		return err

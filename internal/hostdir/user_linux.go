@@ -2,6 +2,7 @@ package hostdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,15 +24,26 @@ func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
 // cannot be read there counts against the process.
 func checkUserAt(proc string, euid int) error {
 	why, err := ambiguous(proc, euid)
+	if Lack(err) {
+		return needsProc("fabric: whether a user stands for others too", err)
+	}
 	if err != nil {
-		return unsupported("fabric: uid %d may stand for other users too, which needs /proc to find out: mount it: %w",
-			euid, errors.Join(err, syscall.EPERM))
+		return unsupported("fabric: uid %d may stand for other users too: %w", euid, needsProc("that", err))
 	}
 	if why {
 		return unsupported("fabric: uid %d stands for every user who has no number in this user namespace: run as another uid, one that the namespace maps: %w",
 			euid, syscall.EPERM)
 	}
 	return nil
+}
+
+// needsProc returns the error of a process that could not read below /proc, which what is asked
+// needs. Unless that was for lack of something, it wraps EPERM, and asks for /proc.
+func needsProc(what string, err error) error {
+	if Lack(err) {
+		return fmt.Errorf("%s could not be found out: %w", what, err)
+	}
+	return fmt.Errorf("%s needs /proc to find out: mount it: %w: %w", what, err, syscall.EPERM)
 }
 
 // ambiguous reports whether this process sees other users as euid.

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 )
 
 // Status is the outcome of a check.
@@ -58,12 +59,24 @@ func (r *Report) failed() bool {
 	return false
 }
 
+// remedy returns what to do against an error that has a cause of its own, and otherwise what to do
+// against others.
+func remedy(err error, otherwise string) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "ulimit -n 4096 (LimitNOFILE=4096): " + oneLine(err.Error())
+	case hostdir.Lack(err):
+		return oneLine(err.Error())
+	}
+	return otherwise
+}
+
 // advice returns the words of an error of SDP, which end with what to do, without the name of
 // the system's error.
 func advice(err error) string {
-	text := strings.TrimPrefix(oneLine(err.Error()), "fabric: ")
+	text := strings.TrimPrefix(oneLine(remedy(err, err.Error())), "fabric: ")
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errors.As(err, &errno) && !hostdir.Lack(err) {
 		text = strings.TrimSuffix(text, ": "+errno.Error())
 	}
 	return text

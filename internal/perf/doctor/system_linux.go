@@ -47,7 +47,7 @@ func (r *Report) namespaces(dir string) {
 	for _, kind := range []string{"net", "user", "pid"} {
 		text, err := os.Readlink(filepath.Join(dir, kind))
 		if err != nil {
-			r.warn(name, "mount /proc", "cannot be read: %v", err)
+			r.warn(name, remedy(err, "mount /proc"), "cannot be read: %v", err)
 			return
 		}
 		found = append(found, text)
@@ -124,11 +124,11 @@ func (r *Report) memory(window int) {
 		return
 	}
 	if err := link(window); err != nil {
-		remedy := "let the filter of system calls (seccomp) allow memfd_create, ftruncate and fcntl, and see the limits"
+		todo := "let the filter of system calls (seccomp) allow memfd_create, ftruncate and fcntl, and see the limits"
 		if strings.TrimSpace(string(strict)) == "2" {
-			remedy = "sysctl vm.memfd_noexec=1, in this pid namespace and those around it"
+			todo = "sysctl vm.memfd_noexec=1, in this pid namespace and those around it"
 		}
-		r.fail(name, remedy, "%s: %v", found, err)
+		r.fail(name, remedy(err, todo), "%s: %v", found, err)
 		return
 	}
 	r.ok(name, "%s", found)
@@ -187,10 +187,10 @@ func link(window int) error {
 // lookUps checks whether the kernel says which TCP socket a connection would reach.
 func (r *Report) lookUps() {
 	const name = "sock_diag"
-	const remedy = "let the filter of system calls (seccomp) allow netlink sockets (RestrictAddressFamilies=AF_NETLINK and others), and load tcp_diag; network sdp does not need it"
+	const allow = "let the filter of system calls (seccomp) allow netlink sockets (RestrictAddressFamilies=AF_NETLINK and others), and load tcp_diag; network sdp does not need it"
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		r.warn(name, "ip link set lo up, if network tcp is used", "not tried: %v", err)
+		r.warn(name, remedy(err, "ip link set lo up, if network tcp is used"), "not tried: %v", err)
 		return
 	}
 	defer ln.Close()
@@ -206,7 +206,7 @@ func (r *Report) lookUps() {
 		err = errors.New("it does not find a socket that listens")
 	}
 	if err != nil {
-		r.warn(name, remedy, "network tcp is TCP here, since the kernel does not say which server is meant: %v", err)
+		r.warn(name, remedy(err, allow), "network tcp is TCP here, since the kernel does not say which server is meant: %v", err)
 		return
 	}
 	r.ok(name, "works, so that network tcp can be SDP")
@@ -218,7 +218,7 @@ func (r *Report) quota(cgroup, root string) {
 	const name = "quota"
 	text, err := os.ReadFile(cgroup)
 	if err != nil {
-		r.warn(name, "mount /proc", "of the control group cannot be read: %v", err)
+		r.warn(name, remedy(err, "mount /proc"), "of the control group cannot be read: %v", err)
 		return
 	}
 	least, where := 0.0, ""

@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,4 +66,16 @@ func TestWithoutProc(t *testing.T) {
 func TestTheMemoryOfALinkIsMade(t *testing.T) {
 	require.NoError(t, link(128<<10))
 	require.ErrorContains(t, link(4097), "want a multiple of 4096")
+}
+
+// What is done against a lack is not what is done against another failure of the same call.
+func TestARemedyIsThatOfTheCause(t *testing.T) {
+	lack := fmt.Errorf("fabric: open /proc/self/uid_map: %w", syscall.EMFILE)
+	require.Equal(t, "ulimit -n 4096 (LimitNOFILE=4096): fabric: open /proc/self/uid_map: too many open files", remedy(lack, "mount /proc"))
+	require.Equal(t, remedy(lack, ""), advice(lack))
+	full := fmt.Errorf("fabric: make directory /tmp/ntbnet-1000: %w", syscall.ENOSPC)
+	require.Equal(t, "make directory /tmp/ntbnet-1000: no space left on device", advice(full))
+	missing := fmt.Errorf("fabric: mount it: %w", syscall.ENOENT)
+	require.Equal(t, "mount /proc", remedy(missing, "mount /proc"))
+	require.Equal(t, "mount it", advice(missing))
 }
