@@ -58,7 +58,7 @@ func (h home) find(names []string) string {
 
 // Choose returns Find for a process that is to join the fabric. Other processes of the user that
 // choose wait until decided is called, which is when this one has claimed its number. So all
-// choose the same. If another process does not decide, the error wraps EBUSY.
+// choose the same. If another process does not decide, the error wraps ErrLocked.
 func Choose(names ...string) (base string, decided func(), err error) {
 	if err := checkUser(); err != nil {
 		return "", nil, err
@@ -82,7 +82,7 @@ func (h home) choose(names []string) (base string, decided func(), err error) {
 		return "", nil, err
 	}
 	dir := &openPlace{Place: Place{path: h.tmp}, dir: os.NewFile(uintptr(fd), h.tmp)}
-	if err := dir.lock(unix.LOCK_EX, holdLimit); err != nil {
+	if err := dir.lock(unix.LOCK_EX, chooseLimit); err != nil {
 		dir.close()
 		return "", nil, err
 	}

@@ -31,7 +31,9 @@
 // looked for in what was opened, whatever is at the path by then.
 //
 // As long as a process uses a directory, it holds a shared flock on it. Programs that remove what
-// is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone.
+// is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone. A process
+// that an exclusive one keeps away for half a second enters without, and takes its own when that
+// ends.
 //
 // A place is lost when its directory, or the claim file, is no longer where the path leads. Processes
 // that come later do not find those that are in it. [Dir.Watch] has these told, by inotify. What is

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -44,46 +43,51 @@ func TestAFabricsDirectoryIsLocked(t *testing.T) {
 	require.Equal(t, "granted", try())
 }
 
-// Who enters a directory waits until an exclusive flock has ended, and finds out what has
-// happened to the directory meanwhile.
+// Who enters a directory that is removed behind an exclusive flock makes it again.
 func TestADirectoryIsEnteredBehindAnExclusiveLock(t *testing.T) {
 	leak.Check(t)
 	base := newBase(t)
 	path := filepath.Join(base, "default")
 	require.NoError(t, os.MkdirAll(path, 0o700))
-	for _, remove := range []bool{false, true} {
-		f := exclusive(t, path)
-		place, err := In(base, "default").open(true)
-		require.NoError(t, err)
-		err = place.lock(unix.LOCK_SH, 3*holdPause)
-		require.ErrorIs(t, err, syscall.EBUSY)
-		require.ErrorContains(t, err, path)
-		done := make(chan *openPlace)
-		go func() {
-			defer close(done)
-			if p, err := In(base, "default").enter(true); err == nil {
-				done <- p
-			}
-		}()
-		select {
-		case <-done:
-			t.Error("entered beside an exclusive lock")
-		case <-time.After(3 * holdPause):
-		}
-		if remove {
-			require.NoError(t, os.Remove(path))
-			require.False(t, place.exists())
-		}
-		place.close()
-		require.NoError(t, f.Close())
-		p := <-done
-		require.NotNil(t, p)
-		require.True(t, p.exists())
-		info, err := os.Stat(path)
-		require.NoError(t, err)
-		own, err := p.dir.Stat()
-		require.NoError(t, err)
-		require.True(t, os.SameFile(info, own))
-		p.close()
-	}
+	f := exclusive(t, path)
+	place, err := In(base, "default").open(true)
+	require.NoError(t, err)
+	defer place.close()
+	err = place.lock(unix.LOCK_SH, 3*holdPause)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.ErrorContains(t, err, path)
+	require.NoError(t, os.Remove(path))
+	require.False(t, place.exists())
+	require.NoError(t, f.Close())
+	p, err := In(base, "default").enter(true)
+	require.NoError(t, err)
+	defer p.close()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	own, err := p.dir.Stat()
+	require.NoError(t, err)
+	require.True(t, os.SameFile(info, own))
+}
+
+// An exclusive flock that does not end keeps nobody out. Who has entered beside it takes the shared
+// one when it ends.
+func TestADirectoryIsEnteredBesideAnExclusiveLock(t *testing.T) {
+	leak.Check(t)
+	base := newBase(t)
+	path := filepath.Join(base, "default")
+	require.NoError(t, os.MkdirAll(path, 0o700))
+	f := exclusive(t, path)
+	require.NoError(t, enter(In(base, "default")))
+	d, _ := openMember(t, base)
+	b, err := OpenBoard(In(base, "default"), true)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	require.NoError(t, f.Close())
+	<-d.place.late.ended
+	other, err := os.Open(path)
+	require.NoError(t, err)
+	defer other.Close()
+	require.Equal(t, syscall.EWOULDBLOCK, unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	require.NoError(t, d.Close())
+	require.NoError(t, unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 }

@@ -51,6 +51,14 @@ func Self() Peer {
 // isIn reports whether a peer is in a group.
 func isIn(p Peer, gid int) bool { return p.GID == gid || slices.Contains(p.Groups, gid) }
 
+// ErrLocked reports that another process has locked a directory for too long. It is EBUSY.
+var ErrLocked error = lockedError{}
+
+type lockedError struct{}
+
+func (lockedError) Error() string { return syscall.EBUSY.Error() }
+func (lockedError) Unwrap() error { return syscall.EBUSY }
+
 // ForbiddenError reports that a process may not use a place, or a cable to another process. It
 // wraps EACCES.
 type ForbiddenError struct{ why string }

@@ -26,8 +26,8 @@ type Dir struct {
 // Open opens a place, and makes it if it does not exist and create is set and that is
 // allowed; if it is not there, the error wraps fs.ErrNotExist. If it is not as the Place
 // wants it, the error wraps EPERM or EACCES and says what to do. It wraps EPERM also if
-// other users may have this process' uid, EBUSY if another program has locked the directory, and
-// ntb.ErrVersion while processes of another version use the place.
+// other users may have this process' uid, and ntb.ErrVersion while processes of another version
+// use the place.
 func Open(p Place, create bool) (*Dir, error) {
 	place, err := p.enter(create)
 	if err != nil {

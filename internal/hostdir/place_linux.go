@@ -33,6 +33,7 @@ func (p Place) prefix() string {
 type openPlace struct {
 	Place
 	dir   *os.File
+	late  *lateLock // nil if the flock was had at once
 	owner int
 	gid   int // of the group that shares the directory, or -1
 }
@@ -66,6 +67,7 @@ func (p Place) open(create bool) (*openPlace, error) {
 
 // close closes the directory, and unlocks it. Names in it can no longer be used.
 func (p *openPlace) close() {
+	p.late.stop()
 	_ = flock(p.fd(), unix.LOCK_UN) // a child that is just being started shares the open file
 	p.dir.Close()
 }
