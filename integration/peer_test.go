@@ -265,10 +265,10 @@ func (p *peer) end() {
 	p.quiet()
 }
 
-// linkLog is what a process logs of a wire whose link does not come up, and of one that did after that.
-var linkLog = regexp.MustCompile(`(?m)^.* fabric: (there is no link, it is tried again|the link has come up) .*\n`)
+// linkLog is what a process logs of a wire whose link does not come up or goes down, and of one that did come up after that.
+var linkLog = regexp.MustCompile(`(?m)^.* fabric: (there is no link, it is tried again|the link has (come up|gone down)) .*\n`)
 
-// quiet fails the test if the peer complained, but for links that did not come up.
+// quiet fails the test if the peer complained, but for links that did not come up or went down.
 func (p *peer) quiet() {
 	p.t.Helper()
 	require.Empty(p.t, linkLog.ReplaceAllString(p.stderr.String(), ""), "%s complained", p.role)

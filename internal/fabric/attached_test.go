@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -263,6 +265,59 @@ func TestARefusalEndsWithTheNeighbour(t *testing.T) {
 		linksUp(t, []*Fabric{a, b})
 	})
 }
+
+// A link that goes down, and one that comes back, are logged once each. That a node ends is not.
+func TestALinkThatGoes(t *testing.T) {
+	onBridges(t, func(t *testing.T, w *bridgesOf) {
+		a := w.machine(t, topologyLine, 2, 1, "")
+		b := w.machine(t, topologyLine, 2, 2, "")
+		linksUp(t, []*Fabric{a, b})
+		lines := logged(t) // from here on
+		b.Close()
+		require.Eventually(t, func() bool { return strings.Contains(lines(), "the link has gone down") }, testTimeout, time.Millisecond)
+		b = w.machine(t, topologyLine, 2, 2, "")
+		linksUp(t, []*Fabric{a, b})
+		require.Eventually(t, func() bool { return strings.Contains(lines(), "the link has come up") }, testTimeout, time.Millisecond)
+		require.Equal(t, 1, strings.Count(lines(), "the link has gone down"), lines())
+		b.Close()
+		require.Eventually(t, func() bool { return strings.Count(lines(), "the link has gone down") > 1 }, testTimeout, time.Millisecond)
+		a.Close()
+		require.Equal(t, 2, strings.Count(lines(), `level=WARN msg="fabric: the link has gone down" to=node2 reason=`), lines())
+		require.Equal(t, 1, strings.Count(lines(), `level=INFO msg="fabric: the link has come up" to=node2`), lines())
+		require.NotContains(t, lines(), "down to=node1", "the node's own end is no loss")
+	})
+}
+
+// logged returns what is logged from now on, without its time.
+func logged(t *testing.T) func() string {
+	var mu sync.Mutex
+	var b strings.Builder
+	before, written := slog.Default(), log.Writer()
+	noTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.Write(p)
+	}), &slog.HandlerOptions{ReplaceAttr: noTime})))
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(written) // which the other default has redirected to itself
+	})
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.String()
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // There is nobody to ask whether the neighbour runs, so a dial waits for its time.
 func TestANeighbourThatDoesNotCome(t *testing.T) {

@@ -117,6 +117,7 @@ func (h *hosts) keep(l *nodeLink) {
 					h.change(l)
 				}
 				h.mu.Unlock()
+				l.by.ended(l, up.Err())
 			case <-h.ctx.Done():
 			}
 			pause = firstPause

@@ -15,6 +15,8 @@ type opener interface {
 	there(l *nodeLink) (bool, error)
 	// open makes the link. It returns false if there is none and the next try should wait.
 	open(l *nodeLink) bool
+	// ended is told that a link that was up has ended, and why.
+	ended(l *nodeLink, why error)
 	// close releases what the wire keeps. Its links have ended, or end with it.
 	close()
 }
@@ -25,6 +27,7 @@ type socketWire struct{ hosts *hosts }
 
 func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.station.present(l.to) }
 func (w socketWire) open(l *nodeLink) bool           { return w.hosts.begin(l) }
+func (w socketWire) ended(*nodeLink, error)          {}
 func (w socketWire) close()                          {}
 
 // attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
@@ -34,7 +37,7 @@ type attachedWire struct {
 	hosts      *hosts         // immutable
 	attachment ntb.Attachment // immutable
 
-	said string // why there is no link, as logged; open's
+	said string // why there is no link, as logged; of the goroutine that keeps the link
 }
 
 // there reports that the neighbour runs. Only open finds out.
@@ -80,6 +83,14 @@ func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
 	case !ok && w.hosts.ctx.Err() == nil && err.Error() != w.said:
 		w.said = err.Error()
 		slog.Warn("fabric: there is no link, it is tried again", "to", nodeName(l.to), "reason", err)
+	}
+}
+
+// ended logs that the link has gone down. Its next line is that it has come up, or another reason.
+func (w *attachedWire) ended(l *nodeLink, why error) {
+	if w.hosts.ctx.Err() == nil {
+		w.said = why.Error()
+		slog.Warn("fabric: the link has gone down", "to", nodeName(l.to), "reason", why)
 	}
 }
 
