@@ -29,10 +29,11 @@ const (
 	keepsReading  endFault = "that both directions have ended is not published"
 	writesOn      endFault = "Write goes on after CloseWrite"
 	losesNothing  endFault = "the end of the link is not an end of the connection"
+	losesTwice    endFault = "a second Write is lost without an error"
 )
 
 var endFaults = []endFault{
-	resetsTwice, resetsAsEOF, forgetsFIN, ignoresUnread, keepsReading, writesOn, losesNothing,
+	resetsTwice, resetsAsEOF, forgetsFIN, ignoresUnread, keepsReading, writesOn, losesNothing, losesTwice,
 }
 
 // side is an endpoint of a connection, and what sdp/PROTOCOL.md, section 13, says of it.
@@ -46,6 +47,7 @@ type side struct {
 	broken     bool   // by a bad word of the peer
 	peeked     bool   // a read lease is out
 	reserved   bool   // a write lease is out
+	nowhere    bool   // what it lends goes nowhere
 	finDue     bool   // at its end the FIN is published
 	finished   bool   // no FIN is published any more
 	word       uint32 // its state word
@@ -238,6 +240,12 @@ func (e *ends) connected(s *side) error {
 	return nil
 }
 
+// takesNothing reports whether a Write counts as written and is lost: the peer, and nothing
+// else, has ended.
+func (e *ends) takesNothing(s *side) bool {
+	return s.seen&^stateFinished != 0 && !s.closed && !s.endedWrite && s.word&stateReset == 0 && !e.lost(s)
+}
+
 // writeErr returns the error of Write and Reserve.
 func (e *ends) writeErr(s *side) error {
 	switch {
@@ -247,20 +255,26 @@ func (e *ends) writeErr(s *side) error {
 		return e.resetErr(s, syscall.EPIPE)
 	case s.endedWrite || s.word&stateReset != 0:
 		return syscall.EPIPE
-	case s.seen&(stateReadClosed|stateStopped) != 0:
-		e.add(s, stateReset)
-		return syscall.EPIPE
 	}
 	return nil
 }
 
 func (e *ends) write(s *side) {
 	want := e.writeErr(s)
-	if want == nil {
+	switch {
+	case want != nil:
+	case e.takesNothing(s):
+		e.add(s, stateReset)
+	default:
 		s.peer.unread++
 	}
-	if e.fault == writesOn {
+	switch e.fault {
+	case writesOn:
 		s.c.w.waiter.stop.And(^uint32(stopShut))
+	case losesTwice:
+		s.c.state.mu.Lock()
+		s.c.state.word &^= stateReset
+		s.c.state.mu.Unlock()
 	}
 	_, err := s.c.Write([]byte{1})
 	e.returned(s, "Write", err, want)
@@ -272,14 +286,17 @@ func (e *ends) reserve(s *side) {
 	e.returned(s, "Reserve", err, want)
 	if err == nil {
 		b[0] = 1
-		s.reserved = true
+		s.reserved, s.nowhere = true, e.takesNothing(s)
 	}
 }
 
 func (e *ends) commit(s *side) {
 	s.reserved = false
-	if !e.down && !s.broken {
+	if !e.down && !s.broken && !s.nowhere {
 		s.peer.unread++
+	}
+	if e.takesNothing(s) {
+		e.add(s, stateReset)
 	}
 	if s.finDue {
 		s.finDue = false
@@ -580,6 +597,8 @@ func TestBothDirectionsEndAtTheEndOfAWriteLease(t *testing.T) {
 	_, err = b.Write([]byte{1})
 	require.NoError(t, err)
 	a.Commit(0)
+	_, err = b.Write([]byte{1})
+	require.NoError(t, err, "it is lost, as over TCP")
 	_, err = b.Write([]byte{1})
 	require.ErrorIs(t, err, syscall.EPIPE)
 }

@@ -120,9 +120,9 @@ func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err e
 
 // Write writes all of p. Its errors are EPIPE when either side ended this direction,
 // ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see state.resetErr. With an error it
-// returns the number of bytes that were written before. If the peer ends the connection
-// meanwhile, up to 64 KiB count as written all the same, as with a socket. The end is
-// then the error of the next call.
+// returns the number of bytes that were written before. If the peer has ended the connection,
+// or ends it meanwhile, up to 64 KiB count as written all the same, as with a socket, and are
+// lost. The end is then the error of the next call.
 func (c *Pair) Write(p []byte) (int, error) {
 	n, err := c.w.write(p)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Pair) Discard(n int) {
 // Reserve waits for room at the peer and returns some of it to be filled: at least
 // one byte and at most n, which is at least 1. The caller must only write it, since
 // reading may be slow or impossible. It is valid until Commit, which must follow.
-// Errors are those of Write.
+// Errors are those of Write. Where a Write would be lost, memory is lent that goes nowhere.
 func (c *Pair) Reserve(n int) ([]byte, error) {
 	b, err := c.w.reserve(n)
 	if err != nil {
@@ -166,7 +166,9 @@ func (c *Pair) Reserve(n int) ([]byte, error) {
 // Commit ends the lease of Reserve, and sends its first n bytes. 0 sends nothing.
 // It panics if n is more than Reserve returned.
 func (c *Pair) Commit(n int) {
-	c.w.commit(n)
+	if err := c.w.commit(n); err != nil {
+		_ = c.failed(err) // the next call returns an error
+	}
 	// Close or CloseWrite may have left the FIN to the end of the lease. Once no lease is
 	// out, the peer may learn that we store nothing any more.
 	for !c.state.unlease(leaseWrite) {
@@ -185,9 +187,13 @@ func (c *Pair) failed(err error) error {
 	if v, ok := err.(violation); ok {
 		return c.blame(v.error)
 	}
-	if err == errUnread {
+	switch err {
+	case errUnread:
 		c.addState(stateReset)
 		return syscall.EPIPE
+	case errTaken:
+		c.addState(stateReset)
+		return nil
 	}
 	return err
 }

@@ -410,6 +410,8 @@ func TestEnds(t *testing.T) {
 			_, err = b.Write(nil)
 			require.NoError(t, err)
 			_, err = b.Write(buf)
+			require.NoError(t, err, "it is lost, as over TCP")
+			_, err = b.Write(buf)
 			require.Equal(t, syscall.EPIPE, err)
 			require.ErrorIs(t, b.CloseWrite(), syscall.ENOTCONN)
 			n, err := a.Read(buf)

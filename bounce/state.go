@@ -152,9 +152,12 @@ func (s *state) connected() error {
 // found, or the link went down before the peer was done with the connection.
 func lost(stop uint32) bool { return stop&(stopBroken|stopCut) != 0 }
 
-// errUnread is an error by which the writer asks the Pair to reset the connection, since
-// the peer reads no more.
-var errUnread = errors.New("the peer reads no more")
+// By these errors the writer asks the Pair to reset the connection, since the peer reads no
+// more.
+var (
+	errUnread = errors.New("the peer reads no more")
+	errTaken  = errors.New("the peer does not read what was written") // which no caller sees
+)
 
 // violation is an error by which a half asks the Pair to give the connection up, since the
 // peer broke the protocol.

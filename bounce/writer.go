@@ -39,7 +39,7 @@ type lent struct {
 	n       int    // bytes
 	staging []byte // filled instead of the peer's memory, where that is not mapped
 	staged  []byte // the part of staging that is lent, or nil
-	at      int    // where it goes in the queue
+	at      int    // where it goes in the queue, or nowhere
 }
 
 func (w *writer) init(c *control, s *state, o *Options) {
@@ -56,18 +56,22 @@ func (w *writer) init(c *control, s *state, o *Options) {
 // It is less than any socket's buffers.
 const socketRoom = 64 << 10
 
-// write is Pair.Write, but for errors of the whole connection.
+// write is Pair.Write, but for errors of the whole connection. A peer that reads no more is
+// found like one that a socket has: what fits into a socket counts as written, and is lost.
 func (w *writer) write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for begun := false; ; begun = true {
 		if begun && len(p) <= socketRoom && w.peerEnded() {
 			w.leaveTurn()
-			return len(p), nil
+			return len(p), errTaken
 		}
 		if err := w.err(len(p) == 0); err != nil || n == len(p) {
 			if err != nil {
 				w.leaveTurn()
+			}
+			if err == errUnread && len(p) <= socketRoom {
+				return len(p), errTaken
 			}
 			return n, err
 		}
@@ -165,6 +169,9 @@ func (w *writer) room(n int) ([]byte, error) {
 	for {
 		if err := w.err(false); err != nil {
 			w.leaveTurn()
+			if err == errUnread {
+				return w.stage(min(n, maxPiece), nowhere), nil
+			}
 			return nil, err
 		}
 		if w.turn != nil && !w.control.peer.Room(w.turn) {
@@ -178,34 +185,45 @@ func (w *writer) room(n int) ([]byte, error) {
 			}
 			continue
 		}
-		w.lent.n = k
 		w.leaveTurn() // later data finds room, or is kept aside: one record at most
 		if b := w.tx.win.Bytes(off, k); b != nil {
-			w.lent.staged = nil
+			w.lent.n, w.lent.at = k, off
 			return b, nil
 		}
-		// The peer's memory is not mapped here. It is written at commit.
-		if cap(w.lent.staging) < k {
-			w.lent.staging = make([]byte, maxPiece)
-		}
-		w.lent.staged, w.lent.at = w.lent.staging[:k:k], off
-		return w.lent.staged, nil
+		return w.stage(k, off), nil // the peer's memory is not mapped here; it is written at commit
 	}
 }
 
-// commit makes a record of the first n bytes that reserve has lent. The lease goes on.
-func (w *writer) commit(n int) {
+// nowhere is the place of what is lent when the peer reads no more.
+const nowhere = -1
+
+// stage lends n bytes of memory that is not the peer's.
+func (w *writer) stage(n, at int) []byte {
+	if cap(w.lent.staging) < n {
+		w.lent.staging = make([]byte, maxPiece)
+	}
+	w.lent.n, w.lent.at, w.lent.staged = n, at, w.lent.staging[:n:n]
+	return w.lent.staged
+}
+
+// commit makes a record of the first n bytes that reserve has lent. The lease goes on. It
+// returns errTaken if the peer has ended and does not read them.
+func (w *writer) commit(n int) (err error) {
 	if n < 0 || n > w.lent.n {
 		panic(fmt.Sprintf("bounce: commit %d of %d bytes", n, w.lent.n))
 	}
-	if n > 0 && w.up() {
+	if n > 0 && w.lent.at != nowhere && w.up() {
 		if w.lent.staged != nil {
 			w.tx.win.Write(w.lent.at, w.lent.staged[:n])
 		}
 		w.tx.commit(n)
 		w.bell.announce()
 	}
+	if n > 0 && w.peerEnded() {
+		err = errTaken
+	}
 	w.lent.n, w.lent.staged = 0, nil
+	return err
 }
 
 // up reports whether what is stored gets to the peer.

@@ -95,9 +95,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Write writes all of p to the other side, and waits for room there. When it returns, the
 // bytes are in the other side's memory, and are not lost if this process ends then. Only if a
 // DMA engine still has them, or the way leads over several nodes, are they still on their way:
-// Close waits for them, and they are lost if this process ends without it. If the other side closes
-// while up to 64 KiB are being written, Write returns as if all had been written, as TCP
-// does, and the next Write fails.
+// Close waits for them, and they are lost if this process ends without it. If the other side has closed,
+// or closes while up to 64 KiB are being written, Write returns as if all had been written, as TCP
+// does, and the next Write fails with EPIPE.
 func (c *Conn) Write(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.Write(p)

@@ -179,16 +179,9 @@ func (w *twins) waits(end int) bool {
 	return unread == 0 && state != tcpClose && state != tcpCloseWait
 }
 
-// same fails unless both outcomes are equal, or differ as documented.
+// same fails unless both outcomes are equal.
 func (w *twins) same(s step, tcp, ours outcome) {
 	w.t.Helper()
-	// The first Write of something to an endpoint that is closed, or reads and writes no
-	// more, succeeds over TCP. TCP learns by it that the bytes are lost.
-	gone := w.closed[1-s.end] || w.readShut[1-s.end] && w.writeShut[1-s.end]
-	first := s.name == "Write" && gone && tcp.cause == nil && tcp.n > 0
-	if first && ours == (outcome{op: "write", cause: syscall.EPIPE}) {
-		return
-	}
 	if tcp != ours {
 		w.failf("end %d, %s: TCP returned %v, SDP %v", s.end, s.name, tcp, ours)
 	}
@@ -372,8 +365,8 @@ func twin(t *testing.T, tcp net.Listener, sdp func() (a, b net.Conn, stop func()
 	return w
 }
 
-// Each sequence of calls has the same results over TCP and over SDP, except for the
-// differences that ARCHITECTURE.md lists. To repeat a failing seed:
+// Each sequence of calls has the same results over TCP and over SDP. To repeat a failing
+// seed:
 //
 //	NTBNET_SEED=17 go test ./sdp -run TestCallsReturnWhatTCPsDo
 func TestCallsReturnWhatTCPsDo(t *testing.T) {

@@ -44,7 +44,8 @@ func (c *Conn) Discard(n int) {
 // a bridge reading it would be very slow. It is valid until Commit, which must
 // follow. Until then other Writes of this connection wait. Close does not.
 //
-// Errors are those of Write; with one, no Commit follows. It panics if n is less
+// Errors are those of Write; with one, no Commit follows. Where Write would return as if all
+// had been written, Reserve returns memory of which nothing is sent. It panics if n is less
 // than 1.
 func (c *Conn) Reserve(n int) ([]byte, error) {
 	b, err := c.pair.Reserve(n)
