@@ -241,6 +241,11 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
+	for _, conns := range mine {
+		for name := range blockedCalls {
+			conns[name].SetDeadline(within1s()) // an error means that it is closed
+		}
+	}
 
 	for name, do := range otherCalls {
 		free.begin(name, func() error { return do(others[name]) })
@@ -306,6 +311,7 @@ func TestWhatABlockedDeviceForwardsHasDeadlines(t *testing.T) {
 
 	held, free := calls{}, calls{}
 	for name, do := range blockedCalls {
+		require.NoError(t, mine[name].SetDeadline(within1s()))
 		held.begin(name, func() error { return do(mine[name]) })
 	}
 	held.begin("Dial", func() error { return dialTo(l.hosts[1], address[3], time.Second) })
@@ -330,30 +336,25 @@ func TestWhatABlockedDeviceForwardsHasDeadlines(t *testing.T) {
 
 func within1s() time.Time { return time.Now().Add(time.Second) }
 
-// blockedCalls are calls on a blocked peer, each with a deadline of its own.
+// blockedCalls are calls on a blocked peer.
 var blockedCalls = map[string]func(c *Conn) error{
 	"Read": func(c *Conn) error {
-		c.SetReadDeadline(within1s())
 		_, err := c.Read(make([]byte, 1))
 		return err
 	},
 	"Peek": func(c *Conn) error {
-		c.SetReadDeadline(within1s())
 		_, err := c.Peek()
 		return err
 	},
 	"Write": func(c *Conn) error {
-		c.SetWriteDeadline(within1s())
 		_, err := c.Write(make([]byte, 32<<20))
 		return err
 	},
 	"Write of a byte": func(c *Conn) error {
-		c.SetWriteDeadline(within1s())
 		_, err := c.Write([]byte{1})
 		return err
 	},
 	"Reserve": func(c *Conn) error {
-		c.SetWriteDeadline(within1s())
 		b, err := c.Reserve(100)
 		if err == nil {
 			c.Commit(len(b))
@@ -361,7 +362,6 @@ var blockedCalls = map[string]func(c *Conn) error{
 		return err
 	},
 	"ReadFrom": func(c *Conn) error {
-		c.SetWriteDeadline(within1s())
 		_, err := c.ReadFrom(bytes.NewReader(make([]byte, 32<<20)))
 		return err
 	},

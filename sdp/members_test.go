@@ -7,6 +7,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
@@ -179,7 +180,9 @@ func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 
 // An owner redirects dials for ever, or to a process that does not exist. It does
 // not keep them.
-func TestAnOwnerThatMisleadsADial(t *testing.T) {
+func TestAnOwnerThatMisleadsADial(t *testing.T) { synctest.Test(t, anOwnerThatMisleadsADial) }
+
+func anOwnerThatMisleadsADial(t *testing.T) {
 	far, owner := node(t, "ring", "mem", 1, 2), node(t, "ring", "mem", 2, 2)
 	self := owner.stack.fabric.Node().ID().Process()
 	process := self

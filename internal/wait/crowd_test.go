@@ -191,7 +191,12 @@ func TestACrowdHasABound(t *testing.T) {
 	})
 }
 
-// crowding returns a Spinner of an open crowd in which one member waits.
+// timed returns a source that is ready after so many polls, or never. Each poll takes a bubble's time.
+func timed(ready int) *testSource {
+	return &testSource{ready: ready, each: func() { time.Sleep(time.Microsecond) }}
+}
+
+// crowding returns, in a bubble, a Spinner of an open crowd in which one member waits.
 func crowding(t *testing.T) (*Spinner, *seat) {
 	skipOneProcessor(t)
 	c := opened()
@@ -207,7 +212,9 @@ func crowding(t *testing.T) (*Spinner, *seat) {
 	return &s, m
 }
 
-func TestALongWaitGivesItsTurnAway(t *testing.T) {
+func TestALongWaitGivesItsTurnAway(t *testing.T) { synctest.Test(t, aLongWaitGivesItsTurnAway) }
+
+func aLongWaitGivesItsTurnAway(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		s, m := crowding(t)
 		least := hurried
@@ -217,8 +224,7 @@ func TestALongWaitGivesItsTurnAway(t *testing.T) {
 		}
 		m.ready.Store(true)
 		start := time.Now()
-		s.member.begin(start.Add(time.Hour), 0) // the turn does not end, however long this thread is stopped
-		require.Equal(t, Crowded, s.Spin(&testSource{}))
+		require.Equal(t, Crowded, s.Spin(timed(0)))
 		require.GreaterOrEqual(t, time.Since(start), least)
 		require.Len(t, m.wake, 1)
 		require.Zero(t, s.Counts().Misses)
@@ -227,6 +233,10 @@ func TestALongWaitGivesItsTurnAway(t *testing.T) {
 
 // Where answers take long anyway, as over a bridge, one that takes a little longer ends no turn.
 func TestAWaitIsLongBesideTheOthersOfItsTurn(t *testing.T) {
+	synctest.Test(t, aWaitIsLongBesideTheOthersOfItsTurn)
+}
+
+func aWaitIsLongBesideTheOthersOfItsTurn(t *testing.T) {
 	s, m := crowding(t)
 	m.ready.Store(true)
 	start := time.Now()
@@ -240,7 +250,9 @@ func TestAWaitIsLongBesideTheOthersOfItsTurn(t *testing.T) {
 }
 
 // Callers that work for long between two hits do not keep their turn for that.
-func TestAWaitIsLongAtLast(t *testing.T) {
+func TestAWaitIsLongAtLast(t *testing.T) { synctest.Test(t, aWaitIsLongAtLast) }
+
+func aWaitIsLongAtLast(t *testing.T) {
 	s, m := crowding(t)
 	m.ready.Store(true)
 	start := time.Now()
@@ -250,18 +262,22 @@ func TestAWaitIsLongAtLast(t *testing.T) {
 	require.Len(t, m.wake, 1)
 }
 
-func TestATurnEnds(t *testing.T) {
+func TestATurnEnds(t *testing.T) { synctest.Test(t, aTurnEnds) }
+
+func aTurnEnds(t *testing.T) {
 	s, m := crowding(t)
 	m.ready.Store(true)
 	began := s.member.began
-	for s.Spin(&testSource{ready: 1}) == Hit {
+	for s.Spin(timed(1)) == Hit {
 	}
 	require.Len(t, m.wake, 1)
 	require.GreaterOrEqual(t, time.Since(began), aTurn)
 }
 
 // A change of turns costs as much where answers take long, so a turn has as many of them.
-func TestAQuickTurnHasEnoughHits(t *testing.T) {
+func TestAQuickTurnHasEnoughHits(t *testing.T) { synctest.Test(t, aQuickTurnHasEnoughHits) }
+
+func aQuickTurnHasEnoughHits(t *testing.T) {
 	for _, turn := range []struct {
 		took time.Duration
 		hits uint64
@@ -282,26 +298,32 @@ func TestAQuickTurnHasEnoughHits(t *testing.T) {
 	}
 }
 
-func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) {
+func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) { synctest.Test(t, aTurnGoesOnWhereNobodyIsReady) }
+
+func aTurnGoesOnWhereNobodyIsReady(t *testing.T) {
 	s, m := crowding(t)
 	for start := time.Now(); time.Since(start) < 4*aTurn; {
-		require.Equal(t, Hit, s.Spin(&testSource{ready: 1}))
+		require.Equal(t, Hit, s.Spin(timed(1)))
 	}
 	require.Empty(t, m.wake)
 }
 
-func TestASpinThatMissesClosesTheCrowd(t *testing.T) {
+func TestASpinThatMissesClosesTheCrowd(t *testing.T) { synctest.Test(t, aSpinThatMissesClosesTheCrowd) }
+
+func aSpinThatMissesClosesTheCrowd(t *testing.T) {
 	s, m := crowding(t)
 	s.budget = 1
 	start := time.Now()
-	require.Equal(t, Missed, s.Spin(&testSource{}))
+	require.Equal(t, Missed, s.Spin(timed(0)))
 	require.GreaterOrEqual(t, time.Since(start), inCrowd)
 	require.False(t, m.crowd.open.Load())
 	require.Len(t, m.wake, 1)
 	require.Equal(t, None, m.crowd.look(m.member, false))
 }
 
-func TestAWaitWithoutAPlaceTakesATurn(t *testing.T) {
+func TestAWaitWithoutAPlaceTakesATurn(t *testing.T) { synctest.Test(t, aWaitWithoutAPlaceTakesATurn) }
+
+func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	s, m := crowding(t)
 	m.crowd.looked = true
 	for enter() {
@@ -330,7 +352,9 @@ func TestAWaitWithoutAPlaceTakesATurn(t *testing.T) {
 
 // While processors are scarce, the wait that passes its turn on pays for its spin. What another wait saves
 // by that is counted as well. Otherwise turns that pass quickly would make all waits park for a while.
-func TestATurnThatIsTakenSavesAPark(t *testing.T) {
+func TestATurnThatIsTakenSavesAPark(t *testing.T) { synctest.Test(t, aTurnThatIsTakenSavesAPark) }
+
+func aTurnThatIsTakenSavesAPark(t *testing.T) {
 	s, m := crowding(t)
 	m.crowd.looked = true
 	s.thrift = NewThrift()
@@ -355,7 +379,9 @@ func TestATurnThatIsTakenSavesAPark(t *testing.T) {
 	require.Equal(t, -parkCost, time.Duration(s.thrift.debt.Load()))
 }
 
-func TestATurnDoesNotAllocate(t *testing.T) {
+func TestATurnDoesNotAllocate(t *testing.T) { synctest.Test(t, aTurnDoesNotAllocate) }
+
+func aTurnDoesNotAllocate(t *testing.T) {
 	if lock.Checked {
 		t.Skip("checked locks allocate")
 	}

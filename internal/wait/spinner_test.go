@@ -186,6 +186,10 @@ func TestSpinsOfferTheirProcessor(t *testing.T) {
 // Goroutines of this process come before other processes.
 func TestASpinYieldsBeforeItOffersItsProcessor(t *testing.T) {
 	skipOneProcessor(t)
+	synctest.Test(t, spinYieldsBeforeItOffersItsProcessor)
+}
+
+func spinYieldsBeforeItOffersItsProcessor(t *testing.T) {
 	o, _ := offering(true)
 	src := &testSource{ready: 100}
 	o.yield = func() { require.NotZero(t, src.yields) }
