@@ -195,13 +195,10 @@ func (l *inLane) take() bool {
 		l.closed = true
 		return false
 	}
-	body := slot[frameHeader : frameHeader+int(l.frame.length)]
-	if v := l.link.caps.Vanishing; v != nil {
-		l.copied = append(l.copied[:0], body...)
-		if body = l.copied; v.Gone() {
-			l.waitAt(nil)
-			return false // the link soon goes down
-		}
+	body, there := l.body(slot)
+	if !there {
+		l.waitAt(nil)
+		return false
 	}
 	what := l.route(&l.frame, body)
 	for what == headHolds {
@@ -215,6 +212,18 @@ func (l *inLane) take() bool {
 	l.waitAt(nil)
 	l.release(next)
 	return true
+}
+
+// body returns the body of the head, whose header was read. It reports false if the memory has gone, so that
+// neither may be used, and the link soon goes down. The caller holds mu.
+func (l *inLane) body(slot []byte) (body []byte, there bool) {
+	body = slot[frameHeader : frameHeader+int(l.frame.length)]
+	v := l.link.caps.Vanishing
+	if v == nil {
+		return body, true
+	}
+	l.copied = append(l.copied[:0], body...)
+	return l.copied, !v.Gone()
 }
 
 // waitAt sets where the head is from now on: it waits for lane o, or nowhere. The lane for

@@ -328,9 +328,13 @@ func (l *inLane) takeOwn() (took, left bool) {
 	if t == nil || t.epoch != f.epoch || t.remote != f.src || t.via.Load() != l.link {
 		return false, true
 	}
+	body, there := l.body(slot)
+	if !there {
+		return false, false
+	}
 	l.waitAt(nil)
 	l.forwards.Store(false)
-	l.link.router.deliver(l, f, slot[frameHeader:frameHeader+int(f.length)])
+	l.link.router.deliver(l, f, body)
 	l.release(next)
 	return true, false
 }

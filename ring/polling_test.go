@@ -124,6 +124,24 @@ func TestAWaiterTakesTheFramesOfItsLink(t *testing.T) {
 	require.False(t, w.in.relieve())
 }
 
+// vanished is memory that has gone.
+type vanished struct{}
+
+func (vanished) Gone() bool { return true }
+
+// Neither a worker nor a waiter takes a frame from memory that has gone: it may be zeros.
+func TestNobodyTakesFramesFromMemoryThatHasGone(t *testing.T) {
+	w := newWaiting(t)
+	w.left.caps.Vanishing = vanished{}
+	w.data(8, 1)
+	require.False(t, w.x.Poll())
+	require.False(t, w.in.drain())
+	require.Zero(t, ntb.Load64(w.x.Inbound(), 8))
+	w.left.caps.Vanishing = nil
+	require.True(t, w.x.Poll())
+	require.EqualValues(t, 1, ntb.Load64(w.x.Inbound(), 8))
+}
+
 // A worker is also roused for credit that others wait for, and for own traffic that gives way to
 // frames which the waiter has taken.
 func TestAWaiterRousesTheWorker(t *testing.T) {

@@ -45,19 +45,14 @@ func (m *mapping) scratch() error {
 	return nil
 }
 
-// keep gives the addresses a private copy of what they hold, or scratch memory if gone reports behind the
-// copy that what they hold has gone.
-func (m *mapping) keep(gone func() bool) error {
+// keep gives the addresses a private copy of what they hold.
+func (m *mapping) keep() error {
 	n := uintptr(len(m.mem))
 	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("ntbfixed: map a private copy: %w", err)
 	}
 	copy(unsafe.Slice((*byte)(p), len(m.mem)), m.mem)
-	if gone() {
-		_ = unix.MunmapPtr(p, n)
-		return m.scratch()
-	}
 	if _, err := unix.MremapPtr(p, n, m.base(), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 		_ = unix.MunmapPtr(p, n)
 		return fmt.Errorf("ntbfixed: exchange memory: %w", err)

@@ -166,7 +166,10 @@ func (p *Page) clear() {
 
 // Same reports whether the page still has the epoch that was answered. After bring-up any goroutine may
 // call it.
-func (p *Page) Same() bool { return uint32(ntb.Load64(p.own, epochAt)) == p.answered }
+func (p *Page) Same() bool { return p.sameIn(p.own) }
+
+// sameIn is Same of another mapping of the page.
+func (p *Page) sameIn(page []byte) bool { return uint32(ntb.Load64(page, epochAt)) == p.answered }
 
 // Ended reports whether the peer's session has ended, by its own account or because it has
 // begun another.

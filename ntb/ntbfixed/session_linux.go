@@ -122,14 +122,46 @@ func (s *session) keepAlive() {
 // lost reports whether the memory has gone for this session, even if it is there again.
 func (s *session) lost() bool { return s.own.guard.Lost() || s.peer.guard.Lost() }
 
-// Gone implements ntb.Vanishing. A file may have become longer again, with a header page of zeros, where
-// the peer may have begun another session since. A function's memory cannot, and takes long to read.
-func (s *session) Gone() bool {
-	return s.own.guard.Lost() || s.attachment.config.Kind == ntb.Cacheable && !s.page.Same()
+// returns reports whether memory that has gone may be there again, as zeros: a file may be made longer. A
+// function's memory cannot, and takes long to read.
+func (s *session) returns() bool {
+	return s.caps.Vanishing != nil && s.attachment.config.Kind == ntb.Cacheable
 }
 
-// vanished reports whether the memory may vanish, and has.
-func (s *session) vanished() bool { return s.caps.Vanishing != nil && s.Gone() }
+// gone reports whether the inbound memory has gone. Where it returns, the header page is zeros, and the peer may
+// have begun another session there since.
+func (s *session) gone() bool { return s.own.guard.Lost() || s.returns() && !s.page.Same() }
+
+// Gone implements ntb.Vanishing. takeDown exchanges the memory. What was read before may have been the zeros
+// of a file, and what is there behind it a copy from before them, so takeDown decides.
+func (s *session) Gone() bool {
+	if s.gone() {
+		return true
+	}
+	if s.LinkUp() {
+		return false
+	}
+	<-s.down
+	return s.gone()
+}
+
+// keep has the inbound memory hold what it holds for good, or zeros if that has gone meanwhile.
+func (s *session) keep() error {
+	if !s.returns() {
+		return s.own.keep()
+	}
+	header := s.attachment.config.Own
+	header.Len = PageSize
+	still, err := mapMemory(header) // the file's, also behind the exchange
+	if err != nil {
+		return errors.Join(err, s.own.scratch())
+	}
+	err = s.own.keep()
+	if !s.page.sameIn(still.mem) {
+		err = errors.Join(err, s.own.scratch())
+	}
+	return errors.Join(err, still.unmap())
+}
 
 // peerGone reports whether the peer has gone without an end of its session.
 func (s *session) peerGone() bool {
@@ -203,7 +235,7 @@ func (s *session) takeDown() {
 		}
 		s.page.End()
 		s.interrupt()
-		s.cutErr = errors.Join(s.peer.scratch(), s.own.keep(s.vanished))
+		s.cutErr = errors.Join(s.peer.scratch(), s.keep())
 		close(s.down)
 	})
 }
