@@ -62,12 +62,15 @@
 //
 //	0  4  sequence number: 1 for a connection's first record, then one more each
 //	4  3  length of the payload
-//	7  1  kind: inline data 1, bulk data 2, pad 3, FIN 4, move 5
+//	7  1  kind: inline data 1, bulk data 2, pad 3, FIN 4, move 5; with 0x80 more
 //
 // Inline data begins right behind the header, so that one cache line carries a short
 // message and its validity. Bulk data begins 64 bytes behind it. The rest of a pad is
 // skipped, and the record behind it is at offset 0. Behind a move, records go on at
 // offset 0 of the queue that was granted next.
+//
+// Data with more belongs to the same Write as the data of the next record. A Read goes on with
+// that as long as it has room and the writer goes on.
 //
 // The header behind a record is cleared before the record's own header is published.
 // The reader checks one header only. So it finds there either zero or a new record,

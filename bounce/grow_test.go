@@ -104,7 +104,7 @@ func TestShortWaitsForRoomGetALargerQueue(t *testing.T) {
 	for range 2 * askAfter {
 		b.w.mu.Lock()
 		for n := 1; n > 0; {
-			n, _ = b.w.put(record)
+			n, _ = b.w.put(record, len(record))
 		}
 		require.NoError(t, b.w.makeRoom()) // there is none
 		b.w.mu.Unlock()

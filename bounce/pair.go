@@ -96,7 +96,8 @@ func (c *Pair) Connect(far Endpoint) error {
 	return nil
 }
 
-// Read reads what has arrived, and waits if nothing has. It returns io.EOF after
+// Read reads what has arrived, and waits if nothing has. What has arrived of a Write of up to
+// 64 KiB it completes, if p has room and the writer does not stop for a millisecond. It returns io.EOF after
 // the peer's FIN, and after CloseRead where nothing has arrived. Other errors are
 // ErrClosed, os.ErrDeadlineExceeded, and ECONNRESET, see state.resetErr. If p is empty it
 // returns 0 at once.

@@ -29,7 +29,7 @@ func TestAStrangersRecordIsLentOnce(t *testing.T) {
 				for i := range p {
 					p[i] = next + byte(i)
 				}
-				k := q.tx.put(p)
+				k := q.tx.put(p, len(p))
 				next += byte(k)
 				want = append(want, p[:k]...)
 			case 1:
@@ -78,7 +78,7 @@ func TestALargeRecordOfAStrangerIsLentInPieces(t *testing.T) {
 	rand.NewChaCha8([32]byte{3}).Read(p)
 	q.tx.win.Write(line, p)
 	q.tx.kind = kindBulk
-	q.tx.commit(len(p))
+	q.tx.commit(len(p), len(p))
 	for len(p) > 0 {
 		b, err := q.rx.view()
 		require.NoError(t, err)

@@ -65,7 +65,7 @@ func TestQueueAgreesWithByteSlice(t *testing.T) {
 				for i := range p {
 					p[i] = next + byte(i)
 				}
-				k := q.tx.put(p)
+				k := q.tx.put(p, len(p))
 				require.LessOrEqual(t, k, n)
 				require.GreaterOrEqual(t, q.tx.send.Room(), reserve, "seed %d: reserve touched", seed)
 				next += byte(k)
@@ -118,7 +118,7 @@ func TestControlRecordsFitIntoAFullQueue(t *testing.T) {
 			q := newTestQueue(minQueue)
 			total := 0
 			for {
-				k := q.tx.put(make([]byte, n))
+				k := q.tx.put(make([]byte, n), n)
 				if k == 0 {
 					break
 				}
@@ -126,7 +126,7 @@ func TestControlRecordsFitIntoAFullQueue(t *testing.T) {
 			}
 			if end == "move" {
 				q.tx.move(ntb.MappedWindow(q.grant(minQueue), ntb.Cacheable))
-				q.tx.put([]byte("x"))
+				q.tx.put([]byte("x"), 1)
 				total++
 			}
 			q.tx.fin()
@@ -139,10 +139,10 @@ func TestControlRecordsFitIntoAFullQueue(t *testing.T) {
 
 func TestWriterNeverOverwritesUnreadData(t *testing.T) {
 	q := newTestQueue(minQueue)
-	for q.tx.put([]byte("0123456789")) > 0 {
+	for q.tx.put([]byte("0123456789"), 10) > 0 {
 	}
 	require.GreaterOrEqual(t, q.tx.send.Room(), reserve)
-	require.Zero(t, q.tx.put([]byte("more")))
+	require.Zero(t, q.tx.put([]byte("more"), 4))
 	p := make([]byte, 10)
 	_, err := q.rx.get(p)
 	require.NoError(t, err)
@@ -197,6 +197,8 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		"move not granted": makeHeader(1, 0, kindMove),
 		"unknown kind":     makeHeader(1, 1, 6),
 		"kind zero":        makeHeader(1, 1, 0),
+		"only more":        makeHeader(1, 1, moreBit),
+		"more of a FIN":    makeHeader(1, 0, kindFIN|moreBit),
 		"a dead bridge's":  header(^uint64(0)),
 	} {
 		q := newTestQueue(minQueue)
@@ -218,7 +220,7 @@ func TestSuccessorIsClearedBeforeTheHeader(t *testing.T) {
 	q := &testQueue{}
 	q.rx.start(queue{mem: mem})
 	q.tx.init(ntb.MappedWindow(mem, ntb.Cacheable), 1<<20, nil)
-	q.tx.put([]byte("a"))
+	q.tx.put([]byte("a"), 1)
 	n, err := q.rx.get(make([]byte, 10))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

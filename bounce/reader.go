@@ -3,6 +3,7 @@ package bounce
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/wait"
@@ -57,6 +58,9 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 		n, err := r.rx.get(p)
 		if n > 0 && !r.gone() {
+			if r.rx.within {
+				n += r.gather(p[n:])
+			}
 			r.returnCredit()
 			r.waiter.spinner.Worked(n)
 			return n, nil
@@ -65,6 +69,25 @@ func (r *reader) read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+}
+
+// patience is how long a Read waits for the next part of a Write.
+const patience = time.Millisecond
+
+// gather reads into p what follows of the Write under way, and returns how much. It waits for
+// each part of it, but not for long. The end of the connection, and other reasons to stop, are
+// errors of the next call. The caller holds mu.
+func (r *reader) gather(p []byte) (n int) {
+	for waits := true; waits && n < len(p) && r.rx.within; {
+		r.publishCredit()
+		waits = r.waiter.waitAtMost(patience)
+		k, err := r.rx.get(p[n:]) // what came before a reason to stop, too
+		if err != nil || r.gone() {
+			break
+		}
+		n += k
+	}
+	return n
 }
 
 // gone reports whether the memory has gone, so that what was copied from it must not be used. The

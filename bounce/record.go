@@ -10,7 +10,17 @@ const (
 	kindPad
 	kindFIN
 	kindMove
+	// moreBit is set in the kind of a data record whose Write goes on in the next one.
+	moreBit kind = 0x80
 )
+
+// of returns the kind of a data record with the first n of the bytes that belong together.
+func (k kind) of(n, together int) kind {
+	if n < together {
+		k |= moreBit
+	}
+	return k
+}
 
 const (
 	line        = 64 // of a cache; records are multiples of it
@@ -35,7 +45,8 @@ func makeHeader(seq uint32, n int, k kind) header {
 
 func (h header) seq() uint32 { return uint32(h) }
 func (h header) len() int    { return int(h >> 32 & maxPayload) }
-func (h header) kind() kind  { return kind(h >> 56) }
+func (h header) kind() kind  { return kind(h>>56) &^ moreBit }
+func (h header) more() bool  { return kind(h>>56)&moreBit != 0 }
 
 // size returns how many bytes of the queue the record takes.
 func (h header) size() int {

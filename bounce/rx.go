@@ -22,8 +22,9 @@ type rx struct {
 	gen   uint32 // of the queue
 	recv  flowctl.Recv
 
-	at, left int // payload of the record under way that is not read yet, in mem
-	size     int // of the record under way
+	at, left int  // payload of the record under way that is not read yet, in mem
+	size     int  // of the record under way
+	within   bool // the Write of the last data record goes on behind it
 	fin      bool
 	private  private // what was lent
 
@@ -165,11 +166,11 @@ func (r *rx) open() (bool, error) {
 		r.seq++
 		switch h.kind() {
 		case kindInline:
-			r.at, r.left, r.size = r.pos+headerSize, h.len(), h.size()
+			r.at, r.left, r.size, r.within = r.pos+headerSize, h.len(), h.size(), h.more()
 			r.st.records++
 			return true, nil
 		case kindBulk:
-			r.at, r.left, r.size = r.pos+line, h.len(), h.size()
+			r.at, r.left, r.size, r.within = r.pos+line, h.len(), h.size(), h.more()
 			r.st.records++
 			return true, nil
 		case kindPad:
@@ -219,7 +220,7 @@ func (r *rx) check(h header) error {
 		bad = "not up to the queue's end"
 	case h.kind() == kindMove && r.granted.none():
 		bad = "no queue was granted"
-	case h.kind() < kindInline || h.kind() > kindMove:
+	case h.kind() < kindInline || h.kind() > kindMove || h.more() && h.kind() > kindBulk:
 		bad = "unknown kind"
 	default:
 		return nil

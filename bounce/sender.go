@@ -19,20 +19,21 @@ func (s *sender) init(win ntb.Window, limit int, dma *dmaTx) {
 }
 
 // put writes the first bytes of p as one record and returns how many. It returns 0
-// if there is no room for a worthwhile record.
-func (s *sender) put(p []byte) int {
+// if there is no room for a worthwhile record. The first bytes of p up to together are
+// those that a Read should return together.
+func (s *sender) put(p []byte, together int) int {
 	off, n := s.reserve(len(p))
 	switch {
 	case n == 0:
 		s.dma.flush(startFull)
 	case s.dma.takes(n):
-		h := makeHeader(s.seq+1, n, kindBulk)
+		h := makeHeader(s.seq+1, n, kindBulk.of(n, together))
 		s.dma.stage(s.win, s.advance(h), s.size, s.gen, h, p[:n])
 	case s.kind == kindInline:
 		s.putInline(p[:n])
 	default:
 		s.bulk.Write(&s.win, off, p[:n])
-		s.commit(n)
+		s.commit(n, together)
 	}
 	return n
 }

@@ -141,9 +141,10 @@ func (t *tx) reserve(n int) (off, k int) {
 }
 
 // commit makes a record of the first n bytes, at least one, of the room that
-// reserve found. They hold its payload by now.
-func (t *tx) commit(n int) {
-	t.publish(makeHeader(t.seq+1, n, t.kind))
+// reserve found. They hold its payload by now. Where n is less than together, the bytes
+// behind belong to the same Write.
+func (t *tx) commit(n, together int) {
+	t.publish(makeHeader(t.seq+1, n, t.kind.of(n, together)))
 	if t.kind == kindInline {
 		t.st.inlineRecords++
 		t.st.inlineBytes += uint64(n)

@@ -39,10 +39,11 @@ type waiter struct {
 
 	// The half's lock guards the following.
 	spinner wait.Spinner
-	hits    int         // number of spins in a row that ended by data
-	soon    *time.Timer // for lookSoon; made when first needed
-	fenced  bool        // the peer knows by parkingBit that we park, and fences
-	watch   ntb.Watch   // where control.watches is set
+	hits    int           // number of spins in a row that ended by data
+	limit   time.Duration // of the wait under way; 0 for none
+	soon    *time.Timer   // for sleepAtMost; made when first needed
+	fenced  bool          // the peer knows by parkingBit that we park, and fences
+	watch   ntb.Watch     // where control.watches is set
 	parks   uint64
 }
 
@@ -100,21 +101,18 @@ func (w *waiter) wait() {
 		w.spinner.Slept()
 		return
 	}
-	unsure := false
+	look := w.limit
 	if !w.opts.skipLookAgain {
-		unsure = w.order()
+		unsure := w.order()
 		if w.half.Ready() || w.half.Stopped() {
 			w.half.publishArm(parkingBit)
 			return
 		}
+		if unsure && look == 0 {
+			look = soonLook
+		}
 	}
-	if unsure {
-		w.lookSoon()
-	}
-	w.sleep()
-	if unsure {
-		w.soon.Stop()
-	}
+	w.sleepAtMost(look)
 	switch {
 	case w.half.Ready():
 	case w.stop.Load() != 0:
@@ -127,11 +125,22 @@ func (w *waiter) wait() {
 	w.spinner.Slept()
 }
 
+// waitAtMost waits until the half is ready or stopped, or for d, and reports whether it is ready.
+func (w *waiter) waitAtMost(d time.Duration) bool {
+	defer func() { w.limit = 0 }()
+	for end := time.Now().Add(d); !w.half.Ready(); w.wait() {
+		if w.limit = time.Until(end); w.limit <= 0 || w.half.Stopped() {
+			return false
+		}
+	}
+	return true
+}
+
 // spin polls for a while, or sleeps until others that poll give it a turn. It reports whether to
 // check again rather than park.
 func (w *waiter) spin() bool {
 	o := w.spinner.Spin(w.source)
-	if o == wait.Crowded {
+	if o == wait.Crowded && w.limit == 0 { // a turn may be long in coming
 		o = w.takeTurn()
 	}
 	switch o {
@@ -172,8 +181,8 @@ func (w *waiter) watchLines() {
 	w.control.peer.Watch(&w.watch)
 	defer w.control.peer.Unwatch(&w.watch)
 	w.rest()
-	for !w.half.Ready() && !w.half.Stopped() {
-		w.sleep()
+	for again := true; again && !w.half.Ready() && !w.half.Stopped(); again = w.limit == 0 {
+		w.sleepAtMost(w.limit)
 	}
 	if w.stop.Load() != 0 {
 		w.spinner.Miss()
@@ -192,6 +201,21 @@ func (w *waiter) sleep() {
 	w.parks++
 	w.half.beforeSleep()
 	<-w.wake
+}
+
+// sleepAtMost is sleep, but returns after d if that is not 0.
+func (w *waiter) sleepAtMost(d time.Duration) {
+	switch {
+	case d == 0:
+		w.sleep()
+		return
+	case w.soon == nil:
+		w.soon = time.AfterFunc(d, w.notify)
+	default:
+		w.soon.Reset(d)
+	}
+	w.sleep()
+	w.soon.Stop()
 }
 
 // counts returns the counters.
@@ -228,15 +252,6 @@ func (w *waiter) order() (unsure bool) {
 // has ended, until another process runs there (internal/litmus has the details). What
 // that thread has stored is visible long before this time.
 const soonLook = 10 * time.Millisecond
-
-// lookSoon wakes the present wait once after soonLook.
-func (w *waiter) lookSoon() {
-	if w.soon == nil {
-		w.soon = time.AfterFunc(soonLook, w.notify)
-	} else {
-		w.soon.Reset(soonLook)
-	}
-}
 
 // hopSpins is how many times as long a wait polls where frames lead to the peer.
 const hopSpins = 4

@@ -8,8 +8,8 @@ import (
 )
 
 func TestARecordsHeaderIsLaidOutAsDocumented(t *testing.T) {
-	h := uint64(makeHeader(0x11223344, 0x556677, kindMove))
-	want := map[string]uint64{"number": 0x11223344, "length": 0x556677, "kind": uint64(kindMove)}
+	h := uint64(makeHeader(0x11223344, 0x556677, kindBulk.of(1, 2)))
+	want := map[string]uint64{"number": 0x11223344, "length": 0x556677, "kind": uint64(kindBulk), "more": 1}
 	rows := wiredoc.Table(t, "Records", "bits")
 	require.Len(t, rows, len(want))
 	for _, row := range rows {

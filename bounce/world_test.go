@@ -251,7 +251,7 @@ func (w *world) put(n int) bool {
 	if w.fault == takesReserve {
 		w.tx.send.SetLimit(w.tx.send.Room() + w.tx.send.Outstanding() + reserve)
 	}
-	k := w.tx.put(content(w.written, n))
+	k := w.tx.put(content(w.written, n), n)
 	w.written += k
 	w.tx.limit(w.tx.max)
 	if k > 0 && w.tx.send.Room() < reserve {
@@ -281,7 +281,7 @@ func (w *world) commit(n int) bool {
 	}
 	if n = min(n, w.room[1]); n > 0 {
 		w.tx.win.Write(w.room[0], content(w.written, n))
-		w.tx.commit(n)
+		w.tx.commit(n, n)
 		w.written += n
 	}
 	w.room = nil

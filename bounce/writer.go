@@ -75,7 +75,7 @@ func (w *writer) write(p []byte) (n int, err error) {
 			}
 			return n, err
 		}
-		k, waits := w.put(p[n:])
+		k, waits := w.put(p[n:], min(len(p), socketRoom)-n)
 		if waits {
 			w.waitTurn()
 			continue
@@ -216,7 +216,7 @@ func (w *writer) commit(n int) (err error) {
 		if w.lent.staged != nil {
 			w.tx.win.Write(w.lent.at, w.lent.staged[:n])
 		}
-		w.tx.commit(n)
+		w.tx.commit(n, n)
 		w.bell.announce()
 	}
 	if n > 0 && w.peerEnded() {
@@ -252,12 +252,11 @@ func (w *writer) finish(wake bool) bool {
 // for its turn here, as it waits for credit. So its deadline, Close and the peer's end
 // count. Everything that is not data never waits.
 
-// put writes the first bytes of p as one record and returns how many. If it returns 0,
-// there is no room in the queue, or, if waits is true, the frames take none and the turn
-// is waited for. The caller holds mu.
-func (w *writer) put(p []byte) (n int, waits bool) {
+// put is sender.put. If it returns 0, there is no room in the queue, or, if waits is true,
+// the frames take none and the turn is waited for. The caller holds mu.
+func (w *writer) put(p []byte, together int) (n int, waits bool) {
 	if w.turn == nil {
-		return w.tx.put(p), false
+		return w.tx.put(p, together), false
 	}
 	off, n := w.tx.reserve(len(p))
 	if n == 0 {
@@ -266,7 +265,7 @@ func (w *writer) put(p []byte) (n int, waits bool) {
 	if n = w.control.peer.TryWrite(&w.tx.win, off, p[:n], w.turn); n == 0 {
 		return 0, true
 	}
-	w.tx.commit(n)
+	w.tx.commit(n, together)
 	return n, false
 }
 

@@ -77,7 +77,9 @@ func (e *endpoint) drop() { go e.Close() }
 
 func (c *Conn) opError(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
-// Read reads what has arrived, at least one byte, and waits for it. After the other side's
+// Read reads what has arrived, at least one byte, and waits for it. If p has room, it mostly returns
+// a Write of up to 64 KiB whole: it waits for the rest while the other side goes on without stopping for
+// a millisecond. After the other side's
 // last byte it returns io.EOF if that side closed. It returns ECONNRESET if that side died
 // or gave up, or closed without having read everything. As with TCP, a reset is returned
 // once, by Read or Write. After that, Read returns io.EOF, and Write EPIPE. If p is empty,

@@ -32,6 +32,7 @@ const (
 	kindPad    = 3
 	kindFIN    = 4
 	kindMove   = 5
+	more       = 0x80 // set in the kind of inline or bulk
 
 	reserve = 256
 )
@@ -119,6 +120,9 @@ func (q *queue) publish(st store, bad func(string, ...any) *claim) *claim {
 		return bad("the record at %d is published again", r.from)
 	}
 	n, kind := st.v>>32&0xffffff, uint8(st.v>>56)
+	if kind&^more <= kindBulk {
+		kind &^= more
+	}
 	size, payload := uint64(64), uint64(0)
 	switch kind {
 	case kindInline:

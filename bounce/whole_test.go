@@ -1,0 +1,154 @@
+package bounce
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/ntbnet/ntbnet/ring"
+	"github.com/stretchr/testify/require"
+)
+
+// eachLink runs a test in virtual time for each kind of link between the two pools.
+func eachLink(t *testing.T, o Options, f func(t *testing.T, pa, pb *Pool)) {
+	links := map[string]func(t *testing.T) (pa, pb *Pool){
+		"stores": func(t *testing.T) (pa, pb *Pool) { return memPools(t, o) },
+		"DMA engine": func(t *testing.T) (pa, pb *Pool) {
+			o.DMAThreshold = 512
+			return dmaPools(t, o, ntbdma.Options{Channels: 1})
+		},
+		"frames": func(t *testing.T) (pa, pb *Pool) {
+			return newHosts(t, ring.Options{Hosts: 3, Topology: ring.Line, NoSpin: true}, o).pools(0, 2)
+		},
+	}
+	for name, link := range links {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pa, pb := link(t)
+				f(t, pa, pb)
+			})
+		})
+	}
+}
+
+// A Read that has room for it returns a Write of up to 64 KiB whole, however small the queue.
+func TestAReadReturnsAWriteWhole(t *testing.T) {
+	eachLink(t, Options{}, func(t *testing.T, pa, pb *Pool) {
+		for _, size := range []int{1, 249, 1000, 2000, 4096, 30_000, socketRoom} {
+			for _, waits := range []bool{true, false} {
+				a, b := connect(t, pa, pb)
+				buf := make([]byte, 2*socketRoom)
+				sizes := make(chan int)
+				for warm := range 3 {
+					go func() {
+						if !waits {
+							time.Sleep(time.Second)
+						}
+						n, err := b.Read(buf)
+						if err != nil {
+							t.Error(err)
+						}
+						sizes <- n
+					}()
+					synctest.Wait()
+					_, err := a.Write(content(0, size))
+					require.NoError(t, err)
+					require.Equal(t, size, <-sizes, "the Read waits: %v, Writes before: %d", waits, warm)
+					require.Equal(t, content(0, size), buf[:size])
+				}
+				require.NoError(t, b.Close())
+				require.NoError(t, a.Close())
+			}
+		}
+	})
+}
+
+// A writer that is stopped between two records of a Write holds up a Read for patience, and
+// for no longer than the Read may wait. What has come is not lost.
+func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
+	const part = 300
+	for name, stop := range map[string]struct {
+		do    func(a, b *Pair)
+		takes time.Duration // from then on
+		rest  bool          // the Write goes on later, and is read on then
+		err   error         // of the next Read
+	}{
+		"for its patience":     {func(_, _ *Pair) {}, patience / 2, true, nil},
+		"until the deadline":   {func(_, b *Pair) { b.SetReadDeadline(time.Now()) }, 0, true, os.ErrDeadlineExceeded},
+		"until CloseRead":      {func(_, b *Pair) { b.CloseRead() }, 0, true, io.EOF},
+		"until Close":          {func(_, b *Pair) { b.Close() }, 0, false, ErrClosed},
+		"until the end":        {func(a, _ *Pair) { a.CloseWrite() }, 0, false, io.EOF},
+		"until a reset":        {func(a, _ *Pair) { a.Abort() }, 0, false, syscall.ECONNRESET},
+		"while the link is up": {func(_, b *Pair) { b.pool.Down() }, 0, false, syscall.ECONNRESET},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachLink(t, Options{}, func(t *testing.T, pa, pb *Pool) {
+				a, b := connect(t, pa, pb)
+				put := func(p []byte, together int) {
+					a.w.mu.Lock()
+					defer a.w.mu.Unlock()
+					n, _ := a.w.put(p, together)
+					require.Equal(t, part, n)
+					a.w.bell.announce()
+				}
+				buf := make([]byte, 1000)
+				done := make(chan int)
+				go func() {
+					n, err := b.Read(buf)
+					if err != nil {
+						t.Error(err)
+					}
+					done <- n
+				}()
+				synctest.Wait()
+				begin := time.Now()
+				put(content(0, part), 2*part)
+				synctest.Wait()
+				time.Sleep(patience / 2)
+				select {
+				case n := <-done:
+					t.Fatalf("Read has returned %d bytes", n)
+				default:
+				}
+				stop.do(a, b)
+				n := <-done
+				require.Equal(t, patience/2+stop.takes, time.Since(begin))
+				require.Equal(t, content(0, part), buf[:n])
+				if stop.err != nil {
+					n, err := b.Read(buf)
+					require.Zero(t, n)
+					require.ErrorIs(t, err, stop.err)
+				}
+				if stop.rest {
+					b.SetReadDeadline(time.Time{})
+					put(content(part, part), part)
+					synctest.Wait()
+					n, err := b.Read(buf)
+					require.NoError(t, err)
+					require.Equal(t, content(part, part), buf[:n])
+				}
+			})
+		})
+	}
+}
+
+// A Read returns the part of a Write that lies before a bad record. The next one fails.
+func TestABadRecordWithinAWrite(t *testing.T) {
+	pa, pb := plainPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	require.Equal(t, 300, a.w.tx.put(content(0, 300), 600))
+	a.w.tx.publish(makeHeader(77, 0, kindFIN))
+	buf := make([]byte, 1000)
+	within(t, func() {
+		n, err := b.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, content(0, 300), buf[:n])
+		n, err = b.Read(buf)
+		require.Zero(t, n)
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	})
+}
