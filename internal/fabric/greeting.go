@@ -59,7 +59,7 @@ type greeting struct {
 	// Only in an answer.
 	Busy     bool      `json:"busy,omitempty"`    // this link is being made already; no error
 	Refused  string    `json:"refused,omitempty"` // the reason, if refused
-	Full     bool      `json:"full,omitempty"`    // refused because its user has too many links
+	Full     bool      `json:"full,omitempty"`    // refused for now: its user has too many links, or the process too many files
 	Snapshot *NodeView `json:"snapshot,omitempty"`
 	Peers    []Peering `json:"peers,omitempty"` // at most maxPeerings
 }

@@ -205,8 +205,11 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 	if err == nil {
 		err = writeGreeting(c, g)
 	}
-	if err == nil {
-		answer, err = readGreeting(c, maxAnswer)
+	if err == nil || errors.Is(err, syscall.EPIPE) { // one that has hung up may have said why before
+		g, e := readGreeting(c, maxAnswer)
+		if e == nil || err == nil {
+			answer, err = g, e
+		}
 	}
 	if err != nil {
 		release()

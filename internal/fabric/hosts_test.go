@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -224,6 +225,7 @@ type pipeCable struct{ cable }
 
 func (pipeCable) SetDeadline(time.Time) error { return nil }
 func (pipeCable) Write([]byte) (int, error)   { return 0, syscall.EPIPE }
+func (pipeCable) Read([]byte) (int, error)    { return 0, io.EOF }
 func (pipeCable) Close() error                { return nil }
 
 // A process that ends before it is greeted has reset the cable, as one that ends thereafter.

@@ -261,6 +261,7 @@ func (h *hosts) failed(l *nodeLink, err error) {
 // finish brings the link up over a bridge on which both sides have agreed, and
 // reports whether it did. err is the error of making the bridge.
 func (h *hosts) finish(ctx context.Context, l *nodeLink, dev ntb.Device, err error) bool {
+	h.refused.half(err)
 	if err != nil {
 		h.failed(l, err)
 		return false

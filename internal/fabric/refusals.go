@@ -4,10 +4,12 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -21,7 +23,31 @@ type Refusals struct {
 type refusals struct {
 	count  atomic.Uint64
 	last   atomic.Pointer[string]
-	logged atomic.Int64 // when report has logged last, in nanoseconds since 1970
+	logged atomic.Int64           // when report has logged last, in nanoseconds since 1970
+	halves atomic.Pointer[string] // why the last half of a link failed, as logged; "" if one was made since
+}
+
+// half logs why this process could not make its half of a link, each reason once until one is made. err is
+// nil if it was.
+func (r *refusals) half(err error) {
+	text := ""
+	if half := new(ntbshm.HalfError); errors.As(err, &half) && half.Peer {
+		return
+	} else if half.Err != nil || noDescriptors(err) {
+		text = err.Error()
+	} else if err != nil {
+		return
+	}
+	if last := r.halves.Swap(&text); text != "" && (last == nil || *last != text) {
+		r.add(err)
+		slog.Warn("fabric: this process cannot make its half of a link", "reason", err)
+	}
+}
+
+// noDescriptors reports whether an error is that of a process, or system, whose limit of open files is
+// reached.
+func noDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // logEvery is the least time between two refusals that are logged.

@@ -27,6 +27,10 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 			if err != nil {
 				// For example, there are no descriptors left. The other side's dial
 				// fails or waits.
+				h.refused.half(err)
+				if c != nil {
+					h.turnAway(c, err)
+				}
 				select {
 				case <-h.ctx.Done():
 					return
@@ -52,6 +56,17 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 			h.wg.Go(func() { h.answer(c, who, g, tooMany) })
 		}
 	})
+}
+
+// turnAway says why a process, of which nothing is known, is not answered, and hangs up.
+func (h *hosts) turnAway(c cable, why error) {
+	if noDescriptors(why) {
+		answer := h.greeting("")
+		answer.Refused, answer.Full = why.Error(), true
+		_ = c.SetDeadline(time.Now().Add(acceptPause))
+		_ = writeGreeting(c, answer) // or the other side finds that this one hangs up
+	}
+	c.Close()
 }
 
 // acceptPause is how long to wait after accept has failed.
@@ -80,6 +95,9 @@ func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
 	if err == nil && !release() {
 		dev.Close()
 		err = ctx.Err()
+	}
+	if l == nil { // otherwise finish does
+		h.refused.half(err)
 	}
 	if err == nil {
 		dev = g.stays(dev)

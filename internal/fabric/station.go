@@ -27,7 +27,8 @@ type station interface {
 	// links. The error wraps EHOSTUNREACH if there is none.
 	connect(ctx context.Context, node, process int) (cable, error)
 	// accept waits for the next cable. The error wraps net.ErrClosed after stop, and a
-	// *hostdir.ForbiddenError for one of a process that is not of the fabric.
+	// *hostdir.ForbiddenError for one of a process that is not of the fabric. With another
+	// error there may be a cable to close.
 	accept() (cable, error)
 	// watch has lost called once, when other processes no longer find this one, since the
 	// directory was removed or replaced. lost must not close the station.

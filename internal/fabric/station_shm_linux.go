@@ -86,10 +86,10 @@ func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
 
 func (s *shmStation) accept() (cable, error) {
 	c, err := s.dir.Accept(s.ln)
-	if err != nil {
+	if c == nil {
 		return nil, err
 	}
-	return &shmCable{c}, nil
+	return &shmCable{c}, err
 }
 
 func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {

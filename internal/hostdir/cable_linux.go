@@ -148,15 +148,20 @@ func (d *Dir) removeDead() (removed []string) {
 
 // Accept waits for the next cable, at a listener of Listen. It closes one of a process that
 // does not belong to the place, without a message, and returns a *ForbiddenError. If this
-// process could take other users for its own, the error wraps EPERM.
+// process could take other users for its own, the error wraps EPERM. Where it could not be found out
+// whose process it is, Accept returns the cable too, which the caller closes.
 func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
 	c, err := l.AcceptUnix()
 	if err != nil {
 		return nil, err
 	}
 	if err := d.place.checkPeer(c); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("fabric: accept: %w", err)
+		err = fmt.Errorf("fabric: accept: %w", err)
+		if forbidden := new(ForbiddenError); errors.As(err, &forbidden) {
+			c.Close()
+			return nil, err
+		}
+		return c, err
 	}
 	return c, nil
 }

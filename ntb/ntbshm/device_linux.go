@@ -3,6 +3,7 @@
 package ntbshm
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -76,12 +77,23 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	}
 
 	mine := message{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
-	if err := d.offer(mine, o); err != nil {
+	f, err := d.makeHalf(o)
+	if err != nil {
+		_, _, _ = cable.WriteMsgUnix(noHalf(err), nil, nil) // or the peer finds that this side hangs up
+		return nil, &HalfError{Err: err}
+	}
+	sent := send(cable, mine, f)
+	f.close() // the ringing ends belong to the peer
+	if sent != nil && !errors.Is(sent, ntb.ErrLinkDown) {
+		return nil, sent
+	}
+	// A peer that has hung up may have said why before.
+	theirs, err := d.accept()
+	if half := new(HalfError); errors.As(err, &half) || sent == nil && err != nil {
 		return nil, err
 	}
-	theirs, err := d.accept()
-	if err != nil {
-		return nil, err
+	if sent != nil {
+		return nil, sent
 	}
 	if theirs.doorbells != mine.doorbells {
 		return nil, fmt.Errorf("%w: it has %d doorbells, this side %d", ErrBadPeer, theirs.doorbells, mine.doorbells)
@@ -102,35 +114,38 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	return d, nil
 }
 
-// offer makes this side's memory and doorbells, and sends them.
-func (d *device) offer(mine message, o Options) error {
+// makeHalf makes this side's memory and doorbells, and returns what the peer gets of them.
+func (d *device) makeHalf(o Options) (f files, err error) {
 	f, waits, err := makeFiles(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = send(d.cable, mine, f)
-	if err == nil {
-		d.own, err = mapFile(f[0], mine.window)
-	}
-	f.close() // the ringing ends belong to the peer
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
 	for _, fd := range waits {
 		d.bells = append(d.bells, bell{file: os.NewFile(uintptr(fd), "doorbell")})
 	}
-	if err != nil {
-		return err
+	if d.own, err = mapFile(f[0], int64(o.Window)); err != nil {
+		return nil, err
+	}
+	if err := tryRoom(f, int64(o.Window)); err != nil {
+		return nil, err
 	}
 	for i := range d.bells {
 		// A file that the poller did not accept has no deadlines. To wait for it
 		// would fail.
 		if err := d.bells[i].file.SetReadDeadline(time.Time{}); err != nil {
-			return fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
+			return nil, fmt.Errorf("ntbshm: doorbell cannot be polled: %w", err)
 		}
 		if d.bells[i].conn, err = d.bells[i].file.SyscallConn(); err != nil {
-			return fmt.Errorf("ntbshm: doorbell: %w", err)
+			return nil, fmt.Errorf("ntbshm: doorbell: %w", err)
 		}
 		d.bells[i].rung = d.newRung(i)
 	}
-	return nil
+	return f, nil
 }
 
 // accept receives the peer's memory and doorbells.
@@ -142,7 +157,10 @@ func (d *device) accept() (message, error) {
 	d.peerBells = f[1:]
 	d.peer, err = mapFile(f[0], theirs.window)
 	unix.Close(f[0])
-	return theirs, err
+	if err != nil {
+		return message{}, &HalfError{Err: err}
+	}
+	return theirs, nil
 }
 
 // waitEnd waits for the end of the cable. The peer sends nothing after its files. If

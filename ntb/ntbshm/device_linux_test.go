@@ -4,6 +4,7 @@ package ntbshm
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
+	"golang.org/x/sys/unix"
 )
 
 var small = Options{Window: 1 << 16, Doorbells: 2}
@@ -297,5 +299,46 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	}
 	if got := runtime.NumGoroutine(); got > goroutines {
 		t.Errorf("%d goroutines, %d before", got, goroutines)
+	}
+}
+
+// The peer learns why, whether it sends its own half before the other side hangs up or after that.
+func TestTheReasonForAMissingHalfArrives(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		ca, cb := cables(t)
+		var other <-chan result
+		if !late {
+			other = goNew(cb, small)
+		}
+		if _, err := ca.Write(noHalf(unix.EFBIG)); err != nil {
+			t.Fatal(err)
+		}
+		ca.Close()
+		if late {
+			other = goNew(cb, small)
+		}
+		r := <-other
+		half := new(HalfError)
+		if !errors.As(r.err, &half) || !half.Peer || !errors.Is(r.err, unix.EFBIG) {
+			t.Errorf("late %v: %v", late, r.err)
+		}
+	}
+}
+
+func TestAHalfThatCannotBeMade(t *testing.T) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	ca, cb := cables(t)
+	unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: before.Max})
+	_, err := New(ca, small)
+	unix.Setrlimit(unix.RLIMIT_FSIZE, &before)
+	half := new(HalfError)
+	if !errors.As(err, &half) || half.Peer || !errors.Is(err, unix.EFBIG) {
+		t.Errorf("this side: %v", err)
+	}
+	if _, err = New(cb, small); !errors.As(err, &half) || !half.Peer || !errors.Is(err, unix.EFBIG) {
+		t.Errorf("the peer: %v", err)
 	}
 }

@@ -76,6 +76,25 @@ func makeFiles(o Options) (f, waits files, err error) {
 	return f, waits, nil
 }
 
+// tryRoom returns an error if this process has no room for as much as its own half takes: descriptors, and
+// a mapping. The peer's half is about as large, and comes when the peer believes that this half is there.
+func tryRoom(f files, window int64) error {
+	var room files
+	defer func() { room.close() }()
+	for range f {
+		fd, err := unix.FcntlInt(uintptr(f[0]), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("ntbshm: descriptors for the peer's files: %w", err)
+		}
+		room = append(room, fd)
+	}
+	mem, err := mapFile(f[0], window)
+	if err != nil {
+		return err
+	}
+	return unix.Munmap(mem)
+}
+
 // send sends the one message. The caller still owns the files.
 func send(cable *net.UnixConn, m message, f files) error {
 	b := m.encode()

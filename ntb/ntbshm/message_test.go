@@ -3,6 +3,8 @@ package ntbshm
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -55,6 +57,24 @@ func TestBadMessageIsRefused(t *testing.T) {
 		if _, err := parseMessage(tt.msg); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
+	}
+}
+
+func TestASideWithoutItsHalfSaysWhy(t *testing.T) {
+	for _, c := range []struct{ err, want error }{
+		{fmt.Errorf("map: %w", syscall.ENOMEM), syscall.ENOMEM},
+		{errors.New("no number"), nil},
+	} {
+		_, err := parseMessage(noHalf(c.err))
+		half := new(HalfError)
+		if !errors.As(err, &half) || !half.Peer || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%v was read as %v", c.err, err)
+		}
+	}
+	bad := noHalf(syscall.EFBIG)
+	bad[31] = 1
+	if _, err := parseMessage(bad); !errors.Is(err, ErrBadPeer) {
+		t.Errorf("a number that is no error's: %v", err)
 	}
 }
 

@@ -11,10 +11,28 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// ErrBadPeer reports that what the peer sent is not acceptable. It is an error of New. Others are
+// ErrBadPeer reports that what the peer sent is not acceptable. It is an error of New. Others are a *HalfError,
 // ntb.ErrVersion, where the peer's program uses another version of the exchange, and
 // ntb.ErrLinkDown, where the peer hangs up. A timeout wraps os.ErrDeadlineExceeded.
 var ErrBadPeer = errors.New("ntbshm: bad message from the peer")
+
+// HalfError reports that one side could not make its half of the bridge, as for want of descriptors or
+// memory. Both sides' New return it.
+type HalfError struct {
+	Peer bool  // whether it is the peer's half
+	Err  error // why; of the peer's half a syscall.Errno, or no more than that it is unknown
+}
+
+// Error implements error.
+func (e *HalfError) Error() string {
+	if e.Peer {
+		return "ntbshm: the other process could not make its half of the link: " + e.Err.Error()
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *HalfError) Unwrap() error { return e.Err }
 
 const (
 	defaultWindow = 1 << 30
