@@ -145,6 +145,10 @@ func (c *Pair) Peek() ([]byte, error) {
 	return b, err
 }
 
+// More reports whether the Write of what Peek returned goes on behind it. It is called while
+// Peek's lease is out.
+func (c *Pair) More() bool { return c.r.rx.within }
+
 // Discard ends the lease of Peek: its first n bytes count as read. It panics if
 // n is more than Peek returned.
 func (c *Pair) Discard(n int) {

@@ -66,6 +66,12 @@ func playEnd(p *self) error {
 			return err
 		}
 		p.printf("fin")
+	case "whole": // writes a little that belongs together, when the test says so
+		p.readLine()
+		if _, err := c.Write(newStream(1).next(wholeBytes)); err != nil {
+			return err
+		}
+		p.printf("written")
 	case "idle":
 	}
 	p.stay()
@@ -75,6 +81,7 @@ func playEnd(p *self) error {
 const (
 	finBytes   = 3000
 	burstBytes = 900_000
+	wholeBytes = 64 << 10
 )
 
 func endConn(p *self) (net.Conn, error) {

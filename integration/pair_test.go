@@ -22,7 +22,7 @@ var (
 )
 
 // fabric returns the environment variable that gives a test a fabric of its own.
-func fabric(t *testing.T) string { return "SDP_FABRIC=shm:" + fabrictest.Name(t) }
+func fabric(t testing.TB) string { return "SDP_FABRIC=shm:" + fabrictest.Name(t) }
 
 // proxy is a running sdp-proxy.
 type proxy struct {
@@ -31,13 +31,13 @@ type proxy struct {
 }
 
 // startProxy starts sdp-proxy with these maps and waits until it is ready.
-func startProxy(t *testing.T, fabric string, args []string, maps ...string) *proxy {
+func startProxy(t testing.TB, fabric string, args []string, maps ...string) *proxy {
 	t.Helper()
 	return startProxyIn(t, fabric, nil, args, maps...)
 }
 
 // startProxyIn is startProxy for a process that the options change.
-func startProxyIn(t *testing.T, fabric string, options []option, args []string, maps ...string) *proxy {
+func startProxyIn(t testing.TB, fabric string, options []option, args []string, maps ...string) *proxy {
 	t.Helper()
 	args = append([]string{"--stats"}, args...)
 	for _, m := range maps {
@@ -69,7 +69,7 @@ type counters struct {
 }
 
 // parseCounters parses the last line of each map.
-func parseCounters(t *testing.T, matches [][]string) map[string]counters {
+func parseCounters(t testing.TB, matches [][]string) map[string]counters {
 	t.Helper()
 	all := map[string]counters{}
 	for _, m := range matches {
@@ -102,7 +102,7 @@ type pair struct {
 }
 
 // startPair puts a pair before target, "tcp://..." or "unix://...".
-func startPair(t *testing.T, target string) *pair {
+func startPair(t testing.TB, target string) *pair {
 	t.Helper()
 	name := fabric(t)
 	p := &pair{back: startProxy(t, name, nil, "sdp://localhost:0="+target)}
@@ -112,7 +112,7 @@ func startPair(t *testing.T, target string) *pair {
 	return p
 }
 
-func split(t *testing.T, endpoint, scheme string) (host, port string) {
+func split(t testing.TB, endpoint, scheme string) (host, port string) {
 	t.Helper()
 	address, ok := strings.CutPrefix(endpoint, scheme)
 	host, port, err := net.SplitHostPort(address)

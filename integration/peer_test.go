@@ -53,6 +53,7 @@ var roles = map[string]func(p *self) error{
 	"idle":      playIdle,
 	"taken":     playTaken,
 	"connect":   playConnect,
+	"whole":     playWhole,
 	"user":      playUser,
 	"hijacker":  playHijacker,
 	"cage":      playCage,

@@ -21,7 +21,7 @@ const testTimeout = 60 * time.Second
 // process is a program that a test started. It is killed when the test ends, with
 // all that it started. Its output is shown if the test failed.
 type process struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	out    output        // stdout and stderr
 	exited chan struct{} // closed when it has ended and out is complete
@@ -35,7 +35,7 @@ func withEnv(vars ...string) option {
 	return func(c *exec.Cmd) { c.Env = append(c.Environ(), vars...) }
 }
 
-func start(t *testing.T, path string, args []string, options ...option) *process {
+func start(t testing.TB, path string, args []string, options ...option) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(path, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
@@ -125,7 +125,7 @@ func (o *output) String() string {
 }
 
 // eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -136,7 +136,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // shortDir returns a directory whose name leaves room for the name of a Unix
 // socket.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "it")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Peek waits for data and returns some of it where it lies, in the bounce buffer: at least
-// one byte, and at most one record, which is up to 64 KiB. It is valid until Discard,
+// one byte, and at most one record, which is up to 64 KiB, and may be a part of a Write (see More). It is valid until Discard,
 // which must follow. Until then other Reads of this connection wait, and the other side
 // can write only into the rest of the buffer. Other connections are not held up. Close
 // does not wait, and takes what is lent as read.
@@ -38,6 +38,10 @@ func (c *Conn) Discard(n int) {
 	c.pair.Discard(n)
 	runtime.KeepAlive(c)
 }
+
+// More reports whether what Peek returned is followed by more of the same Write, which a Read would
+// go on with. It is called between Peek and Discard.
+func (c *Conn) More() bool { return c.pair.More() }
 
 // Reserve waits for room in the other side's bounce buffer and returns some of it
 // to be filled, at least one byte and at most n. It must only be written, since on

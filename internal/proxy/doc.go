@@ -9,7 +9,8 @@
 //
 // One [Forwarder] serves one [Map]. Each connection is a relay with one copying
 // goroutine per direction and nothing else. An idle connection uses no CPU and holds no
-// buffer. Data of an SDP connection is written from where it lies. A socket is read
+// buffer. Data of an SDP connection is written from where it lies, unless it is a part of a
+// Write: that is read, and passed on, whole. A socket is read
 // into a buffer that is borrowed while there is something to read. Between two TCP
 // connections the kernel moves the bytes.
 //

@@ -101,7 +101,8 @@ func kernelMoves(dst, src net.Conn) bool {
 	return fromTCP && (toTCP || toUnix) || fromUnix && toTCP
 }
 
-// copyInPlace does what io.Copy would do by WriteTo, and also counts.
+// copyInPlace does what io.Copy would do by WriteTo, and also counts. A Write that came in several
+// records is passed on by one Write.
 func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 	for {
 		b, err := src.Peek()
@@ -111,6 +112,13 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 		if err != nil {
 			return err
 		}
+		if src.More() {
+			src.Discard(0)
+			if err := d.copyWhole(dst, src); err != nil {
+				return err
+			}
+			continue
+		}
 		n, err := dst.Write(b)
 		d.bytes.Add(int64(n))
 		src.Discard(n)
@@ -118,6 +126,19 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 			return err
 		}
 	}
+}
+
+// copyWhole copies what has arrived, and the rest of a Write of which a part has, through a buffer.
+func (d *direction) copyWhole(dst net.Conn, src *sdp.Conn) error {
+	buf := readBuffers.Get().(*[readSize]byte)
+	defer readBuffers.Put(buf)
+	n, err := src.Read(buf[:])
+	if err != nil {
+		return err
+	}
+	n, err = dst.Write(buf[:n])
+	d.bytes.Add(int64(n))
+	return err
 }
 
 // copyThrough copies through a buffer, and counts.

@@ -3,14 +3,19 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // sendHalf writes p and ends its direction only.
@@ -218,5 +223,47 @@ func TestManyConnectionsLeaveNothingOpen(t *testing.T) {
 		if got := f.Stats(); got.Total != conns || got.Failed != 0 {
 			t.Errorf("counters %v, want %d in all", got, conns)
 		}
+	})
+}
+
+// sizes is a target that notes how much each Write to it has.
+type sizes struct {
+	net.Conn
+	of []int
+}
+
+func (s *sizes) Write(p []byte) (int, error) { s.of = append(s.of, len(p)); return len(p), nil }
+
+// What a client has written by one Write, the target gets by one Write, however small the
+// connection's first buffer is.
+func TestAWriteIsPassedOnWhole(t *testing.T) {
+	name := fmt.Sprintf("mem:proxy-whole-%d", os.Getpid())
+	synctest.Test(t, func(t *testing.T) { // so that only what waits takes time
+		fabric, err := sdp.Open(name)
+		require.NoError(t, err)
+		ln, err := fabric.Listen("sdp", "localhost:0")
+		require.NoError(t, err)
+		for _, size := range []int{1, 2000, 30_000, 64 << 10} {
+			client, err := fabric.Dial("sdp", ln.Addr().String())
+			require.NoError(t, err)
+			c, err := ln.Accept()
+			require.NoError(t, err)
+			var d direction
+			target := &sizes{}
+			done := make(chan error)
+			go func() { done <- d.copy(target, c) }()
+			for range 3 {
+				synctest.Wait()
+				_, err := client.Write(make([]byte, size))
+				require.NoError(t, err)
+			}
+			require.NoError(t, client.Close())
+			require.NoError(t, <-done)
+			require.Equal(t, []int{size, size, size}, target.of)
+			require.EqualValues(t, 3*size, d.bytes.Load())
+			require.NoError(t, c.Close())
+		}
+		require.NoError(t, ln.Close())
+		require.NoError(t, fabric.Close())
 	})
 }
