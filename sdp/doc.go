@@ -28,7 +28,9 @@
 //
 // The kernel reports which socket a connection would reach. This is Linux' NETLINK_SOCK_DIAG. Where
 // it is missing or forbidden, network "tcp" is TCP, which is logged once. So it is where the system
-// has no fabrics. A fabric that is refused is an error, on every network. The kernel does not
+// has no fabrics, and while the process lacks what it takes to join one: room for files,
+// descriptors or memory. That is tried again, once a second at most. A fabric that is refused is an
+// error, on every network. The kernel does not
 // report what translates an address on its way. So for addresses of this machine, rules of
 // netfilter (DNAT, REDIRECT, REJECT) and eBPF programs at connect, as in service meshes, are not
 // seen. sk_lookup programs are. Use package net where those matter. In a group of SO_REUSEPORT that

@@ -17,13 +17,13 @@ import (
 // listener of the fabric, the connection is made by SDP, otherwise by TCP. The reason
 // for TCP is counted.
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
-	f, done, err := d.Fabric.use(ctx)
+	f, done, err := d.Fabric.useForTCP(ctx)
 	if err != nil && !tcpAlone(d.Fabric, err) {
 		return nil, &net.OpError{Op: opDial, Net: network, Err: cause(err)}
 	}
 	if err != nil {
 		defaultFabric.counters.dialNoFabric.Add(1)
-		logTCP(tcpNoFabric, err)
+		logAlone(err)
 		return d.net().DialContext(ctx, network, address)
 	}
 	defer done()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
@@ -56,12 +57,12 @@ type NetworkStats struct {
 	DialNotLocal    uint64 // TCP: the address is not this machine's
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
 	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
-	DialNoFabric    uint64 // TCP: this system has no fabrics
+	DialNoFabric    uint64 // TCP: this system has no fabrics, or lacks what it takes to join one
 	DialNoLookup    uint64 // TCP: the kernel does not say which socket TCP would reach
 	DialNeedsSocket uint64 // TCP: Dialer.TCP has LocalAddr, Control or ControlContext
 	AcceptSDP       uint64
 	AcceptTCP       uint64
-	ListenTCPOnly   uint64 // this system has no fabrics, or the kernel does not identify the socket
+	ListenTCPOnly   uint64 // as DialNoFabric, or the kernel does not identify the socket
 }
 
 type networkCounters struct {
@@ -336,8 +337,9 @@ func (f *Fabric) closeIfIdle() {
 // defaultFabric is the Fabric of the package's functions.
 var defaultFabric struct {
 	mu       lock.Mutex[lock.DefaultFabric]
-	fabric   *Fabric  // guarded by mu
-	opening  *opening // nil unless it is being opened; guarded by mu
+	fabric   *Fabric   // guarded by mu
+	opening  *opening  // nil unless it is being opened; guarded by mu
+	lack     knownLack // guarded by mu
 	counters networkCounters
 }
 
@@ -406,9 +408,19 @@ func (f *Fabric) dropDefault() {
 
 // openDefault opens the default Fabric. Without a call it stays as long as after the last one.
 func openDefault(o *opening) {
-	s, err := openStack("", nil)
+	name := fabric.DefaultSpec()
+	var s *stack
+	unspare, err := spare()
+	if err == nil {
+		s, err = openStack(name, nil)
+		unspare()
+	}
 	defaultFabric.mu.Lock()
 	defer defaultFabric.mu.Unlock()
+	defaultFabric.lack = knownLack{}
+	if tcpAlone(nil, err) {
+		defaultFabric.lack = knownLack{name, err, time.Now()}
+	}
 	if err == nil {
 		f := newFabric(s, &defaultFabric.counters)
 		f.lazy = true

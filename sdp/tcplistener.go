@@ -31,7 +31,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 	if !ok {
 		return ln, nil
 	}
-	f, done, err := lc.Fabric.use(context.Background())
+	f, done, err := lc.Fabric.useForTCP(context.Background())
 	switch {
 	case err == nil:
 		defer done()
@@ -43,7 +43,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 		return nil, opError(opListen, nil, tcp.Addr(), fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err))
 	default:
 		defaultFabric.counters.listenTCPOnly.Add(1)
-		logTCP(tcpNoFabric, err)
+		logAlone(err)
 		return &TCPListener{tcp: tcp}, nil
 	}
 	port, err := f.stack.fabric.ClaimPort(tcp.Addr().(*net.TCPAddr).Port)
@@ -57,7 +57,7 @@ func (lc *ListenConfig) Adopt(ln net.Listener) (net.Listener, error) {
 // listenTCP listens on network "tcp". It makes a TCP listener as net does, which
 // connections of the fabric reach by SDP.
 func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) (net.Listener, error) {
-	f, done, err := lc.Fabric.use(ctx)
+	f, done, err := lc.Fabric.useForTCP(ctx)
 	switch {
 	case err == nil:
 		defer done()
@@ -68,7 +68,7 @@ func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) 
 		return nil, &net.OpError{Op: opListen, Net: network, Err: err}
 	default:
 		f = nil
-		logTCP(tcpNoFabric, err)
+		logAlone(err)
 	}
 	for try := 1; ; try++ {
 		ln, err := lc.net().Listen(ctx, network, address)
@@ -126,8 +126,9 @@ func (lc *ListenConfig) serveTCP(f *Fabric, tcp *net.TCPListener, port int) (net
 }
 
 // TCPListener accepts connections of network "tcp", by SDP and by TCP. Accept returns a
-// *Conn or a *net.TCPConn. Where the system has no fabrics it uses TCP alone. As with package
-// net, the garbage collector closes a TCPListener that the program has dropped.
+// *Conn or a *net.TCPConn. Where the fabric could not be joined, as the package comment describes,
+// it uses TCP alone. As with package net, the garbage collector closes a TCPListener that the program
+// has dropped.
 type TCPListener struct {
 	tcp     *net.TCPListener // immutable
 	sdp     *tcpHalf         // nil for TCP alone; immutable

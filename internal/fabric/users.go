@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -56,6 +57,13 @@ func Forbidden(err error) bool {
 // share, it has no directory to meet in, or this process cannot distinguish its user.
 func Impossible(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ntb.ErrNotSupported)
+}
+
+// Lacking reports whether an error of Open means that the system, or this process by its limits,
+// is out of what joining takes, the file system is read-only, or another process has locked the
+// directory. Nobody has refused this process, and a later Open may succeed.
+func Lacking(err error) bool {
+	return hostdir.Lack(err) || errors.Is(err, syscall.EROFS) || errors.Is(err, hostdir.ErrLocked)
 }
 
 // Forbid counts and logs another process that was refused because of its user.

@@ -3,6 +3,7 @@ package hostdir
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,6 +50,12 @@ var roles = map[string]func(arg string) error{
 		id, err := fileID(d)
 		fmt.Println(id)
 		return err
+	},
+	// unsupported prints whether the system has no place for a base directory.
+	"unsupported": func(base string) error {
+		_, err := Open(In(base, "default"), true)
+		fmt.Println(errors.Is(err, errors.ErrUnsupported), err)
+		return nil
 	},
 	// member opens a directory that a group shares, the argument, and prints its process
 	// number. Then it answers what each cable says, until it is killed.

@@ -51,7 +51,7 @@ func (p Place) open(create bool) (*openPlace, error) {
 		return nil, err
 	}
 	base, err := privateDir(unix.AT_FDCWD, p.base, p.base, create)
-	if create && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS)) {
+	if create && isOne(err, unix.ENOENT, unix.EROFS, unix.EACCES) {
 		err = unsupported("%w: this system has no directory for the fabrics of a user: mount one there, or name one by SDP_FABRIC=shm:/PATH", err)
 	}
 	if err != nil {

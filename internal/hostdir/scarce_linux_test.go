@@ -134,3 +134,15 @@ func TestADirectoryWithTooFewBitsIsMended(t *testing.T) {
 		require.Equal(t, mode, info.Mode().Perm())
 	}
 }
+
+// A user who may write nowhere has no place for fabrics, even if others have one.
+func TestWithoutADirectoryToWriteToThereIsNoPlace(t *testing.T) {
+	parent := t.TempDir()
+	require.NoError(t, os.Chmod(parent, 0o555))
+	exe, attr := self(t), (*syscall.SysProcAttr)(nil)
+	if os.Geteuid() == 0 { // who may write everywhere
+		exe, attr = asNobody(t)
+		require.NoError(t, os.Chmod(filepath.Dir(parent), 0o755))
+	}
+	require.Contains(t, start(t, exe, "unsupported", filepath.Join(parent, "base"), attr).line(t), "true fabric: make directory")
+}
