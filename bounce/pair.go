@@ -132,6 +132,22 @@ func (c *Pair) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// HoldWrites has other writes wait until ReleaseWrites, which must follow. WriteHeld may be
+// called in between. Close does not wait, and is the reason for an error, ErrClosed.
+func (c *Pair) HoldWrites() error { return c.w.hold() }
+
+// WriteHeld is Write between HoldWrites and ReleaseWrites.
+func (c *Pair) WriteHeld(p []byte) (int, error) {
+	n, err := c.w.writeHeld(p)
+	if err != nil {
+		err = c.failed(err)
+	}
+	return n, err
+}
+
+// ReleaseWrites ends what HoldWrites began.
+func (c *Pair) ReleaseWrites() { c.Commit(0) }
+
 // Peek waits for data and returns some of it: at most one record, and never none without an
 // error. The bytes are valid until Discard, which must follow. They are in place, so the peer
 // could change them meanwhile, unless it may be of another user ([ntb.Caps].Stranger): then

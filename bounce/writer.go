@@ -58,9 +58,25 @@ const socketRoom = 64 << 10
 
 // write is Pair.Write, but for errors of the whole connection. A peer that reads no more is
 // found like one that a socket has: what fits into a socket counts as written, and is lost.
-func (w *writer) write(p []byte) (n int, err error) {
+func (w *writer) write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.writeHeld(p)
+}
+
+// hold has other calls wait until the end of a write lease, in which writeHeld may be called.
+func (w *writer) hold() error {
+	w.mu.Lock()
+	if err := w.state.lease(leaseWrite); err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	w.mu.Lend()
+	return nil
+}
+
+// writeHeld is write for a caller that holds mu.
+func (w *writer) writeHeld(p []byte) (n int, err error) {
 	for begun := false; ; begun = true {
 		if begun && len(p) <= socketRoom && w.peerEnded() {
 			w.leaveTurn()

@@ -62,6 +62,7 @@
 //	c.(syscall.Conn)                  works: readable at the    net, to poll for data or to pass it on
 //	                                  end of the stream
 //	c.File                            missing, by SDP           net
+//	(*net.Buffers).WriteTo(c)         a Write for each buffer   c.WriteBuffers
 //	a.(*net.TCPAddr)                  works, network "tcp"
 //	a.Network() == "sdp"              false, network "tcp"      c.(*sdp.Conn)
 //	errors.As(err, &opError)          works: Net is "tcp"

@@ -22,6 +22,7 @@ const (
 	opAccept  = "accept"
 	opRead    = "read"
 	opWrite   = "write"
+	opWritev  = "writev"
 	opClose   = "close"
 	opSet     = "set"
 )

@@ -1,13 +1,10 @@
 package sdp
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"os"
 	"runtime"
-	"strings"
-	"sync"
 )
 
 // Peek waits for data and returns some of it where it lies, in the bounce buffer: at least
@@ -68,62 +65,6 @@ func (c *Conn) Commit(n int) {
 	runtime.KeepAlive(c)
 }
 
-// copyPiece is how much ReadFrom and WriteTo move at a time.
-const copyPiece = 64 << 10
-
-// copyBuffers are for copies that cannot be made in place.
-var copyBuffers = sync.Pool{New: func() any { return new([copyPiece]byte) }}
-
-// ReadFrom writes what it reads from r, until io.EOF. It reads a regular file, or
-// bytes in memory, straight into the other side's bounce buffer. Other readers
-// could block, or read back what they were given. They read into memory of our own.
-func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
-	if !steady(r) {
-		return copyThrough(c.Write, r.Read)
-	}
-	for {
-		k, err := c.readPiece(r)
-		n += int64(k)
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-}
-
-// readPiece reads once from r into the other side's buffer.
-func (c *Conn) readPiece(r io.Reader) (n int, err error) {
-	b, err := c.Reserve(copyPiece)
-	if err != nil {
-		// An error counts only if there is something to write.
-		var one [1]byte
-		if k, rerr := r.Read(one[:]); k == 0 && rerr != nil {
-			err = rerr
-		}
-		return 0, err
-	}
-	defer func() { c.Commit(n) }() // even if r panics
-	n, err = r.Read(b)
-	return max(n, 0), err
-}
-
-// steady reports whether r neither blocks for long nor keeps or passes on what it
-// reads.
-func steady(r io.Reader) bool {
-	switch r := r.(type) {
-	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
-		return true
-	case *os.File:
-		info, err := r.Stat()
-		return err == nil && info.Mode().IsRegular()
-	case *io.LimitedReader:
-		return steady(r.R)
-	}
-	return false
-}
-
 // WriteTo writes to w what arrives, until io.EOF. A file, a socket and another Conn
 // take it straight from the bounce buffer if the other side is a process of the same user.
 // Other writers might read it twice, which the other side could abuse, and get a copy. If the
@@ -132,7 +73,8 @@ func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	switch w.(type) {
 	case *Conn, *net.TCPConn, *net.UnixConn, *os.File:
 	default:
-		return copyThrough(w.Write, c.Read)
+		_, n, err = copyThrough(w.Write, c.Read)
+		return n, err
 	}
 	for {
 		k, err := c.writePiece(w)
@@ -158,29 +100,4 @@ func (c *Conn) writePiece(w io.Writer) (n int, err error) {
 		err = io.ErrShortWrite
 	}
 	return min(max(n, 0), len(b)), err
-}
-
-// copyThrough copies through a buffer.
-func copyThrough(write, read func([]byte) (int, error)) (n int64, err error) {
-	buf := copyBuffers.Get().(*[copyPiece]byte)
-	defer copyBuffers.Put(buf)
-	for {
-		k, rerr := read(buf[:])
-		if k > 0 {
-			w, werr := write(buf[:k])
-			n += int64(w)
-			if werr == nil && w < k {
-				werr = io.ErrShortWrite
-			}
-			if werr != nil {
-				return n, werr
-			}
-		}
-		if rerr == io.EOF {
-			return n, nil
-		}
-		if rerr != nil {
-			return n, rerr
-		}
-	}
 }
