@@ -4,6 +4,7 @@ import (
 	"context"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +39,59 @@ func TestACloseThatFailsIsToldToAll(t *testing.T) {
 				require.ErrorAs(t, err, &dead)
 				require.Equal(t, 0, dead.PE)
 				require.Error(t, w.Close(ctx))
+			})
+		})
+	}
+}
+
+// PE 2 ends without Close, and so PE 0 closes. PE 1 has heard of neither when it calls PE 0. What
+// it calls returns the end of PE 2, as its later calls do.
+func TestCallsOfAPEThatClosedAfterADeathReturnThatDeath(t *testing.T) {
+	for name, call := range map[string]func(*Ctx, Sym[uint64], Lock) error{
+		"TryG":           func(c *Ctx, s Sym[uint64], _ Lock) error { _, err := TryG(c, s, 0, 0); return err },
+		"AtomicAdd":      func(c *Ctx, s Sym[uint64], _ Lock) error { AtomicAdd(c, s, 0, 1, 0); return c.Quiet() },
+		"AtomicFetchAdd": func(c *Ctx, s Sym[uint64], _ Lock) error { AtomicFetchAdd(c, s, 0, 1, 0); return c.Err() },
+		"Lock.Set":       func(_ *Ctx, _ Sym[uint64], l Lock) error { return l.Set(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			leak.Check(t)
+			closed := make(chan struct{})
+			var ready sync.WaitGroup
+			ready.Add(2)
+			openEach(t, 3, "mem:closedafterdeath", []Option{Strict()}, func(w *World) {
+				ctx := context.Background()
+				s := symOf[uint64](w, symheap.Shared, 1)
+				l, err := NewLock(ctx, w)
+				require.NoError(t, err)
+				require.NoError(t, w.Team().Barrier(ctx))
+				var dead *DeadError
+				switch w.PE() {
+				case 0:
+					ready.Done()
+					require.ErrorAs(t, WaitUntil(ctx, s, 0, Eq, 1<<63), &dead)
+					require.Equal(t, 2, dead.PE)
+					require.Error(t, w.Close(ctx))
+					close(closed)
+				case 1:
+					w.mu.Lock() // so that this PE hears nothing
+					ready.Done()
+					<-closed
+					for w.peers[0].Channel().Wake() == nil {
+						runtime.Gosched()
+					}
+					called := make(chan error, 1)
+					go func() { called <- call(w.Ctx(), s, l) }()
+					time.Sleep(20 * time.Millisecond) // without it the test would check less
+					w.mu.Unlock()
+					require.ErrorAs(t, <-called, &dead)
+					require.Equal(t, 2, dead.PE)
+					require.ErrorAs(t, call(w.Ctx(), s, l), &dead)
+					require.Equal(t, 2, dead.PE)
+					require.Error(t, w.Close(ctx))
+				case 2:
+					ready.Wait() // nobody needs this PE to leave the barrier
+					w.abandon()
+				}
 			})
 		})
 	}

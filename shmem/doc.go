@@ -39,7 +39,7 @@
 // An operation that fetches from a PE that is gone returns 0 and records the failure; TryG returns
 // the error instead. A PE may end without Close, by a crash or otherwise, or with a Close that
 // fails, or a connection to it may break. Then every wait and collective of all other PEs returns a
-// [*DeadError]. Open fails with it, too.
+// [*DeadError], and so do operations on a PE that has closed because of it. Open fails with it, too.
 //
 // # Waiting
 //

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -204,7 +205,8 @@ func newWorld(o options, goHeap bool) (*World, error) {
 // opError returns the error of an operation on a PE, or never if GlobalExit ends the job: the program must
 // not take the end of PEs that have heard of it earlier for a failure, and end with another status.
 // The last request of that PE says which it is. So opError waits until all are read, or for exitLimit if
-// the PE lives.
+// the PE lives. A PE may have closed the connection because another one has ended, which its last request
+// says as well. Then that end is the error.
 func (w *World) opError(op string, pe int, err error) error {
 	select {
 	case <-w.exiting:
@@ -214,6 +216,9 @@ func (w *World) opError(op string, pe int, err error) error {
 	}
 	if w.ending() {
 		select {} // this process ends soon
+	}
+	if dead := w.Err(); dead != nil && !errors.Is(err, activemsg.ErrReply) {
+		err = dead
 	}
 	return &OpError{op, pe, err}
 }
@@ -237,16 +242,19 @@ func (w *World) fail(pe int, err error) {
 	if w.ending() {
 		return // what is mapped stays so, since the program may not notice
 	}
-	w.lost(pe)
 	if w.Err() != nil || w.closing && w.peers[pe].Left() || w.space.Closed() {
+		w.lost(pe)
 		return
 	}
-	w.space.Fail(&DeadError{pe, err})
+	w.space.Fail(&DeadError{pe, err}, func() { w.lost(pe) })
 	if w.giveUp != nil {
 		w.giveUp()
 	}
 	if ch := w.peers[pe].Channel(); ch != nil {
 		w.wg.Go(func() { ch.Close() }) // if it lives, it must not wait for us
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return // this PE has hung up
 	}
 	others := w.reached(pe)
 	w.wg.Go(func() {

@@ -39,6 +39,9 @@ type Channel struct {
 // NewChannel makes the channel of a connection, over which the PEs have greeted each other.
 func NewChannel(conn net.Conn) *Channel { return &Channel{conn: conn} }
 
+// ErrReply ends a channel whose other PE does not keep to the protocol.
+var ErrReply = errors.New("a reply to no request")
+
 // reply says where the data of a reply goes.
 type reply struct {
 	number uint32
@@ -224,7 +227,7 @@ func (c *Channel) drain(keep int) error {
 			return err
 		}
 		if binary.LittleEndian.Uint32(c.in[:]) != r.number {
-			return c.failed(errors.New("a reply to no request"))
+			return c.failed(ErrReply)
 		}
 		if r.short() {
 			copy(r.dst, c.in[replyBytes:n])

@@ -114,3 +114,32 @@ func TestElementsOfAllSizes(t *testing.T) {
 		require.Equal(t, make([]byte, 64-2*size), local[2*size:])
 	}
 }
+
+// Who finds that a PE is dead finds why.
+func TestAPEIsDeadForAReason(t *testing.T) {
+	m := symheap.NewGo(1<<20, 7)
+	t.Cleanup(func() { symheap.ForgetGo(7) })
+	s := New(0, 2, symheap.New(m, symheap.Shared), false, nil, func(_ string, _ int, err error) error { return err })
+	off, err := s.Heap().Alloc(8, 8)
+	require.NoError(t, err)
+	c := new(Ctx)
+	c.Init(s, s.Peers())
+	why := errors.New("it has ended")
+	called := false
+	s.Fail(why, func() {
+		called = true
+		p := s.Peers()[1]
+		p.Lost()
+		_, err := c.reach(p)
+		require.ErrorIs(t, err, why)
+		c.Do(symheap.Add, Object{Space: s, Off: off, N: 1}, 0, 8, 1, 1)
+		require.ErrorIs(t, c.Err(), why)
+		select {
+		case <-s.Failed():
+			t.Error("waits end before the PE is dead")
+		default:
+		}
+	})
+	require.True(t, called)
+	<-s.Failed()
+}

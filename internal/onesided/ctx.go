@@ -1,8 +1,6 @@
 package onesided
 
 import (
-	"errors"
-	"net"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
@@ -82,17 +80,9 @@ func closedCtx() { panic("shmem: use of a closed context") }
 // fail records the first failure.
 func (c *Ctx) fail(op string, p *Peer, err error) {
 	if err != nil {
-		first := c.failure(op, p, err)
+		first := c.space.opError(op, p.pe, err)
 		c.err.CompareAndSwap(nil, &first)
 	}
-}
-
-// failure returns the error of an operation on p.
-func (c *Ctx) failure(op string, p *Peer, err error) error {
-	if dead := c.space.Err(); dead != nil && errors.Is(err, net.ErrClosed) {
-		err = dead // we have closed the connection ourselves
-	}
-	return c.space.opError(op, p.pe, err)
 }
 
 // channel returns the channel to a PE that is not mapped. If the PE is gone, it records the

@@ -148,7 +148,7 @@ func (c *Ctx) TryG(o Object, i int, size uintptr, pe int) (lo, hi uint64, err er
 	}
 	lo, hi, err = c.gFar(p, off, size)
 	if err != nil {
-		err = c.failure("g", p, err)
+		err = c.space.opError("g", p.pe, err)
 	}
 	return lo, hi, err
 }

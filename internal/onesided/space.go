@@ -25,9 +25,8 @@ type Space struct {
 	sleepers sleepers
 	closed   atomic.Bool
 
-	// failure is immutable once failed is closed.
-	failed  chan struct{}
-	failure error
+	failed  chan struct{}         // closed by Fail
+	failure atomic.Pointer[error] // why; stored before a PE is dead because of it, and before failed is closed
 }
 
 // New makes the space of PE me of n, whose own heap is heap. fence says that PEs which store
@@ -68,9 +67,11 @@ func (s *Space) SetServed() {
 // WaitsSleep reports whether waits sleep at once, see SetServed.
 func (s *Space) WaitsSleep() bool { return s.served.Load() }
 
-// Fail ends all waits with an error. It is called once.
-func (s *Space) Fail(err error) {
-	s.failure = err
+// Fail ends all waits with an error. It calls lost, which marks the PE that has ended, when Err returns
+// the error and before any wait ends: an operation that finds the PE dead finds why. Fail is called once.
+func (s *Space) Fail(err error, lost func()) {
+	s.failure.Store(&err)
+	lost()
 	close(s.failed)
 	s.sleepers.wake()
 }
@@ -80,12 +81,10 @@ func (s *Space) Failed() <-chan struct{} { return s.failed }
 
 // Err returns the error of Fail, or nil.
 func (s *Space) Err() error {
-	select {
-	case <-s.failed:
-		return s.failure
-	default:
-		return nil
+	if err := s.failure.Load(); err != nil {
+		return *err
 	}
+	return nil
 }
 
 // ErrClosed reports that the space, or the other PE, is closed.

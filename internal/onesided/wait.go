@@ -148,7 +148,7 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 		if look() { // the store came before the arm word
 			return true, nil
 		}
-		return false, s.failure
+		return false, s.Err()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
