@@ -150,9 +150,7 @@ func (s *session) keep() error {
 	if !s.returns() {
 		return s.own.keep()
 	}
-	header := s.attachment.config.Own
-	header.Len = PageSize
-	still, err := mapMemory(header) // the file's, also behind the exchange
+	still, err := mapMemory(s.attachment.config.Own) // the file's, also behind the exchange
 	if err != nil {
 		return errors.Join(err, s.own.scratch())
 	}
