@@ -1,13 +1,14 @@
 package ntbfixed
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// The header page, in bytes. The peer writes all of it:
+// The header page, in bytes. The peer writes all of it but the mark:
 //
 //	  0  magic and version    8   stored last of what a side writes
 //	  8  seen                 8   our epoch that the peer answers, and above it the peer's
@@ -17,7 +18,8 @@ import (
 //	 40  id                   8   of the peer, and above it 1 if that takes interrupts, 2 if not; 0 for no id
 //	 64  scratchpads         64   16 of 4 bytes
 //	128  doorbell words      64   16 of 4 bytes: how often each was rung
-//	192  unused
+//	192  mark                 8   epoch of this side's session, by this side
+//	200  unused
 const (
 	// PageSize is the size of the header page, and the offset of the window behind it.
 	PageSize = 4096
@@ -30,6 +32,7 @@ const (
 	idAt        = 40
 	spadsAt     = 64
 	bellsAt     = 128
+	markAt      = 192
 
 	scratchpads = 16
 	doorbells   = 16
@@ -166,10 +169,13 @@ func (p *Page) clear() {
 
 // Same reports whether the page still has the epoch that was answered. After bring-up any goroutine may
 // call it.
-func (p *Page) Same() bool { return p.sameIn(p.own) }
+func (p *Page) Same() bool { return uint32(ntb.Load64(p.own, epochAt)) == p.answered }
 
-// sameIn is Same of another mapping of the page.
-func (p *Page) sameIn(page []byte) bool { return uint32(ntb.Load64(page, epochAt)) == p.answered }
+// mark marks the page, so that marked finds out whether it has become zeros.
+func (p *Page) mark() { binary.LittleEndian.PutUint64(p.own[markAt:], uint64(p.epoch)) }
+
+// marked reports whether a page, perhaps in another mapping, has the mark of this session.
+func (p *Page) marked(page []byte) bool { return ntb.Load64(page, markAt) == uint64(p.epoch) }
 
 // Ended reports whether the peer's session has ended, by its own account or because it has
 // begun another.

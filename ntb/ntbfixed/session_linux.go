@@ -90,6 +90,9 @@ func (s *session) clear() {
 
 // begin is called when the session is up.
 func (s *session) begin() {
+	if s.returns() {
+		s.page.mark()
+	}
 	s.ended = make(chan struct{})
 	go s.keepAlive()
 }
@@ -128,9 +131,8 @@ func (s *session) returns() bool {
 	return s.caps.Vanishing != nil && s.attachment.config.Kind == ntb.Cacheable
 }
 
-// gone reports whether the inbound memory has gone. Where it returns, the header page is zeros, and the peer may
-// have begun another session there since.
-func (s *session) gone() bool { return s.own.guard.Lost() || s.returns() && !s.page.Same() }
+// gone reports whether the inbound memory has gone. Where it returns, the mark of the session has gone.
+func (s *session) gone() bool { return s.own.guard.Lost() || s.returns() && !s.page.marked(s.own.mem) }
 
 // Gone implements ntb.Vanishing. takeDown exchanges the memory. What was read before may have been the zeros
 // of a file, and what is there behind it a copy from before them, so takeDown decides.
@@ -155,7 +157,7 @@ func (s *session) keep() error {
 		return errors.Join(err, s.own.scratch())
 	}
 	err = s.own.keep()
-	if !s.page.sameIn(still.mem) {
+	if !s.page.marked(still.mem) {
 		err = errors.Join(err, s.own.scratch())
 	}
 	return errors.Join(err, still.unmap())
