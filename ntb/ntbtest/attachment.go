@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -354,9 +355,12 @@ func closeEnds(s *sessions) {
 
 // quickLinks opens one session after the other. What ends one is each time something else.
 func quickLinks(s *sessions) {
-	rounds := 10_000
-	if testing.Short() {
+	rounds := 2000
+	switch {
+	case testing.Short():
 		rounds = 300
+	case os.Getenv("NTBNET_LONG") != "":
+		rounds = 10_000
 	}
 	var old [2]ntb.Device // ended by Open, and closed when the next session is up
 	for round := range rounds {
