@@ -199,7 +199,7 @@ func TestAPeerWithoutAHeartbeatIsDead(t *testing.T) {
 func TestThePageIsLaidOutAsDocumented(t *testing.T) {
 	names := map[string]int{
 		"magic": magicAt, "seen": seenAt, "epoch": epochAt, "state": stateAt, "heartbeat": heartbeatAt,
-		"id": idAt, "scratchpads": spadsAt, "doorbell words": bellsAt,
+		"id": idAt, "scratchpads": spadsAt, "doorbell words": bellsAt, "mark": markAt,
 	}
 	rows := wiredoc.Table(t, "The header page", "offset")
 	require.Len(t, rows, len(names))
