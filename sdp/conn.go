@@ -1,11 +1,9 @@
 package sdp
 
 import (
-	"fmt"
 	"net"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
@@ -146,7 +144,7 @@ func (c *Conn) CloseRead() error {
 // SetLinger with 0 makes Close abort the connection: the other side reads what has
 // arrived and then ECONNRESET. Any other number changes nothing: see Close.
 func (c *Conn) SetLinger(sec int) error {
-	return c.set(func() { c.endpoint.abort.Store(sec == 0) })
+	return c.setTCP(func() { c.endpoint.abort.Store(sec == 0) })
 }
 
 // LocalAddr returns the address of this endpoint: an *Addr, or, under network "tcp",
@@ -157,9 +155,14 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // set calls f, unless the connection is closed.
-func (c *Conn) set(f func()) error {
+func (c *Conn) set(f func()) error { return c.option(nil, c.local, f) }
+
+// setTCP is set for what net sets for TCP alone. Its errors have both addresses.
+func (c *Conn) setTCP(f func()) error { return c.option(c.local, c.remote, f) }
+
+func (c *Conn) option(source, addr net.Addr, f func()) error {
 	if c.pair.Closed() {
-		return c.opError(opSet, bounce.ErrClosed)
+		return opError(opSet, source, addr, bounce.ErrClosed)
 	}
 	f()
 	runtime.KeepAlive(c)
@@ -187,34 +190,34 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 
 // SetNoDelay does nothing, since what was written is never held back. Like the
 // methods below, it exists for programs that call it on a *net.TCPConn.
-func (c *Conn) SetNoDelay(bool) error { return c.set(func() {}) }
+func (c *Conn) SetNoDelay(bool) error { return c.setTCP(func() {}) }
 
 // SetKeepAlive does nothing, since the link notices the death of the other side without
 // probes: at once over shared memory, within a second over a bridge whose attachment has a
 // heartbeat.
-func (c *Conn) SetKeepAlive(bool) error { return c.set(func() {}) }
+func (c *Conn) SetKeepAlive(bool) error { return c.setTCP(func() {}) }
 
 // SetKeepAlivePeriod does nothing, like SetKeepAlive.
-func (c *Conn) SetKeepAlivePeriod(time.Duration) error { return c.set(func() {}) }
+func (c *Conn) SetKeepAlivePeriod(time.Duration) error { return c.setTCP(func() {}) }
 
 // SetKeepAliveConfig does nothing, like SetKeepAlive.
-func (c *Conn) SetKeepAliveConfig(net.KeepAliveConfig) error { return c.set(func() {}) }
+func (c *Conn) SetKeepAliveConfig(net.KeepAliveConfig) error { return c.setTCP(func() {}) }
+
+// MultipathTCP reports false: one link carries the connection.
+func (c *Conn) MultipathTCP() (bool, error) { return false, nil }
 
 // SetReadBuffer sets how large the bounce buffer from which Read reads may grow, in
 // bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB and
 // grows on demand, to 1 MiB, and unless this limit is set, for a long stream to 8 MiB.
 // It shrinks when it was idle for some time.
-func (c *Conn) SetReadBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetReadBuffer) }
+func (c *Conn) SetReadBuffer(bytes int) error {
+	return c.set(func() { c.pair.SetReadBuffer(bytes) })
+}
 
 // SetWriteBuffer sets how many bytes may be written that the other side has not
 // read, rounded as for SetReadBuffer. The other side's read buffer is a limit too.
-func (c *Conn) SetWriteBuffer(bytes int) error { return c.setBuffer(bytes, c.pair.SetWriteBuffer) }
-
-func (c *Conn) setBuffer(bytes int, f func(int)) error {
-	if bytes <= 0 && !c.pair.Closed() {
-		return c.opError(opSet, fmt.Errorf("buffer of %d bytes: %w", bytes, syscall.EINVAL))
-	}
-	return c.set(func() { f(bytes) })
+func (c *Conn) SetWriteBuffer(bytes int) error {
+	return c.set(func() { c.pair.SetWriteBuffer(bytes) })
 }
 
 // Stats returns the connection's counters. It may be called after Close too.

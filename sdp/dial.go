@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -96,6 +97,9 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 	}
 	defer done()
 	host, ok := f.findHost(ctx, name)
+	if end := ctx.Err(); end != nil {
+		return nil, opError(opDial, nil, remote, end)
+	}
 	if !ok {
 		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, f.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
 		return nil, opError(opDial, nil, remote, err)
@@ -163,6 +167,9 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 		var err error
 		if next.Step != dial.Open {
 			peer, err = f.reach(ctx, d, next.Process)
+			if ended(err) {
+				err = fmt.Errorf("%w: %v", dial.ErrLinkDown, err)
+			}
 			if err != nil && !errors.Is(err, dial.ErrLinkDown) {
 				return nil, err // there is no process to open a connection to
 			}
@@ -183,6 +190,12 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 			return nil, retry.Ended(err)
 		}
 	}
+}
+
+// ended reports whether an error says that a process has ended, or is about to, while a link to it
+// was being made.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, link.ErrDown)
 }
 
 // sleep pauses, and returns the error of ctx if that ends before.

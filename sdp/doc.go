@@ -66,6 +66,7 @@
 //	a.(*net.TCPAddr)                  works, network "tcp"
 //	a.Network() == "sdp"              false, network "tcp"      c.(*sdp.Conn)
 //	errors.As(err, &opError)          works: Net is "tcp"
+//	errors.As(err, &syscallError)     works
 //	net.Dialer.Control, LocalAddr     TCP is taken              Dialer.TCP, which has them
 //	httptrace's hooks                 work
 //
@@ -149,7 +150,9 @@
 //
 // # Errors
 //
-// As with net, every error but io.EOF is a *net.OpError. errors.Is finds its cause: net.ErrClosed,
-// os.ErrDeadlineExceeded, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, EACCES
+// As with net, every error but io.EOF is a *net.OpError, with net's names of operations and
+// net's texts. A *os.SyscallError in it has the name of the system call that would have failed over TCP,
+// such as "read" or "connect". errors.Is finds the cause: net.ErrClosed, os.ErrDeadlineExceeded,
+// context.Canceled, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, EACCES
 // when a user is refused, or ENOBUFS when a window has no memory for another connection.
 package sdp

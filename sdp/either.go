@@ -19,7 +19,7 @@ import (
 func (d *Dialer) dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
 	f, done, err := d.Fabric.useForTCP(ctx)
 	if err != nil && !tcpAlone(d.Fabric, err) {
-		return nil, &net.OpError{Op: opDial, Net: network, Err: cause(err)}
+		return nil, &net.OpError{Op: opDial, Net: network, Err: cause(opDial, err)}
 	}
 	if err != nil {
 		defaultFabric.counters.dialNoFabric.Add(1)
@@ -70,7 +70,7 @@ func (d *Dialer) dialNode(ctx context.Context, f *Fabric, node int, network, add
 	}
 	f.counters.dialSDPFailed.Add(1)
 	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.stack.fabric.NodeAddr(node), uint16(port)))
-	sdpErr := &net.OpError{Op: opDial, Net: network, Addr: addr, Err: cause(err)}
+	sdpErr := &net.OpError{Op: opDial, Net: network, Addr: addr, Err: cause(opDial, err)}
 	if forbidden(err) {
 		return nil, sdpErr
 	}
@@ -172,7 +172,7 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 	c, err := traced(ctx, network, to, func() (*Conn, error) {
 		c, err := f.dial(ctx, d)
 		if err != nil {
-			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(err)}
+			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(opDial, err)}
 		}
 		return c, err
 	})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"runtime"
 	"syscall"
+
+	"github.com/ntbnet/ntbnet/bounce"
 )
 
 var (
@@ -28,10 +30,11 @@ var (
 // even while some earlier data is not read. It is a Unix socket. So its socket options are
 // those of a Unix socket, and its peer credentials are those of this process.
 //
-// Nothing can be written to the descriptor. RawConn.Write returns errors.ErrUnsupported.
+// Nothing can be written to the descriptor. RawConn.Write returns errors.ErrUnsupported, and
+// after Close net.ErrClosed, as the other methods do.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	if !descriptors {
-		return nil, c.opError("raw-control", errors.ErrUnsupported)
+		return nil, c.opError(opRawControl, errors.ErrUnsupported)
 	}
 	return &rawConn{c}, nil
 }
@@ -42,7 +45,7 @@ type rawConn struct{ c *Conn }
 func (r *rawConn) Control(f func(fd uintptr)) error {
 	err := r.c.endpoint.control(f)
 	runtime.KeepAlive(r)
-	return r.c.opError("raw-control", err)
+	return opError(opRawControl, nil, r.c.local, err)
 }
 
 // Read implements syscall.RawConn. While f runs, the descriptor contains what there is to
@@ -51,10 +54,14 @@ func (r *rawConn) Read(f func(fd uintptr) (done bool)) error {
 	err := r.c.endpoint.rawRead(f)
 	raceAcquire(r.c.pair)
 	runtime.KeepAlive(r)
-	return r.c.opError("raw-read", err)
+	return r.c.opError(opRawRead, err)
 }
 
 // Write implements syscall.RawConn. It does not call f.
 func (r *rawConn) Write(func(fd uintptr) (done bool)) error {
-	return r.c.opError("raw-write", errors.ErrUnsupported)
+	err := errors.ErrUnsupported
+	if r.c.pair.Closed() {
+		err = bounce.ErrClosed
+	}
+	return r.c.opError(opRawWrite, err)
 }

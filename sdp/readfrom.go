@@ -31,17 +31,25 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if taken > written && putBack(r, taken-written) {
 		taken = written
 	}
-	return taken, err
+	return taken, c.copyError(opReadFrom, err)
 }
 
-// writeHeld is Write between HoldWrites and ReleaseWrites.
+// writeHeld is Write between HoldWrites and ReleaseWrites, with the errors of sendfile.
 func (c *Conn) writeHeld(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.WriteHeld(p)
 	if err != nil {
-		err = c.opError(opWrite, err)
+		err = cause(opReadFrom, err)
 	}
 	return n, err
+}
+
+// copyError makes the error of a copy from the one of its reads or writes, which may be another's.
+func (c *Conn) copyError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: op, Net: networkOf(c.local, c.remote), Source: c.local, Addr: c.remote, Err: err}
 }
 
 // isFile reports whether r reads a regular file. Package os has files in a type of its own for

@@ -62,7 +62,7 @@ func (lc *ListenConfig) listenTCP(ctx context.Context, network, address string) 
 	case err == nil:
 		defer done()
 	case !tcpAlone(lc.Fabric, err):
-		return nil, &net.OpError{Op: opListen, Net: network, Err: cause(err)}
+		return nil, &net.OpError{Op: opListen, Net: network, Err: cause(opListen, err)}
 	case lc.usersOnly():
 		err = fmt.Errorf("%w, and no fabric can be opened: %w", errTCP, err)
 		return nil, &net.OpError{Op: opListen, Net: network, Err: err}
@@ -337,7 +337,7 @@ func (s *tcpHalf) conn(a listen.Accepted) (net.Conn, error) {
 }
 
 func (l *TCPListener) opError(op string, err error) error {
-	return &net.OpError{Op: op, Net: l.tcp.Addr().Network(), Addr: l.tcp.Addr(), Err: cause(err)}
+	return &net.OpError{Op: op, Net: l.tcp.Addr().Network(), Addr: l.tcp.Addr(), Err: cause(op, err)}
 }
 
 // Close stops listening, wakes Accept, and resets the connections that wait for it.

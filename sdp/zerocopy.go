@@ -74,7 +74,7 @@ func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	case *Conn, *net.TCPConn, *net.UnixConn, *os.File:
 	default:
 		_, n, err = copyThrough(w.Write, c.Read)
-		return n, err
+		return n, c.copyError(opWriteTo, err)
 	}
 	for {
 		k, err := c.writePiece(w)
@@ -83,7 +83,7 @@ func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 			return n, nil
 		}
 		if err != nil {
-			return n, err
+			return n, c.copyError(opWriteTo, err)
 		}
 	}
 }
