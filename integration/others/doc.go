@@ -20,8 +20,9 @@
 //
 // # How calls are patched
 //
-// The suite is copied to a temporary directory. The original stays as it is. Over SDP it is
-// built with an overlay (go help build). The overlay changes three things:
+// The suite is copied to a temporary directory. The original stays as it is. Over both transports it
+// has the same go.mod, which requires this module too, so its go directive is not older than this
+// module's. Over SDP it is built with an overlay (go help build). The overlay changes three things:
 //
 //   - Package net's Dialer.DialContext and ListenConfig.Listen call package sdp for networks
 //     tcp, tcp4 and tcp6. net.Dial, net.DialTimeout, net.Listen, http.Transport, tls.Dial and

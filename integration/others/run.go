@@ -309,8 +309,9 @@ func newTransports(s *source, fabric string, o options) (*transports, error) {
 	if err := os.WriteFile(t.log, nil, 0o600); err != nil {
 		return nil, err
 	}
-	t.tcp = &runner{src: s, options: o}
-	t.sdp = &runner{src: s, options: o, args: s.ours, env: []string{"SDP_FABRIC=shm:" + fabric, "NTBNET_OTHERS_LOG=" + t.log}}
+	t.tcp = &runner{src: s, options: o, args: s.mod}
+	ours := slices.Concat(s.mod, []string{"-overlay=" + filepath.Join(s.tmp, "overlay.json")})
+	t.sdp = &runner{src: s, options: o, args: ours, env: []string{"SDP_FABRIC=shm:" + fabric, "NTBNET_OTHERS_LOG=" + t.log}}
 	return t, nil
 }
 

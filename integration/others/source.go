@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/version"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +19,8 @@ const own = "github.com/ntbnet/ntbnet"
 type source struct {
 	tmp     string            // a temporary directory
 	dir     string            // below it; go runs here
-	ours    []string          // arguments of the go command that build the suite for SDP
+	origin  string            // the directory that dir is a copy of; "" for Go's library
+	mod     []string          // arguments of the go command that have it use the go.mod in tmp, over both transports
 	goroot  string            // the directory of Go
 	module  string            // the directory of this module
 	overlay map[string]string // replacements, by the files that they replace
@@ -75,6 +78,10 @@ func (s *source) copy(ctx context.Context, of suite) error {
 	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
 		return fmt.Errorf("%s is no module: %w", target, err)
 	}
+	var err error
+	if s.origin, err = filepath.Abs(from); err != nil {
+		return err
+	}
 	if err := os.CopyFS(s.dir, os.DirFS(from)); err != nil {
 		return err
 	}
@@ -91,7 +98,9 @@ func (s *source) copy(ctx context.Context, of suite) error {
 	})
 }
 
-// modfile writes a go.mod that requires this module too, and a go.sum for it.
+// modfile writes a go.mod that requires this module too, and a go.sum for it. As the go command wants of
+// one that requires this module, its go directive is not older than this module's. Replacements outside of the
+// copy are those of the origin.
 func (s *source) modfile(ctx context.Context) error {
 	mod := filepath.Join(s.tmp, "go.mod")
 	text, err := os.ReadFile(filepath.Join(s.dir, "go.mod"))
@@ -101,7 +110,38 @@ func (s *source) modfile(ctx context.Context) error {
 	if err := os.WriteFile(mod, text, 0o600); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "", "go", "mod", "edit", "-require", own+"@v0.0.0", "-replace", own+"="+s.module, mod); err != nil {
+	edits := []string{"mod", "edit", "-require=" + own + "@v0.0.0", "-replace=" + own + "=" + s.module}
+	described, err := output(ctx, "", "go", "mod", "edit", "-json", mod)
+	if err != nil {
+		return err
+	}
+	var m struct {
+		Go      string
+		Replace []struct {
+			Old, New struct{ Path, Version string }
+		}
+	}
+	if err := json.Unmarshal([]byte(described), &m); err != nil {
+		return err
+	}
+	least, err := output(ctx, "", "go", "list", "-m", "-f={{.GoVersion}}", own)
+	if err != nil {
+		return err
+	}
+	if version.Compare("go"+m.Go, "go"+least) < 0 {
+		edits = append(edits, "-go="+least)
+	}
+	for _, r := range m.Replace {
+		if r.New.Version != "" || filepath.IsAbs(r.New.Path) || filepath.IsLocal(r.New.Path) {
+			continue
+		}
+		old := r.Old.Path
+		if r.Old.Version != "" {
+			old += "@" + r.Old.Version
+		}
+		edits = append(edits, "-replace="+old+"="+filepath.Join(s.origin, r.New.Path))
+	}
+	if _, err := output(ctx, "", "go", append(edits, mod)...); err != nil {
 		return err
 	}
 	var sums []byte
@@ -115,7 +155,7 @@ func (s *source) modfile(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(s.tmp, "go.sum"), sums, 0o600); err != nil {
 		return err
 	}
-	s.ours = []string{"-mod=mod", "-modfile=" + mod, "-overlay=" + filepath.Join(s.tmp, "overlay.json")}
+	s.mod = []string{"-mod=mod", "-modfile=" + mod}
 	return nil
 }
 
@@ -127,7 +167,8 @@ type goPackage struct {
 
 // list finds the packages that match patterns.
 func (s *source) list(ctx context.Context, patterns []string) ([]goPackage, error) {
-	out, err := output(ctx, s.dir, "go", append([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	args := slices.Concat([]string{"list", "-json=Dir,Name,TestGoFiles,XTestGoFiles"}, s.mod, patterns)
+	out, err := output(ctx, s.dir, "go", args...)
 	if err != nil {
 		return nil, err
 	}
