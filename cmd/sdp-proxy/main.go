@@ -14,9 +14,9 @@ import (
 
 // Exit statuses.
 const (
-	statusOK    = 0
-	statusCut   = 1 // connections were cut, or a listener failed
-	statusUsage = 2 // it could not start
+	statusOK     = 0
+	statusFailed = 1 // a listener failed
+	statusUsage  = 2 // it could not start
 )
 
 func main() {

@@ -42,8 +42,11 @@ const usageTail = `
 Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
 one cuts them. SIGUSR1 prints the counters. SIGHUP changes nothing.
 
-Exit status: 0 after all connections ended; 1 if some were cut at the end, or a
-listener failed; 2 if it could not start.
+Counters: "refused" are clients beyond --max-connections, "failed" those whose target
+could not be reached, "aborted" those cut by a reset, another error or the proxy's end.
+
+Exit status: 0 after a signal, also if connections were cut, which the last line tells;
+1 if a listener failed; 2 if it could not start.
 `
 
 // options are the parsed command line.

@@ -81,12 +81,17 @@ func (s *server) serve() int {
 		}()
 	}
 	status := s.waitForEnd(failed)
-	if cut := s.drain(); cut > 0 {
-		s.log.Printf("cut %d connections that had not ended", cut)
-		status = statusCut
+	open := 0
+	for _, f := range s.forwarders {
+		open += f.Stats().Open
 	}
+	s.logf("no longer listening; %d connections have %v to end", open, s.drainTimeout)
+	cut := s.drain()
 	if s.stats {
 		s.printStats()
+	}
+	if cut > 0 {
+		s.log.Printf("cut %d connections that had not ended", cut)
 	}
 	return status
 }
@@ -100,7 +105,7 @@ func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
 			}
 			s.printStats()
 		case <-failed:
-			return statusCut
+			return statusFailed
 		}
 	}
 }

@@ -29,6 +29,9 @@
 //   - An error on one side, such as a reset, becomes a reset of the other. So truncated
 //     data never appears as a clean end. A Unix socket has no reset: its peer sees an
 //     end of file, or ECONNRESET if it had sent bytes that were not read.
+//   - While one side takes nothing, the other one is not read. A reset of that is noticed
+//     nevertheless, on TCP by Linux alone, and passed on a second later, so that what was sent
+//     before has time to arrive.
 //   - A target that cannot be dialled is a reset for the client. So is a client beyond
 //     Config.MaxConnections, at once and without a dial. In a loop through programs
 //     that are not known here, that ends all its connections one by one.

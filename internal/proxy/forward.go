@@ -61,6 +61,7 @@ type Forwarder struct {
 	stopOnce sync.Once
 	// serving counts the connections' goroutines.
 	serving sync.WaitGroup
+	watch   watch
 
 	mu       sync.Mutex
 	draining bool            // no new connections; guarded by mu
@@ -225,7 +226,9 @@ func (f *Forwarder) serve(client net.Conn) {
 		r.abort(errDrainEnded)
 	}
 
+	forget := f.watch.add(r)
 	cut := r.run()
+	forget()
 
 	f.mu.Lock()
 	delete(f.relays, r)
@@ -258,13 +261,12 @@ func (f *Forwarder) Drain(ctx context.Context) (cut int) {
 	}()
 	select {
 	case <-done:
-		f.cancel()
-		return 0
 	case <-ctx.Done():
 		cut = f.abortAll()
 		<-done
-		return cut
 	}
+	f.end()
+	return cut
 }
 
 // Close stops listening and resets all connections. When it returns, nothing of the
@@ -273,6 +275,13 @@ func (f *Forwarder) Close() {
 	f.stopListening()
 	f.abortAll()
 	f.serving.Wait()
+	f.end()
+}
+
+// end ends what is left when no connection is.
+func (f *Forwarder) end() {
+	f.cancel()
+	f.watch.close()
 }
 
 func (f *Forwarder) stopListening() {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -28,6 +30,10 @@ type direction struct {
 	// clean is set when all bytes up to the end of file were passed on, before
 	// CloseWrite. It pairs with the load in pump, see there.
 	clean atomic.Bool
+
+	abort    func(cause error) // of the relay; immutable
+	checking atomic.Bool       // checkReset is under way
+	until    time.Time         // write deadline of the side that this direction writes to
 }
 
 // run copies both ways until both directions have ended, and closes both
@@ -45,6 +51,7 @@ func (r *relay) run() error {
 
 // pump copies src to dst, and passes on how src ended.
 func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
+	d.abort = r.abort
 	err := d.copy(dst, src)
 	// A kernel reports a reset once, to a reader or to a writer. If the other
 	// direction's write got it, the read here sees a false end of file. A
@@ -119,8 +126,7 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 			}
 			continue
 		}
-		n, err := dst.Write(b)
-		d.bytes.Add(int64(n))
+		n, err := d.write(dst, src, b)
 		src.Discard(n)
 		if err != nil {
 			return err
@@ -136,9 +142,45 @@ func (d *direction) copyWhole(dst net.Conn, src *sdp.Conn) error {
 	if err != nil {
 		return err
 	}
-	n, err = dst.Write(buf[:n])
-	d.bytes.Add(int64(n))
+	_, err = d.write(dst, src, buf[:n])
 	return err
+}
+
+// write writes to dst what is of src, and counts. While dst takes nothing, it checks now and then that src
+// was not reset, which Peek and Read return behind what src has sent.
+func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err error) {
+	for {
+		if now := time.Now(); d.until.Sub(now) < resetGrace/2 {
+			d.until = now.Add(resetGrace)
+			if err := dst.SetWriteDeadline(d.until); err != nil {
+				return n, err
+			}
+		}
+		k, err := dst.Write(b[n:])
+		n += k
+		d.bytes.Add(int64(k))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		d.checkReset(src)
+	}
+}
+
+// resetGrace is how long what a connection had sent may take to be passed on after its reset.
+const resetGrace = time.Second
+
+// checkReset aborts the relay if src was reset. An empty Write finds that, but waits for one of the other
+// direction that is under way, so it is not waited for.
+func (d *direction) checkReset(src *sdp.Conn) {
+	if !d.checking.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.checking.Store(false)
+		if _, err := src.Write(nil); errors.Is(err, syscall.ECONNRESET) {
+			d.abort(err)
+		}
+	}()
 }
 
 // copyThrough copies through a buffer, and counts.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -231,6 +232,8 @@ type sizes struct {
 	net.Conn
 	of []int
 }
+
+func (*sizes) SetWriteDeadline(time.Time) error { return nil }
 
 func (s *sizes) Write(p []byte) (int, error) { s.of = append(s.of, len(p)); return len(p), nil }
 

@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch aborts relays of which a TCP connection was reset. It finds that while both directions wait for the
+// other side, as where the target takes nothing and sends nothing. One goroutine serves all relays of a
+// forwarder, by an epoll instance that itself is in Go's poller.
+type watch struct {
+	once  sync.Once      // for begin
+	epoll *os.File       // nil if the system gave none: then a reset is found when the connection is used
+	ended sync.WaitGroup // the goroutine
+
+	mu     sync.Mutex
+	last   int32            // number of the last relay; guarded by mu
+	relays map[int32]*relay // guarded by mu
+}
+
+// begin makes the epoll instance, and starts the goroutine.
+func (w *watch) begin() {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return
+	}
+	w.relays, w.epoll = make(map[int32]*relay), os.NewFile(uintptr(fd), "epoll")
+	w.ended.Go(w.run)
+}
+
+// add watches a relay until forget is called. The kernel forgets a connection when it is closed.
+func (w *watch) add(r *relay) (forget func()) {
+	w.once.Do(w.begin)
+	if w.epoll == nil {
+		return func() {}
+	}
+	w.mu.Lock()
+	w.last++
+	for w.relays[w.last] != nil {
+		w.last++
+	}
+	number := w.last
+	w.relays[number] = r
+	w.mu.Unlock()
+	for _, c := range []net.Conn{r.client, r.target} {
+		w.register(c, number)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.relays, number)
+	}
+}
+
+// register has the kernel report errors of a TCP connection, once each. Errors that it has already are
+// reported too.
+func (w *watch) register(c net.Conn, number int32) {
+	if _, ok := c.(*net.TCPConn); !ok {
+		return
+	}
+	raw, epoll := rawSocket(c), rawSocketOf(w.epoll)
+	if raw == nil || epoll == nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = epoll.Control(func(ep uintptr) {
+			_ = unix.EpollCtl(int(ep), unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLET, Fd: number})
+		})
+	})
+}
+
+func rawSocketOf(f *os.File) syscall.RawConn {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// run waits for resets until close is called.
+func (w *watch) run() {
+	raw := rawSocketOf(w.epoll)
+	if raw == nil {
+		return
+	}
+	var events [64]unix.EpollEvent
+	_ = raw.Read(func(fd uintptr) bool { // until the file is closed
+		for {
+			n, err := unix.EpollWait(int(fd), events[:], 0)
+			if err == unix.EINTR {
+				continue
+			}
+			if n <= 0 {
+				return false
+			}
+			for _, e := range events[:n] {
+				if e.Events&unix.EPOLLERR != 0 {
+					w.reset(e.Fd)
+				}
+			}
+		}
+	})
+}
+
+// reset aborts a relay of which a connection was reset, if it has not passed on by then what that had sent.
+func (w *watch) reset(number int32) {
+	w.mu.Lock()
+	r := w.relays[number]
+	w.mu.Unlock()
+	if r == nil {
+		return
+	}
+	time.AfterFunc(resetGrace, func() {
+		w.mu.Lock()
+		open := w.relays[number] == r
+		w.mu.Unlock()
+		if open {
+			r.abort(syscall.ECONNRESET)
+		}
+	})
+}
+
+// close ends the watch. Nothing is added any more.
+func (w *watch) close() {
+	w.once.Do(func() {})
+	if w.epoll != nil {
+		w.epoll.Close()
+		w.ended.Wait()
+	}
+}

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// A client that resets while the target takes nothing is noticed: nothing is read from the client then.
+func TestAResetIsNoticedWhileTheTargetTakesNothing(t *testing.T) {
+	for _, c := range [][2]string{
+		{networkTCP, networkTCP}, {networkTCP, networkUnix}, {networkTCP, networkSDP},
+		{networkSDP, networkTCP}, // and so to the others, which have the same way
+	} {
+		t.Run(c[0]+" to "+c[1], func(t *testing.T) {
+			e := newEnv(t)
+			client, _, f := e.pair(c[0], c[1])
+			for chunk := make([]byte, 256<<10); ; { // until it is full on the way
+				client.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				if _, err := client.Write(chunk); errors.Is(err, os.ErrDeadlineExceeded) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			reset(client)
+			eventually(t, "the connection ends", func() bool { return f.Stats().Open == 0 })
+			if got := f.Stats(); got.Aborted != 1 {
+				t.Errorf("counters %v, want 1 aborted", got)
+			}
+		})
+	}
+}
