@@ -45,6 +45,24 @@ func (o *Options) in(n int) *Options {
 	return &l
 }
 
+// CheckWindow returns an error that wraps ErrUnfit if windows of n bytes have no room for a link.
+func (o Options) CheckWindow(n int) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	return o.in(n).fits(n)
+}
+
+// fits is CheckWindow, of the options for windows of n bytes.
+func (o *Options) fits(n int) error {
+	if need := o.lanesBytes() + link.MinWindow; n < need {
+		return fmt.Errorf("%w: windows of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
+			ErrUnfit, n, need, o.Lanes, o.Slots, o.FrameBytes)
+	}
+	return nil
+}
+
 // LinkWindow returns how large each side's window of a link must be for the lanes
 // and size bytes for the direct peer, at least MinWindow. The result is a multiple
 // of 4096, or 0 if the options are out of range.
@@ -144,9 +162,8 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	windows := min(len(dev.Inbound()), out.Len()) // the same number on both sides
 	o := r.opts.in(windows)
 	l := &Link{router: r, opts: o, dev: dev, caps: dev.Caps(), direction: d, done: make(chan struct{})}
-	if need := o.lanesBytes() + link.MinWindow; windows < need {
-		return l, fmt.Errorf("%w: windows of %d bytes, want at least %d for lanes=%d, slots=%d, frame=%d",
-			ErrUnfit, windows, need, o.Lanes, o.Slots, o.FrameBytes)
+	if err := o.fits(windows); err != nil {
+		return l, err
 	}
 	if l.caps.Doorbells < o.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
 		return l, fmt.Errorf("%w: %d doorbell bits and %d scratchpads, want %d and %d",

@@ -136,9 +136,9 @@ func TestDoctorOfANode(t *testing.T) {
 
 	nodesUp(t, name, 1, 3)
 	r, status = examine(t, name+"?node=1&nodes=3")
-	require.Equal(t, exitFailed, status, "the node has an owner")
-	assert.Contains(t, check(t, r, "links").Found, "owns the links of node 1 already")
-	assert.Contains(t, check(t, r, "links").Remedy, name+"?node=1")
+	require.Zero(t, status, "the owner is the program that is asked about")
+	assert.Equal(t, doctor.OK, check(t, r, "links").Status)
+	assert.Contains(t, check(t, r, "links").Found, "owns the links of node 1; a second one needs "+name+"?node=1")
 	r, status = examine(t, name+"?node=1")
 	require.Zero(t, status, r.Checks)
 	assert.Equal(t, doctor.OK, check(t, r, "links").Status)
@@ -164,6 +164,40 @@ func TestDoctorOfAFileThatIsMissing(t *testing.T) {
 		return c.Status == doctor.Warning
 	})
 	assert.Contains(t, c.Found, "no link to node2: node1: ntbivshmem: there is no memory (truncate -s 16M "+file)
+}
+
+// What a wire is to be made of and is not there, or does not fit, is an error.
+func TestDoctorChecksTheEndsOfWires(t *testing.T) {
+	name := "line:" + fabrictest.Name(t)
+	dir := t.TempDir()
+	sized := func(file string, bytes int64) string {
+		path := filepath.Join(dir, file)
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Truncate(path, bytes))
+		return path
+	}
+	for end, want := range map[string]string{
+		"file:" + filepath.Join(dir, "none"):              "there is no memory (truncate -s 16M ",
+		"file:" + sized("small", 4096):                    "has 4096 bytes for 2 places",
+		"file:" + sized("tight", 64<<10):                  "windows of 28672 bytes, want at least ",
+		"file:" + sized("good", 16<<20):                   "",
+		"file:" + dir:                                     "is a directory",
+		"ivshmem:" + filepath.Join(dir, "none"):           "no server (ntb-ivshmem-server starts one)",
+		"ivshmem:" + dir + "/" + strings.Repeat("a", 110): "a Unix socket takes at most 107",
+		"ivshmem:ffff:ff:1f.7":                            "there is no PCI function ffff:ff:1f.7",
+		"ivshmem:ffff:ff:1f.7,poll":                       "there is no PCI function ffff:ff:1f.7",
+	} {
+		r, status := examine(t, name+"?node=1&nodes=2&right="+end)
+		if want == "" {
+			assert.Zero(t, status, "%s: %v", end, r.Checks)
+			continue
+		}
+		assert.Equal(t, exitFailed, status, end)
+		c := check(t, r, "links")
+		assert.Equal(t, doctor.Error, c.Status, end)
+		assert.Contains(t, c.Found, "the end right cannot be used: ", end)
+		assert.Contains(t, c.Found, want, end)
+	}
 }
 
 // lsJSON runs ls.

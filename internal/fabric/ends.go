@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,6 +127,40 @@ func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
 		return e.attach(w)
 	}
 	return nil, nil
+}
+
+// CheckEnds returns, by the name of its option, why each end that the spec names would not be attached as it
+// is now. It owns none of them.
+func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
+	bad := make(map[string]error)
+	for w := range wires(s.Kind, s.Nodes) {
+		if w.other(s.Node) == 0 {
+			continue
+		}
+		w := w.from(s.Kind, s.Node)
+		if e, ok := s.ends[endName(w)]; ok {
+			window, err := e.check(ctx, w)
+			if err == nil && window != 0 {
+				err = s.options().CheckWindow(window)
+			}
+			if err != nil {
+				bad[endName(w)] = err
+			}
+		}
+	}
+	return bad
+}
+
+// check returns why the end would not be attached, or how large its windows are, 0 if that is unknown.
+func (e *end) check(ctx context.Context, w Wire) (window int, err error) {
+	switch place := e.place(w); {
+	case e.file:
+		return ntbivshmem.CheckFile(e.target, place)
+	case isPath(e.target):
+		return ntbivshmem.CheckSocket(ctx, e.target, place)
+	default:
+		return 0, ntbivshmem.CheckFunction(e.target)
+	}
 }
 
 // isNodeName reports whether an option names a neighbour, as node3 does.

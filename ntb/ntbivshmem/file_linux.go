@@ -68,7 +68,7 @@ func attachFile(path string, place Place) (_ attached, err error) {
 	if err != nil {
 		return attached{}, fmt.Errorf("ntbivshmem: %s has %d bytes for %d places: %w", path, st.Size(), place.Places, err)
 	}
-	return attached{inner, func() bool {
+	return attached{inner, own.Len - ntbfixed.PageSize, func() bool {
 		now, err := os.Stat(path)
 		return err != nil || !os.SameFile(st, now) || st.Size() != now.Size()
 	}}, nil

@@ -2,7 +2,11 @@
 
 package ntbivshmem
 
-import "github.com/ntbnet/ntbnet/ntb"
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
 
 // AttachSocket needs Linux on amd64 or arm64.
 func AttachSocket(string, Place) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
@@ -15,3 +19,12 @@ func AttachFunction(string, Place) (ntb.Attachment, error) { return nil, ntb.Err
 
 // AttachResources needs Linux on amd64 or arm64.
 func AttachResources(string, Place) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
+
+// CheckFile needs Linux on amd64 or arm64.
+func CheckFile(string, Place) (int, error) { return 0, ntb.ErrNotSupported }
+
+// CheckSocket needs Linux on amd64 or arm64.
+func CheckSocket(context.Context, string, Place) (int, error) { return 0, ntb.ErrNotSupported }
+
+// CheckFunction needs Linux on amd64 or arm64.
+func CheckFunction(string) error { return ntb.ErrNotSupported }

@@ -17,6 +17,7 @@ var errReplaced = errors.New("ntbivshmem: the memory was replaced")
 // attached is what a reattaching end is attached to.
 type attached struct {
 	ntb.Attachment
+	window   int         // bytes of a session's windows
 	replaced func() bool // reports whether Open is to attach again
 }
 

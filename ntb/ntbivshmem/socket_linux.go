@@ -45,7 +45,7 @@ func connect(ctx context.Context, path string, place Place) (attached, error) {
 	if err != nil {
 		return attached{}, errors.Join(err, client.Close())
 	}
-	return attached{inner, func() bool {
+	return attached{inner, own.Len - ntbfixed.PageSize, func() bool {
 		select {
 		case <-client.Gone():
 			return true

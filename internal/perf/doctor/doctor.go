@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,9 +125,11 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 	case spec.Node == 0:
 		return
 	case owns && owner != 0:
-		r.fail("links", fmt.Sprintf("end that process, or leave out nodes= to use its links: %s", spec.Member()), "process %d owns the links of node %d already", owner, spec.Node)
+		// It may be the program that is asked about, with this very SDP_FABRIC.
+		r.ok("links", "process %d owns the links of node %d; a second one needs %s", owner, spec.Node, spec.Member())
 	case owns:
 		r.ok("links", "nobody owns the links of node %d yet", spec.Node)
+		r.ends(ctx, spec)
 	case owner == 0:
 		r.warn("links", "start the process that owns them, with nodes=N", "nobody owns the links of node %d, so that other nodes cannot be reached", spec.Node)
 	default:
@@ -143,6 +147,16 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 		if w.Error != "" && (w.A == spec.Node || w.B == spec.Node) {
 			r.warn("links", "see the reason; the link is tried again by itself", "no link to node%d: %s", w.A+w.B-spec.Node, oneLine(w.Error))
 		}
+	}
+}
+
+// ends checks what the wires of this node are made of, for a process that would own them.
+func (r *Report) ends(ctx context.Context, spec *fabric.Spec) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	bad := spec.CheckEnds(ctx)
+	for _, name := range slices.Sorted(maps.Keys(bad)) {
+		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
 	}
 }
 

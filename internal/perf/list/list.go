@@ -75,10 +75,11 @@ func (r *Report) Table(out io.Writer) error {
 	if len(r.Fabrics) == 0 {
 		fmt.Fprintln(w, "no fabric")
 	}
-	first, empty := len(r.Removed) == 0, 0
+	first, empty, dead := len(r.Removed) == 0, 0, 0
 	for _, h := range r.Fabrics {
-		if len(r.Fabrics) > 1 && h.Error == "" && len(h.Processes)+len(h.Dead) == 0 {
+		if len(r.Fabrics) > 1 && h.Error == "" && len(h.Processes) == 0 {
 			empty++
+			dead += len(h.Dead)
 			continue
 		}
 		if !first {
@@ -88,7 +89,7 @@ func (r *Report) Table(out io.Writer) error {
 		writeHost(w, h)
 	}
 	if empty > 0 {
-		fmt.Fprintf(w, "\ndirectories of fabrics without a process: %d; --json names them, --remove removes those of this user\n", empty)
+		fmt.Fprintf(w, "\ndirectories of fabrics without a process: %d, with %d sockets of processes that have ended; --json names them, --remove removes those of this user\n", empty, dead)
 	}
 	return w.Flush()
 }
@@ -115,8 +116,8 @@ func writeHost(w io.Writer, h *fabric.HostView) {
 			fmt.Fprintf(w, "  process %d: %s\n", p.Process, oneLine(p.Error))
 		}
 	}
-	for _, path := range h.Dead {
-		fmt.Fprintf(w, "  of a process that has ended, --remove removes it: %s\n", path)
+	if n := len(h.Dead); n > 0 {
+		fmt.Fprintf(w, "  of processes that have ended: %d; --json names them, --remove removes those of this user\n", n)
 	}
 }
 
