@@ -7,12 +7,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/stretchr/testify/require"
 )
 
@@ -280,4 +283,37 @@ func TestDialsWhileTheListenersProcessEnds(t *testing.T) {
 		require.ErrorAs(t, err, &call)
 		require.Equal(t, "connect", call.Syscall)
 	}
+}
+
+// A process that ends while it makes a link hangs up on the cable.
+func TestADialToAProcessThatHangsUpIsRefused(t *testing.T) {
+	spec := "shm:" + fabrictest.Name(t)
+	f := open(t, spec)
+	defer f.Close()
+	parsed, err := fabric.ParseSpec(spec)
+	require.NoError(t, err)
+	dir, err := hostdir.Open(parsed.Place(), true)
+	require.NoError(t, err)
+	defer dir.Close()
+	process, err := dir.ClaimProcess()
+	require.NoError(t, err)
+	cables, err := dir.Listen(process)
+	require.NoError(t, err)
+	defer cables.Close()
+	port, err := dir.ClaimPort(0)
+	require.NoError(t, err)
+	go func() {
+		for {
+			c, err := cables.Accept()
+			if err != nil {
+				return
+			}
+			c.Read(make([]byte, 4096)) // what is not read would make it a reset
+			c.Close()
+		}
+	}()
+	_, err = f.Dial("sdp", net.JoinHostPort("localhost", strconv.Itoa(port)))
+	require.True(t, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET), err)
+	require.NotErrorIs(t, err, io.EOF)
+	require.ErrorAs(t, err, new(*os.SyscallError))
 }
