@@ -56,6 +56,7 @@ var roles = map[string]func(p *self) error{
 	"whole":     playWhole,
 	"user":      playUser,
 	"hijacker":  playHijacker,
+	"blocker":   playBlocker,
 	"cage":      playCage,
 	"changer":   playChanger,
 	"crowd":     playCrowd,

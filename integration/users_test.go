@@ -26,6 +26,7 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
@@ -644,6 +645,98 @@ func TestAMemberTakesNoConnectionsOfATCPServer(t *testing.T) {
 	b.in.Close()
 	b.wait()
 	require.Equal(t, 0, b.cmd.ProcessState.ExitCode(), b.stderr.String())
+	require.Equal(t, 1, strings.Count(b.stderr.String(), "\n"), b.stderr.String())
+	require.Contains(t, b.stderr.String(), `network "tcp" uses TCP: a process of another user serves the socket`)
+}
+
+// playBlocker publishes that it accepts connections for the TCP socket of another user, at an
+// address, in a directory, and then has each wait who connects a cable: ADDRESS DIRECTORY HOW.
+func playBlocker(p *self) error {
+	at, err := netip.ParseAddrPort(p.args[0])
+	if err != nil {
+		return err
+	}
+	var kernel inetdiag.Kernel
+	defer kernel.Close()
+	socket, ok, err := kernel.Listening(at, 0)
+	if err != nil || !ok {
+		return fmt.Errorf("no socket at %v: %w", at, err)
+	}
+	d, err := hostdir.Open(hostdir.At(p.args[1], 0, ""), true)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	process, err := d.ClaimProcess()
+	if err != nil {
+		return err
+	}
+	l, err := d.Listen(process)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := d.PublishSocket(int(at.Port()), socket.Cookie); err != nil {
+		return err
+	}
+	switch p.args[2] {
+	case "silent":
+		go func() {
+			for {
+				c, err := d.Accept(l)
+				if err != nil {
+					return
+				}
+				defer c.Close()
+			}
+		}()
+	case "full":
+		raw, err := l.SyscallConn()
+		if err != nil {
+			return err
+		}
+		if e := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); e != nil || err != nil {
+			return errors.Join(e, err)
+		}
+		c, err := d.Connect(context.Background(), process)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+	}
+	p.printf("ready")
+	if p.args[2] == "stopped" {
+		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+			return err
+		}
+	}
+	p.stay()
+	return nil
+}
+
+// A member of the group says that it accepts connections for the TCP server of another user, and
+// does not answer. Network "tcp" does not wait for it.
+func TestAMemberDoesNotHoldUpDialsOfATCPServer(t *testing.T) {
+	dir, exe := shop(t)
+	fabric := "shm:" + dir
+	b := startUser(t, exe, fabric, userB, inShop)
+	victim := startLab(t, nil)
+	address := victim.ask("listen victim plain tcp 127.0.0.1:0")
+	for _, how := range []string{"silent", "full", "stopped"} {
+		options := []peerOption{asUser(exe, userC), func(c *exec.Cmd) { c.SysProcAttr.Credential.Groups = inShop }}
+		h := startPeer(t, "blocker", []string{address, dir, how}, options...)
+		require.Equal(t, "ready", h.readLine())
+		for range 5 {
+			require.Equal(t, "victim", b.meets("dial tcp %s", address).Name, how)
+		}
+		require.NoError(t, h.cmd.Process.Kill())
+		h.wait()
+	}
+	victim.end()
+	b.in.Close()
+	b.wait()
+	require.Equal(t, 0, b.cmd.ProcessState.ExitCode(), b.stderr.String())
+	// It was not tried by shared memory first.
 	require.Equal(t, 1, strings.Count(b.stderr.String(), "\n"), b.stderr.String())
 	require.Contains(t, b.stderr.String(), `network "tcp" uses TCP: a process of another user serves the socket`)
 }

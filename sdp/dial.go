@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/dial"
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
@@ -300,15 +301,19 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 	if !ok {
 		return nil, syscall.ECONNREFUSED
 	}
-	peer, err := f.stack.fabric.Peer(ctx, id)
+	var users []int // all
+	if d.socket.Cookie != 0 {
+		users = mayServe(d.socket.UID)
+	}
+	peer, err := f.stack.fabric.PeerOf(ctx, id, users)
+	if errors.Is(err, fabric.ErrOtherUser) {
+		return nil, fmt.Errorf("%w: %w", errNotItsServer, err)
+	}
 	if err != nil {
 		if _, ok, _ := f.holder(d); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 		return nil, err
-	}
-	if d.socket.Cookie != 0 && !mayServe(whose(peer), d.socket.UID) {
-		return nil, errNotItsServer
 	}
 	return peer, nil
 }

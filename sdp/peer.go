@@ -124,12 +124,10 @@ func explainForbidden(err error) error {
 // of another user. The socket itself is reached by TCP.
 var errNotItsServer = errors.New("a process of another user says that it accepts connections for the TCP socket")
 
-// mayServe reports whether a process may accept connections for the TCP socket of a user. Where
-// a group shares a fabric, each member can say that it does. Root could take the socket anyway,
-// and this process' own user the connection.
-func mayServe(who *Peer, uid int) bool {
-	return who != nil && (who.UID == uid || who.UID == 0 || who.UID == os.Geteuid())
-}
+// mayServe returns the users of which a process may be that accepts connections for the TCP socket
+// of a user. Where a group shares a fabric, each member can say that it does. Root could take the
+// socket anyway, and this process' own user the connection.
+func mayServe(uid int) []int { return []int{uid, 0, os.Geteuid()} }
 
 // forbidden reports whether a dial was refused because of a user, of this process or of the
 // listener's. No other way leads to the listener then.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,18 +26,28 @@ const EnvFabric = "SDP_FABRIC"
 // ErrClosed reports that the fabric is closed.
 var ErrClosed = errors.New("fabric: closed")
 
+// ErrOtherUser reports that a process is not of a user that was asked for.
+var ErrOtherUser = hostdir.ErrOtherUser
+
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
 	node *link.Node // immutable
 	net  *hosts     // immutable
 
 	mu     lock.Mutex[lock.Fabric]
-	peers  map[link.ID]*link.Peer  // the links that dials use; guarded by mu
-	making map[link.ID]*makingPeer // guarded by mu
-	closed bool                    // guarded by mu
-	wg     sync.WaitGroup          // links that are being brought up
-	ctx    context.Context         // Close ends it
+	peers  map[link.ID]*link.Peer // the links that dials use; guarded by mu
+	making map[making]*makingPeer // guarded by mu
+	closed bool                   // guarded by mu
+	wg     sync.WaitGroup         // links that are being brought up
+	ctx    context.Context        // Close ends it
 	cancel context.CancelFunc
+}
+
+// making is what a link is made to. While that does not answer, another process may get its number.
+type making struct {
+	id     link.ID
+	cables string // which process has the number
+	users  string // of which it must be, as a list
 }
 
 // makingPeer is a link that is being made. Several callers may wait for it.
@@ -102,7 +113,7 @@ func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 		net:    n,
 		node:   link.NewNode(link.MakeID(n.spec.Node, n.number)),
 		peers:  map[link.ID]*link.Peer{},
-		making: map[link.ID]*makingPeer{},
+		making: map[making]*makingPeer{},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	start(f)
@@ -335,34 +346,35 @@ func (f *Fabric) Owner(ctx context.Context, host int) (*link.Peer, error) {
 // Peer returns the link to a node, and makes it if there is none. For a node of
 // another host it waits until ctx ends, since that host may be about to start.
 func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
+	return f.PeerOf(ctx, id, nil)
+}
+
+// PeerOf is Peer for a node that, if it is of this host, must be of one of the users, if these are
+// not nil. If it is not, the error wraps ErrOtherUser, without waiting for anything that the node
+// does.
+func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
 	if f.net.several() && id.Host() != f.net.spec.Node {
 		return f.net.peer(ctx, id.Host(), id.Process())
 	}
 	if r := f.net.ring.Load(); r != nil {
 		// The link to the owner, or to a member, also leads to a process of this
 		// host.
-		if p, err := r.Peer(ctx, id); err == nil {
+		if p, err := r.Peer(ctx, id); err == nil && isOf(p, users) {
 			return p, nil
 		}
 	}
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return nil, ErrClosed
+	p, err := f.usable(id, users)
+	if p != nil || err != nil {
+		return p, err
 	}
-	if p := f.peers[id]; p != nil && p.Up() {
-		f.mu.Unlock()
-		return p, nil
+	cables, err := f.net.station.cables(id.Process(), users)
+	if err != nil {
+		return nil, err
 	}
-	m := f.making[id]
-	if m == nil {
-		m = &makingPeer{done: make(chan struct{})}
-		f.making[id] = m
-		f.wg.Add(1)
-		// The link is not bound to ctx, since other callers may wait for it.
-		go f.makeLink(id, m)
+	m, err := f.join(making{id, cables, fmt.Sprint(users)}, users)
+	if err != nil {
+		return nil, err
 	}
-	f.mu.Unlock()
 	select {
 	case <-m.done:
 		return m.peer, m.err
@@ -371,11 +383,59 @@ func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 	}
 }
 
-func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
+// usable returns the link to a node of one of the users that is up, or nil.
+func (f *Fabric) usable(id link.ID, users []int) (*link.Peer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.usableLocked(id, users)
+}
+
+func (f *Fabric) usableLocked(id link.ID, users []int) (*link.Peer, error) {
+	if f.closed {
+		return nil, ErrClosed
+	}
+	if p := f.peers[id]; p != nil && p.Up() && isOf(p, users) {
+		return p, nil
+	}
+	return nil, nil
+}
+
+// isOf reports whether a peer is of one of the users, or these are nil.
+func isOf(p *link.Peer, users []int) bool {
+	who := p.Caps().User
+	return users == nil || who != nil && slices.Contains(users, who.UID)
+}
+
+// join returns the link that is being made, or begins to make it.
+func (f *Fabric) join(to making, users []int) (*makingPeer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.usableLocked(to.id, users)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil { // since it was looked for
+		m := &makingPeer{done: make(chan struct{}), peer: p}
+		close(m.done)
+		return m, nil
+	}
+	m := f.making[to]
+	if m == nil {
+		m = &makingPeer{done: make(chan struct{})}
+		f.making[to] = m
+		f.wg.Add(1)
+		// The link is not bound to a caller's context, since others may wait for it.
+		go f.makeLink(to, users, m)
+	}
+	return m, nil
+}
+
+func (f *Fabric) makeLink(to making, users []int, m *makingPeer) {
 	defer f.wg.Done()
+	id := to.id
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
-	dev, err := f.net.connect(ctx, id.Process())
+	dev, err := f.net.connect(ctx, id.Process(), users)
 	if err == nil {
 		m.peer, err = f.node.Up(ctx, dev)
 	}
@@ -385,7 +445,7 @@ func (f *Fabric) makeLink(id link.ID, m *makingPeer) {
 	}
 	m.err = err
 	f.mu.Lock()
-	delete(f.making, id)
+	delete(f.making, to)
 	if err == nil {
 		f.peers[id] = m.peer
 	}

@@ -303,9 +303,10 @@ func (g *greeting) verdict(answer *greeting) error {
 	return nil
 }
 
-// connect makes a bridge to another process of this host.
-func (h *hosts) connect(ctx context.Context, process int) (ntb.Device, error) {
-	c, err := h.station.connect(ctx, h.spec.Node, process)
+// connect makes a bridge to another process of this host, which must be of one of the users, if
+// these are not nil.
+func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Device, error) {
+	c, err := h.station.connectTo(ctx, process, users)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,13 @@ type station interface {
 	// connect makes a cable to a process of a node. Process 0 is the owner of its
 	// links. The error wraps EHOSTUNREACH if there is none.
 	connect(ctx context.Context, node, process int) (cable, error)
+	// cables identifies the process of this host that has a number, among those that have had
+	// it and will have it. If users are not nil, and others have the number, the error wraps
+	// hostdir.ErrOtherUser.
+	cables(process int, users []int) (string, error)
+	// connectTo makes a cable to a process of this host, which must be of one of the users, if
+	// these are not nil. If it is not, the error wraps hostdir.ErrOtherUser.
+	connectTo(ctx context.Context, process int, users []int) (cable, error)
 	// accept waits for the next cable. The error wraps net.ErrClosed after stop, and a
 	// *hostdir.ForbiddenError for one of a process that is not of the fabric. With another
 	// error there may be a cable to close.

@@ -183,6 +183,13 @@ func (s *memStation) connect(ctx context.Context, node, process int) (cable, err
 	return s.hub.connectFrom(ctx, s, node, process)
 }
 
+// cables returns nothing: all processes are of this user, and end with their cables.
+func (s *memStation) cables(int, []int) (string, error) { return "", nil }
+
+func (s *memStation) connectTo(ctx context.Context, process int, _ []int) (cable, error) {
+	return s.connect(ctx, s.node, process)
+}
+
 // connect is connectFrom for a caller that is no station.
 func (h *memHub) connect(ctx context.Context, node, process int) (cable, error) {
 	return h.connectFrom(ctx, &memStation{node: node, stopped: make(chan struct{})}, node, process)

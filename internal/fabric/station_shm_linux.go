@@ -99,6 +99,18 @@ func (s *shmStation) connect(ctx context.Context, node, process int) (cable, err
 	return shmConnect(ctx, s.spec, node, process)
 }
 
+func (s *shmStation) cables(process int, users []int) (string, error) {
+	return s.dir.Cables(process, users)
+}
+
+func (s *shmStation) connectTo(ctx context.Context, process int, users []int) (cable, error) {
+	c, err := s.dir.ConnectTo(ctx, process, users)
+	if err != nil {
+		return nil, err
+	}
+	return &shmCable{c}, nil
+}
+
 // shmPresent reports whether a node of a fabric runs on this machine.
 func shmPresent(spec *Spec, node int) (bool, error) {
 	dir, err := hostdir.Open(spec.place(node), false)

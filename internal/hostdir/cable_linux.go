@@ -155,7 +155,7 @@ func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.place.checkPeer(c); err != nil {
+	if err := d.place.checkPeer(c, nil); err != nil {
 		err = fmt.Errorf("fabric: accept: %w", err)
 		if forbidden := new(ForbiddenError); errors.As(err, &forbidden) {
 			c.Close()
@@ -171,6 +171,12 @@ func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
 // does not belong to the place, or this process does not, the error wraps a *ForbiddenError. It
 // wraps EPERM if this process could take other users for its own.
 func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
+	return d.ConnectTo(ctx, process, nil)
+}
+
+// ConnectTo is Connect to a process that must be of one of the users, if these are not nil. If it
+// is not, the error wraps ErrOtherUser, without waiting for anything that the process does.
+func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*net.UnixConn, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
 	}
@@ -178,10 +184,10 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		c, err := d.try(ctx, process)
+		c, err := d.try(ctx, process, users)
 		switch {
 		case err == nil:
-			if err := d.place.checkPeer(c); err != nil {
+			if err := d.place.checkPeer(c, users); err != nil {
 				c.Close()
 				return nil, fmt.Errorf("fabric: connect to process %d: %w", process, err)
 			}
@@ -206,41 +212,95 @@ func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
 
 // try connects to the socket of a process. There may be others beside it, of processes that
 // had the number before: nobody listens there any more. The error wraps ECONNREFUSED if
-// nobody listens at any.
-func (d *Dir) try(ctx context.Context, process int) (*net.UnixConn, error) {
+// nobody listens at any, and ErrOtherUser if besides some are of users that are not asked for.
+func (d *Dir) try(ctx context.Context, process int, users []int) (*net.UnixConn, error) {
 	dir, names, err := d.cables(process)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	none := error(syscall.ECONNREFUSED)
 	for _, name := range names {
-		c, err := d.place.connect(ctx, dir, name)
+		c, err := d.place.connect(ctx, dir, name, users)
 		switch {
 		case err == nil:
 			return c, nil
+		case errors.Is(err, ErrOtherUser):
+			none = err
 		case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT):
 			return nil, d.place.explain(err)
 		}
 	}
-	return nil, syscall.ECONNREFUSED
+	return nil, none
 }
 
-// connect connects to the socket of that name in dir. The error wraps ECONNREFUSED if the name
-// is not that of a socket which a process of the fabric has made: in the directory of a group, a
-// link could lead to a socket elsewhere that its members may not reach.
-func (p *openPlace) connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
-	fd, err := openat(int(dir.Fd()), name, unix.O_PATH) // a link itself, not where it leads
+// Cables identifies the process that has a number, among those that have had it and will have it.
+// If users are not nil, and only others have a socket for the number, the error wraps ErrOtherUser.
+func (d *Dir) Cables(process int, users []int) (string, error) {
+	dir, names, err := d.cables(process)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	var own []string
+	var other error
+	for _, name := range names {
+		fd, err := d.place.openCable(dir, name, users)
+		switch {
+		case err == nil:
+			unix.Close(fd)
+			own = append(own, name)
+		case errors.Is(err, ErrOtherUser):
+			other = fmt.Errorf("fabric: process %d: %w", process, err)
+		}
+	}
+	if len(own) == 0 && other != nil {
+		return "", other
+	}
+	slices.Sort(own)
+	return strings.Join(own, " "), nil
+}
+
+// openCable opens the file of the socket of that name in dir, but does not connect. The error wraps
+// ECONNREFUSED if the name is not that of a socket which a process of the fabric has made: in the
+// directory of a group, a link could lead to a socket elsewhere that its members may not reach. It
+// wraps ErrOtherUser if users are not nil and none of them has made the socket.
+func (p *openPlace) openCable(dir *os.File, name string, users []int) (fd int, err error) {
+	fd, err = openat(int(dir.Fd()), name, unix.O_PATH) // a link itself, not where it leads
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && !p.ours(&st, unix.S_IFSOCK) {
+		err = syscall.ECONNREFUSED
+	}
+	if err == nil && users != nil {
+		err = madeBy(&st, users)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// madeBy returns ErrOtherUser unless a file is of one of users.
+func madeBy(st *unix.Stat_t, users []int) error {
+	owner := Peer{UID: int(st.Uid), GID: int(st.Gid)}
+	if err := forgetStrangers(&owner, "/proc"); err != nil {
+		return needsProc("whether a user stands for others too", err)
+	}
+	return isOf(owner, users)
+}
+
+// connect connects to the socket of that name in dir. Its errors are those of openCable and of
+// connect(2).
+func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, users []int) (*net.UnixConn, error) {
+	fd, err := p.openCable(dir, name, users)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
-	}
-	if !p.ours(&st, unix.S_IFSOCK) {
-		return nil, syscall.ECONNREFUSED
-	}
 	// The file itself, whatever has the name by now.
 	path := "/proc/self/fd/" + strconv.Itoa(fd)
 	if unix.Access(path, unix.F_OK) != nil {

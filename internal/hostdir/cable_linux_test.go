@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestCableToAnotherProcess(t *testing.T) {
@@ -211,4 +213,77 @@ func TestACableToAStrangerIsRefused(t *testing.T) {
 	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("connect: %v, want EACCES", err)
 	}
+}
+
+// A process that must be of certain users, and is not, is not waited for.
+func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
+	base := newBase(t)
+	d, own := openMember(t, base)
+	l, err := d.Listen(own)
+	require.NoError(t, err)
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }))
+	require.NoError(t, err)
+	first, err := d.Connect(t.Context(), own) // fills the queue
+	require.NoError(t, err)
+	defer first.Close()
+
+	uid := os.Geteuid()
+	others := []int{uid + 1, uid + 2}
+	_, err = d.ConnectTo(t.Context(), own, others)
+	require.ErrorIs(t, err, ErrOtherUser)
+	_, err = d.Cables(own, others)
+	require.ErrorIs(t, err, ErrOtherUser)
+	name, err := d.Cables(own, append(others, uid))
+	require.NoError(t, err)
+	require.Equal(t, d.cable, name)
+	c, err := d.Accept(l)
+	require.NoError(t, err)
+	c.Close()
+	c, err = d.ConnectTo(t.Context(), own, append(others, uid))
+	require.NoError(t, err)
+	c.Close()
+	if uid != 0 {
+		return
+	}
+	// Whose the file is counts, and who listens there.
+	require.NoError(t, os.Chown(filepath.Join(base, "default", d.cable), uid+1, -1))
+	_, err = d.ConnectTo(t.Context(), own, []int{uid})
+	require.Error(t, err)
+	shared := filepath.Join(t.TempDir(), "shared")
+	m, err := Open(At(shared, 0, "0"), true)
+	require.NoError(t, err)
+	defer m.Close()
+	own, err = m.ClaimProcess()
+	require.NoError(t, err)
+	ml, err := m.Listen(own)
+	require.NoError(t, err)
+	defer ml.Close()
+	require.NoError(t, os.Chown(filepath.Join(shared, m.cable), uid+1, -1))
+	_, err = m.ConnectTo(t.Context(), own, []int{uid + 1})
+	require.ErrorIs(t, err, ErrOtherUser)
+}
+
+// Of two processes that have a number, one after the other, each has cables of its own.
+func TestCablesIdentifyAProcess(t *testing.T) {
+	base := newBase(t)
+	looks, _ := openMember(t, base)
+	var names [2]string
+	for i := range names {
+		d, n := openMember(t, base)
+		require.Equal(t, 2, n)
+		name, err := looks.Cables(n, nil)
+		require.NoError(t, err)
+		require.Empty(t, name)
+		l, err := d.Listen(n)
+		require.NoError(t, err)
+		names[i], err = looks.Cables(n, nil)
+		require.NoError(t, err)
+		require.Equal(t, d.cable, names[i])
+		require.NoError(t, l.Close())
+		require.NoError(t, d.Close())
+	}
+	require.NotEqual(t, names[0], names[1])
 }

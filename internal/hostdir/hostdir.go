@@ -51,6 +51,9 @@ func Self() Peer {
 // isIn reports whether a peer is in a group.
 func isIn(p Peer, gid int) bool { return p.GID == gid || slices.Contains(p.Groups, gid) }
 
+// ErrOtherUser reports that the process which has a number is not of a user that was asked for.
+var ErrOtherUser = errors.New("the process is of another user")
+
 // ErrLocked reports that another process has locked a directory for too long. It is EBUSY.
 var ErrLocked error = lockedError{}
 

@@ -93,3 +93,7 @@ func (d *Dir) Accept(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb
 func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {
 	return nil, ntb.ErrNotSupported
 }
+func (d *Dir) ConnectTo(context.Context, int, []int) (*net.UnixConn, error) {
+	return nil, ntb.ErrNotSupported
+}
+func (d *Dir) Cables(int, []int) (string, error) { return "", ntb.ErrNotSupported }

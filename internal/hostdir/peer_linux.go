@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -59,15 +60,28 @@ func forgetStrangers(p *Peer, proc string) error {
 	return nil
 }
 
-// checkPeer returns an error unless the process at the other end belongs to the place, and
-// this process can tell its user from others.
-func (p *openPlace) checkPeer(c *net.UnixConn) error {
+// isOf returns ErrOtherUser unless a peer is one of users.
+func isOf(p Peer, users []int) error {
+	if slices.Contains(users, p.UID) {
+		return nil
+	}
+	return fmt.Errorf("uid %d: %w", p.UID, ErrOtherUser)
+}
+
+// checkPeer returns an error unless the process at the other end belongs to the place, this
+// process can tell its user from others, and it is one of users, if these are not nil.
+func (p *openPlace) checkPeer(c *net.UnixConn, users []int) error {
 	if err := checkUser(); err != nil {
 		return err
 	}
 	peer, err := PeerOf(c)
 	if err != nil {
 		return err
+	}
+	if users != nil {
+		if err := isOf(peer, users); err != nil {
+			return err
+		}
 	}
 	return p.admit(peer, os.Geteuid())
 }
