@@ -80,6 +80,26 @@ func TestVMAndHost(t *testing.T) {
 	}
 }
 
+// lockedDown has a kernel refuse as much as one that Secure Boot has started.
+const lockedDown = "lockdown=integrity"
+
+// A kernel that is locked down refuses the files of functions. VFIO works, and says what it costs.
+func TestVMUnderLockdown(t *testing.T) {
+	s := needVM(t, nil)
+	s.variables = []string{lockedDown}
+	path := memory(t)
+	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
+	host := startHost(t, path)
+	machine.ready()
+	does(host, "node 1", "echo node2 300")
+	does(host, "node 1", "send node2 1000000")
+	does(machine.peer, "node 2", "send node1 1000000")
+	machine.interrupted()
+	machine.end()
+	endHost(host)
+	require.Equal(t, 1, strings.Count(string(machine.log()), "the kernel is locked down"))
+}
+
 // Two machines use each other.
 func TestVMAndVM(t *testing.T) {
 	s := needVM(t, nil)
@@ -118,15 +138,17 @@ func TestVMForwards(t *testing.T) {
 // What a machine lacks for VFIO is said, and nothing else is used in its place.
 func TestVMLacks(t *testing.T) {
 	has := needVM(t, nil)
-	for name, c := range map[string]struct{ iommu, option, want string }{
-		"a driver":  {has.iommu, ",poll", "has no driver, want vfio-pci: modprobe vfio-pci"},
-		"an IOMMU":  {"", ",poll", "has no IOMMU group: the machine needs an IOMMU that is on"},
-		"remapping": {"intel-iommu,intremap=off", "", "the IOMMU does not remap interrupts (intremap=on for QEMU's intel-iommu)"},
+	for name, c := range map[string]struct{ iommu, option, end, variable, want string }{
+		"a driver":  {has.iommu, ",poll", "", "", "has no driver, want vfio-pci: modprobe vfio-pci"},
+		"an IOMMU":  {"", ",poll", "", "", "has no IOMMU group: the machine needs an IOMMU that is on"},
+		"remapping": {"intel-iommu,intremap=off", "", "", "", "the IOMMU does not remap interrupts (intremap=on for QEMU's intel-iommu)"},
+		"files":     {has.iommu, ",poll", ",poll", lockedDown, "the kernel is locked down, and refuses the file of the function's memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := has
 			s.iommu = c.iommu
-			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec(t, 2, function(0)))
+			s.variables = []string{c.variable}
+			machine := s.startVM(t, []string{memory(t) + c.option}, "far", lineSpec(t, 2, function(0)+c.end))
 			require.Equal(t, "end: exit status 1", machine.readLine())
 			machine.off()
 			require.Contains(t, string(machine.log()), c.want)

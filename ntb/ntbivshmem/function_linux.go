@@ -12,22 +12,25 @@ import (
 	"github.com/ntbnet/ntbnet/internal/vfio"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"golang.org/x/sys/unix"
 )
 
 // positionAt is the register with the client's own number, of 32 bits.
 const positionAt = 8
 
 // AttachFunction returns the end of a process in a virtual machine, at the ivshmem-doorbell
-// function of an address such as 0000:00:03.0, by VFIO.
+// function of an address such as 0000:00:03.0, by VFIO. Its memory is mapped by its file in sysfs; where the
+// kernel is locked down and refuses that, by VFIO, which is slower.
 func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
 	f, err := findFunction(address)
 	if err != nil {
 		return nil, err
 	}
 	// The kernel refuses the write-combining file once VFIO has mapped the BAR, so
-	// that is never done.
+	// that is done only where it refuses the file anyway.
 	memory, size, kind, err := f.openMemory()
-	if err != nil {
+	locked := errors.Is(err, errLockedDown)
+	if err != nil && !locked {
 		return nil, err
 	}
 	defer func() {
@@ -44,6 +47,14 @@ func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
 			d.Close()
 		}
 	}()
+	from := int64(0)
+	if locked {
+		if memory, from, size, err = memoryOf(d); err != nil {
+			return nil, err
+		}
+		kind = ntb.Uncached
+		slog.Warn("ntbivshmem: the kernel is locked down, so VFIO maps the memory, uncached and thus slower", "function", address)
+	}
 	bar, err := d.Region(vfio.BAR(registersBAR))
 	if err != nil {
 		return nil, fmt.Errorf("ntbivshmem: %w", err)
@@ -60,10 +71,26 @@ func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
 		return nil, errors.Join(fmt.Errorf("ntbivshmem: %s must be an ivshmem-doorbell: %w", address, err), regs.unmap())
 	}
 	end := functionEnd{
-		name: address, place: place, memory: memory, size: size, kind: kind, regs: regs,
+		name: address, place: place, memory: memory, from: from, size: size, kind: kind, regs: regs,
 		wait: lines[0].Wait, stop: d.Close,
 	}
 	return end.attach()
+}
+
+// memoryOf returns where VFIO has the memory of a function, in a descriptor of the caller's own.
+func memoryOf(d *vfio.Device) (file *os.File, from, size int64, err error) {
+	bar, err := d.Region(vfio.BAR(memoryBAR))
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	if bar.Size == 0 || !bar.Maps {
+		return nil, 0, 0, fmt.Errorf("ntbivshmem: BAR %d has %d bytes, and cannot be mapped: %w", memoryBAR, bar.Size, syscall.ENOTSUP)
+	}
+	fd, err := unix.FcntlInt(uintptr(d.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("ntbivshmem: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "vfio"), bar.Offset, bar.Size, nil
 }
 
 // AttachResources is AttachFunction by the function's files in sysfs. It needs no VFIO and
@@ -77,8 +104,11 @@ func AttachResources(address string, place Place) (_ ntb.Attachment, err error) 
 		return nil, taken(err)
 	}
 	memory, size, kind, err := f.openMemory()
+	if errors.Is(err, errLockedDown) {
+		return nil, fmt.Errorf("%w (VFIO works: bind the function to vfio-pci, and leave \",poll\" out)", err)
+	}
 	if err != nil {
-		return nil, err
+		return nil, taken(err)
 	}
 	bar, _, err := f.open(fmt.Sprintf("resource%d", registersBAR))
 	if err != nil {
@@ -106,6 +136,7 @@ type functionEnd struct {
 	name   string
 	place  Place
 	memory *os.File
+	from   int64 // where the memory begins in its file
 	size   int64
 	kind   ntb.MemoryKind
 	regs   registers
@@ -119,6 +150,8 @@ func (e *functionEnd) attach() (ntb.Attachment, error) {
 		return nil, errors.Join(err, e.close())
 	}
 	own, peer := e.place.memories(int(e.memory.Fd()), e.size)
+	own.Offset += e.from
+	peer.Offset += e.from
 	a, err := ntbfixed.Attach(ntbfixed.Config{
 		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Stranger: true, Elsewhere: true, Vanishes: true,
 		ID: e.regs.position(), Named: true, Interrupt: e.regs.ring, Wait: e.wait, Stop: func() { e.close() },

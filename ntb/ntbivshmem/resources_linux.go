@@ -84,10 +84,30 @@ func (f *function) openMemory() (file *os.File, size int64, kind ntb.MemoryKind,
 		file, size, err = f.open(fmt.Sprintf("resource%d", memoryBAR))
 	}
 	if err == nil && size == 0 {
-		file.Close()
 		err = fmt.Errorf("ntbivshmem: PCI function %s has no memory: want ivshmem-doorbell or ivshmem-plain: %w", f.address, syscall.ENODEV)
+	} else if err == nil {
+		err = maps(file)
 	}
-	return file, size, kind, err
+	if err != nil {
+		file.Close() // os.File's method takes nil, too
+		return nil, 0, 0, err
+	}
+	return file, size, kind, nil
+}
+
+// errLockedDown is why the kernel maps no files of functions, as after Secure Boot.
+var errLockedDown = errors.New("ntbivshmem: the kernel is locked down, and refuses the file of the function's memory")
+
+// maps reports, by an error, whether the system maps a function's file.
+func maps(file *os.File) error {
+	page, err := unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
+	switch {
+	case err == nil:
+		return unix.Munmap(page)
+	case err == unix.EPERM:
+		return fmt.Errorf("%w: map %s: %w", errLockedDown, file.Name(), err)
+	}
+	return fmt.Errorf("ntbivshmem: map %s: %w", file.Name(), err)
 }
 
 // enable has the function answer for its BARs.
