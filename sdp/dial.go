@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -298,8 +299,11 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	if !ok && d.tcp {
 		return nil, syscall.ECONNREFUSED
+	}
+	if !ok { // perhaps somebody listens in another user's
+		return nil, fmt.Errorf("%w: nobody listens there in %s", os.NewSyscallError("connect", syscall.ECONNREFUSED), f.stack.fabric.Whose())
 	}
 	var users []int // all
 	if d.socket.Cookie != 0 {

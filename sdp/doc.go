@@ -125,6 +125,25 @@
 // to it end with ECONNRESET, and when one comes in its place, the link is made again. See
 // [Devices].
 //
+// # What this does to your process
+//
+//   - It spins. A wait polls memory for 50 µs, rarely for longer, before it sleeps, if a processor is
+//     free for that, in half of GOMAXPROCS goroutines at most. The option spin=0 of SDP_FABRIC turns it
+//     off.
+//   - It has goroutines while a [Fabric] is open: some of the Fabric, and some for each process with which
+//     there is a link. None holds a thread of its own while it waits, but a question to the kernel locks
+//     one until it is answered. Fabric.Close ends them. The default Fabric closes after its last use.
+//   - It leaves files. A fabric is a directory, in /run/user/UID/ntbnet or /tmp/ntbnet-UID, unless
+//     SDP_FABRIC is the path of another one; a process has a socket there. The fabric mem:NAME has none.
+//   - It maps memory: 1 GiB of addresses for each side of a link, of which pages are taken as they are used, by
+//     three descriptors. The options window and buffer make that less.
+//   - It registers with membarrier, by which other processes make its threads pass a barrier. Where a filter
+//     of system calls forbids that, each message costs a fence more.
+//   - It asks by netlink, in each dial of network "tcp", which socket is meant. Network "sdp" does not.
+//   - It handles SIGBUS, in front of Go's own handler, once a link is over the memory of an ivshmem function or a
+//     file, which may go away. Other faults are passed on. Without such a link there is no handler.
+//   - It logs what is refused, forbidden or missing by the default logger of log/slog.
+//
 // # Connections
 //
 // A [Conn] behaves as a *net.TCPConn on Linux does, to the order of its errors. The few

@@ -66,9 +66,12 @@ func serveHTTP(address string) (net.Listener, error) {
 }
 
 // httpClient takes SDP where the server is on this machine and listens by SDP, and
-// TCP elsewhere.
+// TCP elsewhere. Everything else is as with http.DefaultClient: HTTP/2, proxies of the
+// environment, time-outs.
 func httpClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: (&sdp.Dialer{}).DialContext}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&sdp.Dialer{}).DialContext
+	return &http.Client{Transport: transport}
 }
 
 // openBridged opens a node whose bridges a driver has.
@@ -89,6 +92,14 @@ func listenFor(gid int) (net.Listener, error) {
 		return nil
 	}}
 	return lc.Listen(context.Background(), "sdp", ":7000")
+}
+
+// The client of README.md has what package http's own has.
+func TestTheHTTPClientKeepsWhatTheDefaultHas(t *testing.T) {
+	got, want := httpClient().Transport.(*http.Transport), http.DefaultTransport.(*http.Transport)
+	if !got.ForceAttemptHTTP2 || got.Proxy == nil || got.IdleConnTimeout != want.IdleConnTimeout || got.TLSHandshakeTimeout != want.TLSHandshakeTimeout {
+		t.Errorf("the transport is %+v, want it as %+v", got, want)
+	}
 }
 
 func Example() {
@@ -277,7 +288,7 @@ func TestDocumentsShowTheseExamples(t *testing.T) {
 		}
 		return string(b)
 	}
-	source := read("example_test.go") + read("../shmem/example_test.go")
+	source := read("example_test.go") + read("../shmem/example_test.go") + read("testdata/hello/main.go")
 	documents, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func TestDoctorOfAFabricThatWorks(t *testing.T) {
 	p := newProgram(t, []string{"SDP_FABRIC=" + name}, "doctor")
 	require.Zero(t, p.run(t), p.stderr.String())
 	text := p.stdout.String()
-	assert.Regexp(t, `(?m)^ok +fabric +`+regexp.QuoteMeta(name)+`, by SDP_FABRIC$`, text)
+	assert.Regexp(t, `(?m)^ok +fabric +`+regexp.QuoteMeta(name)+`, by SDP_FABRIC: fabric `+regexp.QuoteMeta(name)+` of user .+$`, text)
 	assert.Regexp(t, `(?m)^ok +connection +a listener on a free port`, text)
 	assert.True(t, strings.HasSuffix(text, "\nA dial and a listen work by SDP.\n"), text)
 	assert.Empty(t, p.stderr.String())

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/spf13/pflag"
 )
@@ -55,6 +56,11 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 	if err := s.listen(fabric); err != nil {
 		logger.Print(err)
 		return statusUsage
+	}
+	if fabric != nil {
+		if whose, err := proxy.Whose(); err == nil {
+			s.logf("SDP is that of %s", whose)
+		}
 	}
 	if o.own {
 		s.logf("owning the links of %s", os.Getenv("SDP_FABRIC"))

@@ -251,6 +251,9 @@ func (f *Fabric) Cut(host int) int {
 // Host returns this host's number.
 func (f *Fabric) Host() int { return f.net.spec.Node }
 
+// Whose returns the fabric's name, and for which processes it is, for messages.
+func (f *Fabric) Whose() string { return f.net.spec.Whose() }
+
 // OwnsLinks reports whether this process owns its host's links to other hosts.
 func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member() }
 

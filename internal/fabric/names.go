@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -112,6 +113,19 @@ func OpenDir(name string) (*hostdir.Dir, error) {
 		return nil, err
 	}
 	return hostdir.Open(hostdir.In(hostdir.Find(name), name), true)
+}
+
+// Whose returns the fabric's name, and for which processes it is, for messages.
+func (s *Spec) Whose() string {
+	name := "fabric " + s.Kind + ":" + s.Name
+	switch {
+	case s.InProcess():
+		return name + " of this process"
+	case isPath(s.Name):
+		return name + " of all who may enter that directory"
+	}
+	uid := os.Geteuid()
+	return fmt.Sprintf("%s of user %s (uid %d)", name, hostdir.UserName(uid), uid)
 }
 
 // OpenBoard opens the board of the fabric that spec names, and creates it if it does

@@ -346,7 +346,7 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case uid == r.user && mode&0o777 == 0o700 && r.gid < 0:
 		return -1, nil
 	case mode&0o777 == 0o700 && uid != r.user:
-		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: chown root %s && chgrp %s %[3]s && chmod 3770 %[3]s, or use another directory", userAndUID(uid), userAndUID(r.user), path, group)
+		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: use another directory, for both users one of a group (install -d -m 3770 -o root -g %s DIRECTORY)", userAndUID(uid), userAndUID(r.user), group)
 	case r.gid >= 0 && gid != r.gid:
 		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", groupName(gid), group, path)
 	case mode != groupMode:

@@ -45,7 +45,7 @@ func TestRulesOfDirectories(t *testing.T) {
 		{"another group", dir | 0o3770, 0, another, nil, 0, "belongs to group 4200, of which 4001 is not a member: usermod -a -G 4200 4001"},
 		{"not the group that was asked for", dir | 0o3770, 0, shop, func(r *rules) { r.gid = another }, 0, "chgrp 4200 /d && chmod 3770 /d"},
 		{"private, but for a group", dir | 0o700, me, shop, func(r *rules) { r.gid = shop }, 0, "chmod 3770 /d"},
-		{"of another alone", dir | 0o700, other, shop, nil, 0, "belongs to uid 4002 alone, and this process is uid 4001: chown root /d && chgrp GROUP /d && chmod 3770 /d"},
+		{"of another alone", dir | 0o700, other, shop, nil, 0, "belongs to uid 4002 alone, and this process is uid 4001: use another directory, for both users one of a group (install -d -m 3770 -o root -g GROUP DIRECTORY)"},
 		{"open to all", dir | 0o777, 0, shop, nil, 0, "has mode 0777, want 3770 for a group, or 0700 and owner 4001: chgrp GROUP /d && chmod 3770 /d, or chown 4001 /d && chmod 700 /d"},
 		{"open to all, sticky", dir | 0o1777, 0, shop, nil, 0, "has mode 1777"},
 		{"readable by others", dir | 0o3774, 0, shop, nil, 0, "has mode 3774"},

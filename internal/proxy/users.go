@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -66,4 +67,13 @@ func (u Users) allow(p sdp.Peer) error {
 		return nil
 	}
 	return fmt.Errorf("want uid %d or gid %d", u.uids, u.gids)
+}
+
+// Whose returns the name of the fabric that SDP_FABRIC names, and for which processes it is.
+func Whose() (string, error) {
+	spec, err := fabric.ParseSpec(fabric.DefaultSpec())
+	if err != nil {
+		return "", err
+	}
+	return spec.Whose(), nil
 }

@@ -29,7 +29,7 @@ func Run(ctx context.Context, name, from string) *Report {
 	if err != nil {
 		r.fail("fabric", advice(err), "%s, %s", name, from)
 	} else {
-		r.ok("fabric", "%s, %s", name, from)
+		r.ok("fabric", "%s, %s: %s", name, from, spec.Whose())
 	}
 	r.user()
 	r.system(spec)
