@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -111,7 +111,7 @@ func memoryFor(t *testing.T, peers int) string {
 	path := filepath.Join(t.TempDir(), "memory")
 	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: peers, Vectors: 1})
 	require.NoError(t, err)
-	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	ln, err := unixsock.Listen(context.Background(), path)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(ln) }()

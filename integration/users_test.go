@@ -691,12 +691,8 @@ func playBlocker(p *self) error {
 			}
 		}()
 	case "full":
-		raw, err := l.SyscallConn()
-		if err != nil {
+		if err := l.Control(func(fd int) error { return syscall.Listen(fd, 0) }); err != nil {
 			return err
-		}
-		if e := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); e != nil || err != nil {
-			return errors.Join(e, err)
 		}
 		c, err := d.Connect(context.Background(), process)
 		if err != nil {

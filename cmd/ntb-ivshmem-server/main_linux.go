@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"os"
 	"os/signal"
 	"os/user"
@@ -208,7 +207,7 @@ func serve(ctx context.Context, servers []*memory, logger *log.Logger) int {
 type memory struct {
 	path   string
 	server *ivshmem.Server
-	ln     net.Listener
+	ln     *unixsock.Listener
 }
 
 func newMemory(ctx context.Context, path string, o *options, logger *log.Logger) (*memory, error) {
@@ -233,7 +232,7 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 }
 
 // listen makes the socket with its group and mode. Before that nobody but this user can connect.
-func listen(ctx context.Context, path string, o *options) (net.Listener, error) {
+func listen(ctx context.Context, path string, o *options) (*unixsock.Listener, error) {
 	old := syscall.Umask(0o177)
 	ln, err := unixsock.Listen(ctx, path)
 	syscall.Umask(old)

@@ -41,6 +41,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"imports":     checkTable(files, house.imports),
 		"third party": checkThirdParty(files),
 		"unsafe":      checkUnsafe(files),
+		"sockets":     checkSockets(files),
 		"locks":       checkLocks(files, house.imports),
 		"length":      checkLength(files),
 		"doc.go":      checkDoc(files),

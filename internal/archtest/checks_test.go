@@ -126,6 +126,13 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"mutex without a class", locks, map[string]string{"a/a.go": "package a; type t struct { sync.Mutex; mu *sync.RWMutex }"},
 			[]string{"a/a.go: no sync.Mutex here", "a/a.go: no sync.RWMutex here"}},
 
+		{"Unix sockets in their package, in tests, and other sockets", checkSockets, map[string]string{
+			"internal/unixsock/a.go": "package unixsock; var c *net.UnixConn", "a/a_test.go": "package a; var c *net.UnixConn",
+			"a/a.go": "package a; func f() { net.Dial(\"tcp\", \"x\") }"}, nil},
+		{"plain Unix sockets", checkSockets, map[string]string{
+			"a/a.go": "package a; func f(c *net.UnixConn) { d.DialContext(ctx, \"unix\", \"x\"); unix.Recvmsg(1, nil, nil, 0) }"},
+			[]string{"a/a.go: no net.UnixConn here", "no DialContext of", "no unix.Recvmsg here"}},
+
 		{"longest file", checkLength, map[string]string{"a/a.go": long[:len(long)-1], "a/a_test.go": long + "\n\n"}, nil},
 		{"file too long", checkLength, map[string]string{"a/a.go": long}, []string{"a/a.go has 501 lines"}},
 

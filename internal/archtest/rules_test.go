@@ -48,6 +48,54 @@ func checkLocks(files []file, table map[string][]string) []string {
 	return bad
 }
 
+// plainSockets are the functions and types, by package, with which a Unix socket would be read and closed
+// plainly: what its peer has sent could make that take for ever.
+var plainSockets = map[string][]string{
+	"net":     {"UnixConn", "UnixListener", "DialUnix", "ListenUnix"},
+	"unix":    {"Recvmsg", "RecvmsgBuffers", "ParseUnixRights"},
+	"syscall": {"Recvmsg", "ParseUnixRights"},
+}
+
+// socketRoom is the package that may use them, and typeOnly is the file that has one among the types of
+// connections that users give.
+const (
+	socketRoom = "internal/unixsock"
+	typeOnly   = "sdp/zerocopy.go"
+)
+
+// checkSockets has Unix sockets, and the files that come over them, go through one package.
+func checkSockets(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		if f.syntax == nil || f.isTest() || f.dir == socketRoom || f.path == typeOnly {
+			continue
+		}
+		report := func(what string) {
+			bad = append(bad, fmt.Sprintf("%s: no %s here: Unix sockets are those of %s", f.path, what, socketRoom))
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(plainSockets[x.Name], n.Sel.Name) {
+					report(x.Name + "." + n.Sel.Name)
+				}
+			case *ast.CallExpr:
+				sel, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || !slices.Contains([]string{"Dial", "DialContext", "DialTimeout", "Listen"}, sel.Sel.Name) {
+					return true
+				}
+				for _, a := range n.Args {
+					if lit, ok := a.(*ast.BasicLit); ok && lit.Value == `"unix"` {
+						report(sel.Sel.Name + " of \"unix\"")
+					}
+				}
+			}
+			return true
+		})
+	}
+	return bad
+}
+
 // checkDoc requires a doc.go with a package comment in every package.
 func checkDoc(files []file) []string {
 	docs := map[string]*ast.File{}

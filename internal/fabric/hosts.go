@@ -202,6 +202,9 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 	if deadline, ok := ctx.Deadline(); ok {
 		err = c.SetDeadline(deadline)
 	}
+	if err == nil && g.bridges() {
+		err = c.takeFiles() // they come right behind the answer
+	}
 	if err == nil {
 		err = writeGreeting(c, g)
 	}

@@ -4,13 +4,14 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,7 +64,7 @@ func FetchFile(ctx context.Context, spec *Spec, node, port int, key uint64) (*os
 }
 
 // fetch asks for a file over a cable.
-func fetch(c *net.UnixConn, g *greeting) (*os.File, error) {
+func fetch(c *unixsock.Conn, g *greeting) (*os.File, error) {
 	who, err := hostdir.PeerOf(c)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func fetch(c *net.UnixConn, g *greeting) (*os.File, error) {
 	if who.UID != os.Geteuid() {
 		return nil, errNotYours
 	}
-	if err := writeGreeting(c, g); err != nil {
+	if err := errors.Join(c.TakeFiles(), writeGreeting(c, g)); err != nil {
 		return nil, err
 	}
 	r := &fileReader{conn: c}
@@ -86,33 +87,22 @@ func fetch(c *net.UnixConn, g *greeting) (*os.File, error) {
 		err = fmt.Errorf("%w: %d files, want one", errGreeting, len(r.files))
 	}
 	if err != nil {
-		r.close()
+		unixsock.Discard(who.UID, r.files...)
 		return nil, err
 	}
 	return os.NewFile(uintptr(r.files[0]), "fetched"), nil
 }
 
-// fileReader reads a cable, and keeps the files that come with what it reads.
+// fileReader reads a cable, and keeps the file that comes with what it reads.
 type fileReader struct {
-	conn  *net.UnixConn
+	conn  *unixsock.Conn
 	files []int
 }
 
 func (r *fileReader) Read(p []byte) (int, error) {
-	oob := make([]byte, unix.CmsgSpace(4)) // the kernel closes more than one
-	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob)
-	messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i])
-		r.files = append(r.files, fds...)
-	}
+	n, files, err := r.conn.ReadFiles(p, 1-len(r.files))
+	r.files = append(r.files, files...)
 	return n, err
-}
-
-func (r *fileReader) close() {
-	for _, fd := range r.files {
-		unix.Close(fd)
-	}
 }
 
 // sendFile sends a frame of a greeting, and a file with it.
@@ -122,7 +112,7 @@ func (c *shmCable) sendFile(frame []byte, f *os.File) error {
 		return err
 	}
 	var sent error
-	err = raw.Control(func(fd uintptr) { _, _, sent = c.WriteMsgUnix(frame, unix.UnixRights(int(fd)), nil) })
+	err = raw.Control(func(fd uintptr) { _, sent = c.WriteFiles(frame, int(fd)) })
 	if err != nil {
 		return err
 	}

@@ -139,8 +139,15 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 		answer.Refused = err.Error()
 		h.refused.add(err)
 	}
-	err = writeGreeting(c, answer)
-	if err != nil || answer.Refused != "" || answer.Busy || !g.bridges() {
+	err = nil
+	goesOn := answer.Refused == "" && !answer.Busy && g.bridges()
+	if goesOn {
+		err = c.takeFiles()
+	}
+	if err == nil {
+		err = writeGreeting(c, answer)
+	}
+	if err != nil || !goesOn {
 		if l != nil && !answer.Busy {
 			h.failed(l, err)
 		}

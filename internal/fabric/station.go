@@ -54,6 +54,9 @@ type cable interface {
 	SetDeadline(time.Time) error
 	// peer returns the user of the process at the other end.
 	peer() (hostdir.Peer, error)
+	// takeFiles lets the other end send files. It is called before this end's part of a greeting, unless
+	// both then hang up.
+	takeFiles() error
 	// bridge makes this end of a bridge. Its window has window bytes, 0 for the
 	// kind's own size. It has at least doorbells doorbell bits. Both sides call it,
 	// before the deadline. The bridge owns the cable from then on. On error the

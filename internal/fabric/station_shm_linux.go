@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
@@ -22,7 +22,7 @@ type shmStation struct {
 	spec   *Spec        // immutable
 	dir    *hostdir.Dir // of this host; immutable
 	number int          // immutable
-	ln     *net.UnixListener
+	ln     *unixsock.Listener
 }
 
 // openShmStation opens the station again if the directory is removed meanwhile, as an empty one
@@ -180,10 +180,12 @@ func errAbsent(node int) error {
 }
 
 // shmCable is an end of a Unix socket.
-type shmCable struct{ *net.UnixConn }
+type shmCable struct{ *unixsock.Conn }
 
-func (c *shmCable) peer() (hostdir.Peer, error) { return hostdir.PeerOf(c.UnixConn) }
+func (c *shmCable) peer() (hostdir.Peer, error) { return hostdir.PeerOf(c.Conn) }
+
+func (c *shmCable) takeFiles() error { return c.TakeFiles() }
 
 func (c *shmCable) bridge(window, doorbells int) (ntb.Device, error) {
-	return ntbshm.New(c.UnixConn, ntbshm.Options{Window: window, Doorbells: doorbells})
+	return ntbshm.New(c.Conn, ntbshm.Options{Window: window, Doorbells: doorbells})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 // maxSocketPath is the length of the longest path by which a Unix socket can be named.
@@ -37,7 +38,7 @@ func (p Place) cableOf(name string) int {
 // Listen listens for cables of the other processes. process is this Dir's number. A Dir
 // listens once. Accept accepts the cables. The caller closes the listener before it closes
 // the Dir.
-func (d *Dir) Listen(process int) (*net.UnixListener, error) {
+func (d *Dir) Listen(process int) (*unixsock.Listener, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, err := d.listen(process)
@@ -49,7 +50,7 @@ func (d *Dir) Listen(process int) (*net.UnixListener, error) {
 
 // listen is Listen. The caller holds mu. A name that others look for is that of a socket
 // which listens, and is never used again.
-func (d *Dir) listen(process int) (*net.UnixListener, error) {
+func (d *Dir) listen(process int) (*unixsock.Listener, error) {
 	switch {
 	case process < 1 || process != d.process:
 		return nil, syscall.EINVAL
@@ -69,11 +70,10 @@ func (d *Dir) listen(process int) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := unixsock.Bind(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false)
 	// The kernel gives it a mode by the umask.
 	if err = unix.Fchmodat(p.fd(), temporary, p.fileMode(), 0); err == nil {
 		err = unix.Renameat(p.fd(), temporary, p.fd(), name)
@@ -150,8 +150,8 @@ func (d *Dir) removeDead() (removed []string) {
 // does not belong to the place, without a message, and returns a *ForbiddenError. If this
 // process could take other users for its own, the error wraps EPERM. Where it could not be found out
 // whose process it is, Accept returns the cable too, which the caller closes.
-func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
-	c, err := l.AcceptUnix()
+func (d *Dir) Accept(l *unixsock.Listener) (*unixsock.Conn, error) {
+	c, err := l.AcceptConn()
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +170,13 @@ func (d *Dir) Accept(l *net.UnixListener) (*net.UnixConn, error) {
 // wraps EHOSTUNREACH. If it cannot be reached, the error wraps ECONNREFUSED. If it
 // does not belong to the place, or this process does not, the error wraps a *ForbiddenError. It
 // wraps EPERM if this process could take other users for its own.
-func (d *Dir) Connect(ctx context.Context, process int) (*net.UnixConn, error) {
+func (d *Dir) Connect(ctx context.Context, process int) (*unixsock.Conn, error) {
 	return d.ConnectTo(ctx, process, nil)
 }
 
 // ConnectTo is Connect to a process that must be of one of the users, if these are not nil. If it
 // is not, the error wraps ErrOtherUser, without waiting for anything that the process does.
-func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*net.UnixConn, error) {
+func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*unixsock.Conn, error) {
 	if err := checkUser(); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*net.Uni
 // try connects to the socket of a process. There may be others beside it, of processes that
 // had the number before: nobody listens there any more. The error wraps ECONNREFUSED if
 // nobody listens at any, and ErrOtherUser if besides some are of users that are not asked for.
-func (d *Dir) try(ctx context.Context, process int, users []int) (*net.UnixConn, error) {
+func (d *Dir) try(ctx context.Context, process int, users []int) (*unixsock.Conn, error) {
 	dir, names, err := d.cables(process)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func madeBy(st *unix.Stat_t, users []int) error {
 
 // connect connects to the socket of that name in dir. Its errors are those of openCable and of
 // connect(2).
-func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, users []int) (*net.UnixConn, error) {
+func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, users []int) (*unixsock.Conn, error) {
 	fd, err := p.openCable(dir, name, users)
 	if err != nil {
 		return nil, err
@@ -308,12 +308,7 @@ func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, user
 			return nil, err
 		}
 	}
-	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return c.(*net.UnixConn), nil
+	return unixsock.Dial(ctx, path)
 }
 
 // cables returns the names of the sockets of a process, and another descriptor of the

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,15 +85,8 @@ func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	raw, err := l.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// To listen again with a shorter queue is allowed.
-	if err := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
+	if err := l.Control(func(fd int) error { return syscall.Listen(fd, 0) }); err != nil {
 		t.Fatal(err)
 	}
 	first, err := d.Connect(t.Context(), own) // fills the queue
@@ -146,14 +140,14 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	}
 	// A socket that strangers do reach.
 	open := filepath.Join(filepath.Dir(exe), "open")
-	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: open, Net: "unix"}); err != nil {
+	if l, err = unixsock.Listen(t.Context(), open); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	accepted := make(chan *net.UnixConn, 1)
+	accepted := make(chan *unixsock.Conn, 1)
 	go func() {
 		_, err := d.Accept(l)
 		if forbidden := new(ForbiddenError); !errors.As(err, &forbidden) {
@@ -222,10 +216,7 @@ func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
 	l, err := d.Listen(own)
 	require.NoError(t, err)
 	defer l.Close()
-	raw, err := l.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }))
-	require.NoError(t, err)
+	require.NoError(t, l.Control(func(fd int) error { return syscall.Listen(fd, 0) }))
 	first, err := d.Connect(t.Context(), own) // fills the queue
 	require.NoError(t, err)
 	defer first.Close()

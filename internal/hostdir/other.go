@@ -4,9 +4,9 @@ package hostdir
 
 import (
 	"context"
-	"net"
 	"strconv"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -64,7 +64,7 @@ func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, ni
 func (b *Board) Close() error                                   { return nil }
 
 // PeerOf returns ntb.ErrNotSupported.
-func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
+func PeerOf(*unixsock.Conn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 
 func (d *Dir) Watch(func(error))               {}
 func (d *Dir) Lost() error                     { return nil }
@@ -84,16 +84,16 @@ func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
 func (d *Dir) AnySocket(int) (Socket, bool, error) {
 	return Socket{}, false, ntb.ErrNotSupported
 }
-func (d *Dir) Holdings() ([]Holding, error)                    { return nil, ntb.ErrNotSupported }
-func (d *Dir) Dead() ([]string, error)                         { return nil, ntb.ErrNotSupported }
-func (d *Dir) RemoveDead() ([]string, error)                   { return nil, ntb.ErrNotSupported }
-func (d *Dir) Processes() ([]int, error)                       { return nil, ntb.ErrNotSupported }
-func (d *Dir) Listen(int) (*net.UnixListener, error)           { return nil, ntb.ErrNotSupported }
-func (d *Dir) Accept(*net.UnixListener) (*net.UnixConn, error) { return nil, ntb.ErrNotSupported }
-func (d *Dir) Connect(context.Context, int) (*net.UnixConn, error) {
+func (d *Dir) Holdings() ([]Holding, error)                      { return nil, ntb.ErrNotSupported }
+func (d *Dir) Dead() ([]string, error)                           { return nil, ntb.ErrNotSupported }
+func (d *Dir) RemoveDead() ([]string, error)                     { return nil, ntb.ErrNotSupported }
+func (d *Dir) Processes() ([]int, error)                         { return nil, ntb.ErrNotSupported }
+func (d *Dir) Listen(int) (*unixsock.Listener, error)            { return nil, ntb.ErrNotSupported }
+func (d *Dir) Accept(*unixsock.Listener) (*unixsock.Conn, error) { return nil, ntb.ErrNotSupported }
+func (d *Dir) Connect(context.Context, int) (*unixsock.Conn, error) {
 	return nil, ntb.ErrNotSupported
 }
-func (d *Dir) ConnectTo(context.Context, int, []int) (*net.UnixConn, error) {
+func (d *Dir) ConnectTo(context.Context, int, []int) (*unixsock.Conn, error) {
 	return nil, ntb.ErrNotSupported
 }
 func (d *Dir) Cables(int, []int) (string, error) { return "", ntb.ErrNotSupported }

@@ -3,30 +3,27 @@ package hostdir
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 // PeerOf returns the user of the process at the other end of a cable.
-func PeerOf(c *net.UnixConn) (p Peer, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return p, err
-	}
-	var asked error
-	err = raw.Control(func(fd uintptr) {
-		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		if asked = err; err != nil {
-			return
+func PeerOf(c *unixsock.Conn) (p Peer, err error) {
+	err = c.Control(func(fd int) error {
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err != nil {
+			return err
 		}
 		p = Peer{PID: int(cred.Pid), UID: int(cred.Uid), GID: int(cred.Gid)}
-		p.Groups, asked = peerGroups(int(fd))
+		p.Groups, err = peerGroups(fd)
+		return err
 	})
-	if err = errors.Join(err, asked); err != nil {
+	if err != nil {
 		return p, fmt.Errorf("ask for the peer's user: %w", err)
 	}
 	if err = forgetStrangers(&p, "/proc"); err != nil {
@@ -70,7 +67,7 @@ func isOf(p Peer, users []int) error {
 
 // checkPeer returns an error unless the process at the other end belongs to the place, this
 // process can tell its user from others, and it is one of users, if these are not nil.
-func (p *openPlace) checkPeer(c *net.UnixConn, users []int) error {
+func (p *openPlace) checkPeer(c *unixsock.Conn, users []int) error {
 	if err := checkUser(); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -95,7 +95,7 @@ func TestNumbersOfNobodyAreNobodys(t *testing.T) {
 // abstract socket and accepts as members of a fabric do. Then it opens a fabric and
 // dials.
 func playStandIn(name string) error {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	l, err := unixsock.Listen(context.Background(), name)
 	if err != nil {
 		return err
 	}

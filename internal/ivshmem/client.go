@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ var ErrServerGone = errors.New("ivshmem: the server has gone")
 // Client is a process' end of a server's memory.
 type Client struct {
 	// Immutable.
-	conn   *net.UnixConn
+	conn   *unixsock.Conn
 	id     int64
 	memory *os.File
 	size   int64
@@ -49,12 +48,11 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if err := unixsock.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("ivshmem: %s: %w", path, err)
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	conn, err := unixsock.DialForFiles(ctx, path)
 	if err != nil {
 		return nil, dialError(err)
 	}
-	c := &Client{conn: conn.(*net.UnixConn), ended: make(chan struct{}), peers: make(map[int64]*os.File), left: make(map[int64]struct{})}
+	c := &Client{conn: conn, ended: make(chan struct{}), peers: make(map[int64]*os.File), left: make(map[int64]struct{})}
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	err = c.greet()
 	if !stop() && err == nil {
@@ -89,8 +87,13 @@ func (c *Client) greet() error {
 		return fmt.Errorf("the server hung up, perhaps because it has as many clients as it serves: %w", err)
 	}
 	if memory.value != memoryID || memory.file < 0 {
-		closeFile(memory.file)
+		discard(c.conn, memory.file)
 		return fmt.Errorf("message %d in place of the memory", memory.value)
+	}
+	// Other files might not answer, nor close.
+	if _, err := unix.FcntlInt(uintptr(memory.file), unix.F_GET_SEALS, 0); err != nil {
+		discard(c.conn, memory.file)
+		return fmt.Errorf("the memory is no file of a file system in memory: %w", err)
 	}
 	c.memory = os.NewFile(uintptr(memory.file), "ivshmem")
 	var st unix.Stat_t
@@ -115,7 +118,7 @@ func (c *Client) number() (int64, error) {
 		return 0, fmt.Errorf("the server hung up, perhaps because it has as many clients as it serves: %w", err)
 	}
 	if m.file >= 0 {
-		unix.Close(m.file)
+		discard(c.conn, m.file)
 		return 0, fmt.Errorf("message %d with a descriptor", m.value)
 	}
 	return m.value, nil
@@ -128,7 +131,7 @@ func (c *Client) next() error {
 	case err != nil:
 		return err
 	case m.value < 0 || m.value > MaxID:
-		closeFile(m.file)
+		discard(c.conn, m.file)
 		return fmt.Errorf("number %d of a client, want 0 to %d", m.value, MaxID)
 	case m.file >= 0:
 		return c.vector(m)
@@ -153,8 +156,13 @@ func (c *Client) leave(id int64) {
 
 // vector keeps the first vector of each client.
 func (c *Client) vector(m message) error {
+	// Other files might not answer, nor close. Without /proc a server is believed.
+	if kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.file)); err == nil && kind != "anon_inode:[eventfd]" {
+		discard(c.conn, m.file)
+		return fmt.Errorf("interrupt of client %d is no eventfd", m.value)
+	}
 	if err := unix.SetNonblock(m.file, true); err != nil {
-		unix.Close(m.file)
+		discard(c.conn, m.file)
 		return fmt.Errorf("interrupt of client %d: %w", m.value, err)
 	}
 	f := os.NewFile(uintptr(m.file), "eventfd")
@@ -250,11 +258,5 @@ func (c *Client) release() {
 		if f != nil {
 			f.Close()
 		}
-	}
-}
-
-func closeFile(f int) {
-	if f >= 0 {
-		unix.Close(f)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -47,7 +48,7 @@ func newServer(t *testing.T, o Options) (path string, s *Server, log *lines) {
 	s, err := NewServer(o)
 	require.NoError(t, err)
 	path = filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", path)
+	ln, err := unixsock.Listen(t.Context(), path)
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -207,11 +208,11 @@ func TestClientsThatMisbehave(t *testing.T) {
 func TestServersThatMisbehave(t *testing.T) {
 	leak.Check(t)
 	memory := func(size int64) int {
-		f, err := os.CreateTemp(t.TempDir(), "")
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
 		require.NoError(t, err)
-		require.NoError(t, f.Truncate(size))
-		t.Cleanup(func() { f.Close() })
-		return int(f.Fd())
+		require.NoError(t, unix.Ftruncate(fd, size))
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
 	}
 	good := memory(MinSize)
 	for name, messages := range map[string][]message{
@@ -241,7 +242,7 @@ func TestServersThatMisbehave(t *testing.T) {
 				}
 				defer c.Close()
 				for _, m := range messages {
-					_ = send(c.(*net.UnixConn), m)
+					_ = send(own(c), m)
 				}
 			}()
 			_, err = Dial(context.Background(), path)
@@ -277,6 +278,14 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+func own(c net.Conn) *unixsock.Conn {
+	own, err := unixsock.Own(c)
+	if err != nil {
+		panic(err)
+	}
+	return own
+}
+
 // files returns how many descriptors this process has.
 func files(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -299,7 +308,7 @@ func FuzzClient(f *testing.F) {
 		if err != nil {
 			t.Skip(err)
 		}
-		var conns [2]*net.UnixConn
+		var conns [2]*unixsock.Conn
 		for i, fd := range sockets {
 			f := os.NewFile(uintptr(fd), "")
 			c, err := net.FileConn(f)
@@ -307,7 +316,7 @@ func FuzzClient(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conns[i] = c.(*net.UnixConn)
+			conns[i] = own(c)
 		}
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,15 +54,15 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients map[int64]*served
-	next    int64        // the next client's number
-	ln      net.Listener // of Serve
+	next    int64              // the next client's number
+	ln      *unixsock.Listener // of Serve
 	closed  bool
 }
 
 // served is a client of a server. The server's lock guards it, but for conn.
 type served struct {
 	id      int64
-	conn    *net.UnixConn
+	conn    *unixsock.Conn
 	vectors []int
 	outbox  []message     // what is still to be sent; their files are dup'ed for it
 	more    chan struct{} // capacity 1: the outbox is not empty, or the client is dropped
@@ -92,9 +93,9 @@ func NewServer(o Options) (*Server, error) {
 	return &Server{options: o, memory: fd, clients: make(map[int64]*served)}, nil
 }
 
-// Serve accepts clients of a Unix listener until Close, which also closes the listener. It is
+// Serve accepts clients of a listener until Close, which also closes the listener. It is
 // called once.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln *unixsock.Listener) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -103,16 +104,16 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.ln = ln
 	s.mu.Unlock()
 	for {
-		conn, err := ln.Accept()
+		conn, err := ln.AcceptConn()
 		if err != nil {
 			return err
 		}
-		s.add(conn.(*net.UnixConn))
+		s.add(conn)
 	}
 }
 
 // add takes a client in, or refuses it.
-func (s *Server) add(conn *net.UnixConn) {
+func (s *Server) add(conn *unixsock.Conn) {
 	c := &served{conn: conn, more: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +236,7 @@ func (s *Server) write(c *served) {
 
 // read waits for the end of a client, which sends nothing.
 func (s *Server) read(c *served) {
-	var b [1]byte
-	_, _ = c.conn.Read(b[:])
+	_ = c.conn.Wait()
 	s.remove(c)
 }
 
@@ -254,6 +254,13 @@ func (s *Server) remove(c *served) {
 	}
 	c.close()
 	s.options.Log(fmt.Sprintf("client %d has gone (%d of %d)", c.id, len(s.clients), s.options.Peers))
+}
+
+// closeFile closes a file of this process' own.
+func closeFile(f int) {
+	if f >= 0 {
+		unix.Close(f)
+	}
 }
 
 // close closes a client's interrupts.

@@ -7,9 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 
-	"golang.org/x/sys/unix"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 const (
@@ -29,54 +28,38 @@ type message struct {
 }
 
 // send sends a message. The file stays the caller's.
-func send(c *net.UnixConn, m message) error {
+func send(c *unixsock.Conn, m message) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(m.value))
-	var rights []byte
+	var files []int
 	if m.file >= 0 {
-		rights = unix.UnixRights(m.file)
+		files = append(files, m.file)
 	}
-	n, _, err := c.WriteMsgUnix(b[:], rights, nil)
-	if err == nil && n != len(b) {
-		err = io.ErrShortWrite
-	}
+	_, err := c.WriteFiles(b[:], files...)
 	return err
 }
 
-// receive receives a message. Its file is the caller's.
-func receive(c *net.UnixConn) (m message, err error) {
+// receive receives a message. Its file is the caller's, who closes it by unixsock.Discard.
+func receive(c *unixsock.Conn) (m message, err error) {
 	m.file = -1
 	defer func() {
-		if err != nil && m.file >= 0 {
-			unix.Close(m.file)
+		if err != nil {
+			discard(c, m.file)
 		}
 	}()
 	var b [8]byte
-	rights := make([]byte, unix.CmsgSpace(4))
 	for have := 0; have < len(b); {
-		n, oob, flags, _, err := c.ReadMsgUnix(b[have:], rights)
-		if err != nil {
-			return m, err
-		}
-		if n == 0 && oob == 0 {
-			if have > 0 {
-				return m, io.ErrUnexpectedEOF
-			}
-			return m, io.EOF
-		}
-		file, err := takeFile(rights[:oob])
-		if file >= 0 && m.file >= 0 {
-			unix.Close(file)
+		n, files, err := c.ReadFiles(b[have:], 1)
+		switch {
+		case err == io.EOF && have > 0:
+			return m, io.ErrUnexpectedEOF
+		case err != nil:
+			return m, fmt.Errorf("ivshmem: %w", err)
+		case len(files) > 0 && m.file >= 0:
+			discard(c, files[0])
 			return m, errors.New("ivshmem: two descriptors with one message")
-		}
-		if file >= 0 {
-			m.file = file
-		}
-		if err == nil && flags&unix.MSG_CTRUNC != 0 {
-			err = errors.New("ivshmem: more descriptors than fit")
-		}
-		if err != nil {
-			return m, err
+		case len(files) > 0:
+			m.file = files[0]
 		}
 		have += n
 	}
@@ -84,33 +67,9 @@ func receive(c *net.UnixConn) (m message, err error) {
 	return m, nil
 }
 
-// takeFile returns the descriptor in a control message, or -1.
-func takeFile(rights []byte) (int, error) {
-	if len(rights) == 0 {
-		return -1, nil
+// discard closes a descriptor that came over c, if it is one.
+func discard(c *unixsock.Conn, file int) {
+	if file >= 0 {
+		unixsock.Discard(c.UID(), file)
 	}
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return -1, fmt.Errorf("ivshmem: control message: %w", err)
-	}
-	file := -1
-	for i := range messages {
-		files, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return file, fmt.Errorf("ivshmem: control message: %w", err)
-		}
-		for _, f := range files {
-			unix.CloseOnExec(f)
-			if file >= 0 {
-				unix.Close(f)
-				err = errors.New("ivshmem: two descriptors with one message")
-				continue
-			}
-			file = f
-		}
-		if err != nil {
-			return file, err
-		}
-	}
-	return file, nil
 }

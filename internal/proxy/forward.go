@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -116,7 +117,7 @@ func (f *Forwarder) Serve() error {
 		switch {
 		case err == nil:
 			wait = acceptBackoffMin
-			f.start(c)
+			f.start(unixsock.Plain(c))
 			continue
 		case f.stopped():
 			return nil
@@ -245,9 +246,27 @@ func (f *Forwarder) dial() (net.Conn, error) {
 		d := sdp.Dialer{Timeout: f.cfg.DialTimeout, Fabric: f.cfg.Fabric}
 		return d.DialContext(f.ctx, t.Network, t.Address)
 	}
+	if t.Network == networkUnix {
+		return f.dialUnix(t.Address)
+	}
 	d := net.Dialer{Timeout: f.cfg.DialTimeout}
 	d.SetMultipathTCP(false) // see listen
 	return d.DialContext(f.ctx, t.Network, t.Address)
+}
+
+// dialUnix connects to a path, whose process may be of another user.
+func (f *Forwarder) dialUnix(path string) (net.Conn, error) {
+	ctx := f.ctx
+	if f.cfg.DialTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.cfg.DialTimeout)
+		defer cancel()
+	}
+	c, err := unixsock.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return unixsock.Plain(c), nil
 }
 
 // Drain stops listening and waits until all connections have ended. If ctx ends

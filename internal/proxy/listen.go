@@ -27,7 +27,10 @@ func listen(ctx context.Context, e Endpoint, cfg Config) (net.Listener, error) {
 		}
 		ln, err = lc.Listen(ctx, e.Network, e.Address)
 	case networkUnix:
-		ln, err = unixsock.Listen(ctx, e.Address)
+		var l *unixsock.Listener
+		if l, err = unixsock.Listen(ctx, e.Address); err == nil {
+			ln = l
+		}
 	default:
 		// It uses plain TCP. With Multipath TCP a single path may end, and a reset
 		// would not mean what relay takes it to mean.

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 // readSize is the most that a read returns. A record of SDP holds as much.
@@ -36,6 +38,11 @@ func newReader(c net.Conn) *reader {
 func (r *reader) next() ([]byte, error) {
 	for {
 		if r.raw == nil {
+			if c, ok := r.conn.(*unixsock.Conn); ok {
+				if err := c.Wait(); err != nil {
+					return nil, err
+				}
+			}
 			r.borrow()
 			r.n, r.err = r.conn.Read(r.buf[:])
 		} else if err := r.raw.Read(r.try); err != nil {

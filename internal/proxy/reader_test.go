@@ -4,8 +4,10 @@ package proxy
 
 import (
 	"io"
+	"net"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +17,10 @@ func TestReaderHoldsABufferOnlyWhileThereIsData(t *testing.T) {
 			e := newEnv(t)
 			ln, at := e.serverOn(network)
 			client := e.dial(at)
-			server := accept(t, ln)
+			server := unixsock.Plain(accept(t, ln).(net.Conn))
+			if network == networkUnix && !unixsock.IsPlain(server) {
+				t.Skip("WARNING: this kernel lets peers send files, so that Unix sockets are read otherwise")
+			}
 			r := newReader(server)
 			waits := make(chan bool, 100)
 			try := r.try

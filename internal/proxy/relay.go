@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -102,9 +103,8 @@ func kernelMoves(dst, src net.Conn) bool {
 		return false
 	}
 	_, fromTCP := src.(*net.TCPConn)
-	_, fromUnix := src.(*net.UnixConn)
 	_, toTCP := dst.(*net.TCPConn)
-	_, toUnix := dst.(*net.UnixConn)
+	fromUnix, toUnix := unixsock.IsPlain(src), unixsock.IsPlain(dst)
 	return fromTCP && (toTCP || toUnix) || fromUnix && toTCP
 }
 

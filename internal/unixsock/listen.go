@@ -8,24 +8,43 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Listen listens on a path, or on an abstract name with "@" before it. It replaces the file of a
 // listener that no longer exists.
-func Listen(ctx context.Context, path string) (net.Listener, error) {
+func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
-	listen := func() (net.Listener, error) { return new(net.ListenConfig).Listen(ctx, "unix", path) }
+	listen := func() (*Listener, error) { return Bind(ctx, path) }
 	if IsAbstract(path) {
 		return listen()
 	}
 	return replaceStale(path, listen)
 }
 
+// Bind listens on a path where there is no file, or on an abstract name. The file stays when the listener
+// is closed.
+func Bind(ctx context.Context, path string) (*Listener, error) {
+	lc := net.ListenConfig{Control: beforehand}
+	ln, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{sock: ln.(*net.UnixListener)}
+	l.sock.SetUnlinkOnClose(false)
+	err = l.raw(func(fd int) error { l.open = mayPass(fd); return nil })
+	if err != nil {
+		l.sock.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
 // replaceStale calls listen, which makes a socket at path. If an old one is there without a
 // listener, that is removed first.
-func replaceStale(path string, listen func() (net.Listener, error)) (net.Listener, error) {
+func replaceStale(path string, listen func() (*Listener, error)) (*Listener, error) {
 	// Between the check of an old socket and its removal, another process may put its own
 	// there. That appears old until it listens. The lock excludes the processes that use it,
 	// which are those that call Listen.
@@ -41,7 +60,7 @@ func replaceStale(path string, listen func() (net.Listener, error)) (net.Listene
 	if err != nil {
 		return nil, err
 	}
-	return ownFile(ln.(*net.UnixListener), path)
+	return ln.ownFile(path)
 }
 
 // IsAbstract reports whether a path is an abstract name, which is no file.
@@ -77,39 +96,86 @@ func removeStale(path string) error {
 	return syscall.EADDRINUSE
 }
 
-// listener removes its file when it is closed. By then another process may have
-// put its own file there, which it leaves alone.
-type listener struct {
-	*net.UnixListener
-	path string      // immutable, absolute
-	file os.FileInfo // immutable
+// Listener accepts connections, whose Conns the caller owns. What is in its queue when it is closed may
+// have files of peers, as a Conn has.
+type Listener struct {
+	calls
+	sock *net.UnixListener
+	open bool        // peers may have sent files; immutable
+	path string      // absolute, "" if the file stays; immutable
+	file os.FileInfo // likewise
 }
 
-func ownFile(ln *net.UnixListener, path string) (net.Listener, error) {
-	ln.SetUnlinkOnClose(false)
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		var file os.FileInfo
-		if file, err = os.Lstat(abs); err == nil {
-			return &listener{ln, abs, file}, nil
-		}
+// ownFile has Close remove the file, unless another process has put its own there.
+func (l *Listener) ownFile(path string) (_ *Listener, err error) {
+	if l.path, err = filepath.Abs(path); err == nil {
+		l.file, err = os.Lstat(l.path)
 	}
-	ln.Close()
-	return nil, err
+	if err != nil {
+		l.sock.Close() // nobody has connected
+		return nil, err
+	}
+	return l, nil
 }
 
-// Close removes the file before it stops listening, so that no process finds a
-// stale one in between.
-func (l *listener) Close() error {
-	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
+// Accept implements net.Listener. It returns a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn waits for the next connection.
+func (l *Listener) AcceptConn() (c *Conn, err error) {
+	err = l.do(func() error {
+		sock, err := l.sock.AcceptUnix()
+		if err == nil {
+			c = newConn(sock)
+		}
+		return err
+	})
+	return c, err
+}
+
+func (l *Listener) raw(f func(fd int) error) error {
+	raw, err := l.sock.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, f)
+}
+
+// Control calls f with the descriptor, which f must not close.
+func (l *Listener) Control(f func(fd int) error) error {
+	return l.do(func() error { return l.raw(f) })
+}
+
+// Close removes the file before it stops listening, so that no process finds a stale one in between. It
+// does not wait for files that peers have sent.
+func (l *Listener) Close() error {
+	if l.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	if now, err := os.Lstat(l.path); err == nil && l.file != nil && os.SameFile(now, l.file) {
 		os.Remove(l.path)
 	}
-	return l.UnixListener.Close()
+	if !l.open {
+		return l.sock.Close()
+	}
+	_ = l.raw(stopListening)
+	_ = l.sock.SetDeadline(time.Unix(1, 0))
+	files.add(os.Geteuid(), func() { l.wait(); l.sock.Close() })
+	return nil
 }
+
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr { return l.sock.Addr() }
 
 // File returns the file of a listener that Listen has made, or nil if it has none.
 func File(ln net.Listener) os.FileInfo {
-	if l, ok := ln.(*listener); ok {
+	if l, ok := ln.(*Listener); ok {
 		return l.file
 	}
 	return nil

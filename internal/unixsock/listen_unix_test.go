@@ -31,7 +31,7 @@ func TestSocketsAreMadeUnderTheLockOfTheirDirectory(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
 	made := 0
-	listen := func() (net.Listener, error) {
+	listen := func() (*Listener, error) {
 		made++
 		d, err := os.Open(dir)
 		if err != nil {
@@ -41,7 +41,7 @@ func TestSocketsAreMadeUnderTheLockOfTheirDirectory(t *testing.T) {
 		if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 			t.Errorf("the lock is free: %v", err)
 		}
-		return net.Listen("unix", path)
+		return Bind(t.Context(), path)
 	}
 	staleSocket(t, path)
 	ln, err := replaceStale(path, listen)

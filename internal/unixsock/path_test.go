@@ -29,12 +29,12 @@ func TestALongPathIsNamedAsSuch(t *testing.T) {
 		} else if !strings.Contains(err.Error(), "a Unix socket takes at most 107") {
 			t.Errorf("listen, %d bytes: %v", n, err)
 		}
-		ln, err = net.Listen("unix", path)
+		plain, err := net.Listen("unix", path)
 		if (err == nil) != ok {
 			t.Errorf("net, %d bytes: %v", n, err)
 		}
 		if err == nil {
-			ln.Close()
+			plain.Close()
 		}
 	}
 }

@@ -5,7 +5,6 @@ package ntbivshmem
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
@@ -26,7 +26,7 @@ const testTimeout = 30 * time.Second
 func serve(t *testing.T, path string, size int64, peers int) (stop func()) {
 	s, err := ivshmem.NewServer(ivshmem.Options{Size: size, Peers: peers, Vectors: 1})
 	require.NoError(t, err)
-	ln, err := net.Listen("unix", path)
+	ln, err := unixsock.Listen(t.Context(), path)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(ln) }()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hostile"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -33,10 +34,10 @@ func newBadPeer(t *testing.T) (*badPeer, ntb.Device) {
 		t.Fatal(err)
 	}
 	p := &badPeer{cable: cb, sent: f, waits: waits}
-	if err := send(cb, message{window: int64(small.Window), doorbells: small.Doorbells}, f); err != nil {
+	if err := send(own(t, cb), message{window: int64(small.Window), doorbells: small.Doorbells}, f); err != nil {
 		t.Fatal(err)
 	}
-	if _, p.got, err = receive(cb); err != nil {
+	if _, p.got, err = receive(own(t, cb)); err != nil {
 		t.Fatal(err)
 	}
 	r := <-victim
@@ -69,6 +70,9 @@ func returns(t *testing.T, what string, f func()) {
 	}
 }
 
+// maxRights is how many files one message can carry (SCM_MAX_FD).
+const maxRights = 253
+
 // fill writes to a doorbell's open file until no more fits, and then clears
 // O_NONBLOCK on it.
 func fill(t *testing.T, fd int) {
@@ -85,43 +89,6 @@ func fill(t *testing.T, fd int) {
 	if err := unix.SetNonblock(fd, false); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// linger makes a TCP socket that holds unread data. Closing it takes until the test
-// ends, or an hour.
-func linger(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Skip("needs TCP: ", err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	reader, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { reader.Close() }) // unread bytes make it reset the connection
-	f, err := c.(*net.TCPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	fd, err := unix.Dup(int(f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		err = unix.Sendto(fd, make([]byte, 1<<16), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
-	}
-	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3600}); err != nil {
-		t.Fatal(err)
-	}
-	return fd
 }
 
 // abuse lists what a peer does to the ends of doorbells that it holds.
@@ -143,7 +110,7 @@ var abuse = []struct {
 		}
 	}},
 	{"sends files", func(t *testing.T, fd int) {
-		slow := linger(t)
+		slow := hostile.Lingerer(t)
 		_, err := unix.SendmsgN(fd, []byte{1}, unix.UnixRights(slow), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		if err != unix.EPIPE {
 			t.Errorf("a file goes through a doorbell: %v, want EPIPE", err)
@@ -284,7 +251,7 @@ func TestAWaiterSleepsWhenItsDoorbellIsShutForNothing(t *testing.T) {
 func TestFilesOnTheCableDoNotBlock(t *testing.T) {
 	for _, n := range []int{1, maxRights} {
 		p, d := newBadPeer(t)
-		slow := linger(t)
+		slow := hostile.Lingerer(t)
 		f := make(files, n)
 		for i := range f {
 			f[i] = slow
@@ -317,7 +284,7 @@ func TestFilesThatAreRefusedDoNotBlockNew(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ca, cb := cables(t)
-			slow := linger(t)
+			slow := hostile.Lingerer(t)
 			f := make(files, tt.n)
 			for i := range f {
 				f[i] = slow

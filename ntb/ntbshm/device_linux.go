@@ -5,7 +5,6 @@ package ntbshm
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/gate"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +49,7 @@ type device struct {
 	peerBells []int                       // ringing ends of the peer's doorbells, open until Close has shut the gate
 	gate      gate.Gate                   // guards own, peer and peerBells
 
-	cable *net.UnixConn
+	cable *unixsock.Conn
 	state atomic.Int32  // linkUp, linkDown or closed
 	ended chan struct{} // closed when waitEnd has returned
 	once  sync.Once     // for Close
@@ -64,7 +64,7 @@ type bell struct {
 }
 
 // connect exchanges files with the peer. On error it leaves nothing open.
-func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
+func connect(cable *unixsock.Conn, o Options) (_ *device, err error) {
 	d := &device{cable: cable, gate: gate.New(), ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -79,7 +79,7 @@ func connect(cable *net.UnixConn, o Options) (_ *device, err error) {
 	mine := message{membarrier: membarrier.Register(), window: int64(o.Window), doorbells: o.Doorbells}
 	f, err := d.makeHalf(o)
 	if err != nil {
-		_, _, _ = cable.WriteMsgUnix(noHalf(err), nil, nil) // or the peer finds that this side hangs up
+		_, _ = cable.Write(noHalf(err)) // or the peer finds that this side hangs up
 		return nil, &HalfError{Err: err}
 	}
 	sent := send(cable, mine, f)
@@ -156,7 +156,7 @@ func (d *device) accept() (message, error) {
 	}
 	d.peerBells = f[1:]
 	d.peer, err = mapFile(f[0], theirs.window)
-	unix.Close(f[0])
+	unix.Close(f[0]) // memory, which does not wait
 	if err != nil {
 		return message{}, &HalfError{Err: err}
 	}
@@ -164,29 +164,18 @@ func (d *device) accept() (message, error) {
 }
 
 // waitEnd waits for the end of the cable. The peer sends nothing after its files. If
-// it does, that ends the link too. Such data is not read: there may be files in it,
-// which the kernel would close before read returns.
+// it does, that ends the link too.
 func (d *device) waitEnd() {
 	defer close(d.ended)
-	if conn, err := d.cable.SyscallConn(); err == nil {
-		_ = conn.Read(func(fd uintptr) bool {
-			look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
-			n, err := unix.Poll(look, 0)
-			return n > 0 || err != nil && err != unix.EINTR
-		})
-	}
+	_ = d.cable.Wait()
 	d.takeDown()
 }
 
 // takeDown ends the link on both sides and wakes the goroutines that wait for a
-// doorbell. It stores the state first, so that they find it. It shuts the cable
-// down rather than closing it, because closing would close files that the peer
-// sent.
+// doorbell. It stores the state first, so that they find it.
 func (d *device) takeDown() {
 	d.state.CompareAndSwap(linkUp, linkDown)
-	_ = d.cable.CloseRead()
-	_ = d.cable.CloseWrite()
-	_ = d.cable.SetReadDeadline(time.Unix(1, 0))
+	d.cable.Shutdown()
 	for i := range d.bells {
 		_ = d.bells[i].file.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -250,10 +239,8 @@ func (d *device) release() (err error) {
 	for i := range d.bells {
 		d.bells[i].file.Close()
 	}
-	dispose(func() {
-		files(d.peerBells).close()
-		d.cable.Close()
-	})
+	unixsock.Discard(d.cable.UID(), d.peerBells...)
+	d.cable.Close()
 	for _, mem := range [][]byte{d.own, d.peer} {
 		if mem == nil {
 			continue

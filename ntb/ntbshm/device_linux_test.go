@@ -282,14 +282,12 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 		a.Close()
 		r.dev.Close()
 	}
-	pair() // starts the poller
+	startPoller(t)
 	fdsBefore, goroutines := openFiles(t), runtime.NumGoroutine()
 	for range 50 {
 		pair()
 	}
-	if got := openFiles(t); got != fdsBefore {
-		t.Errorf("%d descriptors, %d before", got, fdsBefore)
-	}
+	settled(t, fdsBefore)
 	if got := mappings(t); got != 0 {
 		t.Errorf("%d mappings are left", got)
 	}

@@ -23,9 +23,8 @@
 // The files are sealed: neither side can shrink a window that the other has mapped.
 // Everything that the peer sends is checked before it is used. Whatever a peer does
 // to its ends of the doorbells and the cable, it cannot make a call here block. It
-// can only ring without cause, or not ring. Files of the peer that are not used are
-// closed by a goroutine of their own, since the peer may make that take long. Close
-// and New wait for it for 1 s at most.
+// can only ring without cause, or not ring. Close and New do not wait for files of
+// the peer to be closed, since the peer may make that take long.
 //
 // It supports Linux on amd64 and arm64. Elsewhere New returns ntb.ErrNotSupported.
 //

@@ -6,19 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
 
 // headerSize is the size of a memory file's header, before the window.
 const headerSize = pageSize
-
-// maxRights is how many files one message can carry (SCM_MAX_FD).
-const maxRights = 253
 
 // files are the descriptors of one side's memory and doorbells: the memory file
 // first, then the ringing ends. The holder of the slice owns them.
@@ -27,24 +23,6 @@ type files []int
 func (f files) close() {
 	for _, fd := range f {
 		unix.Close(fd)
-	}
-}
-
-// disposeLimit is how long dispose waits.
-const disposeLimit = time.Second
-
-// dispose calls f, which closes files of the peer, or a socket that may contain
-// some. To close a file can take as long as the peer likes: a TCP socket may linger,
-// and a file system of the peer's own may not answer. So f runs in a goroutine of
-// its own. dispose waits for it only as long as it may take with a good peer.
-func dispose(f func()) {
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	limit := time.NewTimer(disposeLimit)
-	defer limit.Stop()
-	select {
-	case <-done:
-	case <-limit.C:
 	}
 }
 
@@ -96,12 +74,8 @@ func tryRoom(f files, window int64) error {
 }
 
 // send sends the one message. The caller still owns the files.
-func send(cable *net.UnixConn, m message, f files) error {
-	b := m.encode()
-	n, _, err := cable.WriteMsgUnix(b, unix.UnixRights(f...), nil)
-	if err == nil && n != len(b) {
-		err = io.ErrShortWrite
-	}
+func send(cable *unixsock.Conn, m message, f files) error {
+	_, err := cable.WriteFiles(m.encode(), f...)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return fmt.Errorf("ntbshm: send files: %w: %w", ntb.ErrLinkDown, err)
 	}
@@ -113,35 +87,30 @@ func send(cable *net.UnixConn, m message, f files) error {
 
 // receive receives the peer's message and checks all of it. The caller owns the
 // files.
-func receive(cable *net.UnixConn) (m message, f files, err error) {
+func receive(cable *unixsock.Conn) (m message, f files, err error) {
 	// There is room for a longer message of another version, so that it can be
-	// distinguished from a good one. There is also room for as many files as one
-	// message can carry. The kernel closes files that do not fit before the call
-	// returns.
+	// distinguished from a good one.
 	b := make([]byte, 4*messageSize)
-	oob := make([]byte, unix.CmsgSpace(4*maxRights))
-	n, oobn, flags, _, err := cable.ReadMsgUnix(b, oob)
-	f, oobErr := rights(oob[:oobn])
+	n, f, err := cable.ReadFiles(b, 1+maxDoorbells)
 	defer func() {
 		if err != nil {
-			dispose(f.close)
+			unixsock.Discard(cable.UID(), f...)
 			f = nil
 		}
 	}()
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 		return m, f, fmt.Errorf("ntbshm: receive files: %w: %w", ntb.ErrLinkDown, err)
-	}
-	if err != nil {
+	case errors.Is(err, unixsock.ErrFiles):
+		return m, f, fmt.Errorf("%w: %w", ErrBadPeer, err)
+	case err != nil:
 		return m, f, fmt.Errorf("ntbshm: receive files: %w", err)
 	}
 	if m, err = parseMessage(b[:n]); err != nil {
 		return m, f, err
 	}
-	if oobErr != nil {
-		return m, f, fmt.Errorf("%w: control message: %w", ErrBadPeer, oobErr)
-	}
-	if flags&unix.MSG_CTRUNC != 0 || len(f) != 1+m.doorbells {
-		return m, f, fmt.Errorf("%w: %d files or more, want %d", ErrBadPeer, len(f), 1+m.doorbells)
+	if len(f) != 1+m.doorbells {
+		return m, f, fmt.Errorf("%w: %d files, want %d", ErrBadPeer, len(f), 1+m.doorbells)
 	}
 	if err := memfd.Check(f[0], headerSize+m.window); err != nil {
 		return m, f, fmt.Errorf("%w: memory file: %w", ErrBadPeer, err)
@@ -152,20 +121,6 @@ func receive(cable *net.UnixConn) (m message, f files, err error) {
 		}
 	}
 	return m, f, nil
-}
-
-// rights takes all descriptors out of the control messages. It returns them even
-// with an error, because they are open by then.
-func rights(oob []byte) (f files, err error) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	for i := range msgs {
-		fds, e := unix.ParseUnixRights(&msgs[i])
-		f = append(f, fds...)
-		if err == nil {
-			err = e
-		}
-	}
-	return f, err
 }
 
 // mapFile maps a whole memory file. Outbound windows are mapped for reading as

@@ -7,7 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +33,16 @@ func cables(t testing.TB) (a, b *net.UnixConn) {
 		conns[i] = c.(*net.UnixConn)
 	}
 	return conns[0], conns[1]
+}
+
+// own returns a cable as devices have it.
+func own(t testing.TB, c net.Conn) *unixsock.Conn {
+	t.Helper()
+	own, err := unixsock.Own(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return own
 }
 
 type result struct {
@@ -60,6 +72,28 @@ func pair(t testing.TB, o Options) (a, b ntb.Device) {
 	}
 	t.Cleanup(func() { a.Close(); r.dev.Close() })
 	return a, r.dev
+}
+
+// startPoller opens the descriptors of Go's poller.
+func startPoller(t *testing.T) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close()
+}
+
+// settled waits until this process has no more descriptors than before: those of peers are closed in the
+// background.
+func settled(t *testing.T, before int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors, %d before", openFiles(t), before)
+		}
+	}
 }
 
 // openFiles returns the number of this process's descriptors.

@@ -132,7 +132,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 				f = append(f, ringing(t))
 			}
 			return f
-		}, "files or more"},
+		}, "files that are not wanted"},
 		{"more files than any count", message{window: window, doorbells: maxDoorbells}.encode(), func(t *testing.T) files {
 			f := good(t)
 			for range maxDoorbells {
@@ -193,12 +193,10 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			return append(good(t), ringing(t))
 		}, "it has 2 doorbells, this side 1"},
 	}
-	a, b := pair(t, small) // starts the poller
-	a.Close()
-	b.Close()
+	startPoller(t)
+	before := openFiles(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before := openFiles(t)
 			ca, cb := cables(t)
 			f := tt.files(t)
 			var oob []byte
@@ -220,9 +218,7 @@ func TestHostilePeerIsRefusedAndNothingIsLeft(t *testing.T) {
 			cb.Close()
 			keep.close()
 			keep = nil
-			if got := openFiles(t); got != before {
-				t.Errorf("%d descriptors, %d before", got, before)
-			}
+			settled(t, before)
 			if got := mappings(t); got != 0 {
 				t.Errorf("%d mappings are left", got)
 			}
@@ -248,7 +244,7 @@ func TestBothSidesReportAnotherVersion(t *testing.T) {
 		t.Errorf("New: %v, want ntb.ErrVersion", r.err)
 	}
 	// The other side still gets this side's message, and so finds the same.
-	_, got, err := receive(cb)
+	_, got, err := receive(own(t, cb))
 	if err != nil {
 		t.Errorf("this side's message did not arrive: %v", err)
 	}
@@ -268,7 +264,7 @@ func TestBothSidesReportOtherDoorbells(t *testing.T) {
 func TestPeerCannotResizeAWindow(t *testing.T) {
 	ca, cb := cables(t)
 	other := goNew(ca, small)
-	h, f, err := receive(cb)
+	h, f, err := receive(own(t, cb))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -52,14 +53,18 @@ type Options struct {
 }
 
 // New makes this side's end of a bridge. Both processes call it on the two ends of
-// a connected Unix stream socket, the cable. Nothing else may be sent on it. New
+// a connected Unix stream socket, the cable, which is a *net.UnixConn here. Nothing else may be sent on it. New
 // returns when both sides' files have been exchanged. A deadline that is set on the
 // cable limits the exchange. New clears it afterwards.
 //
 // The device owns the cable from the moment of the call. On error New closes it.
 // The device can reclaim.
-func New(cable *net.UnixConn, o Options) (ntb.Device, error) {
-	d, err := connect(cable, o)
+func New(cable net.Conn, o Options) (ntb.Device, error) {
+	c, err := unixsock.Own(cable)
+	if err != nil {
+		return nil, fmt.Errorf("ntbshm: %w", errors.Join(err, cable.Close()))
+	}
+	d, err := connect(c, o)
 	if err != nil {
 		return nil, err // not a nil *device in an interface
 	}
@@ -70,17 +75,17 @@ func New(cable *net.UnixConn, o Options) (ntb.Device, error) {
 // their own. connect makes a cable, or accepts one, and returns ctx's error when ctx ends. A
 // peer that hangs up before the exchange is over has given up: Open then asks for another
 // cable.
-func Attach(connect func(ctx context.Context) (*net.UnixConn, error), o Options) ntb.Attachment {
+func Attach(connect func(ctx context.Context) (net.Conn, error), o Options) ntb.Attachment {
 	return &attachment{connect: connect, options: o, opening: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 type attachment struct {
-	connect func(ctx context.Context) (*net.UnixConn, error) // immutable
-	options Options                                          // immutable
-	opening chan struct{}                                    // capacity 1: Open is under way
-	closed  chan struct{}                                    // closed by Close
-	once    sync.Once                                        // for Close
-	current ntb.Device                                       // of the session; guarded by opening
+	connect func(ctx context.Context) (net.Conn, error) // immutable
+	options Options                                     // immutable
+	opening chan struct{}                               // capacity 1: Open is under way
+	closed  chan struct{}                               // closed by Close
+	once    sync.Once                                   // for Close
+	current ntb.Device                                  // of the session; guarded by opening
 }
 
 // Open implements ntb.Attachment.

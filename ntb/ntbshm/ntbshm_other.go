@@ -3,15 +3,14 @@
 package ntbshm
 
 import (
-	"net"
-
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // Check returns ntb.ErrNotSupported.
 func Check() error { return ntb.ErrNotSupported }
 
-func connect(cable *net.UnixConn, _ Options) (ntb.Device, error) {
+func connect(cable *unixsock.Conn, _ Options) (ntb.Device, error) {
 	cable.Close()
 	return nil, ntb.ErrNotSupported
 }

@@ -140,7 +140,7 @@ func link(window int) error {
 	if err != nil {
 		return err
 	}
-	var ends [2]*net.UnixConn
+	var ends [2]net.Conn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "cable")
 		c, connErr := net.FileConn(f)
@@ -149,7 +149,7 @@ func link(window int) error {
 			err = connErr
 			continue
 		}
-		ends[i] = c.(*net.UnixConn)
+		ends[i] = c
 		defer ends[i].Close()
 	}
 	if err != nil {
