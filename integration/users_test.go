@@ -545,7 +545,7 @@ func TestUsersOfAGroupMeetInAVolume(t *testing.T) {
 		b.askFor(call, &m)
 		m.denied(t)
 		require.Contains(t, m.Error, volume+"/shop belongs to ")
-		require.Contains(t, m.Error, "chgrp "+strconv.Itoa(shopGID))
+		require.Contains(t, m.Error, "-g "+strconv.Itoa(shopGID))
 	}
 	squatter.end()
 	b.end()
