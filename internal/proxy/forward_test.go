@@ -70,6 +70,9 @@ func silentTarget(e *env) Endpoint {
 			}
 			continue
 		}
+		if isReset(err) {
+			continue // the kernel gave up one that it had in its queue
+		}
 		if err != nil {
 			e.t.Fatal(err)
 		}
