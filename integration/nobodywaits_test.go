@@ -198,7 +198,7 @@ func proxyDoesNotWait(t *testing.T, programs string) {
 	l, err := unixsock.Listen(t.Context(), to)
 	require.NoError(t, err)
 	defer answerSlowly(t, l)()
-	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--drain-timeout", "10ms", "--map", "unix://" + from + "=tcp://" + echoes(t), "--map", "tcp://127.0.0.1:0=unix://" + to})
+	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--drain-timeout", "10ms", "--map", "unix://" + from + "=tcp://" + echoes(t), "--map", "tcp://127.0.0.1:0=unix://" + to}, withEnv(fabric(t)))
 	proxy.waitFor(proxyListens, 2)
 	for range 3 {
 		c, err := unixsock.Dial(t.Context(), from)
