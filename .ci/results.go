@@ -1,9 +1,9 @@
 // Command results reads what go test -json has printed:
 //
 //	go run .ci/results.go failed FILE         prints the output of what has failed
-//	go run .ci/results.go skipped FILE TESTS  prints a WARNING line for each test that was skipped and whose
-//	                                          name matches the regular expression, with its reason
-//	go run .ci/results.go slow FILE           prints how long the slowest packages took
+//	go run .ci/results.go skipped FILE TESTS  prints all lines that begin with "WARNING:", and one for each
+//	                                          test that was skipped without such a line and whose name
+//	                                          matches the regular expression, with its reason
 package main
 
 import (
@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -20,17 +19,18 @@ import (
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of a build
-	Elapsed                       float64
 }
 
 // result is a test's, a package's or a build's.
 type result struct {
 	name, action string
-	elapsed      float64
 	output       strings.Builder
 }
 
-var reason = regexp.MustCompile(`(?m)^ +\S+_test\.go:\d+: (.*)`)
+var (
+	reason  = regexp.MustCompile(`(?m)^ +\S+_test\.go:\d+: (.*)`)
+	warning = regexp.MustCompile(`(?m)^WARNING:.*`)
+)
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -55,27 +55,22 @@ func run(args []string) error {
 				fmt.Print(r.output.String())
 			}
 		}
-	case args[0] == "slow":
-		slices.SortFunc(all, func(a, b *result) int { return int(1000 * (b.elapsed - a.elapsed)) })
-		for _, r := range all {
-			if r.elapsed >= 20 && !strings.Contains(r.name, " ") {
-				fmt.Printf("%4.0f s %s\n", r.elapsed, r.name)
-			}
-		}
 	case args[0] == "skipped" && len(args) == 3:
 		tests, err := regexp.Compile(args[2])
 		if err != nil {
 			return err
 		}
+		for _, line := range warning.FindAllString(other, -1) {
+			fmt.Println(line)
+		}
 		for _, r := range all {
-			_, test, ok := strings.Cut(r.name, " ")
-			if !ok || r.action != "skip" || !tests.MatchString(test) {
-				continue
-			}
-			if warned := strings.Index(r.output.String(), "WARNING:"); warned >= 0 {
-				line, _, _ := strings.Cut(r.output.String()[warned:], "\n")
+			warnings := warning.FindAllString(r.output.String(), -1)
+			for _, line := range warnings {
 				fmt.Println(line)
-			} else if why := reason.FindStringSubmatch(r.output.String()); why != nil {
+			}
+			_, test, _ := strings.Cut(r.name, " ")
+			why := reason.FindStringSubmatch(r.output.String())
+			if r.action == "skip" && warnings == nil && why != nil && tests.MatchString(test) {
 				fmt.Printf("WARNING: %s is skipped: %s\n", test, why[1])
 			}
 		}
@@ -111,7 +106,7 @@ func read(path string) (all []*result, other string, err error) {
 		r.output.WriteString(e.Output)
 		switch e.Action {
 		case "pass", "fail", "skip", "build-fail":
-			r.action, r.elapsed = e.Action, e.Elapsed
+			r.action = e.Action
 		}
 	}
 	return all, other, lines.Err()

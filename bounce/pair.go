@@ -148,6 +148,9 @@ func (c *Pair) WriteHeld(p []byte) (int, error) {
 // ReleaseWrites ends what HoldWrites began.
 func (c *Pair) ReleaseWrites() { c.Commit(0) }
 
+// WasReset reports whether the peer has reset the connection, or the link is down, whatever is left to be read.
+func (c *Pair) WasReset() bool { return c.state.wasReset() }
+
 // Peek waits for data and returns some of it: at most one record, and never none without an
 // error. The bytes are valid until Discard, which must follow. They are in place, so the peer
 // could change them meanwhile, unless it may be of another user ([ntb.Caps].Stranger): then

@@ -59,7 +59,7 @@ func (r *reader) read(p []byte) (int, error) {
 		n, err := r.rx.get(p)
 		if n > 0 && !r.gone() {
 			if r.rx.within {
-				n += r.gather(p[n:])
+				n += r.gather(p[n:max(n, min(len(p), socketRoom))])
 			}
 			r.returnCredit()
 			r.waiter.spinner.Worked(n)
@@ -71,16 +71,19 @@ func (r *reader) read(p []byte) (int, error) {
 	}
 }
 
-// patience is how long a Read waits for the next part of a Write.
-const patience = time.Millisecond
+const (
+	patience    = time.Millisecond // how long a Read waits for the next part of a Write
+	allPatience = 16 * patience    // for all parts: a peer may send them one by one for ever
+)
 
 // gather reads into p what follows of the Write under way, and returns how much. It waits for
-// each part of it, but not for long. The end of the connection, and other reasons to stop, are
+// each part of it, but not for long, and for all of them neither. The end of the connection, and other reasons to stop, are
 // errors of the next call. The caller holds mu.
 func (r *reader) gather(p []byte) (n int) {
+	end := time.Now().Add(allPatience)
 	for waits := true; waits && n < len(p) && r.rx.within; {
 		r.publishCredit()
-		waits = r.waiter.waitAtMost(patience)
+		waits = r.waiter.waitAtMost(patience) && time.Now().Before(end)
 		k, err := r.rx.get(p[n:]) // what came before a reason to stop, too
 		if err != nil || r.gone() {
 			break

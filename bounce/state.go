@@ -115,6 +115,13 @@ func (s *state) peerEnded() bool {
 	return s.phase == phaseRemoved || s.control.state() != 0 || s.over.Load()&(stopDown|stopBroken) != 0
 }
 
+// wasReset reports whether the peer gave the connection up, or the connection was lost.
+func (s *state) wasReset() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase != phaseRemoved && s.control.state()&stateReset != 0 || lost(s.over.Load())
+}
+
 // finish notes that nothing is written any more. If the FIN was published, the next change
 // of the state word adds FINISHED.
 func (s *state) finish(published bool) {

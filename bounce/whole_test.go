@@ -136,6 +136,35 @@ func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
 	}
 }
 
+// A Read does not wait for ever for a Write whose parts come one by one, each soon enough.
+func TestAReadEndsWithinAWrite(t *testing.T) {
+	eachLink(t, Options{}, func(t *testing.T, pa, pb *Pool) {
+		a, b := connect(t, pa, pb)
+		begin, took := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			if n, err := b.Read(make([]byte, socketRoom)); n == 0 || err != nil {
+				t.Error(n, err)
+			}
+			took <- time.Since(begin)
+		}()
+		synctest.Wait()
+		for range 4 * allPatience / patience {
+			a.w.mu.Lock()
+			_, _ = a.w.takeCredit()
+			n, _ := a.w.put(content(0, 100), 200)
+			a.w.bell.announce()
+			a.w.mu.Unlock()
+			if n == 0 {
+				break // Read has returned, and gives no credit
+			}
+			time.Sleep(patience / 2)
+		}
+		require.LessOrEqual(t, <-took, allPatience+patience)
+		b.Abort()
+		a.Abort()
+	})
+}
+
 // A Read returns the part of a Write that lies before a bad record. The next one fails.
 func TestABadRecordWithinAWrite(t *testing.T) {
 	pa, pb := plainPools(t, Options{})

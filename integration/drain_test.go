@@ -138,7 +138,7 @@ func TestDrainTimeoutCutsConnections(t *testing.T) {
 	if !strings.HasSuffix(out, "sdp-proxy: cut 1 connections that had not ended\n") {
 		t.Errorf("the last line does not say that a connection was cut:\n%s", out)
 	}
-	if !strings.Contains(out, "sdp-proxy: no longer listening; 1 connections have 10ms to end\n") {
+	if !strings.Contains(out, "sdp-proxy: stopping; 1 connections have 10ms to end\n") {
 		t.Errorf("no word of the start of the drain:\n%s", out)
 	}
 }

@@ -220,5 +220,9 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	return c.set(func() { c.pair.SetWriteBuffer(bytes) })
 }
 
+// WasReset reports whether the other side has reset the connection, or the link to it is down. Read says so only
+// behind what had arrived before. WasReset waits for no other call.
+func (c *Conn) WasReset() bool { return c.pair.WasReset() }
+
 // Stats returns the connection's counters. It may be called after Close too.
 func (c *Conn) Stats() Stats { return c.pair.Stats() }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"runtime"
 	"sync"
 	"syscall"
@@ -52,16 +53,15 @@ func (c *Conn) copyError(op string, err error) error {
 	return &net.OpError{Op: op, Net: networkOf(c.local, c.remote), Source: c.local, Addr: c.remote, Err: err}
 }
 
-// isFile reports whether r reads a regular file. Package os has files in a type of its own for
-// io.Copy.
+// isFile reports whether r reads a regular file.
 func isFile(r io.Reader) bool {
 	if l, ok := r.(*io.LimitedReader); ok {
 		r = l.R
 	}
-	f, ok := r.(interface {
-		syscall.Conn
-		Stat() (os.FileInfo, error)
-	})
+	if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" { // its type of files for io.Copy
+		return false
+	}
+	f, ok := r.(interface{ Stat() (os.FileInfo, error) })
 	if !ok {
 		return false
 	}

@@ -85,7 +85,7 @@ func (s *server) serve() int {
 	for _, f := range s.forwarders {
 		open += f.Stats().Open
 	}
-	s.logf("no longer listening; %d connections have %v to end", open, s.drainTimeout)
+	s.logf("stopping; %d connections have %v to end", open, s.drainTimeout)
 	cut := s.drain()
 	if s.stats {
 		s.printStats()

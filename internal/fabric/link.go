@@ -103,12 +103,13 @@ func (h *hosts) change(l *nodeLink) {
 // keep makes the link whenever it is down and the neighbour runs.
 func (h *hosts) keep(l *nodeLink) {
 	pause := firstPause
+	var last *ring.Link // that has ended
 	for h.ctx.Err() == nil {
 		h.mu.Lock()
 		changed, up, state := h.changed, l.ring, l.state()
 		h.mu.Unlock()
-		switch state {
-		case linkUp:
+		switch {
+		case state == linkUp, state != linkMaking && up != last: // it may have ended already
 			select {
 			case <-up.Done():
 				h.mu.Lock()
@@ -120,9 +121,9 @@ func (h *hosts) keep(l *nodeLink) {
 				l.by.ended(l, up.Err())
 			case <-h.ctx.Done():
 			}
-			pause = firstPause
+			last, pause = up, firstPause
 			continue
-		case linkMaking:
+		case state == linkMaking:
 			h.wait(h.ctx, 0, changed, nil)
 			continue
 		}

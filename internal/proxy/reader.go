@@ -23,7 +23,7 @@ type reader struct {
 
 	buf *[readSize]byte // nil while nothing is borrowed
 	n   int             // result of the last try
-	err error           // result of the last try
+	err error           // of the last try, behind its n bytes
 }
 
 // newReader returns a reader of c. The caller finally calls release.
@@ -36,6 +36,9 @@ func newReader(c net.Conn) *reader {
 // next waits until data has arrived and returns it. The data is valid until the
 // next call of a method. At the end of file the error is io.EOF.
 func (r *reader) next() ([]byte, error) {
+	if r.n > 0 && r.err != nil {
+		return nil, r.err
+	}
 	for {
 		if r.raw == nil {
 			if c, ok := r.conn.(*unixsock.Conn); ok {
@@ -49,7 +52,7 @@ func (r *reader) next() ([]byte, error) {
 			return nil, err // closed
 		}
 		if r.n > 0 {
-			return r.buf[:r.n], nil // an error comes again with the next call
+			return r.buf[:r.n], nil
 		}
 		if r.err != nil {
 			return nil, r.err

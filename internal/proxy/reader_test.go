@@ -64,3 +64,25 @@ func TestReaderHoldsABufferOnlyWhileThereIsData(t *testing.T) {
 		})
 	}
 }
+
+// A reset that a read finds behind data is returned behind that data, since the kernel reports it once.
+func TestAResetBehindDataIsReturned(t *testing.T) {
+	for _, size := range []int{1 << 10, 2 * wakesWithin} {
+		e := newEnv(t)
+		ln, at := e.serverOn(networkTCP)
+		client := e.dial(at)
+		server := accept(t, ln).(net.Conn)
+		_, err := client.Write(make([]byte, size))
+		require.NoError(t, err)
+		reset(client)
+		eventually(t, "the reset arrives", func() bool { return isDown(server) })
+		r, n := newReader(server), 0
+		for err == nil {
+			var b []byte
+			b, err = r.next()
+			n += len(b)
+		}
+		require.True(t, isReset(err), "%d bytes, then %v", n, err)
+		r.release()
+	}
+}

@@ -32,9 +32,7 @@ type direction struct {
 	// CloseWrite. It pairs with the load in pump, see there.
 	clean atomic.Bool
 
-	abort    func(cause error) // of the relay; immutable
-	checking atomic.Bool       // checkReset is under way
-	until    time.Time         // write deadline of the side that this direction writes to
+	until time.Time // write deadline of the side that this direction writes to
 }
 
 // run copies both ways until both directions have ended, and closes both
@@ -52,7 +50,6 @@ func (r *relay) run() error {
 
 // pump copies src to dst, and passes on how src ended.
 func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
-	d.abort = r.abort
 	err := d.copy(dst, src)
 	// A kernel reports a reset once, to a reader or to a writer. If the other
 	// direction's write got it, the read here sees a false end of file. A
@@ -146,8 +143,8 @@ func (d *direction) copyWhole(dst net.Conn, src *sdp.Conn) error {
 	return err
 }
 
-// write writes to dst what is of src, and counts. While dst takes nothing, it checks now and then that src
-// was not reset, which Peek and Read return behind what src has sent.
+// write writes to dst what is of src, and counts. If dst takes nothing for resetGrace at most, and src was reset,
+// which Peek and Read return behind what src has sent, that is the error.
 func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err error) {
 	for {
 		if now := time.Now(); d.until.Sub(now) < resetGrace/2 {
@@ -162,26 +159,14 @@ func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err err
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		d.checkReset(src)
-	}
-}
-
-// resetGrace is how long what a connection had sent may take to be passed on after its reset.
-const resetGrace = time.Second
-
-// checkReset aborts the relay if src was reset. An empty Write finds that, but waits for one of the other
-// direction that is under way, so it is not waited for.
-func (d *direction) checkReset(src *sdp.Conn) {
-	if !d.checking.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		defer d.checking.Store(false)
-		if _, err := src.Write(nil); errors.Is(err, syscall.ECONNRESET) {
-			d.abort(err)
+		if k == 0 && src.WasReset() {
+			return n, syscall.ECONNRESET
 		}
-	}()
+	}
 }
+
+// resetGrace is how long the other side may take nothing of what a connection had sent before its reset.
+const resetGrace = time.Second
 
 // copyThrough copies through a buffer, and counts.
 func (d *direction) copyThrough(dst net.Conn, src *reader) error {

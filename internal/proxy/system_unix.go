@@ -59,8 +59,8 @@ func (r *reader) tryOnce(fd uintptr) (done bool) {
 			if r.n == 0 {
 				r.err = io.EOF
 			}
-			for more := 1; r.n >= wakesWithin && r.n < readSize && more > 0; r.n += max(more, 0) {
-				more, _ = syscall.Read(int(fd), r.buf[r.n:]) // an error, or the end, comes again
+			if r.n >= wakesWithin {
+				r.readOn(int(fd))
 			}
 			return true
 		case syscall.EINTR:
@@ -71,6 +71,23 @@ func (r *reader) tryOnce(fd uintptr) (done bool) {
 		}
 		r.n, r.err = 0, os.NewSyscallError("read", r.err)
 		return true
+	}
+}
+
+// readOn reads what else has arrived. An error is that of the next call, since the kernel reports it once.
+func (r *reader) readOn(fd int) {
+	for r.n < readSize {
+		n, err := syscall.Read(fd, r.buf[r.n:])
+		switch {
+		case n > 0:
+			r.n += n
+			continue
+		case err == nil:
+			r.err = io.EOF
+		case err != syscall.EAGAIN && err != syscall.EINTR:
+			r.err = os.NewSyscallError("read", err)
+		}
+		return
 	}
 }
 

@@ -19,8 +19,15 @@ type watch struct {
 	ended sync.WaitGroup // the goroutine
 
 	mu     sync.Mutex
-	last   int32            // number of the last relay; guarded by mu
-	relays map[int32]*relay // guarded by mu
+	last   int32              // number of the last relay; guarded by mu
+	relays map[int32]*watched // guarded by mu
+}
+
+// watched is a relay, and what it had passed on when a reset was seen, or at the last look since.
+type watched struct {
+	relay *relay
+	moved int64
+	timer *time.Timer // of the next look; nil before a reset
 }
 
 // begin makes the epoll instance, and starts the goroutine.
@@ -33,7 +40,7 @@ func (w *watch) begin() {
 		unix.Close(fd)
 		return
 	}
-	w.relays, w.epoll = make(map[int32]*relay), os.NewFile(uintptr(fd), "epoll")
+	w.relays, w.epoll = make(map[int32]*watched), os.NewFile(uintptr(fd), "epoll")
 	w.ended.Go(w.run)
 }
 
@@ -49,7 +56,7 @@ func (w *watch) add(r *relay) (forget func()) {
 		w.last++
 	}
 	number := w.last
-	w.relays[number] = r
+	w.relays[number] = &watched{relay: r}
 	w.mu.Unlock()
 	for _, c := range []net.Conn{r.client, r.target} {
 		w.register(c, number)
@@ -57,6 +64,9 @@ func (w *watch) add(r *relay) (forget func()) {
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if timer := w.relays[number].timer; timer != nil {
+			timer.Stop()
+		}
 		delete(w.relays, number)
 	}
 }
@@ -111,22 +121,49 @@ func (w *watch) run() {
 	})
 }
 
-// reset aborts a relay of which a connection was reset, if it has not passed on by then what that had sent.
+// reset is called when a connection of a relay was reset, which ends when it has passed on what that had sent.
+// If it passes on nothing for resetGrace, reset aborts it.
 func (w *watch) reset(number int32) {
 	w.mu.Lock()
-	r := w.relays[number]
-	w.mu.Unlock()
-	if r == nil {
+	defer w.mu.Unlock()
+	if r := w.relays[number]; r != nil && r.timer == nil {
+		r.moved = r.relay.moved()
+		r.timer = time.AfterFunc(resetGrace, func() { w.look(number, r) })
+	}
+}
+
+func (w *watch) look(number int32, r *watched) {
+	w.mu.Lock()
+	if w.relays[number] != r {
+		w.mu.Unlock()
 		return
 	}
-	time.AfterFunc(resetGrace, func() {
-		w.mu.Lock()
-		open := w.relays[number] == r
-		w.mu.Unlock()
-		if open {
-			r.abort(syscall.ECONNRESET)
+	before := r.moved
+	r.moved = r.relay.moved()
+	stuck := r.moved == before
+	if !stuck {
+		r.timer.Reset(resetGrace)
+	}
+	w.mu.Unlock()
+	if stuck {
+		r.relay.abort(syscall.ECONNRESET)
+	}
+}
+
+// moved returns a number that changes while bytes are passed on. What the kernel moves between sockets is
+// counted at the end only, so that is what the TCP connections' peers have taken.
+func (r *relay) moved() int64 {
+	sum := r.toTarget.bytes.Load() + r.fromTarget.bytes.Load()
+	for _, c := range []net.Conn{r.client, r.target} {
+		if raw := rawSocket(c); raw != nil {
+			_ = raw.Control(func(fd uintptr) {
+				if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+					sum += int64(info.Bytes_acked)
+				}
+			})
 		}
-	})
+	}
+	return sum
 }
 
 // close ends the watch. Nothing is added any more.

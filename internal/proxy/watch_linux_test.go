@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -11,11 +12,17 @@ import (
 func TestAResetIsNoticedWhileTheTargetTakesNothing(t *testing.T) {
 	for _, c := range [][2]string{
 		{networkTCP, networkTCP}, {networkTCP, networkUnix}, {networkTCP, networkSDP},
-		{networkSDP, networkTCP}, // and so to the others, which have the same way
+		{networkSDP, networkTCP}, {networkSDP, networkSDP}, // and so to the others, which have the same way
 	} {
 		t.Run(c[0]+" to "+c[1], func(t *testing.T) {
 			e := newEnv(t)
-			client, _, f := e.pair(c[0], c[1])
+			client, server, f := e.pair(c[0], c[1])
+			if _, err := server.Write([]byte("x")); err != nil { // both directions have been used
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
 			for chunk := make([]byte, 256<<10); ; { // until it is full on the way
 				client.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 				if _, err := client.Write(chunk); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -23,6 +30,9 @@ func TestAResetIsNoticedWhileTheTargetTakesNothing(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
+			}
+			if err := closeWrite(client); err != nil {
+				t.Fatal(err)
 			}
 			reset(client)
 			eventually(t, "the connection ends", func() bool { return f.Stats().Open == 0 })

@@ -23,18 +23,20 @@ type leftover struct {
 	waiting []func() // each closes one descriptor
 	held    int      // descriptors, with those that are being closed
 	threads int
-	stowed  *stow // nil if there is none
+	stowed  []*stow
+	stowing int // calls of stow whose caller has the descriptor still; until then what is stowed stays
 }
 
 // files is the closer of this process.
 var files = closer{users: map[int]*leftover{}}
 
-// full reports whether so much is to be closed for a user that nothing more is to be taken.
+// full reports whether so much is to be closed for a user that nothing more is to be taken. A user for whom
+// nothing is to be closed is not refused for what others have left.
 func (c *closer) full(uid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.users[uid]
-	return u != nil && u.held >= maxUserHeld || c.held >= maxHeld
+	return u != nil && (u.held >= maxUserHeld || c.held >= maxHeld)
 }
 
 // add has a descriptor closed by a call of f.
@@ -79,11 +81,19 @@ func (c *closer) start() {
 	}
 }
 
+// hasStowed follows stow, when the caller has closed the descriptor.
+func (c *closer) hasStowed(uid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users[uid].stowing--
+	c.start()
+}
+
 // fill reports whether something waits to be closed. What is stowed comes last.
 func (u *leftover) fill() bool {
-	if len(u.waiting) == 0 && u.stowed != nil {
-		u.waiting = append(u.waiting, u.stowed.close)
-		u.stowed = nil
+	if len(u.waiting) == 0 && len(u.stowed) > 0 && u.stowing == 0 {
+		u.waiting = append(u.waiting, u.stowed[0].close)
+		u.stowed = u.stowed[1:]
 	}
 	return len(u.waiting) > 0
 }

@@ -144,11 +144,11 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 // closes them by Discard. The error is ErrFiles if there are more, or no descriptors are left for them.
 func (c *Conn) ReadFiles(p []byte, most int) (n int, got []int, err error) {
 	err = c.do(func() error {
-		if err := c.haveRoom(); err != nil {
-			return err
-		}
 		if !c.open.Load() {
 			n, err = c.sock.Read(p)
+			return err
+		}
+		if err := c.haveRoom(); err != nil {
 			return err
 		}
 		n, got, err = c.receive(p, most)
@@ -255,6 +255,7 @@ func (c *Conn) Close() error {
 		files.add(c.uid, last)
 		return nil
 	}
+	defer files.hasStowed(c.uid)
 	return c.sock.Close() // it is open elsewhere
 }
 

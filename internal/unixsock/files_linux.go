@@ -184,29 +184,26 @@ func Discard(uid int, fds ...int) {
 // stow is a pair of sockets that has others in its queue, so that they take no descriptors.
 type stow struct{ in, out int }
 
-// stow keeps a socket of a user open in a stow. The caller closes the descriptor.
+// stow keeps a socket of a user open in a stow. The caller closes the descriptor, which is not the last one, and
+// calls hasStowed.
 func (c *closer) stow(uid, fd int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.of(uid)
-	if u.stowed != nil && u.stowed.put(fd) == nil {
-		return nil
+	if last := len(u.stowed) - 1; last < 0 || u.stowed[last].put(fd) != nil {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		s := &stow{pair[0], pair[1]}
+		if err := s.put(fd); err != nil {
+			s.close()
+			return err
+		}
+		u.stowed = append(u.stowed, s)
+		c.count(u, 1)
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	s := &stow{pair[0], pair[1]}
-	if err := s.put(fd); err != nil {
-		s.close()
-		return err
-	}
-	if u.stowed != nil {
-		u.waiting = append(u.waiting, u.stowed.close)
-	}
-	u.stowed = s
-	c.count(u, 1)
-	c.start()
+	u.stowing++
 	return nil
 }
 

@@ -239,6 +239,9 @@ func TestTheCloserHasBounds(t *testing.T) {
 			t.Errorf("user %d has %d threads of %d", uid, threads, all)
 		}
 	}
+	if c.full(4) {
+		t.Error("a user is refused for what others have left")
+	}
 	closed := make(chan struct{})
 	c.add(4, func() { close(closed) })
 	within(t, "a close for another user", func() { <-closed })

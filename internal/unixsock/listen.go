@@ -21,7 +21,7 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	if IsAbstract(path) {
 		return listen()
 	}
-	return replaceStale(path, listen)
+	return replaceStale(ctx, path, listen)
 }
 
 // Bind listens on a path where there is no file, or on an abstract name. The file stays when the listener
@@ -44,7 +44,7 @@ func Bind(ctx context.Context, path string) (*Listener, error) {
 
 // replaceStale calls listen, which makes a socket at path. If an old one is there without a
 // listener, that is removed first.
-func replaceStale(path string, listen func() (*Listener, error)) (*Listener, error) {
+func replaceStale(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
 	// Between the check of an old socket and its removal, another process may put its own
 	// there. That appears old until it listens. The lock excludes the processes that use it,
 	// which are those that call Listen.
@@ -52,7 +52,7 @@ func replaceStale(path string, listen func() (*Listener, error)) (*Listener, err
 	defer unlock()
 	ln, err := listen()
 	if errors.Is(err, syscall.EADDRINUSE) {
-		if err := removeStale(path); err != nil {
+		if err := removeStale(ctx, path); err != nil {
 			return nil, err
 		}
 		ln, err = listen()
@@ -68,7 +68,7 @@ func IsAbstract(path string) bool { return strings.HasPrefix(path, "@") }
 
 // removeStale removes path if it is a socket without a listener. If it has one, it
 // returns EADDRINUSE.
-func removeStale(path string) error {
+func removeStale(ctx context.Context, path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -79,7 +79,7 @@ func removeStale(path string) error {
 	if fi.Mode().Type() != os.ModeSocket {
 		return errors.New("the file exists and is not a socket; remove it or choose another path")
 	}
-	c, err := net.Dial("unix", path)
+	c, err := Dial(ctx, path)
 	switch {
 	case err == nil:
 		c.Close()
@@ -152,8 +152,11 @@ func (l *Listener) Control(f func(fd int) error) error {
 	return l.do(func() error { return l.raw(f) })
 }
 
+// closeSoon is how long Close of a Listener waits at most for what peers may have sent.
+const closeSoon = 100 * time.Millisecond
+
 // Close removes the file before it stops listening, so that no process finds a stale one in between. It
-// does not wait for files that peers have sent.
+// does not wait for long for files that peers have sent.
 func (l *Listener) Close() error {
 	if l.closed.Swap(true) {
 		return net.ErrClosed
@@ -166,7 +169,12 @@ func (l *Listener) Close() error {
 	}
 	_ = l.raw(stopListening)
 	_ = l.sock.SetDeadline(time.Unix(1, 0))
-	files.add(os.Geteuid(), func() { l.wait(); l.sock.Close() })
+	closed := make(chan struct{})
+	files.add(-1, func() { l.wait(); l.sock.Close(); close(closed) })
+	select {
+	case <-closed: // and so an abstract name is free
+	case <-time.After(closeSoon):
+	}
 	return nil
 }
 

@@ -44,7 +44,7 @@ func TestSocketsAreMadeUnderTheLockOfTheirDirectory(t *testing.T) {
 		return Bind(t.Context(), path)
 	}
 	staleSocket(t, path)
-	ln, err := replaceStale(path, listen)
+	ln, err := replaceStale(t.Context(), path, listen)
 	if err != nil {
 		t.Fatal(err)
 	}

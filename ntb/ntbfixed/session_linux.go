@@ -154,7 +154,8 @@ func (s *session) keep() error {
 	}
 	still, err := mapMemory(s.attachment.config.Own) // the file's, also behind the exchange
 	if err != nil {
-		return errors.Join(err, s.own.scratch())
+		slog.Warn("ntbfixed: what came before the end of the session is lost", "reason", err)
+		return s.own.scratch()
 	}
 	err = s.own.keep()
 	if !s.page.marked(still.mem) {
