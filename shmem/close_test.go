@@ -76,9 +76,14 @@ func TestCallsOfAPEThatClosedAfterADeathReturnThatDeath(t *testing.T) {
 					w.mu.Lock() // so that this PE hears nothing
 					ready.Done()
 					<-closed
-					for w.peers[0].Channel().Wake() == nil {
-						runtime.Gosched()
-					}
+					hungUp := make(chan struct{})
+					go func() { // which does not hold mu
+						for w.peers[0].Channel().Wake() == nil {
+							runtime.Gosched()
+						}
+						close(hungUp)
+					}()
+					<-hungUp
 					called := make(chan error, 1)
 					go func() { called <- call(w.Ctx(), s, l) }()
 					time.Sleep(20 * time.Millisecond) // without it the test would check less
