@@ -30,6 +30,9 @@ const oldKernel = "-X github.com/ntbnet/ntbnet/internal/unixsock.oldKernel=yes"
 // A peer sends files that take an hour to close, in each phase of each program, and no program
 // waits for them.
 func TestNobodyWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs once more")
+	}
 	old, err := build("..", "-ldflags="+oldKernel, "./cmd/sdp-proxy", "./cmd/sdp-perf", "./cmd/ntb-ivshmem-server")
 	require.NoError(t, err)
 	defer os.RemoveAll(old)
