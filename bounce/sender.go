@@ -19,8 +19,8 @@ func (s *sender) init(win ntb.Window, limit int, dma *dmaTx) {
 }
 
 // put writes the first bytes of p as one record and returns how many. It returns 0
-// if there is no room for a worthwhile record. The first bytes of p up to together are
-// those that a Read should return together.
+// if there is no room for a worthwhile record. A Read is to
+// return the first together bytes of p as one.
 func (s *sender) put(p []byte, together int) int {
 	off, n := s.reserve(len(p))
 	switch {

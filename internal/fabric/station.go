@@ -26,8 +26,8 @@ type station interface {
 	// connect makes a cable to a process of a node. Process 0 is the owner of its
 	// links. The error wraps EHOSTUNREACH if there is none.
 	connect(ctx context.Context, node, process int) (cable, error)
-	// cables identifies the process of this host that has a number, among those that have had
-	// it and will have it. If users are not nil, and others have the number, the error wraps
+	// cables identifies the process of this host that has a number: another one may get the
+	// number later. If users are not nil, and others have the number, the error wraps
 	// hostdir.ErrOtherUser.
 	cables(process int, users []int) (string, error)
 	// connectTo makes a cable to a process of this host, which must be of one of the users, if

@@ -234,7 +234,7 @@ func (d *Dir) try(ctx context.Context, process int, users []int) (*unixsock.Conn
 	return nil, none
 }
 
-// Cables identifies the process that has a number, among those that have had it and will have it.
+// Cables identifies the process that has a number: another one may get the number later.
 // If users are not nil, and only others have a socket for the number, the error wraps ErrOtherUser.
 func (d *Dir) Cables(process int, users []int) (string, error) {
 	dir, names, err := d.cables(process)
