@@ -21,7 +21,7 @@ type closer struct {
 // leftover is what is to be closed for a user.
 type leftover struct {
 	waiting []func() // each closes one descriptor
-	held    int      // descriptors, with those that are being closed
+	held    int      // descriptors, also while they are being closed
 	threads int
 	stowed  []*stow
 	stowing int // calls of stow whose caller has the descriptor still; until then what is stowed stays

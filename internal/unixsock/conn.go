@@ -20,7 +20,7 @@ var ErrFiles = errors.New("the peer sends files that are not wanted")
 var oldKernel string
 
 // Conn is an end of a connected socket. Its methods return net.ErrClosed after Close, which also ends
-// those that wait.
+// the calls under way.
 type Conn struct {
 	calls
 	sock *net.UnixConn

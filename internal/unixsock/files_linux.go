@@ -15,8 +15,8 @@ const maxFiles = 32
 // sendsFiles says that Unix sockets carry files here.
 const sendsFiles = true
 
-// refuseFiles has the kernel refuse files that are sent to a socket, and to those that it accepts. Linux
-// can since 6.16.
+// refuseFiles has the kernel refuse files that are sent to a socket, or to one that it accepts. Linux can
+// since 6.16.
 func refuseFiles(fd int) {
 	if oldKernel == "" {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
