@@ -1,0 +1,1 @@
+module github.com/ntbnet/ntbnet/kernel/ntb_cdev
