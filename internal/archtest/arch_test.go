@@ -42,6 +42,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"third party": checkThirdParty(files),
 		"unsafe":      checkUnsafe(files),
 		"sockets":     checkSockets(files),
+		"test room":   checkTestRoom(files),
 		"locks":       checkLocks(files, house.imports),
 		"length":      checkLength(files),
 		"doc.go":      checkDoc(files),

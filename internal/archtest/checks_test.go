@@ -133,6 +133,12 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 			"a/a.go": "package a; func f(c *net.UnixConn) { d.DialContext(ctx, \"unix\", \"x\"); unix.Recvmsg(1, nil, nil, 0) }"},
 			[]string{"a/a.go: no net.UnixConn here", "no DialContext of", "no unix.Recvmsg here"}},
 
+		{"what is for tests, in tests and beside it", checkTestRoom, map[string]string{
+			"a/a_test.go": "package a\nimport _ " + own("internal/testing/x"), "a/a.go": "package a\nimport _ " + own("internal/testingx"),
+			"internal/testing/y/y.go": "package y\nimport _ " + own("internal/testing/x")}, nil},
+		{"what is for tests, elsewhere", checkTestRoom,
+			map[string]string{"a/a.go": "package a\nimport _ " + own("internal/testing/x")}, []string{"a/a.go: only tests may import"}},
+
 		{"longest file", checkLength, map[string]string{"a/a.go": long[:len(long)-1], "a/a_test.go": long + "\n\n"}, nil},
 		{"file too long", checkLength, map[string]string{"a/a.go": long}, []string{"a/a.go has 501 lines"}},
 

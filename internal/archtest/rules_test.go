@@ -96,6 +96,25 @@ func checkSockets(files []file) []string {
 	return bad
 }
 
+// testRoom has packages that only tests may import, and each other.
+const testRoom = "internal/testing"
+
+// checkTestRoom keeps what is for tests out of the product.
+func checkTestRoom(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		if f.syntax == nil || f.isTest() || within(f.dir, testRoom) {
+			continue
+		}
+		for _, imp := range imports(f) {
+			if within(imp, module+"/"+testRoom) {
+				bad = append(bad, fmt.Sprintf("%s: only tests may import %s", f.path, imp))
+			}
+		}
+	}
+	return bad
+}
+
 // checkDoc requires a doc.go with a package comment in every package.
 func checkDoc(files []file) []string {
 	docs := map[string]*ast.File{}

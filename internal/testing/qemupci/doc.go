@@ -1,0 +1,12 @@
+// Package qemupci puts models of PCI functions into machines of QEMU 7.2, for tests: it speaks the protocol of
+// QEMU's device x-pci-proxy-dev, which hands accesses to config space and BARs to another process over a socket.
+//
+// A [Machine] has the sockets of some functions, and the arguments with which QEMU has them. There is one more
+// socket, of QEMU's qtest protocol: the proxy device has no MSI-X, so the message of an interrupt is written
+// to the interrupt controller's address from outside. That works only where interrupts are not remapped. The
+// machine's memory is a file that this process maps, for what a function stores there. An IOMMU would not
+// confine that, nor translate it.
+//
+// Each access is a round trip between processes. Config space has 256 bytes, as that of
+// a device of conventional PCI, and BARs have 32 bits.
+package qemupci
