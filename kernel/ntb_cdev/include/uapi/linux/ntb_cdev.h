@@ -54,10 +54,10 @@
 struct ntb_cdev_info {
 	__u32 argsz;
 	__u32 flags;
-#define NTB_CDEV_INFO_LINK_UP		(1 << 0)	/* the hardware's link is up */
-#define NTB_CDEV_INFO_READY		(1 << 1)	/* and the peer's module agrees */
-#define NTB_CDEV_INFO_WRITE_COMBINING	(1 << 2)	/* the peer's memory is mapped so */
-#define NTB_CDEV_INFO_GONE		(1 << 3)	/* the bridge was removed: close */
+#define NTB_CDEV_INFO_LINK_UP		0x1	/* the hardware's link is up */
+#define NTB_CDEV_INFO_READY		0x2	/* and the peer's module agrees */
+#define NTB_CDEV_INFO_WRITE_COMBINING	0x4	/* the peer's memory is mapped so */
+#define NTB_CDEV_INFO_GONE		0x8	/* the bridge was removed: close */
 	__u32 generation;
 	__u32 peer_word;
 	__u32 node;

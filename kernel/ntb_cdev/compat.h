@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What differs between kernels from 6.1 on. */
+#ifndef NTB_CDEV_COMPAT_H
+#define NTB_CDEV_COMPAT_H
+
+#include <linux/eventfd.h>
+#include <linux/version.h>
+
+static inline void signal_eventfd(struct eventfd_ctx *ctx)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	eventfd_signal(ctx);
+#else
+	eventfd_signal(ctx, 1);
+#endif
+}
+
+#endif /* NTB_CDEV_COMPAT_H */

@@ -1,0 +1,970 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/*
+ * A character device for each port of a non-transparent bridge, by which a
+ * process stores into the peer's memory. <linux/ntb_cdev.h> describes it.
+ *
+ * Copyright (C) 2026 the ntbnet authors
+ *
+ * Handshake. Before a process may map anything, both sides' modules have agreed
+ * by four words of scratchpads, which each side writes at the other:
+ *
+ *	0	NTB_CDEV_MAGIC and the ABI, written last; 0 while the rest changes
+ *	1	generation: random, another one after each link event, never 0
+ *	2	size of the memory that is granted, in pages of 4 KiB (24 bits), the
+ *		index of its window (4 bits) and the writer's node number (2 bits)
+ *	3	the other side's generation, once the writer has seen it
+ *
+ * The link is ready when the peer's words answer this side's generation. Until
+ * then words are repeated, since what is written while the peer's driver is not
+ * set up may be lost. A peer of any kind may write anything: each word is
+ * checked, and what may be mapped lies within this side's BAR.
+ *
+ * Mappings are filled in by page faults only. A mapping that is being made is
+ * not known to unmap_mapping_range() yet, so nothing may be in it then. When the
+ * link ceases to be ready, all are emptied, and from then on their faults find a
+ * page that belongs to the open file.
+ *
+ * Lock order: mmap_lock, ntb_cdev.lock, i_mmap_rwsem.
+ */
+
+#include <linux/bitfield.h>
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/eventfd.h>
+#include <linux/fs.h>
+#include <linux/io.h>
+#include <linux/kref.h>
+#include <linux/log2.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/ntb.h>
+#include <linux/pci.h>
+#include <linux/pid.h>
+#include <linux/random.h>
+#include <linux/reboot.h>
+#include <linux/rwsem.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+
+#include "include/uapi/linux/ntb_cdev.h"
+#include "compat.h"
+
+MODULE_DESCRIPTION("Character devices of non-transparent bridges");
+MODULE_AUTHOR("The ntbnet authors");
+MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION("1");
+
+static unsigned long buffer_size = SZ_16M;
+module_param(buffer_size, ulong, 0444);
+MODULE_PARM_DESC(buffer_size, "most bytes of memory that a peer is granted (16777216)");
+
+/* "NTC" above the ABI, in word 0. */
+#define NTB_CDEV_MAGIC		(0x4e544300 | NTB_CDEV_ABI)
+
+/* The words, by scratchpad. */
+enum { WORD_MAGIC, WORD_GENERATION, WORD_GRANT, WORD_SEEN, WORDS };
+
+#define GRANT_PAGES		GENMASK(23, 0)
+#define GRANT_WINDOW		GENMASK(27, 24)
+#define GRANT_NODE		GENMASK(29, 28)
+
+/* The least memory that is worth a link. */
+#define MIN_SIZE		SZ_64K
+
+/* The only peer. */
+#define PEER			0
+
+/* More doorbells than a process has lanes for are of no use. */
+#define MAX_DOORBELLS		16
+
+/* Offsets of the two memories for mmap(). */
+#define OWN_OFFSET		0ULL
+#define PEER_OFFSET		BIT_ULL(40)
+
+/* Pauses between two looks while the link is up, but not ready. */
+#define FIRST_PAUSE		msecs_to_jiffies(10)
+#define LAST_PAUSE		HZ
+
+struct ntb_cdev {
+	struct kref ref;	/* the driver's, and one of each open file */
+	struct ntb_dev *ntb;	/* not used once gone is set */
+	struct miscdevice misc;
+	struct list_head list;	/* in ntb_cdev_all */
+
+	/* This side's memory: does not change between probe and remove. */
+	void *memory;
+	dma_addr_t memory_dma;
+	size_t memory_size;
+	unsigned long *memory_pfns;
+	bool memory_coherent;
+
+	/* Doorbells: do not change. */
+	int doorbells;		/* for processes */
+	u64 bells;		/* their bits */
+	u64 hello;		/* the bit that announces words, 0 if none is safe */
+
+	/* The handshake, of the work alone. */
+	struct delayed_work work;
+	unsigned long pause;
+	int window;		/* whose translation is set, -1 if none */
+	size_t granted;		/* bytes of memory behind that window */
+	u32 own;		/* generation of this side, 0 before the first */
+	u32 peer;		/* generation of the peer that is answered, 0 if none */
+	u32 said;		/* the peer's first word when it was last logged */
+	bool link_was_up;
+	phys_addr_t wc_base;	/* what is reserved as write-combining */
+	resource_size_t wc_size;
+
+	atomic_t link_events;	/* set by the interrupt, taken by the work */
+
+	/* Written with lock held for writing. */
+	struct rw_semaphore lock;
+	bool gone;		/* the hardware is not to be touched */
+	bool ready;
+	bool link_up;
+	u32 generation;
+	u32 peer_word;
+	u32 node;
+	phys_addr_t peer_base;
+	size_t peer_size;
+	bool peer_wc;
+	struct address_space *mapping;	/* of the open file, NULL if there is none */
+	struct page *dummy;		/* its page */
+	struct pid *holder;
+
+	spinlock_t event_lock;	/* guards events */
+	struct eventfd_ctx *events[1 + MAX_DOORBELLS];
+};
+
+static DEFINE_MUTEX(ntb_cdev_all_lock);
+static LIST_HEAD(ntb_cdev_all);
+
+static void ntb_cdev_release_ref(struct kref *ref)
+{
+	struct ntb_cdev *d = container_of(ref, struct ntb_cdev, ref);
+
+	kfree(d->misc.nodename);
+	kfree(d->misc.name);
+	kfree(d);
+}
+
+/* Events */
+
+static void ntb_cdev_signal(struct ntb_cdev *d, int event)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&d->event_lock, flags);
+	if (d->events[event])
+		signal_eventfd(d->events[event]);
+	spin_unlock_irqrestore(&d->event_lock, flags);
+}
+
+static void ntb_cdev_set_event(struct ntb_cdev *d, int event, struct eventfd_ctx *ctx)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&d->event_lock, flags);
+	swap(d->events[event], ctx);
+	spin_unlock_irqrestore(&d->event_lock, flags);
+	if (ctx)
+		eventfd_ctx_put(ctx);
+}
+
+/* Called by the driver of the hardware, in interrupts too, under the lock of its context. */
+
+static void ntb_cdev_link_event(void *ctx)
+{
+	struct ntb_cdev *d = ctx;
+
+	atomic_set(&d->link_events, 1);
+	mod_delayed_work(system_wq, &d->work, 0);
+}
+
+static void ntb_cdev_db_event(void *ctx, int vector)
+{
+	struct ntb_cdev *d = ctx;
+	u64 bits = ntb_db_read(d->ntb) & ntb_db_vector_mask(d->ntb, vector);
+	int i;
+
+	/* Those that are woken look at memory after this: a later ring is another event. */
+	ntb_db_clear(d->ntb, bits);
+	if (bits & d->hello || !(bits & d->bells))
+		mod_delayed_work(system_wq, &d->work, 0);
+	for (i = 0; i < d->doorbells; i++)
+		if (bits & BIT_ULL(i))
+			ntb_cdev_signal(d, 1 + i);
+}
+
+static const struct ntb_ctx_ops ntb_cdev_ctx_ops = {
+	.link_event = ntb_cdev_link_event,
+	.db_event = ntb_cdev_db_event,
+};
+
+/* Handshake, by the work */
+
+/* Empties all mappings. The caller holds the lock for writing. */
+static void ntb_cdev_zap(struct ntb_cdev *d)
+{
+	d->ready = false;
+	if (d->mapping)
+		unmap_mapping_range(d->mapping, 0, 0, 1);
+}
+
+static void ntb_cdev_unready(struct ntb_cdev *d, const char *why)
+{
+	if (!d->ready)
+		return;
+	down_write(&d->lock);
+	ntb_cdev_zap(d);
+	up_write(&d->lock);
+	ntb_cdev_signal(d, 0);
+	dev_info(&d->ntb->dev, "link is not ready: %s\n", why);
+}
+
+/* Writes this side's words at the peer. What the peer reads meanwhile has no magic. */
+static void ntb_cdev_publish(struct ntb_cdev *d)
+{
+	struct ntb_dev *ntb = d->ntb;
+	u32 grant = FIELD_PREP(GRANT_PAGES, d->granted / NTB_CDEV_PAGE) |
+		    FIELD_PREP(GRANT_WINDOW, d->window) |
+		    FIELD_PREP(GRANT_NODE, d->node);
+
+	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
+	ntb_peer_spad_write(ntb, PEER, WORD_GENERATION, d->own);
+	ntb_peer_spad_write(ntb, PEER, WORD_GRANT, grant);
+	ntb_peer_spad_write(ntb, PEER, WORD_SEEN, d->peer);
+	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, NTB_CDEV_MAGIC);
+	if (d->hello)
+		ntb_peer_db_set(ntb, d->hello);
+}
+
+/* Reads the peer's words. Returns false if they change meanwhile. */
+static bool ntb_cdev_read_words(struct ntb_cdev *d, u32 words[WORDS])
+{
+	int i;
+
+	for (i = 0; i < WORDS; i++)
+		words[i] = ntb_spad_read(d->ntb, i);
+	return words[WORD_MAGIC] == ntb_spad_read(d->ntb, WORD_MAGIC) &&
+	       words[WORD_GENERATION] == ntb_spad_read(d->ntb, WORD_GENERATION);
+}
+
+/* Returns true for the first try after an event, of which the log has the errors. */
+static bool ntb_cdev_first_try(struct ntb_cdev *d)
+{
+	return d->pause == FIRST_PAUSE;
+}
+
+/* Has the hardware translate one window to this side's memory. */
+static int ntb_cdev_translate(struct ntb_cdev *d)
+{
+	resource_size_t addr_align, size_align, size_max;
+	bool first = ntb_cdev_first_try(d);
+	size_t granted = 0, size;
+	int i, window = -1, ret;
+
+	for (i = 0; i < min(ntb_mw_count(d->ntb, PEER), 16); i++) {
+		if (ntb_mw_get_align(d->ntb, PEER, i, &addr_align, &size_align, &size_max))
+			continue;
+		size = min_t(u64, d->memory_size, size_max);
+		size = round_down(size, max_t(u64, size_align, PAGE_SIZE));
+		if (IS_ALIGNED(d->memory_dma, addr_align) && size > granted) {
+			window = i;
+			granted = size;
+		}
+	}
+	if (granted < MIN_SIZE) {
+		if (first)
+			dev_err(&d->ntb->dev,
+				"no window takes %zu bytes at %pad: the hardware wants another alignment, which an IOMMU or smaller windows give\n",
+				d->memory_size, &d->memory_dma);
+		return -EINVAL;
+	}
+	if (d->window >= 0 && window != d->window)
+		ntb_mw_clear_trans(d->ntb, PEER, d->window);
+	d->window = window;
+	d->granted = granted;
+	ret = ntb_mw_set_trans(d->ntb, PEER, window, d->memory_dma, granted);
+	if (ret && first)
+		dev_err(&d->ntb->dev, "window %d was not set up: %d\n", window, ret);
+	else if (!ret)
+		dev_info(&d->ntb->dev, "the peer is granted %zu KiB by window %d\n",
+			 granted / SZ_1K, window);
+	return ret;
+}
+
+/* Returns true if the BAR with an address may be mapped write-combining. */
+static bool ntb_cdev_combines(struct ntb_cdev *d, phys_addr_t base, resource_size_t size)
+{
+	struct resource *r;
+	int i;
+
+	if (d->wc_size && (d->wc_base != base || d->wc_size != size)) {
+		arch_io_free_memtype_wc(d->wc_base, d->wc_size);
+		d->wc_size = 0;
+	}
+	if (d->wc_size)
+		return true;
+	if (!IS_ENABLED(CONFIG_X86)) {
+		/* Elsewhere such memory may be read ahead. */
+		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+			r = &d->ntb->pdev->resource[i];
+			if (resource_type(r) == IORESOURCE_MEM &&
+			    base >= r->start && base <= r->end)
+				break;
+		}
+		if (i == PCI_STD_NUM_BARS || !(r->flags & IORESOURCE_PREFETCH))
+			return false;
+	}
+	if (arch_io_reserve_memtype_wc(base, size))
+		return false;
+	d->wc_base = base;
+	d->wc_size = size;
+	return true;
+}
+
+/* Settles which node this side is, see struct ntb_cdev_info. */
+static u32 ntb_cdev_node(struct ntb_cdev *d, const u32 words[WORDS])
+{
+	int port = ntb_port_number(d->ntb), peer_port = ntb_peer_port_number(d->ntb, PEER);
+	u32 theirs = FIELD_GET(GRANT_NODE, words[WORD_GRANT]);
+	bool lower = d->own < words[WORD_GENERATION];
+
+	if (port != peer_port)
+		return port < peer_port ? 1 : 2;
+	if (d->node && (d->node != theirs || lower))
+		return d->node;
+	if (theirs == 1 || theirs == 2)
+		return 3 - theirs;
+	return lower ? 1 : 2;
+}
+
+/* Lets processes map, by words of the peer that answer this side's. */
+static bool ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
+{
+	u64 size = (u64)FIELD_GET(GRANT_PAGES, words[WORD_GRANT]) * NTB_CDEV_PAGE;
+	int window = FIELD_GET(GRANT_WINDOW, words[WORD_GRANT]);
+	bool first = ntb_cdev_first_try(d);
+	struct device *dev = &d->ntb->dev;
+	resource_size_t bar;
+	phys_addr_t base;
+	u32 node;
+	bool wc;
+
+	if (window >= ntb_peer_mw_count(d->ntb) ||
+	    ntb_peer_mw_get_addr(d->ntb, window, &base, &bar) || !PAGE_ALIGNED(base)) {
+		if (first)
+			dev_err(dev, "the peer grants window %d, which is none of this side's\n",
+				window);
+		return false;
+	}
+	if (size > bar && first)
+		dev_warn(dev, "the peer grants %llu bytes by window %d, of which this side has %pa\n",
+			 size, window, &bar);
+	size = round_down(min_t(u64, size, bar), PAGE_SIZE);
+	if (size < MIN_SIZE) {
+		if (first)
+			dev_err(dev, "the peer grants %llu bytes, want %d or more\n",
+				size, MIN_SIZE);
+		return false;
+	}
+	wc = ntb_cdev_combines(d, base, bar);
+	node = ntb_cdev_node(d, words);
+
+	down_write(&d->lock);
+	d->peer_base = base;
+	d->peer_size = size;
+	d->peer_wc = wc;
+	d->node = node;
+	if (!++d->generation)
+		d->generation = 1;
+	d->ready = true;
+	up_write(&d->lock);
+	ntb_cdev_signal(d, 0);
+	dev_info(dev, "link is ready: node %u, %llu KiB of the peer's memory by window %d, %s\n",
+		 node, size / SZ_1K, window, wc ? "write-combining" : "uncached");
+	return true;
+}
+
+/* Logs what the other side is, when that changes. */
+static void ntb_cdev_log_peer(struct ntb_cdev *d, u32 word)
+{
+	struct device *dev = &d->ntb->dev;
+
+	if (word == d->said)
+		return;
+	d->said = word;
+	if (word == NTB_CDEV_MAGIC)
+		dev_info(dev, "the other side has this module\n");
+	else if ((word ^ NTB_CDEV_MAGIC) < 256)
+		dev_err(dev, "the other side's module has ABI %u, this one %u: load the same on both\n",
+			word & 255, NTB_CDEV_ABI);
+	else if (word == 4)
+		dev_err(dev, "the other side runs ntb_transport (version 4), not this module\n");
+	else if (word && ~word)
+		dev_err(dev, "the other side runs another client: its first word is %#x\n", word);
+}
+
+/* One look at the link and the peer's words. Returns true if all is said until the next event. */
+static bool ntb_cdev_look(struct ntb_cdev *d)
+{
+	bool event = atomic_xchg(&d->link_events, 0);
+	bool up = ntb_link_is_up(d->ntb, NULL, NULL) & BIT_ULL(PEER);
+	u32 words[WORDS];
+
+	/* A link may have been down and be up again. What was stored meanwhile is lost. */
+	if (event || !up) {
+		ntb_cdev_unready(d, up ? "it was down" : "it is down");
+		d->own = 0;
+		d->peer = 0;
+		d->pause = FIRST_PAUSE;
+	}
+	if (up != d->link_up) {
+		down_write(&d->lock);
+		d->link_up = up;
+		d->peer_word = 0;
+		up_write(&d->lock);
+		d->said = 0;
+		ntb_cdev_signal(d, 0);
+	}
+	if (!up)
+		return true;
+
+	if (!d->own) {
+		if (ntb_cdev_translate(d))
+			return false;
+		do {
+			d->own = get_random_u32();
+		} while (!d->own);
+		ntb_cdev_publish(d);
+	}
+	if (!ntb_cdev_read_words(d, words))
+		return false;
+	if (words[WORD_MAGIC] != d->peer_word) {
+		down_write(&d->lock);
+		d->peer_word = words[WORD_MAGIC];
+		up_write(&d->lock);
+	}
+	ntb_cdev_log_peer(d, words[WORD_MAGIC]);
+	if (words[WORD_MAGIC] != NTB_CDEV_MAGIC || !words[WORD_GENERATION]) {
+		ntb_cdev_unready(d, "the other side's module has gone");
+		ntb_cdev_publish(d);
+		return false;
+	}
+	if (words[WORD_GENERATION] != d->peer) {
+		ntb_cdev_unready(d, "the other side begins anew");
+		d->peer = words[WORD_GENERATION];
+		d->pause = FIRST_PAUSE;
+		ntb_cdev_publish(d);
+	} else if (!d->ready) {
+		ntb_cdev_publish(d);
+	}
+	if (d->ready)
+		return true;
+	return words[WORD_SEEN] == d->own && ntb_cdev_make_ready(d, words);
+}
+
+static void ntb_cdev_work(struct work_struct *work)
+{
+	struct ntb_cdev *d = container_of(to_delayed_work(work), struct ntb_cdev, work);
+
+	if (ntb_cdev_look(d))
+		return;
+	queue_delayed_work(system_wq, &d->work, d->pause);
+	d->pause = min_t(unsigned long, 2 * d->pause, LAST_PAUSE);
+}
+
+/* Files */
+
+static int ntb_cdev_open(struct inode *inode, struct file *file)
+{
+	struct ntb_cdev *d = container_of(file->private_data, struct ntb_cdev, misc);
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+
+	if (!page)
+		return -ENOMEM;
+	down_write(&d->lock);
+	if (d->mapping || d->gone) {
+		up_write(&d->lock);
+		__free_page(page);
+		return d->gone ? -ENODEV : -EBUSY;
+	}
+	memset(d->memory, 0, d->memory_size);
+	d->mapping = file->f_mapping;
+	d->dummy = page;
+	d->holder = get_pid(task_tgid(current));
+	kref_get(&d->ref);
+	if (d->bells) {
+		ntb_db_clear(d->ntb, d->bells);
+		ntb_db_clear_mask(d->ntb, d->bells);
+	}
+	up_write(&d->lock);
+	file->private_data = d;
+	return 0;
+}
+
+static int ntb_cdev_release(struct inode *inode, struct file *file)
+{
+	struct ntb_cdev *d = file->private_data;
+	int i;
+
+	down_write(&d->lock);
+	if (!d->gone && d->bells)
+		ntb_db_set_mask(d->ntb, d->bells);
+	for (i = 0; i < ARRAY_SIZE(d->events); i++)
+		ntb_cdev_set_event(d, i, NULL);
+	d->mapping = NULL; /* none is left: each held the file */
+	__free_page(d->dummy);
+	put_pid(d->holder);
+	d->holder = NULL;
+	up_write(&d->lock);
+	kref_put(&d->ref, ntb_cdev_release_ref);
+	return 0;
+}
+
+static vm_fault_t ntb_cdev_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct ntb_cdev *d = vma->vm_file->private_data;
+	pgprot_t prot = vma->vm_page_prot;
+	unsigned long pfn;
+	vm_fault_t ret;
+
+	down_read(&d->lock);
+	if (!d->ready || d->generation != (unsigned long)vma->vm_private_data) {
+		prot = vm_get_page_prot(vma->vm_flags);
+		pfn = page_to_pfn(d->dummy);
+	} else if (vmf->pgoff >= PHYS_PFN(PEER_OFFSET)) {
+		pfn = PHYS_PFN(d->peer_base) + vmf->pgoff - PHYS_PFN(PEER_OFFSET);
+	} else {
+		pfn = d->memory_pfns[vmf->pgoff];
+	}
+	ret = vmf_insert_pfn_prot(vma, vmf->address, pfn, prot);
+	up_read(&d->lock);
+	return ret;
+}
+
+static const struct vm_operations_struct ntb_cdev_vm_ops = {
+	.fault = ntb_cdev_fault,
+};
+
+static int ntb_cdev_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct ntb_cdev *d = file->private_data;
+	unsigned long first = vma->vm_pgoff, have;
+	int ret = 0;
+
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	down_read(&d->lock);
+	if (d->gone) {
+		ret = -ENODEV;
+		goto out;
+	}
+	if (!d->ready) {
+		ret = -ENOTCONN;
+		goto out;
+	}
+	if (first >= PHYS_PFN(PEER_OFFSET)) {
+		first -= PHYS_PFN(PEER_OFFSET);
+		have = d->peer_size / PAGE_SIZE;
+		vma->vm_page_prot = d->peer_wc ? pgprot_writecombine(vma->vm_page_prot)
+					       : pgprot_noncached(vma->vm_page_prot);
+	} else {
+		have = d->memory_size / PAGE_SIZE;
+		if (!d->memory_coherent)
+			vma->vm_page_prot = pgprot_dmacoherent(vma->vm_page_prot);
+	}
+	if (first > have || vma_pages(vma) > have - first) {
+		ret = -EINVAL;
+		goto out;
+	}
+	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	vm_flags_clear(vma, VM_MAYEXEC);
+	vma->vm_private_data = (void *)(unsigned long)d->generation;
+	vma->vm_ops = &ntb_cdev_vm_ops;
+out:
+	up_read(&d->lock);
+	return ret;
+}
+
+static long ntb_cdev_get_info(struct ntb_cdev *d, void __user *arg)
+{
+	struct ntb_cdev_info info = {
+		.argsz = sizeof(info),
+		.own_offset = OWN_OFFSET,
+		.peer_offset = PEER_OFFSET,
+	};
+	u32 argsz;
+
+	if (get_user(argsz, (u32 __user *)arg))
+		return -EFAULT;
+	if (argsz < sizeof(info))
+		return -EINVAL;
+	down_read(&d->lock);
+	if (!d->gone)
+		mod_delayed_work(system_wq, &d->work, 0);
+	up_read(&d->lock);
+	flush_delayed_work(&d->work);
+
+	down_read(&d->lock);
+	if (d->gone)
+		info.flags |= NTB_CDEV_INFO_GONE;
+	else if (d->link_up)
+		info.flags |= NTB_CDEV_INFO_LINK_UP;
+	if (d->ready) {
+		info.flags |= NTB_CDEV_INFO_READY;
+		if (d->peer_wc)
+			info.flags |= NTB_CDEV_INFO_WRITE_COMBINING;
+		info.peer_size = d->peer_size;
+	}
+	info.generation = d->generation;
+	info.peer_word = d->peer_word;
+	info.node = d->node;
+	info.doorbells = d->doorbells;
+	info.own_size = d->memory_size;
+	up_read(&d->lock);
+	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+}
+
+static long ntb_cdev_set_events(struct ntb_cdev *d, struct ntb_cdev_events __user *arg)
+{
+	struct ntb_cdev_events set;
+	struct eventfd_ctx *ctx;
+	u32 i;
+	s32 fd;
+
+	if (copy_from_user(&set, arg, sizeof(set)))
+		return -EFAULT;
+	if (set.flags || set.count > 1 + d->doorbells || set.start > 1 + d->doorbells - set.count ||
+	    set.argsz < struct_size(arg, fds, set.count))
+		return -EINVAL;
+	for (i = 0; i < set.count; i++) {
+		if (get_user(fd, &arg->fds[i]))
+			return -EFAULT;
+		ctx = fd < 0 ? NULL : eventfd_ctx_fdget(fd);
+		if (IS_ERR(ctx))
+			return PTR_ERR(ctx);
+		ntb_cdev_set_event(d, set.start + i, ctx);
+	}
+	return 0;
+}
+
+static long ntb_cdev_ring(struct ntb_cdev *d, unsigned long doorbell)
+{
+	long ret = -ENOTCONN;
+
+	if (doorbell >= d->doorbells)
+		return -EINVAL;
+	down_read(&d->lock);
+	if (d->gone) {
+		ret = -ENODEV;
+	} else if (d->ready) {
+		wmb(); /* the process' stores, also write-combining ones, before the ring */
+		ret = ntb_peer_db_set(d->ntb, BIT_ULL(doorbell));
+	}
+	up_read(&d->lock);
+	return ret;
+}
+
+static long ntb_cdev_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct ntb_cdev *d = file->private_data;
+
+	switch (cmd) {
+	case NTB_CDEV_GET_INFO:
+		return ntb_cdev_get_info(d, (void __user *)arg);
+	case NTB_CDEV_SET_EVENTS:
+		return ntb_cdev_set_events(d, (void __user *)arg);
+	case NTB_CDEV_RING:
+		return ntb_cdev_ring(d, arg);
+	}
+	return -ENOTTY;
+}
+
+#ifdef CONFIG_COMPAT
+static long ntb_cdev_compat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	if (cmd == NTB_CDEV_RING)
+		return ntb_cdev_ioctl(file, cmd, arg);
+	return compat_ptr_ioctl(file, cmd, arg);
+}
+#endif
+
+static const struct file_operations ntb_cdev_fops = {
+	.owner = THIS_MODULE,
+	.open = ntb_cdev_open,
+	.release = ntb_cdev_release,
+	.mmap = ntb_cdev_mmap,
+	.unlocked_ioctl = ntb_cdev_ioctl,
+#ifdef CONFIG_COMPAT
+	.compat_ioctl = ntb_cdev_compat_ioctl,
+#endif
+};
+
+static ssize_t holder_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct ntb_cdev *d = container_of(dev_get_drvdata(dev), struct ntb_cdev, misc);
+	int pid;
+
+	down_read(&d->lock);
+	pid = pid_vnr(d->holder); /* 0 if there is none, or it is of another namespace */
+	up_read(&d->lock);
+	return sysfs_emit(buf, "%d\n", pid);
+}
+static DEVICE_ATTR_RO(holder);
+
+static struct attribute *ntb_cdev_attrs[] = {
+	&dev_attr_holder.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(ntb_cdev);
+
+/* Devices */
+
+/* Allocates this side's memory, as much as the largest window shows and the system has. */
+static int ntb_cdev_alloc(struct ntb_cdev *d)
+{
+	struct device *dma_dev = ntb_get_dma_dev(d->ntb);
+	struct device *dev = &d->ntb->dev;
+	resource_size_t bar, largest = 0;
+	struct sg_page_iter page;
+	struct sg_table sgt;
+	phys_addr_t base;
+	int i, ret;
+
+	/* Inbound windows have sizes while the link is up, mostly those of the outbound ones. */
+	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
+		if (!ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
+			largest = max(largest, bar);
+	if (largest < MIN_SIZE || buffer_size < MIN_SIZE) {
+		dev_err(dev, "windows of at most %pa bytes, buffer_size of %lu: want %d or more\n",
+			&largest, buffer_size, MIN_SIZE);
+		return -EINVAL;
+	}
+	largest = min_t(u64, largest, GRANT_PAGES * (u64)NTB_CDEV_PAGE);
+	/* A power of two is aligned to its size. */
+	for (d->memory_size = rounddown_pow_of_two(min_t(u64, largest, buffer_size));
+	     d->memory_size >= MIN_SIZE; d->memory_size /= 2) {
+		d->memory = dma_alloc_coherent(dma_dev, d->memory_size, &d->memory_dma,
+					       GFP_KERNEL | __GFP_NOWARN);
+		if (d->memory)
+			break;
+	}
+	if (!d->memory) {
+		dev_err(dev, "no memory of %d bytes or more in one piece\n", MIN_SIZE);
+		return -ENOMEM;
+	}
+	memset(d->memory, 0, d->memory_size);
+	d->memory_coherent = dev_is_dma_coherent(dma_dev);
+	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
+		if (!ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
+			dev_info(dev, "window %d of %pa bytes: %llu are of no use, with %zu of memory\n",
+				 i, &bar, bar > d->memory_size ? (u64)bar - d->memory_size : 0,
+				 d->memory_size);
+
+	ret = dma_get_sgtable(dma_dev, &sgt, d->memory, d->memory_dma, d->memory_size);
+	if (ret)
+		goto free;
+	d->memory_pfns = kvmalloc_array(d->memory_size / PAGE_SIZE, sizeof(*d->memory_pfns),
+					GFP_KERNEL);
+	if (d->memory_pfns) {
+		i = 0;
+		for_each_sgtable_page(&sgt, &page, 0)
+			if (i < d->memory_size / PAGE_SIZE)
+				d->memory_pfns[i++] = page_to_pfn(sg_page_iter_page(&page));
+	}
+	sg_free_table(&sgt);
+	if (d->memory_pfns)
+		return 0;
+	ret = -ENOMEM;
+free:
+	dma_free_coherent(dma_dev, d->memory_size, d->memory, d->memory_dma);
+	return ret;
+}
+
+static void ntb_cdev_free(struct ntb_cdev *d)
+{
+	kvfree(d->memory_pfns);
+	dma_free_coherent(ntb_get_dma_dev(d->ntb), d->memory_size, d->memory, d->memory_dma);
+	if (d->wc_size)
+		arch_io_free_memtype_wc(d->wc_base, d->wc_size);
+}
+
+/* Finds out which doorbells are of use: those from bit 0 on, and one more for words. */
+static void ntb_cdev_find_doorbells(struct ntb_cdev *d)
+{
+	u64 valid = ntb_db_valid_mask(d->ntb);
+	int n = ~valid ? ffz(valid) : 64;
+
+	if (ntb_db_is_unsafe(d->ntb) == 1) {
+		dev_warn(&d->ntb->dev, "doorbells are not safe here, and are not used\n");
+		return;
+	}
+	if (!n)
+		return;
+	d->doorbells = clamp(n - 1, 1, MAX_DOORBELLS);
+	d->bells = BIT_ULL(d->doorbells) - 1;
+	d->hello = BIT_ULL(min(d->doorbells, n - 1));
+}
+
+/* Ends all use of the bridge. Nothing of the peer's reaches memory after it. */
+static void ntb_cdev_quiesce(struct ntb_cdev *d)
+{
+	struct ntb_dev *ntb = d->ntb;
+
+	ntb_clear_ctx(ntb);
+	down_write(&d->lock);
+	d->gone = true;
+	up_write(&d->lock);
+	cancel_delayed_work_sync(&d->work);
+
+	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
+	if (d->hello) {
+		ntb_peer_db_set(ntb, d->hello);
+		ntb_db_set_mask(ntb, d->bells | d->hello);
+	}
+	ntb_link_disable(ntb);
+	if (d->window >= 0)
+		ntb_mw_clear_trans(ntb, PEER, d->window);
+	ntb_spad_read(ntb, WORD_MAGIC); /* behind what the peer has stored */
+	down_write(&d->lock);
+	ntb_cdev_zap(d);
+	up_write(&d->lock);
+	ntb_cdev_signal(d, 0);
+}
+
+static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct device *dev = &ntb->dev;
+	struct ntb_cdev *d;
+	int ret;
+
+	if (ntb_peer_port_count(ntb) != 1) {
+		dev_err(dev, "%d peers, want 1\n", ntb_peer_port_count(ntb));
+		return -EOPNOTSUPP;
+	}
+	if (ntb_spad_count(ntb) < WORDS) {
+		dev_err(dev, "%d scratchpads, want %d\n", ntb_spad_count(ntb), WORDS);
+		return -EOPNOTSUPP;
+	}
+	d = kzalloc(sizeof(*d), GFP_KERNEL);
+	if (!d)
+		return -ENOMEM;
+	kref_init(&d->ref);
+	init_rwsem(&d->lock);
+	spin_lock_init(&d->event_lock);
+	INIT_DELAYED_WORK(&d->work, ntb_cdev_work);
+	d->ntb = ntb;
+	d->window = -1;
+	d->pause = FIRST_PAUSE;
+	d->misc.minor = MISC_DYNAMIC_MINOR;
+	d->misc.name = kasprintf(GFP_KERNEL, "ntb!%s", dev_name(dev));
+	d->misc.nodename = kasprintf(GFP_KERNEL, "ntb/%s", dev_name(dev));
+	d->misc.mode = 0600;
+	d->misc.fops = &ntb_cdev_fops;
+	d->misc.groups = ntb_cdev_groups;
+	d->misc.parent = dev;
+	if (!d->misc.name || !d->misc.nodename) {
+		ret = -ENOMEM;
+		goto put;
+	}
+	ret = ntb_cdev_alloc(d);
+	if (ret)
+		goto put;
+	ntb_cdev_find_doorbells(d);
+	ntb_db_set_mask(ntb, ntb_db_valid_mask(ntb));
+	ntb_db_clear(ntb, ntb_db_valid_mask(ntb));
+
+	ret = ntb_set_ctx(ntb, d, &ntb_cdev_ctx_ops);
+	if (ret)
+		goto free;
+	ret = misc_register(&d->misc);
+	if (ret)
+		goto clear;
+	mutex_lock(&ntb_cdev_all_lock);
+	list_add(&d->list, &ntb_cdev_all);
+	mutex_unlock(&ntb_cdev_all_lock);
+	if (d->hello)
+		ntb_db_clear_mask(ntb, d->hello);
+	ret = ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+	if (ret) /* the driver of the hardware says why; the link may come up all the same */
+		dev_warn(dev, "the link was not enabled: %d\n", ret);
+	mod_delayed_work(system_wq, &d->work, 0);
+	return 0;
+
+clear:
+	ntb_clear_ctx(ntb);
+	cancel_delayed_work_sync(&d->work);
+free:
+	ntb_cdev_free(d);
+put:
+	kref_put(&d->ref, ntb_cdev_release_ref);
+	return ret;
+}
+
+static void ntb_cdev_remove(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct ntb_cdev *d;
+
+	mutex_lock(&ntb_cdev_all_lock);
+	list_for_each_entry(d, &ntb_cdev_all, list)
+		if (d->ntb == ntb)
+			break;
+	list_del(&d->list);
+	mutex_unlock(&ntb_cdev_all_lock);
+
+	misc_deregister(&d->misc);
+	if (!d->gone)
+		ntb_cdev_quiesce(d);
+	ntb_cdev_free(d);
+	kref_put(&d->ref, ntb_cdev_release_ref);
+}
+
+static struct ntb_client ntb_cdev_client = {
+	.ops = {
+		.probe = ntb_cdev_probe,
+		.remove = ntb_cdev_remove,
+	},
+};
+
+/* The next kernel must not find the peer's stores in its memory. */
+static int ntb_cdev_reboot(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct ntb_cdev *d;
+
+	mutex_lock(&ntb_cdev_all_lock);
+	list_for_each_entry(d, &ntb_cdev_all, list)
+		if (!d->gone)
+			ntb_cdev_quiesce(d);
+	mutex_unlock(&ntb_cdev_all_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block ntb_cdev_reboot_block = {
+	.notifier_call = ntb_cdev_reboot,
+};
+
+static int __init ntb_cdev_init(void)
+{
+	int ret = register_reboot_notifier(&ntb_cdev_reboot_block);
+
+	if (ret)
+		return ret;
+	ret = ntb_register_client(&ntb_cdev_client);
+	if (ret)
+		unregister_reboot_notifier(&ntb_cdev_reboot_block);
+	return ret;
+}
+module_init(ntb_cdev_init);
+
+static void __exit ntb_cdev_exit(void)
+{
+	ntb_unregister_client(&ntb_cdev_client);
+	unregister_reboot_notifier(&ntb_cdev_reboot_block);
+}
+module_exit(ntb_cdev_exit);
