@@ -19,7 +19,7 @@ type attachment struct {
 	config  Config                  // immutable
 	opening chan struct{}           // capacity 1: Open is under way
 	closed  chan struct{}           // closed by Close
-	ended   chan struct{}           // closed when listen or poll has ended
+	looking sync.WaitGroup          // listen or poll
 	hurried chan struct{}           // capacity 1: an answer may come soon, where this side polls
 	once    sync.Once               // for Close
 	session atomic.Pointer[session] // the latest; stored while opening is held
@@ -37,25 +37,29 @@ func Attach(c Config) (ntb.Attachment, error) {
 		}
 	}
 	a := &attachment{
-		config: c, opening: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		config: c, opening: make(chan struct{}, 1), closed: make(chan struct{}),
 		hurried: make(chan struct{}, 1), epoch: rand.Uint32(),
 	}
-	if c.Wait != nil {
-		go a.listen()
+	if !a.polls() {
+		for _, wait := range c.Wait {
+			a.looking.Go(func() { a.listen(wait) })
+		}
 		return a, nil
 	}
 	var err error
 	if a.alarm, err = newAlarm(); err != nil {
 		return nil, err
 	}
-	go a.poll()
+	a.looking.Go(a.poll)
 	return a, nil
 }
 
+// polls reports whether this side takes no interrupts.
+func (a *attachment) polls() bool { return len(a.config.Wait) == 0 }
+
 // listen passes interrupts on to the session.
-func (a *attachment) listen() {
-	defer close(a.ended)
-	for a.config.Wait() == nil {
+func (a *attachment) listen(wait func() error) {
+	for wait() == nil {
 		if s := a.session.Load(); s != nil {
 			s.interrupted()
 		}
@@ -64,7 +68,6 @@ func (a *attachment) listen() {
 
 // poll looks from time to time in place of interrupts.
 func (a *attachment) poll() {
-	defer close(a.ended)
 	defer a.alarm.Close()
 	var pace Pace
 	timer := time.NewTimer(pace.Next(true))
@@ -91,7 +94,7 @@ func (a *attachment) poll() {
 
 // hurry has a side that polls look sooner, since the peer is about to answer.
 func (a *attachment) hurry() {
-	if a.config.Wait == nil {
+	if a.polls() {
 		select {
 		case a.hurried <- struct{}{}:
 		default:
@@ -133,8 +136,11 @@ func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
 		return nil, err
 	}
 	a.session.Store(s)
-	a.claim.far = s.peer.mem[:PageSize:PageSize]
-	if err = a.takeEnd(ctx, s); err == nil {
+	if !a.config.Sole {
+		a.claim.far = s.peer.mem[:PageSize:PageSize]
+		err = a.takeEnd(ctx, s)
+	}
+	if err == nil {
 		err = a.bringUp(ctx, s)
 	}
 	a.claim.far = nil
@@ -170,11 +176,16 @@ func (a *attachment) takeEnd(ctx context.Context, s *session) error {
 // errGone reports that memory has gone: a file is shorter than it was, or the system has no page for it.
 var errGone = errors.New("ntbfixed: memory has gone: its file was made smaller, or the system has no more")
 
+// errDown reports that Config.Down is closed.
+var errDown = fmt.Errorf("ntbfixed: the memory is that of the other side no longer: %w", ntb.ErrLinkDown)
+
 // pause waits for an interrupt or a tick. It returns an error if Open is to end.
 func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-chan time.Time) error {
 	select {
 	case <-kick:
 	case <-tick:
+	case <-a.config.Down:
+		return errDown
 	case <-a.closed:
 		return ntb.ErrClosed
 	case <-ctx.Done():
@@ -206,12 +217,12 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 		case NewPeer:
 			s.clear()
 			s.page.Answer()
-			s.interrupt()
+			s.interrupt(0)
 			continue
 		case Ready:
 			s.page.Publish() // an earlier answer may have vanished
-			s.interrupt()
-			return nil
+			s.interrupt(0)
+			return s.fit()
 		}
 		if err := a.pause(ctx, s.kick, retry.C); err != nil {
 			return err
@@ -219,7 +230,7 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 		if s.lost() {
 			return errGone
 		}
-		if !a.claim.holds() {
+		if !a.config.Sole && !a.claim.holds() {
 			return fmt.Errorf("ntbfixed: %w", ntb.ErrInUse)
 		}
 	}
@@ -242,7 +253,7 @@ func (a *attachment) Close() error {
 		a.opening <- struct{}{}
 		a.err = a.end()
 		a.config.Stop()
-		<-a.ended
+		a.looking.Wait()
 		<-a.opening
 	})
 	return a.err

@@ -11,7 +11,7 @@
 // Each side's memory begins with a header page, and the rest is its inbound window. [Page] has
 // the layout. All of it is written by the peer and read by its owner. So scratchpads and
 // doorbells need no registers: one interrupt is enough, and which doorbell it stands for is
-// found in the page. The page also has epochs, by which sessions are distinguished, and a
+// found in the page. Where there are more, each has a goroutine, and any of them means all doorbells. The page also has epochs, by which sessions are distinguished, and a
 // heartbeat, because a bridge's link stays up when a process dies.
 //
 // # Sessions
@@ -27,6 +27,13 @@
 // end in the peer's page. If a session is there that has not ended, the side looks at its heartbeat
 // for [DeadTicks] ticks. If that goes on, Open fails with [ntb.ErrInUse]. An end whose process was
 // killed is therefore free after a second.
+//
+// A side that is Sole leaves that out, and so reads across the bridge in Order alone.
+//
+// The two sides may be given different amounts of memory. What both can use is the window of a session.
+//
+// Where the memory itself can become another one's, as that of a link that is cut and mended, [Reattach]
+// attaches again. Its Open goes on until there is a session.
 //
 // A process that is stopped loses its link after [DeadTicks] ticks without a heartbeat.
 //

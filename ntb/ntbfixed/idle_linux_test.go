@@ -25,7 +25,7 @@ func BenchmarkPolling(b *testing.B) {
 	for i := range ends {
 		ends[i], err = Attach(Config{
 			Own: Memory{fd, int64(i * each), each}, Peer: Memory{fd, int64((1 - i) * each), each},
-			Interrupt: func(uint32) { panic("nobody takes interrupts") }, Stop: func() {},
+			Interrupt: func(uint32, int) { panic("nobody takes interrupts") }, Stop: func() {},
 		})
 		require.NoError(b, err)
 		defer ends[i].Close()

@@ -1,6 +1,10 @@
 package ntbfixed
 
-import "github.com/ntbnet/ntbnet/ntb"
+import (
+	"errors"
+
+	"github.com/ntbnet/ntbnet/ntb"
+)
 
 // Memory is a part of a file that can be mapped: of a memory file, or a PCI function's
 // region. Offset is a multiple of the system's page.
@@ -26,22 +30,44 @@ type Config struct {
 	// function taken out. That
 	// ends a session. Then ntb.Caps has Vanishing.
 	Vanishes bool
+	// Zeros is set, besides Vanishes, if memory that has gone may read as zeros in place of raising a
+	// signal, as when a file is made longer again. A session then marks Own, and reads the mark often. So
+	// Zeros is not for memory of a function, which takes long to read.
+	Zeros bool
+	// Sole is set if no other process can have a session at this end. Else Open looks for one in the
+	// peer's memory, and so reads across the bridge.
+	Sole bool
 	// ID is what the peer's Interrupt is called with, to interrupt this side, and its Gone. Without
 	// interrupts it counts only if Named is set.
 	ID    uint32
 	Named bool
 	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's
-	// word. It does not block, and interrupts may be lost or arrive as one.
-	Interrupt func(id uint32)
-	// Wait waits for an interrupt by the peer, or returns an error when there will be no
-	// more. One goroutine calls it. If it is nil, this side cannot be interrupted. Then it
+	// word. bit is the doorbell for which it does, or 0: where there are several interrupts, it chooses
+	// one of them. It does not block, and interrupts may be lost or arrive as one.
+	Interrupt func(id uint32, bit int)
+	// Wait waits for interrupts by the peer, each function for one of them, and returns an error when
+	// there will be no more. One goroutine calls each. After any interrupt all doorbell words are looked
+	// at. If there are none, this side cannot be interrupted. Then it
 	// looks at the doorbell words from time to time, see the package comment.
-	Wait func() error
+	Wait []func() error
 	// Gone reports whether the peer whose ID is id has gone for good, though its page does not
 	// say so. It is called after interrupts and at each tick. Nil stands for a function that reports
 	// false.
 	Gone func(id uint32) bool
+	// Down is closed when the memory is that of the peer no longer. It ends a session at once, and then
+	// Open fails. Nil stands for memory that stays.
+	Down <-chan struct{}
 	// Stop is called once, when the attachment is closed and none of its sessions reaches the
 	// memory. It makes Wait return an error.
 	Stop func()
 }
+
+// Attached is what an attachment of [Reattach] is attached to for a while.
+type Attached struct {
+	ntb.Attachment
+	Window   int         // bytes of a session's windows, or the most that they can have
+	Replaced func() bool // reports whether there is other memory now
+}
+
+// ErrReplaced reports that there is other memory now than what an end is attached to.
+var ErrReplaced = errors.New("ntbfixed: the memory was replaced")

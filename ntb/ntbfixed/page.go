@@ -16,6 +16,7 @@ import (
 //	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
 //	 32  heartbeat            8   changes with each tick of the peer
 //	 40  id                   8   of the peer, and above it 1 if that takes interrupts, 2 if not; 0 for no id
+//	 48  sizes                8   pages of window that the peer takes, and above it pages that it can store to
 //	 64  scratchpads         64   16 of 4 bytes
 //	128  doorbell words      64   16 of 4 bytes: how often each was rung
 //	192  mark                 8   epoch of this side's session, by this side
@@ -30,6 +31,7 @@ const (
 	stateAt     = 24
 	heartbeatAt = 32
 	idAt        = 40
+	sizesAt     = 48
 	spadsAt     = 64
 	bellsAt     = 128
 	markAt      = 192
@@ -38,7 +40,7 @@ const (
 	doorbells   = 16
 
 	pageMagic   = 0x6e746266 // "ntbf"
-	pageVersion = 2
+	pageVersion = 3
 
 	stateEnded = 1
 
@@ -76,7 +78,8 @@ type Page struct {
 	own   []byte     // immutable
 	peer  ntb.Window // immutable
 	epoch uint32     // of this session; immutable
-	id    uint64     // the word of this side's id; immutable
+	id    uint64     // the word of this side's id; constant after the first Publish
+	sizes uint64     // that of the sizes of its windows; likewise
 
 	// Of that goroutine.
 	found    uint32 // epoch of the peer's session at the last look
@@ -109,12 +112,25 @@ func (p *Page) PeerID() (id uint32, interrupts, ok bool) {
 	return uint32(word), above == interrupted, above == interrupted || above == named
 }
 
+// SetSizes has Publish tell the peer how many bytes of window this side takes, and how many it can store
+// to, both multiples of PageSize. It is called before the first Publish.
+func (p *Page) SetSizes(in, out int) { p.sizes = uint64(in/PageSize) | uint64(out/PageSize)<<32 }
+
+// Sizes returns the bytes of both windows of a session: what the one side takes, and no more than what the
+// other one can store to. It is called when Look returns Ready.
+func (p *Page) Sizes() (in, out int) {
+	theirs := ntb.Load64(p.own, sizesAt)
+	return int(min(uint32(p.sizes), uint32(theirs>>32))) * PageSize,
+		int(min(uint32(p.sizes>>32), uint32(theirs))) * PageSize
+}
+
 // Publish stores this side's words. They are repeated during bring-up, because what is stored
 // while the peer's side is not set up vanishes. The heartbeat shows others at this end that the
 // session lives, before there is a link.
 func (p *Page) Publish() {
 	p.pulse()
 	p.peer.Publish64(idAt, p.id)
+	p.peer.Publish64(sizesAt, p.sizes)
 	p.peer.Publish64(epochAt, uint64(p.epoch))
 	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
 	p.peer.Publish64(magicAt, pageMagic<<32|pageVersion)

@@ -171,7 +171,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 	w.Publish64(magicAt, pageMagic<<32|(pageVersion+1))
 	_, err := a.Look()
 	require.ErrorIs(t, err, ntb.ErrVersion)
-	require.ErrorContains(t, err, "the peer has version 3, this side 2")
+	require.ErrorContains(t, err, "the peer has version 4, this side 3")
 	w.Publish64(magicAt, 7)
 	_, err = a.Look()
 	require.ErrorContains(t, err, "0x7 is not the beginning of a header page")
@@ -199,7 +199,7 @@ func TestAPeerWithoutAHeartbeatIsDead(t *testing.T) {
 func TestThePageIsLaidOutAsDocumented(t *testing.T) {
 	names := map[string]int{
 		"magic": magicAt, "seen": seenAt, "epoch": epochAt, "state": stateAt, "heartbeat": heartbeatAt,
-		"id": idAt, "scratchpads": spadsAt, "doorbell words": bellsAt, "mark": markAt,
+		"id": idAt, "sizes": sizesAt, "scratchpads": spadsAt, "doorbell words": bellsAt, "mark": markAt,
 	}
 	rows := wiredoc.Table(t, "The header page", "offset")
 	require.Len(t, rows, len(names))

@@ -27,7 +27,7 @@ func Pair(size int) (a, b ntb.Attachment, err error) {
 	var ends [2]ntb.Attachment
 	for i := range ends {
 		c := Config{
-			Own: parts[i], Peer: parts[1-i], Interrupt: func(uint32) { lines[1-i].raise() }, Wait: lines[i].wait,
+			Own: parts[i], Peer: parts[1-i], Interrupt: func(uint32, int) { lines[1-i].raise() }, Wait: []func() error{lines[i].wait},
 			Stop: func() {
 				close(lines[i].stopped)
 				if users.Add(-1) == 0 {

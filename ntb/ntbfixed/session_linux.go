@@ -72,12 +72,24 @@ func newSession(a *attachment) (*session, error) {
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
-	if a.config.Wait != nil || a.config.Named {
-		s.page.SetID(a.config.ID, a.config.Wait != nil)
+	if !a.polls() || a.config.Named {
+		s.page.SetID(a.config.ID, !a.polls())
 	}
 	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
 	s.outbound = out.Part(PageSize, out.Len()-PageSize)
+	s.page.SetSizes(len(s.inbound), s.outbound.Len())
 	return s, nil
+}
+
+// fit makes both windows as small as the peer's are, once the peer has answered.
+func (s *session) fit() error {
+	in, out := s.page.Sizes()
+	if in == 0 || out == 0 {
+		return fmt.Errorf("ntbfixed: the peer has no room for windows")
+	}
+	s.inbound = s.inbound[:in:in]
+	s.outbound = s.outbound.Slice(0, out)
+	return nil
 }
 
 // clear clears this side's memory for a new session of the peer.
@@ -90,7 +102,7 @@ func (s *session) clear() {
 
 // begin is called when the session is up.
 func (s *session) begin() {
-	if s.returns() {
+	if s.attachment.config.Zeros {
 		s.page.mark()
 	}
 	s.ended = make(chan struct{})
@@ -106,6 +118,9 @@ func (s *session) keepAlive() {
 	for {
 		select {
 		case <-s.down:
+			return
+		case <-s.attachment.config.Down:
+			s.takeDown()
 			return
 		case <-s.kick:
 		case <-tick.C:
@@ -125,14 +140,10 @@ func (s *session) keepAlive() {
 // lost reports whether the memory has gone for this session, even if it is there again.
 func (s *session) lost() bool { return s.own.guard.Lost() || s.peer.guard.Lost() }
 
-// returns reports whether memory that has gone may be there again, as zeros: a file may be made longer. A
-// function's memory cannot, and takes long to read.
-func (s *session) returns() bool {
-	return s.caps.Vanishing != nil && s.attachment.config.Kind == ntb.Cacheable
+// gone reports whether the inbound memory has gone. Where it reads as zeros, the mark of the session has gone.
+func (s *session) gone() bool {
+	return s.own.guard.Lost() || s.attachment.config.Zeros && !s.page.marked(s.own.mem)
 }
-
-// gone reports whether the inbound memory has gone. Where it returns, the mark of the session has gone.
-func (s *session) gone() bool { return s.own.guard.Lost() || s.returns() && !s.page.marked(s.own.mem) }
 
 // Gone implements ntb.Vanishing. takeDown exchanges the memory. What was read before may have been the zeros
 // of a file, and what is there behind it a copy from before them, so takeDown decides.
@@ -149,16 +160,19 @@ func (s *session) Gone() bool {
 
 // keep has the inbound memory hold what it holds for good, or zeros if that has gone meanwhile.
 func (s *session) keep() error {
-	if !s.returns() {
+	switch {
+	case s.severed():
+		return s.own.scratch()
+	case !s.attachment.config.Zeros:
 		return s.own.keep()
 	}
-	still, err := mapMemory(s.attachment.config.Own) // the file's, also behind the exchange
+	still, err := mapMemory(s.attachment.config.Own) // the same memory, also behind the exchange
 	if err != nil {
 		slog.Warn("ntbfixed: what came before the end of the session is lost", "reason", err)
 		return s.own.scratch()
 	}
 	err = s.own.keep()
-	if !s.page.marked(still.mem) {
+	if !s.page.marked(s.own.mem) || !s.page.marked(still.mem) {
 		err = errors.Join(err, s.own.scratch())
 	}
 	return errors.Join(err, still.unmap())
@@ -197,10 +211,10 @@ func (s *session) polled() bool {
 	return s.look()
 }
 
-// interrupt interrupts the peer, if it takes interrupts.
-func (s *session) interrupt() {
+// interrupt interrupts the peer for a doorbell, if it takes interrupts.
+func (s *session) interrupt(bit int) {
 	if id, interrupts, _ := s.page.PeerID(); interrupts {
-		s.attachment.config.Interrupt(id)
+		s.attachment.config.Interrupt(id, bit)
 	}
 }
 
@@ -235,7 +249,7 @@ func (s *session) takeDown() {
 			slog.Warn(errGone.Error(), "backend", s.caps.Backend)
 		}
 		s.page.End()
-		s.interrupt()
+		s.interrupt(0)
 		s.cutErr = errors.Join(s.peer.scratch(), s.keep())
 		close(s.down)
 	})
@@ -275,7 +289,7 @@ func (s *session) RingDoorbell(bit int) {
 	check("doorbell", bit, doorbells)
 	if s.LinkUp() && s.gate.Enter() {
 		s.page.Ring(bit, s.rings[bit].Add(1))
-		s.interrupt()
+		s.interrupt(bit)
 		s.attachment.hurry()
 		s.gate.Leave()
 	}
@@ -310,15 +324,26 @@ func (s *session) linkError() error {
 }
 
 // Order implements ntb.Device by a read across the bridge. Its answer comes behind what both
-// sides have stored before.
+// sides have stored before. A link that is known to be down is not read across, since some machines
+// take the failure for a fatal error.
 func (s *session) Order() {
 	lock.Device()
 	ntb.Fence()
-	if s.gate.Enter() {
+	if !s.severed() && s.LinkUp() && s.gate.Enter() {
 		ntb.Load64(s.peer.mem, heartbeatAt)
 		s.gate.Leave()
 	}
 	ntb.Fence()
+}
+
+// severed reports whether the memory is that of the peer no longer.
+func (s *session) severed() bool {
+	select {
+	case <-s.attachment.config.Down:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close implements ntb.Device.

@@ -63,9 +63,9 @@ func TestADoorbellWhoseInterruptIsLostIsFound(t *testing.T) {
 	a, b := pair(t, 4<<10)
 	var lost atomic.Bool
 	raise := a.(*attachment).config.Interrupt
-	a.(*attachment).config.Interrupt = func(id uint32) {
+	a.(*attachment).config.Interrupt = func(id uint32, bit int) {
 		if !lost.Load() {
-			raise(id)
+			raise(id, bit)
 		}
 	}
 	x, y := open(t, a, b)
@@ -86,6 +86,43 @@ func TestADoorbellWhoseInterruptIsLostIsFound(t *testing.T) {
 	lost.Store(false)
 }
 
+// The two sides map different parts of the memory. Each window is as large as both can use.
+func TestWindowsOfDifferentSizes(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 64<<10)
+	x, y := &a.(*attachment).config, &b.(*attachment).config
+	x.Own.Len = 3 * PageSize
+	x.Peer.Len = 9 * PageSize
+	y.Own.Len = 5 * PageSize
+	for range 2 {
+		dx, dy := open(t, a, b)
+		require.Equal(t, [2]int{2 * PageSize, 4 * PageSize}, [2]int{len(dx.Inbound()), len(dy.Inbound())})
+		outX, outY := dx.Outbound(), dy.Outbound()
+		require.Equal(t, [2]int{4 * PageSize, 2 * PageSize}, [2]int{outX.Len(), outY.Len()})
+		outX.Publish64(4*PageSize-8, 7)
+		require.EqualValues(t, 7, ntb.Load64(dy.Inbound(), 4*PageSize-8))
+		require.NoError(t, errors.Join(dx.Close(), dy.Close()))
+	}
+}
+
+// The system says that the memory has become another one's. The peer, which knows nothing of it, goes on.
+func TestALinkEndsWithItsMemory(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	down := make(chan struct{})
+	config := &a.(*attachment).config
+	config.Down, config.Vanishes, config.Zeros = down, true, true
+	x, y := open(t, a, b)
+	defer x.Close()
+	defer y.Close()
+	close(down)
+	require.ErrorIs(t, x.WaitDoorbell(0), ntb.ErrLinkDown)
+	require.True(t, x.(*session).Gone(), "what it received is not what the memory holds")
+	x.Order()
+	_, err := a.Open(t.Context())
+	require.ErrorIs(t, err, ntb.ErrLinkDown)
+}
+
 func TestMemoryMustBePages(t *testing.T) {
 	for _, n := range []int{0, PageSize, 2*PageSize + 1} {
 		_, err := Attach(Config{Own: Memory{Len: n}, Peer: Memory{Len: 2 * PageSize}})
@@ -99,7 +136,7 @@ func TestTwoAttachmentsOfOneEnd(t *testing.T) {
 	a, b := pair(t, 4<<10)
 	config := a.(*attachment).config
 	stopped := make(chan struct{})
-	config.Wait = func() error { <-stopped; return errStopped }
+	config.Wait = []func() error{func() error { <-stopped; return errStopped }}
 	config.Stop = func() { close(stopped) }
 	second, err := Attach(config)
 	require.NoError(t, err)
@@ -127,7 +164,7 @@ func TestAFileIsCutWhileASessionEnds(t *testing.T) {
 	leak.Check(t)
 	a, b := pair(t, 256<<10)
 	config := &b.(*attachment).config
-	config.Vanishes, config.Kind = true, ntb.Cacheable
+	config.Vanishes, config.Zeros = true, true
 	size := 2 * int64(config.Own.Len)
 	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ func CheckFile(path string, place Place) (window int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return a.window, a.Close()
+	return a.Window, a.Close()
 }
 
 // CheckSocket is [CheckFile] for the memory of a server, whose client this process is meanwhile.
@@ -20,7 +20,7 @@ func CheckSocket(ctx context.Context, path string, place Place) (window int, err
 	if err != nil {
 		return 0, err
 	}
-	return a.window, a.Close()
+	return a.Window, a.Close()
 }
 
 // CheckFunction returns an error unless there is an ivshmem function of that address. It does not use it.

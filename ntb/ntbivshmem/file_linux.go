@@ -27,17 +27,17 @@ func AttachFile(path string, place Place) (ntb.Attachment, error) {
 	if err := place.check(); err != nil {
 		return nil, err
 	}
-	return newReattaching(func(context.Context) (attached, error) { return attachFile(path, place) }), nil
+	return ntbfixed.Reattach(func(context.Context) (ntbfixed.Attached, error) { return attachFile(path, place) }), nil
 }
 
 // attachFile attaches the end of a place to the file that is there now.
-func attachFile(path string, place Place) (_ attached, err error) {
+func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return attached{}, fmt.Errorf("ntbivshmem: there is no memory (truncate -s 16M %s makes some): %w", path, err)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: there is no memory (truncate -s 16M %s makes some): %w", path, err)
 	}
 	if err != nil {
-		return attached{}, fmt.Errorf("ntbivshmem: %w", err)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -46,29 +46,29 @@ func attachFile(path string, place Place) (_ attached, err error) {
 	}()
 	st, err := file.Stat()
 	if err != nil {
-		return attached{}, fmt.Errorf("ntbivshmem: %w", err)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return attached{}, fmt.Errorf("ntbivshmem: %s is not a regular file: %w", path, syscall.EINVAL)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s is not a regular file: %w", path, syscall.EINVAL)
 	}
 	own, peer := place.memories(int(file.Fd()), st.Size())
 	page, err := pageOf(file)
 	if err != nil {
-		return attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
 	if own.Len%page != 0 {
-		return attached{}, fmt.Errorf("ntbivshmem: %s has pages of %d bytes, and %d for each direction between places, want whole pages: %w",
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s has pages of %d bytes, and %d for each direction between places, want whole pages: %w",
 			path, page, own.Len, syscall.EINVAL)
 	}
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
-		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Stranger: true, Vanishes: true,
-		Interrupt: func(uint32) {}, // nobody takes any
+		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Stranger: true, Vanishes: true, Zeros: true,
+		Interrupt: func(uint32, int) {}, // nobody takes any
 		Stop:      func() { file.Close() },
 	})
 	if err != nil {
-		return attached{}, fmt.Errorf("ntbivshmem: %s has %d bytes for %d places: %w", path, st.Size(), place.Places, err)
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s has %d bytes for %d places: %w", path, st.Size(), place.Places, err)
 	}
-	return attached{inner, own.Len - ntbfixed.PageSize, func() bool {
+	return ntbfixed.Attached{Attachment: inner, Window: own.Len - ntbfixed.PageSize, Replaced: func() bool {
 		now, err := os.Stat(path)
 		return err != nil || !os.SameFile(st, now) || st.Size() != now.Size()
 	}}, nil

@@ -152,10 +152,15 @@ func (e *functionEnd) attach() (ntb.Attachment, error) {
 	own, peer := e.place.memories(int(e.memory.Fd()), e.size)
 	own.Offset += e.from
 	peer.Offset += e.from
-	a, err := ntbfixed.Attach(ntbfixed.Config{
+	config := ntbfixed.Config{
 		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Stranger: true, Elsewhere: true, Vanishes: true,
-		ID: e.regs.position(), Named: true, Interrupt: e.regs.ring, Wait: e.wait, Stop: func() { e.close() },
-	})
+		ID: e.regs.position(), Named: true, Interrupt: func(id uint32, _ int) { e.regs.ring(id) },
+		Stop: func() { e.close() },
+	}
+	if e.wait != nil {
+		config.Wait = []func() error{e.wait}
+	}
+	a, err := ntbfixed.Attach(config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ntbivshmem: memory of %d bytes: %w", e.size, err), e.close())
 	}

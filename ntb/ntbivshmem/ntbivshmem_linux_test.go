@@ -146,8 +146,10 @@ func TestTheServerTellsWhoHasGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, path, 1<<20, 3) // one more than ends: an end may be back before the server has seen it go
 	a, b := ends(t, path, 2, 0, 1)
-	x, y := open(t, a, b)
-	require.NoError(t, a.(*reattaching).now.Close())
+	client, err := connect(t.Context(), path, Place{2, 0, 1})
+	require.NoError(t, err)
+	x, y := open(t, client, b)
+	require.NoError(t, client.Close())
 	require.Eventually(t, func() bool { return !y.LinkUp() }, testTimeout, time.Millisecond)
 	x.Close()
 	y.Close()

@@ -19,33 +19,34 @@ func AttachSocket(path string, place Place) (ntb.Attachment, error) {
 	if err := place.check(); err != nil {
 		return nil, err
 	}
-	return newReattaching(func(ctx context.Context) (attached, error) { return connect(ctx, path, place) }), nil
+	return ntbfixed.Reattach(func(ctx context.Context) (ntbfixed.Attached, error) { return connect(ctx, path, place) }), nil
 }
 
 // connect attaches the end of a place to the server that is there now.
-func connect(ctx context.Context, path string, place Place) (attached, error) {
+func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, error) {
 	client, err := ivshmem.Dial(ctx, path)
 	if errors.Is(err, ivshmem.ErrServerGone) {
-		err = errors.Join(errReplaced, err)
+		err = errors.Join(ntbfixed.ErrReplaced, err)
 	}
 	if err != nil {
-		return attached{}, err
+		return ntbfixed.Attached{}, err
 	}
 	file, size := client.Memory()
 	own, peer := place.memories(int(file.Fd()), size)
+	vanishes := memfd.Check(int(file.Fd()), size) != nil
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
 		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Stranger: true,
-		Vanishes:  memfd.Check(int(file.Fd()), size) != nil,
+		Vanishes: vanishes, Zeros: vanishes,
 		ID:        uint32(client.ID()),
-		Interrupt: func(id uint32) { client.Interrupt(int64(id)) },
-		Wait:      client.Wait,
+		Interrupt: func(id uint32, _ int) { client.Interrupt(int64(id)) },
+		Wait:      []func() error{client.Wait},
 		Gone:      func(id uint32) bool { return client.Left(int64(id)) },
 		Stop:      func() { client.Close() },
 	})
 	if err != nil {
-		return attached{}, errors.Join(err, client.Close())
+		return ntbfixed.Attached{}, errors.Join(err, client.Close())
 	}
-	return attached{inner, own.Len - ntbfixed.PageSize, func() bool {
+	return ntbfixed.Attached{Attachment: inner, Window: own.Len - ntbfixed.PageSize, Replaced: func() bool {
 		select {
 		case <-client.Gone():
 			return true

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package ntbivshmem
+package ntbfixed
 
 import (
 	"context"
@@ -11,32 +11,23 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// errReplaced reports that there is other memory now than what an end is attached to.
-var errReplaced = errors.New("ntbivshmem: the memory was replaced")
-
-// attached is what a reattaching end is attached to.
-type attached struct {
-	ntb.Attachment
-	window   int         // bytes of a session's windows
-	replaced func() bool // reports whether Open is to attach again
-}
-
 // checkEvery is how often Open checks that while it waits for the other side.
 const checkEvery = 100 * time.Millisecond
 
-// reattaching implements ntb.Attachment. It attaches when a session is opened, and again if what it
-// was attached to has been replaced. A session that is up stays up.
+// reattaching implements ntb.Attachment. A session that is up stays up when the memory is replaced.
 type reattaching struct {
-	// attach attaches to what there is now. The error is errReplaced if that has gone meanwhile. Immutable.
-	attach  func(ctx context.Context) (attached, error)
-	opening chan struct{} // capacity 1: Open or Close is under way
-	closed  chan struct{} // closed by Close
-	once    sync.Once     // for Close
+	attach  func(ctx context.Context) (Attached, error) // immutable
+	opening chan struct{}                               // capacity 1: Open or Close is under way
+	closed  chan struct{}                               // closed by Close
+	once    sync.Once                                   // for Close
 
-	now attached // guarded by opening; zero while there is nothing to be attached to
+	now Attached // guarded by opening; zero while there is nothing to be attached to
 }
 
-func newReattaching(attach func(ctx context.Context) (attached, error)) *reattaching {
+// Reattach returns an attachment that calls attach to be attached to what there is when a session is opened.
+// While the other side is waited for, and before the next session, it calls Replaced, and attach again if that
+// is true. It does so too if an error of attach or Open wraps [ErrReplaced].
+func Reattach(attach func(ctx context.Context) (Attached, error)) ntb.Attachment {
 	return &reattaching{attach: attach, opening: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
@@ -66,13 +57,13 @@ func (r *reattaching) Open(ctx context.Context) (ntb.Device, error) {
 	}()
 	for {
 		d, err := r.open(ctx)
-		if !errors.Is(err, errReplaced) || ctx.Err() != nil {
+		if !errors.Is(err, ErrReplaced) || ctx.Err() != nil {
 			return d, err
 		}
 	}
 }
 
-// open opens a session at what there is now. The error is errReplaced if that is replaced meanwhile,
+// open opens a session at what there is now. The error is ErrReplaced if that is replaced meanwhile,
 // or was before without notice yet. The caller holds opening.
 func (r *reattaching) open(ctx context.Context) (ntb.Device, error) {
 	if err := r.attachNow(ctx); err != nil {
@@ -80,7 +71,7 @@ func (r *reattaching) open(ctx context.Context) (ntb.Device, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go r.now.watch(ctx, func() { cancel(errReplaced) })
+	go r.now.watch(ctx, func() { cancel(ErrReplaced) })
 	d, err := r.now.Open(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = errors.Join(cause, err)
@@ -89,10 +80,10 @@ func (r *reattaching) open(ctx context.Context) (ntb.Device, error) {
 }
 
 // watch calls stop when there is other memory, until ctx is done.
-func (a attached) watch(ctx context.Context, stop func()) {
+func (a Attached) watch(ctx context.Context, stop func()) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
-	for !a.replaced() {
+	for !a.Replaced() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -104,7 +95,7 @@ func (a attached) watch(ctx context.Context, stop func()) {
 
 // attachNow attaches the end unless it is attached to what there is now. The caller holds opening.
 func (r *reattaching) attachNow(ctx context.Context) (err error) {
-	if r.now.Attachment != nil && !r.now.replaced() {
+	if r.now.Attachment != nil && !r.now.Replaced() {
 		return nil
 	}
 	if err := r.detach(); err != nil {
@@ -120,7 +111,7 @@ func (r *reattaching) detach() error {
 		return nil
 	}
 	err := r.now.Close()
-	r.now = attached{}
+	r.now = Attached{}
 	return err
 }
 
