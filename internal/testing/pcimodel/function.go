@@ -26,6 +26,13 @@ type Machine interface {
 	// driver has not enabled MSI-X and bus mastering, the interrupt is lost.
 	Raise(vector int)
 
+	// Vector returns the message of an MSI-X vector, as the driver has set it, and whether MSI-X is enabled.
+	Vector(vector int) (address uint64, data uint32, enabled bool)
+
+	// Message writes data to an address that takes interrupts, for functions that do not leave MSI-X to Raise. What is
+	// masked does not matter. It is lost if the function is not allowed to master the bus.
+	Message(address uint64, data uint32)
+
 	// Memory returns n bytes of the machine's memory from a physical address on, for stores and loads of the
 	// peer. It returns nil if some of them are no RAM, or the function is not allowed to master the bus. The memory
 	// is valid until the function's Reset returns.

@@ -180,14 +180,43 @@ func (s *Slot) sendPending() {
 		return
 	}
 	for v, is := range s.pending {
-		entry := s.table[entrySize*v:][:entrySize]
-		if !is || entry[entryControl]&entryMasked != 0 {
+		if !is || s.table[entrySize*v+entryControl]&entryMasked != 0 {
 			continue
 		}
 		s.pending[v] = false
 		s.sent[v]++
-		s.bus.Message(binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint32(entry[entryData:]))
+		s.bus.Message(s.message(v))
 	}
+}
+
+// Vector implements Machine.
+func (s *Slot) Vector(vector int) (address uint64, data uint32, enabled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	enabled, _ = s.config.interrupts()
+	address, data = s.message(vector)
+	return address, data, enabled
+}
+
+// message returns a vector's message. The caller holds mu.
+func (s *Slot) message(vector int) (address uint64, data uint32) {
+	entry := s.table[entrySize*vector:][:entrySize]
+	return binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint32(entry[entryData:])
+}
+
+// Message implements Machine. It counts as an interrupt of the vector that has this message.
+func (s *Slot) Message(address uint64, data uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bus == nil || !s.config.master() {
+		return
+	}
+	for v := range s.sent {
+		if a, d := s.message(v); a == address && d == data {
+			s.sent[v]++
+		}
+	}
+	s.bus.Message(address, data)
 }
 
 // Memory implements Machine.

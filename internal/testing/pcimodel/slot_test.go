@@ -144,6 +144,24 @@ func TestInterruptsAreMessages(t *testing.T) {
 	require.Equal(t, []uint64{0, 2, 1}, s.Interrupts())
 }
 
+func TestAFunctionSendsMessagesItself(t *testing.T) {
+	s, _, b := plug(t)
+	s.Write(0xe000d010, 8, 0xfee00000)
+	s.Write(0xe000d018, 4, 0x41)
+	address, data, enabled := s.Vector(1)
+	require.False(t, enabled)
+	s.WriteConfig(0x42, 2, msixEnable|msixMaskAll)
+	_, _, enabled = s.Vector(1)
+	require.True(t, enabled)
+	s.Message(address, data)
+	s.Message(address, data+1)
+	require.Equal(t, []uint32{0xfee00041, 0xfee00042}, b.messages)
+	require.Equal(t, []uint64{0, 1, 0}, s.Interrupts())
+	s.WriteConfig(4, 2, commandMemory)
+	s.Message(address, data)
+	require.Len(t, b.messages, 2)
+}
+
 func TestMemoryIsForBusMasters(t *testing.T) {
 	s, f, b := plug(t)
 	Store(s.Memory(0x1008, 8), 7)

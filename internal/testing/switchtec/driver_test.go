@@ -9,13 +9,14 @@ import (
 
 // host is a machine with a function, and does what the drivers do. Its methods have the names that functions have there.
 type host struct {
-	t      *testing.T
-	f      pcimodel.Function
-	self   uint64 // partition
-	peer   uint64
-	memory [4 << 20]byte
-	absent bool // it may not master the bus
-	raised []int
+	pcimodel.Machine // what it does not implement is not called
+	t                *testing.T
+	f                pcimodel.Function
+	self             uint64 // partition
+	peer             uint64
+	memory           [4 << 20]byte
+	absent           bool // it may not master the bus
+	raised           []int
 }
 
 // Places in a host's memory, whose first byte has the address memoryAt.

@@ -1,0 +1,26 @@
+// Package epf is a model, for tests, of a bridge that is an endpoint function of a system on a chip: TI's J721E,
+// whose firmware is the kernel's pci-epf-ntb.c. Each machine's cable ends at a controller of its own, and the function
+// carries what one controller receives to the other.
+//
+//	machine        controller and BARs                          memory and controllers of the chip
+//
+//	stores ------> BAR0  commands, MSI-X, own scratchpads ----> memory of this side
+//	stores ------> BAR1  the peer's scratchpads --------------> memory of the peer's side
+//	stores ------> BAR2  doorbells, window 0 -----------------> outbound space of the peer's controller ---> peer
+//	stores ------> BAR3  window 1, and so on -----------------> the same
+//
+// A doorbell is a store that the peer's controller makes a message of MSI-X, at the address that the peer's driver had
+// in the table when it configured its doorbells. The function itself knows of no cable: when one is cut, or a
+// machine is reset, the link stays up, and so do translations.
+//
+// The registers are those of drivers/pci/endpoint/functions/pci-epf-ntb.c, and what the controllers do is in
+// drivers/pci/controller/cadence/pcie-cadence-ep.c and pcie-cadence.c beside it, in the tree of Linux 6.12. What
+// these leave open:
+//
+//   - The firmware looks for a command every 5 ms. The model runs it when it is stored.
+//   - Outbound regions may overlap, after a machine was reset. In the model the newest is used.
+//   - A region passes as many low bits of an address as its size has; the others are those that were
+//     configured. So a window's memory must be aligned to its size, rounded up to a power of two, which
+//     the driver does not ask for.
+//   - The controller has MSI, too. The model has MSI-X alone, which the driver asks for first.
+package epf
