@@ -24,6 +24,8 @@ import (
 const (
 	// PageSize is the size of the header page, and the offset of the window behind it.
 	PageSize = 4096
+	// Doorbells is how many doorbells a device has.
+	Doorbells = 16
 
 	magicAt     = 0
 	seenAt      = 8
@@ -37,7 +39,7 @@ const (
 	markAt      = 192
 
 	scratchpads = 16
-	doorbells   = 16
+	doorbells   = Doorbells
 
 	pageMagic   = 0x6e746266 // "ntbf"
 	pageVersion = 3
