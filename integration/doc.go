@@ -15,7 +15,7 @@
 // skipped, with a line that begins with "WARNING:", also with CI=true.
 //
 // With NTBNET_VM in the environment virtual machines run under QEMU, which emulates the processor. The
-// kernel is the one that .ci/vm-kernel gets. What is missing is then a failure.
+// kernels are those that .ci/vm-kernel gets. What is missing is then a failure.
 //
 // CI does not run the longer campaigns, or only a sample of them:
 //

@@ -24,6 +24,8 @@ const (
 	// functionsVariable has the machine's functions with memory, with semicolons between.
 	// Those with ",poll" behind the address are not for VFIO.
 	functionsVariable = "NTBNET_FUNCTIONS"
+	// modulesVariable has further modules to load, in this order, with semicolons between.
+	modulesVariable = "VM_MODULES"
 	// playVariable has a role or program and its arguments, with semicolons between.
 	playVariable = "VM_PLAY"
 	// addressVariable has the IPv4 address of the machine's network device, whose network has 256. It is
@@ -119,6 +121,9 @@ func initMachine() error {
 	if err := networkUp(); err != nil {
 		return err
 	}
+	if err := loadModules(strings.FieldsFunc(os.Getenv(modulesVariable), func(r rune) bool { return r == ';' })); err != nil {
+		return err
+	}
 	return bindFunctions()
 }
 
@@ -154,16 +159,18 @@ func bindFunctions() error {
 	return nil
 }
 
+// loadModules loads those modules that are not built in. Parameters are behind commas.
 func loadModules(modules []string) error {
 	for _, m := range modules {
-		f, err := os.Open(filepath.Join("/modules", path.Base(m)))
-		if errors.Is(err, fs.ErrNotExist) && m == optionalModule {
+		name, parameters, _ := strings.Cut(m, ",")
+		f, err := os.Open(filepath.Join("/modules", path.Base(name)))
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		err = unix.FinitModule(int(f.Fd()), "", 0)
+		err = unix.FinitModule(int(f.Fd()), strings.ReplaceAll(parameters, ",", " "), 0)
 		f.Close()
 		if err != nil {
 			return fmt.Errorf("load %s: %w", m, err)

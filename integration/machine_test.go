@@ -27,6 +27,7 @@ type vmSystem struct {
 	qemu, kernel, initrd string
 	iommu                string   // a device of QEMU's, or ""
 	variables            []string // NAME=value, for all processes of the machine
+	modules              []string // to load in this order, with parameters behind commas
 	network              vmNetwork
 }
 
@@ -43,29 +44,39 @@ func needMatrix(t *testing.T, files map[string]string) vmSystem {
 // files too, copies of those of the host, by the names that they have in the machine.
 func needVM(t *testing.T, files map[string]string) vmSystem {
 	t.Helper()
+	return needVMOf(t, "6.12", files)
+}
+
+// needVMOf is needVM for a kernel of a given version.
+func needVMOf(t *testing.T, version string, files map[string]string) vmSystem {
+	t.Helper()
 	if os.Getenv("NTBNET_VM") == "" {
-		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernel")
+		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernels")
 	}
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	require.NoError(t, err, "NTBNET_VM is set")
-	dir := os.Getenv("NTBNET_VM_KERNEL")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		require.NoError(t, err, "NTBNET_VM_KERNEL is not set")
-		dir = filepath.Join(cache, "ntbnet", "vm")
-	}
-	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	dir := ciCommand(t, "vm-kernel")
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-"+version+".*"))
 	require.NoError(t, err)
-	require.Len(t, images, 1, "kernels in %s; .ci/vm-kernel gets one", dir)
+	require.Len(t, images, 1, "kernels %s in %s", version, dir)
 	s := vmSystem{qemu: qemu, kernel: images[0], initrd: filepath.Join(t.TempDir(), "initrd"), iommu: "intel-iommu,intremap=on"}
 	_, release, _ := strings.Cut(filepath.Base(s.kernel), "vmlinuz-")
-	disk := maps.Clone(files)
-	if disk == nil {
-		disk = make(map[string]string)
-	}
+	disk := modulesOf(t, filepath.Join(dir, "lib", "modules", release))
+	maps.Copy(disk, files)
 	disk["init"] = testsOf(t, ".")
-	writeInitrd(t, s.initrd, filepath.Join(dir, "lib", "modules", release), disk)
+	writeInitrd(t, s.initrd, disk)
 	return s
+}
+
+// ciCommand runs a script of CI's, and returns the line that it prints.
+func ciCommand(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("../.ci/"+name, args...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	require.NoError(t, err, "%q: %s", cmd.Args, &log)
+	return strings.TrimSpace(string(out))
 }
 
 // builtForVM are programs that need no libraries, by what they were built from.
@@ -154,6 +165,7 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	args = append(args, "-append", strings.Join(append([]string{
 		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check intel_iommu=on",
 		functionsVariable + "=" + strings.Join(functions, ";"),
+		modulesVariable + "=" + strings.Join(s.modules, ";"),
 		playVariable + "=" + strings.Join(play, ";"),
 		addressVariable + "=" + s.network.address,
 	}, s.variables...), " "))

@@ -100,12 +100,12 @@ func TestVMUnderLockdown(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(machine.log()), "the kernel is locked down"))
 }
 
-// Two machines use each other.
+// Two machines use each other, one of which has an older kernel.
 func TestVMAndVM(t *testing.T) {
-	s := needVM(t, nil)
+	s, old := needVM(t, nil), needVMOf(t, "6.1", nil)
 	path := []string{memory(t)}
 	one := s.startVM(t, path, "far", lineSpec(t, 1, function(0)))
-	two := s.startVM(t, path, "far", lineSpec(t, 2, function(0)))
+	two := old.startVM(t, path, "far", lineSpec(t, 2, function(0)))
 	one.ready()
 	two.ready()
 	converse(one.peer, two.peer)

@@ -4,6 +4,7 @@
 #define NTB_CDEV_COMPAT_H
 
 #include <linux/eventfd.h>
+#include <linux/mm.h>
 #include <linux/version.h>
 
 static inline void signal_eventfd(struct eventfd_ctx *ctx)
@@ -14,5 +15,17 @@ static inline void signal_eventfd(struct eventfd_ctx *ctx)
 	eventfd_signal(ctx, 1);
 #endif
 }
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
+
+static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
 
 #endif /* NTB_CDEV_COMPAT_H */
