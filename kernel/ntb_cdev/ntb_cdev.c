@@ -17,12 +17,13 @@
  * The link is ready when the peer's words answer this side's generation. Until
  * then words are repeated, since what is written while the peer's driver is not
  * set up may be lost. A peer of any kind may write anything: each word is
- * checked, and what may be mapped lies within this side's BAR.
+ * checked, and what may be mapped lies within this side's BAR. When the file is
+ * closed, this side begins anew, and so the peer's process learns of it.
  *
  * Mappings are filled in by page faults only. A mapping that is being made is
- * not known to unmap_mapping_range() yet, so nothing may be in it then. When the
- * link ceases to be ready, all are emptied, and from then on their faults find a
- * page that belongs to the open file.
+ * not known to unmap_mapping_range() yet, so nothing may be in it then. That is why
+ * dma_mmap_coherent() does not make them. When the link ceases to be ready, all are
+ * emptied, and from then on their faults find a page that belongs to the open file.
  *
  * Lock order: mmap_lock, ntb_cdev.lock, i_mmap_rwsem.
  */
@@ -42,7 +43,6 @@
 #include <linux/pci.h>
 #include <linux/pid.h>
 #include <linux/random.h>
-#include <linux/reboot.h>
 #include <linux/rwsem.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -55,7 +55,6 @@
 MODULE_DESCRIPTION("Character devices of non-transparent bridges");
 MODULE_AUTHOR("The ntbnet authors");
 MODULE_LICENSE("Dual BSD/GPL");
-MODULE_VERSION("1");
 
 static unsigned long buffer_size = SZ_16M;
 module_param(buffer_size, ulong, 0444);
@@ -92,7 +91,7 @@ struct ntb_cdev {
 	struct kref ref;	/* the driver's, and one of each open file */
 	struct ntb_dev *ntb;	/* not used once gone is set */
 	struct miscdevice misc;
-	struct list_head list;	/* in ntb_cdev_all */
+	char name[32];		/* of misc */
 
 	/* This side's memory: does not change between probe and remove. */
 	void *memory;
@@ -113,12 +112,12 @@ struct ntb_cdev {
 	size_t granted;		/* bytes of memory behind that window */
 	u32 own;		/* generation of this side, 0 before the first */
 	u32 peer;		/* generation of the peer that is answered, 0 if none */
-	u32 said;		/* the peer's first word when it was last logged */
-	bool link_was_up;
+	u32 said_node;		/* node number in the words of this generation */
+	bool leak;		/* the window was not closed */
 	phys_addr_t wc_base;	/* what is reserved as write-combining */
 	resource_size_t wc_size;
 
-	atomic_t link_events;	/* set by the interrupt, taken by the work */
+	atomic_t anew;		/* asks the work for a new generation of this side */
 
 	/* Written with lock held for writing. */
 	struct rw_semaphore lock;
@@ -139,16 +138,9 @@ struct ntb_cdev {
 	struct eventfd_ctx *events[1 + MAX_DOORBELLS];
 };
 
-static DEFINE_MUTEX(ntb_cdev_all_lock);
-static LIST_HEAD(ntb_cdev_all);
-
 static void ntb_cdev_release_ref(struct kref *ref)
 {
-	struct ntb_cdev *d = container_of(ref, struct ntb_cdev, ref);
-
-	kfree(d->misc.nodename);
-	kfree(d->misc.name);
-	kfree(d);
+	kfree(container_of(ref, struct ntb_cdev, ref));
 }
 
 /* Events */
@@ -180,8 +172,9 @@ static void ntb_cdev_link_event(void *ctx)
 {
 	struct ntb_cdev *d = ctx;
 
-	atomic_set(&d->link_events, 1);
-	mod_delayed_work(system_wq, &d->work, 0);
+	/* A link may have been down and be up again. What was stored meanwhile is lost. */
+	atomic_set(&d->anew, 1);
+	mod_delayed_work(system_long_wq, &d->work, 0);
 }
 
 static void ntb_cdev_db_event(void *ctx, int vector)
@@ -192,8 +185,10 @@ static void ntb_cdev_db_event(void *ctx, int vector)
 
 	/* Those that are woken look at memory after this: a later ring is another event. */
 	ntb_db_clear(d->ntb, bits);
-	if (bits & d->hello || !(bits & d->bells))
-		mod_delayed_work(system_wq, &d->work, 0);
+	if (!(bits & (d->bells | d->hello)))
+		bits = d->bells | d->hello; /* some hardware reports others than were rung */
+	if (bits & d->hello)
+		mod_delayed_work(system_long_wq, &d->work, 0);
 	for (i = 0; i < d->doorbells; i++)
 		if (bits & BIT_ULL(i))
 			ntb_cdev_signal(d, 1 + i);
@@ -222,55 +217,62 @@ static void ntb_cdev_unready(struct ntb_cdev *d, const char *why)
 	ntb_cdev_zap(d);
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
-	dev_info(&d->ntb->dev, "link is not ready: %s\n", why);
+	dev_info_ratelimited(&d->ntb->dev, "link is not ready: %s\n", why);
 }
 
-/* Writes this side's words at the peer. What the peer reads meanwhile has no magic. */
-static void ntb_cdev_publish(struct ntb_cdev *d)
+/*
+ * Writes this side's words at the peer. New ones replace the old as a whole: while
+ * they are written there is no magic. Those that are only repeated are the same, so
+ * a peer that reads meanwhile finds nothing else, and they ring no doorbell, which
+ * the peer would answer by its own.
+ */
+static void ntb_cdev_publish(struct ntb_cdev *d, bool news)
 {
 	struct ntb_dev *ntb = d->ntb;
 	u32 grant = FIELD_PREP(GRANT_PAGES, d->granted / NTB_CDEV_PAGE) |
 		    FIELD_PREP(GRANT_WINDOW, d->window) |
-		    FIELD_PREP(GRANT_NODE, d->node);
+		    FIELD_PREP(GRANT_NODE, d->said_node);
 
-	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
+	if (news)
+		ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
 	ntb_peer_spad_write(ntb, PEER, WORD_GENERATION, d->own);
 	ntb_peer_spad_write(ntb, PEER, WORD_GRANT, grant);
 	ntb_peer_spad_write(ntb, PEER, WORD_SEEN, d->peer);
 	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, NTB_CDEV_MAGIC);
-	if (d->hello)
+	if (news && d->hello)
 		ntb_peer_db_set(ntb, d->hello);
 }
 
-/* Reads the peer's words. Returns false if they change meanwhile. */
+/* Reads the peer's words, twice. Returns false if they change meanwhile. */
 static bool ntb_cdev_read_words(struct ntb_cdev *d, u32 words[WORDS])
 {
+	u32 word;
 	int i;
 
-	for (i = 0; i < WORDS; i++)
-		words[i] = ntb_spad_read(d->ntb, i);
-	return words[WORD_MAGIC] == ntb_spad_read(d->ntb, WORD_MAGIC) &&
-	       words[WORD_GENERATION] == ntb_spad_read(d->ntb, WORD_GENERATION);
-}
-
-/* Returns true for the first try after an event, of which the log has the errors. */
-static bool ntb_cdev_first_try(struct ntb_cdev *d)
-{
-	return d->pause == FIRST_PAUSE;
+	for (i = 0; i < 2 * WORDS; i++) {
+		word = ntb_spad_read(d->ntb, i % WORDS);
+		rmb(); /* some drivers have scratchpads in memory; the peer writes in order */
+		if (i >= WORDS && word != words[i % WORDS])
+			return false;
+		words[i % WORDS] = word;
+	}
+	return true;
 }
 
 /* Has the hardware translate one window to this side's memory. */
 static int ntb_cdev_translate(struct ntb_cdev *d)
 {
-	resource_size_t addr_align, size_align, size_max;
-	bool first = ntb_cdev_first_try(d);
+	resource_size_t addr_align, size_align, size_max, bar;
 	size_t granted = 0, size;
+	phys_addr_t base;
 	int i, window = -1, ret;
 
 	for (i = 0; i < min(ntb_mw_count(d->ntb, PEER), 16); i++) {
-		if (ntb_mw_get_align(d->ntb, PEER, i, &addr_align, &size_align, &size_max))
+		/* The outbound window is of the same BAR, of which some drivers report all. */
+		if (ntb_mw_get_align(d->ntb, PEER, i, &addr_align, &size_align, &size_max) ||
+		    ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
 			continue;
-		size = min_t(u64, d->memory_size, size_max);
+		size = min3((u64)d->memory_size, (u64)size_max, (u64)bar);
 		size = round_down(size, max_t(u64, size_align, PAGE_SIZE));
 		if (IS_ALIGNED(d->memory_dma, addr_align) && size > granted) {
 			window = i;
@@ -278,10 +280,9 @@ static int ntb_cdev_translate(struct ntb_cdev *d)
 		}
 	}
 	if (granted < MIN_SIZE) {
-		if (first)
-			dev_err(&d->ntb->dev,
-				"no window takes %zu bytes at %pad: the hardware wants another alignment, which an IOMMU or smaller windows give\n",
-				d->memory_size, &d->memory_dma);
+		dev_err_ratelimited(&d->ntb->dev,
+				    "no window takes %zu bytes at %pad: smaller windows may\n",
+				    d->memory_size, &d->memory_dma);
 		return -EINVAL;
 	}
 	if (d->window >= 0 && window != d->window)
@@ -289,11 +290,8 @@ static int ntb_cdev_translate(struct ntb_cdev *d)
 	d->window = window;
 	d->granted = granted;
 	ret = ntb_mw_set_trans(d->ntb, PEER, window, d->memory_dma, granted);
-	if (ret && first)
-		dev_err(&d->ntb->dev, "window %d was not set up: %d\n", window, ret);
-	else if (!ret)
-		dev_info(&d->ntb->dev, "the peer is granted %zu KiB by window %d\n",
-			 granted / SZ_1K, window);
+	if (ret)
+		dev_err_ratelimited(&d->ntb->dev, "window %d was not set up: %d\n", window, ret);
 	return ret;
 }
 
@@ -344,11 +342,10 @@ static u32 ntb_cdev_node(struct ntb_cdev *d, const u32 words[WORDS])
 }
 
 /* Lets processes map, by words of the peer that answer this side's. */
-static bool ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
+static void ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 {
 	u64 size = (u64)FIELD_GET(GRANT_PAGES, words[WORD_GRANT]) * NTB_CDEV_PAGE;
 	int window = FIELD_GET(GRANT_WINDOW, words[WORD_GRANT]);
-	bool first = ntb_cdev_first_try(d);
 	struct device *dev = &d->ntb->dev;
 	resource_size_t bar;
 	phys_addr_t base;
@@ -357,20 +354,14 @@ static bool ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 
 	if (window >= ntb_peer_mw_count(d->ntb) ||
 	    ntb_peer_mw_get_addr(d->ntb, window, &base, &bar) || !PAGE_ALIGNED(base)) {
-		if (first)
-			dev_err(dev, "the peer grants window %d, which is none of this side's\n",
-				window);
-		return false;
+		dev_err_ratelimited(dev, "the peer grants window %d, which is none here\n", window);
+		return;
 	}
-	if (size > bar && first)
-		dev_warn(dev, "the peer grants %llu bytes by window %d, of which this side has %pa\n",
-			 size, window, &bar);
 	size = round_down(min_t(u64, size, bar), PAGE_SIZE);
 	if (size < MIN_SIZE) {
-		if (first)
-			dev_err(dev, "the peer grants %llu bytes, want %d or more\n",
-				size, MIN_SIZE);
-		return false;
+		dev_err_ratelimited(dev, "the peer grants %llu bytes, want %d or more\n",
+				    size, MIN_SIZE);
+		return;
 	}
 	wc = ntb_cdev_combines(d, base, bar);
 	node = ntb_cdev_node(d, words);
@@ -382,100 +373,150 @@ static bool ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 	d->node = node;
 	if (!++d->generation)
 		d->generation = 1;
+	/* The peer's module has ended the stores of the generation before. */
+	memset(d->memory, 0, d->memory_size);
 	d->ready = true;
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
-	dev_info(dev, "link is ready: node %u, %llu KiB of the peer's memory by window %d, %s\n",
-		 node, size / SZ_1K, window, wc ? "write-combining" : "uncached");
-	return true;
+	dev_info_ratelimited(dev, "link is ready: node %u; window %d: %zu KiB here; window %d: %llu KiB there, %s\n",
+			     node, d->window, d->granted / SZ_1K, window, size / SZ_1K,
+			     wc ? "write-combining" : "uncached");
 }
 
-/* Logs what the other side is, when that changes. */
-static void ntb_cdev_log_peer(struct ntb_cdev *d, u32 word)
+/* Notes what the other side is, and logs it. */
+static void ntb_cdev_note_peer(struct ntb_cdev *d, u32 word)
 {
 	struct device *dev = &d->ntb->dev;
 
-	if (word == d->said)
+	if (word == d->peer_word)
 		return;
-	d->said = word;
+	down_write(&d->lock);
+	d->peer_word = word;
+	up_write(&d->lock);
+	ntb_cdev_signal(d, 0);
 	if (word == NTB_CDEV_MAGIC)
-		dev_info(dev, "the other side has this module\n");
+		dev_info_ratelimited(dev, "the other side has this module\n");
 	else if ((word ^ NTB_CDEV_MAGIC) < 256)
-		dev_err(dev, "the other side's module has ABI %u, this one %u: load the same on both\n",
-			word & 255, NTB_CDEV_ABI);
+		dev_err_ratelimited(dev, "the other side's module has ABI %u, this one %u\n",
+				    word & 255, NTB_CDEV_ABI);
 	else if (word == 4)
-		dev_err(dev, "the other side runs ntb_transport (version 4), not this module\n");
+		dev_err_ratelimited(dev, "the other side runs ntb_transport (version 4)\n");
 	else if (word && ~word)
-		dev_err(dev, "the other side runs another client: its first word is %#x\n", word);
+		dev_err_ratelimited(dev, "the other side runs another client, with %#x in word 0\n",
+				    word);
 }
 
-/* One look at the link and the peer's words. Returns true if all is said until the next event. */
+/*
+ * One look at the link and the peer's words. Returns false if the next one is due in a
+ * while, although there is no event.
+ */
 static bool ntb_cdev_look(struct ntb_cdev *d)
 {
-	bool event = atomic_xchg(&d->link_events, 0);
+	bool anew = atomic_xchg(&d->anew, 0);
 	bool up = ntb_link_is_up(d->ntb, NULL, NULL) & BIT_ULL(PEER);
 	u32 words[WORDS];
 
-	/* A link may have been down and be up again. What was stored meanwhile is lost. */
-	if (event || !up) {
-		ntb_cdev_unready(d, up ? "it was down" : "it is down");
+	if (anew || !up) {
+		ntb_cdev_unready(d, up ? "this side begins anew" : "it is down");
 		d->own = 0;
-		d->peer = 0;
 		d->pause = FIRST_PAUSE;
 	}
 	if (up != d->link_up) {
 		down_write(&d->lock);
 		d->link_up = up;
-		d->peer_word = 0;
 		up_write(&d->lock);
-		d->said = 0;
 		ntb_cdev_signal(d, 0);
 	}
-	if (!up)
+	if (!up) {
+		ntb_cdev_note_peer(d, 0);
 		return true;
-
+	}
 	if (!d->own) {
 		if (ntb_cdev_translate(d))
 			return false;
 		do {
 			d->own = get_random_u32();
 		} while (!d->own);
-		ntb_cdev_publish(d);
+		d->peer = 0;
+		d->said_node = d->node;
+		ntb_cdev_publish(d, true);
 	}
 	if (!ntb_cdev_read_words(d, words))
 		return false;
-	if (words[WORD_MAGIC] != d->peer_word) {
-		down_write(&d->lock);
-		d->peer_word = words[WORD_MAGIC];
-		up_write(&d->lock);
-	}
-	ntb_cdev_log_peer(d, words[WORD_MAGIC]);
+	ntb_cdev_note_peer(d, words[WORD_MAGIC]);
 	if (words[WORD_MAGIC] != NTB_CDEV_MAGIC || !words[WORD_GENERATION]) {
-		ntb_cdev_unready(d, "the other side's module has gone");
-		ntb_cdev_publish(d);
+		if (d->ready) {
+			ntb_cdev_unready(d, "the other side's module has gone");
+			d->own = 0;
+			d->pause = FIRST_PAUSE;
+		} else {
+			ntb_cdev_publish(d, false);
+		}
 		return false;
 	}
 	if (words[WORD_GENERATION] != d->peer) {
 		ntb_cdev_unready(d, "the other side begins anew");
 		d->peer = words[WORD_GENERATION];
 		d->pause = FIRST_PAUSE;
-		ntb_cdev_publish(d);
-	} else if (!d->ready) {
-		ntb_cdev_publish(d);
+		ntb_cdev_publish(d, true);
+	} else {
+		ntb_cdev_publish(d, false);
 	}
-	if (d->ready)
-		return true;
-	return words[WORD_SEEN] == d->own && ntb_cdev_make_ready(d, words);
+	if (!d->ready && words[WORD_SEEN] == d->own) {
+		ntb_cdev_make_ready(d, words);
+		d->pause = FIRST_PAUSE;
+	}
+	/* The last words may have been lost, so a side that is ready says them some more times. */
+	return d->ready && d->pause >= LAST_PAUSE;
+}
+
+/* Ends all use of the hardware. */
+static void ntb_cdev_end(struct ntb_cdev *d)
+{
+	struct ntb_dev *ntb = d->ntb;
+	u16 vendor;
+	int ret;
+
+	if (ntb_link_is_up(ntb, NULL, NULL) & BIT_ULL(PEER)) {
+		ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
+		if (d->hello)
+			ntb_peer_db_set(ntb, d->hello);
+	}
+	if (d->hello)
+		ntb_db_set_mask(ntb, d->bells | d->hello);
+	ntb_link_disable(ntb);
+	if (d->window >= 0) {
+		ret = ntb_mw_clear_trans(ntb, PEER, d->window);
+		/* EIO: the driver of Intel's checks a register that does not matter then. */
+		if (ret && ret != -EIO) {
+			dev_err(&ntb->dev, "window %d was not closed (%d): its memory is kept for ever\n",
+				d->window, ret);
+			d->leak = true;
+		}
+	}
+	/* The answer comes behind what the peer has stored. */
+	pci_read_config_word(ntb->pdev, PCI_VENDOR_ID, &vendor);
 }
 
 static void ntb_cdev_work(struct work_struct *work)
 {
 	struct ntb_cdev *d = container_of(to_delayed_work(work), struct ntb_cdev, work);
 
+	if (READ_ONCE(d->gone)) {
+		ntb_cdev_end(d);
+		return;
+	}
 	if (ntb_cdev_look(d))
 		return;
-	queue_delayed_work(system_wq, &d->work, d->pause);
+	queue_delayed_work(system_long_wq, &d->work, d->pause);
 	d->pause = min_t(unsigned long, 2 * d->pause, LAST_PAUSE);
+}
+
+/* Has the work look now. The caller holds the lock. */
+static void ntb_cdev_look_now(struct ntb_cdev *d)
+{
+	if (!d->gone)
+		mod_delayed_work(system_long_wq, &d->work, 0);
 }
 
 /* Files */
@@ -521,6 +562,9 @@ static int ntb_cdev_release(struct inode *inode, struct file *file)
 	__free_page(d->dummy);
 	put_pid(d->holder);
 	d->holder = NULL;
+	/* The peer's process learns of it, and its stores end before others have the memory. */
+	atomic_set(&d->anew, 1);
+	ntb_cdev_look_now(d);
 	up_write(&d->lock);
 	kref_put(&d->ref, ntb_cdev_release_ref);
 	return 0;
@@ -572,8 +616,9 @@ static int ntb_cdev_mmap(struct file *file, struct vm_area_struct *vma)
 	if (first >= PHYS_PFN(PEER_OFFSET)) {
 		first -= PHYS_PFN(PEER_OFFSET);
 		have = d->peer_size / PAGE_SIZE;
-		vma->vm_page_prot = d->peer_wc ? pgprot_writecombine(vma->vm_page_prot)
-					       : pgprot_noncached(vma->vm_page_prot);
+		vma->vm_page_prot = pgprot_decrypted(d->peer_wc ?
+						     pgprot_writecombine(vma->vm_page_prot) :
+						     pgprot_device(vma->vm_page_prot));
 	} else {
 		have = d->memory_size / PAGE_SIZE;
 		if (!d->memory_coherent)
@@ -603,24 +648,23 @@ static long ntb_cdev_get_info(struct ntb_cdev *d, void __user *arg)
 
 	if (get_user(argsz, (u32 __user *)arg))
 		return -EFAULT;
-	if (argsz < sizeof(info))
+	if (argsz < offsetofend(struct ntb_cdev_info, peer_size))
 		return -EINVAL;
 	down_read(&d->lock);
-	if (!d->gone)
-		mod_delayed_work(system_wq, &d->work, 0);
+	ntb_cdev_look_now(d);
 	up_read(&d->lock);
 	flush_delayed_work(&d->work);
 
 	down_read(&d->lock);
-	if (d->gone)
-		info.flags |= NTB_CDEV_INFO_GONE;
-	else if (d->link_up)
-		info.flags |= NTB_CDEV_INFO_LINK_UP;
-	if (d->ready) {
-		info.flags |= NTB_CDEV_INFO_READY;
+	if (d->gone) {
+		info.flags = NTB_CDEV_INFO_GONE;
+	} else if (d->ready) {
+		info.flags = NTB_CDEV_INFO_LINK_UP | NTB_CDEV_INFO_READY;
 		if (d->peer_wc)
 			info.flags |= NTB_CDEV_INFO_WRITE_COMBINING;
 		info.peer_size = d->peer_size;
+	} else if (d->link_up) {
+		info.flags = NTB_CDEV_INFO_LINK_UP;
 	}
 	info.generation = d->generation;
 	info.peer_word = d->peer_word;
@@ -628,7 +672,7 @@ static long ntb_cdev_get_info(struct ntb_cdev *d, void __user *arg)
 	info.doorbells = d->doorbells;
 	info.own_size = d->memory_size;
 	up_read(&d->lock);
-	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+	return copy_to_user(arg, &info, min_t(size_t, argsz, sizeof(info))) ? -EFAULT : 0;
 }
 
 static long ntb_cdev_set_events(struct ntb_cdev *d, struct ntb_cdev_events __user *arg)
@@ -646,7 +690,7 @@ static long ntb_cdev_set_events(struct ntb_cdev *d, struct ntb_cdev_events __use
 	for (i = 0; i < set.count; i++) {
 		if (get_user(fd, &arg->fds[i]))
 			return -EFAULT;
-		ctx = fd < 0 ? NULL : eventfd_ctx_fdget(fd);
+		ctx = fd == -1 ? NULL : eventfd_ctx_fdget(fd);
 		if (IS_ERR(ctx))
 			return PTR_ERR(ctx);
 		ntb_cdev_set_event(d, set.start + i, ctx);
@@ -686,24 +730,13 @@ static long ntb_cdev_ioctl(struct file *file, unsigned int cmd, unsigned long ar
 	return -ENOTTY;
 }
 
-#ifdef CONFIG_COMPAT
-static long ntb_cdev_compat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
-{
-	if (cmd == NTB_CDEV_RING)
-		return ntb_cdev_ioctl(file, cmd, arg);
-	return compat_ptr_ioctl(file, cmd, arg);
-}
-#endif
-
 static const struct file_operations ntb_cdev_fops = {
 	.owner = THIS_MODULE,
 	.open = ntb_cdev_open,
 	.release = ntb_cdev_release,
 	.mmap = ntb_cdev_mmap,
 	.unlocked_ioctl = ntb_cdev_ioctl,
-#ifdef CONFIG_COMPAT
-	.compat_ioctl = ntb_cdev_compat_ioctl,
-#endif
+	.compat_ioctl = compat_ptr_ioctl,
 };
 
 static ssize_t holder_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -735,7 +768,7 @@ static int ntb_cdev_alloc(struct ntb_cdev *d)
 	struct sg_page_iter page;
 	struct sg_table sgt;
 	phys_addr_t base;
-	int i, ret;
+	int i, pages, ret;
 
 	/* Inbound windows have sizes while the link is up, mostly those of the outbound ones. */
 	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
@@ -746,20 +779,23 @@ static int ntb_cdev_alloc(struct ntb_cdev *d)
 			&largest, buffer_size, MIN_SIZE);
 		return -EINVAL;
 	}
-	largest = min_t(u64, largest, GRANT_PAGES * (u64)NTB_CDEV_PAGE);
-	/* A power of two is aligned to its size. */
-	for (d->memory_size = rounddown_pow_of_two(min_t(u64, largest, buffer_size));
+	/* Hardware wants memory that is aligned to its size. Memory of CMA may not be. */
+	largest = min3((u64)largest, (u64)buffer_size, (u64)SZ_2G);
+	for (d->memory_size = rounddown_pow_of_two(largest);
 	     d->memory_size >= MIN_SIZE; d->memory_size /= 2) {
 		d->memory = dma_alloc_coherent(dma_dev, d->memory_size, &d->memory_dma,
 					       GFP_KERNEL | __GFP_NOWARN);
-		if (d->memory)
+		if (!d->memory)
+			continue;
+		if (IS_ALIGNED(d->memory_dma, d->memory_size))
 			break;
+		dma_free_coherent(dma_dev, d->memory_size, d->memory, d->memory_dma);
+		d->memory = NULL;
 	}
 	if (!d->memory) {
 		dev_err(dev, "no memory of %d bytes or more in one piece\n", MIN_SIZE);
 		return -ENOMEM;
 	}
-	memset(d->memory, 0, d->memory_size);
 	d->memory_coherent = dev_is_dma_coherent(dma_dev);
 	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
 		if (!ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
@@ -770,17 +806,17 @@ static int ntb_cdev_alloc(struct ntb_cdev *d)
 	ret = dma_get_sgtable(dma_dev, &sgt, d->memory, d->memory_dma, d->memory_size);
 	if (ret)
 		goto free;
-	d->memory_pfns = kvmalloc_array(d->memory_size / PAGE_SIZE, sizeof(*d->memory_pfns),
-					GFP_KERNEL);
-	if (d->memory_pfns) {
-		i = 0;
-		for_each_sgtable_page(&sgt, &page, 0)
-			if (i < d->memory_size / PAGE_SIZE)
-				d->memory_pfns[i++] = page_to_pfn(sg_page_iter_page(&page));
-	}
-	sg_free_table(&sgt);
+	pages = d->memory_size / PAGE_SIZE;
+	d->memory_pfns = kvmalloc_array(pages, sizeof(*d->memory_pfns), GFP_KERNEL);
+	i = 0;
 	if (d->memory_pfns)
+		for_each_sgtable_page(&sgt, &page, 0)
+			if (i < pages)
+				d->memory_pfns[i++] = page_to_pfn(sg_page_iter_page(&page));
+	sg_free_table(&sgt);
+	if (i == pages)
 		return 0;
+	kvfree(d->memory_pfns);
 	ret = -ENOMEM;
 free:
 	dma_free_coherent(dma_dev, d->memory_size, d->memory, d->memory_dma);
@@ -790,7 +826,9 @@ free:
 static void ntb_cdev_free(struct ntb_cdev *d)
 {
 	kvfree(d->memory_pfns);
-	dma_free_coherent(ntb_get_dma_dev(d->ntb), d->memory_size, d->memory, d->memory_dma);
+	if (!d->leak)
+		dma_free_coherent(ntb_get_dma_dev(d->ntb), d->memory_size, d->memory,
+				  d->memory_dma);
 	if (d->wc_size)
 		arch_io_free_memtype_wc(d->wc_base, d->wc_size);
 }
@@ -799,9 +837,11 @@ static void ntb_cdev_free(struct ntb_cdev *d)
 static void ntb_cdev_find_doorbells(struct ntb_cdev *d)
 {
 	u64 valid = ntb_db_valid_mask(d->ntb);
-	int n = ~valid ? ffz(valid) : 64;
+	int n = ~valid ? __ffs64(~valid) : 64;
 
-	if (ntb_db_is_unsafe(d->ntb) == 1) {
+	if (ntb_spad_is_unsafe(d->ntb))
+		dev_warn(&d->ntb->dev, "scratchpads are not safe here while the link is busy\n");
+	if (ntb_db_is_unsafe(d->ntb)) {
 		dev_warn(&d->ntb->dev, "doorbells are not safe here, and are not used\n");
 		return;
 	}
@@ -810,28 +850,23 @@ static void ntb_cdev_find_doorbells(struct ntb_cdev *d)
 	d->doorbells = clamp(n - 1, 1, MAX_DOORBELLS);
 	d->bells = BIT_ULL(d->doorbells) - 1;
 	d->hello = BIT_ULL(min(d->doorbells, n - 1));
+	ntb_db_set_mask(d->ntb, valid);
+	ntb_db_clear(d->ntb, valid);
 }
 
-/* Ends all use of the bridge. Nothing of the peer's reaches memory after it. */
+/*
+ * Ends all use of the bridge. Nothing of the peer's reaches memory after it. Some drivers
+ * give up closing a window when a signal is pending, so the work does it.
+ */
 static void ntb_cdev_quiesce(struct ntb_cdev *d)
 {
-	struct ntb_dev *ntb = d->ntb;
-
-	ntb_clear_ctx(ntb);
+	ntb_clear_ctx(d->ntb);
 	down_write(&d->lock);
-	d->gone = true;
+	WRITE_ONCE(d->gone, true);
 	up_write(&d->lock);
-	cancel_delayed_work_sync(&d->work);
+	mod_delayed_work(system_long_wq, &d->work, 0);
+	flush_delayed_work(&d->work);
 
-	ntb_peer_spad_write(ntb, PEER, WORD_MAGIC, 0);
-	if (d->hello) {
-		ntb_peer_db_set(ntb, d->hello);
-		ntb_db_set_mask(ntb, d->bells | d->hello);
-	}
-	ntb_link_disable(ntb);
-	if (d->window >= 0)
-		ntb_mw_clear_trans(ntb, PEER, d->window);
-	ntb_spad_read(ntb, WORD_MAGIC); /* behind what the peer has stored */
 	down_write(&d->lock);
 	ntb_cdev_zap(d);
 	up_write(&d->lock);
@@ -863,43 +898,33 @@ static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	d->window = -1;
 	d->pause = FIRST_PAUSE;
 	d->misc.minor = MISC_DYNAMIC_MINOR;
-	d->misc.name = kasprintf(GFP_KERNEL, "ntb!%s", dev_name(dev));
-	d->misc.nodename = kasprintf(GFP_KERNEL, "ntb/%s", dev_name(dev));
+	snprintf(d->name, sizeof(d->name), "ntb!%s", dev_name(dev)); /* a node in /dev/ntb */
+	d->misc.name = d->name;
 	d->misc.mode = 0600;
 	d->misc.fops = &ntb_cdev_fops;
 	d->misc.groups = ntb_cdev_groups;
 	d->misc.parent = dev;
-	if (!d->misc.name || !d->misc.nodename) {
-		ret = -ENOMEM;
-		goto put;
-	}
 	ret = ntb_cdev_alloc(d);
 	if (ret)
 		goto put;
 	ntb_cdev_find_doorbells(d);
-	ntb_db_set_mask(ntb, ntb_db_valid_mask(ntb));
-	ntb_db_clear(ntb, ntb_db_valid_mask(ntb));
-
 	ret = ntb_set_ctx(ntb, d, &ntb_cdev_ctx_ops);
 	if (ret)
 		goto free;
 	ret = misc_register(&d->misc);
 	if (ret)
 		goto clear;
-	mutex_lock(&ntb_cdev_all_lock);
-	list_add(&d->list, &ntb_cdev_all);
-	mutex_unlock(&ntb_cdev_all_lock);
+	dev_set_drvdata(dev, d);
 	if (d->hello)
 		ntb_db_clear_mask(ntb, d->hello);
 	ret = ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
-	if (ret) /* the driver of the hardware says why; the link may come up all the same */
-		dev_warn(dev, "the link was not enabled: %d\n", ret);
-	mod_delayed_work(system_wq, &d->work, 0);
+	if (ret) /* on some hardware only the other side can */
+		dev_dbg(dev, "the link was not enabled: %d\n", ret);
+	mod_delayed_work(system_long_wq, &d->work, 0);
 	return 0;
 
 clear:
-	ntb_clear_ctx(ntb);
-	cancel_delayed_work_sync(&d->work);
+	ntb_cdev_quiesce(d);
 free:
 	ntb_cdev_free(d);
 put:
@@ -909,20 +934,22 @@ put:
 
 static void ntb_cdev_remove(struct ntb_client *client, struct ntb_dev *ntb)
 {
-	struct ntb_cdev *d;
-
-	mutex_lock(&ntb_cdev_all_lock);
-	list_for_each_entry(d, &ntb_cdev_all, list)
-		if (d->ntb == ntb)
-			break;
-	list_del(&d->list);
-	mutex_unlock(&ntb_cdev_all_lock);
+	struct ntb_cdev *d = dev_get_drvdata(&ntb->dev);
 
 	misc_deregister(&d->misc);
 	if (!d->gone)
 		ntb_cdev_quiesce(d);
 	ntb_cdev_free(d);
 	kref_put(&d->ref, ntb_cdev_release_ref);
+}
+
+/* Before a reboot or another kernel, which must not find the peer's stores in its memory. */
+static void ntb_cdev_shutdown(struct device *dev)
+{
+	struct ntb_cdev *d = dev_get_drvdata(dev);
+
+	if (!d->gone)
+		ntb_cdev_quiesce(d);
 }
 
 static struct ntb_client ntb_cdev_client = {
@@ -932,32 +959,13 @@ static struct ntb_client ntb_cdev_client = {
 	},
 };
 
-/* The next kernel must not find the peer's stores in its memory. */
-static int ntb_cdev_reboot(struct notifier_block *nb, unsigned long action, void *data)
-{
-	struct ntb_cdev *d;
-
-	mutex_lock(&ntb_cdev_all_lock);
-	list_for_each_entry(d, &ntb_cdev_all, list)
-		if (!d->gone)
-			ntb_cdev_quiesce(d);
-	mutex_unlock(&ntb_cdev_all_lock);
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block ntb_cdev_reboot_block = {
-	.notifier_call = ntb_cdev_reboot,
-};
-
 static int __init ntb_cdev_init(void)
 {
-	int ret = register_reboot_notifier(&ntb_cdev_reboot_block);
+	int ret = ntb_register_client(&ntb_cdev_client);
 
-	if (ret)
-		return ret;
-	ret = ntb_register_client(&ntb_cdev_client);
-	if (ret)
-		unregister_reboot_notifier(&ntb_cdev_reboot_block);
+	/* The bus has no operation for it, and registering clears this. */
+	if (!ret)
+		ntb_cdev_client.drv.shutdown = ntb_cdev_shutdown;
 	return ret;
 }
 module_init(ntb_cdev_init);
@@ -965,6 +973,5 @@ module_init(ntb_cdev_init);
 static void __exit ntb_cdev_exit(void)
 {
 	ntb_unregister_client(&ntb_cdev_client);
-	unregister_reboot_notifier(&ntb_cdev_reboot_block);
 }
 module_exit(ntb_cdev_exit);

@@ -56,7 +56,7 @@ struct ntb_cdev_info {
 	__u32 flags;
 #define NTB_CDEV_INFO_LINK_UP		0x1	/* the hardware's link is up */
 #define NTB_CDEV_INFO_READY		0x2	/* and the peer's module agrees */
-#define NTB_CDEV_INFO_WRITE_COMBINING	0x4	/* the peer's memory is mapped so */
+#define NTB_CDEV_INFO_WRITE_COMBINING	0x4	/* asked for the peer's memory */
 #define NTB_CDEV_INFO_GONE		0x8	/* the bridge was removed: close */
 	__u32 generation;
 	__u32 peer_word;
@@ -103,6 +103,8 @@ struct ntb_cdev_events {
  * NTB_CDEV_SET_EVENTS - _IO(NTB_CDEV_TYPE, 1), struct ntb_cdev_events
  *
  * All events are without eventfds when the node is opened.
+ *
+ * Changes before are not signalled, so NTB_CDEV_GET_INFO comes after this.
  *
  * Errors: EINVAL if @argsz, @flags or the events are out of range, EBADF and
  * those of eventfds, after which the events before the bad one are set.
