@@ -143,7 +143,7 @@ func networkUp() error {
 func bindFunctions() error {
 	loaded := false
 	for function := range strings.SplitSeq(os.Getenv(functionsVariable), ";") {
-		if strings.HasSuffix(function, ",poll") {
+		if function == "" || strings.HasSuffix(function, ",poll") {
 			continue
 		}
 		if !loaded {

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
+	"github.com/ntbnet/ntbnet/internal/testing/qemupci"
 	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
@@ -25,9 +28,10 @@ func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
 // vmSystem is what virtual machines start from.
 type vmSystem struct {
 	qemu, kernel, initrd string
-	iommu                string   // a device of QEMU's, or ""
-	variables            []string // NAME=value, for all processes of the machine
-	modules              []string // to load in this order, with parameters behind commas
+	iommu                string              // a device of QEMU's, or ""
+	variables            []string            // NAME=value, for all processes of the machine
+	modules              []string            // to load in this order, with parameters behind commas
+	models               []pcimodel.Function // further functions of the machine
 	network              vmNetwork
 }
 
@@ -135,6 +139,22 @@ type vm struct {
 	*peer
 	console string // a file
 	started time.Time
+	models  *qemupci.Machine // nil without
+	served  chan error       // what Serve of models returns
+}
+
+// vmMemory is a machine's memory, in MiB.
+const vmMemory = 512
+
+// addModels adds models to a machine that has some functions before, and some files.
+func (v *vm) addModels(t *testing.T, args []string, files []*os.File, before int, models []pcimodel.Function) ([]string, []*os.File) {
+	t.Helper()
+	var err error
+	v.models, err = qemupci.New(vmMemory, models...)
+	require.NoError(t, err)
+	v.served = make(chan error, 1)
+	t.Cleanup(func() { require.NoError(t, <-v.served) }) // QEMU is killed before
+	return append(args, v.models.Args(3+len(files), 3+before)...), slices.Concat(files, v.models.Files())
 }
 
 // startVM starts a machine with memories, in the order of their functions: sockets, or files of 16 MiB with "file:"
@@ -142,7 +162,7 @@ type vm struct {
 func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	t.Helper()
 	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
-	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", "512",
+	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", fmt.Sprint(vmMemory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + v.console, "-serial", "stdio",
 		"-kernel", s.kernel, "-initrd", s.initrd}
@@ -162,6 +182,10 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
 	}
 	args = append(args, s.network.args()...)
+	files := s.network.files
+	if len(s.models) > 0 {
+		args, files = v.addModels(t, args, files, len(memories), s.models)
+	}
 	args = append(args, "-append", strings.Join(append([]string{
 		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check intel_iommu=on",
 		functionsVariable + "=" + strings.Join(functions, ";"),
@@ -170,8 +194,11 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 		addressVariable + "=" + s.network.address,
 	}, s.variables...), " "))
 	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) {
-		c.Path, c.Args, c.ExtraFiles = s.qemu, args, s.network.files
+		c.Path, c.Args, c.ExtraFiles = s.qemu, args, files
 	})
+	if v.models != nil {
+		go func() { v.served <- v.models.Serve() }()
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the console of %q:\n%s", play, v.log())

@@ -66,6 +66,7 @@ var roles = map[string]func(p *self) error{
 	"borrower":  playBorrower,
 	"placed":    playPlaced,
 	"runner":    playRunner,
+	"operator":  playOperator,
 }
 
 func init() {
