@@ -120,11 +120,18 @@ type user interface{ Close() error }
 // connections through it end with ECONNRESET, unless another process takes the links
 // over within a second.
 //
+// "ntb" joins two hosts with one bridge between them, of any kind that Linux drives and the kernel module ntb_cdev
+// has: see docs/bridges.md. It is a line of two, and needs no options. The kernel says which node this host is, and
+// Open waits for that, for 10 s at the most; with node=I it does not. The first process of a host owns the links, and
+// those that come while it runs are its members. Where a host has several bridges, "ntb:ADDRESS" names one.
+// The error wraps ENODEV if there is no bridge, or its module is not loaded.
+//
 // Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
 //
-//	window=BYTES  the size of this side's window on each link; memory is taken only as
-//	              it is used: a multiple of 4096 from 131072 to 68719476736; 1 GiB (16
-//	              MiB of mem:) unless given
+//	window=BYTES  the size of this side's window on each link, or the most that is used
+//	              of a bridge's (ntb); memory is taken only as it is used: a multiple of
+//	              4096 from 131072 to 68719476736; 1 GiB (16 MiB of mem:, 64 MiB of a
+//	              bridge) unless given
 //	buffer=BYTES  how large a connection's queue may grow, per direction: a power of two
 //	              from 4096 to 16777216; 8 MiB unless given
 //	spin=TIME     how long a wait polls before it sleeps, a dial and Accept 4 times as
@@ -155,19 +162,22 @@ type user interface{ Close() error }
 //	              cut, at the cost of frames where there would be stores: 0 or 1; 0
 //	              unless given
 //	left=END      what the wire to the node with the next lower number is made of, in a
-//	              ring or line: shared memory of virtual machines or containers, see
-//	              docs/ivshmem.md: ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a
-//	              socket or file:/PATH, perhaps with ,poll or ,peers=N; memory between
-//	              processes unless given
-//	right=END     the same, to the node with the next higher number: ivshmem:ADDRESS of
-//	              a PCI function, ivshmem:/PATH of a socket or file:/PATH, perhaps with
-//	              ,poll or ,peers=N; memory between processes unless given
-//	nodeI=END     the same, in a mesh, to node I: ivshmem:ADDRESS of a PCI function,
+//	              ring or line: a bridge, see docs/bridges.md, or shared memory of
+//	              virtual machines or containers, see docs/ivshmem.md: ntb or
+//	              ntb:ADDRESS of a bridge, ivshmem:ADDRESS of a PCI function,
 //	              ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or
 //	              ,peers=N; memory between processes unless given
+//	right=END     the same, to the node with the next higher number: ntb or ntb:ADDRESS
+//	              of a bridge, ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a
+//	              socket or file:/PATH, perhaps with ,poll or ,peers=N; memory between
+//	              processes unless given
+//	nodeI=END     the same, in a mesh, to node I: ntb or ntb:ADDRESS of a bridge,
+//	              ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a socket or
+//	              file:/PATH, perhaps with ,poll or ,peers=N; memory between processes
+//	              unless given
 //
 // Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
-// owner of a node's links. Where processors are scarce, see FabricStats.ProcessorTaken.
+// owner of a node's links. An ntb fabric takes node, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.

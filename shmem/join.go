@@ -93,7 +93,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		return nil, err
 	}
 	if o.n > 1 {
-		w.spec, w.peers[w.pe].node = spec, spec.Node
+		w.spec = spec
 		err = w.join(ctx)
 	}
 	if err != nil {
@@ -145,6 +145,10 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.fabric = f
+	if w.spec, err = w.spec.Settled(ctx); err != nil {
+		return err
+	}
+	w.peers[w.pe].node = w.spec.Node
 	if fd := w.heap.FD(); fd >= 0 {
 		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
 			return err

@@ -11,27 +11,31 @@ import (
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 )
 
 // end is a node's end of a wire, as an option names it.
 type end struct {
-	target string // the path of a server's socket or of a file, or the address of a PCI function
-	file   bool   // the path is that of a file
+	kind   string // ivshmem, file or ntb
+	target string // the path of a server's socket or of a file, or the address of a PCI function; "" for the only bridge
 	polls  bool   // without interrupts, by the function's files
 	places int    // of the memory; 2 unless its server says more
 }
 
 // endWant says what ends there are. With poll a function is used without VFIO. peers is that of the
 // memory's server, or how many ends a file has.
-const endWant = "ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or ,peers=N"
+const endWant = "ntb or ntb:ADDRESS of a bridge, ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or ,peers=N"
 
 // parseEnd parses the value of an option that names an end.
 func parseEnd(value string) (end, bool) {
 	kind, rest, _ := strings.Cut(value, ":")
-	e := end{file: kind == "file", places: 2}
-	ok := e.file || kind == "ivshmem"
+	e := end{kind: kind, places: 2}
+	ok := kind == "file" || kind == "ivshmem"
 	words := strings.Split(rest, ",")
 	e.target = words[0]
+	if kind == bridgeKind {
+		return e, len(words) == 1 && (value == bridgeKind || ntbivshmem.IsAddress(e.target))
+	}
 	for _, word := range words[1:] {
 		if n, isPeers := strings.CutPrefix(word, "peers="); isPeers {
 			ok = ok && number(&e.places, n, 2, ntbivshmem.MaxPlaces)
@@ -43,7 +47,7 @@ func parseEnd(value string) (end, bool) {
 	if isPath(e.target) {
 		return e, ok && !e.polls
 	}
-	return e, ok && !e.file && ntbivshmem.IsAddress(e.target)
+	return e, ok && kind != "file" && ntbivshmem.IsAddress(e.target)
 }
 
 // place returns which part of the memory the ends of a wire use. Of two places, the first is that of
@@ -59,10 +63,16 @@ func (e *end) place(w Wire) ntbivshmem.Place {
 	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0}
 }
 
-// attach attaches the end.
-func (e *end) attach(w Wire) (ntb.Attachment, error) {
+// attach attaches the end. Of a bridge at most window bytes are used, if that is not 0.
+func (e *end) attach(w Wire, window int) (ntb.Attachment, error) {
 	switch place := e.place(w); {
-	case e.file:
+	case e.kind == bridgeKind:
+		address, err := e.bridge()
+		if err != nil {
+			return nil, err
+		}
+		return attachKernel(address, window)
+	case e.kind == "file":
 		return ntbivshmem.AttachFile(e.target, place)
 	case isPath(e.target):
 		return ntbivshmem.AttachSocket(e.target, place)
@@ -124,7 +134,7 @@ func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
 		}
 	}
 	if e, ok := s.ends[endName(w)]; ok {
-		return e.attach(w)
+		return e.attach(w, s.Window)
 	}
 	return nil, nil
 }
@@ -139,7 +149,7 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 		}
 		w := w.from(s.Kind, s.Node)
 		if e, ok := s.ends[endName(w)]; ok {
-			window, err := e.check(ctx, w)
+			window, err := e.check(ctx, w, s.Window)
 			if err == nil && window != 0 {
 				err = s.options().CheckWindow(window)
 			}
@@ -151,10 +161,24 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 	return bad
 }
 
+// bridge returns the address of the end's bridge.
+func (e *end) bridge() (string, error) {
+	if e.target == "" {
+		return ntbkernel.Find()
+	}
+	return e.target, nil
+}
+
 // check returns why the end would not be attached, or how large its windows are, 0 if that is unknown.
-func (e *end) check(ctx context.Context, w Wire) (window int, err error) {
+func (e *end) check(ctx context.Context, w Wire, most int) (window int, err error) {
 	switch place := e.place(w); {
-	case e.file:
+	case e.kind == bridgeKind:
+		address, err := e.bridge()
+		if err != nil {
+			return 0, err
+		}
+		return ntbkernel.Check(address, ntbkernel.Options{Window: most})
+	case e.kind == "file":
 		return ntbivshmem.CheckFile(e.target, place)
 	case isPath(e.target):
 		return ntbivshmem.CheckSocket(ctx, e.target, place)

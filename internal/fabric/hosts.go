@@ -57,6 +57,9 @@ type hosts struct {
 
 func openHosts(spec *Spec) (*hosts, error) {
 	switch {
+	case spec.Attach != nil && spec.bridge != "":
+		return nil, fmt.Errorf("fabric %s:%s: %s names the bridge: to attach others, want line: with node=I and nodes=2: %w",
+			spec.Kind, spec.Name, bridgeKind, syscall.EINVAL)
 	case spec.Attach != nil && !spec.owner():
 		return nil, fmt.Errorf("fabric %s:%s: this process owns no links to neighbours, to which bridges could be attached: "+
 			"want ring:, line: or mesh: with node=I and nodes=N: %w", spec.Kind, spec.Name, syscall.EINVAL)
@@ -65,6 +68,18 @@ func openHosts(spec *Spec) (*hosts, error) {
 	case spec.Backend == "mem":
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
+	spec, bridge, err := spec.take()
+	if err != nil {
+		return nil, err
+	}
+	h, err := openShmHosts(spec)
+	if err != nil && bridge != nil {
+		err = errors.Join(err, bridge.Close())
+	}
+	return h, err
+}
+
+func openShmHosts(spec *Spec) (*hosts, error) {
 	spec, decided, err := spec.numbered().choose()
 	if err != nil {
 		return nil, err

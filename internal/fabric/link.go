@@ -393,6 +393,8 @@ func (l *nodeLink) why() error {
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
 	case l.uplink() && l.err != nil:
 		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
+	case l.deserted() && l.by.missing() != nil:
+		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.by.missing())
 	case l.deserted():
 		return fmt.Errorf("no process of %s has come to its end of the bridge", nodeName(l.to))
 	case l.absent:

@@ -17,6 +17,8 @@ type opener interface {
 	open(l *nodeLink) bool
 	// ended is told that a link that was up has ended, and why.
 	ended(l *nodeLink, why error)
+	// missing returns why the other end cannot be reached, if that is known while it is waited for.
+	missing() error
 	// close releases what the wire keeps. Its links have ended, or end with it.
 	close()
 }
@@ -28,6 +30,7 @@ type socketWire struct{ hosts *hosts }
 func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.station.present(l.to) }
 func (w socketWire) open(l *nodeLink) bool           { return w.hosts.begin(l) }
 func (w socketWire) ended(*nodeLink, error)          {}
+func (w socketWire) missing() error                  { return nil }
 func (w socketWire) close()                          {}
 
 // attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
@@ -92,6 +95,14 @@ func (w *attachedWire) ended(l *nodeLink, why error) {
 		w.said = why.Error()
 		slog.Warn("fabric: the link has gone down", "to", nodeName(l.to), "reason", why)
 	}
+}
+
+// missing asks the attachments that know.
+func (w *attachedWire) missing() error {
+	if a, ok := w.attachment.(interface{ Why() error }); ok {
+		return a.Why()
+	}
+	return nil
 }
 
 func (w *attachedWire) close() { w.attachment.Close() }

@@ -34,8 +34,8 @@ type option struct {
 
 // options are all options, in the order of the documents.
 var options = []option{
-	{"window", "BYTES", "the size of this side's window on each link; memory is taken only as it is used",
-		"a multiple of 4096 from 131072 to 68719476736", "1 GiB (16 MiB of mem:)", everyones,
+	{"window", "BYTES", "the size of this side's window on each link, or the most that is used of a bridge's (ntb); memory is taken only as it is used",
+		"a multiple of 4096 from 131072 to 68719476736", "1 GiB (16 MiB of mem:, 64 MiB of a bridge)", everyones,
 		func(s *Spec, v string) bool { return number(&s.Window, v, 128<<10, 64<<30) && s.Window%4096 == 0 }},
 	{"buffer", "BYTES", "how large a connection's queue may grow, per direction",
 		"a power of two from 4096 to 16777216", "8 MiB", everyones,
@@ -77,13 +77,16 @@ var options = []option{
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
-	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: shared memory of virtual machines or containers, see docs/ivshmem.md",
+	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: a bridge, see docs/bridges.md, or shared memory of virtual machines or containers, see docs/ivshmem.md",
 		endWant, "memory between processes", owners,
 		func(s *Spec, v string) bool { return s.setEnd(string(Left), v) }},
 	{"right", "END", "the same, to the node with the next higher number", endWant, "memory between processes", owners,
 		func(s *Spec, v string) bool { return s.setEnd(string(Right), v) }},
 	{nodeOption, "END", "the same, in a mesh, to node I", endWant, "memory between processes", owners, nil},
 }
+
+// bridgeSays are the options of fabrics of several hosts that the kind of a bridge's fabric stands for.
+var bridgeSays = []string{"backend", "nodes", string(Left), string(Right), nodeOption}
 
 // nodeOption stands for the options node1 to node16.
 const nodeOption = "nodeI"
@@ -127,6 +130,9 @@ func (s *Spec) set(name, value string) error {
 	o := options[i]
 	if o.of == paths && !s.takes(paths) {
 		return fmt.Errorf("%s:%s has a name; this is an option of fabrics that are a directory, as in %[1]s:/PATH", s.Kind, s.Name)
+	}
+	if s.bridge != "" && slices.Contains(bridgeSays, o.name) {
+		return fmt.Errorf("%s says that: this is an option of ring:, line: and mesh: fabrics", bridgeKind)
 	}
 	if !s.takes(o.of) {
 		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)

@@ -18,3 +18,5 @@ func connectIn(context.Context, *hostdir.Dir, int, int) (cable, error) {
 }
 
 func shmProcesses(*Spec, int) int { return 0 }
+
+func shmPresent(*Spec, int) (bool, error) { return false, ntb.ErrNotSupported }

@@ -26,6 +26,9 @@ import (
 // number of nodes owns the node's links. Other processes of the node are its
 // members. They reach other nodes through the owner, and have no options of owners.
 // The table of options is in options.go.
+//
+// The text ntb, or ntb:ADDRESS, is a line of two hosts with a bridge of the kernel between them, which needs no
+// options. A process finds out by [Spec.Settled], or in Open, which node it is, and whether it owns the links.
 type Spec struct {
 	Kind, Name string
 	Group      string   // of the directory that Name is the path of, "" for any
@@ -56,6 +59,9 @@ type Spec struct {
 
 	ends map[string]end // of this node's wires that options name, by the option's name
 
+	bridge       string                                              // address of the kernel's bridge that joins two hosts; "" for other fabrics
+	attachBridge func(address string, window int) (bridgeEnd, error) // set if bridge is
+
 	base string // of the directories of a fabric that this process has joined; "" before
 }
 
@@ -68,7 +74,8 @@ func DefaultSpec() string {
 	return "shm:" + DefaultName
 }
 
-// ParseSpec parses a spec. The error wraps EINVAL and says what is wanted.
+// ParseSpec parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
+// machine has none.
 func ParseSpec(s string) (*Spec, error) {
 	rest, query, _ := strings.Cut(s, "?")
 	spec := &Spec{Spin: -1}
@@ -78,8 +85,12 @@ func ParseSpec(s string) (*Spec, error) {
 		spec.Backend = spec.Kind
 	case isTopology(spec.Kind):
 		spec.Backend = "shm"
+	case spec.Kind == bridgeKind:
+		if err := spec.nameBridge(spec.Name); err != nil {
+			return nil, fmt.Errorf("fabric %q: %w", s, err)
+		}
 	default:
-		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
+		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
 	}
 	var err error
 	if isPath(spec.Name) && spec.Kind != "mem" {
@@ -143,6 +154,7 @@ func (s *Spec) checkHosts() error {
 	switch {
 	case !s.hosts():
 		return nil
+	case s.bridge != "" && s.Node == 0:
 	case s.Node == 0 && s.Nodes == 0:
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:

@@ -52,10 +52,20 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"0000:00:03.0", false, true, 2}, "left": {"/run/a.sock", false, false, 3}}, got.ends)
+	require.Equal(t, map[string]end{"right": {"ivshmem", "0000:00:03.0", true, 2}, "left": {"ivshmem", "/run/a.sock", false, 3}}, got.ends)
 	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"node3": {"/a", false, false, 2}, "node1": {"/b", true, false, 2}}, got.ends)
+	require.Equal(t, map[string]end{"node3": {"ivshmem", "/a", false, 2}, "node1": {"file", "/b", false, 2}}, got.ends)
+	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ntb:0000:b1:00.0&left=ntb")
+	require.NoError(t, err)
+	require.Equal(t, map[string]end{"right": {"ntb", "0000:b1:00.0", false, 2}, "left": {"ntb", "", false, 2}}, got.ends)
+	got, err = ParseSpec("ntb:0000:b1:00.0?lanes=2&window=1048576")
+	require.NoError(t, err)
+	got.attachBridge = nil
+	require.Equal(t, &Spec{Kind: "line", Name: "ntb-0000-b1-00.0", Backend: "shm", Nodes: 2, Lanes: 2, Window: 1 << 20, Spin: -1, bridge: "0000:b1:00.0"}, got)
+	kind, name, err := TopologyName("ntb:0000:b1:00.0?lanes=2")
+	require.NoError(t, err)
+	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{kind, name})
 	for bad, want := range map[string]string{
 		"ring:x":                                         "as in node=1&nodes=4",
 		"ring:x?node=1&nodes=3&node=2":                   "option node is there twice",
@@ -83,12 +93,20 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"mesh:x?node=1&nodes=3&node1=ivshmem:/a":         "option node1: node 1 has wires node2, node3",
 		"mesh:x?node=1&nodes=3&nodeI=ivshmem:/a":         "want window",
 		"mesh:x?node=1&nodes=3&node02=ivshmem:/a":        "want window",
-		"ring:x?node=1&nodes=3&left=ivshmem:":            "want ivshmem:ADDRESS",
-		"ring:x?node=1&nodes=3&left=ivshmem:0000:00:03":  "want ivshmem:ADDRESS",
-		"ring:x?node=1&nodes=3&left=ivshmem:/a,poll":     "want ivshmem:ADDRESS",
-		"ring:x?node=1&nodes=3&left=ivshmem:/a,peers=17": "want ivshmem:ADDRESS",
+		"ring:x?node=1&nodes=3&left=ivshmem:":            "ivshmem:ADDRESS of",
+		"ring:x?node=1&nodes=3&left=ivshmem:0000:00:03":  "ivshmem:ADDRESS of",
+		"ring:x?node=1&nodes=3&left=ivshmem:/a,poll":     "ivshmem:ADDRESS of",
+		"ring:x?node=1&nodes=3&left=ivshmem:/a,peers=17": "ivshmem:ADDRESS of",
 		"ring:x?node=1&nodes=5&left=ivshmem:/a,peers=4":  "want one for each of 5 nodes",
-		"ring:x?node=1&nodes=3&left=/a":                  "want ivshmem:ADDRESS",
+		"ring:x?node=1&nodes=3&left=ntb:":                "want ntb or ntb:ADDRESS",
+		"ring:x?node=1&nodes=3&left=ntb:/a":              "want ntb or ntb:ADDRESS",
+		"ring:x?node=1&nodes=3&left=ntb,poll":            "want ntb or ntb:ADDRESS",
+		"ntb:x":                                          "as in ntb:0000:b1:00.0",
+		"ntb:0000:b1:00.0?node=3":                        "want 1 to 2",
+		"ntb:0000:b1:00.0?nodes=2":                       "ntb says that",
+		"ntb:0000:b1:00.0?right=ntb":                     "ntb says that",
+		"ntb:0000:b1:00.0?node2=ntb":                     "ntb says that",
+		"ring:x?node=1&nodes=3&left=/a":                  "ivshmem:ADDRESS of",
 		"ring:x?node=1&nodes=3&left=file:a":              "or file:/PATH",
 		"ring:x?node=1&nodes=3&left=file:/a,poll":        "or file:/PATH",
 		"ring:x?node=1&nodes=3&left=file:0000:00:03.0":   "or file:/PATH",
@@ -102,7 +120,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:/x?node=1&backend=mem":                     "backend=mem uses no directory",
 		"shm:x/y":                                        "want 1 to 32 letters",
 		"mem:x?lanes=1":                                  "is one host",
-		"star:x?node=1&nodes=3":                          "want shm:NAME, mem:NAME, or ring:NAME",
+		"star:x?node=1&nodes=3":                          "want shm:NAME, mem:NAME, ntb, or ring:NAME",
 		"shm:x?spin=20":                                  "want a time from 0 to 1ms, with its unit",
 		"shm:x?window=1M":                                "want a multiple of 4096",
 		"shm:x?buffer=1M":                                "want a power of two",
@@ -199,7 +217,7 @@ func FuzzParseSpec(f *testing.F) {
 		if err == nil && (spec.Window < 0 || spec.Buffer < 0 || spec.Spin > time.Millisecond) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
-		if err == nil && spec.hosts() && (spec.Node < 1 || spec.Node > 16 || !spec.member() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
+		if err == nil && spec.hosts() && (spec.Node < 1 && spec.bridge == "" || spec.Node > 16 || !spec.member() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
 	})

@@ -71,6 +71,13 @@ type WireView struct {
 func TopologyName(spec string) (kind, name string, err error) {
 	rest, _, _ := strings.Cut(spec, "?")
 	kind, name, _ = strings.Cut(rest, ":")
+	if kind == bridgeKind {
+		s := &Spec{}
+		if err := s.nameBridge(name); err != nil {
+			return "", "", fmt.Errorf("fabric %q: %w", spec, err)
+		}
+		return s.Kind, s.Name, nil
+	}
 	if !isTopology(kind) {
 		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
 	}

@@ -82,7 +82,11 @@ func (h *hosts) view() *NodeView {
 			Wire: l.wire.number, To: l.to, Direction: l.direction(h.spec).String(),
 			State: l.state(), Ups: l.ups, Since: time.Since(l.since).Seconds(),
 		}
-		if l.err != nil && lv.State != linkUp {
+		switch missing := l.by.missing(); {
+		case lv.State == linkUp:
+		case missing != nil:
+			lv.Error = missing.Error()
+		case l.err != nil:
 			lv.Error = l.err.Error()
 		}
 		for _, info := range below.Links {

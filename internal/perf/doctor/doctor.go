@@ -26,7 +26,11 @@ const timeout = 10 * time.Second
 func Run(ctx context.Context, name, from string) *Report {
 	r := &Report{Fabric: name, Hosts: []*fabric.HostView{}}
 	spec, err := fabric.ParseSpec(name)
+	if err == nil {
+		spec, err = spec.Settled(ctx)
+	}
 	if err != nil {
+		spec = nil
 		r.fail("fabric", advice(err), "%s, %s", name, from)
 	} else {
 		r.ok("fabric", "%s, %s: %s", name, from, spec.Whose())
@@ -124,6 +128,8 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 	switch {
 	case spec.Node == 0:
 		return
+	case owns && owner != 0 && spec.Bridged():
+		r.ok("links", "process %d owns the bridge and the links of node %d, and other processes share them", owner, spec.Node)
 	case owns && owner != 0:
 		// It may be the program that is asked about, with this very SDP_FABRIC.
 		r.ok("links", "process %d owns the links of node %d; a second one needs %s", owner, spec.Node, spec.Member())
@@ -156,7 +162,7 @@ func (r *Report) ends(ctx context.Context, spec *fabric.Spec) {
 	defer cancel()
 	bad := spec.CheckEnds(ctx)
 	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
+		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/bridges.md, docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
 	}
 }
 

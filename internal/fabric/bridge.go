@@ -1,0 +1,141 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
+)
+
+// bridgeKind is the kind, in texts, of a line of two hosts with a bridge of the kernel between them. The
+// kernel knows which of them this one is, and one process at a time has the bridge: it owns the links, and
+// the others are its members. Its spec is that of a line, named by the address of the bridge.
+const bridgeKind = "ntb"
+
+// bridgeTimeout is how long a process waits until it is known which node it is, or until the process
+// that has the bridge is in the fabric.
+const bridgeTimeout = 10 * time.Second
+
+// bridgeEnd is this side's end of a bridge. *ntbkernel.Attachment implements it.
+type bridgeEnd interface {
+	ntb.Attachment
+	// Node returns which node this side is. It waits until that is settled.
+	Node(context.Context) (int, error)
+}
+
+// attachKernel attaches a bridge of the kernel.
+func attachKernel(address string, window int) (bridgeEnd, error) {
+	return ntbkernel.Attach(address, ntbkernel.Options{Window: window})
+}
+
+// nameBridge makes the spec that of a bridge. The address "" stands for the only one of the machine.
+func (s *Spec) nameBridge(address string) error {
+	if address == "" {
+		var err error
+		if address, err = ntbkernel.Find(); err != nil {
+			return err
+		}
+	}
+	if !ntbivshmem.IsAddress(address) {
+		return fmt.Errorf("want %s, or %s:ADDRESS of a PCI function, as in %[2]s:0000:b1:00.0: %w", bridgeKind, bridgeKind, syscall.EINVAL)
+	}
+	s.Kind, s.Name, s.Nodes, s.Backend = topologyLine, bridgeKind+"-"+strings.ReplaceAll(address, ":", "-"), 2, "shm"
+	s.bridge, s.attachBridge = address, attachKernel
+	return nil
+}
+
+// Bridged reports whether the fabric is that of a bridge of the kernel between two hosts.
+func (s *Spec) Bridged() bool { return s.bridge != "" }
+
+// at returns the spec of a process of a node, at one end of the bridge.
+func (s *Spec) at(node int) *Spec {
+	own := *s
+	own.Node = node
+	side := Right
+	if node == 2 {
+		side = Left
+	}
+	own.ends = map[string]end{string(side): {kind: bridgeKind, target: s.bridge, places: 2}}
+	return &own
+}
+
+// owned returns the node of this host whose links a process of the fabric owns.
+func (s *Spec) owned() (node int, ok bool) {
+	for node := 1; node <= 2; node++ {
+		if there, err := shmPresent(s, node); err == nil && there && (s.Node == 0 || s.Node == node) {
+			return node, true
+		}
+	}
+	return 0, false
+}
+
+// Settled returns the spec with the number of this process' node, which that of a bridge lacks. It uses the
+// bridge for a moment, unless a process of the fabric has it.
+func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
+	switch {
+	case s.bridge == "":
+		return s, nil
+	case s.Node != 0:
+		return s.at(s.Node), nil
+	}
+	if node, ok := s.owned(); ok {
+		return s.at(node), nil
+	}
+	a, err := s.attachBridge(s.bridge, s.Window)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	node, err := s.number(ctx, a)
+	return s.at(node), err
+}
+
+// number returns which node the side with an end of the bridge is.
+func (s *Spec) number(ctx context.Context, a bridgeEnd) (int, error) {
+	if s.Node != 0 {
+		return s.Node, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bridgeTimeout)
+	defer cancel()
+	node, err := a.Node(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("which node this is the two hosts settle when they first meet "+
+			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", bridgeKind, s.bridge, err)
+	}
+	return node, nil
+}
+
+// take returns the spec of this process: that of the owner of the links, which then has the bridge, or that
+// of a member, if another process of the fabric has it. a is nil for a member and where there is no bridge.
+func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
+	if s.bridge == "" {
+		return s, nil, nil
+	}
+	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(firstPause) {
+		if node, ok := s.owned(); ok {
+			own := s.at(node)
+			own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.ends = 0, 0, 0, 0, false, nil
+			return own, nil, nil
+		}
+		a, err := s.attachBridge(s.bridge, s.Window)
+		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
+			continue // a process that has just begun, perhaps
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err)
+		}
+		node, err := s.number(context.Background(), a)
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err), a.Close())
+		}
+		own := s.at(node)
+		own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
+		return own, a, nil
+	}
+}

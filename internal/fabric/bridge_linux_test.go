@@ -1,0 +1,189 @@
+//go:build amd64 || arm64
+
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"github.com/stretchr/testify/require"
+)
+
+// kernel stands for the kernels of two machines with a bridge between them. One process at a time has an end.
+type kernel struct {
+	addresses [2]string // immutable; two machines share the directory of fabrics here, so they differ
+	ends      [2]ntb.Attachment
+
+	mu    sync.Mutex
+	taken [2]bool // guarded by mu
+}
+
+func newKernel(t *testing.T) *kernel {
+	k := &kernel{}
+	var err error
+	k.ends[0], k.ends[1], err = ntbfixed.Pair(2 << 20)
+	require.NoError(t, err)
+	bus := rand.IntN(1 << 15)
+	for i := range k.addresses {
+		k.addresses[i] = fmt.Sprintf("%04x:00:%02x.0", bus, i)
+		spec := &Spec{}
+		require.NoError(t, spec.nameBridge(k.addresses[i]))
+		t.Cleanup(func() {
+			require.NoError(t, k.ends[i].Close())
+			require.NoError(t, Remove(spec.Name))
+		})
+	}
+	return k
+}
+
+// kernelEnd is an end of the bridge that a process has until Close.
+type kernelEnd struct {
+	borrowed
+	kernel *kernel
+	side   int
+}
+
+func (e *kernelEnd) Node(context.Context) (int, error) { return e.side + 1, nil }
+
+func (e *kernelEnd) Close() error {
+	err := e.borrowed.Close()
+	e.kernel.mu.Lock()
+	defer e.kernel.mu.Unlock()
+	e.kernel.taken[e.side] = false
+	return err
+}
+
+func (k *kernel) attach(side int) (bridgeEnd, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.taken[side] {
+		return nil, ntb.ErrInUse
+	}
+	k.taken[side] = true
+	return &kernelEnd{borrowed: borrowed{Attachment: k.ends[side]}, kernel: k, side: side}, nil
+}
+
+// spec returns the spec of a process of one of the machines.
+func (k *kernel) spec(t *testing.T, side int, options string) *Spec {
+	s, err := ParseSpec("ntb:" + k.addresses[side] + "?window=131072" + options)
+	require.NoError(t, err)
+	s.attachBridge = func(address string, window int) (bridgeEnd, error) {
+		require.Equal(t, k.addresses[side], address)
+		require.Equal(t, 131072, window)
+		return k.attach(side)
+	}
+	return s
+}
+
+// process opens the fabric as a process of one of the machines.
+func (k *kernel) process(t *testing.T, side int, options string) *Fabric {
+	t.Helper()
+	f, err := Open(k.spec(t, side, options), func(*Fabric) {})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// reaches waits until a process has a way to node.
+func reaches(t *testing.T, f *Fabric, node int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	_, err := f.net.peer(ctx, node, 0)
+	require.NoError(t, err)
+}
+
+// Processes of two machines that say nothing but ntb. The first of each machine has the bridge, and those that
+// come while it runs are its members.
+func TestABridgeJoinsTwoMachines(t *testing.T) {
+	leak.Check(t)
+	k := newKernel(t)
+	first, other := k.process(t, 0, ""), k.process(t, 1, "")
+	member, settled := k.process(t, 0, "&lanes=1"), k.process(t, 1, "&node=2")
+	for i, f := range []*Fabric{first, other, member, settled} {
+		require.Equal(t, i < 2, f.OwnsLinks())
+		require.Equal(t, i%2+1, f.node.ID().Host())
+		reaches(t, f, 2-i%2)
+	}
+	// The member goes on when another process has the bridge.
+	first.Close()
+	again := k.process(t, 0, "")
+	require.True(t, again.OwnsLinks())
+	require.Eventually(t, func() bool { return len(again.net.view().Members) == 1 }, testTimeout, firstPause)
+	reaches(t, member, 2)
+	reaches(t, other, 1)
+}
+
+// Many processes begin at the same moment. One has the bridge, and each is in the fabric.
+func TestManyProcessesComeToABridge(t *testing.T) {
+	leak.Check(t)
+	k := newKernel(t)
+	all := make([]*Fabric, 4)
+	errs := make([]error, len(all))
+	specs := make([]*Spec, len(all))
+	for i := range specs {
+		specs[i] = k.spec(t, 0, "")
+	}
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { all[i], errs[i] = Open(specs[i], func(*Fabric) {}) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	owners := 0
+	for _, f := range all {
+		if f.OwnsLinks() {
+			owners++
+		}
+	}
+	require.Equal(t, 1, owners)
+	for _, f := range all {
+		f.Close()
+	}
+}
+
+// The number of a node is what the kernel says, or a process of the node that has the bridge.
+func TestABridgeIsSettled(t *testing.T) {
+	leak.Check(t)
+	k := newKernel(t)
+	for range 2 {
+		s, err := k.spec(t, 1, "").Settled(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, s.Node)
+		require.Equal(t, map[string]end{"left": {"ntb", k.addresses[1], false, 2}}, s.ends)
+		require.Equal(t, "line:"+s.Name+"?node=2&window=131072", s.Member())
+		k.process(t, 1, "") // it has the bridge from here on
+	}
+}
+
+// A number that is given must be that of the other processes of the host, and devices are the bridge's.
+func TestWhatABridgeRefuses(t *testing.T) {
+	leak.Check(t)
+	k := newKernel(t)
+	s := k.spec(t, 0, "")
+	s.Attach = func(Wire) (ntb.Attachment, error) { return nil, nil }
+	_, err := Open(s, func(*Fabric) {})
+	require.ErrorIs(t, err, syscall.EINVAL)
+	s = k.spec(t, 0, "")
+	s.attachBridge = func(string, int) (bridgeEnd, error) { return nil, fmt.Errorf("none: %w", syscall.ENODEV) }
+	_, err = Open(s, func(*Fabric) {})
+	require.ErrorIs(t, err, syscall.ENODEV)
+	_, err = s.Settled(t.Context())
+	require.ErrorIs(t, err, syscall.ENODEV)
+
+	owner, err := ParseSpec("line:" + s.Name + "?node=1&nodes=2")
+	require.NoError(t, err)
+	f, err := Open(owner, func(*Fabric) {})
+	require.NoError(t, err)
+	defer f.Close()
+	member := k.process(t, 0, "")
+	require.False(t, member.OwnsLinks(), "a process without the bridge owns the links")
+}
