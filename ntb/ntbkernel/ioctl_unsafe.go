@@ -31,8 +31,8 @@ type deviceInfo struct {
 }
 
 type eventSet struct {
-	argsz, _, _, count uint32 // flags and start are 0
-	files              [1 + maxDoorbells]int32
+	argsz, flags, start, count uint32
+	files                      [1 + maxDoorbells]int32
 }
 
 // node is an open device node. It implements port.

@@ -21,8 +21,8 @@ import (
 
 const testTimeout = 30 * time.Second
 
-// ends returns both ends of a bridge whose link is up.
-func ends(t *testing.T, size int) (f *fake, a, b *Attachment) {
+// pair returns both ends of a bridge whose link is up.
+func pair(t *testing.T, size int) (f *fake, a, b *Attachment) {
 	f = newFake(t, size)
 	f.mend()
 	return f, f.attach(0, Options{}), f.attach(1, Options{})
@@ -82,14 +82,14 @@ func goesDown(t *testing.T, d ntb.Device) {
 
 func TestConformance(t *testing.T) {
 	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) {
-		_, a, b := ends(t, 68<<10)
+		_, a, b := pair(t, 68<<10)
 		return open(t, a, b)
 	})
 }
 
 func TestSessions(t *testing.T) {
 	ntbtest.RunAttachments(t, func(t *testing.T) (a, b ntb.Attachment) {
-		_, x, y := ends(t, 8<<10)
+		_, x, y := pair(t, 8<<10)
 		return x, y
 	})
 }
@@ -108,7 +108,7 @@ func TestSessionsWithoutDoorbells(t *testing.T) {
 // reaches nobody; and the next one is in the memory that is there then.
 func TestTheLinkIsCutAndMended(t *testing.T) {
 	leak.Check(t)
-	f, a, b := ends(t, 8<<10)
+	f, a, b := pair(t, 8<<10)
 	for round := range uint64(20) {
 		x, y := open(t, a, b)
 		require.NoError(t, a.Why())
@@ -136,7 +136,7 @@ func TestTheLinkIsCutAndMended(t *testing.T) {
 // The link comes up again while one side waits for the other to open a session.
 func TestAGenerationEndsBeforeASession(t *testing.T) {
 	leak.Check(t)
-	f, a, b := ends(t, 8<<10)
+	f, a, b := pair(t, 8<<10)
 	mine := begin(t, a)
 	for range 5 {
 		f.cut()
@@ -152,7 +152,7 @@ func TestAGenerationEndsBeforeASession(t *testing.T) {
 // A machine begins anew, and no event says so. The next session is in the memory that is there then.
 func TestAGenerationEndsWithoutAnEvent(t *testing.T) {
 	leak.Check(t)
-	f, a, b := ends(t, 8<<10)
+	f, a, b := pair(t, 8<<10)
 	for range 5 {
 		x, y := open(t, a, b)
 		f.reset()
@@ -167,7 +167,7 @@ func TestAGenerationEndsWithoutAnEvent(t *testing.T) {
 // The bridge is removed while it is used, and comes back.
 func TestABridgeIsRemovedAndComesBack(t *testing.T) {
 	leak.Check(t)
-	f, a, b := ends(t, 8<<10)
+	f, a, b := pair(t, 8<<10)
 	x, y := open(t, a, b)
 	f.remove(0)
 	goesDown(t, x)
@@ -189,7 +189,7 @@ func TestABridgeIsRemovedAndComesBack(t *testing.T) {
 // Doorbells of a device share those of the hardware.
 func TestDoorbellsAreShared(t *testing.T) {
 	leak.Check(t)
-	f, a, b := ends(t, 8<<10)
+	f, a, b := pair(t, 8<<10)
 	x, y := open(t, a, b)
 	f.mu.Lock()
 	before := f.sides[1].rung
