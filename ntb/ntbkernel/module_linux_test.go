@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends returns the addresses of both ends of a bridge, which are in one machine. Tests of the module change which driver
+// bridgeAddresses returns the addresses of both ends of a bridge, which are in one machine. Tests of the module change which driver
 // has them, and so are for machines that were made for them.
-func ends(t *testing.T) [2]string {
+func bridgeAddresses(t *testing.T) [2]string {
 	t.Helper()
 	a, b, ok := strings.Cut(os.Getenv("NTBNET_BRIDGES"), ";")
 	if !ok {
@@ -62,7 +62,7 @@ func openEnd(t *testing.T, address string) *node {
 // openEnds opens both ends, and waits until the link is ready.
 func openEnds(t *testing.T) (addresses [2]string, nodes [2]*node) {
 	t.Helper()
-	addresses = ends(t)
+	addresses = bridgeAddresses(t)
 	for i, address := range addresses {
 		nodes[i] = openEnd(t, address)
 	}
@@ -342,7 +342,7 @@ func (h *hostile) says(w words) {
 
 // Words of the peer are checked, whatever it is.
 func TestModuleChecksWords(t *testing.T) {
-	addresses := ends(t)
+	addresses := bridgeAddresses(t)
 	n := openEnd(t, addresses[0])
 	h := newHostile(t, addresses[1])
 	await(t, "link", func() bool { return look(t, n).LinkUp })
