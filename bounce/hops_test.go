@@ -148,6 +148,10 @@ func transfer(t *testing.T, from, to *Pair, n int) {
 
 func TestBytesArriveOverHops(t *testing.T) {
 	leak.Check(t)
+	size := 2 << 20
+	if testing.Short() {
+		size = 256 << 10
+	}
 	for _, hops := range []int{2, 4} {
 		for _, frame := range []int{512, 66 << 10} {
 			h := newHosts(t, ring.Options{Hosts: 2*hops + 1, Slots: 2, FrameBytes: frame}, spinning)
@@ -155,8 +159,8 @@ func TestBytesArriveOverHops(t *testing.T) {
 			a, b := connect(t, pa, pb)
 			within(t, func() {
 				var wg sync.WaitGroup
-				wg.Go(func() { transfer(t, a, b, 2<<20) })
-				wg.Go(func() { transfer(t, b, a, 2<<20) })
+				wg.Go(func() { transfer(t, a, b, size) })
+				wg.Go(func() { transfer(t, b, a, size) })
 				wg.Wait()
 			})
 		}

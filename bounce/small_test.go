@@ -23,6 +23,10 @@ func smallPools(t *testing.T, window int) (pa, pb *Pool) {
 func TestStreamsShareASmallWindow(t *testing.T) {
 	leak.Check(t)
 	const streams = 20
+	part := int64(16 << 20) // of each stream
+	if testing.Short() {
+		part = 2 << 20
+	}
 	pa, pb := smallPools(t, 4<<20)
 	var moved [streams]atomic.Int64
 	var all sync.WaitGroup
@@ -48,7 +52,7 @@ func TestStreamsShareASmallWindow(t *testing.T) {
 				moved[i].Add(int64(n))
 			}
 		})
-		require.Eventually(t, func() bool { return moved[i].Load() > 16<<20 }, 60*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return moved[i].Load() > part }, 60*time.Second, 100*time.Microsecond)
 	}
 	var before [streams]int64
 	sum := func() (sum int64, each []int64) {
@@ -58,7 +62,7 @@ func TestStreamsShareASmallWindow(t *testing.T) {
 		}
 		return sum, each
 	}
-	require.Eventually(t, func() bool { n, _ := sum(); return n > streams*(32<<20) }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := sum(); return n > streams*2*part }, 60*time.Second, time.Millisecond)
 	for i := range before {
 		before[i] = moved[i].Load()
 	}
@@ -66,7 +70,7 @@ func TestStreamsShareASmallWindow(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, now := sum()
 		each = now
-		return n > streams*(64<<20)
+		return n > streams*4*part
 	}, 60*time.Second, time.Millisecond)
 	for _, c := range pairs {
 		c.Close()
