@@ -38,14 +38,29 @@ type vmSystem struct {
 // needMatrix is needVM for what is too long for each run of all tests.
 func needMatrix(t *testing.T, files map[string]string) vmSystem {
 	t.Helper()
-	if os.Getenv("NTBNET_VM") != "all" {
-		t.Skip("NTBNET_VM=all runs it")
-	}
+	wantMatrix(t)
 	return needVM(t, files)
 }
 
+// wantMatrix skips the test if needMatrix does, before anything is built for it.
+func wantMatrix(t *testing.T) {
+	t.Helper()
+	if os.Getenv("NTBNET_VM") != "all" {
+		t.Skip("NTBNET_VM=all runs it")
+	}
+}
+
+// wantVM is wantMatrix for needVM.
+func wantVM(t *testing.T) {
+	t.Helper()
+	if os.Getenv("NTBNET_VM") == "" {
+		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernels")
+	}
+}
+
 // needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have
-// files too, copies of those of the host, by the names that they have in the machine.
+// files too, copies of those of the host, by the names that they have in the machine. Its caller calls
+// t.Parallel next: a machine has one processor.
 func needVM(t *testing.T, files map[string]string) vmSystem {
 	t.Helper()
 	return needVMOf(t, "6.12", files)
@@ -54,9 +69,7 @@ func needVM(t *testing.T, files map[string]string) vmSystem {
 // needVMOf is needVM for a kernel of a given version.
 func needVMOf(t *testing.T, version string, files map[string]string) vmSystem {
 	t.Helper()
-	if os.Getenv("NTBNET_VM") == "" {
-		t.Skip("NTBNET_VM=1 runs virtual machines; .ci/vm-kernel gets their kernels")
-	}
+	wantVM(t)
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	require.NoError(t, err, "NTBNET_VM is set")
 	dir := ciCommand(t, "vm-kernel")

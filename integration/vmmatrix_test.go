@@ -42,6 +42,7 @@ func withLibraries(t *testing.T, program string) map[string]string {
 
 // Redis in a machine and its clients at the host meet by proxies, and sdp-perf measures between the two.
 func TestVMPrograms(t *testing.T) {
+	wantMatrix(t)
 	files := withLibraries(t, tool(t, "redis-server"))
 	for _, name := range []string{"sdp-proxy", "sdp-perf"} {
 		files[name] = programOf(t, filepath.Join("..", "cmd", name))
@@ -90,6 +91,7 @@ func TestVMAndFile(t *testing.T) {
 
 // The suite of all net.Conns passes in a machine that has both ends of a bridge.
 func TestVMNettest(t *testing.T) {
+	wantMatrix(t)
 	s := needMatrix(t, map[string]string{"tests": testsOf(t, "../sdp")})
 	for name, option := range map[string]string{"vfio": "", "mixed": ",poll"} {
 		t.Run(name, func(t *testing.T) {
