@@ -209,6 +209,7 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	v.peer = startPeer(t, "vm", nil, func(c *exec.Cmd) {
 		c.Path, c.Args, c.ExtraFiles = s.qemu, args, files
 	})
+	v.guard = 5 * testTimeout // an emulated processor is slow
 	if v.models != nil {
 		go func() { v.served <- v.models.Serve() }()
 	}

@@ -173,6 +173,7 @@ type peer struct {
 	lines  chan string   // closed at the end of its output
 	exited chan struct{} // closed when it has ended
 	stderr bytes.Buffer  // complete when exited is closed
+	guard  time.Duration // how long readLine waits
 }
 
 // peerOption changes the command before it starts.
@@ -190,7 +191,7 @@ func startPeer(t testing.TB, role string, args []string, options ...peerOption) 
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	p := &peer{t: t, role: role, cmd: exec.Command(exe, args...), lines: make(chan string, 64), exited: make(chan struct{})}
+	p := &peer{t: t, role: role, cmd: exec.Command(exe, args...), lines: make(chan string, 64), exited: make(chan struct{}), guard: testTimeout}
 	p.cmd.Dir = "/"
 	// The race detector makes a program wait for a second when it ends.
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), peerVariable+"="+role)
@@ -232,7 +233,7 @@ func (p *peer) readLine() string {
 			p.t.Fatalf("%s has ended: %s", p.role, p.stderr.String())
 		}
 		return line
-	case <-time.After(testTimeout):
+	case <-time.After(p.guard):
 		p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows its goroutines
 		select {
 		case <-p.exited:
