@@ -246,12 +246,39 @@ func (a *attachment) end() error {
 	return nil
 }
 
+// linger waits until the peer has ended the last session, as far as that is to be waited for.
+func (a *attachment) linger() {
+	s := a.session.Load()
+	if !a.config.Lingers || s == nil || s.ended == nil {
+		return
+	}
+	own, err := mapMemory(Memory{a.config.Own.FD, a.config.Own.Offset, PageSize}) // that of the session is a copy
+	if err != nil {
+		return // it has gone
+	}
+	defer own.unmap()
+	page := s.page.behind(own.mem)
+	tick := time.NewTicker(Tick / 10)
+	defer tick.Stop()
+	for range 10 * DeadTicks {
+		if page.Ended() || own.guard.Lost() {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-a.config.Down:
+			return
+		}
+	}
+}
+
 // Close implements ntb.Attachment.
 func (a *attachment) Close() error {
 	a.once.Do(func() {
 		close(a.closed)
 		a.opening <- struct{}{}
 		a.err = a.end()
+		a.linger()
 		a.config.Stop()
 		a.looking.Wait()
 		<-a.opening

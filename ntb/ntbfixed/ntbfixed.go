@@ -34,6 +34,9 @@ type Config struct {
 	// signal, as when a file is made longer again. A session then marks Own, and reads the mark often. So
 	// Zeros is not for memory of a function, which takes long to read.
 	Zeros bool
+	// Lingers is set if the peer's memory goes with this side. Close then waits until the peer has kept what
+	// has arrived, for DeadTicks ticks at the most.
+	Lingers bool
 	// Sole is set if no other process can have a session at this end. Else Open looks for one in the
 	// peer's memory, and so reads across the bridge.
 	Sole bool

@@ -202,6 +202,9 @@ func (p *Page) Ended() bool {
 		ntb.Load64(p.own, stateAt) == uint64(p.answered)|stateEnded<<32
 }
 
+// behind returns the view of the session in another mapping of this side's page, for Ended.
+func (p *Page) behind(own []byte) *Page { return &Page{own: own, answered: p.answered} }
+
 // End announces that this session has ended. The word has the epoch, so that it never ends a later
 // one.
 func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32) }

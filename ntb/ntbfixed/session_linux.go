@@ -161,10 +161,17 @@ func (s *session) Gone() bool {
 // keep has the inbound memory hold what it holds for good, or zeros if that has gone meanwhile.
 func (s *session) keep() error {
 	switch {
-	case s.severed():
-		return s.own.scratch()
 	case !s.attachment.config.Zeros:
 		return s.own.keep()
+	case s.severed(): // so its memory is gone, or stays
+		if !s.page.marked(s.own.mem) {
+			return s.own.scratch()
+		}
+		err := s.own.keep()
+		if !s.page.marked(s.own.mem) {
+			err = errors.Join(err, s.own.scratch())
+		}
+		return err
 	}
 	still, err := mapMemory(s.attachment.config.Own) // the same memory, also behind the exchange
 	if err != nil {
@@ -248,11 +255,21 @@ func (s *session) takeDown() {
 		if s.lost() && s.ended != nil { // else Open reports it
 			slog.Warn(errGone.Error(), "backend", s.caps.Backend)
 		}
-		s.page.End()
-		s.interrupt(0)
-		s.cutErr = errors.Join(s.peer.scratch(), s.keep())
+		if s.page.Ended() {
+			s.cutErr = s.keep() // before the peer hears that it may let the memory go
+			s.announceEnd()
+			s.cutErr = errors.Join(s.cutErr, s.peer.scratch())
+		} else {
+			s.announceEnd()
+			s.cutErr = errors.Join(s.peer.scratch(), s.keep())
+		}
 		close(s.down)
 	})
+}
+
+func (s *session) announceEnd() {
+	s.page.End()
+	s.interrupt(0)
 }
 
 func (s *session) Caps() ntb.Caps         { return s.caps }

@@ -199,5 +199,11 @@ func (p *fakePort) close() error {
 		unix.Close(int(fd))
 	}
 	own.events = nil
+	if p.fake.state.Ready { // the peer's stores end before another process has the memory
+		p.fake.over()
+		p.fake.state.Ready = true
+		p.fake.state.generation++
+		p.fake.signal()
+	}
 	return nil
 }

@@ -186,6 +186,35 @@ func TestABridgeIsRemovedAndComesBack(t *testing.T) {
 	require.ErrorIs(t, (<-theirs).err, syscall.ENODEV)
 }
 
+// A process stores something, and ends in order. It is there for the other side, although the memory goes
+// with the process.
+func TestWhatHasArrivedStays(t *testing.T) {
+	leak.Check(t)
+	for range 50 {
+		_, a, b := pair(t, 1<<20)
+		x, y := open(t, a, b)
+		out := x.Outbound()
+		out.Publish64(out.Len()-8, 7)
+		require.NoError(t, errors.Join(x.Close(), a.Close()))
+		goesDown(t, y)
+		require.False(t, y.Caps().Vanishing.Gone())
+		require.EqualValues(t, 7, ntb.Load64(y.Inbound(), len(y.Inbound())-8))
+		require.NoError(t, errors.Join(y.Close(), b.Close()))
+	}
+}
+
+// A process that ends does not wait for one that is dead, or that has no session.
+func TestNobodyWaitsForTheDead(t *testing.T) {
+	leak.Check(t)
+	_, a, b := pair(t, 8<<10)
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	f, a, b := pair(t, 8<<10)
+	x, y := open(t, a, b)
+	f.cut()
+	require.NoError(t, errors.Join(a.Close(), b.Close(), x.Close(), y.Close()))
+}
+
 // Doorbells of a device share those of the hardware.
 func TestDoorbellsAreShared(t *testing.T) {
 	leak.Check(t)
