@@ -118,10 +118,10 @@ func initMachine() error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	if err := networkUp(); err != nil {
+	if err := loadModules(strings.FieldsFunc(os.Getenv(modulesVariable), func(r rune) bool { return r == ';' })); err != nil {
 		return err
 	}
-	if err := loadModules(strings.FieldsFunc(os.Getenv(modulesVariable), func(r rune) bool { return r == ';' })); err != nil {
+	if err := networkUp(); err != nil {
 		return err
 	}
 	return bindFunctions()

@@ -64,15 +64,26 @@ func playOperator(p *self) error {
 	})
 }
 
-// writeWhole writes by one call of the kernel's.
+// errStuck reports a call of the kernel's that does not return.
+var errStuck = errors.New("it does not return")
+
+// writeWhole writes by one call of the kernel's. Some files have such calls wait for an event.
 func writeWhole(name string, b []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	_, err = f.Write(b)
-	return err
+	written := make(chan error, 1)
+	go func() {
+		_, err := f.Write(b)
+		written <- errors.Join(err, f.Close())
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-time.After(testTimeout / 2):
+		return errStuck
+	}
 }
 
 // fillFile writes a number of bytes that follow from a seed.
@@ -117,7 +128,7 @@ func listFiles(w []string) (string, error) {
 func ping(w []string) (string, error) {
 	count, _ := strconv.Atoi(w[1])
 	size, _ := strconv.Atoi(w[2])
-	conn, err := net.Dial("ip4:icmp", w[0])
+	conn, err := net.DialIP("ip4:icmp", nil, &net.IPAddr{IP: net.ParseIP(w[0])})
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +151,7 @@ func ping(w []string) (string, error) {
 			return "", err
 		}
 		for {
-			n, err := conn.Read(reply)
+			n, _, err := conn.ReadFromIP(reply) // without the header, which Read has
 			if err != nil {
 				return "", fmt.Errorf("reply %d: %w", seq, err)
 			}

@@ -1,5 +1,7 @@
 package pcimodel
 
+import "fmt"
+
 // Function is the model of a PCI function: what a machine sees of one side of a bridge. Its methods are called
 // by several goroutines.
 type Function interface {
@@ -82,6 +84,18 @@ type Counts struct {
 	Lost                          uint64     // its stores, loads and doorbells that went nowhere
 	RegisterReads, RegisterWrites uint64     // by this side, without doorbells
 	Doorbells                     [64]uint64 // rung by this side, by bit
+}
+
+// String returns what there is, by words.
+func (c Counts) String() string {
+	text := fmt.Sprintf("%d stores of %d bytes, %d loads, %d lost, %d register reads and %d writes, doorbells",
+		c.Stores, c.Bytes, c.Loads, c.Lost, c.RegisterReads, c.RegisterWrites)
+	for bit, n := range c.Doorbells {
+		if n > 0 {
+			text += fmt.Sprintf(" %d:%d", bit, n)
+		}
+	}
+	return text
 }
 
 // Sub returns what happened between before and c.

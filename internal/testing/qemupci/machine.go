@@ -77,6 +77,14 @@ func (m *Machine) Args(fd, address int) []string {
 	return args
 }
 
+// Interrupts returns how many messages the functions have sent to the machine, by function and vector.
+func (m *Machine) Interrupts() (sent [][]uint64) {
+	for _, d := range m.devices {
+		sent = append(sent, d.slot.Interrupts())
+	}
+	return sent
+}
+
 // Serve answers QEMU until it ends. It is called when QEMU was started. The functions are in no
 // machine when it returns.
 func (m *Machine) Serve() error {
