@@ -59,8 +59,7 @@ func wantVM(t *testing.T) {
 }
 
 // needVM skips the test unless NTBNET_VM is set. With it, what is missing is a failure. Machines have
-// files too, copies of those of the host, by the names that they have in the machine. Its caller calls
-// t.Parallel next: a machine has one processor.
+// files too, copies of those of the host, by the names that they have in the machine.
 func needVM(t *testing.T, files map[string]string) vmSystem {
 	t.Helper()
 	return needVMOf(t, "6.12", files)

@@ -64,7 +64,6 @@ func (v *vm) interrupted() {
 // A machine and a process of its host use each other.
 func TestVMAndHost(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run(name, func(t *testing.T) {
 			path := memory(t)
@@ -87,7 +86,6 @@ const lockedDown = "lockdown=integrity"
 // A kernel that is locked down refuses the files of functions. VFIO works, and says what it costs.
 func TestVMUnderLockdown(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	s.variables = []string{lockedDown}
 	path := memory(t)
 	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
@@ -105,7 +103,6 @@ func TestVMUnderLockdown(t *testing.T) {
 // Two machines use each other, one of which has an older kernel.
 func TestVMAndVM(t *testing.T) {
 	s, old := needVM(t, nil), needVMOf(t, "6.1", nil)
-	t.Parallel()
 	path := []string{memory(t)}
 	one := s.startVM(t, path, "far", lineSpec(t, 1, function(0)))
 	two := old.startVM(t, path, "far", lineSpec(t, 2, function(0)))
@@ -121,7 +118,6 @@ func TestVMAndVM(t *testing.T) {
 // A machine with two memories is between two processes of the host, whose data goes through it.
 func TestVMForwards(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	left, right := memory(t), memory(t)
 	line := "line:" + fabrictest.Name(t) + "?nodes=3&node="
 	machine := s.startVM(t, []string{left, right + ",poll"}, "far", line+"2&left=ivshmem:"+function(0)+"&right=ivshmem:"+function(1)+",poll")
@@ -142,7 +138,6 @@ func TestVMForwards(t *testing.T) {
 // What a machine lacks for VFIO is said, and nothing else is used in its place.
 func TestVMLacks(t *testing.T) {
 	has := needVM(t, nil)
-	t.Parallel()
 	for name, c := range map[string]struct{ iommu, option, end, variable, want string }{
 		"a driver":  {has.iommu, ",poll", "", "", "has no driver, want vfio-pci: modprobe vfio-pci"},
 		"an IOMMU":  {"", ",poll", "", "", "has no IOMMU group: the machine needs an IOMMU that is on"},
@@ -177,7 +172,6 @@ func lose(survivor *peer, other string, kill func()) {
 // old connection is still open.
 func TestVMIsKilled(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	for name, option := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run(name, func(t *testing.T) {
 			path := memory(t)
@@ -200,7 +194,6 @@ func TestVMIsKilled(t *testing.T) {
 // The same with a process of the host that is killed.
 func TestVMSurvivesItsPeer(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	path := memory(t)
 	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
 	host := startHost(t, path)
@@ -216,7 +209,6 @@ func TestVMSurvivesItsPeer(t *testing.T) {
 // A machine is stopped for longer than a link waits, and goes on.
 func TestVMIsStopped(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	path := memory(t)
 	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
 	host := startHost(t, path)
@@ -235,7 +227,6 @@ func TestVMIsStopped(t *testing.T) {
 // A process of a machine is killed, and another one of the same machine takes its place.
 func TestVMProcessIsKilled(t *testing.T) {
 	s := needVM(t, nil)
-	t.Parallel()
 	path := memory(t)
 	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
 	host := startHost(t, path)
@@ -252,7 +243,6 @@ func TestVMProcessIsKilled(t *testing.T) {
 func TestVMConformance(t *testing.T) {
 	wantVM(t)
 	s := needVM(t, map[string]string{"tests": testsOf(t, "../ntb/ntbivshmem")})
-	t.Parallel()
 	for name, option := range map[string]string{"vfio": "", "mixed": ",poll"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
