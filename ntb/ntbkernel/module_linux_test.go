@@ -387,11 +387,12 @@ func TestModuleChecksWords(t *testing.T) {
 		require.NotZero(t, s.peerSize)
 		_, err := mapRange(n, s.peerOffset, int(s.peerSize)+os.Getpagesize(), readWrite, unix.MAP_SHARED)
 		require.ErrorIs(t, err, syscall.EINVAL)
-		_, peer := mapEnd(t, n)
-		h.set(1, w.generation+1) // begins anew
-		require.False(t, look(t, n).Ready)
-		peer[0] = 1 // reaches nobody
+		own, peer := mapEnd(t, n)
+		h.set(1, w.generation+1) // begins anew, and answers
+		require.NotEqual(t, s.generation, ready(t, n).generation)
 		require.EqualValues(t, w.generation+1, h.hears(3))
+		peer[0] = 1
+		require.EqualValues(t, 1, own[os.Getpagesize()], "the mappings have a page of their own")
 	})
 	t.Run("words that change all the time", func(t *testing.T) {
 		stop := make(chan struct{})
