@@ -217,5 +217,6 @@ func linked(t *testing.T) (*Pair, *host, *host) {
 		require.EqualValues(t, 1<<32|magic, h.peerState())
 		require.Equal(t, []int{2}, h.interrupts()[:1])
 	}
+	require.Empty(t, s.Strangers())
 	return s, a, b
 }

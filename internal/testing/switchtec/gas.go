@@ -1,5 +1,7 @@
 package switchtec
 
+import "slices"
+
 // word returns a word of the registers in BAR 0, as the function of partition own reads it.
 func (s *Pair) word(own int, offset uint64) uint32 {
 	if p, at, ok := block(offset, control, controlSize, partitions); ok {
@@ -9,12 +11,14 @@ func (s *Pair) word(own int, offset uint64) uint32 {
 		return s.mailWord(p, at)
 	}
 	if p, at, ok := block(offset, partConfig, partConfigSize, partitions); ok {
-		return partConfigWord(p, at)
+		return s.partConfigWord(p, at)
 	}
 	if port, at, ok := block(offset, portCSR, portCSRSize, ports); ok {
 		return s.portWord(port, at)
 	}
 	switch {
+	case offset == mrpcDMA || offset >= switchEvents && offset < switchEventsEnd:
+		return 0
 	case offset >= portCSR:
 		return noPort
 	case offset == sysInfo+deviceID:
@@ -32,22 +36,29 @@ func (s *Pair) word(own int, offset uint64) uint32 {
 	case offset == ntbInfo+targets+targetsEvery+targetLow:
 		return 1 << 0
 	}
-	return 0
+	return s.stranger(offset)
 }
 
 // setWord writes the bits of mask in a word of the registers.
 func (s *Pair) setWord(own int, offset uint64, v, mask uint32) {
 	if p, at, ok := block(offset, control, controlSize, partitions); ok {
 		s.parts[p].control.setWord(at, v, mask)
+		return
 	}
 	if p, at, ok := block(offset, dbmsg, dbmsgSize, partitions); ok {
 		s.setMailWord(own, p, at, v, mask)
+		return
 	}
 	if port, at, ok := block(offset, portCSR, portCSRSize, ports); ok && at == linkStateEvent {
 		e := &s.events[port]
 		*e &^= v & mask & eventOccurred
 		*e = *e&^(eventEnables&mask) | v&mask&eventEnables
+		return
 	}
+	if _, at, ok := block(offset, partConfig, partConfigSize, partitions); ok && at >= partEvents && at < partEventsEnd {
+		return
+	}
+	s.stranger(offset)
 }
 
 // block returns in which of count blocks an offset is, and where in it.
@@ -59,7 +70,7 @@ func block(offset, first, size uint64, count int) (i int, at uint64, ok bool) {
 }
 
 // partConfigWord returns a word of a partition's configuration.
-func partConfigWord(p int, at uint64) uint32 {
+func (s *Pair) partConfigWord(p int, at uint64) uint32 {
 	switch {
 	case at == upstreamPort:
 		return uint32(upstreamOf(p))
@@ -69,19 +80,31 @@ func partConfigWord(p int, at uint64) uint32 {
 		return noPort
 	case at == vectorNumbers:
 		return eventVector
+	case at >= partEvents && at < partEventsEnd:
+		return 0
 	}
-	return 0
+	return s.stranger(partConfig + at)
 }
 
 // portWord returns a word of a port's registers.
 func (s *Pair) portWord(port int, at uint64) uint32 {
-	switch at {
-	case portID:
+	switch {
+	case at == portID:
 		return vendor | device<<16
-	case linkStatus:
+	case at == linkStatus:
 		return linkGen4x16 << 16
-	case linkStateEvent:
+	case at == linkStateEvent:
 		return s.events[port]
+	case at >= portEvents && at < portEventsEnd:
+		return 0
+	}
+	return s.stranger(portCSR + at)
+}
+
+// stranger notes a register that a driver has used and the model does not have.
+func (s *Pair) stranger(offset uint64) uint32 {
+	if !slices.Contains(s.strangers, offset) {
+		s.strangers = append(s.strangers, offset)
 	}
 	return 0
 }

@@ -60,7 +60,7 @@ func (s *Pair) mailWord(p int, offset uint64) uint32 {
 		}
 		return m.flags
 	}
-	return 0
+	return s.stranger(dbmsg + offset)
 }
 
 // isDoorbell reports whether an access to the registers is one that rings.

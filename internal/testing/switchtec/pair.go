@@ -2,6 +2,7 @@ package switchtec
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
@@ -17,6 +18,7 @@ type Pair struct {
 	cut       bool
 	deaf      [partitions]bool
 	counts    [partitions]pcimodel.Counts
+	strangers []uint64
 }
 
 // partition is what the switch keeps for a partition.
@@ -105,6 +107,13 @@ func (s *Pair) raise(p, vector int) {
 func (p *partition) reset() {
 	p.control.reset()
 	p.mail = doorbellBlock{}
+}
+
+// Strangers returns offsets of registers that drivers have used and the model does not have.
+func (s *Pair) Strangers() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.strangers)
 }
 
 // reset resets a partition with its machine.

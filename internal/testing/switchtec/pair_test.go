@@ -261,3 +261,10 @@ func TestASideMayHearOfNoEvent(t *testing.T) {
 	s.Deafen(0, false)
 	require.Equal(t, []int{eventVector}, a.interrupts())
 }
+
+func TestStrangersAreRegistersThatAreNotThere(t *testing.T) {
+	s, a, _ := newHosts(t)
+	require.Zero(t, a.read(0x1000, 4))
+	a.write(0x1004, 8, 1)
+	require.Equal(t, []uint64{0x1000, 0x1004, 0x1008}, s.Strangers())
+}

@@ -29,12 +29,15 @@ const (
 
 // Areas of BAR 0 (SWITCHTEC_GAS_…_OFFSET, SWITCHTEC_NTB_REG_…_OFFSET).
 const (
-	sysInfo    = 0x2000
-	partConfig = 0x4000
-	ntbInfo    = 0x10000
-	control    = ntbInfo + 0x4000
-	dbmsg      = ntbInfo + 0x64000
-	portCSR    = 0x134000
+	mrpcDMA         = 0x820  // mrpc_regs.dma_ver: 0, so the driver leaves it alone
+	switchEvents    = 0x1800 // struct sw_event_regs
+	switchEventsEnd = 0x1980
+	sysInfo         = 0x2000
+	partConfig      = 0x4000
+	ntbInfo         = 0x10000
+	control         = ntbInfo + 0x4000
+	dbmsg           = ntbInfo + 0x64000
+	portCSR         = 0x134000
 
 	partConfigSize = 0x400  // struct part_cfg_regs
 	controlSize    = 0x2000 // struct ntb_ctrl_regs
@@ -50,9 +53,11 @@ const (
 
 // struct part_cfg_regs.
 const (
-	upstreamPort    = 0x10 // usp_pff_inst_id
-	endpointPort    = 0x14 // vep_pff_inst_id
-	downstreamPorts = 0x18 // dsp_pff_inst_id, 47 of them
+	upstreamPort    = 0x10  // usp_pff_inst_id
+	endpointPort    = 0x14  // vep_pff_inst_id
+	downstreamPorts = 0x18  // dsp_pff_inst_id, 47 of them
+	partEvents      = 0x124 // part_reset_hdr, and one more every 24 bytes, to intercomm_notify_data
+	partEventsEnd   = 0x19c
 	downstreamEnd   = 0xd4
 	vectorNumbers   = 0x100 // vep_vector_number and usp_vector_number, of 16 bits each
 	noPort          = 0xffffffff
@@ -145,7 +150,9 @@ const (
 const (
 	portID         = 0x00  // vendor_id and device_id
 	linkStatus     = 0x74  // pci_cap_region[13]: LNKSTA in its upper half (switchtec_ntb_part_link_speed in ntb_hw_switchtec.c)
-	linkStateEvent = 0xd30 // link_state_hdr
+	portEvents     = 0xc00 // pff_event_summary, and from 0xc10 on a header every 24 bytes
+	linkStateEvent = 0xd30 // link_state_hdr, the last of them
+	portEventsEnd  = 0xd48
 
 	linkGen4x16 = 4 | 16<<4
 )
