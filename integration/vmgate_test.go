@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/icelake"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
+	"github.com/ntbnet/ntbnet/internal/testing/switchtec"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,6 +21,8 @@ type bridgeKind struct {
 	name    string
 	make    func() pcimodel.Bridge
 	modules []string
+	// inTurn are modules that the second machine loads when the first has.
+	inTurn []string
 	// fails has the parts of TestVMGate that fail, with the line of the kernel's tree that makes them fail.
 	fails map[string]string
 }
@@ -30,6 +33,22 @@ var bridgeKinds = []bridgeKind{
 		make:    func() pcimodel.Bridge { return icelake.New(1<<20, 1<<20) },
 		modules: []string{"ntb", "ntb_hw_intel"},
 	},
+	{
+		name:    "switchtec",
+		make:    func() pcimodel.Bridge { return switchtec.New() },
+		modules: []string{"ntb", "switchtec"},
+		// Both sides lock the same words. At once, one of them would fail with EIO.
+		inTurn: []string{"ntb_hw_switchtec"},
+	},
+}
+
+// loadInTurn has machines load the modules of inTurn.
+func (k bridgeKind) loadInTurn(machines ...*vm) {
+	for _, m := range k.inTurn {
+		for _, v := range machines {
+			v.must("load %s", m)
+		}
+	}
 }
 
 // gate is a pair of machines, each with one side of a bridge.
@@ -55,6 +74,7 @@ func openGate(t *testing.T, kind bridgeKind) *gate {
 	for _, v := range g.sides {
 		v.ready()
 	}
+	kind.loadInTurn(g.sides[:]...)
 	return g
 }
 
