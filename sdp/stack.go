@@ -134,6 +134,20 @@ func (s *stack) start(f *fabric.Fabric) {
 	f.Describe(s.connections)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)
+	f.Inherit(s.inherit)
+}
+
+// inherit opens the fabric of the owner of this host's links, beside the one that this process is a member in.
+func (s *stack) inherit(spec *fabric.Spec) (leave func(), err error) {
+	own := newStack(s.opts)
+	own.name = s.name
+	if own.fabric, err = fabric.Open(spec, own.start); err != nil {
+		return nil, err
+	}
+	return func() {
+		own.fabric.Close()
+		own.kernel.Close()
+	}, nil
 }
 
 // lost is called when other processes no longer find this one.

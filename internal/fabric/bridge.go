@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"syscall"
 	"time"
@@ -120,6 +121,7 @@ func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
 	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(firstPause) {
 		if node, ok := s.owned(); ok {
 			own := s.at(node)
+			own.heir = s.at(node)
 			own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.ends = 0, 0, 0, 0, false, nil
 			return own, nil, nil
 		}
@@ -134,8 +136,59 @@ func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err), a.Close())
 		}
-		own := s.at(node)
-		own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
-		return own, a, nil
+		return s.at(node).with(a), a, nil
 	}
+}
+
+// with returns the spec of the owner of the links, which has an end of the bridge.
+func (s *Spec) with(a bridgeEnd) *Spec {
+	own := *s
+	own.bridge = ""
+	own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
+	return &own
+}
+
+// Inherit has a process own the links of a bridge when their owner has ended, of which it was a member: open opens
+// the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
+// Open's start.
+func (f *Fabric) Inherit(open func(*Spec) (leave func(), err error)) { f.net.inherit = open }
+
+// succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
+// gets the bridge.
+func (h *hosts) succeed() {
+	said := ""
+	for h.ctx.Err() == nil {
+		h.mu.Lock()
+		changed, pause := h.changed, time.Duration(0)
+		up, alone := h.links[0].up(), h.links[0].absent
+		h.mu.Unlock()
+		if alone {
+			err := h.own()
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, ntb.ErrInUse) && err.Error() != said {
+				said = err.Error()
+				slog.Warn("fabric: nobody owns the links of this node, it is tried again", "reason", err)
+			}
+		}
+		if !up {
+			pause = lookAgain
+		}
+		h.wait(h.ctx, pause, changed, nil)
+	}
+}
+
+// own opens the fabric of the owner, if this process gets the bridge.
+func (h *hosts) own() error {
+	a, err := h.spec.heir.attachBridge(h.spec.heir.bridge, h.spec.heir.Window)
+	if err != nil {
+		return err
+	}
+	leave, err := h.inherit(h.spec.heir.with(a))
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	h.leave = leave
+	return nil
 }

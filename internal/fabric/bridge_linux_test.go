@@ -122,6 +122,54 @@ func TestABridgeJoinsTwoMachines(t *testing.T) {
 	reaches(t, other, 1)
 }
 
+// The process that has the bridge ends. Of its members one has it then, and all reach the other machine again.
+func TestAMemberInheritsTheBridge(t *testing.T) {
+	leak.Check(t)
+	k := newKernel(t)
+	inherits := func(f *Fabric) {
+		f.Inherit(func(s *Spec) (func(), error) {
+			own, err := Open(s, func(*Fabric) {})
+			if err != nil {
+				return nil, err
+			}
+			return own.Close, nil
+		})
+	}
+	other := k.process(t, 1, "")
+	come := func() *Fabric {
+		f, err := Open(k.spec(t, 0, ""), inherits)
+		require.NoError(t, err)
+		t.Cleanup(f.Close)
+		reaches(t, f, 2)
+		return f
+	}
+	owner := come()
+	for n := range 3 {
+		var members []*Fabric
+		var ups []int
+		for range n/2 + 1 { // two in the last round, of which one has the bridge, by chance
+			members = append(members, come())
+		}
+		for _, f := range members {
+			ups = append(ups, f.net.view().Links[0].Ups)
+		}
+		owner.Close()
+		for i, f := range members {
+			require.Eventually(t, func() bool { l := f.net.view().Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+			reaches(t, f, 2)
+		}
+		reaches(t, other, 1)
+		for _, f := range members[1:] {
+			f.Close()
+		}
+		owner = members[0]
+	}
+	owner.Close()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Equal(t, [2]bool{false, true}, k.taken, "the last one has left the bridge")
+}
+
 // Many processes begin at the same moment. One has the bridge, and each is in the fabric.
 func TestManyProcessesComeToABridge(t *testing.T) {
 	leak.Check(t)

@@ -143,6 +143,9 @@ func (f *Fabric) Close() {
 	f.net.close()
 	f.net.closeNode()
 	f.wg.Wait()
+	if f.net.leave != nil {
+		f.net.leave()
+	}
 }
 
 // Watch has lost called once, when the directory of the fabric was removed or replaced, so that

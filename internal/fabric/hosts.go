@@ -45,7 +45,9 @@ type hosts struct {
 	plan    atomic.Pointer[Spec]
 	refused refusals
 	guests  guests
-	peers   func() []Peering // with whom this process has connections; nil if nobody knows; set before serve
+	inherit func(*Spec) (leave func(), err error) // Inherit's; set before serve
+	leave   func()                                // what inherit returned; of succeed, and of close behind it
+	peers   func() []Peering                      // with whom this process has connections; nil if nobody knows; set before serve
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu

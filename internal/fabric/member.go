@@ -59,6 +59,9 @@ func (h *hosts) joinOwner() error {
 		}
 	}
 	h.wg.Go(func() { h.keep(h.links[0]) })
+	if h.spec.heir != nil && h.inherit != nil {
+		h.wg.Go(h.succeed)
+	}
 	return nil
 }
 

@@ -59,6 +59,7 @@ type Spec struct {
 
 	ends map[string]end // of this node's wires that options name, by the option's name
 
+	heir         *Spec                                               // of a member at a bridge: the spec with which it would own the links; nil for others
 	bridge       string                                              // address of the kernel's bridge that joins two hosts; "" for other fabrics
 	attachBridge func(address string, window int) (bridgeEnd, error) // set if bridge is
 
