@@ -23,7 +23,8 @@
  * Mappings are filled in by page faults only. A mapping that is being made is
  * not known to unmap_mapping_range() yet, so nothing may be in it then. That is why
  * dma_mmap_coherent() does not make them. When the link ceases to be ready, all are
- * emptied, and from then on their faults find a page that belongs to the open file.
+ * emptied, and from then on their faults find pages that belong to the open file:
+ * one for this side's memory, so that it reads as zeros, and another for the peer's.
  *
  * Lock order: mmap_lock, ntb_cdev.lock, i_mmap_rwsem.
  */
@@ -131,7 +132,7 @@ struct ntb_cdev {
 	size_t peer_size;
 	bool peer_wc;
 	struct address_space *mapping;	/* of the open file, NULL if there is none */
-	struct page *dummy;		/* its page */
+	struct page *dummy;		/* its two pages, for this side's memory and the peer's */
 	struct pid *holder;
 
 	spinlock_t event_lock;	/* guards events */
@@ -524,14 +525,14 @@ static void ntb_cdev_look_now(struct ntb_cdev *d)
 static int ntb_cdev_open(struct inode *inode, struct file *file)
 {
 	struct ntb_cdev *d = container_of(file->private_data, struct ntb_cdev, misc);
-	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	struct page *page = alloc_pages(GFP_KERNEL_ACCOUNT | __GFP_ZERO, 1);
 
 	if (!page)
 		return -ENOMEM;
 	down_write(&d->lock);
 	if (d->mapping || d->gone) {
 		up_write(&d->lock);
-		__free_page(page);
+		__free_pages(page, 1);
 		return d->gone ? -ENODEV : -EBUSY;
 	}
 	memset(d->memory, 0, d->memory_size);
@@ -559,7 +560,7 @@ static int ntb_cdev_release(struct inode *inode, struct file *file)
 	for (i = 0; i < ARRAY_SIZE(d->events); i++)
 		ntb_cdev_set_event(d, i, NULL);
 	d->mapping = NULL; /* none is left: each held the file */
-	__free_page(d->dummy);
+	__free_pages(d->dummy, 1);
 	put_pid(d->holder);
 	d->holder = NULL;
 	/* The peer's process learns of it, and its stores end before others have the memory. */
@@ -581,7 +582,7 @@ static vm_fault_t ntb_cdev_fault(struct vm_fault *vmf)
 	down_read(&d->lock);
 	if (!d->ready || d->generation != (unsigned long)vma->vm_private_data) {
 		prot = vm_get_page_prot(vma->vm_flags);
-		pfn = page_to_pfn(d->dummy);
+		pfn = page_to_pfn(d->dummy) + (vmf->pgoff >= PHYS_PFN(PEER_OFFSET));
 	} else if (vmf->pgoff >= PHYS_PFN(PEER_OFFSET)) {
 		pfn = PHYS_PFN(d->peer_base) + vmf->pgoff - PHYS_PFN(PEER_OFFSET);
 	} else {
