@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/epf"
 	"github.com/ntbnet/ntbnet/internal/testing/icelake"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
 	"github.com/ntbnet/ntbnet/internal/testing/switchtec"
@@ -39,6 +40,11 @@ var bridgeKinds = []bridgeKind{
 		modules: []string{"ntb", "switchtec"},
 		// Both sides lock the same words. At once, one of them would fail with EIO.
 		inTurn: []string{"ntb_hw_switchtec"},
+	},
+	{
+		name:    "epf",
+		make:    func() pcimodel.Bridge { return epf.New(epf.Sample()) },
+		modules: []string{"ntb", "ntb_hw_epf"},
 	},
 }
 
