@@ -23,4 +23,21 @@
 //     configured. So a window's memory must be aligned to its size, rounded up to a power of two, which
 //     the driver does not ask for.
 //   - The controller has MSI, too. The model has MSI-X alone, which the driver asks for first.
+//
+// The model hides nothing of what the driver (drivers/ntb/hw/epf/ntb_hw_epf.c of 6.12.117) does:
+//
+//   - ntb_epf_mw_set_trans and ntb_epf_mw_clear_trans return 0 when the command fails.
+//   - ntb_epf_mw_get_align allows window 0 the size of its BAR, of which doorbells have half; the firmware refuses that.
+//   - ntb_epf_peer_mw_get_addr returns the size of the BAR behind the doorbells, whatever the peer has translated.
+//   - ntb_epf_peer_db_set rings the lowest of several bits alone, and for no bit the vector that is not used.
+//   - ntb_epf_db_set_mask and ntb_epf_db_clear_mask do nothing.
+//   - ntb_epf_mw_to_bar takes one window more than there are.
+//   - ntb_epf_link_is_up sets no speed and width, and takes the ones of a cut cable for a link.
+//   - Both sides have port 0.
+//
+// And of the firmware:
+//
+//   - epf_ntb_teardown_db unmaps one doorbell, so that no region is left for a driver that is loaded for the tenth time.
+//   - epf_ntb_link_up ends at a side that has no driver.
+//   - epf_ntb_cmd_handler does not check a window's number.
 package epf
