@@ -22,9 +22,10 @@
  *
  * Mappings are filled in by page faults only. A mapping that is being made is
  * not known to unmap_mapping_range() yet, so nothing may be in it then. That is why
- * dma_mmap_coherent() does not make them. When the link ceases to be ready, all are
- * emptied, and from then on their faults find pages that belong to the open file:
- * one for this side's memory, so that it reads as zeros, and another for the peer's.
+ * dma_mmap_coherent() does not make them. When the link ceases to be ready, those of
+ * the peer's memory are emptied, and from then on their faults find a page that belongs
+ * to the open file. This side's memory stays, with what has arrived, until the bridge is
+ * removed, and then reads as zeros, from another page.
  *
  * Lock order: mmap_lock, ntb_cdev.lock, i_mmap_rwsem.
  */
@@ -134,6 +135,7 @@ struct ntb_cdev {
 	struct address_space *mapping;	/* of the open file, NULL if there is none */
 	struct page *dummy;		/* its two pages, for this side's memory and the peer's */
 	struct pid *holder;
+	bool cleared;		/* nothing for a holder before can be in memory */
 
 	spinlock_t event_lock;	/* guards events */
 	struct eventfd_ctx *events[1 + MAX_DOORBELLS];
@@ -202,12 +204,12 @@ static const struct ntb_ctx_ops ntb_cdev_ctx_ops = {
 
 /* Handshake, by the work */
 
-/* Empties all mappings. The caller holds the lock for writing. */
-static void ntb_cdev_zap(struct ntb_cdev *d)
+/* Empties mappings from an offset on. The caller holds the lock for writing. */
+static void ntb_cdev_zap(struct ntb_cdev *d, loff_t from)
 {
 	d->ready = false;
 	if (d->mapping)
-		unmap_mapping_range(d->mapping, 0, 0, 1);
+		unmap_mapping_range(d->mapping, from, 0, 1);
 }
 
 static void ntb_cdev_unready(struct ntb_cdev *d, const char *why)
@@ -215,7 +217,7 @@ static void ntb_cdev_unready(struct ntb_cdev *d, const char *why)
 	if (!d->ready)
 		return;
 	down_write(&d->lock);
-	ntb_cdev_zap(d);
+	ntb_cdev_zap(d, PEER_OFFSET);
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
 	dev_info_ratelimited(&d->ntb->dev, "link is not ready: %s\n", why);
@@ -329,12 +331,11 @@ static bool ntb_cdev_combines(struct ntb_cdev *d, phys_addr_t base, resource_siz
 /* Settles which node this side is, see struct ntb_cdev_info. */
 static u32 ntb_cdev_node(struct ntb_cdev *d, const u32 words[WORDS])
 {
-	int port = ntb_port_number(d->ntb), peer_port = ntb_peer_port_number(d->ntb, PEER);
 	u32 theirs = FIELD_GET(GRANT_NODE, words[WORD_GRANT]);
 	bool lower = d->own < words[WORD_GENERATION];
 
-	if (port != peer_port)
-		return port < peer_port ? 1 : 2;
+	if (ntb_port_number(d->ntb) != ntb_peer_port_number(d->ntb, PEER))
+		return d->node;
 	if (d->node && (d->node != theirs || lower))
 		return d->node;
 	if (theirs == 1 || theirs == 2)
@@ -374,8 +375,10 @@ static void ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 	d->node = node;
 	if (!++d->generation)
 		d->generation = 1;
-	/* The peer's module has ended the stores of the generation before. */
-	memset(d->memory, 0, d->memory_size);
+	/* The peer's module has ended the stores for the holder before. */
+	if (d->mapping && !d->cleared)
+		memset(d->memory, 0, d->memory_size);
+	d->cleared = true;
 	d->ready = true;
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
@@ -536,6 +539,7 @@ static int ntb_cdev_open(struct inode *inode, struct file *file)
 		return d->gone ? -ENODEV : -EBUSY;
 	}
 	memset(d->memory, 0, d->memory_size);
+	d->cleared = d->ready;
 	d->mapping = file->f_mapping;
 	d->dummy = page;
 	d->holder = get_pid(task_tgid(current));
@@ -575,18 +579,19 @@ static vm_fault_t ntb_cdev_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct ntb_cdev *d = vma->vm_file->private_data;
+	bool peers = vmf->pgoff >= PHYS_PFN(PEER_OFFSET);
 	pgprot_t prot = vma->vm_page_prot;
 	unsigned long pfn;
 	vm_fault_t ret;
 
 	down_read(&d->lock);
-	if (!d->ready || d->generation != (unsigned long)vma->vm_private_data) {
-		prot = vm_get_page_prot(vma->vm_flags);
-		pfn = page_to_pfn(d->dummy) + (vmf->pgoff >= PHYS_PFN(PEER_OFFSET));
-	} else if (vmf->pgoff >= PHYS_PFN(PEER_OFFSET)) {
+	if (!peers && !d->gone) {
+		pfn = d->memory_pfns[vmf->pgoff];
+	} else if (peers && d->ready && d->generation == (unsigned long)vma->vm_private_data) {
 		pfn = PHYS_PFN(d->peer_base) + vmf->pgoff - PHYS_PFN(PEER_OFFSET);
 	} else {
-		pfn = d->memory_pfns[vmf->pgoff];
+		prot = vm_get_page_prot(vma->vm_flags);
+		pfn = page_to_pfn(d->dummy) + peers;
 	}
 	ret = vmf_insert_pfn_prot(vma, vmf->address, pfn, prot);
 	up_read(&d->lock);
@@ -869,7 +874,7 @@ static void ntb_cdev_quiesce(struct ntb_cdev *d)
 	flush_delayed_work(&d->work);
 
 	down_write(&d->lock);
-	ntb_cdev_zap(d);
+	ntb_cdev_zap(d, OWN_OFFSET);
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
 }
@@ -909,6 +914,8 @@ static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	if (ret)
 		goto put;
 	ntb_cdev_find_doorbells(d);
+	if (ntb_port_number(ntb) != ntb_peer_port_number(ntb, PEER))
+		d->node = ntb_port_number(ntb) < ntb_peer_port_number(ntb, PEER) ? 1 : 2;
 	ret = ntb_set_ctx(ntb, d, &ntb_cdev_ctx_ops);
 	if (ret)
 		goto free;

@@ -7,10 +7,10 @@
 //
 // # Generations
 //
-// The two modules agree before a process may store anything, and the link is ready then. What is mapped
-// belongs to a generation of the link, from the moment when it is ready to the moment when it is not: a cable
-// was cut, the other machine began anew, or the bridge was removed. The kernel empties all mappings at once
-// then, and what is stored through them reaches nobody.
+// The two modules agree before a process may store anything, and the link is ready then. The peer's memory
+// is mapped for a generation of the link, from the moment when it is ready to the moment when it is not: a cable
+// was cut, the other side's process has ended, its machine began anew, or the bridge was removed. What is stored
+// later reaches nobody. What has arrived stays, unless the bridge was removed.
 //
 // An [Attachment] waits in Open until the link is ready, and attaches to the memory of that generation. It
 // is told of the end by an event, and ends the session. A bridge that was removed and comes back is opened again.

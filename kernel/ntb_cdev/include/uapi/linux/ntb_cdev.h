@@ -32,9 +32,10 @@
  *		 more than that, and returns how many it knows
  * @flags:	 NTB_CDEV_INFO_*
  * @generation:	 counts how often the link became ready; 0 before the first
- *		 time. A mapping belongs to the generation that it was made in.
- *		 When that ends, this side's memory reads as zeros, and what is
- *		 stored to the peer's reaches nobody.
+ *		 time. A mapping of the peer's memory belongs to the generation
+ *		 that it was made in: what is stored later reaches nobody. One of
+ *		 this side's memory stays as it is until the bridge is removed,
+ *		 and reads as zeros then.
  * @peer_word:	 the first word that the other side has written, which is
  *		 "NTC" and its ABI if it has this module, or 0 if there is none
  * @node:	 1 or 2, the other number being the peer's, or 0 while that is
