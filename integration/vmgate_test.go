@@ -31,8 +31,12 @@ type bridgeKind struct {
 var bridgeKinds = []bridgeKind{
 	{
 		name:    "icelake",
-		make:    func() pcimodel.Bridge { return icelake.New(1<<20, 1<<20) },
+		make:    func() pcimodel.Bridge { return icelake.New(1<<20, 2<<20) },
 		modules: []string{"ntb", "ntb_hw_intel"},
+		fails: map[string]string{
+			"perf": "drivers/ntb/test/ntb_perf.c, perf_setup_inbuf: ntb_mw_get_align(perf->ntb, peer->pidx, perf->gidx, ...) " +
+				"asks for the size of one window, and ntb_mw_set_trans(perf->ntb, peer->pidx, peer->gidx, ...) sets the other",
+		},
 	},
 	{
 		name:    "switchtec",
@@ -57,11 +61,21 @@ func (k bridgeKind) loadInTurn(machines ...*vm) {
 	}
 }
 
+// gateKinds are those of TestVMGate. With windows of one size, the fault of ntb_perf does not show.
+func gateKinds() []bridgeKind {
+	equal := bridgeKinds[0]
+	equal.name += " with equal windows"
+	equal.make = func() pcimodel.Bridge { return icelake.New(1<<20, 1<<20) }
+	equal.fails = nil
+	return append(bridgeKinds[:len(bridgeKinds):len(bridgeKinds)], equal)
+}
+
 // gate is a pair of machines, each with one side of a bridge.
 type gate struct {
 	t      *testing.T
 	bridge pcimodel.Bridge
 	sides  [2]*vm
+	tool   bool // ntb_tool is loaded
 }
 
 // openGate starts the machines.
@@ -82,6 +96,18 @@ func openGate(t *testing.T, kind bridgeKind) *gate {
 	}
 	kind.loadInTurn(g.sides[:]...)
 	return g
+}
+
+// loadTool has both machines load ntb_tool, and enable the link, or unload it.
+func (g *gate) loadTool(load bool) error {
+	if g.tool == load {
+		return nil
+	}
+	g.tool = load
+	if !load {
+		return g.both("unload ntb_tool")
+	}
+	return errors.Join(g.both("load ntb_tool"), g.both("write %s/link Y", toolDir), g.both("write %s/link_event Y", toolPeer))
 }
 
 // both has both machines carry out a command.
@@ -164,30 +190,24 @@ var gateParts = []struct {
 	try  func(g *gate) error
 }{
 	{"pingpong", tryPingpong},
-	{"perf", tryPerf},
 	{"netdev", tryNetdev},
 	{"tool: ports", tryPorts},
 	{"tool: link", tryLink},
 	{"tool: doorbells", tryDoorbells},
 	{"tool: scratchpads", tryScratchpads},
 	{"tool: windows", tryWindows},
+	{"perf", tryPerf}, // last, since it cannot be unloaded where it is stuck
 }
 
 // TestVMGate has the kernel's own tools, on the kernel's own drivers, use each model of a bridge. What fails is known
 // by the line of the kernel's tree.
 func TestVMGate(t *testing.T) {
-	for _, kind := range bridgeKinds {
+	for _, kind := range gateKinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			g := openGate(t, kind)
-			toolLoaded := false
 			for _, part := range gateParts {
 				t.Run(part.name, func(t *testing.T) {
-					if strings.HasPrefix(part.name, "tool: ") && !toolLoaded {
-						require.NoError(t, g.both("load ntb_tool"))
-						require.NoError(t, g.both("write %s/link Y", toolDir))
-						require.NoError(t, g.both("write %s/link_event Y", toolPeer))
-						toolLoaded = true
-					}
+					require.NoError(t, g.loadTool(strings.HasPrefix(part.name, "tool: ")))
 					before := g.bridge.Counts()
 					err := part.try(g)
 					for i, c := range g.bridge.Counts() {
@@ -200,6 +220,9 @@ func TestVMGate(t *testing.T) {
 					}
 					require.NoError(t, err)
 				})
+			}
+			if m, ok := g.bridge.(interface{ Strangers() []uint64 }); ok {
+				require.Empty(t, m.Strangers(), "registers that the model does not have")
 			}
 			for _, v := range g.sides {
 				v.showLog(t)
@@ -249,7 +272,10 @@ func tryPerf(g *gate) error {
 		}
 		return nil
 	}))
-	return errors.Join(err, g.both("unload ntb_perf"))
+	if err != nil {
+		return err // to unload it now could take for ever
+	}
+	return g.both("unload ntb_perf")
 }
 
 // tryNetdev has machines ping each other by ntb_netdev.
