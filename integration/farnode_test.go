@@ -28,6 +28,7 @@ func init() { roles["far"] = playFar }
 // is a network. TCP's names for nodes are addresses.
 type farNode struct {
 	fabric *sdp.Fabric
+	name   string
 	kept   *sdp.Conn
 	moved  int64      // over kept, once lost has a value
 	lost   chan error // how kept ended
@@ -42,7 +43,8 @@ type farNode struct {
 //	send NODE N   send N bytes, whose sum the other side must have
 //	stream NODE N send N bytes, whose number the other side must have
 //	get NODE N    get N bytes by HTTP
-//	keep NODE     begin to send to an echo, without an end
+//	node          say which node this is
+//	keep NODE N   have N bytes echoed, and go on sending, without an end
 //	lost          wait until that ends with an error; the connection stays open
 //	drop          close that connection
 //	die           be killed
@@ -72,6 +74,7 @@ func playFar(p *self) error {
 		if err != nil {
 			return err
 		}
+		n.name, _, _ = net.SplitHostPort(listeners[0].Addr().String())
 		for _, ln := range listeners {
 			servers = append(servers, serveUntil(ln, serve))
 		}
@@ -174,8 +177,10 @@ func (n *farNode) do(w []string) (string, error) {
 		return n.stream(w[1], w[2])
 	case "get":
 		return n.get(w[1], w[2])
+	case "node":
+		return n.name, nil
 	case "keep":
-		return "", n.keep(w[1])
+		return "", n.keep(w[1], w[2])
 	case "lost":
 		err := <-n.lost
 		return fmt.Sprintf("after %d bytes: %v", n.moved, err), nil
@@ -300,11 +305,11 @@ func (n *farNode) get(node, count string) (string, error) {
 	return rate(size, time.Since(start)), nil
 }
 
-func (n *farNode) keep(node string) (err error) {
+func (n *farNode) keep(node, count string) (err error) {
 	if n.kept, err = dialNode(n.fabric, node+":7"); err != nil {
 		return err
 	}
-	if err := there(n.kept, "1000000"); err != nil {
+	if err := there(n.kept, count); err != nil {
 		return err
 	}
 	n.lost = make(chan error, 1)

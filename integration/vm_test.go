@@ -159,7 +159,7 @@ func TestVMLacks(t *testing.T) {
 // lose has one node notice that the other was killed or stopped, in the middle of a transfer.
 func lose(survivor *peer, other string, kill func()) {
 	survivor.t.Helper()
-	does(survivor, "the survivor", "keep "+other)
+	does(survivor, "the survivor", "keep "+other+" 1000000")
 	time.Sleep(100 * time.Millisecond) // bytes move
 	start := time.Now()
 	kill()
@@ -213,7 +213,7 @@ func TestVMIsStopped(t *testing.T) {
 	machine := s.startVM(t, []string{path}, "far", lineSpec(t, 2, function(0)))
 	host := startHost(t, path)
 	machine.ready()
-	does(machine.peer, "machine", "keep node1")
+	does(machine.peer, "machine", "keep node1 1000000")
 	lose(host, "node2", func() { require.NoError(t, machine.cmd.Process.Signal(syscall.SIGSTOP)) })
 	require.NoError(t, machine.cmd.Process.Signal(syscall.SIGCONT))
 	require.Regexp(t, "^ok .*connection reset by peer$", machine.ask("lost"))

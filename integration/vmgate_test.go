@@ -26,6 +26,8 @@ type bridgeKind struct {
 	inTurn []string
 	// fails has the parts of TestVMGate that fail, with the line of the kernel's tree that makes them fail.
 	fails map[string]string
+	// crash has the parts of TestVMBridge that would bring a machine down, with the line that does.
+	crash map[string]string
 }
 
 var bridgeKinds = []bridgeKind{
@@ -49,6 +51,10 @@ var bridgeKinds = []bridgeKind{
 		name:    "epf",
 		make:    func() pcimodel.Bridge { return epf.New(epf.Sample()) },
 		modules: []string{"ntb", "ntb_hw_epf"},
+		crash: map[string]string{
+			"the cable is cut": "drivers/ntb/hw/epf/ntb_hw_epf.c, ntb_epf_peer_db_set: db_offset = readl(...), " +
+				"which a cut cable answers with ones, and writel(db_data, ndev->db_reg + ... + db_offset)",
+		},
 	},
 }
 

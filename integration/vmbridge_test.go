@@ -1,0 +1,329 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
+	"github.com/stretchr/testify/require"
+)
+
+// moduleForVM builds the kernel module of bridges, once, and returns its file.
+func moduleForVM(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(programs, "ntb_cdev.ko")
+	if _, err := os.Stat(file); err != nil {
+		ciCommand(t, "module", file)
+	}
+	return file
+}
+
+// bridged are two machines with a bridge between them.
+type bridged struct {
+	t      *testing.T // of all parts
+	kind   bridgeKind
+	bridge pcimodel.Bridge
+	system vmSystem
+	sides  [2]*side
+}
+
+// side is a machine at one end of a bridge.
+type side struct {
+	*vm
+	node string // of the process that has the bridge
+}
+
+// bridgeSystem is what machines with bridges start from. They have the module, which they load themselves.
+func bridgeSystem(t *testing.T, kind bridgeKind, files map[string]string) vmSystem {
+	t.Helper()
+	disk := map[string]string{"modules/ntb_cdev.ko": moduleForVM(t)}
+	maps.Copy(disk, files)
+	s := needVM(t, disk)
+	s.iommu = "" // it remaps interrupts, and internal/testing/qemupci cannot
+	for _, m := range kind.modules {
+		s.modules = append(s.modules, m+".ko")
+	}
+	return s
+}
+
+// openBridge starts two machines, in which no process has the bridge yet.
+func openBridge(t *testing.T, kind bridgeKind) *bridged {
+	t.Helper()
+	wantVM(t)
+	b := &bridged{t: t, kind: kind, bridge: kind.make(), system: bridgeSystem(t, kind, nil)}
+	b.system.variables = []string{"SDP_FABRIC=ntb"}
+	b.boot(0, 1)
+	return b
+}
+
+// boot starts the machines at some sides.
+func (b *bridged) boot(sides ...int) {
+	b.t.Helper()
+	var machines []*vm
+	for _, i := range sides {
+		s := b.system
+		s.models = []pcimodel.Function{b.bridge.Functions()[i]}
+		b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator")}
+		machines = append(machines, b.sides[i].vm)
+	}
+	for _, v := range machines {
+		v.ready()
+	}
+	b.kind.loadInTurn(machines...)
+	for _, v := range machines {
+		v.must("load ntb_cdev")
+	}
+}
+
+// driver returns the module that drives the bridge.
+func (b *bridged) driver() string {
+	all := slices.Concat(b.kind.modules, b.kind.inTurn)
+	return all[len(all)-1]
+}
+
+// part runs a part of a test, in which failures are those of the part. The next one runs only if it passes.
+func (b *bridged) part(name string, f func(t *testing.T)) {
+	passed := b.t.Run(name, func(t *testing.T) {
+		report := func(to *testing.T) {
+			for _, s := range b.sides {
+				s.t = to
+			}
+		}
+		if line := b.kind.crash[name]; line != "" {
+			t.Skip(line)
+		}
+		report(t)
+		defer report(b.t)
+		f(t)
+	})
+	if !passed {
+		for _, s := range b.sides {
+			s.showLog(b.t)
+		}
+		b.t.FailNow()
+	}
+}
+
+// join has a process of each side take the bridge.
+func (b *bridged) join() {
+	for _, s := range b.sides {
+		s.join()
+	}
+}
+
+// leave ends these processes.
+func (b *bridged) leave() {
+	for _, s := range b.sides {
+		s.must("end far")
+	}
+}
+
+func (s *side) join() {
+	s.t.Helper()
+	require.Equal(s.t, "ready", s.must("start far far ntb"))
+	s.node = s.does("node")
+}
+
+// does asks the process, logs what it answers, and returns that.
+func (s *side) does(format string, args ...any) string {
+	s.t.Helper()
+	question, start := fmt.Sprintf(format, args...), time.Now()
+	answer, ok := strings.CutPrefix(s.must("ask far %s", question), "ok ")
+	s.t.Logf("%s: %s: %s (%v by the host's clock)", s.node, question, answer, time.Since(start).Round(time.Millisecond))
+	require.True(s.t, ok, "%s: %s", question, answer)
+	return answer
+}
+
+// converse has each of the two nodes use the other. A store of 8 bytes takes 30 µs.
+func (b *bridged) converse() {
+	for i, s := range b.sides {
+		s.does("echo %s 20", b.sides[1-i].node)
+		s.does("send %s 65536", b.sides[1-i].node)
+	}
+}
+
+// get has each of them get pages of the other's, of given sizes, by HTTP.
+func (b *bridged) get(sizes ...int) {
+	for i, s := range b.sides {
+		for _, size := range sizes {
+			s.does("get %s %d", b.sides[1-i].node, size)
+		}
+	}
+}
+
+// lose has processes notice that the link or the other side has gone, while bytes move.
+func (b *bridged) lose(survivors []int, lose func()) {
+	for _, i := range survivors {
+		b.sides[i].does("keep %s 4096", b.sides[1-i].node)
+	}
+	lose()
+	for _, i := range survivors {
+		why := b.sides[i].does("lost")
+		require.Regexp(b.sides[i].t, "(connection reset by peer|broken pipe)$", why) // Read may have had the reset
+		require.NotContains(b.sides[i].t, why, "broke the protocol")
+		b.sides[i].does("drop")
+	}
+}
+
+// killed has each side's process killed, and another one of the same machine take its place.
+func (b *bridged) killed(t *testing.T) {
+	for i, s := range b.sides {
+		b.lose([]int{1 - i}, func() { s.must("kill far") })
+		s.join()
+		b.converse()
+	}
+}
+
+// cut has the link go and come.
+func (b *bridged) cut(t *testing.T) {
+	b.lose([]int{0, 1}, b.bridge.Cut)
+	b.bridge.Mend()
+	b.converse()
+}
+
+// reset has a machine reset, and another one take its place.
+func (b *bridged) reset(t *testing.T) {
+	b.lose([]int{0}, b.sides[1].kill)
+	b.boot(1)
+	b.sides[1].t = t
+	b.sides[1].join()
+	b.converse()
+}
+
+// resetUnheard is reset without an event of the link at the other side.
+func (b *bridged) resetUnheard(t *testing.T) {
+	pair, ok := b.bridge.(interface{ Deafen(side int, deaf bool) })
+	if !ok {
+		t.Skip("this bridge always has such an event")
+	}
+	pair.Deafen(0, true)
+	b.reset(t)
+	pair.Deafen(0, false)
+}
+
+// removed has the bridge removed from a machine whose process uses it, in each way, and come back.
+func (b *bridged) removed(t *testing.T) {
+	s := b.sides[0]
+	_, err := s.operate("unload ntb_cdev")
+	require.ErrorContains(t, err, syscall.EAGAIN.Error()) // which is how the kernel says that it is in use
+	const driver = "write /sys/bus/ntb/drivers/ntb_cdev/"
+	for _, way := range [][2]string{
+		{driver + "unbind " + function(0), driver + "bind " + function(0)},
+		{"unload " + b.driver(), "load " + b.driver()},
+	} {
+		b.lose([]int{0, 1}, func() { s.must("%s", way[0]) })
+		s.must("%s", way[1])
+		b.converse()
+	}
+}
+
+// reloaded has each side's module unloaded, and loaded again.
+func (b *bridged) reloaded(t *testing.T) {
+	for _, s := range b.sides {
+		s.must("end far")
+		s.must("unload ntb_cdev")
+		s.must("load ntb_cdev")
+		s.join()
+		b.converse()
+	}
+}
+
+// besideNetdev has ntb_netdev at one side. The other one stores nothing, and maps nothing.
+func (b *bridged) besideNetdev(t *testing.T) {
+	b.leave()
+	own, other := b.sides[0], b.sides[1]
+	other.must("unload ntb_cdev")
+	before := b.bridge.Counts()[0]
+	other.must("load ntb_transport")
+	other.must("load ntb_netdev")
+	other.must("up eth0 %s", machineAddress)
+	until(t, "the module knows ntb_transport", func() bool {
+		return strings.Contains(own.must("log"), "the other side runs ntb_transport")
+	})
+	_, err := own.operate("map /dev/ntb/%s", function(0))
+	require.ErrorContains(t, err, syscall.ENOTCONN.Error())
+	require.Equal(t, "ready", own.must("start far far ntb"))
+	own.must("end far")
+	after := b.bridge.Counts()[0].Sub(before)
+	require.Zero(t, after.Stores+after.Bytes, "%+v", after)
+	other.must("unload ntb_netdev")
+	other.must("unload ntb_transport")
+	other.must("load ntb_cdev")
+	b.join()
+	b.converse()
+}
+
+// shmem has a processing element on each side.
+func (b *bridged) shmem(t *testing.T) {
+	b.leave()
+	for i, s := range b.sides {
+		require.Equal(t, "ready", s.must("start pe pe %d", i))
+	}
+	for _, s := range b.sides {
+		require.Equal(t, "ok", s.must("ask pe result"))
+		s.must("end pe")
+	}
+	b.join()
+}
+
+// inFull reports whether all parts of a test run for a kind of bridge: for the first kind, and with NTBNET_VM=all.
+func inFull(kind bridgeKind) bool {
+	return kind.name == bridgeKinds[0].name || os.Getenv("NTBNET_VM") == "all"
+}
+
+// TestVMBridge has two machines use each other over models of bridges, by the kernel's own drivers and the module.
+func TestVMBridge(t *testing.T) {
+	for _, kind := range bridgeKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			b := openBridge(t, kind)
+			b.join()
+			b.part("little data", func(*testing.T) { b.converse() })
+			b.part("a process is killed", b.killed)
+			b.part("the cable is cut", b.cut)
+			if inFull(kind) {
+				b.part("a page and 1 MiB", func(*testing.T) { b.get(4096, 1<<20) })
+				b.part("SHMEM", b.shmem)
+				b.part("the bridge is removed", b.removed)
+				b.part("the module is loaded again", b.reloaded)
+				b.part("ntb_netdev is the peer", b.besideNetdev)
+				b.part("the peer is reset", b.reset)
+				b.part("the peer is reset unheard", b.resetUnheard)
+			}
+			b.leave()
+			for i, s := range b.sides {
+				t.Logf("side %d: %+v", i, b.bridge.Counts()[i])
+				s.end()
+			}
+		})
+	}
+}
+
+// The suites of all backends and the tests of the module pass in a machine that has both ends of a bridge.
+func TestVMBridgeConformance(t *testing.T) {
+	for _, kind := range bridgeKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			wantVM(t)
+			if !inFull(kind) {
+				t.Skip("NTBNET_VM=all runs it")
+			}
+			s := bridgeSystem(t, kind, map[string]string{"tests": testsOf(t, "../ntb/ntbkernel")})
+			functions := kind.make().Functions()
+			s.models = functions[:]
+			for _, m := range slices.Concat(kind.inTurn, []string{"ntb_cdev", "ntb_tool"}) {
+				s.modules = append(s.modules, m+".ko")
+			}
+			s.variables = []string{"NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
+			machine := s.startVM(t, nil, "/tests", "-test.v", "-test.short", "-test.run=OfBridges$|^TestModule", "-test.timeout=10m")
+			machine.passes(20)
+		})
+	}
+}
