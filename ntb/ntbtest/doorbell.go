@@ -145,7 +145,7 @@ func bellSilent(e *env) {
 func bellManyTimes(e *env) {
 	n := 10000
 	if testing.Short() {
-		n = 1000
+		n = 100
 	}
 	e.mustReturn("RingDoorbell with nobody waiting", func() {
 		for range n {

@@ -12,7 +12,7 @@ import (
 
 // limit is how long a wait may take before it fails. Tests of the suite itself
 // shorten it.
-var limit = 10 * time.Second
+var limit = 30 * time.Second
 
 // minWindow is the smallest window in which the suite can work, in bytes.
 const minWindow = 4096
