@@ -53,8 +53,8 @@ func useFile(one, two *peer, file string) {
 	t.Helper()
 	converse(one, two)
 	for _, sizes := range [][]int64{{0, fileSize}, {fileSize / 2, fileSize}} {
-		does(one, "node 1", "keep node2")
-		does(two, "node 2", "keep node1")
+		does(one, "node 1", "keep node2 1000000")
+		does(two, "node 2", "keep node1 1000000")
 		for _, size := range sizes {
 			require.NoError(t, os.Truncate(file, size))
 		}
