@@ -15,6 +15,10 @@ type words [controlSize / 4]uint32
 func (c *controlBlock) reset() {
 	*c = controlBlock{status: statusNormal}
 	c.written[barEntry(0)] = barValid
+	for i := range requesterIDs {
+		// Also before drivers write: quirk_switchtec_ntb_dma_alias in drivers/pci/quirks.c reads them.
+		c.written[requesterTable/4+i] = uint32(i) << requesterProxy
+	}
 	c.used = c.written
 }
 
@@ -120,6 +124,12 @@ func (c *controlBlock) translate(offset uint64) (partition int, address uint64, 
 	}
 	to := w.long(barEntry(2))
 	return int(to & partitionMask), replace(to, offset, uint(w[barEntry(1)]&directPosition)), true
+}
+
+// isDirect reports whether an access at an offset in BAR 2 is to the direct window.
+func (c *controlBlock) isDirect(offset uint64) bool {
+	count, shift := c.used.luts()
+	return offset >= count<<shift
 }
 
 // replace returns an address whose bits from shift on are those of to: windows are no sums, but have upper bits replaced

@@ -82,6 +82,16 @@ func (h *host) configured(ctl uint64, change func()) {
 	require.EqualValues(h.t, statusNormal, h.partOp(ctl, opCfg))
 }
 
+// alias is quirk_switchtec_ntb_dma_alias, which the kernel calls before.
+func (h *host) alias() {
+	h.t.Helper()
+	require.Equal(h.t, h.self, h.read(ntbInfo+1, 1))
+	for i := range h.read(h.control(h.peer)+0x1c, 2) {
+		require.Equal(h.t, i, h.read(h.control(h.peer)+0x400+4*i, 4)>>1&0xff)
+	}
+	require.Zero(h.t, h.read(h.control(33)+0x1c, 2))
+}
+
 // probe is switchtec_pci_probe.
 func (h *host) probe() {
 	h.t.Helper()
@@ -93,7 +103,7 @@ func (h *host) probe() {
 		n++
 	}
 	require.EqualValues(h.t, 4, n)
-	require.Zero(h.t, h.read(0x820, 4), "no DMA for MRPC")
+	require.Zero(h.t, h.read(0x81c, 4), "no DMA for MRPC")
 	require.EqualValues(h.t, eventVector, h.read(partConfig+partConfigSize*h.self+0x100, 2))
 	for i := range n {
 		h.write(portCSR+portCSRSize*i+0xd30, 4, eventOccurred|eventInterrupt)
@@ -104,8 +114,10 @@ func (h *host) probe() {
 func (h *host) add() {
 	t, self, peer := h.t, h.control(h.self), h.control(h.peer)
 	t.Helper()
+	h.alias()
 	h.probe()
-	require.EqualValues(t, 1<<h.peer, h.read(ntbInfo+0x24+16*h.self, 4))
+	require.EqualValues(t, 1<<h.peer, h.read(ntbInfo+0x24+16*h.self, 8))
+	require.Zero(t, h.read(ntbInfo+0x20+16*h.peer, 1), "no crosslink")
 	require.EqualValues(t, 3, h.read(ntbInfo+4, 4))
 	for _, ctl := range []uint64{self, peer} { // switchtec_ntb_init_mw
 		for bar := range uint64(6) {

@@ -19,6 +19,10 @@ func (s *Pair) word(own int, offset uint64) uint32 {
 	switch {
 	case offset == mrpcDMA || offset >= switchEvents && offset < switchEventsEnd:
 		return 0
+	case offset >= control && offset < control+mostPartitions*controlSize:
+		// quirk_switchtec_ntb_dma_alias in drivers/pci/quirks.c takes the first target_part_low for the upper half of
+		// ep_map, looks at the block of partition 33, and warns: "Partition 33 table_sz 0".
+		return 0
 	case offset >= portCSR:
 		return noPort
 	case offset == sysInfo+deviceID:
@@ -35,6 +39,9 @@ func (s *Pair) word(own int, offset uint64) uint32 {
 		return 1 << 1
 	case offset == ntbInfo+targets+targetsEvery+targetLow:
 		return 1 << 0
+	}
+	if offset >= ntbInfo && offset < ntbInfo+targets+mostPartitions*targetsEvery {
+		return 0
 	}
 	return s.stranger(offset)
 }

@@ -18,6 +18,7 @@ type Pair struct {
 	cut       bool
 	deaf      [partitions]bool
 	counts    [partitions]pcimodel.Counts
+	direct    [partitions]uint64 // stores through the direct window
 	strangers []uint64
 }
 
@@ -107,6 +108,14 @@ func (s *Pair) raise(p, vector int) {
 func (p *partition) reset() {
 	p.control.reset()
 	p.mail = doorbellBlock{}
+}
+
+// DirectStores returns, by side, how many of the stores went through the direct window. The others are what drivers write to
+// each other's page, in which the scratchpads are.
+func (s *Pair) DirectStores() [2]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.direct
 }
 
 // Strangers returns offsets of registers that drivers have used and the model does not have.
@@ -207,6 +216,9 @@ func (f *function) Write(bar int, offset uint64, size int, value uint64) {
 		}
 		f.counts[f.own].Stores++
 		f.counts[f.own].Bytes += uint64(size)
+		if f.parts[f.own].control.isDirect(offset) {
+			f.direct[f.own]++
+		}
 		pcimodel.Store(to, value)
 		return
 	}

@@ -41,6 +41,8 @@ func TestTheDirectWindowLeadsWhereThePeerSays(t *testing.T) {
 		require.Equal(t, want, a.f.Read(windowBAR, directAt+offset, size))
 	}
 	require.Equal(t, pcimodel.Counts{Stores: 4, Bytes: 15, Loads: 4, Lost: 2}, s.Counts()[0].Sub(before))
+	a.f.Write(windowBAR, 0x818, 4, 1)
+	require.Equal(t, [2]uint64{4, 0}, s.DirectStores(), "without scratchpads")
 	a.f.Write(windowBAR, directAt+0x100000, 8, 1)
 	require.Zero(t, pcimodel.Load(b.at(bufferAt + 0x100000)[:8]), "beyond its end")
 	require.Equal(t, pcimodel.Ones(4), b.f.Read(windowBAR, directAt, 4), "the other direction is apart")

@@ -23,13 +23,15 @@ const (
 	// ntb_hw_switchtec.c).
 	lutEntries = 64
 
+	mostPartitions = 48 // with control blocks and ntp_info
+
 	requesterIDs = 16 // crosslink_setup_req_ids in ntb_hw_switchtec.c reads that many
 	processors   = 0  // the requester ID of a machine's processors, 00:00.0
 )
 
 // Areas of BAR 0 (SWITCHTEC_GAS_…_OFFSET, SWITCHTEC_NTB_REG_…_OFFSET).
 const (
-	mrpcDMA         = 0x820  // mrpc_regs.dma_ver: 0, so the driver leaves it alone
+	mrpcDMA         = 0x81c  // mrpc_regs.dma_ver: 0, so the driver leaves it alone
 	switchEvents    = 0x1800 // struct sw_event_regs
 	switchEventsEnd = 0x1980
 	sysInfo         = 0x2000
