@@ -30,6 +30,8 @@
 //   - ntb_epf_mw_get_align allows window 0 the size of its BAR, of which doorbells have half; the firmware refuses that.
 //   - ntb_epf_peer_mw_get_addr returns the size of the BAR behind the doorbells, whatever the peer has translated.
 //   - ntb_epf_peer_db_set rings the lowest of several bits alone, and for no bit the vector that is not used.
+//     Where the doorbell is it reads from the function: by a cut cable that is ones, and the store goes to some other
+//     address of the kernel's.
 //   - ntb_epf_db_set_mask and ntb_epf_db_clear_mask do nothing.
 //   - ntb_epf_mw_to_bar takes one window more than there are.
 //   - ntb_epf_link_is_up sets no speed and width, and takes the ones of a cut cable for a link.
