@@ -203,7 +203,7 @@ func (b *bridged) reset(t *testing.T) {
 func (b *bridged) resetUnheard(t *testing.T) {
 	pair, ok := b.bridge.(interface{ Deafen(side int, deaf bool) })
 	if !ok {
-		t.Skip("this bridge always has such an event")
+		t.Skip("this model has no event to keep away")
 	}
 	pair.Deafen(0, true)
 	b.reset(t)
