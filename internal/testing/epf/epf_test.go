@@ -148,6 +148,18 @@ func TestTheSampleConfiguration(t *testing.T) {
 	require.EqualValues(t, 3, a.slot.ReadConfig(0x42, 2)&0x7ff, "four vectors")
 }
 
+// So they are aligned to their size.
+func TestManyScratchpadsMoveThemselves(t *testing.T) {
+	c := Sample()
+	c.Scratchpads = 256
+	_, a, b := plug(t, c)
+	a.enable()
+	b.enable()
+	require.EqualValues(t, 1024, a.read(barConfig, regScratchpad, 4))
+	a.write(barPeer, 4*255, 4, 7)
+	require.EqualValues(t, 7, b.read(barConfig, 1024+4*255, 4))
+}
+
 func TestScratchpadsAreThePeers(t *testing.T) {
 	_, a, b := plug(t, Sample())
 	a.enable()
@@ -212,6 +224,11 @@ func TestADoorbellIsAStoreAtThePeersMessage(t *testing.T) {
 	require.Equal(t, [64]uint64{1, 2}, bridge.Counts()[0].Doorbells)
 	require.Equal(t, []uint64{0, 0, 1, 2}, b.slot.Interrupts())
 	require.Empty(t, a.take())
+
+	// The driver rings the one before the first when it is to ring none.
+	a.write(barDoorbells, alignment+0x10, 4, 0x41)
+	require.Equal(t, []string{text(1)}, b.take())
+	require.Equal(t, [64]uint64{1, 2}, bridge.Counts()[0].Doorbells)
 
 	// It is not the machine's table that is asked, nor its masks.
 	table := uint64(b.slot.ReadConfig(0x44, 4))
