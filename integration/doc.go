@@ -14,8 +14,8 @@
 // processes are in a cage, which cage_test.go makes. What the kernel or a container forbids is
 // skipped, with a line that begins with "WARNING:", also with CI=true.
 //
-// With NTBNET_VM in the environment virtual machines run under QEMU, which emulates the processor. The
-// kernels are those that .ci/vm-kernel gets. What is missing is then a failure.
+// With NTBNET_VM in the environment virtual machines run under QEMU, which emulates the processor. Their
+// kernels come from .ci/vm-kernel. A test that lacks something then fails, in place of being skipped.
 //
 // CI does not run the longer campaigns, or only a sample of them:
 //

@@ -122,9 +122,9 @@ type user interface{ Close() error }
 //
 // "ntb" joins two hosts with one bridge between them, of any kind that Linux drives and the kernel module ntb_cdev
 // has: see docs/bridges.md. It is a line of two, and needs no options. The kernel says which node this host is, and
-// Open waits for that, for 10 s at the most; with node=I it does not. The first process of a host owns the links, and
-// those that come while it runs are its members, of which one owns the links when it has ended. Where a host
-// has several bridges, "ntb:ADDRESS" names one.
+// Open waits for that, for 10 s at the most; with node=I it does not. The first process of a host owns the links.
+// Processes that start later are its members. When the owner ends, one of them owns the links. Where a host has
+// several bridges, "ntb:ADDRESS" names one.
 // The error wraps ENODEV if there is no bridge, or its module is not loaded.
 //
 // Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":

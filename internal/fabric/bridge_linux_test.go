@@ -101,8 +101,8 @@ func reaches(t *testing.T, f *Fabric, node int) {
 	require.NoError(t, err)
 }
 
-// Processes of two machines that say nothing but ntb. The first of each machine has the bridge, and those that
-// come while it runs are its members.
+// Two machines whose processes all use the fabric "ntb". The first process of a machine has the bridge. Processes
+// that start later are its members.
 func TestABridgeJoinsTwoMachines(t *testing.T) {
 	leak.Check(t)
 	k := newKernel(t)

@@ -177,7 +177,7 @@ func (a *attachment) takeEnd(ctx context.Context, s *session) error {
 var errGone = errors.New("ntbfixed: memory has gone: its file was made smaller, or the system has no more")
 
 // errDown reports that Config.Down is closed.
-var errDown = fmt.Errorf("ntbfixed: the memory is that of the other side no longer: %w", ntb.ErrLinkDown)
+var errDown = fmt.Errorf("ntbfixed: the link to the other side's memory has ended: %w", ntb.ErrLinkDown)
 
 // pause waits for an interrupt or a tick. It returns an error if Open is to end.
 func (a *attachment) pause(ctx context.Context, kick <-chan struct{}, tick <-chan time.Time) error {

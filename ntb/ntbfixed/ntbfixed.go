@@ -57,7 +57,7 @@ type Config struct {
 	// say so. It is called after interrupts and at each tick. Nil stands for a function that reports
 	// false.
 	Gone func(id uint32) bool
-	// Down is closed when the memory is that of the peer no longer. It ends a session at once, and then
+	// Down is closed when the link to the peer's memory has ended. It ends a session at once, and then
 	// Open fails. Nil stands for memory that stays.
 	Down <-chan struct{}
 	// Stop is called once, when the attachment is closed and none of its sessions reaches the

@@ -353,7 +353,7 @@ func (s *session) Order() {
 	ntb.Fence()
 }
 
-// severed reports whether the memory is that of the peer no longer.
+// severed reports whether the link to the peer's memory has ended.
 func (s *session) severed() bool {
 	select {
 	case <-s.attachment.config.Down:

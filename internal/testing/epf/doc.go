@@ -19,8 +19,8 @@
 //
 //   - The firmware looks for a command every 5 ms. The model runs it when it is stored.
 //   - Outbound regions may overlap, after a machine was reset. In the model the newest is used.
-//   - A region passes as many low bits of an address as its size has; the others are those that were
-//     configured. So a window's memory must be aligned to its size, rounded up to a power of two, which
+//   - A region passes the low bits of an address, as many as its size has, and replaces the upper ones by
+//     those of its target. So a window's memory must be aligned to its size, rounded up to a power of two, which
 //     the driver does not ask for.
 //   - The controller has MSI, too. The model has MSI-X alone, which the driver asks for first.
 //

@@ -139,7 +139,7 @@ func replace(to, offset uint64, shift uint) uint64 {
 	return to&^low | offset&low
 }
 
-// mayPass reports whether the machine's processors are in the table of those that may use the windows.
+// mayPass reports whether the requester table has the machine's processors, without which the windows are closed to them.
 func (w *words) mayPass() bool {
 	for i := range requesterIDs {
 		if v := w[requesterTable/4+i]; v&requesterValid != 0 && v>>requesterShift == processors {

@@ -124,7 +124,7 @@ func (s *Pair) ring(own int, doorbells uint64) {
 	s.doorbells |= doorbells
 }
 
-// send sends a message from a register of a partition to those that are mapped to it.
+// send sends a message from a partition's outgoing register to the incoming registers that are mapped to it.
 func (s *Pair) send(from, register int, text uint32) {
 	if s.cut {
 		return
