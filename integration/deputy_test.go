@@ -94,6 +94,9 @@ func endDeputy(w []string) (string, error) {
 	return "", d.cmd.Wait()
 }
 
+// peerOffset is where a node has the peer's memory, as <linux/ntb_cdev.h> has it.
+const peerOffset = 1 << 40
+
 // mapNode maps a page of the peer's memory.
 func mapNode(w []string) (string, error) {
 	f, err := os.OpenFile(w[0], os.O_RDWR, 0)
@@ -101,7 +104,6 @@ func mapNode(w []string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	const peerOffset = 1 << 40 // as <linux/ntb_cdev.h> has it
 	b, err := unix.Mmap(int(f.Fd()), peerOffset, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return "", err

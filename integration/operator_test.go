@@ -39,6 +39,7 @@ var operations = map[string]func(w []string) (string, error){
 	"up":    func(w []string) (string, error) { return "", interfaceUp(w[0], netip.MustParseAddr(w[1])) },
 	"ping":  ping,
 	"log":   kernelLog,
+	"kexec": startKernel,
 }
 
 // rest returns the parameters of a module.

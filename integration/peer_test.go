@@ -67,6 +67,7 @@ var roles = map[string]func(p *self) error{
 	"placed":    playPlaced,
 	"runner":    playRunner,
 	"operator":  playOperator,
+	"pour":      playPour,
 }
 
 func init() {
