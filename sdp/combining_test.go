@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"golang.org/x/net/nettest"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestConnOverWriteCombiningWindows(t *testing.T) {
 	var seed atomic.Uint64
 	f := openWrapped(bounce.Options{Spin: bounce.DefaultSpin}, 4<<20, func(a, b ntb.Device) (ntb.Device, ntb.Device) {
-		return recorder.Combine(a, seed.Add(1)), recorder.Combine(b, seed.Add(1))
+		return ntbfault.Combine(a, seed.Add(1), 0), ntbfault.Combine(b, seed.Add(1), 0)
 	})
 	defer f.Close()
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipe(f) })

@@ -36,6 +36,5 @@
 //
 // # Stores of one side
 //
-// A [Tape] records the stores and flushes of a window, for tests that count them. [Combine]
-// makes a device's window write-combining, which finds a word that is not flushed.
+// A [Tape] records the stores and flushes of a window, for tests that count them.
 package recorder

@@ -17,4 +17,7 @@
 //	                     is due at the earliest         └─► a further delay ─► RingDoorbell
 //
 // Side b has a queue of its own. Order waits for both.
+//
+// [Combine] makes the window of one end write-combining: stores stay, or leave in any order, until the
+// next flush. It finds a word that is not flushed, and can leave flushes out.
 package ntbfault

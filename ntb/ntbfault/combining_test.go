@@ -1,10 +1,10 @@
-package recorder_test
+package ntbfault_test
 
 import (
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
@@ -16,7 +16,7 @@ func TestAWriteCombiningDeviceConforms(t *testing.T) {
 	for seed := range uint64(2) {
 		ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
 			a, b = ntbmem.Pair(16 << 10)
-			return recorder.Combine(a, 2*seed), recorder.Combine(b, 2*seed+1)
+			return ntbfault.Combine(a, 2*seed, 0), ntbfault.Combine(b, 2*seed+1, 0)
 		})
 	}
 }
@@ -25,7 +25,7 @@ func TestWriteCombiningSessions(t *testing.T) {
 	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
 		return ntbmem.Attach(func() (a, b ntb.Device) {
 			a, b = ntbmem.Pair(4 << 10)
-			return recorder.Combine(a, 1), recorder.Combine(b, 2)
+			return ntbfault.Combine(a, 1, 0), ntbfault.Combine(b, 2, 0)
 		})
 	})
 }
@@ -35,7 +35,7 @@ func TestUnflushedStoresStayOrLeaveInAnyOrder(t *testing.T) {
 	overtaken := 0
 	for seed := range uint64(50) {
 		a, b := ntbmem.Pair(4 << 10)
-		d := recorder.Combine(a, seed)
+		d := ntbfault.Combine(a, seed, 0)
 		out, in := d.Outbound(), b.Inbound()
 		left := 0
 		for i := range 4 {
@@ -56,4 +56,28 @@ func TestUnflushedStoresStayOrLeaveInAnyOrder(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 	require.Positive(t, overtaken)
+}
+
+// A publish whose flushes are left out stays, and what was stored before it may be behind it.
+func TestAMissingFlushKeepsAWordBackOrLetsItOvertake(t *testing.T) {
+	kept, overtook := 0, 0
+	for seed := range uint64(200) {
+		a, b := ntbmem.Pair(4 << 10)
+		d := ntbfault.Combine(a, seed, 0.5)
+		out, in := d.Outbound(), b.Inbound()
+		out.Store64(512, 1)
+		out.Publish64(0, 1)
+		switch word, before := ntb.Load64(in, 0), ntb.Load64(in, 512); {
+		case word == 0:
+			kept++
+		case before == 0:
+			overtook++
+		}
+		d.RingDoorbell(0) // the store to a register empties the buffers
+		require.EqualValues(t, 1, ntb.Load64(in, 0))
+		require.NoError(t, d.Close())
+		require.NoError(t, b.Close())
+	}
+	require.Positive(t, kept)
+	require.Positive(t, overtook)
 }

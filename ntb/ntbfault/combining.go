@@ -1,4 +1,4 @@
-package recorder
+package ntbfault
 
 import (
 	"encoding/binary"
@@ -13,11 +13,13 @@ import (
 
 // Combine returns a device whose outbound window is write-combining memory, as a CPU may at
 // worst treat it: stores stay in buffers, leave in any order and at any time, and stay for
-// ever unless they are flushed. All choices come from the seed. It takes ownership of dev.
-func Combine(dev ntb.Device, seed uint64) ntb.Device {
+// ever unless they are flushed. dropFlush is the probability, 0 to 1, that a flush of the
+// window is left out, as by a program without the fence. All choices come from the seed. It
+// takes ownership of dev, and unlike [Pair] needs one end only.
+func Combine(dev ntb.Device, seed uint64, dropFlush float64) ntb.Device {
 	w := dev.Outbound()
 	return &combining{Device: dev, buffers: &buffers{
-		win: w, lines: map[int]*combined{}, rng: rand.New(rand.NewPCG(seed, 1)),
+		win: w, dropFlush: dropFlush, lines: map[int]*combined{}, rng: rand.New(rand.NewPCG(seed, 1)),
 	}}
 }
 
@@ -41,25 +43,25 @@ func (d *combining) Outbound() ntb.Window { return ntb.CombiningWindow(d.buffers
 
 // SetPeerSpad implements ntb.Device. The store to a register empties the buffers.
 func (d *combining) SetPeerSpad(i int, v uint32) {
-	d.buffers.Flush()
+	d.buffers.empty()
 	d.Device.SetPeerSpad(i, v)
 }
 
 // RingDoorbell implements ntb.Device. The store to a register empties the buffers.
 func (d *combining) RingDoorbell(bit int) {
-	d.buffers.Flush()
+	d.buffers.empty()
 	d.Device.RingDoorbell(bit)
 }
 
 // Order implements ntb.Device.
 func (d *combining) Order() {
-	d.buffers.Flush()
+	d.buffers.empty()
 	d.Device.Order()
 }
 
 // Disable implements ntb.Device.
 func (d *combining) Disable() {
-	d.buffers.Flush()
+	d.buffers.empty()
 	d.Device.Disable()
 }
 
@@ -74,7 +76,8 @@ const maxBuffers = 8
 
 // buffers are write-combining buffers. They implement ntb.CombiningSink.
 type buffers struct {
-	win ntb.Window // immutable
+	win       ntb.Window // immutable
+	dropFlush float64    // immutable
 
 	mu     sync.Mutex        // guards all that follows
 	lines  map[int]*combined // by number of the line
@@ -161,6 +164,16 @@ func (b *buffers) Update(off int, v uint64, width int) { b.Publish(off, v, width
 // Flush implements ntb.CombiningSink.
 func (b *buffers) Flush() {
 	b.mu.Lock()
+	dropped := b.dropFlush > 0 && b.rng.Float64() < b.dropFlush
+	b.mu.Unlock()
+	if !dropped {
+		b.empty()
+	}
+}
+
+// empty makes all stores, in any order.
+func (b *buffers) empty() {
+	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.lines) > 0 {
 		b.evict(b.any())
@@ -168,7 +181,7 @@ func (b *buffers) Flush() {
 }
 
 func (b *buffers) close() {
-	b.Flush()
+	b.empty()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
