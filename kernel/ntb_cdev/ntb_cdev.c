@@ -757,8 +757,21 @@ static ssize_t holder_show(struct device *dev, struct device_attribute *attr, ch
 }
 static DEVICE_ATTR_RO(holder);
 
+static ssize_t link_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct ntb_cdev *d = container_of(dev_get_drvdata(dev), struct ntb_cdev, misc);
+	const char *state;
+
+	down_read(&d->lock);
+	state = d->ready ? "ready" : d->link_up ? "up" : "down";
+	up_read(&d->lock);
+	return sysfs_emit(buf, "%s\n", state);
+}
+static DEVICE_ATTR_RO(link);
+
 static struct attribute *ntb_cdev_attrs[] = {
 	&dev_attr_holder.attr,
+	&dev_attr_link.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(ntb_cdev);

@@ -59,7 +59,7 @@ func (s system) find() (string, error) {
 	case len(nodes) > 1:
 		return "", fmt.Errorf("ntbkernel: this machine has several bridges, name one, as in ntb:%s: %s: %w", nodes[0], strings.Join(nodes, ", "), syscall.EINVAL)
 	}
-	bridges, err := names(s.bus())
+	bridges, err := s.functions()
 	switch {
 	case err != nil:
 		return "", err
@@ -73,6 +73,9 @@ func (s system) find() (string, error) {
 // withoutNode returns why a bridge has no node.
 func (s system) withoutNode(address string) error {
 	if _, err := os.Stat(s.bus(address)); err != nil {
+		if err := s.withoutDriver(address); err != nil {
+			return err
+		}
 		bridges, err := names(s.bus())
 		if err != nil {
 			return err
@@ -97,21 +100,26 @@ func (s system) withoutNode(address string) error {
 
 // open opens the node of a bridge.
 func (s system) open(address string) (*os.File, error) {
-	path := s.node(address)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	switch {
-	case err == nil:
-		return file, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, s.withoutNode(address)
-	case errors.Is(err, syscall.EBUSY):
-		return nil, fmt.Errorf("ntbkernel: bridge %s: %w: %s: %w", address, ntb.ErrInUse, s.holder(address), syscall.EBUSY)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("ntbkernel: this user may not use %s: be root, or give a group the node by a udev rule, see docs/bridges.md: %w", path, syscall.EACCES)
-	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
-		return nil, fmt.Errorf("ntbkernel: bridge %s was removed, or its driver was unloaded: %w", address, syscall.ENODEV)
+	file, err := os.OpenFile(s.node(address), os.O_RDWR, 0)
+	if err != nil {
+		return nil, s.refused(address, err)
 	}
-	return nil, fmt.Errorf("ntbkernel: %w", err)
+	return file, nil
+}
+
+// refused returns why the node of a bridge was not opened, which the kernel says by err.
+func (s system) refused(address string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.withoutNode(address)
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("ntbkernel: bridge %s: %w: %s: %w", address, ntb.ErrInUse, s.holder(address), syscall.EBUSY)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("ntbkernel: this user may not use %s: be root, or give a group the node by a udev rule, see docs/hardware.md: %w", s.node(address), syscall.EACCES)
+	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+		return fmt.Errorf("ntbkernel: bridge %s was removed, or its driver was unloaded: %w", address, syscall.ENODEV)
+	}
+	return fmt.Errorf("ntbkernel: %w", err)
 }
 
 // holder says which process has the node of a bridge.

@@ -29,6 +29,13 @@ func (o Options) window() (int, error) {
 	return o.Window, nil
 }
 
+// Bridge is what this machine shows of a bridge.
+type Bridge struct {
+	Address string // of its PCI function
+	About   string // its ids, driver, module, link, BARs and IOMMU, as far as they are known
+	Err     error  // what keeps this process from using it, and which command helps; nil for nothing
+}
+
 // State is what the kernel says of a bridge.
 type State struct {
 	LinkUp bool   // the hardware's link is up

@@ -367,3 +367,79 @@ func TestWhoHasTheNode(t *testing.T) {
 		require.ErrorContains(t, err, "udev rule")
 	}
 }
+
+// function makes a PCI function of a machine, with a driver and a module of the NTB bus where these are given.
+func (s system) function(t *testing.T, address, vendor, device, class, driver, module string) {
+	t.Helper()
+	for name, text := range map[string]string{"vendor": vendor, "device": device, "class": class,
+		"resource": "0x00000000fe000000 0x00000000fe00ffff 0x0000000000140204\n0x0 0x0 0x0\n0x0000004000000000 0x0000004003ffffff 0x000000000014220c\n"} {
+		require.NoError(t, os.MkdirAll(s.pci(address), 0o700))
+		require.NoError(t, os.WriteFile(s.pci(address, name), []byte(text+"\n"), 0o600))
+	}
+	if driver != "" {
+		require.NoError(t, os.Symlink("../../drivers/"+driver, s.pci(address, "driver")))
+	}
+	if module != "" {
+		require.NoError(t, os.MkdirAll(s.bus(address), 0o700))
+		require.NoError(t, os.Symlink("../drivers/"+module, s.bus(address, "driver")))
+	}
+}
+
+// Each bridge of a machine is listed, with what is known of it and what to do next.
+func TestBridges(t *testing.T) {
+	none, err := made(t).bridges()
+	require.NoError(t, err)
+	require.Empty(t, none)
+
+	const a = "0000:b1:00.0"
+	for name, c := range map[string]struct {
+		vendor, device, class, driver, module string
+		link, iommu, loaded                   string
+		node                                  bool
+		about, err                            string
+	}{
+		"not a bridge":              {vendor: "0x8086", device: "0x7113", class: "0x068000"},
+		"without a driver":          {vendor: "0x8086", device: "0x347e", class: "0x068000", about: "8086:347e, BAR0 64 KiB, BAR2 64 MiB, no IOMMU", err: "modprobe ntb_hw_intel"},
+		"that a driver refuses":     {vendor: "0x1022", device: "0x148b", loaded: "ntb_hw_amd", about: "1022:148b, BAR0", err: "ntb_hw_amd is loaded, and does not drive bridge"},
+		"Switchtec's management":    {vendor: "0x11f8", device: "0x4100", class: "0x058000"},
+		"Switchtec's bridge":        {vendor: "0x11f8", device: "0x4100", class: "0x068000", driver: "switchtec", about: "11f8:4100, driver switchtec, BAR0", err: "modprobe ntb_hw_switchtec"},
+		"of ntb_transport":          {vendor: "0x8086", device: "0x347e", driver: "ntb_hw_intel", module: "ntb_transport", about: "driver ntb_hw_intel, module ntb_transport", err: "rmmod it, and modprobe ntb_cdev"},
+		"of a kind that is unknown": {vendor: "0x1234", device: "0x5678", driver: "x", module: "ntb_transport", about: "1234:5678, driver x", err: "rmmod it"},
+		"ready":                     {vendor: "0x8086", device: "0x347e", driver: "ntb_hw_intel", module: "ntb_cdev", node: true, link: "ready", iommu: "DMA-FQ", about: "8086:347e, driver ntb_hw_intel, module ntb_cdev, link ready, BAR0 64 KiB, BAR2 64 MiB, IOMMU domain DMA-FQ"},
+		"whose link is down":        {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "down", iommu: "identity", about: "link down, BAR0 64 KiB, BAR2 64 MiB, IOMMU domain identity, which confines nothing", err: "the link is down"},
+		"whose sides disagree":      {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "up", about: "link up", err: "dmesg says why"},
+		"without a node":            {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", about: "module ntb_cdev", err: "a container needs the node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := made(t)
+			s.function(t, a, c.vendor, c.device, c.class, c.driver, c.module)
+			for path, text := range map[string]string{s.class(a, "link"): c.link, s.pci(a, "iommu_group/type"): c.iommu} {
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+			}
+			if c.loaded != "" {
+				require.NoError(t, os.MkdirAll(filepath.Join(s.sys, "module", c.loaded), 0o700))
+			}
+			if c.node {
+				require.NoError(t, os.MkdirAll(filepath.Dir(s.node(a)), 0o700))
+				require.NoError(t, os.WriteFile(s.node(a), nil, 0o600))
+			}
+			all, err := s.bridges()
+			require.NoError(t, err)
+			if c.about == "" {
+				require.Empty(t, all)
+				return
+			}
+			require.Len(t, all, 1)
+			require.Equal(t, a, all[0].Address)
+			require.Contains(t, all[0].About, c.about)
+			if c.err == "" {
+				require.NoError(t, all[0].Err)
+			} else {
+				require.ErrorContains(t, all[0].Err, c.err)
+				_, err = s.find()
+				require.Equal(t, c.node, err == nil, "%v", err)
+			}
+		})
+	}
+}

@@ -23,5 +23,8 @@ func (*Attachment) Node(context.Context) (int, error) { return 0, ntb.ErrNotSupp
 // Find needs Linux on amd64 or arm64.
 func Find() (string, error) { return "", ntb.ErrNotSupported }
 
+// Bridges needs Linux on amd64 or arm64.
+func Bridges() ([]Bridge, error) { return nil, ntb.ErrNotSupported }
+
 // Check needs Linux on amd64 or arm64.
 func Check(string, Options) (int, error) { return 0, ntb.ErrNotSupported }

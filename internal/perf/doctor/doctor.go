@@ -16,6 +16,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -38,6 +40,7 @@ func Run(ctx context.Context, name, from string) *Report {
 	r.user()
 	r.system(spec)
 	r.processors()
+	r.bridges(ntbkernel.Bridges())
 	if spec == nil {
 		return r
 	}
@@ -162,7 +165,22 @@ func (r *Report) ends(ctx context.Context, spec *fabric.Spec) {
 	defer cancel()
 	bad := spec.CheckEnds(ctx)
 	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/bridges.md, docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
+		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/hardware.md, docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
+	}
+}
+
+// bridges lists the bridges of this machine. Where there are none, or none can be, it says nothing.
+func (r *Report) bridges(all []ntbkernel.Bridge, err error) {
+	const name = "bridge"
+	if err != nil && !errors.Is(err, ntb.ErrNotSupported) {
+		r.warn(name, "mount /sys", "%v", err)
+	}
+	for _, b := range all {
+		if b.Err != nil {
+			r.warn(name, advice(b.Err), "%s: %s", b.Address, b.About)
+		} else {
+			r.ok(name, "%s: %s; SDP_FABRIC=ntb:%s uses it", b.Address, b.About, b.Address)
+		}
 	}
 }
 

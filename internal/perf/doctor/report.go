@@ -74,7 +74,7 @@ func remedy(err error, otherwise string) string {
 // advice returns the words of an error of SDP, which end with what to do, without the name of
 // the system's error.
 func advice(err error) string {
-	text := strings.TrimPrefix(oneLine(remedy(err, err.Error())), "fabric: ")
+	text := strings.TrimPrefix(strings.TrimPrefix(oneLine(remedy(err, err.Error())), "fabric: "), "ntbkernel: ")
 	var errno syscall.Errno
 	if errors.As(err, &errno) && !hostdir.Lack(err) {
 		text = strings.TrimSuffix(text, ": "+errno.Error())

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,4 +79,19 @@ func TestARemedyIsThatOfTheCause(t *testing.T) {
 	missing := fmt.Errorf("fabric: mount it: %w", syscall.ENOENT)
 	require.Equal(t, "mount /proc", remedy(missing, "mount /proc"))
 	require.Equal(t, "mount it", advice(missing))
+}
+
+// A bridge has a line, and one that cannot be used is no error, for SDP works without.
+func TestBridgesHaveLines(t *testing.T) {
+	var r Report
+	r.bridges(nil, nil)
+	require.Empty(t, r.Checks)
+	r.bridges([]ntbkernel.Bridge{
+		{Address: "0000:b1:00.0", About: "8086:347e, link ready"},
+		{Address: "0000:b2:00.0", About: "8086:347e", Err: fmt.Errorf("ntbkernel: no driver has bridge 0000:b2:00.0: modprobe ntb_hw_intel: %w", syscall.ENODEV)},
+	}, nil)
+	require.Equal(t, []Check{
+		{"bridge", OK, "0000:b1:00.0: 8086:347e, link ready; SDP_FABRIC=ntb:0000:b1:00.0 uses it", ""},
+		{"bridge", Warning, "0000:b2:00.0: 8086:347e", "no driver has bridge 0000:b2:00.0: modprobe ntb_hw_intel"},
+	}, r.Checks)
 }
