@@ -121,7 +121,7 @@ type user interface{ Close() error }
 // over within a second.
 //
 // "ntb" joins two hosts with one bridge between them, of any kind that Linux drives and the kernel module ntb_cdev
-// has: see docs/bridges.md. It is a line of two, and needs no options. The kernel says which node this host is, and
+// has: see docs/hardware.md. It is a line of two, and needs no options. The kernel says which node this host is, and
 // Open waits for that, for 10 s at the most; with node=I it does not. The first process of a host owns the links.
 // Processes that start later are its members. When the owner ends, one of them owns the links. Where a host has
 // several bridges, "ntb:ADDRESS" names one.
@@ -163,7 +163,7 @@ type user interface{ Close() error }
 //	              cut, at the cost of frames where there would be stores: 0 or 1; 0
 //	              unless given
 //	left=END      what the wire to the node with the next lower number is made of, in a
-//	              ring or line: a bridge, see docs/bridges.md, or shared memory of
+//	              ring or line: a bridge, see docs/hardware.md, or shared memory of
 //	              virtual machines or containers, see docs/ivshmem.md: ntb or
 //	              ntb:ADDRESS of a bridge, ivshmem:ADDRESS of a PCI function,
 //	              ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or

@@ -77,7 +77,7 @@ var options = []option{
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
-	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: a bridge, see docs/bridges.md, or shared memory of virtual machines or containers, see docs/ivshmem.md",
+	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: a bridge, see docs/hardware.md, or shared memory of virtual machines or containers, see docs/ivshmem.md",
 		endWant, "memory between processes", owners,
 		func(s *Spec, v string) bool { return s.setEnd(string(Left), v) }},
 	{"right", "END", "the same, to the node with the next higher number", endWant, "memory between processes", owners,

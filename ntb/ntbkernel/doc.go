@@ -2,8 +2,8 @@
 // nodes of the kernel module ntb_cdev (kernel/ntb_cdev). The sessions are those of package ntbfixed.
 //
 // [Attach] opens the node of a bridge, /dev/ntb/ADDRESS, ADDRESS being that of its PCI function. One process
-// has a node at a time, and the kernel enforces that. [Find] finds the bridge of a machine that has one. An
-// error says what is missing, and which command helps.
+// has a node at a time, and the kernel enforces that. [Find] finds the bridge of a machine that has one, and
+// [Bridges] lists all. An error says what is missing, and which command helps.
 //
 // # Generations
 //

@@ -8,6 +8,8 @@
 // which a group is given. They stay. A process number, a port and a socket are claimed and given
 // back. In a fabric of several hosts it is a member for that moment, and never owns links.
 //
+// It lists the bridges of the machine, whatever the fabric, and opens none that the fabric does not name.
+//
 // It measures nothing.
 //
 //	r := doctor.Run(ctx, "shm:default", "by default")
