@@ -3,12 +3,13 @@ package bounce
 import "math/bits"
 
 // blocks divides an area into blocks whose sizes are powers of two, from
-// minQueue to maxQueue, by the buddy method. Offsets are multiples of the size.
+// minQueue to maxQueue, by the buddy method.
 type blocks struct {
+	base        int // where the area begins
 	total, used int // bytes
 	free        [orders][]int
-	// state has the order of each free block, by its offset. An entry in free
-	// counts only if it agrees, since a block that merged leaves its entry behind.
+	// state has the order of each free block, by its offset from base, a multiple of its size. An
+	// entry in free counts only if it agrees, since a block that merged leaves its entry behind.
 	state map[int]int
 }
 
@@ -17,19 +18,15 @@ const (
 	orders   = 14 // 2 KiB to 16 MiB
 )
 
-// newBlocks returns an area of [0, total), of which the part below first is taken.
+// newBlocks returns the area from the first page that begins at first or behind it, to total.
 func newBlocks(first, total int) *blocks {
-	b := &blocks{state: map[int]int{}}
+	b := &blocks{state: map[int]int{}, base: (first + page - 1) &^ (page - 1)}
+	b.total = max(0, total-b.base) &^ (minQueue - 1)
 	// Blocks are released from the end, so that low offsets are allocated first.
-	first = (first + minQueue - 1) &^ (minQueue - 1)
-	for end := total &^ (minQueue - 1); end > first; {
+	for end := b.total; end > 0; {
 		size := min(maxQueue, end&-end)
-		for end-size < first {
-			size /= 2
-		}
 		end -= size
 		b.put(end, orderOf(size))
-		b.total += size
 	}
 	return b
 }
@@ -57,7 +54,7 @@ func (b *blocks) alloc(size int) (off int, ok bool) {
 				b.put(off+minQueue<<order, order)
 			}
 			b.used += size
-			return off, true
+			return b.base + off, true
 		}
 	}
 	return 0, false
@@ -67,6 +64,7 @@ func (b *blocks) alloc(size int) (off int, ok bool) {
 // part.
 func (b *blocks) release(off, size int) (free int) {
 	b.used -= size
+	off -= b.base
 	order := orderOf(size)
 	for order < orders-1 {
 		buddy := off ^ minQueue<<order

@@ -72,10 +72,10 @@ func (g *granter) tryGrow() bool {
 		return true // the largest already, or the writer has not taken the last grant
 	}
 	size := min(larger(g.size), limit)
-	q, ok := g.pool.alloc(size, true)
+	q, ok := g.pool.alloc(size, g.size)
 	for !ok && size/2 > g.size {
 		size /= 2 // perhaps a window of a few MiB has room for that
-		q, ok = g.pool.alloc(size, true)
+		q, ok = g.pool.alloc(size, g.size)
 	}
 	if ok {
 		g.grant(q)
@@ -90,7 +90,7 @@ func (g *granter) giveWay(size int) {
 	if g.stopped() || !g.granted.none() || g.size <= size {
 		return
 	}
-	if q, ok := g.pool.alloc(size, false); ok {
+	if q, ok := g.pool.alloc(size, 0); ok {
 		g.grant(q)
 	}
 }
@@ -127,7 +127,7 @@ func (g *granter) shrink(read uint64, known bool) bool {
 	if !idle {
 		return true
 	}
-	if q, ok := g.pool.alloc(minQueue, false); ok {
+	if q, ok := g.pool.alloc(minQueue, 0); ok {
 		g.grant(q)
 	}
 	return true

@@ -129,8 +129,13 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 func (p *Pool) Peer() *link.Peer { return p.peer }
 
 // fairShare returns how large a queue may grow: half of the memory, divided among the
-// connections. The caller holds p.mu.
-func (p *Pool) fairShare() int { return p.blocks.total / (2 * max(1, len(p.pairs))) }
+// connections, or all that mayGrow allows if there is one. The caller holds p.mu.
+func (p *Pool) fairShare() int {
+	if len(p.pairs) <= 1 {
+		return p.blocks.total
+	}
+	return p.blocks.total / (2 * len(p.pairs))
+}
 
 // roomEvery is how often at most a connection is chosen that gives way. It takes a look at each.
 const roomEvery = time.Millisecond
@@ -158,17 +163,27 @@ func (p *Pool) makeRoom() {
 	}
 }
 
-// alloc allocates a queue of size bytes and clears its first header. If grow is
-// true, it gives no more than a fair share, and leaves a quarter of the memory for new
-// connections. A queue larger than bulkQueue is
+// mayGrow reports whether a connection that has a queue of old bytes may have one of size bytes: no
+// more than a fair share, and a quarter of the memory is left for new connections. If it is the only
+// one, it is enough that the quarter is left when the old queue is free. The caller holds p.mu.
+func (p *Pool) mayGrow(size, old int) bool {
+	used := p.blocks.used + size
+	if len(p.pairs) <= 1 {
+		used -= old
+	}
+	return size <= p.fairShare() && used <= p.blocks.total/4*3
+}
+
+// alloc allocates a queue of size bytes and clears its first header. old is the size of the queue that a
+// connection grows out of, see mayGrow, or 0. A queue larger than bulkQueue is
 // given only while all queues together stay within bulkShare.
-func (p *Pool) alloc(size int, grow bool) (queue, bool) {
+func (p *Pool) alloc(size, old int) (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
 		return queue{}, false // the memory may be gone
 	}
-	if grow && (size > p.fairShare() || p.blocks.used+size > p.blocks.total/4*3) || size > bulkQueue && p.blocks.used+size > bulkShare(p.blocks.total) {
+	if old > 0 && !p.mayGrow(size, old) || size > bulkQueue && p.blocks.used+size > bulkShare(p.blocks.total) {
 		return queue{}, false
 	}
 	off, ok := p.blocks.alloc(size)
@@ -176,7 +191,7 @@ func (p *Pool) alloc(size int, grow bool) (queue, bool) {
 		return queue{}, false
 	}
 	p.retained = max(0, p.retained-size)
-	if grow {
+	if old > 0 {
 		p.growing()
 	}
 	q := queue{off: off, mem: p.peer.Local()[off : off+size : off+size]}
@@ -289,7 +304,7 @@ func errFull(what string) error {
 // Connect. The error wraps ENOBUFS if the window is full, and ECONNRESET if the
 // link is down.
 func (p *Pool) NewPair() (*Pair, error) {
-	q, ok := p.alloc(minQueue, false)
+	q, ok := p.alloc(minQueue, 0)
 	if !ok && !p.Hold() {
 		return nil, fmt.Errorf("link down: %w", syscall.ECONNRESET)
 	} else if !ok {

@@ -41,8 +41,17 @@ func (o *Options) slotBytes() int { return frameHeader + o.FrameBytes }
 // in returns the options for a link with windows of n bytes. A small one has fewer slots.
 func (o *Options) in(n int) *Options {
 	l := *o
-	l.Slots = min(o.Slots, max(fewSlots, n/4/(o.Lanes*o.slotBytes())))
+	l.Slots = min(o.Slots, max(o.fewSlots(), n/4/(o.Lanes*o.slotBytes())))
 	return &l
+}
+
+// fewSlots returns how many slots a lane may have however small the window is. Between two
+// hosts lanes carry only what members send, so the direct peer has more.
+func (o *Options) fewSlots() int {
+	if o.Hosts == 2 {
+		return 4
+	}
+	return 8
 }
 
 // CheckWindow returns an error that wraps ErrUnfit if windows of n bytes have no room for a link.
@@ -92,7 +101,7 @@ const (
 
 // linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
 // versions refuse each other at bring-up, so that all nodes that frames reach have the same.
-const linkVersion = 4
+const linkVersion = 5
 
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.
 type Link struct {

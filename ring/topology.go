@@ -95,8 +95,6 @@ const (
 	// frames keep each of them busy for its turn.
 	DefaultSlots = 32
 	DefaultFrame = 66 << 10
-	// fewSlots is how many slots a lane may have however small the window is.
-	fewSlots = 8
 
 	minSlotCount  = 2
 	maxSlotCount  = 1 << 12
@@ -138,7 +136,8 @@ type Options struct {
 	// bridge needs Lanes+1 doorbell bits.
 	Lanes int
 	// Slots is how many frames a lane holds at most, at least 2; 0 means 32. In a small window it has
-	// fewer, as many as leave the direct peer three quarters, but 8 if Slots is so many.
+	// fewer, as many as leave the direct peer three quarters, but 8 if Slots is so many, or
+	// 4 of two hosts.
 	Slots int
 	// FrameBytes is the most that one frame carries besides its header, 256 bytes
 	// to 1 MiB, a multiple of 64; 0 means 66 KiB. The lanes take

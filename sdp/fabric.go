@@ -155,8 +155,8 @@ type user interface{ Close() error }
 //	lanes=L       lanes of each link, the same on all nodes: a number from 1 to 8; 1
 //	              unless given
 //	slots=N       frames that a lane holds, the same on all nodes; fewer, but at least
-//	              8, where that is more than a quarter of a bridge's window: a number
-//	              from 2 to 4096; 32 unless given
+//	              8, or 4 of two nodes, where that is more than a quarter of a bridge's
+//	              window: a number from 2 to 4096; 32 unless given
 //	frame=BYTES   the most that a frame carries, the same on all nodes: a multiple of 64
 //	              from 256 to 1048576; 67584 unless given
 //	failover=1    connections to a neighbour go on by the other way when the link is

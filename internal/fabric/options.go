@@ -69,7 +69,7 @@ var options = []option{
 		func(s *Spec, v string) bool { return number(&s.Nodes, v, minNodes, maxNodes) }},
 	{"lanes", "L", "lanes of each link, the same on all nodes", "a number from 1 to 8", "1", owners,
 		func(s *Spec, v string) bool { return number(&s.Lanes, v, 1, maxLanes) }},
-	{"slots", "N", "frames that a lane holds, the same on all nodes; fewer, but at least 8, where that is more than a quarter of a bridge's window", "a number from 2 to 4096", "32", owners,
+	{"slots", "N", "frames that a lane holds, the same on all nodes; fewer, but at least 8, or 4 of two nodes, where that is more than a quarter of a bridge's window", "a number from 2 to 4096", "32", owners,
 		func(s *Spec, v string) bool { return number(&s.Slots, v, 2, 4096) }},
 	{"frame", "BYTES", "the most that a frame carries, the same on all nodes",
 		"a multiple of 64 from 256 to 1048576", "67584", owners,

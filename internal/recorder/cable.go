@@ -54,8 +54,12 @@ func (c *cable) split(x int) {
 		c.rec.violated(nil, "side %d stores the magic of lanes before their number", x)
 		return
 	}
-	// Lanes take a quarter of a small window, but have room for 8 frames.
-	few := max(8, min(c.sizes[0], c.sizes[1])/4/(count*(frameHeader+body)))
+	// Lanes take a quarter of a small window, but have room for 8 frames, or 4 of two hosts.
+	least := 8
+	if c.spads[x][2]>>16 == 2 {
+		least = 4
+	}
+	few := max(least, min(c.sizes[0], c.sizes[1])/4/(count*(frameHeader+body)))
 	c.lanes = newLanes(c, count, min(slots, few), body)
 	at := c.lanes.size
 	l := newLedger(c.rec, [2]int{c.sizes[0] - at, c.sizes[1] - at}, [2][]byte{c.in[0][at:], c.in[1][at:]})
