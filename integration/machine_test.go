@@ -31,6 +31,7 @@ type vmSystem struct {
 	iommu                string              // a device of QEMU's, or ""
 	variables            []string            // NAME=value, for all processes of the machine
 	modules              []string            // to load in this order, with parameters behind commas
+	devices              []string            // further devices of QEMU's
 	models               []pcimodel.Function // further functions of the machine
 	network              vmNetwork
 }
@@ -196,6 +197,9 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 				"-device", fmt.Sprintf("ivshmem-doorbell,chardev=memory%d,vectors=1,addr=%d", i, 3+i))
 		}
 		functions = append(functions, function(i)+map[bool]string{true: ",poll"}[polls])
+	}
+	for _, d := range s.devices {
+		args = append(args, "-device", d)
 	}
 	args = append(args, s.network.args()...)
 	files := s.network.files

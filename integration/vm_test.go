@@ -267,6 +267,7 @@ func (v *vm) passes(least int) {
 	require.Equal(v.t, "ok", outcome, "%s", said)
 	v.off()
 	passed := strings.Count(said, "--- PASS: ")
+	v.t.Log(said)
 	v.t.Logf("%d tests passed, %d were skipped", passed, strings.Count(said, "--- SKIP: "))
 	require.GreaterOrEqual(v.t, passed, least, "%s", said)
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moduleForVM builds the kernel module of bridges, once, and returns its file.
-func moduleForVM(t *testing.T) string {
+// moduleForVM builds the kernel module of bridges and that of its tests, once, and returns the file of the named one.
+func moduleForVM(t *testing.T, name string) string {
 	t.Helper()
-	file := filepath.Join(programs, "ntb_cdev.ko")
+	file := filepath.Join(programs, name+".ko")
 	if _, err := os.Stat(file); err != nil {
-		ciCommand(t, "module", file)
+		ciCommand(t, "module", programs)
 	}
 	return file
 }
@@ -45,7 +45,7 @@ type side struct {
 // bridgeSystem is what machines with bridges start from. They have the module, which they load themselves.
 func bridgeSystem(t *testing.T, kind bridgeKind, files map[string]string) vmSystem {
 	t.Helper()
-	disk := map[string]string{"modules/ntb_cdev.ko": moduleForVM(t)}
+	disk := map[string]string{"modules/ntb_cdev.ko": moduleForVM(t, "ntb_cdev")}
 	maps.Copy(disk, files)
 	s := needVM(t, disk)
 	s.iommu = "" // it remaps interrupts, and internal/testing/qemupci cannot
@@ -333,4 +333,22 @@ func TestVMBridgeConformance(t *testing.T) {
 			machine.passes(20)
 		})
 	}
+}
+
+// The tests of the module pass over a bridge in software, and it survives a random walk and calls of any kind. The kernel
+// checks memory that is allocated and freed. NTBNET_STEPS and NTBNET_SEED are those of a walk:
+//
+//	NTBNET_VM=1 NTBNET_STEPS=10000 go test ./integration -run '^TestVMSoftBridge$' -timeout 2h -v
+func TestVMSoftBridge(t *testing.T) {
+	wantVM(t)
+	s := bridgeSystem(t, bridgeKind{modules: []string{"ntb", "ntb_softpair", "ntb_cdev", "ntb_tool"}}, map[string]string{
+		"tests":                   testsOf(t, "../ntb/ntbkernel"),
+		"modules/ntb_softpair.ko": moduleForVM(t, "ntb_softpair"),
+	})
+	s.devices = []string{"pci-testdev,addr=3", "pci-testdev,addr=4"}
+	s.variables = []string{"slub_debug=FZPU", "NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
+	for _, v := range []string{"NTBNET_STEPS", "NTBNET_SEED"} {
+		s.variables = append(s.variables, v+"="+os.Getenv(v))
+	}
+	s.startVM(t, nil, "/tests", "-test.v", "-test.run=^TestModule", "-test.timeout=2h").passes(20)
 }

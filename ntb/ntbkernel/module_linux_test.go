@@ -307,9 +307,7 @@ type hostile struct {
 
 func newHostile(t *testing.T, address string) *hostile {
 	t.Helper()
-	if err := unix.Mount("debugfs", "/sys/kernel/debug", "debugfs", 0, ""); err != nil {
-		require.ErrorIs(t, err, syscall.EBUSY)
-	}
+	mountDebug(t)
 	changeDriver(t, address, "ntb_cdev", "ntb_tool")
 	own := filepath.Join(toolDir, address)
 	write(t, "Y", own, "link")

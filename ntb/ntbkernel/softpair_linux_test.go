@@ -1,0 +1,147 @@
+//go:build linux && (amd64 || arm64)
+
+package ntbkernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Modules that tests load themselves, and where the functions of ntb_softpair are.
+const (
+	modulesDir    = "/modules"
+	softpair      = "ntb_softpair"
+	softFunctions = "/sys/bus/pci/drivers/" + softpair
+)
+
+// loadModule loads a module.
+func loadModule(t *testing.T, name, parameters string) {
+	t.Helper()
+	f, err := os.Open(modulesDir + "/" + name + ".ko")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, unix.FinitModule(int(f.Fd()), parameters, 0), "%s %s", name, parameters)
+}
+
+// unloadModule unloads a module, if it is loaded. In use, it stays, and the error is EAGAIN.
+func unloadModule(name string) error {
+	if err := unix.DeleteModule(name, unix.O_NONBLOCK); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// softPair has a bridge in software, of the kind that parameters of ntb_softpair say, be between the functions that
+// bridgeAddresses returns. No other client of the bus than ntb_cdev is loaded. The end of the test has again what was there.
+func softPair(t *testing.T, parameters string) [2]string {
+	t.Helper()
+	addresses := bridgeAddresses(t)
+	if _, err := os.Stat(softFunctions); errors.Is(err, fs.ErrNotExist) {
+		t.Skip(softpair + " does not have the bridge")
+	}
+	reload := func(parameters string) {
+		for _, m := range []string{"ntb_tool", "ntb_cdev", softpair} {
+			require.NoError(t, unloadModule(m), m)
+		}
+		loadModule(t, softpair, parameters)
+		loadModule(t, "ntb_cdev", "")
+	}
+	reload(parameters)
+	t.Cleanup(func() {
+		reload("")
+		loadModule(t, "ntb_tool", "")
+	})
+	return addresses
+}
+
+// kernelLog is what the kernel says from a moment on.
+type kernelLog struct{ fd int }
+
+func openKernelLog(t *testing.T) kernelLog {
+	t.Helper()
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	_, err = unix.Seek(fd, 0, unix.SEEK_END)
+	require.NoError(t, err)
+	return kernelLog{fd}
+}
+
+var complaint = regexp.MustCompile(`BUG|WARNING|KASAN|Oops|Call Trace|INFO:|was not closed|general protection`)
+
+// lines returns what the kernel has said since the last call.
+func (l kernelLog) lines() []string {
+	var found []string
+	for b := make([]byte, 8192); ; {
+		n, err := unix.Read(l.fd, b)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return found
+		case err != nil:
+			return append(found, "BUG of the test: /dev/kmsg: "+err.Error()) // EPIPE: lines were lost
+		}
+		_, line, _ := strings.Cut(string(b[:n]), ";")
+		line, _, _ = strings.Cut(line, "\n")
+		found = append(found, line)
+	}
+}
+
+// complaints returns the lines by which the kernel or the module says that something is wrong, and what follows them.
+func (l kernelLog) complaints() string {
+	lines := l.lines()
+	first := slices.IndexFunc(lines, complaint.MatchString)
+	if first < 0 {
+		return ""
+	}
+	return strings.Join(lines[first:], "\n")
+}
+
+// notFreed returns what a module has allocated and not freed, as the kernel tells where it notes that (slub_debug=U).
+func notFreed(t *testing.T, module string) string {
+	t.Helper()
+	mountDebug(t)
+	const dir = "/sys/kernel/debug/slab"
+	caches, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var found strings.Builder
+	for _, c := range caches {
+		text, err := os.ReadFile(dir + "/" + c.Name() + "/alloc_traces")
+		require.NoError(t, err)
+		for entry := range strings.SplitSeq(string(text), "\n\n") {
+			// Who called: behind the line with the count, the function itself and its caller. What sysfs keeps of a
+			// module is further below.
+			lines := strings.SplitN(strings.TrimSpace(entry), "\n", 4)
+			if strings.Contains(strings.Join(lines[:min(3, len(lines))], "\n"), "["+module+"]") {
+				fmt.Fprintf(&found, "%s: %s\n", c.Name(), entry)
+			}
+		}
+	}
+	return found.String()
+}
+
+func mountDebug(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("debugfs", "/sys/kernel/debug", "debugfs", 0, ""); err != nil {
+		require.ErrorIs(t, err, syscall.EBUSY)
+	}
+}
+
+// A port with several peers is refused, and the log says why.
+func TestModuleWantsOnePeer(t *testing.T) {
+	log := openKernelLog(t)
+	addresses := softPair(t, "ports=3")
+	_, err := openNode(thisSystem, addresses[0])
+	require.ErrorIs(t, err, syscall.ENODEV)
+	require.ErrorContains(t, err, "dmesg says why")
+	require.Contains(t, strings.Join(log.lines(), "\n"), "ntb_cdev "+addresses[0]+": 2 peers, want 1")
+}
