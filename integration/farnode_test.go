@@ -35,7 +35,7 @@ type farNode struct {
 }
 
 // playFar is a node of the fabric that its first argument specifies. Where a second one is an address, it
-// serves TCP there as well. It echoes at port 7, answers with the SHA-256 of all that it got
+// serves TCP there as well; where that is "client", it serves nothing. It echoes at port 7, answers with the SHA-256 of all that it got
 // at port 9 and with their number at port 10, and serves /N, which has N bytes, by HTTP at port 80.
 // It does what the test says:
 //
@@ -62,9 +62,13 @@ func playFar(p *self) error {
 			stop()
 		}
 	}()
-	for port, serve := range map[string]func(net.Listener){
+	services := map[string]func(net.Listener){
 		":7": eachConn(echoAll), ":9": eachConn(sumAll), ":10": eachConn(countAll), ":80": servePages,
-	} {
+	}
+	if slices.Equal(p.args[1:], []string{"client"}) {
+		clear(services)
+	}
+	for port, serve := range services {
 		ln, err := f.Listen("sdp", port)
 		listeners := []net.Listener{ln}
 		if err == nil && len(p.args) > 1 {

@@ -48,7 +48,7 @@ func bridgeSystem(t *testing.T, kind bridgeKind, files map[string]string) vmSyst
 	disk := map[string]string{"modules/ntb_cdev.ko": moduleForVM(t, "ntb_cdev")}
 	maps.Copy(disk, files)
 	s := needVM(t, disk)
-	s.iommu = "" // it remaps interrupts, and internal/testing/qemupci cannot
+	s.iommu = "" // that remaps interrupts, and internal/testing/qemupci cannot
 	for _, m := range kind.modules {
 		s.modules = append(s.modules, m+".ko")
 	}
@@ -70,10 +70,7 @@ func (b *bridged) boot(sides ...int) {
 	b.t.Helper()
 	var machines []*vm
 	for _, i := range sides {
-		s := b.system
-		s.models = []pcimodel.Function{b.bridge.Functions()[i]}
-		b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator")}
-		machines = append(machines, b.sides[i].vm)
+		machines = append(machines, b.startSide(i))
 	}
 	for _, v := range machines {
 		v.ready()
@@ -82,6 +79,18 @@ func (b *bridged) boot(sides ...int) {
 	for _, v := range machines {
 		v.must("load ntb_cdev")
 	}
+}
+
+// startSide starts the machine at a side. That of side 0 may have an IOMMU.
+func (b *bridged) startSide(i int) *vm {
+	b.t.Helper()
+	s := b.system
+	s.models = []pcimodel.Function{b.bridge.Functions()[i]}
+	if i == 0 && b.kind.iommu {
+		s.iommu = "intel-iommu,intremap=off"
+	}
+	b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator")}
+	return b.sides[i].vm
 }
 
 // driver returns the module that drives the bridge.
@@ -282,6 +291,30 @@ func (b *bridged) shmem(t *testing.T) {
 	b.join()
 }
 
+// holder returns the process that has a side's bridge.
+func (s *side) holder() string { return s.must("read /sys/class/misc/ntb!%s/holder", function(0)) }
+
+// taken has the process that has the bridge end beside another one of its machine, which reaches the peer through it. That one
+// takes the bridge.
+func (b *bridged) taken(t *testing.T) {
+	s, there := b.sides[0], b.sides[1].node
+	require.Equal(t, "ready", s.must("start other far ntb client"))
+	first := s.holder()
+	answer := func() bool {
+		return strings.HasPrefix(s.must("ask other echo %s 20", there), "ok ")
+	}
+	require.True(t, answer())
+	require.Equal(t, first, s.holder())
+	s.must("end far")
+	until(t, "the other process has the bridge", func() bool { h := s.holder(); return h != "0" && h != first })
+	until(t, "it reaches the peer", answer)
+	s.join() // and now goes through the other
+	b.converse()
+	s.must("end other")
+	until(t, "the first process has the bridge", func() bool { return s.must("ask far echo %s 20", there)[:2] == "ok" })
+	b.converse()
+}
+
 // inFull reports whether all parts of a test run for a kind of bridge: for the first kind, and with NTBNET_VM=all.
 func inFull(kind bridgeKind) bool {
 	return kind.name == bridgeKinds[0].name || os.Getenv("NTBNET_VM") == "all"
@@ -293,12 +326,18 @@ func TestVMBridge(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			b := openBridge(t, kind)
 			b.join()
-			b.part("little data", func(*testing.T) { b.converse() })
+			b.part("little data", func(*testing.T) {
+				if kind.iommu {
+					require.Regexp(t, "^DMA", b.sides[0].must("read /sys/bus/pci/devices/%s/iommu_group/type", function(0)))
+				}
+				b.converse()
+			})
 			b.part("a process is killed", b.killed)
 			b.part("the cable is cut", b.cut)
 			if inFull(kind) {
 				b.part("a page and 1 MiB", func(*testing.T) { b.get(4096, 1<<20) })
 				b.part("SHMEM", b.shmem)
+				b.part("another process takes the bridge", b.taken)
 				b.part("the bridge is removed", b.removed)
 				b.part("the module is loaded again", b.reloaded)
 				b.part("ntb_netdev is the peer", b.besideNetdev)

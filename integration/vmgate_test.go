@@ -22,6 +22,8 @@ type bridgeKind struct {
 	name    string
 	make    func() pcimodel.Bridge
 	modules []string
+	// iommu has a machine at one side of TestVMBridge have an IOMMU.
+	iommu bool
 	// inTurn are modules that the second machine loads when the first has.
 	inTurn []string
 	// fails has the parts of TestVMGate that fail, with the line of the kernel's tree that makes them fail.
@@ -35,6 +37,7 @@ var bridgeKinds = []bridgeKind{
 		name:    "icelake",
 		make:    func() pcimodel.Bridge { return icelake.New(1<<20, 2<<20) },
 		modules: []string{"ntb", "ntb_hw_intel"},
+		iommu:   true,
 		fails: map[string]string{
 			"perf": "drivers/ntb/test/ntb_perf.c, perf_setup_inbuf: ntb_mw_get_align(perf->ntb, peer->pidx, perf->gidx, ...) " +
 				"asks for the size of one window, and ntb_mw_set_trans(perf->ntb, peer->pidx, peer->gidx, ...) sets the other",
@@ -44,6 +47,7 @@ var bridgeKinds = []bridgeKind{
 		name:    "switchtec",
 		make:    func() pcimodel.Bridge { return switchtec.New() },
 		modules: []string{"ntb", "switchtec"},
+		iommu:   true,
 		// Both sides lock the same words. At once, one of them would fail with EIO.
 		inTurn: []string{"ntb_hw_switchtec"},
 	},

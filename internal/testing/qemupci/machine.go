@@ -22,6 +22,7 @@ type Machine struct {
 	devices  []*device
 	injector injector
 	memory   memory
+	iommu    iommu
 	size     int
 }
 
@@ -32,14 +33,17 @@ func New(mebibytes int, functions ...pcimodel.Function) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.injector.conn = conn
+	m.injector.conn, m.injector.answers = conn, bufio.NewReader(conn)
+	m.iommu.injector, m.iommu.memory = &m.injector, &m.memory
 	for _, f := range functions {
 		conn, err := m.connect()
 		if err != nil {
 			m.close()
 			return nil, err
 		}
-		m.devices = append(m.devices, &device{machine: m, conn: conn, slot: pcimodel.NewSlot(f, m)})
+		d := &device{machine: m, conn: conn}
+		d.slot = pcimodel.NewSlot(f, d)
+		m.devices = append(m.devices, d)
 	}
 	return m, nil
 }
@@ -71,7 +75,8 @@ func (m *Machine) Args(fd, address int) []string {
 		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", m.size),
 		"-chardev", fmt.Sprintf("socket,id=qtest,fd=%d", fd), "-qtest", "chardev:qtest", "-qtest-log", "none",
 	}
-	for i := range m.devices {
+	for i, d := range m.devices {
+		d.address = address + i
 		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,fd=%d,addr=%d", fd+1+i, address+i))
 	}
 	return args
@@ -131,18 +136,27 @@ func (m *Machine) close() {
 	m.memory.close()
 }
 
-// Message implements pcimodel.Bus.
-func (m *Machine) Message(address uint64, data uint32) { m.injector.send(interrupt{address, data}) }
-
-// Memory implements pcimodel.Bus.
-func (m *Machine) Memory(address uint64, n int) []byte { return m.memory.at(address, n) }
-
 // device is a function in a machine, and the socket of its proxy device.
 type device struct {
 	machine *Machine
 	slot    *pcimodel.Slot
 	conn    *unixsock.Conn
+	address int   // on the bus; does not change once QEMU runs
 	fds     []int // received, and not used yet
+}
+
+// Message implements pcimodel.Bus.
+func (d *device) Message(address uint64, data uint32) {
+	d.machine.injector.send(interrupt{address, data})
+}
+
+// Memory implements pcimodel.Bus. The IOMMU translates the first byte's address: no word crosses a page.
+func (d *device) Memory(address uint64, n int) []byte {
+	at, ok := d.machine.iommu.translate(d.address, address)
+	if !ok {
+		return nil
+	}
+	return d.machine.memory.at(at, n)
 }
 
 // Read implements io.Reader, and keeps the descriptors that come with the bytes.
@@ -211,6 +225,7 @@ func (d *device) do(m message) (v uint64, answers bool, err error) {
 		a := m.access()
 		d.slot.Write(a.address, a.size, a.value)
 	case cmdReset:
+		d.machine.iommu.reset()
 		d.slot.Reset()
 	}
 	return v, true, nil

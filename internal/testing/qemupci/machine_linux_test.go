@@ -1,9 +1,13 @@
 package qemupci
 
 import (
+	"bufio"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +88,7 @@ func TestAMachineSpeaksQEMUsProtocol(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- m.Serve() }()
 	q := qemu{t, ends[1]}
+	messages := answerCommands(ends[0], nil)
 
 	// What QEMU sends first: the memory, in one file, and descriptors for an interrupt that is not used.
 	fd, err := memfd.Create("ram", 8192)
@@ -111,26 +116,103 @@ func TestAMachineSpeaksQEMUsProtocol(t *testing.T) {
 	_, err = unix.Pread(fd, stored[:], 0x10)
 	require.NoError(t, err)
 	require.EqualValues(t, 0x1122334455667788, binary.LittleEndian.Uint64(stored[:]))
-	line := make([]byte, 100)
-	n, err := ends[0].Read(line)
-	require.NoError(t, err)
-	require.Equal(t, "writel 0xfee00000 0x41\n", string(line[:n]))
-	_, err = ends[0].Write([]byte("OK\n"))
-	require.NoError(t, err)
+	require.Equal(t, "writel 0xfee00000 0x41", <-messages)
 
 	q.ask(cmdReset)
 	q.setConfig(0x10, 4, 0xe0000000)
 	require.Zero(t, q.ask(cmdRead, uint64(0xe0000010), uint64(0), uint32(8), uint32(1)))
 	q.setConfig(4, 2, 6)
-	require.NotNil(t, m.Memory(0x100ff8, 8))
-	require.Nil(t, m.Memory(0x100ffc, 8))
-	require.Nil(t, m.Memory(0x7fc, 8), "between regions")
+	d := m.devices[0]
+	require.NotNil(t, d.Memory(0x100ff8, 8))
+	require.Nil(t, d.Memory(0x100ffc, 8))
+	require.Nil(t, d.Memory(0x7fc, 8), "between regions")
 
 	for _, c := range ends {
 		c.Close()
 	}
 	require.NoError(t, <-served)
-	require.Nil(t, m.Memory(0, 8))
+	require.Nil(t, d.Memory(0, 8))
+	for range messages {
+	}
+}
+
+// answerCommands answers qtest's commands at a socket until it is closed. Registers have values by their addresses, or 0. It returns
+// the commands that write.
+func answerCommands(c net.Conn, registers map[string]*atomic.Uint64) <-chan string {
+	wrote := make(chan string, 16)
+	go func() {
+		defer close(wrote)
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			command, rest, _ := strings.Cut(lines.Text(), " ")
+			value := uint64(0)
+			switch r := registers[rest]; {
+			case command == "writel":
+				wrote <- lines.Text()
+			case r != nil:
+				value = r.Load()
+			}
+			fmt.Fprintf(c, "OK %#016x\n", value)
+		}
+	}()
+	return wrote
+}
+
+func TestTheIOMMUTranslates(t *testing.T) {
+	leak.Check(t)
+	m, err := New(512, new(word), new(word))
+	require.NoError(t, err)
+	defer m.close()
+	m.Args(3, 5)
+	commands, err := net.FileConn(m.Files()[0])
+	require.NoError(t, err)
+	var status, root atomic.Uint64
+	root.Store(0x1000)
+	ended := answerCommands(commands, map[string]*atomic.Uint64{"0xfed9001c": &status, "0xfed90020": &root})
+
+	fd, err := memfd.Create("ram", 0x10000)
+	require.NoError(t, err)
+	require.NoError(t, m.memory.set([]region{{0, 0x10000, 0}}, []int{fd}))
+	set := func(address, v uint64) { pcimodel.Store(m.memory.at(address, 8), v) }
+	for _, here := range []uint64{0x7018, 0x8008, 0x8018} {
+		set(here, here)
+	}
+	at := func(d int, address uint64) any { // where it leads, nil if nowhere
+		b := m.devices[d].Memory(address, 8)
+		if b == nil {
+			return nil
+		}
+		return pcimodel.Load(b)
+	}
+	require.EqualValues(t, 0x8008, at(0, 0x8008), "it is off")
+
+	status.Store(iommuEnabled)
+	require.EqualValues(t, 0x8008, at(0, 0x8008), "no reset since")
+	m.iommu.reset()
+	require.Nil(t, at(0, 0x8008), "no root")
+	set(0x1000, 0x2000|iommuPresent)
+	require.Nil(t, at(0, 0x8008), "no context")
+	set(0x2000+16*8*6, iommuPresent|2<<2)
+	require.EqualValues(t, 0x8008, at(1, 0x8008), "pass-through")
+	context := uint64(0x2000 + 16*8*5)
+	set(context, 0x3000|iommuPresent)
+	set(context+8, 1|7<<8) // three levels
+	require.Nil(t, at(0, 0x8008), "no table")
+	const address = 5<<30 | 6<<21 | 7<<12 | 0x18
+	set(0x3000+8*5, 0x4000|3)
+	set(0x4000+8*6, 0x5000|3)
+	set(0x5000+8*7, 0x8000|1)
+	require.Nil(t, at(0, address), "only to be read")
+	set(0x5000+8*7, 0x8000|3)
+	require.EqualValues(t, 0x8018, at(0, address))
+	require.Nil(t, at(0, address+0x1000))
+	set(0x4000+8*6, 3|iommuLargePage)
+	require.EqualValues(t, 0x7018, at(0, address), "a page of 2 MiB")
+	set(context, 0x6000|iommuPresent)
+	set(context+8, 2) // four levels
+	set(0x6000, 0x3000|3)
+	require.EqualValues(t, 0x7018, at(0, address))
+	commands.Close()
+	<-ended
 }
 
 func TestOtherMessagesEndAMachine(t *testing.T) {
