@@ -160,16 +160,17 @@ const drainRounds = 16
 
 // drainSome is drain limited to some rounds. It reports whether something is still
 // pending. Where all is in sequence the peer rings each time, as its bell comes with the
-// word.
+// word. Elsewhere it arms once: what is found later was announced before the peer saw the arm, which then stays, or
+// the peer has answered it, and its doorbell comes.
 func (p *Peer) drainSome() (more bool) {
 	p.looks.mu.Lock()
 	defer p.looks.mu.Unlock()
 	if p.looks.stopped {
 		return false // the memory may be gone
 	}
-	for range drainRounds {
+	for i := range drainRounds {
 		more = p.lookLocked()
-		if !p.caps.Sequenced {
+		if i == 0 && !p.caps.Sequenced {
 			p.publishArm()
 		}
 		if more = more || p.Pending(); !more {
