@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,4 +147,76 @@ func TestAMoveThatTheEndOfAReadMissesIsTaken(t *testing.T) {
 	handled(t, pa)
 	endRead()
 	given(t, a)
+}
+
+// stepped is a device of which each record is read before the next store.
+type stepped struct {
+	ntb.Device
+	read func() // set before the first record; nil: nothing is read
+}
+
+func (d *stepped) Outbound() ntb.Window {
+	w := d.Device.Outbound()
+	return ntb.SinkWindow(ntb.Basic(&steppedSink{d, w}), w.Len())
+}
+
+type steppedSink struct {
+	d   *stepped
+	win ntb.Window
+}
+
+func (s *steppedSink) Store(off int, p []byte) { s.win.Write(off, p) }
+
+func (s *steppedSink) Publish(off int, v uint64, width int) {
+	if width == 4 {
+		s.win.Publish32(off, uint32(v))
+		return
+	}
+	s.win.Publish64(off, v)
+	if s.d.read != nil {
+		read := make(chan struct{})
+		go func() { defer close(read); s.d.read() }() // as another process, it holds no lock
+		<-read
+	}
+}
+
+// A stream whose reader is always faster than the stores never waits for room. It gets a larger queue all the same, by
+// Writes and by leases.
+func TestAStreamThatNeverWaitsGetsALargerQueue(t *testing.T) {
+	for name, write := range map[string]func(*Pair, []byte) error{
+		"Write": func(b *Pair, p []byte) error { _, err := b.Write(p); return err },
+		"Reserve": func(b *Pair, p []byte) error {
+			for len(p) > 0 {
+				lent, err := b.Reserve(len(p))
+				if err != nil {
+					return err
+				}
+				n := copy(lent, p)
+				b.Commit(n)
+				p = p[n:]
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, y := ntbmem.Pair(8 << 20)
+			d := &stepped{Device: y}
+			pa, pb := linkPools(t, x, d, Options{})
+			a, b := connect(t, pa, pb)
+			buf := make([]byte, socketRoom)
+			d.read = func() {
+				a.r.mu.Lock()
+				defer a.r.mu.Unlock()
+				_, _ = a.r.rx.get(buf)
+				a.r.publishCredit()
+			}
+			within(t, func() {
+				for b.Stats().MovesWritten == 0 {
+					require.NoError(t, write(b, make([]byte, socketRoom)))
+				}
+			})
+			s := b.Stats()
+			require.Zero(t, s.StallsFull+s.StallsLimit+s.StallsSmall, "waits for room")
+		})
+	}
 }

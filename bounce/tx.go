@@ -16,7 +16,9 @@ type tx struct {
 	gen  uint32 // of the queue: 1, then one more with each move
 	send flowctl.Send
 	done int // bytes that this queue took since it was granted
-	full int // waits for room in it
+	// short is how often this queue was too small: waits for room in it, and records behind which more of a Write
+	// was left than the queue is large.
+	short int
 	// maxInline is the largest payload of an inline record.
 	maxInline int
 	max       int // how many bytes may be under way, whatever the queue's size
@@ -33,7 +35,7 @@ type pathStats struct {
 
 // stalled counts a wait for room.
 func (t *tx) stalled() {
-	t.full++
+	t.short++
 	switch {
 	case t.max < t.size:
 		t.st.stallsLimit++
@@ -54,7 +56,7 @@ func (t *tx) init(win ntb.Window, limit, inline int) {
 func (t *tx) start(win ntb.Window) {
 	t.win, t.size, t.pos = win, win.Len(), 0
 	t.gen++
-	t.done, t.full = 0, 0
+	t.done, t.short = 0, 0
 	t.send = flowctl.NewSend(t.size)
 	t.limit(t.max)
 }
@@ -71,12 +73,12 @@ func (t *tx) wantsLarger() bool {
 	return t.size < t.max && (t.size < bulkQueue || t.done >= bulkAfter)
 }
 
-// askAfter is the number of waits for room in one queue after which its writer asks for a larger
-// one, however short they are. A stream whose waits are all short would otherwise stay in a small queue.
+// askAfter is how often a queue is too small until its writer asks for a larger one. A stream whose waits for room
+// are all short, or that never waits, would otherwise stay in a small queue.
 const askAfter = 8
 
-// outgrown reports whether so many waits for room were in this queue.
-func (t *tx) outgrown() bool { return t.full >= askAfter }
+// outgrown reports whether this queue was too small so often.
+func (t *tx) outgrown() bool { return t.short >= askAfter }
 
 // credit takes the reader's credit word. It reports false if no honest reader could have
 // sent it. Credit for a queue that was left is late, not wrong.

@@ -108,7 +108,27 @@ func (w *writer) writeHeld(p []byte) (n int, err error) {
 		if n == len(p) {
 			return n, nil
 		}
+		if len(p)-n > w.tx.size {
+			if err := w.outgrow(); err != nil {
+				w.leaveTurn()
+				return n, err
+			}
+		}
 	}
+}
+
+// outgrow is called where more is to be written at once than the queue is large. The reader may be so fast that no
+// Write waits for room. So outgrow asks for a larger queue, and goes on in one that was granted.
+func (w *writer) outgrow() error {
+	if w.grant() != w.grantSeen {
+		_, err := w.takeCredit()
+		return err
+	}
+	w.tx.short++
+	if w.tx.outgrown() {
+		w.askLarger()
+	}
+	return nil
 }
 
 // makeRoom applies the credit that has come, or waits for some.
@@ -193,6 +213,12 @@ func (w *writer) room(n int) ([]byte, error) {
 		if w.turn != nil && !w.control.peer.Room(w.turn) {
 			w.waitTurn()
 			continue
+		}
+		if n > w.tx.size {
+			if err := w.outgrow(); err != nil {
+				w.leaveTurn()
+				return nil, err
+			}
 		}
 		off, k := w.tx.reserve(n)
 		if k == 0 {
