@@ -54,7 +54,7 @@ func parse(dump string) map[string][]string {
 	return all
 }
 
-const storeFunctions = `^github.com/ntbnet/ntbnet/ntb\.(publish64|publish32|copyWide|streamLines|flush|drain|fence|\(\*Window\)\..*)(\.abi0)?$`
+const storeFunctions = `^github.com/ntbnet/ntbnet/ntb\.(publish64|publish32|copyWide|writeWide|streamLines|flush|drain|fence|\(\*Window\)\..*)(\.abi0)?$`
 
 // What is compiled makes plain stores of whole words, and the barriers that cover a bridge.
 func TestCompiledStoresSuitABridge(t *testing.T) {

@@ -34,6 +34,21 @@ func TestWindowWriteIsExact(t *testing.T) {
 	}
 }
 
+func TestLongWritesToABridgeAreExact(t *testing.T) {
+	src := make([]byte, 3*stretch+5)
+	for i := range src {
+		src[i] = byte(i*7 + i>>12)
+	}
+	for _, n := range []int{stretch - 1, stretch, stretch + 1, 2 * stretch, 3*stretch + 5} {
+		mem := AlignedBytes(len(src) + 8)
+		w := MappedWindow(mem, Uncached)
+		w.Write(3, src[:n])
+		if !bytes.Equal(mem[3:3+n], src[:n]) || mem[2] != 0 || mem[3+n] != 0 {
+			t.Fatalf("%d bytes: wrong memory", n)
+		}
+	}
+}
+
 func TestPublishStoresOneWord(t *testing.T) {
 	for _, kind := range []MemoryKind{Cacheable, WriteCombining, Uncached} {
 		mem := AlignedBytes(32)

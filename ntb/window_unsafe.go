@@ -174,9 +174,24 @@ func (w *Window) Write(off int, p []byte) {
 		w.sink.Store(w.off+off, p)
 	case w.kind == Cacheable:
 		copy(unsafe.Slice((*byte)(unsafe.Add(w.base, off)), len(p)), p)
-	case len(p) > 0:
-		copyWide(unsafe.Add(w.base, off), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)))
+	default:
+		for len(p) > 0 {
+			n := min(len(p), stretch)
+			writeWide(unsafe.Add(w.base, off), p[:n])
+			off, p = off+n, p[n:]
+		}
 	}
+}
+
+// stretch is how much is stored to a bridge at once, in bytes. The scheduler cannot stop a goroutine within assembly,
+// and each store to a bridge may take long.
+const stretch = 4 << 10
+
+// writeWide stores p, which is not empty, to a bridge. The scheduler may stop the goroutine where the call begins.
+//
+//go:noinline
+func writeWide(to unsafe.Pointer, p []byte) {
+	copyWide(to, unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)))
 }
 
 // Streams reports whether Stream makes non-temporal stores: on amd64, to cacheable memory of this
