@@ -104,10 +104,11 @@ func (a *attachment) hurry() {
 
 // A side repeats its words during bring-up, since what it stored while the other side was not set up has
 // vanished. It does so soon after it began, and then later and later up to each retryEvery. After retryFast
-// tries it does so every Tick.
+// tries it does so each retrySlow.
 const (
 	retryEvery = 5 * time.Millisecond
 	retryFast  = 200
+	retrySlow  = 50 * time.Millisecond
 )
 
 // Open implements ntb.Attachment.
@@ -203,7 +204,7 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	for tries := 0; ; tries++ {
 		switch {
 		case tries == retryFast:
-			retry.Reset(Tick)
+			retry.Reset(retrySlow)
 		case pause < retryEvery:
 			pause = min(2*pause, retryEvery)
 			retry.Reset(pause)
@@ -258,9 +259,10 @@ func (a *attachment) linger() {
 	}
 	defer own.unmap()
 	page := s.page.behind(own.mem)
-	tick := time.NewTicker(Tick / 10)
+	const look = Tick / 40
+	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for range 10 * DeadTicks {
+	for range DeadTicks * Tick / look {
 		if page.Ended() || own.guard.Lost() {
 			return
 		}

@@ -52,12 +52,12 @@ const (
 )
 
 const (
-	// Tick is how often a side changes its heartbeat and looks at the peer's.
-	Tick = 50 * time.Millisecond
+	// Tick is how often a side changes its heartbeat and looks at the peer's. Each wakes the process.
+	Tick = 200 * time.Millisecond
 	// DeadTicks is the number of a side's own ticks without a change of the peer's heartbeat
 	// after which the peer counts as dead. Ticks are counted, not time: a machine that is
 	// busy or suspended delays that side as well.
-	DeadTicks = 20
+	DeadTicks = 5
 )
 
 // A Step is the result of a look during bring-up.

@@ -202,6 +202,11 @@ func (s *session) interrupted() {
 	}
 	s.look()
 	s.gate.Leave()
+	s.checkEnd()
+}
+
+// checkEnd has keepAlive check whether the session has ended.
+func (s *session) checkEnd() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -215,6 +220,9 @@ func (s *session) polled() bool {
 		return false
 	}
 	defer s.gate.Leave()
+	if s.page.Ended() {
+		s.checkEnd()
+	}
 	return s.look()
 }
 
