@@ -3,6 +3,7 @@
 package ntbkernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,7 +114,8 @@ func (s system) refused(address string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return s.withoutNode(address)
 	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("ntbkernel: bridge %s: %w: %s: %w", address, ntb.ErrInUse, s.holder(address), syscall.EBUSY)
+		holder := cmp.Or(s.holder(address), "fuser "+s.node(address)+" shows it")
+		return fmt.Errorf("ntbkernel: bridge %s: %w: %s: %w", address, ntb.ErrInUse, holder, syscall.EBUSY)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ntbkernel: this user may not use %s: be root, or give a group the node by a udev rule, see docs/hardware.md: %w", s.node(address), syscall.EACCES)
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
@@ -122,12 +124,12 @@ func (s system) refused(address string, err error) error {
 	return fmt.Errorf("ntbkernel: %w", err)
 }
 
-// holder says which process has the node of a bridge.
+// holder says which process has the node of a bridge, "" if none has or that is unknown.
 func (s system) holder(address string) string {
 	text, err := os.ReadFile(s.class(address, "holder"))
 	pid, e := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || e != nil || pid == 0 {
-		return "fuser " + s.node(address) + " shows it"
+		return ""
 	}
 	who := fmt.Sprintf("process %d", pid)
 	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil {

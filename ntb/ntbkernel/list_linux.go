@@ -105,6 +105,7 @@ func (s system) about(address string) string {
 	say("driver %s", target(s.pci(address, "driver")))
 	say("module %s", target(s.bus(address, "driver")))
 	say("link %s", read(s.class(address, "link")))
+	say("held by %s", s.holder(address))
 	say("%s", s.bars(address))
 	switch domain := read(s.pci(address, "iommu_group/type")); domain {
 	case "":

@@ -355,11 +355,13 @@ func TestFind(t *testing.T) {
 func TestWhoHasTheNode(t *testing.T) {
 	holder := "sys/class/misc/ntb!0000:b1:00.0/holder"
 	s := made(t, "dev/ntb/0000:b1:00.0", holder)
-	require.Equal(t, "fuser "+s.node("0000:b1:00.0")+" shows it", s.holder("0000:b1:00.0"))
+	require.Empty(t, s.holder("0000:b1:00.0"))
+	require.ErrorContains(t, s.refused("0000:b1:00.0", syscall.EBUSY), "fuser "+s.node("0000:b1:00.0")+" shows it")
 	name, err := os.ReadFile("/proc/self/comm")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(s.class("0000:b1:00.0", "holder"), fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600))
 	require.Equal(t, fmt.Sprintf("process %d (%s)", os.Getpid(), name[:len(name)-1]), s.holder("0000:b1:00.0"))
+	require.Contains(t, s.about("0000:b1:00.0"), "held by process ")
 	if os.Geteuid() != 0 {
 		require.NoError(t, os.Chmod(s.node("0000:b1:00.0"), 0))
 		_, err = s.open("0000:b1:00.0")
