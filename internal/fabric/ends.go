@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
@@ -192,4 +193,51 @@ func isNodeName(name string) bool {
 	digits, ok := strings.CutPrefix(name, "node")
 	n, err := strconv.Atoi(digits)
 	return ok && err == nil && n >= 1 && n <= maxNodes && strconv.Itoa(n) == digits
+}
+
+// AttachEnd attaches an end of a wire by itself, without a fabric. name is an end, as an option names it, or a fabric of
+// whose wires one has an end. node is 1 at the one host and 2 at the other one, and 0 if the kernel or the fabric
+// knows. found is the name of the end, with the address of its bridge.
+func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error) {
+	e, ok := parseEnd(name)
+	w, window := Wire{Node: node, Neighbour: 3 - node, Side: Direct}, 0
+	if !ok {
+		spec, err := ParseSpec(name)
+		if err != nil {
+			return nil, "", fmt.Errorf("want %s, or a fabric with one of them: %w", endWant, err)
+		}
+		if e, w, err = spec.onlyEnd(); err != nil {
+			return nil, "", fmt.Errorf("fabric %q: %w: %w", name, err, syscall.EINVAL)
+		}
+		window = spec.Window
+	}
+	if e.kind == bridgeKind {
+		e.target, err = e.bridge()
+	} else if ok && node != 1 && node != 2 {
+		err = fmt.Errorf("which end of %s this is only you know: say node 1 at the one host, and node 2 at the other: %w", name, syscall.EINVAL)
+	}
+	if err == nil {
+		a, err = e.attach(w, window)
+	}
+	return a, e.kind + ":" + e.target, err
+}
+
+// onlyEnd returns the end that the spec names, if that is one.
+func (s *Spec) onlyEnd() (e end, w Wire, err error) {
+	if s.bridge != "" {
+		return end{kind: bridgeKind, target: s.bridge}, Wire{}, nil
+	}
+	if len(s.ends) != 1 {
+		return end{}, Wire{}, fmt.Errorf("it names %d ends of wires: name the one to be used", len(s.ends))
+	}
+	for w := range wires(s.Kind, s.Nodes) {
+		if w.other(s.Node) == 0 {
+			continue
+		}
+		w := w.from(s.Kind, s.Node)
+		if e, ok := s.ends[endName(w)]; ok {
+			return e, w, nil
+		}
+	}
+	return end{}, Wire{}, errors.New("it has no such wire")
 }

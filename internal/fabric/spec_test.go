@@ -222,3 +222,33 @@ func FuzzParseSpec(f *testing.F) {
 		}
 	})
 }
+
+// An end of a wire can be attached by itself, by its name or by that of a fabric.
+func TestAttachEnd(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		node  int
+		found string
+	}{
+		{"file:/none", 1, "file:/none"},
+		{"line:x?node=2&nodes=2&left=file:/none", 0, "file:/none"},
+		{"mesh:x?node=3&nodes=4&node4=file:/none", 0, "file:/none"},
+		{"ring:x?node=4&nodes=4&left=file:/none,peers=4", 0, "file:/none"},
+	} {
+		a, found, err := AttachEnd(c.name, c.node)
+		require.NoError(t, err, c.name)
+		require.NoError(t, a.Close())
+		require.Equal(t, c.found, found)
+	}
+	for name, want := range map[string]string{
+		"file:/none":         "say node 1 at the one host",
+		"file:/none,peers=3": "say node 1 at the one host",
+		"line:x?node=1":      "it names 0 ends of wires",
+		"ring:x?node=1&nodes=3&left=file:/a&right=file:/b": "it names 2 ends of wires",
+		"what": "want ntb or ntb:ADDRESS of a bridge",
+	} {
+		_, _, err := AttachEnd(name, 0)
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, syscall.EINVAL)
+	}
+}
