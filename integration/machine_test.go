@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,10 @@ func needVMOf(t *testing.T, version string, files map[string]string) vmSystem {
 	wantVM(t)
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	require.NoError(t, err, "NTBNET_VM is set")
-	dir := ciCommand(t, "vm-kernel")
+	dir := os.Getenv(kernelsVariable)
+	if dir == "" {
+		dir = ciCommand(t, "vm-kernel")
+	}
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinu[xz]-"+version+".*")) // vmlinux is first, if it is there
 	require.NoError(t, err)
 	require.NotEmpty(t, images, "kernels %s in %s", version, dir)
@@ -84,6 +88,10 @@ func needVMOf(t *testing.T, version string, files map[string]string) vmSystem {
 	writeInitrd(t, s.initrd, disk)
 	return s
 }
+
+// kernelsVariable has the directory of other kernels than those of .ci/vm-kernel, for .ci/module too. .ci/debug-kernel
+// makes one.
+const kernelsVariable = "NTBNET_KERNELS"
 
 // ciCommand runs a script of CI's, and returns the line that it prints.
 func ciCommand(t *testing.T, name string, args ...string) string {
@@ -206,8 +214,12 @@ func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	if len(s.models) > 0 {
 		args, files = v.addModels(t, args, files, len(memories), s.models)
 	}
+	loglevel := 4
+	if os.Getenv(kernelsVariable) != "" {
+		loglevel = 5 // what lockdep reports are warnings
+	}
 	args = append(args, "-append", strings.Join(append([]string{
-		"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off intel_iommu=on",
+		fmt.Sprintf("console=ttyS0 quiet loglevel=%d panic=-1 no_timer_check mitigations=off intel_iommu=on", loglevel),
 		functionsVariable + "=" + strings.Join(functions, ";"),
 		modulesVariable + "=" + strings.Join(s.modules, ";"),
 		playVariable + "=" + strings.Join(play, ";"),
@@ -249,9 +261,13 @@ func (v *vm) end() {
 	v.off()
 }
 
-// off waits until the machine is off.
+// kernelFault is how the kernel reports its own faults on the console.
+var kernelFault = regexp.MustCompile(`(?m)^(\[[ .0-9]*\] )?(BUG|kernel BUG|WARNING|UBSAN|INFO: trying).*`)
+
+// off waits until the machine is off. Its kernel has reported no fault.
 func (v *vm) off() {
 	v.t.Helper()
 	v.wait()
 	require.Zero(v.t, v.cmd.ProcessState.ExitCode())
+	require.Empty(v.t, kernelFault.FindAllString(string(v.log()), -1))
 }
