@@ -74,8 +74,8 @@
 //
 // A [Fabric] is a fabric that this process has joined. The package's functions use a default
 // Fabric. It is opened by its first use and released shortly after its last listener and connection are
-// closed. The environment variable SDP_FABRIC names its fabric. Without it, the processes of one
-// user on one machine share one.
+// closed. The environment variable SDP_FABRIC names its fabric. Without it, the file /etc/ntbnet/fabric
+// does, for all programs of the machine. Where there is none, the processes of one user on one machine share one.
 //
 // # Nodes
 //
@@ -98,6 +98,8 @@
 //
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
 //	SDP_FABRIC='ring:lab?node=1' server
+//
+// With share=1 all of them give nodes=N, and the first one owns the links.
 //
 // # Users
 //

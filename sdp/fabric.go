@@ -97,8 +97,8 @@ type Fabric struct {
 // user is implemented by the endpoint of a *Conn, and by a *Listener.
 type user interface{ Close() error }
 
-// Open joins a fabric: "" for the one that SDP_FABRIC names, or else the one
-// that this user's processes on this machine share; "shm:NAME" for another one on
+// Open joins a fabric: "" for the one that SDP_FABRIC names, or if that is not set the file
+// /etc/ntbnet/fabric, or else the one that this user's processes on this machine share; "shm:NAME" for another one on
 // this machine; "mem:NAME" for one within this process, for tests. The caller
 // closes the Fabric.
 //
@@ -148,10 +148,15 @@ type user interface{ Close() error }
 //	              directory besides root and this user; who owns it is trusted: users;
 //	              none unless given
 //	node=I        which node this process is of: a number from 1 to 16
+//	hostI=NAMES   names by which network sdp dials node I, with commas between; node I
+//	              keeps its own: names of machines, each of one node; none unless given
 //	backend=NAME  what the links are made of: memory between processes or, for tests,
 //	              within one: shm or mem; shm unless given
 //	nodes=N       how many nodes there are, the same on all; the process that says so
 //	              owns the links of its node: a number from 2 to 16
+//	share=1       others of the node may say nodes too: the first process owns the
+//	              links, later ones are members, and when the owner ends, one of them
+//	              owns the links: 0 or 1; 0, and 1 in /etc/ntbnet/fabric unless given
 //	lanes=L       lanes of each link, the same on all nodes: a number from 1 to 8; 1
 //	              unless given
 //	slots=N       frames that a lane holds, the same on all nodes; fewer, but at least
@@ -178,7 +183,7 @@ type user interface{ Close() error }
 //	              unless given
 //
 // Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
-// owner of a node's links. An ntb fabric takes node, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
+// owner of a node's links. An ntb fabric takes node, hostI, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.
@@ -196,7 +201,8 @@ func Open(fabric string) (*Fabric, error) {
 
 // OpenWith is Open, with devices that the program supplies. Fabrics that are opened by the same
 // name while this one is open share its fabric, and its devices with it. So the functions Dial
-// and Listen use them where the name is that of SDP_FABRIC. If there is one before, OpenWith
+// and Listen use them where the name is "" or that of their fabric. This process owns the links
+// of its node, also with share=1: if another one does, the error is EADDRINUSE. If there is one before, OpenWith
 // fails with EBUSY. That includes the Fabric that Dial and Listen open by themselves, which stays
 // for 250 ms after its last use: call OpenWith first.
 func OpenWith(fabric string, devices Devices) (*Fabric, error) {
@@ -236,7 +242,7 @@ func (f *Fabric) Close() error {
 
 // OwnsLinks reports whether this process owns the links of its node to other nodes.
 // Then the other processes of the node use them too. Its fabric has several hosts,
-// and was named with nodes=N.
+// and was named with nodes=N. With share=1 no other process of the node owned them at that moment.
 func (f *Fabric) OwnsLinks() bool { return f.stack.fabric.OwnsLinks() }
 
 // Stats returns the Fabric's counters.
@@ -419,12 +425,10 @@ func (f *Fabric) dropDefault() {
 
 // openDefault opens the default Fabric. Without a call it stays as long as after the last one.
 func openDefault(o *opening) {
-	name := fabric.DefaultSpec()
+	name, _, err := fabric.Default()
 	var s *stack
-	unspare, err := spare()
 	if err == nil {
-		s, err = openStack(name, nil)
-		unspare()
+		s, err = openSpared(name)
 	}
 	defaultFabric.mu.Lock()
 	defer defaultFabric.mu.Unlock()
@@ -442,6 +446,16 @@ func openDefault(o *opening) {
 	o.err = err
 	defaultFabric.opening = nil
 	close(o.done)
+}
+
+// openSpared is openStack that leaves descriptors for TCP.
+func openSpared(name string) (*stack, error) {
+	unspare, err := spare()
+	if err != nil {
+		return nil, err
+	}
+	defer unspare()
+	return openStack(name, nil)
 }
 
 func (f *Fabric) beginCall() {

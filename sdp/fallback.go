@@ -80,8 +80,9 @@ func (l *knownLack) after(name string, now time.Time) error {
 func (f *Fabric) useForTCP(ctx context.Context) (_ *Fabric, done func(), err error) {
 	if f == nil {
 		defaultFabric.mu.Lock()
-		if defaultFabric.fabric == nil && defaultFabric.opening == nil {
-			err = defaultFabric.lack.after(fabric.DefaultSpec(), time.Now())
+		if defaultFabric.fabric == nil && defaultFabric.opening == nil && defaultFabric.lack.err != nil {
+			name, _, _ := fabric.Default() // where it fails, use has the error
+			err = defaultFabric.lack.after(name, time.Now())
 		}
 		defaultFabric.mu.Unlock()
 		if err != nil {

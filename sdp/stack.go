@@ -60,8 +60,12 @@ var stacks = struct {
 // openStack joins a fabric, or shares in it. Fabrics share if they name it by the
 // same words. With devices, which are those of OpenWith, there is nothing to share yet.
 func openStack(name string, devices *Devices) (*stack, error) {
+	var err error
 	if name == "" {
-		name = fabric.DefaultSpec()
+		name, _, err = fabric.Default()
+	}
+	if err != nil {
+		return nil, err
 	}
 	spec, err := fabric.ParseSpec(name)
 	if err != nil {

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/perf/doctor"
@@ -14,23 +14,17 @@ import (
 // runDoctor finds out whether a process here would listen and dial by SDP.
 func runDoctor(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("doctor")
-	name := fs.String("fabric", "", "`FABRIC`, as SDP_FABRIC names it (default SDP_FABRIC, or else shm:default)")
+	name := fs.String("fabric", "", "`FABRIC`, as SDP_FABRIC names it (default SDP_FABRIC, or else "+fabric.File+", or else shm:default)")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
-	from := "by --fabric"
-	switch {
-	case *name != "":
+	if *name != "" {
 		if _, err := fabric.ParseSpec(*name); err != nil {
 			return badInputf("--fabric: %w", err)
 		}
-	case os.Getenv(fabric.EnvFabric) != "":
-		*name, from = fabric.DefaultSpec(), "by "+fabric.EnvFabric
-	default:
-		*name, from = fabric.DefaultSpec(), "the default"
 	}
-	report := doctor.Run(ctx, *name, from)
+	report := doctor.Run(ctx, *name)
 	write := report.Table
 	if *asJSON {
 		write = func(out io.Writer) error { return writeJSON(out, report) }
@@ -39,7 +33,7 @@ func runDoctor(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if !report.Works {
-		return errors.New("a dial or a listen does not work by SDP in fabric " + *name)
+		return errors.New("a dial or a listen does not work by SDP in fabric " + cmp.Or(report.Fabric, "of "+fabric.File))
 	}
 	return nil
 }
@@ -47,7 +41,7 @@ func runDoctor(ctx context.Context, args []string, out io.Writer) error {
 // runList shows fabrics of this machine and who is in them.
 func runList(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("ls")
-	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC)")
+	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+fabric.File+")")
 	remove := fs.Bool("remove", false, "remove what is dead: sockets of processes that have ended, directories of this user's fabrics without processes")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	if helped, err := fs.parse(args, out); helped || err != nil {

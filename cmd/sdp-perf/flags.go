@@ -115,8 +115,8 @@ func (fs *flagSet) printHelp(out io.Writer) error {
 }
 
 const helpEnd = `
-"sdp-perf COMMAND --help" has the flags of a command. SDP_FABRIC names the fabric;
-crossover, ring and shmem make one of their own.
+"sdp-perf COMMAND --help" has the flags of a command. SDP_FABRIC names the fabric,
+or else /etc/ntbnet/fabric; crossover, ring and shmem make one of their own.
 
 Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot be
 listened on or dialled among it; 130 when interrupted.

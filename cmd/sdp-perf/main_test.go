@@ -290,7 +290,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"client --connect unix://", "no path"},
 		{"client --connect unix:///tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"client --connect tcp://" + nobody, "connection refused (start one there: sdp-perf server --listen tcp://" + nobody + ")"},
-		{"client --connect sdp://localhost:9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d) (start one there", fabric.DefaultSpec(), hostdir.UserName(os.Geteuid()), os.Geteuid())},
+		{"client --connect sdp://localhost:9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d) (start one there", os.Getenv(fabric.EnvFabric), hostdir.UserName(os.Geteuid()), os.Geteuid())},
 		{"client --connect unix:///nonexistent/s", "no such file or directory (start one there"},
 		{"client --connect sdp://no-such-host:7000", "no route to host\n"}, // a server there would not help
 	} {

@@ -22,17 +22,17 @@ import (
 // process is not a node of it.
 func runTopology(ctx context.Context, args []string, out io.Writer) error {
 	fs := newFlagSet("topology")
-	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC)")
+	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC, or else "+fabric.File+")")
 	asJSON := fs.Bool("json", false, "print all that the nodes tell, as JSON")
 	svg := fs.String("svg", "", "write a picture to `FILE` too, as SVG")
 	if helped, err := fs.parse(args, out); helped || err != nil {
 		return err
 	}
 	if *name == "" {
-		*name = os.Getenv(fabric.EnvFabric)
-	}
-	if *name == "" {
-		return badInputf("say which: --fabric ring:NAME (see sdp-perf --help)")
+		var err error
+		if *name, _, err = fabric.Default(); err != nil {
+			return err
+		}
 	}
 	t, err := fabric.ReadTopology(ctx, *name)
 	if errors.Is(err, syscall.EINVAL) {

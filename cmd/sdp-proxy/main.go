@@ -45,25 +45,32 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		logger.Printf("cannot open the SDP fabric: %v", err)
 		return statusUsage
 	}
+	s := &server{options: o, log: logger, signals: signals}
+	var is proxy.Fabric
 	if fabric != nil {
 		defer fabric.Close()
+		is, err = proxy.FindFabric()
+		if err != nil { // it has changed since it was opened
+			logger.Printf("cannot find the SDP fabric: %v", err)
+			return statusUsage
+		}
 	}
-	if o.own && !fabric.OwnsLinks() {
-		logger.Printf("--own: SDP_FABRIC is %q, want one with node=I and nodes=N, as in ring:lab?node=2&nodes=5", os.Getenv("SDP_FABRIC"))
+	if o.own && !fabric.OwnsLinks() && !is.Shares {
+		logger.Printf("--own: the fabric is %q, want one with node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=2&nodes=5'", is.Text)
 		return statusUsage
 	}
-	s := &server{options: o, log: logger, signals: signals}
 	if err := s.listen(fabric); err != nil {
 		logger.Print(err)
 		return statusUsage
 	}
 	if fabric != nil {
-		if whose, err := proxy.Whose(); err == nil {
-			s.logf("SDP is that of %s", whose)
-		}
+		s.logf("SDP is that of %s", is.Whose)
 	}
-	if o.own {
-		s.logf("owning the links of %s", os.Getenv("SDP_FABRIC"))
+	switch {
+	case o.own && fabric.OwnsLinks():
+		s.logf("owning the links of %s", is.Text)
+	case o.own:
+		s.logf("another process owns the links of %s; this one may when that has ended", is.Text)
 	}
 	return s.serve()
 }
@@ -76,7 +83,7 @@ func openFabric(o options) (*sdp.Fabric, error) {
 	}
 	for _, m := range o.maps {
 		if m.Listen.Network == "sdp" || m.Target.Network == "sdp" {
-			return sdp.Open("") // the fabric that SDP_FABRIC names, or the user's own
+			return sdp.Open("")
 		}
 	}
 	return nil, nil

@@ -54,7 +54,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{good, "--allow-user", "0"}, "only an sdp:// listener knows whose process connects"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
-		{[]string{"--own"}, "--own: SDP_FABRIC is \"" + own + "\", want"},
+		{[]string{"--own"}, "--own: the fabric is \"" + own + "\", want"},
 		{[]string{"--map", "unix://" + file + "=tcp://:1"}, "not a socket; remove it"},
 	} {
 		status, stdout, stderr := runProxy(c.args...)

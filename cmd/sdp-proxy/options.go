@@ -18,7 +18,7 @@ Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...]
 It listens on the left side and forwards each connection to the right side. A
 side is one of
   tcp://HOST:PORT     TCP; an empty HOST listens on all addresses
-  sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC or this user's own
+  sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC, /etc/ntbnet/fabric or this user's own
   unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
 Port 0 on the left picks a free one, which the first line on stderr tells.
 
@@ -69,7 +69,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 	fs.SetOutput(io.Discard) // run writes the one line
 	fs.SortFlags = false
 	specs := fs.StringArray("map", nil, "`LISTEN=TARGET` listens on the left, forwards to the right; may be repeated")
-	fs.BoolVar(&o.own, "own", false, "own the links of the node that SDP_FABRIC names, for the node's other processes; needs no --map")
+	fs.BoolVar(&o.own, "own", false, "own the links of this node of the fabric, for the node's other processes; needs no --map")
 	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
 	fs.IntVar(&o.maxConnections, "max-connections", 4096, "`N` connections of a map may be open, further clients are reset; 0 for no limit")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -30,6 +31,9 @@ type bridgeEnd interface {
 	Node(context.Context) (int, error)
 }
 
+// attachBridge attaches the bridge with an address, of which at most window bytes are used.
+type attachBridge func(address string, window int) (bridgeEnd, error)
+
 // attachKernel attaches a bridge of the kernel.
 func attachKernel(address string, window int) (bridgeEnd, error) {
 	return ntbkernel.Attach(address, ntbkernel.Options{Window: window})
@@ -51,12 +55,15 @@ func (s *Spec) nameBridge(address string) error {
 	return nil
 }
 
-// Bridged reports whether the fabric is that of a bridge of the kernel between two hosts.
-func (s *Spec) Bridged() bool { return s.bridge != "" }
+// Shares reports whether the first process of the node owns the links, and later ones are its members.
+func (s *Spec) Shares() bool { return s.bridge != "" || s.Share && s.Attach == nil }
 
-// at returns the spec of a process of a node, at one end of the bridge.
+// at returns the spec of a process of a node, at one end of the bridge if there is one.
 func (s *Spec) at(node int) *Spec {
 	own := *s
+	if s.bridge == "" {
+		return &own
+	}
 	own.Node = node
 	side := Right
 	if node == 2 {
@@ -68,8 +75,11 @@ func (s *Spec) at(node int) *Spec {
 
 // owned returns the node of this host whose links a process of the fabric owns.
 func (s *Spec) owned() (node int, ok bool) {
-	for node := 1; node <= 2; node++ {
-		if there, err := shmPresent(s, node); err == nil && there && (s.Node == 0 || s.Node == node) {
+	for node := 1; node <= s.Nodes; node++ {
+		if s.Node != 0 && s.Node != node {
+			continue
+		}
+		if there, err := shmPresent(s, node); err == nil && there {
 			return node, true
 		}
 	}
@@ -113,17 +123,17 @@ func (s *Spec) number(ctx context.Context, a bridgeEnd) (int, error) {
 }
 
 // take returns the spec of this process: that of the owner of the links, which then has the bridge, or that
-// of a member, if another process of the fabric has it. a is nil for a member and where there is no bridge.
+// of a member, if the spec shares and another process owns the links. a is nil for a member and where there is no bridge.
 func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
-	if s.bridge == "" {
+	if !s.Shares() {
 		return s, nil, nil
 	}
 	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(firstPause) {
 		if node, ok := s.owned(); ok {
-			own := s.at(node)
-			own.heir = s.at(node)
-			own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.ends = 0, 0, 0, 0, false, nil
-			return own, nil, nil
+			return s.at(node).asMember(), nil, nil
+		}
+		if s.bridge == "" {
+			return s, nil, nil
 		}
 		a, err := s.attachBridge(s.bridge, s.Window)
 		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
@@ -140,6 +150,15 @@ func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
 	}
 }
 
+// asMember returns the spec of a process that is a member as long as another one owns the links.
+func (s *Spec) asMember() *Spec {
+	own, heir := *s, *s
+	heir.Share = false // it gets the links, or stays a member
+	own.heir, own.Share = &heir, false
+	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.ends = 0, 0, 0, 0, false, nil
+	return &own
+}
+
 // with returns the spec of the owner of the links, which has an end of the bridge.
 func (s *Spec) with(a bridgeEnd) *Spec {
 	own := *s
@@ -148,13 +167,13 @@ func (s *Spec) with(a bridgeEnd) *Spec {
 	return &own
 }
 
-// Inherit has a process own the links of a bridge when their owner has ended, of which it was a member: open opens
+// Inherit has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
 // the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
 // Open's start.
 func (f *Fabric) Inherit(open func(*Spec) (leave func(), err error)) { f.net.inherit = open }
 
 // succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
-// gets the bridge.
+// gets them. A process that may not have them stays a member.
 func (h *hosts) succeed() {
 	said := ""
 	for h.ctx.Err() == nil {
@@ -167,7 +186,11 @@ func (h *hosts) succeed() {
 			if err == nil {
 				return
 			}
-			if !errors.Is(err, ntb.ErrInUse) && err.Error() != said {
+			if errors.Is(err, fs.ErrPermission) {
+				slog.Warn("fabric: nobody owns the links of this node, and this process may not", "reason", err)
+				return
+			}
+			if !errors.Is(err, ntb.ErrInUse) && !errors.Is(err, syscall.EADDRINUSE) && err.Error() != said {
 				said = err.Error()
 				slog.Warn("fabric: nobody owns the links of this node, it is tried again", "reason", err)
 			}
@@ -179,13 +202,19 @@ func (h *hosts) succeed() {
 	}
 }
 
-// own opens the fabric of the owner, if this process gets the bridge.
+// own opens the fabric of the owner, if this process gets the links.
 func (h *hosts) own() error {
-	a, err := h.spec.heir.attachBridge(h.spec.heir.bridge, h.spec.heir.Window)
+	heir := h.spec.heir
+	if heir.bridge == "" {
+		leave, err := h.inherit(heir)
+		h.leave = leave
+		return err
+	}
+	a, err := heir.attachBridge(heir.bridge, heir.Window)
 	if err != nil {
 		return err
 	}
-	leave, err := h.inherit(h.spec.heir.with(a))
+	leave, err := h.inherit(heir.with(a))
 	if err != nil {
 		return errors.Join(err, a.Close())
 	}

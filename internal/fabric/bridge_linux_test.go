@@ -122,19 +122,21 @@ func TestABridgeJoinsTwoMachines(t *testing.T) {
 	reaches(t, other, 1)
 }
 
+// inherits has a process own the links when their owner has ended.
+func inherits(f *Fabric) {
+	f.Inherit(func(s *Spec) (func(), error) {
+		own, err := Open(s, func(*Fabric) {})
+		if err != nil {
+			return nil, err
+		}
+		return own.Close, nil
+	})
+}
+
 // The process that has the bridge ends. Of its members one has it then, and all reach the other machine again.
 func TestAMemberInheritsTheBridge(t *testing.T) {
 	leak.Check(t)
 	k := newKernel(t)
-	inherits := func(f *Fabric) {
-		f.Inherit(func(s *Spec) (func(), error) {
-			own, err := Open(s, func(*Fabric) {})
-			if err != nil {
-				return nil, err
-			}
-			return own.Close, nil
-		})
-	}
 	other := k.process(t, 1, "")
 	come := func() *Fabric {
 		f, err := Open(k.spec(t, 0, ""), inherits)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -64,15 +63,15 @@ func (e *end) place(w Wire) ntbivshmem.Place {
 	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0}
 }
 
-// attach attaches the end. Of a bridge at most window bytes are used, if that is not 0.
-func (e *end) attach(w Wire, window int) (ntb.Attachment, error) {
+// attach attaches the end, one of a bridge by kernel. Of that at most window bytes are used, if that is not 0.
+func (e *end) attach(w Wire, window int, kernel attachBridge) (ntb.Attachment, error) {
 	switch place := e.place(w); {
 	case e.kind == bridgeKind:
 		address, err := e.bridge()
 		if err != nil {
 			return nil, err
 		}
-		return attachKernel(address, window)
+		return kernel(address, window)
 	case e.kind == "file":
 		return ntbivshmem.AttachFile(e.target, place)
 	case isPath(e.target):
@@ -134,10 +133,14 @@ func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
 			return a, err
 		}
 	}
-	if e, ok := s.ends[endName(w)]; ok {
-		return e.attach(w, s.Window)
+	e, ok := s.ends[endName(w)]
+	switch {
+	case !ok:
+		return nil, nil
+	case s.attachBridge != nil:
+		return e.attach(w, s.Window, s.attachBridge)
 	}
-	return nil, nil
+	return e.attach(w, s.Window, attachKernel)
 }
 
 // CheckEnds returns, by the name of its option, why each end that the spec names would not be attached as it
@@ -188,13 +191,6 @@ func (e *end) check(ctx context.Context, w Wire, most int) (window int, err erro
 	}
 }
 
-// isNodeName reports whether an option names a neighbour, as node3 does.
-func isNodeName(name string) bool {
-	digits, ok := strings.CutPrefix(name, "node")
-	n, err := strconv.Atoi(digits)
-	return ok && err == nil && n >= 1 && n <= maxNodes && strconv.Itoa(n) == digits
-}
-
 // AttachEnd attaches an end of a wire by itself, without a fabric. name is an end, as an option names it, or a fabric of
 // whose wires one has an end. node is 1 at the one host and 2 at the other one, and 0 if the kernel or the fabric
 // knows. found is the name of the end, with the address of its bridge.
@@ -217,7 +213,7 @@ func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error
 		err = fmt.Errorf("which end of %s this is only you know: say node 1 at the one host, and node 2 at the other: %w", name, syscall.EINVAL)
 	}
 	if err == nil {
-		a, err = e.attach(w, window)
+		a, err = e.attach(w, window, attachKernel)
 	}
 	return a, e.kind + ":" + e.target, err
 }

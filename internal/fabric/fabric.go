@@ -19,10 +19,6 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// EnvFabric is the environment variable that names the fabric of a process that
-// does not choose one.
-const EnvFabric = "SDP_FABRIC"
-
 // ErrClosed reports that the fabric is closed.
 var ErrClosed = errors.New("fabric: closed")
 
@@ -262,12 +258,16 @@ func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member
 
 // FindHost finds a host of the fabric by a name that IsLocal accepts. In a fabric
 // of several hosts it also accepts the name or number of a node, such as "node3" or
-// "3".
+// "3", and the names that the spec gives to nodes.
 func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if f.IsLocal(name) {
 		return f.net.spec.Node, true
 	}
-	return f.FindNode(name)
+	if host, ok = f.FindNode(name); ok {
+		return host, true
+	}
+	host, ok = f.net.spec.Names[strings.TrimSuffix(strings.ToLower(name), ".")]
+	return host, ok
 }
 
 // FindNode finds a host of the fabric by what only a fabric knows: the name of a node, or,

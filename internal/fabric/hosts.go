@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -70,11 +71,15 @@ func openHosts(spec *Spec) (*hosts, error) {
 	case spec.Backend == "mem":
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
-	spec, bridge, err := spec.take()
+	own, bridge, err := spec.take()
 	if err != nil {
 		return nil, err
 	}
-	h, err := openShmHosts(spec)
+	h, err := openShmHosts(own)
+	if own.Shares() && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, fs.ErrPermission)) {
+		// Another process was faster, or this one may not have the ends of the wires and waits for one that may.
+		h, err = openShmHosts(spec.asMember())
+	}
 	if err != nil && bridge != nil {
 		err = errors.Join(err, bridge.Close())
 	}
@@ -107,7 +112,7 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 	if !spec.member() {
 		h.plan.Store(spec)
 	}
-	if errors.Is(err, syscall.EADDRINUSE) && spec.hosts() {
+	if errors.Is(err, syscall.EADDRINUSE) && spec.hosts() && !spec.Shares() {
 		// The other process is told, so that it can report that there was a second
 		// one.
 		who := ""

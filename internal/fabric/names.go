@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,40 @@ func checkPath(path string) (string, error) {
 		return "", fmt.Errorf("fabric: directory %q: want an absolute path of at most %d bytes, without ..: %w", path, maxPath, syscall.EINVAL)
 	}
 	return filepath.Clean(path), nil
+}
+
+// setNames sets names of a node, and reports whether they can be.
+func (s *Spec) setNames(node int, list string) bool {
+	if s.Names == nil {
+		s.Names = make(map[string]int)
+	}
+	for name := range strings.SplitSeq(strings.ToLower(list), ",") {
+		_, numbered := parseNode(name)
+		if other := s.Names[name]; numbered || other != 0 && other != node || !isMachine(name) {
+			return false
+		}
+		s.Names[name] = node
+	}
+	return true
+}
+
+const maxMachine = 253 // length of a machine's name in bytes
+
+// isMachine reports whether a name in lower case may be that of another machine, and nothing else.
+func isMachine(name string) bool {
+	return name != "" && len(name) <= maxMachine && name != "localhost" && net.ParseIP(name) == nil &&
+		name[len(name)-1] != '.' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// namesOf returns the names of a node besides its own, in order.
+func (s *Spec) namesOf(node int) (names []string) {
+	for name, of := range s.Names {
+		if of == node {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // isPath reports whether a fabric's name is the path of its directory.

@@ -61,12 +61,16 @@ var options = []option{
 		}},
 	{"node", "I", "which node this process is of", "a number from 1 to 16", "", nodes,
 		func(s *Spec, v string) bool { return number(&s.Node, v, 1, maxNodes) }},
+	{hostOption, "NAMES", "names by which network sdp dials node I, with commas between; node I keeps its own", "names of machines, each of one node", "none", nodes, nil},
 	{"backend", "NAME", "what the links are made of: memory between processes or, for tests, within one",
 		"shm or mem", "shm", nodes,
 		func(s *Spec, v string) bool { s.Backend = v; return v == "shm" || v == "mem" }},
 	{"nodes", "N", "how many nodes there are, the same on all; the process that says so owns the links of its node",
 		"a number from 2 to 16", "", owners,
 		func(s *Spec, v string) bool { return number(&s.Nodes, v, minNodes, maxNodes) }},
+	{"share", "1", "others of the node may say nodes too: the first process owns the links, later ones are members, and when the owner ends, one of them owns the links",
+		"0 or 1", "0, and 1 in /etc/ntbnet/fabric", owners,
+		func(s *Spec, v string) bool { s.Share = v == "1"; return v == "0" || v == "1" }},
 	{"lanes", "L", "lanes of each link, the same on all nodes", "a number from 1 to 8", "1", owners,
 		func(s *Spec, v string) bool { return number(&s.Lanes, v, 1, maxLanes) }},
 	{"slots", "N", "frames that a lane holds, the same on all nodes; fewer, but at least 8, or 4 of two nodes, where that is more than a quarter of a bridge's window", "a number from 2 to 4096", "32", owners,
@@ -86,10 +90,29 @@ var options = []option{
 }
 
 // bridgeSays are the options of fabrics of several hosts that the kind of a bridge's fabric stands for.
-var bridgeSays = []string{"backend", "nodes", string(Left), string(Right), nodeOption}
+var bridgeSays = []string{"backend", "nodes", "share", string(Left), string(Right), nodeOption}
 
-// nodeOption stands for the options node1 to node16.
-const nodeOption = "nodeI"
+// Options that there are for each node: nodeOption stands for node1 to node16.
+const (
+	nodeOption = "nodeI"
+	hostOption = "hostI"
+)
+
+// findOption returns the option of that name. which is the node that a numbered one is about.
+func findOption(name string) (o option, which int, ok bool) {
+	for _, o := range options {
+		prefix, numbered := strings.CutSuffix(o.name, "I")
+		if !numbered && o.name == name {
+			return o, 0, true
+		}
+		digits, ok := strings.CutPrefix(name, prefix)
+		n, err := strconv.Atoi(digits)
+		if numbered && ok && err == nil && n >= 1 && n <= maxNodes && strconv.Itoa(n) == digits {
+			return o, n, true
+		}
+	}
+	return option{}, 0, false
+}
 
 // isID reports whether a name may be that of a user or a group.
 func isID(name string) bool { return name != "" && !strings.ContainsAny(name, " :,/\x00\n") }
@@ -114,10 +137,8 @@ func (s *Spec) takes(of whose) bool {
 
 // set sets an option of a spec.
 func (s *Spec) set(name, value string) error {
-	i := slices.IndexFunc(options, func(o option) bool {
-		return o.name == name && name != nodeOption || o.name == nodeOption && isNodeName(name)
-	})
-	if i < 0 {
+	o, which, ok := findOption(name)
+	if !ok {
 		var names []string
 		for _, o := range options {
 			if s.takes(o.of) {
@@ -127,7 +148,6 @@ func (s *Spec) set(name, value string) error {
 		last := len(names) - 1
 		return fmt.Errorf("want %s or %s", strings.Join(names[:last], ", "), names[last])
 	}
-	o := options[i]
 	if o.of == paths && !s.takes(paths) {
 		return fmt.Errorf("%s:%s has a name; this is an option of fabrics that are a directory, as in %[1]s:/PATH", s.Kind, s.Name)
 	}
@@ -138,8 +158,11 @@ func (s *Spec) set(name, value string) error {
 		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
 	}
 	set := o.set
-	if o.name == nodeOption {
+	switch o.name {
+	case nodeOption:
 		set = func(s *Spec, v string) bool { return s.setEnd(name, v) }
+	case hostOption:
+		set = func(s *Spec, v string) bool { return s.setNames(which, v) }
 	}
 	if !set(s, value) {
 		return errors.New("want " + o.want)

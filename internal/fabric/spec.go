@@ -1,10 +1,10 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,11 +39,13 @@ type Spec struct {
 	Slots      int      // frames of a lane; 0 for the default
 	Frame      int      // bytes; 0 for the default
 	Failover   bool
-	Backend    string        // "shm" or "mem"
-	Window     int           // 0 for the kind's default
-	Buffer     int           // 0 for the default
-	Spin       time.Duration // -1 for the default
-	DMAFrom    int           // 0 to measure it
+	Share      bool           // the first process of the node owns the links, and others are its members
+	Names      map[string]int // of nodes, besides their own; lower case; nil for none
+	Backend    string         // "shm" or "mem"
+	Window     int            // 0 for the kind's default
+	Buffer     int            // 0 for the default
+	Spin       time.Duration  // -1 for the default
+	DMAFrom    int            // 0 to measure it
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.
@@ -59,46 +61,18 @@ type Spec struct {
 
 	ends map[string]end // of this node's wires that options name, by the option's name
 
-	heir         *Spec                                               // of a member at a bridge: the spec with which it would own the links; nil for others
-	bridge       string                                              // address of the kernel's bridge that joins two hosts; "" for other fabrics
-	attachBridge func(address string, window int) (bridgeEnd, error) // set if bridge is
+	heir         *Spec        // of a member where processes share the links: the spec with which it would own the links; nil for others
+	bridge       string       // address of the kernel's bridge that joins two hosts; "" for other fabrics
+	attachBridge attachBridge // attachKernel where bridge is set; nil stands for it too
 
 	base string // of the directories of a fabric that this process has joined; "" before
-}
-
-// DefaultSpec returns the fabric of a process that names none: the one that
-// SDP_FABRIC names, or else the user's own on this machine.
-func DefaultSpec() string {
-	if spec := os.Getenv(EnvFabric); spec != "" {
-		return spec
-	}
-	return "shm:" + DefaultName
 }
 
 // ParseSpec parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
 // machine has none.
 func ParseSpec(s string) (*Spec, error) {
 	rest, query, _ := strings.Cut(s, "?")
-	spec := &Spec{Spin: -1}
-	spec.Kind, spec.Name, _ = strings.Cut(rest, ":")
-	switch {
-	case spec.Kind == "shm", spec.Kind == "mem":
-		spec.Backend = spec.Kind
-	case isTopology(spec.Kind):
-		spec.Backend = "shm"
-	case spec.Kind == bridgeKind:
-		if err := spec.nameBridge(spec.Name); err != nil {
-			return nil, fmt.Errorf("fabric %q: %w", s, err)
-		}
-	default:
-		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
-	}
-	var err error
-	if isPath(spec.Name) && spec.Kind != "mem" {
-		spec.Name, err = checkPath(spec.Name)
-	} else {
-		err = checkName(spec.Name)
-	}
+	spec, err := parseName(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +89,42 @@ func ParseSpec(s string) (*Spec, error) {
 			return nil, fmt.Errorf("fabric %q: option %s=%s: %v: %w", s, name, values[0], err, syscall.EINVAL)
 		}
 	}
-	if isPath(spec.Name) && spec.Backend == "mem" {
-		return nil, fmt.Errorf("fabric %q: backend=mem uses no directory: want a name: %w", s, syscall.EINVAL)
-	}
-	if err := spec.checkHosts(); err != nil {
+	if err := spec.complete(); err != nil {
 		return nil, fmt.Errorf("fabric %q: %v: %w", s, err, syscall.EINVAL)
 	}
 	return spec, nil
+}
+
+// parseName parses the text of a spec without options.
+func parseName(s string) (_ *Spec, err error) {
+	spec := &Spec{Spin: -1}
+	spec.Kind, spec.Name, _ = strings.Cut(s, ":")
+	switch {
+	case spec.Kind == "shm", spec.Kind == "mem":
+		spec.Backend = spec.Kind
+	case isTopology(spec.Kind):
+		spec.Backend = "shm"
+	case spec.Kind == bridgeKind:
+		if err := spec.nameBridge(spec.Name); err != nil {
+			return nil, fmt.Errorf("fabric %q: %w", s, err)
+		}
+	default:
+		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
+	}
+	if isPath(spec.Name) && spec.Kind != "mem" {
+		spec.Name, err = checkPath(spec.Name)
+	} else {
+		err = checkName(spec.Name)
+	}
+	return spec, err
+}
+
+// complete checks the options of a spec together, once all are set, and sets those that follow from others.
+func (s *Spec) complete() error {
+	if isPath(s.Name) && s.Backend == "mem" {
+		return errors.New("backend=mem uses no directory: want a name")
+	}
+	return s.checkHosts()
 }
 
 // Limits of a fabric of several hosts.
@@ -160,12 +163,19 @@ func (s *Spec) checkHosts() error {
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
 		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
-	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover):
-		return fmt.Errorf("lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
+	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share):
+		return fmt.Errorf("share, lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
 	case s.Nodes == 0:
 		return s.checkEnds()
 	case s.Node > s.Nodes:
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
+	case s.Share && s.Backend == "mem":
+		return errors.New("backend=mem is one process, which shares nothing: want share=0")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Names)) {
+		if node := s.Names[name]; node > s.Nodes {
+			return fmt.Errorf("option host%d=%s: want host1 to host%d, since nodes=%[3]d", node, name, s.Nodes)
+		}
 	}
 	s.Lanes = max(s.Lanes, 1)
 	return s.checkEnds()

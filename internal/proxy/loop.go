@@ -73,11 +73,15 @@ func Register(ctx context.Context, spec string, forwarders []*Forwarder) (*Regis
 // openBoard opens the board of the fabric. Where the system has no SDP, and so no
 // fabrics, it returns nil without an error.
 func openBoard(spec string) (*hostdir.Board, error) {
-	if spec == "" {
-		spec = fabric.DefaultSpec()
-	}
 	var board *hostdir.Board
-	s, err := fabric.ParseSpec(spec)
+	var s *fabric.Spec
+	var err error
+	if spec == "" {
+		spec, _, err = fabric.Default()
+	}
+	if err == nil {
+		s, err = fabric.ParseSpec(spec)
+	}
 	if err == nil {
 		board, err = fabric.OpenBoard(s)
 	}

@@ -69,11 +69,22 @@ func (u Users) allow(p sdp.Peer) error {
 	return fmt.Errorf("want uid %d or gid %d", u.uids, u.gids)
 }
 
-// Whose returns the name of the fabric that SDP_FABRIC names, and for which processes it is.
-func Whose() (string, error) {
-	spec, err := fabric.ParseSpec(fabric.DefaultSpec())
+// Fabric is the fabric of a process that names none.
+type Fabric struct {
+	Text   string // that names it
+	Whose  string // its name, and for which processes it is
+	Shares bool   // the first process of the node owns the links, and one of the others when it has ended
+}
+
+// FindFabric returns the fabric of this process.
+func FindFabric() (Fabric, error) {
+	text, _, err := fabric.Default()
 	if err != nil {
-		return "", err
+		return Fabric{}, err
 	}
-	return spec.Whose(), nil
+	spec, err := fabric.ParseSpec(text)
+	if err != nil {
+		return Fabric{}, err
+	}
+	return Fabric{text, spec.Whose(), spec.Shares()}, nil
 }

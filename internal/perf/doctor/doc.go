@@ -12,6 +12,6 @@
 //
 // It measures nothing.
 //
-//	r := doctor.Run(ctx, "shm:default", "by default")
+//	r := doctor.Run(ctx, "shm:default")
 //	err := r.Table(os.Stdout)
 package doctor

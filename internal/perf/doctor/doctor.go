@@ -24,18 +24,34 @@ import (
 // timeout limits the listen and the dial.
 const timeout = 10 * time.Second
 
-// Run examines the fabric of that name. from says where the name is from.
-func Run(ctx context.Context, name, from string) *Report {
-	r := &Report{Fabric: name, Hosts: []*fabric.HostView{}}
-	spec, err := fabric.ParseSpec(name)
-	if err == nil {
+// find returns the spec of the fabric of that name, or of a process that names none if it is empty. from is the name,
+// and what says it.
+func find(ctx context.Context, name string) (spec *fabric.Spec, text, from string, err error) {
+	by := "--fabric"
+	if name == "" {
+		if name, by, err = fabric.Default(); err != nil {
+			return nil, "", "none, by " + fabric.File, err
+		}
+	}
+	from = name + ", by " + by
+	if by == "" {
+		from = name + ", the default"
+	}
+	if spec, err = fabric.ParseSpec(name); err == nil {
 		spec, err = spec.Settled(ctx)
 	}
+	return spec, name, from, err
+}
+
+// Run examines the fabric of that name, or that of a process that names none if it is empty.
+func Run(ctx context.Context, name string) *Report {
+	spec, name, from, err := find(ctx, name)
+	r := &Report{Fabric: name, Hosts: []*fabric.HostView{}}
 	if err != nil {
 		spec = nil
-		r.fail("fabric", advice(err), "%s, %s", name, from)
+		r.fail("fabric", advice(err), "%s", from)
 	} else {
-		r.ok("fabric", "%s, %s: %s", name, from, spec.Whose())
+		r.ok("fabric", "%s: %s", from, spec.Whose())
 	}
 	r.user()
 	r.system(spec)
@@ -131,8 +147,8 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 	switch {
 	case spec.Node == 0:
 		return
-	case owns && owner != 0 && spec.Bridged():
-		r.ok("links", "process %d owns the bridge and the links of node %d, and other processes share them", owner, spec.Node)
+	case owns && owner != 0 && spec.Shares():
+		r.ok("links", "process %d owns the links of node %d, and other processes share them", owner, spec.Node)
 	case owns && owner != 0:
 		// It may be the program that is asked about, with this very SDP_FABRIC.
 		r.ok("links", "process %d owns the links of node %d; a second one needs %s", owner, spec.Node, spec.Member())
@@ -165,7 +181,7 @@ func (r *Report) ends(ctx context.Context, spec *fabric.Spec) {
 	defer cancel()
 	bad := spec.CheckEnds(ctx)
 	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		r.fail("links", "mend it, or name another end in SDP_FABRIC: docs/hardware.md, docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
+		r.fail("links", "mend it, or name another end: docs/hardware.md, docs/ivshmem.md", "the end %s cannot be used: %s", name, oneLine(bad[name].Error()))
 	}
 }
 

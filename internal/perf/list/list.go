@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -19,7 +18,7 @@ type Report struct {
 }
 
 // Read finds out who is in a fabric. With no name it finds the fabrics of this user that have a
-// name, and the one of SDP_FABRIC, if that is the path of a directory.
+// name, and the one of this process, if that is the path of a directory.
 func Read(ctx context.Context, name string) (*Report, error) {
 	if name != "" {
 		hosts, err := fabric.Hosts(ctx, name)
@@ -29,7 +28,11 @@ func Read(ctx context.Context, name string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec := os.Getenv(fabric.EnvFabric); strings.Contains(spec, ":/") {
+	spec, _, err := fabric.Default()
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(spec, ":/") {
 		named, err := fabric.Hosts(ctx, spec)
 		if err != nil {
 			return nil, err
