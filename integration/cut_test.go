@@ -214,14 +214,17 @@ func TestAKilledNodeResetsOnlyItsOwnConnections(t *testing.T) {
 }
 
 // shutDirectories gives the directories by which nodes find each other a mode with which they are
-// refused. So a link that is cut from now on stays down.
-func (r *ring) shutDirectories() {
+// refused. So a link that is cut from now on stays down, until open is called.
+func (r *ring) shutDirectories() (open func()) {
 	r.t.Helper()
-	for node := 1; node <= r.n; node++ {
-		dir := filepath.Join(fabricBase(os.Geteuid()), fmt.Sprintf("%s@%d", r.name, node))
-		require.NoError(r.t, os.Chmod(dir, 0o755))
-		r.t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	set := func(mode os.FileMode) {
+		for node := 1; node <= r.n; node++ {
+			require.NoError(r.t, os.Chmod(filepath.Join(fabricBase(os.Geteuid()), fmt.Sprintf("%s@%d", r.name, node)), mode))
+		}
 	}
+	set(0o755)
+	r.t.Cleanup(func() { set(0o700) })
+	return func() { set(0o700) }
 }
 
 // One link of each way is cut and stays down.
@@ -248,6 +251,33 @@ func TestNodesThatNoWayJoins(t *testing.T) {
 	require.Contains(t, answer, syscall.EHOSTUNREACH.Error())
 	for from, to := range map[int]string{1: "node4:8", 2: "node3:8"} {
 		until(t, to+" is reached", func() bool { return r.askSender(from, "reach %s", to) == "ok" })
+	}
+	r.end()
+}
+
+// A link of a ring is cut: all four nodes see it, and that it is made again.
+func TestFourNodesSeeACut(t *testing.T) {
+	r := startMembers(t, "ring", 4, "")
+	whole := "1+ 2+ 3+ 4+"
+	for node := 1; node <= 4; node++ {
+		require.Equal(t, "ok", r.ask(node, "watch"))
+	}
+	sees := func(want string) {
+		t.Helper()
+		for node := 1; node <= 4; node++ {
+			until(t, fmt.Sprintf("node %d sees %s", node, want), func() bool { return r.ask(node, "seen") == want })
+		}
+	}
+	sees(whole)
+	mend := r.shutDirectories()
+	r.cut(2, 3)
+	sees("1+ 2right 3left 4+")
+	mend()
+	sees(whole)
+	r.nodes[4].kill()
+	r.nodes[4] = nil
+	for node := 1; node <= 3; node++ {
+		until(t, "node 4 is down", func() bool { return r.ask(node, "seen") == "1left 2+ 3right 4-" })
 	}
 	r.end()
 }

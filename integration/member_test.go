@@ -18,6 +18,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,8 @@ func longRun() bool { return os.Getenv(longVariable) != "" }
 //	flood ADDRESS...        send to all these ports 9, at full speed
 //	counts                  bytes that have come to port 9, by sender, in JSON
 //	ebb                     end the floods; the answer comes when all have arrived
+//	watch                   watch the nodes
+//	seen                    each node as the events so far say: "2+" is up with both links, "2left" lacks that one, "2-" is down
 type member struct {
 	*self
 	fabric   *sdp.Fabric
@@ -55,6 +58,8 @@ type member struct {
 	mu     sync.Mutex
 	counts map[string]int64 // by the sender's host; guarded by mu
 	broken error            // the first failure of a flood; guarded by mu
+
+	seen [5]sdp.Node // by number, as events say; guarded by mu
 
 	over    atomic.Bool
 	floods  sync.WaitGroup
@@ -151,8 +156,45 @@ func (m *member) do(w []string) (string, error) {
 		return string(b), err
 	case "ebb":
 		return "ok", m.ebb()
+	case "watch":
+		go m.watch() // until the Fabric is closed
+		return "ok", nil
+	case "seen":
+		return m.nodes(), nil
 	}
 	return "", fmt.Errorf("what is %q", w[0])
+}
+
+func (m *member) watch() {
+	for e := range m.fabric.Watch(context.Background()) {
+		m.mu.Lock()
+		m.seen[e.Node.Number] = e.Node
+		m.mu.Unlock()
+	}
+}
+
+// nodes returns what watch has seen.
+func (m *member) nodes() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []string
+	for _, n := range m.seen[1:] {
+		state := ""
+		switch {
+		case !n.Up:
+			state = "-"
+		case n.Left == sdp.LinkUp && n.Right == sdp.LinkUp:
+			state = "+"
+		}
+		if n.Up && n.Left != sdp.LinkUp {
+			state += "left"
+		}
+		if n.Up && n.Right != sdp.LinkUp {
+			state += "right"
+		}
+		all = append(all, fmt.Sprintf("%d%s", n.Number, state))
+	}
+	return strings.Join(all, " ")
 }
 
 // cutCables shuts down the sockets that are cables to a process, as if somebody

@@ -74,6 +74,8 @@ type RouteInfo struct {
 	State     string `json:"state"`               // "up", "unreachable"
 	Direction string `json:"direction,omitempty"` // in use
 	Hops      int    `json:"hops"`                // in that direction
+	// Side is where frames go from this host: Direction, or where the owner sends those of a member.
+	Side Direction `json:"-"`
 }
 
 // TunnelInfo is a routed peer.
@@ -98,35 +100,10 @@ func (n *Node) Topology() Snapshot {
 	o := r.opts
 	s := Snapshot{
 		Self: n.id, Name: n.id.String(), Topology: o.Topology.String(), Nodes: o.Hosts, Lanes: o.Lanes,
-		Links: []LinkInfo{}, Routes: []RouteInfo{}, Tunnels: []TunnelInfo{}, Drops: map[string]uint64{},
+		Links: []LinkInfo{}, Tunnels: []TunnelInfo{}, Drops: map[string]uint64{},
 	}
+	s.Hosts, s.Routes = n.Hosts()
 	r.mu.Lock()
-	for host := 1; host <= o.Hosts; host++ {
-		h := HostInfo{Host: host, State: "unknown"}
-		if n := r.linkStates[host]; n != nil {
-			h.ID, h.Epoch, h.Members = n.id, n.number, n.members
-		}
-		if o.Topology != Mesh {
-			h.Left, h.Right = r.linkStates[host].side(Left).String(), r.linkStates[host].side(Right).String()
-		}
-		link, _, hops := r.routeLocked(host)
-		switch {
-		case host == r.host:
-			h.State = "self"
-		case link == nil:
-			h.State = "unreachable"
-			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "unreachable"})
-		default:
-			if r.linkStates[host] != nil || o.Topology == Mesh {
-				h.State = "up"
-			}
-			s.Routes = append(s.Routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops})
-		}
-		if o.Topology == Mesh && link != nil && link.direction == Direct {
-			h.ID = link.id
-		}
-		s.Hosts = append(s.Hosts, h)
-	}
 	links := slices.Collect(maps.Values(r.links))
 	r.mu.Unlock() // in the order of locks it comes after those of the lanes
 	for _, l := range links {
@@ -142,6 +119,42 @@ func (n *Node) Topology() Snapshot {
 		}
 	}
 	return s
+}
+
+// Hosts returns what this node knows of all hosts, 1 to Options.Hosts, and its routes to the others. It changes
+// when [Node.Changed] says so, and takes no lock that is held while frames are stored.
+func (n *Node) Hosts() (hosts []HostInfo, routes []RouteInfo) {
+	r := n.router
+	routes = []RouteInfo{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for host := 1; host <= r.opts.Hosts; host++ {
+		h := HostInfo{Host: host, State: "unknown"}
+		if n := r.linkStates[host]; n != nil {
+			h.ID, h.Epoch, h.Members = n.id, n.number, n.members
+		}
+		if r.opts.Topology != Mesh {
+			h.Left, h.Right = r.linkStates[host].side(Left).String(), r.linkStates[host].side(Right).String()
+		}
+		link, side, hops := r.routeLocked(host)
+		switch {
+		case host == r.host:
+			h.State = "self"
+		case link == nil:
+			h.State = "unreachable"
+			routes = append(routes, RouteInfo{Host: host, State: "unreachable"})
+		default:
+			if r.linkStates[host] != nil || r.opts.Topology == Mesh {
+				h.State = "up"
+			}
+			routes = append(routes, RouteInfo{Host: host, State: "up", Direction: link.direction.String(), Hops: hops, Side: side})
+		}
+		if r.opts.Topology == Mesh && link != nil && link.direction == Direct {
+			h.ID = link.id
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, routes
 }
 
 func (l *Link) info() LinkInfo {

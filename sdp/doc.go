@@ -99,7 +99,8 @@
 //	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
 //	SDP_FABRIC='ring:lab?node=1' server
 //
-// With share=1 all of them give nodes=N, and the first one owns the links.
+// With share=1 all of them give nodes=N, and the first one owns the links. [Fabric.Nodes] returns the nodes, and
+// [Fabric.Watch] yields those that come, go, and change their routes.
 //
 // # Users
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/format"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -92,6 +93,13 @@ func listenFor(gid int) (net.Listener, error) {
 		return nil
 	}}
 	return lc.Listen(context.Background(), "sdp", ":7000")
+}
+
+// logNodes logs what happens to nodes until ctx ends.
+func logNodes(ctx context.Context, f *sdp.Fabric) {
+	for e := range f.Watch(ctx) {
+		log.Printf("node%d: %v, %d hops, links %v and %v", e.Node.Number, e.Type, e.Node.Hops, e.Node.Left, e.Node.Right)
+	}
 }
 
 // The client of README.md has what package http's own has.
@@ -225,6 +233,32 @@ func ExampleOpen() {
 	}
 	fmt.Println(c.RemoteAddr().Network(), c.RemoteAddr())
 	// Output: sdp localhost:7000
+}
+
+// A node waits until the next one is there. Both are in one process here.
+func ExampleFabric_Watch() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	first, err := sdp.Open("line:watched?node=1&nodes=2&backend=mem")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer first.Close()
+	go logNodes(ctx, first)
+	second, err := sdp.Open("line:watched?node=2&nodes=2&backend=mem")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Close()
+	for e := range first.Watch(ctx) {
+		if n := e.Node; n.Number == 2 && e.Type == sdp.NodeUp {
+			fmt.Printf("node%d is %v: %d link to the %s\n", n.Number, e.Type, n.Hops, n.Via)
+			break
+		}
+	}
+	// Output: node2 is up: 1 link to the right
 }
 
 // Two machines of a line, each with one end of the bridge between them. Here they are in one

@@ -1,0 +1,56 @@
+package fabric
+
+import "github.com/ntbnet/ntbnet/ring"
+
+// NodeInfo is what this process knows of a node.
+type NodeInfo struct {
+	Node  int
+	Names []string // besides its own
+	Up    bool     // there is a route to it, or it is this node
+	Hops  int      // links on the route; 0 for this node, and without a route
+	Via   Side     // the first of these; "" without a route
+	// Left and Right are the states of its links, as the node says: "up", "down", "none" at the end of a line, or
+	// "unknown". They are empty in a mesh, and where there is one node.
+	Left, Right string
+}
+
+// Nodes returns what this process knows of the nodes, in the order of their numbers. changed is closed when that may
+// have changed; it is nil if that never does. A member knows its own node alone until it has met an owner of the links.
+func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
+	h := f.net
+	self := NodeInfo{Node: h.spec.Node, Names: h.spec.namesOf(h.spec.Node), Up: true}
+	if !h.several() {
+		return []NodeInfo{self}, nil
+	}
+	h.mu.Lock()
+	changed = h.changed
+	h.mu.Unlock()
+	r := h.ring.Load()
+	if r == nil {
+		return []NodeInfo{self}, changed
+	}
+	changed = r.Changed()
+	hosts, routes := r.Hosts()
+	for _, host := range hosts {
+		n := NodeInfo{Node: host.Host, Names: h.spec.namesOf(host.Host), Left: host.Left, Right: host.Right}
+		switch host.State {
+		case "self":
+			n.Up = true
+		case "up":
+			n.Up = true
+			for _, route := range routes {
+				if route.Host == host.Host {
+					n.Hops, n.Via = route.Hops, sideOf[route.Side]
+				}
+			}
+		default: // what it has said may be long ago
+			if n.Left != "" {
+				n.Left, n.Right = linkUnknown, linkUnknown
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, changed
+}
+
+var sideOf = map[ring.Direction]Side{ring.Left: Left, ring.Right: Right, ring.Direct: Direct}
