@@ -902,6 +902,10 @@ static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 		dev_err(dev, "%d peers, want 1\n", ntb_peer_port_count(ntb));
 		return -EOPNOTSUPP;
 	}
+	if (!ntb->ops->mw_set_trans) { /* and ntb_mw_set_trans() does nothing */
+		dev_err(dev, "the peer says where its stores go here, and this side could not end them\n");
+		return -EOPNOTSUPP;
+	}
 	if (ntb_spad_count(ntb) < WORDS) {
 		dev_err(dev, "%d scratchpads, want %d\n", ntb_spad_count(ntb), WORDS);
 		return -EOPNOTSUPP;

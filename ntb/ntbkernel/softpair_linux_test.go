@@ -136,12 +136,20 @@ func mountDebug(t *testing.T) {
 	}
 }
 
-// A port with several peers is refused, and the log says why.
-func TestModuleWantsOnePeer(t *testing.T) {
-	log := openKernelLog(t)
-	addresses := softPair(t, "ports=3")
-	_, err := openNode(thisSystem, addresses[0])
-	require.ErrorIs(t, err, syscall.ENODEV)
-	require.ErrorContains(t, err, "dmesg says why")
-	require.Contains(t, strings.Join(log.lines(), "\n"), "ntb_cdev "+addresses[0]+": 2 peers, want 1")
+// A bridge that the module cannot serve is refused, and the log says why.
+func TestModuleRefusesBridges(t *testing.T) {
+	for parameters, want := range map[string]string{
+		"ports=3":       "2 peers, want 1",
+		"scratchpads=3": "3 scratchpads, want 4",
+		"outbound=1":    "the peer says where its stores go here, and this side could not end them",
+	} {
+		t.Run(parameters, func(t *testing.T) {
+			log := openKernelLog(t)
+			addresses := softPair(t, parameters)
+			_, err := openNode(thisSystem, addresses[0])
+			require.ErrorIs(t, err, syscall.ENODEV)
+			require.ErrorContains(t, err, "dmesg says why")
+			require.Contains(t, strings.Join(log.lines(), "\n"), "ntb_cdev "+addresses[0]+": "+want)
+		})
+	}
 }

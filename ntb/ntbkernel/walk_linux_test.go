@@ -100,6 +100,8 @@ type walk struct {
 	cable  bool
 	ends   [2]*end
 	log    []string // what was done last
+
+	arrived int // stores
 }
 
 func (w *walk) peer(e *end) *end { return w.ends[1-e.index] }
@@ -253,10 +255,13 @@ func (w *walk) unmap(e *end) bool {
 
 // store stores into the peer's memory, or by a mapping that reaches nothing any more.
 func (w *walk) store(e *end) bool {
-	if len(e.maps) == 0 {
-		return false
+	for range 8 * min(1, len(e.maps)) {
+		w.storeByte(e, e.maps[w.random.IntN(len(e.maps))])
 	}
-	m := e.maps[w.random.IntN(len(e.maps))]
+	return len(e.maps) > 0
+}
+
+func (w *walk) storeByte(e *end, m mapping) {
 	at, b := w.random.IntN(len(m.bytes)), byte(w.random.Uint32())
 	into := e
 	if m.peer {
@@ -264,13 +269,15 @@ func (w *walk) store(e *end) bool {
 	}
 	if m.at+at < scribbled || !m.peer && e.gone {
 		_ = m.bytes[at]
-		return true
+		return
 	}
 	m.bytes[at] = b
 	if e.live(m) && m.at+at < len(into.memory) {
 		into.memory[m.at+at] = b
+		if m.peer && into.node != nil {
+			w.arrived++
+		}
 	}
-	return true
 }
 
 // compare compares an end's memory with what was stored.
@@ -535,9 +542,28 @@ func TestModuleWalk(t *testing.T) {
 				count[name[3:]]++
 				require.Empty(t, log.complaints())
 			}
-			t.Log(count)
-			for w.bind(w.ends[0]) || w.load(nil) || w.drive(w.ends[0]) {
+			// All is there again, and is of use.
+			for _, e := range w.ends {
+				w.kill(e)
+				w.close(e)
 			}
+			w.load(nil)
+			w.mend(nil)
+			for _, e := range w.ends {
+				w.drive(e)
+				w.bind(e)
+				w.open(e)
+			}
+			w.settle()
+			for range 10 {
+				for _, e := range w.ends {
+					w.mapSome(e)
+					w.store(e)
+					w.compare(w.peer(e))
+				}
+			}
+			t.Log(count, w.arrived, "stores reached another process")
+			require.NotZero(t, w.arrived)
 			require.NotEmpty(t, notFreed(t, "ntb_cdev"), "the kernel notes no allocations without slub_debug=U")
 			for _, e := range w.ends {
 				w.kill(e)

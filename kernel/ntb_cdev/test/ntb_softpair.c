@@ -23,7 +23,6 @@
 
 #include <linux/dma-map-ops.h>
 #include <linux/irq_work.h>
-#include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
@@ -36,18 +35,12 @@ MODULE_LICENSE("Dual BSD/GPL");
 #define MAX_PORTS	4
 #define MAX_WINDOWS	4
 #define MAX_SPADS	16
-#define MESSAGES	4
 
 /* Bus addresses differ from physical ones, so that one is not taken for the other. */
 #define BUS_OFFSET	BIT_ULL(40)
 
-/* Status bits of message registers: a message is there, or was not delivered. */
-#define MSG_IN		GENMASK_ULL(MESSAGES - 1, 0)
-#define MSG_OUT		(MSG_IN << 16)
-
-/* Interrupts beside those of doorbells. */
-#define IRQ_LINK	BIT_ULL(62)
-#define IRQ_MESSAGE	BIT_ULL(63)
+/* The interrupt beside those of doorbells. */
+#define IRQ_LINK	BIT_ULL(63)
 
 static unsigned int ports = 2;
 module_param(ports, uint, 0444);
@@ -60,7 +53,7 @@ MODULE_PARM_DESC(windows, "bytes of each window, at most 4 MiB (1048576,2097152)
 
 static unsigned int scratchpads = MAX_SPADS;
 module_param(scratchpads, uint, 0444);
-MODULE_PARM_DESC(scratchpads, "scratchpads; with 0, there are four message registers (16)");
+MODULE_PARM_DESC(scratchpads, "scratchpads, at most 16 (16)");
 
 static unsigned int doorbells = 8;
 module_param(doorbells, uint, 0444);
@@ -72,7 +65,7 @@ MODULE_PARM_DESC(unsafe, "doorbells are not safe to use (N)");
 
 static bool outbound;
 module_param(outbound, bool, 0444);
-MODULE_PARM_DESC(outbound, "the side that stores translates (N)");
+MODULE_PARM_DESC(outbound, "the side that stores translates, and its windows show nothing (N)");
 
 static bool numbered = true;
 module_param(numbered, bool, 0444);
@@ -93,12 +86,10 @@ struct port {
 	bool present;
 	bool enabled;
 	bool allocated;		/* a client has the block */
-	struct window windows[MAX_WINDOWS];	/* of the side that translates */
+	struct window windows[MAX_WINDOWS];	/* of peers, into the block */
 	u64 pending;		/* interrupts */
 	u64 db, db_mask;
 	u32 spads[MAX_SPADS];
-	u32 msgs[MESSAGES];
-	u64 msg_sts, msg_mask;
 };
 
 static struct port all[MAX_PORTS];
@@ -155,12 +146,6 @@ static void set_enabled(struct port *p, bool enabled)
 	p->enabled = enabled;
 }
 
-/* Returns the window of a port by which the first peer of p is reached. */
-static struct window *outbound_window(struct port *p, int widx)
-{
-	return outbound ? &p->windows[widx] : &peer_of(p, 0)->windows[widx];
-}
-
 static u64 bus_address(const struct port *p)
 {
 	return virt_to_phys(p->block) + BUS_OFFSET;
@@ -179,8 +164,7 @@ static bool exposed(struct port *p)
 	int i;
 
 	for (i = 0; i < window_count; i++)
-		if (outbound ? linked(p, peer_of(p, 0)) && shows(&peer_of(p, 0)->windows[i], p) :
-			       shows(&p->windows[i], p))
+		if (shows(&p->windows[i], p))
 			return true;
 	return false;
 }
@@ -198,8 +182,6 @@ static void deliver(struct irq_work *work)
 	spin_unlock_irqrestore(&lock, flags);
 	if (irqs & IRQ_LINK)
 		ntb_link_event(&p->ntb);
-	if (irqs & IRQ_MESSAGE)
-		ntb_msg_event(&p->ntb);
 	for (i = 0; i < doorbells; i++)
 		if (irqs & BIT_ULL(i))
 			ntb_db_event(&p->ntb, i);
@@ -352,13 +334,12 @@ static int soft_peer_mw_get_addr(struct ntb_dev *ntb, int widx, phys_addr_t *bas
 				 resource_size_t *size)
 {
 	struct port *p = port_of(ntb), *q = peer_of(p, 0);
+	struct window *w = &q->windows[widx];
 	unsigned long flags;
-	struct window *w;
 
 	if (widx < 0 || widx >= window_count)
 		return -EINVAL;
 	spin_lock_irqsave(&lock, flags);
-	w = outbound_window(p, widx);
 	if (base)
 		*base = linked(p, q) && shows(w, q) ? w->bus - BUS_OFFSET : virt_to_phys(sink);
 	if (size)
@@ -387,7 +368,7 @@ static u64 soft_db_vector_mask(struct ntb_dev *ntb, int vector)
 	return vector < doorbells ? BIT_ULL(vector) : 0;
 }
 
-/* Changes a pair of registers, of which one masks the other, and interrupts. */
+/* Changes the doorbells or their mask, and interrupts. */
 static int soft_change(struct port *p, u64 *reg, u64 clear, u64 set)
 {
 	unsigned long flags;
@@ -395,8 +376,6 @@ static int soft_change(struct port *p, u64 *reg, u64 clear, u64 set)
 	spin_lock_irqsave(&lock, flags);
 	*reg = (*reg & ~clear) | set;
 	interrupt(p, p->db & ~p->db_mask);
-	if (p->msg_sts & MSG_IN & ~p->msg_mask)
-		interrupt(p, IRQ_MESSAGE);
 	spin_unlock_irqrestore(&lock, flags);
 	return 0;
 }
@@ -467,66 +446,6 @@ static int soft_peer_spad_write(struct ntb_dev *ntb, int pidx, int sidx, u32 val
 	return soft_spad_write(&peer_of(port_of(ntb), pidx)->ntb, sidx, val);
 }
 
-static int soft_msg_count(struct ntb_dev *ntb)
-{
-	return scratchpads ? 0 : MESSAGES;
-}
-
-static u64 soft_msg_inbits(struct ntb_dev *ntb)
-{
-	return MSG_IN;
-}
-
-static u64 soft_msg_outbits(struct ntb_dev *ntb)
-{
-	return MSG_OUT;
-}
-
-static u64 soft_msg_read_sts(struct ntb_dev *ntb)
-{
-	return READ_ONCE(port_of(ntb)->msg_sts);
-}
-
-static int soft_msg_clear_sts(struct ntb_dev *ntb, u64 bits)
-{
-	return soft_change(port_of(ntb), &port_of(ntb)->msg_sts, bits, 0);
-}
-
-static int soft_msg_set_mask(struct ntb_dev *ntb, u64 bits)
-{
-	return soft_change(port_of(ntb), &port_of(ntb)->msg_mask, 0, bits);
-}
-
-static int soft_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
-{
-	return soft_change(port_of(ntb), &port_of(ntb)->msg_mask, bits, 0);
-}
-
-static u32 soft_msg_read(struct ntb_dev *ntb, int *pidx, int midx)
-{
-	*pidx = 0;
-	return READ_ONCE(port_of(ntb)->msgs[midx]);
-}
-
-/* What finds the register full is lost, and the status says so. */
-static int soft_peer_msg_write(struct ntb_dev *ntb, int pidx, int midx, u32 msg)
-{
-	struct port *p = port_of(ntb), *q = peer_of(p, pidx);
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
-	if (linked(p, q) && !(q->msg_sts & BIT_ULL(midx))) {
-		q->msgs[midx] = msg;
-		q->msg_sts |= BIT_ULL(midx);
-		if (!(q->msg_mask & BIT_ULL(midx)))
-			interrupt(q, IRQ_MESSAGE);
-	} else {
-		p->msg_sts |= BIT_ULL(midx) << 16;
-	}
-	spin_unlock_irqrestore(&lock, flags);
-	return 0;
-}
-
 static struct ntb_dev_ops soft_ops = {
 	.port_number = soft_port_number,
 	.peer_port_count = soft_peer_port_count,
@@ -555,15 +474,6 @@ static struct ntb_dev_ops soft_ops = {
 	.spad_write = soft_spad_write,
 	.peer_spad_read = soft_peer_spad_read,
 	.peer_spad_write = soft_peer_spad_write,
-	.msg_count = soft_msg_count,
-	.msg_inbits = soft_msg_inbits,
-	.msg_outbits = soft_msg_outbits,
-	.msg_read_sts = soft_msg_read_sts,
-	.msg_clear_sts = soft_msg_clear_sts,
-	.msg_set_mask = soft_msg_set_mask,
-	.msg_clear_mask = soft_msg_clear_mask,
-	.msg_read = soft_msg_read,
-	.peer_msg_write = soft_peer_msg_write,
 };
 
 /* Memory for DMA */
