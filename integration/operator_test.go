@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/perf/doctor"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +42,15 @@ var operations = map[string]func(w []string) (string, error){
 	"ping":  ping,
 	"log":   kernelLog,
 	"kexec": startKernel,
+	"examine": func([]string) (string, error) {
+		var found []string
+		for _, c := range doctor.Run(context.Background(), "mem:doctor", "here").Checks {
+			if c.Name == "bridge" {
+				found = append(found, c.Found+c.Remedy)
+			}
+		}
+		return strings.Join(found, "\n"), nil
+	},
 }
 
 // rest returns the parameters of a module.

@@ -183,6 +183,15 @@ func (b *bridged) lose(survivors []int, lose func()) {
 	}
 }
 
+// examined has sdp-perf doctor's checks find the bridge of each side, which a process has.
+func (b *bridged) examined(t *testing.T) {
+	for _, s := range b.sides {
+		found := s.must("examine")
+		t.Log(found)
+		require.Contains(t, found, "module ntb_cdev, link ready, held by process ")
+	}
+}
+
 // killed has each side's process killed, and another one of the same machine take its place.
 func (b *bridged) killed(t *testing.T) {
 	for i, s := range b.sides {
@@ -332,11 +341,13 @@ func TestVMBridge(t *testing.T) {
 				}
 				b.converse()
 			})
+			b.part("the doctor lists it", b.examined)
 			b.part("a process is killed", b.killed)
 			b.part("the cable is cut", b.cut)
 			if inFull(kind) {
 				b.part("a page and 1 MiB", func(*testing.T) { b.get(4096, 1<<20) })
 				b.part("SHMEM", b.shmem)
+				b.part("selftest", b.selftest)
 				b.part("another process takes the bridge", b.taken)
 				b.part("the bridge is removed", b.removed)
 				b.part("the module is loaded again", b.reloaded)

@@ -94,7 +94,7 @@ const (
 )
 
 // slowBell is the time from which a doorbell counts as slow. What polls finds one every 10 ms, and backends
-// look for one whose interrupt was lost every 50 ms.
+// look for one whose interrupt was lost every 200 ms.
 const slowBell = 20 * time.Millisecond
 
 // ring rings for each word, and measures until the answer by a word. The word must be there when the doorbell comes.
