@@ -44,7 +44,7 @@ var operations = map[string]func(w []string) (string, error){
 	"kexec": startKernel,
 	"examine": func([]string) (string, error) {
 		var found []string
-		for _, c := range doctor.Run(context.Background(), "mem:doctor", "here").Checks {
+		for _, c := range doctor.Run(context.Background(), "mem:doctor").Checks {
 			if c.Name == "bridge" {
 				found = append(found, c.Found+c.Remedy)
 			}
