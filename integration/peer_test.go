@@ -68,6 +68,7 @@ var roles = map[string]func(p *self) error{
 	"runner":    playRunner,
 	"operator":  playOperator,
 	"pour":      playPour,
+	"selftest":  playSelftest,
 }
 
 func init() {

@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() { roles["selftest"] = playSelftest }
-
 // playSelftest tests the machine's bridge from this end, and answers with the report.
 func playSelftest(p *self) error {
 	a, _, err := fabrics.AttachEnd("ntb", 0)

@@ -378,6 +378,9 @@ func (h *hosts) why(node int) error {
 	for _, l := range h.links {
 		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
+			if l.absent && l.uplink() && h.spec.heir != nil {
+				why = fmt.Errorf("no process owns the links of %s: this one tries to", nodeName(l.to))
+			}
 		}
 	}
 	if why == nil {
