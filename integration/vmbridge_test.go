@@ -322,6 +322,8 @@ func (b *bridged) taken(t *testing.T) {
 	s.must("end other")
 	until(t, "the first process has the bridge", func() bool { return s.must("ask far echo %s 20", there)[:2] == "ok" })
 	b.converse()
+	s.must("end far") // it would go on through what it was a member of
+	s.join()
 }
 
 // inFull reports whether all parts of a test run for a kind of bridge: for the first kind, and with NTBNET_VM=all.
