@@ -26,8 +26,10 @@ const (
 	functionsVariable = "NTBNET_FUNCTIONS"
 	// modulesVariable has further modules to load, in this order, with semicolons between.
 	modulesVariable = "VM_MODULES"
-	// playVariable has a role or program and its arguments, with semicolons between.
+	// playVariable has a role or program and its arguments, with semicolons between. After thenPlay another one
+	// follows, when the first has ended well.
 	playVariable = "VM_PLAY"
+	thenPlay     = "then"
 	// addressVariable has the IPv4 address of the machine's network device, whose network has 256. It is
 	// empty if there is none.
 	addressVariable = "VM_ADDRESS"
@@ -66,10 +68,19 @@ func runMachine() error {
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// playAt has processes play the role or program, one after the other, until one ends other than by
-// being killed.
+// playAt has processes play roles or programs, one after the other.
 func playAt(port *os.File) error {
-	words := strings.Split(os.Getenv(playVariable), ";")
+	for one := range strings.SplitSeq(os.Getenv(playVariable), ";"+thenPlay+";") {
+		if err := playProgram(port, strings.Split(one, ";")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// playProgram has processes play a role or program, one after the other, until one ends other than by
+// being killed.
+func playProgram(port *os.File, words []string) error {
 	for {
 		role := exec.Command("/proc/self/exe", words[1:]...)
 		role.Env = append(os.Environ(), peerVariable+"="+words[0])

@@ -374,15 +374,17 @@ func TestVMBridgeConformance(t *testing.T) {
 			if !inFull(kind) {
 				t.Skip("NTBNET_VM=all runs it")
 			}
-			s := bridgeSystem(t, kind, map[string]string{"tests": testsOf(t, "../ntb/ntbkernel")})
+			s := bridgeSystem(t, kind, map[string]string{"tests": testsOf(t, "../ntb/ntbkernel"), "sdptests": testsOf(t, "../sdp")})
 			functions := kind.make().Functions()
 			s.models = functions[:]
 			for _, m := range slices.Concat(kind.inTurn, []string{"ntb_cdev", "ntb_tool"}) {
 				s.modules = append(s.modules, m+".ko")
 			}
 			s.variables = []string{"NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
-			machine := s.startVM(t, nil, "/tests", "-test.v", "-test.short", "-test.run=OfBridges$|^TestModule", "-test.timeout=10m")
-			machine.passes(20)
+			machine := s.startVM(t, nil, "/tests", "-test.v", "-test.short", "-test.run=OfBridges$|^TestModule", "-test.timeout=10m",
+				thenPlay, "/sdptests", "-test.v", "-test.run=^TestConnOfBridges$", "-test.timeout=10m")
+			machine.passes(30)
+			t.Logf("interrupts by vector, of each function: %v", machine.models.Interrupts())
 		})
 	}
 }

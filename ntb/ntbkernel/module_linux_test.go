@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -228,9 +229,40 @@ func TestModuleClearsMemory(t *testing.T) {
 	require.NoError(t, unix.Munmap(own))
 }
 
-// Each doorbell is an event of its own.
+// interrupts returns how often each vector of a function has interrupted.
+func interrupts(t *testing.T, address string) map[int]int {
+	t.Helper()
+	table, err := os.ReadFile("/proc/interrupts")
+	require.NoError(t, err)
+	counts := make(map[int]int)
+	for line := range strings.Lines(string(table)) {
+		words := strings.Fields(line)
+		at := slices.Index(words, "PCI-MSIX-"+address)
+		if at < 0 {
+			continue
+		}
+		vector, err := strconv.Atoi(strings.TrimSuffix(words[at+1], "-edge"))
+		require.NoError(t, err, line)
+		for _, word := range words[1:at] { // a column for each processor, and then the controller's name
+			n, _ := strconv.Atoi(word)
+			counts[vector] += n
+		}
+	}
+	return counts
+}
+
+// hasBits reports whether the bridge at an address has an interrupt for each doorbell.
+func hasBits(t *testing.T, address string) bool {
+	t.Helper()
+	link, err := os.Readlink("/sys/bus/pci/devices/" + address + "/driver")
+	require.NoError(t, err)
+	return filepath.Base(link) == "ntb_hw_intel"
+}
+
+// Each doorbell is an event of its own, and an interrupt of its own where the bridge has one for each.
 func TestModuleRings(t *testing.T) {
-	_, nodes := openEnds(t)
+	addresses, nodes := openEnds(t)
+	bits := hasBits(t, addresses[1])
 	n := look(t, nodes[1]).doorbells
 	e, err := newEvents(1 + n)
 	require.NoError(t, err)
@@ -239,9 +271,23 @@ func TestModuleRings(t *testing.T) {
 	for _, f := range e.files {
 		require.NoError(t, f.SetReadDeadline(time.Now().Add(guard)))
 	}
+	before := interrupts(t, addresses[1])
 	for bell := range n {
 		require.NoError(t, nodes[0].ring(bell))
 		require.NoError(t, e.wait(1+bell), "doorbell %d", bell)
+		for other := range n {
+			var count [8]byte
+			if _, err := unix.Read(int(e.fds[1+other]), count[:]); bits {
+				require.ErrorIs(t, err, unix.EAGAIN, "doorbell %d, event of %d", bell, other)
+			}
+		}
+	}
+	if !bits {
+		return
+	}
+	after := interrupts(t, addresses[1])
+	for vector := range n {
+		require.Equal(t, 1, after[vector]-before[vector], "interrupts of vector %d", vector)
 	}
 }
 
