@@ -496,7 +496,7 @@ func TestTopologyShowsOtherMachines(t *testing.T) {
 // What does not fit is refused over the bridge, since nothing else joins the machines. Both sides
 // say what differs. When it is mended on one side, the link comes up.
 func TestWhatDoesNotFitIsRefusedOverABridge(t *testing.T) {
-	const small, large = 512 << 10, 4 << 20
+	const small, large = 256 << 10, 4 << 20
 	for _, c := range []struct {
 		name   string
 		window int
@@ -508,10 +508,10 @@ func TestWhatDoesNotFitIsRefusedOverABridge(t *testing.T) {
 		{"lanes", large, "&lanes=2", []string{"lanes, and slots of each: 1, 32 here, 2, 32 at node2.1"},
 			[]string{"lanes, and slots of each: 2, 32 here, 1, 32 at node1.1"}, ""},
 		{"frame", large, "&frame=4096", []string{"bytes in a frame: 67584 here, 4096 at"}, []string{"4096 here, 67584 at node1.1"}, ""},
-		{"a window too small for the lanes", large, "&lanes=8", []string{"1, 32 here, 8, 32 at node2.1"},
-			[]string{"windows of 4194304 bytes, want at least 4399104 for lanes=8, slots=8, frame=67584"}, ""},
-		{"a window too small for anything", small, "", []string{"windows of 524288 bytes, want at least 614400 for lanes=1, slots=8, frame=67584"},
-			[]string{"windows of 524288 bytes, want at least 614400"}, "-"},
+		{"a window too small for the lanes", 2 << 20, "&lanes=8", []string{"1, 32 here, 8, 32 at node2.1"},
+			[]string{"windows of 2097152 bytes, want at least 2236416 for lanes=8, slots=4, frame=67584"}, ""},
+		{"a window too small for anything", small, "", []string{"windows of 262144 bytes, want at least 344064 for lanes=1, slots=4, frame=67584"},
+			[]string{"windows of 262144 bytes, want at least 344064"}, "-"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMachines(t, "line", 2, c.window)

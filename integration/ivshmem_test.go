@@ -137,7 +137,7 @@ func TestAMemoryWithoutRoomForTheLanes(t *testing.T) {
 	s := newMemoryServer(t, 1)
 	s.start("--size", "1M")
 	spec := apart(t, "line", 2, func(node int) string {
-		return "&" + map[int]string{1: "right", 2: "left"}[node] + "=ivshmem:" + s.paths[0]
+		return "&" + map[int]string{1: "right", 2: "left"}[node] + "=ivshmem:" + s.paths[0] + "&lanes=8"
 	})
 	r := newApart(t, spec, 2)
 	r.ready(1, 2)
