@@ -43,6 +43,7 @@ type session struct {
 	seen  [doorbells]uint32        // doorbell words
 
 	state   atomic.Int32
+	begun   atomic.Bool   // set by begin; until then the page is bringUp's alone
 	down    chan struct{} // closed by takeDown
 	ended   chan struct{} // closed when keepAlive has returned; nil if it was not begun
 	cutOnce sync.Once     // for takeDown
@@ -106,6 +107,7 @@ func (s *session) begin() {
 		s.page.mark()
 	}
 	s.ended = make(chan struct{})
+	s.begun.Store(true)
 	go s.keepAlive()
 }
 
@@ -220,7 +222,7 @@ func (s *session) polled() bool {
 		return false
 	}
 	defer s.gate.Leave()
-	if s.page.Ended() {
+	if s.begun.Load() && s.page.Ended() {
 		s.checkEnd()
 	}
 	return s.look()
