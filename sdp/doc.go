@@ -100,7 +100,7 @@
 //	SDP_FABRIC='ring:lab?node=1' server
 //
 // With share=1 all of them give nodes=N, and the first one owns the links. [Fabric.Nodes] returns the nodes, and
-// [Fabric.Watch] yields those that come, go, and change their routes.
+// [Fabric.Watch] yields each node that comes, goes, or changes its route.
 //
 // # Users
 //

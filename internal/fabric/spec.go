@@ -119,7 +119,7 @@ func parseName(s string) (_ *Spec, err error) {
 	return spec, err
 }
 
-// complete checks the options of a spec together, once all are set, and sets those that follow from others.
+// complete checks that the options of a spec fit each other, and sets what follows from them.
 func (s *Spec) complete() error {
 	if isPath(s.Name) && s.Backend == "mem" {
 		return errors.New("backend=mem uses no directory: want a name")
