@@ -58,15 +58,20 @@ func (t *test) sendWords() error {
 	return nil
 }
 
+// next waits for the peer's next round, and returns it. It returns last if the peer's turn is over.
+func (t *test) next(last uint64) (round uint64, err error) {
+	err = t.listen(func() bool {
+		past := t.past() // before the word, behind which it was published
+		round = t.word(roundAt)
+		return round != last || past
+	})
+	return round, err
+}
+
 func (t *test) answerWords() error {
 	c := Check{Name: "peer's words", Pass: true}
 	for last := uint64(0); ; c.Rounds = last {
-		var round uint64
-		err := t.listen(func() bool {
-			past := t.past() // before the word, behind which it was published
-			round = t.word(roundAt)
-			return round != last || past
-		})
+		round, err := t.next(last)
 		if err != nil {
 			return err
 		}
@@ -228,12 +233,7 @@ func (t *test) checkPieces() error {
 	c := Check{Name: "peer's stores", Pass: true}
 	want := make([]byte, t.area)
 	for last := uint64(0); ; c.Rounds++ {
-		var round uint64
-		err := t.listen(func() bool {
-			past := t.past()
-			round = t.word(roundAt)
-			return round != last || past
-		})
+		round, err := t.next(last)
 		if err != nil {
 			return err
 		}
