@@ -54,7 +54,7 @@ func (t *test) order() error {
 		c.Found = fmt.Sprintf("%d of %d rounds were published before their payload; %s", torn, c.Rounds, c.Found)
 	}
 	if c.Pass {
-		c.Found = fmt.Sprintf("payload before its word: %d rounds checked, %d sent", c.Rounds, r.sent)
+		c.Found = fmt.Sprintf("payload before word: %d checked, %d sent", c.Rounds, r.sent)
 	}
 	t.ended(c)
 	return nil

@@ -87,7 +87,7 @@ func (t *test) answerWords() error {
 // checked adds a check of what the other side has sent.
 func (t *test) checked(c Check) {
 	if c.Pass {
-		c.Found = fmt.Sprintf("payload before its word: %d checked", c.Rounds)
+		c.Found = fmt.Sprintf("payload before word: %d checked", c.Rounds)
 	}
 	t.ended(c)
 }
