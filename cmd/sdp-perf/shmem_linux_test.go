@@ -49,13 +49,18 @@ func TestShmemInterruptedOrKilledLeavesNothing(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		p := newProgram(t, nil, "shmem", "--items", "get", "--time", "1m")
 		p.start(t)
-		eventually(t, "both PEs run", func() bool { return len(findChildren(t, p.Process.Pid)) == 2 })
+		var pes []int
+		eventually(t, "both PEs run", func() bool { pes = findChildren(t, p.Process.Pid); return len(pes) == 2 })
 		require.NoError(t, p.Process.Signal(sig))
 		if sig == syscall.SIGINT {
 			assert.Equal(t, exitInterrupted, p.wait(t), p.stderr.String())
 			assertOneLine(t, p.stderr.String(), "interrupted")
 		} else {
 			assert.Equal(t, -1, p.wait(t))
+			// The PEs' standard error is the program's pipe, so wait has not waited for them.
+			for _, pe := range pes {
+				eventually(t, "a PE ends", func() bool { return commandLine(pe) == "" })
+			}
 		}
 	}
 }
