@@ -427,7 +427,7 @@ func refusedDial(t *testing.T, p *peer, node int, why ...string) {
 	}
 }
 
-// sdp-perf topology asks the nodes of its machine only. What these have learnt of other machines
+// ntbnet topology asks the nodes of its machine only. What these have learnt of other machines
 // over the bridges is in its answer.
 func TestTopologyShowsOtherMachines(t *testing.T) {
 	type view struct {
@@ -442,7 +442,7 @@ func TestTopologyShowsOtherMachines(t *testing.T) {
 	m := newMachines(t, "line", 4, 1<<20)
 	look := func(flags ...string) []byte {
 		args := append([]string{"topology", "--fabric", m.topology + ":" + m.name + "-1"}, flags...)
-		out, err := exec.Command(filepath.Join(programs, "sdp-perf"), args...).Output()
+		out, err := exec.Command(filepath.Join(programs, "ntbnet"), args...).Output()
 		require.NoError(t, err)
 		return out
 	}

@@ -265,7 +265,7 @@ func (c *campaign) heard(l campaignLine) string {
 
 // show prints what all nodes know, and the stacks of all goroutines of some.
 func (c *campaign) show(nodes ...int) {
-	out, err := exec.Command(filepath.Join(programs, "sdp-perf"), "topology", "--json", "--fabric", c.topology+":"+c.name).Output()
+	out, err := exec.Command(filepath.Join(programs, "ntbnet"), "topology", "--json", "--fabric", c.topology+":"+c.name).Output()
 	var v struct{ Views []json.RawMessage }
 	if err == nil {
 		err = json.Unmarshal(out, &v)
@@ -277,7 +277,7 @@ func (c *campaign) show(nodes ...int) {
 		}
 	}
 	if err != nil {
-		c.t.Logf("sdp-perf topology: %v", err)
+		c.t.Logf("ntbnet topology: %v", err)
 	}
 	for _, node := range nodes {
 		if c.alive[node] {

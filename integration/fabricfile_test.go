@@ -63,10 +63,10 @@ func (m *machine) process(uid int, env ...string) *peer {
 	return p
 }
 
-// doctor returns what sdp-perf doctor prints.
+// doctor returns what ntbnet doctor prints.
 func (m *machine) doctor(status int, env ...string) string {
 	m.t.Helper()
-	p := start(m.t, filepath.Join(programs, "sdp-perf"), []string{"doctor"}, m.within(userA, env...))
+	p := start(m.t, filepath.Join(programs, "ntbnet"), []string{"doctor"}, m.within(userA, env...))
 	require.Equal(m.t, status, p.status(), p.out.String())
 	return p.out.String()
 }

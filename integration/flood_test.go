@@ -166,7 +166,7 @@ func (r *ring) part(before pairCounts, d time.Duration) pairCounts {
 			return now
 		}
 		if time.Since(begun) > d+testTimeout {
-			out, _ := exec.Command(filepath.Join(programs, "sdp-perf"), "topology", "--fabric", r.topology+":"+r.name).CombinedOutput()
+			out, _ := exec.Command(filepath.Join(programs, "ntbnet"), "topology", "--fabric", r.topology+":"+r.name).CombinedOutput()
 			r.t.Fatalf("stuck for %v, %d pairs of %d: %q; KiB meanwhile:%s\n%s", time.Since(begun), len(still), len(now), still,
 				now.table(before, r.n), out)
 		}

@@ -179,7 +179,7 @@ func (r *ring) end() {
 	}
 }
 
-// topologyView is the part of sdp-perf topology --json that these tests read.
+// topologyView is the part of ntbnet topology --json that these tests read.
 type topologyView struct {
 	Views []struct {
 		Node  int
@@ -203,7 +203,7 @@ type topologyView struct {
 
 func (r *ring) look() (v topologyView) {
 	r.t.Helper()
-	cmd := exec.Command(filepath.Join(programs, "sdp-perf"), "topology", "--json", "--fabric", r.topology+":"+r.name)
+	cmd := exec.Command(filepath.Join(programs, "ntbnet"), "topology", "--json", "--fabric", r.topology+":"+r.name)
 	out, err := cmd.Output()
 	require.NoError(r.t, err)
 	require.NoError(r.t, json.Unmarshal(out, &v))

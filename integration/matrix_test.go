@@ -168,7 +168,7 @@ func (c *cell) try(state, event string) {
 	}
 	c.progress()
 	if c.r.topology != "" {
-		within(t, "sdp-perf topology", func() { c.r.look() })
+		within(t, "ntbnet topology", func() { c.r.look() })
 	}
 	switch event { // the victim is there again
 	case "stopped":

@@ -36,7 +36,7 @@ func listens(t *testing.T, p *peer, node int) *peer {
 	return p
 }
 
-// Only the owner names the links of node 2. A server and sdp-perf topology use them
+// Only the owner names the links of node 2. A server and ntbnet topology use them
 // too.
 func TestThreeProcessesOfOneNode(t *testing.T) {
 	r := newRing(t, "ring", 4)
@@ -56,7 +56,7 @@ func TestThreeProcessesOfOneNode(t *testing.T) {
 
 	picture := filepath.Join(t.TempDir(), "ring.svg")
 	perf := func(args ...string) string {
-		cmd := exec.Command(filepath.Join(programs, "sdp-perf"), append([]string{"topology"}, args...)...)
+		cmd := exec.Command(filepath.Join(programs, "ntbnet"), append([]string{"topology"}, args...)...)
 		cmd.Env = append(os.Environ(), "SDP_FABRIC="+r.memberSpec(2))
 		out, err := cmd.Output()
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestNobodyWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs once more")
 	}
-	old, err := build("..", "-ldflags="+oldKernel, "./cmd/sdp-proxy", "./cmd/sdp-perf", "./cmd/ntb-ivshmem-server")
+	old, err := build("..", "-ldflags="+oldKernel, "./cmd/sdp-proxy", "./cmd/sdp-perf", "./cmd/ntbnet", "./cmd/ntb-ivshmem-server")
 	require.NoError(t, err)
 	defer os.RemoveAll(old)
 	for kernel, dir := range map[string]string{"this kernel": programs, "old kernel": old} {
@@ -174,7 +174,7 @@ func membersDoNotWait(t *testing.T, programs string) {
 		return (&sdp.Dialer{Fabric: f}).DialContext(ctx, "sdp", "localhost:7")
 	})
 	for _, asks := range [][]string{{"ls"}, {"doctor"}} {
-		p := start(t, filepath.Join(programs, "sdp-perf"), asks, withEnv("SDP_FABRIC="+spec))
+		p := start(t, filepath.Join(programs, "ntbnet"), asks, withEnv("SDP_FABRIC="+spec))
 		_ = p.status() // it ends; what it finds is another matter
 	}
 	attack(t, dir, own)

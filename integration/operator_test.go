@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/perf/doctor"
+	"github.com/ntbnet/ntbnet/internal/doctor"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

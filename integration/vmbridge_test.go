@@ -183,7 +183,7 @@ func (b *bridged) lose(survivors []int, lose func()) {
 	}
 }
 
-// examined has sdp-perf doctor's checks find the bridge of each side, which a process has.
+// examined has ntbnet doctor's checks find the bridge of each side, which a process has.
 func (b *bridged) examined(t *testing.T) {
 	for _, s := range b.sides {
 		found := s.must("examine")

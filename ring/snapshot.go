@@ -10,7 +10,7 @@ import (
 )
 
 // Snapshot is what a node knows of the fabric. Its JSON form is what
-// sdp-perf topology prints.
+// ntbnet topology prints.
 type Snapshot struct {
 	// Self is the node that made the snapshot, as a number and as ID.String returns
 	// it.

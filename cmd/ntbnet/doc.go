@@ -1,7 +1,10 @@
-// Command ntbnet is for operators of wires between hosts. Its one command so far tests a wire, with a
-// program at each end:
+// Command ntbnet is for operators: it shows what runs over bridges and between processes of this machine.
 //
-//	ntbnet selftest ntb
+//	ntbnet ls                          fabrics, processes, ports, connections
+//	ntbnet doctor                      whether SDP works here, and what to do if not
+//	ntbnet topology --fabric ring:lab  nodes, links, routes and forwarders
+//	ntbnet selftest ntb                tests a wire, with a program at each end
 //
-// Package internal/selftest does the work. "ntbnet --help" describes all flags.
+// It is not a process of any fabric, but for the moment in which doctor listens and dials.
+// Packages internal/doctor and internal/selftest do that work. "ntbnet COMMAND --help" has the flags.
 package main

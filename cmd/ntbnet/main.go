@@ -9,39 +9,12 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
-	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/flags"
-	"github.com/ntbnet/ntbnet/internal/selftest"
-	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/spf13/pflag"
 )
-
-const usageHead = `ntbnet selftest tests a wire between two hosts. Run it on both: each waits for the other.
-
-Usage: ntbnet selftest [flags] [END]
-
-END is this host's end of the wire, as in SDP_FABRIC, which counts if there is none; "ntb" if
-that is not set either:
-  ntb                    the only bridge of the kernel (module ntb_cdev)
-  ntb:0000:b1:00.0       that one
-  ivshmem:0000:00:03.0, ivshmem:/run/lab.sock, file:/PATH   with --node 1 or --node 2
-No other process may have the wire meanwhile.
-
-Checks: payload arrives before its word, and the word before its doorbell; a word leaves at once
-(times there and back); how fast each kind of store is; no doorbell is lost (times from the ring to
-the answer by a word); an end of the link shows, and leaves nothing behind. To see what a lost link
-does, cut the cable or kill one side meanwhile: the other one must end within seconds.
-
-Flags:
-`
-
-const usageTail = `
-Exit status: 0 if all checks passed at both ends; 1 if one failed, the other side did not come,
-or the link was lost; 2 if the arguments are wrong, or the wire cannot be used or is in use.
-`
 
 // Exit statuses.
 const (
@@ -50,130 +23,129 @@ const (
 	statusUsage  = 2
 )
 
+// badInput is an error that the user can correct on the command line.
+type badInput struct{ error }
+
+func (e badInput) Unwrap() error { return e.error }
+
+func badInputf(format string, args ...any) error { return badInput{fmt.Errorf(format, args...)} }
+
+// command is a command, chosen by the first argument.
+type command struct {
+	name    string
+	args    string // follow the flags in the help
+	summary string
+	// run runs it, and returns the exit status. It reports its errors by fail.
+	run func(ctx context.Context, c *command, args []string, stdout, stderr io.Writer) int
+}
+
+// commands returns all commands.
+func commands() []command {
+	return []command{
+		{"ls", "", "show fabrics, processes, ports and connections of this machine", show(list)},
+		{"doctor", "", "find out whether SDP works here, and what to do if not", show(examine)},
+		{"topology", "", "show nodes, links, routes and forwarders of a ring, line or mesh that runs", show(topology)},
+		{"selftest", "[END]", "test a wire between two hosts, run at both", selfTest},
+	}
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// options are the parsed command line.
-type options struct {
-	test selftest.Options
-	end  string
-	node int
-	json string
+// run runs the program, and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		for _, c := range commands() {
+			if c.name == args[0] {
+				return c.run(ctx, &c, args[1:], stdout, stderr)
+			}
+		}
+	}
+	fs := pflag.NewFlagSet("ntbnet", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() { usage(stdout) }
+	err := flags.Parse(fs, args, stdout)
+	if err == nil {
+		err = errors.New("want a command: " + strings.Join(names(), ", "))
+	}
+	if fs.NArg() > 0 {
+		err = fmt.Errorf("unknown command %q: want %s", fs.Arg(0), strings.Join(names(), ", "))
+	}
+	return fail(stderr, badInput{err})
 }
 
-func parseOptions(args []string, stdout io.Writer) (*options, error) {
-	var o options
+func names() (all []string) {
+	for _, c := range commands() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// fail reports an error, and returns the exit status that it has.
+func fail(stderr io.Writer, err error) int {
+	var bad badInput
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return statusOK
+	case errors.As(err, &bad):
+		log.New(stderr, "ntbnet: ", log.Lmsgprefix).Printf("%s (ntbnet --help tells more)", oneLine(err.Error()))
+		return statusUsage
+	}
+	log.New(stderr, "ntbnet: ", log.Lmsgprefix).Print(oneLine(err.Error()))
+	return statusFailed
+}
+
+// oneLine makes one line of a text, whatever a lower layer puts into it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func usage(stdout io.Writer) {
+	fmt.Fprint(stdout, "ntbnet shows what runs over bridges and between processes, and tests a wire.\n\nUsage: ntbnet COMMAND [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(stdout, "  ntbnet %-10s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(stdout, `
+"ntbnet COMMAND --help" has the flags of a command.
+
+Exit status: 0; 1 when something failed, or does not work; 2 for bad input.
+`)
+}
+
+// flagSet returns the flag set of the command, whose help has more at its end.
+func (c *command) flagSet(stdout io.Writer, more string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("ntbnet", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
-	fs.DurationVar(&o.test.Time, "time", 3*time.Second, "`T` of each phase, of which there are four; 1ms to 1h")
-	fs.DurationVar(&o.test.Wait, "wait", time.Minute, "`T` to wait for the other side")
-	fs.DurationVar(&o.test.Late, "late", 2*time.Second, "`T` after which what has not arrived counts as lost")
-	fs.IntVar(&o.node, "node", 0, "`N`: 1 at the one end, 2 at the other; the kernel's bridges know it")
-	fs.StringVar(&o.json, "json", "", "write a report to `FILE`, to be kept or sent in; - for stdout")
-	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
-	if err := flags.Parse(fs, args, stdout); err != nil {
-		return nil, err
+	fs.Usage = func() {
+		fmt.Fprintf(stdout, "ntbnet %s: %s\n\nUsage: %s\n\nFlags:\n%s%s", c.name, c.summary,
+			strings.TrimSpace("ntbnet "+c.name+" [flags] "+c.args), fs.FlagUsages(), more)
 	}
-	switch rest := fs.Args(); {
-	case len(rest) == 0 || rest[0] != "selftest":
-		return nil, errors.New("want a command, which is selftest, as in ntbnet selftest ntb")
-	case len(rest) > 2:
-		return nil, fmt.Errorf("%q: want one end of a wire", rest[2])
-	case len(rest) == 2:
-		o.end = rest[1]
-	default:
-		if o.end = os.Getenv(fabric.EnvFabric); o.end == "" {
-			o.end = "ntb"
-		}
-	}
-	if o.test.Time < time.Millisecond || o.test.Time > selftest.MaxTime {
-		return nil, fmt.Errorf("--time %v: want 1ms to 1h", o.test.Time)
-	}
-	if o.test.Wait <= 0 || o.test.Late <= 0 {
-		return nil, errors.New("--wait and --late: want times above 0")
-	}
-	return &o, nil
+	return fs
 }
 
-// run runs the program, and returns its exit status.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	logger := log.New(stderr, "ntbnet: ", log.Lmsgprefix)
-	o, err := parseOptions(args, stdout)
-	if errors.Is(err, pflag.ErrHelp) {
-		return statusOK
-	}
-	if err != nil {
-		logger.Printf("%v (ntbnet --help tells more)", err)
-		return statusUsage
-	}
-	a, found, err := fabric.AttachEnd(o.end, o.node)
-	if err != nil {
-		logger.Printf("cannot use %s: %v", o.end, err)
-		return statusUsage
-	}
-	return test(ctx, o, a, found, stdout, stderr, logger)
-}
-
-// test tests the wire of an end, and shows what it finds.
-func test(ctx context.Context, o *options, a ntb.Attachment, found string, stdout, stderr io.Writer, logger *log.Logger) int {
-	table, progress := stdout, onTerminal(stderr)
-	if o.json == "-" {
-		table = io.Discard
-	}
-	o.test.Phase = func(name string) { fmt.Fprint(progress, eraseLine, found, ": ", name, " …") }
-	o.test.Each = func(c selftest.Check) {
-		verdict := "pass"
-		if !c.Pass {
-			verdict = "FAIL"
-		}
-		fmt.Fprint(progress, eraseLine)
-		fmt.Fprintf(table, "%s  %-16s  %s\n", verdict, c.Name, c.Found)
-	}
-	report, err := selftest.Run(ctx, a, o.test)
-	fmt.Fprint(progress, eraseLine)
-	if e := a.Close(); e != nil {
-		logger.Printf("%s: %v", found, e)
-	}
-	if ctx.Err() != nil {
-		err, report.Error = context.Cause(ctx), "stopped by a signal"
-	}
-	if err != nil {
-		logger.Printf("%s: %s", found, report.Error)
-	}
-	if e := write(o.json, found, report, stdout); e != nil {
-		logger.Printf("cannot write the report: %v", e)
-		return statusFailed
-	}
+// parse parses flags. There are no other arguments.
+func parse(fs *pflag.FlagSet, args []string, stdout io.Writer) error {
+	err := flags.Parse(fs, args, stdout)
 	switch {
-	case errors.Is(err, ntb.ErrInUse), report.Backend == "" && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
-		return statusUsage // there was no session, and not for want of a peer
-	case !report.Pass:
-		return statusFailed
+	case err != nil && !errors.Is(err, pflag.ErrHelp):
+		return badInput{err}
+	case err == nil && fs.NArg() > 0:
+		return badInputf("%q: unexpected argument", fs.Arg(0))
 	}
-	return statusOK
+	return err
 }
 
-// write writes the report as JSON, if a file is named.
-func write(file, found string, r *selftest.Report, stdout io.Writer) error {
-	if file == "" {
-		return nil
+// show makes a command of a function that prints.
+func show(print func(ctx context.Context, c *command, args []string, out io.Writer) error) func(context.Context, *command, []string, io.Writer, io.Writer) int {
+	return func(ctx context.Context, c *command, args []string, stdout, stderr io.Writer) int {
+		return fail(stderr, print(ctx, c, args, stdout))
 	}
-	text, err := json.MarshalIndent(struct {
-		End string `json:"end"`
-		PCI string `json:"pci,omitempty"` // vendor and device of the bridge, as in /sys
-		*selftest.Report
-	}{found, pci(found), r}, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if file == "-" {
-		_, err = stdout.Write(text)
-		return err
-	}
-	return os.WriteFile(file, text, 0o644)
+}
+
+func writeJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

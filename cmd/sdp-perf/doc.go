@@ -23,16 +23,6 @@
 //	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
 //	sdp-perf shmem --openmpi ./oshmem-perf
 //
-// Nodes, links, routes and forwarders of a ring that runs, and a picture of them:
-//
-//	sdp-perf topology --fabric ring:NAME --svg picture.svg
-//
-// Whether SDP works here, and what to do if not; who is in which fabric, and what is dead there:
-//
-//	sdp-perf doctor
-//	sdp-perf ls
-//	sdp-perf ls --fabric shm:/run/ntbnet/shop --remove
-//
 // Rings of node processes, by number of nodes, hops and lanes:
 //
 //	sdp-perf ring

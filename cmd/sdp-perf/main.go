@@ -44,9 +44,6 @@ func commands() []command {
 		{name: "limits", synopsis: "limits [flags]", summary: "measure what the machine allows two processes, and chains of them", run: runLimits},
 		{name: "bench", synopsis: "bench [flags]", summary: "measure the whole table, beside the limits", run: runBench},
 		{name: "crossover", synopsis: "crossover [flags]", summary: "measure what payload costs by CPU stores and by DMA", run: runCrossover},
-		{name: "topology", synopsis: "topology [flags]", summary: "show nodes, links, routes and forwarders of a ring that runs", run: runTopology},
-		{name: "doctor", synopsis: "doctor [flags]", summary: "find out whether SDP works here, and what to do if not", run: runDoctor},
-		{name: "ls", synopsis: "ls [flags]", summary: "show fabrics, processes, ports and connections of this machine", run: runList},
 		{name: "shmem", synopsis: "shmem [flags]", summary: "measure operations of package shmem", run: runShmem},
 		{name: "idle", synopsis: "idle [flags]", summary: "measure what idle connections cost", run: runIdle},
 		{name: "ring", synopsis: "ring [flags]", summary: "measure rings and chains of node processes", run: runRing},
@@ -85,6 +82,9 @@ func dispatch(ctx context.Context, args []string, out io.Writer) error {
 	case len(args) == 1 && (args[0] == "help" || args[0] == "version"): // flags of the default command
 	default:
 		name, args = args[0], args[1:]
+	}
+	if err := moved(name); err != nil {
+		return err
 	}
 	var known []string
 	for _, c := range commands() {

@@ -44,6 +44,9 @@ func startRing(ctx context.Context, s hops.Shape) (*ringNodes, error) {
 	return r, nil
 }
 
+// stateUp is the state that the fabric reports for a link that works.
+const stateUp = "up"
+
 // waitForLinks waits until all nodes of a fabric run and every link is up.
 func waitForLinks(ctx context.Context, name string, nodes int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("%s: links are not up after %v", name, childStart))

@@ -3,29 +3,24 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/doctor"
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
-	"github.com/ntbnet/ntbnet/internal/perf/doctor"
-	"github.com/ntbnet/ntbnet/internal/perf/list"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// examine runs the doctor, and returns its report and its exit status.
-func examine(t *testing.T, name string) (r doctor.Report, status int) {
+// diagnose runs the doctor, and returns its report and its exit status.
+func diagnose(t *testing.T, name string) (r doctor.Report, status int) {
 	t.Helper()
-	p := newProgram(t, []string{"SDP_FABRIC=" + name}, "doctor", "--json")
-	status = p.run(t)
+	p := newProgram([]string{"SDP_FABRIC=" + name}, "doctor", "--json")
+	status = p.run()
 	dec := json.NewDecoder(&p.stdout)
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(&r), p.stderr.String())
@@ -56,7 +51,7 @@ func check(t *testing.T, r doctor.Report, name string) (found doctor.Check) {
 
 func TestDoctorOfAFabricThatWorks(t *testing.T) {
 	name := "shm:" + fabrictest.Name(t)
-	r, status := examine(t, name)
+	r, status := diagnose(t, name)
 	require.Zero(t, status, r.Checks)
 	var names []string
 	for _, c := range r.Checks {
@@ -70,8 +65,8 @@ func TestDoctorOfAFabricThatWorks(t *testing.T) {
 	assert.Contains(t, check(t, r, "directory").Found, r.Hosts[0].Directory+", mode 0700, owner ")
 	assert.Contains(t, check(t, r, "user").Found, fmt.Sprintf("uid %d (", os.Geteuid()))
 
-	p := newProgram(t, []string{"SDP_FABRIC=" + name}, "doctor")
-	require.Zero(t, p.run(t), p.stderr.String())
+	p := newProgram([]string{"SDP_FABRIC=" + name}, "doctor")
+	require.Zero(t, p.run(), p.stderr.String())
 	text := p.stdout.String()
 	assert.Regexp(t, `(?m)^ok +fabric +`+regexp.QuoteMeta(name)+`, by SDP_FABRIC: fabric `+regexp.QuoteMeta(name)+` of user .+$`, text)
 	assert.Regexp(t, `(?m)^ok +connection +a listener on a free port`, text)
@@ -83,8 +78,8 @@ func TestDoctorOfAFabricThatWorks(t *testing.T) {
 func TestDoctorSaysWhatMakesADirectoryRight(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
-	r, status := examine(t, "shm:"+dir)
-	require.Equal(t, exitFailed, status)
+	r, status := diagnose(t, "shm:"+dir)
+	require.Equal(t, statusFailed, status)
 	c := check(t, r, "directory")
 	assert.Equal(t, doctor.Error, c.Status)
 	assert.Contains(t, c.Found, dir+", mode 0755, owner ")
@@ -95,31 +90,31 @@ func TestDoctorSaysWhatMakesADirectoryRight(t *testing.T) {
 	assert.Equal(t, doctor.Error, check(t, r, "connection").Status)
 
 	require.NoError(t, os.Chmod(dir, 0o700)) // it is ours already
-	r, status = examine(t, "shm:"+dir)
+	r, status = diagnose(t, "shm:"+dir)
 	require.Zero(t, status, r.Checks)
 }
 
 func TestDoctorOfAFabricThatIsNoneOrNotThere(t *testing.T) {
-	r, status := examine(t, "shop")
-	require.Equal(t, exitFailed, status)
+	r, status := diagnose(t, "shop")
+	require.Equal(t, statusFailed, status)
 	assert.Contains(t, check(t, r, "fabric").Remedy, "want shm:NAME")
 
 	dir := filepath.Join(t.TempDir(), "none")
-	r, status = examine(t, "shm:"+dir)
-	require.Equal(t, exitFailed, status)
+	r, status = diagnose(t, "shm:"+dir)
+	require.Equal(t, statusFailed, status)
 	assert.Equal(t, dir+", which is not there", check(t, r, "directory").Found)
 	assert.Contains(t, check(t, r, "directory").Remedy, "mkdir -m 700 "+dir)
 
-	r, status = examine(t, "mem:x")
+	r, status = diagnose(t, "mem:x")
 	require.Zero(t, status, r.Checks)
 }
 
 // The kernel ends a process that makes a file larger than its limit.
 func TestDoctorOfALimitThatForbidsMemory(t *testing.T) {
-	p := newProgram(t, []string{"SDP_FABRIC=shm:" + fabrictest.Name(t)})
+	p := newProgram([]string{"SDP_FABRIC=shm:" + fabrictest.Name(t)})
 	p.Args = []string{"sh", "-c", `ulimit -f 100000; exec "$0" doctor --json`, p.Path}
 	p.Path = "/bin/sh"
-	require.Equal(t, exitFailed, p.run(t), p.stderr.String())
+	require.Equal(t, statusFailed, p.run(), p.stderr.String())
 	var r doctor.Report
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))
 	c := check(t, r, "limits")
@@ -129,23 +124,23 @@ func TestDoctorOfALimitThatForbidsMemory(t *testing.T) {
 
 func TestDoctorOfANode(t *testing.T) {
 	name := "ring:" + fabrictest.Name(t)
-	r, status := examine(t, name+"?node=1")
+	r, status := diagnose(t, name+"?node=1")
 	require.Zero(t, status, r.Checks)
 	assert.Equal(t, doctor.Warning, check(t, r, "links").Status)
 	assert.Contains(t, check(t, r, "links").Found, "nobody owns the links of node 1")
 
 	nodesUp(t, name, 1, 3)
-	r, status = examine(t, name+"?node=1&nodes=3")
+	r, status = diagnose(t, name+"?node=1&nodes=3")
 	require.Zero(t, status, "the owner is the program that is asked about")
 	assert.Equal(t, doctor.OK, check(t, r, "links").Status)
 	assert.Contains(t, check(t, r, "links").Found, "owns the links of node 1; a second one needs "+name+"?node=1")
-	r, status = examine(t, name+"?node=1")
+	r, status = diagnose(t, name+"?node=1")
 	require.Zero(t, status, r.Checks)
 	assert.Equal(t, doctor.OK, check(t, r, "links").Status)
-	r, status = examine(t, name+"?node=2&nodes=4")
-	require.Equal(t, exitFailed, status, "the ring has another number of nodes")
+	r, status = diagnose(t, name+"?node=2&nodes=4")
+	require.Equal(t, statusFailed, status, "the ring has another number of nodes")
 	assert.Contains(t, check(t, r, "links").Remedy, "nodes=3")
-	r, status = examine(t, name+"?node=2&nodes=3")
+	r, status = diagnose(t, name+"?node=2&nodes=3")
 	require.Zero(t, status, r.Checks)
 }
 
@@ -158,7 +153,7 @@ func TestDoctorOfAFileThatIsMissing(t *testing.T) {
 	defer f.Close()
 	var c doctor.Check
 	eventually(t, "the link was tried", func() bool {
-		r, status := examine(t, name+"?node=1")
+		r, status := diagnose(t, name+"?node=1")
 		require.Zero(t, status, r.Checks)
 		c = check(t, r, "links")
 		return c.Status == doctor.Warning
@@ -187,115 +182,15 @@ func TestDoctorChecksTheEndsOfWires(t *testing.T) {
 		"ivshmem:ffff:ff:1f.7":                            "there is no PCI function ffff:ff:1f.7",
 		"ivshmem:ffff:ff:1f.7,poll":                       "there is no PCI function ffff:ff:1f.7",
 	} {
-		r, status := examine(t, name+"?node=1&nodes=2&right="+end)
+		r, status := diagnose(t, name+"?node=1&nodes=2&right="+end)
 		if want == "" {
 			assert.Zero(t, status, "%s: %v", end, r.Checks)
 			continue
 		}
-		assert.Equal(t, exitFailed, status, end)
+		assert.Equal(t, statusFailed, status, end)
 		c := check(t, r, "links")
 		assert.Equal(t, doctor.Error, c.Status, end)
 		assert.Contains(t, c.Found, "the end right cannot be used: ", end)
 		assert.Contains(t, c.Found, want, end)
 	}
-}
-
-// lsJSON runs ls.
-func lsJSON(t *testing.T, args ...string) (r list.Report) {
-	t.Helper()
-	p := newProgram(t, nil, append([]string{"ls", "--json"}, args...)...)
-	require.Zero(t, p.run(t), p.stderr.String())
-	dec := json.NewDecoder(&p.stdout)
-	dec.DisallowUnknownFields()
-	require.NoError(t, dec.Decode(&r))
-	return r
-}
-
-func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
-	name := "shm:" + fabrictest.Name(t)
-	f, err := sdp.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	srv := newProgram(t, []string{"SDP_FABRIC=" + name}, "server", "--listen", "sdp://localhost:7007")
-	srv.start(t)
-	var c net.Conn
-	eventually(t, "the server listens", func() bool {
-		c, err = f.Dial("sdp", "localhost:7007")
-		return err == nil
-	})
-	defer c.Close()
-	ln, err := f.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	port := ln.Addr().(*net.TCPAddr).Port
-
-	var r list.Report
-	eventually(t, "both have the connection", func() bool {
-		r = lsJSON(t, "--fabric", name)
-		p := r.Fabrics[0].Processes
-		return len(p) == 2 && p[0].Connections == 1 && p[1].Connections == 1
-	})
-	require.Len(t, r.Fabrics, 1)
-	h := r.Fabrics[0]
-	user := func(pid int) *fabric.UserView {
-		u := h.Processes[0].User
-		require.NotNil(t, u)
-		return &fabric.UserView{PID: pid, UID: os.Geteuid(), GID: os.Getegid(), Name: u.Name}
-	}
-	assert.Equal(t, name, h.Fabric)
-	assert.Empty(t, h.Dead)
-	assert.Equal(t, []fabric.ProcessView{
-		{Process: 1, User: user(os.Getpid()), Ports: []fabric.PortView{{Port: port, Network: "sdp"}, {Port: port, Network: "tcp"}}, Connections: 1, Peers: []fabric.Peering{{Node: 1, Process: 2, Connections: 1}}},
-		{Process: 2, User: user(srv.Process.Pid), Ports: []fabric.PortView{{Port: 7007, Network: "sdp"}}, Connections: 1, Peers: []fabric.Peering{{Node: 1, Process: 1, Connections: 1}}},
-	}, h.Processes)
-	text := newProgram(t, nil, "ls", "--fabric", name)
-	require.Zero(t, text.run(t), text.stderr.String())
-	assert.Regexp(t, fmt.Sprintf(`(?m)^%s in %s$`, name, h.Directory), text.stdout.String())
-	assert.Regexp(t, fmt.Sprintf(`(?m)^  2 +%d +\S+ \(uid %d\) +sdp :7007 +1 with process 1$`, srv.Process.Pid, os.Geteuid()), text.stdout.String())
-
-	// A process that is stopped does not answer.
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
-	p := lsJSON(t, "--fabric", name).Fabrics[0].Processes[1]
-	assert.NotEmpty(t, p.Error)
-	assert.Equal(t, user(srv.Process.Pid), p.User)
-	assert.Len(t, p.Ports, 1)
-
-	require.NoError(t, srv.Process.Kill())
-	srv.wait(t)
-	dead := lsJSON(t, "--fabric", name).Fabrics[0].Dead
-	require.Len(t, dead, 1)
-	require.FileExists(t, dead[0])
-	text = newProgram(t, nil, "ls", "--remove", "--fabric", name)
-	require.Zero(t, text.run(t), text.stderr.String())
-	assert.Contains(t, text.stdout.String(), "removed "+dead[0]+"\n")
-	require.NoFileExists(t, dead[0])
-	require.DirExists(t, h.Directory, "a process is there")
-	require.NoError(t, f.Close())
-	assert.Equal(t, list.Report{Fabrics: []*fabric.HostView{}, Removed: []string{h.Directory}}, lsJSON(t, "--remove", "--fabric", name))
-	require.NoDirExists(t, h.Directory)
-}
-
-// The directory that a user names stays, and so do the sockets of those who live.
-func TestListOfADirectory(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o700))
-	f, err := sdp.Open("ring:" + dir + "?node=2&nodes=3")
-	require.NoError(t, err)
-	r := lsJSON(t, "--remove", "--fabric", "ring:"+dir)
-	assert.Empty(t, r.Removed)
-	require.Len(t, r.Fabrics, 1)
-	assert.Equal(t, "ring:"+dir, r.Fabrics[0].Fabric)
-	assert.Equal(t, 2, r.Fabrics[0].Node)
-	assert.True(t, r.Fabrics[0].Processes[0].Owner)
-	require.NoError(t, f.Close())
-	assert.Empty(t, lsJSON(t, "--remove", "--fabric", "ring:"+dir).Removed)
-	require.DirExists(t, dir)
-}
-
-func TestListOfADirectoryThatCannotBeUsed(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o755))
-	p := newProgram(t, nil, "ls", "--fabric", "shm:"+dir)
-	assert.Equal(t, exitFailed, p.run(t))
-	assertOneLine(t, p.stderr.String(), "has mode 0755")
 }

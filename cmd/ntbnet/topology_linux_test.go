@@ -3,25 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
-	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // nodesUp opens nodes 1 to running of a ring of n, and waits for the links between
@@ -49,8 +44,8 @@ func TestTopologyOfARing(t *testing.T) {
 	name := "ring:" + fabrictest.Name(t)
 	nodesUp(t, name, 3, 4)
 	picture := filepath.Join(t.TempDir(), "ring.svg")
-	p := newProgram(t, []string{"SDP_FABRIC=" + name}, "topology", "--svg", picture)
-	require.Zero(t, p.run(t), p.stderr.String())
+	p := newProgram([]string{"SDP_FABRIC=" + name}, "topology", "--svg", picture)
+	require.Zero(t, p.run(), p.stderr.String())
 	text := p.stdout.String()
 	for _, s := range []string{
 		name + ": a ring of 4 nodes, 3 running here, lanes=1\n",
@@ -68,25 +63,19 @@ func TestTopologyOfARing(t *testing.T) {
 	}
 	doc, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	for dec := xml.NewDecoder(strings.NewReader(string(doc))); ; {
-		_, err := dec.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
+	wellFormed(t, string(doc))
 	assert.Contains(t, string(doc), "node4")
 	assert.Contains(t, string(doc), fmt.Sprintf("process %d", os.Getpid()))
 
 	// A node with another number of nodes is reported.
 	_, err = sdp.Open(name + "?node=4&nodes=5")
 	require.ErrorIs(t, err, fabric.ErrMismatch)
-	p = newProgram(t, nil, "topology", "--fabric", name+"?nodes=4")
-	require.Zero(t, p.run(t), p.stderr.String())
+	p = newProgram(nil, "topology", "--fabric", name+"?nodes=4")
+	require.Zero(t, p.run(), p.stderr.String())
 	assert.Contains(t, p.stdout.String(), "node1 has refused ")
 
-	p = newProgram(t, nil, "topology", "--json", "--fabric", name)
-	require.Zero(t, p.run(t), p.stderr.String())
+	p = newProgram(nil, "topology", "--json", "--fabric", name)
+	require.Zero(t, p.run(), p.stderr.String())
 	var top fabric.Topology
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &top))
 	assert.Len(t, top.Views, 3)
@@ -125,31 +114,26 @@ func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 // topology then.
 func forwardersWork(t *testing.T) *fabric.Topology {
 	t.Helper()
-	exe, err := os.Executable()
-	require.NoError(t, err)
 	name := "line:" + fabrictest.Name(t)
 	for node := 2; node <= 3; node++ {
-		cmd := exec.Command(exe, nodeCommand, fmt.Sprintf("%s?node=%d&nodes=3", name, node))
-		cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() {
-			stdin.Close()
-			assert.NoError(t, cmd.Wait())
-		})
+		server(t, fmt.Sprintf("%s?node=%d&nodes=3", name, node))
 	}
 	f, err := sdp.Open(name + "?node=1&nodes=3")
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	require.NoError(t, waitForLinks(context.Background(), name, 3))
-	g, err := perf.Connect(context.Background(), perf.Endpoint{Network: sdp.Network, Address: fmt.Sprintf("node3:%d", nodePort)}, 1, 64,
-		func(ctx context.Context, e perf.Endpoint) (net.Conn, error) {
-			return f.DialContext(ctx, e.Network, e.Address)
-		})
-	require.NoError(t, err)
-	t.Cleanup(g.Close)
-	require.NoError(t, g.Verify(context.Background(), 1<<16))
+	var conn net.Conn
+	eventually(t, "node 3 listens", func() bool {
+		conn, err = f.Dial("sdp", "node3:7007")
+		return err == nil
+	})
+	t.Cleanup(func() { conn.Close() })
+	for range 16 {
+		sent, back := make([]byte, 4096), make([]byte, 4096)
+		_, err := conn.Write(sent)
+		require.NoError(t, err)
+		_, err = io.ReadFull(conn, back)
+		require.NoError(t, err)
+	}
 	top, err := fabric.ReadTopology(context.Background(), name)
 	require.NoError(t, err)
 	require.Len(t, top.Views, 3)
@@ -161,10 +145,10 @@ func TestTopologyOfNothing(t *testing.T) {
 		status int
 		fabric string
 	}{
-		{exitFailed, "ring:perf-test-nobody"}, {exitBadInput, "shm:perf-test"}, {exitBadInput, ""},
+		{statusFailed, "ring:perf-test-nobody"}, {statusUsage, "shm:perf-test"}, {statusUsage, ""},
 	} {
-		p := newProgram(t, []string{"SDP_FABRIC="}, "topology", "--fabric", c.fabric)
-		assert.Equal(t, c.status, p.run(t), c.fabric)
+		p := newProgram([]string{"SDP_FABRIC="}, "topology", "--fabric", c.fabric)
+		assert.Equal(t, c.status, p.run(), c.fabric)
 		assert.Empty(t, p.stdout.String())
 		assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"))
 	}

@@ -1,4 +1,4 @@
-package list
+package main
 
 import (
 	"context"
@@ -11,18 +11,47 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 )
 
-// Report has the fabrics of this machine that were looked for.
-type Report struct {
+// list shows fabrics of this machine and who is in them.
+func list(ctx context.Context, c *command, args []string, out io.Writer) error {
+	fs := c.flagSet(out, "")
+	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+fabric.File+")")
+	remove := fs.Bool("remove", false, "remove what is dead: sockets of processes that have ended, directories of this user's fabrics without processes")
+	asJSON := fs.Bool("json", false, "print the result as JSON")
+	if err := parse(fs, args, out); err != nil {
+		return err
+	}
+	if *name != "" {
+		if err := fabric.CheckDirectory(*name); err != nil {
+			return badInputf("--fabric: %w", err)
+		}
+	}
+	report, err := readList(ctx, *name)
+	if err != nil {
+		return err
+	}
+	var removeErr error
+	if *remove {
+		removeErr = report.remove()
+	}
+	write := report.table
+	if *asJSON {
+		write = func(out io.Writer) error { return writeJSON(out, report) }
+	}
+	return errors.Join(write(out), removeErr, report.failed())
+}
+
+// listing has the fabrics of this machine that were looked for.
+type listing struct {
 	Fabrics []*fabric.HostView `json:"fabrics"`
 	Removed []string           `json:"removed,omitempty"` // paths
 }
 
-// Read finds out who is in a fabric. With no name it finds the fabrics of this user that have a
+// readList finds out who is in a fabric. With no name it finds the fabrics of this user that have a
 // name, and the one of this process, if that is the path of a directory.
-func Read(ctx context.Context, name string) (*Report, error) {
+func readList(ctx context.Context, name string) (*listing, error) {
 	if name != "" {
 		hosts, err := fabric.Hosts(ctx, name)
-		return &Report{Fabrics: hosts}, err
+		return &listing{Fabrics: hosts}, err
 	}
 	hosts, err := fabric.OwnHosts(ctx)
 	if err != nil {
@@ -39,12 +68,12 @@ func Read(ctx context.Context, name string) (*Report, error) {
 		}
 		hosts = append(hosts, named...)
 	}
-	return &Report{Fabrics: hosts}, nil
+	return &listing{Fabrics: hosts}, nil
 }
 
-// Remove removes the sockets of processes that have ended, and those directories of this user's
+// remove removes the sockets of processes that have ended, and those directories of this user's
 // fabrics in which no process is. The report shows what is left, and what was removed.
-func (r *Report) Remove() error {
+func (r *listing) remove() error {
 	var failed error
 	left := []*fabric.HostView{}
 	for _, h := range r.Fabrics {
@@ -59,8 +88,8 @@ func (r *Report) Remove() error {
 	return failed
 }
 
-// Failed returns an error if a directory could not be read.
-func (r *Report) Failed() error {
+// failed returns an error if a directory could not be read.
+func (r *listing) failed() error {
 	for _, h := range r.Fabrics {
 		if h.Error != "" {
 			return errors.New(h.Error)
@@ -69,8 +98,8 @@ func (r *Report) Failed() error {
 	return nil
 }
 
-// Table writes the report as text.
-func (r *Report) Table(out io.Writer) error {
+// table writes the report as text.
+func (r *listing) table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	for _, path := range r.Removed {
 		fmt.Fprintf(w, "removed %s\n", path)
@@ -112,7 +141,7 @@ func writeHost(w io.Writer, h *fabric.HostView) {
 		fmt.Fprintln(w, "  process\tpid\tuser\tlistens on\tconnections")
 	}
 	for _, p := range h.Processes {
-		fmt.Fprintf(w, "  %d%s\t%s\t%s\t%s\t%s\n", p.Process, mark(p.Owner), pid(p.User), user(p.User), ports(p.Ports), connections(h, &p))
+		fmt.Fprintf(w, "  %d%s\t%s\t%s\t%s\t%s\n", p.Process, owner(p.Owner), pid(p.User), user(p.User), ports(p.Ports), connections(h, &p))
 	}
 	for _, p := range h.Processes {
 		if p.Error != "" {
@@ -124,8 +153,8 @@ func writeHost(w io.Writer, h *fabric.HostView) {
 	}
 }
 
-func mark(owner bool) string {
-	if owner {
+func owner(yes bool) string {
+	if yes {
 		return " (owns the links)"
 	}
 	return ""
@@ -177,6 +206,3 @@ func connections(h *fabric.HostView, p *fabric.ProcessView) string {
 	}
 	return strings.Join(list, ", ")
 }
-
-// oneLine makes one line of an error, whatever a lower layer puts into it.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

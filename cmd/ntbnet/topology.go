@@ -15,17 +15,16 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/perf/plot"
 )
 
-// runTopology asks the nodes of a fabric of several hosts for what they know. This
+// topology asks the nodes of a fabric of several hosts for what they know. This
 // process is not a node of it.
-func runTopology(ctx context.Context, args []string, out io.Writer) error {
-	fs := newFlagSet("topology")
+func topology(ctx context.Context, c *command, args []string, out io.Writer) error {
+	fs := c.flagSet(out, "")
 	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC, or else "+fabric.File+")")
 	asJSON := fs.Bool("json", false, "print all that the nodes tell, as JSON")
 	svg := fs.String("svg", "", "write a picture to `FILE` too, as SVG")
-	if helped, err := fs.parse(args, out); helped || err != nil {
+	if err := parse(fs, args, out); err != nil {
 		return err
 	}
 	if *name == "" {
@@ -43,7 +42,7 @@ func runTopology(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if *svg != "" {
 		var picture bytes.Buffer
-		if err := plot.WriteCircle(&picture, drawTopology(t)); err != nil {
+		if err := writeCircle(&picture, drawTopology(t)); err != nil {
 			return err
 		}
 		if err := os.WriteFile(*svg, picture.Bytes(), 0o644); err != nil {
@@ -207,16 +206,16 @@ func complaints(t *fabric.Topology) []string {
 	var list []string
 	for _, l := range t.Wires {
 		if l.Error != "" && l.State != stateUp {
-			list = append(list, oneLine(fmt.Errorf("link %d is %s: %s", l.Wire, l.State, l.Error)))
+			list = append(list, oneLine(fmt.Sprintf("link %d is %s: %s", l.Wire, l.State, l.Error)))
 		}
 	}
 	for _, v := range t.Views {
 		if v.Refused.Count > 0 {
-			list = append(list, oneLine(fmt.Errorf("node%d has refused %d, the last one because: %s", v.Node, v.Refused.Count, v.Refused.Last)))
+			list = append(list, oneLine(fmt.Sprintf("node%d has refused %d, the last one because: %s", v.Node, v.Refused.Count, v.Refused.Last)))
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
-		list = append(list, oneLine(fmt.Errorf("node%d gives no answer: %s", node, t.Silent[node])))
+		list = append(list, oneLine(fmt.Sprintf("node%d gives no answer: %s", node, t.Silent[node])))
 	}
 	return list
 }
@@ -240,36 +239,36 @@ func amount(n uint64) string {
 
 var units = []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 
-func drawTopology(t *fabric.Topology) plot.Circle {
-	c := plot.Circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
+func drawTopology(t *fabric.Topology) circle {
+	c := circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
 	for node := 1; node <= t.Nodes; node++ {
-		c.Nodes = append(c.Nodes, plot.CircleNode{Name: fmt.Sprintf("node%d", node), Note: absence(t, node), Mark: plot.Missing})
+		c.Nodes = append(c.Nodes, circleNode{Name: fmt.Sprintf("node%d", node), Note: absence(t, node), mark: missing})
 	}
 	for _, v := range t.Views {
 		note := fmt.Sprintf("process %d", v.PID)
 		if n := len(v.Members); n > 0 {
 			note += fmt.Sprintf(" and %d more", n)
 		}
-		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].Mark = note, plot.Good
+		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].mark = note, good
 	}
 	for _, o := range t.Others {
-		c.Nodes[o.Node-1].Note, c.Nodes[o.Node-1].Mark = elsewhere(o), plot.Good
+		c.Nodes[o.Node-1].Note, c.Nodes[o.Node-1].mark = elsewhere(o), good
 	}
 	for node := range t.Silent {
 		if node <= len(c.Nodes) {
-			c.Nodes[node-1].Note, c.Nodes[node-1].Mark = "no answer", plot.Bad
+			c.Nodes[node-1].Note, c.Nodes[node-1].mark = "no answer", bad
 		}
 	}
 	for _, l := range t.Wires {
-		e := plot.Edge{From: l.A - 1, To: l.B - 1, Note: l.State, Mark: plot.Bad}
+		e := edge{From: l.A - 1, To: l.B - 1, Note: l.State, mark: bad}
 		switch {
 		case l.State == stateUp:
-			e.Mark, e.Note = plot.Good, ""
+			e.mark, e.Note = good, ""
 			if l.ForwardedAB+l.ForwardedBA > 0 {
 				e.Note = fmt.Sprintf("forwarded to node%d %s, to node%d %s", l.B, amount(l.ForwardedAB), l.A, amount(l.ForwardedBA))
 			}
 		case l.State == "absent":
-			e.Mark, e.Note = plot.Missing, ""
+			e.mark, e.Note = missing, ""
 		}
 		c.Edges = append(c.Edges, e)
 	}

@@ -132,7 +132,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 			}
 		}
 		if len(h.Dead) > 0 {
-			r.warn("processes", "sdp-perf ls --remove, or the next process removes them, each those of its own user", "processes that have ended left %d sockets in %s", len(h.Dead), h.Directory)
+			r.warn("processes", "ntbnet ls --remove, or the next process removes them, each those of its own user", "processes that have ended left %d sockets in %s", len(h.Dead), h.Directory)
 		}
 	}
 	r.ok("processes", "%d in the fabric", n)
