@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cloudwego/shmipc-go v0.2.0
 	github.com/ntbnet/ntbnet v0.0.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -13,7 +14,6 @@ require (
 	github.com/power-devops/perfstat v0.0.0-20210106213030-5aafc221ea8c // indirect
 	github.com/shirou/gopsutil/v3 v3.22.1 // indirect
 	github.com/yusufpapurcu/wmi v1.2.2 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 )
 
 replace github.com/ntbnet/ntbnet => ../

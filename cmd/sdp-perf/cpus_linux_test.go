@@ -15,14 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/ntbnet/ntbnet/internal/perf/bench"
 	"github.com/ntbnet/ntbnet/internal/perf/hops"
 )
 
 // oneCPU are the arguments of short runs on one processor.
 var oneCPU = map[string][]string{
-	"ring":  {"ring", "--cpus", "1", "--only", "chains", "--hops", "2", "--rounds", "1", "--duration", "1ms"},
-	"bench": {"bench", "--cpus", "1", "--quick", "--transports", "sdp,tcp", "--items", "roundtrip,parked"},
+	"ring": {"ring", "--cpus", "1", "--only", "chains", "--hops", "2", "--rounds", "1", "--duration", "1ms"},
 }
 
 func TestReportsOfOneProcessorSaySo(t *testing.T) {
@@ -37,13 +35,6 @@ func TestReportsOfOneProcessorSaySo(t *testing.T) {
 	assert.GreaterOrEqual(t, r.Host.Of, len(all))
 	assert.Len(t, r.Chains, 4)
 
-	p = newProgram(t, nil, append(oneCPU["bench"], "--json")...)
-	require.Zero(t, p.run(t), p.stderr.String())
-	var b bench.Report
-	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &b))
-	assert.Equal(t, 1, b.Host.CPUs)
-	assert.Contains(t, b.NoLimits, "two processors")
-
 	if testing.Short() {
 		return
 	}
@@ -55,9 +46,6 @@ func TestReportsOfOneProcessorSaySo(t *testing.T) {
 		p = newProgram(t, nil, args...)
 		require.Zero(t, p.run(t), p.stderr.String())
 		assert.True(t, strings.HasPrefix(p.stdout.String(), line), p.stdout.String())
-		if args[0] == "bench" {
-			assert.Contains(t, p.stdout.String(), "\nLimits are not measured: ")
-		}
 	}
 }
 
@@ -92,7 +80,7 @@ func TestAllProcessesRunOnTheProcessorsAskedFor(t *testing.T) {
 func TestMoreProcessorsThanThereAreIsBadInput(t *testing.T) {
 	all, err := usableCPUs()
 	require.NoError(t, err)
-	for _, command := range []string{"ring", "bench"} {
+	for _, command := range []string{"ring"} {
 		for _, n := range []int{-1, 0, len(all) + 1} {
 			p := newProgram(t, nil, command, "--cpus", strconv.Itoa(n))
 			assert.Equal(t, exitBadInput, p.run(t))

@@ -12,11 +12,9 @@
 //	sdp-perf server --listen sdp://localhost:7000
 //	sdp-perf client --connect sdp://localhost:7000
 //
-// The whole table, beside what the machine allows, and a picture:
+// What the machine allows:
 //
 //	sdp-perf limits
-//	sdp-perf bench --svg picture.svg
-//	sdp-perf idle --connections 10000
 //
 // Operations of package shmem, also in rings, and beside Open MPI:
 //
@@ -35,7 +33,6 @@
 // On some processors only, as many as there are somewhere else:
 //
 //	sdp-perf ring --cpus 4
-//	sdp-perf bench --cpus 4
 //
 // How it measures is described in package internal/perf and those below it. This
 // package has the command line, the processes and the transports.

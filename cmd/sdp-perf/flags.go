@@ -34,7 +34,6 @@ const (
 const (
 	defaultMaxTime = time.Minute // of compare and client
 	limitsMaxTime  = 2 * time.Minute
-	benchMaxTime   = 10 * time.Minute
 	ringMaxTime    = 3 * time.Minute
 	shmemMaxTime   = 3 * time.Minute
 )

@@ -281,6 +281,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"server --size 4", "unknown flag: --size"},
 		{"doctor --fabric shop", "doctor is a command of ntbnet: ntbnet doctor (go build"},
 		{"ls --json", "ls is a command of ntbnet: ntbnet ls (go build"},
+		{"bench --rounds 3", "bench is a benchmark: cd benchmarks && go test -run '^$' -bench 'Latency|"},
 		{"topology", "topology is a command of ntbnet: ntbnet topology (go build"},
 		{"client", "say where: --connect sdp://localhost:7000"},
 		{"client --connect unix://", "no path"},

@@ -15,7 +15,6 @@ func TestWithoutTimeOneRoundIsDone(t *testing.T) {
 	for _, tt := range []struct{ args, cut string }{
 		{"--duration 1ms", "1 of 5 rounds"},
 		{"client --duration 1ms --connect " + address, "1 of 5 rounds"},
-		{"bench --quick --rounds 3 --items roundtrip --transports unix", "2 of 5 rounds"}, // two of them for the limits
 		{"limits --quick", "1 of 2 rounds"},
 		{"ring --nodes 2 --hops 1 --lanes 1 --duration 1ms", "6 of 18 rounds"}, // two rings, three shares, the chains
 		{"shmem --time 1ms --items put", "1 of 5 rounds"},

@@ -9,14 +9,11 @@ import (
 	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/perf"
-	"github.com/ntbnet/ntbnet/internal/perf/bench"
 )
 
 // Kinds of service of the second process.
 const (
 	commandService = "socket" // a perf.NewServer
-	byteService    = "byte"   // a perf.NewByteServer
-	httpService    = "http"   // a bench.NewHTTPServer
 	controlService = "control"
 )
 
@@ -59,8 +56,6 @@ func newServers() servers {
 	return servers{
 		commandService: commands,
 		controlService: commands,
-		byteService:    perf.NewByteServer(),
-		httpService:    bench.NewHTTPServer(),
 	}
 }
 

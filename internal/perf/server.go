@@ -27,10 +27,6 @@ type Server struct {
 // NewServer returns a server that has no listener yet.
 func NewServer() *Server { return newServer(serveConn) }
 
-// NewByteServer returns a server without commands. It sends the first byte of each
-// connection back, and closes the connection when the client does.
-func NewByteServer() *Server { return newServer(serveByte) }
-
 func newServer(serve func(net.Conn) error) *Server {
 	return &Server{serve: serve, closers: make(map[io.Closer]struct{})}
 }
@@ -207,17 +203,4 @@ func (c command) buffer() int {
 		return readSize
 	}
 	return 0
-}
-
-// serveByte serves a connection of NewByteServer.
-func serveByte(c net.Conn) error {
-	var b [1]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
-		return err
-	}
-	if _, err := c.Write(b[:]); err != nil {
-		return err
-	}
-	_, err := c.Read(b[:])
-	return err
 }

@@ -1,0 +1,30 @@
+// Package benchmarks measures the transport beside its peers, by Go's benchmarks:
+//
+//	cd benchmarks
+//	go test -run '^$' -bench 'Latency|Throughput' -count 10 | tee new.txt
+//	go run golang.org/x/perf/cmd/benchstat@latest -col /transport new.txt
+//
+// It is for the developers of the transport. Users measure with sdp-perf.
+//
+// Each file is a subject, and has the peers of it: TCP, Unix sockets, shmipc-go, relays,
+// chains of processes without a connection, what the machine allows, Open MPI. Names have
+// the form key=value, so that benchstat compares any key:
+//
+//	streams      Latency, Throughput, Many, Busy…     /transport
+//	connections  Connect, Get                         /transport
+//	idle         Idle                                 /transport
+//	hops         Hops, Ring, Share                    /chain, /hops, /lanes
+//	limits       Word, Copies                         /by, /queue, /piece
+//	engine       Crossover                            /by
+//	shmem        Shmem, ShmemRing                     /lib, /hops
+//
+// Every benchmark starts the processes that it needs. They are the test binary again, in
+// another role, and end when the benchmark does, or its process. All SDP connections are in
+// fabrics of the benchmark's own, which it removes. Every transport carries 1 MiB each way
+// before it is measured, of which each byte is checked.
+//
+// The script run compares two checkouts, see there. Peers that are missing are skipped; with
+// CI=true that is a failure.
+//
+// This is a module of its own, so that users of the transport do not download its peers.
+package benchmarks
