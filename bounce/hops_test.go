@@ -263,7 +263,7 @@ func TestShortMessageIsOneFrame(t *testing.T) {
 	h := newHosts(t, ring.Options{Hosts: 5}, spinning)
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
-	frames := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
+	frames := func() uint64 { return h.nodes[0].Tunnels()[0].Sent }
 	_, err := a.Write(make([]byte, 100))
 	require.NoError(t, err)
 	_, err = io.ReadFull(b, make([]byte, 100))
@@ -324,7 +324,7 @@ func TestSleepingOverHopsCostsNoFrames(t *testing.T) {
 	h := newHosts(t, ring.Options{Hosts: 5}, Options{})
 	pa, pb := h.pools(0, 2)
 	a, b := connect(t, pa, pb)
-	sent := func() uint64 { return h.nodes[0].Topology().Tunnels[0].Sent }
+	sent := func() uint64 { return h.nodes[0].Tunnels()[0].Sent }
 	const trips = 200
 	ping := func() {
 		for _, end := range [][2]*Pair{{a, b}, {b, a}} {

@@ -24,6 +24,7 @@ import (
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -430,15 +431,6 @@ func refusedDial(t *testing.T, p *peer, node int, why ...string) {
 // ntbnet topology asks the nodes of its machine only. What these have learnt of other machines
 // over the bridges is in its answer.
 func TestTopologyShowsOtherMachines(t *testing.T) {
-	type view struct {
-		Views  []struct{ Node int }
-		Absent []int
-		Others []struct{ Node int }
-		Wires  []struct {
-			A, B  int
-			State string
-		}
-	}
 	m := newMachines(t, "line", 4, 1<<20)
 	look := func(flags ...string) []byte {
 		args := append([]string{"topology", "--fabric", m.topology + ":" + m.name + "-1"}, flags...)
@@ -447,17 +439,17 @@ func TestTopologyShowsOtherMachines(t *testing.T) {
 		return out
 	}
 	states := func() (states string) {
-		var v view
+		var v status.Fabric
 		require.NoError(t, json.Unmarshal(look("--json"), &v))
 		require.Len(t, v.Views, 1, "of this machine")
 		for _, o := range v.Others {
-			states += fmt.Sprintf("node%d ", o.Node)
+			states += fmt.Sprintf("node%d ", o.Host)
 		}
 		for _, node := range v.Absent {
 			states += fmt.Sprintf("no%d ", node)
 		}
 		for _, w := range v.Wires {
-			states += fmt.Sprintf("%d-%d %s ", w.A, w.B, w.State)
+			states += fmt.Sprintf("%d-%d %s ", w.From, w.To, w.State)
 		}
 		return states
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
@@ -179,35 +180,23 @@ func (r *ring) end() {
 	}
 }
 
-// topologyView is the part of ntbnet topology --json that these tests read.
-type topologyView struct {
-	Views []struct {
-		Node  int
-		Links []struct {
-			To, Ups int
-			State   string
-		}
-		Refused struct {
-			Count int
-			Last  string
-		}
-	}
-	Absent []int
-	Wires  []struct {
-		A, B        int
-		State       string
-		ForwardedAB uint64 `json:"forwarded_ab_bytes"`
-		ForwardedBA uint64 `json:"forwarded_ba_bytes"`
-	}
-}
-
-func (r *ring) look() (v topologyView) {
+func (r *ring) look() (v status.Fabric) {
 	r.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, "ntbnet"), "topology", "--json", "--fabric", r.topology+":"+r.name)
 	out, err := cmd.Output()
 	require.NoError(r.t, err)
 	require.NoError(r.t, json.Unmarshal(out, &v))
 	return v
+}
+
+// forwarded returns how many bytes all nodes have forwarded.
+func (r *ring) forwarded() (bytes uint64) {
+	for _, v := range r.look().Views {
+		for _, l := range v.Links {
+			bytes += l.ForwardedBytes
+		}
+	}
+	return bytes
 }
 
 // linked waits until all nodes run and all links are up.
@@ -286,8 +275,8 @@ func TestASecondProcessWithTheSameNumber(t *testing.T) {
 	second.end()
 	require.Equal(t, "ok", r.ask(1, "use 100000"), "the first is not harmed")
 	v := r.look()
-	require.Equal(t, 1, v.Views[0].Refused.Count)
-	require.Contains(t, v.Views[0].Refused.Last, fmt.Sprintf("process %d was to be the same", second.cmd.Process.Pid))
+	require.EqualValues(t, 1, v.Views[0].Refused)
+	require.Contains(t, v.Views[0].LastRefusal, fmt.Sprintf("process %d was to be the same", second.cmd.Process.Pid))
 	r.end()
 }
 
@@ -307,7 +296,7 @@ func TestNodesOfDifferentSizes(t *testing.T) {
 		require.Contains(t, answer, want)
 		require.Contains(t, answer, `"ring" of 3 nodes, lanes=1`)
 		other.end()
-		require.Contains(t, r.look().Views[0].Refused.Last, want, "the other side says so too")
+		require.Contains(t, r.look().Views[0].LastRefusal, want, "the other side says so too")
 	}
 	r.begin(3)
 	r.ready(3)
@@ -463,11 +452,7 @@ func TestHTTPOverHops(t *testing.T) {
 				require.Equal(t, fmt.Sprintf("%d %x <nil>", size, sum.Sum(nil)), string(answer))
 			}
 			// The bytes went through the other nodes, as these report.
-			var forwarded uint64
-			for _, w := range r.look().Wires {
-				forwarded += w.ForwardedAB + w.ForwardedBA
-			}
-			require.Greater(t, forwarded, uint64(6*size))
+			require.Greater(t, r.forwarded(), uint64(6*size))
 			transport.CloseIdleConnections()
 			var report serverReport
 			server.askFor("report", &report)

@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,22 +70,14 @@ func TestThreeProcessesOfOneNode(t *testing.T) {
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), fmt.Sprintf("process %d and 1 more", owner.cmd.Process.Pid))
-	var v struct {
-		Views []struct {
-			Node, PID int
-			Members   []struct {
-				PID     int
-				State   string
-				ToBytes uint64 `json:"to_bytes"`
-			}
-		}
-	}
+	var v status.Fabric
 	require.NoError(t, json.Unmarshal([]byte(perf("--json")), &v))
 	require.Equal(t, owner.cmd.Process.Pid, v.Views[1].PID)
-	require.Len(t, v.Views[1].Members, 1)
-	require.Equal(t, server.cmd.Process.Pid, v.Views[1].Members[0].PID)
-	require.Equal(t, "up", v.Views[1].Members[0].State)
-	require.Greater(t, v.Views[1].Members[0].ToBytes, uint64(3_000_000))
+	links := slices.DeleteFunc(v.Views[1].Links, func(l status.Link) bool { return l.Direction != "down" })
+	require.Len(t, links, 1, "to a member")
+	require.Equal(t, server.cmd.Process.Pid, links[0].PID)
+	require.Equal(t, "up", links[0].State)
+	require.Greater(t, links[0].OwnBytes+links[0].ForwardedBytes, uint64(3_000_000))
 
 	// Another process cannot own them.
 	second := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--own"}, withEnv("SDP_FABRIC="+r.spec(2)))

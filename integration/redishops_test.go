@@ -62,10 +62,7 @@ func TestRedisOverHops(t *testing.T) {
 				require.Regexp(t, `GET: [0-9.]+ requests per second`, out)
 				require.NotRegexp(t, regexp.MustCompile(`(?i)err|could not|reset|closed`), out)
 			}
-			var forwarded uint64
-			for _, w := range r.look().Wires {
-				forwarded += w.ForwardedAB + w.ForwardedBA
-			}
+			forwarded := r.forwarded()
 			front, back := p.stop()
 			for name, c := range map[string]counters{"front": front, "back": back} {
 				require.GreaterOrEqual(t, c.total, int64(2*2*20), name)

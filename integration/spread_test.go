@@ -55,7 +55,7 @@ func TestARingComesUpWhenTheStartIsSpread(t *testing.T) {
 			r.all(1000)
 			r.linked()
 			for _, v := range r.look().Views {
-				require.Zero(t, v.Refused.Count, "node %d has refused: %s", v.Node, v.Refused.Last)
+				require.Zero(t, v.Refused, "node %d has refused: %s", v.Node, v.LastRefusal)
 			}
 			r.end()
 		})

@@ -114,7 +114,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	e := serviceOf(f.nodes[1])
 	e.wait(t, func() bool { return len(e.messages) == 1 })
 	require.True(t, p.Up())
-	require.Equal(t, "left", f.nodes[0].Topology().Tunnels[0].Direction)
+	require.Equal(t, "left", f.nodes[0].Tunnels()[0].Direction)
 	f.connect(0)
 	require.True(t, p.Up())
 }
@@ -221,7 +221,7 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 	f.connect(1)
 	_, err = nodes[0].Peer(within(t), link.MakeID(2, 7))
 	require.NoError(t, err)
-	for nodes[2].Topology().Hosts[1].ID != link.MakeID(2, 7) {
+	for nodes[2].Hosts()[1].Process != 7 {
 		runtime.Gosched() // the link state of 2 is under way
 	}
 }

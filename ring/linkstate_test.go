@@ -53,10 +53,10 @@ func (f *fabric) advertise(t *testing.T, from int, n linkState) {
 func (f *fabric) agrees(t *testing.T, host int, why string, args ...any) {
 	t.Helper()
 	require.Eventuallyf(t, func() bool {
-		own := f.nodes[host-1].Topology().Hosts[host-1]
+		own := f.nodes[host-1].Hosts()[host-1]
 		for _, n := range f.nodes {
-			h := n.Topology().Hosts[host-1]
-			if h.Left != "up" || h.Right != "up" || h.Epoch != own.Epoch || h.ID != link.MakeID(host, 1) {
+			h := n.Hosts()[host-1]
+			if h.Left != "up" || h.Right != "up" || h.Epoch != own.Epoch || h.Process != 1 {
 				return false
 			}
 		}
@@ -147,7 +147,7 @@ func TestTheLinkStateOfAMeshNeighbourCountsFromItsLinkOn(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-linked)
 		require.Eventually(t, func() bool {
-			return a.Topology().Hosts[1].Epoch == b.Topology().Hosts[1].Epoch
+			return a.Hosts()[1].Epoch == b.Hosts()[1].Epoch
 		}, 30*time.Second, time.Millisecond, "%#x", number)
 		a.Close()
 		b.Close()

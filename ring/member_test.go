@@ -71,8 +71,8 @@ func meshed(t testing.TB, o Options) *fabric {
 func known(t testing.TB, n *Node, id link.ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		h := n.Topology().Hosts[id.Host()-1]
-		if !slices.Contains(append(h.Members, h.ID), id) {
+		h := n.Hosts()[id.Host()-1]
+		if !slices.Contains(append(h.Members, h.Process), id.Process()) {
 			return false
 		}
 		l, _, _ := n.router.nextHopTo(id)
@@ -112,8 +112,8 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 			}
 			require.Equal(t, link.MakeID(3, 1), a.Owner(3))
 			require.Equal(t, link.MakeID(1, 1), a.Owner(1))
-			require.Equal(t, "up", a.Topology().Links[0].Direction)
-			require.Equal(t, []link.ID{link.MakeID(3, 7), link.MakeID(3, 8)}, f.nodes[1].Topology().Hosts[2].Members)
+			require.Equal(t, "up", a.Status().Links[0].Direction)
+			require.Equal(t, []int{7, 8}, f.nodes[1].Hosts()[2].Members)
 			// Within a host there is only the link, and none between members.
 			p, err := b.Peer(within(t), link.MakeID(3, 1))
 			require.NoError(t, err)

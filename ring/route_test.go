@@ -13,7 +13,7 @@ func TestOppositeHostsSendOverTheSameLinks(t *testing.T) {
 		f := newFabric(t, small(hosts))
 		f.waitLinkStates(t)
 		to := func(from, to int) string {
-			for _, r := range f.nodes[from-1].Topology().Routes {
+			for _, r := range f.nodes[from-1].Hosts() {
 				if r.Host == to {
 					require.Equal(t, hosts/2, r.Hops)
 					return r.Direction
@@ -43,12 +43,12 @@ func TestBothEndsOfATunnelUseTheSameLane(t *testing.T) {
 		f.tunnels(t, 1, 3)
 	}
 	lanes := map[uint32]int{}
-	for _, a := range f.nodes[0].Topology().Tunnels {
+	for _, a := range f.nodes[0].Tunnels() {
 		lanes[a.Epoch] = a.Lane
 		used[a.Lane] = true
 	}
 	require.Len(t, lanes, 40)
-	for _, b := range f.nodes[2].Topology().Tunnels {
+	for _, b := range f.nodes[2].Tunnels() {
 		lane, ok := lanes[b.Epoch]
 		require.True(t, ok)
 		require.Equal(t, lane, b.Lane)

@@ -104,7 +104,7 @@ func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
 		require.Eventually(t, func() bool {
-			h := n.Topology().Hosts[1]
+			h := n.Hosts()[1]
 			return h.Epoch > number && h.Left == "up" && h.Right == "up"
 		}, 60*time.Second, time.Millisecond)
 	}

@@ -414,9 +414,9 @@ func (n *bubbleNode) held() string {
 			fmt.Fprintf(&b, " node %d for %v: %+v;", n.number, h.pool.Peer().ID(), u)
 		}
 	}
-	for _, t := range s.fabric.Snapshot().Tunnels {
+	for _, t := range s.fabric.Tunnels() {
 		if t.State != "up" {
-			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Name, t)
+			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Peer, t)
 		}
 	}
 	n.fabric.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/status"
 )
 
 // Conn is a connection. It implements net.Conn, io.ReaderFrom and io.WriterTo. Its
@@ -24,17 +25,18 @@ type Conn struct {
 // endpoint is the part of a connection that its Fabric keeps. It does not refer to the Conn. So
 // a Conn that the program has dropped is garbage.
 type endpoint struct {
-	pair    *bounce.Pair // immutable
-	fabric  *Fabric      // immutable
-	release func()       // releases the addresses; nil if there is nothing to release; immutable
-	abort   atomic.Bool  // SetLinger(0) was called
-	raw     descriptor
+	pair          *bounce.Pair // immutable
+	fabric        *Fabric      // immutable
+	local, remote net.Addr     // immutable
+	release       func()       // releases the addresses; nil if there is nothing to release; immutable
+	abort         atomic.Bool  // SetLinger(0) was called
+	raw           descriptor
 }
 
 // newConn makes a connection. release, if not nil, is called when the connection is
 // closed, or could not be made.
 func newConn(f *Fabric, p *bounce.Pair, local, remote net.Addr, release func()) (*Conn, error) {
-	e := &endpoint{pair: p, fabric: f, release: release}
+	e := &endpoint{pair: p, fabric: f, local: local, remote: remote, release: release}
 	if err := f.add(e); err != nil {
 		p.Abort()
 		e.releaseAddresses()
@@ -61,6 +63,16 @@ func (e *endpoint) Close() error {
 	e.releaseAddresses()
 	e.fabric.remove(e)
 	return nil
+}
+
+// status returns what this process serves about the connection.
+func (e *endpoint) status() status.Connection {
+	n, id := e.pair.Stats(), e.pair.Peer().ID()
+	return status.Connection{
+		Node: id.Host(), Process: id.Process(), Count: 1, Local: e.local.String(), Remote: e.remote.String(),
+		Read: n.BytesRead, Inline: n.InlineBytes, MMIO: n.MMIOBytes, DMA: n.DMABytes,
+		Doorbells: n.Doorbells, ReadWaits: n.ReadParks, RoomWaits: n.WriteParks,
+	}
 }
 
 func (e *endpoint) releaseAddresses() {

@@ -214,7 +214,11 @@ func OpenWith(fabric string, devices Devices) (*Fabric, error) {
 }
 
 func newFabric(s *stack, c *networkCounters) *Fabric {
-	return &Fabric{stack: s, counters: c, users: map[user]struct{}{}}
+	f := &Fabric{stack: s, counters: c, users: map[user]struct{}{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fabrics[f] = struct{}{}
+	return f
 }
 
 // Close closes the Fabric's listeners and connections and leaves the fabric. What was
@@ -236,6 +240,9 @@ func (f *Fabric) Close() error {
 		all.Go(func() { u.Close() })
 	}
 	all.Wait()
+	f.stack.mu.Lock()
+	delete(f.stack.fabrics, f)
+	f.stack.mu.Unlock()
 	f.stack.release()
 	return nil
 }

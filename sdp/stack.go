@@ -16,6 +16,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/listen"
 )
@@ -28,15 +29,17 @@ type stack struct {
 	err       error          // why there is no fabric; constant once opened is closed
 	listeners *listen.Table
 	opts      bounce.Options
-	supplied  bool            // its devices are those of OpenWith; constant after openStack
-	bubble    bool            // it was made in a bubble of testing/synctest; constant
-	port      atomic.Uint32   // counts the ports of dialling endpoints
-	kernel    inetdiag.Kernel // closed with the fabric
+	users     func() []*Fabric // whose connections are to be served; those of the member, where this stack inherits; constant after start
+	supplied  bool             // its devices are those of OpenWith; constant after openStack
+	bubble    bool             // it was made in a bubble of testing/synctest; constant
+	port      atomic.Uint32    // counts the ports of dialling endpoints
+	kernel    inetdiag.Kernel  // closed with the fabric
 	localhost atomic.Pointer[resolved]
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
 	mu       lock.Mutex[lock.Stack]
+	fabrics  map[*Fabric]struct{}  // those that are open, for the status; guarded by mu
 	tcpPorts portSet               // for dialling endpoints of network "tcp"; guarded by mu
 	handlers map[*handler]struct{} // links that are up; guarded by mu
 	ended    FabricStats           // of links that are down; guarded by mu
@@ -127,7 +130,9 @@ func newStack(o bounce.Options) *stack {
 	o.Thrift, o.Crowd = wait.NewThrift(), wait.NewCrowd()
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
+		fabrics: map[*Fabric]struct{}{},
 	}
+	s.users = s.open
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
 }
@@ -144,7 +149,7 @@ func (s *stack) start(f *fabric.Fabric) {
 // inherit opens the fabric of the owner of this host's links, beside the one that this process is a member in.
 func (s *stack) inherit(spec *fabric.Spec) (leave func(), err error) {
 	own := newStack(s.opts)
-	own.name = s.name
+	own.name, own.users = s.name, s.users
 	if own.fabric, err = fabric.Open(spec, own.start); err != nil {
 		return nil, err
 	}
@@ -291,14 +296,30 @@ func (s *stack) up() (ended FabricStats, handlers []*handler) {
 	return s.ended, slices.Collect(maps.Keys(s.handlers))
 }
 
-// connections returns how many connections this process has, by the process at the other end.
-func (s *stack) connections() map[link.ID]int {
-	_, handlers := s.up()
-	all := make(map[link.ID]int, len(handlers))
-	for _, h := range handlers {
-		all[h.pool.Peer().ID()] += h.pool.Used().Pairs
+// connections returns the connections of this process whose peers are those of the stack's fabric.
+func (s *stack) connections() (all []status.Connection) {
+	for _, f := range s.users() {
+		f.mu.Lock()
+		users := slices.Collect(maps.Keys(f.users))
+		f.mu.Unlock()
+		for _, u := range users {
+			e, ok := u.(*endpoint)
+			if !ok {
+				continue
+			}
+			if h, ok := e.pair.Peer().Handler(link.ServiceSDP).(*handler); ok && h.stack == s {
+				all = append(all, e.status())
+			}
+		}
 	}
 	return all
+}
+
+// open returns the Fabrics that are open.
+func (s *stack) open() []*Fabric {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.fabrics))
 }
 
 func (s *stack) crossovers() []Crossover {

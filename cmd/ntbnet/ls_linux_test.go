@@ -3,13 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,10 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 		return err == nil
 	})
 	defer c.Close()
+	_, err = c.Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 5))
+	require.NoError(t, err)
 	ln, err := f.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -47,21 +52,31 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 	eventually(t, "both have the connection", func() bool {
 		r = lsJSON(t, "--fabric", name)
 		p := r.Fabrics[0].Processes
-		return len(p) == 2 && p[0].Connections == 1 && p[1].Connections == 1
+		return len(p) == 2 && len(p[0].Connections) == 1 && len(p[1].Connections) == 1
 	})
 	require.Len(t, r.Fabrics, 1)
 	h := r.Fabrics[0]
-	user := func(pid int) *fabric.UserView {
-		u := h.Processes[0].User
-		require.NotNil(t, u)
-		return &fabric.UserView{PID: pid, UID: os.Geteuid(), GID: os.Getegid(), Name: u.Name}
-	}
 	assert.Equal(t, name, h.Fabric)
 	assert.Empty(t, h.Dead)
-	assert.Equal(t, []fabric.ProcessView{
-		{Process: 1, User: user(os.Getpid()), Ports: []fabric.PortView{{Port: port, Network: "sdp"}, {Port: port, Network: "tcp"}}, Connections: 1, Peers: []fabric.Peering{{Node: 1, Process: 2, Connections: 1}}},
-		{Process: 2, User: user(srv.Process.Pid), Ports: []fabric.PortView{{Port: 7007, Network: "sdp"}}, Connections: 1, Peers: []fabric.Peering{{Node: 1, Process: 1, Connections: 1}}},
-	}, h.Processes)
+	for i, want := range []struct {
+		pid, other int
+		ports      []string
+	}{
+		{os.Getpid(), 2, []string{fmt.Sprintf("sdp:%d", port), fmt.Sprintf("tcp:%d", port)}},
+		{srv.Process.Pid, 1, []string{"sdp:7007"}},
+	} {
+		p := h.Processes[i]
+		assert.Equal(t, i+1, p.Process)
+		assert.Equal(t, []int{want.pid, os.Geteuid(), os.Getegid()}, []int{p.PID, p.UID, p.GID})
+		assert.Equal(t, want.ports, p.Ports)
+		assert.Equal(t, "shm", p.Topology)
+		require.Len(t, p.Connections, 1)
+		o := p.Connections[0]
+		assert.Equal(t, []int{1, want.other, 1}, []int{o.Node, o.Process, o.Count})
+		assert.Equal(t, []uint64{5, 5}, []uint64{o.Read, o.Written()})
+	}
+	assert.Equal(t, "localhost:7007", h.Processes[1].Connections[0].Local)
+	assert.Equal(t, "localhost:7007", h.Processes[0].Connections[0].Remote)
 	text := newProgram(nil, "ls", "--fabric", name)
 	require.Zero(t, text.run(), text.stderr.String())
 	assert.Regexp(t, fmt.Sprintf(`(?m)^%s in %s$`, name, h.Directory), text.stdout.String())
@@ -71,7 +86,7 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
 	p := lsJSON(t, "--fabric", name).Fabrics[0].Processes[1]
 	assert.NotEmpty(t, p.Error)
-	assert.Equal(t, user(srv.Process.Pid), p.User)
+	assert.Equal(t, srv.Process.Pid, p.PID)
 	assert.Len(t, p.Ports, 1)
 
 	require.NoError(t, srv.Process.Kill())
@@ -85,7 +100,7 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 	require.NoFileExists(t, dead[0])
 	require.DirExists(t, h.Directory, "a process is there")
 	require.NoError(t, f.Close())
-	assert.Equal(t, listing{Fabrics: []*fabric.HostView{}, Removed: []string{h.Directory}}, lsJSON(t, "--remove", "--fabric", name))
+	assert.Equal(t, listing{Fabrics: []*status.Directory{}, Removed: []string{h.Directory}}, lsJSON(t, "--remove", "--fabric", name))
 	require.NoDirExists(t, h.Directory)
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/spf13/pflag"
@@ -98,8 +99,16 @@ func fail(stderr io.Writer, err error) int {
 	return statusFailed
 }
 
-// oneLine makes one line of a text, whatever a lower layer puts into it.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine makes one line of a text, whatever a lower layer or another process puts into it. What is
+// not printable, which a terminal may obey, is replaced.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.Join(strings.Fields(text), " "))
+}
 
 func usage(stdout io.Writer) {
 	fmt.Fprint(stdout, "ntbnet shows what runs over bridges and between processes, and tests a wire.\n\nUsage: ntbnet COMMAND [flags]\n\n")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/status"
 )
 
 // topology asks the nodes of a fabric of several hosts for what they know. This
@@ -58,15 +59,15 @@ func topology(ctx context.Context, c *command, args []string, out io.Writer) err
 // stateUp is the state that the fabric reports for a link or a route that works.
 const stateUp = "up"
 
-func printTopology(out io.Writer, t *fabric.Topology) error {
+func printTopology(out io.Writer, t *status.Fabric) error {
 	fmt.Fprintf(out, "%s: a %s of %d nodes, %d running here, lanes=%d\n\n", t.Fabric, t.Topology, t.Nodes, len(t.Views), t.Lanes)
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "node\tprocess\trunning for\trefused\troutes")
 	for _, v := range t.Views {
-		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused.Count, routes(v))
+		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused, routes(v))
 	}
 	for _, o := range t.Others {
-		fmt.Fprintf(w, "node%d\t%s\n", o.Node, elsewhere(o))
+		fmt.Fprintf(w, "node%d\t%s\n", o.Host, elsewhere(o))
 	}
 	for _, node := range t.Absent {
 		fmt.Fprintf(w, "node%d\t%s\n", node, absence(t, node))
@@ -76,10 +77,10 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 	}
 	fmt.Fprintln(w, "\nlink\tbetween\tstate\tepochs\tup, times\tfor\tforwarded →, ←\town frames →, ←")
 	for _, l := range t.Wires {
-		a, b := end(t, l.A, l.Wire), end(t, l.B, l.Wire)
-		fmt.Fprintf(w, "%d\tnode%d - node%d\t%s\t%s %s\t%d %d\t%s\t%s, %s\t%s, %s\n", l.Wire, l.A, l.B, l.State,
+		a, b := ends(t, l)
+		fmt.Fprintf(w, "%d\tnode%d - node%d\t%s\t%s %s\t%d %d\t%s\t%s, %s\t%s, %s\n", l.Wire, l.From, l.To, l.State,
 			epoch(a), epoch(b), a.Ups, b.Ups, duration(max(a.Since, b.Since)),
-			amount(l.ForwardedAB), amount(l.ForwardedBA), amount(l.OwnAB), amount(l.OwnBA))
+			amount(a.ForwardedBytes), amount(b.ForwardedBytes), amount(a.OwnBytes), amount(b.OwnBytes))
 	}
 	printForwarders(w, t)
 	printMembers(w, t)
@@ -90,15 +91,15 @@ func printTopology(out io.Writer, t *fabric.Topology) error {
 }
 
 // elsewhere returns what is known of a node that nobody on this machine can ask.
-func elsewhere(o fabric.OtherView) string {
-	if o.Members > 0 {
-		return fmt.Sprintf("on another machine, %d more", o.Members)
+func elsewhere(o status.Host) string {
+	if n := len(o.Members); n > 0 {
+		return fmt.Sprintf("on another machine, %d more", n)
 	}
 	return "on another machine"
 }
 
 // absence returns why a node has not answered: it does not run, or it is awaited.
-func absence(t *fabric.Topology, node int) string {
+func absence(t *status.Fabric, node int) string {
 	if n := t.Waiting[node]; n > 0 {
 		return fmt.Sprintf("no owner, %d waiting", n)
 	}
@@ -107,20 +108,17 @@ func absence(t *fabric.Topology, node int) string {
 
 // printForwarders prints what the nodes' workers of lanes have done since the links came up, what
 // the nodes have dropped, and the processor time of their processes.
-func printForwarders(w io.Writer, t *fabric.Topology) {
+func printForwarders(w io.Writer, t *status.Fabric) {
 	head := "\nnode\tforwarded\twake-ups\trests\tyields\tdropped\tCPU\n"
 	for _, v := range t.Views {
-		if v.Ring == nil {
-			continue
-		}
 		var forwarded, wakes, rests, offers uint64
-		for _, l := range v.Ring.Links {
+		for _, l := range v.Links {
 			forwarded += l.ForwardedFrames
 			wakes += l.Wakes
 			rests += l.Rests
 			offers += l.Offers
 		}
-		fmt.Fprintf(w, "%snode%d\t%s\t%d\t%d\t%d\t%s\t%s\n", head, v.Node, frames(forwarded), wakes, rests, offers, drops(v.Ring.Drops), cpuText(v.CPU))
+		fmt.Fprintf(w, "%snode%d\t%s\t%d\t%d\t%d\t%s\t%s\n", head, v.Node, frames(forwarded), wakes, rests, offers, drops(v.Drops), cpuText(v.CPU))
 		head = ""
 	}
 }
@@ -155,33 +153,42 @@ func cpuText(seconds float64) string {
 }
 
 // printMembers prints the processes that use the links of another one.
-func printMembers(w io.Writer, t *fabric.Topology) {
+func printMembers(w io.Writer, t *status.Fabric) {
 	head := "\nmember\tof\tprocess\tuplink\tepoch\tfor\tframes to it, from it\n"
 	for _, v := range t.Views {
-		for _, m := range v.Members {
+		for _, m := range members(v) {
 			fmt.Fprintf(w, "%snode%d.%d\tnode%d.%d\t%d\t%s\t%08x\t%s\t%s, %s\n", head, v.Node, m.Process, v.Node, v.Process, m.PID,
-				m.State, m.Epoch, duration(m.Since), amount(m.ToBytes), amount(m.FromBytes))
+				m.State, m.Epoch, duration(m.Since), amount(m.OwnBytes+m.ForwardedBytes), amount(m.ReceivedBytes))
 			head = ""
 		}
 	}
 }
 
-// end returns what a node reports about a wire. It is zero if the node does not
-// answer.
-func end(t *fabric.Topology, node, wire int) fabric.LinkView {
-	for _, v := range t.Views {
-		for _, l := range v.Links {
-			if v.Node == node && l.Wire == wire {
-				return l
-			}
+// members returns the links to processes that use those of this one.
+func members(v *status.Process) (all []status.Link) {
+	for _, l := range v.Links {
+		if l.Direction == "down" {
+			all = append(all, l)
 		}
 	}
-	return fabric.LinkView{}
+	return all
+}
+
+// ends returns what the nodes report about the ends of a wire. It is zero where a node does not
+// answer.
+func ends(t *status.Fabric, wire status.Link) (a, b status.Link) {
+	of := func(node int) (l status.Link) {
+		if v := t.View(node); v != nil && v.Link(wire.Wire) != nil {
+			l = *v.Link(wire.Wire)
+		}
+		return l
+	}
+	return of(wire.From), of(wire.To)
 }
 
 // epoch returns the epoch of a link, on which both ends agree. It is "-" while the
 // link is not up.
-func epoch(l fabric.LinkView) string {
+func epoch(l status.Link) string {
 	if l.Epoch == 0 {
 		return "-"
 	}
@@ -189,20 +196,21 @@ func epoch(l fabric.LinkView) string {
 }
 
 // routes returns the routes of a node: destination, direction, and number of links.
-func routes(v *fabric.NodeView) string {
+func routes(v *status.Process) string {
 	var list []string
-	for _, r := range v.Routes {
-		if r.State == stateUp {
-			list = append(list, fmt.Sprintf("%d:%s/%d", r.To, r.Direction, r.Hops))
-		} else {
-			list = append(list, fmt.Sprintf("%d:-", r.To))
+	for _, r := range v.Hosts {
+		switch {
+		case r.Direction != "":
+			list = append(list, fmt.Sprintf("%d:%s/%d", r.Host, r.Direction, r.Hops))
+		case r.State != "self":
+			list = append(list, fmt.Sprintf("%d:-", r.Host))
 		}
 	}
 	return strings.Join(list, " ")
 }
 
 // complaints returns a line for each fault.
-func complaints(t *fabric.Topology) []string {
+func complaints(t *status.Fabric) []string {
 	var list []string
 	for _, l := range t.Wires {
 		if l.Error != "" && l.State != stateUp {
@@ -210,8 +218,8 @@ func complaints(t *fabric.Topology) []string {
 		}
 	}
 	for _, v := range t.Views {
-		if v.Refused.Count > 0 {
-			list = append(list, oneLine(fmt.Sprintf("node%d has refused %d, the last one because: %s", v.Node, v.Refused.Count, v.Refused.Last)))
+		if v.Refused > 0 {
+			list = append(list, oneLine(fmt.Sprintf("node%d has refused %d, the last one because: %s", v.Node, v.Refused, v.LastRefusal)))
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(t.Silent)) {
@@ -239,20 +247,20 @@ func amount(n uint64) string {
 
 var units = []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 
-func drawTopology(t *fabric.Topology) circle {
+func drawTopology(t *status.Fabric) circle {
 	c := circle{Title: fmt.Sprintf("%s: a %s of %d nodes, lanes=%d", t.Fabric, t.Topology, t.Nodes, t.Lanes), Notes: complaints(t)}
 	for node := 1; node <= t.Nodes; node++ {
 		c.Nodes = append(c.Nodes, circleNode{Name: fmt.Sprintf("node%d", node), Note: absence(t, node), mark: missing})
 	}
 	for _, v := range t.Views {
 		note := fmt.Sprintf("process %d", v.PID)
-		if n := len(v.Members); n > 0 {
+		if n := len(members(v)); n > 0 {
 			note += fmt.Sprintf(" and %d more", n)
 		}
 		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].mark = note, good
 	}
 	for _, o := range t.Others {
-		c.Nodes[o.Node-1].Note, c.Nodes[o.Node-1].mark = elsewhere(o), good
+		c.Nodes[o.Host-1].Note, c.Nodes[o.Host-1].mark = elsewhere(o), good
 	}
 	for node := range t.Silent {
 		if node <= len(c.Nodes) {
@@ -260,12 +268,12 @@ func drawTopology(t *fabric.Topology) circle {
 		}
 	}
 	for _, l := range t.Wires {
-		e := edge{From: l.A - 1, To: l.B - 1, Note: l.State, mark: bad}
+		e := edge{From: l.From - 1, To: l.To - 1, Note: l.State, mark: bad}
 		switch {
 		case l.State == stateUp:
 			e.mark, e.Note = good, ""
-			if l.ForwardedAB+l.ForwardedBA > 0 {
-				e.Note = fmt.Sprintf("forwarded to node%d %s, to node%d %s", l.B, amount(l.ForwardedAB), l.A, amount(l.ForwardedBA))
+			if a, b := ends(t, l); a.ForwardedBytes+b.ForwardedBytes > 0 {
+				e.Note = fmt.Sprintf("forwarded to node%d %s, to node%d %s", l.To, amount(a.ForwardedBytes), l.From, amount(b.ForwardedBytes))
 			}
 		case l.State == "absent":
 			e.mark, e.Note = missing, ""

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -76,7 +76,7 @@ func TestTopologyOfARing(t *testing.T) {
 
 	p = newProgram(nil, "topology", "--json", "--fabric", name)
 	require.Zero(t, p.run(), p.stderr.String())
-	var top fabric.Topology
+	var top status.Fabric
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &top))
 	assert.Len(t, top.Views, 3)
 	assert.Equal(t, []int{4}, top.Absent)
@@ -87,7 +87,7 @@ func TestTopologyOfARing(t *testing.T) {
 func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 	for _, v := range forwardersWork(t).Views {
 		var forwarded, waits uint64
-		for _, l := range v.Ring.Links {
+		for _, l := range v.Links {
 			forwarded += l.ForwardedFrames
 			waits += l.Wakes + l.Offers
 		}
@@ -97,13 +97,12 @@ func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 	}
 
 	var b strings.Builder
-	require.NoError(t, printTopology(&b, &fabric.Topology{Views: []*fabric.NodeView{
-		{Node: 2, CPU: 1.256, Ring: &ring.Snapshot{
-			Drops: map[string]uint64{"unknown tunnel": 3, "no route": 4},
-			Links: []ring.LinkInfo{{ForwardedFrames: 5, Wakes: 6, Rests: 7, Offers: 8}, {ForwardedFrames: 10, Wakes: 20, Rests: 30, Offers: 40}},
-		}},
-		{Node: 3, Ring: &ring.Snapshot{Links: []ring.LinkInfo{{ForwardedFrames: 1}}}},
-		{Node: 4},
+	require.NoError(t, printTopology(&b, &status.Fabric{Views: []*status.Process{
+		{
+			Node: 2, CPU: 1.256, Drops: map[string]uint64{"unknown tunnel": 3, "no route": 4},
+			Links: []status.Link{{ForwardedFrames: 5, Wakes: 6, Rests: 7, Offers: 8}, {ForwardedFrames: 10, Wakes: 20, Rests: 30, Offers: 40}},
+		},
+		{Node: 3, Links: []status.Link{{ForwardedFrames: 1}}},
 	}}))
 	text := strings.Join(strings.Fields(b.String()), " ")
 	want := "node forwarded wake-ups rests yields dropped CPU node2 15 frames 26 37 48 7 (no route 4, unknown tunnel 3) 1.26 s node3 1 frame 0 0 0 0 -"
@@ -112,7 +111,7 @@ func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 
 // forwardersWork has the ends of a line of three processes exchange some data, and returns the
 // topology then.
-func forwardersWork(t *testing.T) *fabric.Topology {
+func forwardersWork(t *testing.T) *status.Fabric {
 	t.Helper()
 	name := "line:" + fabrictest.Name(t)
 	for node := 2; node <= 3; node++ {

@@ -194,7 +194,7 @@ func (l line) frames(ctx context.Context) (f hops.Frames, err error) {
 	}
 	forwards := func(node int) bool { return node > 1 && node < len(l.nodes) }
 	for _, v := range t.Views {
-		for _, k := range v.Ring.Links {
+		for _, k := range v.Links {
 			if forwards(v.Node) {
 				f.Forwarded += k.ForwardedFrames
 				f.RungBy += k.Doorbells
@@ -202,11 +202,11 @@ func (l line) frames(ctx context.Context) (f hops.Frames, err error) {
 				f.Rests += k.Rests
 				f.Offers += k.Offers
 			}
-			if forwards(k.Neighbour.Host()) {
+			if forwards(k.To) {
 				f.RungAt += k.Doorbells
 			}
 		}
-		for _, n := range v.Ring.Drops {
+		for _, n := range v.Drops {
 			f.Dropped += n
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/perf"
 	"github.com/ntbnet/ntbnet/internal/perf/hops"
+	"github.com/ntbnet/ntbnet/internal/status"
 )
 
 // ringNodes are the node processes of one fabric.
@@ -54,7 +55,7 @@ func waitForLinks(ctx context.Context, name string, nodes int) error {
 	for {
 		t, err := fabric.ReadTopology(ctx, name)
 		if err == nil && len(t.Views) == nodes &&
-			!slices.ContainsFunc(t.Wires, func(w fabric.WireView) bool { return w.State != stateUp }) {
+			!slices.ContainsFunc(t.Wires, func(w status.Link) bool { return w.State != stateUp }) {
 			return nil
 		}
 		select {
@@ -118,8 +119,8 @@ func (r *ringNodes) Usage(ctx context.Context) ([]hops.Usage, error) {
 }
 
 // sent returns what a node has sent in frames.
-func sent(v *fabric.NodeView) (u hops.Usage) {
-	for _, l := range v.Ring.Links {
+func sent(v *status.Process) (u hops.Usage) {
+	for _, l := range v.Links {
 		u.OwnBytes += l.OwnBytes
 		u.ForwardedFrames += l.ForwardedFrames
 		u.ForwardedBytes += l.ForwardedBytes

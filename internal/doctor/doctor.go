@@ -16,6 +16,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -46,7 +47,7 @@ func find(ctx context.Context, name string) (spec *fabric.Spec, text, from strin
 // Run examines the fabric of that name, or that of a process that names none if it is empty.
 func Run(ctx context.Context, name string) *Report {
 	spec, name, from, err := find(ctx, name)
-	r := &Report{Fabric: name, Hosts: []*fabric.HostView{}}
+	r := &Report{Fabric: name, Hosts: []*status.Directory{}}
 	if err != nil {
 		spec = nil
 		r.fail("fabric", advice(err), "%s", from)
@@ -128,7 +129,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 				owner = p.Process
 			}
 			if p.Error != "" {
-				r.warn("processes", "if it is stopped, let it go on, or end it; if it is just starting, ask again", "process %d does not answer: %s", p.Process, p.Error)
+				r.warn("processes", "if it is stopped, let it go on, or end it; if it is just starting, ask again", "process %d does not answer: %s", p.Process, oneLine(p.Error))
 			}
 		}
 		if len(h.Dead) > 0 {
@@ -169,8 +170,8 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 		return // no node runs
 	}
 	for _, w := range t.Wires {
-		if w.Error != "" && (w.A == spec.Node || w.B == spec.Node) {
-			r.warn("links", "see the reason; the link is tried again by itself", "no link to node%d: %s", w.A+w.B-spec.Node, oneLine(w.Error))
+		if w.Error != "" && (w.From == spec.Node || w.To == spec.Node) {
+			r.warn("links", "see the reason; the link is tried again by itself", "no link to node%d: %s", w.From+w.To-spec.Node, oneLine(w.Error))
 		}
 	}
 }

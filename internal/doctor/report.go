@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/status"
 )
 
 // Status is the outcome of a check.
@@ -31,10 +31,10 @@ type Check struct {
 
 // Report is the outcome of Run.
 type Report struct {
-	Fabric string             `json:"fabric"`
-	Works  bool               `json:"works"` // a dial and a listen do
-	Checks []Check            `json:"checks"`
-	Hosts  []*fabric.HostView `json:"hosts"` // who is in the fabric
+	Fabric string              `json:"fabric"`
+	Works  bool                `json:"works"` // a dial and a listen do
+	Checks []Check             `json:"checks"`
+	Hosts  []*status.Directory `json:"hosts"` // who is in the fabric
 }
 
 func (r *Report) ok(name, format string, args ...any) {

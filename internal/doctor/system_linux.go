@@ -16,6 +16,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
@@ -56,23 +57,23 @@ func (r *Report) namespaces(dir string) {
 }
 
 // elsewhere reports processes of other namespaces.
-func (r *Report) elsewhere(hosts []*fabric.HostView) {
+func (r *Report) elsewhere(hosts []*status.Directory) {
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return // which namespaces reports
 	}
 	for _, h := range hosts {
 		for _, p := range h.Processes {
-			if p.User == nil {
+			if p.User == "" {
 				continue
 			}
-			if p.User.PID == 0 {
+			if p.PID == 0 {
 				r.ok("processes", "process %d is of another pid namespace", p.Process)
 				continue
 			}
-			other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.User.PID))
+			other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.PID))
 			if err == nil && other != own {
-				r.warn("processes", "use network sdp with it: network tcp reaches what net would reach there", "process %d (pid %d) is of another network namespace, %s", p.Process, p.User.PID, other)
+				r.warn("processes", "use network sdp with it: network tcp reaches what net would reach there", "process %d (pid %d) is of another network namespace, %s", p.Process, p.PID, other)
 			}
 		}
 	}

@@ -2,10 +2,13 @@
 
 package doctor
 
-import "github.com/ntbnet/ntbnet/internal/fabric"
+import (
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/status"
+)
 
 func (r *Report) system(*fabric.Spec) {
 	r.fail("system", "use Linux on amd64 or arm64", "SDP does not work here")
 }
 
-func (r *Report) elsewhere([]*fabric.HostView) {}
+func (r *Report) elsewhere([]*status.Directory) {}

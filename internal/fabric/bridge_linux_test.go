@@ -117,7 +117,7 @@ func TestABridgeJoinsTwoMachines(t *testing.T) {
 	first.Close()
 	again := k.process(t, 0, "")
 	require.True(t, again.OwnsLinks())
-	require.Eventually(t, func() bool { return len(again.net.view().Members) == 1 }, testTimeout, firstPause)
+	require.Eventually(t, func() bool { return len(membersOf(again)) == 1 }, testTimeout, firstPause)
 	reaches(t, member, 2)
 	reaches(t, other, 1)
 }
@@ -153,11 +153,11 @@ func TestAMemberInheritsTheBridge(t *testing.T) {
 			members = append(members, come())
 		}
 		for _, f := range members {
-			ups = append(ups, f.net.view().Links[0].Ups)
+			ups = append(ups, f.net.status().Links[0].Ups)
 		}
 		owner.Close()
 		for i, f := range members {
-			require.Eventually(t, func() bool { l := f.net.view().Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+			require.Eventually(t, func() bool { l := f.net.status().Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
 			reaches(t, f, 2)
 		}
 		reaches(t, other, 1)

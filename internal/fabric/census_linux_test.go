@@ -4,11 +4,14 @@ package fabric
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
@@ -28,32 +31,37 @@ func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 	ln, err := dir.Listen(number)
 	require.NoError(t, err)
 	defer ln.Close()
-	good := greeting{Version: greetingVersion, Topology: "shm", Node: 1, Nodes: 1, Process: number}
-	many := make([]Peering, maxPeerings+1)
+	good := func() *greeting {
+		return &greeting{Version: greetingVersion, Status: &status.Process{Topology: "shm", Node: 1, Nodes: 1, Process: number, UID: 77, User: "x", Ports: []string{"sdp:1"}}}
+	}
+	peers := func(all ...status.Connection) func(*greeting) {
+		return func(g *greeting) { g.Status.Connections = all }
+	}
 	for _, c := range []struct {
 		change func(g *greeting)
 		says   string // "" if all is well
 	}{
-		{func(g *greeting) { g.Peers = []Peering{{1, 7, 2}, {1, 8, 3}} }, ""},
+		{peers(status.Connection{Node: 1, Process: 7, Count: 2}, status.Connection{Node: 1, Process: 8, Count: 3}), ""},
 		{func(g *greeting) { g.Version = 9 }, "it greets in version 9"},
-		{func(g *greeting) { g.Refused = "no" }, `it tells nothing: "no"`},
-		{func(g *greeting) { g.Process++ }, "it says that it is process 2 of node 1"},
-		{func(g *greeting) { g.Node = 4 }, "it says that it is process 1 of node 4"},
-		{func(g *greeting) { g.Topology = "ring" }, `it says that the fabric is a "ring"`},
-		{func(g *greeting) { g.Peers = []Peering{{1, 7, -2}} }, "-2 connections with process 7 of node 1"},
-		{func(g *greeting) { g.Peers = []Peering{{1, 7, maxConnections + 1}} }, "connections with process 7"},
-		{func(g *greeting) { g.Peers = []Peering{{99, 7, 1}} }, "1 connections with process 7 of node 99"},
-		{func(g *greeting) { g.Peers = []Peering{{1, 70000, 1}} }, "1 connections with process 70000"},
-		{func(g *greeting) { g.Peers = many }, "connections with 8193 processes"},
+		{func(g *greeting) { g.Refused = "no" }, `it says nothing of itself: "no"`},
+		{func(g *greeting) { g.Status = nil }, `it says nothing of itself: ""`},
+		{func(g *greeting) { g.Status.Process++ }, "it says that it is process 2 of node 1"},
+		{func(g *greeting) { g.Status.Node = 4 }, "it says that it is process 1 of node 4"},
+		{func(g *greeting) { g.Status.Topology = "ring" }, `it says that the fabric is a "ring"`},
+		{peers(status.Connection{Node: 1, Process: 7, Count: -2}), "-2 connections with process 7 of node 1"},
+		{peers(status.Connection{Node: 1, Process: 7, Count: maxConnections + 1}), "connections with process 7"},
+		{peers(status.Connection{Node: 99, Process: 7, Count: 1}), "1 connections with process 7 of node 99"},
+		{peers(status.Connection{Node: 1, Process: 70000, Count: 1}), "1 connections with process 70000"},
+		{peers(make([]status.Connection, maxPeerings+1)...), "connections with 8193 processes"},
 	} {
-		answer := good
-		c.change(&answer)
+		answer := good()
+		c.change(answer)
 		answered := make(chan error, 1)
 		go func() {
 			conn, err := dir.Accept(ln)
 			if err == nil {
 				if _, err = readGreeting(conn, maxGreeting); err == nil {
-					err = writeGreeting(conn, &answer)
+					err = writeGreeting(conn, answer)
 				}
 				conn.Close()
 			}
@@ -66,17 +74,51 @@ func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 		require.Equal(t, "shm:"+name, all[0].Fabric)
 		require.Len(t, all[0].Processes, 1)
 		p := all[0].Processes[0]
-		require.Equal(t, os.Getpid(), p.User.PID, "the kernel says it")
-		require.Equal(t, os.Geteuid(), p.User.UID)
+		require.Equal(t, os.Getpid(), p.PID, "the kernel says it")
+		require.Equal(t, os.Geteuid(), p.UID)
+		require.NotEqual(t, "x", p.User)
+		require.Empty(t, p.Ports, "the directory says it")
 		if c.says == "" {
 			require.Empty(t, p.Error)
-			require.Equal(t, 5, p.Connections)
-			require.Equal(t, answer.Peers, p.Peers)
+			require.Equal(t, answer.Status.Connections, p.Connections)
 			continue
 		}
 		require.Contains(t, p.Error, c.says)
-		require.Zero(t, p.Connections)
-		require.Empty(t, p.Peers)
+		require.Empty(t, p.Connections)
+	}
+}
+
+// A process of another user, unless it is root's, is served counts of connections, no more.
+func TestWhatAnotherUserIsServed(t *testing.T) {
+	f := mustNode(t, "mem", "ring:"+ownName(t)+"?nodes=2", 1)
+	f.Describe(func() []status.Connection {
+		return []status.Connection{
+			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:2", Read: 3, Inline: 4, MMIO: 5, DMA: 6, Doorbells: 7, ReadWaits: 8, RoomWaits: 9},
+			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:3"},
+		}
+	})
+	f.net.refused.add(errors.New("pid 1, uid 2"))
+	served := func(uid int) map[string]any {
+		answer := f.net.greeting("")
+		_, err := f.net.judge(Peer{UID: uid}, &greeting{Version: greetingVersion, Want: wantStatus}, answer)
+		require.NoError(t, err)
+		text, err := json.Marshal(answer.Status)
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(text, &fields))
+		return fields
+	}
+	for _, uid := range []int{0, os.Geteuid()} {
+		own := served(uid)
+		require.Equal(t, "pid 1, uid 2", own["last_refusal"])
+		require.Len(t, own["connections"], 2)
+	}
+	for _, uid := range []int{os.Geteuid() + 1, -1} {
+		other := served(uid)
+		require.Equal(t, []any{map[string]any{"node": 1.0, "process": 7.0, "count": 2.0}}, other["connections"])
+		for key := range other {
+			require.Contains(t, []string{"process", "node", "pid", "uid", "gid", "owns_links", "ports", "topology", "nodes", "lanes", "uptime_s", "refused", "hosts", "links", "connections", "drops"}, key)
+		}
 	}
 }
 
@@ -108,7 +150,7 @@ func TestAFabricIsOpenedWhileItIsRemoved(t *testing.T) {
 		require.NoError(t, dir.Close())
 		removed := make(chan error, 1)
 		go func() {
-			_, err := (&HostView{place: spec.Place()}).RemoveDead()
+			_, err := removeDead(spec.Place())
 			removed <- err
 		}()
 		s, err := openShmStation(spec)

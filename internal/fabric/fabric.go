@@ -120,10 +120,14 @@ func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 // Node returns this process' node.
 func (f *Fabric) Node() *link.Node { return f.node }
 
-// Snapshot returns what this process knows of the hosts of its fabric, and of the links
-// between them. It is empty in a fabric of one host, and in a process that has met no owner
-// of its host's links.
-func (f *Fabric) Snapshot() ring.Snapshot { return f.net.snapshot() }
+// Tunnels returns the peers that are reached by way of other nodes. There are none in a fabric of one host, and in
+// a process that has met no owner of its host's links.
+func (f *Fabric) Tunnels() []ring.TunnelInfo {
+	if r := f.net.ring.Load(); r != nil {
+		return r.Tunnels()
+	}
+	return nil
+}
 
 // Close takes all links down and drops all claims. It waits until all memory is
 // released.

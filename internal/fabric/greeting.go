@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -24,19 +25,18 @@ const (
 	greetingMagic   = "ntbhost\n"
 	greetingVersion = 2
 	maxGreeting     = 4 << 10 // bytes
-	maxAnswer       = 1 << 20 // bytes: a topology may be long
+	maxAnswer       = 1 << 20 // bytes: a status may be long
 )
 
 // Purposes of a greeting.
 const (
-	wantLink     = "link"     // the cable becomes the bridge of wire Wire
-	wantProcess  = "process"  // the cable becomes a bridge within the host
-	wantUplink   = "uplink"   // the cable becomes the bridge of a member and the owner
-	wantOwner    = "owner"    // a member is to look for the owner, which has just begun
-	wantCheck    = "check"    // to learn whether the two may be in one fabric
-	wantTopology = "topology" // to learn what the node knows of the fabric
-	wantFile     = "file"     // to get a descriptor of the file that the process lends by Key
-	wantPeers    = "peers"    // to learn with whom the process has connections
+	wantLink    = "link"    // the cable becomes the bridge of wire Wire
+	wantProcess = "process" // the cable becomes a bridge within the host
+	wantUplink  = "uplink"  // the cable becomes the bridge of a member and the owner
+	wantOwner   = "owner"   // a member is to look for the owner, which has just begun
+	wantCheck   = "check"   // to learn whether the two may be in one fabric
+	wantStatus  = "status"  // to learn what the process knows of itself and of the fabric
+	wantFile    = "file"    // to get a descriptor of the file that the process lends by Key
 )
 
 // greeting describes one process to another. Both sides compare.
@@ -57,11 +57,10 @@ type greeting struct {
 	Key      uint64 `json:"key,omitempty"` // of "file"
 
 	// Only in an answer.
-	Busy     bool      `json:"busy,omitempty"`    // this link is being made already; no error
-	Refused  string    `json:"refused,omitempty"` // the reason, if refused
-	Full     bool      `json:"full,omitempty"`    // refused for now: its user has too many links, or the process too many files
-	Snapshot *NodeView `json:"snapshot,omitempty"`
-	Peers    []Peering `json:"peers,omitempty"` // at most maxPeerings
+	Busy    bool            `json:"busy,omitempty"`    // this link is being made already; no error
+	Refused string          `json:"refused,omitempty"` // the reason, if refused
+	Full    bool            `json:"full,omitempty"`    // refused for now: its user has too many links, or the process too many files
+	Status  *status.Process `json:"status,omitempty"`
 }
 
 // Errors of greetings.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -48,7 +49,8 @@ type hosts struct {
 	guests  guests
 	inherit func(*Spec) (leave func(), err error) // Inherit's; set before serve
 	leave   func()                                // what inherit returned; of succeed, and of close behind it
-	peers   func() []Peering                      // with whom this process has connections; nil if nobody knows; set before serve
+	// connections are those of this process; nil if nobody knows; set before serve.
+	connections func() []status.Connection
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
@@ -182,14 +184,6 @@ func (h *hosts) closeNode() {
 		h.node.Close()
 	}
 	h.detachWires()
-}
-
-// snapshot returns what the node knows of a fabric of several hosts.
-func (h *hosts) snapshot() ring.Snapshot {
-	if r := h.ring.Load(); r != nil {
-		return r.Topology()
-	}
-	return ring.Snapshot{}
 }
 
 // options returns the options for the links' layer.

@@ -77,7 +77,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			v := f.net.view()
+			v := f.net.status()
 			for _, l := range v.Links {
 				if l.State != linkUp {
 					return false
@@ -144,7 +144,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 			<-p.Done()
 		}
 		allUp(t, a, b, c)
-		for _, l := range a.net.view().Links {
+		for _, l := range a.net.status().Links {
 			if l.To == 2 {
 				require.GreaterOrEqual(t, l.Ups, 11)
 			} else {
@@ -163,10 +163,10 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.ErrorContains(t, err, "node1")
 		require.ErrorContains(t, err, "runs already in process")
 		// The node that runs has noticed the other one, and goes on.
-		refused := a.net.view().Refused
+		refused := a.Refused()
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
-		require.Zero(t, b.net.view().Refused.Count)
+		require.Zero(t, b.Refused().Count)
 		_, err = b.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
 	})
@@ -185,7 +185,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "3 nodes, lanes=1")
 			// It may have found the newcomer, or the newcomer may have found it.
-			refused := a.net.view().Refused
+			refused := a.Refused()
 			require.Greater(t, refused.Count, count)
 			count = refused.Count
 			// Which refusal is the last one depends on when each side compared.
@@ -253,7 +253,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			"node 2 wants \"process\"":      func(g *greeting) { g.Want = wantProcess },
 			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting) { g.Topology = "rrrrrrrrrrrrrrrr" },
 		} {
-			before := f.net.view().Refused.Count
+			before := f.Refused().Count
 			answer := greet(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
@@ -262,8 +262,8 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			if strings.Contains(want, "version") {
 				require.ErrorContains(t, err, want)
 			}
-			require.Equal(t, before+1, f.net.view().Refused.Count)
-			require.Contains(t, f.net.view().Refused.Last, want)
+			require.Equal(t, before+1, f.Refused().Count)
+			require.Contains(t, f.Refused().Last, want)
 		}
 		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, greet(t, f, func(*greeting) {}).Refused)
@@ -298,7 +298,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 			}
 			c.Close()
 		}
-		require.Eventually(t, func() bool { return f.net.view().Refused.Count == 3 }, testTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return f.Refused().Count == 3 }, testTimeout, time.Millisecond)
 		allUp(t, f, mustNode(t, backend, plan, 2))
 	})
 }
@@ -415,7 +415,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 		require.True(t, p.Up())
 		for _, f := range both {
 			require.Nil(t, f.net.ring.Load())
-			require.Zero(t, f.Snapshot())
+			require.Empty(t, f.Tunnels())
 		}
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
@@ -453,10 +453,10 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		release()
 		c.Close()
 		require.ErrorContains(t, g.verdict(answer), "version 3, the other in 2")
-		require.Eventually(t, func() bool { return b.net.view().Refused.Count == 1 }, testTimeout, time.Millisecond)
-		require.Contains(t, b.net.view().Refused.Last, "version 2, the other in 3")
+		require.Eventually(t, func() bool { return b.Refused().Count == 1 }, testTimeout, time.Millisecond)
+		require.Contains(t, b.Refused().Last, "version 2, the other in 3")
 
-		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck, wantTopology} {
+		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck} {
 			c, err := a.net.station.connect(t.Context(), 1, b.Node().ID().Process())
 			require.NoError(t, err)
 			g := a.net.greeting(want)

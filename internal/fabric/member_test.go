@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 )
 
 // uplinkOf waits until a member's link has a state.
-func uplinkOf(t *testing.T, f *Fabric, state string) (v LinkView) {
+func uplinkOf(t *testing.T, f *Fabric, state string) (v status.Link) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
-		if v = f.net.view().Links[0]; v.State == state {
+		if v = f.net.status().Links[0]; v.State == state {
 			return v
 		}
 		require.True(t, time.Now().Before(end), "want %s: %+v", state, v)
@@ -27,7 +28,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 		owners, members := name+"?nodes=3", name+"?spin=1us"
 		a := mustNode(t, backend, members, 2)
 		v := uplinkOf(t, a, linkAbsent)
-		require.Equal(t, LinkView{To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
+		require.Equal(t, status.Link{From: 2, To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
 		require.False(t, a.OwnsLinks())
 		host, ok := a.FindHost("node16")
 		require.True(t, ok, "nobody knows better")
@@ -41,9 +42,9 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			uplinkOf(t, b, linkUp)
 			_, ok = a.FindHost("node4")
 			require.False(t, ok)
-			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 2 }, testTimeout, time.Millisecond)
+			require.Eventually(t, func() bool { return len(membersOf(owner)) == 2 }, testTimeout, time.Millisecond)
 			for i, f := range []*Fabric{a, b} {
-				m := owner.net.view().Members[i]
+				m := membersOf(owner)[i]
 				require.Equal(t, linkUp, m.State)
 				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
 				// The link leads to the owner, so a dial needs no other.
@@ -53,7 +54,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				require.False(t, p.Caps().Delayed)
 			}
 			b.Close()
-			require.Eventually(t, func() bool { return len(owner.net.view().Members) == 1 }, testTimeout, time.Millisecond)
+			require.Eventually(t, func() bool { return len(membersOf(owner)) == 1 }, testTimeout, time.Millisecond)
 			owner.Close()
 			uplinkOf(t, a, linkAbsent)
 		}
@@ -70,7 +71,7 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 			_, err := openNode(backend, "line"+name+"?spin=1us", 2)
 			require.ErrorIs(t, err, ErrMismatch)
 			require.ErrorContains(t, err, `a "line"`)
-			require.Positive(t, owner.net.view().Refused.Count)
+			require.Positive(t, owner.Refused().Count)
 			owner.Close()
 		}
 		// The member keeps what it has learnt.
@@ -80,14 +81,14 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		owner.Close()
 		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
 		v := uplinkOf(t, member, linkDown)
-		require.Eventually(t, func() bool { return other.net.view().Refused.Count > 0 }, testTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return other.Refused().Count > 0 }, testTimeout, time.Millisecond)
 		// The member may not know more yet than that the link to the first owner has
 		// ended.
 		require.Eventually(t, func() bool {
 			v = uplinkOf(t, member, linkDown)
 			return strings.Contains(v.Error, "nodes do not fit")
 		}, testTimeout, time.Millisecond)
-		for _, text := range []string{v.Error, other.net.view().Refused.Last} {
+		for _, text := range []string{v.Error, other.Refused().Last} {
 			require.Contains(t, text, "3 nodes, lanes=2")
 			require.Contains(t, text, "4 nodes, lanes=2")
 		}
@@ -131,4 +132,14 @@ func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 			}
 		}
 	})
+}
+
+// membersOf returns the links to members of a node that are up.
+func membersOf(f *Fabric) (all []status.Link) {
+	for _, l := range f.net.status().Links {
+		if l.Direction == "down" {
+			all = append(all, l)
+		}
+	}
+	return all
 }

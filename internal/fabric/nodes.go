@@ -30,19 +30,13 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 		return []NodeInfo{self}, changed
 	}
 	changed = r.Changed()
-	hosts, routes := r.Hosts()
-	for _, host := range hosts {
+	for _, host := range r.Hosts() {
 		n := NodeInfo{Node: host.Host, Names: h.spec.namesOf(host.Host), Left: host.Left, Right: host.Right}
 		switch host.State {
 		case "self":
 			n.Up = true
 		case "up":
-			n.Up = true
-			for _, route := range routes {
-				if route.Host == host.Host {
-					n.Hops, n.Via = route.Hops, sideOf[route.Side]
-				}
-			}
+			n.Up, n.Hops, n.Via = true, host.Hops, sideOf[host.Side]
 		default: // what it has said may be long ago
 			if n.Left != "" {
 				n.Left, n.Right = linkUnknown, linkUnknown
@@ -53,4 +47,4 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 	return nodes, changed
 }
 
-var sideOf = map[ring.Direction]Side{ring.Left: Left, ring.Right: Right, ring.Direct: Direct}
+var sideOf = map[string]Side{ring.Left.String(): Left, ring.Right.String(): Right, ring.Direct.String(): Direct}

@@ -135,7 +135,7 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 	}
 	if tooMany != nil {
 		answer.Refused, answer.Full = tooMany.Error(), true
-	} else if l, err = h.judge(g, answer); err != nil {
+	} else if l, err = h.judge(who, g, answer); err != nil {
 		answer.Refused = err.Error()
 		h.refused.add(err)
 	}
@@ -178,15 +178,13 @@ func (h *hosts) lend(c cable, who Peer, g, answer *greeting) {
 	}
 }
 
-// judge decides how to answer a greeting. If it returns a link and the answer is
+// judge decides how to answer a greeting of a process of a user. If it returns a link and the answer is
 // not busy, the caller makes that link.
-func (h *hosts) judge(g, answer *greeting) (*nodeLink, error) {
-	if g.Want == wantTopology && g.Version == greetingVersion && h.several() {
-		answer.Snapshot = h.view()
-		return nil, nil
-	}
-	if g.Want == wantPeers && g.Version == greetingVersion {
-		answer.Peers = h.peerings()
+func (h *hosts) judge(who Peer, g, answer *greeting) (*nodeLink, error) {
+	if g.Want == wantStatus && g.Version == greetingVersion {
+		if answer.Status = h.status(); who.UID != 0 && who.UID != os.Geteuid() {
+			answer.Status = answer.Status.ForOthers()
+		}
 		return nil, nil
 	}
 	if g.Want == wantOwner {

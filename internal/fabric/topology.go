@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -8,62 +9,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/status"
 )
-
-// Topology is a fabric of several hosts as the nodes on this machine describe it,
-// at about the same time.
-type Topology struct {
-	Fabric   string `json:"fabric"` // such as "ring:NAME"
-	Topology string `json:"topology"`
-	Nodes    int    `json:"nodes"`
-	Lanes    int    `json:"lanes"`
-	// Views are those of the nodes that answered, in the order of their numbers.
-	Views []*NodeView `json:"views"`
-	// Others are the nodes that run on other machines, as those of this one have learnt.
-	Others []OtherView `json:"others,omitempty"`
-	// Absent are the nodes that do not run, as far as those of this machine know.
-	Absent []int `json:"absent,omitempty"`
-	// Waiting are the absent nodes that have processes which need an owner of the
-	// links, and the number of these processes.
-	Waiting map[int]int `json:"waiting,omitempty"`
-	// Silent are the nodes that run and gave no usable answer, with the reason.
-	Silent map[int]string `json:"silent,omitempty"`
-	// Wires are all links that the fabric should have.
-	Wires []WireView `json:"wires"`
-}
-
-// OtherView is a node of another machine, which nobody here can ask. Its link state
-// has come over the links.
-type OtherView struct {
-	Node int `json:"node"`
-	// Links are the states of its links by side. They are empty in a mesh.
-	Links map[Side]string `json:"links,omitempty"`
-	// Members is the number of its processes besides the one that owns its links.
-	Members int `json:"members"`
-	// Epoch is the number of its link state.
-	Epoch uint64 `json:"epoch"`
-}
-
-// WireView is a link as described by its ends, or by one if the other is of another machine.
-type WireView struct {
-	Wire int `json:"wire"`
-	A    int `json:"a"`
-	B    int `json:"b"`
-	// State is "up" if both ends say so, and "absent" if a node does not run.
-	// Otherwise it is what an end says that does not say "up". It is "unknown" in a mesh,
-	// where both ends are of other machines.
-	State string `json:"state"`
-	Error string `json:"error,omitempty"`
-	// ForwardedAB and ForwardedBA count the bytes of other nodes that A sent to B
-	// over the link, and B to A, since it came up.
-	ForwardedAB uint64 `json:"forwarded_ab_bytes"`
-	ForwardedBA uint64 `json:"forwarded_ba_bytes"`
-	// OwnAB and OwnBA count the bytes of their own that A and B sent over it in
-	// frames.
-	OwnAB uint64 `json:"own_ab_bytes"`
-	OwnBA uint64 `json:"own_ba_bytes"`
-}
 
 // TopologyName parses the kind and name of a fabric of several hosts from a spec.
 // It ignores the options, so node and nodes may be left out. The name may be the path of a
@@ -117,7 +64,7 @@ func topologySpec(text string) (*Spec, error) {
 // ReadTopology asks all nodes of a fabric that run on this machine what they know.
 // The caller does not become part of the fabric. The error wraps EHOSTUNREACH if no
 // node runs.
-func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
+func ReadTopology(ctx context.Context, spec string) (*status.Fabric, error) {
 	s, err := topologySpec(spec)
 	if err != nil {
 		return nil, err
@@ -137,17 +84,17 @@ func ReadTopology(ctx context.Context, spec string) (*Topology, error) {
 	return t, nil
 }
 
-func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*Topology, error) {
+func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*status.Fabric, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var views [maxNodes + 1]*NodeView
+	var views [maxNodes + 1]*status.Process
 	var errs [maxNodes + 1]error
 	var wg sync.WaitGroup
 	for node := 1; node <= maxNodes; node++ {
 		wg.Go(func() { views[node], errs[node] = askView(ctx, node, connect) })
 	}
 	wg.Wait()
-	t := &Topology{Fabric: kind + ":" + name, Silent: map[int]string{}}
+	t := &status.Fabric{Fabric: kind + ":" + name, Silent: map[int]string{}}
 	for node, v := range views {
 		switch {
 		case v == nil:
@@ -182,70 +129,61 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 		}
 	}
 	for w := range wires(t.Topology, t.Nodes) {
-		t.Wires = append(t.Wires, w.view(t, &views, others))
+		t.Wires = append(t.Wires, w.view(t, others))
 	}
 	return t, nil
 }
 
-// askView asks one node. It checks the answer as far as this package uses it.
-func askView(ctx context.Context, node int, connect func(context.Context, int) (cable, error)) (*NodeView, error) {
+// askView asks the owner of a node's links. It checks the answer as far as this package uses it.
+func askView(ctx context.Context, node int, connect func(context.Context, int) (cable, error)) (*status.Process, error) {
 	c, err := connect(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantTopology})
-	if err != nil {
-		return nil, err
-	}
-	release()
-	c.Close()
-	v := answer.Snapshot
-	switch {
-	case answer.Version != greetingVersion:
-		return nil, fmt.Errorf("%w: node %d greets in version %d, this program in %d", ErrMismatch, node, answer.Version, greetingVersion)
-	case v == nil:
-		return nil, fmt.Errorf("%w: node %d tells nothing: %.200q", errGreeting, node, answer.Refused)
-	case v.Node != node || !isTopology(v.Topology) || v.Nodes < minNodes || v.Nodes > maxNodes || node > v.Nodes:
+	v, err := askStatus(ctx, c)
+	if err == nil && (v.Node != node || !isTopology(v.Topology) || v.Nodes < minNodes || v.Nodes > maxNodes || node > v.Nodes) {
 		return nil, fmt.Errorf("%w: node %d says that it is node %d of a %.8q of %d", errGreeting, node, v.Node, v.Topology, v.Nodes)
 	}
-	return v, nil
+	return v, err
 }
 
 // otherViews returns, by number, what the nodes that answered know of all that run. Of several
 // that know of one, the one with the latest link state counts.
-func otherViews(t *Topology) map[int]*OtherView {
-	all := map[int]*OtherView{}
+func otherViews(t *status.Fabric) map[int]*status.Host {
+	all := map[int]*status.Host{}
 	for _, v := range t.Views {
-		if v.Ring == nil {
-			continue
-		}
-		for _, h := range v.Ring.Hosts {
+		for _, h := range v.Hosts {
 			if h.State != linkUp || h.Host < 1 || h.Host > t.Nodes || all[h.Host] != nil && all[h.Host].Epoch >= h.Epoch {
 				continue
 			}
-			o := &OtherView{Node: h.Host, Members: len(h.Members), Epoch: h.Epoch}
-			if t.Topology != topologyMesh {
-				o.Links = map[Side]string{Left: h.Left, Right: h.Right}
+			o := status.Host{Host: h.Host, State: h.State, Left: h.Left, Right: h.Right, Members: h.Members, Epoch: h.Epoch}
+			if t.Topology == topologyMesh {
+				o.Left, o.Right = "", ""
 			}
-			all[h.Host] = o
+			all[h.Host] = &o
 		}
 	}
 	return all
 }
 
 // view merges what is known of the two ends of a wire.
-func (w wire) view(t *Topology, views *[maxNodes + 1]*NodeView, others map[int]*OtherView) WireView {
-	v := WireView{Wire: w.number, A: w.a, B: w.b, State: linkUp}
+func (w wire) view(t *status.Fabric, others map[int]*status.Host) status.Link {
+	v := status.Link{Wire: w.number, From: w.a, To: w.b, State: linkUp}
 	for _, end := range []int{w.a, w.b} {
 		state := linkAbsent
 		switch {
-		case views[end] != nil:
-			state = v.end(views[end])
+		case t.View(end) != nil:
+			state = linkDown
+			if l := t.View(end).Link(w.number); l != nil {
+				if state = l.State; l.Error != "" {
+					v.Error = fmt.Sprintf("%s: %s", nodeName(end), l.Error)
+				}
+			}
 		case others[end] == nil:
-		case views[w.other(end)] != nil:
+		case t.View(w.other(end)) != nil:
 			state = v.State // the end of this machine knows
 		default:
-			state = others[end].link(w.from(t.Topology, end).Side)
+			state = sideOfHost(others[end], w.from(t.Topology, end).Side)
 		}
 		if v.State == linkUp || state == linkAbsent {
 			v.State = state
@@ -254,30 +192,8 @@ func (w wire) view(t *Topology, views *[maxNodes + 1]*NodeView, others map[int]*
 	return v
 }
 
-// link returns the state of a link of the node.
-func (o *OtherView) link(side Side) string {
-	if state, ok := o.Links[side]; ok {
-		return state
-	}
-	return linkUnknown
-}
-
-// end adds what a node says of its end of the wire, and returns the state.
-func (v *WireView) end(node *NodeView) (state string) {
-	own, forwarded := &v.OwnAB, &v.ForwardedAB
-	if node.Node == v.B {
-		own, forwarded = &v.OwnBA, &v.ForwardedBA
-	}
-	state = linkDown
-	for _, l := range node.Links {
-		if l.Wire != v.Wire {
-			continue
-		}
-		state = l.State
-		if l.Error != "" {
-			v.Error = fmt.Sprintf("%s: %s", nodeName(node.Node), l.Error)
-		}
-		*own, *forwarded = l.OwnBytes, l.ForwardedBytes
-	}
-	return state
+// sideOfHost returns the state of a link of a host.
+func sideOfHost(h *status.Host, side Side) string {
+	state := map[Side]string{Left: h.Left, Right: h.Right}[side]
+	return cmp.Or(state, linkUnknown)
 }

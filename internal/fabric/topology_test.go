@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/ring"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 )
 
 // look reads the topology of a fabric of some backend.
-func look(ctx context.Context, backend, name string) (*Topology, error) {
+func look(ctx context.Context, backend, name string) (*status.Fabric, error) {
 	if backend == "shm" {
 		return ReadTopology(ctx, "ring:"+name+"?nodes=99")
 	}
@@ -43,7 +43,7 @@ func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 		require.Len(t, top.Views, 3)
 		var states []string
 		for _, w := range top.Wires {
-			states = append(states, fmt.Sprintf("%d-%d %s", w.A, w.B, w.State))
+			states = append(states, fmt.Sprintf("%d-%d %s", w.From, w.To, w.State))
 		}
 		require.Equal(t, []string{"1-2 up", "2-3 absent", "3-4 absent", "4-1 up"}, states)
 		require.Equal(t, "right", top.Views[0].Links[0].Direction)
@@ -52,7 +52,7 @@ func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 		// It is the same as JSON.
 		text, err := json.Marshal(top)
 		require.NoError(t, err)
-		var again Topology
+		var again status.Fabric
 		require.NoError(t, json.Unmarshal(text, &again))
 		require.Equal(t, top.Wires, again.Wires)
 		require.Equal(t, top.Views, again.Views)
@@ -70,7 +70,7 @@ func TestNamesOfTopologies(t *testing.T) {
 }
 
 // pretend is a node that answers with a view of the test's own making.
-func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
+func pretend(t *testing.T, hub *memHub, node int, view *status.Process) {
 	t.Helper()
 	s, err := hub.open(node, true)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
 				return
 			}
 			if _, err := readGreeting(c, maxGreeting); err == nil {
-				_ = writeGreeting(c, &greeting{Version: greetingVersion, Ring: link.Version, Snapshot: view})
+				_ = writeGreeting(c, &greeting{Version: greetingVersion, Ring: link.Version, Status: view})
 			}
 			c.Close()
 		}
@@ -92,8 +92,10 @@ func pretend(t *testing.T, hub *memHub, node int, view *NodeView) {
 }
 
 func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
-	good := func(node int) *NodeView { return &NodeView{Node: node, Topology: "ring", Nodes: 5, Lanes: 1} }
-	for _, bad := range []*NodeView{
+	good := func(node int) *status.Process {
+		return &status.Process{Node: node, Topology: "ring", Nodes: 5, Lanes: 1}
+	}
+	for _, bad := range []*status.Process{
 		nil,
 		{},
 		{Node: 1, Topology: "ring", Nodes: 5, Lanes: 1},
@@ -120,19 +122,19 @@ func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
 // Nodes of other machines cannot be asked. What is known of them comes from the link states that the
 // nodes here have, of which the latest count.
 func TestTopologyOfOtherMachines(t *testing.T) {
-	host := func(n int, epoch uint64, left, right string) ring.HostInfo {
-		return ring.HostInfo{Host: n, State: "up", Left: left, Right: right, Epoch: epoch, Members: make([]link.ID, n%8)}
+	host := func(n int, epoch uint64, left, right string) status.Host {
+		return status.Host{Host: n, State: "up", Left: left, Right: right, Epoch: epoch, Members: make([]int, n%8)}
 	}
-	node := func(n int, kind string, hosts ...ring.HostInfo) *NodeView {
-		v := &NodeView{Node: n, Topology: kind, Nodes: 5, Lanes: 1, Ring: &ring.Snapshot{Hosts: hosts}}
+	node := func(n int, kind string, hosts ...status.Host) *status.Process {
+		v := &status.Process{Node: n, Topology: kind, Nodes: 5, Lanes: 1, Hosts: hosts}
 		for w := range wires(kind, 5) {
 			if w.other(n) != 0 {
-				v.Links = append(v.Links, LinkView{Wire: w.number, To: w.other(n), State: linkUp})
+				v.Links = append(v.Links, status.Link{Wire: w.number, To: w.other(n), State: linkUp})
 			}
 		}
 		return v
 	}
-	read := func(t *testing.T, kind string, views ...*NodeView) (*Topology, string) {
+	read := func(t *testing.T, kind string, views ...*status.Process) (*status.Fabric, string) {
 		hub := newMemHub(nil)
 		for _, v := range views {
 			pretend(t, hub, v.Node, v)
@@ -141,7 +143,7 @@ func TestTopologyOfOtherMachines(t *testing.T) {
 		require.NoError(t, err)
 		var states string
 		for _, w := range top.Wires {
-			states += fmt.Sprintf("%d-%d %s ", w.A, w.B, w.State)
+			states += fmt.Sprintf("%d-%d %s ", w.From, w.To, w.State)
 		}
 		return top, states
 	}
@@ -151,9 +153,9 @@ func TestTopologyOfOtherMachines(t *testing.T) {
 		top, states := read(t, "line",
 			node(1, "line", host(2, 1, "up", "up"), host(3, 3, "up", "down"), host(4, 1, "up", "up")),
 			node(2, "line", host(1, 1, "none", "up"), host(3, 2, "up", "up"), host(4, 7, "down", "up"), gone))
-		require.Equal(t, []OtherView{
-			{Node: 3, Members: 3, Epoch: 3, Links: map[Side]string{Left: "up", Right: "down"}},
-			{Node: 4, Members: 4, Epoch: 7, Links: map[Side]string{Left: "down", Right: "up"}},
+		require.Equal(t, []status.Host{
+			{Host: 3, State: "up", Members: make([]int, 3), Epoch: 3, Left: "up", Right: "down"},
+			{Host: 4, State: "up", Members: make([]int, 4), Epoch: 7, Left: "down", Right: "up"},
 		}, top.Others)
 		require.Equal(t, []int{5}, top.Absent)
 		require.Equal(t, "1-2 up 2-3 up 3-4 down 4-5 absent ", states)

@@ -1,0 +1,81 @@
+package fabric
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/status"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// maxListed is how many connections a process serves one by one, and maxPeerings with how many
+// processes: an answer has at most maxAnswer bytes.
+const (
+	maxListed      = 2048
+	maxPeerings    = 8192
+	maxConnections = 1 << 30
+)
+
+// Describe has f report the connections of this process to those who ask. It is called
+// before any peer can come up.
+func (f *Fabric) Describe(connections func() []status.Connection) { f.net.connections = connections }
+
+// status returns what this process serves about itself.
+func (h *hosts) status() *status.Process {
+	p := &status.Process{}
+	if r := h.ring.Load(); r != nil {
+		p = r.Status()
+	}
+	g := h.greeting("")
+	p.Node, p.Process, p.PID, p.Owner = g.Node, g.Process, g.PID, h.several() && !g.Member
+	p.Topology, p.Nodes, p.Lanes = g.Topology, g.Nodes, g.Lanes
+	p.Uptime, p.CPU = time.Since(h.begun).Seconds(), cpuTime()
+	refused := h.refused.view()
+	p.Refused, p.LastRefusal = refused.Count, refused.Last
+	if h.connections != nil {
+		if p.Connections = h.connections(); len(p.Connections) > maxListed {
+			sums := status.Counted(p.Connections)
+			p.Connections = sums[:min(len(sums), maxPeerings)]
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var links []status.Link
+	for _, l := range h.links {
+		links = append(links, h.statusOf(l, p.Links))
+	}
+	for _, up := range p.Links {
+		if m := h.members[up.Process]; m != nil && up.Direction == ring.Down.String() {
+			up.PID, up.Since = m.pid, time.Since(m.since).Seconds()
+			links = append(links, up)
+		}
+	}
+	p.Links = links
+	return p
+}
+
+// statusOf returns what this process knows of a link, which may be one of those that are up. The
+// caller holds h.mu.
+func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
+	direction, state := l.direction(h.spec).String(), l.state()
+	s := status.Link{From: h.spec.Node, To: l.to, Direction: direction}
+	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == linkUp {
+		s = up[i]
+	}
+	s.Wire, s.State, s.Ups, s.Since = l.wire.number, state, l.ups, time.Since(l.since).Seconds()
+	switch missing := l.by.missing(); {
+	case state == linkUp:
+	case missing != nil:
+		s.Error = missing.Error()
+	case l.err != nil:
+		s.Error = l.err.Error()
+	}
+	return s
+}
+
+// isAbsent reports whether an error means that a node does not run.
+func isAbsent(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ECONNREFUSED)
+}
