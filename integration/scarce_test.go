@@ -5,7 +5,6 @@ package integration
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -149,8 +148,7 @@ func halfProcessor(t *testing.T) string {
 // roundTripsBesideTCP runs sdp-perf through the command in before, and compares.
 func roundTripsBesideTCP(t *testing.T, before ...string) {
 	t.Helper()
-	args := append(slices.Clone(before), filepath.Join(programs, "sdp-perf"), "--json", "--only", "latency",
-		"--transports", "sdp,tcp", "--rounds", "10", "--duration", "5s", "--max-time", "15m")
+	args := append(slices.Clone(before), filepath.Join(programs, "sdp-perf"), "-J", "-t", "200")
 	p := start(t, tool(t, args[0]), args[1:], withEnv(fabric(t)))
 	select {
 	case <-p.exited:
@@ -159,25 +157,20 @@ func roundTripsBesideTCP(t *testing.T, before ...string) {
 	}
 	var report struct {
 		Rounds int
-		Tests  []struct {
-			Results []struct {
-				Transport string
-				Rounds    []float64 `json:"each_round"`
+		Rows   []struct {
+			Name       string
+			Transports map[string]struct {
+				Median float64
+				Faster map[string]struct{ Median, Min, Max float64 } `json:"times_as_fast_as"`
 			}
 		}
 	}
 	out := p.out.String()
 	require.NoError(t, json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &report), out)
-	require.Equal(t, 10, report.Rounds)
-	results := report.Tests[0].Results
-	require.Equal(t, "sdp tcp", fmt.Sprint(results[0].Transport, " ", results[1].Transport))
-	var faster []float64
-	for i, us := range results[0].Rounds {
-		faster = append(faster, results[1].Rounds[i]/us)
-		t.Logf("round trip: sdp %.1f µs, tcp %.1f µs, %.2fx", us, results[1].Rounds[i], faster[i])
-	}
-	slices.Sort(faster)
-	median := (faster[4] + faster[5]) / 2
-	t.Logf("median %.2fx", median)
-	require.GreaterOrEqual(t, median, 1.0)
+	require.Equal(t, 5, report.Rounds)
+	row := report.Rows[0]
+	require.Equal(t, "64 B there and back", row.Name)
+	faster := row.Transports["sdp"].Faster["tcp"]
+	t.Logf("round trip: sdp %.1f µs, tcp %.1f µs, %+v", row.Transports["sdp"].Median, row.Transports["tcp"].Median, faster)
+	require.GreaterOrEqual(t, faster.Median, 1.0)
 }

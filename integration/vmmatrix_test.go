@@ -54,7 +54,7 @@ func TestVMPrograms(t *testing.T) {
 	machine.ready()
 	machine.starts("/redis-server", "--port", "0", "--unixsocket", "/tmp/redis.sock", "--dir", "/tmp",
 		"--save", "", "--appendonly", "no", "--daemonize", "no")
-	machine.starts("/sdp-perf", "server", "--listen", "sdp://:7000") // owns the link
+	machine.starts("/sdp-perf", "-s", "--transport", "sdp", "-p", "7000") // owns the link
 	machine.starts("SDP_FABRIC=line:"+fabrictest.Name(t)+"?node=2", "/sdp-proxy", "--map", "sdp://:6379=unix:///tmp/redis.sock")
 
 	variable := "SDP_FABRIC=" + lineSpec(t, 1, path)
@@ -68,7 +68,7 @@ func TestVMPrograms(t *testing.T) {
 	redisAnswers(t, address, func(*exec.Cmd) {})
 	front.stop()
 	perf := start(t, filepath.Join(programs, "sdp-perf"),
-		[]string{"client", "--connect", "sdp://node2:7000", "--rounds", "3"}, withEnv(variable))
+		[]string{"lat", "-c", "node2", "-p", "7000", "-t", "1"}, withEnv(variable))
 	require.Zero(t, perf.status(), perf.out.String())
 	t.Logf("sdp-perf at the host, its server in the machine:\n%s", perf.out.String())
 	machine.end()

@@ -15,7 +15,7 @@ import (
 // startLong starts a run that takes long, and returns when its child listens.
 func startLong(t *testing.T) *program {
 	t.Helper()
-	p := newProgram(t, nil, "--duration", "1m", "--rounds", "1000")
+	p := newProgram(t, nil, "-t", "3600")
 	p.start(t)
 	eventually(t, "the child listens", p.socketExists)
 	return p
@@ -32,7 +32,7 @@ func TestAnInterruptLeavesNoChildAndNoSocket(t *testing.T) {
 
 // A terminal sends the signal to the whole process group.
 func TestAnInterruptFromTheTerminal(t *testing.T) {
-	p := newProgram(t, nil, "--duration", "1m")
+	p := newProgram(t, nil, "-t", "3600")
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.start(t)
 	eventually(t, "the child listens", p.socketExists)
@@ -50,12 +50,12 @@ func TestTheChildEndsWhenItsParentIsKilled(t *testing.T) {
 
 // The parent may be killed after the child listens and before it could report that.
 func TestAChildThatNobodyHearsCleansUp(t *testing.T) {
-	for _, endpoint := range []string{"unix://socket", "frob://socket"} {
+	for _, transport := range []string{"unix", "frob"} {
 		p := newProgram(t, nil)
 		dir := filepath.Join(p.tmp, "sdp-perf-child")
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		p.Dir = dir
-		p.Args = append(p.Args, childCommand, dir, commandService+"="+endpoint)
+		p.Args = append(p.Args, servantCommand, dir, transport)
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
 		r.Close()

@@ -65,10 +65,10 @@ func TestWhoHasNoHalfOfALinkSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(t))
-			srv, address := startServer(t, "sdp://localhost:0")
+			srv, port := startServer(t, "--transport", "sdp")
 			limit := c.limit(srv.Process.Pid)
 			require.NoError(t, unix.Prlimit(srv.Process.Pid, c.resource, &unix.Rlimit{Cur: limit, Max: limit}, nil))
-			client := newProgram(t, nil, "client", "--connect", address, "--duration", "5ms", "--rounds", "1")
+			client := newProgram(t, nil, "lat", "-c", "localhost", "-p", port, "-k", "10")
 			assert.NotZero(t, client.run(t))
 			assertOneLine(t, client.stderr.String(), c.says.Error())
 			require.NoError(t, srv.Process.Signal(os.Interrupt))
@@ -83,12 +83,11 @@ func TestWhoHasNoHalfOfAWireSaysWhy(t *testing.T) {
 	name := fabrictest.Name(t)
 	spec := func(node int) string { return fmt.Sprintf("line:%s?nodes=2&node=%d", name, node) }
 	t.Setenv("SDP_FABRIC", spec(1))
-	srv, address := startServer(t, "sdp://localhost:0")
+	srv, port := startServer(t, "--transport", "sdp")
 	require.NoError(t, unix.Prlimit(srv.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil))
 	f, err := sdp.Open(spec(2))
 	require.NoError(t, err)
 	defer f.Close()
-	_, port, _ := strings.Cut(strings.TrimPrefix(address, "sdp://"), ":")
 	for told, tries := "", 0; !strings.Contains(told, syscall.EFBIG.Error()) || tries < 2; tries++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		_, err := (&sdp.Dialer{Fabric: f}).DialContext(ctx, "sdp", "node1:"+port)

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -28,7 +29,7 @@ func badInputf(format string, args ...any) error {
 
 // command is a command, chosen by the first argument.
 type command struct {
-	name     string // "" for the default
+	name     string
 	synopsis string // follows the program's name in the help
 	summary  string
 	hidden   bool // only the program itself starts it
@@ -38,9 +39,6 @@ type command struct {
 // commands returns all commands.
 func commands() []command {
 	return []command{
-		{name: "", synopsis: "[flags]", summary: "start a second process and compare the transports", run: runCompare},
-		{name: "server", synopsis: "server --listen NET://ADDRESS", summary: "serve measurements until interrupted", run: runServer},
-		{name: "client", synopsis: "client --connect NET://ADDRESS [flags]", summary: "measure a server started by hand", run: runClient},
 		{name: "limits", synopsis: "limits [flags]", summary: "measure what the machine allows two processes, and chains of them", run: runLimits},
 		{name: "crossover", synopsis: "crossover [flags]", summary: "measure what payload costs by CPU stores and by DMA", run: runCrossover},
 		{name: "shmem", synopsis: "shmem [flags]", summary: "measure operations of package shmem", run: runShmem},
@@ -50,6 +48,7 @@ func commands() []command {
 		{name: clientCommand, hidden: true, run: runChainClient},
 		{name: bareCommand, hidden: true, run: runBare},
 		{name: helperCommand, hidden: true, run: runHelper},
+		{name: servantCommand, hidden: true, run: runServant},
 		{name: childCommand, hidden: true, run: runChild},
 		{name: peCommand, hidden: true, run: runPE},
 	}
@@ -57,8 +56,9 @@ func commands() []command {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the program even if the clean-up hangs.
-	context.AfterFunc(ctx, stop)
+	// A signal ends the program even if the clean-up hangs, if it comes a second after the first one:
+	// timeout(1) sends two at once.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	err := dispatch(ctx, os.Args[1:], os.Stdout)
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(os.Stderr, "sdp-perf: interrupted")
@@ -71,29 +71,21 @@ func main() {
 }
 
 func dispatch(ctx context.Context, args []string, out io.Writer) error {
-	name := ""
-	switch {
-	case len(args) == 0 || strings.HasPrefix(args[0], "-"):
-	case len(args) == 1 && (args[0] == "help" || args[0] == "version"): // flags of the default command
-	default:
-		name, args = args[0], args[1:]
-	}
-	if err := moved(name); err != nil {
-		return err
-	}
-	var known []string
-	for _, c := range commands() {
-		if c.name == name {
+	if len(args) > 0 {
+		if err := moved(args[0]); err != nil {
+			return err
+		}
+		for _, c := range commands() {
+			if c.name != args[0] {
+				continue
+			}
 			if c.hidden {
 				out = toParent{out}
 			}
-			return c.run(ctx, args, out)
-		}
-		if c.name != "" && !c.hidden {
-			known = append(known, c.name)
+			return c.run(ctx, args[1:], out)
 		}
 	}
-	return badInputf("unknown command %q: use %s, or none (see sdp-perf --help)", name, strings.Join(known, ", "))
+	return runTool(ctx, args, out)
 }
 
 func exitStatus(err error) int {

@@ -13,6 +13,9 @@ var thirdParty = []struct {
 	{"github.com/spf13/pflag", "in cmd and internal/flags only", func(f file) bool {
 		return within(f.dir, "cmd") || within(f.dir, "internal/flags")
 	}},
+	{"github.com/HdrHistogram/hdrhistogram-go", "in internal/perf/meter only", func(f file) bool {
+		return within(f.dir, "internal/perf/meter")
+	}},
 	{"golang.org/x/net", "in tests only", file.isTest},
 	{"github.com/stretchr/testify", "in tests only", file.isTest},
 }

@@ -3,6 +3,7 @@ package flags
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 )
 
 // version returns the line that --version prints.
@@ -22,4 +23,13 @@ func version(command string, info *debug.BuildInfo) string {
 		commit += " with changes"
 	}
 	return fmt.Sprintf("%s %s, commit %s, %s %s/%s\n", command, release, commit, info.GoVersion, set["GOOS"], set["GOARCH"])
+}
+
+// Version returns the version of this program, as --version prints it.
+func Version(command string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return command
+	}
+	return strings.TrimSpace(version(command, info))
 }

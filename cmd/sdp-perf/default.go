@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/perf/meter"
+	"github.com/ntbnet/ntbnet/internal/perf/report"
+)
+
+// The run without a test has 5 rounds of 6 tests on 3 transports, and two limits of the machine.
+const (
+	defaultRounds = 5
+	defaultTotal  = 15 * time.Second
+	verifyFirst   = 32 << 20
+)
+
+// defaultTest is a row of the table.
+type defaultTest struct {
+	name, unit string
+	p          meter.Params
+}
+
+var defaultTests = []defaultTest{
+	{"64 B there and back", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 64}},
+	{"16 KiB there and back", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 16 << 10}},
+	{"64 B, 16 at a time", "us", meter.Params{Test: meter.Latency, Streams: 16, Size: 64}},
+	{"64 B, 10000 a second", "us", meter.Params{Test: meter.Loaded, Streams: 1, Size: 64, Rate: 10_000}},
+	{"connect, ask, answer", "us", meter.Params{Test: meter.Connect, Streams: 1, Size: 64}},
+	{"64 KiB one way", "GB/s", meter.Params{Test: meter.Bandwidth, Streams: 1, Size: 64 << 10}},
+}
+
+// runDefault compares the transports between this process and a second one.
+func runDefault(ctx context.Context, o *options, out io.Writer) error {
+	total := defaultTotal
+	if o.time > 0 {
+		total = timeOf(o.time)
+	}
+	line := newProgress(os.Stderr)
+	c := report.NewComparison(programVersion(), o.arguments, defaultRounds)
+	s, err := startServant(ctx, meter.Transports...)
+	if err != nil {
+		return err
+	}
+	err = compareRounds(ctx, s, c, total, line.show)
+	line.clear()
+	state := s.stop()
+	if err != nil && !state.Success() && ctx.Err() == nil {
+		err = fmt.Errorf("%w (the second process: %v)", err, state)
+	}
+	if len(c.Rows) == 0 { // nothing was measured
+		return err
+	}
+	c.Finish(meter.OwnCPU()+state.UserTime()+state.SystemTime(), err)
+	print := c.Text
+	if o.json {
+		print = c.JSON
+	}
+	if written := print(out); written != nil {
+		_ = c.Text(os.Stderr)
+		err = firstError(err, fmt.Errorf("write the result: %w", written))
+	}
+	if o.svg != "" {
+		err = firstError(err, o.draw(c.Picture()))
+	}
+	return err
+}
+
+// compareRounds measures. In each round it begins with another transport.
+func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total time.Duration, show func(string)) error {
+	for _, t := range meter.Transports {
+		show("verifying: " + t)
+		if err := meter.Verify(ctx, s.target(t), 1, verifyFirst); err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+	}
+	c.Verified = verifyFirst
+	// A seventh of the time is for what is between the slices, a sixth of a slice is not measured.
+	slices := defaultRounds * (len(defaultTests)*len(meter.Transports) + 1)
+	slice := max(total*6/7/time.Duration(slices), 6*time.Millisecond)
+	var parks, trips uint64
+	for round := range defaultRounds {
+		for i, test := range defaultTests {
+			for k := range meter.Transports {
+				t := meter.Transports[(round+k)%len(meter.Transports)]
+				show(fmt.Sprintf("round %d of %d: %s: %s", round+1, defaultRounds, test.name, t))
+				p := test.p
+				p.Omit, p.Time = slice/6, slice*5/6
+				r, err := meter.Run(ctx, s.target(t), p, meter.Observer{})
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t, test.name, err)
+				}
+				c.Add(test.name, test.unit, t, report.Times(r))
+				if i == 0 && r.Here.Paths != nil && r.There.Paths != nil {
+					parks += r.Here.Paths.ReadParks + r.There.Paths.ReadParks
+					trips += r.Here.Streams[0].Ops
+				}
+			}
+		}
+		show(fmt.Sprintf("round %d of %d: limits of the machine", round+1, defaultRounds))
+		c.Add("limit, there and back", "us", "", meter.Handover(slice/2))
+		c.Add("limit, one way", "GB/s", "", meter.Copies(slice/2))
+		c.Rounds++
+	}
+	c.Slept = float64(parks) / float64(max(trips, 1))
+	return nil
+}

@@ -1,0 +1,124 @@
+package meter
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ntbnet/ntbnet/internal/fabrictest"
+)
+
+func TestMain(m *testing.M) { fabrictest.Main(m) }
+
+// serving returns a target at which a server of this process listens.
+func serving(t *testing.T, transport string, o Observer) Target {
+	t.Helper()
+	address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[transport]
+	ln, err := Listen(t.Context(), transport, address)
+	require.NoError(t, err)
+	s := &Server{Observer: o}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		require.NoError(t, <-done)
+	})
+	if transport != "unix" {
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		require.NoError(t, err)
+		address = net.JoinHostPort("localhost", port)
+	}
+	return Target{Transport: transport, Address: address, Timeout: time.Minute}
+}
+
+// each runs a test on each transport.
+func each(t *testing.T, f func(t *testing.T, to Target)) {
+	for _, transport := range Transports {
+		t.Run(transport, func(t *testing.T) { f(t, serving(t, transport, Observer{})) })
+	}
+}
+
+func TestEachByteOfAnAmountArrives(t *testing.T) {
+	each(t, func(t *testing.T, to Target) {
+		for _, p := range []Params{
+			{Streams: 1}, {Streams: 3}, {Streams: 2, Reverse: true}, {Streams: 2, Bidir: true},
+		} {
+			p.Test, p.Size, p.Bytes = Bandwidth, 10_000, 5_000_003
+			r, err := Run(t.Context(), to, p, Observer{})
+			require.NoError(t, err)
+			var sent, received [2]uint64 // by the client, by the server
+			for i, side := range []*Side{r.Here, r.There} {
+				for _, s := range side.Streams {
+					if s.Sends {
+						sent[i] += s.Bytes
+					} else {
+						received[1-i] += s.Bytes
+					}
+				}
+			}
+			require.Equal(t, sent, received)
+			for i, sends := range []bool{!p.Reverse, p.Reverse || p.Bidir} {
+				if sends {
+					require.Equal(t, p.Bytes*uint64(1), sent[i])
+				}
+			}
+		}
+	})
+}
+
+func TestRoundTripsAreCountedAndTimed(t *testing.T) {
+	each(t, func(t *testing.T, to Target) {
+		for _, p := range []Params{
+			{Test: Latency, Streams: 1, Size: 1}, {Test: Latency, Streams: 4, Size: 64 << 10},
+			{Test: Loaded, Streams: 2, Size: 64, Rate: 100_000}, {Test: Connect, Streams: 2, Size: 10},
+		} {
+			p.Bytes = uint64(100 * p.Size)
+			r, err := Run(t.Context(), to, p, Observer{})
+			require.NoError(t, err)
+			require.EqualValues(t, 100, r.Here.Times.Count())
+			require.Positive(t, r.Here.Times.Min())
+			ops := uint64(0)
+			for _, s := range r.There.Streams {
+				ops += s.Ops
+			}
+			require.EqualValues(t, 100, ops)
+		}
+	})
+}
+
+func TestVerifyAndIdle(t *testing.T) {
+	each(t, func(t *testing.T, to Target) {
+		require.NoError(t, Verify(t.Context(), to, 3, 1<<20))
+		r, err := Run(t.Context(), to, Params{Test: Idle, Streams: 20, Size: 1, Time: 10 * time.Millisecond}, Observer{})
+		require.NoError(t, err)
+		require.Len(t, r.Connected, 20)
+		require.NotNil(t, r.There)
+	})
+}
+
+func TestAnInterruptEndsARunWithWhatWasMeasured(t *testing.T) {
+	each(t, func(t *testing.T, to Target) {
+		for _, p := range []Params{
+			{Test: Bandwidth}, {Test: Bandwidth, Reverse: true}, {Test: Bandwidth, Bidir: true}, {Test: Latency},
+			{Test: Loaded, Rate: 1}, {Test: Connect}, {Test: Idle},
+		} {
+			p.Streams, p.Size, p.Time = 1, 1000, time.Hour
+			ctx, cancel := context.WithCancel(t.Context())
+			r, err := Run(ctx, to, p, Observer{Every: time.Millisecond, Interval: func(_ *Result, in Interval) {
+				if p.Test == Idle || in.Streams[0].Bytes > 0 {
+					cancel()
+				}
+			}})
+			require.ErrorIs(t, err, context.Canceled, p)
+			require.NotNil(t, r, p)
+			require.NotNil(t, r.There, p)
+			if p.Test != Idle {
+				require.Positive(t, r.Here.Streams[0].Bytes+r.There.Streams[0].Bytes, p)
+			}
+		}
+	})
+}
