@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fs := pflag.NewFlagSet("ntbnet", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.Usage = func() { usage(stdout) }
+	fs.Usage = func() { usage(stdout, fs.FlagUsages()) }
 	err := flags.Parse(fs, args, stdout)
 	if err == nil {
 		err = errors.New("want a command: " + strings.Join(names(), ", "))
@@ -110,16 +110,18 @@ func oneLine(text string) string {
 	}, strings.Join(strings.Fields(text), " "))
 }
 
-func usage(stdout io.Writer) {
+func usage(stdout io.Writer, flagUsages string) {
 	fmt.Fprint(stdout, "ntbnet shows what runs over bridges and between processes, and tests a wire.\n\nUsage: ntbnet COMMAND [flags]\n\n")
 	for _, c := range commands() {
 		fmt.Fprintf(stdout, "  ntbnet %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(stdout, `
+	fmt.Fprintf(stdout, `
+Flags:
+%s
 "ntbnet COMMAND --help" has the flags of a command.
 
 Exit status: 0; 1 when something failed, or does not work; 2 for bad input.
-`)
+`, flagUsages)
 }
 
 // flagSet returns the flag set of the command, whose help has more at its end.
