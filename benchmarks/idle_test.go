@@ -25,7 +25,13 @@ func BenchmarkIdle(b *testing.B) {
 		for _, network := range networks {
 			b.Run(fmt.Sprintf("connections=%d/transport=%s", n, network), func(b *testing.B) {
 				d := time.Duration(b.N) * 10 * time.Millisecond
-				line, err := startFor(b, "idle", nil, network, strconv.Itoa(n), d.String()).line()
+				p := startFor(b, "idle", nil, network, strconv.Itoa(n), d.String())
+				if _, err := p.line(); err != nil {
+					b.Fatal(err)
+				}
+				b.ResetTimer()
+				line, err := p.line()
+				b.StopTimer()
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -42,8 +48,8 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // idle is the role of the process that has the connections. Its arguments are the network,
-// how many, and how long. It writes the part of a processor and the bytes of each
-// connection.
+// how many, and how long. It writes a line when all are idle, and then the part of a
+// processor and the bytes of each connection.
 func idle(args []string) (err error) {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -63,7 +69,7 @@ func idle(args []string) (err error) {
 		return err
 	}
 	defer asked.Close()
-	before, err := usageOfBoth(asked)
+	before, err := usageOfBoth(asked, true)
 	if err != nil {
 		return err
 	}
@@ -81,20 +87,24 @@ func idle(args []string) (err error) {
 			return err
 		}
 	}
-	// What still wakes up a while later does so for good.
-	time.Sleep(min(time.Second, d))
-	after, err := usageOfBoth(asked)
+	after, err := usageOfBoth(asked, true)
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Second) // what still wakes up then does so for good
+	fmt.Println("idle")
+	begin, err := usageOfBoth(asked, false)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
 	time.Sleep(d)
 	took := time.Since(start)
-	end, err := usageOfBoth(asked)
+	end, err := usageOfBoth(asked, false)
 	if err != nil {
 		return err
 	}
-	fmt.Println(float64(end.CPU-after.CPU)/float64(took), (float64(after.Memory)-float64(before.Memory))/float64(n))
+	fmt.Println(float64(end.CPU-begin.CPU)/float64(took), float64(after.Memory-before.Memory)/float64(n))
 	return untilParentEnds()
 }
 
@@ -105,23 +115,28 @@ type used struct {
 }
 
 // usageOfBoth returns what this process and that of a connection of opUsage use.
-func usageOfBoth(c net.Conn) (u used, err error) {
-	if _, err := c.Write([]byte{0}); err != nil {
+func usageOfBoth(c net.Conn, memory bool) (u used, err error) {
+	ask := []byte{0}
+	if memory {
+		ask[0] = 1
+	}
+	if _, err := c.Write(ask); err != nil {
 		return u, err
 	}
 	if err := binary.Read(c, binary.LittleEndian, &u); err != nil {
 		return u, err
 	}
-	own, err := usage(os.Getpid())
+	own, err := usage(memory)
 	return used{u.CPU + own.CPU, u.Memory + own.Memory}, err
 }
 
-func usage(pid int) (u used, err error) {
-	if u.CPU, err = cpuTime(pid); err != nil {
+// usage returns what this process uses.
+func usage(memory bool) (u used, err error) {
+	if u.CPU, err = cpuTime(os.Getpid()); err != nil || !memory {
 		return u, err
 	}
 	debug.FreeOSMemory()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return u, err
 	}

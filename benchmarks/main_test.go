@@ -28,6 +28,12 @@ var roles = map[string]func(args []string) error{
 	"load":   load,
 	"idle":   idle,
 	"shmipc": serveShmipc,
+	"word":   answerWords,
+	"copies": consume,
+	"bare":   serveBare,
+	"relay":  relay,
+	"node":   serveNode,
+	"pe":     servePE,
 }
 
 func TestMain(m *testing.M) {

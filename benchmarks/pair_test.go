@@ -153,7 +153,7 @@ type op byte
 const (
 	opEcho  op = 1 + iota // sends each back
 	opSink                // reads until the end, and answers the number of bytes
-	opUsage               // answers each byte with CPU time and memory, 8 bytes each
+	opUsage               // answers each byte with CPU time and, if it is 1, memory, 8 bytes each
 	opDrive               // does opEcho, as a client, with node number to, until the end of the connection; answers how often
 	opFlood               // the same by opSink
 )
@@ -260,7 +260,7 @@ func serveOne(c net.Conn, dial func(node int) (net.Conn, error)) error {
 			if _, err := c.Read(b[:1]); err != nil {
 				return err
 			}
-			u, err := usage(os.Getpid())
+			u, err := usage(b[0] == 1)
 			if err != nil {
 				return err
 			}

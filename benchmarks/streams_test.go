@@ -94,8 +94,8 @@ func echoBy(b *testing.B, p *pair, network string, size int) {
 	echo(b, c, size)
 }
 
-// echo measures round trips on a connection of opEcho.
-func echo(b *testing.B, c net.Conn, size int) {
+// echo measures round trips on a connection of opEcho. It returns how many there were.
+func echo(b *testing.B, c net.Conn, size int) (n int) {
 	out, in := slices.Repeat([]byte{1}, size), make([]byte, size)
 	once := func() {
 		if _, err := c.Write(out); err != nil {
@@ -104,6 +104,7 @@ func echo(b *testing.B, c net.Conn, size int) {
 		if _, err := io.ReadFull(c, in); err != nil {
 			b.Fatal(err)
 		}
+		n++
 	}
 	for start := time.Now(); time.Since(start) < warmUp; {
 		once()
@@ -118,6 +119,7 @@ func echo(b *testing.B, c net.Conn, size int) {
 		each[i] = time.Since(start)
 	}
 	percentiles(b, each)
+	return n
 }
 
 // percentiles reports the median and the 99th percentile.
@@ -141,10 +143,9 @@ func sinkBy(b *testing.B, p *pair, network string, size int) {
 }
 
 // flood measures one-way messages on a connection of opSink. Its queue is full when the
-// time begins and when it ends, so that what is sent in it is as much as what arrives.
-func flood(b *testing.B, c net.Conn, size int) {
+// time begins and when it ends, so that what is sent in it is as much as what arrives. It returns how many messages there were.
+func flood(b *testing.B, c net.Conn, size int) (n int) {
 	out := slices.Repeat([]byte{1}, size) // pages that were never written are all the same one
-	n := 0
 	once := func() {
 		if _, err := c.Write(out); err != nil {
 			b.Fatal(err)
@@ -161,6 +162,7 @@ func flood(b *testing.B, c net.Conn, size int) {
 	if err := finish(c, n, size); err != nil {
 		b.Fatal(err)
 	}
+	return n
 }
 
 // connections is how many work at once in Many.

@@ -284,8 +284,13 @@ func TestWithoutMembarrier(t *testing.T) {
 	}
 	t.Run("SHMEM", func(t *testing.T) {
 		without := cage{Denied: []uintptr{unix.SYS_MEMBARRIER}, Errno: syscall.EPERM}.try(t)
-		p := start(t, filepath.Join(programs, "sdp-perf"), []string{"shmem", "--rounds", "1", "--time", "2ms", "--items", "put,get,fetchadd,barrier4"}, without.option())
+		build := exec.Command("go", "test", "-c", "-o", filepath.Join(programs, "benchmarks"), ".")
+		build.Dir = filepath.Join("..", "benchmarks")
+		out, err := build.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		p := start(t, filepath.Join(programs, "benchmarks"), []string{"-test.run=^$", "-test.bench=Shmem$/pes=/lib=(mapped|strict)", "-test.benchtime=1x"}, without.option())
 		require.Equal(t, 0, p.status(), "%s", p.out.String())
+		require.Contains(t, p.out.String(), "op=barrier4")
 	})
 }
 

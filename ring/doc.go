@@ -46,7 +46,7 @@
 // from, that of the lane it goes to, that of a tunnel.
 //
 // A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
-// first long before it has the last. sdp-perf ring and [ForwardCost] measure the work of a hop.
+// first long before it has the last. BenchmarkForward measures the work of a hop.
 //
 // # Members
 //

@@ -19,7 +19,7 @@ func TestOneElementIsOneCall(t *testing.T) {
 		t.Skip("there is no go command: ", err)
 	}
 	for dir, want := range map[string][]string{
-		"../internal/perf/pgas": {
+		"testdata/inline": {
 			`shmem\.Put\[go\.shape\.int64\]`, `shmem\.Get\[go\.shape\.int64\]`, `shmem\.P\[go\.shape\.int64\]`,
 			`shmem\.AtomicFetchAdd\[go\.shape\.int64\]`,
 		},

@@ -1,16 +1,13 @@
 /*
- * The counterpart in C of package internal/perf/pgas: the same loops, counts and
- * buffers, by OpenSHMEM. sdp-perf shmem --openmpi runs it beside the Go ones.
+ * The counterpart in C of BenchmarkShmem, by OpenSHMEM: the same loops, buffers and
+ * checks. The benchmark builds it by oshcc and runs it by oshrun.
  *
- *	oshcc -O2 -Wall -Werror -o perf benchmarks/oshmem/perf.c
- *	oshrun -n 2 --mca memory ^patcher ./perf 100 5 all
+ * PE 0 reads lines with an operation and how often, "put 1000", and answers each with
+ * the nanoseconds of one. PE 1 is the other one; further ones take part in barriers
+ * only. While PE 0 works alone, all others wait in a barrier. All end when the input does.
  *
- * Arguments: milliseconds for each item, rounds, and items, separated by commas.
- * It prints a JSON object for each round: nanoseconds for each operation, by item.
- * PE 0 measures, and PE 1 is the other one; further ones take part in barriers
- * only. While PE 0 works alone, all others wait in a barrier.
- *
- * With Open MPI's memory hooks, which that option leaves out, it crashes at its end.
+ * With Open MPI's memory hooks, which "--mca memory ^patcher" leaves out, it crashes at
+ * its end.
  */
 #include <shmem.h>
 
@@ -25,16 +22,14 @@ enum {
 	LARGE = 1 << 20, /* bytes of a large put */
 	LONGS = LARGE / sizeof(long),
 	PIECE = 512 << 10,
-	BATCHES = 9,
-	SHARE = 16,     /* a batch takes at least this part of an item's time */
-	TRIALS = 100,   /* of the checks of barriers */
+	TRIALS = 10, /* of the checks of barriers */
 	PEER = 1,
 };
 
 static const long WORD = 0x0102030405060708;
 
 /* Symmetric, each on lines of its own. */
-static long *count; /* operations of a batch, told by PE 0; 0 ends an item */
+static long *what, *count; /* the item that comes next and how often, told by PE 0 */
 static long *expect;
 static long *word, *sum, *flag, *from, *to;
 static long *large;
@@ -209,7 +204,7 @@ static void check_get_large(const char *item) {
 			die(item, "wrong bytes");
 }
 
-enum { PATTERN_HERE = 1, PATTERN_THERE = 2, NEEDS_PTR = 4, WORD_THERE = 8 };
+enum { PATTERN_HERE = 1, PATTERN_THERE = 2, WORD_THERE = 4 };
 
 static const struct item {
 	const char *key;
@@ -217,65 +212,34 @@ static const struct item {
 	void (*check)(const char *item);
 	bool together; /* all PEs run it */
 	int prepare;
-	int ways; /* that one operation of run goes */
 } items[] = {
-	{"put", put, check_word, false, 0, 1},
-	{"putquiet", put_quiet, check_word, false, 0, 1},
-	{"get", get, NULL, false, WORD_THERE, 1},
-	{"fetchadd", fetch_add, check_sum, false, 0, 1},
-	{"contended", contended, check_contended, true, 0, 1},
-	{"oneway", one_way, check_flag, true, 0, 2},
-	{"barrier", barrier, check_barrier, true, 0, 1},
-	{"barrier4", barrier, check_barrier, true, 0, 1},
-	{"broadcast", broadcast, NULL, true, 0, 1},
-	{"put1m", put_large, check_put_large, false, PATTERN_HERE, 1},
-	{"get1m", get_large, check_get_large, false, PATTERN_THERE, 1},
-	{"copy", copy_large, check_put_large, false, PATTERN_HERE | NEEDS_PTR, 1},
-	{"copypieces", copy_pieces, check_put_large, false, PATTERN_HERE | NEEDS_PTR, 1},
+	{"put", put, check_word, false, 0},
+	{"putquiet", put_quiet, check_word, false, 0},
+	{"get", get, NULL, false, WORD_THERE},
+	{"fetchadd", fetch_add, check_sum, false, 0},
+	{"contended", contended, check_contended, true, 0},
+	{"oneway", one_way, check_flag, true, 0},
+	{"barrier", barrier, check_barrier, true, 0},
+	{"barrier4", barrier, check_barrier, true, 0},
+	{"broadcast", broadcast, NULL, true, 0},
+	{"put1m", put_large, check_put_large, false, PATTERN_HERE},
+	{"get1m", get_large, check_get_large, false, PATTERN_THERE},
+	{"copy", copy_large, check_put_large, false, PATTERN_HERE},
+	{"copypieces", copy_pieces, check_put_large, false, PATTERN_HERE},
 };
 
 enum { ITEMS = sizeof items / sizeof items[0] };
 
-static void tell(long n) {
-	for (int pe = 0; pe < pes; pe++)
+/* announce puts what comes next at all PEs. */
+static void announce(long item, long n) {
+	for (int pe = 0; pe < pes; pe++) {
+		shmem_long_p(what, item, pe);
 		shmem_long_p(count, n, pe);
-}
-
-/* batch returns how many ns n operations took, at PE 0. */
-static double batch(const struct item *t, long n) {
-	if (t->together) {
-		tell(n);
-		shmem_barrier_all();
 	}
-	double begin = now();
-	t->run(n);
-	double took = now() - begin;
-	if (t->together)
-		shmem_barrier_all();
-	else
-		shmem_quiet();
-	return took;
 }
 
-static int ascending(const void *a, const void *b) {
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* time_it is ns for an operation, the median of the batches, at PE 0. */
-static double time_it(const struct item *t, double ns) {
-	long n = 1;
-	while (batch(t, n) < ns / SHARE)
-		n *= 2;
-	double each[BATCHES];
-	for (int i = 0; i < BATCHES; i++)
-		each[i] = batch(t, n) / n;
-	qsort(each, BATCHES, sizeof each[0], ascending);
-	return each[BATCHES / 2] / t->ways;
-}
-
-static double measure(const struct item *t, double ns) {
-	double took = 0;
+/* measure returns how many ns one of n operations took, at PE 0. */
+static double measure(const struct item *t, long n) {
 	total = 0;
 	word[0] = t->prepare & WORD_THERE ? WORD : 0;
 	sum[0] = flag[0] = to[0] = 0;
@@ -284,33 +248,30 @@ static double measure(const struct item *t, double ns) {
 		large[i] = t->prepare & PATTERN_THERE ? pattern(i) : 0;
 	}
 	shmem_barrier_all();
-	if (me == 0) {
-		took = time_it(t, ns);
-		if (t->together)
-			tell(0);
-		else
-			shmem_long_p(expect, total, PEER);
-	}
+	double begin = now();
+	if (me == 0 || t->together)
+		t->run(n);
+	double took = now() - begin;
+	shmem_quiet();
+	if (me == 0 && !t->together)
+		shmem_long_p(expect, total, PEER);
 	shmem_barrier_all();
-	while (me != 0 && t->together && count[0] > 0) {
-		t->run(count[0]);
-		shmem_barrier_all(); /* all have done it, and read count */
-		shmem_barrier_all(); /* it is there again */
-	}
 	if (t->check)
 		t->check(t->key);
 	shmem_barrier_all();
-	return took;
+	return took / n;
 }
 
-static bool wanted(const char *list, const char *key) {
-	size_t n = strlen(key);
-	for (const char *at = list; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (strncmp(at, key, n) == 0 && (at[n] == ',' || at[n] == 0))
-			return true;
-	}
-	return strcmp(list, "all") == 0;
+/* next reads what comes next, at PE 0. It returns ITEMS at the end of the input. */
+static int next(long *n) {
+	char key[32];
+	if (scanf("%31s %ld", key, n) != 2)
+		return ITEMS;
+	for (int i = 0; i < ITEMS; i++)
+		if (strcmp(key, items[i].key) == 0)
+			return i;
+	die(key, "no such item");
+	return ITEMS;
 }
 
 static long *lines(void) {
@@ -321,13 +282,12 @@ static long *lines(void) {
 	return p;
 }
 
-int main(int argc, char **argv) {
+int main(void) {
 	shmem_init();
 	me = shmem_my_pe(), pes = shmem_n_pes();
-	double ns = argc == 4 ? atof(argv[1]) * 1e6 : 0;
-	int rounds = argc == 4 ? atoi(argv[2]) : 0;
-	if (pes < 2 || ns <= 0 || rounds < 1)
-		die("start", "want 2 PEs or more, and MILLISECONDS ROUNDS ITEMS");
+	if (pes < 2)
+		die("start", "want 2 PEs or more");
+	what = lines();
 	count = lines(), expect = lines(), word = lines(), sum = lines();
 	flag = lines(), from = lines(), to = lines();
 	large = shmem_align(4096, LARGE);
@@ -340,20 +300,18 @@ int main(int argc, char **argv) {
 	if (!large || !src || !psync[0] || !psync[1])
 		die("start", "no memory");
 	shmem_barrier_all();
-	for (int round = 0; round < rounds; round++) {
-		const char *before = "{";
-		for (int i = 0; i < ITEMS; i++) {
-			if (!wanted(argv[3], items[i].key))
-				continue;
-			if (items[i].prepare & NEEDS_PTR && !shmem_ptr(large, PEER))
-				continue;
-			double took = measure(&items[i], ns);
-			if (me == 0)
-				printf("%s\"%s\": %.4g", before, items[i].key, took);
-			before = ", ";
-		}
+	for (;;) {
+		long n = 0;
 		if (me == 0) {
-			printf("%s}\n", strcmp(before, "{") ? "" : "{");
+			int item = next(&n);
+			announce(item, n);
+		}
+		shmem_barrier_all();
+		if (what[0] == ITEMS)
+			break;
+		double took = measure(&items[what[0]], count[0]);
+		if (me == 0) {
+			printf("%.6g\n", took);
 			fflush(stdout);
 		}
 	}

@@ -7,35 +7,14 @@
 // measures round trips and one-way writes and prints one table. It listens on free
 // ports of the fabric that SDP_FABRIC names, and so disturbs no other process.
 //
-// Between two terminals:
+// Between two terminals, or machines, with the flags of iperf3:
 //
-//	sdp-perf server --listen sdp://localhost:7000
-//	sdp-perf client --connect sdp://localhost:7000
+//	sdp-perf -s
+//	sdp-perf -c localhost lat
 //
-// What the machine allows:
-//
-//	sdp-perf limits
-//
-// Operations of package shmem, also in rings, and beside Open MPI:
-//
-//	oshcc -O2 -o oshmem-perf benchmarks/oshmem/perf.c
-//	sdp-perf shmem --openmpi ./oshmem-perf
-//
-// Rings of node processes, by number of nodes, hops and lanes:
-//
-//	sdp-perf ring
-//	sdp-perf ring --nodes 4,8 --hops 2 --lanes 1 --json
-//
-// Chains of processes: a line of nodes beside relays of sockets, in the same rounds:
-//
-//	sdp-perf ring --only chains --rounds 9 --duration 200ms
-//
-// On some processors only, as many as there are somewhere else:
-//
-//	sdp-perf ring --cpus 4
-//
-// How it measures is described in package internal/perf and those below it. This
-// package has the command line, the processes and the transports.
+// Package internal/perf/meter measures, internal/perf/report prints. This package has the
+// command line and the processes. What developers of the transport measure is in the module
+// benchmarks.
 //
 // The exit status is 0, or 1 when something failed, 2 for bad input, and 130 after
 // an interrupt. An address on the command line that cannot be listened on or

@@ -5,70 +5,24 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
-	"github.com/ntbnet/ntbnet/internal/perf"
 )
-
-// Default limits of a command's time, several times what it takes on an idle
-// machine.
-const (
-	limitsMaxTime = 2 * time.Minute
-	ringMaxTime   = 3 * time.Minute
-	shmemMaxTime  = 3 * time.Minute
-)
-
-// maxTime is the flag that limits the time of a command that measures in rounds.
-type maxTime struct{ time.Duration }
-
-func (m *maxTime) register(fs *flagSet, d time.Duration) {
-	fs.DurationVar(&m.Duration, "max-time", d, "begin no round that would end later than this, 1ms to 24h; at least one is done, and the result says how many were left out")
-}
-
-func (m *maxTime) check() error {
-	if m.Duration < time.Millisecond || m.Duration > 24*time.Hour {
-		return badInputf("--max-time %v: use a time from 1ms to 24h", m.Duration)
-	}
-	return nil
-}
-
-// budget returns a budget that begins now.
-func (m *maxTime) budget() *perf.Budget { return perf.NewBudget(m.Duration) }
 
 // flagSet is a pflag.FlagSet that returns mistakes as badInput.
 type flagSet struct {
 	*pflag.FlagSet
-	command string
-	help    bool
+	help bool
 }
 
-func newFlagSet(command string) *flagSet {
-	fs := &flagSet{command: command, FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
+func newFlagSet() *flagSet {
+	fs := &flagSet{FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
 	fs.BoolVarP(&fs.help, "help", "h", false, "print this")
 	return fs
-}
-
-// parse returns true if the help or the version was asked for and printed.
-func (fs *flagSet) parse(args []string, out io.Writer) (helped bool, err error) {
-	err = flags.Parse(fs.FlagSet, args, out)
-	if errors.Is(err, pflag.ErrHelp) {
-		return true, nil
-	}
-	if err != nil {
-		return false, badInputf("%w (see sdp-perf --help)", err)
-	}
-	if fs.help {
-		return true, fs.printHelp(out)
-	}
-	if fs.NArg() > 0 {
-		return false, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(0))
-	}
-	return false, nil
 }
 
 // parseTest parses the flags of the tool, with one test among them at most.
@@ -106,23 +60,14 @@ var movedFlags = map[string]string{
 	"connect":     "-c HOST, with -p PORT",
 }
 
-// printHelp prints the help of one command, or that of the tool.
+// printHelp prints the help.
 func (fs *flagSet) printHelp(out io.Writer) error {
 	var b strings.Builder
-	end := ""
-	if fs.command == "" {
-		b.WriteString(helpHead)
-		for _, t := range tests {
-			fmt.Fprintf(&b, "  %-8s %s\n", t[0], t[1])
-		}
-		end = helpEnd
+	b.WriteString(helpHead)
+	for _, t := range tests {
+		fmt.Fprintf(&b, "  %-8s %s\n", t[0], t[1])
 	}
-	for _, c := range commands() {
-		if fs.command == c.name && !c.hidden {
-			fmt.Fprintf(&b, "sdp-perf %s: %s\n\nUsage: sdp-perf %s\n", c.name, c.summary, c.synopsis)
-		}
-	}
-	b.WriteString("\nFlags:\n" + fs.FlagUsagesWrapped(80) + end)
+	b.WriteString("\nFlags:\n" + fs.FlagUsagesWrapped(80) + helpEnd)
 	_, err := io.WriteString(out, b.String())
 	return err
 }

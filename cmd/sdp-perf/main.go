@@ -27,31 +27,9 @@ func badInputf(format string, args ...any) error {
 	return badInput{fmt.Errorf(format, args...)}
 }
 
-// command is a command, chosen by the first argument.
-type command struct {
-	name     string
-	synopsis string // follows the program's name in the help
-	summary  string
-	hidden   bool // only the program itself starts it
-	run      func(ctx context.Context, args []string, out io.Writer) error
-}
-
-// commands returns all commands.
-func commands() []command {
-	return []command{
-		{name: "limits", synopsis: "limits [flags]", summary: "measure what the machine allows two processes, and chains of them", run: runLimits},
-		{name: "crossover", synopsis: "crossover [flags]", summary: "measure what payload costs by CPU stores and by DMA", run: runCrossover},
-		{name: "shmem", synopsis: "shmem [flags]", summary: "measure operations of package shmem", run: runShmem},
-		{name: "ring", synopsis: "ring [flags]", summary: "measure rings and chains of node processes", run: runRing},
-		{name: nodeCommand, hidden: true, run: runRingNode},
-		{name: relayCommand, hidden: true, run: runRelay},
-		{name: clientCommand, hidden: true, run: runChainClient},
-		{name: bareCommand, hidden: true, run: runBare},
-		{name: helperCommand, hidden: true, run: runHelper},
-		{name: servantCommand, hidden: true, run: runServant},
-		{name: childCommand, hidden: true, run: runChild},
-		{name: peCommand, hidden: true, run: runPE},
-	}
+// children are the commands that only the program itself starts.
+var children = map[string]func(ctx context.Context, args []string, out io.Writer) error{
+	servantCommand: runServant,
 }
 
 func main() {
@@ -75,14 +53,8 @@ func dispatch(ctx context.Context, args []string, out io.Writer) error {
 		if err := moved(args[0]); err != nil {
 			return err
 		}
-		for _, c := range commands() {
-			if c.name != args[0] {
-				continue
-			}
-			if c.hidden {
-				out = toParent{out}
-			}
-			return c.run(ctx, args[1:], out)
+		if run, ok := children[args[0]]; ok {
+			return run(ctx, args[1:], toParent{out})
 		}
 	}
 	return runTool(ctx, args, out)

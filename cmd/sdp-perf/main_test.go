@@ -376,7 +376,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"bw -J --json-stream", "use one of them"},
 		{"bw --logfile /nonexistent/f", "--logfile: open /nonexistent/f"},
 		{"bw --transport udp", "--transport udp: use sdp, tcp, unix"},
-		{"child", "is started by sdp-perf itself"},
+		{"servant", "is started by sdp-perf itself"},
 		{"servant", "is started by sdp-perf itself"},
 		{"-s -c localhost", "this process is one of the two"},
 		{"-s lat", "the client names the test"},

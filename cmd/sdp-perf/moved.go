@@ -4,7 +4,10 @@ import "slices"
 
 // benchmarks are the commands that have become benchmarks, each with their names.
 var benchmarks = map[string]string{
-	"bench": "Latency|Throughput|Many|Connect|Get|Busy",
+	"bench":     "Latency|Throughput|Many|Connect|Get|Busy",
+	"crossover": "Crossover",
+	"limits":    "Word|Copies|Hops/hops=/chain=bare",
+	"ring":      "Hops|Ring|Share",
 }
 
 // moved returns an error if the command of that name is one of ntbnet, a benchmark, or a flag.

@@ -296,7 +296,7 @@ func (r *rateFlag) Set(text string) (err error) {
 // runTool runs what users of the tool ask for.
 func runTool(ctx context.Context, args []string, out io.Writer) error {
 	o := options{arguments: args}
-	fs := newFlagSet("")
+	fs := newFlagSet()
 	o.register(fs)
 	helped, err := fs.parseTest(args, out, &o.test)
 	if helped || err != nil {

@@ -1,0 +1,37 @@
+package benchmarks
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A run that is repeated with more rounds keeps those that it has.
+func TestRunGoesOn(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	run := func(rounds, bench string) (string, error) {
+		cmd := exec.Command("./run", "..", "..", "-bench", bench, "-benchtime=1x")
+		cmd.Env = append(os.Environ(), "OUT="+out, "ROUNDS="+rounds, "BENCHSTAT=echo")
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	for _, c := range []struct{ rounds, says string }{
+		{"1", "round 001 of 1: old\nround 001 of 1: new\nround 001 of 1: again\n"},
+		{"2", "round 002 of 2: again\nround 002 of 2: new\nround 002 of 2: old\n"},
+		{"2", ""},
+	} {
+		text, err := run(c.rounds, "Crossover")
+		if err != nil || text != c.says+"old=old.txt new=new.txt again=again.txt\n" {
+			t.Fatalf("%s rounds: %v\n%s", c.rounds, err, text)
+		}
+	}
+	all, err := os.ReadFile(filepath.Join(out, "again.txt"))
+	if err != nil || strings.Count(string(all), "BenchmarkCrossover") != 2 {
+		t.Errorf("%v\n%s", err, all)
+	}
+	if text, err := run("2", "Idle"); err == nil || !strings.Contains(text, "other checkouts or flags") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
