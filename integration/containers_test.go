@@ -284,13 +284,9 @@ func TestWithoutMembarrier(t *testing.T) {
 	}
 	t.Run("SHMEM", func(t *testing.T) {
 		without := cage{Denied: []uintptr{unix.SYS_MEMBARRIER}, Errno: syscall.EPERM}.try(t)
-		build := exec.Command("go", "test", "-c", "-o", filepath.Join(programs, "benchmarks"), ".")
-		build.Dir = filepath.Join("..", "benchmarks")
-		out, err := build.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		p := start(t, filepath.Join(programs, "benchmarks"), []string{"-test.run=^$", "-test.bench=Shmem$/pes=/lib=(mapped|strict)", "-test.benchtime=1x"}, without.option())
+		p := start(t, filepath.Join(programs, "sdp-perf"), []string{"shmem", "-t", "0.1", "-P", "4"}, without.option())
 		require.Equal(t, 0, p.status(), "%s", p.out.String())
-		require.Contains(t, p.out.String(), "op=barrier4")
+		require.Contains(t, p.out.String(), "# Barrier")
 	})
 }
 

@@ -169,7 +169,7 @@ func roundTripsBesideTCP(t *testing.T, before ...string) {
 	require.NoError(t, json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &report), out)
 	require.Equal(t, 5, report.Rounds)
 	row := report.Rows[0]
-	require.Equal(t, "64 B there and back", row.Name)
+	require.Equal(t, "64 B round trip", row.Name)
 	faster := row.Transports["sdp"].Faster["tcp"]
 	t.Logf("round trip: sdp %.1f µs, tcp %.1f µs, %+v", row.Transports["sdp"].Median, row.Transports["tcp"].Median, faster)
 	require.GreaterOrEqual(t, faster.Median, 1.0)

@@ -25,11 +25,11 @@ type defaultTest struct {
 }
 
 var defaultTests = []defaultTest{
-	{"64 B there and back", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 64}},
-	{"16 KiB there and back", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 16 << 10}},
-	{"64 B, 16 at a time", "us", meter.Params{Test: meter.Latency, Streams: 16, Size: 64}},
-	{"64 B, 10000 a second", "us", meter.Params{Test: meter.Loaded, Streams: 1, Size: 64, Rate: 10_000}},
-	{"connect, ask, answer", "us", meter.Params{Test: meter.Connect, Streams: 1, Size: 64}},
+	{"64 B round trip", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 64}},
+	{"16 KiB round trip", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 16 << 10}},
+	{"64 B, 16 at once", "us", meter.Params{Test: meter.Latency, Streams: 16, Size: 64}},
+	{"64 B, 10000/s", "us", meter.Params{Test: meter.Loaded, Streams: 1, Size: 64, Rate: 10_000}},
+	{"connect and ask", "us", meter.Params{Test: meter.Connect, Streams: 1, Size: 64}},
 	{"64 KiB one way", "GB/s", meter.Params{Test: meter.Bandwidth, Streams: 1, Size: 64 << 10}},
 }
 
@@ -79,7 +79,7 @@ func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total 
 	}
 	c.Verified = verifyFirst
 	// A seventh of the time is for what is between the slices, a sixth of a slice is not measured.
-	slices := defaultRounds * (len(defaultTests)*len(meter.Transports) + 1)
+	slices := defaultRounds * (len(defaultTests)*len(meter.Transports) + 2)
 	slice := max(total*6/7/time.Duration(slices), 6*time.Millisecond)
 	var parks, trips uint64
 	for round := range defaultRounds {
@@ -101,8 +101,8 @@ func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total 
 			}
 		}
 		show(fmt.Sprintf("round %d of %d: limits of the machine", round+1, defaultRounds))
-		c.Add("limit, there and back", "us", "", meter.Handover(slice/2))
-		c.Add("limit, one way", "GB/s", "", meter.Copies(slice/2))
+		c.Add("limit, round trip", "us", "", meter.Handover(slice))
+		c.Add("limit, one way", "GB/s", "", meter.Copies(slice))
 		c.Rounds++
 	}
 	c.Slept = float64(parks) / float64(max(trips, 1))

@@ -12,6 +12,10 @@
 //	sdp-perf -s
 //	sdp-perf -c localhost lat
 //
+// Package shmem, between processes of this machine:
+//
+//	sdp-perf shmem
+//
 // Package internal/perf/meter measures, internal/perf/report prints. This package has the
 // command line and the processes. What developers of the transport measure is in the module
 // benchmarks.

@@ -30,6 +30,7 @@ func badInputf(format string, args ...any) error {
 // children are the commands that only the program itself starts.
 var children = map[string]func(ctx context.Context, args []string, out io.Writer) error{
 	servantCommand: runServant,
+	elementCommand: runElement,
 }
 
 func main() {

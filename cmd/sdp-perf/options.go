@@ -14,8 +14,11 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/report"
 )
 
-// sweepTest is a test besides those of package meter.
-const sweepTest = "sweep"
+// Tests besides those of package meter.
+const (
+	sweepTest = "sweep"
+	shmemTest = "shmem"
+)
 
 // tests are all of them, with what they measure.
 var tests = [][2]string{
@@ -24,6 +27,7 @@ var tests = [][2]string{
 	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since they were due"},
 	{meter.Connect, "connect, request, response, close"},
 	{sweepTest, "round trips by size, 1 B to 8 MiB, as NetPIPE's file has them"},
+	{shmemTest, "put, get, atomics and barriers of package shmem, between -P processes"},
 	{meter.Idle, "what idle connections cost: processor time and memory"},
 }
 
@@ -314,6 +318,8 @@ func runTool(ctx context.Context, args []string, out io.Writer) error {
 		err = runServe(ctx, &o, to)
 	case o.test == "":
 		err = runDefault(ctx, &o, to)
+	case o.test == shmemTest:
+		err = runSHMEM(ctx, &o, to)
 	case o.test == sweepTest:
 		err = runSweep(ctx, &o, to)
 	default:

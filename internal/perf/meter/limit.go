@@ -7,7 +7,7 @@ import (
 )
 
 // Handover measures what the machine allows a round trip: one word is handed over between two threads
-// and back, both of which poll. It measures for d, at most; with one processor it measures nothing.
+// and back, both of which poll. It measures for d, at most; with one processor for the two it measures nothing.
 func Handover(d time.Duration) *Times {
 	times := &Times{}
 	if runtime.GOMAXPROCS(0) < 2 {
@@ -48,6 +48,9 @@ func Handover(d time.Duration) *Times {
 	}
 	words.there.Store(end)
 	<-done
+	if times.Count() < 100 { // the two have never run at the same time
+		return &Times{}
+	}
 	return times
 }
 

@@ -184,23 +184,24 @@ func (c *Comparison) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "Ended early: %s\n", c.Error)
 	}
 	b.WriteString("\n" + c.table().String() + "\n")
+	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), 80) + "\n") }
 	if c.Verified > 0 {
-		fmt.Fprintf(&b, "Verified first: each byte of %s each way by each transport; then each answer.\n", meter.SizeText(int(c.Verified)))
+		say("Verified first: each byte of %s each way by each transport; then each answer.", meter.SizeText(int(c.Verified)))
 	}
-	b.WriteString("Figures: median of all samples; 99 % are as good as p99. Ratio to TCP: median and\nextremes of the rounds; 2.00 is twice as fast. Limits: two threads that poll; two copies.\n")
+	say("Figures: the median of all samples; 99 %% are as good as p99. Ratio to TCP: median and extremes of the rounds; 2.00 is twice as fast. Limits: two threads that poll; two copies.")
 	for _, line := range c.unsteadies() {
-		b.WriteString(line + "\n")
+		say("Unsteady, rounds differ: %s", line)
 	}
 	switch {
 	case c.Others >= Busy:
-		fmt.Fprintf(&b, "Busy: others used %.1f of %d processors. A side without a processor of its own sleeps\nin place of polling, so SDP's short waits take as long as TCP's, or longer.\n", c.Others, c.CPUs)
+		say("Busy: others used %.1f of %d processors. A side without a processor of its own sleeps in place of polling, so SDP's short waits take as long as TCP's, or longer.", c.Others, c.CPUs)
 	case c.Others >= 0:
-		fmt.Fprintf(&b, "Others used %.1f of %d processors.\n", c.Others, c.CPUs)
+		say("Others used %.1f of %d processors.", c.Others, c.CPUs)
 	}
 	if c.Slept >= 0.1 {
-		fmt.Fprintf(&b, "SDP's sides slept %s times for each round trip of the first row.\n", Number(c.Slept))
+		say("SDP's sides slept %s times for each round trip of the first row.", Number(c.Slept))
 	}
-	b.WriteString(wrap("Verdict: "+c.Verdict, 80) + "\n")
+	say("Verdict: %s", c.Verdict)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -246,7 +247,7 @@ func (c *Comparison) unsteadies() (lines []string) {
 			if side == "" {
 				name = "the machine"
 			}
-			lines = append(lines, wrap(fmt.Sprintf("Unsteady, rounds differ: %s: %s", name, strings.Join(of, ", ")), 80))
+			lines = append(lines, name+": "+strings.Join(of, ", "))
 		}
 	}
 	return lines

@@ -26,7 +26,7 @@ type Tick struct {
 	Name string
 }
 
-// Line is a named line; its points are in ascending order of X.
+// Line is a named line; its points are in ascending order of X. Without points it is a remark.
 type Line struct {
 	Name   string
 	Points [][2]float64
@@ -101,7 +101,9 @@ func (c Chart) Write(w io.Writer) error {
 		}
 		b.WriteString(dots.String())
 		row := chartHeight + axisHeight + legendHeight*i
-		fmt.Fprintf(&b, `<path transform="translate(6,%d)" d="%s" fill="%s"/>`+"\n", row, mark, color)
+		if len(l.Points) > 0 {
+			fmt.Fprintf(&b, `<path transform="translate(6,%d)" d="%s" fill="%s"/>`+"\n", row, mark, color)
+		}
 		text(&b, 20, float64(row)+5, "start", "", fit(l.Name, chartWidth))
 	}
 	b.WriteString("</g>\n</svg>\n")
