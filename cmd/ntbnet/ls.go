@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,7 +22,7 @@ type listing struct {
 
 // list shows fabrics of this machine and who is in them.
 func list(ctx context.Context, c *command, args []string, out io.Writer) error {
-	fs := c.flagSet(out, "\nRoot sees those of other users too: names, ports and locks of their directories.\n")
+	fs := c.flagSet(out, "\nRoot sees those of other users too, without asking their processes.\n")
 	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+fabric.File+")")
 	remove := fs.Bool("remove", false, "remove what is dead: sockets of processes that have ended, directories of this user's fabrics without processes")
 	asJSON := fs.Bool("json", false, "print the result as JSON, with what is dead")
@@ -41,6 +42,9 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 	fabrics, err := readFabrics(ctx, *name)
 	if err != nil {
 		return err
+	}
+	if *name == "" && os.Geteuid() == 0 {
+		fabrics = append(fabrics, fabric.Foreign()...)
 	}
 	for _, d := range fabrics {
 		if !slices.Contains(r.Removed, d.Directory) {

@@ -50,6 +50,30 @@ func ownHosts() (all []*found, err error) {
 	return all, nil
 }
 
+// Foreign returns the directories of other users' fabrics that have a name, for root, as names, modes and locks
+// say. It asks no process.
+func Foreign() (all []*status.Directory) {
+	for _, f := range hostdir.Foreign() {
+		d := &status.Directory{Fabric: f.Name, Directory: f.Path, User: hostdir.UserName(f.UID), Processes: []*status.Process{}, Dead: f.Dead}
+		if h := ownHost("", f.Name); h != nil {
+			d.Fabric, d.Node = h.Fabric, h.Node
+		}
+		if d.Node == 0 && f.Name != "" {
+			d.Fabric = "shm:" + d.Fabric
+		}
+		if f.Err != nil {
+			d.Error = f.Err.Error()
+		}
+		for _, n := range f.Processes {
+			d.Processes = append(d.Processes, &status.Process{
+				Process: n, Node: max(d.Node, 1), UID: -1, GID: -1, Ports: portsOf(f.Holdings, n), Owner: n == f.Owner && d.Node != 0,
+			})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
 // ownHost returns the view of a directory of this user's fabrics, or nil if it has not the name of
 // one.
 func ownHost(base, name string) *found {

@@ -44,6 +44,9 @@ func GroupName(gid int) string { return strconv.Itoa(gid) }
 // Hosts returns ntb.ErrNotSupported.
 func (p Place) Hosts(int) ([]int, error) { return nil, ntb.ErrNotSupported }
 
+// Foreign returns none.
+func Foreign() []Foreigner { return nil }
+
 // List returns ntb.ErrNotSupported.
 func List(string) ([]string, error) { return nil, ntb.ErrNotSupported }
 

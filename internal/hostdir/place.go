@@ -46,3 +46,15 @@ type Holding struct {
 	Port    int
 	TCP     bool // the process accepts the connections of a TCP socket there
 }
+
+// Foreigner is a directory of another user's fabric.
+type Foreigner struct {
+	UID       int
+	Name      string // empty if no name could be read
+	Path      string
+	Err       error // why it has no more
+	Processes []int
+	Owner     int // the process that owns the host's links; 0 for none
+	Holdings  []Holding
+	Dead      []string // sockets of processes that have ended
+}
