@@ -286,7 +286,7 @@ func TestWithoutMembarrier(t *testing.T) {
 		without := cage{Denied: []uintptr{unix.SYS_MEMBARRIER}, Errno: syscall.EPERM}.try(t)
 		p := start(t, filepath.Join(programs, "sdp-perf"), []string{"shmem", "-t", "0.1", "-P", "4"}, without.option())
 		require.Equal(t, 0, p.status(), "%s", p.out.String())
-		require.Contains(t, p.out.String(), "# Barrier")
+		require.Contains(t, p.out.String(), "# barrier")
 	})
 }
 

@@ -55,18 +55,7 @@ func runDefault(ctx context.Context, o *options, out io.Writer) error {
 		return err
 	}
 	c.Finish(meter.OwnCPU()+state.UserTime()+state.SystemTime(), err)
-	print := c.Text
-	if o.json {
-		print = c.JSON
-	}
-	if written := print(out); written != nil {
-		_ = c.Text(os.Stderr)
-		err = firstError(err, fmt.Errorf("write the result: %w", written))
-	}
-	if o.svg != "" {
-		err = firstError(err, o.draw(c.Picture()))
-	}
-	return err
+	return firstError(o.print(out, c, c.Text, err), o.draw(c.Picture()))
 }
 
 // compareRounds measures. In each round it begins with another transport.

@@ -241,7 +241,7 @@ func TestSHMEM(t *testing.T) {
 	assert.FileExists(t, picture)
 	p = newProgram(t, nil, "shmem", "-t", "0.05")
 	require.Zero(t, p.run(t), p.stderr.String())
-	for _, says := range []string{"# Put\n", "1048576 ", "# Atomics, 8 B\n", "cswap ", "# Barrier\n"} {
+	for _, says := range []string{"# put\n", "1048576 ", "# atomics, 8 B\n", "cswap ", "# barrier\n"} {
 		assert.Contains(t, p.stdout.String(), says)
 	}
 }

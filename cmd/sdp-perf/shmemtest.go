@@ -21,7 +21,7 @@ import (
 )
 
 // elementCommand is one PE of the test of package shmem. Its argument is an element as JSON. It ends
-// when its standard input does. PE 0 writes a report.SHMEMRow to its standard output for each item.
+// when its standard input does. PE 0 writes a report.SHMEMItem to its standard output for each item.
 const elementCommand = "element"
 
 type element struct {
@@ -54,7 +54,7 @@ func runElement(ctx context.Context, args []string, out io.Writer) error {
 	}
 	// After an error the process ends. So all other PEs learn of it.
 	enc := json.NewEncoder(out)
-	if err := measureElement(ctx, w, e.Time, func(r report.SHMEMRow) error { return enc.Encode(r) }); err != nil {
+	if err := measureElement(ctx, w, e.Time, func(r report.SHMEMItem) error { return enc.Encode(r) }); err != nil {
 		return err
 	}
 	return w.Close(ctx)
@@ -71,14 +71,14 @@ type part struct {
 	word shmem.Sym[int64]
 	big  shmem.Sym[byte]
 	time time.Duration // of an item
-	show func(report.SHMEMRow) error
+	show func(report.SHMEMItem) error
 }
 
 // shmemSizes are those of puts and gets.
 var shmemSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20}
 
 // measureElement measures between PE 0 and PE 1; all PEs take part in barriers. What arrives is checked.
-func measureElement(ctx context.Context, w *shmem.World, total time.Duration, show func(report.SHMEMRow) error) (err error) {
+func measureElement(ctx context.Context, w *shmem.World, total time.Duration, show func(report.SHMEMItem) error) (err error) {
 	p := &part{ctx: ctx, w: w, c: w.Ctx(), show: show}
 	p.time = total / time.Duration(2*len(shmemSizes)+len(atomics)+1)
 	if p.word, err = shmem.AllocZeroed[int64](ctx, w, 16); err != nil {
@@ -123,7 +123,7 @@ func (p *part) sample(item string, size int, op func(i int64) error) (n int64, e
 			}
 			last = now
 		}
-		if err := p.show(report.SHMEMRow{Item: item, Size: size, Batch: batch, Times: times}); err != nil {
+		if err := p.show(report.SHMEMItem{Item: item, Size: size, Batch: batch, Times: times}); err != nil {
 			return n, err
 		}
 		if err := p.c.Quiet(); err != nil {
@@ -253,7 +253,7 @@ func (p *part) barriers() error {
 		}
 	}
 	if p.w.PE() == 0 {
-		if err := p.show(report.SHMEMRow{Item: "barrier", Size: p.w.NumPEs(), Batch: batch, Times: times}); err != nil {
+		if err := p.show(report.SHMEMItem{Item: "barrier", Size: p.w.NumPEs(), Batch: batch, Times: times}); err != nil {
 			return err
 		}
 	}
@@ -276,36 +276,24 @@ func runSHMEM(ctx context.Context, o *options, out io.Writer) error {
 	if o.time > 0 {
 		total = timeOf(o.time)
 	}
-	rep := report.NewSHMEM(programVersion(), o.arguments, o.streams)
+	rep := &report.SHMEM{Head: report.NewHead(programVersion(), o.arguments), PEs: o.streams}
 	line := newProgress(os.Stderr)
 	var err error
-	for _, strict := range []bool{false, true} {
-		err = runElements(ctx, o.streams, strict, total/2, func(r report.SHMEMRow) {
-			line.show("shmem: " + r.Item)
-			rep.Add(strict, r)
-		})
-		if err != nil {
-			break
+	for strict, list := range []*[]report.SHMEMItem{&rep.Mapped, &rep.Requests} {
+		if err == nil {
+			err = runElements(ctx, o.streams, strict == 1, total/2, func(r report.SHMEMItem) {
+				line.show("shmem: " + r.Item)
+				*list = append(*list, r)
+			})
 		}
 	}
 	line.clear()
-	rep.End(err)
-	print := rep.Text
-	if o.json {
-		print = rep.JSON
-	}
-	if written := print(out); written != nil {
-		_ = rep.Text(os.Stderr)
-		err = firstError(err, fmt.Errorf("write the result: %w", written))
-	}
-	if o.svg != "" {
-		err = firstError(err, o.draw(rep.Picture()))
-	}
-	return err
+	rep.Fail(err)
+	return firstError(o.print(out, rep, rep.Text, err), o.draw(rep.Picture()))
 }
 
 // runElements starts the PEs of a job and waits for them. If one fails, it ends all.
-func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add func(report.SHMEMRow)) (err error) {
+func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add func(report.SHMEMItem)) (err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -351,7 +339,7 @@ func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add
 		}
 		wg.Go(func() {
 			for dec := json.NewDecoder(stdout); ; {
-				var r report.SHMEMRow
+				var r report.SHMEMItem
 				if dec.Decode(&r) != nil {
 					break
 				}

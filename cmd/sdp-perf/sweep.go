@@ -24,49 +24,45 @@ func runSweep(ctx context.Context, o *options, out io.Writer) error {
 		total = timeOf(o.time)
 	}
 	return o.withServer(ctx, func(to meter.Target) error {
-		sweep := report.NewSweep(programVersion(), o.arguments, to.Transport)
-		n, err := o.verified(ctx, to, 1)
-		if err != nil {
+		sweep := &report.Sweep{Head: report.NewHead(programVersion(), o.arguments), Transport: to.Transport}
+		var err error
+		if sweep.Verified, err = o.verified(ctx, to, 1); err != nil {
 			return err
 		}
-		sweep.Verified = n
 		line := newProgress(os.Stderr)
-		for _, size := range sizes {
-			line.show(fmt.Sprintf("%d B", size))
+		for i := 0; i < len(sizes) && err == nil; i++ {
+			line.show(fmt.Sprintf("%d B", sizes[i]))
 			slice := max(total/time.Duration(len(sizes)), time.Millisecond)
-			p := meter.Params{Test: meter.Latency, Streams: 1, Size: size, Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window)}
+			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window)}
 			var r *meter.Result
 			r, err = meter.Run(ctx, to, p, meter.Observer{})
 			if err == nil && r.Here.Times.Count() == 0 { // the time was too short
-				p.Omit, p.Time, p.Bytes = 0, 0, 3*uint64(size)
+				p.Omit, p.Time, p.Bytes = 0, 0, 3*uint64(p.Size)
 				r, err = meter.Run(ctx, to, p, meter.Observer{})
 			}
-			if err != nil {
-				err = fmt.Errorf("%d B: %w", size, err)
-				break
-			}
-			sweep.Add(size, report.Times(r))
-			if !o.json {
-				line.clear()
-				if _, err = io.WriteString(out, sweep.Line()); err != nil {
-					break
+			line.clear()
+			if err == nil {
+				if text := sweep.Add(p.Size, report.Times(r)); !o.json {
+					_, err = io.WriteString(out, text)
 				}
 			}
 		}
-		line.clear()
 		if to.Transport == "sdp" {
 			sweep.Crossovers = crossovers()
 		}
-		sweep.End(err)
+		sweep.Fail(err)
 		if o.json {
-			err = firstError(err, sweep.JSON(out))
-		} else if text := sweep.CrossoverText(); text != "" {
-			fmt.Fprint(os.Stderr, text)
+			err = firstError(err, report.WriteJSON(out, sweep))
 		}
-		if o.svg != "" {
-			err = firstError(err, o.draw(sweep.Picture()))
+		for _, c := range sweep.Crossovers {
+			if text := "the device's engine is never faster"; !o.json {
+				if c.Threshold > 0 {
+					text = fmt.Sprintf("from %s on the device's engine copies", meter.SizeText(c.Threshold))
+				}
+				fmt.Fprintf(os.Stderr, "To %s: %s.\n", c.Peer, text)
+			}
 		}
-		return err
+		return firstError(err, o.draw(sweep.Picture()))
 	})
 }
 

@@ -103,11 +103,26 @@ func measureTest(ctx context.Context, o *options, out io.Writer) error {
 		if written := rep.End(r, err, os.Stderr); written != nil && !errors.Is(err, context.Canceled) {
 			err = firstError(err, fmt.Errorf("write the result: %w", written))
 		}
-		if r != nil && o.svg != "" {
+		if r != nil {
 			err = firstError(err, o.draw(report.Picture(r)))
 		}
 		return err
 	})
+}
+
+// print prints a report as text or JSON. err is what ended it early; it is returned, or that of the write.
+func (o *options) print(out io.Writer, rep any, text func(io.Writer) error, err error) error {
+	written := error(nil)
+	if o.json || o.stream {
+		written = report.WriteJSON(out, rep)
+	} else {
+		written = text(out)
+	}
+	if written == nil {
+		return err
+	}
+	_ = text(os.Stderr)
+	return firstError(err, fmt.Errorf("write the result: %w", written))
 }
 
 func firstError(err, other error) error {
@@ -119,6 +134,9 @@ func firstError(err, other error) error {
 
 // draw writes the picture of --svg.
 func (o *options) draw(c report.Chart) error {
+	if o.svg == "" {
+		return nil
+	}
 	if err := writeFile(o.svg, c.Write); err != nil {
 		return fmt.Errorf("--svg: %w", err)
 	}

@@ -1,11 +1,8 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -15,19 +12,13 @@ import (
 
 // Comparison has tests of several transports, which took turns in rounds.
 type Comparison struct {
-	Time      Timestamp `json:"timestamp"`
-	Version   string    `json:"version"`
-	System    string    `json:"system_info"`
-	CPUs      int       `json:"cpus"`
-	Arguments []string  `json:"arguments"`
-	Verified  uint64    `json:"verified_bytes_each_way"`
-	Rounds    int       `json:"rounds"`
-	Planned   int       `json:"rounds_planned"`
-	Rows      []*Row    `json:"rows"`
-	Others    float64   `json:"processors_busy_with_others"` // -1 if it is not known
-	Slept     float64   `json:"sdp_waits_that_slept"`        // for each round trip of the first row
-	Verdict   string    `json:"verdict"`
-	Error     string    `json:"error,omitempty"`
+	Head
+	Rounds  int     `json:"rounds"`
+	Planned int     `json:"rounds_planned"`
+	Rows    []*Row  `json:"rows"`
+	Others  float64 `json:"processors_busy_with_others"` // -1 if it is not known
+	Slept   float64 `json:"sdp_waits_that_slept"`        // for each round trip of the first row
+	Verdict string  `json:"verdict"`
 
 	begun     time.Time
 	busy      time.Duration
@@ -59,11 +50,7 @@ type Spread = meter.Spread
 
 // NewComparison returns one that begins now.
 func NewComparison(version string, arguments []string, rounds int) *Comparison {
-	now := time.Now()
-	c := &Comparison{
-		Time: Timestamp{now.UTC().Format(time.RFC1123), now.Unix()}, Version: version, System: System(), CPUs: runtime.NumCPU(),
-		Arguments: arguments, Planned: rounds, Others: -1, begun: now,
-	}
+	c := &Comparison{Head: NewHead(version, arguments), Planned: rounds, Others: -1, begun: time.Now()}
 	c.busy, c.busyKnown = meter.MachineBusy()
 	return c
 }
@@ -86,9 +73,7 @@ func (c *Comparison) Add(name, unit, side string, t *meter.Times) {
 
 // Finish computes what the report has. own is the processor time that the run has used itself.
 func (c *Comparison) Finish(own time.Duration, err error) {
-	if err != nil {
-		c.Error = err.Error()
-	}
+	c.Fail(err)
 	if now, ok := meter.MachineBusy(); ok && c.busyKnown {
 		c.Others = max(float64(now-c.busy-own)/float64(time.Since(c.begun)), 0)
 	}
@@ -273,16 +258,26 @@ func wrap(text string, width int) string {
 	return b.String()
 }
 
-// JSON writes the comparison as JSON.
-func (c *Comparison) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "\t")
-	return enc.Encode(c)
-}
-
-// Names returns the transports of a row, in the order of reports.
-func (r *Row) Names() []string {
-	return slices.SortedFunc(maps.Keys(r.Sides), func(a, b string) int {
-		return slices.Index(meter.Transports, a) - slices.Index(meter.Transports, b)
-	})
+// Picture draws the ratios of the comparison.
+func (c *Comparison) Picture() Chart {
+	chart := Chart{Title: "SDP beside TCP and Unix sockets", X: "tests, see below", Y: "times as fast; medians of the rounds", Linear: true}
+	tcp, unix := Line{Name: "as TCP", Dots: true}, Line{Name: "as a Unix socket", Dots: true}
+	var names []string
+	for i, r := range c.Rows {
+		if r.Sides["sdp"] == nil {
+			continue
+		}
+		chart.XTicks = append(chart.XTicks, Tick{float64(i + 1), fmt.Sprint(i + 1)})
+		names = append(names, fmt.Sprintf("%d: %s", i+1, r.Name))
+		for base, l := range map[string]*Line{"tcp": &tcp, "unix": &unix} {
+			if s := r.Sides["sdp"].Faster[base]; s != nil {
+				l.Points = append(l.Points, [2]float64{float64(i + 1), s.Median})
+			}
+		}
+	}
+	chart.Lines = []Line{tcp, unix}
+	for names := range slices.Chunk(names, 3) {
+		chart.Lines = append(chart.Lines, Line{Name: strings.Join(names, ";  ")})
+	}
+	return chart
 }

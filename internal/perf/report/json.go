@@ -1,6 +1,8 @@
 package report
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -8,113 +10,50 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// JSON has the keys of iperf3's -J where it has them. What follows them is ours.
-type JSON struct {
-	Start     Start       `json:"start"`
-	Intervals []JInterval `json:"intervals"`
-	End       End         `json:"end"`
-	Error     string      `json:"error,omitempty"`
-}
-
-// Start describes the run.
-type Start struct {
-	Connected  []Connected `json:"connected"`
-	Version    string      `json:"version"`
-	SystemInfo string      `json:"system_info"`
-	Timestamp  Timestamp   `json:"timestamp"`
-	To         struct {
-		Host string `json:"host"`
-		Port int    `json:"port"`
-	} `json:"connecting_to"`
-	TestStart TestStart `json:"test_start"`
-
-	Arguments []string `json:"arguments"` // of the command
-	Verified  uint64   `json:"verified_bytes_each_way"`
+// Head is what each report in JSON begins with.
+type Head struct {
+	Timestamp object   `json:"timestamp"`
+	Version   string   `json:"version"`
+	System    string   `json:"system_info"`
 	CPUs      int      `json:"cpus"`
+	Arguments []string `json:"arguments"`
+	Verified  uint64   `json:"verified_bytes_each_way"`
+	Error     string   `json:"error,omitempty"` // why it ended early
 }
 
-// Connected is a stream.
-type Connected struct {
-	Socket     int    `json:"socket"`
-	LocalHost  string `json:"local_host"`
-	LocalPort  int    `json:"local_port"`
-	RemoteHost string `json:"remote_host"`
-	RemotePort int    `json:"remote_port"`
+// object is a JSON object. Keys that iperf3 has too are iperf3's.
+type object = map[string]any
+
+// NewHead describes the machine, and a report that begins now.
+func NewHead(version string, arguments []string) Head {
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		kernel = []byte("unknown kernel")
+	}
+	return Head{
+		Timestamp: timestamp(time.Now()), Version: version, CPUs: runtime.NumCPU(), Arguments: arguments,
+		System: runtime.GOOS + " " + strings.TrimSpace(string(kernel)) + " " + runtime.GOARCH + ", " + runtime.Version(),
+	}
 }
 
-// Timestamp is when the run began.
-type Timestamp struct {
-	Time     string `json:"time"`
-	Timesecs int64  `json:"timesecs"`
+func timestamp(t time.Time) object {
+	return object{"time": t.UTC().Format(time.RFC1123), "timesecs": t.Unix()}
 }
 
-// TestStart has what was asked for.
-type TestStart struct {
-	Protocol      string  `json:"protocol"` // SDP, TCP or UNIX
-	NumStreams    int     `json:"num_streams"`
-	Blksize       int     `json:"blksize"`
-	Omit          float64 `json:"omit"`
-	Duration      float64 `json:"duration"`
-	Bytes         uint64  `json:"bytes"`
-	Blocks        uint64  `json:"blocks"`
-	Reverse       int     `json:"reverse"`
-	Bidir         int     `json:"bidir"`
-	TargetBitrate float64 `json:"target_bitrate"`
-
-	Test       string  `json:"test"`
-	TargetRate float64 `json:"target_operations_per_second,omitempty"`
+// Fail sets why the report ended early, if err is not nil.
+func (h *Head) Fail(err error) {
+	if err != nil {
+		h.Error = err.Error()
+	}
 }
 
-// Amount is what a stream, or all of them, did in a time.
-type Amount struct {
-	Socket        int     `json:"socket,omitempty"` // not in sums
-	Start         float64 `json:"start"`
-	End           float64 `json:"end"`
-	Seconds       float64 `json:"seconds"`
-	Bytes         uint64  `json:"bytes"`
-	BitsPerSecond float64 `json:"bits_per_second"`
-	Omitted       bool    `json:"omitted"`
-	Sender        bool    `json:"sender"`
-
-	Operations uint64 `json:"operations"`
-}
-
-// JInterval is a part of a run.
-type JInterval struct {
-	Streams    []Amount `json:"streams"`
-	Sum        Amount   `json:"sum"`
-	SumReverse *Amount  `json:"sum_bidir_reverse,omitempty"`
-}
-
-// StreamEnd is a stream as both sides count it.
-type StreamEnd struct {
-	Sender   Amount `json:"sender"`
-	Receiver Amount `json:"receiver"`
-}
-
-// End has the sums.
-type End struct {
-	Streams            []StreamEnd `json:"streams"`
-	SumSent            Amount      `json:"sum_sent"`
-	SumReceived        Amount      `json:"sum_received"`
-	SumSentReverse     *Amount     `json:"sum_sent_bidir_reverse,omitempty"`
-	SumReceivedReverse *Amount     `json:"sum_received_bidir_reverse,omitempty"`
-	CPU                struct {
-		HostTotal    float64 `json:"host_total"`
-		HostUser     float64 `json:"host_user"`
-		HostSystem   float64 `json:"host_system"`
-		RemoteTotal  float64 `json:"remote_total"`
-		RemoteUser   float64 `json:"remote_user"`
-		RemoteSystem float64 `json:"remote_system"`
-	} `json:"cpu_utilization_percent"`
-
-	Latency     *Latency      `json:"latency,omitempty"`     // in Loaded since an operation was due
-	Uncorrected *Latency      `json:"uncorrected,omitempty"` // Loaded, since it began
-	Paths       [2]*sdp.Stats `json:"sdp_stats"`             // here, there
-	Memory      [2]float64    `json:"memory_per_connection,omitzero"`
+// WriteJSON writes a report.
+func WriteJSON(w io.Writer, report any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "\t")
+	return enc.Encode(report)
 }
 
 // Latency is a distribution of times in microseconds.
@@ -139,31 +78,33 @@ func LatencyOf(t *meter.Times) *Latency {
 	return l
 }
 
-// StartOf describes a run.
-func StartOf(r *meter.Result, host, port, version string, arguments []string, verified uint64) Start {
-	s := Start{
-		Version: version, SystemInfo: System(), Arguments: arguments, Verified: verified, CPUs: runtime.NumCPU(),
-		Timestamp: Timestamp{r.Started.UTC().Format(time.RFC1123), r.Started.Unix()},
-		Connected: []Connected{},
-		TestStart: TestStart{
-			Protocol: strings.ToUpper(r.Transport), NumStreams: r.Streams, Blksize: r.Size, Omit: r.Omit.Seconds(),
-			Duration: r.Time.Seconds(), Bytes: r.Bytes, Reverse: number(r.Reverse), Bidir: number(r.Bidir), Test: r.Test,
-		},
-	}
-	if r.Test == meter.Bandwidth {
-		s.TestStart.TargetBitrate = r.Rate
-	} else {
-		s.TestStart.TargetRate = r.Rate * float64(r.Streams)
-	}
-	s.To.Host = host
-	s.To.Port, _ = strconv.Atoi(port) // 0 for a path
+// startOf describes a run.
+func startOf(r *meter.Result, p *Reporter) object {
+	connected := []object{}
 	for i, c := range r.Connected {
-		one := Connected{Socket: i + 1}
-		one.LocalHost, one.LocalPort = splitAddress(c[0])
-		one.RemoteHost, one.RemotePort = splitAddress(c[1])
-		s.Connected = append(s.Connected, one)
+		localHost, localPort := splitAddress(c[0])
+		remoteHost, remotePort := splitAddress(c[1])
+		connected = append(connected, object{
+			"socket": i + 1, "local_host": localHost, "local_port": localPort, "remote_host": remoteHost, "remote_port": remotePort,
+		})
 	}
-	return s
+	port, _ := strconv.Atoi(p.Port) // 0 for a path
+	head := NewHead(p.Version, p.Arguments)
+	start := object{
+		"connected": connected, "version": head.Version, "system_info": head.System, "timestamp": timestamp(r.Started),
+		"connecting_to": object{"host": p.Host, "port": port},
+		"test_start": object{
+			"protocol": strings.ToUpper(r.Transport), "num_streams": r.Streams, "blksize": r.Size, "omit": r.Omit.Seconds(),
+			"duration": r.Time.Seconds(), "bytes": r.Bytes, "blocks": r.Bytes / uint64(r.Size), "reverse": number(r.Reverse), "bidir": number(r.Bidir),
+			"target_bitrate": r.Rate, "test": r.Test,
+		},
+		"arguments": head.Arguments, "verified_bytes_each_way": p.Verified, "cpus": head.CPUs,
+	}
+	if r.Test != meter.Bandwidth { // a rate is of operations
+		test := start["test_start"].(object)
+		test["target_bitrate"], test["target_operations_per_second"] = 0, r.Rate*float64(r.Streams)
+	}
+	return start
 }
 
 func number(b bool) int {
@@ -175,112 +116,110 @@ func number(b bool) int {
 
 func splitAddress(s string) (host string, port int) {
 	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return s, 0
-	}
 	port, err := strconv.Atoi(s[i+1:])
-	if err != nil {
+	if i < 0 || err != nil {
 		return s, 0
 	}
 	return strings.Trim(s[:i], "[]"), port
 }
 
-// System describes the machine.
-func System() string {
-	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		kernel = []byte("unknown kernel")
-	}
-	return runtime.GOOS + " " + strings.TrimSpace(string(kernel)) + " " + runtime.GOARCH + ", " + runtime.Version()
-}
-
-func amount(s meter.Stream, start, end time.Duration) Amount {
+// amount is what a stream, or all of them, did in a time. sender is that of the direction.
+func amount(s meter.Stream, start, end time.Duration, sender bool) object {
 	seconds := (end - start).Seconds()
-	a := Amount{Socket: s.ID, Start: start.Seconds(), End: end.Seconds(), Seconds: seconds, Bytes: s.Bytes, Sender: s.Sends, Operations: s.Ops}
+	a := object{
+		"start": start.Seconds(), "end": end.Seconds(), "seconds": seconds, "bytes": s.Bytes, "operations": s.Ops,
+		"bits_per_second": 0., "omitted": false, "sender": sender,
+	}
+	if s.ID > 0 {
+		a["socket"] = s.ID
+	}
 	if seconds > 0 {
-		a.BitsPerSecond = float64(s.Bytes) * 8 / seconds
+		a["bits_per_second"] = float64(s.Bytes) * 8 / seconds
 	}
 	return a
 }
 
-// IntervalOf describes a part of a run.
-func IntervalOf(r *meter.Result, in meter.Interval) JInterval {
-	j := JInterval{Streams: []Amount{}}
-	for _, s := range in.Streams {
-		a := amount(s, in.Start, in.End)
-		a.Omitted = in.Omitted
-		j.Streams = append(j.Streams, a)
-	}
-	sum := func(sends bool) Amount {
-		s, _ := total(in.Streams, sends)
-		s.ID = 0
-		a := amount(s, in.Start, in.End)
-		a.Omitted = in.Omitted
+// intervalOf describes a part of a run.
+func intervalOf(r *meter.Result, in meter.Interval) object {
+	streams := []object{}
+	add := func(s meter.Stream) object {
+		a := amount(s, in.Start, in.End, s.Sends)
+		a["omitted"] = in.Omitted
 		return a
 	}
-	j.Sum = sum(!r.Reverse)
+	for _, s := range in.Streams {
+		streams = append(streams, add(s))
+	}
+	sum := func(sends bool) object {
+		s, _ := total(in.Streams, sends)
+		s.ID = 0
+		return add(s)
+	}
+	j := object{"streams": streams, "sum": sum(!r.Reverse)}
 	if r.Bidir {
-		j.Sum = sum(true)
-		back := sum(false)
-		j.SumReverse = &back
+		j["sum_bidir_reverse"] = sum(false)
 	}
 	return j
 }
 
-// EndOf has the sums of a run.
-func EndOf(r *meter.Result) End {
-	e := End{Streams: []StreamEnd{}}
-	if r.Here == nil {
-		return e
+// endOf has the sums of a run. What a lost server did is 0.
+func endOf(r *meter.Result) object {
+	here, there := r.Here, r.There
+	if here == nil {
+		here = &meter.Side{}
 	}
-	there := r.There
-	if there == nil { // lost: what this side knows is all there is
+	if there == nil {
 		there = &meter.Side{}
 	}
-	var sent, received [2][]meter.Stream // by the client, by the server
-	for i, here := range r.Here.Streams {
-		other := meter.Stream{ID: here.ID, Sends: !here.Sends}
+	streams := []object{}
+	var sent, received [2]meter.Stream // by the client, by the server
+	add := func(sum *meter.Stream, s meter.Stream) {
+		sum.Bytes, sum.Ops, sum.Took = sum.Bytes+s.Bytes, sum.Ops+s.Ops, max(sum.Took, s.Took)
+	}
+	for i, sender := range here.Streams {
+		receiver := meter.Stream{ID: sender.ID}
 		if i < len(there.Streams) {
-			other = there.Streams[i]
+			receiver = there.Streams[i]
 		}
-		s, back := StreamEnd{amount(here, 0, here.Took), amount(other, 0, other.Took)}, 0
-		if !here.Sends {
-			s, back = StreamEnd{s.Receiver, s.Sender}, 1
-			sent[back], received[back] = append(sent[back], other), append(received[back], here)
-		} else {
-			sent[back], received[back] = append(sent[back], here), append(received[back], other)
+		from := 0
+		if !sender.Sends {
+			sender, receiver, from = receiver, sender, 1
 		}
-		s.Sender.Sender, s.Receiver.Sender = true, true // as iperf3 has it: of the direction
-		e.Streams = append(e.Streams, s)
+		add(&sent[from], sender)
+		add(&received[from], receiver)
+		streams = append(streams, object{"sender": amount(sender, 0, sender.Took, from == 0), "receiver": amount(receiver, 0, receiver.Took, from == 0)})
 	}
-	sum := func(all []meter.Stream) Amount {
-		var s meter.Stream
-		for _, one := range all {
-			s.Bytes, s.Ops, s.Took = s.Bytes+one.Bytes, s.Ops+one.Ops, max(s.Took, one.Took)
-		}
-		s.Sends = !r.Reverse
-		return amount(s, 0, s.Took)
+	sum := func(s meter.Stream, client bool) object { return amount(s, 0, s.Took, client) }
+	first := number(r.Reverse)
+	end := object{
+		"streams": streams, "sum_sent": sum(sent[first], !r.Reverse), "sum_received": sum(received[first], !r.Reverse),
+		"sdp_stats": object{"here": here.Paths, "there": there.Paths},
 	}
-	first := number(r.Reverse && !r.Bidir)
-	e.SumSent, e.SumReceived = sum(sent[first]), sum(received[first])
 	if r.Bidir {
-		s, c := sum(sent[1]), sum(received[1])
-		e.SumSentReverse, e.SumReceivedReverse = &s, &c
+		end["sum_sent_bidir_reverse"], end["sum_received_bidir_reverse"] = sum(sent[1], false), sum(received[1], false)
 	}
-	e.CPU.HostTotal, e.CPU.HostUser, e.CPU.HostSystem = utilization(r.Here)
-	e.CPU.RemoteTotal, e.CPU.RemoteUser, e.CPU.RemoteSystem = utilization(there)
-	e.Latency, e.Uncorrected = LatencyOf(Times(r)), LatencyOf(r.Here.Sent)
-	e.Paths = [2]*sdp.Stats{r.Here.Paths, there.Paths}
+	cpu := object{}
+	for name, s := range map[string]*meter.Side{"host": here, "remote": there} {
+		cpu[name+"_total"], cpu[name+"_user"], cpu[name+"_system"] = share(s.CPU.Total(), s.Took), share(s.CPU.User, s.Took), share(s.CPU.System, s.Took)
+	}
+	end["cpu_utilization_percent"] = cpu
+	if l := LatencyOf(Times(r)); l != nil { // in Loaded since an operation was due
+		end["latency"] = l
+	}
+	if l := LatencyOf(here.Sent); l != nil { // since it began
+		end["uncorrected"] = l
+	}
 	if r.Test == meter.Idle {
-		for i, s := range []*meter.Side{r.Here, there} {
-			if s.Memory > 0 {
-				e.Memory[i] = (float64(s.Memory) - float64(r.Before[i])) / float64(r.Streams)
-			}
-		}
+		end["memory_per_connection"] = object{"here": perConnection(r, 0), "there": perConnection(r, 1)}
 	}
-	return e
+	return end
 }
 
-func utilization(s *meter.Side) (total, user, system float64) {
-	return share(s.CPU.Total(), s.Took), share(s.CPU.User, s.Took), share(s.CPU.System, s.Took)
+// perConnection returns the bytes that a side takes for an idle connection, or 0 if that is not known.
+func perConnection(r *meter.Result, side int) float64 {
+	s := []*meter.Side{r.Here, r.There}[side]
+	if s == nil || s.Memory == 0 {
+		return 0
+	}
+	return (float64(s.Memory) - float64(r.Before[side])) / float64(r.Streams)
 }

@@ -90,17 +90,21 @@ func TestSumsOfEachDirection(t *testing.T) {
 		sent, received uint64
 	}{{false, false, 1e9, 9e8}, {true, false, 9e8, 1e9}, {false, true, 1e9, 9e8}} {
 		r := result(meter.Bandwidth, c.reverse, c.bidir)
-		e := EndOf(r)
-		assert.Equal(t, c.sent, e.SumSent.Bytes)
-		assert.Equal(t, c.received, e.SumReceived.Bytes)
-		assert.Equal(t, !c.reverse, e.SumSent.Sender)
-		assert.Equal(t, c.bidir, e.SumSentReverse != nil)
+		e := endOf(r)
+		of := func(key string) object {
+			o, _ := e[key].(object)
+			return o
+		}
+		assert.Equal(t, c.sent, of("sum_sent")["bytes"])
+		assert.Equal(t, c.received, of("sum_received")["bytes"])
+		assert.Equal(t, !c.reverse, of("sum_sent")["sender"])
+		assert.Equal(t, c.bidir, of("sum_sent_bidir_reverse") != nil)
 		if c.bidir {
-			assert.EqualValues(t, 9e8, e.SumSentReverse.Bytes)
-			assert.EqualValues(t, 1e9, e.SumReceivedReverse.Bytes)
+			assert.EqualValues(t, 9e8, of("sum_sent_bidir_reverse")["bytes"])
+			assert.EqualValues(t, 1e9, of("sum_received_bidir_reverse")["bytes"])
 		}
 		r.There = nil // a lost server
-		require.Len(t, EndOf(r).Streams, len(r.Here.Streams))
+		require.Len(t, endOf(r)["streams"], len(r.Here.Streams))
 	}
 }
 
@@ -154,13 +158,10 @@ func TestTheVerdictSaysWhatTheRoundsSay(t *testing.T) {
 }
 
 func TestSweepIsNetPIPEsFile(t *testing.T) {
-	s := NewSweep("test", nil, "sdp")
-	s.Add(1000, times(1))
-	assert.Equal(t, "    1000 16000.000000  0.000000500\n", s.Line())
+	var s Sweep
+	assert.Equal(t, "    1000 16000.000000  0.000000500\n", s.Add(1000, times(1)))
 	assert.Equal(t, 1, SweepSizes()[0])
 	assert.Equal(t, 8<<20, SweepSizes()[len(SweepSizes())-1])
-	s.Crossovers = []sdp.Crossover{{Peer: "node2", Threshold: 4096}, {Peer: "node3"}}
-	assert.Equal(t, "To node2: from 4 KiB on the device's engine copies.\nTo node3: the device's engine is never faster.\n", s.CrossoverText())
 }
 
 // box is where a text is, at most.
@@ -213,16 +214,16 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 	for i := range 20 {
 		bw.Intervals = append(bw.Intervals, meter.Interval{Start: time.Duration(i) * time.Second, End: time.Duration(i+1) * time.Second, Streams: bw.Here.Streams})
 	}
-	sweep := NewSweep("test", nil, "sdp")
+	sweep := &Sweep{Transport: "sdp"}
 	for _, size := range SweepSizes() {
 		sweep.Add(size, times(size%5000+1))
 	}
 	loaded := result(meter.Loaded, false, false)
 	loaded.Here.Sent = times(500)
-	pes := NewSHMEM("test", nil, 2)
+	pes := &SHMEM{PEs: 2}
 	for _, size := range []int{8, 64, 1 << 20} {
-		pes.Add(false, SHMEMRow{"put", size, 16, times(size%999 + 1)})
-		pes.Add(true, SHMEMRow{"get", size, 16, times(size%99 + 1)})
+		pes.Mapped = append(pes.Mapped, SHMEMItem{"put", size, 16, times(size%999 + 1)})
+		pes.Requests = append(pes.Requests, SHMEMItem{"get", size, 16, times(size%99 + 1)})
 	}
 	big := Chart{Title: strings.Repeat("long title ", 20), X: strings.Repeat("x", 200), Y: strings.Repeat("y", 200), Lines: []Line{{Name: strings.Repeat("name ", 50), Points: [][2]float64{{1e-9, 1e12}, {5e11, -3}}}}}
 	for name, c := range map[string]Chart{

@@ -25,22 +25,17 @@ type Reporter struct {
 	Version   string
 	Arguments []string
 	Verified  uint64 // bytes each way
-	// OnInterval, if set, is called too.
-	OnInterval func(*meter.Result, meter.Interval)
 
-	mu   sync.Mutex
-	text Text // its error is that of the first write that failed
-	doc  JSON
+	mu        sync.Mutex
+	text      Text // its error is that of the first write that failed
+	start     object
+	intervals []object
 }
 
 func (p *Reporter) event(name string, data any) {
-	if p.As != AsStream || p.text.Err != nil {
-		return
+	if p.As == AsStream && p.text.Err == nil {
+		p.text.Err = json.NewEncoder(p.W).Encode(object{"event": name, "data": data})
 	}
-	p.text.Err = json.NewEncoder(p.W).Encode(struct {
-		Event string `json:"event"`
-		Data  any    `json:"data"`
-	}{name, data})
 }
 
 // Start is called when the streams are there.
@@ -48,8 +43,8 @@ func (p *Reporter) Start(r *meter.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.text.W, p.text.Format = p.W, p.Unit
-	p.doc.Start = StartOf(r, p.Host, p.Port, p.Version, p.Arguments, p.Verified)
-	p.event("start", p.doc.Start)
+	p.start = startOf(r, p)
+	p.event("start", p.start)
 	if p.As == AsText {
 		p.text.Start(r)
 	}
@@ -59,16 +54,11 @@ func (p *Reporter) Start(r *meter.Result) {
 func (p *Reporter) Interval(r *meter.Result, in meter.Interval) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j := IntervalOf(r, in)
+	j := intervalOf(r, in)
 	p.event("interval", j)
-	switch p.As {
-	case AsText:
+	p.intervals = append(p.intervals, j)
+	if p.As == AsText {
 		p.text.Interval(r, in)
-	case AsJSON:
-		p.doc.Intervals = append(p.doc.Intervals, j)
-	}
-	if p.OnInterval != nil {
-		p.OnInterval(r, in)
 	}
 }
 
@@ -77,30 +67,21 @@ func (p *Reporter) Interval(r *meter.Result, in meter.Interval) {
 func (p *Reporter) End(r *meter.Result, err error, other io.Writer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text.W = p.W
+	p.text.W, p.text.Format = p.W, p.Unit
+	doc := object{"start": p.start, "intervals": append([]object{}, p.intervals...), "end": object{}}
 	if r != nil {
-		p.doc.End = EndOf(r)
+		doc["end"] = endOf(r)
 	}
 	if err != nil {
-		p.doc.Error = "error - " + err.Error()
+		doc["error"] = "error - " + err.Error()
+		p.event("error", doc["error"])
 	}
-	switch p.As {
-	case AsText:
-		if r != nil {
-			p.text.End(r, err)
-		}
-	case AsJSON:
-		if p.doc.Intervals == nil {
-			p.doc.Intervals = []JInterval{}
-		}
-		enc := json.NewEncoder(p.W)
-		enc.SetIndent("", "\t")
-		p.text.Err = enc.Encode(p.doc)
-	case AsStream:
-		if err != nil {
-			p.event("error", p.doc.Error)
-		}
-		p.event("end", p.doc.End)
+	p.event("end", doc["end"])
+	switch {
+	case p.As == AsJSON:
+		p.text.Err = WriteJSON(p.W, doc)
+	case p.As == AsText && r != nil:
+		p.text.End(r, err)
 	}
 	if p.text.Err != nil && r != nil {
 		rest := Text{W: other, Format: p.Unit}

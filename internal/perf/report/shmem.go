@@ -1,79 +1,33 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
 
 // SHMEM has operations of package shmem between processes of one machine.
 type SHMEM struct {
-	Time      Timestamp   `json:"timestamp"`
-	Version   string      `json:"version"`
-	System    string      `json:"system_info"`
-	Arguments []string    `json:"arguments"`
-	PEs       int         `json:"pes"`
-	Mapped    []SHMEMItem `json:"mapped"`   // by loads and stores
-	Requests  []SHMEMItem `json:"requests"` // as to a PE whose memory is not mapped
-	Error     string      `json:"error,omitempty"`
+	Head
+	PEs      int         `json:"pes"`
+	Mapped   []SHMEMItem `json:"mapped"`   // by loads and stores
+	Requests []SHMEMItem `json:"requests"` // as to a PE whose memory is not mapped
 }
 
-// SHMEMRow is an operation as PE 0 has measured it.
-type SHMEMRow struct {
-	Item  string
-	Size  int          // bytes; of a barrier PEs
-	Batch int          // operations that are timed together
-	Times *meter.Times // of batches
-}
-
-// SHMEMItem is an operation.
+// SHMEMItem is an operation as PE 0 has measured it. Times are those of Batch operations together.
 type SHMEMItem struct {
-	Item   string  `json:"operation"`
-	Size   int     `json:"size"`
-	Median float64 `json:"median_us"` // of the means of batches
-	P99    float64 `json:"p99_us"`
-	Max    float64 `json:"max_us"`
-	Batch  int     `json:"batch"`
-	Count  int64   `json:"batches"`
+	Item  string       `json:"operation"`
+	Size  int          `json:"size"` // bytes; of a barrier PEs
+	Batch int          `json:"operations_timed_together"`
+	Times *meter.Times `json:"histogram"`
 }
 
-// NewSHMEM returns one that begins now.
-func NewSHMEM(version string, arguments []string, pes int) *SHMEM {
-	now := time.Now()
-	return &SHMEM{Time: Timestamp{now.UTC().Format(time.RFC1123), now.Unix()}, Version: version, System: System(), Arguments: arguments, PEs: pes}
-}
-
-// Add adds an operation. strict says that it was by requests.
-func (s *SHMEM) Add(strict bool, r SHMEMRow) {
-	if r.Times == nil || r.Batch < 1 {
-		return
-	}
-	us := func(d time.Duration) float64 { return Micros(d) / float64(r.Batch) }
-	item := SHMEMItem{r.Item, r.Size, us(r.Times.At(50)), us(r.Times.At(99)), us(r.Times.Max()), r.Batch, r.Times.Count()}
-	if strict {
-		s.Requests = append(s.Requests, item)
-	} else {
-		s.Mapped = append(s.Mapped, item)
-	}
-}
-
-// End sets the error that ended it early.
-func (s *SHMEM) End(err error) {
-	if err != nil {
-		s.Error = err.Error()
-	}
-}
-
-// JSON writes all as JSON.
-func (s *SHMEM) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "\t")
-	return enc.Encode(s)
+// us returns a percentile of the means of batches, in microseconds.
+func (i SHMEMItem) us(percentile float64) float64 {
+	return Micros(i.Times.At(percentile)) / float64(max(i.Batch, 1))
 }
 
 // Text writes tables with the columns of OSU's micro-benchmarks, and some behind them.
@@ -84,52 +38,43 @@ func (s *SHMEM) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "# Ended early: %s\n", s.Error)
 	}
 	b.WriteString("# Medians of the means of 16 operations; by loads and stores, then by requests\n")
-	s.table(&b, "Put", "Size (B)", func(i SHMEMItem) (string, bool) { return fmt.Sprint(i.Size), i.Item == "put" })
-	s.table(&b, "Get", "Size (B)", func(i SHMEMItem) (string, bool) { return fmt.Sprint(i.Size), i.Item == "get" })
-	s.table(&b, "Atomics, 8 B", "Operation", func(i SHMEMItem) (string, bool) {
-		return i.Item, !slices.Contains([]string{"put", "get", "barrier"}, i.Item)
-	})
-	s.table(&b, "Barrier", "PEs", func(i SHMEMItem) (string, bool) { return fmt.Sprint(i.Size), i.Item == "barrier" })
+	for _, of := range [][2]string{{"put", "Size (B)"}, {"get", "Size (B)"}, {"atomics, 8 B", "Operation"}, {"barrier", "PEs"}} {
+		t := Table{{"# " + of[1], "Latency (us)", "p99", "max", "MB/s", "Requests (us)", "p99", "max"}}
+		for _, m := range s.Mapped {
+			name, rate, other := fmt.Sprint(m.Size), "-", slices.Contains([]string{"put", "get", "barrier"}, m.Item)
+			switch {
+			case !other && of[1] == "Operation":
+				name = m.Item
+			case m.Item != of[0]:
+				continue
+			case of[1] == "Size (B)":
+				rate = Number(float64(m.Size) / m.us(50))
+			}
+			row := []string{name, Number(m.us(50)), Number(m.us(99)), Number(m.us(100)), rate}
+			for _, r := range s.Requests {
+				if r.Item == m.Item && r.Size == m.Size {
+					row = append(row, Number(r.us(50)), Number(r.us(99)), Number(r.us(100)))
+				}
+			}
+			t = append(t, row)
+		}
+		if len(t) > 1 {
+			fmt.Fprintf(&b, "\n# %s\n%s", of[0], t)
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (s *SHMEM) table(b *strings.Builder, title, first string, of func(SHMEMItem) (string, bool)) {
-	t := Table{{"# " + first, "Latency (us)", "p99", "max", "MB/s", "Requests (us)", "p99", "max"}}
-	for _, m := range s.Mapped {
-		name, ok := of(m)
-		if !ok {
-			continue
-		}
-		rate := "-"
-		if strings.HasPrefix(first, "Size") {
-			rate = Number(float64(m.Size) / m.Median)
-		}
-		row := []string{name, Number(m.Median), Number(m.P99), Number(m.Max), rate, "-", "-", "-"}
-		for _, r := range s.Requests {
-			if r.Item == m.Item && r.Size == m.Size {
-				row = append(row[:5], Number(r.Median), Number(r.P99), Number(r.Max))
-			}
-		}
-		t = append(t, row)
-	}
-	if len(t) > 1 {
-		fmt.Fprintf(b, "\n# %s\n%s", title, t)
-	}
-}
-
 // Picture draws puts and gets by size.
 func (s *SHMEM) Picture() Chart {
-	c := Chart{Title: fmt.Sprintf("shmem, PEs: %d", s.PEs), X: "bytes", Y: "µs", XLog: true, YLog: true}
-	for n := 8; n <= 1<<20; n *= 8 {
-		c.XTicks = append(c.XTicks, Tick{float64(n), meter.SizeText(n)})
-	}
+	c := Chart{Title: fmt.Sprintf("shmem, PEs: %d", s.PEs), X: "bytes", Y: "µs", XTicks: sizeTicks(8, 1<<20)}
 	for i, items := range [][]SHMEMItem{s.Mapped, s.Requests} {
 		for _, item := range []string{"put", "get"} {
 			l := Line{Name: item + []string{" by loads and stores", " by requests"}[i]}
 			for _, one := range items {
 				if one.Item == item {
-					l.Points = append(l.Points, [2]float64{float64(one.Size), one.Median})
+					l.Points = append(l.Points, [2]float64{float64(one.Size), one.us(50)})
 				}
 			}
 			c.Lines = append(c.Lines, l)

@@ -195,12 +195,9 @@ func Details(r *meter.Result) string {
 				p.InlineBytes, p.MMIOBytes, p.DMABytes, p.Doorbells, p.ReadParks, p.WriteParks)
 		}
 	}
-	if r.Test == meter.Idle && r.Here != nil && r.There != nil {
-		for i, s := range []*meter.Side{r.Here, r.There} {
-			if s.Memory > 0 {
-				fmt.Fprintf(&b, "Memory %s %.2f KiB for each of %d connections\n", []string{"here: ", "there:"}[i],
-					(float64(s.Memory)-float64(r.Before[i]))/1024/float64(r.Streams), r.Streams)
-			}
+	for i, name := range []string{"here: ", "there:"} {
+		if each := perConnection(r, i); r.Test == meter.Idle && each != 0 {
+			fmt.Fprintf(&b, "Memory %s %.2f KiB for each of %d connections\n", name, each/1024, r.Streams)
 		}
 	}
 	return b.String()
