@@ -7,9 +7,6 @@ import (
 	"math/rand/v2"
 )
 
-// allGood is what a side says of a stream in which every byte was right.
-const allGood = ^uint64(0)
-
 // The two directions of one pass carry different data, so that data that returns to
 // its sender is found too.
 const (
