@@ -3,22 +3,19 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/ntbnet/ntbnet/internal/memfd"
 	"github.com/ntbnet/ntbnet/internal/status"
-	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
 
 const (
@@ -112,19 +109,23 @@ func limit(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// memory makes the memory of a link, both ends of it.
+// memory makes the memory of an end of a link.
 func (r *Report) memory(window int) {
 	const name = "memory files"
-	found := "memfd_create, seals and doorbells"
+	found := "memfd_create and seals"
 	strict, err := os.ReadFile("/proc/sys/vm/memfd_noexec")
 	if err == nil {
 		found += ", vm.memfd_noexec=" + strings.TrimSpace(string(strict))
 	}
-	if r.failed() && r.Checks[len(r.Checks)-1].Name == "limits" && r.Checks[len(r.Checks)-1].Status == Error {
+	if last := r.Checks[len(r.Checks)-1]; last.Name == "limits" && last.Status == Error {
 		r.fail(name, "mend the limits, and ask again", "not tried: the kernel would end the process")
 		return
 	}
-	if err := link(window); err != nil {
+	fd, err := memfd.Create("ntbnet-doctor", int64(window))
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if err != nil {
 		todo := "let the filter of system calls (seccomp) allow memfd_create, ftruncate and fcntl, and see the limits"
 		if strings.TrimSpace(string(strict)) == "2" {
 			todo = "sysctl vm.memfd_noexec=1, in this pid namespace and those around it"
@@ -133,56 +134,6 @@ func (r *Report) memory(window int) {
 		return
 	}
 	r.ok(name, "%s", found)
-}
-
-// link makes the two ends of a link within this process.
-func link(window int) error {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	var ends [2]net.Conn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "cable")
-		c, connErr := net.FileConn(f)
-		f.Close()
-		if connErr != nil {
-			err = connErr
-			continue
-		}
-		ends[i] = c
-		defer ends[i].Close()
-	}
-	if err != nil {
-		return err
-	}
-	type outcome struct {
-		dev ntb.Device
-		err error
-	}
-	made := make(chan outcome, len(ends))
-	for _, c := range ends {
-		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return err
-		}
-	}
-	for _, c := range ends {
-		go func() {
-			dev, err := ntbshm.New(c, ntbshm.Options{Window: window})
-			made <- outcome{dev, err}
-		}()
-	}
-	for range ends {
-		m := <-made
-		if m.err == nil {
-			defer m.dev.Close()
-		}
-		// The first error is the cause. The other end then finds the cable closed.
-		if m.err != nil && (err == nil || errors.Is(err, ntb.ErrLinkDown)) {
-			err = m.err
-		}
-	}
-	return err
 }
 
 // lookUps checks whether the kernel says which TCP socket a connection would reach.
@@ -246,16 +197,14 @@ func (r *Report) quota(cgroup, root string) {
 // quotaOf returns the least quota of a control group and those around it, in processors, and its
 // file; 0 if there is none. controllers is empty for version 2.
 func quotaOf(root, controllers, path string) (least float64, where string) {
-	read := quotaV2
 	if controllers != "" {
-		read = quotaV1
 		if !strings.Contains(","+controllers+",", ",cpu,") {
 			return 0, ""
 		}
 		root = filepath.Join(root, controllers)
 	}
 	for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
-		if q, file, err := read(filepath.Join(root, dir)); err == nil && q > 0 && (least == 0 || q < least) {
+		if q, file := quotaIn(filepath.Join(root, dir), controllers != ""); q > 0 && (least == 0 || q < least) {
 			least, where = q, file
 		}
 		if dir == "/" {
@@ -264,39 +213,25 @@ func quotaOf(root, controllers, path string) (least float64, where string) {
 	}
 }
 
-func quotaV2(dir string) (q float64, file string, err error) {
-	file = filepath.Join(dir, "cpu.max")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, file, err
+// quotaIn returns the quota that a directory of a control group has, 0 for none, and its file.
+func quotaIn(dir string, v1 bool) (q float64, file string) {
+	names := []string{"cpu.max"}
+	if v1 {
+		names = []string{"cpu.cfs_quota_us", "cpu.cfs_period_us"}
 	}
-	w := strings.Fields(string(text))
-	if len(w) != 2 || w[0] == "max" {
-		return 0, file, nil
+	var words []string
+	for _, name := range names {
+		text, _ := os.ReadFile(filepath.Join(dir, name)) // without it there is none
+		words = append(words, strings.Fields(string(text))...)
 	}
-	q, err = ratio(w[0], w[1])
-	return q, file, err
-}
-
-func quotaV1(dir string) (q float64, file string, err error) {
-	file = filepath.Join(dir, "cpu.cfs_quota_us")
-	text, err := os.ReadFile(file)
-	period, periodErr := os.ReadFile(filepath.Join(dir, "cpu.cfs_period_us"))
-	if err = errors.Join(err, periodErr); err != nil {
-		return 0, file, err
+	file = filepath.Join(dir, names[0])
+	if len(words) != 2 {
+		return 0, file
 	}
-	q, err = ratio(strings.TrimSpace(string(text)), strings.TrimSpace(string(period)))
-	return max(q, 0), file, err // -1 for none
-}
-
-func ratio(a, b string) (float64, error) {
-	x, xErr := strconv.ParseFloat(a, 64)
-	y, yErr := strconv.ParseFloat(b, 64)
-	if err := errors.Join(xErr, yErr); err != nil {
-		return 0, err
+	quota, err := strconv.ParseFloat(words[0], 64) // "max" and -1 are none
+	period, periodErr := strconv.ParseFloat(words[1], 64)
+	if err != nil || periodErr != nil || quota <= 0 || period <= 0 {
+		return 0, file
 	}
-	if y <= 0 {
-		return 0, fs.ErrInvalid
-	}
-	return x / y, nil
+	return quota / period, file
 }

@@ -64,11 +64,6 @@ func TestWithoutProc(t *testing.T) {
 	require.False(t, r.failed())
 }
 
-func TestTheMemoryOfALinkIsMade(t *testing.T) {
-	require.NoError(t, link(128<<10))
-	require.ErrorContains(t, link(4097), "want a multiple of 4096")
-}
-
 // What is done against a lack is not what is done against another failure of the same call.
 func TestARemedyIsThatOfTheCause(t *testing.T) {
 	lack := fmt.Errorf("fabric: open /proc/self/uid_map: %w", syscall.EMFILE)
