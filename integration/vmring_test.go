@@ -30,7 +30,7 @@ func startCircle(t *testing.T, kind bridgeKind, n int) *circle {
 	}
 	for i := range n {
 		s.models = []pcimodel.Function{c.bridges[(i+n-1)%n].Functions()[1], c.bridges[i].Functions()[0]}
-		c.nodes = append(c.nodes, s.startVM(t, nil, "far", fmt.Sprintf("ring:%s?node=%d&nodes=%d&failover=1&left=ntb:%s&right=ntb:%s",
+		c.nodes = append(c.nodes, s.startVM(t, nil, "far", fmt.Sprintf("ring:%s?node=%d&nodes=%d&failover=1&frame=4096&left=ntb:%s&right=ntb:%s",
 			fabrictest.Name(t), i+1, n, function(0), function(1))))
 	}
 	for _, v := range c.nodes {
