@@ -20,8 +20,9 @@
 //
 // Every benchmark starts the processes that it needs. They are the test binary again, in
 // another role, and end when the benchmark does, or its process. All SDP connections are in
-// fabrics of the benchmark's own, which it removes. Every transport carries 1 MiB each way
-// before it is measured, of which each byte is checked.
+// fabrics of the benchmark's own, which it removes. Each of SDP, TCP and Unix sockets, and each
+// chain of them, first carries 1 MiB each way, of which every byte is checked. Operations of
+// shmem check what they leave.
 //
 // The script run compares two checkouts, see there. Peers that are missing are skipped; with
 // CI=true that is a failure.

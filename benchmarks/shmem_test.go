@@ -95,7 +95,7 @@ type part struct {
 
 // openPart joins a job.
 func openPart(ctx context.Context, pe, pes, peer int, job, fabric string, strict bool) (*part, error) {
-	opts := []shmem.Option{shmem.PE(pe, pes, job), shmem.Fabric(fabric), shmem.HeapLimit(peHeap)}
+	opts := []shmem.Option{shmem.PE(pe, pes, job), shmem.Fabric(fabric), shmem.HeapLimit(peHeap), shmem.Timeout(4 * patience)}
 	if strict {
 		opts = append(opts, shmem.Strict())
 	}
