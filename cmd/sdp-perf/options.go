@@ -41,9 +41,9 @@ type options struct {
 	bind      string
 	port      int
 	time      seconds
-	bytes     bytesFlag
-	blocks    bytesFlag
-	length    bytesFlag
+	bytes     number
+	blocks    number
+	length    number
 	streams   int
 	reverse   bool
 	bidir     bool
@@ -53,9 +53,9 @@ type options struct {
 	stream    bool
 	logfile   string
 	timeout   int // ms
-	window    bytesFlag
+	window    number
 	format    string
-	rate      rateFlag
+	rate      number
 	svg       string
 
 	arguments []string
@@ -173,8 +173,8 @@ func testNames() (names []string) {
 // params returns what a run does.
 func (o *options) params() (meter.Params, error) {
 	p := meter.Params{
-		Test: o.test, Streams: o.streams, Size: int(o.length), Omit: time.Duration(o.omit), Time: time.Duration(o.time),
-		Bytes: uint64(o.bytes), Reverse: o.reverse, Bidir: o.bidir, Rate: o.rate.perSecond, Burst: o.rate.burst, Window: int(o.window),
+		Test: o.test, Streams: o.streams, Size: int(o.length.n), Omit: time.Duration(o.omit), Time: time.Duration(o.time),
+		Bytes: uint64(o.bytes.n), Reverse: o.reverse, Bidir: o.bidir, Rate: o.rate.n, Burst: o.rate.burst, Window: int(o.window.n),
 	}
 	if p.Size == 0 {
 		p.Size = 64
@@ -182,11 +182,8 @@ func (o *options) params() (meter.Params, error) {
 			p.Size = 128 << 10
 		}
 	}
-	if o.blocks > 0 {
-		if uint64(o.blocks) > math.MaxInt64/uint64(p.Size) {
-			return p, badInputf("-k %d: too many", o.blocks)
-		}
-		p.Bytes = uint64(o.blocks) * uint64(p.Size)
+	if o.blocks.n > 0 {
+		p.Bytes = uint64(min(o.blocks.n*float64(p.Size), 1<<62))
 	}
 	if p.Bytes == 0 && p.Time == 0 {
 		p.Time = defaultTestTime
@@ -237,69 +234,47 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// scale parses a number with a prefix.
-func scale(text string, step float64) (float64, error) {
-	unit := 1.0
+// number is a flag's value. K, M, G and T are powers of 1024, or in a rate, which may have a burst
+// behind a slash, of 1000.
+type number struct {
+	n     float64
+	rate  bool
+	burst int
+}
+
+// Type returns the name of the value in the help.
+func (v *number) Type() string { return map[bool]string{false: "N", true: "RATE"}[v.rate] }
+
+// String returns the default that the help shows: none.
+func (v *number) String() string { return "" }
+
+// Set parses the value.
+func (v *number) Set(text string) (err error) {
+	unit, step := 1.0, 1024.0
+	if v.rate {
+		step = 1000
+		if rate, burst, ok := strings.Cut(text, "/"); ok {
+			if v.burst, err = strconv.Atoi(burst); err != nil || v.burst < 1 || v.burst > 1000 {
+				return fmt.Errorf("want bursts of 1 to 1000 messages")
+			}
+			text = rate
+		}
+	}
 	if text != "" {
 		if i := strings.IndexByte("KMGT", text[len(text)-1]&^0x20); i >= 0 {
 			unit, text = math.Pow(step, float64(i+1)), text[:len(text)-1]
 		}
 	}
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || v < 0 || v*unit >= 1<<62 {
-		return 0, fmt.Errorf("want a number, as in 64, 128K or 10M")
-	}
-	return v * unit, nil
-}
-
-// bytesFlag is a number of bytes or messages; K, M, G and T are powers of 1024.
-type bytesFlag uint64
-
-// Type returns the name of the value in the help.
-func (b *bytesFlag) Type() string { return "N" }
-
-// String returns the default that the help shows: none.
-func (b *bytesFlag) String() string { return "" }
-
-// Set parses the value.
-func (b *bytesFlag) Set(text string) error {
-	v, err := scale(strings.TrimSuffix(strings.TrimSuffix(text, "iB"), "B"), 1024)
-	if err == nil && v < 1 {
-		err = fmt.Errorf("want 1 at least")
-	}
-	*b = bytesFlag(v)
-	return err
-}
-
-// rateFlag is a rate; K, M, G and T are powers of 1000.
-type rateFlag struct {
-	perSecond float64
-	burst     int
-}
-
-// Type returns the name of the value in the help.
-func (r *rateFlag) Type() string { return "RATE" }
-
-// String returns the default that the help shows: none.
-func (r *rateFlag) String() string { return "" }
-
-// Set parses the value.
-func (r *rateFlag) Set(text string) (err error) {
-	rate, burst, bursts := strings.Cut(text, "/")
-	if r.perSecond, err = scale(rate, 1000); err != nil {
-		return err
-	}
-	if bursts {
-		if r.burst, err = strconv.Atoi(burst); err != nil || r.burst < 1 || r.burst > 1000 {
-			return fmt.Errorf("want bursts of 1 to 1000 messages")
-		}
+	n, err := strconv.ParseFloat(text, 64)
+	if v.n = n * unit; err != nil || !(v.n >= 1 && v.n < 1<<62) {
+		return fmt.Errorf("want 1 at least, as in 64, 128K or 10M")
 	}
 	return nil
 }
 
 // runTool runs what users of the tool ask for.
 func runTool(ctx context.Context, args []string, out io.Writer) error {
-	o := options{arguments: args}
+	o := options{arguments: args, rate: number{rate: true}}
 	fs := newFlagSet()
 	o.register(fs)
 	helped, err := fs.parseTest(args, out, &o.test)

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -91,49 +89,4 @@ func (o *options) observer(out io.Writer, srv *meter.Server) meter.Observer {
 		},
 		Refused: func(err error) { fmt.Fprintln(os.Stderr, "sdp-perf: a client was refused: "+oneLine(err)) },
 	}
-}
-
-// servantCommand is the second process of a run on this machine. Its arguments are a directory,
-// which it removes, and transports. It writes a servantReady to its standard output. When its standard
-// input ends, its parent has closed it or has died, and it cleans up and ends.
-const servantCommand = "servant"
-
-// servantReady has where a servant listens, by transport.
-type servantReady struct {
-	Addresses map[string]string
-	Error     string
-}
-
-func runServant(ctx context.Context, args []string, out io.Writer) error {
-	ignoreSignals()
-	if len(args) < 2 {
-		return badInputf("%s is started by sdp-perf itself", servantCommand)
-	}
-	defer os.RemoveAll(args[0])
-	srv := &meter.Server{}
-	defer srv.Close()
-	ready := servantReady{Addresses: make(map[string]string)}
-	for _, transport := range args[1:] {
-		address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(args[0], "socket")}[transport]
-		ln, err := meter.Listen(ctx, transport, address)
-		if err != nil {
-			ready.Error = oneLine(err)
-			break
-		}
-		ready.Addresses[transport] = address
-		if _, port, err := net.SplitHostPort(ln.Addr().String()); err == nil && transport != "unix" {
-			host, _, _ := net.SplitHostPort(address)
-			ready.Addresses[transport] = net.JoinHostPort(host, port)
-		}
-		go func() {
-			if err := srv.Serve(ln); err != nil {
-				fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
-			}
-		}()
-	}
-	if err := json.NewEncoder(out).Encode(ready); err != nil {
-		return err
-	}
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
 }

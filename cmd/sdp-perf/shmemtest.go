@@ -8,8 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -294,16 +292,12 @@ func runSHMEM(ctx context.Context, o *options, out io.Writer) error {
 
 // runElements starts the PEs of a job and waits for them. If one fails, it ends all.
 func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add func(report.SHMEMItem)) (err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A fabric of their own, which is removed when the last of them has noticed that it is to end.
 	name := fmt.Sprintf("perf-%d-%08x", os.Getpid(), rand.Uint32())
 	defer func() {
-		for end := time.Now().Add(servantStop); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(childStop); ; time.Sleep(time.Millisecond) {
 			removed := fabric.Remove(name)
 			if !errors.Is(removed, syscall.EBUSY) || time.Now().After(end) {
 				err = errors.Join(err, removed)
@@ -321,34 +315,17 @@ func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add
 		if err != nil {
 			return err
 		}
-		var stderr strings.Builder
-		cmd := exec.CommandContext(ctx, exe, elementCommand, string(args))
-		cmd.Stderr, cmd.WaitDelay = &stderr, servantStop
-		stdin, err := cmd.StdinPipe()
-		var stdout io.ReadCloser
-		if err == nil {
-			cmd.Cancel = stdin.Close
-			stdout, err = cmd.StdoutPipe()
-		}
-		if err == nil {
-			err = cmd.Start()
-		}
+		c, err := startChild(false, elementCommand, string(args))
 		if err != nil {
 			cancel(err)
 			break
 		}
+		defer context.AfterFunc(ctx, c.end)()
 		wg.Go(func() {
-			for dec := json.NewDecoder(stdout); ; {
-				var r report.SHMEMItem
-				if dec.Decode(&r) != nil {
-					break
-				}
+			for r := (report.SHMEMItem{}); c.answers.Decode(&r) == nil; r = (report.SHMEMItem{}) {
 				add(r)
 			}
-			if err := cmd.Wait(); err != nil {
-				if said := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "sdp-perf: "); said != "" {
-					err = errors.New(said)
-				}
+			if err := c.wait(); err != nil {
 				cancel(fmt.Errorf("PE %d: %w", pe, err))
 			}
 		})

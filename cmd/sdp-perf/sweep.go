@@ -16,8 +16,8 @@ import (
 // one way, seconds one way.
 func runSweep(ctx context.Context, o *options, out io.Writer) error {
 	sizes := report.SweepSizes()
-	if o.length > 0 {
-		sizes = []int{int(min(o.length, meter.MaxSize))}
+	if o.length.n > 0 {
+		sizes = []int{int(min(o.length.n, meter.MaxSize))}
 	}
 	total := defaultTestTime
 	if o.time > 0 {
@@ -33,7 +33,7 @@ func runSweep(ctx context.Context, o *options, out io.Writer) error {
 		for i := 0; i < len(sizes) && err == nil; i++ {
 			line.show(fmt.Sprintf("%d B", sizes[i]))
 			slice := max(total/time.Duration(len(sizes)), time.Millisecond)
-			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window)}
+			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window.n)}
 			var r *meter.Result
 			r, err = meter.Run(ctx, to, p, meter.Observer{})
 			if err == nil && r.Here.Times.Count() == 0 { // the time was too short

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"io"
 	"net"
 	"path/filepath"
 	"testing"
@@ -121,4 +122,67 @@ func TestAnInterruptEndsARunWithWhatWasMeasured(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A proxy that changes one byte is found out, whatever the direction.
+func TestAWrongByteIsFound(t *testing.T) {
+	to := serving(t, "tcp", Observer{})
+	for _, direction := range []int{0, 1} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		go func() {
+			for n := 0; ; n++ {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				s, err := net.Dial("tcp", to.Address)
+				if err != nil {
+					return
+				}
+				for i, way := range [][2]net.Conn{{c, s}, {s, c}} {
+					go func() {
+						defer way[1].Close()
+						if n == 1 && i == direction { // the second connection is that of the data
+							if _, err := io.CopyN(way[1], way[0], 5000); err != nil {
+								return
+							}
+							b := make([]byte, 1)
+							if _, err := io.ReadFull(way[0], b); err != nil {
+								return
+							}
+							b[0] ^= 1
+							if _, err := way[1].Write(b); err != nil {
+								return
+							}
+						}
+						io.Copy(way[1], way[0])
+					}()
+				}
+			}
+		}()
+		err = Verify(t.Context(), Target{Transport: "tcp", Address: ln.Addr().String(), Timeout: time.Minute}, 1, 1<<20)
+		require.ErrorContains(t, err, "wrong data on stream 1: byte ")
+	}
+}
+
+// What is no preamble, or no message, ends the connection and nothing else.
+func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
+	to := serving(t, "tcp", Observer{})
+	good := string(preamble{kind: control, run: newRunName()}.bytes())
+	for _, text := range []string{
+		"", "GET / HTTP/1.1\r\n\r\n", good[:20], good + "x\n", good + "{}\n", good + `{"do":"start","params":{"test":"bw","streams":1000000,"size":1,"time":1}}` + "\n",
+		good + `{"do":"start","params":{"test":"bw","streams":1,"size":1,"time":-1}}` + "\n", good + `{"do":"start","params":{"test":"bw","streams":1,"size":1,"time":1}}` + "\n" + `{"do":"run"}` + "\n",
+		string(preamble{kind: data, stream: 5, run: newRunName()}.bytes()) + "data",
+	} {
+		c, err := net.Dial("tcp", to.Address)
+		require.NoError(t, err)
+		_, err = c.Write([]byte(text))
+		require.NoError(t, err)
+		_ = c.(*net.TCPConn).CloseWrite() // the server may have closed already
+		io.Copy(io.Discard, c) // until the server closes
+		c.Close()
+	}
+	require.NoError(t, Verify(t.Context(), to, 1, 1000))
 }

@@ -7,41 +7,40 @@ import (
 	"math/rand/v2"
 )
 
-// The two directions of one pass carry different data, so that data that returns to
+// The two directions of a stream carry different data, so that data that returns to
 // its sender is found too.
 const (
 	toServer = 1
 	toClient = 2
 )
 
-// maxPiece is the largest Write and Read of a verifying pass, in bytes.
+// maxPiece is the largest Write and Read of verify, in bytes.
 const maxPiece = 128 << 10
 
-// pattern generates the pseudo-random bytes of one direction.
+// pattern generates the pseudo-random bytes of one direction, in pieces of many sizes. Every order of
+// magnitude from 1 byte to maxPiece is equally likely, since each uses another path below.
 type pattern struct {
-	data  *rand.ChaCha8
-	sizes *rand.Rand
+	data      *rand.ChaCha8
+	sizes     *rand.Rand
+	buf, want [maxPiece]byte
 }
 
 func newPattern(seed, direction uint64) *pattern {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[0:], seed)
 	binary.LittleEndian.PutUint64(key[8:], direction)
-	return &pattern{rand.NewChaCha8(key), rand.New(rand.NewPCG(seed, direction))}
+	return &pattern{data: rand.NewChaCha8(key), sizes: rand.New(rand.NewPCG(seed, direction))}
 }
 
-// piece returns how many bytes to send at once. Every order of magnitude from 1
-// byte to maxPiece is equally likely, since each uses another path below.
-func (p *pattern) piece(left uint64) int {
-	n := 1 + p.sizes.IntN(1<<p.sizes.IntN(18))
-	return int(min(uint64(n), left))
+// piece returns the buffer of the next piece.
+func (p *pattern) piece(left uint64) []byte {
+	return p.buf[:min(uint64(1+p.sizes.IntN(1<<p.sizes.IntN(18))), left)]
 }
 
-// writePattern writes total bytes in pieces of many sizes.
-func writePattern(w io.Writer, p *pattern, total uint64) error {
-	buf := make([]byte, maxPiece)
+// write writes total bytes.
+func (p *pattern) write(w io.Writer, total uint64) error {
 	for total > 0 {
-		b := buf[:p.piece(total)]
+		b := p.piece(total)
 		p.data.Read(b)
 		if _, err := w.Write(b); err != nil {
 			return err
@@ -51,26 +50,17 @@ func writePattern(w io.Writer, p *pattern, total uint64) error {
 	return nil
 }
 
-// mismatch describes the first byte that was wrong.
-type mismatch struct {
-	at        uint64
-	got, want byte
-}
-
-func (m *mismatch) Error() string {
-	return fmt.Sprintf("byte %d is %#02x, want %#02x", m.at, m.got, m.want)
-}
-
-// checkPattern reads and compares total bytes. It reads to the end even after a
-// wrong byte, and returns the first one.
-func checkPattern(r io.Reader, p *pattern, total uint64) (*mismatch, error) {
-	var bad *mismatch
-	got, want := make([]byte, maxPiece), make([]byte, maxPiece)
+// check reads and compares total bytes. It reads to the end even after a wrong byte, and returns where
+// the first one was, and what.
+func (p *pattern) check(r io.Reader, total uint64) (bad string, err error) {
 	for at := uint64(0); at < total; {
-		n, err := r.Read(got[:p.piece(total-at)])
-		p.data.Read(want[:n])
-		if bad == nil && string(got[:n]) != string(want[:n]) {
-			bad = firstDifference(got[:n], want[:n], at)
+		n, err := r.Read(p.piece(total - at))
+		got, want := p.buf[:n], p.want[:n]
+		p.data.Read(want)
+		for i := 0; bad == "" && i < n && string(got) != string(want); i++ {
+			if got[i] != want[i] {
+				bad = fmt.Sprintf("byte %d is %#02x, want %#02x", at+uint64(i), got[i], want[i])
+			}
 		}
 		at += uint64(n)
 		if err != nil && at < total {
@@ -78,13 +68,4 @@ func checkPattern(r io.Reader, p *pattern, total uint64) (*mismatch, error) {
 		}
 	}
 	return bad, nil
-}
-
-func firstDifference(got, want []byte, at uint64) *mismatch {
-	for i := range got {
-		if got[i] != want[i] {
-			return &mismatch{at + uint64(i), got[i], want[i]}
-		}
-	}
-	return nil
 }

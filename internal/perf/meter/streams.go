@@ -240,14 +240,14 @@ func (r *run) verify(s *stream) error {
 	}
 	seed := r.p.Seed + uint64(s.id)
 	sent := make(chan error, 1)
-	go func() { sent <- writePattern(s.conn, newPattern(seed, out), r.p.Bytes) }()
-	bad, err := checkPattern(s.conn, newPattern(seed, in), r.p.Bytes)
+	go func() { sent <- newPattern(seed, out).write(s.conn, r.p.Bytes) }()
+	bad, err := newPattern(seed, in).check(s.conn, r.p.Bytes)
 	if err != nil {
 		s.conn.Close() // wakes the writer
 	}
 	err = firstOf(err, <-sent)
-	if bad != nil { // this explains whatever else went wrong after it
-		return fmt.Errorf("wrong data on stream %d: %w", s.id, bad)
+	if bad != "" { // this explains whatever else went wrong after it
+		return fmt.Errorf("wrong data on stream %d: %s", s.id, bad)
 	}
 	s.done.Add(r.p.Bytes)
 	return noEOF(err)
