@@ -114,6 +114,8 @@ func (o *options) check(fs *flagSet) error {
 	switch {
 	case o.server && o.client != "":
 		return badInputf("-s and -c together: this process is one of the two")
+	case o.client != "" && (o.bind != "" || o.once):
+		return badInputf("-B and -1 are the server's")
 	case o.server && o.test != "":
 		return badInputf("-s %s: the client names the test", o.test)
 	case o.transport != "" && !slices.Contains(meter.Transports, o.transport):

@@ -87,7 +87,12 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	}()
 	r.begin()
 	watched := r.observe(o, res)
-	interrupted := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
+	interrupted := context.AfterFunc(ctx, func() {
+		r.stop(context.Cause(ctx))
+		if p.Test == verifying { // there is nothing to be kept
+			end()
+		}
+	})
 	guard := context.AfterFunc(r.stopped, func() { // a stream that hangs
 		if p.Test != verifying {
 			time.AfterFunc(stopTime, end)

@@ -78,17 +78,13 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // Close closes every listener and connection and waits until none is in use.
 func (s *Server) Close() {
-	s.closeAll()
-	s.work.Wait()
-}
-
-func (s *Server) closeAll() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
 	for c := range s.closers {
 		c.Close()
 	}
+	s.mu.Unlock()
+	s.work.Wait()
 }
 
 // add takes ownership of c. After Close it closes c and returns false.
@@ -205,6 +201,9 @@ func (s *Server) controls(name string, c *controlConn) {
 		s.mu.Lock()
 		delete(s.runs, name)
 		s.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.missing = 0 // none is attached any more
 		for _, st := range r.streams {
 			if st.conn != nil {
 				s.remove(st.conn)
@@ -224,7 +223,7 @@ func (s *Server) carryOut(r *served, c *controlConn) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	lines := make(chan string)
-	go func() {
+	s.work.Go(func() { // until c is closed
 		for {
 			m, err := c.receive()
 			if err != nil {
@@ -237,7 +236,7 @@ func (s *Server) carryOut(r *served, c *controlConn) error {
 				return
 			}
 		}
-	}()
+	})
 	next := func(want string) error {
 		select {
 		case do := <-lines:
