@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -41,11 +43,33 @@ func TestMain(m *testing.M) {
 // ends when both have ended. So a child that stays behind fails the test.
 type program struct {
 	*exec.Cmd
-	tmp            string // its temporary directory, empty at first
-	stdout, stderr bytes.Buffer
-	errPipe        *os.File
-	begun          time.Time
+	tmp     string // its temporary directory, empty at first
+	stdout  lockedBuffer
+	stderr  bytes.Buffer
+	errPipe *os.File
+	begun   time.Time
 }
+
+// lockedBuffer is a buffer that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = append(l.b, b...)
+	return len(b), nil
+}
+
+func (l *lockedBuffer) Bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.b)
+}
+
+func (l *lockedBuffer) String() string { return string(l.Bytes()) }
 
 // outlive is how long a child may stay after its parent before a test fails.
 const outlive = 60 * time.Second
