@@ -66,8 +66,12 @@ func (e *endpoint) Close() error {
 }
 
 // status returns what this process serves about the connection.
-func (e *endpoint) status() status.Connection {
-	n, id := e.pair.Stats(), e.pair.Peer().ID()
+func (e *endpoint) status(counters bool) status.Connection {
+	id := e.pair.Peer().ID()
+	if !counters {
+		return status.Connection{Node: id.Host(), Process: id.Process(), Count: 1}
+	}
+	n := e.pair.Stats()
 	return status.Connection{
 		Node: id.Host(), Process: id.Process(), Count: 1, Local: e.local.String(), Remote: e.remote.String(),
 		Read: n.BytesRead, Inline: n.InlineBytes, MMIO: n.MMIOBytes, DMA: n.DMABytes,

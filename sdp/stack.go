@@ -29,7 +29,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant once opened is closed
 	listeners *listen.Table
 	opts      bounce.Options
-	users     func() []*Fabric // whose connections are to be served; those of the member, where this stack inherits; constant after start
+	served    func() []*Fabric // of which the status has the connections: those of the member where this stack inherits; constant after start
 	supplied  bool             // its devices are those of OpenWith; constant after openStack
 	bubble    bool             // it was made in a bubble of testing/synctest; constant
 	port      atomic.Uint32    // counts the ports of dialling endpoints
@@ -132,7 +132,7 @@ func newStack(o bounce.Options) *stack {
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
 		fabrics: map[*Fabric]struct{}{},
 	}
-	s.users = s.open
+	s.served = s.open
 	s.port.Store(rand.Uint32N(dialPorts))
 	return s
 }
@@ -149,7 +149,7 @@ func (s *stack) start(f *fabric.Fabric) {
 // inherit opens the fabric of the owner of this host's links, beside the one that this process is a member in.
 func (s *stack) inherit(spec *fabric.Spec) (leave func(), err error) {
 	own := newStack(s.opts)
-	own.name, own.users = s.name, s.users
+	own.name, own.served = s.name, s.served
 	if own.fabric, err = fabric.Open(spec, own.start); err != nil {
 		return nil, err
 	}
@@ -297,8 +297,8 @@ func (s *stack) up() (ended FabricStats, handlers []*handler) {
 }
 
 // connections returns the connections of this process whose peers are those of the stack's fabric.
-func (s *stack) connections() (all []status.Connection) {
-	for _, f := range s.users() {
+func (s *stack) connections(counters bool) (all []status.Connection) {
+	for _, f := range s.served() {
 		f.mu.Lock()
 		users := slices.Collect(maps.Keys(f.users))
 		f.mu.Unlock()
@@ -308,7 +308,7 @@ func (s *stack) connections() (all []status.Connection) {
 				continue
 			}
 			if h, ok := e.pair.Peer().Handler(link.ServiceSDP).(*handler); ok && h.stack == s {
-				all = append(all, e.status())
+				all = append(all, e.status(counters))
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func examine(ctx context.Context, c *command, args []string, out io.Writer) erro
 	if *asJSON {
 		write = func(out io.Writer) error { return writeJSON(out, report) }
 	}
-	if err := write(out); err != nil {
+	if err := write(plain{out}); err != nil {
 		return err
 	}
 	if !report.Works {

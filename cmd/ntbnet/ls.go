@@ -55,7 +55,7 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 	if *asJSON {
 		write = func(out io.Writer) error { return writeJSON(out, r) }
 	}
-	failed = errors.Join(failed, write(out))
+	failed = errors.Join(failed, write(plain{out}))
 	for _, d := range r.Fabrics {
 		if d.Error != "" && d.User == "" {
 			return errors.Join(failed, errors.New(d.Error))

@@ -46,6 +46,7 @@ func commands() []command {
 		{"ls", "", "show fabrics, processes, ports and connections of this machine", show(list)},
 		{"doctor", "", "find out whether SDP works here, and what to do if not", show(examine)},
 		{"topology", "", "show nodes, links, routes and forwarders of a ring, line or mesh that runs", show(topology)},
+		{"top", "", "show connections, and what goes over them a second", show(top)},
 		{"selftest", "[END]", "test a wire between two hosts, run at both", selfTest},
 	}
 }
@@ -99,15 +100,27 @@ func fail(stderr io.Writer, err error) int {
 	return statusFailed
 }
 
-// oneLine makes one line of a text, whatever a lower layer or another process puts into it. What is
-// not printable, which a terminal may obey, is replaced.
-func oneLine(text string) string {
+// oneLine makes one line of a text, whatever a lower layer or another process puts into it.
+func oneLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }
+
+// printable replaces what a terminal may obey, but for the ends of lines.
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, strings.Join(strings.Fields(text), " "))
+	}, text)
+}
+
+// plain writes what is printable. Other processes have said some of it.
+type plain struct{ io.Writer }
+
+func (p plain) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, printable(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 func usage(stdout io.Writer, flagUsages string) {

@@ -108,8 +108,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestBadArgumentsAreNamed(t *testing.T) {
 	t.Setenv(fabric.EnvFabric, "")
 	for args, want := range map[string]string{
-		"":                          "want a command: ls, doctor, topology, selftest",
-		"frob":                      `unknown command "frob": want ls, doctor, topology, selftest`,
+		"":                          "want a command: ls, doctor, topology, top, selftest",
+		"frob":                      `unknown command "frob": want ls, doctor, topology, top, selftest`,
 		"--frob":                    "unknown flag: --frob",
 		"doctor --frob":             "unknown flag: --frob",
 		"doctor extra":              `"extra": unexpected argument`,
@@ -120,6 +120,8 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"ls --remove extra":         `"extra": unexpected argument`,
 		"topology --fabric shm:a":   "want one of several hosts",
 		"topology":                  "want one of several hosts",
+		"top --interval 1ms":        "--interval 1ms: want 10ms to 1h",
+		"top --rows 0":              "--count and --rows: want 1 or more",
 		"selftest a b":              `"b": want one end of a wire`,
 		"selftest --time 0s":        "--time 0s: want 1ms to 1h",
 		"selftest --late 0s":        "--wait and --late: want times above 0",

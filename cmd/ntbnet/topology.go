@@ -53,7 +53,7 @@ func topology(ctx context.Context, c *command, args []string, out io.Writer) err
 	if *asJSON {
 		return writeJSON(out, t)
 	}
-	return printTopology(out, t)
+	return printTopology(plain{out}, t)
 }
 
 // stateUp is the state that the fabric reports for a link or a route that works.

@@ -128,7 +128,7 @@ func linksUp(t *testing.T, nodes []*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			for _, l := range f.net.status().Links {
+			for _, l := range f.net.status(false).Links {
 				if l.State != linkUp {
 					return false
 				}
@@ -169,9 +169,9 @@ func TestLinksWithoutSockets(t *testing.T) {
 			linksUp(t, nodes)
 			each(t, nodes)
 			for range 3 {
-				ups := nodes[0].net.status().Links[0].Ups
-				require.Positive(t, nodes[0].Cut(nodes[0].net.status().Links[0].To))
-				require.Eventually(t, func() bool { return nodes[0].net.status().Links[0].Ups > ups }, testTimeout, time.Millisecond)
+				ups := nodes[0].net.status(false).Links[0].Ups
+				require.Positive(t, nodes[0].Cut(nodes[0].net.status(false).Links[0].To))
+				require.Eventually(t, func() bool { return nodes[0].net.status(false).Links[0].Ups > ups }, testTimeout, time.Millisecond)
 				linksUp(t, nodes)
 			}
 			each(t, nodes)
@@ -220,7 +220,7 @@ func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 		b := w.machine(t, topologyLine, 2, 2, "&lanes=2")
 		for _, f := range []*Fabric{a, b} {
 			require.Eventually(t, func() bool {
-				v := f.net.status()
+				v := f.net.status(false)
 				return v.Refused > 0 && strings.Contains(v.LastRefusal, "lanes") &&
 					v.Links[0].State != linkUp && strings.Contains(v.Links[0].Error, "lanes")
 			}, testTimeout, time.Millisecond)
@@ -323,7 +323,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestANeighbourThatDoesNotCome(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
 		a := w.machine(t, topologyLine, 2, 1, "")
-		require.Eventually(t, func() bool { return a.net.status().Links[0].State == linkMaking }, testTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == linkMaking }, testTimeout, time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := a.Owner(ctx, 2)

@@ -153,11 +153,11 @@ func TestAMemberInheritsTheBridge(t *testing.T) {
 			members = append(members, come())
 		}
 		for _, f := range members {
-			ups = append(ups, f.net.status().Links[0].Ups)
+			ups = append(ups, f.net.status(false).Links[0].Ups)
 		}
 		owner.Close()
 		for i, f := range members {
-			require.Eventually(t, func() bool { l := f.net.status().Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+			require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
 			reaches(t, f, 2)
 		}
 		reaches(t, other, 1)

@@ -91,7 +91,7 @@ func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 // A process of another user, unless it is root's, is served counts of connections, no more.
 func TestWhatAnotherUserIsServed(t *testing.T) {
 	f := mustNode(t, "mem", "ring:"+ownName(t)+"?nodes=2", 1)
-	f.Describe(func() []status.Connection {
+	f.Describe(func(bool) []status.Connection {
 		return []status.Connection{
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:2", Read: 3, Inline: 4, MMIO: 5, DMA: 6, Doorbells: 7, ReadWaits: 8, RoomWaits: 9},
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:3"},

@@ -50,7 +50,7 @@ type hosts struct {
 	inherit func(*Spec) (leave func(), err error) // Inherit's; set before serve
 	leave   func()                                // what inherit returned; of succeed, and of close behind it
 	// connections are those of this process; nil if nobody knows; set before serve.
-	connections func() []status.Connection
+	connections func(counters bool) []status.Connection
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu

@@ -77,7 +77,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			v := f.net.status()
+			v := f.net.status(false)
 			for _, l := range v.Links {
 				if l.State != linkUp {
 					return false
@@ -144,7 +144,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 			<-p.Done()
 		}
 		allUp(t, a, b, c)
-		for _, l := range a.net.status().Links {
+		for _, l := range a.net.status(false).Links {
 			if l.To == 2 {
 				require.GreaterOrEqual(t, l.Ups, 11)
 			} else {

@@ -18,12 +18,14 @@ const (
 	maxConnections = 1 << 30
 )
 
-// Describe has f report the connections of this process to those who ask. It is called
-// before any peer can come up.
-func (f *Fabric) Describe(connections func() []status.Connection) { f.net.connections = connections }
+// Describe has f report the connections of this process to those who ask, with or without counters.
+// It is called before any peer can come up.
+func (f *Fabric) Describe(connections func(counters bool) []status.Connection) {
+	f.net.connections = connections
+}
 
-// status returns what this process serves about itself.
-func (h *hosts) status() *status.Process {
+// status returns what this process serves about itself, with the counters of connections or not.
+func (h *hosts) status(counters bool) *status.Process {
 	p := &status.Process{}
 	if r := h.ring.Load(); r != nil {
 		p = r.Status()
@@ -35,8 +37,11 @@ func (h *hosts) status() *status.Process {
 	refused := h.refused.view()
 	p.Refused, p.LastRefusal = refused.Count, refused.Last
 	if h.connections != nil {
-		if p.Connections = h.connections(); len(p.Connections) > maxListed {
-			sums := status.Counted(p.Connections)
+		all := h.connections(false)
+		if counters && len(all) <= maxListed {
+			p.Connections = h.connections(true)
+		} else {
+			sums := status.Counted(all)
 			p.Connections = sums[:min(len(sums), maxPeerings)]
 		}
 	}

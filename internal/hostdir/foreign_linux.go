@@ -19,6 +19,7 @@ import (
 const (
 	foreignTime  = time.Second // for all fabrics of a user
 	foreignBases = 1 << 16     // names in /tmp and /run/user
+	foreignUsers = 1 << 10     // of those, that are of a user
 	foreignNames = 1 << 12     // names in a directory of a user
 )
 
@@ -29,6 +30,7 @@ func Foreign() []Foreigner { return foreign("/run/user", "/tmp", os.Geteuid(), f
 
 func foreign(run, tmp string, self int, limit time.Duration) (all []Foreigner) {
 	read := func(parent, prefix, below string) {
+		users := 0
 		for _, name := range namesIn(parent) {
 			digits, ok := strings.CutPrefix(name, prefix)
 			uid, err := strconv.Atoi(digits)
@@ -36,6 +38,9 @@ func foreign(run, tmp string, self int, limit time.Duration) (all []Foreigner) {
 				continue
 			}
 			base := filepath.Join(parent, name)
+			if users++; users > foreignUsers {
+				return
+			}
 			done := make(chan []Foreigner, 1) // a call of the kernel's that hangs keeps the goroutine alone
 			go func() { done <- foreignBase(base, below, uid, time.Now().Add(limit)) }()
 			select {
