@@ -193,7 +193,7 @@ func boxes(t *testing.T, picture string) (all []box, width, height float64) {
 			require.NoError(t, scan(at["width"], &width))
 			require.NoError(t, scan(at["height"], &height))
 		case "g":
-			xy := strings.Split(strings.Trim(at["transform"], "translate()"), ",")
+			xy := strings.Split(strings.TrimSuffix(strings.TrimPrefix(at["transform"], "translate("), ")"), ",")
 			require.NoError(t, errors.Join(scan(xy[0], &x0), scan(xy[1], &y0)))
 		case "text":
 			var x, y float64
