@@ -181,7 +181,7 @@ func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
 		_, err = c.Write([]byte(text))
 		require.NoError(t, err)
 		_ = c.(*net.TCPConn).CloseWrite() // the server may have closed already
-		io.Copy(io.Discard, c) // until the server closes
+		io.Copy(io.Discard, c)            // until the server closes
 		c.Close()
 	}
 	require.NoError(t, Verify(t.Context(), to, 1, 1000))
