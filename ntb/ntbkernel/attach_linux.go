@@ -176,8 +176,9 @@ func (l *line) listen() {
 
 // look returns the state, and ends a generation that is over.
 func (l *line) look() (State, error) {
+	g := l.now.Load() // before the state, which says nothing of one that begins meanwhile
 	s, err := l.port.state()
-	if g := l.now.Load(); g != nil && (err != nil || !g.lasts(&s)) {
+	if g != nil && (err != nil || !g.lasts(&s)) {
 		g.end()
 	}
 	return s, err

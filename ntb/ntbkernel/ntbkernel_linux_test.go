@@ -80,6 +80,33 @@ func goesDown(t *testing.T, d ntb.Device) {
 	require.ErrorIs(t, err, ntb.ErrLinkDown)
 }
 
+// lateState has a generation begin while a state from before it is on its way.
+type lateState struct {
+	port
+	line *line
+	next *generation
+}
+
+func (p *lateState) state() (State, error) {
+	p.line.now.Store(p.next)
+	return State{}, nil
+}
+
+func TestALookFromBeforeAGenerationDoesNotEndIt(t *testing.T) {
+	l := &line{}
+	g := &generation{line: l, number: 2, down: make(chan struct{})}
+	l.port = &lateState{line: l, next: g}
+	_, err := l.look()
+	require.NoError(t, err)
+	select {
+	case <-g.down:
+		require.Fail(t, "it has ended")
+	default:
+	}
+	require.True(t, g.replaced(), "the next look ends it")
+	<-g.down
+}
+
 func TestConformance(t *testing.T) {
 	ntbtest.Run(t, func(t *testing.T) (ntb.Device, ntb.Device) {
 		_, a, b := pair(t, 68<<10)
