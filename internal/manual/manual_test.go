@@ -66,7 +66,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 	t.Run("bash completes", func(t *testing.T) {
 		tool(t, "bash")
 		for line, want := range map[string][]string{
-			"ntbnet to":                 {"topology"},
+			"ntbnet topo":               {"topology"},
 			"ntbnet topology --s":       {"--svg"},
 			"ntbnet ls --re":            {"--remove"},
 			"sdp-perf swee":             {"sweep"},
