@@ -223,7 +223,11 @@ func (c *Conn) Wait() error {
 		if err != nil {
 			return err
 		}
-		return raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+		err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+		if err == nil && c.closed.Load() {
+			return net.ErrClosed // Close has shut it down, and so it is readable
+		}
+		return err
 	})
 }
 
