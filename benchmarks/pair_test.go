@@ -35,8 +35,7 @@ type pair struct {
 	http    map[string]string
 }
 
-// pairs are those that are open, by the options of their fabric. They last until all
-// benchmarks have ended.
+// pairs holds the open pairs, by the options of their fabric, until all benchmarks have ended.
 var pairs = map[string]*pair{}
 
 // pairOf returns the pair whose fabric has these options, such as "?spin=0".

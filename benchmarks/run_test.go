@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A run that is repeated with more rounds keeps those that it has.
+// The same command with more rounds adds to the rounds of the first one.
 func TestRunGoesOn(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	run := func(rounds, bench string) (string, error) {

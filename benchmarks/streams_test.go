@@ -81,7 +81,7 @@ func each(b *testing.B, f func(*testing.B, measured)) {
 // grown and caches are filled.
 const warmUp = 10 * time.Millisecond
 
-// sampled is how many round trips are timed one by one, after those that count.
+// sampled is the number of round trips that are timed one by one, after the measurement.
 const sampled = 10_000
 
 // echoBy measures round trips.

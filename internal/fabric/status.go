@@ -61,8 +61,8 @@ func (h *hosts) status(counters bool) *status.Process {
 	return p
 }
 
-// statusOf returns what this process knows of a link, which may be one of those that are up. The
-// caller holds h.mu.
+// statusOf returns the status of a link. It takes counters and epochs from up, the links of the node
+// that are up. The caller holds h.mu.
 func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
 	direction, state := l.direction(h.spec).String(), l.state()
 	s := status.Link{From: h.spec.Node, To: l.to, Direction: direction}

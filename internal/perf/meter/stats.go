@@ -8,7 +8,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Percentiles are those that a report has.
+// Percentiles lists the percentiles in a report.
 var Percentiles = []float64{50, 90, 99, 99.9, 99.99, 99.999}
 
 // Times is a distribution of times, exact to a thousandth. One goroutine uses it at a time. The zero

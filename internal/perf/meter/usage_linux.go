@@ -20,8 +20,8 @@ func cpu() (c CPU) {
 }
 
 // memory returns this process' proportional set size in bytes: its own pages, and
-// its share of those that others map too. It first collects garbage. It returns 0 where the system
-// does not say.
+// its share of pages that other processes map too. It collects garbage first. It returns 0 if the
+// system does not report the size.
 func memory() uint64 {
 	debug.FreeOSMemory()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
