@@ -21,11 +21,10 @@ const (
 )
 
 // child is a process that this program starts of itself. It writes JSON to its standard output. When its
-// standard input ends, its parent has closed it or has died, and it ends.
+// standard input ends, its parent has ended it or has died, and it ends.
 type child struct {
 	cmd     *exec.Cmd
 	answers *json.Decoder
-	stdout  io.Closer
 	end     context.CancelFunc
 	stderr  strings.Builder // if it was not shown
 }
@@ -46,15 +45,14 @@ func startChild(show bool, args ...string) (*child, error) {
 	stdin, inErr := c.cmd.StdinPipe()
 	stdout, outErr := c.cmd.StdoutPipe()
 	c.cmd.Cancel = func() error { return stdin.Close() }
-	err = errors.Join(inErr, outErr)
-	if err == nil {
-		c.answers, c.stdout = json.NewDecoder(stdout), stdout
+	if err = errors.Join(inErr, outErr); err == nil {
 		err = c.cmd.Start()
 	}
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
+	c.answers = json.NewDecoder(stdout)
 	return c, nil
 }
 
@@ -68,25 +66,13 @@ func (c *child) wait() error {
 	return err
 }
 
-// ignoreSignals is called by every process that this program starts. The terminal
-// sends its signals to all of them, but the parent decides what they mean. With
-// SIGPIPE ignored, a process that writes to a dead parent gets an error and cleans
-// up.
+// ignoreSignals is called by every process that this program starts. The terminal sends its signals to
+// all of them, but the parent decides what they mean. With SIGPIPE ignored, a process that writes to a
+// dead parent gets an error and cleans up.
 func ignoreSignals() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 }
 
-// errParentGone is the error of a process whose parent no longer reads its answers.
-// It ends without a message.
+// errParentGone is the error of a process whose parent no longer reads its answers. It ends without a
+// message.
 var errParentGone = errors.New("the parent is gone")
-
-// toParent is the standard output of a process that this program starts.
-type toParent struct{ io.Writer }
-
-func (w toParent) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errParentGone, err)
-	}
-	return n, err
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
@@ -33,35 +32,26 @@ var defaultTests = []defaultTest{
 	{"64 KiB one way", "GB/s", meter.Params{Test: meter.Bandwidth, Streams: 1, Size: 64 << 10}},
 }
 
-// runDefault compares the transports between this process and a second one.
-func runDefault(ctx context.Context, o *options, out io.Writer) error {
-	total := defaultTotal
-	if o.time > 0 {
-		total = timeOf(o.time)
-	}
-	line := newProgress(os.Stderr)
-	c := report.NewComparison(programVersion(), o.arguments, defaultRounds)
+// compare compares the transports between this process and a second one.
+func (o *options) compare(ctx context.Context, out io.Writer) error {
+	c := report.NewComparison(o.head(), defaultRounds)
 	s, err := startServant(ctx, meter.Transports...)
 	if err != nil {
 		return err
 	}
-	err = compareRounds(ctx, s, c, total, line.show)
-	line.clear()
-	state := s.stop()
-	if err != nil && !state.Success() && ctx.Err() == nil {
-		err = fmt.Errorf("%w (the second process: %v)", err, state)
-	}
+	err = s.stop(ctx, compareRounds(ctx, s, c, o.during(defaultTotal)))
+	progress("")
 	if len(c.Rows) == 0 { // nothing was measured
 		return err
 	}
-	c.Finish(meter.OwnCPU()+state.UserTime()+state.SystemTime(), err)
-	return firstError(o.print(out, c, c.Text, err), o.draw(c.Picture()))
+	c.Finish(meter.OwnCPU()+s.cmd.ProcessState.UserTime()+s.cmd.ProcessState.SystemTime(), err)
+	return o.print(out, c, c.Text, c.Picture(), err)
 }
 
 // compareRounds measures. In each round it begins with another transport.
-func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total time.Duration, show func(string)) error {
+func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total time.Duration) error {
 	for _, t := range meter.Transports {
-		show("verifying: " + t)
+		progress("verifying: " + t)
 		if err := meter.Verify(ctx, s.target(t), 1, verifyFirst); err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
@@ -75,7 +65,7 @@ func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total 
 		for i, test := range defaultTests {
 			for k := range meter.Transports {
 				t := meter.Transports[(round+k)%len(meter.Transports)]
-				show(fmt.Sprintf("round %d of %d: %s: %s", round+1, defaultRounds, test.name, t))
+				progress(fmt.Sprintf("round %d of %d: %s: %s", round+1, defaultRounds, test.name, t))
 				p := test.p
 				p.Omit, p.Time = slice/6, slice*5/6
 				r, err := meter.Run(ctx, s.target(t), p, meter.Observer{})
@@ -83,13 +73,13 @@ func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total 
 					return fmt.Errorf("%s, %s: %w", t, test.name, err)
 				}
 				c.Add(test.name, test.unit, t, report.Times(r))
-				if i == 0 && r.Here.Paths != nil && r.There.Paths != nil {
+				if i == 0 && t == "sdp" {
 					parks += r.Here.Paths.ReadParks + r.There.Paths.ReadParks
 					trips += r.Here.Streams[0].Ops
 				}
 			}
 		}
-		show(fmt.Sprintf("round %d of %d: limits of the machine", round+1, defaultRounds))
+		progress(fmt.Sprintf("round %d of %d: limits of the machine", round+1, defaultRounds))
 		c.Add("limit, round trip", "us", "", meter.Handover(slice))
 		c.Add("limit, one way", "GB/s", "", meter.Copies(slice))
 		c.Rounds++

@@ -4,72 +4,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
+	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
 
-// flagSet is a pflag.FlagSet that returns mistakes as badInput.
-type flagSet struct {
-	*pflag.FlagSet
-	help bool
-}
-
-func newFlagSet() *flagSet {
-	fs := &flagSet{FlagSet: pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)}
+// parse parses the command line, with one test in it at most. It returns no flags after a help or a version.
+func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err error) {
+	fs = pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
-	fs.BoolVarP(&fs.help, "help", "h", false, "print this")
-	return fs
-}
-
-// parseTest parses the flags of the tool, with one test among them at most.
-func (fs *flagSet) parseTest(args []string, out io.Writer, test *string) (helped bool, err error) {
-	err = flags.Parse(fs.FlagSet, args, out)
+	help := fs.BoolP("help", "h", false, "print this")
+	o.register(fs)
+	err = flags.Parse(fs, args, out)
 	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return true, nil
+	case errors.Is(err, pflag.ErrHelp): // the version
+		return nil, nil
 	case err != nil:
 		for old, now := range movedFlags {
 			if strings.Contains(err.Error(), "unknown flag: --"+old) {
-				return false, badInputf("--%s is now %s (see sdp-perf --help)", old, now)
+				return nil, badInputf("--%s is now %s (see sdp-perf --help)", old, now)
 			}
 		}
-		return false, badInputf("%w (see sdp-perf --help)", err)
-	case fs.help:
-		return true, fs.printHelp(out)
+		return nil, badInputf("%w (see sdp-perf --help)", err)
+	case *help:
+		text := helpHead
+		for _, t := range tests {
+			text += fmt.Sprintf("  %-8s %s\n", t[0], t[1])
+		}
+		_, err := io.WriteString(out, text+"\nFlags:\n"+fs.FlagUsagesWrapped(80)+helpEnd)
+		return nil, err
 	case fs.NArg() > 1:
-		return false, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(1))
+		return nil, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(1))
 	}
-	*test = fs.Arg(0)
-	return false, nil
-}
-
-// movedFlags says where flags of earlier versions went.
-var movedFlags = map[string]string{
-	"only":        "the name of a test: bw or lat",
-	"size":        "-l",
-	"connections": "-P",
-	"duration":    "-t",
-	"transports":  "--transport, for one of them",
-	"rounds":      "gone: a run without a test has as many as its time (-t) allows",
-	"max-time":    "-t",
-	"listen":      "-s, with -B ADDRESS and -p PORT",
-	"connect":     "-c HOST, with -p PORT",
-}
-
-// printHelp prints the help.
-func (fs *flagSet) printHelp(out io.Writer) error {
-	var b strings.Builder
-	b.WriteString(helpHead)
-	for _, t := range tests {
-		fmt.Fprintf(&b, "  %-8s %s\n", t[0], t[1])
-	}
-	b.WriteString("\nFlags:\n" + fs.FlagUsagesWrapped(80) + helpEnd)
-	_, err := io.WriteString(out, b.String())
-	return err
+	o.test = fs.Arg(0)
+	return fs, o.check(fs)
 }
 
 const helpHead = `sdp-perf measures SDP beside loopback TCP and Unix sockets. Its flags are iperf3's.
@@ -92,8 +67,88 @@ Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot
 listened on or dialled among it; 130 when interrupted.
 `
 
-// names returns the names of all flags.
-func (fs *flagSet) names() (names []string) {
-	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
+// movedFlags says where flags of earlier versions went, movedCommands where commands did.
+var (
+	movedFlags = map[string]string{
+		"only":        "the name of a test: bw or lat",
+		"size":        "-l",
+		"connections": "-P",
+		"duration":    "-t",
+		"transports":  "--transport, for one of them",
+		"rounds":      "gone: a run without a test has as many as its time (-t) allows",
+		"max-time":    "-t",
+		"listen":      "-s, with -B ADDRESS and -p PORT",
+		"connect":     "-c HOST, with -p PORT",
+	}
+	movedCommands = map[string]string{
+		"server":    "a flag: sdp-perf -s (see sdp-perf --help)",
+		"client":    "a flag: sdp-perf -c HOST TEST (see sdp-perf --help)",
+		"topology":  "a command of ntbnet: ntbnet topology (go build -o bin/ ./cmd/ntbnet builds it)",
+		"doctor":    "a command of ntbnet: ntbnet doctor (go build -o bin/ ./cmd/ntbnet builds it)",
+		"ls":        "a command of ntbnet: ntbnet ls (go build -o bin/ ./cmd/ntbnet builds it)",
+		"bench":     "a benchmark: cd benchmarks && go test -run '^$' -bench 'Latency|Throughput|Many|Connect|Get|Busy'",
+		"crossover": "a benchmark: cd benchmarks && go test -run '^$' -bench Crossover",
+		"limits":    "a benchmark: cd benchmarks && go test -run '^$' -bench 'Word|Copies|Hops/hops=/chain=bare'",
+		"ring":      "a benchmark: cd benchmarks && go test -run '^$' -bench 'Hops|Ring|Share'",
+	}
+)
+
+// seconds is a flag's value: seconds, or a time with a unit.
+type seconds time.Duration
+
+// Type returns the name of the value in the help.
+func (s *seconds) Type() string { return "N" }
+
+// String returns the default that the help shows: none.
+func (s *seconds) String() string { return "" }
+
+// Set parses the value.
+func (s *seconds) Set(text string) error {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > meter.MaxTime {
+		return errors.New("want seconds, as in 10 or 0.5, or a time with its unit, as in 300ms, at most a day")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// number is a flag's value. K, M, G and T are powers of 1024, or in a rate, which may have a burst
+// behind a slash, of 1000.
+type number struct {
+	n     float64
+	rate  bool
+	burst int
+}
+
+// Type returns the name of the value in the help.
+func (v *number) Type() string { return map[bool]string{false: "N", true: "RATE"}[v.rate] }
+
+// String returns the default that the help shows: none.
+func (v *number) String() string { return "" }
+
+// Set parses the value.
+func (v *number) Set(text string) (err error) {
+	unit, step := 1.0, 1024.0
+	if v.rate {
+		step = 1000
+		if rate, burst, ok := strings.Cut(text, "/"); ok {
+			if v.burst, err = strconv.Atoi(burst); err != nil || v.burst < 1 || v.burst > 1000 {
+				return errors.New("want bursts of 1 to 1000 messages")
+			}
+			text = rate
+		}
+	}
+	if i := len(text) - 1; i >= 0 {
+		if power := strings.IndexByte("KMGT", text[i]&^0x20); power >= 0 {
+			unit, text = math.Pow(step, float64(power+1)), text[:i]
+		}
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if v.n = n * unit; err != nil || !(v.n >= 1 && v.n < 1<<62) {
+		return errors.New("want 1 at least, as in 64, 128K or 10M")
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,53 +26,42 @@ func badInputf(format string, args ...any) error {
 	return badInput{fmt.Errorf(format, args...)}
 }
 
-// children are the commands that only the program itself starts.
-var children = map[string]func(ctx context.Context, args []string, out io.Writer) error{
-	servantCommand: runServant,
-	elementCommand: runElement,
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A signal ends the program even if the clean-up hangs, if it comes a second after the first one:
 	// timeout(1) sends two at once.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	err := dispatch(ctx, os.Args[1:], os.Stdout)
+	err := dispatch(ctx, os.Args[1:])
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(os.Stderr, "sdp-perf: interrupted")
 		os.Exit(exitInterrupted)
 	}
-	if err != nil && !errors.Is(err, errParentGone) {
-		fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
+	if err != nil && err != errParentGone {
+		complain(err)
 	}
-	os.Exit(exitStatus(err))
-}
-
-func dispatch(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 {
-		if err := moved(args[0]); err != nil {
-			return err
-		}
-		if run, ok := children[args[0]]; ok {
-			return run(ctx, args[1:], toParent{out})
-		}
-	}
-	return runTool(ctx, args, out)
-}
-
-func exitStatus(err error) int {
-	var bad badInput
-	switch {
-	case err == nil:
-		return 0
+	switch bad := (badInput{}); {
 	case errors.As(err, &bad):
-		return exitBadInput
+		os.Exit(exitBadInput)
+	case err != nil:
+		os.Exit(exitFailed)
 	}
-	return exitFailed
 }
 
-// oneLine makes one line of a failure, whatever a lower layer puts into its
-// message.
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+func dispatch(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch now := movedCommands[args[0]]; {
+		case now != "":
+			return badInputf("%s is %s", args[0], now)
+		case args[0] == servantCommand:
+			return runServant(args[1:])
+		case args[0] == elementCommand:
+			return runElement(args[1:])
+		}
+	}
+	return runTool(ctx, args, os.Stdout)
 }
+
+// complain writes a failure in one line, whatever a lower layer puts into its message.
+func complain(err error) { fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err)) }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"math"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
 )
@@ -24,7 +28,7 @@ const (
 var tests = [][2]string{
 	{meter.Bandwidth, "one way, as fast as possible, or at a rate (-b)"},
 	{meter.Latency, "round trips, one after the other"},
-	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since they were due"},
+	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since they\n           were due; the client polls the clock, and so takes a processor"},
 	{meter.Connect, "connect, request, response, close"},
 	{sweepTest, "round trips by size, 1 B to 8 MiB, as NetPIPE's file has them"},
 	{shmemTest, "put, get, atomics and barriers of package shmem, between -P processes"},
@@ -40,15 +44,15 @@ type options struct {
 	client    string
 	bind      string
 	port      int
-	time      seconds
+	time      time.Duration
 	bytes     number
 	blocks    number
 	length    number
 	streams   int
 	reverse   bool
 	bidir     bool
-	interval  seconds
-	omit      seconds
+	interval  time.Duration
+	omit      time.Duration
 	json      bool
 	stream    bool
 	logfile   string
@@ -71,13 +75,14 @@ const (
 	defaultTestTime = 10 * time.Second
 )
 
-func (o *options) register(fs *flagSet) {
+func (o *options) register(fs *pflag.FlagSet) {
+	o.interval = time.Second
 	fs.BoolVarP(&o.server, "server", "s", false, "serve until interrupted: SDP and TCP on one port, if no --transport is given")
 	fs.StringVarP(&o.client, "client", "c", "", "measure the server at `HOST`: localhost, node3, a machine (TCP), or a path (Unix socket)")
 	fs.StringVar(&o.transport, "transport", "", "sdp, tcp or unix (default sdp)")
 	fs.IntVarP(&o.port, "port", "p", defaultPort, "the server's port")
 	fs.StringVarP(&o.bind, "bind", "B", "", "listen at this address, or `PATH` of a Unix socket")
-	fs.VarP(&o.time, "time", "t", "seconds to measure (default 10)")
+	fs.VarP((*seconds)(&o.time), "time", "t", "seconds to measure (default 10)")
 	fs.VarP(&o.bytes, "bytes", "n", "bytes to send, instead of a time")
 	fs.VarP(&o.blocks, "blockcount", "k", "messages to send, instead of a time")
 	fs.VarP(&o.length, "length", "l", "bytes of a message (default 128K in bw, else 64)")
@@ -85,9 +90,9 @@ func (o *options) register(fs *flagSet) {
 	fs.BoolVarP(&o.reverse, "reverse", "R", false, "bw: the server sends")
 	fs.BoolVar(&o.bidir, "bidir", false, "bw: both send, on connections of their own")
 	fs.VarP(&o.rate, "bitrate", "b", "bw: bits per second of a connection, 10M or 10M/8 for bursts of 8 messages; loaded: operations per second (default 10K)")
-	fs.VarP(&o.omit, "omit", "O", "seconds before those that are measured")
+	fs.VarP((*seconds)(&o.omit), "omit", "O", "seconds before those that are measured")
 	fs.VarP(&o.window, "window", "w", "bytes of both buffers of a connection")
-	fs.VarP(&o.interval, "interval", "i", "seconds between reports, 0 for none (default 1)")
+	fs.VarP((*seconds)(&o.interval), "interval", "i", "seconds between reports, 0 for none (default 1)")
 	fs.StringVarP(&o.format, "format", "f", "", "unit of rates: k, m, g, t bits, or K, M, G, T bytes per second")
 	fs.BoolVarP(&o.json, "json", "J", false, "print JSON, with iperf3's keys")
 	fs.BoolVar(&o.stream, "json-stream", false, "print a line of JSON for each event")
@@ -98,7 +103,7 @@ func (o *options) register(fs *flagSet) {
 }
 
 // check checks the flags, and fills in what depends on others.
-func (o *options) check(fs *flagSet) error {
+func (o *options) check(fs *pflag.FlagSet) error {
 	given := func(names ...string) (n int) {
 		for _, name := range names {
 			if fs.Changed(name) {
@@ -107,11 +112,14 @@ func (o *options) check(fs *flagSet) error {
 		}
 		return n
 	}
-	if o.test != "" && !slices.ContainsFunc(tests, func(t [2]string) bool { return t[0] == o.test }) {
-		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.test, strings.Join(testNames(), ", "))
+	var names []string
+	for _, t := range tests {
+		names = append(names, t[0])
 	}
 	unix := strings.Contains(o.client+o.bind, "/")
 	switch {
+	case o.test != "" && !slices.Contains(names, o.test):
+		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.test, strings.Join(names, ", "))
 	case o.server && o.client != "":
 		return badInputf("-s and -c together: this process is one of the two")
 	case o.client != "" && (o.bind != "" || o.once):
@@ -132,17 +140,17 @@ func (o *options) check(fs *flagSet) error {
 		return badInputf("-f %s: use k, m, g, t, K, M, G or T", o.format)
 	case o.timeout < 1 || o.timeout > 3_600_000:
 		return badInputf("--connect-timeout %d: use 1 to 3600000 milliseconds", o.timeout)
-	case fs.Changed("time") && (o.time <= 0 || time.Duration(o.time) > meter.MaxTime):
-		return badInputf("-t %s: use more than 0 and at most 86400 seconds", &o.time)
-	case fs.Changed("interval") && o.interval != 0 && (time.Duration(o.interval) < time.Millisecond || time.Duration(o.interval) > meter.MaxTime):
-		return badInputf("-i %s: use 0, or 0.001 to 86400 seconds", &o.interval)
+	case fs.Changed("time") && o.time == 0:
+		return badInputf("-t 0: use more seconds")
+	case o.interval > 0 && o.interval < time.Millisecond:
+		return badInputf("-i %v: use 0 or 0.001 seconds at least", o.interval)
 	case unix && o.transport != "" && o.transport != "unix":
 		return badInputf("--transport %s with a path: use unix", o.transport)
 	case unix:
 		o.transport = "unix"
 	case o.server && o.transport == "unix":
 		return badInputf("say where: -B PATH of the socket")
-	case o.test == "" && o.client == "" && !o.server && given(fs.names()...) > given("time", "json", "svg", "logfile"):
+	case o.test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "svg", "logfile"):
 		return badInputf("these flags need a test, such as: sdp-perf lat (see sdp-perf --help)")
 	case o.client != "" && o.transport == "unix":
 		return badInputf("-c %s: use the path of the socket", o.client)
@@ -153,9 +161,6 @@ func (o *options) check(fs *flagSet) error {
 	if o.test != "" && o.test != meter.Bandwidth && (o.reverse || o.bidir) {
 		return badInputf("%s goes both ways anyway: leave out -R and --bidir", o.test)
 	}
-	if !fs.Changed("interval") {
-		o.interval = seconds(time.Second)
-	}
 	if !o.server && o.transport == "" {
 		o.transport = "sdp"
 	}
@@ -165,17 +170,10 @@ func (o *options) check(fs *flagSet) error {
 	return nil
 }
 
-func testNames() (names []string) {
-	for _, t := range tests {
-		names = append(names, t[0])
-	}
-	return names
-}
-
 // params returns what a run does.
 func (o *options) params() (meter.Params, error) {
 	p := meter.Params{
-		Test: o.test, Streams: o.streams, Size: int(o.length.n), Omit: time.Duration(o.omit), Time: time.Duration(o.time),
+		Test: o.test, Streams: o.streams, Size: int(o.length.n), Omit: o.omit, Time: o.time,
 		Bytes: uint64(o.bytes.n), Reverse: o.reverse, Bidir: o.bidir, Rate: o.rate.n, Burst: o.rate.burst, Window: int(o.window.n),
 	}
 	if p.Size == 0 {
@@ -208,109 +206,43 @@ func (o *options) params() (meter.Params, error) {
 	return p, nil
 }
 
-// seconds is a flag's value: seconds, or a time with a unit.
-type seconds time.Duration
-
-// Type returns the name of the value in the help.
-func (s *seconds) Type() string { return "N" }
-
-// String returns the value in seconds, or nothing for the help's default.
-func (s *seconds) String() string {
-	if *s == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(time.Duration(*s).Seconds(), 'g', -1, 64)
-}
-
-// Set parses the value.
-func (s *seconds) Set(text string) error {
-	if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && v < 1e9 {
-		*s = seconds(v * float64(time.Second))
-		return nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return fmt.Errorf("want seconds, as in 10 or 0.5, or a time with its unit, as in 300ms")
-	}
-	*s = seconds(d)
-	return nil
-}
-
-// number is a flag's value. K, M, G and T are powers of 1024, or in a rate, which may have a burst
-// behind a slash, of 1000.
-type number struct {
-	n     float64
-	rate  bool
-	burst int
-}
-
-// Type returns the name of the value in the help.
-func (v *number) Type() string { return map[bool]string{false: "N", true: "RATE"}[v.rate] }
-
-// String returns the default that the help shows: none.
-func (v *number) String() string { return "" }
-
-// Set parses the value.
-func (v *number) Set(text string) (err error) {
-	unit, step := 1.0, 1024.0
-	if v.rate {
-		step = 1000
-		if rate, burst, ok := strings.Cut(text, "/"); ok {
-			if v.burst, err = strconv.Atoi(burst); err != nil || v.burst < 1 || v.burst > 1000 {
-				return fmt.Errorf("want bursts of 1 to 1000 messages")
-			}
-			text = rate
-		}
-	}
-	if text != "" {
-		if i := strings.IndexByte("KMGT", text[len(text)-1]&^0x20); i >= 0 {
-			unit, text = math.Pow(step, float64(i+1)), text[:len(text)-1]
-		}
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if v.n = n * unit; err != nil || !(v.n >= 1 && v.n < 1<<62) {
-		return fmt.Errorf("want 1 at least, as in 64, 128K or 10M")
-	}
-	return nil
-}
+// during returns the time of a test that has parts.
+func (o *options) during(usual time.Duration) time.Duration { return cmp.Or(o.time, usual) }
 
 // runTool runs what users of the tool ask for.
 func runTool(ctx context.Context, args []string, out io.Writer) error {
 	o := options{arguments: args, rate: number{rate: true}}
-	fs := newFlagSet()
-	o.register(fs)
-	helped, err := fs.parseTest(args, out, &o.test)
-	if helped || err != nil {
+	if fs, err := o.parse(args, out); fs == nil || err != nil {
 		return err
 	}
-	if err := o.check(fs); err != nil {
-		return err
-	}
-	to, err := openOutput(o.logfile, out)
-	if err != nil {
-		return err
-	}
+	run := o.measure
 	switch {
 	case o.server:
-		err = runServe(ctx, &o, to)
+		run = o.serve
 	case o.test == "":
-		err = runDefault(ctx, &o, to)
+		run = o.compare
 	case o.test == shmemTest:
-		err = runSHMEM(ctx, &o, to)
+		run = o.measureSHMEM
 	case o.test == sweepTest:
-		err = runSweep(ctx, &o, to)
-	default:
-		err = measureTest(ctx, &o, to)
+		run = o.sweep
 	}
-	if closed := to.close(); err == nil {
-		err = closed
+	if o.logfile == "" {
+		return run(ctx, out)
 	}
-	return err
+	f, err := os.OpenFile(o.logfile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return badInputf("--logfile: %w", err)
+	}
+	return cmp.Or(run(ctx, f), f.Close())
+}
+
+func (o *options) head() report.Head {
+	return report.NewHead(flags.Version("sdp-perf"), o.arguments)
 }
 
 // reporter returns one for a run.
 func (o *options) reporter(to io.Writer, host string) *report.Reporter {
-	r := &report.Reporter{W: to, Host: host, Port: strconv.Itoa(o.port), Version: programVersion(), Arguments: o.arguments}
+	r := &report.Reporter{Head: o.head(), W: to, Host: host, Port: o.port}
 	if o.format != "" {
 		r.Unit = report.Format(o.format[0])
 	}
@@ -321,4 +253,44 @@ func (o *options) reporter(to io.Writer, host string) *report.Reporter {
 		r.As = report.AsStream
 	}
 	return r
+}
+
+// print prints a report as text or JSON, and draws its picture. err is what ended it early; it is
+// returned, or that of a write.
+func (o *options) print(out io.Writer, rep any, text func(io.Writer) error, picture report.Chart, err error) error {
+	var written error
+	if o.json || o.stream {
+		written = report.WriteJSON(out, rep)
+	} else {
+		written = text(out)
+	}
+	if written != nil {
+		_ = text(os.Stderr)
+		written = fmt.Errorf("write the result: %w", written)
+	}
+	return cmp.Or(err, written, o.draw(picture))
+}
+
+// draw writes the picture of --svg.
+func (o *options) draw(c report.Chart) error {
+	if o.svg == "" {
+		return nil
+	}
+	if err := os.WriteFile(o.svg, c.SVG(), 0o666); err != nil {
+		return fmt.Errorf("--svg: %w", err)
+	}
+	return nil
+}
+
+// onTerminal returns whether somebody looks at the standard error.
+var onTerminal = sync.OnceValue(func() bool {
+	info, err := os.Stderr.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+})
+
+// progress shows a line in place of the one before, on a terminal only.
+func progress(what string) {
+	if onTerminal() {
+		fmt.Fprint(os.Stderr, "\r\x1b[K"+what)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
@@ -26,35 +28,35 @@ type servantReady struct {
 	Error     string
 }
 
-func runServant(ctx context.Context, args []string, out io.Writer) error {
+func runServant(args []string) error {
 	ignoreSignals()
 	if len(args) < 2 {
 		return badInputf("%s is started by sdp-perf itself", servantCommand)
 	}
 	defer os.RemoveAll(args[0])
-	srv := &meter.Server{}
-	defer srv.Close()
-	ready := servantReady{Addresses: make(map[string]string)}
+	ctx, end := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer end()
+	ready := servantReady{Addresses: map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(args[0], "socket")}}
 	for _, transport := range args[1:] {
-		address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(args[0], "socket")}[transport]
+		address := ready.Addresses[transport]
 		ln, err := meter.Listen(ctx, transport, address)
 		if err != nil {
 			ready.Error = oneLine(err)
 			break
 		}
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			_, port, _ := net.SplitHostPort(ln.Addr().String())
-			address = net.JoinHostPort(host, port)
+		if _, port, err := net.SplitHostPort(ln.Addr().String()); err == nil {
+			ready.Addresses[transport] = strings.TrimSuffix(address, "0") + port
 		}
-		ready.Addresses[transport] = address
-		go func() {
-			if err := srv.Serve(ln); err != nil {
-				fmt.Fprintln(os.Stderr, "sdp-perf: "+oneLine(err))
+		work.Go(func() {
+			if err := (&meter.Server{}).Serve(ctx, ln); err != nil {
+				complain(err)
 			}
-		}()
+		})
 	}
-	if err := json.NewEncoder(out).Encode(ready); err != nil {
-		return err
+	if json.NewEncoder(os.Stdout).Encode(ready) != nil {
+		return errParentGone
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
@@ -72,11 +74,9 @@ func startServant(ctx context.Context, transports ...string) (*servant, error) {
 	if slices.Contains(transports, "sdp") { // checked before anything is started
 		f, err := sdp.Open("")
 		if err != nil {
-			return nil, badInputf("%w", err)
+			return nil, badInput{err}
 		}
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
+		f.Close()
 	}
 	dir, err := os.MkdirTemp("", "sdp-perf-")
 	if err != nil {
@@ -88,7 +88,7 @@ func startServant(ctx context.Context, transports ...string) (*servant, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("does not listen after %v", childStart))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { s.stdout.Close() })()
+	defer context.AfterFunc(ctx, s.end)()
 	err = s.answers.Decode(&s.servantReady)
 	switch {
 	case ctx.Err() != nil:
@@ -99,7 +99,8 @@ func startServant(ctx context.Context, transports ...string) (*servant, error) {
 		err = errors.New(s.Error)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the second process: %w: %v", err, s.stop())
+		_ = s.stop(ctx, nil)
+		return nil, fmt.Errorf("the second process: %w: %v", err, s.cmd.ProcessState)
 	}
 	return s, nil
 }
@@ -109,10 +110,13 @@ func (s *servant) target(transport string) meter.Target {
 	return meter.Target{Transport: transport, Address: s.Addresses[transport], Timeout: connectTimeout * time.Millisecond}
 }
 
-// stop ends the servant and returns how it ended.
-func (s *servant) stop() *os.ProcessState {
+// stop ends the servant. It returns err, with how the servant ended if that explains it.
+func (s *servant) stop(ctx context.Context, err error) error {
 	s.end()
 	_ = s.wait()            // the state says more
 	_ = os.RemoveAll(s.dir) // if it was killed
-	return s.cmd.ProcessState
+	if state := s.cmd.ProcessState; err != nil && !state.Success() && ctx.Err() == nil {
+		return fmt.Errorf("%w (the second process: %v)", err, state)
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,27 +13,21 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// runSweep measures round trips by size. Without --json it prints NetPIPE's columns: bytes, Mbit/s
+// sweep measures round trips by size. Without --json it prints NetPIPE's columns: bytes, Mbit/s
 // one way, seconds one way.
-func runSweep(ctx context.Context, o *options, out io.Writer) error {
+func (o *options) sweep(ctx context.Context, out io.Writer) error {
 	sizes := report.SweepSizes()
 	if o.length.n > 0 {
 		sizes = []int{int(min(o.length.n, meter.MaxSize))}
 	}
-	total := defaultTestTime
-	if o.time > 0 {
-		total = timeOf(o.time)
-	}
-	return o.withServer(ctx, func(to meter.Target) error {
-		sweep := &report.Sweep{Head: report.NewHead(programVersion(), o.arguments), Transport: to.Transport}
-		var err error
+	slice := max(o.during(defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
+	return o.withServer(ctx, func(to meter.Target) (err error) {
+		sweep := &report.Sweep{Head: o.head(), Transport: to.Transport}
 		if sweep.Verified, err = o.verified(ctx, to, 1); err != nil {
 			return err
 		}
-		line := newProgress(os.Stderr)
 		for i := 0; i < len(sizes) && err == nil; i++ {
-			line.show(fmt.Sprintf("%d B", sizes[i]))
-			slice := max(total/time.Duration(len(sizes)), time.Millisecond)
+			progress(fmt.Sprintf("%d B", sizes[i]))
 			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window.n)}
 			var r *meter.Result
 			r, err = meter.Run(ctx, to, p, meter.Observer{})
@@ -40,19 +35,20 @@ func runSweep(ctx context.Context, o *options, out io.Writer) error {
 				p.Omit, p.Time, p.Bytes = 0, 0, 3*uint64(p.Size)
 				r, err = meter.Run(ctx, to, p, meter.Observer{})
 			}
-			line.clear()
+			progress("")
 			if err == nil {
 				if text := sweep.Add(p.Size, report.Times(r)); !o.json {
 					_, err = io.WriteString(out, text)
 				}
 			}
 		}
-		if to.Transport == "sdp" {
-			sweep.Crossovers = crossovers()
+		if f, opened := sdp.Open(""); to.Transport == "sdp" && opened == nil {
+			sweep.Crossovers = f.Crossovers()
+			f.Close()
 		}
 		sweep.Fail(err)
 		if o.json {
-			err = firstError(err, report.WriteJSON(out, sweep))
+			err = cmp.Or(err, report.WriteJSON(out, sweep))
 		}
 		for _, c := range sweep.Crossovers {
 			if text := "the device's engine is never faster"; !o.json {
@@ -62,16 +58,6 @@ func runSweep(ctx context.Context, o *options, out io.Writer) error {
 				fmt.Fprintf(os.Stderr, "To %s: %s.\n", c.Peer, text)
 			}
 		}
-		return firstError(err, o.draw(sweep.Picture()))
+		return cmp.Or(err, o.draw(sweep.Picture()))
 	})
-}
-
-// crossovers returns from which size on the devices of this process copy by their engines.
-func crossovers() []sdp.Crossover {
-	f, err := sdp.Open("")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	return f.Crossovers()
 }

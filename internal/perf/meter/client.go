@@ -1,9 +1,11 @@
 package meter
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	crand "crypto/rand"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -12,13 +14,17 @@ import (
 // Result is a run as this side knows it.
 type Result struct {
 	Params
-	Transport     string
-	Local, Remote string // addresses of the control connection
-	Started       time.Time
-	Connected     [][2]string // addresses of the streams, this side's first
-	Intervals     []Interval
-	Here, There   *Side     // nil if it is not known
-	Before        [2]uint64 // memory of both sides before the connections of Idle
+	Transport   string
+	Remote      string // address of the control connection
+	Started     time.Time
+	Connected   [][2]string // addresses of the streams, this side's first
+	Intervals   []Interval
+	Here, There *Side     // nil if it is not known
+	Before      [2]uint64 // memory of both sides before the connections of Idle
+}
+
+func newResult(p Params, c net.Conn) *Result {
+	return &Result{Params: p, Transport: transportOf(c), Remote: c.RemoteAddr().String(), Started: time.Now()}
 }
 
 // Target is a server.
@@ -52,8 +58,8 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	name := newRunName()
-	raw, err := t.dial(ctx, preamble{kind: control, run: name}, 0)
+	name := crand.Text()
+	raw, err := t.dial(ctx, control, name, 0)
 	if err != nil {
 		return nil, &DialError{err}
 	}
@@ -61,9 +67,10 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	defer c.Close()
 	r := newRun(p, true)
 	defer r.close()
-	res := &Result{Params: p, Transport: transportOf(raw), Local: raw.LocalAddr().String(), Remote: raw.RemoteAddr().String(), Started: time.Now()}
-	if err := setUp(ctx, t, c, r, res, name); err != nil {
-		return nil, err
+	r.dial = func(ctx context.Context) (net.Conn, error) { return t.dial(ctx, data, name, p.Window) }
+	res := newResult(p, raw)
+	if err := setUp(ctx, c, r, res); err != nil {
+		return nil, cmp.Or(context.Cause(ctx), noEOF(err))
 	}
 	if o.Connected != nil {
 		o.Connected(res)
@@ -71,75 +78,54 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	if err := c.send(message{Do: "run"}); err != nil {
 		return nil, err
 	}
-	answers := make(chan message, 1)
-	lost := make(chan error, 1)
 	life, end := context.WithCancel(context.Background()) // of the streams
 	defer end()
+	var lost error
+	answered := make(chan struct{})
 	go func() {
-		m, err := c.receive()
-		if err != nil {
-			lost <- fmt.Errorf("the server: %w", noEOF(err))
+		defer close(answered)
+		m, err := c.receive(0)
+		if res.There = m.Side; err != nil {
+			lost = fmt.Errorf("the server: %w", noEOF(err))
 			r.stop(err)
 			end()
-			return
 		}
-		answers <- m
 	}()
-	r.begin()
-	watched := r.observe(o, res)
-	interrupted := context.AfterFunc(ctx, func() {
+	watched := r.begin(o, res)
+	told := context.AfterFunc(ctx, func() {
 		r.stop(context.Cause(ctx))
-		if p.Test == verifying { // there is nothing to be kept
+		_ = c.send(message{Do: "stop"}) // a server that sends ends by itself, unless it is told to
+		if p.Test == verifying {        // there is nothing to be kept
 			end()
 		}
 	})
-	guard := context.AfterFunc(r.stopped, func() { // a stream that hangs
-		if p.Test != verifying {
-			time.AfterFunc(stopTime, end)
-		}
-	})
-	// A server that sends ends by itself, unless it is told to.
-	told := context.AfterFunc(ctx, func() { _ = c.send(message{Do: "stop"}) })
+	context.AfterFunc(r.stopped, func() { time.AfterFunc(stopTime, end) }) // a stream that hangs
 	r.ends(life)
 	r.stop(nil)
-	guard()
-	interrupted()
 	if told() {
 		_ = c.send(message{Do: "stop"}) // if it fails there is no answer
 	}
 	watched()
 	res.Here = r.side()
-	timeout := time.NewTimer(stopTime)
-	defer timeout.Stop()
-	select {
-	case m := <-answers:
-		res.There = m.Side
-	case err = <-lost:
-	case <-timeout.C:
-		err = errors.New("the server has not answered in time")
+	_ = c.SetReadDeadline(time.Now().Add(stopTime)) // if it fails there is no answer
+	<-answered
+	if p.Test == verifying {
+		return res, cmp.Or(context.Cause(ctx), r.err(), lost)
 	}
-	if ctx.Err() != nil {
-		return res, context.Cause(ctx)
-	}
-	if own := r.err(); own != nil && (err == nil || p.Test == verifying) {
-		err = own
-	}
-	return res, err
+	return res, cmp.Or(context.Cause(ctx), lost, r.err())
 }
 
 // dial connects, and sends a preamble.
-func (t Target) dial(ctx context.Context, p preamble, window int) (net.Conn, error) {
+func (t Target) dial(ctx context.Context, kind byte, run string, window int) (net.Conn, error) {
 	c, err := Dial(ctx, t.Transport, t.Address, t.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	if got := transportOf(c); got != t.Transport {
-		c.Close()
-		return nil, fmt.Errorf("the connection goes by %s", got)
+		err = fmt.Errorf("the connection goes by %s", got)
 	}
-	err = setWindow(c, window)
-	if err == nil {
-		_, err = c.Write(p.bytes())
+	if err = cmp.Or(err, setWindow(c, window)); err == nil {
+		_, err = c.Write(preamble(kind, run))
 	}
 	if err != nil {
 		c.Close()
@@ -149,60 +135,40 @@ func (t Target) dial(ctx context.Context, p preamble, window int) (net.Conn, err
 }
 
 // setUp agrees with the server about a run and opens its streams.
-func setUp(ctx context.Context, t Target, c *controlConn, r *run, res *Result, name string) error {
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	explain := func(err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return noEOF(err)
-	}
-	if err := c.SetReadDeadline(time.Now().Add(controlSlack)); err != nil {
+func setUp(ctx context.Context, c *controlConn, r *run, res *Result) error {
+	defer context.AfterFunc(ctx, func() { c.Close() })() // the server then closes the streams
+	if err := c.send(message{Params: &r.p}); err != nil {
 		return err
 	}
-	if err := c.send(message{Do: "start", Params: &r.p}); err != nil {
-		return explain(err)
+	m, err := c.receive(controlSlack)
+	if err == io.EOF || err == nil && m.Side == nil {
+		err = errNotPerf
 	}
-	if err := c.first(); err != nil {
-		return explain(err)
-	}
-	if _, err := c.receive(); err != nil {
-		return explain(err)
+	if err != nil {
+		return err
 	}
 	if r.p.Test == Idle {
-		var err error
-		if res.Before, err = usage(c); err != nil {
-			return explain(err)
-		}
-	}
-	dial := func(ctx context.Context, i int) (net.Conn, error) {
-		return t.dial(ctx, preamble{kind: data, stream: i, run: name}, r.p.Window)
+		res.Before = [2]uint64{memory(), m.Side.Memory}
 	}
 	for i, s := range r.streams[:r.p.total()] {
-		var err error
-		if s.conn, err = dial(ctx, i); err != nil {
-			return fmt.Errorf("stream %d: %w", i+1, err)
+		if s.conn, err = r.dial(ctx); err == nil {
+			err = attached(s.conn)
+		}
+		if err != nil {
+			return fmt.Errorf("stream %d: %w", i+1, noEOF(err))
 		}
 		res.Connected = append(res.Connected, [2]string{s.conn.LocalAddr().String(), s.conn.RemoteAddr().String()})
 	}
-	r.dial = func(ctx context.Context) (net.Conn, error) { return dial(ctx, 0) }
-	if _, err := c.receive(); err != nil {
-		return explain(err)
-	}
-	return c.SetReadDeadline(time.Time{})
+	return nil
 }
 
-// usage returns the memory of both sides.
-func usage(c *controlConn) (both [2]uint64, err error) {
-	if err := c.send(message{Do: "usage"}); err != nil {
-		return both, err
+// attached waits until the server has attached a stream.
+func attached(c net.Conn) error {
+	if err := c.SetReadDeadline(time.Now().Add(controlSlack)); err != nil {
+		return err
 	}
-	m, err := c.receive()
-	if err != nil {
-		return both, err
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		return err
 	}
-	if m.Side == nil {
-		return both, errNotPerf
-	}
-	return [2]uint64{memory(), m.Side.Memory}, nil
+	return c.SetReadDeadline(time.Time{})
 }

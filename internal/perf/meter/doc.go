@@ -5,14 +5,14 @@
 // connections of its own. Both begin with a preamble that names the run; see wire.go.
 //
 //	client                                server
-//	preamble, start: Params     ──────►   checks them
+//	preamble, Params            ──────►   checks them
 //	                            ◄──────   ready
 //	a preamble on each stream   ──────►   attaches it
-//	                            ◄──────   attached
+//	                            ◄──────   a byte on that stream
 //	run                         ──────►   both begin
 //	data                        ◄─────►   data
 //	stop                        ──────►   ends its streams
-//	                            ◄──────   result: its Side
+//	                            ◄──────   its Side
 //
 // One side or both send until the time is over or the amount is sent, and half-close; the other side
 // reads to the end. So each side knows what it has sent and received, and what either of them measured is

@@ -1,13 +1,17 @@
 package meter
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
@@ -16,16 +20,17 @@ import (
 func TestMain(m *testing.M) { fabrictest.Main(m) }
 
 // serving returns a target at which a server of this process listens.
-func serving(t *testing.T, transport string, o Observer) Target {
+func serving(t *testing.T, transport string) Target {
 	t.Helper()
 	address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[transport]
 	ln, err := Listen(t.Context(), transport, address)
 	require.NoError(t, err)
-	s := &Server{Observer: o}
+	s := &Server{}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
+	ctx, end := context.WithCancel(context.Background())
+	go func() { done <- s.Serve(ctx, ln) }()
 	t.Cleanup(func() {
-		s.Close()
+		end()
 		require.NoError(t, <-done)
 	})
 	if transport != "unix" {
@@ -39,7 +44,7 @@ func serving(t *testing.T, transport string, o Observer) Target {
 // each runs a test on each transport.
 func each(t *testing.T, f func(t *testing.T, to Target)) {
 	for _, transport := range Transports {
-		t.Run(transport, func(t *testing.T) { f(t, serving(t, transport, Observer{})) })
+		t.Run(transport, func(t *testing.T) { f(t, serving(t, transport)) })
 	}
 }
 
@@ -126,7 +131,7 @@ func TestAnInterruptEndsARunWithWhatWasMeasured(t *testing.T) {
 
 // A proxy that changes one byte is found out, whatever the direction.
 func TestAWrongByteIsFound(t *testing.T) {
-	to := serving(t, "tcp", Observer{})
+	to := serving(t, "tcp")
 	for _, direction := range []int{0, 1} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -169,12 +174,12 @@ func TestAWrongByteIsFound(t *testing.T) {
 
 // What is no preamble, or no message, ends the connection and nothing else.
 func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
-	to := serving(t, "tcp", Observer{})
-	good := string(preamble{kind: control, run: newRunName()}.bytes())
+	to := serving(t, "tcp")
+	good := string(preamble(control, rand.Text()))
 	for _, text := range []string{
-		"", "GET / HTTP/1.1\r\n\r\n", good[:20], good + "x\n", good + "{}\n", good + `{"do":"start","params":{"test":"bw","streams":1000000,"size":1,"time":1}}` + "\n",
+		"", "GET / HTTP/1.1\r\n\r\n", good[:20], good + "x\n", good + "{}\n", good + `{"params":{"test":"bw","streams":2,"size":1,"time":1}}` + "\n" + `{"do":"run"}` + "\n", good + `{"do":"start","params":{"test":"bw","streams":1000000,"size":1,"time":1}}` + "\n",
 		good + `{"do":"start","params":{"test":"bw","streams":1,"size":1,"time":-1}}` + "\n", good + `{"do":"start","params":{"test":"bw","streams":1,"size":1,"time":1}}` + "\n" + `{"do":"run"}` + "\n",
-		string(preamble{kind: data, stream: 5, run: newRunName()}.bytes()) + "data",
+		string(preamble(data, rand.Text())) + "data",
 	} {
 		c, err := net.Dial("tcp", to.Address)
 		require.NoError(t, err)
@@ -185,4 +190,44 @@ func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
 		c.Close()
 	}
 	require.NoError(t, Verify(t.Context(), to, 1, 1000))
+}
+
+func TestAServerBoundsItsRuns(t *testing.T) {
+	to := serving(t, "tcp")
+	begin := func() *controlConn {
+		raw, err := to.dial(t.Context(), control, rand.Text(), 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { raw.Close() })
+		c := newControlConn(raw)
+		require.NoError(t, c.send(message{Params: &Params{Test: Latency, Streams: 1, Size: 1, Time: time.Hour}}))
+		return c
+	}
+	var last *controlConn
+	for range maxRuns {
+		last = begin()
+		_, err := last.receive(time.Minute)
+		require.NoError(t, err)
+	}
+	_, err := begin().receive(time.Minute)
+	require.ErrorContains(t, err, "the server carries out 32 runs, and no more at the same time")
+	require.ErrorContains(t, Verify(t.Context(), to, 1, 1), "try again later")
+	last.Close()
+	require.Eventually(t, func() bool { return Verify(t.Context(), to, 1, 1) == nil }, time.Minute, time.Millisecond)
+}
+
+// A peer may not have this side make counters for any range that it likes.
+func TestTimesOfAnotherRangeAreRefused(t *testing.T) {
+	ours := &Times{}
+	ours.Add(time.Millisecond)
+	text, err := ours.MarshalText()
+	require.NoError(t, err)
+	var got Times
+	require.NoError(t, got.UnmarshalText(text))
+	require.EqualValues(t, 1, got.Count())
+	wide, err := hdr.New(1, math.MaxInt64, 5).Encode(hdr.V2CompressedEncodingCookieBase)
+	require.NoError(t, err)
+	for _, bad := range [][]byte{wide, text[:20], []byte("x"), bytes.Repeat(text, maxText/len(text)+1)} {
+		require.Error(t, got.UnmarshalText(bad))
+		require.Zero(t, got.Count())
+	}
 }

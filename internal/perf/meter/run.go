@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,6 @@ func (c CPU) Total() time.Duration { return c.User + c.System }
 // OwnCPU returns the processor time that this process has used.
 func OwnCPU() time.Duration { return cpu().Total() }
 
-func (c CPU) less(o CPU) CPU { return CPU{c.User - o.User, c.System - o.System} }
-
 // Stream is what one side did on one data connection while it was measured. Connect has one for
 // each goroutine that connects.
 type Stream struct {
@@ -43,10 +42,10 @@ type Side struct {
 	Memory  uint64        `json:"memory,omitempty"` // of Idle
 	Paths   *sdp.Stats    `json:"paths,omitempty"`  // of all streams by SDP
 	// Times are of single operations; in Bandwidth, of each MiB that this side received.
-	Times *Times `json:"times"`
+	Times Times `json:"times"`
 	// Sent has, for Loaded, the times since the operations began; Times has those since they were
 	// due, which corrects for coordinated omission.
-	Sent *Times `json:"sent,omitempty"`
+	Sent Times `json:"sent"`
 }
 
 // Interval is what one side did in a part of a run.
@@ -74,7 +73,7 @@ type stream struct {
 type run struct {
 	p       Params
 	client  bool
-	dial    func(context.Context) (net.Conn, error) // of a client of Connect
+	dial    func(context.Context) (net.Conn, error) // of a client
 	streams []*stream
 	begun   time.Time
 	stop    context.CancelCauseFunc // no operation begins any more
@@ -84,11 +83,14 @@ type run struct {
 	work    sync.WaitGroup
 	memory  uint64 // of Idle, at the end
 
+	// mark begins the measurement: what was done before does not count. The following are set by it.
+	mark     func()
+	marked   time.Duration
+	cpu      CPU
+	counting atomic.Bool // for the goroutines of the streams
+
 	mu       sync.Mutex
-	measured bool          // guarded by mu
-	marked   time.Duration // when that began; guarded by mu
-	cpu      CPU           // then; guarded by mu
-	counting atomic.Bool   // measured, for the goroutines of the streams
+	attached int // of a server: streams that are there, or all, if no more may come; guarded by mu
 }
 
 func newRun(p Params, client bool) *run {
@@ -99,6 +101,16 @@ func newRun(p Params, client bool) *run {
 	r.stopped, r.stop = context.WithCancelCause(context.Background())
 	context.AfterFunc(r.stopped, func() { r.halt.Store(true) })
 	r.left.Store(int64(min(p.Bytes, 1<<62)))
+	r.mark = sync.OnceFunc(func() {
+		for _, s := range r.streams {
+			if p.Omit > 0 { // else all counts, that of Connect before this side began too
+				s.base = s.done.Load()
+			}
+			s.paths = pathsOf(s.conn)
+		}
+		r.cpu, r.marked = cpu(), time.Since(r.begun)
+		r.counting.Store(true)
+	})
 	n := p.total()
 	if p.Test == Connect {
 		n = p.Streams
@@ -113,79 +125,70 @@ func newRun(p Params, client bool) *run {
 	return r
 }
 
-// begin starts the work of this side.
-func (r *run) begin() {
+// begin starts the work of this side. It reports intervals until the function that it returns is called.
+func (r *run) begin(o Observer, to *Result) (watched func()) {
 	r.begun = time.Now()
 	if r.p.Omit == 0 {
 		r.mark()
 	} else {
-		timer := time.AfterFunc(r.p.Omit, r.mark)
-		context.AfterFunc(r.stopped, func() { timer.Stop() })
+		r.after(r.p.Omit, r.mark)
 	}
 	if r.p.Time > 0 {
-		timer := time.AfterFunc(r.p.Omit+r.p.Time, func() { r.stop(nil) })
-		context.AfterFunc(r.stopped, func() { timer.Stop() })
+		r.after(r.p.Omit+r.p.Time, func() { r.stop(nil) })
 	}
 	if r.p.Test == Idle && r.client {
 		r.work.Go(r.idles)
-		return
+	} else {
+		for _, s := range r.streams {
+			r.work.Go(func() {
+				s.err = r.serve(s)
+				s.ended.Store(int64(time.Since(r.begun)))
+				if s.err != nil {
+					r.stop(s.err)
+				}
+			})
+		}
 	}
-	for _, s := range r.streams {
-		r.work.Go(func() {
-			s.err = r.serve(s)
-			s.ended.Store(int64(time.Since(r.begun)))
-			if s.err != nil {
-				r.stop(s.err)
-			}
-		})
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	if o.Every > 0 && o.Interval != nil {
+		watching.Go(func() { r.watch(ctx, o, to) })
 	}
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// after calls f after a time, unless the run is stopped before.
+func (r *run) after(d time.Duration, f func()) {
+	timer := time.AfterFunc(d, f)
+	context.AfterFunc(r.stopped, func() { timer.Stop() })
 }
 
 // serve does what this side does on a stream.
-func (r *run) serve(s *stream) error {
-	switch r.p.Test {
-	case Bandwidth:
-		if !s.sends {
-			return r.sink(s)
-		}
-		if err := r.source(s); err != nil {
-			return err
-		}
-		return closeWrite(s.conn)
-	case verifying:
+func (r *run) serve(s *stream) (err error) {
+	switch {
+	case r.p.Test == verifying:
 		return r.verify(s)
-	case Connect:
-		if !r.client {
-			<-r.stopped.Done() // each connection is answered as it comes
-			return nil
-		}
+	case r.p.Test == Connect && r.client:
 		return r.connects(s)
-	}
-	if !r.client {
+	case r.p.Test == Connect:
+		<-r.stopped.Done() // each connection is answered as it comes
+		return nil
+	case r.p.Test == Bandwidth && !s.sends:
+		return r.sink(s)
+	case r.p.Test == Bandwidth:
+		err = r.source(s)
+	case !r.client:
 		return r.echo(s)
+	default:
+		err = r.asks(s)
 	}
-	if err := r.asks(s); err != nil {
+	if err != nil {
 		return err
 	}
 	return closeWrite(s.conn)
-}
-
-// mark begins the measurement: what was done before does not count.
-func (r *run) mark() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.measured {
-		return
-	}
-	for _, s := range r.streams {
-		if r.p.Omit > 0 { // else all counts, that of Connect before this side began too
-			s.base = s.done.Load()
-		}
-		s.paths = pathsOf(s.conn)
-	}
-	r.cpu = cpu()
-	r.measured, r.marked = true, time.Since(r.begun)
-	r.counting.Store(true)
 }
 
 func pathsOf(c net.Conn) (s sdp.Stats) {
@@ -197,8 +200,7 @@ func pathsOf(c net.Conn) (s sdp.Stats) {
 
 // ends waits until all streams have ended, or until ctx ends. Then it closes them.
 func (r *run) ends(ctx context.Context) {
-	stop := context.AfterFunc(ctx, r.close)
-	defer stop()
+	defer context.AfterFunc(ctx, r.close)()
 	r.work.Wait()
 }
 
@@ -222,11 +224,8 @@ func (r *run) counts() []Stream {
 // side returns what this side did. All goroutines of streams have ended.
 func (r *run) side() *Side {
 	r.mark() // if it ended before
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	side := &Side{Memory: r.memory, CPU: cpu().less(r.cpu), Streams: r.counts(), Times: &Times{}}
-	var paths sdp.Stats
-	bySDP := false
+	used := cpu()
+	side := &Side{Memory: r.memory, CPU: CPU{used.User - r.cpu.User, used.System - r.cpu.System}, Streams: r.counts()}
 	for i, s := range r.streams {
 		st := &side.Streams[i]
 		st.Bytes -= s.base
@@ -237,19 +236,16 @@ func (r *run) side() *Side {
 			s.times.Add(time.Duration(float64(st.Took) * (1 << 20) / float64(st.Bytes)))
 		}
 		side.Times.Merge(&s.times)
-		if r.p.Test == Loaded && r.client {
-			if side.Sent == nil {
-				side.Sent = &Times{}
+		side.Sent.Merge(&s.sent)
+		if c, ok := s.conn.(*sdp.Conn); ok {
+			if side.Paths == nil {
+				side.Paths = &sdp.Stats{}
 			}
-			side.Sent.Merge(&s.sent)
+			sum, after, before := reflect.ValueOf(side.Paths).Elem(), reflect.ValueOf(c.Stats()), reflect.ValueOf(s.paths)
+			for i := range sum.NumField() {
+				sum.Field(i).SetUint(sum.Field(i).Uint() + after.Field(i).Uint() - before.Field(i).Uint())
+			}
 		}
-		if _, ok := s.conn.(*sdp.Conn); ok {
-			bySDP = true
-			addDifference(&paths, pathsOf(s.conn), s.paths)
-		}
-	}
-	if bySDP {
-		side.Paths = &paths
 	}
 	return side
 }
@@ -267,30 +263,30 @@ func (r *run) err() error {
 	return nil
 }
 
-// watch calls observe for each interval until the run is over, and for the rest of the last one.
-func (r *run) watch(ctx context.Context, interval time.Duration, observe func(Interval)) {
+// watch reports each interval until ctx ends, and the rest of the last one.
+func (r *run) watch(ctx context.Context, o Observer, to *Result) {
 	before, last := r.counts(), time.Duration(0)
-	emit := func(now time.Duration) {
-		all := r.counts()
-		in := Interval{Start: last, End: now, Omitted: now <= r.p.Omit, Streams: make([]Stream, len(all))}
-		for i, s := range all {
-			bytes := s.Bytes - before[i].Bytes
-			in.Streams[i] = Stream{ID: s.ID, Sends: s.Sends, Bytes: bytes, Ops: bytes / uint64(r.p.Size), Took: now - last}
-		}
-		observe(in)
-		before, last = all, now
-	}
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
-	for {
+	for running := true; running; {
 		select {
 		case <-ticker.C:
-			emit(time.Since(r.begun))
 		case <-ctx.Done():
-			if now := time.Since(r.begun); now-last > interval/10 {
-				emit(now)
-			}
+			running = false
+		}
+		now := time.Since(r.begun)
+		if !running && now-last <= o.Every/10 {
 			return
 		}
+		all := r.counts()
+		in := Interval{Start: last, End: now, Omitted: now <= r.p.Omit}
+		for i, s := range all {
+			s.Bytes -= before[i].Bytes
+			s.Ops, s.Took = s.Bytes/uint64(r.p.Size), now-last
+			in.Streams = append(in.Streams, s)
+		}
+		before, last = all, now
+		to.Intervals = append(to.Intervals, in)
+		o.Interval(to, in)
 	}
 }

@@ -1,8 +1,12 @@
 package meter
 
 import (
-	"math"
-	"slices"
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -11,20 +15,23 @@ import (
 // Percentiles lists the percentiles in a report.
 var Percentiles = []float64{50, 90, 99, 99.9, 99.99, 99.999}
 
+// longest is the longest time of a distribution; longer ones count as this one.
+const longest = time.Hour
+
 // Times is a distribution of times, exact to a thousandth. One goroutine uses it at a time. The zero
 // value has none. In JSON it is what HdrHistogram's tools read.
 type Times struct{ h *hdr.Histogram }
 
 func (t *Times) histogram() *hdr.Histogram {
 	if t.h == nil {
-		t.h = hdr.New(1, int64(time.Hour), 3)
+		t.h = hdr.New(1, int64(longest), 3)
 	}
 	return t.h
 }
 
 // Add adds one time. It does not allocate after the first one.
 func (t *Times) Add(d time.Duration) {
-	_ = t.histogram().RecordValue(min(max(int64(d), 1), int64(time.Hour)))
+	_ = t.histogram().RecordValue(int64(min(max(d, 1), longest)))
 }
 
 // Merge adds all times of another distribution.
@@ -44,19 +51,11 @@ func (t *Times) Count() int64 {
 
 // At returns a percentile, or 0 if there are no times.
 func (t *Times) At(percentile float64) time.Duration {
-	if t.Count() == 0 {
-		return 0
-	}
-	return time.Duration(t.h.ValueAtPercentile(percentile))
+	return time.Duration(t.histogram().ValueAtPercentile(percentile))
 }
 
-// Mean returns the mean.
-func (t *Times) Mean() time.Duration {
-	if t.Count() == 0 {
-		return 0
-	}
-	return time.Duration(t.h.Mean())
-}
+// Mean returns the mean, or 0.
+func (t *Times) Mean() time.Duration { return time.Duration(t.histogram().Mean()) }
 
 // Min and Max return the extremes.
 func (t *Times) Min() time.Duration { return t.At(0) }
@@ -70,32 +69,36 @@ func (t *Times) MarshalText() ([]byte, error) {
 	return t.h.Encode(hdr.V2CompressedEncodingCookieBase)
 }
 
-// UnmarshalText decodes what MarshalText encodes.
+// maxText bounds the text of a distribution. One with each of its counters used takes half of that.
+const maxText = 1 << 20
+
+// UnmarshalText decodes what MarshalText encodes. It refuses what would take more memory.
 func (t *Times) UnmarshalText(b []byte) (err error) {
-	t.h = nil
-	if len(b) > 0 {
-		var h *hdr.Histogram
-		if h, err = hdr.Decode(b); err == nil {
-			t.histogram().Merge(h) // of our range, whatever theirs is
-		}
+	if t.h = nil; len(b) == 0 {
+		return nil
 	}
+	if len(b) > maxText || !sameRange(b) {
+		return errors.New("a distribution of times with another range")
+	}
+	t.h, err = hdr.Decode(b)
 	return err
 }
 
-// Spread is the median of some figures, and the extremes.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
-// SpreadOf returns the spread of values. The median of an even number of values is the mean of the
-// two in the middle. Without values all is NaN.
-func SpreadOf(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{math.NaN(), math.NaN(), math.NaN()}
+// sameRange returns whether an encoded distribution has the range and the precision of ours. Decode makes
+// counters for whatever its header says.
+func sameRange(text []byte) bool {
+	r := base64.NewDecoder(base64.StdEncoding, bytes.NewReader(text))
+	var cookie [8]byte
+	if _, err := io.ReadFull(r, cookie[:]); err != nil {
+		return false
 	}
-	s := slices.Sorted(slices.Values(values))
-	n := len(s)
-	return Spread{Median: (s[(n-1)/2] + s[n/2]) / 2, Min: s[0], Max: s[n-1]}
+	z, err := zlib.NewReader(r)
+	if err != nil {
+		return false
+	}
+	var h struct {
+		Cookie, Size, Offset, Digits uint32
+		Lowest, Highest              int64
+	}
+	return binary.Read(z, binary.BigEndian, &h) == nil && h.Digits == 3 && h.Lowest == 1 && h.Highest == int64(longest)
 }

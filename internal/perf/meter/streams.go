@@ -2,6 +2,7 @@ package meter
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,27 +27,29 @@ func (r *run) take() int {
 // source sends until it is stopped or all is sent.
 func (r *run) source(s *stream) error {
 	buf := bytes.Repeat([]byte{1}, r.p.Size) // pages that were never written are all the same one
-	var due time.Duration
-	pause := time.Duration(0)
+	var due, pause time.Duration
+	burst := max(r.p.Burst, 1)
 	if r.p.Rate > 0 {
-		pause = time.Duration(float64(r.p.Size) * 8 / r.p.Rate * 1e9 * float64(max(r.p.Burst, 1)))
+		pause = time.Duration(float64(r.p.Size*burst) * 8 / r.p.Rate * 1e9)
 	}
 	for i := 0; ; i++ {
-		if pause > 0 && i%max(r.p.Burst, 1) == 0 {
+		if pause > 0 && i%burst == 0 {
 			r.sleep(due)
 			due = max(due+pause, time.Since(r.begun)-time.Second) // what was missed is made up, for a second
 		}
 		n := r.take()
 		if n == 0 {
-			break
+			return nil
 		}
 		n, err := s.conn.Write(buf[:n])
 		s.done.Add(uint64(n))
+		if r.halt.Load() {
+			return nil // the other side may have closed
+		}
 		if err != nil {
-			return r.brokenBy(err)
+			return err
 		}
 	}
-	return nil
 }
 
 // sleep waits until a time since the begin, or until the run is stopped.
@@ -61,14 +64,6 @@ func (r *run) sleep(until time.Duration) {
 	case <-timer.C:
 	case <-r.stopped.Done():
 	}
-}
-
-// brokenBy returns nil if a write failed since the run is over, and the other side has closed.
-func (r *run) brokenBy(err error) error {
-	if r.stopped.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // readSize is the least size of the buffer of a receiver.
@@ -89,10 +84,10 @@ func (r *run) sink(s *stream) error {
 			}
 			last, piece, counted = now, 0, r.counting.Load()
 		}
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 	}
@@ -103,10 +98,10 @@ func (r *run) echo(s *stream) error {
 	buf := make([]byte, r.p.Size)
 	c := io.Reader(s.conn)
 	for {
-		if _, err := io.ReadFull(c, buf); err != nil {
-			if err == io.EOF {
-				return nil
-			}
+		switch _, err := io.ReadFull(c, buf); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
 			return err
 		}
 		s.done.Add(uint64(len(buf))) // the client may be at its end as soon as it has the answer
@@ -119,11 +114,11 @@ func (r *run) echo(s *stream) error {
 // asks makes round trips, and checks each byte that comes back. It does not allocate.
 func (r *run) asks(s *stream) error {
 	out, in := bytes.Repeat([]byte{1}, r.p.Size), make([]byte, r.p.Size)
-	pause := time.Duration(0)
+	var due, pause time.Duration
 	if r.p.Test == Loaded {
 		pause = time.Duration(1e9 / r.p.Rate)
 	}
-	due, last := time.Duration(0), time.Since(r.begun)
+	last := time.Since(r.begun)
 	for i := uint64(1); r.take() > 0; i++ {
 		if len(out) >= 8 {
 			binary.LittleEndian.PutUint64(out, i)
@@ -140,12 +135,12 @@ func (r *run) asks(s *stream) error {
 		}
 		now := time.Since(r.begun)
 		if r.counting.Load() {
+			from := last
 			if pause > 0 {
-				s.times.Add(now - due)
+				from = due
 				s.sent.Add(now - last)
-			} else {
-				s.times.Add(now - last)
 			}
+			s.times.Add(now - from)
 		}
 		due += pause
 		last = now
@@ -245,19 +240,12 @@ func (r *run) verify(s *stream) error {
 	if err != nil {
 		s.conn.Close() // wakes the writer
 	}
-	err = firstOf(err, <-sent)
+	err = cmp.Or(err, <-sent)
 	if bad != "" { // this explains whatever else went wrong after it
 		return fmt.Errorf("wrong data on stream %d: %s", s.id, bad)
 	}
 	s.done.Add(r.p.Bytes)
 	return noEOF(err)
-}
-
-func firstOf(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // noEOF replaces io.EOF in the middle of an exchange by an error that says so.

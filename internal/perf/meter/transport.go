@@ -2,8 +2,8 @@ package meter
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -43,6 +43,14 @@ func Listen(ctx context.Context, transport, address string) (net.Listener, error
 	return (&net.ListenConfig{}).Listen(ctx, transport, address)
 }
 
+// Address returns the address of a host and port by a transport. A host of "unix" is a path.
+func Address(transport, host, port string) string {
+	if transport == "unix" {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
 // transportOf returns the transport of a connection.
 func transportOf(c net.Conn) string {
 	if _, ok := c.(*sdp.Conn); ok {
@@ -56,48 +64,30 @@ const iperf3Time = 2 * time.Second
 
 // IsIperf3 returns whether a server of iperf3 answers at a TCP port.
 func IsIperf3(ctx context.Context, address string) bool {
-	c, err := Dial(ctx, "tcp", address, iperf3Time)
+	c, err := Target{"tcp", address, iperf3Time}.dial(ctx, control, rand.Text(), 0)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(iperf3Time)); err != nil {
-		return false
-	}
-	if _, err := c.Write(preamble{kind: control, run: newRunName()}.bytes()); err != nil {
-		return false
-	}
-	return errors.Is(newControlConn(c).first(), ErrIperf3)
+	_, err = newControlConn(c).receive(iperf3Time)
+	return errors.Is(err, ErrIperf3)
 }
 
-// setWindow sets both buffers of a connection.
+// streamConn is a connection by any of the transports.
+type streamConn interface {
+	CloseWrite() error
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
+
+// setWindow sets both buffers of a connection. 0 leaves them alone.
 func setWindow(c net.Conn, bytes int) error {
-	b, ok := c.(interface {
-		SetReadBuffer(int) error
-		SetWriteBuffer(int) error
-	})
-	if bytes == 0 || !ok {
+	if bytes == 0 {
 		return nil
 	}
-	return errors.Join(b.SetReadBuffer(bytes), b.SetWriteBuffer(bytes))
+	s := c.(streamConn)
+	return errors.Join(s.SetReadBuffer(bytes), s.SetWriteBuffer(bytes))
 }
 
 // closeWrite ends what this side sends.
-func closeWrite(c net.Conn) error {
-	h, ok := c.(interface{ CloseWrite() error })
-	if !ok {
-		return fmt.Errorf("%T has no CloseWrite", c)
-	}
-	return h.CloseWrite()
-}
-
-// isPath returns whether a host of the command line is the path of a Unix socket.
-func isPath(host string) bool { return strings.Contains(host, "/") }
-
-// Address returns the address of a host and port by a transport.
-func Address(transport, host, port string) string {
-	if transport == "unix" || transport == "" && isPath(host) {
-		return host
-	}
-	return net.JoinHostPort(strings.Trim(host, "[]"), port)
-}
+func closeWrite(c net.Conn) error { return c.(streamConn).CloseWrite() }

@@ -2,15 +2,13 @@ package meter
 
 import (
 	"bufio"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 )
 
@@ -20,23 +18,16 @@ const version = 4
 // A connection begins with a preamble of as many bytes as the cookie of iperf3, so that each of
 // the two programs answers the other at once:
 //
-//	"sdpperf" version(2) kind(1) stream(6) run(20) "\n"
+//	"sdpperf" version(2) kind(1) run(26) "\n"
 //
-// Numbers are decimal, the run's name is hexadecimal. Behind it a control connection has lines of
-// JSON, and a data connection the data.
+// The version is decimal, the run's name is that of rand.Text. Behind it a control connection has
+// lines of JSON, and a data connection the data.
 const (
 	magic        = "sdpperf"
 	preambleSize = 37
 	control      = 'c'
 	data         = 'd'
 )
-
-// preamble says what a connection is for.
-type preamble struct {
-	kind   byte
-	stream int
-	run    string // 20 characters, by which a server finds the run
-}
 
 // ErrIperf3 is the error of a connection whose other end is iperf3.
 var ErrIperf3 = errors.New("iperf3 is at the other end, which measures TCP only and has another protocol: run sdp-perf at both ends")
@@ -46,52 +37,41 @@ var (
 	errVersion = errors.New("the other end is an sdp-perf of another version")
 )
 
-func newRunName() string {
-	var b [10]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
-func (p preamble) bytes() []byte {
-	return fmt.Appendf(nil, "%s%02d%c%06d%s\n", magic, version, p.kind, p.stream, p.run)
+func preamble(kind byte, run string) []byte {
+	return fmt.Appendf(nil, "%s%02d%c%s\n", magic, version, kind, run)
 }
 
 // readPreamble reads and checks a preamble. The first bytes of another program are enough to
 // refuse it.
-func readPreamble(r io.Reader) (p preamble, err error) {
+func readPreamble(r io.Reader) (kind byte, run string, err error) {
 	var b [preambleSize]byte
 	if _, err := io.ReadFull(r, b[:len(magic)+2]); err != nil {
-		return p, err
+		return 0, "", err
 	}
-	if string(b[:len(magic)]) != magic {
-		for _, c := range b[:len(magic)+2] { // a cookie of iperf3 has only these
-			if (c < 'a' || c > 'z') && (c < '2' || c > '7') {
-				return p, errNotPerf
-			}
+	if begin := string(b[:len(magic)+2]); !strings.HasPrefix(begin, magic) {
+		if strings.Trim(begin, "abcdefghijklmnopqrstuvwxyz234567") == "" { // a cookie of iperf3 has only these
+			return 0, "", ErrIperf3
 		}
-		return p, ErrIperf3
+		return 0, "", errNotPerf
 	}
 	if _, err := io.ReadFull(r, b[len(magic)+2:]); err != nil {
-		return p, err
+		return 0, "", err
 	}
 	theirs, err := strconv.ParseUint(string(b[7:9]), 10, 8)
-	if err != nil {
-		return p, errNotPerf
+	switch kind = b[9]; {
+	case err != nil:
+		return 0, "", errNotPerf
+	case theirs != version:
+		return 0, "", fmt.Errorf("%w: version %d here, %d there", errVersion, version, theirs)
+	case kind != control && kind != data || b[preambleSize-1] != '\n':
+		return 0, "", errNotPerf
 	}
-	if theirs != version {
-		return p, fmt.Errorf("%w: version %d here, %d there", errVersion, version, theirs)
-	}
-	stream, err := strconv.ParseUint(string(b[10:16]), 10, 32)
-	if err != nil || b[9] != control && b[9] != data || b[preambleSize-1] != '\n' {
-		return p, errNotPerf
-	}
-	return preamble{kind: b[9], stream: int(stream), run: string(b[16:36])}, nil
+	return kind, string(b[10 : preambleSize-1]), nil
 }
 
-// message is a line of a control connection.
+// message is a line of a control connection. A client sends Params; "run", when all streams are there;
+// and "stop", when it has done its part. A server answers Params and "stop".
 type message struct {
-	// Of the client: start, with Params; run, when all streams are there; usage; stop, when it has
-	// done its part. Of the server: ready, attached, usage and result, in answer to these.
 	Do     string  `json:"do,omitempty"`
 	Params *Params `json:"params,omitempty"`
 	Side   *Side   `json:"side,omitempty"`
@@ -101,20 +81,32 @@ type message struct {
 // maxLine bounds a line, most of which is a histogram and the counts of each stream.
 const maxLine = 8 << 20
 
-// controlConn is a control connection. One goroutine reads it, several may write.
+// controlConn is a control connection.
 type controlConn struct {
 	net.Conn
 	lines *bufio.Scanner
-	mu    sync.Mutex // held by a writer
 }
 
 func newControlConn(c net.Conn) *controlConn {
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, maxLine)
-	return &controlConn{Conn: c, lines: lines}
+	lines.Split(splitLines)
+	return &controlConn{c, lines}
 }
 
-// controlSlack is how long the other side may take to read a line.
+// splitLines splits lines, and refuses what is none of ours at its first byte. A server of iperf3 sends
+// the number of a state: exchange parameters, or access denied, since it is busy.
+func splitLines(b []byte, end bool) (advance int, line []byte, err error) {
+	switch {
+	case len(b) == 0 || b[0] == '{':
+		return bufio.ScanLines(b, end)
+	case b[0] == 9 || b[0] == 0xff:
+		return 0, nil, ErrIperf3
+	}
+	return 0, nil, errNotPerf
+}
+
+// controlSlack is how long the other side may take to read a line, or to answer it.
 const controlSlack = 30 * time.Second
 
 func (c *controlConn) send(m message) error {
@@ -122,8 +114,6 @@ func (c *controlConn) send(m message) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err := c.SetWriteDeadline(time.Now().Add(controlSlack)); err != nil {
 		return err
 	}
@@ -131,42 +121,25 @@ func (c *controlConn) send(m message) error {
 	return err
 }
 
-// receive returns the next message. Its error says what an answer that is none is.
-func (c *controlConn) receive() (m message, err error) {
+// receive returns the next message, within a time if it is not 0.
+func (c *controlConn) receive(within time.Duration) (m message, err error) {
+	if within > 0 {
+		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+			return m, err
+		}
+		defer c.SetReadDeadline(time.Time{})
+	}
 	if !c.lines.Scan() {
 		if err := c.lines.Err(); err != nil {
 			return m, err
 		}
 		return m, io.EOF
 	}
-	line := c.lines.Bytes()
-	if err := json.Unmarshal(line, &m); err != nil {
+	if json.Unmarshal(c.lines.Bytes(), &m) != nil {
 		return m, errNotPerf
 	}
 	if m.Error != "" {
 		return m, errors.New(m.Error)
 	}
 	return m, nil
-}
-
-// first looks at the first byte of an answer, by which a server of iperf3 is recognized: it sends
-// the number of a state, not a line.
-func (c *controlConn) first() error {
-	r := bufio.NewReader(c.Conn)
-	b, err := r.Peek(1)
-	if err == io.EOF {
-		return errNotPerf
-	}
-	if err != nil {
-		return err
-	}
-	switch b[0] {
-	case '{':
-		c.lines = bufio.NewScanner(r)
-		c.lines.Buffer(nil, maxLine)
-		return nil
-	case 9, 0xff: // exchange parameters; access denied, since it is busy
-		return ErrIperf3
-	}
-	return errNotPerf
 }

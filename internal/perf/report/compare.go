@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
@@ -45,12 +46,16 @@ type Cell struct {
 	rounds []time.Duration // medians; 0 where there was no time
 }
 
-// Spread is that of ratios.
-type Spread = meter.Spread
+// Spread is the median of some figures, and the extremes.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
 
 // NewComparison returns one that begins now.
-func NewComparison(version string, arguments []string, rounds int) *Comparison {
-	c := &Comparison{Head: NewHead(version, arguments), Planned: rounds, Others: -1, begun: time.Now()}
+func NewComparison(head Head, rounds int) *Comparison {
+	c := &Comparison{Head: head, Planned: rounds, Others: -1, begun: time.Now()}
 	c.busy, c.busyKnown = meter.MachineBusy()
 	return c
 }
@@ -63,12 +68,16 @@ func (c *Comparison) Add(name, unit, side string, t *meter.Times) {
 		c.Rows = append(c.Rows, &Row{Name: name, Unit: unit, Sides: make(map[string]*Cell), Limit: side == ""})
 	}
 	row := c.Rows[i]
-	if row.Sides[side] == nil {
-		row.Sides[side] = &Cell{}
-	}
 	cell := row.Sides[side]
+	if cell == nil {
+		cell = &Cell{}
+		row.Sides[side] = cell
+	}
 	cell.all.Merge(t)
 	cell.rounds = append(cell.rounds, t.At(50))
+	if t.Count() > 0 {
+		cell.Each = append(cell.Each, row.value(t.At(50)))
+	}
 }
 
 // Finish computes what the report has. own is the processor time that the run has used itself.
@@ -79,35 +88,12 @@ func (c *Comparison) Finish(own time.Duration, err error) {
 	}
 	for _, r := range c.Rows {
 		for _, cell := range r.Sides {
-			if cell.all.Count() == 0 {
-				continue
-			}
-			cell.Median, cell.P99 = r.value(cell.all.At(50)), r.value(cell.all.At(99))
-			cell.Latency = LatencyOf(&cell.all)
-			for _, m := range cell.rounds {
-				if m > 0 {
-					cell.Each = append(cell.Each, r.value(m))
-				}
+			if cell.all.Count() > 0 {
+				cell.Median, cell.P99, cell.Latency = r.value(cell.all.At(50)), r.value(cell.all.At(99)), LatencyOf(&cell.all)
 			}
 		}
-		own := r.Sides["sdp"]
-		for _, base := range []string{"tcp", "unix"} {
-			if own == nil || r.Sides[base] == nil {
-				continue
-			}
-			var ratios []float64
-			for i, m := range r.Sides[base].rounds[:min(len(own.rounds), len(r.Sides[base].rounds))] {
-				if m > 0 && own.rounds[i] > 0 {
-					ratios = append(ratios, float64(m)/float64(own.rounds[i]))
-				}
-			}
-			if len(ratios) > 0 {
-				if own.Faster == nil {
-					own.Faster = make(map[string]*Spread)
-				}
-				s := meter.SpreadOf(ratios)
-				own.Faster[base] = &s
-			}
+		if own := r.Sides["sdp"]; own != nil {
+			own.Faster = map[string]*Spread{"tcp": own.faster(r.Sides["tcp"]), "unix": own.faster(r.Sides["unix"])}
 		}
 	}
 	c.Verdict = c.verdict()
@@ -121,15 +107,37 @@ func (r *Row) value(d time.Duration) float64 {
 	return Micros(d)
 }
 
+// faster returns the ratios to another transport, or nil if no round has both.
+func (c *Cell) faster(than *Cell) *Spread {
+	var ratios []float64
+	for i, m := range c.rounds {
+		if than != nil && i < len(than.rounds) && m > 0 && than.rounds[i] > 0 {
+			ratios = append(ratios, float64(than.rounds[i])/float64(m))
+		}
+	}
+	n := len(ratios)
+	if n == 0 {
+		return nil
+	}
+	slices.Sort(ratios)
+	return &Spread{Median: (ratios[(n-1)/2] + ratios[n/2]) / 2, Min: ratios[0], Max: ratios[n-1]}
+}
+
+// toTCP returns the ratios of a row, or nil.
+func (r *Row) toTCP() *Spread {
+	if own := r.Sides["sdp"]; own != nil {
+		return own.Faster["tcp"]
+	}
+	return nil
+}
+
 // verdict says in a sentence what the ratios to TCP say.
 func (c *Comparison) verdict() string {
 	var faster, slower, open []string
 	var best []float64
 	for _, r := range c.Rows {
-		if r.Limit || r.Sides["sdp"] == nil || r.Sides["sdp"].Faster["tcp"] == nil {
-			continue
-		}
-		switch s := r.Sides["sdp"].Faster["tcp"]; {
+		switch s := r.toTCP(); {
+		case s == nil:
 		case s.Min > 1:
 			faster, best = append(faster, r.Name), append(best, s.Median)
 		case s.Max < 1:
@@ -144,7 +152,11 @@ func (c *Comparison) verdict() string {
 	}
 	text := fmt.Sprintf("SDP was faster than TCP in each round in %d of %d tests", len(faster), n)
 	if len(best) > 0 {
-		text += fmt.Sprintf(", %s to %s times", Number(slices.Min(best)), Number(slices.Max(best)))
+		least, most := Number(slices.Min(best)), Number(slices.Max(best))
+		if text += ", " + least; most != least {
+			text += " to " + most
+		}
+		text += " times"
 	}
 	if len(slower) > 0 {
 		text += "; slower in each round: " + strings.Join(slower, "; ")
@@ -158,18 +170,40 @@ func (c *Comparison) verdict() string {
 // unsteady is the ratio between the medians of rounds from which on the report names a side.
 const unsteady = 1.5
 
-// Busy is how many processors others keep busy from which on the report says so.
-const Busy = 0.2
+// busy is how many processors others keep busy from which on the report says so.
+const busy = 0.2
 
 // Text writes the comparison as a table of 80 columns, with what is to be known of it.
 func (c *Comparison) Text(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d processors. %d of %d rounds.\n", c.System, c.CPUs, c.Rounds, c.Planned)
+	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...)) + "\n") }
+	say("%s, %d processors. %d of %d rounds.", c.System, c.CPUs, c.Rounds, c.Planned)
 	if c.Error != "" {
-		fmt.Fprintf(&b, "Ended early: %s\n", c.Error)
+		say("Ended early: %s", c.Error)
 	}
-	b.WriteString("\n" + c.table().String() + "\n")
-	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), 80) + "\n") }
+	const columns = "%-21s%6s%6s%6s%6s%6s%6s  %s\n"
+	fmt.Fprintf(&b, "\n"+columns, "", "sdp", "p99", "tcp", "p99", "unix", "p99", "to TCP (rounds)")
+	for _, r := range c.Rows {
+		row := []any{r.Name + ", " + strings.Replace(r.Unit, "us", "µs", 1), "", "", "", "", "", "", ""}
+		for i, side := range meter.Transports {
+			cell := r.Sides[side]
+			switch {
+			case r.Limit && i > 0:
+				continue
+			case r.Limit:
+				cell = r.Sides[""]
+			}
+			row[1+2*i], row[2+2*i] = "-", "-"
+			if cell != nil && cell.Latency != nil {
+				row[1+2*i], row[2+2*i] = short(cell.Median), short(cell.P99)
+			}
+		}
+		if s := r.toTCP(); s != nil {
+			row[7] = fmt.Sprintf("%s (%s..%s)", short(s.Median), short(s.Min), short(s.Max))
+		}
+		b.WriteString(strings.TrimRight(fmt.Sprintf(columns, row...), " \n") + "\n")
+	}
+	b.WriteString("\n")
 	if c.Verified > 0 {
 		say("Verified first: each byte of %s each way by each transport; then each answer.", meter.SizeText(int(c.Verified)))
 	}
@@ -178,7 +212,7 @@ func (c *Comparison) Text(w io.Writer) error {
 		say("Unsteady, rounds differ: %s", line)
 	}
 	switch {
-	case c.Others >= Busy:
+	case c.Others >= busy:
 		say("Busy: others used %.1f of %d processors. A side without a processor of its own sleeps in place of polling, so SDP's short waits take as long as TCP's, or longer.", c.Others, c.CPUs)
 	case c.Others >= 0:
 		say("Others used %.1f of %d processors.", c.Others, c.CPUs)
@@ -191,93 +225,58 @@ func (c *Comparison) Text(w io.Writer) error {
 	return err
 }
 
-func (c *Comparison) table() Table {
-	t := Table{{"", "sdp", "p99", "tcp", "p99", "unix", "p99", "to TCP (rounds)"}}
-	for _, r := range c.Rows {
-		row := []string{r.Name + ", " + strings.Replace(r.Unit, "us", "µs", 1)}
-		sides := meter.Transports
-		if r.Limit {
-			sides = []string{""}
-		}
-		for _, side := range sides {
-			cell := r.Sides[side]
-			if cell == nil || cell.all.Count() == 0 {
-				row = append(row, "-", "-")
-				continue
-			}
-			row = append(row, Number(cell.Median), Number(cell.P99))
-		}
-		if own := r.Sides["sdp"]; own != nil && own.Faster["tcp"] != nil {
-			s := own.Faster["tcp"]
-			row = append(row, fmt.Sprintf("%s (%s..%s)", Number(s.Median), Number(s.Min), Number(s.Max)))
-		}
-		t = append(t, row)
-	}
-	return t
-}
-
 // unsteadies names each side whose rounds differ much.
 func (c *Comparison) unsteadies() (lines []string) {
-	for _, side := range slices.Concat(meter.Transports, []string{""}) {
+	for side, name := range []string{"sdp", "tcp", "unix", ""} {
 		var of []string
 		for _, r := range c.Rows {
-			if cell := r.Sides[side]; cell != nil && len(cell.Each) > 1 {
+			if cell := r.Sides[name]; cell != nil && len(cell.Each) > 1 {
 				if by := slices.Max(cell.Each) / slices.Min(cell.Each); by >= unsteady {
 					of = append(of, fmt.Sprintf("%s (%sx)", r.Name, Number(by)))
 				}
 			}
 		}
 		if len(of) > 0 {
-			name := side
-			if side == "" {
-				name = "the machine"
-			}
-			lines = append(lines, name+": "+strings.Join(of, ", "))
+			lines = append(lines, []string{"sdp", "tcp", "unix", "the machine"}[side]+": "+strings.Join(of, ", "))
 		}
 	}
 	return lines
 }
 
-// wrap breaks a text into lines.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	n := 0
-	for i, word := range strings.Fields(text) {
-		switch size := len([]rune(word)); {
-		case i == 0:
-			n = size
-		case n+1+size > width:
-			b.WriteString("\n  ")
-			n = 2 + size
-		default:
-			b.WriteByte(' ')
-			n += 1 + size
+// wrap breaks a text into lines of 80 columns.
+func wrap(text string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > 80 {
+			lines, line = append(lines, line), " "
 		}
-		b.WriteString(word)
+		line += " " + word
 	}
-	return b.String()
+	return strings.TrimPrefix(strings.Join(append(lines, line), "\n"), " ")
 }
 
 // Picture draws the ratios of the comparison.
 func (c *Comparison) Picture() Chart {
 	chart := Chart{Title: "SDP beside TCP and Unix sockets", X: "tests, see below", Y: "times as fast; medians of the rounds", Linear: true}
-	tcp, unix := Line{Name: "as TCP", Dots: true}, Line{Name: "as a Unix socket", Dots: true}
+	lines := []Line{{Name: "as TCP", Dots: true}, {Name: "as a Unix socket", Dots: true}}
 	var names []string
 	for i, r := range c.Rows {
 		if r.Sides["sdp"] == nil {
 			continue
 		}
-		chart.XTicks = append(chart.XTicks, Tick{float64(i + 1), fmt.Sprint(i + 1)})
+		at := float64(i + 1)
+		chart.XTicks = append(chart.XTicks, Tick{at, fmt.Sprint(i + 1)})
 		names = append(names, fmt.Sprintf("%d: %s", i+1, r.Name))
-		for base, l := range map[string]*Line{"tcp": &tcp, "unix": &unix} {
+		for k, base := range []string{"tcp", "unix"} {
 			if s := r.Sides["sdp"].Faster[base]; s != nil {
-				l.Points = append(l.Points, [2]float64{float64(i + 1), s.Median})
+				lines[k].Points = append(lines[k].Points, [2]float64{at, s.Median})
 			}
 		}
 	}
-	chart.Lines = []Line{tcp, unix}
 	for names := range slices.Chunk(names, 3) {
-		chart.Lines = append(chart.Lines, Line{Name: strings.Join(names, ";  ")})
+		lines = append(lines, Line{Name: strings.Join(names, ";  ")})
 	}
+	chart.Lines = lines
 	return chart
 }

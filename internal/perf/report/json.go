@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -68,7 +69,7 @@ type Latency struct {
 
 // LatencyOf returns a distribution, or nil if there is none.
 func LatencyOf(t *meter.Times) *Latency {
-	if t == nil || t.Count() == 0 {
+	if t.Count() == 0 {
 		return nil
 	}
 	l := &Latency{Count: t.Count(), Min: Micros(t.Min()), Mean: Micros(t.Mean()), Max: Micros(t.Max()), Percentiles: map[string]float64{}, Histogram: t}
@@ -79,7 +80,7 @@ func LatencyOf(t *meter.Times) *Latency {
 }
 
 // startOf describes a run.
-func startOf(r *meter.Result, p *Reporter) object {
+func (p *Reporter) startOf(r *meter.Result) object {
 	connected := []object{}
 	for i, c := range r.Connected {
 		localHost, localPort := splitAddress(c[0])
@@ -88,23 +89,19 @@ func startOf(r *meter.Result, p *Reporter) object {
 			"socket": i + 1, "local_host": localHost, "local_port": localPort, "remote_host": remoteHost, "remote_port": remotePort,
 		})
 	}
-	port, _ := strconv.Atoi(p.Port) // 0 for a path
-	head := NewHead(p.Version, p.Arguments)
-	start := object{
-		"connected": connected, "version": head.Version, "system_info": head.System, "timestamp": timestamp(r.Started),
-		"connecting_to": object{"host": p.Host, "port": port},
-		"test_start": object{
-			"protocol": strings.ToUpper(r.Transport), "num_streams": r.Streams, "blksize": r.Size, "omit": r.Omit.Seconds(),
-			"duration": r.Time.Seconds(), "bytes": r.Bytes, "blocks": r.Bytes / uint64(r.Size), "reverse": number(r.Reverse), "bidir": number(r.Bidir),
-			"target_bitrate": r.Rate, "test": r.Test,
-		},
-		"arguments": head.Arguments, "verified_bytes_each_way": p.Verified, "cpus": head.CPUs,
+	test := object{
+		"protocol": strings.ToUpper(r.Transport), "num_streams": r.Streams, "blksize": r.Size, "omit": r.Omit.Seconds(),
+		"duration": r.Time.Seconds(), "bytes": r.Bytes, "blocks": r.Bytes / uint64(r.Size), "reverse": number(r.Reverse), "bidir": number(r.Bidir),
+		"target_bitrate": r.Rate, "test": r.Test,
 	}
 	if r.Test != meter.Bandwidth { // a rate is of operations
-		test := start["test_start"].(object)
 		test["target_bitrate"], test["target_operations_per_second"] = 0, r.Rate*float64(r.Streams)
 	}
-	return start
+	return object{
+		"connected": connected, "version": p.Version, "system_info": p.System, "timestamp": timestamp(r.Started),
+		"connecting_to": object{"host": p.Host, "port": p.Port}, "test_start": test,
+		"arguments": p.Arguments, "verified_bytes_each_way": p.Verified, "cpus": p.CPUs,
+	}
 }
 
 func number(b bool) int {
@@ -114,27 +111,24 @@ func number(b bool) int {
 	return 0
 }
 
+// splitAddress returns the host and port of an address, or a path and 0.
 func splitAddress(s string) (host string, port int) {
-	i := strings.LastIndexByte(s, ':')
-	port, err := strconv.Atoi(s[i+1:])
-	if i < 0 || err != nil {
+	host, text, err := net.SplitHostPort(s)
+	if err != nil {
 		return s, 0
 	}
-	return strings.Trim(s[:i], "[]"), port
+	port, _ = strconv.Atoi(text)
+	return host, port
 }
 
 // amount is what a stream, or all of them, did in a time. sender is that of the direction.
-func amount(s meter.Stream, start, end time.Duration, sender bool) object {
-	seconds := (end - start).Seconds()
+func amount(s meter.Stream, start, end time.Duration, omitted, sender bool) object {
 	a := object{
-		"start": start.Seconds(), "end": end.Seconds(), "seconds": seconds, "bytes": s.Bytes, "operations": s.Ops,
-		"bits_per_second": 0., "omitted": false, "sender": sender,
+		"start": start.Seconds(), "end": end.Seconds(), "seconds": (end - start).Seconds(), "bytes": s.Bytes, "operations": s.Ops,
+		"bits_per_second": float64(s.Bytes) * 8 / max((end-start).Seconds(), 1e-9), "omitted": omitted, "sender": sender,
 	}
 	if s.ID > 0 {
 		a["socket"] = s.ID
-	}
-	if seconds > 0 {
-		a["bits_per_second"] = float64(s.Bytes) * 8 / seconds
 	}
 	return a
 }
@@ -142,18 +136,12 @@ func amount(s meter.Stream, start, end time.Duration, sender bool) object {
 // intervalOf describes a part of a run.
 func intervalOf(r *meter.Result, in meter.Interval) object {
 	streams := []object{}
-	add := func(s meter.Stream) object {
-		a := amount(s, in.Start, in.End, s.Sends)
-		a["omitted"] = in.Omitted
-		return a
-	}
 	for _, s := range in.Streams {
-		streams = append(streams, add(s))
+		streams = append(streams, amount(s, in.Start, in.End, in.Omitted, s.Sends))
 	}
 	sum := func(sends bool) object {
 		s, _ := total(in.Streams, sends)
-		s.ID = 0
-		return add(s)
+		return amount(s, in.Start, in.End, in.Omitted, sends)
 	}
 	j := object{"streams": streams, "sum": sum(!r.Reverse)}
 	if r.Bidir {
@@ -162,51 +150,34 @@ func intervalOf(r *meter.Result, in meter.Interval) object {
 	return j
 }
 
-// endOf has the sums of a run. What a lost server did is 0.
+// endOf has the sums of a run.
 func endOf(r *meter.Result) object {
-	here, there := r.Here, r.There
-	if here == nil {
-		here = &meter.Side{}
+	each, sums := flows(r)
+	of := func(s meter.Stream, client bool) object { return amount(s, 0, s.Took, false, client) }
+	streams := []object{}
+	for i, f := range each {
+		client := r.Here.Streams[i].Sends
+		streams = append(streams, object{"sender": of(f.sender, client), "receiver": of(f.receiver, client)})
 	}
+	first := sums[number(r.Reverse)]
+	end := object{"streams": streams, "sum_sent": of(first.sender, !r.Reverse), "sum_received": of(first.receiver, !r.Reverse)}
+	if r.Bidir {
+		end["sum_sent_bidir_reverse"], end["sum_received_bidir_reverse"] = of(sums[1].sender, false), of(sums[1].receiver, false)
+	}
+	there := r.There
 	if there == nil {
 		there = &meter.Side{}
 	}
-	streams := []object{}
-	var sent, received [2]meter.Stream // by the client, by the server
-	add := func(sum *meter.Stream, s meter.Stream) {
-		sum.Bytes, sum.Ops, sum.Took = sum.Bytes+s.Bytes, sum.Ops+s.Ops, max(sum.Took, s.Took)
-	}
-	for i, sender := range here.Streams {
-		receiver := meter.Stream{ID: sender.ID}
-		if i < len(there.Streams) {
-			receiver = there.Streams[i]
-		}
-		from := 0
-		if !sender.Sends {
-			sender, receiver, from = receiver, sender, 1
-		}
-		add(&sent[from], sender)
-		add(&received[from], receiver)
-		streams = append(streams, object{"sender": amount(sender, 0, sender.Took, from == 0), "receiver": amount(receiver, 0, receiver.Took, from == 0)})
-	}
-	sum := func(s meter.Stream, client bool) object { return amount(s, 0, s.Took, client) }
-	first := number(r.Reverse)
-	end := object{
-		"streams": streams, "sum_sent": sum(sent[first], !r.Reverse), "sum_received": sum(received[first], !r.Reverse),
-		"sdp_stats": object{"here": here.Paths, "there": there.Paths},
-	}
-	if r.Bidir {
-		end["sum_sent_bidir_reverse"], end["sum_received_bidir_reverse"] = sum(sent[1], false), sum(received[1], false)
-	}
 	cpu := object{}
-	for name, s := range map[string]*meter.Side{"host": here, "remote": there} {
-		cpu[name+"_total"], cpu[name+"_user"], cpu[name+"_system"] = share(s.CPU.Total(), s.Took), share(s.CPU.User, s.Took), share(s.CPU.System, s.Took)
+	for name, s := range map[string]*meter.Side{"host": r.Here, "remote": there} {
+		user, system := cpuShare(s)
+		cpu[name+"_total"], cpu[name+"_user"], cpu[name+"_system"] = user+system, user, system
 	}
-	end["cpu_utilization_percent"] = cpu
+	end["cpu_utilization_percent"], end["sdp_stats"] = cpu, object{"here": r.Here.Paths, "there": there.Paths}
 	if l := LatencyOf(Times(r)); l != nil { // in Loaded since an operation was due
 		end["latency"] = l
 	}
-	if l := LatencyOf(here.Sent); l != nil { // since it began
+	if l := LatencyOf(&r.Here.Sent); l != nil { // since it began
 		end["uncorrected"] = l
 	}
 	if r.Test == meter.Idle {

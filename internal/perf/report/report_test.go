@@ -31,8 +31,8 @@ func result(test string, reverse, bidir bool) *meter.Result {
 	r := &meter.Result{
 		Params:    meter.Params{Test: test, Streams: 1, Size: 1000, Time: 2 * time.Second, Reverse: reverse, Bidir: bidir},
 		Transport: "sdp", Started: time.Unix(1e9, 0), Connected: [][2]string{{"localhost:1", "localhost:2"}},
-		Here:  &meter.Side{Took: 2 * time.Second, CPU: meter.CPU{User: time.Second, System: time.Second / 2}, Times: times(1000), Paths: &sdp.Stats{InlineBytes: 5, Doorbells: 7}},
-		There: &meter.Side{Took: 2 * time.Second, Times: &meter.Times{}},
+		Here:  &meter.Side{Took: 2 * time.Second, CPU: meter.CPU{User: time.Second, System: time.Second / 2}, Times: *times(1000), Paths: &sdp.Stats{InlineBytes: 5, Doorbells: 7}},
+		There: &meter.Side{Took: 2 * time.Second},
 	}
 	add := func(sends bool) {
 		id := len(r.Here.Streams) + 1
@@ -63,10 +63,10 @@ func TestTextOfARun(t *testing.T) {
 		}},
 	} {
 		var b strings.Builder
-		text := Text{W: &b}
+		text := Reporter{W: &b}
 		text.Start(c.r)
 		text.Interval(c.r, meter.Interval{End: time.Second, Streams: c.r.Here.Streams})
-		text.End(c.r, errors.New("interrupt"))
+		require.NoError(t, text.End(c.r, errors.New("interrupt"), io.Discard))
 		for _, want := range append(c.want, "Ended early, 2.00 of 2 s measured: interrupt\n") {
 			assert.Contains(t, b.String(), want)
 		}
@@ -121,7 +121,7 @@ func TestTimesOutliveJSON(t *testing.T) {
 
 // comparison returns one of two rounds.
 func comparison(sdp, tcp [2]int) *Comparison {
-	c := NewComparison("test", nil, 2)
+	c := NewComparison(NewHead("test", nil), 2)
 	for i := range 2 {
 		c.Add("64 B", "us", "sdp", times(sdp[i]))
 		c.Add("64 B", "us", "tcp", times(tcp[i]))
@@ -139,7 +139,7 @@ func TestTheVerdictSaysWhatTheRoundsSay(t *testing.T) {
 		sdp, tcp [2]int
 		want     string
 	}{
-		{[2]int{10, 10}, [2]int{100, 120}, "SDP was faster than TCP in each round in 2 of 2 tests, 11.0 to 11.0 times."},
+		{[2]int{10, 10}, [2]int{100, 120}, "SDP was faster than TCP in each round in 2 of 2 tests, 11.0 times."},
 		{[2]int{100, 100}, [2]int{10, 10}, "SDP was faster than TCP in each round in 0 of 2 tests; slower in each round: 64 B; 64 KiB one way."},
 		{[2]int{10, 100}, [2]int{50, 50}, "SDP was faster than TCP in each round in 0 of 2 tests; rounds differ: 64 B; 64 KiB one way."},
 	} {
@@ -151,10 +151,37 @@ func TestTheVerdictSaysWhatTheRoundsSay(t *testing.T) {
 		assert.Contains(t, b.String(), "Busy: others used 1.5 of 2 processors.")
 		assert.Equal(t, tt.sdp[0] != tt.sdp[1], strings.Contains(b.String(), "Unsteady, rounds differ: sdp: 64 B (10.0x)"), b.String())
 	}
-	c := comparison([2]int{10, 10}, [2]int{100, 100})
+	c := comparison([2]int{10, 10}, [2]int{100, 200})
+	c.Add("one more", "us", "sdp", times(100))
+	c.Add("one more", "us", "tcp", times(100))
+	c.Finish(0, nil)
+	assert.Contains(t, c.Verdict, "in 2 of 3 tests, 15.0 times; rounds differ: one more.")
+	c = comparison([2]int{10, 10}, [2]int{100, 100})
 	assert.InEpsilon(t, 5., c.Rows[0].Sides["sdp"].Median, 0.01)
 	assert.InEpsilon(t, 209.7, c.Rows[1].Sides["sdp"].Median, 0.01) // a MiB in 5 µs
 	assert.Less(t, c.Rows[1].Sides["sdp"].P99, c.Rows[1].Sides["sdp"].Median)
+}
+
+func TestTheTableHas80Columns(t *testing.T) {
+	c := NewComparison(NewHead("test", nil), 2)
+	long, short := &meter.Times{}, times(1)
+	long.Add(time.Hour)
+	for i, name := range []string{"16 KiB round trip", "64 KiB one way"} {
+		for _, side := range meter.Transports {
+			for round, t := range []*meter.Times{long, short} {
+				if side != "sdp" {
+					t = []*meter.Times{short, long}[round]
+				}
+				c.Add(name, []string{"us", "GB/s"}[i], side, t)
+			}
+		}
+	}
+	c.Finish(0, errors.New(strings.Repeat("long error ", 20)))
+	var b strings.Builder
+	require.NoError(t, c.Text(&b))
+	for line := range strings.Lines(b.String()) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 81, line)
+	}
 }
 
 func TestSweepIsNetPIPEsFile(t *testing.T) {
@@ -219,7 +246,7 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 		sweep.Add(size, times(size%5000+1))
 	}
 	loaded := result(meter.Loaded, false, false)
-	loaded.Here.Sent = times(500)
+	loaded.Here.Sent = *times(500)
 	pes := &SHMEM{PEs: 2}
 	for _, size := range []int{8, 64, 1 << 20} {
 		pes.Mapped = append(pes.Mapped, SHMEMItem{"put", size, 16, times(size%999 + 1)})
@@ -231,9 +258,8 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 		"comparison": comparison([2]int{10, 10}, [2]int{100, 120}).Picture(), "shmem": pes.Picture(), "nothing": {}, "big": big,
 		"nothing measured": Picture(&meter.Result{Here: &meter.Side{}, There: &meter.Side{}}),
 	} {
-		var b strings.Builder
-		require.NoError(t, c.Write(&b))
-		all, width, height := boxes(t, b.String())
+		picture := string(c.SVG())
+		all, width, height := boxes(t, picture)
 		for i, one := range all {
 			assert.True(t, one.left >= 0 && one.top >= 0 && one.right <= width && one.bottom <= height, "%s: %+v is outside of %g x %g", name, one, width, height)
 			for _, other := range all[:i] {
@@ -241,6 +267,6 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 				assert.True(t, apart, "%s: %+v is over %+v", name, one, other)
 			}
 		}
-		assert.NotContains(t, b.String(), "NaN")
+		assert.NotContains(t, picture, "NaN")
 	}
 }

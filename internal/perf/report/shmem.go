@@ -3,8 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"text/tabwriter"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
@@ -32,38 +31,39 @@ func (i SHMEMItem) us(percentile float64) float64 {
 
 // Text writes tables with the columns of OSU's micro-benchmarks, and some behind them.
 func (s *SHMEM) Text(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s. PEs: %d\n", s.System, s.PEs)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "# %s. PEs: %d\n", s.System, s.PEs)
 	if s.Error != "" {
-		fmt.Fprintf(&b, "# Ended early: %s\n", s.Error)
+		fmt.Fprintf(t, "# Ended early: %s\n", s.Error)
 	}
-	b.WriteString("# Medians of the means of 16 operations; by loads and stores, then by requests\n")
-	for _, of := range [][2]string{{"put", "Size (B)"}, {"get", "Size (B)"}, {"atomics, 8 B", "Operation"}, {"barrier", "PEs"}} {
-		t := Table{{"# " + of[1], "Latency (us)", "p99", "max", "MB/s", "Requests (us)", "p99", "max"}}
-		for _, m := range s.Mapped {
-			name, rate, other := fmt.Sprint(m.Size), "-", slices.Contains([]string{"put", "get", "barrier"}, m.Item)
-			switch {
-			case !other && of[1] == "Operation":
-				name = m.Item
-			case m.Item != of[0]:
-				continue
-			case of[1] == "Size (B)":
-				rate = Number(float64(m.Size) / m.us(50))
-			}
-			row := []string{name, Number(m.us(50)), Number(m.us(99)), Number(m.us(100)), rate}
-			for _, r := range s.Requests {
-				if r.Item == m.Item && r.Size == m.Size {
-					row = append(row, Number(r.us(50)), Number(r.us(99)), Number(r.us(100)))
-				}
-			}
-			t = append(t, row)
+	fmt.Fprint(t, "# Medians of the means of 16 operations; by loads and stores, then by requests\n")
+	last := ""
+	for i, m := range s.Mapped {
+		title, head, name, rate := m.Item, "Size (B)", fmt.Sprint(m.Size), "-"
+		switch m.Item {
+		case "put", "get":
+			rate = Number(float64(m.Size) / m.us(50))
+		case "barrier":
+			head = "PEs"
+		default:
+			title, head, name = "atomics, 8 B", "Operation", m.Item
 		}
-		if len(t) > 1 {
-			fmt.Fprintf(&b, "\n# %s\n%s", of[0], t)
+		if title != last {
+			fmt.Fprintf(t, "\n# %s\n# %s\tLatency (us)\tp99\tmax\tMB/s\tRequests (us)\tp99\tmax\n", title, head)
 		}
+		last = title
+		fmt.Fprintf(t, "%s\t%s\t%s", name, m.figures(), rate)
+		if i < len(s.Requests) {
+			fmt.Fprintf(t, "\t%s", s.Requests[i].figures())
+		}
+		fmt.Fprintln(t)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return t.Flush()
+}
+
+// figures returns the median, p99 and the maximum.
+func (i SHMEMItem) figures() string {
+	return Number(i.us(50)) + "\t" + Number(i.us(99)) + "\t" + Number(i.us(100))
 }
 
 // Picture draws puts and gets by size.

@@ -1,9 +1,9 @@
 package report
 
 import (
-	"encoding/xml"
+	"bytes"
 	"fmt"
-	"io"
+	"html"
 	"math"
 	"slices"
 	"strings"
@@ -50,18 +50,16 @@ var (
 	marks  = []string{"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", "M-4,-4h8v8h-8z", "M0,-5L5,4L-5,4z", "M0,-5L5,0L0,5L-5,0z"}
 )
 
-// Write writes the picture as SVG. No text is over another one: names of ticks that have no room are
+// SVG returns the picture. No text is over another one: names of ticks that have no room are
 // left out, and the legend has a line for each name.
-func (c Chart) Write(w io.Writer) error {
-	var b strings.Builder
+func (c Chart) SVG() []byte {
+	var b bytes.Buffer
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	text := func(x, y float64, anchor, s string, width int) {
 		if r := []rune(s); len(r)*letterWidth > width {
 			s = string(r[:width/letterWidth-1]) + "…"
 		}
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
-		_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder does not fail
-		put("</text>")
+		put(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
 	}
 	width, height := marginLeft+chartWidth+marginRight, marginTop+chartHeight+axisHeight+legendHeight*len(c.Lines)
 	put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" style="max-width:100%%;height:auto" font-family="sans-serif" font-size="13">`, width, height)
@@ -110,8 +108,7 @@ func (c Chart) Write(w io.Writer) error {
 		text(20, float64(row)+5, "start", l.Name, chartWidth)
 	}
 	put("</g>\n</svg>")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.Bytes()
 }
 
 // axis maps values to pixels. low and high are logarithms, unless it is linear.
@@ -159,12 +156,7 @@ func (c Chart) axis(which int) axis {
 	if a.ticks == nil {
 		for e := a.low; e <= a.high; e++ {
 			v := math.Pow(10, e)
-			name := fmt.Sprintf("%.4g", v)
-			if v >= 1e4 {
-				name = strings.ReplaceAll(scaled(v, 1000), ".00 ", "")
-				name = strings.TrimSpace(strings.Replace(strings.ReplaceAll(name, ".0 ", ""), " ", "", 1))
-			}
-			a.ticks = append(a.ticks, Tick{v, name})
+			a.ticks = append(a.ticks, Tick{v, fmt.Sprintf("%.4g", v)})
 		}
 	}
 	return a
@@ -172,41 +164,35 @@ func (c Chart) axis(which int) axis {
 
 // Picture draws a run: Bandwidth by time, others by percentile.
 func Picture(r *meter.Result) Chart {
-	title := fmt.Sprintf("%s by %s, %s, streams: %d", r.Test, r.Transport, meter.SizeText(r.Size), r.Streams)
+	c := Chart{Title: fmt.Sprintf("%s by %s, %s, streams: %d", r.Test, r.Transport, meter.SizeText(r.Size), r.Streams)}
 	if r.Test == meter.Bandwidth || r.Test == meter.Idle {
-		c := Chart{Title: title, X: "seconds", Y: "Gbit/s", Linear: true, XTicks: []Tick{{0, "0"}}}
-		for _, sends := range []bool{true, false} {
-			l := Line{Name: map[bool]string{true: "sent here", false: "received here"}[sends]}
-			for _, in := range r.Intervals {
-				if sum, n := total(in.Streams, sends); n > 0 {
-					l.Points = append(l.Points, [2]float64{in.End.Seconds(), float64(sum.Bytes) * 8 / 1e9 / (in.End - in.Start).Seconds()})
+		c.X, c.Y, c.Linear, c.XTicks = "seconds", "Gbit/s", true, []Tick{{0, "0"}}
+		c.Lines = []Line{{Name: "sent here"}, {Name: "received here"}}
+		for _, in := range r.Intervals {
+			for i := range c.Lines {
+				if sum, n := total(in.Streams, i == 0); n > 0 {
+					rate := float64(sum.Bytes) * 8 / 1e9 / (in.End - in.Start).Seconds()
+					c.Lines[i].Points = append(c.Lines[i].Points, [2]float64{in.End.Seconds(), rate})
 				}
 			}
-			if len(l.Points) > 0 {
-				c.Lines = append(c.Lines, l)
-			}
-		}
-		for _, in := range r.Intervals {
 			c.XTicks = append(c.XTicks, Tick{in.End.Seconds(), fmt.Sprintf("%.3g", in.End.Seconds())})
 		}
+		c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return len(l.Points) == 0 })
 		return c
 	}
-	c := Chart{Title: title, X: "percentile", Y: "µs"}
+	c.X, c.Y = "percentile", "µs"
 	for _, p := range append([]float64{0}, meter.Percentiles...) { // a percentile p is at 100/(100-p)
 		c.XTicks = append(c.XTicks, Tick{100 / (100 - p), fmt.Sprintf("%g", p)})
 	}
-	curve := func(name string, t *meter.Times) {
-		l := Line{Name: name}
+	names := []string{r.Test, r.Test + ", since it began"} // in Loaded the first is since it was due
+	for i, t := range []*meter.Times{Times(r), &r.Here.Sent} {
+		l := Line{Name: names[i]}
 		for at := 1.0; at <= 1e5*1.01 && at <= float64(t.Count()); at *= math.Pow(10, 0.1) {
 			l.Points = append(l.Points, [2]float64{at, Micros(t.At(100 - 100/at))})
 		}
-		c.Lines = append(c.Lines, l)
-	}
-	if r.Test == meter.Loaded {
-		curve("since it was due", Times(r))
-		curve("since it began", r.Here.Sent)
-	} else {
-		curve(r.Test, Times(r))
+		if t.Count() > 0 {
+			c.Lines = append(c.Lines, l)
+		}
 	}
 	return c
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Number returns v with three significant digits.
@@ -23,6 +22,17 @@ func Number(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return fmt.Sprintf("%.0f", v)
+}
+
+// short returns v in at most five characters.
+func short(v float64) string {
+	switch {
+	case v < 0.0995:
+		return fmt.Sprintf("%.3f", v)
+	case v >= 99_999.5:
+		return strings.Replace(scaled(v, 1000), " ", "", 1)
+	}
+	return Number(v)
 }
 
 // Micros returns a time in microseconds.
@@ -53,38 +63,8 @@ func (f Format) Rate(bytesPerSecond float64) string {
 	case f < 'a':
 		return fmt.Sprintf("%s %cBytes/sec", Number(bytesPerSecond/math.Pow(1024, float64(i+1))), f)
 	}
-	return fmt.Sprintf("%s %sbits/sec", Number(bytesPerSecond*8/math.Pow(1000, float64(i+1))), strings.ToUpper(string(f)))
+	return fmt.Sprintf("%s %cbits/sec", Number(bytesPerSecond*8/math.Pow(1000, float64(i+1))), f-0x20)
 }
 
 // Bytes returns an amount.
 func Bytes(n uint64) string { return scaled(float64(n), 1024) + "Bytes" }
-
-// Table is an aligned table: the first column to the left, the others to the right.
-type Table [][]string
-
-// String returns the table, its columns two spaces apart.
-func (t Table) String() string {
-	var width []int
-	for _, row := range t {
-		for i, cell := range row {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, row := range t {
-		line := ""
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line += cell + pad
-			} else {
-				line += "  " + pad + cell
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return b.String()
-}
