@@ -80,8 +80,8 @@ func compareRounds(ctx context.Context, s *servant, c *report.Comparison, total 
 			}
 		}
 		progress(fmt.Sprintf("round %d of %d: limits of the machine", round+1, defaultRounds))
-		c.Add("limit, round trip", "us", "", meter.Handover(slice))
-		c.Add("limit, one way", "GB/s", "", meter.Copies(slice))
+		c.Add("limit, round trip", "us", report.Limit, meter.Handover(slice))
+		c.Add("limit, one way", "GB/s", report.Limit, meter.Copies(slice))
 		c.Rounds++
 	}
 	c.Slept = float64(parks) / float64(max(trips, 1))

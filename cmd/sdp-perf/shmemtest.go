@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,11 +72,8 @@ type part struct {
 	time time.Duration // of an operation
 }
 
-// Places of what PE 0 tells in word, apart from that of atomics.
-const (
-	countAt = 8 // how many operations there were
-	moreAt  = 9 // whether another batch of barriers follows
-)
+// countAt is where PE 0 tells in word how many operations there were. Atomics have the first place.
+const countAt = 8
 
 // shmemSizes are those of puts and gets.
 var shmemSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20}
@@ -111,20 +107,20 @@ func measureElement(ctx context.Context, w *shmem.World, total time.Duration) (e
 	data, got := make([]byte, largest), make([]byte, largest)
 	for _, size := range shmemSizes { // with a quiet behind each put, as in OSU's test
 		pattern(data[:size], size)
-		err := p.sample("put", size, func(int64) bool {
+		err := p.sample("put", size, func(int64) error {
 			shmem.Put(p.c, p.big, data[:size], 1)
-			return p.c.Quiet() == nil
+			return p.c.Quiet()
 		}, func(int64) bool { return w.PE() != 1 || bytes.Equal(p.big.Local()[:size], data[:size]) })
 		if err != nil {
 			return err
 		}
 	}
 	for _, size := range shmemSizes {
+		pattern(p.big.Local()[:size], size+1)
 		pattern(data[:size], size+1)
-		copy(p.big.Local(), data[:size])
-		err := p.sample("get", size, func(int64) bool {
+		err := p.sample("get", size, func(int64) error {
 			shmem.Get(p.c, got[:size], p.big, 1)
-			return true
+			return nil
 		}, func(int64) bool { return w.PE() != 0 || bytes.Equal(got[:size], data[:size]) })
 		if err != nil {
 			return err
@@ -132,29 +128,41 @@ func measureElement(ctx context.Context, w *shmem.World, total time.Duration) (e
 	}
 	for _, a := range atomics {
 		p.word.Local()[0] = 0
-		err := p.sample(a.name, 8, func(i int64) bool { return a.op(p.c, p.word, i) },
-			func(n int64) bool { return w.PE() != 1 || p.word.Local()[0] == n })
+		err := p.sample(a.name, 8, func(i int64) error {
+			if !a.op(p.c, p.word, i) {
+				return errWrong
+			}
+			return nil
+		}, func(n int64) bool { return w.PE() != 1 || p.word.Local()[0] == n })
 		if err != nil {
 			return err
 		}
 	}
-	return p.barriers()
+	return p.sample(barrierItem, w.NumPEs(), func(int64) error { return p.barrier() }, func(int64) bool { return true })
 }
 
-// sample times an operation, in batches, at PE 0. op says whether it was right; check looks at what all
-// n of them left at a PE. No PE goes on before all have checked.
-func (p *part) sample(item string, size int, op, check func(n int64) bool) error {
+const barrierItem = "barrier"
+
+var errWrong = errors.New("wrong data")
+
+// sample times an operation, in batches, at PE 0, and shows it. check looks at what all n of them left at
+// a PE. No PE goes on before all have checked.
+func (p *part) sample(item string, size int, op func(i int64) error, check func(n int64) bool) (err error) {
+	p.word.Local()[countAt] = 0
 	if err := p.barrier(); err != nil { // each has prepared its memory
 		return err
 	}
-	wrong := fmt.Errorf("%s of %d bytes: wrong data", item, size)
+	n := int64(0)
 	if p.w.PE() == 0 {
-		times, n := &meter.Times{}, int64(0)
+		times := &meter.Times{}
 		for begun, last := time.Now(), time.Duration(0); last < p.time || n < 2*batch; {
 			for range batch {
-				if n++; !op(n) {
-					return cmp.Or(p.c.Quiet(), wrong)
+				if n++; err == nil {
+					err = op(n)
 				}
+			}
+			if err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", item, size, err)
 			}
 			now := time.Since(begun)
 			if n > batch { // the first ones find nothing in the caches
@@ -162,18 +170,28 @@ func (p *part) sample(item string, size int, op, check func(n int64) bool) error
 			}
 			last = now
 		}
-		if err := cmp.Or(show(item, size, times), p.c.Quiet()); err != nil {
-			return err
+		if json.NewEncoder(os.Stdout).Encode(report.SHMEMItem{Item: item, Size: size, Batch: batch, Times: times}) != nil {
+			return errParentGone
 		}
 		for pe := range p.w.NumPEs() {
-			shmem.P(p.c, p.word, countAt, n, pe)
+			shmem.AtomicSet(p.c, p.word, countAt, n, pe)
+		}
+		if err := p.c.Quiet(); err != nil {
+			return err
 		}
 	}
-	if err := p.barrier(); err != nil {
-		return err
+	// All PEs take part in the barriers that PE 0 times, and in this one.
+	for made := int64(0); ; made++ {
+		if err := p.barrier(); err != nil {
+			return err
+		}
+		n = shmem.AtomicFetch(p.c, p.word, countAt, p.w.PE())
+		if item != barrierItem || p.w.PE() == 0 || n > 0 && made == n {
+			break
+		}
 	}
-	if !check(p.word.Local()[countAt]) {
-		return wrong
+	if !check(n) {
+		return fmt.Errorf("%s of %d bytes: %w", item, size, errWrong)
 	}
 	return p.barrier()
 }
@@ -185,51 +203,6 @@ func pattern(b []byte, seed int) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8 + seed)
 	}
-}
-
-// show writes an item to the parent.
-func show(item string, size int, times *meter.Times) error {
-	if json.NewEncoder(os.Stdout).Encode(report.SHMEMItem{Item: item, Size: size, Batch: batch, Times: times}) != nil {
-		return errParentGone
-	}
-	return nil
-}
-
-// barriers times barriers of all PEs.
-func (p *part) barriers() error {
-	times := &meter.Times{}
-	for begun, n := time.Now(), 0; ; n++ {
-		if p.w.PE() == 0 {
-			more := int64(0)
-			if time.Since(begun) < p.time || n < 2 {
-				more = 1
-			}
-			for pe := range p.w.NumPEs() {
-				shmem.P(p.c, p.word, moreAt, more, pe)
-			}
-		}
-		if err := p.barrier(); err != nil {
-			return err
-		}
-		if p.word.Local()[moreAt] == 0 {
-			break
-		}
-		before := time.Now()
-		for range batch {
-			if err := p.barrier(); err != nil {
-				return err
-			}
-		}
-		if n > 0 {
-			times.Add(time.Since(before))
-		}
-	}
-	if p.w.PE() == 0 {
-		if err := show("barrier", p.w.NumPEs(), times); err != nil {
-			return err
-		}
-	}
-	return p.barrier()
 }
 
 // measureSHMEM measures package shmem between processes of this machine: by loads and stores, and by

@@ -19,8 +19,7 @@ type Result struct {
 	Started     time.Time
 	Connected   [][2]string // addresses of the streams, this side's first
 	Intervals   []Interval
-	Here, There *Side     // nil if it is not known
-	Before      [2]uint64 // memory of both sides before the connections of Idle
+	Here, There *Side // nil if it is not known
 }
 
 func newResult(p Params, c net.Conn) *Result {
@@ -140,15 +139,12 @@ func setUp(ctx context.Context, c *controlConn, r *run, res *Result) error {
 	if err := c.send(message{Params: &r.p}); err != nil {
 		return err
 	}
-	m, err := c.receive(controlSlack)
-	if err == io.EOF || err == nil && m.Side == nil {
+	_, err := c.receive(controlSlack)
+	if err == io.EOF {
 		err = errNotPerf
 	}
 	if err != nil {
 		return err
-	}
-	if r.p.Test == Idle {
-		res.Before = [2]uint64{memory(), m.Side.Memory}
 	}
 	for i, s := range r.streams[:r.p.total()] {
 		if s.conn, err = r.dial(ctx); err == nil {

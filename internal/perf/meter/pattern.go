@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -54,18 +55,20 @@ func (p *pattern) write(w io.Writer, total uint64) error {
 // the first one was, and what.
 func (p *pattern) check(r io.Reader, total uint64) (bad string, err error) {
 	for at := uint64(0); at < total; {
-		n, err := r.Read(p.piece(total - at))
-		got, want := p.buf[:n], p.want[:n]
-		p.data.Read(want)
-		for i := 0; bad == "" && i < n && string(got) != string(want); i++ {
-			if got[i] != want[i] {
-				bad = fmt.Sprintf("byte %d is %#02x, want %#02x", at+uint64(i), got[i], want[i])
-			}
-		}
-		at += uint64(n)
-		if err != nil && at < total {
+		got := p.piece(total - at)
+		if _, err := io.ReadFull(r, got); err != nil {
 			return bad, err
 		}
+		want := p.want[:len(got)]
+		p.data.Read(want)
+		if bad == "" && !bytes.Equal(got, want) {
+			i := 0
+			for got[i] == want[i] {
+				i++
+			}
+			bad = fmt.Sprintf("byte %d is %#02x, want %#02x", at+uint64(i), got[i], want[i])
+		}
+		at += uint64(len(got))
 	}
 	return bad, nil
 }

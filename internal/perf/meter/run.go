@@ -39,7 +39,7 @@ type Side struct {
 	Streams []Stream      `json:"streams"`
 	Took    time.Duration `json:"took"`
 	CPU     CPU           `json:"cpu"`              // of the whole process
-	Memory  uint64        `json:"memory,omitempty"` // of Idle
+	Memory  int64         `json:"memory,omitempty"` // what the connections of Idle take; 0 if it is not known
 	Paths   *sdp.Stats    `json:"paths,omitempty"`  // of all streams by SDP
 	// Times are of single operations; in Bandwidth, of each MiB that this side received.
 	Times Times `json:"times"`
@@ -81,7 +81,7 @@ type run struct {
 	halt    atomic.Bool  // stopped, for the goroutines of the streams
 	left    atomic.Int64 // bytes that are still to be sent, if Params.Bytes is set
 	work    sync.WaitGroup
-	memory  uint64 // of Idle, at the end
+	memory  int64 // of Idle
 
 	// mark begins the measurement: what was done before does not count. The following are set by it.
 	mark     func()
@@ -111,6 +111,7 @@ func newRun(p Params, client bool) *run {
 		r.cpu, r.marked = cpu(), time.Since(r.begun)
 		r.counting.Store(true)
 	})
+	r.measureMemory(-1)
 	n := p.total()
 	if p.Test == Connect {
 		n = p.Streams
@@ -189,6 +190,13 @@ func (r *run) serve(s *stream) (err error) {
 		return err
 	}
 	return closeWrite(s.conn)
+}
+
+// measureMemory adds or subtracts, for Idle, the memory of this process.
+func (r *run) measureMemory(sign int64) {
+	if r.p.Test == Idle {
+		r.memory += sign * memory()
+	}
 }
 
 func pathsOf(c net.Conn) (s sdp.Stats) {

@@ -161,11 +161,7 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, over 
 		r.stop(nil)
 		r.close()
 	}()
-	ready := &Side{}
-	if p.Test == Idle {
-		ready.Memory = memory()
-	}
-	if err := c.send(message{Side: ready}); err != nil {
+	if err := c.send(message{Do: "ready"}); err != nil {
 		return err
 	}
 	m, err = c.receive(attachTime)
@@ -190,9 +186,7 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, over 
 	} else if m.Do != "stop" {
 		err = errNotPerf
 	}
-	if p.Test == Idle {
-		r.memory = memory()
-	}
+	r.measureMemory(1)
 	r.stop(err)
 	life, end := context.WithTimeout(ctx, drain)
 	r.ends(life)

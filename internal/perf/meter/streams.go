@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,15 +55,10 @@ func (r *run) source(s *stream) error {
 
 // sleep waits until a time since the begin, or until the run is stopped.
 func (r *run) sleep(until time.Duration) {
-	d := until - time.Since(r.begun)
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.stopped.Done():
+	if d := until - time.Since(r.begun); d > 0 {
+		ctx, end := context.WithTimeout(r.stopped, d)
+		<-ctx.Done()
+		end()
 	}
 }
 
@@ -154,11 +150,11 @@ func (r *run) idles() {
 	for _, s := range r.streams {
 		if s.err = r.ask(s, []byte{1}, in); s.err != nil {
 			r.stop(s.err)
-			return
+			break
 		}
 	}
 	<-r.stopped.Done()
-	r.memory = memory()
+	r.measureMemory(1)
 	for _, s := range r.streams {
 		s.ended.Store(int64(time.Since(r.begun)))
 		_ = closeWrite(s.conn) // if it fails, the connection has ended

@@ -22,14 +22,14 @@ func cpu() (c CPU) {
 // memory returns this process' proportional set size in bytes: its own pages, and
 // its share of pages that other processes map too. It collects garbage first. It returns 0 if the
 // system does not report the size.
-func memory() uint64 {
+func memory() int64 {
 	debug.FreeOSMemory()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return 0
 	}
 	for line := range bytes.Lines(b) {
-		var kib uint64
+		var kib int64
 		if n, _ := fmt.Sscanf(string(line), "Pss: %d kB", &kib); n == 1 {
 			return kib << 10
 		}

@@ -6,7 +6,7 @@ import "time"
 
 func cpu() CPU { return CPU{} }
 
-func memory() uint64 { return 0 }
+func memory() int64 { return 0 }
 
 // MachineBusy returns how long the processors of the machine have worked. ok is false where the
 // system does not say.

@@ -70,7 +70,7 @@ func readPreamble(r io.Reader) (kind byte, run string, err error) {
 }
 
 // message is a line of a control connection. A client sends Params; "run", when all streams are there;
-// and "stop", when it has done its part. A server answers Params and "stop".
+// and "stop", when it has done its part. A server answers Params by "ready", and "stop" by its Side.
 type message struct {
 	Do     string  `json:"do,omitempty"`
 	Params *Params `json:"params,omitempty"`

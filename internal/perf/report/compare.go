@@ -31,7 +31,6 @@ type Row struct {
 	Name  string           `json:"name"`
 	Unit  string           `json:"unit"` // us, or GB/s
 	Sides map[string]*Cell `json:"transports"`
-	Limit bool             `json:"limit"`
 }
 
 // Cell is a transport in a test.
@@ -60,12 +59,15 @@ func NewComparison(head Head, rounds int) *Comparison {
 	return c
 }
 
-// Add adds the times of a round. side is a transport, or "" for a limit of the machine.
+// Limit is the side of a row that is a limit of the machine.
+const Limit = "the machine"
+
+// Add adds the times of a round. side is a transport, or Limit.
 func (c *Comparison) Add(name, unit, side string, t *meter.Times) {
 	i := slices.IndexFunc(c.Rows, func(r *Row) bool { return r.Name == name })
 	if i < 0 {
 		i = len(c.Rows)
-		c.Rows = append(c.Rows, &Row{Name: name, Unit: unit, Sides: make(map[string]*Cell), Limit: side == ""})
+		c.Rows = append(c.Rows, &Row{Name: name, Unit: unit, Sides: make(map[string]*Cell)})
 	}
 	row := c.Rows[i]
 	cell := row.Sides[side]
@@ -185,16 +187,13 @@ func (c *Comparison) Text(w io.Writer) error {
 	fmt.Fprintf(&b, "\n"+columns, "", "sdp", "p99", "tcp", "p99", "unix", "p99", "to TCP (rounds)")
 	for _, r := range c.Rows {
 		row := []any{r.Name + ", " + strings.Replace(r.Unit, "us", "µs", 1), "", "", "", "", "", "", ""}
-		for i, side := range meter.Transports {
-			cell := r.Sides[side]
-			switch {
-			case r.Limit && i > 0:
-				continue
-			case r.Limit:
-				cell = r.Sides[""]
-			}
+		sides := meter.Transports
+		if r.Sides[Limit] != nil {
+			sides = []string{Limit}
+		}
+		for i, side := range sides {
 			row[1+2*i], row[2+2*i] = "-", "-"
-			if cell != nil && cell.Latency != nil {
+			if cell := r.Sides[side]; cell != nil && cell.Latency != nil {
 				row[1+2*i], row[2+2*i] = short(cell.Median), short(cell.P99)
 			}
 		}
@@ -227,17 +226,17 @@ func (c *Comparison) Text(w io.Writer) error {
 
 // unsteadies names each side whose rounds differ much.
 func (c *Comparison) unsteadies() (lines []string) {
-	for side, name := range []string{"sdp", "tcp", "unix", ""} {
+	for _, side := range append(meter.Transports, Limit) {
 		var of []string
 		for _, r := range c.Rows {
-			if cell := r.Sides[name]; cell != nil && len(cell.Each) > 1 {
+			if cell := r.Sides[side]; cell != nil && len(cell.Each) > 1 {
 				if by := slices.Max(cell.Each) / slices.Min(cell.Each); by >= unsteady {
 					of = append(of, fmt.Sprintf("%s (%sx)", r.Name, Number(by)))
 				}
 			}
 		}
 		if len(of) > 0 {
-			lines = append(lines, []string{"sdp", "tcp", "unix", "the machine"}[side]+": "+strings.Join(of, ", "))
+			lines = append(lines, side+": "+strings.Join(of, ", "))
 		}
 	}
 	return lines

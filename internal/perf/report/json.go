@@ -181,16 +181,8 @@ func endOf(r *meter.Result) object {
 		end["uncorrected"] = l
 	}
 	if r.Test == meter.Idle {
-		end["memory_per_connection"] = object{"here": perConnection(r, 0), "there": perConnection(r, 1)}
+		n := float64(r.Streams)
+		end["memory_per_connection"] = object{"here": float64(r.Here.Memory) / n, "there": float64(there.Memory) / n}
 	}
 	return end
-}
-
-// perConnection returns the bytes that a side takes for an idle connection, or 0 if that is not known.
-func perConnection(r *meter.Result, side int) float64 {
-	s := []*meter.Side{r.Here, r.There}[side]
-	if s == nil || s.Memory == 0 {
-		return 0
-	}
-	return (float64(s.Memory) - float64(r.Before[side])) / float64(r.Streams)
 }

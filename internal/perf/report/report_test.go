@@ -127,7 +127,7 @@ func comparison(sdp, tcp [2]int) *Comparison {
 		c.Add("64 B", "us", "tcp", times(tcp[i]))
 		c.Add("64 KiB one way", "GB/s", "sdp", times(sdp[i]))
 		c.Add("64 KiB one way", "GB/s", "tcp", times(tcp[i]))
-		c.Add("limit", "us", "", times(10))
+		c.Add("limit", "us", Limit, times(10))
 		c.Rounds++
 	}
 	c.Finish(0, nil)

@@ -248,8 +248,8 @@ func (p *Reporter) details(r *meter.Result) {
 			p.printf("SDP %-6s bytes inline %d, MMIO %d, DMA %d; doorbells %d; parks %d read, %d write\n", name,
 				c.InlineBytes, c.MMIOBytes, c.DMABytes, c.Doorbells, c.ReadParks, c.WriteParks)
 		}
-		if each := perConnection(r, i); each != 0 {
-			p.printf("Memory %-6s %.2f KiB for each of %d connections\n", name, each/1024, r.Streams)
+		if s.Memory != 0 {
+			p.printf("Memory %-6s %.2f KiB for each of %d connections\n", name, float64(s.Memory)/1024/float64(r.Streams), r.Streams)
 		}
 	}
 }

@@ -118,39 +118,44 @@ type axis struct {
 	ticks             []Tick
 }
 
-func (a axis) has(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && (v > 0 || a.linear) }
-
-func (a axis) place(v float64) float64 {
-	if !a.linear {
-		v = math.Log10(v)
+// value returns what is drawn of a value: its logarithm, unless the axis is linear.
+func (a axis) value(v float64) float64 {
+	if a.linear {
+		return v
 	}
-	return (v - a.low) / (a.high - a.low) * a.length
+	return math.Log10(v)
 }
+
+// has returns whether a value has a place.
+func (a axis) has(v float64) bool { return !math.IsNaN(a.value(v)) && !math.IsInf(a.value(v), 0) }
+
+func (a axis) place(v float64) float64 { return (a.value(v) - a.low) / (a.high - a.low) * a.length }
 
 // axis returns the horizontal axis (0) or the vertical one (1), as long as the values need. One without
 // names has them at powers of ten.
 func (c Chart) axis(which int) axis {
-	a := axis{length: chartHeight}
+	a := axis{length: chartHeight, low: math.Inf(1), high: math.Inf(-1)}
 	if which == 0 {
-		a = axis{length: chartWidth, linear: c.Linear, ticks: c.XTicks}
+		a.length, a.linear, a.ticks = chartWidth, c.Linear, c.XTicks
 	}
-	all := []float64{}
+	include := func(v float64) {
+		if a.has(v) {
+			a.low, a.high = min(a.low, a.value(v)), max(a.high, a.value(v))
+		}
+	}
 	for _, l := range c.Lines {
 		for _, p := range l.Points {
-			if a.has(p[which]) {
-				all = append(all, p[which])
-			}
+			include(p[which])
 		}
 	}
 	for _, t := range a.ticks {
-		all = append(all, t.At)
+		include(t.At)
 	}
-	if len(all) == 0 {
-		all = []float64{1}
+	if a.low > a.high {
+		a.low, a.high = 0, 1
 	}
-	a.low, a.high = slices.Min(all), slices.Max(all)
 	if !a.linear {
-		a.low, a.high = math.Floor(math.Log10(a.low)+1e-9), math.Ceil(math.Log10(a.high)-1e-9)
+		a.low, a.high = math.Floor(a.low+1e-9), math.Ceil(a.high-1e-9)
 	}
 	a.high = max(a.high, a.low+1)
 	if a.ticks == nil {
