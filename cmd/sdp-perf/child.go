@@ -14,11 +14,8 @@ import (
 	"time"
 )
 
-// Times that a child has.
-const (
-	childStart = 60 * time.Second // until it listens
-	childStop  = 5 * time.Second  // until it ends by itself; then it is killed
-)
+// childStop is how long a child may take to end by itself. Then it is killed.
+const childStop = 5 * time.Second
 
 // child is a process that this program starts of itself. It writes JSON to its standard output. When its
 // standard input ends, its parent has ended it or has died, and it ends.

@@ -18,9 +18,5 @@
 //
 // Package internal/perf/meter measures, internal/perf/report prints. This package has the
 // command line and the processes. What developers of the transport measure is in the module
-// benchmarks.
-//
-// The exit status is 0, or 1 when something failed, 2 for bad input, and 130 after
-// an interrupt. An address on the command line that cannot be listened on or
-// dialled is bad input too. Every failure is one line on standard error.
+// benchmarks. Every failure is one line on standard error.
 package main

@@ -86,8 +86,6 @@ func startServant(ctx context.Context, transports ...string) (*servant, error) {
 	if s.child, err = startChild(true, append([]string{servantCommand, dir}, transports...)...); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, childStart, fmt.Errorf("does not listen after %v", childStart))
-	defer cancel()
 	defer context.AfterFunc(ctx, s.end)()
 	err = s.answers.Decode(&s.servantReady)
 	switch {

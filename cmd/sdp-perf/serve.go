@@ -32,13 +32,17 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 	if _, err := fmt.Fprintf(says, "Server listening on %s by %s\n", ln.Addr(), cmp.Or(o.transport, "sdp and tcp")); err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	srv := &meter.Server{
-		Once: o.once,
 		Observe: func() meter.Observer {
 			rep := o.reporter(out, "")
 			return meter.Observer{Connected: rep.Start, Interval: rep.Interval, Every: o.interval, Ended: func(r *meter.Result, err error) {
 				if err := rep.End(r, err, os.Stderr); err != nil {
 					complain(err)
+				}
+				if o.once {
+					end()
 				}
 			}}
 		},

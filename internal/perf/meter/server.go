@@ -22,7 +22,6 @@ const maxRuns = 32
 
 // Server carries out what clients ask for, several runs at the same time.
 type Server struct {
-	Once    bool            // Serve returns after one run
 	Observe func() Observer // if set, returns one for a run
 	Refused func(error)     // if set, hears of clients of another version, or another program
 
@@ -38,37 +37,34 @@ type Observer struct {
 	Every     time.Duration           // 0 if there are no intervals
 }
 
-// Serve accepts connections from ln, which it owns, until ctx ends, or with Once until one run is over,
-// and then returns nil. When it returns, no connection is in use any more.
+// Serve accepts connections from ln, which it owns, until ctx ends, and then returns nil. When it returns,
+// no connection is in use any more.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	accepting, enough := context.WithCancel(ctx)
-	defer enough()
-	context.AfterFunc(accepting, func() { ln.Close() })
+	context.AfterFunc(ctx, func() { ln.Close() })
 	var work sync.WaitGroup
 	for {
 		c, err := ln.Accept()
 		if err != nil {
-			if accepting.Err() != nil {
+			if ctx.Err() != nil {
 				err = nil
-			} else {
-				end()
 			}
+			end()
 			work.Wait()
 			return err
 		}
 		work.Go(func() {
 			defer context.AfterFunc(ctx, func() { c.Close() })()
-			if !s.accepted(ctx, c, enough) {
+			if !s.accepted(ctx, c) {
 				c.Close()
 			}
 		})
 	}
 }
 
-// accepted serves a connection. It returns true if c belongs to a run now. It calls over after a run.
-func (s *Server) accepted(ctx context.Context, c net.Conn, over func()) (kept bool) {
+// accepted serves a connection. It returns true if c belongs to a run now.
+func (s *Server) accepted(ctx context.Context, c net.Conn) (kept bool) {
 	_ = c.SetReadDeadline(time.Now().Add(greetTime)) // if it fails, so does the read
 	kind, name, err := readPreamble(c)
 	_ = c.SetReadDeadline(time.Time{})
@@ -85,7 +81,7 @@ func (s *Server) accepted(ctx context.Context, c net.Conn, over func()) (kept bo
 		return r != nil && r.attach(c)
 	case err == nil:
 		control := newControlConn(c)
-		if err := s.control(ctx, name, control, over); err != nil {
+		if err := s.control(ctx, name, control); err != nil {
 			_ = control.send(message{Error: err.Error()}) // the client may be gone
 		}
 	}
@@ -140,7 +136,7 @@ func (s *Server) add(name string, r *run) error {
 }
 
 // control serves a control connection, which has one run, and leads that to its end.
-func (s *Server) control(ctx context.Context, name string, c *controlConn, over func()) error {
+func (s *Server) control(ctx context.Context, name string, c *controlConn) error {
 	m, err := c.receive(greetTime)
 	if err != nil || m.Params == nil {
 		return errNotPerf
@@ -198,9 +194,6 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, over 
 	}
 	if o.Ended != nil {
 		o.Ended(res, err)
-	}
-	if s.Once && p.Test != verifying {
-		over()
 	}
 	return err
 }
