@@ -43,7 +43,7 @@ func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err er
 	case fs.NArg() > 1:
 		return nil, badInputf("%q: unexpected argument (see sdp-perf --help)", fs.Arg(1))
 	}
-	o.test = fs.Arg(0)
+	o.Test = fs.Arg(0)
 	return fs, o.check(fs)
 }
 
@@ -115,40 +115,37 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// number is a flag's value. K, M, G and T are powers of 1024, or in a rate, which may have a burst
-// behind a slash, of 1000.
+// number is a flag's value. K, M, G and T are powers of step. A rate may have a burst behind a slash.
 type number struct {
-	n     float64
-	rate  bool
-	burst int
+	step  float64
+	set   func(n float64)
+	burst *int // of a rate
 }
 
 // Type returns the name of the value in the help.
-func (v *number) Type() string { return map[bool]string{false: "N", true: "RATE"}[v.rate] }
+func (v *number) Type() string { return map[bool]string{true: "N", false: "RATE"}[v.burst == nil] }
 
 // String returns the default that the help shows: none.
 func (v *number) String() string { return "" }
 
 // Set parses the value.
 func (v *number) Set(text string) (err error) {
-	unit, step := 1.0, 1024.0
-	if v.rate {
-		step = 1000
-		if rate, burst, ok := strings.Cut(text, "/"); ok {
-			if v.burst, err = strconv.Atoi(burst); err != nil || v.burst < 1 || v.burst > 1000 {
-				return errors.New("want bursts of 1 to 1000 messages")
-			}
-			text = rate
+	if rate, burst, ok := strings.Cut(text, "/"); ok && v.burst != nil {
+		if *v.burst, err = strconv.Atoi(burst); err != nil || *v.burst < 1 || *v.burst > 1000 {
+			return errors.New("want bursts of 1 to 1000 messages")
 		}
+		text = rate
 	}
+	unit := 1.0
 	if i := len(text) - 1; i >= 0 {
 		if power := strings.IndexByte("KMGT", text[i]&^0x20); power >= 0 {
-			unit, text = math.Pow(step, float64(power+1)), text[:i]
+			unit, text = math.Pow(v.step, float64(power+1)), text[:i]
 		}
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if v.n = n * unit; err != nil || !(v.n >= 1 && v.n < 1<<62) {
+	if n *= unit; err != nil || !(n >= 1 && n < 1<<62) {
 		return errors.New("want 1 at least, as in 64, 128K or 10M")
 	}
+	v.set(n)
 	return nil
 }

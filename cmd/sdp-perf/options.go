@@ -37,29 +37,20 @@ var tests = [][2]string{
 
 // options are the flags of the tool. Those that iperf3 has mean the same.
 type options struct {
-	test      string
+	meter.Params
 	transport string
 	server    bool
 	once      bool
 	client    string
 	bind      string
 	port      int
-	time      time.Duration
-	bytes     number
-	blocks    number
-	length    number
-	streams   int
-	reverse   bool
-	bidir     bool
+	blocks    float64
 	interval  time.Duration
-	omit      time.Duration
 	json      bool
 	stream    bool
 	logfile   string
 	timeout   int // ms
-	window    number
 	format    string
-	rate      number
 	svg       string
 
 	arguments []string
@@ -77,21 +68,22 @@ const (
 
 func (o *options) register(fs *pflag.FlagSet) {
 	o.interval = time.Second
+	bytes := func(to *int) *number { return &number{step: 1024, set: func(n float64) { *to = int(min(n, 1<<40)) }} }
 	fs.BoolVarP(&o.server, "server", "s", false, "serve until interrupted: SDP and TCP on one port, if no --transport is given")
 	fs.StringVarP(&o.client, "client", "c", "", "measure the server at `HOST`: localhost, node3, a machine (TCP), or a path (Unix socket)")
 	fs.StringVar(&o.transport, "transport", "", "sdp, tcp or unix (default sdp)")
 	fs.IntVarP(&o.port, "port", "p", defaultPort, "the server's port")
 	fs.StringVarP(&o.bind, "bind", "B", "", "listen at this address, or `PATH` of a Unix socket")
-	fs.VarP((*seconds)(&o.time), "time", "t", "seconds to measure (default 10)")
-	fs.VarP(&o.bytes, "bytes", "n", "bytes to send, instead of a time")
-	fs.VarP(&o.blocks, "blockcount", "k", "messages to send, instead of a time")
-	fs.VarP(&o.length, "length", "l", "bytes of a message (default 128K in bw, else 64)")
-	fs.IntVarP(&o.streams, "parallel", "P", defaultStreams, "connections at the same time (in idle 1000)")
-	fs.BoolVarP(&o.reverse, "reverse", "R", false, "bw: the server sends")
-	fs.BoolVar(&o.bidir, "bidir", false, "bw: both send, on connections of their own")
-	fs.VarP(&o.rate, "bitrate", "b", "bw: bits per second of a connection, 10M or 10M/8 for bursts of 8 messages; loaded: operations per second (default 10K)")
-	fs.VarP((*seconds)(&o.omit), "omit", "O", "seconds before those that are measured")
-	fs.VarP(&o.window, "window", "w", "bytes of both buffers of a connection")
+	fs.VarP((*seconds)(&o.Time), "time", "t", "seconds to measure (default 10)")
+	fs.VarP(&number{step: 1024, set: func(n float64) { o.Bytes = uint64(n) }}, "bytes", "n", "bytes to send, instead of a time")
+	fs.VarP(&number{step: 1024, set: func(n float64) { o.blocks = n }}, "blockcount", "k", "messages to send, instead of a time")
+	fs.VarP(bytes(&o.Size), "length", "l", "bytes of a message (default 128K in bw, else 64)")
+	fs.IntVarP(&o.Streams, "parallel", "P", defaultStreams, "connections at the same time (in idle 1000)")
+	fs.BoolVarP(&o.Reverse, "reverse", "R", false, "bw: the server sends")
+	fs.BoolVar(&o.Bidir, "bidir", false, "bw: both send, on connections of their own")
+	fs.VarP(&number{step: 1000, set: func(n float64) { o.Rate = n }, burst: &o.Burst}, "bitrate", "b", "bw: bits per second of a connection, 10M or 10M/8 for bursts of 8 messages; loaded: operations per second (default 10K)")
+	fs.VarP((*seconds)(&o.Omit), "omit", "O", "seconds before those that are measured")
+	fs.VarP(bytes(&o.Window), "window", "w", "bytes of both buffers of a connection")
 	fs.VarP((*seconds)(&o.interval), "interval", "i", "seconds between reports, 0 for none (default 1)")
 	fs.StringVarP(&o.format, "format", "f", "", "unit of rates: k, m, g, t bits, or K, M, G, T bytes per second")
 	fs.BoolVarP(&o.json, "json", "J", false, "print JSON, with iperf3's keys")
@@ -118,21 +110,21 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	}
 	unix := strings.Contains(o.client+o.bind, "/")
 	switch {
-	case o.test != "" && !slices.Contains(names, o.test):
-		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.test, strings.Join(names, ", "))
+	case o.Test != "" && !slices.Contains(names, o.Test):
+		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.Test, strings.Join(names, ", "))
 	case o.server && o.client != "":
 		return badInputf("-s and -c together: this process is one of the two")
 	case o.client != "" && (o.bind != "" || o.once):
 		return badInputf("-B and -1 are the server's")
-	case o.server && o.test != "":
-		return badInputf("-s %s: the client names the test", o.test)
+	case o.server && o.Test != "":
+		return badInputf("-s %s: the client names the test", o.Test)
 	case o.transport != "" && !slices.Contains(meter.Transports, o.transport):
 		return badInputf("--transport %s: use %s", o.transport, strings.Join(meter.Transports, ", "))
 	case o.port < 0 || o.port > 65535:
 		return badInputf("-p %d: use a number from 0 to 65535", o.port)
 	case given("time", "bytes", "blockcount") > 1:
 		return badInputf("-t, -n and -k: use one of them")
-	case o.reverse && o.bidir:
+	case o.Reverse && o.Bidir:
 		return badInputf("-R and --bidir: use one of them")
 	case o.json && o.stream:
 		return badInputf("-J and --json-stream: use one of them")
@@ -140,7 +132,7 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return badInputf("-f %s: use k, m, g, t, K, M, G or T", o.format)
 	case o.timeout < 1 || o.timeout > 3_600_000:
 		return badInputf("--connect-timeout %d: use 1 to 3600000 milliseconds", o.timeout)
-	case fs.Changed("time") && o.time == 0:
+	case fs.Changed("time") && o.Time == 0:
 		return badInputf("-t 0: use more seconds")
 	case o.interval > 0 && o.interval < time.Millisecond:
 		return badInputf("-i %v: use 0 or 0.001 seconds at least", o.interval)
@@ -150,81 +142,79 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		o.transport = "unix"
 	case o.server && o.transport == "unix":
 		return badInputf("say where: -B PATH of the socket")
-	case o.test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "svg", "logfile"):
+	case o.Test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "svg", "logfile"):
 		return badInputf("these flags need a test, such as: sdp-perf lat (see sdp-perf --help)")
 	case o.client != "" && o.transport == "unix":
 		return badInputf("-c %s: use the path of the socket", o.client)
 	}
-	if o.client != "" && o.test == "" {
-		o.test = meter.Bandwidth
+	if o.client != "" && o.Test == "" {
+		o.Test = meter.Bandwidth
 	}
-	if o.test != "" && o.test != meter.Bandwidth && (o.reverse || o.bidir) {
-		return badInputf("%s goes both ways anyway: leave out -R and --bidir", o.test)
+	if o.Test != "" && o.Test != meter.Bandwidth && (o.Reverse || o.Bidir) {
+		return badInputf("%s goes both ways anyway: leave out -R and --bidir", o.Test)
 	}
 	if !o.server && o.transport == "" {
 		o.transport = "sdp"
 	}
-	if o.test == meter.Idle && !fs.Changed("parallel") {
-		o.streams = defaultIdle
+	return nil
+}
+
+// complete fills in what a run needs and no flag has said.
+func (o *options) complete(fs *pflag.FlagSet) error {
+	switch {
+	case o.Size == 0 && o.Test == meter.Bandwidth:
+		o.Size = 128 << 10
+	case o.Size == 0:
+		o.Size = 64
+	}
+	if o.blocks > 0 {
+		o.Bytes = uint64(min(o.blocks*float64(o.Size), 1<<62))
+	}
+	if o.Bytes == 0 {
+		o.Time = o.during(defaultTestTime)
+	}
+	switch o.Test {
+	case meter.Loaded:
+		o.Rate = cmp.Or(o.Rate, defaultLoad) / float64(max(o.Streams, 1))
+	case meter.Idle:
+		if o.Bytes > 0 {
+			return badInputf("idle: use a time")
+		}
+		if !fs.Changed("parallel") {
+			o.Streams = defaultIdle
+		}
+		o.Size, o.Omit = 1, max(o.Omit, time.Second) // each connection is used once at first
+	}
+	if err := o.Check(); err != nil {
+		return badInput{err}
 	}
 	return nil
 }
 
-// params returns what a run does.
-func (o *options) params() (meter.Params, error) {
-	p := meter.Params{
-		Test: o.test, Streams: o.streams, Size: int(o.length.n), Omit: o.omit, Time: o.time,
-		Bytes: uint64(o.bytes.n), Reverse: o.reverse, Bidir: o.bidir, Rate: o.rate.n, Burst: o.rate.burst, Window: int(o.window.n),
-	}
-	if p.Size == 0 {
-		p.Size = 64
-		if o.test == meter.Bandwidth {
-			p.Size = 128 << 10
-		}
-	}
-	if o.blocks.n > 0 {
-		p.Bytes = uint64(min(o.blocks.n*float64(p.Size), 1<<62))
-	}
-	if p.Bytes == 0 && p.Time == 0 {
-		p.Time = defaultTestTime
-	}
-	switch o.test {
-	case meter.Loaded:
-		if p.Rate == 0 {
-			p.Rate = defaultLoad
-		}
-		p.Rate /= float64(max(p.Streams, 1))
-	case meter.Idle:
-		p.Size, p.Omit = 1, max(p.Omit, time.Second) // each connection is used once at first
-		if p.Bytes > 0 {
-			return p, badInputf("idle: use a time")
-		}
-	}
-	if err := p.Check(); err != nil {
-		return p, badInput{err}
-	}
-	return p, nil
-}
-
 // during returns the time of a test that has parts.
-func (o *options) during(usual time.Duration) time.Duration { return cmp.Or(o.time, usual) }
+func (o *options) during(usual time.Duration) time.Duration { return cmp.Or(o.Time, usual) }
 
 // runTool runs what users of the tool ask for.
 func runTool(ctx context.Context, args []string, out io.Writer) error {
-	o := options{arguments: args, rate: number{rate: true}}
-	if fs, err := o.parse(args, out); fs == nil || err != nil {
+	o := options{arguments: args}
+	fs, err := o.parse(args, out)
+	if fs == nil || err != nil {
 		return err
 	}
 	run := o.measure
 	switch {
 	case o.server:
 		run = o.serve
-	case o.test == "":
+	case o.Test == "":
 		run = o.compare
-	case o.test == shmemTest:
+	case o.Test == shmemTest:
 		run = o.measureSHMEM
-	case o.test == sweepTest:
+	case o.Test == sweepTest:
 		run = o.sweep
+	default:
+		if err := o.complete(fs); err != nil {
+			return err
+		}
 	}
 	if o.logfile == "" {
 		return run(ctx, out)

@@ -211,17 +211,17 @@ func (o *options) measureSHMEM(ctx context.Context, out io.Writer) error {
 	if o.client != "" {
 		return badInputf("shmem starts its own processes: leave out -c")
 	}
-	if o.streams == defaultStreams {
-		o.streams = 2
+	if o.Streams == defaultStreams {
+		o.Streams = 2
 	}
-	if o.streams > 64 {
-		return badInputf("-P %d: use 2 to 64 PEs", o.streams)
+	if o.Streams > 64 {
+		return badInputf("-P %d: use 2 to 64 PEs", o.Streams)
 	}
-	rep := &report.SHMEM{Head: o.head(), PEs: o.streams}
+	rep := &report.SHMEM{Head: o.head(), PEs: o.Streams}
 	var err error
 	for strict, list := range []*[]report.SHMEMItem{&rep.Mapped, &rep.Requests} {
 		if err == nil {
-			err = runElements(ctx, o.streams, strict == 1, o.during(defaultTestTime)/2, func(r report.SHMEMItem) {
+			err = runElements(ctx, o.Streams, strict == 1, o.during(defaultTestTime)/2, func(r report.SHMEMItem) {
 				progress("shmem: " + r.Item)
 				*list = append(*list, r)
 			})

@@ -17,8 +17,8 @@ import (
 // one way, seconds one way.
 func (o *options) sweep(ctx context.Context, out io.Writer) error {
 	sizes := report.SweepSizes()
-	if o.length.n > 0 {
-		sizes = []int{int(min(o.length.n, meter.MaxSize))}
+	if o.Size > 0 {
+		sizes = []int{min(o.Size, meter.MaxSize)}
 	}
 	slice := max(o.during(defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
 	return o.withServer(ctx, func(to meter.Target) (err error) {
@@ -28,13 +28,9 @@ func (o *options) sweep(ctx context.Context, out io.Writer) error {
 		}
 		for i := 0; i < len(sizes) && err == nil; i++ {
 			progress(fmt.Sprintf("%d B", sizes[i]))
-			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Omit: slice / 6, Time: slice * 5 / 6, Window: int(o.window.n)}
+			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Time: slice, Window: o.Window}
 			var r *meter.Result
 			r, err = meter.Run(ctx, to, p, meter.Observer{})
-			if err == nil && r.Here.Times.Count() == 0 { // the time was too short
-				p.Omit, p.Time, p.Bytes = 0, 0, 3*uint64(p.Size)
-				r, err = meter.Run(ctx, to, p, meter.Observer{})
-			}
 			progress("")
 			if err == nil {
 				if text := sweep.Add(p.Size, report.Times(r)); !o.json {

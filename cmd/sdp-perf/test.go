@@ -64,10 +64,7 @@ func (o *options) explain(ctx context.Context, to meter.Target, err error) error
 
 // measure carries out one test and prints it.
 func (o *options) measure(ctx context.Context, out io.Writer) error {
-	p, err := o.params()
-	if err != nil {
-		return err
-	}
+	p := o.Params
 	return o.withServer(ctx, func(to meter.Target) (err error) {
 		rep := o.reporter(out, cmp.Or(o.client, to.Address))
 		if p.Test != meter.Idle {

@@ -115,7 +115,7 @@ func (r *run) asks(s *stream) error {
 		pause = time.Duration(1e9 / r.p.Rate)
 	}
 	last := time.Since(r.begun)
-	for i := uint64(1); r.take() > 0; i++ {
+	for i := uint64(1); r.take() > 0 || i == 1 && r.p.Bytes == 0; i++ { // one at least, however short the time is
 		if len(out) >= 8 {
 			binary.LittleEndian.PutUint64(out, i)
 		} else {
