@@ -1,13 +1,15 @@
 package meter
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,15 +221,15 @@ func TestAServerBoundsItsRuns(t *testing.T) {
 func TestTimesOfAnotherRangeAreRefused(t *testing.T) {
 	ours := &Times{}
 	ours.Add(time.Millisecond)
-	text, err := ours.MarshalText()
+	text, err := json.Marshal(ours)
 	require.NoError(t, err)
 	var got Times
-	require.NoError(t, got.UnmarshalText(text))
+	require.NoError(t, json.Unmarshal(text, &got))
 	require.EqualValues(t, 1, got.Count())
 	wide, err := hdr.New(1, math.MaxInt64, 5).Encode(hdr.V2CompressedEncodingCookieBase)
 	require.NoError(t, err)
-	for _, bad := range [][]byte{wide, text[:20], []byte("x"), bytes.Repeat(text, maxText/len(text)+1)} {
-		require.Error(t, got.UnmarshalText(bad))
+	for _, bad := range []string{string(wide), string(wide[:20]), "x", strings.Repeat("x", maxText+1)} {
+		require.Error(t, got.UnmarshalJSON(fmt.Appendf(nil, `{"histogram":%q}`, bad)))
 		require.Zero(t, got.Count())
 	}
 }

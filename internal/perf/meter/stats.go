@@ -1,12 +1,14 @@
 package meter
 
 import (
-	"bytes"
 	"compress/zlib"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -61,33 +63,57 @@ func (t *Times) Mean() time.Duration { return time.Duration(t.histogram().Mean()
 func (t *Times) Min() time.Duration { return t.At(0) }
 func (t *Times) Max() time.Duration { return t.At(100) }
 
-// MarshalText encodes the distribution as HdrHistogram's compressed form, version 2, in base64.
-func (t *Times) MarshalText() ([]byte, error) {
+// timesJSON is a distribution in JSON, in microseconds.
+type timesJSON struct {
+	Count       int64              `json:"count"`
+	Min         float64            `json:"min_us"`
+	Mean        float64            `json:"mean_us"`
+	Max         float64            `json:"max_us"`
+	Percentiles map[string]float64 `json:"percentiles_us"`
+	Histogram   string             `json:"histogram"` // HdrHistogram's version 2, compressed, base64; in nanoseconds
+}
+
+// Micros returns a time in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// MarshalJSON encodes the distribution, or null if there are no times.
+func (t *Times) MarshalJSON() ([]byte, error) {
 	if t.Count() == 0 {
-		return nil, nil
+		return []byte("null"), nil
 	}
-	return t.h.Encode(hdr.V2CompressedEncodingCookieBase)
+	text, err := t.h.Encode(hdr.V2CompressedEncodingCookieBase)
+	j := timesJSON{t.Count(), Micros(t.Min()), Micros(t.Mean()), Micros(t.Max()), make(map[string]float64), string(text)}
+	for _, p := range Percentiles {
+		j.Percentiles["p"+strconv.FormatFloat(p, 'f', -1, 64)] = Micros(t.At(p))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(j)
 }
 
 // maxText bounds the text of a distribution. One with each of its counters used takes half of that.
 const maxText = 1 << 20
 
-// UnmarshalText decodes what MarshalText encodes. It refuses what would take more memory.
-func (t *Times) UnmarshalText(b []byte) (err error) {
-	if t.h = nil; len(b) == 0 {
-		return nil
+// UnmarshalJSON decodes what MarshalJSON encodes. It refuses what would take more memory.
+func (t *Times) UnmarshalJSON(b []byte) error {
+	var j timesJSON
+	t.h = nil
+	if err := json.Unmarshal(b, &j); err != nil || j.Histogram == "" {
+		return err
 	}
-	if len(b) > maxText || !sameRange(b) {
+	if len(j.Histogram) > maxText || !sameRange(j.Histogram) {
 		return errors.New("a distribution of times with another range")
 	}
-	t.h, err = hdr.Decode(b)
+	var err error
+	t.h, err = hdr.Decode([]byte(j.Histogram))
 	return err
 }
 
 // sameRange returns whether an encoded distribution has the range and the precision of ours. Decode makes
 // counters for whatever its header says.
-func sameRange(text []byte) bool {
-	r := base64.NewDecoder(base64.StdEncoding, bytes.NewReader(text))
+func sameRange(text string) bool {
+	r := base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))
 	var cookie [8]byte
 	if _, err := io.ReadFull(r, cookie[:]); err != nil {
 		return false

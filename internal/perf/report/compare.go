@@ -35,13 +35,12 @@ type Row struct {
 
 // Cell is a transport in a test.
 type Cell struct {
-	Median  float64            `json:"median"` // of all samples
-	P99     float64            `json:"p99"`    // 99 % are as good as that
-	Each    []float64          `json:"median_of_each_round"`
-	Faster  map[string]*Spread `json:"times_as_fast_as,omitempty"` // within each round
-	Latency *Latency           `json:"times"`                      // in GB/s those of a MiB
+	Median float64            `json:"median"` // of all samples
+	P99    float64            `json:"p99"`    // 99 % are as good as that
+	Each   []float64          `json:"median_of_each_round"`
+	Faster map[string]*Spread `json:"times_as_fast_as,omitempty"` // within each round
+	Times  meter.Times        `json:"times"`                      // in GB/s those of a MiB
 
-	all    meter.Times
 	rounds []time.Duration // medians; 0 where there was no time
 }
 
@@ -75,7 +74,7 @@ func (c *Comparison) Add(name, unit, side string, t *meter.Times) {
 		cell = &Cell{}
 		row.Sides[side] = cell
 	}
-	cell.all.Merge(t)
+	cell.Times.Merge(t)
 	cell.rounds = append(cell.rounds, t.At(50))
 	if t.Count() > 0 {
 		cell.Each = append(cell.Each, row.value(t.At(50)))
@@ -90,8 +89,8 @@ func (c *Comparison) Finish(own time.Duration, err error) {
 	}
 	for _, r := range c.Rows {
 		for _, cell := range r.Sides {
-			if cell.all.Count() > 0 {
-				cell.Median, cell.P99, cell.Latency = r.value(cell.all.At(50)), r.value(cell.all.At(99)), LatencyOf(&cell.all)
+			if cell.Times.Count() > 0 {
+				cell.Median, cell.P99 = r.value(cell.Times.At(50)), r.value(cell.Times.At(99))
 			}
 		}
 		if own := r.Sides["sdp"]; own != nil {
@@ -106,7 +105,7 @@ func (r *Row) value(d time.Duration) float64 {
 	if r.Unit == "GB/s" {
 		return (1 << 20) / float64(d)
 	}
-	return Micros(d)
+	return meter.Micros(d)
 }
 
 // faster returns the ratios to another transport, or nil if no round has both.
@@ -193,7 +192,7 @@ func (c *Comparison) Text(w io.Writer) error {
 		}
 		for i, side := range sides {
 			row[1+2*i], row[2+2*i] = "-", "-"
-			if cell := r.Sides[side]; cell != nil && cell.Latency != nil {
+			if cell := r.Sides[side]; cell != nil && cell.Times.Count() > 0 {
 				row[1+2*i], row[2+2*i] = short(cell.Median), short(cell.P99)
 			}
 		}

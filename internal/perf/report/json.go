@@ -57,28 +57,6 @@ func WriteJSON(w io.Writer, report any) error {
 	return enc.Encode(report)
 }
 
-// Latency is a distribution of times in microseconds.
-type Latency struct {
-	Count       int64              `json:"count"`
-	Min         float64            `json:"min_us"`
-	Mean        float64            `json:"mean_us"`
-	Max         float64            `json:"max_us"`
-	Percentiles map[string]float64 `json:"percentiles_us"`
-	Histogram   *meter.Times       `json:"histogram"` // HdrHistogram, compressed, base64; in nanoseconds
-}
-
-// LatencyOf returns a distribution, or nil if there is none.
-func LatencyOf(t *meter.Times) *Latency {
-	if t.Count() == 0 {
-		return nil
-	}
-	l := &Latency{Count: t.Count(), Min: Micros(t.Min()), Mean: Micros(t.Mean()), Max: Micros(t.Max()), Percentiles: map[string]float64{}, Histogram: t}
-	for _, p := range meter.Percentiles {
-		l.Percentiles["p"+strconv.FormatFloat(p, 'f', -1, 64)] = Micros(t.At(p))
-	}
-	return l
-}
-
 // startOf describes a run.
 func (p *Reporter) startOf(r *meter.Result) object {
 	connected := []object{}
@@ -174,11 +152,9 @@ func endOf(r *meter.Result) object {
 		cpu[name+"_total"], cpu[name+"_user"], cpu[name+"_system"] = user+system, user, system
 	}
 	end["cpu_utilization_percent"], end["sdp_stats"] = cpu, object{"here": r.Here.Paths, "there": there.Paths}
-	if l := LatencyOf(Times(r)); l != nil { // in Loaded since an operation was due
-		end["latency"] = l
-	}
-	if l := LatencyOf(&r.Here.Sent); l != nil { // since it began
-		end["uncorrected"] = l
+	end["latency"] = Times(r) // in Loaded since an operation was due
+	if r.Test == meter.Loaded {
+		end["uncorrected"] = &r.Here.Sent // since it began
 	}
 	if r.Test == meter.Idle {
 		n := float64(r.Streams)

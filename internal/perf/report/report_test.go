@@ -110,13 +110,17 @@ func TestSumsOfEachDirection(t *testing.T) {
 
 // What HdrHistogram's tools read is what was written.
 func TestTimesOutliveJSON(t *testing.T) {
-	b, err := json.Marshal(LatencyOf(times(1000)))
+	b, err := json.Marshal(times(1000))
 	require.NoError(t, err)
-	var l Latency
+	var l meter.Times
 	require.NoError(t, json.Unmarshal(b, &l))
-	assert.EqualValues(t, 1000, l.Histogram.Count())
-	assert.InEpsilon(t, 500., Micros(l.Histogram.At(50)), 0.002)
-	assert.InEpsilon(t, 999.9, l.Percentiles["p99.9"], 0.002)
+	assert.EqualValues(t, 1000, l.Count())
+	assert.InEpsilon(t, 500., meter.Micros(l.At(50)), 0.002)
+	var shown struct {
+		Percentiles map[string]float64 `json:"percentiles_us"`
+	}
+	require.NoError(t, json.Unmarshal(b, &shown))
+	assert.InEpsilon(t, 999.9, shown.Percentiles["p99.9"], 0.002)
 }
 
 // comparison returns one of two rounds.

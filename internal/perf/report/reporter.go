@@ -274,7 +274,7 @@ func cpuEach(r *meter.Result, s *meter.Side) string {
 	case r.Test == meter.Bandwidth:
 		return fmt.Sprintf(", %s s/GB", Number(s.CPU.Total().Seconds()/(float64(bytes)/1e9)))
 	}
-	return fmt.Sprintf(", %s us/op", Number(Micros(s.CPU.Total())/float64(ops)))
+	return fmt.Sprintf(", %s us/op", Number(meter.Micros(s.CPU.Total())/float64(ops)))
 }
 
 // percentiles writes a distribution in two lines, if there are times.
@@ -282,9 +282,9 @@ func (p *Reporter) percentiles(what string, t *meter.Times) {
 	if t.Count() == 0 {
 		return
 	}
-	p.printf("%s, us: %d times, min %s, mean %s, max %s\n ", what, t.Count(), Number(Micros(t.Min())), Number(Micros(t.Mean())), Number(Micros(t.Max())))
+	p.printf("%s, us: %d times, min %s, mean %s, max %s\n ", what, t.Count(), Number(meter.Micros(t.Min())), Number(meter.Micros(t.Mean())), Number(meter.Micros(t.Max())))
 	for _, at := range meter.Percentiles {
-		p.printf(" p%g %s", at, Number(Micros(t.At(at))))
+		p.printf(" p%g %s", at, Number(meter.Micros(t.At(at))))
 	}
 	p.printf("\n")
 }

@@ -21,12 +21,12 @@ type SHMEMItem struct {
 	Item  string       `json:"operation"`
 	Size  int          `json:"size"` // bytes; of a barrier PEs
 	Batch int          `json:"operations_timed_together"`
-	Times *meter.Times `json:"histogram"`
+	Times *meter.Times `json:"times"`
 }
 
 // us returns a percentile of the means of batches, in microseconds.
 func (i SHMEMItem) us(percentile float64) float64 {
-	return Micros(i.Times.At(percentile)) / float64(max(i.Batch, 1))
+	return meter.Micros(i.Times.At(percentile)) / float64(max(i.Batch, 1))
 }
 
 // Text writes tables with the columns of OSU's micro-benchmarks, and some behind them.

@@ -193,7 +193,7 @@ func Picture(r *meter.Result) Chart {
 	for i, t := range []*meter.Times{Times(r), &r.Here.Sent} {
 		l := Line{Name: names[i]}
 		for at := 1.0; at <= 1e5*1.01 && at <= float64(t.Count()); at *= math.Pow(10, 0.1) {
-			l.Points = append(l.Points, [2]float64{at, Micros(t.At(100 - 100/at))})
+			l.Points = append(l.Points, [2]float64{at, meter.Micros(t.At(100 - 100/at))})
 		}
 		if t.Count() > 0 {
 			c.Lines = append(c.Lines, l)

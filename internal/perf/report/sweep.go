@@ -17,10 +17,10 @@ type Sweep struct {
 
 // SweepPoint is a size.
 type SweepPoint struct {
-	Size    int      `json:"bytes"`
-	Mbps    float64  `json:"mbits_per_second"` // one way
-	Seconds float64  `json:"seconds"`          // one way: half of the median round trip
-	Latency *Latency `json:"round_trip"`
+	Size    int          `json:"bytes"`
+	Mbps    float64      `json:"mbits_per_second"` // one way
+	Seconds float64      `json:"seconds"`          // one way: half of the median round trip
+	Times   *meter.Times `json:"round_trip"`
 }
 
 // SweepSizes returns 1 B to 8 MiB: powers of two, and what is half as large again.
@@ -36,7 +36,7 @@ func SweepSizes() (sizes []int) {
 
 // Add adds a size, and returns its line of NetPIPE's file.
 func (s *Sweep) Add(size int, t *meter.Times) string {
-	p := SweepPoint{Size: size, Seconds: t.At(50).Seconds() / 2, Latency: LatencyOf(t)}
+	p := SweepPoint{Size: size, Seconds: t.At(50).Seconds() / 2, Times: t}
 	if p.Seconds > 0 {
 		p.Mbps = float64(size) * 8 / 1e6 / p.Seconds
 	}
@@ -50,9 +50,7 @@ func (s *Sweep) Picture() Chart {
 	p50, p99 := Line{Name: "median"}, Line{Name: "99 % are below"}
 	for _, p := range s.Points {
 		p50.Points = append(p50.Points, [2]float64{float64(p.Size), p.Seconds * 2e6})
-		if p.Latency != nil {
-			p99.Points = append(p99.Points, [2]float64{float64(p.Size), p.Latency.Percentiles["p99"]})
-		}
+		p99.Points = append(p99.Points, [2]float64{float64(p.Size), meter.Micros(p.Times.At(99))})
 	}
 	c.Lines = []Line{p50, p99}
 	return c

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 )
 
 // Number returns v with three significant digits.
@@ -34,9 +33,6 @@ func short(v float64) string {
 	}
 	return Number(v)
 }
-
-// Micros returns a time in microseconds.
-func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // scaled returns v with a prefix: K, M, G or T.
 func scaled(v, step float64) string {
