@@ -232,15 +232,9 @@ func (o *options) head() report.Head {
 
 // reporter returns one for a run.
 func (o *options) reporter(to io.Writer, host string) *report.Reporter {
-	r := &report.Reporter{Head: o.head(), W: to, Host: host, Port: o.port}
+	r := &report.Reporter{Head: o.head(), W: to, JSON: o.json, Stream: o.stream, Host: host, Port: o.port}
 	if o.format != "" {
 		r.Unit = report.Format(o.format[0])
-	}
-	switch {
-	case o.json:
-		r.As = report.AsJSON
-	case o.stream:
-		r.As = report.AsStream
 	}
 	return r
 }

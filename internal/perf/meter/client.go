@@ -26,13 +26,6 @@ func newResult(p Params, c net.Conn) *Result {
 	return &Result{Params: p, Transport: transportOf(c), Remote: c.RemoteAddr().String(), Started: time.Now()}
 }
 
-// Target is a server.
-type Target struct {
-	Transport string
-	Address   string
-	Timeout   time.Duration // for each dial
-}
-
 // DialError is the error of a server that is not reached.
 type DialError struct{ error }
 
@@ -112,25 +105,6 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 		return res, cmp.Or(context.Cause(ctx), r.err(), lost)
 	}
 	return res, cmp.Or(context.Cause(ctx), lost, r.err())
-}
-
-// dial connects, and sends a preamble.
-func (t Target) dial(ctx context.Context, kind byte, run string, window int) (net.Conn, error) {
-	c, err := Dial(ctx, t.Transport, t.Address, t.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	if got := transportOf(c); got != t.Transport {
-		err = fmt.Errorf("the connection goes by %s", got)
-	}
-	if err = cmp.Or(err, setWindow(c, window)); err == nil {
-		_, err = c.Write(preamble(kind, run))
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
 }
 
 // setUp agrees with the server about a run and opens its streams.

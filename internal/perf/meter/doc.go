@@ -21,6 +21,6 @@
 // [Verify] checks each byte of a pseudo-random stream both ways. Answers of round trips are checked too.
 // Times are kept as HdrHistogram keeps them. The loops that are timed do not allocate.
 //
-// The transports are here too ([Dial], [Listen]), but no command line and no report: package report
+// The transports are here too ([Target], [Listen]), but no command line and no report: package report
 // prints.
 package meter

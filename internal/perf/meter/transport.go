@@ -1,9 +1,11 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -15,32 +17,52 @@ import (
 // Transports are the names of the transports, in the order of reports.
 var Transports = []string{"sdp", "tcp", "unix"}
 
-// Dial connects to address, which is a path for "unix", by a transport.
-func Dial(ctx context.Context, transport, address string, timeout time.Duration) (net.Conn, error) {
-	switch transport {
-	case "sdp":
-		return (&sdp.Dialer{Timeout: timeout}).DialContext(ctx, "sdp", address)
-	case "unix":
-		if err := unixsock.CheckPath(address); err != nil {
-			return nil, err
-		}
+// Target is a server.
+type Target struct {
+	Transport string
+	Address   string        // a path for "unix"
+	Timeout   time.Duration // for each dial
+}
+
+// dial connects, and sends a preamble.
+func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c net.Conn, err error) {
+	if t.Transport == "sdp" {
+		c, err = (&sdp.Dialer{Timeout: t.Timeout}).DialContext(ctx, "sdp", t.Address)
+	} else if err = checkPath(t.Transport, t.Address); err == nil {
+		c, err = (&net.Dialer{Timeout: t.Timeout}).DialContext(ctx, t.Transport, t.Address)
 	}
-	return (&net.Dialer{Timeout: timeout}).DialContext(ctx, transport, address)
+	if err != nil {
+		return nil, err
+	}
+	if got := transportOf(c); got != t.Transport {
+		err = fmt.Errorf("the connection goes by %s", got)
+	}
+	if err = cmp.Or(err, setWindow(c, window)); err == nil {
+		_, err = c.Write(preamble(kind, run))
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Listen listens by a transport. "" is SDP and TCP on one port.
 func Listen(ctx context.Context, transport, address string) (net.Listener, error) {
-	switch transport {
-	case "":
-		return (&sdp.ListenConfig{}).Listen(ctx, "tcp", address)
-	case "sdp":
-		return (&sdp.ListenConfig{}).Listen(ctx, "sdp", address)
-	case "unix":
-		if err := unixsock.CheckPath(address); err != nil {
-			return nil, err
-		}
+	if transport == "" || transport == "sdp" {
+		return (&sdp.ListenConfig{}).Listen(ctx, cmp.Or(transport, "tcp"), address)
+	}
+	if err := checkPath(transport, address); err != nil {
+		return nil, err
 	}
 	return (&net.ListenConfig{}).Listen(ctx, transport, address)
+}
+
+func checkPath(transport, address string) error {
+	if transport != "unix" {
+		return nil
+	}
+	return unixsock.CheckPath(address)
 }
 
 // Address returns the address of a host and port by a transport. A host of "unix" is a path.

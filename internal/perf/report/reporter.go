@@ -9,21 +9,15 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
 
-// How a Reporter prints.
-const (
-	AsText = iota
-	AsJSON
-	AsStream // a line of JSON for each event
-)
-
 // Reporter prints one run, in the order of its methods: as iperf3 does, line by line, or with its keys.
 type Reporter struct {
 	Head
-	W    io.Writer
-	As   int
-	Unit Format
-	Host string // of the server, as the user has named it; "" in a server
-	Port int
+	W      io.Writer
+	JSON   bool // in place of text
+	Stream bool // a line of JSON for each event, in place of text
+	Unit   Format
+	Host   string // of the server, as the user has named it; "" in a server
+	Port   int
 
 	start     object
 	intervals []object
@@ -31,13 +25,13 @@ type Reporter struct {
 }
 
 func (p *Reporter) event(name string, data any) {
-	if p.As == AsStream && p.err == nil {
+	if p.Stream && p.err == nil {
 		p.err = json.NewEncoder(p.W).Encode(object{"event": name, "data": data})
 	}
 }
 
 func (p *Reporter) printf(format string, args ...any) {
-	if p.As == AsText && p.err == nil {
+	if !p.JSON && !p.Stream && p.err == nil {
 		_, p.err = fmt.Fprintf(p.W, format, args...)
 	}
 }
@@ -51,12 +45,11 @@ func (p *Reporter) Start(r *meter.Result) {
 		who = "Accepted a connection from"
 	}
 	p.printf("%s %s by %s: %s\n", who, r.Remote, r.Transport, r.Test)
-	for i, c := range r.Connected {
-		if i == 8 && len(r.Connected) > 10 {
-			p.printf("and %d streams more\n", len(r.Connected)-i)
-			break
-		}
+	for i, c := range r.Connected[:min(len(r.Connected), maxRows)] {
 		p.printf("[%3d] local %s connected to %s by %s\n", i+1, c[0], c[1], r.Transport)
+	}
+	if n := len(r.Connected) - maxRows; n > 0 {
+		p.printf("and %d streams more\n", n)
 	}
 	p.head(r)
 }
@@ -174,7 +167,7 @@ func (p *Reporter) End(r *meter.Result, err error, other io.Writer) error {
 		p.event("error", doc["error"])
 	}
 	p.event("end", doc["end"])
-	if p.As == AsJSON {
+	if p.JSON {
 		p.err = WriteJSON(p.W, doc)
 	}
 	if p.err != nil && r != nil {
