@@ -162,7 +162,7 @@ func (p *part) sample(item string, size int, op func(i int64) error, check func(
 				}
 			}
 			if err != nil {
-				return fmt.Errorf("%s of %d bytes: %w", item, size, err)
+				return fmt.Errorf("%s, size %d: %w", item, size, err)
 			}
 			now := time.Since(begun)
 			if n > batch { // the first ones find nothing in the caches
@@ -191,7 +191,7 @@ func (p *part) sample(item string, size int, op func(i int64) error, check func(
 		}
 	}
 	if !check(n) {
-		return fmt.Errorf("%s of %d bytes: %w", item, size, errWrong)
+		return fmt.Errorf("%s, size %d: %w", item, size, errWrong)
 	}
 	return p.barrier()
 }

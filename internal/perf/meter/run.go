@@ -111,7 +111,6 @@ func newRun(p Params, client bool) *run {
 		r.cpu, r.marked = cpu(), time.Since(r.begun)
 		r.counting.Store(true)
 	})
-	r.measureMemory(-1)
 	n := p.total()
 	if p.Test == Connect {
 		n = p.Streams
@@ -123,6 +122,7 @@ func newRun(p Params, client bool) *run {
 		}
 		r.streams = append(r.streams, s)
 	}
+	r.measureMemory(-1)
 	return r
 }
 

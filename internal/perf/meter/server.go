@@ -80,9 +80,9 @@ func (s *Server) accepted(ctx context.Context, c net.Conn) (kept bool) {
 		s.mu.Unlock()
 		return r != nil && r.attach(c)
 	case err == nil:
-		control := newControlConn(c)
-		if err := s.control(ctx, name, control); err != nil {
-			_ = control.send(message{Error: err.Error()}) // the client may be gone
+		lines := newControlConn(c)
+		if err := s.control(ctx, name, lines); err != nil {
+			_ = lines.send(message{Error: err.Error()}) // the client may be gone
 		}
 	}
 	return false
