@@ -17,13 +17,11 @@ const (
 	verifyFirst   = 32 << 20
 )
 
-// defaultTest is a row of the table.
-type defaultTest struct {
+// defaultTests are rows of the table.
+var defaultTests = []struct {
 	name, unit string
 	p          meter.Params
-}
-
-var defaultTests = []defaultTest{
+}{
 	{"64 B round trip", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 64}},
 	{"16 KiB round trip", "us", meter.Params{Test: meter.Latency, Streams: 1, Size: 16 << 10}},
 	{"64 B, 16 at once", "us", meter.Params{Test: meter.Latency, Streams: 16, Size: 64}},

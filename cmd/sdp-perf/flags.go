@@ -93,59 +93,51 @@ var (
 	}
 )
 
-// seconds is a flag's value: seconds, or a time with a unit.
-type seconds time.Duration
-
-// Type returns the name of the value in the help.
-func (s *seconds) Type() string { return "N" }
-
-// String returns the default that the help shows: none.
-func (s *seconds) String() string { return "" }
-
-// Set parses the value.
-func (s *seconds) Set(text string) error {
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
-		text += "s"
+// seconds returns what parses seconds, or a time with a unit.
+func seconds(to *time.Duration) func(text string) error {
+	return func(text string) (err error) {
+		if _, err := strconv.ParseFloat(text, 64); err == nil {
+			text += "s"
+		}
+		if *to, err = time.ParseDuration(text); err != nil || *to < 0 || *to > meter.MaxTime {
+			return errors.New("want seconds, as in 10 or 0.5, or a time with its unit, as in 300ms, at most a day")
+		}
+		return nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > meter.MaxTime {
-		return errors.New("want seconds, as in 10 or 0.5, or a time with its unit, as in 300ms, at most a day")
-	}
-	*s = seconds(d)
-	return nil
 }
 
-// number is a flag's value. K, M, G and T are powers of step. A rate may have a burst behind a slash.
-type number struct {
-	step  float64
-	set   func(n float64)
-	burst *int // of a rate
+// number returns what parses a number. K, M, G and T are powers of step.
+func number(step float64, set func(n float64)) func(text string) error {
+	return func(text string) error {
+		unit := 1.0
+		if i := len(text) - 1; i >= 0 {
+			if power := strings.IndexByte("KMGT", text[i]&^0x20); power >= 0 {
+				unit, text = math.Pow(step, float64(power+1)), text[:i]
+			}
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if n *= unit; err != nil || !(n >= 1 && n < 1<<62) {
+			return errors.New("want 1 at least, as in 64, 128K or 10M")
+		}
+		set(n)
+		return nil
+	}
 }
 
-// Type returns the name of the value in the help.
-func (v *number) Type() string { return map[bool]string{true: "N", false: "RATE"}[v.burst == nil] }
+// size returns what parses a number of bytes.
+func size(to *int) func(text string) error {
+	return number(1024, func(n float64) { *to = int(min(n, 1<<40)) })
+}
 
-// String returns the default that the help shows: none.
-func (v *number) String() string { return "" }
-
-// Set parses the value.
-func (v *number) Set(text string) (err error) {
-	if rate, burst, ok := strings.Cut(text, "/"); ok && v.burst != nil {
-		if *v.burst, err = strconv.Atoi(burst); err != nil || *v.burst < 1 || *v.burst > 1000 {
-			return errors.New("want bursts of 1 to 1000 messages")
+// rate returns what parses a rate, which may have a burst behind a slash.
+func rate(p *meter.Params) func(text string) error {
+	return func(text string) (err error) {
+		text, burst, ok := strings.Cut(text, "/")
+		if ok {
+			if p.Burst, err = strconv.Atoi(burst); err != nil || p.Burst < 1 || p.Burst > 1000 {
+				return errors.New("want bursts of 1 to 1000 messages")
+			}
 		}
-		text = rate
+		return number(1000, func(n float64) { p.Rate = n })(text)
 	}
-	unit := 1.0
-	if i := len(text) - 1; i >= 0 {
-		if power := strings.IndexByte("KMGT", text[i]&^0x20); power >= 0 {
-			unit, text = math.Pow(v.step, float64(power+1)), text[:i]
-		}
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if n *= unit; err != nil || !(n >= 1 && n < 1<<62) {
-		return errors.New("want 1 at least, as in 64, 128K or 10M")
-	}
-	v.set(n)
-	return nil
 }

@@ -64,7 +64,6 @@ const batch = 16
 
 // part is the work of one PE.
 type part struct {
-	ctx  context.Context
 	w    *shmem.World
 	c    *shmem.Ctx
 	word shmem.Sym[int64] // for atomics, and what PE 0 tells the others
@@ -96,7 +95,7 @@ var atomics = []struct {
 
 // measureElement measures between PE 0 and PE 1; all PEs take part in barriers. What arrives is checked.
 func measureElement(ctx context.Context, w *shmem.World, total time.Duration) (err error) {
-	p := &part{ctx: ctx, w: w, c: w.Ctx(), time: total / time.Duration(2*len(shmemSizes)+len(atomics)+1)}
+	p := &part{w: w, c: w.Ctx(), time: total / time.Duration(2*len(shmemSizes)+len(atomics)+1)}
 	if p.word, err = shmem.AllocZeroed[int64](ctx, w, 16); err != nil {
 		return err
 	}
@@ -196,7 +195,7 @@ func (p *part) sample(item string, size int, op func(i int64) error, check func(
 	return p.barrier()
 }
 
-func (p *part) barrier() error { return p.w.Team().Barrier(p.ctx) }
+func (p *part) barrier() error { return p.w.Team().Barrier(context.Background()) }
 
 // pattern is what PE 0 puts, and PE 1 has.
 func pattern(b []byte, seed int) {
