@@ -280,11 +280,25 @@ func TestSHMEMOfAKilledProgram(t *testing.T) {
 	assert.Equal(t, -1, p.wait(t))
 }
 
-func TestAServerOfOneRun(t *testing.T) {
-	srv, port := startServer(t, "-1")
-	c := newProgram(t, nil, "lat", "-c", "localhost", "-p", port, "-k", "10")
-	require.Zero(t, c.run(t), c.stderr.String())
-	assert.Zero(t, srv.wait(t), srv.stderr.String())
+// As iperf3's, it serves one client to its end, whatever that does.
+func TestAServerOfOneClient(t *testing.T) {
+	for _, args := range [][]string{{"lat", "-k", "10"}, {"sweep", "-t", "0.05"}} {
+		srv, port := startServer(t, "-1")
+		c := newProgram(t, nil, append(args, "-c", "localhost", "-p", port)...)
+		require.Zero(t, c.run(t), c.stderr.String())
+		assert.Zero(t, srv.wait(t), srv.stderr.String())
+	}
+}
+
+// A picture that does not fit on the disk is not left in part.
+func TestAPictureThatCannotBeWritten(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "svg")
+	p := newProgram(t, nil, "lat", "-k", "10", "--transport", "tcp", "--logfile", os.DevNull, "--svg", svg)
+	p.Args = append([]string{"/bin/sh", "-c", "ulimit -f 1; exec \"$0\" \"$@\"", p.Path}, p.Args[1:]...)
+	p.Path = "/bin/sh"
+	assert.Equal(t, 1, p.run(t), p.stderr.String())
+	assertOneLine(t, p.stderr.String(), "--svg: ")
+	assert.NoFileExists(t, svg)
 }
 
 func TestStreamOfJSON(t *testing.T) {

@@ -90,7 +90,7 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.svg, "svg", "", "draw a picture of the test into `FILE`")
 	fs.StringVar(&o.logfile, "logfile", "", "append what is printed to `FILE` instead")
 	fs.IntVar(&o.timeout, "connect-timeout", connectTimeout, "milliseconds to connect")
-	fs.BoolVarP(&o.once, "one-off", "1", false, "the server ends after one run")
+	fs.BoolVarP(&o.once, "one-off", "1", false, "the server ends after one client")
 }
 
 // check checks the flags, and fills in what depends on others.
@@ -260,6 +260,9 @@ func (o *options) draw(c report.Chart) error {
 		return nil
 	}
 	if err := os.WriteFile(o.svg, c.SVG(), 0o666); err != nil {
+		if info, statErr := os.Stat(o.svg); statErr == nil && info.Mode().IsRegular() {
+			_ = os.Remove(o.svg) // part of a picture is none
+		}
 		return fmt.Errorf("--svg: %w", err)
 	}
 	return nil

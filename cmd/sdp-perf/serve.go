@@ -14,7 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
 
-// serve serves until it is interrupted, which is its normal end, or with -1 one run.
+// serve serves until it is interrupted, which is its normal end, or with -1 until the first client is served.
 func (o *options) serve(ctx context.Context, out io.Writer) error {
 	port := strconv.Itoa(o.port)
 	ln, err := meter.Listen(ctx, o.transport, meter.Address(o.transport, o.bind, port))
@@ -41,7 +41,7 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 				if err := rep.End(r, err, os.Stderr); err != nil {
 					complain(err)
 				}
-				if o.once {
+				if o.once && (err != nil || !r.More) {
 					end()
 				}
 			}}

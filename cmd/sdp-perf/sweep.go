@@ -28,7 +28,7 @@ func (o *options) sweep(ctx context.Context, out io.Writer) error {
 		}
 		for i := 0; i < len(sizes) && err == nil; i++ {
 			progress(fmt.Sprintf("%d B", sizes[i]))
-			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Time: slice, Window: o.Window}
+			p := meter.Params{Test: meter.Latency, Streams: 1, Size: sizes[i], Time: slice, Window: o.Window, More: i < len(sizes)-1}
 			var r *meter.Result
 			r, err = meter.Run(ctx, to, p, meter.Observer{})
 			progress("")

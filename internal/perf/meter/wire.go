@@ -13,7 +13,7 @@ import (
 )
 
 // version is that of the protocol between a client and a server.
-const version = 4
+const version = 5
 
 // A connection begins with a preamble of as many bytes as the cookie of iperf3, so that each of
 // the two programs answers the other at once:

@@ -59,7 +59,7 @@ func NewComparison(head Head, rounds int) *Comparison {
 }
 
 // Limit is the side of a row that is a limit of the machine.
-const Limit = "the machine"
+const Limit = "machine"
 
 // Add adds the times of a round. side is a transport, or Limit.
 func (c *Comparison) Add(name, unit, side string, t *meter.Times) {
