@@ -263,11 +263,18 @@ func TestSHMEM(t *testing.T) {
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))
 	assert.Len(t, r.Mapped, 2*len(shmemSizes)+len(atomics)+1)
 	assert.Len(t, r.Requests, len(r.Mapped))
+	for _, one := range append(r.Mapped, r.Requests...) {
+		assert.Positive(t, one.Times.Count(), one.Item)
+		assert.Positive(t, one.CPU+one.Others, one.Item)
+	}
 	assert.FileExists(t, picture)
 	p = newProgram(t, nil, "shmem", "-t", "0.05")
 	require.Zero(t, p.run(t), p.stderr.String())
-	for _, says := range []string{"# put\n", "1048576 ", "# atomics, 8 B\n", "cswap ", "# barrier\n"} {
+	for _, says := range []string{"# put, by loads and stores\n", "1048576 ", "# atomics, 8 B, by requests\n", "cswap ", "# barrier, by requests\n"} {
 		assert.Contains(t, p.stdout.String(), says)
+	}
+	for line := range strings.Lines(p.stdout.String()) {
+		assert.LessOrEqual(t, len(line), 81, line)
 	}
 }
 

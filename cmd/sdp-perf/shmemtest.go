@@ -59,7 +59,7 @@ func runElement(args []string) error {
 	return w.Close(ctx)
 }
 
-// batch is how many operations are timed together. Reading the clock takes as long as one of them.
+// batch is how many operations are timed together where one takes less than two readings of the clock.
 const batch = 16
 
 // part is the work of one PE.
@@ -71,8 +71,12 @@ type part struct {
 	time time.Duration // of an operation
 }
 
-// countAt is where PE 0 tells in word how many operations there were. Atomics have the first place.
-const countAt = 8
+// Places in word: of atomics, of how many operations there were, as PE 0 says, and of the processor time
+// of the other PEs, which they add up at PE 0.
+const (
+	countAt = 8
+	cpuAt   = 16
+)
 
 // shmemSizes are those of puts and gets.
 var shmemSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20}
@@ -96,7 +100,7 @@ var atomics = []struct {
 // measureElement measures between PE 0 and PE 1; all PEs take part in barriers. What arrives is checked.
 func measureElement(ctx context.Context, w *shmem.World, total time.Duration) (err error) {
 	p := &part{w: w, c: w.Ctx(), time: total / time.Duration(2*len(shmemSizes)+len(atomics)+1)}
-	if p.word, err = shmem.AllocZeroed[int64](ctx, w, 16); err != nil {
+	if p.word, err = shmem.AllocZeroed[int64](ctx, w, 24); err != nil {
 		return err
 	}
 	largest := shmemSizes[len(shmemSizes)-1]
@@ -144,18 +148,19 @@ const barrierItem = "barrier"
 
 var errWrong = errors.New("wrong data")
 
-// sample times an operation, in batches, at PE 0, and shows it. check looks at what all n of them left at
-// a PE. No PE goes on before all have checked.
+// sample times an operation at PE 0, and shows it. check looks at what all n of them left at a PE. No PE
+// goes on before all have checked.
 func (p *part) sample(item string, size int, op func(i int64) error, check func(n int64) bool) (err error) {
-	p.word.Local()[countAt] = 0
+	p.word.Local()[countAt], p.word.Local()[cpuAt] = 0, 0
 	if err := p.barrier(); err != nil { // each has prepared its memory
 		return err
 	}
-	n := int64(0)
+	n, used := int64(0), meter.OwnCPU()
+	shown := report.SHMEMItem{Item: item, Size: size, Batch: batch}
 	if p.w.PE() == 0 {
-		times := &meter.Times{}
-		for begun, last := time.Now(), time.Duration(0); last < p.time || n < 2*batch; {
-			for range batch {
+		least, clock := time.Hour, clockTime()
+		for begun, last := time.Now(), time.Duration(0); last < p.time || n < 3*batch; {
+			for range shown.Batch {
 				if n++; err == nil {
 					err = op(n)
 				}
@@ -164,14 +169,14 @@ func (p *part) sample(item string, size int, op func(i int64) error, check func(
 				return fmt.Errorf("%s, size %d: %w", item, size, err)
 			}
 			now := time.Since(begun)
-			if n > batch { // the first ones find nothing in the caches
-				times.Add(now - last)
+			if n > 2*batch { // the first ones find nothing in the caches
+				shown.Times.Add(now - last - clock)
+			} else if least = min(least, now-last); n == 2*batch && least >= 2*batch*clock {
+				shown.Batch = 1
 			}
 			last = now
 		}
-		if json.NewEncoder(os.Stdout).Encode(report.SHMEMItem{Item: item, Size: size, Batch: batch, Times: times}) != nil {
-			return errParentGone
-		}
+		shown.CPU = meter.Micros(meter.OwnCPU()-used) / float64(n)
 		for pe := range p.w.NumPEs() {
 			shmem.AtomicSet(p.c, p.word, countAt, n, pe)
 		}
@@ -189,13 +194,33 @@ func (p *part) sample(item string, size int, op func(i int64) error, check func(
 			break
 		}
 	}
+	if p.w.PE() > 0 {
+		shmem.AtomicAdd(p.c, p.word, cpuAt, int64(meter.OwnCPU()-used), 0)
+	}
 	if !check(n) {
 		return fmt.Errorf("%s, size %d: %w", item, size, errWrong)
 	}
-	return p.barrier()
+	if err := p.barrier(); err != nil || p.w.PE() > 0 {
+		return err
+	}
+	shown.Others = meter.Micros(time.Duration(p.word.Local()[cpuAt])) / float64(n)
+	if json.NewEncoder(os.Stdout).Encode(&shown) != nil {
+		return errParentGone
+	}
+	return nil
 }
 
 func (p *part) barrier() error { return p.w.Team().Barrier(context.Background()) }
+
+// clockTime is how long it takes to read the clock.
+var clockTime = sync.OnceValue(func() time.Duration {
+	const n = 10_000
+	begun := time.Now()
+	for range n {
+		time.Since(begun)
+	}
+	return time.Since(begun) / n
+})
 
 // pattern is what PE 0 puts, and PE 1 has.
 func pattern(b []byte, seed int) {

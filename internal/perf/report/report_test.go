@@ -253,8 +253,8 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 	loaded.Here.Sent = *times(500)
 	pes := &SHMEM{PEs: 2}
 	for _, size := range []int{8, 64, 1 << 20} {
-		pes.Mapped = append(pes.Mapped, SHMEMItem{"put", size, 16, times(size%999 + 1)})
-		pes.Requests = append(pes.Requests, SHMEMItem{"get", size, 16, times(size%99 + 1)})
+		pes.Mapped = append(pes.Mapped, SHMEMItem{Item: "put", Size: size, Batch: 16, Times: *times(size%999 + 1)})
+		pes.Requests = append(pes.Requests, SHMEMItem{Item: "get", Size: size, Batch: 1, Times: *times(size%99 + 1)})
 	}
 	big := Chart{Title: strings.Repeat("long title ", 20), X: strings.Repeat("x", 200), Y: strings.Repeat("y", 200), Lines: []Line{{Name: strings.Repeat("name ", 50), Points: [][2]float64{{1e-9, 1e12}, {5e11, -3}}}}}
 	for name, c := range map[string]Chart{

@@ -18,14 +18,16 @@ type SHMEM struct {
 
 // SHMEMItem is an operation as PE 0 has measured it. Times are those of Batch operations together.
 type SHMEMItem struct {
-	Item  string       `json:"operation"`
-	Size  int          `json:"size"` // bytes; of a barrier PEs
-	Batch int          `json:"operations_timed_together"`
-	Times *meter.Times `json:"times"`
+	Item   string      `json:"operation"`
+	Size   int         `json:"size"` // bytes; of a barrier PEs
+	Batch  int         `json:"operations_timed_together"`
+	Times  meter.Times `json:"times"`
+	CPU    float64     `json:"cpu_us_per_operation"` // of PE 0
+	Others float64     `json:"cpu_us_per_operation_of_others"`
 }
 
-// us returns a percentile of the means of batches, in microseconds.
-func (i SHMEMItem) us(percentile float64) float64 {
+// us returns a percentile of an operation, or of the means of Batch, in microseconds.
+func (i *SHMEMItem) us(percentile float64) float64 {
 	return meter.Micros(i.Times.At(percentile)) / float64(max(i.Batch, 1))
 }
 
@@ -36,34 +38,27 @@ func (s *SHMEM) Text(w io.Writer) error {
 	if s.Error != "" {
 		fmt.Fprintf(t, "# Ended early: %s\n", s.Error)
 	}
-	fmt.Fprint(t, "# Medians of the means of 16 operations; by loads and stores, then by requests\n")
+	fmt.Fprint(t, "# Latency: the median of operations, or of the means of as many as Timed says.\n# CPU: processor time of an operation, of PE 0 and of all others together.\n")
 	last := ""
-	for i, m := range s.Mapped {
-		title, head, name, rate := m.Item, "Size (B)", fmt.Sprint(m.Size), "-"
-		switch m.Item {
-		case "put", "get":
-			rate = Number(float64(m.Size) / m.us(50))
-		case "barrier":
-			head = "PEs"
-		default:
-			title, head, name = "atomics, 8 B", "Operation", m.Item
+	for i, items := range [][]SHMEMItem{s.Mapped, s.Requests} {
+		for _, m := range items {
+			title, head, name, rate := m.Item, "Size (B)", fmt.Sprint(m.Size), "-"
+			switch m.Item {
+			case "put", "get":
+				rate = Number(float64(m.Size) / m.us(50))
+			case "barrier":
+				head = "PEs"
+			default:
+				title, head, name = "atomics, 8 B", "Operation", m.Item
+			}
+			if title += []string{", by loads and stores", ", by requests"}[i]; title != last {
+				fmt.Fprintf(t, "\n# %s\n# %s\tLatency (us)\tp99\tp99.9\tmax\tMB/s\tCPU (us)\tothers\tTimed\n", title, head)
+			}
+			last = title
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", name, Number(m.us(50)), Number(m.us(99)), Number(m.us(99.9)), Number(m.us(100)), rate, Number(m.CPU), Number(m.Others), m.Batch)
 		}
-		if title != last {
-			fmt.Fprintf(t, "\n# %s\n# %s\tLatency (us)\tp99\tmax\tMB/s\tRequests (us)\tp99\tmax\n", title, head)
-		}
-		last = title
-		fmt.Fprintf(t, "%s\t%s\t%s", name, m.figures(), rate)
-		if i < len(s.Requests) {
-			fmt.Fprintf(t, "\t%s", s.Requests[i].figures())
-		}
-		fmt.Fprintln(t)
 	}
 	return t.Flush()
-}
-
-// figures returns the median, p99 and the maximum.
-func (i SHMEMItem) figures() string {
-	return Number(i.us(50)) + "\t" + Number(i.us(99)) + "\t" + Number(i.us(100))
 }
 
 // Picture draws puts and gets by size.
@@ -73,7 +68,7 @@ func (s *SHMEM) Picture() Chart {
 		for _, item := range []string{"put", "get"} {
 			l := Line{Name: item + []string{" by loads and stores", " by requests"}[i]}
 			for _, one := range items {
-				if one.Item == item {
+				if one.Item == item && one.Times.Count() > 0 {
 					l.Points = append(l.Points, [2]float64{float64(one.Size), one.us(50)})
 				}
 			}
