@@ -163,12 +163,13 @@
 // The owner of each host advertises its link state to all others: which of its links are up,
 // and their epochs. The epochs matter because a link may be cut and made again before the other
 // nodes learn of it. Routes are the ring's two directions, the shorter first, without those
-// that are known to be cut. In a ring of an even number of hosts two that are opposite each
-// other use the same links. When a tunnel's direction changes, everything that is kept is sent
-// again in the new direction. Late frames of the old one are duplicates. The queues of a cut
-// link are never used again: a mended link is a new device. Frames may be lost in a cut that no
-// link state shows. They are sent again after 200 ms without an acknowledgement, or after four
-// round trips if these take longer.
+// that are known to be cut. In a ring of an even number of hosts, two that are opposite each
+// other have two routes of the same length. A tunnel's epoch chooses one, so both ends use the
+// same links, and several tunnels use both routes. When a tunnel's direction changes, everything
+// that is kept is sent again in the new direction. Late frames of the old one are duplicates.
+// The queues of a cut link are never used again: a mended link is a new device. Frames may be
+// lost in a cut that no link state shows. They are sent again after 200 ms without an
+// acknowledgement, or after four round trips if these take longer.
 //
 // A node that is started again answers frames for its former tunnels with resets. Resets take turns
 // like all own frames, so they get through however busy the lanes are. When a link state of a host

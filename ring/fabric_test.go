@@ -183,10 +183,18 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 	return pairUp(t, f.nodes[a-1], f.nodes[b-1])
 }
 
-// pairUp makes the two ends of a tunnel between two nodes, without peers.
+// pairUp makes the two ends of a tunnel between two nodes, without peers. Of two routes of the
+// same length it takes the one to the right of the lower host.
 func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
 	t.Helper()
+	return pairUpBy(t, from, to, newEpoch()>>1)
+}
+
+// pairUpBy is pairUp with an epoch, which chooses the route.
+func pairUpBy(t testing.TB, from, to *Node, epoch uint32) (x, y *tunnel) {
+	t.Helper()
 	x = newAsker(from.router, to.id)
+	x.epoch = epoch
 	x.mu.Lock() // otherwise a link state that comes has it ask before it is admitted
 	from.router.tunnels.add(x)
 	y = admitted(t, to.router, x)

@@ -33,13 +33,13 @@ type inLane struct {
 
 	// mu guards the following. It is locked before an outLane's and a tunnel's.
 	mu       lock.Mutex[lock.LaneIn]
-	closed   bool     // the windows may be gone
-	final    bool     // the link is down: frames that cannot go on at once are dropped
-	answered uint32   // the neighbour's space arm that was answered
-	frame    frame    // header of the head
-	copied   []byte   // of the head's body, where the queue's memory can go
-	waits    *outLane // where the head waits for its turn, or nil
-	cached   nextHopCache
+	closed   bool            // the windows may be gone
+	final    bool            // the link is down: frames that cannot go on at once are dropped
+	answered uint32          // the neighbour's space arm that was answered
+	frame    frame           // header of the head
+	copied   []byte          // of the head's body, where the queue's memory can go
+	waits    *outLane        // where the head waits for its turn, or nil
+	cached   [2]nextHopCache // by the route that the tunnel takes of two equal ones
 	expected expectedFrames
 	frames   uint64 // frames taken
 	bytes    uint64

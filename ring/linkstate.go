@@ -238,7 +238,7 @@ func (l *Link) linkStateFor(host int) *linkState {
 	}
 	sent := *n
 	sent.sides = [2]sideState{stateDown, stateDown}
-	if link, _, _ := r.routeLocked(host); link != nil {
+	if link, _, _ := r.routeLocked(host, 0); link != nil {
 		sent.sides = [2]sideState{stateUp, stateUp}
 	}
 	return &sent

@@ -30,7 +30,7 @@ func (l *inLane) enter(f *frame, body []byte) result {
 		r.drop(dropHops)
 		return headWent
 	}
-	to := l.nextHopTo(f.dst.Host())
+	to := l.nextHopTo(f.dst.Host(), f.epoch)
 	if to == nil {
 		r.drop(dropNoLink)
 		return headWent
@@ -38,14 +38,15 @@ func (l *inLane) enter(f *frame, body []byte) result {
 	return l.passOn(to, f, body, true)
 }
 
-// nextHopTo returns the link with which the route to a host begins. It caches the last one
-// until links or link states change, so that it need not take the router's lock for each
-// frame. The caller holds mu.
-func (l *inLane) nextHopTo(host int) *Link {
+// nextHopTo returns the link with which the route to a host begins for a tunnel with an epoch. It
+// caches the last one until links or link states change, so that it need not take the router's
+// lock for each frame. The caller holds mu.
+func (l *inLane) nextHopTo(host int, epoch uint32) *Link {
 	r := l.link.router
-	if v := r.version.Load(); host != l.cached.host || v != l.cached.version {
-		to, _, _ := r.route(host)
-		l.cached = nextHopCache{to, host, v}
+	cached := &l.cached[epoch>>31]
+	if v := r.version.Load(); host != cached.host || v != cached.version {
+		to, _, _ := r.route(host, epoch)
+		*cached = nextHopCache{to, host, v}
 	}
-	return l.cached.link
+	return cached.link
 }

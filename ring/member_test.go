@@ -75,7 +75,7 @@ func known(t testing.TB, n *Node, id link.ID) {
 		if !slices.Contains(append(h.Members, h.Process), id.Process()) {
 			return false
 		}
-		l, _, _ := n.router.nextHopTo(id)
+		l, _, _ := n.router.nextHopTo(id, 0)
 		return l != nil || id.Host() == n.ID().Host()
 	}, 60*time.Second, time.Millisecond)
 }

@@ -37,7 +37,7 @@ func (n *Node) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 			r.mu.Unlock()
 			return p, nil
 		}
-		if link, _ := r.nextHopLocked(id); link == nil {
+		if link, _ := r.nextHopLocked(id, 0); link == nil {
 			r.mu.Unlock()
 			return nil, fmt.Errorf("%w %v", ErrUnreachable, id)
 		}

@@ -65,7 +65,7 @@ func (t *tunnel) reroute() {
 	}
 	now := time.Now()
 	found := nextHop{}
-	found.link, found.side, found.made = t.router.nextHopTo(t.remote)
+	found.link, found.side, found.made = t.router.nextHopTo(t.remote, t.epoch)
 	switch {
 	case found.link == nil:
 		found.cut = t.nextHop.cut
@@ -127,7 +127,7 @@ func (t *tunnel) onAlarmAt(now time.Time) {
 // reachable reports whether there is a route again, which reroute is about to find. The other end may have
 // been answered by it. The caller holds mu.
 func (t *tunnel) reachable() bool {
-	l, _, _ := t.router.nextHopTo(t.remote)
+	l, _, _ := t.router.nextHopTo(t.remote, t.epoch)
 	return l != nil
 }
 

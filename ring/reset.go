@@ -6,7 +6,7 @@ func (r *router) reset(f *frame) {
 	if f.kind == frameReset || f.kind == frameAck {
 		return
 	}
-	link, _, _ := r.route(f.src.Host())
+	link, _, _ := r.route(f.src.Host(), f.epoch)
 	if link == nil {
 		return
 	}

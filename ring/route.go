@@ -30,13 +30,13 @@ func (r *router) onward(from *Link, dst link.ID) *Link {
 	return r.sides[from.direction.opposite()].Load()
 }
 
-// nextHopTo returns the next hop on the route to a node. l is the link to it. d is where
-// frames go from there; for an uplink it is the side that its other end takes. made
-// identifies the links behind it.
-func (r *router) nextHopTo(id link.ID) (l *Link, d Direction, made uint64) {
+// nextHopTo returns the next hop on the route to a node for a tunnel with an epoch. l is the
+// link to it. d is where frames go from there; for an uplink it is the side that its other end
+// takes. made identifies the links behind it.
+func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, d Direction, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l, d = r.nextHopLocked(id)
+	l, d = r.nextHopLocked(id, epoch)
 	if l != nil && d != Direct {
 		made = r.madeLocked(id.Host(), d)
 	}
@@ -62,24 +62,24 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 
 // nextHopLocked returns the link to the next hop on the route to a node, and its direction.
 // The link is nil if there is no route, or the node is known not to exist.
-func (r *router) nextHopLocked(id link.ID) (*Link, Direction) {
+func (r *router) nextHopLocked(id link.ID, epoch uint32) (*Link, Direction) {
 	if n := r.linkStates[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
 	}
-	l, d, _ := r.routeLocked(id.Host())
+	l, d, _ := r.routeLocked(id.Host(), epoch)
 	return l, d
 }
 
-// route returns the route to a host: its first link, nil if there is none, the direction,
-// and the number of links. The shorter route comes first, and of two equal ones the
-// one of [Options.sidesTo].
-func (r *router) route(host int) (*Link, Direction, int) {
+// route returns the route to a host for a tunnel with an epoch: its first link, nil if there
+// is none, the direction, and the number of links. The shorter route comes first, and of two
+// equal ones the one of [Options.sidesTo].
+func (r *router) route(host int, epoch uint32) (*Link, Direction, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.routeLocked(host)
+	return r.routeLocked(host, epoch)
 }
 
-func (r *router) routeLocked(host int) (best *Link, side Direction, hops int) {
+func (r *router) routeLocked(host int, epoch uint32) (best *Link, side Direction, hops int) {
 	if host < 1 || host > r.opts.Hosts || host == r.host {
 		return nil, 0, 0
 	}
@@ -98,7 +98,7 @@ func (r *router) routeLocked(host int) (best *Link, side Direction, hops int) {
 		}
 		return l, Direct, hops
 	}
-	for _, d := range r.opts.sidesTo(r.host, host) {
+	for _, d := range r.opts.sidesTo(r.host, host, epoch) {
 		n := r.opts.hops(r.host, host, d)
 		l := r.links[linkKey{d, 0}]
 		if r.opts.Member {

@@ -6,30 +6,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two hosts opposite each other in a ring send to each other over the same links, and not all such
-// pairs go round the same way.
-func TestOppositeHostsSendOverTheSameLinks(t *testing.T) {
+// Tunnels between two hosts opposite each other in a ring use both routes, and both ends of a tunnel
+// send over the same links.
+func TestTunnelsUseBothOfTwoEqualRoutes(t *testing.T) {
+	opposite := map[string]string{"left": "right", "right": "left"}
 	for _, hosts := range []int{2, 4, 6} {
 		f := newFabric(t, small(hosts))
-		f.waitLinkStates(t)
-		to := func(from, to int) string {
-			for _, r := range f.nodes[from-1].Hosts() {
-				if r.Host == to {
-					require.Equal(t, hosts/2, r.Hops)
-					return r.Direction
-				}
-			}
-			require.FailNow(t, "no route", "from %d to %d of %d", from, to, hosts)
-			return ""
-		}
-		opposite := map[string]string{"left": "right", "right": "left"}
-		used := map[string]bool{}
 		for low := 1; low <= hosts/2; low++ {
-			there, back := to(low, low+hosts/2), to(low+hosts/2, low)
-			require.Equal(t, opposite[there], back, "hosts %d and %d of %d", low, low+hosts/2, hosts)
-			used[there] = true
+			for _, epoch := range []uint32{1<<31 - 1, 1 << 31} {
+				pairUpBy(t, f.nodes[low-1], f.nodes[low+hosts/2-1], epoch)
+			}
+			there := map[uint32]string{}
+			for _, a := range f.nodes[low-1].Tunnels() {
+				there[a.Epoch] = a.Direction
+			}
+			used := map[string]int{}
+			for _, b := range f.nodes[low+hosts/2-1].Tunnels() {
+				require.Equal(t, opposite[there[b.Epoch]], b.Direction, "hosts %d and %d of %d", low, low+hosts/2, hosts)
+				used[b.Direction]++
+			}
+			require.Len(t, used, 2)
 		}
-		require.Len(t, used, min(hosts/2, 2))
 	}
 }
 

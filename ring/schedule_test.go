@@ -73,7 +73,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 		if to == l.router.host || members && l.direction != Up {
 			return
 		}
-		f := frame{kind: frameAck, src: l.router.node.id, dst: link.MakeID(to, 1+rng.IntN(processes)), hops: l.router.opts.mostHops()}
+		f := frame{kind: frameAck, src: l.router.node.id, dst: link.MakeID(to, 1+rng.IntN(processes)), epoch: rng.Uint32(), hops: l.router.opts.mostHops()}
 		if l.out[0].inject(&f, nil) {
 			sent++
 		}

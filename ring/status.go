@@ -71,7 +71,7 @@ func (n *Node) Hosts() (hosts []status.Host) {
 		if r.opts.Topology != Mesh {
 			h.Left, h.Right = r.linkStates[host].side(Left).String(), r.linkStates[host].side(Right).String()
 		}
-		link, side, hops := r.routeLocked(host)
+		link, side, hops := r.routeLocked(host, 0)
 		switch {
 		case host == r.host:
 			h.State = "self"

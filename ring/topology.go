@@ -245,13 +245,13 @@ func (o *Options) hops(from, to int, d Direction) int {
 	return n
 }
 
-// sidesTo returns both sides of a host, first the one by which it sends to another host if
-// both routes have as many links. The other host then sends over the same links. So a
-// connection needs no more links than it must, and answers find the hosts in between awake.
-// Neighbouring pairs go round opposite ways.
-func (o *Options) sidesTo(from, to int) [2]Direction {
-	low := min(from, to)
-	if upward := low%2 == 1; upward == (from == low) {
+// sidesTo returns both sides of a host, first the one by which it sends to another host in a
+// tunnel with an epoch if both routes have as many links. The other host then sends over the
+// same links. So a connection needs no more links than it must, and answers find the hosts in
+// between awake. The epoch's highest bit chooses, so the tunnels of two hosts use both routes.
+// A lane is chosen by the epoch too, but each route has tunnels of all lanes.
+func (o *Options) sidesTo(from, to int, epoch uint32) [2]Direction {
+	if (from < to) == (epoch>>31 == 0) {
 		return [2]Direction{Right, Left}
 	}
 	return [2]Direction{Left, Right}

@@ -301,7 +301,7 @@ func TestConnectionsOutliveLinks(t *testing.T) {
 				c.(*Conn).CloseWrite()
 				sent <- err
 			}()
-			// After every part that arrives, a link of the way is cut.
+			// After every part that arrives, a link of either way is cut.
 			want, got := rand.NewChaCha8([32]byte{}), make([]byte, size/16)
 			part := make([]byte, len(got))
 			cuts := 0
@@ -310,10 +310,15 @@ func TestConnectionsOutliveLinks(t *testing.T) {
 				require.NoError(t, err, "after %d cuts", cuts)
 				want.Read(part)
 				require.True(t, bytes.Equal(part, got), "wrong bytes after %d cuts", cuts)
-				if i%2 == 0 {
+				switch i % 4 {
+				case 0:
 					cuts += hosts[0].stack.fabric.Cut(2)
-				} else {
-					cuts += hosts[1].stack.fabric.Cut(to)
+				case 1:
+					cuts += hosts[0].stack.fabric.Cut(4)
+				case 2:
+					cuts += hosts[2].stack.fabric.Cut(2)
+				case 3:
+					cuts += hosts[2].stack.fabric.Cut(4)
 				}
 			}
 			require.NoError(t, <-sent)
