@@ -308,24 +308,6 @@ func TestAPictureThatCannotBeWritten(t *testing.T) {
 	assert.NoFileExists(t, svg)
 }
 
-func TestStreamOfJSON(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	p := newProgram(t, nil, "bw", "-n", "1M", "--json-stream", "--logfile", log)
-	require.Zero(t, p.run(t), p.stderr.String())
-	assert.Empty(t, p.stdout.String())
-	f, err := os.Open(log)
-	require.NoError(t, err)
-	defer f.Close()
-	var events []string
-	for dec := json.NewDecoder(f); dec.More(); {
-		var e struct{ Event string }
-		require.NoError(t, dec.Decode(&e))
-		events = append(events, e.Event)
-	}
-	assert.Equal(t, "start", events[0])
-	assert.Equal(t, "end", events[len(events)-1])
-}
-
 // What was measured is printed, whatever ends it.
 func TestWhatWasMeasuredIsPrinted(t *testing.T) {
 	// measuring starts a client that measures for long, and returns when it has measured something.

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The unit of -f is that of each rate.
+func TestFormatSetsTheUnitOfRates(t *testing.T) {
+	for unit, want := range map[string]string{"k": " Kbits/sec", "G": " GBytes/sec"} {
+		p := newProgram(t, nil, "bw", "-n", "1M", "-f", unit)
+		require.Zero(t, p.run(t), p.stderr.String())
+		for line := range strings.Lines(p.stdout.String()) {
+			if strings.Contains(line, "/sec") {
+				assert.Contains(t, line, want)
+			}
+		}
+		assert.Contains(t, p.stdout.String(), want)
+	}
+}
+
+// At a rate, an amount takes at least its time.
+func TestRateLimits(t *testing.T) {
+	for _, args := range []string{"bw -b 8M -l 1000 -k 300", "bw -b 8M/10 -l 1000 -k 300 -R", "loaded -b 1K -k 300"} {
+		p := newProgram(t, nil, append(strings.Fields(args), "-J")...)
+		require.Zero(t, p.run(t), p.stderr.String())
+		var run struct {
+			End struct {
+				Sent struct {
+					Seconds float64
+					Bytes   uint64
+				} `json:"sum_sent"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &run))
+		assert.Positive(t, run.End.Sent.Bytes)
+		assert.GreaterOrEqual(t, run.End.Sent.Seconds, 0.28, args) // 300 ms less the last burst
+	}
+}
+
+// -w sets both buffers of a data connection. Linux doubles what is asked for.
+func TestWindowSetsBuffers(t *testing.T) {
+	srv, port := startServer(t, "--transport", "tcp")
+	c := newProgram(t, nil, "-c", "127.0.0.1", "-p", port, "--transport", "tcp", "-w", "40K", "-t", "3600")
+	c.start(t)
+	for _, p := range []*program{srv, c} {
+		eventually(t, "a socket has these buffers", func() bool { return hasBuffers(t, p.Process.Pid, 80<<10) })
+	}
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	assert.Equal(t, exitInterrupted, c.wait(t))
+	srv.interrupt(t)
+}
+
+// hasBuffers reports whether a process has a socket with buffers of so many bytes.
+func hasBuffers(t *testing.T, pid, bytes int) bool {
+	t.Helper()
+	process, err := unix.PidfdOpen(pid, 0)
+	require.NoError(t, err)
+	defer unix.Close(process)
+	links, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+	require.NoError(t, err)
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || !strings.HasPrefix(to, "socket:") {
+			continue // it may be closed by now
+		}
+		n, err := strconv.Atoi(filepath.Base(link))
+		require.NoError(t, err)
+		fd, err := unix.PidfdGetfd(process, n, 0)
+		if err == unix.EPERM || err == unix.ENOSYS {
+			t.Skip("WARNING: no look at the sockets of another process: ", err)
+		} else if err != nil {
+			continue
+		}
+		in, inErr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+		out, outErr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+		unix.Close(fd)
+		if inErr == nil && outErr == nil && in == bytes && out == bytes {
+			return true
+		}
+	}
+	return false
+}
+
+// A dial that nobody answers ends by --connect-timeout. One of an hour that began before still waits.
+func TestConnectTimeout(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, unix.Listen(fd, 0))
+	name, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	port := strconv.Itoa(name.(*unix.SockaddrInet4).Port)
+	full, err := net.Dial("tcp", "127.0.0.1:"+port) // the queue has room for one
+	require.NoError(t, err)
+	defer full.Close()
+	args := []string{"-c", "127.0.0.1", "--transport", "tcp", "-p", port, "--connect-timeout"}
+	long := newProgram(t, nil, append(args, "3600000")...)
+	long.start(t)
+	short := newProgram(t, nil, append(args, "100")...)
+	assert.Equal(t, 2, short.run(t))
+	assertOneLine(t, short.stderr.String(), "i/o timeout")
+	require.NoError(t, long.Process.Signal(os.Interrupt), "it has ended too")
+	assert.Equal(t, exitInterrupted, long.wait(t))
+}
+
+// --logfile has the output of each run, in place of the standard output.
+func TestLogfileIsAppendedTo(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	for range 2 {
+		p := newProgram(t, nil, "lat", "-k", "10", "--logfile", log)
+		require.Zero(t, p.run(t), p.stderr.String())
+		assert.Empty(t, p.stdout.String())
+	}
+	b, err := os.ReadFile(log)
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(string(b), "Connected to"))
+	assert.Equal(t, 2, strings.Count(string(b), "CPU there:"))
+}
+
+// Each line of --json-stream is an event; what ends a run early is one too.
+func TestStreamOfJSON(t *testing.T) {
+	p := newProgram(t, nil, "bw", "-t", "0.3", "-i", "0.05", "--json-stream")
+	require.Zero(t, p.run(t), p.stderr.String())
+	var names []string
+	var bytes, sent float64
+	for line := range strings.Lines(p.stdout.String()) {
+		var e struct {
+			Event string
+			Data  map[string]map[string]any
+		}
+		_ = json.Unmarshal([]byte(line), &e) // data of the start is of many types
+		names = append(names, e.Event)
+		switch e.Event {
+		case "interval":
+			bytes += e.Data["sum"]["bytes"].(float64)
+		case "end":
+			sent = e.Data["sum_sent"]["bytes"].(float64)
+		}
+	}
+	require.Greater(t, len(names), 2)
+	assert.Equal(t, "start", names[0])
+	for _, name := range names[1 : len(names)-1] {
+		assert.Equal(t, "interval", name)
+	}
+	assert.Equal(t, "end", names[len(names)-1])
+	assert.Positive(t, bytes)
+	assert.LessOrEqual(t, bytes, sent)
+	full := newProgram(t, nil, "bw", "-t", "3600", "-i", "0.01", "--json-stream")
+	full.start(t)
+	eventually(t, "an interval", func() bool { return strings.Contains(full.stdout.String(), `"event":"interval"`) })
+	require.NoError(t, full.Process.Signal(os.Interrupt))
+	assert.Equal(t, exitInterrupted, full.wait(t))
+	assert.Contains(t, full.stdout.String(), `"event":"error"`)
+}
