@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// documentedFiles returns the files that docs/deploy.md shows, by path. Each is a block that
+// documentedFiles returns the files that a document shows, by path. Each is a block that
 // begins with its path.
-func documentedFiles(t *testing.T) map[string]string {
+func documentedFiles(t *testing.T, document string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/deploy.md")
+	text, err := os.ReadFile("../docs/" + document)
 	require.NoError(t, err)
 	files := map[string]string{}
 	for _, m := range regexp.MustCompile("(?ms)^```\\w*\n# (/\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
@@ -57,7 +57,7 @@ const unitFabric = "/run/ntbnet/shop"
 // install has systemd's programs make users and directory.
 func install(t *testing.T) *installation {
 	t.Helper()
-	i := &installation{root: t.TempDir(), files: documentedFiles(t)}
+	i := &installation{root: t.TempDir(), files: documentedFiles(t, "deploy.md")}
 	for dir := i.root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // the users must get through
 		require.NoError(t, os.Chmod(dir, 0o755))
 	}

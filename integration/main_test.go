@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	var err error
 	if err = noteSources(".."); err == nil {
-		programs, err = build("..", "./cmd/sdp-proxy", "./cmd/sdp-perf", "./cmd/ntbnet", "./cmd/ntb-ivshmem-server")
+		programs, err = build("..", "./cmd/sdp-proxy", "./cmd/sdp-perf", "./cmd/ntbnet", "./cmd/ntb-ivshmem-server", "./cmd/sdp-tun")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)

@@ -61,7 +61,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 			})
 		}
 	}
-	require.Subset(t, names, []string{"ntb-ivshmem-server", "ntbnet", "sdp-perf", "sdp-proxy", "shmemrun"})
+	require.Subset(t, names, []string{"ntb-ivshmem-server", "ntbnet", "sdp-perf", "sdp-proxy", "sdp-tun", "shmemrun"})
 
 	t.Run("bash completes", func(t *testing.T) {
 		tool(t, "bash")
@@ -71,6 +71,8 @@ func TestPagesOfAllCommands(t *testing.T) {
 			"ntbnet ls --re":            {"--remove"},
 			"sdp-perf swee":             {"sweep"},
 			"ntbnet ls --fabric to":     {},
+			"sdp-tun se":                {"setup"},
+			"sdp-tun setup --us":        {"--user"},
 			"sdp-proxy --drain":         {"--drain-timeout"},
 			"ntb-ivshmem-server --vect": {"--vectors"},
 		} {

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/tun"
+	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses.
+const (
+	statusOK     = 0
+	statusFailed = 1 // it could not go on
+	statusUsage  = 2 // it could not start
+)
+
+func main() {
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run runs the program, and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	logger := log.New(stderr, "sdp-tun: ", log.Lmsgprefix)
+	o, err := parseOptions(args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		logger.Printf("%v (sdp-tun --help tells more)", err)
+		return statusUsage
+	}
+	o.config.Logf = logger.Printf
+	d := &daemon{options: o, log: logger}
+	defer d.close()
+	if err := d.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return statusOK
+		}
+		logger.Print(err)
+		return statusUsage
+	}
+	if o.command != "" {
+		return statusOK
+	}
+	if err := d.node.Run(ctx, d.fabric, d.listener); err != nil {
+		logger.Printf("cannot go on: %v", err)
+		return statusFailed
+	}
+	return statusOK
+}
+
+// daemon is what runs. What is nil has not been opened.
+type daemon struct {
+	*options
+	log      *log.Logger
+	fabric   *sdp.Fabric
+	node     *tun.Node
+	listener *sdp.Listener
+	web      *http.Server
+}
+
+// start does all that can fail: after it, only Run is left. For setup and remove it does everything.
+func (d *daemon) start(ctx context.Context) error {
+	spec, text, err := findFabric()
+	if err != nil {
+		return fmt.Errorf("cannot find the SDP fabric: %w", err)
+	}
+	c := &d.config
+	c.Self, c.Nodes = spec.Node, spec.Nodes
+	known := c.Self > 0 && c.Nodes > 0
+	if !known && (d.command != "" || d.user != nil) {
+		return fmt.Errorf("the fabric is %q: setup, remove and --user want node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=1&nodes=3'", text)
+	}
+	if !known {
+		if err := d.join(ctx, spec, text); err != nil {
+			return err
+		}
+	}
+	if err := c.Check(); err != nil {
+		return err
+	}
+	switch d.command {
+	case "setup":
+		return tun.Setup(c, d.owner())
+	case "remove":
+		return tun.Remove(c)
+	}
+	if d.node, err = tun.Open(c); err != nil {
+		return err
+	}
+	if err := d.user.become(); err != nil {
+		return err
+	}
+	if d.fabric == nil {
+		if err := d.join(ctx, spec, text); err != nil {
+			return err
+		}
+	}
+	// A thread for each device waits in the kernel, and has a processor for a while after it began to.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + c.Nodes)
+	if d.listener, err = d.node.Listen(ctx, d.fabric); err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	if err := d.serve(); err != nil {
+		return err
+	}
+	d.log.Printf("node %d of %d of %s", c.Self, c.Nodes, spec.Whose())
+	return nil
+}
+
+// findFabric returns the fabric of this process, with the text that names it.
+func findFabric() (*fabric.Spec, string, error) {
+	text, _, err := fabric.Default()
+	if err != nil {
+		return nil, "", err
+	}
+	spec, err := fabric.ParseSpec(text)
+	return spec, text, err
+}
+
+// join joins the fabric, and finds out which node this is, and how many there are.
+func (d *daemon) join(ctx context.Context, spec *fabric.Spec, text string) error {
+	if spec.Spin < 0 { // packets come from the kernel, by waits that do not spin
+		text += map[bool]string{true: "&", false: "?"}[strings.Contains(text, "?")] + "spin=0"
+	}
+	var err error
+	if d.fabric, err = sdp.Open(text); err != nil {
+		return fmt.Errorf("cannot open the SDP fabric: %w", err)
+	}
+	if spec.Node == 0 && spec.Nodes == 0 && !d.severalNodes() {
+		d.config.Self, d.config.Nodes = 1, 1
+		return nil
+	}
+	for waits := false; ; d.pause(ctx) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		nodes := d.fabric.Nodes()
+		if len(nodes) < 2 {
+			if !waits {
+				d.log.Printf("waiting for the process that owns the links of node %d", spec.Node)
+			}
+			waits = true
+			continue
+		}
+		d.config.Nodes = len(nodes)
+		for _, n := range nodes {
+			if n.Up && n.Hops == 0 {
+				d.config.Self = n.Number
+				return nil
+			}
+		}
+	}
+}
+
+// severalNodes reports whether a fabric has several nodes as far as is known now.
+func (d *daemon) severalNodes() bool { return len(d.fabric.Nodes()) > 1 }
+
+func (d *daemon) pause(ctx context.Context) {
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// become makes this process one of a user, without capabilities.
+func (a *account) become() error {
+	if a == nil {
+		return nil
+	}
+	if err := syscall.Setgroups(a.groups); err != nil {
+		return fmt.Errorf("--user: %w; it needs root", err)
+	}
+	if err := syscall.Setresgid(a.gid, a.gid, a.gid); err != nil {
+		return fmt.Errorf("--user: %w", err)
+	}
+	if err := syscall.Setresuid(a.uid, a.uid, a.uid); err != nil {
+		return fmt.Errorf("--user: %w", err)
+	}
+	return nil
+}
+
+// serve serves the counters.
+func (d *daemon) serve() error {
+	if d.http == "" {
+		return nil
+	}
+	var ln net.Listener
+	var err error
+	if path, ok := strings.CutPrefix(d.http, "unix:"); ok {
+		ln, err = unixsock.Listen(context.Background(), path)
+	} else {
+		ln, err = net.Listen("tcp", d.http)
+	}
+	if err != nil {
+		return fmt.Errorf("--http: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		d.node.WriteMetrics(w)
+	})
+	d.web = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	go d.web.Serve(ln)
+	return nil
+}
+
+// close closes what start opened.
+func (d *daemon) close() {
+	if d.web != nil {
+		d.web.Close()
+	}
+	if d.listener != nil {
+		d.listener.Close()
+	}
+	if d.fabric != nil {
+		d.fabric.Close()
+	}
+	if d.node != nil {
+		d.node.Close()
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/flags"
+	"github.com/ntbnet/ntbnet/internal/tun"
+	"github.com/spf13/pflag"
+)
+
+const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that cannot be changed.
+
+Usage: sdp-tun [flags]
+
+The fabric is that of SDP_FABRIC or /etc/ntbnet/fabric. It has several nodes. Each node
+has a TUN device for each other node, and node n has address n of each network: with
+the defaults node 2 is 10.77.0.2 and fd77::2, and device sdp2 leads there. All nodes have
+the same networks and MTU. A device has a carrier while its node is there.
+
+Devices are made at the start, by root, and end with the process. Those of setup stay:
+  sdp-tun setup --user NAME    makes and configures them, for a user without capabilities
+  sdp-tun remove               removes them
+
+Examples, on node 1, and then on each other one with its number:
+  SDP_FABRIC='ring:lab?node=1&nodes=3' sdp-tun
+  ping 10.77.0.2
+What is behind node 2 is reached through it; other sources are dropped:
+  SDP_FABRIC='ring:lab?node=1&nodes=3' sdp-tun --route 192.168.7.0/24=2
+
+Flags:
+`
+
+const setupHead = `sdp-tun setup makes the devices of this node, which stay, and gives them addresses and routes.
+
+Usage: sdp-tun setup [flags]
+
+It needs CAP_NET_ADMIN. SDP_FABRIC says node=I and nodes=N. After it sdp-tun needs no
+capability, as the user that is named here.
+
+Flags:
+`
+
+const removeHead = `sdp-tun remove removes the devices of this node, with their addresses and routes.
+
+Usage: sdp-tun remove [flags]
+
+It needs CAP_NET_ADMIN, and the flags with which the devices were made.
+
+Flags:
+`
+
+const usageTail = `
+Exit status: 0 after SIGTERM or SIGINT, and of setup and remove; 1 if it could not go on; 2 if it
+could not start.
+`
+
+// options are the parsed command line.
+type options struct {
+	command string // "", "setup" or "remove"
+	config  tun.Config
+	user    *account // nil for that of the process
+	http    string   // where the counters are served, or ""
+}
+
+// account is a user that the process becomes.
+type account struct {
+	uid, gid int
+	groups   []int
+}
+
+// parseOptions parses the command line. The error is pflag.ErrHelp after it wrote the help or the version to
+// stdout. Otherwise it is one line that says what to do.
+func parseOptions(args []string, stdout io.Writer) (*options, error) {
+	o := &options{}
+	head := usageHead
+	if len(args) > 0 && (args[0] == "setup" || args[0] == "remove") {
+		o.command, args = args[0], args[1:]
+		head = map[string]string{"setup": setupHead, "remove": removeHead}[o.command]
+	}
+	c := &o.config
+	fs := pflag.NewFlagSet("sdp-tun", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.SortFlags = false
+	net4 := fs.String("net4", "10.77.0.0/24", "IPv4 `NETWORK` of the nodes; empty for none")
+	net6 := fs.String("net6", "fd77::/64", "IPv6 `NETWORK` of the nodes; empty for none")
+	fs.StringVar(&c.Device, "device", "sdp", "the devices are called `NAME` and the number of a node")
+	routes := fs.StringArray("route", nil, "`PREFIX=NODE`: a network behind a node; may be repeated")
+	fs.IntVar(&c.MTU, "mtu", 65000, "`BYTES` of a packet, the same on all nodes, for devices that are made")
+	queue := size(1 << 20)
+	fs.Var(&queue, "queue", "how much may wait for a node, as in 256K or 1M")
+	bare := fs.Bool("no-addresses", false, "give devices no addresses or routes")
+	name := new(string)
+	if o.command != "remove" {
+		name = fs.String("user", "", "become user `NAME`, which has no capabilities")
+	}
+	if o.command == "setup" {
+		fs.Lookup("user").Usage = "user `NAME`, or a number, may use the devices (default root)"
+	}
+	if o.command == "" {
+		fs.StringVar(&o.http, "http", "", "serve counters for Prometheus at `ADDR`, a port of loopback or unix:/PATH, as in 127.0.0.1:9477")
+	}
+	fs.Usage = func() { fmt.Fprint(stdout, head, fs.FlagUsages(), usageTail) }
+	if err := flags.Parse(fs, args, stdout); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected %q; commands are setup and remove, and stand first", fs.Arg(0))
+	}
+	c.Queue, c.Addresses = int(queue), !*bare
+	for _, n := range []struct {
+		flag, value string
+		to          *netip.Prefix
+	}{{"--net4", *net4, &c.Net4}, {"--net6", *net6, &c.Net6}} {
+		if n.value == "" {
+			continue
+		}
+		var err error
+		if *n.to, err = tun.ParsePrefix(n.flag, n.value); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range *routes {
+		r, err := tun.ParseRoute(text)
+		if err != nil {
+			return nil, err
+		}
+		c.Routes = append(c.Routes, r)
+	}
+	if err := checkHTTP(o.http); err != nil {
+		return nil, err
+	}
+	if *name != "" {
+		var err error
+		if o.user, err = lookUp(*name); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// checkHTTP refuses addresses that others than this machine reach.
+func checkHTTP(address string) error {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok && filepath.IsAbs(path) || address == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	a, bad := netip.ParseAddr(host)
+	if err != nil || port == "" || host != "localhost" && (bad != nil || !a.IsLoopback()) {
+		return fmt.Errorf("--http %q: want a port of loopback, as in 127.0.0.1:9477, or unix:/PATH", address)
+	}
+	return nil
+}
+
+// lookUp finds a user, by name or number.
+func lookUp(name string) (*account, error) {
+	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return &account{uid: int(n), gid: int(n)}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("--user %q: %w; give a name of this machine, or a number", name, err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("--user %q: %w", name, err)
+	}
+	a := &account{}
+	all := []*int{&a.uid, &a.gid}
+	for range groups {
+		a.groups = append(a.groups, 0)
+	}
+	for i := range a.groups {
+		all = append(all, &a.groups[i])
+	}
+	for i, digits := range append([]string{u.Uid, u.Gid}, groups...) {
+		if *all[i], err = strconv.Atoi(digits); err != nil {
+			return nil, fmt.Errorf("--user %q: %w", name, err)
+		}
+	}
+	return a, nil
+}
+
+// size is a flag of a number of bytes.
+type size int
+
+func (s *size) Type() string { return "SIZE" }
+
+func (s *size) String() string {
+	switch n := int(*s); {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%dM", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%dK", n>>10)
+	default:
+		return strconv.Itoa(n)
+	}
+}
+
+func (s *size) Set(text string) error {
+	digits, shift := text, 0
+	if n := len(text); n > 0 {
+		if i := strings.IndexByte("KMG", text[n-1]); i >= 0 {
+			digits, shift = text[:n-1], 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 30)
+	if err != nil || n<<shift > 1<<30 {
+		return errors.New("want a size up to 1G, as in 256K or 1M")
+	}
+	*s = size(n << shift)
+	return nil
+}
+
+// owner returns the user whose devices setup makes.
+func (o *options) owner() int {
+	if o.user == nil {
+		return os.Getuid()
+	}
+	return o.user.uid
+}

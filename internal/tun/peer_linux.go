@@ -1,0 +1,161 @@
+package tun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/sdp"
+	"golang.org/x/sys/unix"
+)
+
+// peer is another node: its device, and a connection to it at most.
+type peer struct {
+	// Immutable.
+	node    int
+	dev     *device
+	sources []netip.Prefix
+	queue   *Queue
+	logf    func(format string, args ...any)
+
+	count counters
+	busy  atomic.Bool // a connection is used, or being made
+	up    atomic.Bool
+	said  string // the last line of the log; for who has set busy
+}
+
+const (
+	helloTime = 2 * time.Second // that a peer has for its hello
+	dialTime  = 5 * time.Second
+	pauseTime = 100 * time.Millisecond // between two dials
+)
+
+// dial connects to the peer, and again when that has ended, until ctx ends.
+func (p *peer) dial(ctx context.Context, fabric *sdp.Fabric) {
+	for ctx.Err() == nil {
+		p.busy.Store(true)
+		p.say(ctx, p.dialOnce(ctx, fabric))
+		select {
+		case <-time.After(pauseTime):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *peer) dialOnce(ctx context.Context, fabric *sdp.Fabric) error {
+	short, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	c, err := fabric.DialContext(short, "sdp", fmt.Sprintf("node%d:%d", p.node, Port))
+	if err != nil {
+		return err
+	}
+	return p.use(ctx, c.(*sdp.Conn))
+}
+
+// accept uses a connection that the peer has made, if there is no other one.
+func (p *peer) accept(ctx context.Context, c *sdp.Conn) {
+	if !p.busy.CompareAndSwap(false, true) {
+		p.count.refused.Add(1)
+		abort(c)
+		return
+	}
+	err := p.use(ctx, c)
+	p.say(ctx, err)
+	p.busy.Store(false)
+}
+
+// abort ends a connection without a wait for what was written.
+func abort(c *sdp.Conn) {
+	c.SetLinger(0)
+	c.Close()
+}
+
+// say logs why there is no connection, unless that was the last line.
+func (p *peer) say(ctx context.Context, err error) {
+	line := fmt.Sprintf("no connection to node%d: %v", p.node, err)
+	if err != nil && line != p.said && ctx.Err() == nil {
+		p.said = line
+		p.logf("%s", line)
+	}
+}
+
+// use carries packets over a connection until it ends.
+func (p *peer) use(ctx context.Context, c *sdp.Conn) error {
+	defer abort(c)
+	defer context.AfterFunc(ctx, func() { abort(c) })()
+	if err := p.greet(c); err != nil {
+		return err
+	}
+	p.drain()
+	var stop atomic.Bool
+	s := newSender(c, p.dev, p.queue, &stop, &p.count)
+	sent := make(chan error, 1)
+	go func() {
+		err := s.run()
+		abort(c)
+		sent <- err
+	}()
+	if err := p.dev.carrier(true); err != nil {
+		p.logf("node%d: %v", p.node, err)
+	}
+	p.dev.settle(true)
+	p.up.Store(true)
+	p.count.connects.Add(1)
+	p.said = ""
+	p.logf("node%d is up", p.node)
+
+	r := &receiver{conn: c, sources: p.sources, write: p.dev.write, count: &p.count}
+	err := r.run()
+	p.up.Store(false)
+	p.dev.carrier(false)
+	stop.Store(true)
+	p.dev.interrupt()
+	abort(c)
+	if e := <-sent; e != nil && errors.Is(err, unix.EBADFD) {
+		err = e
+	}
+	s.close()
+	return err
+}
+
+// greet exchanges hellos, and has the kernel hand over what the peer's takes.
+func (p *peer) greet(c *sdp.Conn) error {
+	mtu, err := p.dev.readMTU()
+	if err != nil {
+		return err
+	}
+	own := hello{helloVersion, uint32(mtu), p.dev.takes}
+	if err := c.SetDeadline(time.Now().Add(helloTime)); err != nil {
+		return err
+	}
+	if _, err := c.Write(own.encode()); err != nil {
+		return err
+	}
+	b := make([]byte, helloSize)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return fmt.Errorf("its hello: %w", err)
+	}
+	its, err := decodeHello(b)
+	if err != nil {
+		return err
+	}
+	if its.mtu != own.mtu {
+		return fmt.Errorf("it has MTU %d, and this node %d: give all the same --mtu", its.mtu, own.mtu)
+	}
+	return p.dev.offload(own.offloads & its.offloads)
+}
+
+// drain drops what the kernel has kept since an earlier connection.
+func (p *peer) drain() {
+	b := make([]byte, maxFrame)
+	for {
+		if _, err := p.dev.read(b); err != nil {
+			return
+		}
+		p.count.down.Add(1)
+	}
+}
