@@ -366,6 +366,9 @@ func TestVMBridge(t *testing.T) {
 	}
 }
 
+// kernelLogSize has the kernel keep all that it says during a test, which fails by what it complains of.
+const kernelLogSize = "log_buf_len=32M"
+
 // The suites of all backends and the tests of the module pass in a machine that has both ends of a bridge.
 func TestVMBridgeConformance(t *testing.T) {
 	for _, kind := range bridgeKinds {
@@ -380,7 +383,7 @@ func TestVMBridgeConformance(t *testing.T) {
 			for _, m := range slices.Concat(kind.inTurn, []string{"ntb_cdev", "ntb_tool"}) {
 				s.modules = append(s.modules, m+".ko")
 			}
-			s.variables = []string{"NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
+			s.variables = []string{kernelLogSize, "NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
 			machine := s.startVM(t, nil, "/tests", "-test.v", "-test.short", "-test.run=OfBridges$|^TestModule", "-test.timeout=10m",
 				thenPlay, "/sdptests", "-test.v", "-test.run=^TestConnOfBridges$", "-test.timeout=10m")
 			machine.passes(30)
@@ -400,7 +403,7 @@ func TestVMSoftBridge(t *testing.T) {
 		"modules/ntb_softpair.ko": moduleForVM(t, "ntb_softpair"),
 	})
 	s.devices = []string{"pci-testdev,addr=3", "pci-testdev,addr=4"}
-	s.variables = []string{"slub_debug=FZPU", "NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
+	s.variables = []string{"slub_debug=FZPU", kernelLogSize, "NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
 	for _, v := range []string{"NTBNET_STEPS", "NTBNET_SEED"} {
 		s.variables = append(s.variables, v+"="+os.Getenv(v))
 	}

@@ -23,13 +23,15 @@ import (
 )
 
 // bridgeAddresses returns the addresses of both ends of a bridge, which are in one machine. Tests of the module change which driver
-// has them, and so are for machines that were made for them.
+// has them, and so are for machines that were made for them. What the kernel has complained of by the end of the test fails it.
 func bridgeAddresses(t *testing.T) [2]string {
 	t.Helper()
 	a, b, ok := strings.Cut(os.Getenv("NTBNET_BRIDGES"), ";")
 	if !ok {
 		t.Skip("NTBNET_BRIDGES names no two functions of one bridge, as 0000:00:03.0;0000:00:04.0 does")
 	}
+	log := openKernelLog(t)
+	t.Cleanup(func() { require.Empty(t, log.complaints()) })
 	return [2]string{a, b}
 }
 

@@ -542,6 +542,9 @@ func TestModuleWalk(t *testing.T) {
 				_, name, _ := strings.Cut(w.log[len(w.log)-1], ": end ")
 				count[name[3:]]++
 				require.Empty(t, log.complaints())
+				if (i+1)%200 == 0 {
+					t.Log(i+1, "steps") // who waits for the test hears of it
+				}
 			}
 			// All is there again, and is of use.
 			for _, e := range w.ends {
@@ -649,12 +652,15 @@ func TestModuleTakesAnyCalls(t *testing.T) {
 		return unix.MunmapPtr(b, uintptr(length))
 	}
 	answers := map[string]int{}
-	for range number(t, "NTBNET_STEPS", 500) * 4 {
+	for i := range number(t, "NTBNET_STEPS", 500) * 4 {
 		n, do := nodes[random.IntN(2)], call
 		if random.IntN(4) == 0 {
 			do = mapAny
 		}
 		answers[fmt.Sprint(do(n))]++
+		if (i+1)%5000 == 0 {
+			t.Log(i+1, "calls")
+		}
 	}
 	t.Log(answers)
 	require.Empty(t, log.complaints())
