@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
-// bringUpLimit limits the bring-up of a peer over a tunnel that another node made.
+// bringUpLimit limits the bring-up of a peer over a tunnel.
 const bringUpLimit = 10 * time.Second
 
 // lingerLimit is how long Close waits until other nodes have what was sent to them.
@@ -20,8 +21,8 @@ const lingerLimit = 2 * time.Second
 // direct peer, unless [Options.Failover] is set. For other nodes, or with Failover,
 // it is a routed peer. That is made at both ends when it is first asked for, so the
 // other node's services are opened too. Peer waits for the other node's answer
-// until ctx ends. If no route leads there it returns ErrUnreachable, at once when
-// that is known.
+// until ctx ends. The peer is made even so, and a later call returns it. If no route
+// leads there Peer returns ErrUnreachable, at once when that is known.
 //
 // The peer's Done is closed when the node has been unreachable for a second, in all
 // directions.
@@ -43,32 +44,35 @@ func (n *Node) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 		}
 		a := r.asking[id]
 		if a == nil {
-			break
+			a = &asking{done: make(chan struct{})}
+			r.asking[id] = a
+			n.wg.Add(1)
+			go r.makePeer(a, id)
 		}
 		r.mu.Unlock()
 		select {
 		case <-a.done:
-			if a.err == nil {
-				return a.peer, nil
-			}
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
+			if !errors.Is(a.err, context.DeadlineExceeded) && !errors.Is(a.err, context.Canceled) {
+				return a.peer, a.err
 			}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("ring: %v does not answer: %w", id, ctx.Err())
 		}
 	}
-	a := &asking{done: make(chan struct{})}
-	r.asking[id] = a
-	n.wg.Add(1)
-	r.mu.Unlock()
+}
+
+// makePeer makes a peer for all calls of Node.Peer that wait for it. It goes on when their time is
+// over: calls of a second each would otherwise begin anew each time, and never get a peer that takes
+// longer.
+func (r *router) makePeer(a *asking, id link.ID) {
+	defer r.node.wg.Done()
+	ctx, cancel := context.WithTimeout(r.asks, bringUpLimit)
+	defer cancel()
 	a.peer, a.err = r.ask(ctx, id)
-	n.wg.Done()
 	r.mu.Lock()
 	delete(r.asking, id)
 	r.mu.Unlock()
 	close(a.done)
-	return a.peer, a.err
 }
 
 // knownLocked returns the peer with an id that is up, if there is one.
@@ -107,7 +111,7 @@ func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 	case <-t.down:
 		err = fmt.Errorf("%w %v", ErrUnreachable, id)
 	case <-ctx.Done():
-		err = fmt.Errorf("ring: %v does not answer: %w", id, ctx.Err())
+		err = ctx.Err()
 	}
 	t.mu.Lock()
 	t.abort()

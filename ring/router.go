@@ -15,9 +15,11 @@ import (
 // router is a node's part in a fabric of several hosts.
 type router struct {
 	// Immutable.
-	node *Node
-	opts Options
-	host int
+	node    *Node
+	opts    Options
+	host    int
+	asks    context.Context // of makePeer; ends with endAsks, when the node is closed
+	endAsks context.CancelFunc
 
 	// sides are the links that are up, by direction, for frames to be forwarded;
 	// stored under mu. Empty in a mesh.
@@ -37,12 +39,12 @@ type router struct {
 	outdo      outdoing            // guarded by mu
 	nextChange chan struct{}       // closed and replaced at the next change of links or link states; guarded by mu
 	closed     bool                // guarded by mu
-	asking     map[link.ID]*asking // tunnels being made here; guarded by mu
+	asking     map[link.ID]*asking // peers being made here; guarded by mu
 	routed     map[link.ID]routed  // peers over tunnels; guarded by mu
 	tunnels    tunnelTable
 }
 
-// asking is a call of Peer for whose result others wait.
+// asking is a peer that makePeer makes.
 type asking struct {
 	done chan struct{}
 	peer *link.Peer
@@ -90,17 +92,19 @@ func newRouter(n *Node, o Options) *router {
 		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, nextChange: make(chan struct{}),
 		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
 	}
+	r.asks, r.endAsks = context.WithCancel(context.Background())
 	r.tunnels.init()
 	r.members.Store(&map[link.ID]*Link{})
 	r.originateLocked()
 	return r
 }
 
-// shut refuses links and tunnels from now on.
+// shut refuses links and tunnels from now on, and ends those that are being asked for.
 func (r *router) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	r.endAsks()
 }
 
 func (r *router) isShut() bool {

@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,6 +112,23 @@ func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	}
 }
 
+// forget has a host know nothing of another one's process, so that it refuses its tunnels, until the
+// function that is returned is called.
+func (f *fabric) forget(at, host int) (remember func()) {
+	r := f.nodes[at-1].router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.linkStates[host]
+	older := *known
+	older.id = link.MakeID(host, 9) // with the same number, so that a late copy changes nothing
+	r.linkStates[host] = &older
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.linkStates[host] = known
+	}
+}
+
 // What asks for a tunnel may be there before the link state that names who asks: it comes
 // again, every 50 ms, until that is there.
 func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
@@ -117,12 +136,7 @@ func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
 	f := newFabric(t, small(4))
 	f.agrees(t, 1, "at the beginning")
 	r := f.nodes[2].router
-	r.mu.Lock()
-	known := r.linkStates[1]
-	older := *known
-	older.id = link.MakeID(1, 9) // with the same number, so that a late copy changes nothing
-	r.linkStates[1] = &older
-	r.mu.Unlock()
+	remember := f.forget(3, 1)
 	made := make(chan error)
 	go func() {
 		_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
@@ -134,8 +148,43 @@ func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
 		require.Fail(t, "it was not refused", "%v", err)
 	default:
 	}
-	r.mu.Lock()
-	r.linkStates[1] = known
-	r.mu.Unlock()
+	remember()
 	require.NoError(t, <-made)
+}
+
+// A peer that takes longer than a call of Peer waits is made nevertheless, for the next call.
+func TestAPeerIsMadeAlthoughNobodyWaitsAnyMore(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	f.agrees(t, 1, "at the beginning")
+	remember := f.forget(3, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	made := make(chan error)
+	go func() {
+		_, err := f.nodes[0].Peer(ctx, link.MakeID(3, 1))
+		made <- err
+	}()
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-made, context.Canceled)
+	remember()
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(f.nodes[0].Peers(), func(p *link.Peer) bool { return p.ID() == link.MakeID(3, 1) })
+	}, 60*time.Second, time.Millisecond)
+}
+
+// A node that is closed asks no more, and does not wait for an answer.
+func TestANodeThatIsClosedAsksNoMore(t *testing.T) {
+	leak.Check(t)
+	f := newFabric(t, small(4))
+	f.agrees(t, 1, "at the beginning")
+	f.forget(3, 1)
+	made := make(chan error)
+	go func() {
+		_, err := f.nodes[0].Peer(context.Background(), link.MakeID(3, 1))
+		made <- err
+	}()
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	f.nodes[0].Close()
+	require.ErrorIs(t, <-made, link.ErrClosed)
 }
