@@ -47,6 +47,7 @@
 #include <linux/random.h>
 #include <linux/rwsem.h>
 #include <linux/scatterlist.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
@@ -201,6 +202,17 @@ static const struct ntb_ctx_ops ntb_cdev_ctx_ops = {
 	.link_event = ntb_cdev_link_event,
 	.db_event = ntb_cdev_db_event,
 };
+
+/* Clears this side's memory, up to 2 GiB. The caller holds the lock for writing. */
+static void ntb_cdev_clear(struct ntb_cdev *d)
+{
+	size_t at;
+
+	for (at = 0; at < d->memory_size; at += SZ_1M) {
+		memset(d->memory + at, 0, min_t(size_t, d->memory_size - at, SZ_1M));
+		cond_resched();
+	}
+}
 
 /* Handshake, by the work */
 
@@ -377,7 +389,7 @@ static void ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 		d->generation = 1;
 	/* The peer's module has ended the stores for the holder before. */
 	if (d->mapping && !d->cleared)
-		memset(d->memory, 0, d->memory_size);
+		ntb_cdev_clear(d);
 	d->cleared = true;
 	d->ready = true;
 	up_write(&d->lock);
@@ -538,7 +550,7 @@ static int ntb_cdev_open(struct inode *inode, struct file *file)
 		__free_pages(page, 1);
 		return d->gone ? -ENODEV : -EBUSY;
 	}
-	memset(d->memory, 0, d->memory_size);
+	ntb_cdev_clear(d);
 	d->cleared = d->ready;
 	d->mapping = file->f_mapping;
 	d->dummy = page;
