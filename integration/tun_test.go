@@ -4,6 +4,7 @@ package integration
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -368,4 +370,75 @@ func TestTunRoutes(t *testing.T) {
 	metrics := nodes[0].run("curl", "-sS", "http://127.0.0.1:9477/metrics")
 	require.Regexp(t, `(?m)^sdp_tun_dropped_packets_total\{node="2",reason="source_not_allowed"\} 2$`, metrics)
 	require.Regexp(t, `(?m)^sdp_tun_up\{node="2"\} 1$`, metrics)
+}
+
+// A process of node 2 dials the daemon of node 1 before that of node 2 does. It is node 2 then, sends as
+// nobody else, and keeps the daemon out until it ends. A process of node 1 is refused.
+func TestTunOfAProcessThatDialsFirst(t *testing.T) {
+	r := startMembers(t, "ring", 3, "")
+	nodes := newTunNodes(t, 3, "ring:"+r.name+"?node=%d", "--http", "127.0.0.1:9477")
+	nodes[0].start()
+	open := func(node int) *sdp.Fabric {
+		f, err := sdp.Open(fmt.Sprintf("ring:%s?node=%d", r.name, node))
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	_, err := open(1).Dial("sdp", "localhost:5077")
+	require.ErrorIs(t, err, syscall.EACCES)
+
+	c, err := open(2).Dial("sdp", "node1:5077")
+	require.NoError(t, err)
+	hello := append([]byte("sdp-tun\n"), 1, 0, 0, 0)
+	for _, v := range []uint32{65000, 0, 0} {
+		hello = binary.LittleEndian.AppendUint32(hello, v)
+	}
+	_, err = c.Write(hello)
+	require.NoError(t, err)
+	nodes[0].daemon.waitFor(regexp.MustCompile(`node2 is up`), 1)
+	datagram := func(from byte) []byte { // of UDP, to node 1
+		b := append(binary.LittleEndian.AppendUint32(nil, 10+28), make([]byte, 10+28)...)
+		ip := b[14:]
+		ip[0], ip[3], ip[8], ip[9] = 0x45, 28, 64, 17
+		copy(ip[12:], []byte{10, 77, 0, from, 10, 77, 0, 1})
+		ip[25] = 8
+		return b
+	}
+	for _, from := range []byte{3, 2, 1, 3} {
+		_, err = c.Write(datagram(from))
+		require.NoError(t, err)
+	}
+	counted := func(line string) func() bool {
+		re := regexp.MustCompile(`(?m)^sdp_tun_` + line + `$`)
+		return func() bool { return re.MatchString(nodes[0].run("curl", "-sS", "http://127.0.0.1:9477/metrics")) }
+	}
+	eventually(t, "sources of others are dropped", counted(`dropped_packets_total\{node="2",reason="source_not_allowed"\} 3`))
+	require.True(t, counted(`received_packets_total\{node="2"\} 1`)())
+
+	beats := make(chan struct{})
+	go func() { // it lives
+		defer close(beats)
+		for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
+			_, err = c.Write(make([]byte, 4))
+		}
+	}()
+	nodes[1].start()
+	eventually(t, "the daemon is refused", counted(`refused_total\{node="2"\} [1-9]\d*`))
+	c.Close()
+	<-beats
+	nodes[1].daemon.waitFor(regexp.MustCompile(`node1 is up`), 1)
+	tunEcho(nodes[1], nodes[0]).alive()
+
+	// One that claims the port first is found out by the daemon.
+	ln, err := open(3).Listen("sdp", ":5077")
+	require.NoError(t, err)
+	defer ln.Close()
+	p := start(t, filepath.Join(programs, "sdp-tun"), nil, withEnv(nodes[2].fabric), nodes[2].within())
+	require.Equal(t, 2, p.status())
+	require.Contains(t, p.out.String(), "address already in use")
+	for _, node := range nodes[:2] {
+		node.daemon.signal(syscall.SIGTERM)
+		require.Equal(t, 0, node.daemon.status())
+	}
+	r.end()
 }
