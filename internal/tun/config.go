@@ -54,7 +54,7 @@ func ParsePrefix(flag, s string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%s %q: it has bits beyond its length; want %v", flag, s, p.Masked())
 	}
 	if p.Addr().Is4In6() {
-		return p, fmt.Errorf("%s %q: want an IPv4 network as such, without ::ffff:", flag, s)
+		return p, fmt.Errorf("%s %q: want an IPv4 network, without ::ffff: before it", flag, s)
 	}
 	return p, nil
 }

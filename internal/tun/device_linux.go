@@ -21,7 +21,6 @@ const settleTime = 1500 * time.Millisecond
 type device struct {
 	name  string
 	index int
-	mtu   int
 	fd    int
 	wake  int      // an event: ends a wait
 	fresh bool     // this process has made the device
