@@ -23,6 +23,9 @@ var ErrAddressTaken = errors.New(hello.AddressTaken.String())
 // ErrForbidden reports that the listener does not admit the user of this process.
 var ErrForbidden = fmt.Errorf("%v: %w", hello.Forbidden, syscall.EACCES)
 
+// ErrUnknownSource reports that the listener's host does not know the address of this one.
+var ErrUnknownSource = errors.New(hello.UnknownSource.String())
+
 // ErrTooMany reports that the listener's process has as many connections of the user of this
 // process as it takes of another user.
 var ErrTooMany = fmt.Errorf("%v: %w", hello.TooMany, syscall.EAGAIN)
@@ -62,7 +65,7 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 // Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
 // Hello. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
 // ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError, ErrAddressTaken, ErrForbidden,
-// ErrTooMany, ErrLinkDown, and errBacklog if the listener's backlog is full.
+// ErrTooMany, ErrUnknownSource, ErrLinkDown, and errBacklog if the listener's backlog is full.
 func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -198,6 +201,8 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 		err = ErrForbidden
 	case hello.TooMany:
 		err = ErrTooMany
+	case hello.UnknownSource:
+		err = ErrUnknownSource
 	case hello.Elsewhere:
 		err = &ElsewhereError{int(r.Process)}
 	default:

@@ -183,6 +183,8 @@ func TestADialThatIsRefused(t *testing.T) {
 		hello.BadVersion:   syscall.EPROTONOSUPPORT,
 		hello.Forbidden:    syscall.EACCES,
 		hello.TooMany:      syscall.EAGAIN,
+
+		hello.UnknownSource: ErrUnknownSource,
 	} {
 		done := d.dial(t.Context())
 		r := hello.Refuse{Version: hello.Version, Reason: reason}

@@ -39,16 +39,19 @@ import (
 // meeting is the outcome of what one user's process asked for.
 type meeting struct {
 	attempt
-	Address string    // of a listener
-	By      string    // transport
-	Name    string    // of the server, as it says
-	Peer    *sdp.Peer `json:",omitempty"` // user of the server, if the kernel knows
+	Address       string            // of a listener
+	By            string            // transport
+	Name          string            // of the server, as it says
+	Peer          *sdp.Peer         `json:",omitempty"` // user of the server, if the kernel knows
+	Stats         *sdp.NetworkStats `json:",omitempty"`
+	Local, Remote string            // of the connection
 }
 
 // playUser does what its lines say, in the fabric of SDP_FABRIC:
 //
-//	listen NETWORK ADDRESS NAME [uid=UID|gid=GID|unknown|tcp ...]
-//	                             serves NAME until the process ends, to all or to these users
+//	listen NETWORK ADDRESS NAME [uid=UID|gid=GID|unknown|tcp|shared ...]
+//	                             serves NAME until the process ends, to all or to these users;
+//	                             "shared": on a port that other processes may have too
 //	dial NETWORK ADDRESS         asks the server there for its name
 //	http NETWORK ADDRESS         serves payloadHandler until the process ends
 //	get NETWORK ADDRESS N BYTES  sends as much to that server, and gets it back, N times
@@ -56,6 +59,7 @@ type meeting struct {
 //	flow NETWORK ADDRESS N BYTES has N flows to that server at the same time
 //	hold NETWORK ADDRESS         waits until a connection to that server ends
 //	eat BYTES                    uses as much memory
+//	networks                     returns the counters of network "tcp"
 func playUser(p *self) error {
 	u := &user{}
 	defer u.close()
@@ -94,6 +98,9 @@ func (u *user) do(w []string) (m meeting) {
 		m.By, err = flowAll(ctx, w[1], w[2], n, int64(bytes))
 	case "hold":
 		err = hold(ctx, w[1], w[2])
+	case "networks":
+		n := sdp.DefaultStats().Networks
+		m.Stats = &n
 	case "eat":
 		if bytes, err = strconv.Atoi(w[1]); err == nil {
 			u.eaten = make([]byte, bytes)
@@ -114,7 +121,15 @@ func (u *user) serve(ctx context.Context, w []string) (address string, err error
 	if w[0] == "listen" {
 		allowed = w[4:]
 	}
-	ln, err := allowing(allowed).Listen(ctx, w[1], w[2])
+	shared := slices.Index(allowed, "shared")
+	if shared >= 0 {
+		allowed = slices.Delete(allowed, shared, shared+1)
+	}
+	lc := allowing(allowed)
+	if shared >= 0 {
+		lc.TCP = &net.ListenConfig{Control: reusePort}
+	}
+	ln, err := lc.Listen(ctx, w[1], w[2])
 	if err != nil {
 		return "", err
 	}
@@ -136,6 +151,14 @@ func (u *user) serve(ctx context.Context, w []string) (address string, err error
 		u.stops = append(u.stops, serveFlows(ln))
 	}
 	return ln.Addr().String(), nil
+}
+
+// reusePort lets several sockets share a port.
+func reusePort(_, _ string, c syscall.RawConn) (err error) {
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); e != nil {
+		return e
+	}
+	return err
 }
 
 // serveFlows accepts flows until stop is called. A flow that fails, fails at the other side too.
@@ -168,6 +191,7 @@ func (m *meeting) dial(ctx context.Context, network, address string) error {
 	c.SetDeadline(time.Now().Add(testTimeout))
 	name, err := io.ReadAll(c)
 	m.Name, m.By = string(name), transportOf(c)
+	m.Local, m.Remote = c.LocalAddr().String(), c.RemoteAddr().String()
 	if c, ok := c.(*sdp.Conn); ok {
 		if p, ok := c.Peer(); ok {
 			m.Peer = &p
@@ -568,11 +592,11 @@ func playHijacker(p *self) error {
 	if err != nil || !ok {
 		return fmt.Errorf("no socket at %v: %w", at, err)
 	}
-	h := &hijacker{listen.NewTable()}
+	h := &hijacker{listen.NewTable(), socket.Socket}
 	ln := h.table.Listen(0, listen.Config{TCP: &listen.TCP{
 		Socket: listen.Socket{Cookie: socket.Cookie, Namespace: socket.Namespace},
-		Addresses: func(*link.Peer, *hello.Hello) (listen.Addresses, bool) {
-			return listen.Addresses{Local: at, Remote: at}, true
+		Addresses: func(*link.Peer, *hello.Hello) (listen.Addresses, hello.Reason) {
+			return listen.Addresses{Local: at, Remote: at}, 0
 		},
 	}})
 	f, err := fabrics.Open(spec, func(f *fabrics.Fabric) { f.Node().Register(link.ServiceSDP, h) })
@@ -599,15 +623,18 @@ func playHijacker(p *self) error {
 	return ln.Close()
 }
 
-type hijacker struct{ table *listen.Table }
+type hijacker struct {
+	table  *listen.Table
+	socket inetdiag.Socket // which it says to serve
+}
 
 type hijacked struct {
-	table *listen.Table
-	pool  *bounce.Pool
+	*hijacker
+	pool *bounce.Pool
 }
 
 func (h *hijacker) Open(p *link.Peer) link.Handler {
-	return &hijacked{h.table, bounce.NewPool(p, bounce.Options{})}
+	return &hijacked{h, bounce.NewPool(p, bounce.Options{})}
 }
 
 func (h *hijacked) Down(error) { h.pool.Down() }
@@ -615,6 +642,7 @@ func (h *hijacked) Down(error) { h.pool.Down() }
 func (h *hijacked) Message(m []byte) error {
 	msg, err := hello.Parse(m)
 	if asks, ok := msg.(*hello.Hello); err == nil && ok {
+		asks.TCP.Cookie, asks.TCP.Namespace = h.socket.Cookie, h.socket.Namespace // whatever it asks for
 		return h.table.Hello(h.pool, asks)
 	}
 	return err

@@ -42,9 +42,9 @@ type Addresses struct{ Local, Remote netip.AddrPort }
 // TCP configures a listener of network "tcp".
 type TCP struct {
 	Socket Socket // zero if no socket identifies the listener
-	// Addresses returns the addresses of the connection that a Hello asks for, or
-	// false if the Hello asks for an impossible one. It must not block.
-	Addresses func(*link.Peer, *hello.Hello) (Addresses, bool)
+	// Addresses returns the addresses of the connection that a Hello asks for, or the
+	// reason why there cannot be one. It must not block.
+	Addresses func(*link.Peer, *hello.Hello) (Addresses, hello.Reason)
 }
 
 // Config is what a listener may have besides a port. The zero Config is usable.
@@ -162,12 +162,18 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 
 // refuse answers a Hello with the reason why there is no connection.
 func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
-	r := hello.Refuse{Version: hello.Version, Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Reason: reason}
+	process := 0
 	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
-		if process := t.Elsewhere(int(h.To)); process != 0 {
-			r.Reason, r.Process = hello.Elsewhere, uint16(process)
+		if process = t.Elsewhere(int(h.To)); process != 0 {
+			reason = hello.Elsewhere
 		}
 	}
+	t.Refuse(p, h, reason, process)
+}
+
+// Refuse answers a Hello with a reason, which for hello.Elsewhere names a process. For others that is 0.
+func (*Table) Refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason, process int) {
+	r := hello.Refuse{Version: hello.Version, Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Reason: reason, Process: uint16(process)}
 	_ = p.Peer().Send(link.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer
 }
 
@@ -250,9 +256,9 @@ func (t *Table) reserve(p *link.Peer, h *hello.Hello) (*Listener, Addresses, hel
 	}
 	var a Addresses
 	if l.tcp != nil {
-		var ok bool
-		if a, ok = l.tcp.Addresses(p, h); !ok {
-			return nil, Addresses{}, hello.NotListening
+		var reason hello.Reason
+		if a, reason = l.tcp.Addresses(p, h); reason != 0 {
+			return nil, Addresses{}, reason
 		}
 	}
 	t.mu.Lock()

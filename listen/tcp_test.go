@@ -14,11 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func addressesFrom(_ *link.Peer, h *hello.Hello) (Addresses, bool) {
+func addressesFrom(_ *link.Peer, h *hello.Hello) (a Addresses, why hello.Reason) {
+	if h.From == 666 {
+		why = hello.NotListening
+	}
 	return Addresses{
 		Local:  netip.AddrPortFrom(netip.IPv6Loopback(), h.To),
 		Remote: netip.AddrPortFrom(netip.AddrFrom16(h.TCP.Source), h.From),
-	}, h.From != 666
+	}, why
 }
 
 func (l *linked) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {

@@ -152,6 +152,8 @@ type destination struct {
 	holder     link.ID    // process of this host that has the socket, as found; 0 once it was asked
 	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
+	asks       bool       // the other host finds the listener's TCP socket by both addresses
+	from       uint16     // port that a dial which asks keeps when it is redirected; else 0
 }
 
 // dial connects to the listener at d. It reaches the process that has the port and opens
@@ -333,11 +335,19 @@ func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Co
 		}
 		return newConn(f, pair, &Addr{f.thisHost(), from}, &Addr{f.hostName(peer.ID().Host()), d.port}, nil)
 	}
-	from, ok := f.stack.takePort()
+	from, ok := d.from, d.from != 0
+	if !ok {
+		from, ok = f.stack.takePort()
+	}
 	if !ok {
 		return nil, fmt.Errorf("no port is free for the dialling endpoint: %w", syscall.EADDRNOTAVAIL)
 	}
+	d.from = 0
 	pair, err := dials.Dial(ctx, d.hello(from))
+	if d.keepsPort(err) {
+		d.from = from
+		return nil, err
+	}
 	if err != nil {
 		f.stack.releasePort(from)
 		return nil, err
@@ -349,7 +359,7 @@ func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Co
 // hello returns the Hello for a connection from a port.
 func (d *destination) hello(from uint16) hello.Hello {
 	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: uint16(d.port)}
-	if d.socket.Cookie != 0 {
+	if d.socket.Cookie != 0 || d.asks {
 		m.TCP = hello.TCP{
 			Cookie: d.socket.Cookie, Namespace: d.socket.Namespace,
 			Source: d.source.As16(), Destination: d.to.As16(),

@@ -18,11 +18,14 @@
 // [Listen] makes the TCP listener that net.Listen makes. [Dial] reaches the server that net.Dial
 // reaches: names, addresses, families, wildcards, dual stack, SO_REUSEPORT and network namespaces
 // count as they do there. If that server's listener is of this package and of the same fabric, the
-// connection is made by SDP, otherwise by TCP. There are three additions:
+// connection is made by SDP, otherwise by TCP. There are four additions:
 //
 //   - The names of nodes, below, are the fabric's.
 //   - Where no TCP socket listens, a listener of network "sdp" on that port of this host is
 //     reached.
+//   - An address that option hostI gives to another node is reached by SDP where that node's kernel
+//     says that the TCP socket there is a listener's of this package and fabric. Otherwise, also if the node does not
+//     answer within a second, it is reached by TCP: see docs/fabrics.md.
 //   - A listener of network "tcp" is reached by network "sdp" too, unless another listener had the
 //     port there before.
 //

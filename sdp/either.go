@@ -110,9 +110,9 @@ func literal(ctx context.Context, network, host, service string) (netip.AddrPort
 
 // dialLiteral connects to an address.
 func (d *Dialer) dialLiteral(ctx context.Context, f *Fabric, network, address string, to netip.AddrPort) (net.Conn, error) {
-	had, why := f.holding(int(to.Port()))
-	if why != nil {
-		why.Add(1)
+	had := f.holding(int(to.Port()))
+	if _, ok := f.stack.fabric.NodeOf(to.Addr()); !ok && !had.held {
+		f.counters.dialNoSDP.Add(1)
 		return d.net().DialContext(ctx, network, address)
 	}
 	limited, cancel := d.limit(ctx)
@@ -160,17 +160,24 @@ func (d *Dialer) limit(ctx context.Context) (context.Context, context.CancelFunc
 // dialAddr connects to the listener of this fabric that a TCP connection to an address
 // would reach. had is what the fabric has on its port. If there is none, it returns the
 // counter of the reason. An error is final: the time is over, or the dial was refused because
-// of a user.
+// of a user, or must not go on by TCP.
 func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort, had holding) (*Conn, counter, error) {
 	if ctx.Err() != nil {
 		return nil, &f.counters.dialSDPFailed, nil // net returns the error
 	}
-	d, why := f.seek(to, had)
+	d, why, reason := f.seek(to, had)
+	if reason != nil {
+		return nil, why, f.byTCP(network, to, reason)
+	}
 	if d == nil {
 		return nil, why, nil
 	}
+	dial := f.dial
+	if d.asks {
+		dial = f.dialNodeAddr
+	}
 	c, err := traced(ctx, network, to, func() (*Conn, error) {
-		c, err := f.dial(ctx, d)
+		c, err := dial(ctx, d)
 		if err != nil {
 			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(opDial, err)}
 		}
@@ -184,6 +191,8 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 		return nil, &f.counters.dialNoSDP, nil
 	case ctx.Err() != nil, forbidden(err):
 		return nil, &f.counters.dialSDPFailed, err
+	case d.asks:
+		return nil, f.whyByTCP(err), f.byTCP(network, to, err)
 	}
 	logTCP(tcpFailed, err)
 	return nil, &f.counters.dialSDPFailed, nil
@@ -191,43 +200,51 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 
 // holding is what the fabric says of a port.
 type holding struct {
+	held    bool                   // there is a listener
 	socket  fabric.PublishedSocket // one of those published there
-	sockets bool                   // there is one; if not, a listener of network "sdp" has the port
+	sockets bool                   // there is one; if not, the listener is of network "sdp"
 }
 
-// holding finds out what the fabric has on a port. Where that is nothing it returns the
-// counter of why.
-func (f *Fabric) holding(port int) (had holding, why counter) {
+// holding finds out what the fabric has on a port of this host.
+func (f *Fabric) holding(port int) (had holding) {
 	joined := f.stack.fabric
 	var err error
 	had.socket, had.sockets, err = joined.AnySocket(port)
-	held := had.sockets
-	if err == nil && !held {
-		_, held, err = joined.Holder(port)
+	had.held = had.sockets
+	if err == nil && !had.held {
+		_, had.held, err = joined.Holder(port)
 	}
-	if err != nil || !held {
-		return holding{}, &f.counters.dialNoSDP
+	if err != nil {
+		return holding{}
 	}
-	return had, nil
+	return had
 }
 
 // seek asks the kernel which socket a connection to an address would reach, and the
-// fabric, which has the port, whether that is a listener's.
-func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
+// fabric whether that is a listener's. It returns the counter of why there is no destination,
+// and, of an address that option hostI gives to another node, why that has none.
+func (f *Fabric) seek(to netip.AddrPort, had holding) (_ *destination, why counter, reason error) {
 	joined, n := f.stack.fabric, f.counters
 	port := int(to.Port())
 	route, err := f.stack.kernel.RouteTo(to.Addr())
+	node, ok := joined.NodeOf(to.Addr())
+	if ok && node != joined.Host() && (err != nil || !route.Local) {
+		return f.seekNode(node, to, route)
+	}
 	if err != nil {
 		logTCP(tcpNoLookup, err)
-		return nil, &n.dialNoLookup
+		return nil, &n.dialNoLookup, nil
 	}
 	if !route.Local {
-		return nil, &n.dialNotLocal
+		return nil, &n.dialNotLocal, nil
+	}
+	if !had.held {
+		return nil, &n.dialNoSDP, nil
 	}
 	socket, ok, err := f.stack.kernel.Listening(to, route.Interface)
 	if err != nil {
 		logTCP(tcpNoLookup, err)
-		return nil, &n.dialNoLookup
+		return nil, &n.dialNoLookup, nil
 	}
 	var holder link.ID
 	switch {
@@ -239,14 +256,14 @@ func (f *Fabric) seek(to netip.AddrPort, had holding) (*destination, counter) {
 		ok = false
 	}
 	if err != nil || !ok {
-		return nil, &n.dialNoSDP
+		return nil, &n.dialNoSDP, nil
 	}
 	d := &destination{host: joined.Host(), port: port, tcp: true, socket: socket, holder: holder}
 	d.source, d.to = route.Source, inetdiag.Destination(to.Addr())
 	if zone := to.Addr().Zone(); zone != "" {
 		d.zone, d.source = route.Interface, d.source.WithZone(zone)
 	}
-	return d, nil
+	return d, nil, nil
 }
 
 type counter interface{ Add(uint64) uint64 }

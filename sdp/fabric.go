@@ -54,7 +54,8 @@ type Refusals struct {
 // reason is logged too, once for each.
 type NetworkStats struct {
 	DialSDP         uint64 // the server listens by SDP
-	DialNotLocal    uint64 // TCP: the address is not this machine's
+	DialNotLocal    uint64 // TCP: the address is not this machine's, nor by option hostI a node's
+	DialNoNode      uint64 // TCP: the node that has the address is not reached, or does not answer
 	DialNoSDP       uint64 // TCP: the server that TCP reaches does not listen by SDP in the fabric
 	DialSDPFailed   uint64 // SDP was tried and failed; TCP was tried if there was time, and no user was refused
 	DialNoFabric    uint64 // TCP: this system has no fabrics, or lacks what it takes to join one
@@ -66,14 +67,14 @@ type NetworkStats struct {
 }
 
 type networkCounters struct {
-	dialSDP, dialNotLocal, dialNoSDP, dialSDPFailed atomic.Uint64
-	dialNoFabric, dialNoLookup, dialNeedsSocket     atomic.Uint64
-	acceptSDP, acceptTCP, listenTCPOnly             atomic.Uint64
+	dialSDP, dialNotLocal, dialNoNode, dialNoSDP, dialSDPFailed atomic.Uint64
+	dialNoFabric, dialNoLookup, dialNeedsSocket                 atomic.Uint64
+	acceptSDP, acceptTCP, listenTCPOnly                         atomic.Uint64
 }
 
 func (c *networkCounters) stats() NetworkStats {
 	return NetworkStats{
-		DialSDP: c.dialSDP.Load(), DialNotLocal: c.dialNotLocal.Load(), DialNoSDP: c.dialNoSDP.Load(),
+		DialSDP: c.dialSDP.Load(), DialNotLocal: c.dialNotLocal.Load(), DialNoNode: c.dialNoNode.Load(), DialNoSDP: c.dialNoSDP.Load(),
 		DialSDPFailed: c.dialSDPFailed.Load(), DialNoFabric: c.dialNoFabric.Load(),
 		DialNoLookup: c.dialNoLookup.Load(), DialNeedsSocket: c.dialNeedsSocket.Load(),
 		AcceptSDP: c.acceptSDP.Load(), AcceptTCP: c.acceptTCP.Load(), ListenTCPOnly: c.listenTCPOnly.Load(),
@@ -148,8 +149,11 @@ type user interface{ Close() error }
 //	              directory besides root and this user; who owns it is trusted: users;
 //	              none unless given
 //	node=I        which node this process is of: a number from 1 to 16
-//	hostI=NAMES   names by which network sdp dials node I, with commas between; node I
-//	              keeps its own: names of machines, each of one node; none unless given
+//	hostI=NAMES   names by which network sdp dials node I, and addresses by which
+//	              networks sdp and tcp do, with commas between; node I keeps its own:
+//	              names or IP addresses of machines, each of one node; none unless given
+//	fallback=0    a dial of network tcp to an address of hostI fails where it cannot go
+//	              by SDP; with 1 it goes by TCP then: 0 or 1; 1 unless given
 //	backend=NAME  what the links are made of: memory between processes or, for tests,
 //	              within one: shm or mem; shm unless given
 //	nodes=N       how many nodes there are, the same on all; the process that says so
@@ -183,7 +187,7 @@ type user interface{ Close() error }
 //	              unless given
 //
 // Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
-// owner of a node's links. An ntb fabric takes node, hostI, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
+// owner of a node's links. An ntb fabric takes node, hostI, fallback, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.

@@ -20,6 +20,7 @@ const (
 	tcpNoLookup = "the kernel does not say which socket TCP would reach"
 	tcpFailed   = "SDP has failed"
 	tcpNotOurs  = "a process of another user serves the socket"
+	tcpNode     = "the address is a node's, and SDP is not possible"
 )
 
 // tcpReason is a reason for which TCP is used. Errors with the same number are one reason, as

@@ -32,6 +32,9 @@ func (d *Dialer) dialName(ctx context.Context, f *Fabric, network, address strin
 	limited, cancel := d.limit(ctx)
 	defer cancel()
 	port, had, why := f.portOf(limited, n, address)
+	if why == nil && !had.held && !f.stack.fabric.HasNames() {
+		why = &f.counters.dialNoSDP
+	}
 	if why != nil {
 		why.Add(1)
 		return n.DialContext(ctx, network, address)
@@ -61,8 +64,8 @@ func (d *Dialer) dialName(ctx context.Context, f *Fabric, network, address strin
 	return a.conn, a.err
 }
 
-// portOf is the port of an address, and what the fabric has there. Where that is nothing,
-// it returns the counter of why, and the rest is left to net.
+// portOf is the port of an address, and what the fabric has there. Without a port it returns
+// the counter of why, and the rest is left to net.
 func (f *Fabric) portOf(ctx context.Context, n *net.Dialer, address string) (int, holding, counter) {
 	name, service, err := net.SplitHostPort(address)
 	if err != nil || name == "" {
@@ -72,8 +75,7 @@ func (f *Fabric) portOf(ctx context.Context, n *net.Dialer, address string) (int
 	if err != nil || port == 0 {
 		return 0, holding{}, &f.counters.dialNotLocal
 	}
-	had, why := f.holding(port)
-	return port, had, why
+	return port, f.holding(port), nil
 }
 
 func resolver(n *net.Dialer) *net.Resolver {

@@ -8,7 +8,7 @@ import (
 // Node is a node of a fabric, as this process knows it.
 type Node struct {
 	Number int      // from 1 on; 1 where the fabric has one node
-	Names  []string // that option hostI gives it, in order
+	Names  []string // names and addresses that option hostI gives it, in order
 	// Up reports that there is a route to the node, or that it is this process' own. A
 	// process of the node forwards, but need not listen.
 	Up   bool

@@ -35,6 +35,7 @@ type stack struct {
 	port      atomic.Uint32    // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel  // closed with the fabric
 	localhost atomic.Pointer[resolved]
+	silences  [fabric.MaxNodes + 1]silence // of other nodes, by number
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -235,7 +236,11 @@ func (h *handler) Message(m []byte) error {
 	if err == nil {
 		switch msg := msg.(type) {
 		case *hello.Hello:
-			err = h.stack.listeners.Hello(h.pool, msg)
+			if msg.Asks() {
+				err = h.stack.answer(h.pool, msg)
+			} else {
+				err = h.stack.listeners.Hello(h.pool, msg)
+			}
 		case *hello.HelloAck:
 			err = h.dials.Ack(msg)
 		case *hello.Refuse:

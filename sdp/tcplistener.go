@@ -224,20 +224,28 @@ func (s *tcpHalf) withdraw() {
 	})
 }
 
-// addresses returns the addresses of the connection that a Hello asks for. It returns
-// false if they cannot be this machine's.
-func (s *tcpHalf) addresses(p *link.Peer, m *hello.Hello) (listen.Addresses, bool) {
+// addresses returns the addresses of the connection that a Hello asks for, or the reason
+// why they cannot be this machine's and the dialling host's.
+func (s *tcpHalf) addresses(p *link.Peer, m *hello.Hello) (a listen.Addresses, why hello.Reason) {
 	local, remote := s.byNode(p)
-	ok := true
 	if m.TCP.Cookie != 0 {
 		local = unmapped(m.TCP.Destination, m.TCP.DestinationZone)
 		remote = unmapped(m.TCP.Source, m.TCP.SourceZone)
-		ok = s.isLocal(local) && (remote == local || s.isLocal(remote))
+		switch f := s.fabric.stack.fabric; {
+		case !s.isLocal(local) || m.To != s.at.Port():
+			why = hello.NotListening
+		case p.ID().Host() != f.Host():
+			if node, ok := f.NodeOf(remote); !ok || node != p.ID().Host() {
+				why = hello.UnknownSource
+			}
+		case remote != local && !s.isLocal(remote):
+			why = hello.NotListening
+		}
 	}
 	return listen.Addresses{
 		Local:  netip.AddrPortFrom(local, s.at.Port()),
 		Remote: netip.AddrPortFrom(remote, m.From),
-	}, ok && (m.TCP.Cookie == 0 || m.To == s.at.Port())
+	}, why
 }
 
 // byNode returns the addresses of a connection that was dialled by node and port.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -138,6 +140,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 	}
 	r.ok("processes", "%d in the fabric", n)
 	r.links(ctx, spec, owner)
+	r.addresses(ctx, spec)
 	r.elsewhere(hosts)
 }
 
@@ -172,6 +175,42 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 	for _, w := range t.Wires {
 		if w.Error != "" && (w.From == spec.Node || w.To == spec.Node) {
 			r.warn("links", "see the reason; the link is tried again by itself", "no link to node%d: %s", w.From+w.To-spec.Node, oneLine(w.Error))
+		}
+	}
+}
+
+// addresses checks the addresses that option hostI gives to nodes, and says by which transport network "tcp"
+// dials those of other nodes.
+func (r *Report) addresses(ctx context.Context, spec *fabric.Spec) {
+	const name = "hosts"
+	if len(spec.Names) == 0 {
+		return
+	}
+	var owner *status.Process // of the links of this node
+	if t, err := fabric.ReadTopology(ctx, r.Fabric); err == nil {
+		owner = t.View(spec.Node)
+	}
+	var kernel inetdiag.Kernel
+	defer kernel.Close()
+	own := spec.Addresses(spec.Node)
+	for node := 1; node <= fabric.MaxNodes; node++ {
+		for _, a := range spec.Addresses(node) {
+			route, err := kernel.RouteTo(a)
+			up := owner != nil && slices.ContainsFunc(owner.Hosts, func(h status.Host) bool { return h.Host == node && h.State == "up" })
+			byTCP := fmt.Sprintf("%v of node%d: network tcp is TCP", a, node)
+			switch here := node == spec.Node; {
+			case err == nil && here != route.Local:
+				r.warn(name, fmt.Sprintf("correct host%d, on all nodes", node), "%v of node%d is an address of this machine: %v", a, node, route.Local)
+			case here:
+			case !slices.ContainsFunc(own, func(o netip.Addr) bool { return o.Is4() == a.Is4() }):
+				r.warn(name, fmt.Sprintf("give host%d an address of that family, on all nodes", spec.Node), "%s, since this node has no such address", byTCP)
+			case owner == nil:
+				r.warn(name, "start a process of the fabric that stays, such as sdp-proxy --own", "%s, as long as nobody owns the links of this node", byTCP)
+			case !up:
+				r.warn(name, "see links above", "%s, since there is no route to the node", byTCP)
+			default:
+				r.ok(name, "%v of node%d: network tcp goes by SDP to listeners of the fabric", a, node)
+			}
 		}
 	}
 }

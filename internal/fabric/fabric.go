@@ -262,7 +262,7 @@ func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member
 
 // FindHost finds a host of the fabric by a name that IsLocal accepts. In a fabric
 // of several hosts it also accepts the name or number of a node, such as "node3" or
-// "3", and the names that the spec gives to nodes.
+// "3", and the names and addresses that the spec gives to nodes.
 func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if f.IsLocal(name) {
 		return f.net.spec.Node, true
@@ -270,7 +270,7 @@ func (f *Fabric) FindHost(name string) (host int, ok bool) {
 	if host, ok = f.FindNode(name); ok {
 		return host, true
 	}
-	host, ok = f.net.spec.Names[strings.TrimSuffix(strings.ToLower(name), ".")]
+	host, ok = f.net.spec.Names[plainAddress(strings.TrimSuffix(strings.ToLower(name), "."))]
 	return host, ok
 }
 

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,16 +123,26 @@ func (h *hosts) callMembers() {
 type memberLink struct {
 	ring  *ring.Link
 	pid   int // as the member says
+	uid   int // as the kernel says
 	since time.Time
+}
+
+// MemberIs reports whether the link to the process of that number, a member of this host, is one of
+// the users'. It does not wait. In a process that is a member itself it is false.
+func (f *Fabric) MemberIs(process int, users ...int) bool {
+	f.net.mu.Lock()
+	defer f.net.mu.Unlock()
+	m := f.net.members[process]
+	return m != nil && slices.Contains(users, m.uid)
 }
 
 // replaceWait is how long the owner waits for the end of a link that its member has
 // made again.
 const replaceWait = time.Second
 
-// addMember brings up the link to a member that greeted with g, over a bridge. It removes the
-// member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
+// addMember brings up the link to a member of a user that greeted with g, over a bridge. It removes
+// the member when the link is down.
+func (h *hosts) addMember(ctx context.Context, g *greeting, uid int, dev ntb.Device) {
 	h.mu.Lock()
 	old := h.members[g.Process]
 	h.mu.Unlock()
@@ -154,7 +165,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, dev ntb.Device) {
 		h.refused.add(err) // the member gets the same error, or tries again
 		return
 	}
-	m := &memberLink{ring: made, pid: g.PID, since: time.Now()}
+	m := &memberLink{ring: made, pid: g.PID, uid: uid, since: time.Now()}
 	h.mu.Lock()
 	h.members[g.Process] = m
 	h.mu.Unlock()

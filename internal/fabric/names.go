@@ -3,6 +3,7 @@ package fabric
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,14 +43,15 @@ func checkPath(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// setNames sets names of a node, and reports whether they can be.
+// setNames sets names and addresses of a node, and reports whether they can be.
 func (s *Spec) setNames(node int, list string) bool {
 	if s.Names == nil {
 		s.Names = make(map[string]int)
 	}
 	for name := range strings.SplitSeq(strings.ToLower(list), ",") {
 		_, numbered := parseNode(name)
-		if other := s.Names[name]; numbered || other != 0 && other != node || !isMachine(name) {
+		name = plainAddress(name)
+		if other := s.Names[name]; numbered || other != 0 && other != node || !isMachine(name) && !isAddress(name) {
 			return false
 		}
 		s.Names[name] = node
@@ -65,7 +67,61 @@ func isMachine(name string) bool {
 		name[len(name)-1] != '.' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
-// namesOf returns the names of a node besides its own, in order.
+// plainAddress returns an address in the form in which Spec.Names has it, and a name as it is.
+func plainAddress(name string) string {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.Unmap().String()
+	}
+	return name
+}
+
+// isAddress reports whether a name is an address that one machine alone may have.
+func isAddress(name string) bool {
+	a, err := netip.ParseAddr(name)
+	return err == nil && a.Zone() == "" && a.IsGlobalUnicast()
+}
+
+// NodeOf returns the node that has an address, as the spec says.
+func (f *Fabric) NodeOf(a netip.Addr) (node int, ok bool) {
+	if len(f.net.spec.Names) == 0 {
+		return 0, false
+	}
+	node, ok = f.net.spec.Names[a.Unmap().String()]
+	return node, ok
+}
+
+// HasNames reports whether the spec gives names or addresses to nodes.
+func (f *Fabric) HasNames() bool { return len(f.net.spec.Names) > 0 }
+
+// OwnAddr returns an address that the spec gives to this node: the preferred one if that is one of them,
+// or else the first of the family of other.
+func (f *Fabric) OwnAddr(preferred, other netip.Addr) (netip.Addr, bool) {
+	own := f.net.spec.Addresses(f.Host())
+	if slices.Contains(own, preferred) {
+		return preferred, true
+	}
+	i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == other.Unmap().Is4() })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return own[i], true
+}
+
+// Addresses returns the addresses that the spec gives to a node.
+func (s *Spec) Addresses(node int) (all []netip.Addr) {
+	for _, name := range s.namesOf(node) {
+		if a, err := netip.ParseAddr(name); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Strict reports whether a dial of network "tcp" to an address that the spec gives to a node must not go
+// on by TCP.
+func (f *Fabric) Strict() bool { return f.net.spec.Strict }
+
+// namesOf returns the names and addresses of a node, without its own name, in order.
 func (s *Spec) namesOf(node int) (names []string) {
 	for name, of := range s.Names {
 		if of == node {

@@ -1,11 +1,28 @@
 package fabric
 
-import "github.com/ntbnet/ntbnet/ring"
+import (
+	"slices"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// joining is how long the links of a process that has joined may take to come up.
+const joining = time.Second
+
+// Reaches reports whether there is a route to a node, or may be one soon, since this process has just joined.
+func (f *Fabric) Reaches(node int) bool {
+	if time.Since(f.net.begun) < joining {
+		return true
+	}
+	nodes, _ := f.Nodes()
+	return slices.ContainsFunc(nodes, func(n NodeInfo) bool { return n.Node == node && n.Up })
+}
 
 // NodeInfo is what this process knows of a node.
 type NodeInfo struct {
 	Node  int
-	Names []string // besides its own
+	Names []string // and addresses, besides its own name
 	Up    bool     // there is a route to it, or it is this node
 	Hops  int      // links on the route; 0 for this node, and without a route
 	Via   Side     // the first of these; "" without a route

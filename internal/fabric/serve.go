@@ -110,7 +110,7 @@ func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
 	case err != nil:
 		h.refused.check(err)
 	case asks.Want == wantUplink:
-		h.addMember(ctx, asks, dev)
+		h.addMember(ctx, asks, who.UID, dev)
 	default:
 		h.accepted(dev)
 	}

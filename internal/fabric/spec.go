@@ -40,7 +40,8 @@ type Spec struct {
 	Frame      int      // bytes; 0 for the default
 	Failover   bool
 	Share      bool           // the first process of the node owns the links, and others are its members
-	Names      map[string]int // of nodes, besides their own; lower case; nil for none
+	Names      map[string]int // of nodes, besides their own, in lower case, and their addresses; nil for none
+	Strict     bool           // network "tcp" does not use TCP to addresses in Names
 	Backend    string         // "shm" or "mem"
 	Window     int            // 0 for the kind's default
 	Buffer     int            // 0 for the default
@@ -133,6 +134,9 @@ const (
 	maxNodes = 16
 	maxLanes = 8
 )
+
+// MaxNodes is the largest number of a node.
+const MaxNodes = maxNodes
 
 // hosts reports whether the fabric has several hosts.
 func (s *Spec) hosts() bool { return isTopology(s.Kind) }

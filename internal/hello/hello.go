@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of messages and records. A Hello of another one is refused.
-const Version = 6
+const Version = 7
 
 // VersionError reports that the peer's messages are of another version. It wraps
 // EPROTONOSUPPORT.
@@ -38,15 +38,16 @@ type Reason uint16
 
 // Reasons of a Refuse.
 const (
-	NotListening Reason = 1 + iota // nothing listens on the port
-	BacklogFull                    // too many connections wait for Accept
-	WindowFull                     // no memory for another connection
-	BadVersion                     // the Hello is of another version
-	Elsewhere                      // another process of the host holds the port
-	AddressTaken                   // a connection with these addresses exists
-	Forbidden                      // the listener does not admit the user of the process
-	TooMany                        // the user of the process has too many connections there
-	lastReason   = TooMany
+	NotListening  Reason = 1 + iota // nothing listens on the port
+	BacklogFull                     // too many connections wait for Accept
+	WindowFull                      // no memory for another connection
+	BadVersion                      // the Hello is of another version
+	Elsewhere                       // another process of the host holds the port
+	AddressTaken                    // a connection with these addresses exists
+	Forbidden                       // the listener does not admit the user of the process
+	TooMany                         // the user of the process has too many connections there
+	UnknownSource                   // the listener's node has no such address of the dialling one
+	lastReason    = UnknownSource
 )
 
 // String returns the reason in words.
@@ -68,6 +69,8 @@ func (r Reason) String() string {
 		return "the listener does not admit this user"
 	case TooMany:
 		return "the listener's process has as many connections of this user as it takes of another user"
+	case UnknownSource:
+		return "the hosts of the listener's node do not give this source address to the dialling node"
 	}
 	return fmt.Sprintf("reason %d", uint16(r))
 }
@@ -92,13 +95,19 @@ type Hello struct {
 }
 
 // TCP is what a connection of network "tcp" has in addition to its ports. All of it is
-// zero if the listener is found by its port, as that of another host is.
+// zero if the listener is found by its port.
 type TCP struct {
 	Cookie    uint64 // of the socket in place of which the connection is accepted
 	Namespace uint64 // of that socket
 	// Addresses are IPv6, or IPv4 mapped into it. A zone is the number of an interface.
 	Source, Destination         [16]byte
 	SourceZone, DestinationZone uint32
+}
+
+// Asks reports whether the Hello asks for the listener of the TCP socket that a connection from its
+// source to its destination would reach. The answering host finds out which socket that is.
+func (h *Hello) Asks() bool {
+	return h.Network == OverTCP && h.TCP.Cookie == 0 && h.TCP.Destination != [16]byte{}
 }
 
 // HelloAck accepts the Hello whose Endpoint had Slot and Gen.

@@ -31,14 +31,20 @@ const (
 // if there is none. If several share the port by SO_REUSEPORT, it returns each with
 // equal probability. An error means that the kernel cannot be asked.
 func (k *Kernel) Listening(to netip.AddrPort, through int) (Listener, bool, error) {
-	s, ok, err := k.lookUp(to, through)
+	return k.ListeningFor(firstSourcePort+uint16(rand.IntN(sourcePorts)), to, through)
+}
+
+// ListeningFor is Listening for a connection from a port. As long as the same sockets share the port,
+// it returns the same one, in all processes of the network namespace.
+func (k *Kernel) ListeningFor(from uint16, to netip.AddrPort, through int) (Listener, bool, error) {
+	s, ok, err := k.lookUp(from, to, through)
 	if err == nil && !ok {
 		err = works()
 	}
 	return s, ok, err
 }
 
-func (k *Kernel) lookUp(to netip.AddrPort, through int) (Listener, bool, error) {
+func (k *Kernel) lookUp(from uint16, to netip.AddrPort, through int) (Listener, bool, error) {
 	asker := k.take()
 	defer k.give(asker)
 	a := Destination(to.Addr())
@@ -47,7 +53,7 @@ func (k *Kernel) lookUp(to netip.AddrPort, through int) (Listener, bool, error) 
 	}
 	message := diagRequest(family(a))
 	binary.BigEndian.PutUint16(message[24:], to.Port())
-	binary.BigEndian.PutUint16(message[26:], firstSourcePort+uint16(rand.IntN(sourcePorts)))
+	binary.BigEndian.PutUint16(message[26:], from)
 	copy(message[28:], a.AsSlice())
 	order.PutUint32(message[60:], uint32(through))
 	var found answer

@@ -19,6 +19,11 @@ func (*Kernel) Listening(netip.AddrPort, int) (Listener, bool, error) {
 	return Listener{}, false, errors.ErrUnsupported
 }
 
+// ListeningFor returns errors.ErrUnsupported.
+func (*Kernel) ListeningFor(uint16, netip.AddrPort, int) (Listener, bool, error) {
+	return Listener{}, false, errors.ErrUnsupported
+}
+
 // SocketOf returns errors.ErrUnsupported.
 func SocketOf(syscall.RawConn) (Socket, error) { return Socket{}, errors.ErrUnsupported }
 

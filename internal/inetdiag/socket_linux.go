@@ -113,7 +113,7 @@ var works = sync.OnceValue(func() error {
 	port := uint16(name.(*unix.SockaddrInet4).Port)
 	var k Kernel
 	defer k.Close()
-	_, ok, err := k.lookUp(netip.AddrPortFrom(netip.AddrFrom4(loopback), port), loopbackIndex)
+	_, ok, err := k.lookUp(firstSourcePort, netip.AddrPortFrom(netip.AddrFrom4(loopback), port), loopbackIndex)
 	if err == nil && !ok {
 		err = fmt.Errorf("inetdiag: the kernel does not find a TCP socket that listens: is tcp_diag missing? %w", errors.ErrUnsupported)
 	}
