@@ -78,11 +78,7 @@ func (w *writer) hold() error {
 // writeHeld is write for a caller that holds mu.
 func (w *writer) writeHeld(p []byte) (n int, err error) {
 	for begun := false; ; begun = true {
-		if begun && len(p) <= socketRoom && w.peerEnded() {
-			w.leaveTurn()
-			return len(p), errTaken
-		}
-		if err := w.err(len(p) == 0); err != nil || n == len(p) {
+		if err := w.err(len(p) == 0, begun && len(p) <= socketRoom); err != nil || n == len(p) {
 			if err != nil {
 				w.leaveTurn()
 			}
@@ -149,9 +145,10 @@ func (w *writer) makeRoom() error {
 }
 
 // err returns why nothing can be written, or nil. none is set if there is nothing to
-// write. As with TCP, a write to a peer that reads no more resets the connection. The
-// caller holds mu.
-func (w *writer) err(none bool) error {
+// write. As with TCP, a write to a peer that reads no more resets the connection. If whole is
+// set, the write has begun and counts as written if the peer ends: then that is errUnread, and
+// the reset is left to the next write. The caller holds mu.
+func (w *writer) err(none, whole bool) error {
 	stop := w.waiter.stop.Load()
 	if err := stopErr(stop); err != nil {
 		return err // without a look: the memory may be gone
@@ -160,6 +157,8 @@ func (w *writer) err(none bool) error {
 	switch {
 	case stop == 0 && !takesNothing(peer):
 		return nil
+	case whole && w.endedBy(peer, stop):
+		return errUnread
 	case peer&stateReset != 0 || lost(stop):
 		return w.state.resetErr(syscall.EPIPE)
 	case stop&stopShut != 0 || w.state.aborted():
@@ -177,7 +176,11 @@ func (w *writer) peerEnded() bool {
 	if stopErr(stop) != nil {
 		return false // without a look: the memory may be gone
 	}
-	peer := w.control.state()
+	return w.endedBy(w.control.state(), stop)
+}
+
+// endedBy is peerEnded for a state of the peer and what stops this side.
+func (w *writer) endedBy(peer, stop uint32) bool {
 	return takesNothing(peer) && stop&stopShut == 0 && !lost(stop) && !w.state.aborted()
 }
 
@@ -203,7 +206,7 @@ func (w *writer) reserve(n int) ([]byte, error) {
 // room waits for room, and returns some of it. The caller holds mu.
 func (w *writer) room(n int) ([]byte, error) {
 	for {
-		if err := w.err(false); err != nil {
+		if err := w.err(false, false); err != nil {
 			w.leaveTurn()
 			if err == errUnread {
 				return w.stage(min(n, maxPiece), nowhere), nil
