@@ -33,7 +33,7 @@ func (i *SHMEMItem) us(percentile float64) float64 {
 
 // Text writes tables with the columns of OSU's micro-benchmarks, and some behind them.
 func (s *SHMEM) Text(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	t := tabwriter.NewWriter(w, 0, 8, 1, ' ', 0) // numbers of 7 characters fit into 80 columns
 	fmt.Fprintf(t, "# %s. PEs: %d\n", s.System, s.PEs)
 	if s.Error != "" {
 		fmt.Fprintf(t, "# Ended early: %s\n", s.Error)
