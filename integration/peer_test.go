@@ -232,7 +232,7 @@ func (p *peer) readLine() string {
 	case line, ok := <-p.lines:
 		if !ok {
 			<-p.exited
-			p.t.Fatalf("%s has ended: %s", p.role, p.stderr.String())
+			p.t.Fatalf("%s has ended: %v: %s", p.role, p.cmd.ProcessState, p.stderr.String())
 		}
 		return line
 	case <-time.After(p.guard):
