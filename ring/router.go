@@ -99,7 +99,7 @@ func newRouter(n *Node, o Options) *router {
 	return r
 }
 
-// shut refuses links and tunnels from now on, and ends those that are being asked for.
+// shut ends the tunnels that are being made. New links and tunnels are refused from then on.
 func (r *router) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	gsoECN   = 0x80 // with one of TCP
 )
 
-// packet is what is looked at of an IP packet.
+// packet is the part of an IP packet that sdp-tun needs.
 type packet struct {
 	src, dst netip.Addr
 	v6       bool

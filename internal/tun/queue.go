@@ -23,7 +23,7 @@ type Queue struct {
 	limit, bytes int
 	seed         maphash.Seed
 	flows        [buckets]flow
-	fresh, old   list // flows that have begun to wait, and those that had a quantum
+	fresh, old   list // new flows, and those that have sent a quantum
 
 	free      [17][]*entry // entries by size, a power of two
 	freeBytes int
