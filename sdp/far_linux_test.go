@@ -43,8 +43,8 @@ func dialled(f *Fabric, d *destination) (addresses string, err error) {
 	return fmt.Sprint(c.LocalAddr().(*net.TCPAddr).IP, " ", c.RemoteAddr()), nil
 }
 
-// A node answers which TCP socket a connection would reach. The addresses are those that TCP would have. A source
-// that the dialling node does not have is refused.
+// A connection by SDP reaches the listener that TCP would reach, and has the same addresses. A source address that
+// the dialling node does not have is refused.
 func TestANodeAnswersForItsTCPSockets(t *testing.T) {
 	leak.Check(t)
 	one, two := addressed(t)

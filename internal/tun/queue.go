@@ -23,7 +23,8 @@ type Queue struct {
 	limit, bytes int
 	seed         maphash.Seed
 	flows        [buckets]flow
-	fresh, old   list // new flows, and those that have sent a quantum
+	fresh        list // flows that have sent less than a quantum since they were empty
+	old          list // the other flows with packets
 
 	free      [17][]*entry // entries by size, a power of two
 	freeBytes int

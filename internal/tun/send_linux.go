@@ -34,7 +34,7 @@ type sender struct {
 	count *counters
 
 	start   time.Time
-	spill   []byte // of a packet that does not fit what Reserve lends
+	spill   []byte // the end of a packet that does not fit into what Reserve lends
 	staging *entry // into which packets are read that wait
 	sending *entry // of which rest is a part, or nil
 	rest    []byte // what is to be sent of a frame that has begun
