@@ -22,6 +22,23 @@ func TestADeadChildIsReported(t *testing.T) {
 	assertOneLine(t, p.stderr.String(), "signal: killed")
 }
 
+// The PEs of a killed program end, and leave no more than their fabric's directory.
+func TestSHMEMOfAKilledProgram(t *testing.T) {
+	p := newProgram(t, nil, "shmem", "-t", "3600")
+	p.start(t)
+	var pes []int
+	eventually(t, "the PEs run", func() bool {
+		pes = findChildren(t, p.Process.Pid)
+		return len(pes) == 2 && len(p.fabrics(t)) > 0
+	})
+	require.NoError(t, p.Process.Kill())
+	assert.Equal(t, -1, p.wait(t))
+	// One that has only begun may make the directory again, until it has ended.
+	for _, pe := range pes {
+		eventually(t, "a PE ends", func() bool { return commandLine(pe) == "" })
+	}
+}
+
 // childOf returns the process whose parent is pid.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()

@@ -305,15 +305,6 @@ func TestSHMEM(t *testing.T) {
 	}
 }
 
-// The PEs of a killed program end, and leave no more than their fabric's directory.
-func TestSHMEMOfAKilledProgram(t *testing.T) {
-	p := newProgram(t, nil, "shmem", "-t", "3600")
-	p.start(t)
-	eventually(t, "the PEs run", func() bool { return len(p.fabrics(t)) > 0 })
-	require.NoError(t, p.Process.Kill())
-	assert.Equal(t, -1, p.wait(t))
-}
-
 // As iperf3's, it serves one client to its end, whatever that does.
 func TestAServerOfOneClient(t *testing.T) {
 	for _, args := range [][]string{{"lat", "-k", "10"}, {"sweep", "-t", "0.05"}} {
