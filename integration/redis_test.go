@@ -151,7 +151,7 @@ func wantLine(t *testing.T, rw *bufio.ReadWriter, want string) {
 // closeBothWays ends c's direction and waits for the end of the other.
 func closeBothWays(t *testing.T, c net.Conn) {
 	t.Helper()
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := io.Copy(io.Discard, c); err != nil || n != 0 {

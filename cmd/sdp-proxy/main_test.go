@@ -45,15 +45,24 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{"--map", "http://:1=tcp://:2"}, "unknown scheme"},
 		{[]string{"--map", "tcp://:1=tcp://:70000"}, "is not a port"},
 		{[]string{good, "--dial-timeout", "soon"}, ": want a "},
-		{[]string{good, "--drain-timeout", "-1s"}, "--drain-timeout -1s: cannot be negative"},
-		{[]string{good, "--max-connections", "-1"}, "--max-connections -1: cannot be negative"},
+		{[]string{good, "--drain-timeout", "-1s"}, `"--drain-timeout" flag: -1s: cannot be negative`},
+		{[]string{good, "--max-connections", "-1"}, `"--max-connections" flag: -1: cannot be negative`},
 		{[]string{good, "--max-connections", "many"}, ": want a "},
 		{[]string{good, "--allow-user", "no such user"}, `user "no such user": `},
 		{[]string{good, "--allow-group", "no-such-group"}, `group "no-such-group": `},
-		{[]string{good, "--allow-group", ""}, "--allow-user and --allow-group: want a name or number"},
+		{[]string{good, "--allow-group", ""}, `"": want a name or number`},
 		{[]string{good, "--allow-user", "0"}, "only an sdp:// listener knows whose process connects"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
+		{[]string{"--config", file, good}, "--map: write it into " + file},
+		{[]string{"--config", file, "--quiet"}, "--quiet: write it into " + file},
+		{[]string{"--config", file}, file + ":1:1: nothing is in it: want maps"},
+		{[]string{"--config", file + "x"}, file + "x: no such file or directory"},
+		{[]string{"check", file}, file + ":1:1: nothing is in it: want maps"},
+		{[]string{"check"}, "check: want one file"},
+		{[]string{"check", "--map", "x"}, "unknown flag: --map"},
+		{[]string{good, "--map=tcp://127.0.0.1:1=tcp://:2", "--map=tcp://127.0.0.1:1=tcp://:3"}, "two maps listen on tcp://127.0.0.1:1"},
+		{[]string{"--map=tcp://127.0.0.1:0=sdp://node9:1"}, "the target cannot be: "},
 		{[]string{"--own"}, "--own: the fabric is \"" + own + "\", want"},
 		{[]string{"--map", "unix://" + file + "=tcp://:1"}, "not a socket; remove it"},
 	} {
@@ -102,8 +111,8 @@ func TestExamplesOfTheHelpParse(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
 		}
-		if len(o.maps) != strings.Count(line, "--map") {
-			t.Errorf("%q: %d maps", line, len(o.maps))
+		if len(o.config.Maps) != strings.Count(line, "--map") {
+			t.Errorf("%q: %d maps", line, len(o.config.Maps))
 		}
 	}
 	if examples < 3 {
@@ -116,10 +125,11 @@ func TestLimitsHaveTheDefaultsOfTheHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.dialTimeout != 10*time.Second || o.drainTimeout != 30*time.Second {
-		t.Errorf("dial %v, drain %v", o.dialTimeout, o.drainTimeout)
+	m := o.config.Maps[0]
+	if m.DialTimeout != 10*time.Second || o.config.DrainTimeout != 30*time.Second {
+		t.Errorf("dial %v, drain %v", m.DialTimeout, o.config.DrainTimeout)
 	}
-	if o.maxConnections != 4096 {
-		t.Errorf("max-connections %d", o.maxConnections)
+	if m.MaxConnections != 4096 {
+		t.Errorf("max-connections %d", m.MaxConnections)
 	}
 }

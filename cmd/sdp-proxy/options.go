@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/proxy"
@@ -13,7 +13,7 @@ import (
 
 const usageHead = `sdp-proxy forwards connections between TCP, Unix sockets and SDP.
 
-Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...]
+Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...] | --config FILE
 
 It listens on the left side and forwards each connection to the right side. A
 side is one of
@@ -35,12 +35,18 @@ A process that owns the links of a node, for the others of that node:
 Two services at once, one of them on a Unix socket:
   sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 --map tcp://:8080=sdp://localhost:7002
 
+A file has the maps of a service, in YAML: keys maps, with listen and target or
+targets in each; defaults, for all of them; and the flags below by their names. The
+following says whether it is right, and where not:
+  sdp-proxy check FILE
+
 Flags:
 `
 
 const usageTail = `
 Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
-one cuts them. SIGUSR1 prints the counters. SIGHUP changes nothing.
+one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again: new and changed
+maps take effect, and a file with an error changes nothing.
 
 Counters: "refused" are clients beyond --max-connections, "failed" those whose target
 could not be reached, "aborted" those cut by a reset, another error or the proxy's end.
@@ -49,68 +55,135 @@ Exit status: 0 after a signal, also if connections were cut, which the last line
 1 if a listener failed; 2 if it could not start.
 `
 
+const checkHead = `sdp-proxy check reads a file as sdp-proxy --config does, and serves nothing.
+
+Usage: sdp-proxy check FILE
+
+It prints how many maps there are, or the first error with its line and column.
+
+Flags:
+`
+
 // options are the parsed command line.
 type options struct {
-	maps           []proxy.Map
-	dialTimeout    time.Duration
-	drainTimeout   time.Duration
-	maxConnections int // per map; 0 for no limit
-	users          proxy.Users
-	own            bool
-	quiet          bool
-	stats          bool
+	config *proxy.Config
+	file   string // that config is from, or ""
+	check  bool   // it is to be checked alone
+}
+
+// load reads the file, if there is one.
+func (o *options) load() (err error) {
+	if o.file != "" {
+		o.config, err = proxy.ReadFile(o.file)
+	}
+	return err
 }
 
 // parseOptions parses the command line. The error is pflag.ErrHelp after it wrote
 // the help or the version to stdout. Otherwise it is one line that says what to do.
-func parseOptions(args []string, stdout io.Writer) (options, error) {
-	var o options
-	fs := pflag.NewFlagSet("sdp-proxy", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard) // run writes the one line
-	fs.SortFlags = false
+func parseOptions(args []string, stdout io.Writer) (*options, error) {
+	if len(args) > 0 && args[0] == "check" {
+		return parseCheck(args[1:], stdout)
+	}
+	c := proxy.NewConfig()
+	o := &options{config: c}
+	fs := newFlagSet("sdp-proxy")
 	specs := fs.StringArray("map", nil, "`LISTEN=TARGET` listens on the left, forwards to the right; may be repeated")
-	fs.BoolVar(&o.own, "own", false, "own the links of this node of the fabric, for the node's other processes; needs no --map")
-	fs.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "give up on a target after this; 0 for no limit")
-	fs.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, cut what has not ended by then")
-	fs.IntVar(&o.maxConnections, "max-connections", 4096, "`N` connections of a map may be open, further clients are reset; 0 for no limit")
-	users := fs.StringSlice("allow-user", nil, "`USERS`, by names or numbers with commas between, may connect by sdp://, and nobody else of this machine, nor of other nodes")
-	groups := fs.StringSlice("allow-group", nil, "members of `GROUPS` may connect, likewise; with --allow-user, both may")
-	fs.BoolVar(&o.stats, "stats", false, "print the counters at the end")
-	fs.BoolVar(&o.quiet, "quiet", false, "write only what went wrong")
+	fs.StringVar(&o.file, "config", "", "read maps and options from `FILE`, in place of all other flags")
+	addFlags(fs, proxy.MapOptions, &c.Defaults)
+	addFlags(fs, proxy.Options, c)
 	fs.Usage = func() {
 		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
 	}
 	if err := flags.Parse(fs, args, stdout); err != nil {
-		return options{}, err
+		return nil, err
 	}
 	if fs.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected %q; maps are given with --map LISTEN=TARGET", fs.Arg(0))
+		return nil, fmt.Errorf("unexpected %q; maps are given with --map LISTEN=TARGET", fs.Arg(0))
 	}
-	if len(*specs) == 0 && !o.own {
-		return options{}, errors.New("nothing to do: give --map LISTEN=TARGET, as in --map tcp://127.0.0.1:6379=sdp://localhost:7000")
-	}
-	if o.dialTimeout < 0 {
-		return options{}, fmt.Errorf("--dial-timeout %v: cannot be negative", o.dialTimeout)
-	}
-	if o.drainTimeout < 0 {
-		return options{}, fmt.Errorf("--drain-timeout %v: cannot be negative", o.drainTimeout)
-	}
-	if o.maxConnections < 0 {
-		return options{}, fmt.Errorf("--max-connections %d: cannot be negative", o.maxConnections)
-	}
-	var err error
-	if o.users, err = proxy.ParseUsers(*users, *groups); err != nil {
-		return options{}, err
-	}
-	if fs.Changed("allow-user") && len(*users) == 0 || fs.Changed("allow-group") && len(*groups) == 0 {
-		return options{}, errors.New("--allow-user and --allow-group: want a name or number")
+	if fs.Changed("config") {
+		var err error
+		fs.Visit(func(f *pflag.Flag) {
+			if f.Name != "config" {
+				err = fmt.Errorf("--%s: write it into %s, which has all options", f.Name, o.file)
+			}
+		})
+		if err == nil {
+			err = o.load()
+		}
+		return o, err
 	}
 	for _, spec := range *specs {
-		m, err := proxy.ParseMap(spec)
+		m, err := c.Defaults.ParseMap(spec)
 		if err != nil {
-			return options{}, err
+			return nil, err
 		}
-		o.maps = append(o.maps, m)
+		c.Maps = append(c.Maps, m)
 	}
-	return o, nil
+	if len(c.Maps) == 0 && !c.Own {
+		return nil, errors.New("nothing to do: give --map LISTEN=TARGET, as in --map tcp://127.0.0.1:6379=sdp://localhost:7000, or --config FILE")
+	}
+	return o, c.Check()
+}
+
+func parseCheck(args []string, stdout io.Writer) (*options, error) {
+	fs := newFlagSet("sdp-proxy check")
+	fs.Usage = func() { fmt.Fprint(stdout, checkHead, fs.FlagUsages()) }
+	if err := flags.Parse(fs, args, stdout); err != nil {
+		return nil, err
+	}
+	if fs.NArg() != 1 {
+		return nil, errors.New("check: want one file, as in sdp-proxy check /etc/ntbnet/proxy.yaml")
+	}
+	o := &options{file: fs.Arg(0), check: true}
+	return o, o.load()
+}
+
+func newFlagSet(name string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SetOutput(io.Discard) // run writes the one line
+	fs.SortFlags = false
+	return fs
+}
+
+// addFlags adds a flag for each option of to.
+func addFlags[T any](fs *pflag.FlagSet, options []proxy.Option[T], to *T) {
+	for _, o := range options {
+		f := fs.VarPF(&optionFlag[T]{Option: o, to: to, text: o.Default}, o.Name, "", o.Usage)
+		if o.Bool {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// optionFlag is an option as a pflag.Value.
+type optionFlag[T any] struct {
+	proxy.Option[T]
+	to     *T
+	text   string
+	values []string // of a list
+}
+
+// Type returns "bool" for a flag without a value. Others have a name that package flags does not know, so that the
+// message is that of the option.
+func (f *optionFlag[T]) Type() string {
+	if f.Bool {
+		return "bool"
+	}
+	return "option"
+}
+
+func (f *optionFlag[T]) String() string { return f.text }
+
+func (f *optionFlag[T]) Set(text string) error {
+	values := []string{text}
+	if f.List {
+		f.values = append(f.values, strings.Split(text, ",")...)
+		values = f.values
+	}
+	if err := f.Option.Set(f.to, values...); err != nil {
+		return err
+	}
+	f.text = text
+	return nil
 }

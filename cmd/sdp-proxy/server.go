@@ -2,153 +2,141 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/proxy"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// server runs the forwarders, from listening to the end.
-type server struct {
-	options
-	log        *log.Logger
-	signals    <-chan os.Signal
-	forwarders []*proxy.Forwarder  // immutable after listen
-	registered *proxy.Registration // likewise
+// daemon serves maps, from listening to the end.
+type daemon struct {
+	*options
+	log     *log.Logger
+	signals <-chan os.Signal
+	server  *proxy.Server
 }
 
-// listen opens all maps or none. It refuses maps that lead back to themselves.
-func (s *server) listen(fabric *sdp.Fabric) error {
-	err := s.open(fabric)
-	if err == nil {
-		err = s.register(fabric)
-	}
-	if err != nil {
-		for _, f := range s.forwarders {
-			f.Close()
-		}
+// start serves all maps or none.
+func (d *daemon) start() error {
+	d.server = proxy.NewServer(d.log.Printf)
+	if err := d.server.Apply(context.Background(), d.config); err != nil {
+		d.server.Close()
 		return err
 	}
-	for _, f := range s.forwarders {
-		s.logf("listening on %v, forwarding to %v", f.Addr(), f.Target())
+	d.logMaps()
+	fabric, owns, ok := d.server.Fabric()
+	if !ok {
+		return nil
+	}
+	d.logf("SDP is that of %s", fabric.Whose)
+	switch {
+	case d.config.Own && owns:
+		d.logf("owning the links of %s", fabric.Text)
+	case d.config.Own:
+		d.logf("another process owns the links of %s; this one may when that has ended", fabric.Text)
 	}
 	return nil
 }
 
-// register publishes to other proxies of the fabric which maps this one serves.
-func (s *server) register(fabric *sdp.Fabric) error {
-	if len(s.forwarders) == 0 {
-		s.registered = new(proxy.Registration)
-		return nil
-	}
-	var err error
-	s.registered, err = proxy.Register(context.Background(), "", s.forwarders)
-	if errors.Is(err, proxy.ErrNoFabric) && fabric == nil {
-		// Without SDP the maps need no fabric.
-		s.log.Printf("%v; a loop through them ends at --max-connections", err)
-		return nil
-	}
-	return err
-}
-
-func (s *server) open(fabric *sdp.Fabric) error {
-	cfg := proxy.Config{Fabric: fabric, DialTimeout: s.dialTimeout, MaxConnections: s.maxConnections, Users: s.users, Logf: s.log.Printf}
-	for _, m := range s.maps {
-		f, err := proxy.Listen(context.Background(), m, cfg)
-		if err != nil {
-			return err
+func (d *daemon) logMaps() {
+	for i, f := range d.server.Maps() {
+		for _, t := range d.config.Maps[i].Targets {
+			d.logf("listening on %v, forwarding to %v", f.Addr(), t)
 		}
-		s.forwarders = append(s.forwarders, f)
 	}
-	return nil
 }
 
 // serve runs until a signal or a failed listener, drains, and returns the exit
 // status.
-func (s *server) serve() int {
-	failed := make(chan struct{}, len(s.forwarders))
-	for _, f := range s.forwarders {
-		go func() {
-			if err := f.Serve(); err != nil {
-				s.log.Printf("cannot accept on %v any more: %v", f.Addr(), err)
-				failed <- struct{}{}
-			}
-		}()
-	}
-	status := s.waitForEnd(failed)
+func (d *daemon) serve() int {
+	defer d.server.Close()
+	status := d.waitForEnd()
 	open := 0
-	for _, f := range s.forwarders {
+	for _, f := range d.server.Maps() {
 		open += f.Stats().Open
 	}
-	s.logf("stopping; %d connections have %v to end", open, s.drainTimeout)
-	cut := s.drain()
-	if s.stats {
-		s.printStats()
+	d.logf("stopping; %d connections have %v to end", open, d.config.DrainTimeout)
+	cut := d.drain()
+	if d.config.Stats {
+		d.printStats()
 	}
 	if cut > 0 {
-		s.log.Printf("cut %d connections that had not ended", cut)
+		d.log.Printf("cut %d connections that had not ended", cut)
 	}
 	return status
 }
 
-func (s *server) waitForEnd(failed <-chan struct{}) (status int) {
+func (d *daemon) waitForEnd() (status int) {
 	for {
 		select {
-		case sig := <-s.signals:
-			if !slices.Contains(countersSignals, sig) {
+		case sig := <-d.signals:
+			switch {
+			case slices.Contains(countersSignals, sig):
+				d.printStats()
+			case sig == syscall.SIGHUP:
+				d.reload()
+			default:
 				return statusOK
 			}
-			s.printStats()
-		case <-failed:
+		case err := <-d.server.Failed():
+			d.log.Print(err)
 			return statusFailed
 		}
 	}
 }
 
+// reload reads the file again. Without one, SIGHUP is that of a terminal that was closed, and changes nothing.
+func (d *daemon) reload() {
+	if d.file == "" {
+		return
+	}
+	next := &options{file: d.file}
+	err := next.load()
+	if err == nil {
+		err = d.server.Apply(context.Background(), next.config)
+	}
+	if err != nil {
+		d.log.Printf("nothing is changed: %v", err)
+		return
+	}
+	d.options = next
+	d.logMaps()
+	d.logf("%s was read again", d.file)
+}
+
 // drain stops listening and lets the connections end, until the time is over or
 // another signal comes. It returns how many it cut.
-func (s *server) drain() (cut int64) {
-	s.registered.Close() // first: once an address is free, another proxy may listen there
-	ctx, cancel := context.WithTimeout(context.Background(), s.drainTimeout)
+func (d *daemon) drain() (cut int) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.config.DrainTimeout)
 	defer cancel()
-	done := make(chan int64, 1)
-	go func() {
-		var sum atomic.Int64
-		var wg sync.WaitGroup
-		for _, f := range s.forwarders {
-			wg.Go(func() { sum.Add(int64(f.Drain(ctx))) })
-		}
-		wg.Wait()
-		done <- sum.Load()
-	}()
+	done := make(chan int, 1)
+	go func() { done <- d.server.Drain(ctx) }()
 	for {
 		select {
 		case cut = <-done:
 			return cut
-		case sig := <-s.signals:
-			if slices.Contains(countersSignals, sig) {
-				s.printStats()
-			} else {
+		case sig := <-d.signals:
+			switch {
+			case slices.Contains(countersSignals, sig):
+				d.printStats()
+			case sig != syscall.SIGHUP:
 				cancel()
 			}
 		}
 	}
 }
 
-func (s *server) printStats() {
-	for _, f := range s.forwarders {
-		s.log.Printf("%v to %v: %v", f.Addr(), f.Target(), f.Stats())
+func (d *daemon) printStats() {
+	for i, f := range d.server.Maps() {
+		d.log.Printf("%v to %v: %v", f.Addr(), d.config.Maps[i].Targets[0], f.Stats())
 	}
 }
 
 // logf logs a message that is not an error.
-func (s *server) logf(format string, args ...any) {
-	if !s.quiet {
-		s.log.Printf(format, args...)
+func (d *daemon) logf(format string, args ...any) {
+	if !d.config.Quiet {
+		d.log.Printf(format, args...)
 	}
 }

@@ -25,10 +25,10 @@ func joined(b *testing.B, from, to string) (client, server net.Conn) {
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, fabric.Close()) })
 	anywhere := map[string]string{networkTCP: "127.0.0.1:0", networkSDP: "localhost:0"}
-	ln, err := listen(context.Background(), Endpoint{to, anywhere[to]}, Config{Fabric: fabric})
+	ln, err := listen(context.Background(), &Map{Listen: Endpoint{to, anywhere[to]}}, nil, fabric)
 	require.NoError(b, err)
 	b.Cleanup(func() { ln.Close() })
-	f, err := Listen(context.Background(), Map{Endpoint{from, anywhere[from]}, Endpoint{to, ln.Addr().String()}}, Config{Fabric: fabric})
+	f, err := open(context.Background(), &Map{Listen: Endpoint{from, anywhere[from]}, Targets: []Endpoint{{to, ln.Addr().String()}}}, env{fabric: fabric})
 	require.NoError(b, err)
 	b.Cleanup(f.Close)
 	go f.Serve()

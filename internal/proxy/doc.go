@@ -7,7 +7,8 @@
 //	client ──► Forwarder: listens ──► relay ──► dials ──► target
 //	           tcp:// unix:// sdp://            tcp:// unix:// sdp://
 //
-// One [Forwarder] serves one [Map]. Each connection is a relay with one copying
+// A [Server] serves the maps of a [Config], which comes from a file or from flags, and may change to those of another
+// one. One [Forwarder] serves one [Map]. Each connection is a relay with one copying
 // goroutine per direction and nothing else. An idle connection uses no CPU and holds no
 // buffer. Data of an SDP connection is written from where it lies, unless it is a part of a
 // Write: that is read, and passed on, whole. A socket is read
@@ -16,7 +17,7 @@
 //
 // # Loops
 //
-// [Register] refuses a map whose connections come back to it. It follows each target to
+// A [Server] refuses a map whose connections come back to it. It follows each target to
 // the Forwarder that listens there, in this process or in another one of the fabric.
 // All Forwarders leave their maps on the fabric's board. Addresses are compared as the
 // system would find them: a name by all its addresses, a wildcard, addresses of this
@@ -33,6 +34,6 @@
 //     nevertheless, on TCP by Linux alone, and passed on a second later, so that what was sent
 //     before has time to arrive.
 //   - A target that cannot be dialled is a reset for the client. So is a client beyond
-//     Config.MaxConnections, at once and without a dial. In a loop through programs
+//     Map.MaxConnections, at once and without a dial. In a loop through programs
 //     that are not known here, that ends all its connections one by one.
 package proxy

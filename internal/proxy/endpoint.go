@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -30,53 +29,8 @@ type Endpoint struct {
 // String returns the form that [ParseMap] parses, such as "tcp://host:port".
 func (e Endpoint) String() string { return e.Network + "://" + e.Address }
 
-// Map says where to listen, and where the connections go.
-type Map struct {
-	Listen, Target Endpoint
-}
-
-// String returns the form that [ParseMap] parses, "LISTEN=TARGET".
-func (m Map) String() string { return m.Listen.String() + "=" + m.Target.String() }
-
-// targetStart finds the "=" of LISTEN=TARGET. A path may contain others.
-var targetStart = regexp.MustCompile(`=[A-Za-z][A-Za-z0-9+.-]*://`)
-
-// ParseMap parses "LISTEN=TARGET". Each side is tcp://host:port, sdp://host:port,
-// unix:///path or unix://relative/path. Port 0 is allowed on the left, where it
-// picks a free one. Host names are not looked up. The error is one line that says
-// what to do. [Map.String] returns accepted text unchanged.
-func ParseMap(s string) (Map, error) {
-	m, err := parseMap(s)
-	if err != nil {
-		return Map{}, fmt.Errorf("map %q: %w", s, err)
-	}
-	return m, nil
-}
-
-func parseMap(s string) (Map, error) {
-	at := targetStart.FindAllStringIndex(s, 2)
-	switch {
-	case len(at) > 1:
-		return Map{}, errors.New(`more than one "=SCHEME://"; give one --map for each pair`)
-	case len(at) == 0 && strings.Contains(s, "="):
-		return Map{}, errors.New("the target, right of the =, must begin with tcp://, sdp:// or unix://")
-	case len(at) == 0:
-		return Map{}, errors.New("must be LISTEN=TARGET, as in tcp://127.0.0.1:6379=sdp://localhost:7000")
-	}
-	eq := at[0][0]
-	listen, err := parseEndpoint(s[:eq], 0)
-	if err != nil {
-		return Map{}, fmt.Errorf("left side: %w", err)
-	}
-	target, err := parseEndpoint(s[eq+1:], 1)
-	if err != nil {
-		return Map{}, fmt.Errorf("right side: %w", err)
-	}
-	if listen == target {
-		return Map{}, errors.New("the two sides are the same, so it would forward to itself")
-	}
-	return Map{listen, target}, nil
-}
+// picks reports whether the system picks the port of a listener.
+func (e Endpoint) picks() bool { return e.Network != networkUnix && strings.HasSuffix(e.Address, ":0") }
 
 // parseEndpoint parses one side. minPort is 0 where port 0 may pick a free one.
 func parseEndpoint(s string, minPort int) (Endpoint, error) {

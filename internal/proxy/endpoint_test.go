@@ -3,25 +3,21 @@ package proxy
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestParseMapAccepts(t *testing.T) {
-	for in, want := range map[string]Map{
-		"tcp://127.0.0.1:6379=sdp://localhost:7000": {
-			Endpoint{"tcp", "127.0.0.1:6379"}, Endpoint{"sdp", "localhost:7000"}},
-		"sdp://:0=tcp://[::1]:80": {
-			Endpoint{"sdp", ":0"}, Endpoint{"tcp", "[::1]:80"}},
-		"tcp://[fe80::1%eth0]:80=sdp://node2:65535": {
-			Endpoint{"tcp", "[fe80::1%eth0]:80"}, Endpoint{"sdp", "node2:65535"}},
-		"unix:///run/a=b.sock=unix://rel/c=d": {
-			Endpoint{"unix", "/run/a=b.sock"}, Endpoint{"unix", "rel/c=d"}},
-		"unix://@name=sdp://h:1": {
-			Endpoint{"unix", "@name"}, Endpoint{"sdp", "h:1"}},
+	for in, want := range map[string][2]Endpoint{
+		"tcp://127.0.0.1:6379=sdp://localhost:7000": {{"tcp", "127.0.0.1:6379"}, {"sdp", "localhost:7000"}},
+		"sdp://:0=tcp://[::1]:80":                   {{"sdp", ":0"}, {"tcp", "[::1]:80"}},
+		"tcp://[fe80::1%eth0]:80=sdp://node2:65535": {{"tcp", "[fe80::1%eth0]:80"}, {"sdp", "node2:65535"}},
+		"unix:///run/a=b.sock=unix://rel/c=d":       {{"unix", "/run/a=b.sock"}, {"unix", "rel/c=d"}},
+		"unix://@name=sdp://h:1":                    {{"unix", "@name"}, {"sdp", "h:1"}},
 	} {
-		got, err := ParseMap(in)
-		if err != nil || got != want {
-			t.Errorf("ParseMap(%q) = %+v, %v; want %+v", in, got, err, want)
-		}
+		got, err := Map{MaxConnections: 7}.ParseMap(in)
+		require.NoError(t, err, in)
+		require.Equal(t, Map{Listen: want[0], Targets: want[1:], MaxConnections: 7}, got, in)
 	}
 }
 
@@ -56,7 +52,7 @@ func TestParseMapSaysWhatIsWrong(t *testing.T) {
 		long + "=tcp://b:2":               "takes at most 107",
 		"tcp://a:1=tcp://a:1":             "forward to itself",
 	} {
-		_, err := ParseMap(in)
+		_, err := Map{}.ParseMap(in)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseMap(%q): %v; want %q in it", in, err, want)
 		} else if strings.ContainsAny(err.Error(), "\n\x00") {
@@ -76,11 +72,9 @@ func FuzzParseMap(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		m, err := ParseMap(s)
+		m, err := Map{}.ParseMap(s)
 		if err != nil {
-			if m != (Map{}) {
-				t.Errorf("ParseMap(%q) = %+v together with an error", s, m)
-			}
+			require.Zero(t, m)
 			if strings.ContainsAny(err.Error(), "\n\r\x00") {
 				t.Errorf("ParseMap(%q): %q is not one plain line", s, err)
 			}
@@ -89,7 +83,7 @@ func FuzzParseMap(f *testing.F) {
 		if m.String() != s {
 			t.Errorf("ParseMap(%q) gives back %q", s, m)
 		}
-		for _, e := range []Endpoint{m.Listen, m.Target} {
+		for _, e := range append(m.Targets, m.Listen) {
 			switch e.Network {
 			case networkTCP, networkSDP:
 				err = checkHostPort(e.Address, 0)

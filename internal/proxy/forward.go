@@ -25,31 +25,22 @@ const (
 // Drain or Close.
 var errDrainEnded = errors.New("the proxy ends")
 
-// Config is what the forwarders of a program have in common.
-type Config struct {
-	// Fabric is the one to use. Nil means the default one of package sdp.
-	Fabric *sdp.Fabric
-	// DialTimeout limits how long a target may take to answer. 0 means only the
-	// network's own limit.
-	DialTimeout time.Duration
-	// MaxConnections limits the open connections, including those whose target is
-	// being dialled. Further clients are reset. 0 means no limit.
-	MaxConnections int
-	// Users are those who may connect by SDP. A map that listens elsewhere serves all users
-	// only: others cannot be told there.
-	Users Users
-	// Logf writes a line, which has no newline at its end. It is called from many
-	// goroutines. Nil means no log.
-	Logf func(format string, args ...any)
+// errMapGone is the cause for connections that are cut because they outlive their map.
+var errMapGone = errors.New("the map was changed or removed")
+
+// env is what the forwarders of a program have in common.
+type env struct {
+	fabric *sdp.Fabric // nil for the default one of package sdp
+	// logf writes a line, which has no newline at its end. It is called from many goroutines.
+	logf func(format string, args ...any)
 }
 
-// Forwarder serves one [Map]. It listens, and joins each connection to a new one to
-// the target.
+// Forwarder serves one [Map] after the other, on one listener. It joins each connection to a new one to the target of
+// the map that it serves then.
 type Forwarder struct {
-	m    Map          // immutable
 	addr Endpoint     // immutable
 	ln   net.Listener // immutable
-	cfg  Config       // immutable
+	env  env          // immutable
 
 	limited limiter // for lines about targets and Accept
 	crowded limiter // for lines about refused clients
@@ -65,47 +56,86 @@ type Forwarder struct {
 	watch   watch
 
 	mu       sync.Mutex
+	m        *Map            // for new connections; guarded by mu
+	turn     int             // how many maps there were before m; guarded by mu
+	expired  int             // connections of turns below it are cut; guarded by mu
+	timers   []*time.Timer   // each raises expired; guarded by mu
 	draining bool            // no new connections; guarded by mu
 	relays   map[*relay]bool // open connections; guarded by mu
 	pending  int             // accepted connections whose target is being dialled; guarded by mu
 	past     Stats           // sums, without the open connections; guarded by mu
 }
 
-// Listen listens on the left side of m. Its errors are one line that says what to
+// open listens on the left side of m. Its errors are one line that says what to
 // do. The caller then calls Serve, and finally Close.
-func Listen(ctx context.Context, m Map, cfg Config) (*Forwarder, error) {
-	ln, err := listen(ctx, m.Listen, cfg)
+func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
+	f := newForwarder(m, env)
+	ln, err := listen(ctx, m, f.allow, env.fabric)
 	if err != nil {
+		f.cancel()
 		return nil, err
 	}
-	if cfg.Logf == nil {
-		cfg.Logf = func(string, ...any) {}
-	}
-	return newForwarder(m, ln, cfg), nil
+	f.on(ln)
+	return f, nil
 }
 
-func newForwarder(m Map, ln net.Listener, cfg Config) *Forwarder {
-	f := &Forwarder{
-		m:      m,
-		addr:   m.Listen,
-		ln:     ln,
-		cfg:    cfg,
-		stop:   make(chan struct{}),
-		relays: make(map[*relay]bool),
-	}
-	if m.Listen.Network != networkUnix {
-		f.addr.Address = ln.Addr().String()
-	}
+func newForwarder(m *Map, env env) *Forwarder {
+	f := &Forwarder{m: m, addr: m.Listen, env: env, stop: make(chan struct{}), relays: make(map[*relay]bool)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
+}
+
+// on sets the listener.
+func (f *Forwarder) on(ln net.Listener) {
+	f.ln = ln
+	if f.m.Listen.Network != networkUnix {
+		f.addr.Address = ln.Addr().String()
+	}
+}
+
+// serves returns the map for new connections.
+func (f *Forwarder) serves() *Map {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.m
+}
+
+// allow returns an error for a user who may not connect.
+func (f *Forwarder) allow(p sdp.Peer) error { return f.serves().Users.allow(p) }
+
+// use has new connections be of another map with the same listener. Those that are open go on for a time, and are cut
+// then.
+func (f *Forwarder) use(m *Map, most time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.m = m
+	f.turn++
+	if f.draining || len(f.relays)+f.pending == 0 {
+		return
+	}
+	turn := f.turn
+	f.timers = append(f.timers, time.AfterFunc(most, func() { f.expire(turn) }))
+}
+
+// expire cuts the connections of turns below one.
+func (f *Forwarder) expire(turn int) {
+	f.mu.Lock()
+	f.expired = max(f.expired, turn)
+	var old []*relay
+	for r := range f.relays {
+		if r.turn < turn {
+			old = append(old, r)
+		}
+	}
+	f.mu.Unlock()
+	for _, r := range old {
+		r.abort(errMapGone)
+	}
 }
 
 // Addr returns where it listens: the left side of the map, with the port that was
 // picked if it was 0.
 func (f *Forwarder) Addr() Endpoint { return f.addr }
-
-// Target returns the right side of the map.
-func (f *Forwarder) Target() Endpoint { return f.m.Target }
 
 // Serve accepts connections until Drain or Close, and then returns nil. Temporary
 // errors, such as a lack of descriptors, are logged, and Serve waits and tries
@@ -170,7 +200,7 @@ func (f *Forwarder) start(client net.Conn) {
 	case admitted:
 	case full:
 		f.logLimited(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
-			f.addr, f.cfg.MaxConnections)
+			f.addr, f.serves().MaxConnections)
 		reset(client)
 	case ending: // accepted when listening ended
 		reset(client)
@@ -192,7 +222,7 @@ func (f *Forwarder) admit(client net.Conn) admission {
 	if f.draining {
 		return ending
 	}
-	if most := f.cfg.MaxConnections; most > 0 && len(f.relays)+f.pending >= most {
+	if most := f.m.MaxConnections; most > 0 && len(f.relays)+f.pending >= most {
 		f.past.Refused++
 		return full
 	}
@@ -200,16 +230,14 @@ func (f *Forwarder) admit(client net.Conn) admission {
 	f.pending++
 	// This is called under mu and before draining is set. So it is never concurrent
 	// with the Wait of Drain.
-	f.serving.Go(func() { f.serve(client) })
+	m, turn := f.m, f.turn
+	f.serving.Go(func() { f.serve(client, m, turn) })
 	return admitted
 }
 
-func (f *Forwarder) serve(client net.Conn) {
-	target, err := f.dial()
+func (f *Forwarder) serve(client net.Conn, m *Map, turn int) {
+	target, err := f.dial(m)
 	if err != nil {
-		if f.ctx.Err() == nil {
-			f.log("cannot reach %v for a client of %v: %v", f.m.Target, f.addr, err)
-		}
 		f.mu.Lock()
 		f.pending--
 		f.past.Failed++
@@ -217,14 +245,17 @@ func (f *Forwarder) serve(client net.Conn) {
 		reset(client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
-	r := &relay{client: client, target: target}
+	r := &relay{client: client, target: target, turn: turn}
 	f.mu.Lock()
 	f.pending--
 	f.relays[r] = true
-	ended := f.ctx.Err() != nil
+	ended, expired := f.ctx.Err() != nil, turn < f.expired
 	f.mu.Unlock()
-	if ended { // abortAll has run already
+	switch { // abortAll or expire has run already
+	case ended:
 		r.abort(errDrainEnded)
+	case expired:
+		r.abort(errMapGone)
 	}
 
 	forget := f.watch.add(r)
@@ -240,26 +271,39 @@ func (f *Forwarder) serve(client net.Conn) {
 	f.mu.Unlock()
 }
 
-func (f *Forwarder) dial() (net.Conn, error) {
-	t := f.m.Target
-	if t.Network == networkSDP {
-		d := sdp.Dialer{Timeout: f.cfg.DialTimeout, Fabric: f.cfg.Fabric}
+// dial connects to the first target that answers.
+func (f *Forwarder) dial(m *Map) (c net.Conn, err error) {
+	for _, t := range m.Targets {
+		if c, err = f.dialOne(t, m.DialTimeout); err == nil {
+			return c, nil
+		}
+		if f.ctx.Err() != nil {
+			break
+		}
+		f.log("cannot reach %v for a client of %v: %v", t, f.addr, err)
+	}
+	return nil, err
+}
+
+func (f *Forwarder) dialOne(t Endpoint, timeout time.Duration) (net.Conn, error) {
+	switch t.Network {
+	case networkSDP:
+		d := sdp.Dialer{Timeout: timeout, Fabric: f.env.fabric}
 		return d.DialContext(f.ctx, t.Network, t.Address)
+	case networkUnix:
+		return f.dialUnix(t.Address, timeout)
 	}
-	if t.Network == networkUnix {
-		return f.dialUnix(t.Address)
-	}
-	d := net.Dialer{Timeout: f.cfg.DialTimeout}
+	d := net.Dialer{Timeout: timeout}
 	d.SetMultipathTCP(false) // see listen
 	return d.DialContext(f.ctx, t.Network, t.Address)
 }
 
 // dialUnix connects to a path, whose process may be of another user.
-func (f *Forwarder) dialUnix(path string) (net.Conn, error) {
+func (f *Forwarder) dialUnix(path string, timeout time.Duration) (net.Conn, error) {
 	ctx := f.ctx
-	if f.cfg.DialTimeout > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.cfg.DialTimeout)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	c, err := unixsock.Dial(ctx, path)
@@ -300,6 +344,11 @@ func (f *Forwarder) Close() {
 // end ends what is left when no connection is.
 func (f *Forwarder) end() {
 	f.cancel()
+	f.mu.Lock()
+	for _, t := range f.timers {
+		t.Stop()
+	}
+	f.mu.Unlock()
 	f.watch.close()
 }
 
@@ -338,6 +387,6 @@ func (f *Forwarder) logLimited(l *limiter, burst int, format string, args ...any
 			format += " (%d lines were left out)"
 			args = append(args, left)
 		}
-		f.cfg.Logf(format, args...)
+		f.env.logf(format, args...)
 	}
 }

@@ -18,7 +18,7 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 	eachPair(t, networks, func(t *testing.T, listen, target string) {
 		e := newEnv(t)
 		ln, at := e.serverOn(target)
-		f := e.forward(listen, at, Config{})
+		f := e.forward(listen, at, Map{})
 		ln.Close() // only now, so that the forwarder does not get its port
 		const clients = 50
 		for range clients {
@@ -51,7 +51,7 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 
 // silentTarget returns a TCP address that neither accepts nor refuses a connection,
 // because its queue is full.
-func silentTarget(e *env) Endpoint {
+func silentTarget(e *testEnv) Endpoint {
 	e.t.Helper()
 	ln, at := e.serverOn(networkTCP)
 	raw, err := ln.(*net.TCPListener).SyscallConn()
@@ -85,7 +85,7 @@ func silentTarget(e *env) Endpoint {
 
 func TestDialTimeoutEndsWaitingForTheTarget(t *testing.T) {
 	e := newEnv(t)
-	f := e.forward(networkTCP, silentTarget(e), Config{DialTimeout: time.Millisecond})
+	f := e.forward(networkTCP, silentTarget(e), Map{DialTimeout: time.Millisecond})
 	if err := readToError(e.dial(f.Addr())); !isReset(err) {
 		t.Errorf("the client reads %v, want a reset", err)
 	}
@@ -96,7 +96,7 @@ func TestDialTimeoutEndsWaitingForTheTarget(t *testing.T) {
 
 func TestCloseEndsADialUnderWay(t *testing.T) {
 	e := newEnv(t)
-	f := e.forward(networkTCP, silentTarget(e), Config{})
+	f := e.forward(networkTCP, silentTarget(e), Map{})
 	c := e.dial(f.Addr())
 	eventually(t, "the connection is accepted", func() bool { return f.Stats().Open == 1 })
 	f.Close()
@@ -186,12 +186,19 @@ func (l *failingListener) Accept() (net.Conn, error) {
 func (l *failingListener) Close() error   { close(l.closed); return nil }
 func (l *failingListener) Addr() net.Addr { return &net.TCPAddr{} }
 
+// forwarderOn returns a forwarder without a target.
+func forwarderOn(ln net.Listener, logf func(string, ...any)) *Forwarder {
+	f := newForwarder(new(Map), env{logf: logf})
+	f.on(ln)
+	return f
+}
+
 func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newFailingListener(slices.Repeat(
 			[]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ECONNABORTED}, 3)...)
 		var log logLines
-		f := newForwarder(Map{}, ln, Config{Logf: log.printf})
+		f := forwarderOn(ln, log.printf)
 		served := make(chan error, 1)
 		start := time.Now()
 		go func() { served <- f.Serve() }()
@@ -215,7 +222,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 func TestWaitAfterAcceptErrorsGrowsToALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newFailingListener(slices.Repeat([]error{syscall.EMFILE}, 20)...)
-		f := newForwarder(Map{}, ln, Config{Logf: func(string, ...any) {}})
+		f := forwarderOn(ln, func(string, ...any) {})
 		defer f.Close()
 		go f.Serve()
 		// 5+10+20+...+640 ms are eight waits, 1275 ms in all; then 1 s each.
@@ -239,7 +246,7 @@ func elapsed() time.Duration {
 
 func TestListenerThatBreaksEndsServe(t *testing.T) {
 	ln := newFailingListener(os.NewSyscallError("accept4", syscall.EBADF))
-	f := newForwarder(Map{}, ln, Config{})
+	f := forwarderOn(ln, nil)
 	defer f.Close()
 	if err := f.Serve(); !errors.Is(err, syscall.EBADF) {
 		t.Errorf("Serve: %v, want EBADF", err)
@@ -249,7 +256,8 @@ func TestListenerThatBreaksEndsServe(t *testing.T) {
 func TestConnectionAcceptedAsListeningEndsIsReset(t *testing.T) {
 	e := newEnv(t)
 	ln, at := e.serverOn(networkTCP)
-	f := newForwarder(Map{Target: at}, ln, Config{})
+	f := newForwarder(&Map{Targets: []Endpoint{at}}, env{})
+	f.on(ln)
 	client := e.dial(at)
 	accepted := accept(t, ln)
 	f.stopListening()

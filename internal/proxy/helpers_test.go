@@ -26,9 +26,9 @@ const testTimeout = 60 * time.Second
 
 var networks = []string{networkTCP, networkUnix, networkSDP}
 
-// env is the environment of one test: an SDP host, a directory for sockets, and the
+// testEnv is the environment of one test: an SDP host, a directory for sockets, and the
 // log of its forwarders.
-type env struct {
+type testEnv struct {
 	t      *testing.T
 	fabric *sdp.Fabric
 	dir    string
@@ -37,8 +37,8 @@ type env struct {
 
 var fabrics atomic.Int64
 
-// newEnv makes an env. It also checks that the test leaves nothing behind.
-func newEnv(t *testing.T) *env {
+// newEnv makes a testEnv. It also checks that the test leaves nothing behind.
+func newEnv(t *testing.T) *testEnv {
 	t.Helper()
 	leak.Check(t)
 	fabric, err := sdp.Open(fmt.Sprintf("mem:proxy-test-%d-%d", os.Getpid(), fabrics.Add(1)))
@@ -59,11 +59,11 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return &env{t: t, fabric: fabric, dir: dir}
+	return &testEnv{t: t, fabric: fabric, dir: dir}
 }
 
 // free returns an endpoint to listen on.
-func (e *env) free(network string) Endpoint {
+func (e *testEnv) free(network string) Endpoint {
 	switch network {
 	case networkUnix:
 		return Endpoint{network, filepath.Join(e.dir, fmt.Sprintf("%d.sock", rand.Uint32()))}
@@ -74,10 +74,10 @@ func (e *env) free(network string) Endpoint {
 }
 
 // serverOn listens, as the target of a forwarder.
-func (e *env) serverOn(network string) (net.Listener, Endpoint) {
+func (e *testEnv) serverOn(network string) (net.Listener, Endpoint) {
 	e.t.Helper()
 	at := e.free(network)
-	ln, err := listen(context.Background(), at, Config{Fabric: e.fabric})
+	ln, err := listen(context.Background(), &Map{Listen: at}, nil, e.fabric)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -85,11 +85,11 @@ func (e *env) serverOn(network string) (net.Listener, Endpoint) {
 	return ln, Endpoint{network, ln.Addr().String()}
 }
 
-// forward starts a forwarder. It is closed at the end of the test.
-func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
+// forward starts a forwarder of a map with the options of m. It is closed at the end of the test.
+func (e *testEnv) forward(network string, target Endpoint, m Map) *Forwarder {
 	e.t.Helper()
-	cfg.Fabric, cfg.Logf = e.fabric, e.log.printf
-	f, err := Listen(context.Background(), Map{e.free(network), target}, cfg)
+	m.Listen, m.Targets = e.free(network), []Endpoint{target}
+	f, err := open(context.Background(), &m, env{e.fabric, e.log.printf})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (e *env) forward(network string, target Endpoint, cfg Config) *Forwarder {
 }
 
 // dial returns a client of a forwarder.
-func (e *env) dial(at Endpoint) conn {
+func (e *testEnv) dial(at Endpoint) conn {
 	e.t.Helper()
 	c, err := e.tryDial(at)
 	if err != nil {
@@ -116,7 +116,7 @@ func (e *env) dial(at Endpoint) conn {
 	return c.(conn)
 }
 
-func (e *env) tryDial(at Endpoint) (net.Conn, error) {
+func (e *testEnv) tryDial(at Endpoint) (net.Conn, error) {
 	if at.Network == networkSDP {
 		return (&sdp.Dialer{Fabric: e.fabric, Timeout: testTimeout}).DialContext(context.Background(), at.Network, at.Address)
 	}
@@ -124,10 +124,10 @@ func (e *env) tryDial(at Endpoint) (net.Conn, error) {
 }
 
 // pair returns a client joined to a server through a new forwarder.
-func (e *env) pair(listen, target string) (client, server conn, f *Forwarder) {
+func (e *testEnv) pair(listen, target string) (client, server conn, f *Forwarder) {
 	e.t.Helper()
 	ln, at := e.serverOn(target)
-	f = e.forward(listen, at, Config{})
+	f = e.forward(listen, at, Map{})
 	client = e.dial(f.Addr())
 	server = accept(e.t, ln)
 	eventually(e.t, "the two are joined", func() bool {

@@ -12,18 +12,17 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// listen opens the left side of a map. The error is one line that says what to do.
-func listen(ctx context.Context, e Endpoint, cfg Config) (net.Listener, error) {
+// listen opens the left side of a map. The error is one line that says what to do. Where the map is not for all users,
+// allow chooses those who may connect.
+func listen(ctx context.Context, m *Map, allow func(sdp.Peer) error, fabric *sdp.Fabric) (net.Listener, error) {
 	var ln net.Listener
 	var err error
-	if e.Network != networkSDP && !cfg.Users.All() {
-		return nil, fmt.Errorf("cannot listen on %v for some users alone: only an sdp:// listener knows whose process connects; use sdp://, or another sdp-proxy for this map", e)
-	}
+	e := m.Listen
 	switch e.Network {
 	case networkSDP:
-		lc := sdp.ListenConfig{Fabric: cfg.Fabric}
-		if !cfg.Users.All() {
-			lc.Allow = cfg.Users.allow
+		lc := sdp.ListenConfig{Fabric: fabric}
+		if !m.Users.All() {
+			lc.Allow = allow
 		}
 		ln, err = lc.Listen(ctx, e.Network, e.Address)
 	case networkUnix:

@@ -31,7 +31,7 @@ func TestStaleUnixSocketIsReplaced(t *testing.T) {
 	e := newEnv(t)
 	path := filepath.Join(e.dir, "s")
 	staleSocket(t, path)
-	ln, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
+	ln, err := listen(context.Background(), &Map{Listen: Endpoint{networkUnix, path}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		{Endpoint{networkUnix, filepath.Join(e.dir, "none", "s")}, os.ErrNotExist, "make the directory first"},
 		{Endpoint{networkTCP, "192.0.2.1:0"}, syscall.EADDRNOTAVAIL, "no such address"},
 	} {
-		_, err := Listen(context.Background(), Map{c.at, liveTCP}, Config{Fabric: e.fabric})
+		_, err := open(context.Background(), &Map{Listen: c.at, Targets: []Endpoint{liveTCP}}, env{fabric: e.fabric})
 		if err == nil {
 			t.Errorf("%v: no error", c.at)
 			continue
@@ -110,7 +110,7 @@ func TestOfManyThatFindAStaleSocketOneListens(t *testing.T) {
 		lns := make(chan net.Listener, 4)
 		for range cap(lns) {
 			wg.Go(func() {
-				ln, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
+				ln, err := listen(context.Background(), &Map{Listen: Endpoint{networkUnix, path}}, nil, nil)
 				switch {
 				case err == nil:
 					listening.Add(1)
@@ -131,12 +131,12 @@ func TestOfManyThatFindAStaleSocketOneListens(t *testing.T) {
 func TestCloseLeavesAnothersSocketAlone(t *testing.T) {
 	e := newEnv(t)
 	path := filepath.Join(e.dir, "s")
-	ours, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
+	ours, err := listen(context.Background(), &Map{Listen: Endpoint{networkUnix, path}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Rename(path, path+".old") // keeps the inode, so that it is not reused
-	theirs, err := listen(context.Background(), Endpoint{networkUnix, path}, Config{})
+	theirs, err := listen(context.Background(), &Map{Listen: Endpoint{networkUnix, path}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,47 +23,53 @@ const (
 	postTimeout = 30 * time.Second
 )
 
-// ErrNoFabric reports that the board of the fabric could not be opened, so that the
+// errNoFabric reports that the board of the fabric could not be opened, so that the
 // maps of other processes are not known.
-var ErrNoFabric = errors.New("the maps of other processes are not known")
+var errNoFabric = errors.New("the maps of other processes are not known")
 
-// Registration holds the maps of this process that other processes see.
-type Registration struct {
+// registration holds the maps of this process that other processes see.
+type registration struct {
 	board *hostdir.Board // nil where the system has none
 }
 
 // Close withdraws the maps. From then on the listeners may lead elsewhere.
-func (r *Registration) Close() {
+func (r *registration) Close() {
 	if r.board != nil {
 		r.board.Close() // fails only for lack of kernel memory, and the lock ends with this process
 	}
 }
 
-// Register checks that none of the maps of forwarders leads back to itself: by its own
+// served is a map, and the forwarder that serves it or will do so.
+type served struct {
+	f *Forwarder
+	m *Map
+}
+
+// register checks that none of these maps leads back to itself: by its own
 // target, by other maps of these, or by registered maps of other processes of the fabric
 // on this machine. The error is one line that names the maps. If two processes form a
 // loop together, the one that registers later is refused. Until Close, other processes
 // know of these maps.
 //
 // Listeners that belong to no Forwarder are not known. Neither are targets to which a
-// name leads later on. Config.MaxConnections ends such loops.
+// name leads later on. Map.MaxConnections ends such loops.
 //
-// spec names the fabric, as for sdp.Open. If its board cannot be opened, Register checks
-// the maps of this process, and returns an error that wraps ErrNoFabric.
-func Register(ctx context.Context, spec string, forwarders []*Forwarder) (*Registration, error) {
-	own := routes(ctx, forwarders)
+// spec names the fabric, as for sdp.Open. If its board cannot be opened, register checks
+// the maps of this process, and returns an error that wraps errNoFabric.
+func register(ctx context.Context, spec string, all []served) (*registration, error) {
+	own := routes(ctx, all)
 	board, boardErr := openBoard(spec)
-	r := &Registration{board}
-	all := own
+	r := &registration{board}
+	known := own
 	if board != nil {
 		others, err := post(ctx, board, own)
 		if err != nil {
 			r.Close()
 			return nil, err
 		}
-		all = append(own[:len(own):len(own)], others...)
+		known = append(own[:len(own):len(own)], others...)
 	}
-	if err := checkLoops(ctx, all, len(own)); err != nil {
+	if err := checkLoops(ctx, known, len(own)); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -89,7 +95,7 @@ func openBoard(spec string) (*hostdir.Board, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoFabric, err)
+		return nil, fmt.Errorf("%w: %w", errNoFabric, err)
 	}
 	return board, nil
 }
@@ -138,30 +144,32 @@ type site struct {
 	Space string
 }
 
-// routes returns the routes of forwarders that listen.
-func routes(ctx context.Context, forwarders []*Forwarder) []route {
+// routes returns the routes of maps, one for each target.
+func routes(ctx context.Context, maps []served) []route {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	var all []route
-	for _, f := range forwarders {
-		all = append(all, f.route(ctx))
+	for _, s := range maps {
+		for _, t := range s.m.Targets {
+			all = append(all, s.route(ctx, t))
+		}
 	}
 	return all
 }
 
-func (f *Forwarder) route(ctx context.Context) route {
+func (s served) route(ctx context.Context, to Endpoint) route {
 	r := route{
-		Map:    f.m.String(),
+		Map:    s.m.Listen.String() + "=" + to.String(),
 		PID:    os.Getpid(),
-		Listen: newSite(f.addr),
-		Target: newSite(f.m.Target),
+		Listen: newSite(s.f.addr),
+		Target: newSite(to),
 	}
-	if file := unixsock.File(f.ln); file != nil {
+	if file := unixsock.File(s.f.ln); file != nil {
 		r.Listen.Space = fileID(file)
 	}
-	if f.m.Target.Network == networkSDP {
+	if to.Network == networkSDP {
 		// An unknown host leads nowhere at present.
-		if a, err := f.cfg.Fabric.ResolveAddr(ctx, f.m.Target.Address); err == nil {
+		if a, err := s.f.env.fabric.ResolveAddr(ctx, to.Address); err == nil {
 			r.Target.Address = a.String()
 		}
 	}

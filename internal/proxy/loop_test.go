@@ -76,7 +76,7 @@ func TestCheckAgreesWithTheSystem(t *testing.T) {
 	}
 	tried := 0
 	for _, at := range hosts {
-		ln, err := listen(context.Background(), Endpoint{networkTCP, net.JoinHostPort(at, "0")}, Config{})
+		ln, err := listen(context.Background(), &Map{Listen: Endpoint{networkTCP, net.JoinHostPort(at, "0")}}, nil, nil)
 		if err != nil {
 			continue // for example, without IPv6
 		}
@@ -126,24 +126,24 @@ func TestNoiseOnTheBoardIsAnError(t *testing.T) {
 	defer board.Close()
 	_, err = board.Post(context.Background(), []byte("noise"))
 	require.NoError(t, err)
-	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Config{})
-	_, err = Register(context.Background(), spec, []*Forwarder{f})
+	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Map{})
+	_, err = register(context.Background(), spec, []served{{f, f.m}})
 	require.ErrorContains(t, err, "cannot read what another process says of its maps")
 	require.NoError(t, board.Close())
-	r, err := Register(context.Background(), spec, []*Forwarder{f})
+	r, err := register(context.Background(), spec, []served{{f, f.m}})
 	require.NoError(t, err)
 	r.Close()
 }
 
 func TestLoopOfThisProcessIsFoundWithoutAFabric(t *testing.T) {
 	e := newEnv(t)
-	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Config{})
-	r, err := Register(context.Background(), "none such", []*Forwarder{f})
-	require.ErrorIs(t, err, ErrNoFabric)
+	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Map{})
+	r, err := register(context.Background(), "none such", []served{{f, f.m}})
+	require.ErrorIs(t, err, errNoFabric)
 	r.Close()
-	f.m.Target = f.addr
-	_, err = Register(context.Background(), "none such", []*Forwarder{f})
+	f.m.Targets = []Endpoint{f.addr}
+	_, err = register(context.Background(), "none such", []served{{f, f.m}})
 	require.ErrorContains(t, err, "leads back to itself")
-	_, err = Register(context.Background(), "mem:none", []*Forwarder{f})
+	_, err = register(context.Background(), "mem:none", []served{{f, f.m}})
 	require.ErrorContains(t, err, "leads back to itself")
 }

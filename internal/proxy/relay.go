@@ -19,6 +19,7 @@ import (
 type relay struct {
 	client, target       net.Conn  // immutable
 	toTarget, fromTarget direction // each owned by one goroutine of run
+	turn                 int       // of its map; immutable
 
 	once  sync.Once // for abort
 	cause error     // argument of abort; read after run

@@ -211,7 +211,7 @@ func TestManyConnectionsLeaveNothingOpen(t *testing.T) {
 	eachPair(t, networks, func(t *testing.T, listen, target string) {
 		e := newEnv(t) // checks for what is left
 		ln, at := e.serverOn(target)
-		f := e.forward(listen, at, Config{})
+		f := e.forward(listen, at, Map{})
 		for range conns {
 			c := e.dial(f.Addr())
 			accept(t, ln).Close()

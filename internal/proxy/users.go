@@ -14,48 +14,44 @@ import (
 // are all users.
 type Users struct{ uids, gids []int }
 
-// ParseUsers parses lists of users and groups, each a name or a number. The error is one
-// line that says what to do.
-func ParseUsers(users, groups []string) (u Users, err error) {
-	for _, name := range users {
-		uid, err := number(name, func() (string, error) {
-			found, err := user.Lookup(name)
-			if err != nil {
-				return "", err
-			}
-			return found.Uid, nil
-		})
+// userNumbers returns the numbers of users, each a name or a number. The error is one line that says what to do.
+func userNumbers(names []string) ([]int, error) {
+	return numbers("user", names, func(name string) (string, error) {
+		found, err := user.Lookup(name)
 		if err != nil {
-			return u, fmt.Errorf("user %q: %w; give a name of this machine, or a number", name, err)
+			return "", err
 		}
-		u.uids = append(u.uids, uid)
-	}
-	for _, name := range groups {
-		gid, err := number(name, func() (string, error) {
-			found, err := user.LookupGroup(name)
-			if err != nil {
-				return "", err
-			}
-			return found.Gid, nil
-		})
-		if err != nil {
-			return u, fmt.Errorf("group %q: %w; give a name of this machine, or a number", name, err)
-		}
-		u.gids = append(u.gids, gid)
-	}
-	return u, nil
+		return found.Uid, nil
+	})
 }
 
-// number returns the number that a name is, or that look finds for it.
-func number(name string, look func() (string, error)) (int, error) {
-	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
-		return int(n), nil
+// groupNumbers is userNumbers for groups.
+func groupNumbers(names []string) ([]int, error) {
+	return numbers("group", names, func(name string) (string, error) {
+		found, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return found.Gid, nil
+	})
+}
+
+// numbers returns the numbers that names are, or that look finds for them.
+func numbers(what string, names []string, look func(name string) (string, error)) (all []int, err error) {
+	for _, name := range names {
+		n, err := strconv.ParseUint(name, 10, 31)
+		if err != nil {
+			digits, bad := look(name)
+			if bad != nil {
+				return nil, fmt.Errorf("%s %q: %w; give a name of this machine, or a number", what, name, bad)
+			}
+			if n, err = strconv.ParseUint(digits, 10, 31); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, int(n))
 	}
-	digits, err := look()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(digits)
+	return all, nil
 }
 
 // All reports whether all users may connect.
@@ -76,8 +72,8 @@ type Fabric struct {
 	Shares bool   // the first process of the node owns the links, and one of the others when it has ended
 }
 
-// FindFabric returns the fabric of this process.
-func FindFabric() (Fabric, error) {
+// findFabric returns the fabric of this process.
+func findFabric() (Fabric, error) {
 	text, _, err := fabric.Default()
 	if err != nil {
 		return Fabric{}, err

@@ -1,0 +1,123 @@
+//go:build linux
+
+package integration
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	readAgain  = regexp.MustCompile(`(?m)^sdp-proxy: (\S+) was read again$`)
+	notChanged = regexp.MustCompile(`(?m)^sdp-proxy: nothing is changed: (.*)$`)
+)
+
+// configured is a proxy that has its maps from a file.
+type configured struct {
+	*proxy
+	file string
+}
+
+// startConfigured starts a proxy with a file, which has so many targets.
+func startConfigured(t *testing.T, text string, targets int) *configured {
+	t.Helper()
+	c := &configured{file: filepath.Join(t.TempDir(), "proxy.yaml")}
+	c.write(t, text)
+	c.proxy = &proxy{process: start(t, filepath.Join(programs, "sdp-proxy"), []string{"--config", c.file}, withEnv(fabric(t)))}
+	for _, m := range c.waitFor(readyLine, targets) {
+		c.listening = append(c.listening, m[1])
+	}
+	return c
+}
+
+func (c *configured) write(t *testing.T, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(c.file, []byte(text), 0o600))
+}
+
+// reload has the proxy read a text, and waits until it has done so n times.
+func (c *configured) reload(text string, n int) {
+	c.t.(*testing.T).Helper()
+	c.write(c.t.(*testing.T), text)
+	c.signal(syscall.SIGHUP)
+	c.waitFor(readAgain, n)
+}
+
+// dialTo connects to "NETWORK://ADDRESS".
+func dialTo(t *testing.T, at string) net.Conn {
+	t.Helper()
+	return (&proxy{process: &process{t: t}, listening: []string{at}}).dial(0)
+}
+
+// SIGHUP reads the file again: new maps take effect, removed ones listen no more, and what is open goes on.
+func TestSIGHUPReadsTheFileAgain(t *testing.T) {
+	target, dir := echo(t), shortDir(t)
+	oneMap := func(listen, target string) string { return "- listen: " + listen + "\n  target: " + target + "\n" }
+	a, b, s := "unix://"+dir+"/a", "unix://"+dir+"/b", "sdp://localhost:0"
+	p := startConfigured(t, "maps:\n"+oneMap(a, target)+oneMap(s, target), 2)
+	old := dialTo(t, a)
+	mustEcho(t, old, "before")
+
+	p.reload("maps:\n"+oneMap(b, target)+oneMap(s, target), 1)
+	mustEcho(t, old, "of a removed map")
+	_, err := net.Dial("unix", dir+"/a")
+	require.Error(t, err)
+	other := dialTo(t, b)
+	mustEcho(t, other, "of a new map")
+
+	for i, bad := range []string{"maps:\n" + oneMap(a, target) + "  port: 7\n", "maps: []", "maps:\n" + oneMap("unix://"+dir+"/none/s", target), "maps:\n" + oneMap(b, b)} {
+		p.write(t, bad)
+		p.signal(syscall.SIGHUP)
+		lines := p.waitFor(notChanged, i+1)
+		if i == 0 {
+			require.Equal(t, p.file+`:4:3: unknown key "port" of a map`, lines[0][1])
+		}
+		mustEcho(t, other, "still")
+		mustEcho(t, dialTo(t, b), "served")
+	}
+
+	// A map may lead to what another one listens on, as long as it does not come back.
+	p.reload("maps:\n"+oneMap(b, target)+oneMap(a, b), 2)
+	mustEcho(t, dialTo(t, a), "through both")
+	closeBothWays(t, old)
+	closeBothWays(t, other)
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.status())
+}
+
+// Of a changed map, new connections go to the new target, and old ones are cut when their time is over.
+func TestConnectionsOfAChangedMapHaveTheDrainTime(t *testing.T) {
+	socket := "unix://" + shortDir(t) + "/s"
+	text := func(target, drain string) string {
+		return "maps: [{listen: '" + socket + "', target: '" + target + "'}]\ndrain-timeout: " + drain
+	}
+	p := startConfigured(t, text(echo(t), "1h"), 1)
+	old := dialTo(t, socket)
+	mustEcho(t, old, "before")
+	p.reload(text("tcp://127.0.0.1:1", "1h"), 1)
+	wantRefused(t, "unix", strings.TrimPrefix(socket, "unix://"))
+	mustEcho(t, old, "still")
+	p.reload(text(echo(t), "10ms"), 2)
+	if n, err := old.Read(make([]byte, 1)); err == nil {
+		t.Errorf("read %d bytes, want the end", n)
+	}
+	mustEcho(t, dialTo(t, socket), "new")
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.status())
+}
+
+func TestCheckSaysWhetherAFileIsRight(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "proxy.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("maps:\n- listen: sdp://:7000\n  target: tcp://127.0.0.1:6379\n"), 0o600))
+	require.Equal(t, file+": 1 maps\n", command(t, filepath.Join(programs, "sdp-proxy"), "check", file))
+	require.NoError(t, os.WriteFile(file, []byte("maps:\n- listen: sdp://:7000\n  taget: tcp://127.0.0.1:6379\n"), 0o600))
+	refused(t, "sdp-proxy: "+file+`:3:3: unknown key "taget" of a map`, []string{"check", file})
+	refused(t, "sdp-proxy: "+file+`:3:3: unknown key "taget" of a map`, []string{"--config", file})
+}

@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFileSaysMapsAndOptions(t *testing.T) {
+	c, err := parseConfig("f", []byte(`
+# A comment.
+maps:
+  - listen: tcp://127.0.0.1:6380
+    target: sdp://localhost:7000
+    dial-timeout: 2s
+  - {listen: "sdp://:7001", targets: [tcp://127.0.0.1:1, "unix:///run/a=b"], max-connections: 0, allow-user: [1001, root], allow-group: 7}
+defaults:
+  max-connections: 10
+drain-timeout: 1m
+quiet: true
+`))
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, c.DrainTimeout)
+	require.True(t, c.Quiet)
+	require.False(t, c.Own)
+	require.Equal(t, []Map{
+		{Listen: Endpoint{"tcp", "127.0.0.1:6380"}, Targets: []Endpoint{{"sdp", "localhost:7000"}}, DialTimeout: 2 * time.Second, MaxConnections: 10},
+		{Listen: Endpoint{"sdp", ":7001"}, Targets: []Endpoint{{"tcp", "127.0.0.1:1"}, {"unix", "/run/a=b"}}, DialTimeout: 10 * time.Second,
+			Users: Users{[]int{1001, 0}, []int{7}}},
+	}, c.Maps)
+}
+
+func TestErrorsOfFilesHaveLineAndColumn(t *testing.T) {
+	const good = "maps:\n- listen: tcp://:1\n  target: tcp://:2\n"
+	for text, want := range map[string]string{
+		"":                                  "f:1:1: nothing is in it: want maps",
+		"# nothing\n":                       "f:1:1: nothing is in it: want maps",
+		"maps: []":                          "f:1:1: nothing to do: want a map, or own",
+		"own: maybe":                        `f:1:6: own "maybe": want true or false`,
+		"maps: 7":                           "f:1:7: want a list of maps",
+		"- maps":                            "f:1:1: want the file, as keys with values",
+		"maps:\n- 7":                        "f:2:3: want a map, as keys with values",
+		"mops: []":                          `f:1:1: unknown key "mops" of the file`,
+		"maps: []\nmaps: []":                "f:2:1: maps is there twice",
+		good + "  port: 1":                  `f:4:3: unknown key "port" of a map`,
+		good + "  target: tcp://:3":         "f:4:3: target is there twice",
+		good + "  dial-timeout: 2":          `f:4:17: dial-timeout "2": want a time with its unit, as in 300ms or 2s`,
+		good + "  dial-timeout: -2s":        "f:4:17: dial-timeout -2s: cannot be negative",
+		good + "  dial-timeout: [2s]":       "f:4:17: want a value of dial-timeout",
+		good + "  dial-timeout:":            "f:4:16: want a value of dial-timeout",
+		good + "  max-connections: many":    `f:4:20: max-connections "many": want a whole number`,
+		good + "  max-connections: 1e3":     `f:4:20: max-connections "1e3": want a whole number`,
+		good + "  allow-user: [root, \"\"]": `f:4:15: allow-user "": want a name or number`,
+		good + "  allow-user: [[1]]":        "f:4:16: want a value of allow-user",
+		good + "  allow-user: no one":       `f:4:15: allow-user user "no one": `,
+		good + "  allow-user: 1":            "f:2:3: cannot listen on tcp://:1 for some users alone",
+		good + "- listen: tcp://:1\n  target: tcp://:3":   "two maps listen on tcp://:1",
+		"maps:\n- target: tcp://:2":                       "f:2:3: listen is missing",
+		"maps:\n- listen: tcp://:2":                       "f:2:3: target is missing",
+		"maps:\n- listen: tcp://:2\n  target: tcp://:2":   "f:2:3: the two sides are the same",
+		"maps:\n- listen: tcp://:x\n  target: tcp://:2":   `f:2:11: "x" is not a port`,
+		"maps:\n- listen: tcp://:1\n  target: tcp://:0":   `f:3:11: "0" is not a port; use a number from 1 to 65535`,
+		"maps:\n- listen: [tcp://:1]\n  target: tcp://:2": "f:2:11: want an address",
+		"maps:\n- listen: tcp://:1\n  targets: tcp://:2":  "f:3:12: want a list of targets",
+		"maps:\n- listen: tcp://:1\n   target: tcp://:2":  "f:3:4: mapping values are not allowed in this context",
+		"maps: \"":                      "f:1:1: ",
+		"maps:\n\t- listen: x":          "f:2:2: found character that cannot start any token",
+		"a: &a [*a]":                    `f:1:1: unknown key "a"`,
+		"maps: *a":                      "f:1:1: unknown anchor 'a' referenced",
+		good + "---\n" + good:           "f:4:1: want one document",
+		good + "...\n\x00":              "f:1:1: control characters are not allowed",
+		"defaults:\n  listen: tcp://:1": `f:2:3: unknown key "listen" of defaults`,
+		"defaults:\n  <<: {}":           `f:2:3: unknown key "<<" of defaults`,
+		"maps: &m\n- *m":                "f:1:7: want a map, as keys with values",
+	} {
+		_, err := parseConfig("f", []byte(text))
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "\n", text)
+		require.Regexp(t, `^f:\d+:\d+: `, err.Error(), text)
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	_, err := ReadFile(dir + "/none")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = ReadFile(dir)
+	require.Error(t, err)
+	large := filepath.Join(dir, "large")
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("#", maxFile+1)), 0o600))
+	_, err = ReadFile(large)
+	require.ErrorContains(t, err, "more than")
+}
+
+// What parses can be served, whatever the text was, and each error has a place and is one line.
+func FuzzConfig(f *testing.F) {
+	for _, s := range []string{
+		"maps:\n- listen: tcp://:1\n  target: sdp://:2\n", "maps: [{listen: 'unix:///a', targets: [tcp://:1, tcp://:2], dial-timeout: 1s}]",
+		"own: true", "defaults: &d {max-connections: 1}\nmaps: [*d]", "a: &a [*a, *a]", "{", "maps:\n\t", "- - -", "? [a]\n: b", "!!binary x: y", "own: !!null x",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := parseConfig("f", []byte(s))
+		if err != nil {
+			require.Regexp(t, `^f:\d+:\d+: [^\n]+$`, err.Error())
+			return
+		}
+		require.NoError(t, c.Check())
+		for _, m := range c.Maps {
+			require.NoError(t, m.check())
+		}
+	})
+}

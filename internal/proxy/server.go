@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// Server serves the maps of a [Config], and may change to those of another one. Its methods are called by one
+// goroutine.
+type Server struct {
+	env        env
+	cfg        *Config
+	fabric     Fabric        // this process's, if it is open
+	maps       []*Forwarder  // in the order of cfg.Maps
+	registered *registration // nil if the maps are not known to others
+
+	failed chan error     // from the goroutines that serve
+	old    sync.WaitGroup // removed forwarders that drain
+	oldCtx context.Context
+	cutOld context.CancelFunc
+}
+
+// NewServer returns a Server without maps. logf writes a line about what went wrong, which has no newline at its end.
+// It is called from many goroutines.
+func NewServer(logf func(format string, args ...any)) *Server {
+	s := &Server{env: env{logf: logf}, cfg: new(Config), failed: make(chan error, 1)}
+	s.oldCtx, s.cutOld = context.WithCancel(context.Background())
+	return s
+}
+
+// Failed returns errors of listeners that accept no more.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Fabric returns the fabric that the maps need, with what this process is in it. It returns false if they need none.
+func (s *Server) Fabric() (f Fabric, ownsLinks, ok bool) {
+	if s.env.fabric == nil {
+		return Fabric{}, false, false
+	}
+	return s.fabric, s.env.fabric.OwnsLinks(), true
+}
+
+// Apply serves the maps of c in place of those before. A map that is listened on as before takes new connections
+// with its new targets and options; the open ones of changed and removed maps go on for c.DrainTimeout. If there is an
+// error, which is one line that says what to do, nothing has changed.
+func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
+	if err := s.join(c); err != nil {
+		return err
+	}
+	if err := s.checkTargets(ctx, c); err != nil {
+		return err
+	}
+	var all, opened []served
+	defer func() {
+		if err != nil {
+			for _, o := range opened {
+				o.f.Close()
+			}
+		}
+	}()
+	rest := slices.Clone(s.maps)
+	for i := range c.Maps {
+		m := &c.Maps[i]
+		at := slices.IndexFunc(rest, func(f *Forwarder) bool { return f.serves().Listen == m.Listen })
+		if at >= 0 {
+			if m.Listen.Network == networkSDP && rest[at].serves().Users.All() != m.Users.All() {
+				return fmt.Errorf("%v is for some users alone, or was: that takes a restart, or another port", m.Listen)
+			}
+			all = append(all, served{rest[at], m})
+			rest = slices.Delete(rest, at, at+1)
+			continue
+		}
+		f, err := open(ctx, m, s.env)
+		if err != nil {
+			return err
+		}
+		opened = append(opened, served{f, m})
+		all = append(all, served{f, m})
+	}
+	if err := s.register(ctx, all); err != nil {
+		return err
+	}
+	before := map[*Forwarder]bool{}
+	for _, f := range s.maps {
+		before[f] = true
+	}
+	s.maps, s.cfg = nil, c
+	for _, o := range all {
+		s.maps = append(s.maps, o.f)
+		switch {
+		case !before[o.f]:
+			go s.serve(o.f)
+		case !reflect.DeepEqual(o.f.serves(), o.m):
+			o.f.use(o.m, c.DrainTimeout)
+		}
+	}
+	for _, f := range rest {
+		s.remove(f, c)
+	}
+	return nil
+}
+
+// join opens the fabric, unless it is open, if c is to own links or a map needs SDP. Otherwise a proxy that only dials
+// would attach and detach with every connection.
+func (s *Server) join(c *Config) error {
+	first := len(s.cfg.Maps) == 0 && !s.cfg.Own
+	if !first && c.Own != s.cfg.Own {
+		return errors.New("own cannot be changed while the proxy runs; restart it")
+	}
+	needed := c.Own || slices.ContainsFunc(c.Maps, func(m Map) bool {
+		return m.Listen.Network == networkSDP || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
+	})
+	if !needed || s.env.fabric != nil {
+		return nil
+	}
+	fabric, err := sdp.Open("")
+	if err != nil {
+		return fmt.Errorf("cannot open the SDP fabric: %w", err)
+	}
+	is, err := findFabric()
+	if err != nil { // it has changed since it was opened
+		fabric.Close()
+		return fmt.Errorf("cannot find the SDP fabric: %w", err)
+	}
+	if c.Own && !fabric.OwnsLinks() && !is.Shares {
+		fabric.Close()
+		return fmt.Errorf("--own: the fabric is %q, want one with node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=2&nodes=5'", is.Text)
+	}
+	s.env.fabric, s.fabric = fabric, is
+	return nil
+}
+
+// checkTargets refuses targets of SDP that the fabric has not.
+func (s *Server) checkTargets(ctx context.Context, c *Config) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	for _, m := range c.Maps {
+		for _, t := range m.Targets {
+			if t.Network != networkSDP {
+				continue
+			}
+			if _, err := s.env.fabric.ResolveAddr(ctx, t.Address); errors.Is(err, syscall.EHOSTUNREACH) {
+				return fmt.Errorf("map %v: the target cannot be: %w", &m, err)
+			}
+		}
+	}
+	return nil
+}
+
+// register publishes these maps to other proxies of the fabric, in place of those before. If there is an error, it
+// publishes those before again.
+func (s *Server) register(ctx context.Context, all []served) error {
+	if len(all) == 0 && s.registered == nil {
+		return nil
+	}
+	s.unregister()
+	registered, err := register(ctx, "", all)
+	if errors.Is(err, errNoFabric) && s.env.fabric == nil {
+		// Without SDP the maps need no fabric.
+		s.env.logf("%v; a loop through them ends at --max-connections", err)
+		err = nil
+	}
+	if err == nil {
+		s.registered = registered
+		return nil
+	}
+	if len(s.maps) > 0 {
+		var before []served
+		for _, f := range s.maps {
+			before = append(before, served{f, f.serves()})
+		}
+		var again error
+		if s.registered, again = register(ctx, "", before); again != nil {
+			s.env.logf("other proxies do not know the maps of this one any more: %v", again)
+		}
+	}
+	return err
+}
+
+func (s *Server) unregister() {
+	if s.registered != nil {
+		s.registered.Close()
+		s.registered = nil
+	}
+}
+
+func (s *Server) serve(f *Forwarder) {
+	if err := f.Serve(); err != nil {
+		select {
+		case s.failed <- fmt.Errorf("cannot accept on %v any more: %w", f.Addr(), err):
+		default:
+		}
+	}
+}
+
+// remove stops listening at once, and lets connections end.
+func (s *Server) remove(f *Forwarder, c *Config) {
+	f.stopListening()
+	s.env.logf("%v is removed; %d connections have %v to end", f.Addr(), f.Stats().Open, c.DrainTimeout)
+	ctx, cancel := context.WithTimeout(s.oldCtx, c.DrainTimeout)
+	s.old.Go(func() {
+		defer cancel()
+		if cut := f.Drain(ctx); cut > 0 {
+			s.env.logf("cut %d connections of %v, which was removed", cut, f.Addr())
+		}
+	})
+}
+
+// Maps returns the forwarders, in the order of the maps.
+func (s *Server) Maps() []*Forwarder { return s.maps }
+
+// Drain stops listening and waits until all connections have ended. If ctx ends first, it resets the remaining
+// connections and returns their number. The Server is of no use after it.
+func (s *Server) Drain(ctx context.Context) (cut int) {
+	s.unregister() // first: once an address is free, another proxy may listen there
+	stop := context.AfterFunc(ctx, s.cutOld)
+	defer stop()
+	var sum atomic.Int64
+	var wg sync.WaitGroup
+	for _, f := range s.maps {
+		wg.Go(func() { sum.Add(int64(f.Drain(ctx))) })
+	}
+	wg.Wait()
+	s.old.Wait()
+	s.cutOld()
+	return int(sum.Load())
+}
+
+// Close ends what is left after Drain, or after an Apply that failed first.
+func (s *Server) Close() {
+	s.cutOld()
+	if s.env.fabric != nil {
+		s.env.fabric.Close()
+	}
+}
