@@ -2,9 +2,9 @@ package shmem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/ntbnet/ntbnet/internal/job"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
@@ -31,28 +31,30 @@ func Alloc[T Elem](ctx context.Context, w *World, n int) (Sym[T], error) {
 // fabric of kind mem, more than 2 MiB is an error.
 func AllocAligned[T Elem](ctx context.Context, w *World, align, n int) (Sym[T], error) {
 	w.check()
-	if n < 0 || uint64(n) > maxHeap/uint64(sizeOf[T]()) {
-		panic(fmt.Sprintf("shmem: object of %d elements", n))
-	}
-	if align < 1 || align > symheap.MaxAlign || align&(align-1) != 0 {
-		panic(fmt.Sprintf("shmem: alignment of %d bytes", align))
-	}
-	size := uint64(n) * uint64(sizeOf[T]())
-	off, err := w.alloc(ctx, size, uintptr(max(align, symheap.LineBytes)))
+	off, err := w.core.Alloc(ctx, bytesFor[T](n), align)
 	if err != nil {
 		return Sym[T]{}, err
 	}
 	return symOf[T](w, off, n), nil
 }
 
+// bytesFor returns the size of an object of n elements. It panics if there is none so
+// large.
+func bytesFor[T Elem](n int) uint64 {
+	if n < 0 || uint64(n) > job.MaxHeap/uint64(sizeOf[T]()) {
+		panic(fmt.Sprintf("shmem: object of %d elements", n))
+	}
+	return uint64(n) * uint64(sizeOf[T]())
+}
+
 // AllocZeroed is Alloc of zeros, like shmem_calloc.
 func AllocZeroed[T Elem](ctx context.Context, w *World, n int) (Sym[T], error) {
-	s, err := Alloc[T](ctx, w, n)
+	w.check()
+	off, err := w.core.AllocZeroed(ctx, bytesFor[T](n))
 	if err != nil {
-		return s, err
+		return Sym[T]{}, err
 	}
-	clear(s.Local())
-	return s, w.team.Sync(ctx)
+	return symOf[T](w, off, n), nil
 }
 
 // Hint is a hint for AllocHints.
@@ -90,38 +92,5 @@ func Free[T Elem](ctx context.Context, s Sym[T]) error {
 	if s.w == nil {
 		return nil
 	}
-	s.w.check()
-	// All PEs must have stopped using the object before its memory becomes another
-	// object.
-	if err := s.w.collective(ctx, callFree, uint64(s.o.Off)); err != nil {
-		return err
-	}
-	size := uint64(s.o.N) * uint64(sizeOf[T]())
-	s.w.turns.forget(s.o.Off, size)
-	if !s.w.heap.Free(s.o.Off, size) {
-		panic(fmt.Sprintf("shmem: free of %d bytes at offset %d, which are no whole object", size, s.o.Off))
-	}
-	return nil
-}
-
-func (w *World) alloc(ctx context.Context, n uint64, align uintptr) (uintptr, error) {
-	if err := w.collective(ctx, callAlloc, n, uint64(align)); err != nil {
-		return 0, err
-	}
-	if w.opts.inProcess && align > symheap.GoAlign {
-		return 0, fmt.Errorf("shmem: alignment of %d bytes: heaps of one process have at most %d: %w", align, symheap.GoAlign, errors.ErrUnsupported)
-	}
-	return w.heap.Alloc(n, align)
-}
-
-// collective is the common part of these calls, each of which is a barrier too. It
-// completes this PE's operations on the default context, waits until all PEs have
-// called it, and compares what they passed.
-func (w *World) collective(ctx context.Context, what call, args ...uint64) error {
-	if err := w.ctx.Quiet(); err != nil {
-		return err
-	}
-	mine := words{uint64(what)}
-	copy(mine[1:], args)
-	return w.team.compare(ctx, mine)
+	return s.w.core.Free(ctx, s.o.Off, uint64(s.o.N)*uint64(sizeOf[T]()))
 }

@@ -236,9 +236,9 @@ func try[T Elem](t require.TestingT, team *Team, all []reduction[T], sizes []int
 		longest = max(longest, n)
 	}
 	w := team.w
-	a, err := Alloc[T](context.Background(), w, longest*len(w.peers))
+	a, err := Alloc[T](context.Background(), w, longest*w.NumPEs())
 	require.NoError(t, err)
-	b, err := AllocZeroed[T](context.Background(), w, longest*len(w.peers))
+	b, err := AllocZeroed[T](context.Background(), w, longest*w.NumPEs())
 	require.NoError(t, err)
 	tryWith(t, team, a, b, all, sizes, rounds, salt, fmt.Sprintf("%T", zero))
 	require.NoError(t, w.Team().Sync(context.Background()))

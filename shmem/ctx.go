@@ -17,12 +17,8 @@ type Ctx struct {
 // NewCtx makes a context of all PEs, like shmem_ctx_create. It is not collective.
 func NewCtx(w *World) *Ctx {
 	w.check()
-	return newCtx(w, nil, w.space.Peers())
-}
-
-func newCtx(w *World, t *Team, peers []*onesided.Peer) *Ctx {
-	c := &Ctx{w: w, team: t}
-	c.core.Init(w.space, peers)
+	c := &Ctx{w: w}
+	w.core.Team().InitCtx(&c.core)
 	return c
 }
 

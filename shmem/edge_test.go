@@ -2,11 +2,9 @@ package shmem
 
 import (
 	"context"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 	"math"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,28 +53,13 @@ func TestANilTeamSaysSo(t *testing.T) {
 	require.Equal(t, TeamConfig{}, team.Config())
 }
 
-// A PE without membarrier tells the others. They then fence after each store.
-func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
-	var all [2]*World
-	for pe := range all {
-		w, err := newWorld(options{pe: pe, n: 2, heap: 1 << 20, inProcess: true}, true)
+// The memory that the package needs itself comes on top of the heap's size.
+func TestTheWholeHeapIsForObjects(t *testing.T) {
+	each(t, []int{1, 3}, func(t *testing.T, w *World) {
+		s, err := Alloc[byte](context.Background(), w, w.HeapLimit())
 		require.NoError(t, err)
-		defer w.heap.Close()
-		defer symheap.ForgetGo(w.token)
-		w.spec, err = fabric.ParseSpec("mem:x")
-		require.NoError(t, err)
-		if w.fence {
-			t.Skip("there is no membarrier")
-		}
-		if pe == 1 {
-			w.fence = true
-			w.peers[0].SetFence()
-		}
-		all[pe] = w
-	}
-	require.NoError(t, all[0].mapPeer(context.Background(), all[0].peers[1], all[1].hello()))
-	require.True(t, all[0].peers[1].Fenced())
-	require.NoError(t, all[1].mapPeer(context.Background(), all[1].peers[0], all[0].hello()))
-	require.True(t, all[1].peers[0].Fenced())
-	require.False(t, all[0].peers[0].Fenced())
+		_, err = Alloc[byte](context.Background(), w, 1)
+		require.ErrorIs(t, err, ErrHeapFull)
+		require.NoError(t, Free(context.Background(), s))
+	})
 }

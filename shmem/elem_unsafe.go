@@ -5,16 +5,6 @@ import "unsafe"
 // sizeOf returns the size of T in bytes. The compiler makes a constant of it.
 func sizeOf[T Elem]() uintptr { return unsafe.Sizeof(*(*T)(nil)) }
 
-// alignOf returns the alignment of T in a heap. Numbers of 8 bytes are stored and loaded
-// at once, also those of two halves, so they are aligned to 8 bytes.
-func alignOf[T Elem]() uintptr {
-	var v T
-	if unsafe.Sizeof(v) == 8 {
-		return 8
-	}
-	return unsafe.Alignof(v)
-}
-
 // elems returns memory as elements of type T.
 func elems[T Elem](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))/sizeOf[T]())

@@ -2,7 +2,6 @@ package shmem
 
 import (
 	"context"
-	"github.com/ntbnet/ntbnet/internal/collective"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,33 +37,6 @@ func TestCollectOfBlocksThatDiffer(t *testing.T) {
 				require.NoError(t, w.Team().Barrier(ctx))
 			}
 		}
-	})
-}
-
-// An impossible count from another PE causes no read outside of the heap.
-func TestCollectReadsNothingOutsideOfTheHeap(t *testing.T) {
-	run(t, 2, "mem:collectfar", nil, func(w *World) {
-		ctx, team := context.Background(), w.Team()
-		dst, err := Alloc[byte](ctx, w, 4096)
-		require.NoError(t, err)
-		src, err := Alloc[byte](ctx, w, 4096)
-		require.NoError(t, err)
-		if w.PE() == 1 { // claims what it does not have
-			for _, lie := range []collective.Words{
-				{100, uint64(w.heap.Size - 99)},
-				{100, ^uint64(0) - 50},
-				{100, 0},
-				{^uint64(0), uint64(src.o.Off)},
-			} {
-				require.NoError(t, team.engine.Begin())
-				require.NoError(t, team.engine.Leave(team.engine.Agree(ctx, lie, func(int, collective.Words) {})))
-			}
-		} else {
-			for range 4 {
-				require.ErrorIs(t, Collect(ctx, team, dst, src.Slice(0, 100)), ErrMismatch)
-			}
-		}
-		require.NoError(t, team.Sync(ctx))
 	})
 }
 

@@ -2,48 +2,21 @@ package shmem
 
 import (
 	"context"
-	"errors"
-	"fmt"
+
+	"github.com/ntbnet/ntbnet/internal/job"
 )
 
 // Locks: chapter 9.12 of the specification. A lock is one symmetric word, zero at
 // first. It is a queue of PEs, which get the lock in the order in which they asked.
-// Each waits for a word of its own heap, which the PE before it stores to. So waiting
-// makes no traffic.
-//
-// The word has two halves of 4 bytes. The first, at PE 0, is the queue's tail: the
-// number of its last PE, from 1, or 0 if nobody has the lock. The second, at each PE,
-// is that PE's own place in the queue:
-//
-//	bit 31     it waits for the one before it
-//	bit 30     it is in the queue
-//	bits 0-29  the number of the PE behind it, from 1; 0: none yet
-//
-// To set the lock, a PE prepares its place and swaps its number into the tail. If
-// another PE was there, it adds its number to that one's place, and waits until that
-// one clears its bit 31. To clear the lock, a PE that is still the last takes its
-// number out of the tail. Otherwise it waits until the next one's number is in its
-// place, and clears that one's bit.
+// Waiting makes no traffic.
 
 // Lock is a lock of all PEs, and of the goroutines of each. Like a Mutex, it does not
 // belong to the goroutine that has set it: another goroutine of the PE may clear it.
-type Lock struct{ halves Sym[uint32] }
-
-const (
-	lockHome = 0
-	lockTail = 0 // element numbers of the halves
-	lockMine = 1
-	lockWait = 1 << 31
-	lockIn   = 1 << 30
-	lockNext = lockIn - 1
-)
+type Lock struct{ word Sym[uint64] }
 
 // LockAt returns the lock in the first element of s. The element must be zero at
 // first on all PEs, and not be used for anything else.
-func LockAt(s Sym[uint64]) Lock {
-	s.o.CheckIndex(0)
-	return Lock{symOf[uint32](s.w, s.o.Off, 2)}
-}
+func LockAt(s Sym[uint64]) Lock { return Lock{s.Slice(0, 1)} }
 
 // NewLock allocates a lock. It is collective.
 func NewLock(ctx context.Context, w *World) (Lock, error) {
@@ -55,130 +28,24 @@ func NewLock(ctx context.Context, w *World) (Lock, error) {
 }
 
 // Free gives the memory of NewLock back. It is collective.
-func (l Lock) Free(ctx context.Context) error {
-	return Free(ctx, symOf[uint64](l.halves.w, l.halves.o.Off, 1))
-}
-
-// errNoLock reports that the words of a lock hold no numbers of PEs.
-var errNoLock = errors.New("shmem: the words of a lock were overwritten")
+func (l Lock) Free(ctx context.Context) error { return Free(ctx, l.word) }
 
 // Set waits until this PE has the lock and no other goroutine of it has, like
 // shmem_set_lock. It fails if a PE ends. If ctx ends first, the PE may stay in the queue.
 // Then some goroutine of it must call Set again, or Test until it has the lock, and then
 // Clear.
-func (l Lock) Set(ctx context.Context) error {
-	w := l.world()
-	off := l.halves.o.Off
-	turn, err := w.take(ctx, off)
-	if err != nil {
-		return err
-	}
-	if err := l.queue(ctx, w); err != nil {
-		w.turns.give(off, turn)
-		return err
-	}
-	w.turns.own(turn)
-	return nil
-}
-
-// queue waits until this PE's place is the first. The caller has the turn.
-func (l Lock) queue(ctx context.Context, w *World) error {
-	c := w.ctx
-	if l.mine()&lockIn == 0 {
-		AtomicSet(c, l.halves, lockMine, lockWait|lockIn, w.pe)
-		before := AtomicSwap(c, l.halves, lockTail, uint32(w.pe+1), lockHome)
-		if err := c.Err(); err != nil {
-			return err
-		}
-		if before == 0 {
-			AtomicAnd(c, l.halves, lockMine, ^uint32(lockWait), w.pe)
-			return nil
-		}
-		if before > uint32(len(w.peers)) {
-			return errNoLock
-		}
-		AtomicOr(c, l.halves, lockMine, uint32(w.pe+1), int(before)-1)
-	}
-	return w.space.Wait(ctx, func() bool { return l.mine()&lockWait == 0 })
-}
+func (l Lock) Set(ctx context.Context) error { return l.untyped().Set(ctx) }
 
 // Test takes the lock if nobody has it, and reports whether it did, like shmem_test_lock.
-func (l Lock) Test() (bool, error) {
-	w := l.world()
-	off := l.halves.o.Off
-	turn := w.turns.tryTake(off)
-	if turn == nil {
-		return false, nil // another goroutine of this PE has it, or waits for it
-	}
-	got, err := l.test(w)
-	if got {
-		w.turns.own(turn)
-	} else {
-		w.turns.give(off, turn)
-	}
-	return got, err
-}
-
-// test takes the lock if nobody is in the queue. The caller has the turn.
-func (l Lock) test(w *World) (bool, error) {
-	c := w.ctx
-	if v := l.mine(); v&lockIn != 0 { // an earlier Set was given up
-		return v&lockWait == 0, nil
-	}
-	AtomicSet(c, l.halves, lockMine, lockIn, w.pe)
-	if AtomicCompareSwap(c, l.halves, lockTail, 0, uint32(w.pe+1), lockHome) == 0 && c.Err() == nil {
-		return true, nil
-	}
-	AtomicSet(c, l.halves, lockMine, 0, w.pe)
-	return false, c.Err()
-}
+func (l Lock) Test() (bool, error) { return l.untyped().Test() }
 
 // Clear completes this PE's operations on the default context, and gives the lock to the
 // next PE, like shmem_clear_lock. It panics if this PE does not have it. After an error
 // this PE still has it.
-func (l Lock) Clear(ctx context.Context) error {
-	w := l.world()
-	turn := w.turns.disown(l.halves.o.Off)
-	if turn == nil {
-		panic(fmt.Sprintf("shmem: PE %d clears a lock that it does not have", w.pe))
-	}
-	if err := l.pass(ctx, w); err != nil {
-		w.turns.own(turn)
-		return err
-	}
-	w.turns.give(l.halves.o.Off, turn)
-	return w.ctx.Err()
-}
+func (l Lock) Clear(ctx context.Context) error { return l.untyped().Clear(ctx) }
 
-// pass gives the lock to the next PE. The caller has the turn.
-func (l Lock) pass(ctx context.Context, w *World) error {
-	c := w.ctx
-	if err := c.Quiet(); err != nil {
-		return err
-	}
-	if l.mine()&lockNext == 0 &&
-		AtomicCompareSwap(c, l.halves, lockTail, uint32(w.pe+1), 0, lockHome) == uint32(w.pe+1) {
-		AtomicSet(c, l.halves, lockMine, 0, w.pe)
-		return nil
-	}
-	// A PE is behind us in the queue, and about to store its number here.
-	if err := w.space.Wait(ctx, func() bool { return l.mine()&lockNext != 0 }); err != nil {
-		return err
-	}
-	next := int(l.mine()&lockNext) - 1
-	if next >= len(w.peers) {
-		return errNoLock
-	}
-	AtomicSet(c, l.halves, lockMine, 0, w.pe)
-	AtomicAnd(c, l.halves, lockMine, ^uint32(lockWait), next)
-	return nil
+// untyped returns the lock as internal/job knows it.
+func (l Lock) untyped() job.Lock {
+	l.word.w.check()
+	return l.word.w.core.Lock(l.word.o.Off)
 }
-
-// world returns the World of the lock's words.
-func (l Lock) world() *World {
-	l.halves.w.check()
-	return l.halves.w
-}
-
-// mine returns this PE's own half.
-func (l Lock) mine() uint32 { return uint32(l.halves.o.Word(lockMine, 4)) }

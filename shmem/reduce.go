@@ -1,6 +1,10 @@
 package shmem
 
-import "context"
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/internal/job"
+)
 
 // Reductions: element i of dst of all PEs becomes element i of src of PE 0, combined
 // with that of PE 1, then with that of PE 2, and so on. The order is always this, so
@@ -74,53 +78,41 @@ func Prod[T Elem](acc, v []T) {
 
 // AndReduce combines by bitwise and, like shmem_and_reduce.
 func AndReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callAndReduce, dst, src, And[T])
+	return reduce(ctx, t, job.AndReduce, dst, src, And[T])
 }
 
 // OrReduce combines by bitwise or, like shmem_or_reduce.
 func OrReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callOrReduce, dst, src, Or[T])
+	return reduce(ctx, t, job.OrReduce, dst, src, Or[T])
 }
 
 // XorReduce combines by bitwise exclusive or, like shmem_xor_reduce.
 func XorReduce[T Integer](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callXorReduce, dst, src, Xor[T])
+	return reduce(ctx, t, job.XorReduce, dst, src, Xor[T])
 }
 
 // MinReduce takes the least element, like shmem_min_reduce. A NaN makes it NaN.
 func MinReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callMinReduce, dst, src, Min[T])
+	return reduce(ctx, t, job.MinReduce, dst, src, Min[T])
 }
 
 // MaxReduce takes the greatest element, like shmem_max_reduce. A NaN makes it NaN.
 func MaxReduce[T Real](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callMaxReduce, dst, src, Max[T])
+	return reduce(ctx, t, job.MaxReduce, dst, src, Max[T])
 }
 
 // SumReduce adds, like shmem_sum_reduce. Integers wrap.
 func SumReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callSumReduce, dst, src, Sum[T])
+	return reduce(ctx, t, job.SumReduce, dst, src, Sum[T])
 }
 
 // ProdReduce multiplies, like shmem_prod_reduce. Integers wrap.
 func ProdReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
-	return reduce(ctx, t, callProdReduce, dst, src, Prod[T])
+	return reduce(ctx, t, job.ProdReduce, dst, src, Prod[T])
 }
 
-func reduce[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], fold Op[T]) error {
-	begin(t, dst, src)
-	n := src.o.N
-	dst.room(n)
-	apart(dst, src, n, n, true)
-	if t.w.opts.debug {
-		if err := same(ctx, t, what, dst, src, n, 0, 0); err != nil {
-			return err
-		}
-	}
-	if err := t.engine.Begin(); err != nil {
-		return err
-	}
-	return t.engine.Leave(t.engine.Reduce(ctx, dst.o.Off, src.o.Off, n, int(sizeOf[T]()), func(acc, v []byte) {
+func reduce[T Elem](ctx context.Context, t *Team, what job.Call, dst, src Sym[T], fold Op[T]) error {
+	return t.untyped().Reduce(ctx, what, dst.o, src.o, sizeOf[T](), func(acc, v []byte) {
 		fold(elems[T](acc), elems[T](v))
-	}))
+	})
 }

@@ -32,7 +32,9 @@ func openEach(t testing.TB, n int, fabric string, opts []Option, body func(w *Wo
 			ended := false
 			defer func() {
 				if !ended { // the test has failed; others must not wait for this PE
-					w.abandon()
+					gone, cancel := context.WithCancel(context.Background())
+					cancel()
+					_ = w.Close(gone)
 				}
 			}()
 			body(w)

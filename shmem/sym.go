@@ -16,7 +16,7 @@ type Sym[T Elem] struct {
 
 // symOf returns the object of n elements at an offset.
 func symOf[T Elem](w *World, off uintptr, n int) Sym[T] {
-	return Sym[T]{w, onesided.Object{Space: w.space, Off: off, N: n}}
+	return Sym[T]{w, onesided.Object{Space: w.core.Space(), Off: off, N: n}}
 }
 
 // Len returns the number of elements.
@@ -49,7 +49,7 @@ func (s Sym[T]) Ptr(pe int) ([]T, bool) {
 		return nil, false
 	}
 	s.w.check()
-	b := s.o.Reached(s.w.peer(pe).Peer, sizeOf[T]())
+	b := s.o.Reached(s.w.core.Peer(pe), sizeOf[T]())
 	return elems[T](b), b != nil
 }
 
@@ -80,19 +80,7 @@ func (s Sym[T]) TryG(i, pe int) (T, error) { return TryG(s.ctx(), s, i, pe) }
 // ctx returns the default context. It panics for the zero Sym, which has none.
 func (s Sym[T]) ctx() *Ctx {
 	if s.w == nil {
-		badSym()
+		onesided.BadSpace()
 	}
 	return s.w.ctx
 }
-
-// room panics unless n elements fit.
-func (s Sym[T]) room(n int) {
-	if n > s.o.N {
-		onesided.BadRoom(n, s.o.N)
-	}
-}
-
-// badSym is separate, and not inlined, so that its callers can be.
-//
-//go:noinline
-func badSym() { panic(noWorld) }

@@ -23,7 +23,7 @@ func TestAnObjectIsFoundByItsMemoryAndItsOffset(t *testing.T) {
 		require.False(t, ok, "other memory")
 		_, ok = Find(w, s.Local()[:0])
 		require.False(t, ok, "no memory")
-		last := w.heap.Size - 4
+		last := w.core.Heap().Size - 4
 		for off, want := range map[int]bool{-4: false, 0: false, symheap.Shared: false, s.Offset() + 1: false, last: true, last + 4: false, last + 8: false} {
 			_, ok = At[int32](w, off, 1)
 			require.Equal(t, want, ok, "offset %d", off)

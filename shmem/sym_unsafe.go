@@ -8,11 +8,11 @@ import "unsafe"
 // aligned to 8 bytes.
 func At[T Elem](w *World, off, n int) (Sym[T], bool) {
 	w.check()
-	if off < w.heap.Objects || off%int(alignOf[T]()) != 0 || off > w.heap.Size ||
-		n < 0 || n > (w.heap.Size-off)/int(sizeOf[T]()) {
+	o, ok := w.core.At(off, n, sizeOf[T]())
+	if !ok {
 		return Sym[T]{}, false
 	}
-	return symOf[T](w, uintptr(off), n), true
+	return Sym[T]{w, o}, true
 }
 
 // Find returns the symmetric object of which s is this PE's copy, so Find(w,
@@ -23,8 +23,8 @@ func Find[T Elem](w *World, s []T) (Sym[T], bool) {
 		return Sym[T]{}, false
 	}
 	// An address below the heap wraps to a large offset.
-	off := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(w.heap.Base))
-	if off >= uintptr(w.heap.Size) {
+	off := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(w.core.Heap().Base))
+	if off >= uintptr(w.core.Heap().Size) {
 		return Sym[T]{}, false
 	}
 	return At[T](w, int(off), len(s))

@@ -3,8 +3,6 @@ package shmem
 import (
 	"context"
 	"fmt"
-	"github.com/ntbnet/ntbnet/internal/collective"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -140,7 +138,7 @@ func TestAPEIsInAsManyTeamsAsThereIsRoomFor(t *testing.T) {
 	each(t, []int{1, 3}, func(t *testing.T, w *World) {
 		ctx, n := context.Background(), w.NumPEs()
 		var all []*Team
-		for range maxTeams {
+		for range 64 {
 			team, err := w.Team().SplitStrided(ctx, 0, 1, n)
 			require.NoError(t, err)
 			all = append(all, team)
@@ -166,6 +164,9 @@ func TestAPEIsInAsManyTeamsAsThereIsRoomFor(t *testing.T) {
 func TestTeamsOfTeams(t *testing.T) {
 	each(t, []int{7}, func(t *testing.T, w *World) {
 		ctx := context.Background()
+		number, err := Alloc[int64](ctx, w, 1)
+		require.NoError(t, err)
+		number.Local()[0] = int64(w.PE())
 		a, err := w.Team().SplitStrided(ctx, 6, -1, 6) // 6 5 4 3 2 1
 		require.NoError(t, err)
 		if a == nil {
@@ -177,13 +178,13 @@ func TestTeamsOfTeams(t *testing.T) {
 		if b == nil {
 			return
 		}
-		require.Equal(t, []int{5, 3, 1}, b.pes)
-		for pe, want := range b.pes {
+		require.Equal(t, []int{5, 3, 1}, b.core.PEs())
+		for pe, want := range b.core.PEs() {
 			require.Equal(t, want, b.TranslatePE(pe, w.Team()))
 		}
 		c := b.NewCtx()
 		require.Equal(t, b, c.Team())
-		P(c, symOf[uint64](w, uintptr(symheap.Shared+b.slot*int(collective.AreaBytes(w.NumPEs()))), 1), 0, 0, 0) // PE 0 is the team's
+		require.Equal(t, int64(5), G(c, number, 0, 0))
 		require.NoError(t, c.Close())
 		x, y, err := b.Split2D(ctx, 2)
 		require.NoError(t, err)
@@ -222,7 +223,7 @@ func TestTeamsComeAndGo(t *testing.T) {
 					a.Local()[pe] = int64(w.PE()*1000 + pe)
 				}
 				require.NoError(t, FCollect(ctx, team, b, a.Slice(0, 4)))
-				for i, pe := range team.pes {
+				for i, pe := range team.core.PEs() {
 					require.Equal(t, []int64{int64(pe * 1000), int64(pe*1000 + 1), int64(pe*1000 + 2), int64(pe*1000 + 3)}, b.Local()[4*i:4*i+4], "seed %d", testSeed)
 				}
 				if own.IntN(3) == 0 {
@@ -284,11 +285,10 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 	run(t, 4, "mem:near", nil, func(w *World) {
 		require.Equal(t, 4, w.SharedTeam().NPEs())
 		require.Equal(t, w.PE(), w.SharedTeam().MyPE())
-		require.True(t, w.Team().engine.OneHost())
 		require.NoError(t, w.SharedTeam().Sync(context.Background()))
 	})
 	run(t, 3, "mem:strict", []Option{Strict()}, func(w *World) {
-		require.Equal(t, []int{w.PE()}, w.SharedTeam().pes)
+		require.Equal(t, []int{w.PE()}, w.SharedTeam().core.PEs())
 		require.Zero(t, w.SharedTeam().MyPE())
 		require.NoError(t, w.SharedTeam().Sync(context.Background()))
 	})
@@ -309,8 +309,7 @@ func TestTheSharedTeamIsThoseThatAreMappedToEachOther(t *testing.T) {
 			if pe == 1 {
 				want = []int{1}
 			}
-			require.Equal(t, want, w.SharedTeam().pes)
-			require.False(t, w.Team().engine.OneHost())
+			require.Equal(t, want, w.SharedTeam().core.PEs())
 			a, err := Alloc[int32](context.Background(), w, 1000)
 			require.NoError(t, err)
 			b, err := AllocZeroed[int32](context.Background(), w, 1000)

@@ -6,6 +6,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/sdp"
@@ -40,7 +42,7 @@ func serveAndPut(t require.TestingT, w *World) {
 	}
 	barrier()
 	host := "localhost"
-	if w.spec.Nodes > 0 {
+	if strings.Contains(os.Getenv(envArgs), " ring:") {
 		host = "node1"
 	}
 	switch w.PE() {

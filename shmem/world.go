@@ -2,21 +2,9 @@ package shmem
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
-	"sync"
-	"time"
 
-	"github.com/ntbnet/ntbnet/internal/activemsg"
-	"github.com/ntbnet/ntbnet/internal/collective"
-	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/job"
 	"github.com/ntbnet/ntbnet/internal/onesided"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -25,95 +13,54 @@ import (
 // must be called by all PEs in the same order, one at a time.
 type World struct {
 	// Immutable once open.
-	opts    options
-	pe      int
-	peers   []*peer // by PE
-	heap    *symheap.Heap
-	space   *onesided.Space
-	team    *Team
-	near    *Team      // see SharedTeam
-	sharers [][]uint64 // see share
-	ctx     *Ctx
-	token   uint64  // names this PE's heap, see symheap.Memory.Mark
-	places  []place // where each PE runs; connect writes one element
-	attachment
-	exiting chan struct{} // closed under mu when GlobalExit begins to end this process
-	// closeLimit is how long Close waits for other PEs' byes after the barrier.
-	closeLimit time.Duration
-
-	turns turns
-	wg    sync.WaitGroup
-
-	// mu guards the following, and part of joining.
-	mu lock.Mutex[lock.World]
-	joining
-	conns   map[net.Conn]bool // true if a PE has joined by it
-	closing bool              // Close has begun
-}
-
-// attachment is how a PE is reached by the others. It is immutable, and zero, but for fence,
-// for the only PE of a job.
-type attachment struct {
-	spec   *fabric.Spec
-	fabric *sdp.Fabric
-	ln     net.Listener
-	recall func() // ends the loan of the heap; nil if that cannot be mapped
-	fence  bool   // a PE that stores to the heap makes a barrier, since this one has no membarrier
-}
-
-// joining is how far the PEs of a job have found each other.
-type joining struct {
-	arrived chan struct{}
-	giveUp  func() // ends it; set before connections are accepted
-
-	// World.mu guards the following.
-	joined map[int]bool // PEs whose requests are served
-	misfit error        // error of the first PE of the job that did not fit
-}
-
-// peer is a PE as seen from this one.
-type peer struct {
-	*onesided.Peer
-	// Immutable once the World is open.
-	node int             // the PE's node in the fabric, 0 if there is one host
-	mem  *symheap.Memory // the mapping, if it is not this PE's own heap
-	why  error           // why its heap is not mapped here; nil if it is
-	gone chan struct{}   // closed under World.mu when the PE has ended
+	core *job.World
+	team *Team
+	near *Team // see SharedTeam
+	ctx  *Ctx
 }
 
 // ErrClosed reports that the World, or the context, is closed.
-var ErrClosed = onesided.ErrClosed
+var ErrClosed = job.ErrClosed
 
-// DeadError reports the end of a PE that had not called Close.
-type DeadError struct {
-	PE  int
-	Err error // how the end was noticed
+// DeadError reports the end of a PE that had not called Close. It has the PE's number in
+// the World, PE, and how the end was noticed, Err, which Unwrap returns.
+type DeadError = job.DeadError
+
+// OpError reports the first failure of a context's operations. It has the operation's
+// name, Op, such as "put", the PE's number in the World, PE, and the cause, Err, which
+// Unwrap returns.
+type OpError = job.OpError
+
+// Open joins the job that the launcher has started, and waits until all PEs have
+// joined. It learns which PE this is from the first of these that is set: the option
+// PE; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
+// Slurm's pmi2); OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS.
+// Without any of them it is PE 0 of 1. If the variables of a launcher are
+// incomplete, Open returns an error.
+//
+// If not all PEs have joined when ctx or the option Timeout ends, it fails with an
+// error that says which are missing.
+func Open(ctx context.Context, opts ...Option) (*World, error) {
+	w := new(World)
+	w.ctx = &Ctx{w: w}
+	o := job.Options{Ctx: &w.ctx.core}
+	for _, set := range opts {
+		set(&o)
+	}
+	var err error
+	if w.core, err = job.Open(ctx, o); err != nil {
+		return nil, err
+	}
+	w.team = teamOf(w, w.core.Team(), nil)
+	w.near = teamOf(w, w.core.SharedTeam(), nil)
+	return w, nil
 }
-
-// Error returns a message that names the PE.
-func (e *DeadError) Error() string { return fmt.Sprintf("shmem: PE %d has ended: %v", e.PE, e.Err) }
-
-// Unwrap returns how the end was noticed.
-func (e *DeadError) Unwrap() error { return e.Err }
-
-// OpError reports the first failure of a context's operations.
-type OpError struct {
-	Op  string // the operation, such as "put"
-	PE  int    // number in the World
-	Err error
-}
-
-// Error returns a message that names the operation and the PE.
-func (e *OpError) Error() string { return fmt.Sprintf("shmem: %s, PE %d: %v", e.Op, e.PE, e.Err) }
-
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
 
 // PE returns this PE's number, 0 to NumPEs-1.
-func (w *World) PE() int { return w.pe }
+func (w *World) PE() int { return w.core.PE() }
 
 // NumPEs returns how many PEs the job has.
-func (w *World) NumPEs() int { return len(w.peers) }
+func (w *World) NumPEs() int { return w.core.NumPEs() }
 
 // Ctx returns the default context.
 func (w *World) Ctx() *Ctx { return w.ctx }
@@ -128,168 +75,24 @@ func (w *World) SharedTeam() *Team { return w.near }
 
 // Fabric returns this PE's membership in the fabric, by which it may listen and dial
 // as well. It is nil for the only PE of a job. Close of the World closes it.
-func (w *World) Fabric() *sdp.Fabric { return w.fabric }
+func (w *World) Fabric() *sdp.Fabric { return w.core.Fabric() }
 
 // Mapped reports whether the heap of a PE is mapped here, so that operations on it
 // are loads and stores. If not, the error says why.
-func (w *World) Mapped(pe int) (bool, error) {
-	p := w.peer(pe)
-	switch {
-	case p.Mapped():
-		return true, nil
-	case p.why != nil:
-		return false, p.why
-	}
-	return false, errEnded
-}
-
-var errEnded = errors.New("it has ended")
+func (w *World) Mapped(pe int) (bool, error) { return w.core.Mapped(pe) }
 
 // Accessible reports whether operations on a PE can work, like shmem_pe_accessible.
 // They can until it has ended. Every symmetric object can be reached on each such
 // PE.
-func (w *World) Accessible(pe int) bool { return !w.peer(pe).Dead() }
+func (w *World) Accessible(pe int) bool { return w.core.Accessible(pe) }
 
 // HeapLimit returns how large the symmetric heap may grow, in bytes. All objects together
 // may take as much.
-func (w *World) HeapLimit() int { return w.heap.Size - w.heap.Objects }
-
-func (w *World) peer(pe int) *peer {
-	if uint(pe) >= uint(len(w.peers)) {
-		onesided.BadPE(pe, len(w.peers))
-	}
-	return w.peers[pe]
-}
-
-// check panics after Close.
-func (w *World) check() {
-	if w == nil || w.space.Closed() {
-		panic(noWorld)
-	}
-}
-
-const noWorld = "shmem: use of a closed World, or of a zero Sym"
+func (w *World) HeapLimit() int { return w.core.HeapLimit() }
 
 // Err returns why the job cannot go on: a *DeadError for the first PE that ended
 // without Close. It returns nil as long as all PEs run.
-func (w *World) Err() error { return w.space.Err() }
-
-// newWorld makes a World without connections.
-func newWorld(o options, goHeap bool) (*World, error) {
-	w := &World{
-		opts: o, pe: o.pe, token: rand.Uint64() | 1, exiting: make(chan struct{}), closeLimit: closeLimit,
-		joining: joining{arrived: make(chan struct{}, 1), joined: map[int]bool{}}, conns: map[net.Conn]bool{},
-	}
-	objects := symheap.Shared + areas*collective.AreaBytes(o.n)
-	size := int(objects) + (o.heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
-	var m *symheap.Memory
-	var err error
-	if goHeap || !symheap.CanMap {
-		m = symheap.NewGo(size, w.token)
-	} else if m, err = symheap.NewMapped(size); err != nil {
-		return nil, err
-	} else {
-		m.Mark(w.token)
-	}
-	w.heap = symheap.New(m, objects)
-	w.fence = !membarrier.Register()
-	w.space = onesided.New(o.pe, o.n, w.heap, w.fence, membarrier.Global, w.opError)
-	for _, p := range w.space.Peers() {
-		w.peers = append(w.peers, &peer{Peer: p, gone: make(chan struct{})})
-	}
-	w.places = make([]place, o.n)
-	w.places[o.pe] = thisPlace()
-	return w, nil
-}
-
-// opError returns the error of an operation on a PE, or never if GlobalExit ends the job: the program must
-// not take the end of PEs that have heard of it earlier for a failure, and end with another status.
-// The last request of that PE says which it is. So opError waits until all are read, or for exitLimit if
-// the PE lives. A PE may have closed the connection because another one has ended, which its last request
-// says as well. Then that end is the error.
-func (w *World) opError(op string, pe int, err error) error {
-	select {
-	case <-w.exiting:
-	case <-w.space.Failed():
-	case <-w.peers[pe].gone:
-	case <-time.After(exitLimit): // it lives
-	}
-	if w.ending() {
-		select {} // this process ends soon
-	}
-	if dead := w.Err(); dead != nil && !errors.Is(err, activemsg.ErrReply) {
-		err = dead
-	}
-	return &OpError{op, pe, err}
-}
-
-// ending reports whether GlobalExit has begun to end this process.
-func (w *World) ending() bool {
-	select {
-	case <-w.exiting:
-		return true
-	default:
-		return false
-	}
-}
-
-// fail ends the job for this PE, because pe is gone. All waits return an error. The
-// other PEs are told, since one that is several hops away from pe learns of it
-// late.
-func (w *World) fail(pe int, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ending() {
-		return // what is mapped stays so, since the program may not notice
-	}
-	if w.Err() != nil || w.closing && w.peers[pe].Left() || w.space.Closed() {
-		w.lost(pe)
-		return
-	}
-	w.space.Fail(&DeadError{pe, err}, func() { w.lost(pe) })
-	if w.giveUp != nil {
-		w.giveUp()
-	}
-	if ch := w.peers[pe].Channel(); ch != nil {
-		w.wg.Go(func() { ch.Close() }) // if it lives, it must not wait for us
-	}
-	if errors.Is(err, net.ErrClosed) {
-		return // this PE has hung up
-	}
-	others := w.reached(pe)
-	w.wg.Go(func() {
-		for _, p := range others {
-			_ = p.Channel().Dead(pe)
-		}
-	})
-}
-
-var errEarly = errors.New("it has called Close, and this PE has not")
-
-// left handles the orderly end of a PE, whose Close has seen all others in theirs.
-func (w *World) left(pe int) {
-	w.mu.Lock()
-	if !w.closing {
-		w.mu.Unlock()
-		w.fail(pe, errEarly)
-		return
-	}
-	defer w.mu.Unlock()
-	w.peers[pe].SetLeft()
-	w.lost(pe)
-}
-
-// lost says that a PE has ended. The caller holds mu.
-func (w *World) lost(pe int) {
-	p := w.peers[pe]
-	if !p.Dead() {
-		close(p.gone)
-	}
-	p.Lost()
-}
-
-// closeLimit is the default of World.closeLimit.
-const closeLimit = 5 * time.Second
+func (w *World) Err() error { return w.core.Err() }
 
 // Close ends this PE's part in the job. It is collective: like shmem_finalize, it
 // waits until all PEs have called it and all operations are done. Then it releases
@@ -297,112 +100,18 @@ const closeLimit = 5 * time.Second
 // way. If a PE has ended without Close, or ctx ends first, it does not wait any longer: it
 // releases the memory and returns an error, and for the other PEs this one has ended
 // without Close.
-func (w *World) Close(ctx context.Context) error {
-	w.mu.Lock()
-	if w.closing {
-		w.mu.Unlock()
-		return ErrClosed
-	}
-	w.closing = true
-	w.mu.Unlock()
-	err := w.team.Barrier(ctx)
-	if err == nil {
-		w.sayBye()
-	} else {
-		w.hangUp() // for the others this is no orderly end; they must not wait
-	}
-	w.release()
-	if err == nil {
-		err = w.opts.launcher.Close()
-	}
-	return err
-}
+func (w *World) Close(ctx context.Context) error { return w.core.Close(ctx) }
 
-// sayBye informs all others that this PE is done, and limits the wait for their byes.
-func (w *World) sayBye() {
-	for _, p := range w.peers {
-		if ch := p.Channel(); ch != nil {
-			_ = ch.Bye()
-		}
-	}
-	limit := time.Now().Add(w.closeLimit)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c, joined := range w.conns {
-		if joined {
-			_ = c.SetReadDeadline(limit)
-		} else {
-			w.wg.Go(func() { c.Close() }) // not of a PE of the job: none is missing
-		}
-	}
-}
+// GlobalExit ends the job, like shmem_global_exit: the process of every PE, this one
+// too, exits with status, 0 to 255. A PE that does not read its requests is left to the
+// launcher. GlobalExit does not return, nor does an operation that fails because other PEs have ended
+// before this one. If PEs share this process, the process goes on, and their calls fail.
+func (w *World) GlobalExit(status int) { w.core.GlobalExit(status) }
 
-// lastWords is how long hangUp waits for room to send the reason.
-const lastWords = time.Second
-
-// hangUp ends all connections and all that waits for them. Before, it tells the other
-// PEs which PE has failed, if any, so that they blame that one and not this PE.
-func (w *World) hangUp() {
-	w.mu.Lock()
-	others := w.reached(-1)
-	var dead *DeadError
-	errors.As(w.Err(), &dead)
-	var conns []io.Closer
-	for c := range w.conns { // there will be no new ones
-		conns = append(conns, c)
+// check panics after Close.
+func (w *World) check() {
+	if w == nil {
+		onesided.BadSpace()
 	}
-	w.mu.Unlock()
-	for _, p := range others {
-		_ = p.Channel().SetDeadline(time.Now().Add(lastWords))
-		conns = append(conns, p.Channel())
-	}
-	for _, p := range others {
-		if dead != nil && p.PE() != dead.PE {
-			_ = p.Channel().Dead(dead.PE)
-		}
-	}
-	var wg sync.WaitGroup
-	for _, c := range conns {
-		wg.Go(func() { c.Close() }) // each may wait for a while
-	}
-	wg.Wait()
-}
-
-// reached returns all other PEs except but that have a channel. While Open is under way,
-// there are only some. The caller holds mu.
-func (w *World) reached(but int) (all []*peer) {
-	for _, p := range w.peers {
-		if p.Channel() != nil && p.PE() != but {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// release releases everything.
-func (w *World) release() {
-	if w.ln != nil {
-		w.ln.Close()
-	}
-	w.wg.Wait()
-	w.space.Close()
-	for _, p := range w.peers {
-		if ch := p.Channel(); ch != nil {
-			ch.Close()
-		}
-		if p.mem != nil {
-			p.mem.Close()
-		}
-	}
-	if w.recall != nil {
-		w.recall()
-	}
-	if w.fabric != nil {
-		w.fabric.Close()
-		if w.opts.ownFabric {
-			_ = fabric.Remove(w.spec.Name) // this was the last PE
-		}
-	}
-	symheap.ForgetGo(w.token)
-	w.heap.Close()
+	w.core.Check()
 }

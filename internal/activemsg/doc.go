@@ -2,7 +2,7 @@
 // is an active message: a request over a connection. A server goroutine of the target carries it
 // out, without the application's help, in the order of the connection's requests.
 //
-// It does not know which PEs there are, nor how they are connected. That is package shmem.
+// It does not know which PEs there are, nor how they are connected. That is internal/job.
 //
 //	c := activemsg.NewChannel(conn)                         // at the PE that asks
 //	err := c.Put(off, data)

@@ -2,7 +2,7 @@
 // broadcast, gather, all-to-all, reduction, and the exchange of a few words. PEs of a team step to
 // each other and send messages, in a work area that each has in its heap; see steps.go.
 //
-// It does not know of types, arguments of callers, or how teams come to be. That is package shmem.
+// It does not know of types, arguments of callers, or how teams come to be. That is internal/job.
 //
 //	t := collective.New(space, pes, me, area, layout)
 //	err := t.Begin()                                   // one collective at a time

@@ -15,7 +15,7 @@
 // every process of a job might take itself for PE 0 of 1, compute the wrong result,
 // and exit with status 0.
 //
-// It does not join the PEs. Package shmem does that, by the job's name, which is
+// It does not join the PEs. Package job does that, by the job's name, which is
 // the same for all PEs and for no other job. It starts no processes. That is
 // cmd/shmemrun.
 package launch

@@ -85,11 +85,11 @@ type (
 // A Team's lock is not shared, since all PEs of a team end together anyway.
 func (Team) class() info    { return info{"collective.Team", 1, false} }
 func (Channel) class() info { return info{"activemsg.Channel", 2, false} }
-func (World) class() info   { return info{"shmem.World", 3, true} }
-func (Slots) class() info   { return info{"shmem.Team.freeMu", 4, true} }
+func (World) class() info   { return info{"job.World", 3, true} }
+func (Slots) class() info   { return info{"job.Team.freeMu", 4, true} }
 func (Heap) class() info    { return info{"symheap.Heap", 5, true} }
 func (Heaps) class() info   { return info{"symheap.goHeaps", 6, true} }
-func (Turns) class() info   { return info{"shmem.turns", 7, true} }
+func (Turns) class() info   { return info{"job.turns", 7, true} }
 func (Sleeper) class() info { return info{"onesided.sleepers", 8, true} }
 
 func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }

@@ -4,7 +4,7 @@
 //
 // A PE whose heap is mapped is reached by loads and stores, see internal/symheap. Any other PE is
 // reached by requests, see internal/activemsg. The package does not know how PEs find each other;
-// that is package shmem, whose functions with type parameters are its front.
+// that is internal/job. The functions of package shmem, with type parameters, are its front.
 //
 //	space := onesided.New(me, n, heap, fence, membarrier.Global, opError)
 //	var c onesided.Ctx

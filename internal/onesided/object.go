@@ -63,8 +63,10 @@ func (o Object) Reached(p *Peer, size uintptr) []byte {
 //go:noinline
 func badIndex(i, n int) { panic(fmt.Sprintf("shmem: index %d of an object of %d elements", i, n)) }
 
+// BadSpace panics because a World is closed, or an object belongs to none.
+//
 //go:noinline
-func badSpace() { panic(noWorld) }
+func BadSpace() { panic("shmem: use of a closed World, or of a zero Sym") }
 
 // BadWorld panics because an object belongs to another Space than its context or team.
 //

@@ -90,8 +90,6 @@ func (s *Space) Err() error {
 // ErrClosed reports that the space, or the other PE, is closed.
 var ErrClosed = errors.New("shmem: closed")
 
-const noWorld = "shmem: use of a closed World, or of a zero Sym"
-
 // Close makes all later use panic. The heaps are unmapped by their owners.
 func (s *Space) Close() {
 	s.closed.Store(true)
@@ -106,7 +104,7 @@ func (s *Space) Closed() bool { return s.closed.Load() }
 // Check panics after Close, and for a nil Space.
 func (s *Space) Check() {
 	if s == nil || s.closed.Load() {
-		badSpace()
+		BadSpace()
 	}
 }
 

@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 		p.SetFence()
 	}
 	switch {
-	case w.opts.strict:
+	case w.opts.Strict:
 		return errStrict
 	case w.spec.Hops(h.Node) > 1:
 		return errFar

@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"encoding/binary"
@@ -34,7 +34,7 @@ const maxHello = 4096
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
-	return &hello{Version: activemsg.Version, Job: w.opts.job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
+	return &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
 }
 
 // fits returns nil if another PE's hello agrees with ours.
@@ -123,7 +123,7 @@ func (w *World) accept(ln net.Listener) {
 
 // greet answers a new connection, and serves its requests if that PE may join.
 func (w *World) greet(c net.Conn) {
-	_ = c.SetDeadline(time.Now().Add(w.opts.timeout))
+	_ = c.SetDeadline(time.Now().Add(w.opts.Timeout))
 	h, err := readHello(c)
 	if err != nil {
 		return
@@ -134,7 +134,7 @@ func (w *World) greet(c net.Conn) {
 	if err == nil && w.joined[h.PE] {
 		err = fmt.Errorf("%w: there is a PE %d already", errRefused, h.PE)
 	}
-	misfit := err != nil && h.Job == w.opts.job
+	misfit := err != nil && h.Job == w.opts.Job
 	if err != nil {
 		answer.Refused = err.Error()
 		if misfit && w.misfit == nil {

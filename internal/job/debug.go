@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/collective"
+	"github.com/ntbnet/ntbnet/internal/onesided"
 )
 
 // Debug mode: before each collective call, all PEs of the team exchange what they call
@@ -20,11 +21,11 @@ import (
 // remains usable.
 var ErrMismatch = errors.New("shmem: PEs differ")
 
-// call is a kind of collective call. PEs exchange its value.
-type call uint8
+// Call is a kind of collective call. PEs exchange its value.
+type Call uint8
 
 const (
-	callAlloc call = 1 + iota
+	callAlloc Call = 1 + iota
 	callFree
 	callSync
 	callBarrier
@@ -38,13 +39,15 @@ const (
 	callFCollect
 	callAlltoAll
 	callAlltoAllS
-	callAndReduce
-	callOrReduce
-	callXorReduce
-	callMinReduce
-	callMaxReduce
-	callSumReduce
-	callProdReduce
+
+	// Reductions, for Team.Reduce.
+	AndReduce
+	OrReduce
+	XorReduce
+	MinReduce
+	MaxReduce
+	SumReduce
+	ProdReduce
 )
 
 var callNames = [...]string{
@@ -53,9 +56,9 @@ var callNames = [...]string{
 	callBcast: "Bcast", callAllReduce: "AllReduce",
 	callBroadcast: "Broadcast", callCollect: "Collect", callFCollect: "FCollect",
 	callAlltoAll: "AlltoAll", callAlltoAllS: "AlltoAllS",
-	callAndReduce: "AndReduce", callOrReduce: "OrReduce", callXorReduce: "XorReduce",
-	callMinReduce: "MinReduce", callMaxReduce: "MaxReduce",
-	callSumReduce: "SumReduce", callProdReduce: "ProdReduce",
+	AndReduce: "AndReduce", OrReduce: "OrReduce", XorReduce: "XorReduce",
+	MinReduce: "MinReduce", MaxReduce: "MaxReduce",
+	SumReduce: "SumReduce", ProdReduce: "ProdReduce",
 }
 
 // words are what a PE passes: the call, with the size of an element in bits 8 to 15,
@@ -69,7 +72,7 @@ func (w words) String() string {
 		return fmt.Sprintf("unknown call %d", w[0])
 	}
 	args := ""
-	switch call(c) {
+	switch Call(c) {
 	case callAlloc:
 		args = fmt.Sprintf("%d bytes, aligned to %d", w[1], w[2])
 	case callFree:
@@ -88,9 +91,9 @@ func (w words) String() string {
 	case callAlltoAllS:
 		args = fmt.Sprintf("strides %d and %d, ", w[4], w[5])
 	}
-	if call(c) >= callBroadcast {
+	if Call(c) >= callBroadcast {
 		args += fmt.Sprintf("dst at %d, src at %d, elements of %d bytes", w[2], w[3], size)
-		if call(c) != callCollect {
+		if Call(c) != callCollect {
 			args += fmt.Sprintf(", n %d", w[1])
 		}
 	}
@@ -98,12 +101,12 @@ func (w words) String() string {
 }
 
 // same compares, in debug mode, what all PEs of the team call.
-func same[T Elem](ctx context.Context, t *Team, what call, dst, src Sym[T], n, a, b int) error {
+func (t *Team) same(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, n, a, b int) error {
 	if what == callCollect { // n may differ
 		n = 0
 	}
-	return t.compare(ctx, words{uint64(what) | uint64(sizeOf[T]())<<8,
-		uint64(n), uint64(dst.o.Off), uint64(src.o.Off), uint64(a), uint64(b)})
+	return t.compare(ctx, words{uint64(what) | uint64(size)<<8,
+		uint64(n), uint64(dst.Off), uint64(src.Off), uint64(a), uint64(b)})
 }
 
 // compare waits until all PEs of the team have called it, and compares what they pass.

@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"context"
@@ -14,23 +14,21 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/launch"
+	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // Open joins the job that the launcher has started, and waits until all PEs have
 // joined. It learns which PE this is from the first of these that is set: the option
-// PE; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
+// Given; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
 // Slurm's pmi2); OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS.
 // Without any of them it is PE 0 of 1. If the variables of a launcher are
 // incomplete, Open returns an error.
 //
 // If not all PEs have joined when ctx or the option Timeout ends, it fails with an
 // error that says which are missing.
-func Open(ctx context.Context, opts ...Option) (*World, error) {
-	o := options{pe: -1}
-	for _, set := range opts {
-		set(&o)
-	}
+func Open(ctx context.Context, given Options) (*World, error) {
+	o := options{Options: given}
 	err := o.environment()
 	if err == nil {
 		err = o.launched()
@@ -42,15 +40,15 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 	if err != nil {
 		// This does not call the launcher's Close. A launcher takes an end without
 		// it for a failure, as it should.
-		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.pe, o.n, err)
+		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.PE, o.N, err)
 	}
 	return w, nil
 }
 
-// launched sets what the launcher says, except what an option has set.
+// launched sets what the launcher says, unless that is given.
 func (o *options) launched() error {
-	if o.n != 0 || o.pe != -1 {
-		o.launcher = &launch.Job{PE: o.pe, N: o.n}
+	if o.Given {
+		o.launcher = &launch.Job{PE: o.PE, N: o.N}
 		return nil
 	}
 	job, err := launch.Find(os.Getenv)
@@ -58,41 +56,41 @@ func (o *options) launched() error {
 		return err
 	}
 	o.launcher = job
-	o.pe, o.n, o.job = job.PE, job.N, job.Name
+	o.PE, o.N, o.Job = job.PE, job.N, job.Name
 	return nil
 }
 
 func open(ctx context.Context, o options) (*World, error) {
-	if o.fabric == "" {
-		o.fabric = os.Getenv(fabric.EnvFabric)
+	if o.Fabric == "" {
+		o.Fabric = os.Getenv(fabric.EnvFabric)
 	}
-	if o.fabric == "" {
-		o.fabric, o.ownFabric = fabric.OfJob("shmem", o.job), true
+	if o.Fabric == "" {
+		o.Fabric, o.ownFabric = fabric.OfJob("shmem", o.Job), true
 	}
-	if o.timeout == 0 {
-		o.timeout = defaultTimeout
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
 	}
-	spec, err := fabric.ParseSpec(o.fabric)
-	if err != nil && o.n > 1 {
+	spec, err := fabric.ParseSpec(o.Fabric)
+	if err != nil && o.N > 1 {
 		return nil, err
 	}
 	o.inProcess = err == nil && spec.InProcess()
-	if o.heap == 0 {
-		o.heap = defaultHeap
+	if o.Heap == 0 {
+		o.Heap = defaultHeap
 		if o.inProcess {
-			o.heap = defaultGoHeap
+			o.Heap = defaultGoHeap
 		}
 	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	w, err := newWorld(o, o.inProcess)
 	if err != nil {
 		return nil, err
 	}
-	if o.n > 1 {
+	if o.N > 1 {
 		w.spec = spec
 		err = w.join(ctx)
 	}
@@ -100,10 +98,13 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.abandon()
 		return nil, err
 	}
-	if crowded(w.places, o.pe, 1) || o.strict && o.n > 1 {
+	if crowded(w.places, o.PE, 1) || o.Strict && o.N > 1 {
 		w.space.SetCrowded()
 	}
-	w.ctx = newCtx(w, nil, w.space.Peers())
+	if w.ctx = o.Ctx; w.ctx == nil {
+		w.ctx = new(onesided.Ctx)
+	}
+	w.ctx.Init(w.space, w.space.Peers())
 	w.team = worldTeam(w)
 	if err := w.share(ctx); err != nil {
 		w.abandon()
@@ -132,7 +133,7 @@ const (
 
 func (w *World) port(pe int) int {
 	h := fnv.New64a()
-	io.WriteString(h, w.opts.job)
+	io.WriteString(h, w.opts.Job)
 	return firstPort + int(h.Sum64()%portBases) + pe
 }
 
@@ -140,7 +141,7 @@ func (w *World) port(pe int) int {
 func (w *World) join(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f, err := sdp.Open(w.opts.fabric)
+	f, err := sdp.Open(w.opts.Fabric)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (w *World) join(ctx context.Context) error {
 	}
 	ln, err := f.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("job %q, or another whose ports are the same, has a PE %d in this fabric already: %w", w.opts.job, w.pe, err)
+		err = fmt.Errorf("job %q, or another whose ports are the same, has a PE %d in this fabric already: %w", w.opts.Job, w.pe, err)
 	}
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func parseSize(s string) (int, error) {
 	if m[2] != "" {
 		v = math.Ldexp(v, 10*(1+strings.Index("kmgt", m[2])))
 	}
-	if v = math.Ceil(v); v > maxHeap {
+	if v = math.Ceil(v); v > MaxHeap {
 		return 0, errSize
 	}
 	return int(v), nil

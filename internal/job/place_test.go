@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func TestACrowdIsOfPEsThatShareProcessors(t *testing.T) {
 }
 
 func TestPEsTellEachOtherWhereTheyAre(t *testing.T) {
-	run(t, 3, "mem:places", nil, func(w *World) {
+	run(t, 3, "mem:places", Options{}, func(w *World) {
 		require.NotZero(t, cpuSet(w.places[w.pe].CPUs).count())
 		for _, p := range w.places {
 			require.Equal(t, w.places[w.pe], p)
@@ -52,20 +52,20 @@ func TestPEsTellEachOtherWhereTheyAre(t *testing.T) {
 
 // PEs are apart if none has mapped another one's heap, in either direction.
 func TestPEsAreApart(t *testing.T) {
-	for name, opts := range map[string][3][]Option{
+	for name, strict := range map[string][3]bool{
 		"mapped":     {},
-		"strict":     {{Strict()}, {Strict()}, {Strict()}},
-		"one strict": {{Strict()}, nil, nil},
+		"strict":     {true, true, true},
+		"one strict": {true, false, false},
 	} {
 		for _, pes := range []int{2, 3} {
 			var all sync.WaitGroup
 			for pe := range pes {
 				all.Go(func() {
-					o := append([]Option{PE(pe, pes, t.Name()), Fabric("mem:apart"), HeapLimit(1 << 20)}, opts[pe]...)
-					w, err := Open(context.Background(), o...)
+					w, err := Open(context.Background(), Options{Given: true, PE: pe, N: pes, Job: t.Name(), Fabric: "mem:apart", Heap: 1 << 20, Strict: strict[pe]})
 					if !assert.NoError(t, err) {
 						return
 					}
+					assert.Equal(t, name == "mapped", w.team.engine.OneHost(), "%s, PE %d of %d", name, pe, pes)
 					assert.Equal(t, name == "strict", w.apart(), "%s, PE %d of %d", name, pe, pes)
 					assert.Equal(t, name == "strict" && crowded(w.places, pe, 2), w.space.WaitsSleep(), "%s, PE %d of %d", name, pe, pes)
 					w.places = []place{{"other", []uint64{15}}, {"other", []uint64{15}}, {"other", []uint64{15}}}[:pes]

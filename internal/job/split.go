@@ -1,4 +1,4 @@
-package shmem
+package job
 
 import (
 	"context"
@@ -26,27 +26,11 @@ const (
 	areas = firstSlot + maxTeams
 )
 
-// TeamConfig is the configuration of a team, like shmem_team_config_t.
-type TeamConfig struct {
-	// NumContexts is how many contexts of the team the program wants to have at the
-	// same time. Their number is not limited here.
-	NumContexts int
-}
-
-// Config returns the configuration with which the team was made, like
-// shmem_team_get_config. For a nil team it is zero.
-func (t *Team) Config() TeamConfig {
-	if t == nil {
-		return TeamConfig{}
-	}
-	return t.config
-}
-
 // SplitStrided makes a team of size PEs of this one: start, start+stride, and so on,
 // like shmem_team_split_strided. It is collective over this team; PEs that are not
 // in the new one get nil. A stride may be negative, or 0 for a team of one. If there
 // are no such PEs, or the new team cannot be made, all get an error.
-func (t *Team) SplitStrided(ctx context.Context, start, stride, size int, config ...TeamConfig) (*Team, error) {
+func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team, error) {
 	if t == nil {
 		return nil, errNoTeam
 	}
@@ -71,15 +55,14 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int, config
 	if size == 1 {
 		stride = 0
 	}
-	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, member, config)
+	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, member)
 }
 
 // Split2D makes two teams of this one, whose PEs are laid out in rows of xrange, like
 // shmem_team_split_2d: x has the PEs of this PE's row, y those of its column. xrange
-// is at least 1. An xrange above the number of PEs counts as that number. The first
-// config is for x, the second for y. If a team cannot be made, all get an error and
-// none is made.
-func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x, y *Team, err error) {
+// is at least 1. An xrange above the number of PEs counts as that number. If a team
+// cannot be made, all get an error and none is made.
+func (t *Team) Split2D(ctx context.Context, xrange int) (x, y *Team, err error) {
 	if t == nil {
 		return nil, nil, errNoTeam
 	}
@@ -90,13 +73,13 @@ func (t *Team) Split2D(ctx context.Context, xrange int, config ...TeamConfig) (x
 	xrange = max(1, min(xrange, len(t.pes)))
 	x, err = t.split(ctx, what, err,
 		func(pe int) int { return pe / xrange },
-		func(row, i int) int { return row*xrange + i }, config[:min(1, len(config))])
+		func(row, i int) int { return row*xrange + i })
 	if err != nil {
 		return nil, nil, err
 	}
 	y, err = t.split(ctx, what, nil,
 		func(pe int) int { return pe % xrange },
-		func(column, i int) int { return column + i*xrange }, config[min(1, len(config)):])
+		func(column, i int) int { return column + i*xrange })
 	if err != nil {
 		x.release()
 		return nil, nil, err
@@ -110,7 +93,7 @@ var errNoTeam = errors.New("shmem: split of a nil Team")
 // that a PE belongs to, or -1. member returns PE i of a group; behind the last it
 // returns no PE or one of another group. bad is what is wrong with the arguments. It
 // is returned only when all PEs have passed the same ones.
-func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int, config []TeamConfig) (*Team, error) {
+func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int) (*Team, error) {
 	if err := t.compare(ctx, what); err != nil {
 		return nil, err
 	}
@@ -140,9 +123,6 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 		if me >= 0 {
 			made = makeTeam(t.w, pes, me, slot)
 			made.engine.Clear()
-			if len(config) > 0 {
-				made.config = config[0]
-			}
 		}
 		err = t.engine.Sync(ctx) // no PE writes to the new area before it is clear
 	}

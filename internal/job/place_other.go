@@ -1,6 +1,6 @@
 //go:build !linux
 
-package shmem
+package job
 
 // thisPlace returns where this process runs. All PEs are within one process here.
 func thisPlace() place { return place{CPUs: allCPUs()} }

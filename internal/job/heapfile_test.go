@@ -1,6 +1,6 @@
 //go:build linux
 
-package shmem
+package job
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 
 // A World announces the token that is in its heap.
 func TestAWorldMarksItsHeap(t *testing.T) {
-	run(t, 2, "shm:"+fabrictest.Name(t), nil, func(w *World) {
+	run(t, 2, "shm:"+fabrictest.Name(t), Options{}, func(w *World) {
 		token := w.hello().Token
 		require.NotZero(t, token)
 		require.Equal(t, token, symheap.Load8(w.heap.Base, symheap.TokenAt))

@@ -1,0 +1,162 @@
+package job
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ntbnet/ntbnet/internal/collective"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+)
+
+// Collective operations: chapter 9.9 of the specification, by teams. What they have in
+// common:
+//
+// All PEs of the team make the same calls in the same order, with the same root and
+// strides, and the same objects. How many elements take part is how many src has; dst may
+// have more. An element has size bytes. Strides count elements. PEs are numbered as in
+// the team.
+//
+// A call returns when dst here is complete and src may be used again. Other PEs may
+// still be in it. Calls may follow each other at once, with any roots, and with teams
+// that have PEs in common, as long as they do not use the same objects at the same time.
+//
+// They panic if a number is out of its range, an object is too short, or src and dst
+// overlap. Where it says so, src and dst may be the same object. Errors are those of
+// waits and of puts, and ErrMismatch in debug mode. If ctx ends one early, the team
+// is of no use any more.
+//
+// The results do not depend on how a call is done, see internal/collective: a reduction
+// combines PE 0's elements with PE 1's, then with PE 2's, and so on.
+
+const nilTeam = "shmem: collective call of a nil Team"
+
+// begin begins each collective call. It checks the arguments that all calls have.
+func (t *Team) begin(dst, src onesided.Object) {
+	if t == nil {
+		panic(nilTeam)
+	}
+	if dst.N > 0 && dst.Space != t.w.space || src.N > 0 && src.Space != t.w.space {
+		onesided.BadWorld()
+	}
+}
+
+// enter begins a call without data. In debug mode it compares what all PEs call.
+func (t *Team) enter(ctx context.Context, what Call) error {
+	if t == nil {
+		panic(nilTeam)
+	}
+	if t.w.opts.Debug {
+		if err := t.compare(ctx, words{uint64(what)}); err != nil {
+			return err
+		}
+	}
+	return t.engine.Begin()
+}
+
+// enterWith begins a call with data.
+func (t *Team) enterWith(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, n, a, b int) error {
+	if t.w.opts.Debug {
+		if err := t.same(ctx, what, dst, src, size, n, a, b); err != nil {
+			return err
+		}
+	}
+	return t.engine.Begin()
+}
+
+// room panics unless n elements fit.
+func room(dst onesided.Object, n int) {
+	if n > dst.N {
+		onesided.BadRoom(n, dst.N)
+	}
+}
+
+// apart panics if m elements of dst and n of src overlap. If same is true they may be the
+// same object.
+func apart(dst, src, size uintptr, m, n int, same bool) {
+	if m == 0 || n == 0 || dst+uintptr(m)*size <= src || src+uintptr(n)*size <= dst || same && dst == src {
+		return
+	}
+	panic(fmt.Sprintf("shmem: objects of a collective call overlap: %d elements at offset %d, %d at %d", m, dst, n, src))
+}
+
+// each panics if dst has no room for n elements of each PE.
+func (t *Team) each(n, dst int) {
+	if n > dst/len(t.pes) {
+		panic(fmt.Sprintf("shmem: %d elements of each of %d PEs do not fit into an object of %d", n, len(t.pes), dst))
+	}
+}
+
+// checkRoot panics if there is no PE root.
+func (t *Team) checkRoot(root int) {
+	if uint(root) >= uint(len(t.pes)) {
+		onesided.BadPE(root, len(t.pes))
+	}
+}
+
+// Broadcast copies src at PE root to the beginning of dst at all PEs of the team, root
+// too. dst and src may be the same object.
+func (t *Team) Broadcast(ctx context.Context, dst, src onesided.Object, size uintptr, root int) error {
+	t.begin(dst, src)
+	n := src.N
+	room(dst, n)
+	t.checkRoot(root)
+	apart(dst.Off, src.Off, size, n, n, true)
+	if err := t.enterWith(ctx, callBroadcast, dst, src, size, n, root, 0); err != nil {
+		return err
+	}
+	return t.engine.Leave(t.engine.Broadcast(ctx, dst.Off, src.Off, n*int(size), root))
+}
+
+// Reduce combines src of all PEs, element by element, in the order of the PEs, and leaves
+// the result in dst of all PEs. what is the kind of reduction that fold does, such as
+// SumReduce; PEs compare it in debug mode. dst and src may be the same object.
+func (t *Team) Reduce(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, fold collective.Fold) error {
+	t.begin(dst, src)
+	n := src.N
+	room(dst, n)
+	apart(dst.Off, src.Off, size, n, n, true)
+	if err := t.enterWith(ctx, what, dst, src, size, n, 0, 0); err != nil {
+		return err
+	}
+	return t.engine.Leave(t.engine.Reduce(ctx, dst.Off, src.Off, n, int(size), fold))
+}
+
+// Bcast copies buf of PE root to buf of all PEs of the team. buf is any memory, of
+// elements of size bytes, and has the same length on all PEs.
+func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) error {
+	if t == nil {
+		panic(nilTeam)
+	}
+	t.checkRoot(root)
+	if t.w.opts.Debug {
+		mine := words{uint64(callBcast) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: uint64(root)}
+		if err := t.compare(ctx, mine); err != nil {
+			return err
+		}
+	}
+	if err := t.engine.Begin(); err != nil {
+		return err
+	}
+	return t.engine.Leave(t.engine.Bcast(ctx, buf, root))
+}
+
+// AllReduce combines buf of all PEs of the team, element by element, in the order of the
+// PEs, and leaves the result in buf of all PEs. buf is any memory, of elements of size
+// bytes, and has the same length on all PEs. sign returns what tells fold from others, in
+// debug mode.
+func (t *Team) AllReduce(ctx context.Context, buf []byte, size uintptr, fold collective.Fold, sign func() [2]uint64) error {
+	if t == nil {
+		panic(nilTeam)
+	}
+	if t.w.opts.Debug {
+		s := sign()
+		mine := words{uint64(callAllReduce) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: s[0], 5: s[1]}
+		if err := t.compare(ctx, mine); err != nil {
+			return err
+		}
+	}
+	if err := t.engine.Begin(); err != nil {
+		return err
+	}
+	return t.engine.Leave(t.engine.AllReduce(ctx, buf, int(size), fold))
+}

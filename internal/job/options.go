@@ -1,0 +1,86 @@
+package job
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/launch"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+)
+
+// Options are how Open joins a job. The zero Options are the defaults.
+type Options struct {
+	// Given says that this is PE number PE of N of the job named Job. Else the launcher
+	// says that, and these three do not count.
+	Given bool
+	PE, N int
+	Job   string
+
+	// Fabric names the fabric, in the form that sdp.Open takes. If it is empty,
+	// SDP_FABRIC names it. Without that the job has a fabric of its own on this machine.
+	Fabric string
+	// Heap is how large the symmetric heap may grow, in bytes, up to MaxHeap. 0 stands
+	// for SHMEM_SYMMETRIC_SIZE, and without that for 8 GiB, or 64 MiB for PEs that share a
+	// process by a fabric of kind mem.
+	Heap    int
+	Strict  bool          // use requests even where another PE's heap could be mapped
+	Debug   bool          // compare what PEs pass to collective calls, as with SHMEM_DEBUG
+	Timeout time.Duration // how long Open waits for all PEs; 0: 30 s
+
+	// Ctx is where Open makes the default context. If it is nil, Open allocates one.
+	Ctx *onesided.Ctx
+}
+
+// options are the Options of a World, and what Open adds.
+type options struct {
+	Options
+	inProcess bool // several PEs share this process
+	ownFabric bool // no fabric was named
+	launcher  *launch.Job
+}
+
+// Limits of Options.
+const (
+	MaxPEs  = launch.MaxPEs // most PEs of a job
+	MaxHeap = 1 << 40       // largest heap, in bytes
+
+	defaultHeap   = 8 << 30
+	defaultGoHeap = 64 << 20 // for PEs within one process
+
+	defaultTimeout = 30 * time.Second
+)
+
+// Environment variables of the specification.
+const (
+	envHeap  = "SHMEM_SYMMETRIC_SIZE"
+	envDebug = "SHMEM_DEBUG"
+)
+
+func (o *options) check() error {
+	switch {
+	case o.N < 1 || o.N > MaxPEs:
+		return fmt.Errorf("%d PEs: want 1 to %d", o.N, MaxPEs)
+	case o.PE < 0 || o.PE >= o.N:
+		return fmt.Errorf("PE %d of %d: want 0 to %d", o.PE, o.N, o.N-1)
+	case o.Heap < 1 || o.Heap > MaxHeap:
+		return fmt.Errorf("symmetric heap of %d bytes: want 1 to %d", o.Heap, MaxHeap)
+	case o.Timeout <= 0:
+		return fmt.Errorf("timeout of %v: want more than 0", o.Timeout)
+	}
+	return nil
+}
+
+// environment sets from the environment what no option has set.
+func (o *options) environment() (err error) {
+	if v := os.Getenv(envHeap); v != "" && o.Heap == 0 {
+		if o.Heap, err = parseSize(v); err != nil {
+			return fmt.Errorf("%s=%s: %w", envHeap, v, err)
+		}
+		o.Heap = max(1, o.Heap)
+	}
+	if os.Getenv(envDebug) != "" {
+		o.Debug = true
+	}
+	return nil
+}
