@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -123,7 +122,7 @@ func (n *tunNode) do(f func()) {
 func (n *tunNode) listen() (ln net.Listener) {
 	n.t.Helper()
 	var err error
-	n.do(func() { ln, err = net.Listen("tcp4", "0.0.0.0:0") })
+	n.do(func() { ln, err = net.Listen("tcp", ":0") })
 	require.NoError(n.t, err)
 	n.t.Cleanup(func() { ln.Close() })
 	return ln
@@ -131,7 +130,7 @@ func (n *tunNode) listen() (ln net.Listener) {
 
 // dial connects from the namespace by TCP.
 func (n *tunNode) dial(address string) (c net.Conn, err error) {
-	n.do(func() { c, err = (&net.Dialer{Timeout: testTimeout}).Dial("tcp4", address) })
+	n.do(func() { c, err = (&net.Dialer{Timeout: testTimeout}).Dial("tcp", address) })
 	return c, err
 }
 
@@ -143,6 +142,12 @@ type echoed struct {
 
 // tunEcho connects one node to another one.
 func tunEcho(from, to *tunNode) *echoed {
+	from.t.Helper()
+	return tunEchoAt(from, to, fmt.Sprintf("10.77.0.%d", to.number))
+}
+
+// tunEchoAt connects a node to another one at an address of that.
+func tunEchoAt(from, to *tunNode, address string) *echoed {
 	from.t.Helper()
 	ln := to.listen()
 	var server net.Conn
@@ -164,7 +169,7 @@ func tunEcho(from, to *tunNode) *echoed {
 		}
 		<-done
 	})
-	c, err := from.dial(fmt.Sprintf("10.77.0.%d:%d", to.number, ln.Addr().(*net.TCPAddr).Port))
+	c, err := from.dial(net.JoinHostPort(address, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
 	require.NoError(from.t, err)
 	from.t.Cleanup(func() { c.Close() })
 	return &echoed{from.t, c}
@@ -173,13 +178,20 @@ func tunEcho(from, to *tunNode) *echoed {
 // alive sends 100 kB, and waits until they have come back.
 func (e *echoed) alive() {
 	e.t.Helper()
-	sent := bytes.Repeat([]byte("0123456789"), 10000)
+	e.carries(100_000)
+}
+
+// carries sends n bytes, and waits until they have come back.
+func (e *echoed) carries(n int64) {
+	e.t.Helper()
 	require.NoError(e.t, e.c.SetDeadline(time.Now().Add(testTimeout)))
-	go e.c.Write(sent)
-	got := make([]byte, len(sent))
-	_, err := io.ReadFull(e.c, got)
-	require.NoError(e.t, err)
-	require.True(e.t, bytes.Equal(sent, got))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(e.c, newStream(1), n)
+		sent <- err
+	}()
+	require.NoError(e.t, newStream(1).readExactly(e.c, n))
+	require.NoError(e.t, <-sent)
 }
 
 // carrier reports whether the device of a peer has a carrier.
@@ -356,7 +368,7 @@ func TestTunUnit(t *testing.T) {
 // What is behind a node is reached through it, and nothing else may come from there.
 func TestTunRoutes(t *testing.T) {
 	nodes := newTunNodes(t, 2, fmt.Sprintf("ring:%s?node=%%d&nodes=2", fabrictest.Name(t)))
-	nodes[0].args = []string{"--route", "192.168.7.0/24=2", "--http", "127.0.0.1:9477"}
+	nodes[0].args = []string{"--route", "192.168.7.0/24=2", "--http", tunCounters}
 	for _, n := range nodes {
 		n.start()
 	}
@@ -367,16 +379,51 @@ func TestTunRoutes(t *testing.T) {
 	nodes[0].run("ping", "-c", "2", "-i", "0.1", "-W", "30", "192.168.7.1")
 	p := start(t, tool(t, "ping"), []string{"-c", "2", "-i", "0.1", "-W", "1", "-I", "192.168.8.1", "10.77.0.1"}, nodes[1].within())
 	require.Equal(t, 1, p.status(), "%s", p.out.String())
-	metrics := nodes[0].run("curl", "-sS", "http://127.0.0.1:9477/metrics")
+	metrics := nodes[0].run("curl", "-sS", "http://"+tunCounters+"/metrics")
 	require.Regexp(t, `(?m)^sdp_tun_dropped_packets_total\{node="2",reason="source_not_allowed"\} 2$`, metrics)
 	require.Regexp(t, `(?m)^sdp_tun_up\{node="2"\} 1$`, metrics)
 }
+
+// dialTun dials the daemon of node 1 as another node's does, and says hello.
+func dialTun(t *testing.T, f *sdp.Fabric) net.Conn {
+	t.Helper()
+	c, err := f.Dial("sdp", "node1:5077")
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	hello := append([]byte("sdp-tun\n"), 1, 0, 0, 0)
+	for _, v := range []uint32{65000, 0, 0} {
+		hello = binary.LittleEndian.AppendUint32(hello, v)
+	}
+	_, err = c.Write(hello)
+	require.NoError(t, err)
+	return c
+}
+
+// beat says that a daemon lives, until its connection ends.
+func beat(c net.Conn) (ended chan struct{}) {
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
+			_, err = c.Write(make([]byte, 4))
+		}
+	}()
+	return ended
+}
+
+// counts returns whether a line is among the counters, which the node serves at tunCounters.
+func (n *tunNode) counts(line string) func() bool {
+	re := regexp.MustCompile(`(?m)^sdp_tun_` + line + `$`)
+	return func() bool { return re.MatchString(n.run("curl", "-sS", "http://"+tunCounters+"/metrics")) }
+}
+
+const tunCounters = "127.0.0.1:9477"
 
 // A process of node 2 dials the daemon of node 1 before that of node 2 does. It is node 2 then, sends as
 // nobody else, and keeps the daemon out until it ends. A process of node 1 is refused.
 func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 	r := startMembers(t, "ring", 3, "")
-	nodes := newTunNodes(t, 3, "ring:"+r.name+"?node=%d", "--http", "127.0.0.1:9477")
+	nodes := newTunNodes(t, 3, "ring:"+r.name+"?node=%d", "--http", tunCounters)
 	nodes[0].start()
 	open := func(node int) *sdp.Fabric {
 		f, err := sdp.Open(fmt.Sprintf("ring:%s?node=%d", r.name, node))
@@ -387,14 +434,7 @@ func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 	_, err := open(1).Dial("sdp", "localhost:5077")
 	require.ErrorIs(t, err, syscall.EACCES)
 
-	c, err := open(2).Dial("sdp", "node1:5077")
-	require.NoError(t, err)
-	hello := append([]byte("sdp-tun\n"), 1, 0, 0, 0)
-	for _, v := range []uint32{65000, 0, 0} {
-		hello = binary.LittleEndian.AppendUint32(hello, v)
-	}
-	_, err = c.Write(hello)
-	require.NoError(t, err)
+	c := dialTun(t, open(2))
 	nodes[0].daemon.waitFor(regexp.MustCompile(`node2 is up`), 1)
 	datagram := func(from byte) []byte { // of UDP, to node 1
 		b := append(binary.LittleEndian.AppendUint32(nil, 10+28), make([]byte, 10+28)...)
@@ -408,24 +448,14 @@ func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 		_, err = c.Write(datagram(from))
 		require.NoError(t, err)
 	}
-	counted := func(line string) func() bool {
-		re := regexp.MustCompile(`(?m)^sdp_tun_` + line + `$`)
-		return func() bool { return re.MatchString(nodes[0].run("curl", "-sS", "http://127.0.0.1:9477/metrics")) }
-	}
-	eventually(t, "sources of others are dropped", counted(`dropped_packets_total\{node="2",reason="source_not_allowed"\} 3`))
-	require.True(t, counted(`received_packets_total\{node="2"\} 1`)())
+	eventually(t, "sources of others are dropped", nodes[0].counts(`dropped_packets_total\{node="2",reason="source_not_allowed"\} 3`))
+	require.True(t, nodes[0].counts(`received_packets_total\{node="2"\} 1`)())
 
-	beats := make(chan struct{})
-	go func() { // it lives
-		defer close(beats)
-		for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
-			_, err = c.Write(make([]byte, 4))
-		}
-	}()
+	ended := beat(c)
 	nodes[1].start()
-	eventually(t, "the daemon is refused", counted(`refused_total\{node="2"\} [1-9]\d*`))
+	eventually(t, "the daemon is refused", nodes[0].counts(`refused_total\{node="2"\} [1-9]\d*`))
 	c.Close()
-	<-beats
+	<-ended
 	nodes[1].daemon.waitFor(regexp.MustCompile(`node1 is up`), 1)
 	tunEcho(nodes[1], nodes[0]).alive()
 
