@@ -33,8 +33,15 @@ func init() {
 	operations["map"] = mapNode
 }
 
-// startDeputy starts a process with a name, a role and its arguments, and returns its first line.
+// startDeputy starts a process with a name, a role and its arguments, and returns its first line. In place of the
+// role there may be a program, which writes to the console.
 func startDeputy(w []string) (string, error) {
+	if roles[w[1]] == nil {
+		d := &deputy{cmd: exec.Command(w[1], w[2:]...)}
+		d.cmd.Stdout, d.cmd.Stderr = os.Stderr, os.Stderr
+		deputies[w[0]] = d
+		return "", d.cmd.Start()
+	}
 	d := &deputy{cmd: exec.Command("/proc/self/exe", w[2:]...)}
 	d.cmd.Env = append(os.Environ(), peerVariable+"="+w[1])
 	d.cmd.Stderr = os.Stderr

@@ -289,9 +289,7 @@ func (n *farNode) get(node, count string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return n.fabric.DialContext(ctx, "sdp", address)
-	}}
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return n.dial(node, ":80") }}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: testTimeout}
 	start := time.Now()

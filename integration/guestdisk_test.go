@@ -47,6 +47,8 @@ var (
 		"drivers/virtio/virtio_pci_modern_dev.ko", "drivers/virtio/virtio_pci.ko",
 		"net/core/failover.ko", "drivers/net/net_failover.ko", "drivers/net/virtio_net.ko",
 	}
+	// Nothing needs them but tests that load them.
+	tunModules = []string{"drivers/net/tun.ko", "drivers/block/nbd.ko"}
 	// ntbModules are the bus of bridges, their drivers and the kernel's users of them. A machine loads those
 	// that its test names.
 	ntbModules = []string{
@@ -66,7 +68,7 @@ func modulesOf(t *testing.T, kernel string) map[string]string {
 	t.Helper()
 	builtin, err := os.ReadFile(filepath.Join(kernel, "modules.builtin"))
 	require.NoError(t, err)
-	modules := slices.Concat(vfioModules, networkModules)
+	modules := slices.Concat(vfioModules, networkModules, tunModules)
 	if strings.HasPrefix(filepath.Base(kernel), "6.12.") {
 		modules = slices.Concat(modules, ntbModules)
 	}
