@@ -17,12 +17,13 @@
 //	limits       Word, Copies                         /by, /queue, /piece
 //	engine       Crossover                            /by
 //	shmem        Shmem, ShmemRing                     /lib, /hops
+//	tun          Tun                                  /test, /clients
 //
 // Every benchmark starts the processes that it needs. They are the test binary again, in
-// another role, and end when the benchmark does, or its process. All SDP connections are in
-// fabrics of the benchmark's own, which it removes. Each of SDP, TCP and Unix sockets, and each
-// chain of them, first carries 1 MiB each way, of which every byte is checked. Operations of
-// shmem check what they leave.
+// another role, or for tun commands of the module and of others. They end when the benchmark
+// does, or its process. All SDP connections are in fabrics of the benchmark's own, which it
+// removes. Each of SDP, TCP and Unix sockets, and each chain of them, first carries 1 MiB each
+// way, of which every byte is checked. Operations of shmem check what they leave.
 //
 // The script run compares two checkouts, see there. Peers that are missing are skipped; with
 // CI=true that is a failure.

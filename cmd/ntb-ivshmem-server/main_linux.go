@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"os/user"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -71,7 +70,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	fs := pflag.NewFlagSet("ntb-ivshmem-server", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
-	size := bytes(64 << 20)
+	size := flags.Size(64 << 20)
 	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G; SDP needs 2M for 2 ends")
 	fs.IntVar(&o.serve.Peers, "peers", 2, "`N` ends share each memory, 2 to 16; with more than 2 each can read and change all of it")
 	fs.IntVar(&o.serve.Vectors, "vectors", 1, "`N` interrupts for each end, 1 to 64; SDP uses one")
@@ -113,40 +112,6 @@ func groupID(name string) (int, error) {
 	}
 	return strconv.Atoi(g.Gid)
 }
-
-// bytes is a flag of a size.
-type bytes int64
-
-func (b *bytes) String() string {
-	n, unit := int64(*b), ""
-	for _, u := range []string{"K", "M", "G", "T"} {
-		if n == 0 || n%1024 != 0 {
-			break
-		}
-		n, unit = n/1024, u
-	}
-	return strconv.FormatInt(n, 10) + unit
-}
-
-func (b *bytes) Set(s string) error {
-	errSize := errors.New("want a power of two from 1M to 1T, as in 64M")
-	digits := strings.TrimRight(s, "KMGT")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || len(s) > len(digits)+1 {
-		return errSize
-	}
-	shift := 0
-	if s != digits {
-		shift = 10 * (strings.IndexByte("KMGT", s[len(s)-1]) + 1)
-	}
-	if n > ivshmem.MaxSize>>shift || !ivshmem.IsSize(n<<shift) {
-		return errSize
-	}
-	*b = bytes(n << shift)
-	return nil
-}
-
-func (*bytes) Type() string { return "SIZE" }
 
 // run runs the program until ctx ends, and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -225,7 +190,7 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
 	if !o.quiet {
-		size := bytes(options.Size)
+		size := flags.Size(options.Size)
 		logger.Printf("%s: %v for %d ends", path, &size, options.Peers)
 	}
 	return &memory{path, server, ln}, nil

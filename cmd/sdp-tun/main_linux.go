@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -114,8 +114,6 @@ func (d *daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
-	// A thread for each device waits in the kernel, and has a processor for a while after it began to.
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + c.Nodes)
 	if d.listener, err = d.node.Listen(ctx, d.fabric); err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -145,40 +143,25 @@ func (d *daemon) join(ctx context.Context, spec *fabric.Spec, text string) error
 	if d.fabric, err = sdp.Open(text); err != nil {
 		return fmt.Errorf("cannot open the SDP fabric: %w", err)
 	}
-	if spec.Node == 0 && spec.Nodes == 0 && !d.severalNodes() {
-		d.config.Self, d.config.Nodes = 1, 1
-		return nil
-	}
-	for waits := false; ; d.pause(ctx) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	for waits := false; ctx.Err() == nil; waits = true {
 		nodes := d.fabric.Nodes()
-		if len(nodes) < 2 {
-			if !waits {
-				d.log.Printf("waiting for the process that owns the links of node %d", spec.Node)
-			}
-			waits = true
-			continue
+		own := slices.IndexFunc(nodes, func(n sdp.Node) bool { return n.Up && n.Hops == 0 })
+		if len(nodes) > 1 && own >= 0 {
+			d.config.Self, d.config.Nodes = nodes[own].Number, len(nodes)
+			return nil
 		}
-		d.config.Nodes = len(nodes)
-		for _, n := range nodes {
-			if n.Up && n.Hops == 0 {
-				d.config.Self = n.Number
-				return nil
-			}
+		if spec.Node == 0 && spec.Nodes == 0 {
+			return nil // it has one node, of which Check complains
+		}
+		if !waits {
+			d.log.Printf("waiting for the process that owns the links of node %d", spec.Node)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
-}
-
-// severalNodes reports whether a fabric has several nodes as far as is known now.
-func (d *daemon) severalNodes() bool { return len(d.fabric.Nodes()) > 1 }
-
-func (d *daemon) pause(ctx context.Context) {
-	select {
-	case <-time.After(100 * time.Millisecond):
-	case <-ctx.Done():
-	}
+	return ctx.Err()
 }
 
 // become makes this process one of a user, without capabilities.

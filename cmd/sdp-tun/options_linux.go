@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +18,7 @@ import (
 
 const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that cannot be changed.
 
-Usage: sdp-tun [flags]
+Usage: sdp-tun [setup | remove] [flags]
 
 The fabric is that of SDP_FABRIC or /etc/ntbnet/fabric. It has several nodes. Each node
 has a TUN device for each other node, and node n has address n of each network: with
@@ -29,31 +28,13 @@ the same networks and MTU. A device has a carrier while its node is there.
 Devices are made at the start, by root, and end with the process. Those of setup stay:
   sdp-tun setup --user NAME    makes and configures them, for a user without capabilities
   sdp-tun remove               removes them
+These two want the flags of the daemon, and node=I and nodes=N of SDP_FABRIC.
 
 Examples, on node 1, and then on each other one with its number:
   SDP_FABRIC='ring:lab?node=1&nodes=3' sdp-tun
   ping 10.77.0.2
 What is behind node 2 is reached through it; other sources are dropped:
   SDP_FABRIC='ring:lab?node=1&nodes=3' sdp-tun --route 192.168.7.0/24=2
-
-Flags:
-`
-
-const setupHead = `sdp-tun setup makes the devices of this node, which stay, and gives them addresses and routes.
-
-Usage: sdp-tun setup [flags]
-
-It needs CAP_NET_ADMIN. SDP_FABRIC says node=I and nodes=N. After it sdp-tun needs no
-capability, as the user that is named here.
-
-Flags:
-`
-
-const removeHead = `sdp-tun remove removes the devices of this node, with their addresses and routes.
-
-Usage: sdp-tun remove [flags]
-
-It needs CAP_NET_ADMIN, and the flags with which the devices were made.
 
 Flags:
 `
@@ -81,10 +62,8 @@ type account struct {
 // stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	o := &options{}
-	head := usageHead
 	if len(args) > 0 && (args[0] == "setup" || args[0] == "remove") {
 		o.command, args = args[0], args[1:]
-		head = map[string]string{"setup": setupHead, "remove": removeHead}[o.command]
 	}
 	c := &o.config
 	fs := pflag.NewFlagSet("sdp-tun", pflag.ContinueOnError)
@@ -95,7 +74,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&c.Device, "device", "sdp", "the devices are called `NAME` and the number of a node")
 	routes := fs.StringArray("route", nil, "`PREFIX=NODE`: a network behind a node; may be repeated")
 	fs.IntVar(&c.MTU, "mtu", 65000, "`BYTES` of a packet, the same on all nodes, for devices that are made")
-	queue := size(1 << 20)
+	queue := flags.Size(1 << 20)
 	fs.Var(&queue, "queue", "how much may wait for a node, as in 256K or 1M")
 	bare := fs.Bool("no-addresses", false, "give devices no addresses or routes")
 	name := new(string)
@@ -108,7 +87,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	if o.command == "" {
 		fs.StringVar(&o.http, "http", "", "serve counters for Prometheus at `ADDR`, a port of loopback or unix:/PATH, as in 127.0.0.1:9477")
 	}
-	fs.Usage = func() { fmt.Fprint(stdout, head, fs.FlagUsages(), usageTail) }
+	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}
@@ -173,51 +152,15 @@ func lookUp(name string) (*account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--user %q: %w", name, err)
 	}
-	a := &account{}
-	all := []*int{&a.uid, &a.gid}
-	for range groups {
-		a.groups = append(a.groups, 0)
-	}
-	for i := range a.groups {
-		all = append(all, &a.groups[i])
-	}
-	for i, digits := range append([]string{u.Uid, u.Gid}, groups...) {
-		if *all[i], err = strconv.Atoi(digits); err != nil {
+	var ids []int
+	for _, digits := range append([]string{u.Uid, u.Gid}, groups...) {
+		id, err := strconv.Atoi(digits)
+		if err != nil {
 			return nil, fmt.Errorf("--user %q: %w", name, err)
 		}
+		ids = append(ids, id)
 	}
-	return a, nil
-}
-
-// size is a flag of a number of bytes.
-type size int
-
-func (s *size) Type() string { return "SIZE" }
-
-func (s *size) String() string {
-	switch n := int(*s); {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%dM", n>>20)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%dK", n>>10)
-	default:
-		return strconv.Itoa(n)
-	}
-}
-
-func (s *size) Set(text string) error {
-	digits, shift := text, 0
-	if n := len(text); n > 0 {
-		if i := strings.IndexByte("KMG", text[n-1]); i >= 0 {
-			digits, shift = text[:n-1], 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 30)
-	if err != nil || n<<shift > 1<<30 {
-		return errors.New("want a size up to 1G, as in 256K or 1M")
-	}
-	*s = size(n << shift)
-	return nil
+	return &account{ids[0], ids[1], ids[2:]}, nil
 }
 
 // owner returns the user whose devices setup makes.

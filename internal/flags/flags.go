@@ -15,6 +15,7 @@ var wants = map[string]string{
 	"uint64":   "a whole number, not negative",
 	"duration": "a time with its unit, as in 300ms or 2s",
 	"bool":     "true or false",
+	"SIZE":     "bytes, as in 65536, 64K or 1M",
 }
 
 // Parse parses args. A value that is not of the flag's type gives an error that says what

@@ -1,7 +1,6 @@
 package flags
 
 import (
-	"errors"
 	"io"
 	"testing"
 	"time"
@@ -10,11 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type size int
-
-func (s *size) String() string   { return "" }
-func (s *size) Set(string) error { return errors.New("want a size, as in 64K") }
-func (s *size) Type() string     { return "SIZE" }
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]string{"0": "0", "1023": "1023", "1024": "1K", "1500K": "1500K", "1024K": "1M", "64M": "64M", "3G": "3G", "1T": "1T", "2048T": "2048T"} {
+		var s Size
+		require.NoError(t, s.Set(text))
+		require.Equal(t, want, s.String())
+	}
+	for _, text := range []string{"", "K", "-1", "1X", "1KK", "1.5M", "1 K", "4194305T", "18446744073709551616"} {
+		var s Size
+		require.Error(t, s.Set(text), text)
+	}
+}
 
 func TestValuesOfTheWrongType(t *testing.T) {
 	var rounds *int
@@ -26,7 +31,7 @@ func TestValuesOfTheWrongType(t *testing.T) {
 		wait = fs.Duration("wait", time.Second, "")
 		fs.Bool("json", false, "")
 		fs.Uint64("seed", 0, "")
-		fs.Var(new(size), "size", "")
+		fs.Var(new(Size), "size", "")
 		return Parse(fs, args, io.Discard)
 	}
 	for arg, want := range map[string]string{
@@ -36,7 +41,7 @@ func TestValuesOfTheWrongType(t *testing.T) {
 		"--wait=3":    `--wait "3": want a time with its unit, as in 300ms or 2s`,
 		"--json=x":    `--json "x": want true or false`,
 		"--seed=-1":   `--seed "-1": want a whole number, not negative`,
-		"--size=x":    `invalid argument "x" for "--size" flag: want a size, as in 64K`,
+		"--size=x":    `--size "x": want bytes, as in 65536, 64K or 1M`,
 		"--nosuch":    `unknown flag: --nosuch`,
 	} {
 		require.EqualError(t, parse(arg), want)

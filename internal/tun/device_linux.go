@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,9 +23,17 @@ type device struct {
 	name  string
 	index int
 	fd    int
-	wake  int      // an event: ends a wait
+	file  *os.File // of fd, for Go's poller
 	fresh bool     // this process has made the device
-	takes Offloads // what the kernel takes in a write
+	takes uint32   // the offloads that the kernel has
+
+	// Of read, which has one caller at a time.
+	raw    syscall.RawConn
+	readv  func(fd uintptr) bool
+	to     [2][]byte
+	wait   bool
+	n      int
+	failed error
 }
 
 // openDevice attaches to a device, or makes one, which ends with the process.
@@ -37,7 +46,7 @@ func openDevice(name string) (*device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("/dev/net/tun: %w; give this user read and write access to it", err)
 	}
-	d := &device{name: name, fd: fd, wake: -1, fresh: missing != nil}
+	d := &device{name: name, fd: fd, fresh: missing != nil}
 	if err := d.attach(); err != nil {
 		unix.Close(fd)
 		switch {
@@ -71,7 +80,8 @@ func (d *device) attach() error {
 	if err := unix.IoctlSetPointerInt(d.fd, unix.TUNSETVNETLE, 1); err != nil {
 		return err
 	}
-	for _, o := range []Offloads{offloadCsum | offloadTSO | offloadUSO, offloadCsum | offloadTSO, offloadCsum} {
+	const tso = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+	for _, o := range []uint32{tso | unix.TUN_F_USO4 | unix.TUN_F_USO6, tso, unix.TUN_F_CSUM} {
 		if d.offload(o) == nil {
 			d.takes = o
 			break
@@ -82,26 +92,18 @@ func (d *device) attach() error {
 		return err
 	}
 	d.index = link.Index
-	d.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	d.file = os.NewFile(uintptr(d.fd), d.name) // the poller takes it only now that it is a device
+	d.raw, err = d.file.SyscallConn()
+	d.readv = func(fd uintptr) bool {
+		d.n, d.failed = unix.Readv(int(fd), d.to[:])
+		return d.failed != unix.EAGAIN || !d.wait
+	}
 	return err
 }
 
-// offload has the kernel hand over packets that need what o has.
-func (d *device) offload(o Offloads) error {
-	bits := 0
-	for _, b := range []struct {
-		o    Offloads
-		bits int
-	}{
-		{offloadCsum, unix.TUN_F_CSUM},
-		{offloadTSO, unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN},
-		{offloadUSO, unix.TUN_F_USO4 | unix.TUN_F_USO6},
-	} {
-		if o&b.o != 0 {
-			bits |= b.bits
-		}
-	}
-	return unix.IoctlSetInt(d.fd, unix.TUNSETOFFLOAD, bits)
+// offload says what the kernel may leave to the peer's: checksums, and the cutting of batches of segments and datagrams.
+func (d *device) offload(bits uint32) error {
+	return unix.IoctlSetInt(d.fd, unix.TUNSETOFFLOAD, int(bits))
 }
 
 // carrier says whether the peer is there. Without it the kernel takes no route over the device.
@@ -132,12 +134,23 @@ func (d *device) readMTU() (int, error) {
 	return link.MTU, nil
 }
 
-// read reads a virtio header and a packet into buffers, one behind the other. The error is EAGAIN if there is none.
-func (d *device) read(buffers ...[]byte) (int, error) {
+// errGone reports that the device was removed.
+var errGone = errors.New("its device was removed")
+
+// read reads a virtio header and a packet into a and then b. If there is none it waits, or returns EAGAIN. Behind the
+// deadline that was set it fails with os.ErrDeadlineExceeded, with a packet or without.
+func (d *device) read(wait bool, a, b []byte) (int, error) {
 	for {
-		n, err := unix.Readv(d.fd, buffers)
+		d.wait, d.to = wait, [2][]byte{a, b}
+		err := d.raw.Read(d.readv)
+		if err == nil {
+			err = d.failed
+		}
+		if err == unix.EBADFD {
+			err = errGone
+		}
 		if err != unix.EINTR {
-			return n, err
+			return d.n, err
 		}
 	}
 }
@@ -146,30 +159,14 @@ func (d *device) read(buffers ...[]byte) (int, error) {
 func (d *device) write(b []byte) error {
 	for {
 		_, err := unix.Write(d.fd, b)
+		if err == unix.EBADFD {
+			err = errGone
+		}
 		if err != unix.EINTR {
 			return err
 		}
 	}
 }
-
-// wait waits until there is a packet, interrupt is called, or d has passed.
-func (d *device) wait(limit time.Duration) error {
-	fds := []unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds, int(limit/time.Millisecond)); err != nil && err != unix.EINTR {
-		return err
-	}
-	if fds[1].Revents != 0 {
-		var b [8]byte
-		unix.Read(d.wake, b[:])
-	}
-	if fds[0].Revents&unix.POLLERR != 0 {
-		return fmt.Errorf("device %s is gone", d.name)
-	}
-	return nil
-}
-
-// interrupt ends a wait.
-func (d *device) interrupt() { unix.Write(d.wake, []byte{0, 0, 0, 0, 0, 0, 0, 1}) }
 
 // persist makes a device stay when its process ends, for a user, or has it end with it.
 func (d *device) persist(on bool, uid int) error {
@@ -182,7 +179,4 @@ func (d *device) persist(on bool, uid int) error {
 	return unix.IoctlSetInt(d.fd, unix.TUNSETPERSIST, 1)
 }
 
-func (d *device) Close() error {
-	unix.Close(d.wake)
-	return unix.Close(d.fd)
-}
+func (d *device) Close() error { return d.file.Close() }

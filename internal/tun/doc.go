@@ -14,7 +14,8 @@
 //
 // Each side begins with a hello. Frames follow, all words little-endian:
 //
-//	0   length of what follows, 4 bytes; 0 in a heartbeat, of which nothing follows
+//	0   length of what follows, 4 bytes; 0 in a heartbeat, of which nothing follows, and
+//	    which the side that accepted the connection answers
 //	4   virtio header, 10 bytes
 //	14  packet
 //

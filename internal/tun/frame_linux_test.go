@@ -1,7 +1,6 @@
 package tun
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -11,53 +10,43 @@ import (
 )
 
 func TestHellos(t *testing.T) {
-	h := hello{helloVersion, 1500, offloadCsum | offloadUSO}
-	got, err := decodeHello(h.encode())
+	own := newHello(1500, 5)
+	b, err := binary.Append(nil, binary.LittleEndian, own)
 	require.NoError(t, err)
-	require.Equal(t, h, got)
+	require.Equal(t, "sdp-tun\n\x01\x00\x00\x00\xdc\x05\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00", string(b))
+	require.NoError(t, newHello(1500, 0).check(own))
+	other, older := own, own
+	other.Magic[0], older.Version = 'S', 0
 	for _, c := range []struct {
-		b    []byte
+		h    hello
 		want string
 	}{
-		{nil, "it is no sdp-tun"},
-		{h.encode()[1:], "it is no sdp-tun"},
-		{bytes.Repeat([]byte("GET "), helloSize/4), "it is no sdp-tun"},
-		{hello{9, 1500, 0}.encode(), "it has version 9 of sdp-tun's frames, and this one 1"},
+		{hello{}, "it is no sdp-tun"},
+		{other, "it is no sdp-tun"},
+		{older, "it has version 0 of sdp-tun's frames, and this node 1"},
+		{newHello(9000, 0), "it has MTU 9000, and this node 1500: give all the same --mtu"},
 	} {
-		_, err := decodeHello(c.b)
-		require.EqualError(t, err, c.want)
+		require.EqualError(t, c.h.check(own), c.want)
 	}
 }
 
 func TestLengthsOfFrames(t *testing.T) {
 	for n, ok := range map[uint32]bool{0: true, 1: false, virtioSize - 1: false, virtioSize: true, maxBody: true, maxBody + 1: false, 1 << 31: false, 1<<32 - 1: false} {
-		b := binary.LittleEndian.AppendUint32(nil, n)
-		for _, cut := range []int{0, 1, 3, 4} { // also where the length comes in two parts
-			var f frames
-			_, _, _, err := f.next(b[:cut])
-			if err == nil && cut < 4 {
-				_, _, _, err = f.next(b[cut:])
-			}
-			require.Equal(t, ok, err == nil, "%d, cut at %d", n, cut)
-		}
+		_, err := newCatcher().take(binary.LittleEndian.AppendUint32(nil, n))
+		require.Equal(t, ok, err == nil, "%d", n)
 	}
 }
 
-// cut returns the bodies of a stream that arrives in pieces.
-func cut(stream []byte, size int) (bodies [][]byte, err error) {
-	var f frames
+// cut returns what reaches the kernel of a stream that arrives in pieces.
+func cut(stream []byte, size int) (written [][]byte, err error) {
+	c := newCatcher()
+	var rest []byte
 	for piece := range slices.Chunk(stream, size) {
-		for len(piece) > 0 {
-			body, rest, whole, err := f.next(piece)
-			if err != nil {
-				return bodies, err
-			}
-			if piece = rest; whole {
-				bodies = append(bodies, append([]byte{}, body...))
-			}
+		if rest, err = c.take(slices.Concat(rest, piece)); err != nil {
+			break
 		}
 	}
-	return bodies, nil
+	return c.written, err
 }
 
 // Whatever arrives, in pieces of any size, is cut into the same frames, and nothing reaches the kernel whose
@@ -75,11 +64,10 @@ func FuzzFrames(f *testing.F) {
 		require.Equal(t, whole, pieces)
 		require.Equal(t, bad, badToo)
 
-		c := newCatcher()
-		if err := c.take(stream); err != nil {
-			require.ErrorIs(t, err, errFrame)
+		if bad != nil {
+			require.ErrorIs(t, bad, errFrame)
 		}
-		for _, b := range c.written {
+		for _, b := range whole {
 			requireAllowed(t, b)
 		}
 	})

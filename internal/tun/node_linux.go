@@ -25,7 +25,7 @@ func Open(c *Config) (*Node, error) {
 		if err != nil {
 			return err
 		}
-		n.peers[node] = &peer{node: node, dev: d, sources: c.sources(node), queue: NewQueue(c.Queue), logf: c.Logf}
+		n.peers[node] = &peer{node: node, dials: node < c.Self, dev: d, sources: c.sources(node), queue: NewQueue(c.Queue), logf: c.Logf}
 		if !d.fresh {
 			return nil
 		}
@@ -68,8 +68,8 @@ func (n *Node) Run(ctx context.Context, fabric *sdp.Fabric, ln *sdp.Listener) er
 	defer all.Wait()
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	for node, p := range n.peers {
-		if node < n.config.Self { // of two nodes the one with the higher number dials
+	for _, p := range n.peers {
+		if p.dials {
 			all.Go(func() { p.dial(ctx, fabric) })
 		}
 	}
@@ -83,7 +83,7 @@ func (n *Node) Run(ctx context.Context, fabric *sdp.Fabric, ln *sdp.Listener) er
 		}
 		conn := c.(*sdp.Conn)
 		p := n.peers[nodeOf(conn)]
-		if p == nil || p.node < n.config.Self {
+		if p == nil || p.dials {
 			abort(conn)
 			continue
 		}

@@ -2,21 +2,21 @@ package tun
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
-	"golang.org/x/sys/unix"
 )
 
 // peer is another node: its device, and a connection to it at most.
 type peer struct {
 	// Immutable.
 	node    int
+	dials   bool // this node: of two the one with the higher number does
 	dev     *device
 	sources []netip.Prefix
 	queue   *Queue
@@ -91,14 +91,14 @@ func (p *peer) use(ctx context.Context, c *sdp.Conn) error {
 		return err
 	}
 	p.drain()
-	var stop atomic.Bool
-	s := newSender(c, p.dev, p.queue, &stop, &p.count)
-	sent := make(chan error, 1)
-	go func() {
-		err := s.run()
-		abort(c)
-		sent <- err
-	}()
+	r := &receiver{conn: c, sources: p.sources, write: p.dev.write, count: &p.count}
+	s := &sender{conn: c, dev: p.dev, queue: p.queue, count: &p.count, heard: &r.heard, waits: dialerWaits}
+	if !p.dials {
+		s.waits, r.beat = accepterWaits, p.rouse
+	}
+	ends := make(chan error, 2)
+	go func() { ends <- s.run() }()
+	go func() { ends <- r.run() }()
 	if err := p.dev.carrier(true); err != nil {
 		p.logf("node%d: %v", p.node, err)
 	}
@@ -108,19 +108,18 @@ func (p *peer) use(ctx context.Context, c *sdp.Conn) error {
 	p.said = ""
 	p.logf("node%d is up", p.node)
 
-	r := &receiver{conn: c, sources: p.sources, write: p.dev.write, count: &p.count}
-	err := r.run()
+	err := <-ends
 	p.up.Store(false)
 	p.dev.carrier(false)
-	stop.Store(true)
-	p.dev.interrupt()
 	abort(c)
-	if e := <-sent; e != nil && errors.Is(err, unix.EBADFD) {
-		err = e
-	}
+	p.rouse() // the sender finds the connection closed
+	<-ends
 	s.close()
 	return err
 }
+
+// rouse has the sender send a heartbeat now, if it waits for a packet.
+func (p *peer) rouse() { p.dev.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // greet exchanges hellos, and has the kernel hand over what the peer's takes.
 func (p *peer) greet(c *sdp.Conn) error {
@@ -128,32 +127,28 @@ func (p *peer) greet(c *sdp.Conn) error {
 	if err != nil {
 		return err
 	}
-	own := hello{helloVersion, uint32(mtu), p.dev.takes}
+	own, its := newHello(mtu, p.dev.takes), hello{}
 	if err := c.SetDeadline(time.Now().Add(helloTime)); err != nil {
 		return err
 	}
-	if _, err := c.Write(own.encode()); err != nil {
+	if err := binary.Write(c, binary.LittleEndian, own); err != nil {
 		return err
 	}
-	b := make([]byte, helloSize)
-	if _, err := io.ReadFull(c, b); err != nil {
+	if err := binary.Read(c, binary.LittleEndian, &its); err != nil {
 		return fmt.Errorf("its hello: %w", err)
 	}
-	its, err := decodeHello(b)
-	if err != nil {
+	if err := errors.Join(its.check(own), c.SetReadDeadline(time.Time{})); err != nil {
 		return err
 	}
-	if its.mtu != own.mtu {
-		return fmt.Errorf("it has MTU %d, and this node %d: give all the same --mtu", its.mtu, own.mtu)
-	}
-	return p.dev.offload(own.offloads & its.offloads)
+	return p.dev.offload(own.Offloads & its.Offloads)
 }
 
 // drain drops what the kernel has kept since an earlier connection.
 func (p *peer) drain() {
+	p.dev.file.SetReadDeadline(time.Time{})
 	b := make([]byte, maxFrame)
 	for {
-		if _, err := p.dev.read(b); err != nil {
+		if _, err := p.dev.read(false, b, nil); err != nil {
 			return
 		}
 		p.count.down.Add(1)

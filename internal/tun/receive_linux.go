@@ -1,15 +1,18 @@
 package tun
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
-	"os"
 	"slices"
-	"time"
+	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/sdp"
-	"golang.org/x/sys/unix"
 )
+
+// errFrame reports that a peer sent a length that no frame has.
+var errFrame = errors.New("bad length of a frame")
 
 // receiver hands the packets of a peer to the kernel.
 type receiver struct {
@@ -17,56 +20,48 @@ type receiver struct {
 	sources []netip.Prefix
 	write   func(frame []byte) error // device.write
 	count   *counters
-	frames  frames
+	heard   atomic.Uint64 // grows while the peer sends, for sender.tick
+	beat    func()        // if not nil, answers a heartbeat
 }
 
-// errSilent reports that a peer sends nothing any more. Its process may be stopped.
-var errSilent = errors.New("nothing is heard of it")
-
-// run receives until the connection fails, the peer is silent, or it sends what is no frame.
+// run receives until the connection fails, or the peer sends what is no frame.
 func (r *receiver) run() error {
-	for misses, heard := 0, true; ; {
-		b, err := r.conn.Peek()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			misses++
-			if heard {
-				misses = 0
-			}
-			if misses >= silence {
-				return errSilent
-			}
-			heard = false
-			err = r.conn.SetReadDeadline(time.Now().Add(heartbeat))
-		}
+	b := make([]byte, 2*maxFrame)
+	for kept := 0; ; {
+		n, err := r.conn.Read(b[kept:])
 		if err != nil {
 			return err
 		}
-		if b == nil {
-			continue
-		}
-		heard = true
-		err = r.take(b)
-		r.conn.Discard(len(b))
+		r.heard.Add(1)
+		rest, err := r.take(b[:kept+n])
 		if err != nil {
 			return err
 		}
+		kept = copy(b, rest)
 	}
 }
 
-// take takes the frames of b apart.
-func (r *receiver) take(b []byte) error {
-	for len(b) > 0 {
-		body, rest, whole, err := r.frames.next(b)
-		if err != nil {
-			return err
+// take delivers the packets of the frames of b, and returns what is left: the beginning of a frame at most.
+func (r *receiver) take(b []byte) (rest []byte, err error) {
+	for len(b) >= lengthSize {
+		n := binary.LittleEndian.Uint32(b)
+		if n > maxBody || 0 < n && n < virtioSize {
+			return nil, fmt.Errorf("%w: %d", errFrame, n)
 		}
-		if b = rest; whole && len(body) > 0 {
-			if err := r.deliver(body); err != nil {
-				return err
+		end := lengthSize + int(n)
+		if len(b) < end {
+			break
+		}
+		if n > 0 {
+			if err := r.deliver(b[lengthSize:end]); err != nil {
+				return nil, err
 			}
+		} else if r.beat != nil {
+			r.beat()
 		}
+		b = b[end:]
 	}
-	return nil
+	return b, nil
 }
 
 // deliver hands a packet to the kernel, if the peer may send it. What the kernel refuses is counted.
@@ -82,7 +77,7 @@ func (r *receiver) deliver(body []byte) error {
 	}
 	if err := r.write(body); err != nil {
 		r.count.kern.Add(1)
-		if err == unix.EBADFD { // the device was removed
+		if err == errGone {
 			return err
 		}
 		return nil

@@ -120,7 +120,9 @@ func TestPacketsOfAPeer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newCatcher()
-			require.NoError(t, r.take(frameOf(c.header, c.packet)))
+			rest, err := r.take(frameOf(c.header, c.packet))
+			require.NoError(t, err)
+			require.Empty(t, rest)
 			got := [3]uint64{uint64(len(r.written)), r.count.source.Load(), r.count.malformed.Load()}
 			require.Equal(t, map[string][3]uint64{"": {1, 0, 0}, source: {0, 1, 0}, malformed: {0, 0, 1}}[c.want], got)
 		})

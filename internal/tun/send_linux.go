@@ -18,19 +18,25 @@ const (
 
 	// batch is how many packets are taken into the queue before one is sent.
 	batch = 16
-
-	// heartbeat is how often something is sent at the least, and silence after how many of those times a peer is gone
-	// that sends nothing.
-	heartbeat = 200 * time.Millisecond
-	silence   = 4
 )
+
+// waits are when a sender that reads no packet sends a heartbeat, and when it does so again if nothing was heard of the peer
+// in the first wait. If nothing is heard in the second one either, the peer is gone: its process may be stopped. The side that
+// accepted answers each heartbeat of the other one, so that of two idle nodes only one has a timer that fires. A peer that is
+// stopped is noticed within 950 ms.
+var (
+	dialerWaits   = [...]time.Duration{400 * time.Millisecond, 150 * time.Millisecond}
+	accepterWaits = [...]time.Duration{900 * time.Millisecond, 50 * time.Millisecond}
+)
+
+// errSilent reports that a peer sends nothing any more.
+var errSilent = errors.New("nothing is heard of it")
 
 // sender sends what comes out of a device to a peer, while there is a connection.
 type sender struct {
 	conn  *sdp.Conn
 	dev   *device
 	queue *Queue
-	stop  *atomic.Bool // with dev.interrupt
 	count *counters
 
 	start   time.Time
@@ -38,19 +44,20 @@ type sender struct {
 	staging *entry // into which packets are read that wait
 	sending *entry // of which rest is a part, or nil
 	rest    []byte // what is to be sent of a frame that has begun
-	beat    time.Time
+
+	next   time.Time // when tick is called
+	quiet  bool      // the deadline of the connection is that
+	waits  [2]time.Duration
+	heard  *atomic.Uint64 // of the receiver
+	known  uint64         // what heard was at the last tick
+	misses int            // how many ticks in a row it was the same
 }
 
-func newSender(conn *sdp.Conn, dev *device, queue *Queue, stop *atomic.Bool, count *counters) *sender {
-	return &sender{
-		conn: conn, dev: dev, queue: queue, stop: stop, count: count,
-		start: time.Now(), spill: make([]byte, maxFrame), staging: queue.buffer(maxFrame),
-	}
-}
-
-// run sends until the connection or the device fails, or stop is true. A frame that is being sent then is lost.
-func (s *sender) run() (err error) {
-	for err == nil && !s.stop.Load() {
+// run sends until the connection or the device fails, or the peer is silent. A frame that is being sent then is lost.
+func (s *sender) run() error {
+	s.start, s.spill, s.staging, s.misses = time.Now(), make([]byte, maxFrame), s.queue.buffer(maxFrame), -1
+	err := s.tick()
+	for err == nil {
 		if len(s.rest) > 0 || s.queue.Bytes() > 0 {
 			err = s.relieve()
 		} else {
@@ -60,53 +67,58 @@ func (s *sender) run() (err error) {
 	return err
 }
 
-// direct sends packets while nothing waits: the kernel writes each to where it goes. It returns when a packet must wait.
+// tick sets the deadline of the device, behind which it is called again, and fails if the peer is silent.
+func (s *sender) tick() error {
+	if heard := s.heard.Load(); heard != s.known {
+		s.known, s.misses = heard, 0
+	} else if s.misses++; s.misses == len(s.waits) {
+		return errSilent
+	}
+	s.next = time.Now().Add(s.waits[s.misses])
+	return s.dev.file.SetReadDeadline(s.next)
+}
+
+// direct sends a packet while nothing waits: the kernel writes it to where it goes. Without room it queues packets.
 func (s *sender) direct() error {
-	for !s.stop.Load() {
-		b, err := s.reserve(maxFrame)
-		if err != nil || b == nil {
-			if err == nil {
-				err = s.fill()
-			}
-			return err
-		}
-		if len(b) < 2*headSize {
+	b, err := s.reserve(maxFrame)
+	if err != nil {
+		return err
+	}
+	if len(b) < lengthSize {
+		if b != nil {
 			s.conn.Commit(0)
-			if err := s.idle(); err != nil {
-				return err
-			}
-			return s.fill()
 		}
-		n, err := s.dev.read(b[lengthSize:], s.spill)
-		if err == unix.EAGAIN {
-			s.conn.Commit(0)
-			if err := s.idle(); err != nil || len(s.rest) > 0 {
-				return err
-			}
-			continue
-		}
-		if err != nil || n < virtioSize || lengthSize+n > maxFrame {
-			s.conn.Commit(0)
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		binary.LittleEndian.PutUint32(b, uint32(n))
-		s.sent(n)
-		n += lengthSize
-		s.conn.Commit(min(n, len(b)))
-		if n > len(b) {
-			s.rest = s.spill[:n-len(b)]
-			return nil
+		return s.fill(true)
+	}
+	n, err := s.dev.read(true, b[lengthSize:], s.spill)
+	if err == nil && s.quiet {
+		err = s.conn.SetWriteDeadline(time.Now().Add(patience))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if err = s.tick(); err == nil {
+			n, err = s.dev.read(false, b[lengthSize:], s.spill)
 		}
 	}
+	if s.quiet = err == unix.EAGAIN; s.quiet {
+		n, err = 0, s.conn.SetWriteDeadline(s.next) // the time of patience would be another wake
+	}
+	if err != nil || n > maxBody {
+		s.conn.Commit(0)
+		return err
+	}
+	binary.LittleEndian.PutUint32(b, uint32(n)) // 0 in a heartbeat
+	if n > 0 {
+		s.sent(n)
+	}
+	n += lengthSize
+	s.conn.Commit(min(n, len(b)))
+	s.rest = s.spill[:max(n-len(b), 0)]
 	return nil
 }
 
 // relieve takes packets into the queue, and sends a frame of it, as far as there is room soon.
 func (s *sender) relieve() error {
-	if err := s.fill(); err != nil {
+	if err := s.fill(false); err != nil {
 		return err
 	}
 	if len(s.rest) == 0 {
@@ -132,19 +144,22 @@ func (s *sender) relieve() error {
 	return nil
 }
 
-// fill takes packets into the queue, a batch at most.
-func (s *sender) fill() error {
+// fill takes packets into the queue, a batch at most. If there is none, it may wait for the first.
+func (s *sender) fill(wait bool) error {
 	for range batch {
-		n, err := s.dev.read(s.staging.b[lengthSize:])
+		n, err := s.dev.read(wait, s.staging.b[lengthSize:], nil)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if err = s.tick(); err == nil {
+				break
+			}
+		}
 		if err == unix.EAGAIN {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if n < virtioSize {
-			continue
-		}
+		wait = false
 		binary.LittleEndian.PutUint32(s.staging.b, uint32(n))
 		n += lengthSize
 		e := s.staging
@@ -181,19 +196,6 @@ func (s *sender) reserve(n int) ([]byte, error) {
 func (s *sender) sent(n int) {
 	s.count.txPackets.Add(1)
 	s.count.txBytes.Add(uint64(n - virtioSize))
-}
-
-// idle waits for a packet. If a heartbeat is due, it is the rest.
-func (s *sender) idle() error {
-	if err := s.dev.wait(heartbeat); err != nil {
-		return err
-	}
-	if now := time.Now(); now.Sub(s.beat) >= heartbeat {
-		s.beat = now
-		s.rest = s.spill[:lengthSize]
-		clear(s.rest)
-	}
-	return nil
 }
 
 // close gives back what waits.
