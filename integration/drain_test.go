@@ -135,10 +135,10 @@ func TestDrainTimeoutCutsConnections(t *testing.T) {
 		t.Errorf("status %d, want 0: the end was asked for", s)
 	}
 	out := p.out.String()
-	if !strings.HasSuffix(out, "sdp-proxy: cut 1 connections that had not ended\n") {
+	if !strings.HasSuffix(out, "msg=\"cut connections that had not ended\" connections=1\n") {
 		t.Errorf("the last line does not say that a connection was cut:\n%s", out)
 	}
-	if !strings.Contains(out, "sdp-proxy: stopping; 1 connections have 10ms to end\n") {
+	if !strings.Contains(out, " msg=stopping open=1 drain_timeout=10ms\n") {
 		t.Errorf("no word of the start of the drain:\n%s", out)
 	}
 }

@@ -27,7 +27,7 @@ func (r *ring) memberSpec(node int) string {
 func (r *ring) own(node int) *process {
 	r.t.Helper()
 	p := start(r.t, filepath.Join(programs, "sdp-proxy"), []string{"--own"}, withEnv("SDP_FABRIC="+r.spec(node)))
-	p.waitFor(regexp.MustCompile(`(?m)^sdp-proxy: owning the links of `+regexp.QuoteMeta(r.spec(node))+`$`), 1)
+	p.waitFor(regexp.MustCompile(`(?m) msg="owning the links" fabric="`+regexp.QuoteMeta(r.spec(node))+`"$`), 1)
 	return p
 }
 

@@ -155,7 +155,7 @@ func echoes(t *testing.T) string {
 	return l.Addr().String()
 }
 
-var proxyListens = regexp.MustCompile(`listening on `)
+var proxyListens = regexp.MustCompile(`msg=listening `)
 
 // membersDoNotWait attacks a proxy, and those who ask who is there.
 func membersDoNotWait(t *testing.T, programs string) {
@@ -209,7 +209,7 @@ func proxyDoesNotWait(t *testing.T, programs string) {
 		sendSlow(t, c)
 		defer c.Close()
 	}
-	address := regexp.MustCompile(`listening on tcp://(\S+?),? `).FindStringSubmatch(proxy.out.String() + " ")
+	address := regexp.MustCompile(`msg=listening map=tcp://(\S+) `).FindStringSubmatch(proxy.out.String() + " ")
 	require.NotNil(t, address, proxy.out.String())
 	if c, err := net.Dial("tcp", address[1]); err == nil { // the proxy may have reset it already
 		defer c.Close()

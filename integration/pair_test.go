@@ -16,9 +16,9 @@ import (
 )
 
 var (
-	readyLine    = regexp.MustCompile(`(?m)^sdp-proxy: listening on (\S+), forwarding to (\S+)$`)
-	countersLine = regexp.MustCompile(`(?m)^sdp-proxy: (\S+) to (\S+): open (\d+), total (\d+), refused (\d+), failed (\d+), ` +
-		`aborted (\d+), bytes to target (\d+), from target (\d+)$`)
+	readyLine    = regexp.MustCompile(`(?m)^(?:time=\S+ level=INFO msg=listening map=(\S+) target=\S+|.*"msg":"listening","map":"(\S+?)".*)$`)
+	countersLine = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg=counters map=(\S+) target=(\S+) open=(\d+) total=(\d+) refused=(\d+) failed=(\d+) ` +
+		`aborted=(\d+) to_target=(\d+) from_target=(\d+)$`)
 )
 
 // fabric returns the environment variable that gives a test a fabric of its own.
@@ -45,7 +45,7 @@ func startProxyIn(t testing.TB, fabric string, options []option, args []string, 
 	}
 	p := &proxy{process: start(t, filepath.Join(programs, "sdp-proxy"), args, append([]option{withEnv(fabric)}, options...)...)}
 	for _, m := range p.waitFor(readyLine, len(maps)) {
-		p.listening = append(p.listening, m[1])
+		p.listening = append(p.listening, m[1]+m[2])
 	}
 	return p
 }
@@ -104,10 +104,16 @@ type pair struct {
 // startPair puts a pair before target, "tcp://..." or "unix://...".
 func startPair(t testing.TB, target string) *pair {
 	t.Helper()
+	return startPairWith(t, target)
+}
+
+// startPairWith is startPair with flags for both.
+func startPairWith(t testing.TB, target string, args ...string) *pair {
+	t.Helper()
 	name := fabric(t)
-	p := &pair{back: startProxy(t, name, nil, "sdp://localhost:0="+target)}
+	p := &pair{back: startProxy(t, name, args, "sdp://localhost:0="+target)}
 	_, port := split(t, p.back.listening[0], "sdp://")
-	p.front = startProxy(t, name, nil, "tcp://127.0.0.1:0=sdp://localhost:"+port)
+	p.front = startProxy(t, name, args, "tcp://127.0.0.1:0=sdp://localhost:"+port)
 	p.host, p.port = split(t, p.front.listening[0], "tcp://")
 	return p
 }

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	readAgain  = regexp.MustCompile(`(?m)^sdp-proxy: (\S+) was read again$`)
-	notChanged = regexp.MustCompile(`(?m)^sdp-proxy: nothing is changed: (.*)$`)
+	readAgain  = regexp.MustCompile(`(?m) msg="read again" file=(\S+)$`)
+	notChanged = regexp.MustCompile(`(?m) msg="nothing is changed" reason="(.*)"$`)
 )
 
 // configured is a proxy that has its maps from a file.
@@ -77,7 +77,7 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 		p.signal(syscall.SIGHUP)
 		lines := p.waitFor(notChanged, i+1)
 		if i == 0 {
-			require.Equal(t, p.file+`:4:3: unknown key "port" of a map`, lines[0][1])
+			require.Equal(t, p.file+`:4:3: unknown key \"port\" of a map`, lines[0][1])
 		}
 		mustEcho(t, other, "still")
 		mustEcho(t, dialTo(t, b), "served")

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/spf13/pflag"
 )
 
@@ -29,24 +31,35 @@ func main() {
 
 // run runs the program, and returns its exit status.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
-	logger := log.New(stderr, "sdp-proxy: ", log.Lmsgprefix)
+	refuse := log.New(stderr, "sdp-proxy: ", log.Lmsgprefix) // for the one line if it cannot start
+	if len(args) > 0 && args[0] == "status" {
+		err := showStatus(args[1:], stdout)
+		if err != nil && !errors.Is(err, pflag.ErrHelp) {
+			refuse.Print(err)
+			return statusUsage
+		}
+		return statusOK
+	}
 	o, err := parseOptions(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return statusOK
 	case err != nil && o != nil: // the file
-		logger.Print(err)
+		refuse.Print(err)
 		return statusUsage
 	case err != nil:
-		logger.Printf("%v (sdp-proxy --help tells more)", err)
+		refuse.Printf("%v (sdp-proxy --help tells more)", err)
 		return statusUsage
 	case o.check:
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
 		return statusOK
 	}
-	d := &daemon{options: o, log: logger, signals: signals}
+	d := &daemon{options: o, level: new(slog.LevelVar), signals: signals}
+	d.level.Set(o.config.Level())
+	d.log, d.asked = proxy.NewLogger(stderr, o.config, d.level), proxy.NewLogger(stderr, o.config, slog.LevelInfo)
+	slog.SetDefault(d.log) // package sdp logs too
 	if err := d.start(); err != nil {
-		logger.Print(err)
+		refuse.Print(err)
 		return statusUsage
 	}
 	return d.serve()

@@ -36,9 +36,9 @@ Two services at once, one of them on a Unix socket:
   sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 --map tcp://:8080=sdp://localhost:7002
 
 A file has the maps of a service, in YAML: keys maps, with listen and target or
-targets in each; defaults, for all of them; and the flags below by their names. The
-following says whether it is right, and where not:
-  sdp-proxy check FILE
+targets in each; defaults, for all of them; and the flags below by their names.
+  sdp-proxy check FILE        says whether it is right, and where not
+  sdp-proxy status ADDRESS    shows the maps and connections of a proxy, which has --metrics ADDRESS
 
 Flags:
 `
@@ -48,8 +48,9 @@ Signals: SIGTERM or SIGINT stops listening and lets the connections end; a secon
 one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again: new and changed
 maps take effect, and a file with an error changes nothing.
 
-Counters: "refused" are clients beyond --max-connections, "failed" those whose target
-could not be reached, "aborted" those cut by a reset, another error or the proxy's end.
+Each connection is logged at its end, and counted: "refused" are clients that were turned
+away, as beyond --max-connections, "failed" those of which no target could be reached,
+"aborted" those cut by a reset, another error or the proxy.
 
 Exit status: 0 after a signal, also if connections were cut, which the last line tells;
 1 if a listener failed; 2 if it could not start.

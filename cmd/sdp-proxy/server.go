@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"log"
+	"log/slog"
 	"os"
 	"slices"
 	"syscall"
@@ -13,14 +13,16 @@ import (
 // daemon serves maps, from listening to the end.
 type daemon struct {
 	*options
-	log     *log.Logger
+	log     *slog.Logger
+	level   *slog.LevelVar // of log
+	asked   *slog.Logger   // for what is asked for, also by quiet proxies
 	signals <-chan os.Signal
 	server  *proxy.Server
 }
 
 // start serves all maps or none.
 func (d *daemon) start() error {
-	d.server = proxy.NewServer(d.log.Printf)
+	d.server = proxy.NewServer(d.log)
 	if err := d.server.Apply(context.Background(), d.config); err != nil {
 		d.server.Close()
 		return err
@@ -30,12 +32,12 @@ func (d *daemon) start() error {
 	if !ok {
 		return nil
 	}
-	d.logf("SDP is that of %s", fabric.Whose)
+	d.log.Info("in the fabric", "whose", fabric.Whose)
 	switch {
 	case d.config.Own && owns:
-		d.logf("owning the links of %s", fabric.Text)
+		d.log.Info("owning the links", "fabric", fabric.Text)
 	case d.config.Own:
-		d.logf("another process owns the links of %s; this one may when that has ended", fabric.Text)
+		d.log.Info("another process owns the links; this one may when that has ended", "fabric", fabric.Text)
 	}
 	return nil
 }
@@ -43,7 +45,7 @@ func (d *daemon) start() error {
 func (d *daemon) logMaps() {
 	for i, f := range d.server.Maps() {
 		for _, t := range d.config.Maps[i].Targets {
-			d.logf("listening on %v, forwarding to %v", f.Addr(), t)
+			d.log.Info("listening", "map", f.Addr().String(), "target", t.String())
 		}
 	}
 }
@@ -57,13 +59,13 @@ func (d *daemon) serve() int {
 	for _, f := range d.server.Maps() {
 		open += f.Stats().Open
 	}
-	d.logf("stopping; %d connections have %v to end", open, d.config.DrainTimeout)
+	d.log.Info("stopping", "open", open, "drain_timeout", d.config.DrainTimeout.String())
 	cut := d.drain()
 	if d.config.Stats {
 		d.printStats()
 	}
 	if cut > 0 {
-		d.log.Printf("cut %d connections that had not ended", cut)
+		d.log.Warn("cut connections that had not ended", "connections", cut)
 	}
 	return status
 }
@@ -81,7 +83,7 @@ func (d *daemon) waitForEnd() (status int) {
 				return statusOK
 			}
 		case err := <-d.server.Failed():
-			d.log.Print(err)
+			d.log.Error("a listener failed", "reason", err)
 			return statusFailed
 		}
 	}
@@ -98,12 +100,13 @@ func (d *daemon) reload() {
 		err = d.server.Apply(context.Background(), next.config)
 	}
 	if err != nil {
-		d.log.Printf("nothing is changed: %v", err)
+		d.log.Error("nothing is changed", "reason", err)
 		return
 	}
 	d.options = next
+	d.level.Set(d.config.Level())
 	d.logMaps()
-	d.logf("%s was read again", d.file)
+	d.log.Info("read again", "file", d.file)
 }
 
 // drain stops listening and lets the connections end, until the time is over or
@@ -130,13 +133,8 @@ func (d *daemon) drain() (cut int) {
 
 func (d *daemon) printStats() {
 	for i, f := range d.server.Maps() {
-		d.log.Printf("%v to %v: %v", f.Addr(), d.config.Maps[i].Targets[0], f.Stats())
-	}
-}
-
-// logf logs a message that is not an error.
-func (d *daemon) logf(format string, args ...any) {
-	if !d.config.Quiet {
-		d.log.Printf(format, args...)
+		s := f.Stats()
+		d.asked.Info("counters", "map", f.Addr().String(), "target", d.config.Maps[i].Targets[0].String(), "open", s.Open, "total", s.Total, "refused", s.Refused,
+			"failed", s.Failed, "aborted", s.Aborted, "to_target", s.ToTarget, "from_target", s.FromTarget)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/internal/tun"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/spf13/pflag"
 )
@@ -186,23 +185,13 @@ func (d *daemon) serve() error {
 	if d.http == "" {
 		return nil
 	}
-	var ln net.Listener
-	var err error
-	if path, ok := strings.CutPrefix(d.http, "unix:"); ok {
-		ln, err = unixsock.Listen(context.Background(), path)
-	} else {
-		ln, err = net.Listen("tcp", d.http)
-	}
+	ln, err := metrics.Listen(context.Background(), d.http)
 	if err != nil {
 		return fmt.Errorf("--http: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		d.node.WriteMetrics(w)
-	})
-	d.web = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-	go d.web.Serve(ln)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { metrics.Respond(w, d.node.WriteMetrics) })
+	d.web = metrics.Serve(ln, mux)
 	return nil
 }
 

@@ -3,15 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/internal/tun"
 	"github.com/spf13/pflag"
 )
@@ -114,8 +112,10 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		}
 		c.Routes = append(c.Routes, r)
 	}
-	if err := checkHTTP(o.http); err != nil {
-		return nil, err
+	if o.http != "" {
+		if err := metrics.CheckAddress(o.http); err != nil {
+			return nil, fmt.Errorf("--http %w", err)
+		}
 	}
 	if *name != "" {
 		var err error
@@ -124,19 +124,6 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		}
 	}
 	return o, nil
-}
-
-// checkHTTP refuses addresses that others than this machine reach.
-func checkHTTP(address string) error {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok && filepath.IsAbs(path) || address == "" {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(address)
-	a, bad := netip.ParseAddr(host)
-	if err != nil || port == "" || host != "localhost" && (bad != nil || !a.IsLoopback()) {
-		return fmt.Errorf("--http %q: want a port of loopback, as in 127.0.0.1:9477, or unix:/PATH", address)
-	}
-	return nil
 }
 
 // lookUp finds a user, by name or number.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 
@@ -28,7 +29,7 @@ func joined(b *testing.B, from, to string) (client, server net.Conn) {
 	ln, err := listen(context.Background(), &Map{Listen: Endpoint{to, anywhere[to]}}, nil, fabric)
 	require.NoError(b, err)
 	b.Cleanup(func() { ln.Close() })
-	f, err := open(context.Background(), &Map{Listen: Endpoint{from, anywhere[from]}, Targets: []Endpoint{{to, ln.Addr().String()}}}, env{fabric: fabric})
+	f, err := open(context.Background(), &Map{Listen: Endpoint{from, anywhere[from]}, Targets: []Endpoint{{to, ln.Addr().String()}}}, env{fabric: fabric, log: slog.New(slog.DiscardHandler)})
 	require.NoError(b, err)
 	b.Cleanup(f.Close)
 	go f.Serve()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -19,6 +20,8 @@ type Config struct {
 	Maps         []Map
 	Own          bool          // own the links of this node of the fabric
 	DrainTimeout time.Duration // how long connections have to end when a map or the proxy ends
+	Log          string        // format of the log, "text" or "json"
+	Metrics      string        // where operators are served, see package metrics; "" for nowhere
 	Quiet        bool          // log only what went wrong
 	Stats        bool          // log the counters at the end
 
@@ -51,6 +54,17 @@ func mustSet[T any](o Option[T], to *T) {
 var Options = []Option[Config]{
 	boolOption("own", "own the links of this node of the fabric, for the node's other processes; needs no map", func(c *Config) *bool { return &c.Own }),
 	durationOption("drain-timeout", "30s", "after SIGTERM, and of a map that is changed or removed, cut what has not ended after `TIME`", func(c *Config) *time.Duration { return &c.DrainTimeout }),
+	{Name: "log", Usage: "`FORMAT` of what is written on stderr: text or json", Default: "text", set: func(c *Config, values []string) error {
+		if values[0] != "text" && values[0] != "json" {
+			return fmt.Errorf("%q: want text or json", values[0])
+		}
+		c.Log = values[0]
+		return nil
+	}},
+	{Name: "metrics", Usage: "serve /metrics, /healthz, /readyz and /connections at `ADDRESS`, a port of loopback or unix:/PATH, as in 127.0.0.1:9478", set: func(c *Config, values []string) error {
+		c.Metrics = values[0]
+		return metrics.CheckAddress(c.Metrics)
+	}},
 	boolOption("stats", "print the counters at the end", func(c *Config) *bool { return &c.Stats }),
 	boolOption("quiet", "write only what went wrong", func(c *Config) *bool { return &c.Quiet }),
 }

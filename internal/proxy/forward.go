@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -31,8 +32,7 @@ var errMapGone = errors.New("the map was changed or removed")
 // env is what the forwarders of a program have in common.
 type env struct {
 	fabric *sdp.Fabric // nil for the default one of package sdp
-	// logf writes a line, which has no newline at its end. It is called from many goroutines.
-	logf func(format string, args ...any)
+	log    *slog.Logger
 }
 
 // Forwarder serves one [Map] after the other, on one listener. It joins each connection to a new one to the target of
@@ -129,7 +129,7 @@ func (f *Forwarder) expire(turn int) {
 	}
 	f.mu.Unlock()
 	for _, r := range old {
-		r.abort(errMapGone)
+		r.abort(errMapGone, byProxy)
 	}
 }
 
@@ -147,14 +147,16 @@ func (f *Forwarder) Serve() error {
 		switch {
 		case err == nil:
 			wait = acceptBackoffMin
-			f.start(unixsock.Plain(c))
+			f.start(unixsock.Plain(c), userOf(c))
 			continue
 		case f.stopped():
 			return nil
 		case !mayPass(err):
 			return err
 		}
-		f.log("accept on %v: %v; trying again", f.addr, err)
+		if left, ok := f.limited.allow(limitBurst); ok {
+			f.env.log.Warn("cannot accept, tries again", "map", f.addr.String(), "reason", err, "left_out", left)
+		}
 		if !f.sleep(wait) {
 			return nil
 		}
@@ -195,12 +197,11 @@ func (f *Forwarder) stopped() bool {
 }
 
 // start serves one connection in goroutines of its own, or resets it.
-func (f *Forwarder) start(client net.Conn) {
-	switch f.admit(client) {
+func (f *Forwarder) start(client net.Conn, uid int) {
+	switch f.admit(client, uid) {
 	case admitted:
 	case full:
-		f.logLimited(&f.crowded, 1, "%v has %d connections, as many as --max-connections allows: a client was refused",
-			f.addr, f.serves().MaxConnections)
+		f.logEnd(&lastLine{client: client, uid: uid, begun: time.Now(), result: refused, by: byProxy, cause: "max-connections"})
 		reset(client)
 	case ending: // accepted when listening ended
 		reset(client)
@@ -216,7 +217,7 @@ const (
 	ending                    // it came too late to be counted
 )
 
-func (f *Forwarder) admit(client net.Conn) admission {
+func (f *Forwarder) admit(client net.Conn, uid int) admission {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
@@ -231,21 +232,29 @@ func (f *Forwarder) admit(client net.Conn) admission {
 	// This is called under mu and before draining is set. So it is never concurrent
 	// with the Wait of Drain.
 	m, turn := f.m, f.turn
-	f.serving.Go(func() { f.serve(client, m, turn) })
+	e := &lastLine{client: client, uid: uid, m: m, begun: time.Now()}
+	f.serving.Go(func() { f.serve(e, turn) })
 	return admitted
 }
 
-func (f *Forwarder) serve(client net.Conn, m *Map, turn int) {
-	target, err := f.dial(m)
+func (f *Forwarder) serve(e *lastLine, turn int) {
+	target, err := f.dial(e)
+	e.connect = time.Since(e.begun)
 	if err != nil {
+		e.result, e.by, e.cause = failed, byTarget, causeOf(err)
 		f.mu.Lock()
 		f.pending--
 		f.past.Failed++
 		f.mu.Unlock()
-		reset(client) // last, so that the client is counted and logged before it sees the reset
+		if f.ctx.Err() != nil {
+			e.by, e.cause = byProxy, errDrainEnded.Error()
+		}
+		f.logEnd(e)
+		reset(e.client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
-	r := &relay{client: client, target: target, turn: turn}
+	r := &relay{client: e.client, target: target, turn: turn, about: e}
+	e.relay = r
 	f.mu.Lock()
 	f.pending--
 	f.relays[r] = true
@@ -253,34 +262,34 @@ func (f *Forwarder) serve(client net.Conn, m *Map, turn int) {
 	f.mu.Unlock()
 	switch { // abortAll or expire has run already
 	case ended:
-		r.abort(errDrainEnded)
+		r.abort(errDrainEnded, byProxy)
 	case expired:
-		r.abort(errMapGone)
+		r.abort(errMapGone, byProxy)
 	}
 
 	forget := f.watch.add(r)
 	cut := r.run()
 	forget()
 
+	e.by, e.cause = side(r.first.Load()), causeOf(cut)
 	f.mu.Lock()
 	delete(f.relays, r)
 	if cut != nil {
 		f.past.Aborted++
+		e.result = aborted
 	}
 	f.past.add(r)
 	f.mu.Unlock()
+	f.logEnd(e)
 }
 
-// dial connects to the first target that answers.
-func (f *Forwarder) dial(m *Map) (c net.Conn, err error) {
-	for _, t := range m.Targets {
-		if c, err = f.dialOne(t, m.DialTimeout); err == nil {
-			return c, nil
+// dial connects to the first target that answers, and notes the last one that it tried.
+func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
+	for _, t := range e.m.Targets {
+		e.target = t
+		if c, err = f.dialOne(t, e.m.DialTimeout); err == nil || f.ctx.Err() != nil {
+			return c, err
 		}
-		if f.ctx.Err() != nil {
-			break
-		}
-		f.log("cannot reach %v for a client of %v: %v", t, f.addr, err)
 	}
 	return nil, err
 }
@@ -370,23 +379,7 @@ func (f *Forwarder) abortAll() int {
 	cut := len(relays) + f.pending
 	f.mu.Unlock()
 	for _, r := range relays {
-		r.abort(errDrainEnded)
+		r.abort(errDrainEnded, byProxy)
 	}
 	return cut
-}
-
-// log writes a line about a target or about Accept, unless there are too many.
-func (f *Forwarder) log(format string, args ...any) {
-	f.logLimited(&f.limited, limitBurst, format, args...)
-}
-
-// logLimited writes a line if l allows it.
-func (f *Forwarder) logLimited(l *limiter, burst int, format string, args ...any) {
-	if left, ok := l.allow(burst); ok {
-		if left > 0 {
-			format += " (%d lines were left out)"
-			args = append(args, left)
-		}
-		f.env.logf(format, args...)
-	}
 }

@@ -39,11 +39,11 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 			t.Fatalf("%d lines for %d clients, want some of them", len(lines), clients)
 		}
 		for _, l := range lines {
-			if !strings.Contains(l, "cannot reach "+at.String()+" for a client of "+f.Addr().String()) {
+			if !strings.Contains(l, "end=failed map="+f.Addr().String()) || !strings.Contains(l, " target="+at.String()) {
 				t.Errorf("the line does not name both ends: %q", l)
 			}
 		}
-		if target == networkTCP && !strings.Contains(lines[0], syscall.ECONNREFUSED.Error()) {
+		if target == networkTCP && !strings.Contains(lines[0], "cause=\"connection refused\"") {
 			t.Errorf("the line does not give the reason: %q", lines[0])
 		}
 	})
@@ -103,8 +103,8 @@ func TestCloseEndsADialUnderWay(t *testing.T) {
 	if err := readToError(c); !isReset(err) {
 		t.Errorf("the client reads %v, want a reset", err)
 	}
-	if lines := e.log.all(); len(lines) != 0 {
-		t.Errorf("the end of the program is logged as a failure: %q", lines)
+	if lines := e.log.all(); len(lines) != 1 || !strings.Contains(lines[0], `by=proxy cause="the proxy ends"`) {
+		t.Errorf("the log is %q, want a line that says that the proxy ends", lines)
 	}
 }
 
@@ -187,8 +187,8 @@ func (l *failingListener) Close() error   { close(l.closed); return nil }
 func (l *failingListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // forwarderOn returns a forwarder without a target.
-func forwarderOn(ln net.Listener, logf func(string, ...any)) *Forwarder {
-	f := newForwarder(new(Map), env{logf: logf})
+func forwarderOn(ln net.Listener, log *logLines) *Forwarder {
+	f := newForwarder(new(Map), env{log: log.logger()})
 	f.on(ln)
 	return f
 }
@@ -198,7 +198,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 		ln := newFailingListener(slices.Repeat(
 			[]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ECONNABORTED}, 3)...)
 		var log logLines
-		f := forwarderOn(ln, log.printf)
+		f := forwarderOn(ln, &log)
 		served := make(chan error, 1)
 		start := time.Now()
 		go func() { served <- f.Serve() }()
@@ -222,7 +222,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 func TestWaitAfterAcceptErrorsGrowsToALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newFailingListener(slices.Repeat([]error{syscall.EMFILE}, 20)...)
-		f := forwarderOn(ln, func(string, ...any) {})
+		f := forwarderOn(ln, new(logLines))
 		defer f.Close()
 		go f.Serve()
 		// 5+10+20+...+640 ms are eight waits, 1275 ms in all; then 1 s each.
@@ -246,7 +246,7 @@ func elapsed() time.Duration {
 
 func TestListenerThatBreaksEndsServe(t *testing.T) {
 	ln := newFailingListener(os.NewSyscallError("accept4", syscall.EBADF))
-	f := forwarderOn(ln, nil)
+	f := forwarderOn(ln, new(logLines))
 	defer f.Close()
 	if err := f.Serve(); !errors.Is(err, syscall.EBADF) {
 		t.Errorf("Serve: %v, want EBADF", err)
@@ -256,12 +256,12 @@ func TestListenerThatBreaksEndsServe(t *testing.T) {
 func TestConnectionAcceptedAsListeningEndsIsReset(t *testing.T) {
 	e := newEnv(t)
 	ln, at := e.serverOn(networkTCP)
-	f := newForwarder(&Map{Targets: []Endpoint{at}}, env{})
+	f := newForwarder(&Map{Targets: []Endpoint{at}}, env{log: e.log.logger()})
 	f.on(ln)
 	client := e.dial(at)
 	accepted := accept(t, ln)
 	f.stopListening()
-	f.start(accepted)
+	f.start(accepted, -1)
 	if err := readToError(client); !isReset(err) {
 		t.Errorf("the client reads %v, want a reset", err)
 	}

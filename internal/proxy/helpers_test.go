@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -89,7 +90,7 @@ func (e *testEnv) serverOn(network string) (net.Listener, Endpoint) {
 func (e *testEnv) forward(network string, target Endpoint, m Map) *Forwarder {
 	e.t.Helper()
 	m.Listen, m.Targets = e.free(network), []Endpoint{target}
-	f, err := open(context.Background(), &m, env{e.fabric, e.log.printf})
+	f, err := open(context.Background(), &m, env{e.fabric, e.log.logger()})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -203,10 +204,14 @@ type logLines struct {
 	lines []string // guarded by mu
 }
 
-func (l *logLines) printf(format string, args ...any) {
+// logger returns a logger for all levels.
+func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logLines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+	l.lines = append(l.lines, string(line))
+	return len(line), nil
 }
 
 func (l *logLines) all() []string {

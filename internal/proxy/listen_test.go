@@ -67,7 +67,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		{Endpoint{networkUnix, filepath.Join(e.dir, "none", "s")}, os.ErrNotExist, "make the directory first"},
 		{Endpoint{networkTCP, "192.0.2.1:0"}, syscall.EADDRNOTAVAIL, "no such address"},
 	} {
-		_, err := open(context.Background(), &Map{Listen: c.at, Targets: []Endpoint{liveTCP}}, env{fabric: e.fabric})
+		_, err := open(context.Background(), &Map{Listen: c.at, Targets: []Endpoint{liveTCP}}, env{fabric: e.fabric, log: e.log.logger()})
 		if err == nil {
 			t.Errorf("%v: no error", c.at)
 			continue

@@ -20,10 +20,27 @@ type relay struct {
 	client, target       net.Conn  // immutable
 	toTarget, fromTarget direction // each owned by one goroutine of run
 	turn                 int       // of its map; immutable
+	about                *lastLine // what is known of it before its end; immutable then
 
-	once  sync.Once // for abort
-	cause error     // argument of abort; read after run
+	first atomic.Int32 // the side that ended its direction first, or cut the connection
+	once  sync.Once    // for abort
+	cause error        // argument of abort; read after run
 }
+
+// side is who ends a connection.
+type side int32
+
+const (
+	nobody side = iota
+	byClient
+	byTarget
+	byProxy
+)
+
+func (s side) String() string { return [...]string{"", "client", "target", "proxy"}[s] }
+
+// end notes who ended the connection, if it is the first one.
+func (r *relay) end(by side) { r.first.CompareAndSwap(int32(nobody), int32(by)) }
 
 // direction is one of the two streams of a relay.
 type direction struct {
@@ -34,14 +51,15 @@ type direction struct {
 	clean atomic.Bool
 
 	until time.Time // write deadline of the side that this direction writes to
+	wrote bool      // its error is that of a write
 }
 
 // run copies both ways until both directions have ended, and closes both
 // connections. It returns what cut the connection, or nil for a clean end.
 func (r *relay) run() error {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget) })
-	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget)
+	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget, byTarget) })
+	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget, byClient)
 	wg.Wait()
 	r.client.Close()
 	r.target.Close()
@@ -49,9 +67,12 @@ func (r *relay) run() error {
 	return r.cause
 }
 
-// pump copies src to dst, and passes on how src ended.
-func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
+// pump copies src, which is that side, to dst, and passes on how src ended.
+func (r *relay) pump(d *direction, dst, src net.Conn, back *direction, of side) {
 	err := d.copy(dst, src)
+	if err != nil && (d.wrote || errors.Is(err, syscall.EPIPE)) {
+		of = byClient + byTarget - of // dst is to blame
+	}
 	// A kernel reports a reset once, to a reader or to a writer. If the other
 	// direction's write got it, the read here sees a false end of file. A
 	// connection may also be down because both sides closed it in order. Then the
@@ -60,19 +81,23 @@ func (r *relay) pump(d *direction, dst, src net.Conn, back *direction) {
 		err = syscall.ECONNRESET
 	}
 	if err == nil {
+		r.end(of)
 		d.clean.Store(true)
-		err = closeWrite(dst)
+		if err = closeWrite(dst); err != nil {
+			of = byClient + byTarget - of
+		}
 	}
 	if err != nil {
-		r.abort(err)
+		r.abort(err, of)
 	}
 }
 
 // abort resets both connections, which ends both directions. Only the first call
 // has an effect.
-func (r *relay) abort(cause error) {
+func (r *relay) abort(cause error, by side) {
 	r.once.Do(func() {
 		r.cause = cause
+		r.first.Store(int32(by))
 		reset(r.client)
 		reset(r.target)
 	})
@@ -158,6 +183,7 @@ func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err err
 		n += k
 		d.bytes.Add(int64(k))
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			d.wrote = err != nil
 			return n, err
 		}
 		if k == 0 && src.WasReset() {
@@ -183,6 +209,7 @@ func (d *direction) copyThrough(dst net.Conn, src *reader) error {
 		n, err := dst.Write(b)
 		d.bytes.Add(int64(n))
 		if err != nil {
+			d.wrote = true
 			return err
 		}
 	}

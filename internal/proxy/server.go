@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
 	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -17,21 +21,26 @@ import (
 // goroutine.
 type Server struct {
 	env        env
-	cfg        *Config
+	cfg        *Config       // nil before the first Apply
 	fabric     Fabric        // this process's, if it is open
-	maps       []*Forwarder  // in the order of cfg.Maps
 	registered *registration // nil if the maps are not known to others
+	web        *http.Server  // nil if nothing is served to operators
 
 	failed chan error     // from the goroutines that serve
 	old    sync.WaitGroup // removed forwarders that drain
 	oldCtx context.Context
 	cutOld context.CancelFunc
+
+	// mu guards what operators may ask for. All of it is written by the one goroutine.
+	mu                  sync.Mutex
+	maps                []*Forwarder // in the order of cfg.Maps
+	draining            bool
+	reloads, badReloads int
 }
 
-// NewServer returns a Server without maps. logf writes a line about what went wrong, which has no newline at its end.
-// It is called from many goroutines.
-func NewServer(logf func(format string, args ...any)) *Server {
-	s := &Server{env: env{logf: logf}, cfg: new(Config), failed: make(chan error, 1)}
+// NewServer returns a Server without maps, which logs its connections.
+func NewServer(log *slog.Logger) *Server {
+	s := &Server{env: env{log: log}, failed: make(chan error, 1)}
 	s.oldCtx, s.cutOld = context.WithCancel(context.Background())
 	return s
 }
@@ -50,7 +59,22 @@ func (s *Server) Fabric() (f Fabric, ownsLinks, ok bool) {
 // Apply serves the maps of c in place of those before. A map that is listened on as before takes new connections
 // with its new targets and options; the open ones of changed and removed maps go on for c.DrainTimeout. If there is an
 // error, which is one line that says what to do, nothing has changed.
-func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
+func (s *Server) Apply(ctx context.Context, c *Config) error {
+	first := s.cfg == nil
+	err := s.apply(ctx, c)
+	if !first {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil {
+			s.reloads++
+		} else {
+			s.badReloads++
+		}
+	}
+	return err
+}
+
+func (s *Server) apply(ctx context.Context, c *Config) (err error) {
 	if err := s.join(c); err != nil {
 		return err
 	}
@@ -58,10 +82,14 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	var all, opened []served
+	var operators net.Listener
 	defer func() {
 		if err != nil {
 			for _, o := range opened {
 				o.f.Close()
+			}
+			if operators != nil {
+				operators.Close()
 			}
 		}
 	}()
@@ -84,16 +112,30 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 		opened = append(opened, served{f, m})
 		all = append(all, served{f, m})
 	}
+	changed := s.cfg == nil || s.cfg.Metrics != c.Metrics
+	if changed && c.Metrics != "" {
+		if operators, err = metrics.Listen(ctx, c.Metrics); err != nil {
+			return fmt.Errorf("metrics %s: %w", c.Metrics, rootCause(err))
+		}
+	}
 	if err := s.register(ctx, all); err != nil {
 		return err
+	}
+	if changed {
+		s.serveOperators(operators)
 	}
 	before := map[*Forwarder]bool{}
 	for _, f := range s.maps {
 		before[f] = true
 	}
-	s.maps, s.cfg = nil, c
+	s.cfg = c
+	s.mu.Lock()
+	s.maps = nil
 	for _, o := range all {
 		s.maps = append(s.maps, o.f)
+	}
+	s.mu.Unlock()
+	for _, o := range all {
 		switch {
 		case !before[o.f]:
 			go s.serve(o.f)
@@ -110,9 +152,8 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 // join opens the fabric, unless it is open, if c is to own links or a map needs SDP. Otherwise a proxy that only dials
 // would attach and detach with every connection.
 func (s *Server) join(c *Config) error {
-	first := len(s.cfg.Maps) == 0 && !s.cfg.Own
-	if !first && c.Own != s.cfg.Own {
-		return errors.New("own cannot be changed while the proxy runs; restart it")
+	if before := s.cfg; before != nil && (c.Own != before.Own || c.Log != before.Log) {
+		return errors.New("own and log cannot be changed while the proxy runs; restart it")
 	}
 	needed := c.Own || slices.ContainsFunc(c.Maps, func(m Map) bool {
 		return m.Listen.Network == networkSDP || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
@@ -164,7 +205,7 @@ func (s *Server) register(ctx context.Context, all []served) error {
 	registered, err := register(ctx, "", all)
 	if errors.Is(err, errNoFabric) && s.env.fabric == nil {
 		// Without SDP the maps need no fabric.
-		s.env.logf("%v; a loop through them ends at --max-connections", err)
+		s.env.log.Warn("a loop through other processes ends at max-connections", "reason", err)
 		err = nil
 	}
 	if err == nil {
@@ -178,7 +219,7 @@ func (s *Server) register(ctx context.Context, all []served) error {
 		}
 		var again error
 		if s.registered, again = register(ctx, "", before); again != nil {
-			s.env.logf("other proxies do not know the maps of this one any more: %v", again)
+			s.env.log.Error("other proxies do not know the maps of this one any more", "reason", again)
 		}
 	}
 	return err
@@ -200,15 +241,26 @@ func (s *Server) serve(f *Forwarder) {
 	}
 }
 
+// serveOperators serves on ln, which may be nil, in place of the listener before.
+func (s *Server) serveOperators(ln net.Listener) {
+	if s.web != nil {
+		s.web.Close()
+		s.web = nil
+	}
+	if ln != nil {
+		s.web = metrics.Serve(ln, s.handler())
+	}
+}
+
 // remove stops listening at once, and lets connections end.
 func (s *Server) remove(f *Forwarder, c *Config) {
 	f.stopListening()
-	s.env.logf("%v is removed; %d connections have %v to end", f.Addr(), f.Stats().Open, c.DrainTimeout)
+	s.env.log.Info("removed", "map", f.Addr().String(), "open", f.Stats().Open, "drain_timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(s.oldCtx, c.DrainTimeout)
 	s.old.Go(func() {
 		defer cancel()
 		if cut := f.Drain(ctx); cut > 0 {
-			s.env.logf("cut %d connections of %v, which was removed", cut, f.Addr())
+			s.env.log.Warn("cut connections of a removed map", "map", f.Addr().String(), "connections", cut)
 		}
 	})
 }
@@ -219,6 +271,9 @@ func (s *Server) Maps() []*Forwarder { return s.maps }
 // Drain stops listening and waits until all connections have ended. If ctx ends first, it resets the remaining
 // connections and returns their number. The Server is of no use after it.
 func (s *Server) Drain(ctx context.Context) (cut int) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
 	s.unregister() // first: once an address is free, another proxy may listen there
 	stop := context.AfterFunc(ctx, s.cutOld)
 	defer stop()
@@ -236,6 +291,7 @@ func (s *Server) Drain(ctx context.Context) (cut int) {
 // Close ends what is left after Drain, or after an Apply that failed first.
 func (s *Server) Close() {
 	s.cutOld()
+	s.serveOperators(nil)
 	if s.env.fabric != nil {
 		s.env.fabric.Close()
 	}

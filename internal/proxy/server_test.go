@@ -15,7 +15,7 @@ func startServer(t *testing.T) (*testEnv, *Server) {
 	t.Helper()
 	e := newEnv(t)
 	t.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(t))
-	s := NewServer(e.log.printf)
+	s := NewServer(e.log.logger())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -118,11 +118,11 @@ func TestABadConfigChangesNothing(t *testing.T) {
 	_, used := e.serverOn(networkTCP)
 	before := s.Maps()[0]
 	for want, c := range map[string]*Config{
-		"address already in use": config(time.Hour, at, used, used, name),
-		"leads back to itself":   config(time.Hour, at, before.Addr()),
-		"the target cannot be":   config(time.Hour, at, Endpoint{networkSDP, "node7:1"}),
-		"no node \"192.0.2.1\"":  config(time.Hour, at, Endpoint{networkSDP, "192.0.2.1:1"}),
-		"own cannot be changed":  {Own: true, Maps: config(0, at, name).Maps},
+		"address already in use":        config(time.Hour, at, used, used, name),
+		"leads back to itself":          config(time.Hour, at, before.Addr()),
+		"the target cannot be":          config(time.Hour, at, Endpoint{networkSDP, "node7:1"}),
+		"no node \"192.0.2.1\"":         config(time.Hour, at, Endpoint{networkSDP, "192.0.2.1:1"}),
+		"own and log cannot be changed": {Own: true, Maps: config(0, at, name).Maps},
 	} {
 		require.ErrorContains(t, s.Apply(t.Context(), c), want)
 		require.Same(t, before, s.Maps()[0])

@@ -1,7 +1,5 @@
 package proxy
 
-import "fmt"
-
 // Stats are the counters of a [Forwarder] since its start.
 type Stats struct {
 	// Open is the number of connections that are served now, including those whose
@@ -9,23 +7,15 @@ type Stats struct {
 	Open int
 	// Total is the number of connections that were accepted and not refused.
 	Total int64
-	// Refused is the number of connections closed at once because of the limit.
+	// Refused is the number of clients that were turned away before a target was dialled.
 	Refused int64
-	// Failed is the number of connections whose target could not be dialled.
+	// Failed is the number of connections of which no target could be reached.
 	Failed int64
-	// Aborted is the number of connections cut by an error, or because the proxy
-	// ended.
+	// Aborted is the number of connections cut by a reset or another error, or by the proxy.
 	Aborted int64
 	// ToTarget and FromTarget are the bytes passed on. Where neither side is
 	// SDP, they are added when a direction ends.
 	ToTarget, FromTarget int64
-}
-
-// String returns one line for people, with names before numbers: "open 1, total 3,
-// refused 0, failed 0, aborted 0, bytes to target 10, from target 20".
-func (s Stats) String() string {
-	return fmt.Sprintf("open %d, total %d, refused %d, failed %d, aborted %d, bytes to target %d, from target %d",
-		s.Open, s.Total, s.Refused, s.Failed, s.Aborted, s.ToTarget, s.FromTarget)
 }
 
 func (s *Stats) add(r *relay) {

@@ -146,7 +146,11 @@ func (w *watch) look(number int32, r *watched) {
 	}
 	w.mu.Unlock()
 	if stuck {
-		r.relay.abort(syscall.ECONNRESET)
+		by := byTarget
+		if isDown(r.relay.client) {
+			by = byClient
+		}
+		r.relay.abort(syscall.ECONNRESET, by)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -94,7 +95,7 @@ func TestForgedFramesAtADevice(t *testing.T) {
 	require.NotZero(t, p.count.rxPackets.Load())
 	require.NotZero(t, p.count.malformed.Load())
 	require.NotZero(t, p.count.source.Load())
-	require.NoError(t, n.WriteMetrics(io.Discard))
+	require.NoError(t, metrics.Write(io.Discard, n.WriteMetrics))
 }
 
 // A device that this process has made ends with it, and what it was given is there before.

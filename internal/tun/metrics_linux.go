@@ -1,16 +1,17 @@
 package tun
 
 import (
-	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
+
+	"github.com/ntbnet/ntbnet/internal/metrics"
 )
 
-// metrics are what WriteMetrics writes of each peer.
-var metrics = []struct {
+// counted is what WriteMetrics writes of each peer.
+var counted = []struct {
 	name, kind, help string
-	labels           string
+	reason           string
 	value            func(p *peer) uint64
 }{
 	{"up", "gauge", "1 while there is a connection to the node.", "", func(p *peer) uint64 { return uint64(boolean(p.up.Load())) }},
@@ -29,23 +30,20 @@ var metrics = []struct {
 	{"dropped_packets_total", "", "", "refused_by_kernel", func(p *peer) uint64 { return p.count.kern.Load() }},
 }
 
-// WriteMetrics writes the counters in Prometheus' text format.
-func (n *Node) WriteMetrics(w io.Writer) error {
-	for _, m := range metrics {
+// WriteMetrics writes the counters.
+func (n *Node) WriteMetrics(w *metrics.Writer) {
+	for _, m := range counted {
 		if m.kind != "" {
-			fmt.Fprintf(w, "# HELP sdp_tun_%s %s\n# TYPE sdp_tun_%[1]s %[3]s\n", m.name, m.help, m.kind)
-		}
-		reason := ""
-		if m.labels != "" {
-			reason = fmt.Sprintf(",reason=%q", m.labels)
+			w.Family("sdp_tun_"+m.name, m.kind, m.help)
 		}
 		for _, node := range slices.Sorted(maps.Keys(n.peers)) {
-			if _, err := fmt.Fprintf(w, "sdp_tun_%s{node=\"%d\"%s} %d\n", m.name, node, reason, m.value(n.peers[node])); err != nil {
-				return err
+			labels := []string{"node", strconv.Itoa(node)}
+			if m.reason != "" {
+				labels = append(labels, "reason", m.reason)
 			}
+			w.Sample(float64(m.value(n.peers[node])), labels...)
 		}
 	}
-	return nil
 }
 
 func boolean(b bool) int {

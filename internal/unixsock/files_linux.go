@@ -23,6 +23,9 @@ func refuseFiles(fd int) {
 	}
 }
 
+// closeToAll has the file of a socket, which is bound later, be of mode 0.
+func closeToAll(fd int) error { return unix.Fchmod(fd, 0) }
+
 func acceptFiles(fd int) error {
 	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 1)
 	if errors.Is(err, unix.ENOPROTOOPT) {

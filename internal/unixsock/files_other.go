@@ -23,3 +23,6 @@ func (*Conn) receive([]byte, int) (int, []int, error) { return 0, nil, errors.Er
 func (c *closer) stow(int, int) error                 { return errors.ErrUnsupported }
 func (s *stow) close()                                {}
 func Discard(int, ...int)                             {}
+
+// closeToAll does nothing: here the file has the mode that the umask leaves, for a moment.
+func closeToAll(int) error { return nil }

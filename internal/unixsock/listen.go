@@ -14,10 +14,14 @@ import (
 // Listen listens on a path, or on an abstract name with "@" before it. It replaces the file of a
 // listener that no longer exists.
 func Listen(ctx context.Context, path string) (*Listener, error) {
+	return listenAt(ctx, path, func() (*Listener, error) { return Bind(ctx, path) })
+}
+
+// listenAt is Listen where listen makes the socket.
+func listenAt(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
-	listen := func() (*Listener, error) { return Bind(ctx, path) }
 	if IsAbstract(path) {
 		return listen()
 	}
@@ -27,7 +31,10 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 // Bind listens on a path where there is no file, or on an abstract name. The file stays when the listener
 // is closed.
 func Bind(ctx context.Context, path string) (*Listener, error) {
-	lc := net.ListenConfig{Control: beforehand}
+	return bind(ctx, net.ListenConfig{Control: beforehand}, path)
+}
+
+func bind(ctx context.Context, lc net.ListenConfig, path string) (*Listener, error) {
 	ln, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err

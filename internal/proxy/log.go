@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/sdp"
+)
+
+// NewLogger returns a logger in the format of a Config, for its own level.
+func NewLogger(w io.Writer, c *Config, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if c.Log == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Level returns the level of what a Config has logged.
+func (c *Config) Level() slog.Level {
+	if c.Quiet {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// result is how a connection ended.
+type result int
+
+const (
+	closed  result = iota // both sides ended their direction in order
+	refused               // the client was turned away before a target was dialled
+	failed                // no target could be reached
+	aborted               // a reset or another error, or the proxy, cut it
+)
+
+func (r result) String() string { return [...]string{"closed", "refused", "failed", "aborted"}[r] }
+
+// lastLine is what the log says of a connection at its end.
+type lastLine struct {
+	client  net.Conn
+	uid     int // of a client of a Unix socket, or -1
+	m       *Map
+	target  Endpoint // zero if there was none
+	begun   time.Time
+	connect time.Duration // until the target answered
+	relay   *relay        // nil before the target answered
+	result  result
+	by      side
+	cause   string
+}
+
+// logEnd writes the one line of a connection. Those of clients that were refused, and of targets that could not be
+// reached, are left out if there are too many.
+func (f *Forwarder) logEnd(e *lastLine) {
+	level, left := slog.LevelInfo, 0
+	if e.result == refused || e.result == failed {
+		limit, burst := &f.limited, limitBurst
+		if e.result == refused {
+			limit, burst = &f.crowded, 1
+		}
+		level = slog.LevelWarn
+		var ok bool
+		if left, ok = limit.allow(burst); !ok {
+			return
+		}
+	}
+	if !f.env.log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", f.addr.String()), slog.String("client", clientName(e.client, e.uid)),
+		slog.String("client_by", networkOf(e.client)))
+	if e.target != (Endpoint{}) {
+		attrs = append(attrs, slog.String("target", e.target.String()), slog.String("target_by", e.target.Network))
+	}
+	if e.relay != nil {
+		attrs = append(attrs, slog.Int64("to_target", e.relay.toTarget.bytes.Load()), slog.Int64("from_target", e.relay.fromTarget.bytes.Load()),
+			slog.Float64("connect_ms", milliseconds(e.connect)))
+	}
+	attrs = append(attrs, slog.Float64("duration_ms", milliseconds(time.Since(e.begun))), slog.String("by", e.by.String()), slog.String("cause", e.cause))
+	if left > 0 {
+		attrs = append(attrs, slog.Int("left_out", left))
+	}
+	f.env.log.LogAttrs(context.Background(), level, "connection", attrs...)
+}
+
+func milliseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }
+
+// networkOf returns by what a connection goes: "tcp", "unix" or "sdp".
+func networkOf(c net.Conn) string {
+	if _, ok := c.(*sdp.Conn); ok {
+		return networkSDP
+	}
+	return c.LocalAddr().Network()
+}
+
+// clientName returns the address of a client, and, where the kernel knows it, its user.
+func clientName(c net.Conn, uid int) string {
+	if s, ok := c.(*sdp.Conn); ok {
+		if p, ok := s.Peer(); ok {
+			return fmt.Sprintf("%v,pid=%d,uid=%d", c.RemoteAddr(), p.PID, p.UID)
+		}
+	}
+	if networkOf(c) == networkUnix {
+		return fmt.Sprintf("uid=%d", uid)
+	}
+	return c.RemoteAddr().String()
+}
+
+// userOf returns the user of a client of a Unix socket, or -1.
+func userOf(c net.Conn) int {
+	if u, ok := c.(*unixsock.Conn); ok {
+		return u.UID()
+	}
+	return -1
+}
+
+// causeOf returns what the log says of an error that cut a connection.
+func causeOf(err error) string {
+	switch {
+	case err == nil:
+		return "end of file"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	}
+	return rootCause(err).Error()
+}

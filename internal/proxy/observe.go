@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/metrics"
+)
+
+// Status is what a proxy is doing. It is served as JSON at /connections.
+type Status struct {
+	Draining bool        `json:"draining"`
+	Maps     []MapStatus `json:"maps"`
+}
+
+// MapStatus is what a map is doing.
+type MapStatus struct {
+	Map            string       `json:"map"` // where it listens
+	Targets        []string     `json:"targets"`
+	MaxConnections int          `json:"max_connections"` // 0 for no limit
+	Open           int          `json:"open"`
+	Total          int64        `json:"total"`
+	Refused        int64        `json:"refused"`
+	Failed         int64        `json:"failed"`
+	Aborted        int64        `json:"aborted"`
+	ToTarget       int64        `json:"to_target"`
+	FromTarget     int64        `json:"from_target"`
+	Connections    []Connection `json:"connections"` // the oldest first
+}
+
+// Connection is an open connection whose target has answered.
+type Connection struct {
+	Client     string  `json:"client"`
+	ClientBy   string  `json:"client_by"`
+	Target     string  `json:"target"`
+	TargetBy   string  `json:"target_by"`
+	ToTarget   int64   `json:"to_target"`
+	FromTarget int64   `json:"from_target"`
+	Seconds    float64 `json:"seconds"` // since it was accepted
+}
+
+// status returns what a forwarder is doing.
+func (f *Forwarder) status() MapStatus {
+	s, m := f.Stats(), f.serves()
+	all := MapStatus{Map: f.addr.String(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
+		Aborted: s.Aborted, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}}
+	for _, t := range m.Targets {
+		all.Targets = append(all.Targets, t.String())
+	}
+	f.mu.Lock()
+	var open []*relay
+	for r := range f.relays {
+		open = append(open, r)
+	}
+	f.mu.Unlock()
+	slices.SortFunc(open, func(a, b *relay) int { return a.about.begun.Compare(b.about.begun) })
+	for _, r := range open {
+		e := r.about
+		all.Connections = append(all.Connections, Connection{clientName(e.client, e.uid), networkOf(e.client), e.target.String(), e.target.Network,
+			r.toTarget.bytes.Load(), r.fromTarget.bytes.Load(), time.Since(e.begun).Seconds()})
+	}
+	return all
+}
+
+// Status returns what the proxy is doing. It may be called at any time, by any goroutine.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	maps, draining := slices.Clone(s.maps), s.draining
+	s.mu.Unlock()
+	all := Status{Draining: draining, Maps: []MapStatus{}}
+	for _, f := range maps {
+		all.Maps = append(all.Maps, f.status())
+	}
+	return all
+}
+
+// handler serves what operators and their programs ask for.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { metrics.Respond(w, s.writeMetrics) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		draining := s.draining
+		s.mu.Unlock()
+		if draining {
+			http.Error(w, "the proxy ends", http.StatusServiceUnavailable)
+			return
+		}
+		w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /connections", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.Status()) // the client has gone
+	})
+	return mux
+}
+
+// writeMetrics writes the counters of maps, and of the proxy.
+func (s *Server) writeMetrics(w *metrics.Writer) {
+	s.mu.Lock()
+	maps, reloads, bad := slices.Clone(s.maps), s.reloads, s.badReloads
+	s.mu.Unlock()
+	slices.SortStableFunc(maps, func(a, b *Forwarder) int { return cmp.Compare(a.addr.String(), b.addr.String()) })
+	all := make([]Stats, len(maps))
+	for i, f := range maps {
+		all[i] = f.Stats()
+	}
+	each := func(name, kind, help string, sample func(at string, s *Stats)) {
+		w.Family("sdp_proxy_"+name, kind, help)
+		for i, f := range maps {
+			sample(f.addr.String(), &all[i])
+		}
+	}
+	each("connections_open", "gauge", "Connections that are served now.", func(at string, s *Stats) { w.Sample(float64(s.Open), "map", at) })
+	each("connections_total", "counter", "Connections that have ended, by how.", func(at string, s *Stats) {
+		for r, n := range [...]int64{closed: s.Total - int64(s.Open) - s.Failed - s.Aborted, refused: s.Refused, failed: s.Failed, aborted: s.Aborted} {
+			w.Sample(float64(n), "map", at, "end", result(r).String())
+		}
+	})
+	each("bytes_total", "counter", "Bytes passed on, by where to.", func(at string, s *Stats) {
+		w.Sample(float64(s.ToTarget), "map", at, "to", "target")
+		w.Sample(float64(s.FromTarget), "map", at, "to", "client")
+	})
+	w.Family("sdp_proxy_reloads_total", "counter", "Files that were read again, by result.")
+	w.Sample(float64(reloads), "result", "taken")
+	w.Sample(float64(bad), "result", "refused")
+}
