@@ -9,8 +9,9 @@ import (
 // pieceBytes is how much of a large broadcast is passed on at a time.
 const pieceBytes = 64 << 10
 
-// Broadcast copies n bytes at offset src of PE root to offset dst of all PEs of the team,
-// root too. dst and src may be the same.
+// Broadcast copies n bytes at offset src of PE root to offset dst of all PEs of the team.
+// That includes root, unless spare says that root's dst stays as it is. dst and src may be
+// the same.
 //
 // Small: root sends a message to each PE, from nine PEs on along a binomial tree, and
 // does not wait.
@@ -21,28 +22,33 @@ const pieceBytes = 64 << 10
 // puts the bytes in pieces of 64 KiB, with a step after each. Where hosts form a ring or a
 // line, the tree is chains from host to host, in both directions at once. So each cable
 // carries the data once, and all cables are busy.
-func (t *Team) Broadcast(ctx context.Context, dst, src uintptr, n, root int) error {
+func (t *Team) Broadcast(ctx context.Context, dst, src uintptr, n, root int, spare bool) error {
+	keep := dst != src && !spare
 	switch {
 	case n == 0:
 		return nil
 	case n <= messageBytes:
-		return t.broadcastSmall(ctx, dst, src, n, root)
+		return t.broadcastSmall(ctx, dst, src, n, root, keep)
 	case t.oneHost:
-		return t.broadcastGet(ctx, dst, src, n, root)
+		return t.broadcastGet(ctx, dst, src, n, root, keep)
 	}
-	return t.broadcastPut(ctx, dst, src, n, root)
+	return t.broadcastPut(ctx, dst, src, n, root, keep)
 }
 
-func (t *Team) broadcastSmall(ctx context.Context, dst, src uintptr, n, root int) error {
+// In the following functions, keep says that root copies src to its own dst.
+
+func (t *Team) broadcastSmall(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	if len(t.peers) > flat {
-		return t.broadcastTree(ctx, dst, src, n, root)
+		return t.broadcastTree(ctx, dst, src, n, root, keep)
 	}
 	if t.me == root {
 		v := t.local(src, n)
 		if err := t.sendAll(ctx, v); err != nil {
 			return err
 		}
-		t.keep(dst, v)
+		if keep {
+			t.keep(dst, v)
+		}
 		return nil
 	}
 	v, err := t.receive(ctx, root, n)
@@ -58,7 +64,7 @@ func (t *Team) broadcastSmall(ctx context.Context, dst, src uintptr, n, root int
 func (t *Team) keep(dst uintptr, v []byte) { copy(t.local(dst, len(v)), v) }
 
 // broadcastTree sends messages along a binomial tree, to the largest subtree first.
-func (t *Team) broadcastTree(ctx context.Context, dst, src uintptr, n, root int) error {
+func (t *Team) broadcastTree(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	v := t.local(src, n)
 	rank, bit := t.rank(t.me, root), 1
 	for ; bit < len(t.peers) && rank&bit == 0; bit *= 2 {
@@ -77,14 +83,16 @@ func (t *Team) broadcastTree(ctx context.Context, dst, src uintptr, n, root int)
 			}
 		}
 	}
-	t.keep(dst, v)
+	if t.me != root || keep {
+		t.keep(dst, v)
+	}
 	if t.me != root {
 		t.took(parent)
 	}
 	return nil
 }
 
-func (t *Team) broadcastGet(ctx context.Context, dst, src uintptr, n, root int) error {
+func (t *Team) broadcastGet(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	if t.me != root {
 		if err := t.await(ctx, root); err != nil {
 			return err
@@ -94,13 +102,13 @@ func (t *Team) broadcastGet(ctx context.Context, dst, src uintptr, n, root int) 
 		return nil
 	}
 	t.stepAll()
-	if dst != src {
+	if keep {
 		symheap.Copy(t.local(dst, n), t.local(src, n))
 	}
 	return t.awaitAll(ctx)
 }
 
-func (t *Team) broadcastPut(ctx context.Context, dst, src uintptr, n, root int) error {
+func (t *Team) broadcastPut(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	way := t.treeOf(root)
 	from := dst
 	if t.me == root {
@@ -125,7 +133,7 @@ func (t *Team) broadcastPut(ctx context.Context, dst, src uintptr, n, root int) 
 			t.step(pe)
 		}
 	}
-	if t.me == root && dst != src {
+	if t.me == root && keep {
 		symheap.Copy(t.local(dst, n), t.local(src, n))
 	}
 	return nil

@@ -6,7 +6,9 @@
 //
 //	t := collective.New(space, pes, me, area, layout)
 //	err := t.Begin()                                   // one collective at a time
-//	err = t.Leave(t.Broadcast(ctx, dst, src, n, root)) // n bytes at offset src of PE root
+//	err = t.Leave(t.Reduce(ctx, dst, src, n, 8, fold)) // n elements at offset src of each PE
+//
+// Sets makes teams without agreement between their PEs, as programs in C want it.
 //
 // # How they become writes
 //

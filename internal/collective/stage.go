@@ -18,7 +18,7 @@ func (t *Team) Bcast(ctx context.Context, buf []byte, root int) error {
 		if t.me == root {
 			symheap.Copy(t.local(t.stage, n), buf[:n])
 		}
-		if err := t.Broadcast(ctx, t.stage, t.stage, n, root); err != nil {
+		if err := t.Broadcast(ctx, t.stage, t.stage, n, root, true); err != nil {
 			return err
 		}
 		if t.me != root {

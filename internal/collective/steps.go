@@ -11,7 +11,8 @@ import (
 // Steps and messages, of which collective calls are made. Each team has a work area at
 // the same place of all heaps. It consists of lines of 64 bytes, each written by one
 // PE, and of the stage, for copies of ordinary memory. The lines that PE src of the team
-// writes begin at src*576. Offsets from there:
+// writes begin at src*576; in the work area of active sets, src is a number in the job.
+// Offsets from there:
 //
 //	0x00  8  steps: how many PE src has taken towards this PE
 //	0x08  8  taken: how many of this PE's messages PE src has taken
@@ -48,9 +49,11 @@ const (
 	stageBytes = 64 << 10
 )
 
-// partner has the counts of this PE's steps and messages with another PE. The
-// team's mu guards it.
+// partner has the counts of this PE's steps and messages with another PE.
 type partner struct {
+	from uintptr // offset of the lines that the other PE writes; immutable
+
+	// The mu of calls guards the following.
 	sent, seen uint64 // steps to the other PE, and from it
 	put, taken uint64 // messages to it, and how many of them it has acknowledged
 	got, told  uint64 // messages from it, and how many of them were acknowledged
@@ -65,22 +68,28 @@ func linesBytes(n int) uintptr {
 // stage.
 func AreaBytes(n int) uintptr { return linesBytes(n) + stageBytes }
 
-// from returns the offset of what PE src writes.
-func (t *Team) from(src int) uintptr { return t.area + uintptr(src)*pairBytes }
+// partners returns the partners of n PEs, whose lines are in a work area.
+func partners(area uintptr, n int) []partner {
+	all := make([]partner, n)
+	for pe := range all {
+		all[pe].from = area + uintptr(pe)*pairBytes
+	}
+	return all
+}
 
 // step takes a step towards PE dst of the team. If dst sees the step, it also sees
 // what was put there before.
 func (t *Team) step(dst int) {
-	q := &t.pairs[dst]
+	q := t.pairs[dst]
 	q.sent++
-	t.ctx.TellWaiter(t.peers[dst], t.from(t.me), q.sent)
+	t.ctx.TellWaiter(t.peers[dst], t.pairs[t.me].from, q.sent)
 }
 
 // await waits for the next step of PE src.
 func (t *Team) await(ctx context.Context, src int) error {
-	q := &t.pairs[src]
+	q := t.pairs[src]
 	q.seen++
-	return t.reaches(ctx, t.from(src), q.seen)
+	return t.reaches(ctx, q.from, q.seen)
 }
 
 // reaches waits until a word here is want or more.
@@ -119,7 +128,7 @@ func (t *Team) next(i int) int {
 
 // send sends a message of up to messageBytes to PE dst.
 func (t *Team) send(ctx context.Context, dst int, v []byte) error {
-	q := &t.pairs[dst]
+	q := t.pairs[dst]
 	if q.put-q.taken >= slots {
 		if err := t.room(ctx, dst); err != nil {
 			return err
@@ -127,7 +136,7 @@ func (t *Team) send(ctx context.Context, dst int, v []byte) error {
 	}
 	q.put++
 	q.told = q.got
-	off := t.from(t.me) + symheap.LineBytes + uintptr(q.put%slots)*symheap.LineBytes
+	off := t.pairs[t.me].from + symheap.LineBytes + uintptr(q.put%slots)*symheap.LineBytes
 	p := t.peers[dst]
 	if base := p.Base(); base != nil {
 		copy(symheap.Bytes(base, off, messageBytes), v)
@@ -159,8 +168,8 @@ var errTaken = errors.New("shmem: a PE has taken messages that were not sent")
 
 // room waits until there is a slot for one more message to PE dst.
 func (t *Team) room(ctx context.Context, dst int) error {
-	q := &t.pairs[dst]
-	off := t.from(dst) + takenAt
+	q := t.pairs[dst]
+	off := q.from + takenAt
 	if err := t.reaches(ctx, off, q.put-slots+1); err != nil {
 		return err
 	}
@@ -179,8 +188,8 @@ func (q *partner) takes(taken uint64) error {
 // receive waits for the next message of PE src, and returns it. It is valid until
 // took is called.
 func (t *Team) receive(ctx context.Context, src, n int) ([]byte, error) {
-	q := &t.pairs[src]
-	off := t.from(src) + symheap.LineBytes + uintptr((q.got+1)%slots)*symheap.LineBytes
+	q := t.pairs[src]
+	off := q.from + symheap.LineBytes + uintptr((q.got+1)%slots)*symheap.LineBytes
 	if err := t.reaches(ctx, off+slotNumberAt, q.got+1); err != nil {
 		return nil, err
 	}
@@ -193,12 +202,12 @@ func (t *Team) receive(ctx context.Context, src, n int) ([]byte, error) {
 
 // took gives back the slot of the message from PE src.
 func (t *Team) took(src int) {
-	q := &t.pairs[src]
+	q := t.pairs[src]
 	q.got++
 	if q.got-q.told >= slots/2 {
 		q.told = q.got
 		// The PE may never wait for it, so Quiet does: it must not arrive in the area of a later team.
-		t.ctx.Tell(t.peers[src], t.from(t.me)+takenAt, q.got)
+		t.ctx.Tell(t.peers[src], t.pairs[t.me].from+takenAt, q.got)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestQuietWaitsForWordsThatNobodyWaitsFor(t *testing.T) {
 		team.took(1)
 	}
 	quiet(1, "an acknowledgement is asked for")
-	require.EqualValues(t, slots/2, symheap.Load8(&other.Bytes[0], team.from(0)+takenAt))
+	require.EqualValues(t, slots/2, symheap.Load8(&other.Bytes[0], team.pairs[0].from+takenAt))
 	quiet(0, "it has come")
 	require.NoError(t, here.Close())
 	require.Error(t, <-served)

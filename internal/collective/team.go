@@ -14,15 +14,19 @@ type Team struct {
 	space *onesided.Space
 	ctx   onesided.Ctx // for steps, messages and data
 	peers []*onesided.Peer
-	me    int     // this PE's number
-	area  uintptr // offset of the work area
-	stage uintptr // offset of the stage
+	me    int        // this PE's number
+	stage uintptr    // offset of the stage
+	pairs []*partner // by PE
 	topology
 
+	*calls
+	tree tree // of the last large broadcast; guarded by mu
+}
+
+// calls are the collective calls of a team, or of all active sets. They are one at a time.
+type calls struct {
 	// mu is held while a collective is under way. It guards the following.
 	mu    lock.Mutex[lock.Team]
-	pairs []partner                // by PE
-	tree  tree                     // of the last large broadcast
 	line  [slotNumberAt / 8]uint64 // one message on its way
 	buf   []uint64                 // scratch
 	err   error                    // of a call that failed
@@ -32,8 +36,17 @@ type Team struct {
 // New makes a team of peers, of which this PE is number me. The work area of AreaBytes is
 // at an offset.
 func New(space *onesided.Space, peers []*onesided.Peer, me int, area uintptr, where Layout) *Team {
-	t := &Team{space: space, peers: peers, me: me, area: area, pairs: make([]partner, len(peers))}
+	t := newTeam(space, peers, me, where, new(calls))
 	t.stage = area + linesBytes(len(space.Peers()))
+	all := partners(area, len(peers))
+	for pe := range all {
+		t.pairs = append(t.pairs, &all[pe])
+	}
+	return t
+}
+
+func newTeam(space *onesided.Space, peers []*onesided.Peer, me int, where Layout, c *calls) *Team {
+	t := &Team{space: space, peers: peers, me: me, calls: c}
 	t.ctx.Init(space, peers)
 	t.topology = where.topology(me)
 	return t
@@ -47,8 +60,10 @@ func (t *Team) OneHost() bool { return t.oneHost }
 
 // Clear resets this PE's work area, which has the counts of an earlier team.
 func (t *Team) Clear() {
-	for off := t.area; off < t.from(len(t.peers)); off += 8 {
-		symheap.Store8(t.space.Base(), off, 0)
+	for _, q := range t.pairs {
+		for off := q.from; off < q.from+pairBytes; off += 8 {
+			symheap.Store8(t.space.Base(), off, 0)
+		}
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // Collect copies src of all PEs into dst of all PEs, one behind the other in the order of
-// the PEs. Each PE may pass another src, of any length. dst and src do not overlap.
+// the PEs. Each PE may pass another src, of any length, at a multiple of the size, or of 8
+// if that is larger. dst and src do not overlap.
 func (t *Team) Collect(ctx context.Context, dst, src onesided.Object, size uintptr) error {
 	t.begin(dst, src)
 	if err := t.enterWith(ctx, callCollect, dst, src, size, src.N, 0, 0); err != nil {

@@ -96,6 +96,16 @@ func (t *Team) checkRoot(root int) {
 // Broadcast copies src at PE root to the beginning of dst at all PEs of the team, root
 // too. dst and src may be the same object.
 func (t *Team) Broadcast(ctx context.Context, dst, src onesided.Object, size uintptr, root int) error {
+	return t.broadcast(ctx, dst, src, size, root, false)
+}
+
+// BroadcastOthers is Broadcast that leaves root's dst as it is, as broadcasts of active sets
+// do.
+func (t *Team) BroadcastOthers(ctx context.Context, dst, src onesided.Object, size uintptr, root int) error {
+	return t.broadcast(ctx, dst, src, size, root, true)
+}
+
+func (t *Team) broadcast(ctx context.Context, dst, src onesided.Object, size uintptr, root int, spare bool) error {
 	t.begin(dst, src)
 	n := src.N
 	room(dst, n)
@@ -104,7 +114,7 @@ func (t *Team) Broadcast(ctx context.Context, dst, src onesided.Object, size uin
 	if err := t.enterWith(ctx, callBroadcast, dst, src, size, n, root, 0); err != nil {
 		return err
 	}
-	return t.engine.Leave(t.engine.Broadcast(ctx, dst.Off, src.Off, n*int(size), root))
+	return t.engine.Leave(t.engine.Broadcast(ctx, dst.Off, src.Off, n*int(size), root, spare))
 }
 
 // Reduce combines src of all PEs, element by element, in the order of the PEs, and leaves

@@ -48,27 +48,17 @@ const (
 	MaxReduce
 	SumReduce
 	ProdReduce
+	numCalls
 )
-
-var callNames = [...]string{
-	callAlloc: "Alloc", callFree: "Free", callSync: "Sync", callBarrier: "Barrier",
-	callSplitStrided: "SplitStrided", callSplit2D: "Split2D", callDestroy: "Destroy",
-	callBcast: "Bcast", callAllReduce: "AllReduce",
-	callBroadcast: "Broadcast", callCollect: "Collect", callFCollect: "FCollect",
-	callAlltoAll: "AlltoAll", callAlltoAllS: "AlltoAllS",
-	AndReduce: "AndReduce", OrReduce: "OrReduce", XorReduce: "XorReduce",
-	MinReduce: "MinReduce", MaxReduce: "MaxReduce",
-	SumReduce: "SumReduce", ProdReduce: "ProdReduce",
-}
 
 // words are what a PE passes: the call, with the size of an element in bits 8 to 15,
 // and its arguments.
 type words collective.Words
 
-// String returns the call and its arguments, as far as they are valid.
-func (w words) String() string {
+// text returns the call and its arguments, as far as they are valid.
+func (w words) text(names *[numCalls]string) string {
 	c, size := int(w[0]&0xff), w[0]>>8
-	if c >= len(callNames) || callNames[c] == "" {
+	if c >= len(names) || names[c] == "" {
 		return fmt.Sprintf("unknown call %d", w[0])
 	}
 	args := ""
@@ -97,7 +87,7 @@ func (w words) String() string {
 			args += fmt.Sprintf(", n %d", w[1])
 		}
 	}
-	return callNames[c] + "(" + args + ")"
+	return names[c] + "(" + args + ")"
 }
 
 // same compares, in debug mode, what all PEs of the team call.
@@ -145,7 +135,7 @@ func (t *Team) differ(all []words) error {
 		if len(pes[w]) > 1 {
 			who = "PEs "
 		}
-		said = append(said, fmt.Sprintf("%s%s: %v", who, strings.Join(pes[w], ", "), w))
+		said = append(said, who+strings.Join(pes[w], ", ")+": "+w.text(t.w.callNames()))
 	}
 	if len(kinds) > groups {
 		said = append(said, fmt.Sprintf("%d other calls", len(kinds)-groups))

@@ -53,6 +53,10 @@ func (w *World) exit(pe, status int) {
 	w.tellExit(others, status)
 	_ = w.opts.launcher.Abort(status, "") // launchers of other PEs see how this process ends
 	time.Sleep(exitGrace)
+	if w.opts.Exit != nil {
+		w.opts.Exit(status)
+		return
+	}
 	os.Exit(status)
 }
 

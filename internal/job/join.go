@@ -105,6 +105,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.ctx = new(onesided.Ctx)
 	}
 	w.ctx.Init(w.space, w.space.Peers())
+	w.space.SetRecheck(o.Recheck)
 	w.team = worldTeam(w)
 	if err := w.share(ctx); err != nil {
 		w.abandon()

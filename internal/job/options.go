@@ -28,6 +28,19 @@ type Options struct {
 	Debug   bool          // compare what PEs pass to collective calls, as with SHMEM_DEBUG
 	Timeout time.Duration // how long Open waits for all PEs; 0: 30 s
 
+	// Exit is called in place of os.Exit, once, where GlobalExit of this PE or another one
+	// ends the process. It does not return.
+	Exit func(status int)
+	// Lost is called when a PE has ended, before any operation or wait fails because of it. What
+	// is mapped of its heap stays mapped until Close, but must not be used any more. Lost
+	// must not call the World.
+	Lost func(pe int)
+	// Recheck is how often a wait that sleeps looks again, for programs that store to
+	// this PE's heap by themselves. 0: never, since every store of this package wakes it.
+	Recheck time.Duration
+	// CNames has errors name calls as C does: shmem_put, not put.
+	CNames bool
+
 	// Ctx is where Open makes the default context. If it is nil, Open allocates one.
 	Ctx *onesided.Ctx
 }

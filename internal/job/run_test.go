@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -66,4 +67,15 @@ func never(ctx context.Context, w *World) error {
 	o := onesided.Object{Space: w.space, Off: symheap.Shared, N: 1}
 	_, err := o.WaitUntil(ctx, 0, onesided.Condition{Size: 8, V: 1 << 63})
 	return err
+}
+
+// each runs body on PEs of one process, for some numbers of them, mapped and by requests.
+func each(t *testing.T, sizes []int, body func(t *testing.T, w *World)) {
+	for mode, o := range map[string]Options{"mapped": {}, "strict": {Strict: true}} {
+		for _, n := range sizes {
+			t.Run(fmt.Sprintf("%s/%d", mode, n), func(t *testing.T) {
+				run(t, n, fmt.Sprintf("mem:job-%s-%d", mode, n), o, func(w *World) { body(t, w) })
+			})
+		}
+	}
 }

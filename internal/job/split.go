@@ -22,6 +22,7 @@ var ErrTooManyTeams = errors.New("shmem: too many teams")
 const (
 	worldSlot = iota
 	sharedSlot
+	setsSlot // shared by all active sets
 	firstSlot
 	areas = firstSlot + maxTeams
 )

@@ -43,9 +43,13 @@ func worldTeam(w *World) *Team {
 
 func makeTeam(w *World, pes []int, me, slot int) *Team {
 	t := &Team{w: w, pes: pes, me: me, slot: slot}
-	area := symheap.Shared + uintptr(slot)*collective.AreaBytes(len(w.peers))
-	t.engine = collective.New(w.space, t.peers(), me, area, w.layoutOf(pes))
+	t.engine = collective.New(w.space, t.peers(), me, w.area(slot), w.layoutOf(pes))
 	return t
+}
+
+// area returns the offset of the work area of a slot.
+func (w *World) area(slot int) uintptr {
+	return symheap.Shared + uintptr(slot)*collective.AreaBytes(len(w.peers))
 }
 
 // peers returns the team's PEs.

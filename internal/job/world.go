@@ -41,6 +41,7 @@ type World struct {
 	closeLimit time.Duration
 
 	turns turns
+	sets  sets
 	wg    sync.WaitGroup
 
 	// mu guards the following, and part of joining.
@@ -222,7 +223,7 @@ func (w *World) opError(op string, pe int, err error) error {
 	if dead := w.Err(); dead != nil && !errors.Is(err, activemsg.ErrReply) {
 		err = dead
 	}
-	return &OpError{op, pe, err}
+	return &OpError{w.opName(op), pe, err}
 }
 
 // ending reports whether GlobalExit has begun to end this process.
@@ -284,10 +285,14 @@ func (w *World) left(pe int) {
 // lost says that a PE has ended. The caller holds mu.
 func (w *World) lost(pe int) {
 	p := w.peers[pe]
-	if !p.Dead() {
-		close(p.gone)
+	if p.Dead() {
+		return
 	}
+	close(p.gone)
 	p.Lost()
+	if w.opts.Lost != nil {
+		w.opts.Lost(pe)
+	}
 }
 
 // closeLimit is the default of World.closeLimit.

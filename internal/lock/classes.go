@@ -22,6 +22,7 @@ type (
 	Heap    struct{}
 	Heaps   struct{}
 	Turns   struct{}
+	Sets    struct{}
 	Sleeper struct{}
 
 	// sdp: the default Fabric, the stacks, and what uses a Fabric.
@@ -90,7 +91,8 @@ func (Slots) class() info   { return info{"job.Team.freeMu", 4, true} }
 func (Heap) class() info    { return info{"symheap.Heap", 5, true} }
 func (Heaps) class() info   { return info{"symheap.goHeaps", 6, true} }
 func (Turns) class() info   { return info{"job.turns", 7, true} }
-func (Sleeper) class() info { return info{"onesided.sleepers", 8, true} }
+func (Sets) class() info    { return info{"job.sets", 8, true} }
+func (Sleeper) class() info { return info{"onesided.sleepers", 9, true} }
 
 func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }
 func (Stacks) class() info        { return info{"sdp.stacks", 11, true} }

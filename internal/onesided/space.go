@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/wait"
@@ -21,7 +22,8 @@ type Space struct {
 	// opError returns the error of an operation on a PE.
 	opError func(op string, pe int, err error) error
 
-	served   atomic.Bool // see SetServed
+	served   atomic.Bool   // see SetServed
+	recheck  time.Duration // see SetRecheck; immutable once all PEs have joined
 	sleepers sleepers
 	closed   atomic.Bool
 
@@ -66,6 +68,10 @@ func (s *Space) SetServed() {
 
 // WaitsSleep reports whether waits sleep at once, see SetServed.
 func (s *Space) WaitsSleep() bool { return s.served.Load() }
+
+// SetRecheck makes a wait that sleeps poll again after each d, for programs that store to this
+// PE's heap by other ways than this package. It is called before the first wait.
+func (s *Space) SetRecheck(d time.Duration) { s.recheck = d }
 
 // Fail ends all waits with an error. It calls lost, which marks the PE that has ended, when Err returns
 // the error and before any wait ends: an operation that finds the PE dead finds why. Fail is called once.

@@ -127,30 +127,40 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.lieDown()
 	defer s.sleepers.getUp(bell)
 	atomic.AddUint32(s.self.arm, 1)
-	var again <-chan time.Time
+	again, armed := s.recheck, true
 	if s.self.fence {
 		ntb.Fence() // as all others do after each store
 	} else if s.barrier() != nil {
 		// The barrier worked when the process began, so other PEs make none after their
 		// stores. One may have overlooked the arm word. So this is a pause rather than a
 		// sleep.
-		again = time.After(pollEach)
+		again, armed = pollEach, false
 	}
 	if look() {
 		return true, nil
 	}
-	select {
-	case <-again:
-		return look(), nil
-	case <-bell:
-		return false, nil
-	case <-s.failed:
-		if look() { // the store came before the arm word
-			return true, nil
+	var tick <-chan time.Time
+	if again > 0 {
+		t := time.NewTicker(again)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-tick:
+			if done := look(); done || !armed {
+				return done, nil
+			}
+		case <-bell:
+			return false, nil
+		case <-s.failed:
+			if look() { // the store came before the arm word
+				return true, nil
+			}
+			return false, s.Err()
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
-		return false, s.Err()
-	case <-ctx.Done():
-		return false, ctx.Err()
 	}
 }
 

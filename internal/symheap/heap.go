@@ -91,6 +91,15 @@ func (h *Heap) Alloc(n uint64, align uintptr) (uintptr, error) {
 // least one.
 func whole(n uint64) uint64 { return max(LineBytes, (n+LineBytes-1)&^(LineBytes-1)) }
 
+// SizeAt returns how many bytes the object at an offset has, as requested. It returns false
+// if none begins there.
+func (h *Heap) SizeAt(off uintptr) (n uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, ok = h.used[off]
+	return n, ok
+}
+
 // Free gives an object of n bytes back. It returns false if there is none at off.
 func (h *Heap) Free(off uintptr, n uint64) bool {
 	h.mu.Lock()
