@@ -51,7 +51,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{good, "--allow-user", "no such user"}, `user "no such user": `},
 		{[]string{good, "--allow-group", "no-such-group"}, `group "no-such-group": `},
 		{[]string{good, "--allow-group", ""}, `"": want a name or number`},
-		{[]string{good, "--allow-user", "0"}, "only an sdp:// listener knows whose process connects"},
+		{[]string{good, "--allow-user", "0"}, "TCP does not know whose process connects"},
 		{[]string{"--map", used + "=tcp://127.0.0.1:1"}, "address already in use; another program listens there"},
 		{[]string{good, "--quiet", "--map", used + "=tcp://127.0.0.1:1"}, "address already in use"},
 		{[]string{"--config", file, good}, "--map: write it into " + file},

@@ -54,13 +54,7 @@ func mustSet[T any](o Option[T], to *T) {
 var Options = []Option[Config]{
 	boolOption("own", "own the links of this node of the fabric, for the node's other processes; needs no map", func(c *Config) *bool { return &c.Own }),
 	durationOption("drain-timeout", "30s", "after SIGTERM, and of a map that is changed or removed, cut what has not ended after `TIME`", func(c *Config) *time.Duration { return &c.DrainTimeout }),
-	{Name: "log", Usage: "`FORMAT` of what is written on stderr: text or json", Default: "text", set: func(c *Config, values []string) error {
-		if values[0] != "text" && values[0] != "json" {
-			return fmt.Errorf("%q: want text or json", values[0])
-		}
-		c.Log = values[0]
-		return nil
-	}},
+	wordOption("log", "`FORMAT` of what is written on stderr: text or json", []string{"text", "json"}, func(c *Config) *string { return &c.Log }),
 	{Name: "metrics", Usage: "serve /metrics, /healthz, /readyz and /connections at `ADDRESS`, a port of loopback or unix:/PATH, as in 127.0.0.1:9478", set: func(c *Config, values []string) error {
 		c.Metrics = values[0]
 		return metrics.CheckAddress(c.Metrics)

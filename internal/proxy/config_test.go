@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,6 +19,16 @@ maps:
   - listen: tcp://127.0.0.1:6380
     target: sdp://localhost:7000
     dial-timeout: 2s
+    balance: roundrobin
+    retries: 2
+    check: 1s
+    max-rate: 5
+    when-full: wait
+    idle-timeout: 1m
+    half-closed-timeout: 2h
+    keepalive: 0s
+    allow-from: [10.0.0.0/8, "::1"]
+  - {listen: "unix:///s", target: "tcp://:2", allow-user: 7, mode: 0660, group: 5}
   - {listen: "sdp://:7001", targets: [tcp://127.0.0.1:1, "unix:///run/a=b"], max-connections: 0, allow-user: [1001, root], allow-group: 7}
 defaults:
   max-connections: 10
@@ -28,8 +40,13 @@ quiet: true
 	require.True(t, c.Quiet)
 	require.False(t, c.Own)
 	require.Equal(t, []Map{
-		{Listen: Endpoint{"tcp", "127.0.0.1:6380"}, Targets: []Endpoint{{"sdp", "localhost:7000"}}, DialTimeout: 2 * time.Second, MaxConnections: 10},
-		{Listen: Endpoint{"sdp", ":7001"}, Targets: []Endpoint{{"tcp", "127.0.0.1:1"}, {"unix", "/run/a=b"}}, DialTimeout: 10 * time.Second,
+		{Listen: Endpoint{"tcp", "127.0.0.1:6380"}, Targets: []Endpoint{{"sdp", "localhost:7000"}}, DialTimeout: 2 * time.Second, MaxConnections: 10,
+			Balance: roundRobin, Retries: 2, Check: time.Second, MaxRate: 5, WhenFull: letWait, IdleTimeout: time.Minute, HalfClosed: 2 * time.Hour,
+			Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
+		{Listen: Endpoint{"unix", "/s"}, Targets: []Endpoint{{"tcp", ":2"}}, DialTimeout: 10 * time.Second, MaxConnections: 10, Balance: first,
+			WhenFull: refuseThem, HalfClosed: time.Hour, KeepAlive: 15 * time.Second, Users: Users{uids: []int{7}}, Socket: &unixsock.Rights{Mode: 0o660, UID: -1, GID: 5}},
+		{Listen: Endpoint{"sdp", ":7001"}, Targets: []Endpoint{{"tcp", "127.0.0.1:1"}, {"unix", "/run/a=b"}}, DialTimeout: 10 * time.Second, Balance: first,
+			WhenFull: refuseThem, HalfClosed: time.Hour, KeepAlive: 15 * time.Second,
 			Users: Users{[]int{1001, 0}, []int{7}}},
 	}, c.Maps)
 }
@@ -57,7 +74,12 @@ func TestErrorsOfFilesHaveLineAndColumn(t *testing.T) {
 		good + "  allow-user: [root, \"\"]": `f:4:15: allow-user "": want a name or number`,
 		good + "  allow-user: [[1]]":        "f:4:16: want a value of allow-user",
 		good + "  allow-user: no one":       `f:4:15: allow-user user "no one": `,
-		good + "  allow-user: 1":            "f:2:3: cannot listen on tcp://:1 for some users alone",
+		good + "  balance: source":          `f:4:12: balance "source": want first or roundrobin or leastconn`,
+		good + "  allow-from: 10.0.0.1/8":   `f:4:15: allow-from "10.0.0.1/8": want a network`,
+		good + "  mode: 888":                `f:4:9: mode "888": want permissions in octal`,
+		good + "  mode: 660":                "f:2:3: mode, owner and group are for the file of a Unix socket, and tcp://:1 has none",
+		good + "- listen: sdp://:1\n  target: tcp://:3\n  allow-from: 10.0.0.0/8": "f:4:3: allow-from is for tcp://",
+		good + "  allow-user: 1":                          "f:2:3: cannot listen on tcp://:1 for some users alone",
 		good + "- listen: tcp://:1\n  target: tcp://:3":   "two maps listen on tcp://:1",
 		"maps:\n- target: tcp://:2":                       "f:2:3: listen is missing",
 		"maps:\n- listen: tcp://:2":                       "f:2:3: target is missing",

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -50,20 +52,27 @@ type Forwarder struct {
 	cancel context.CancelFunc
 	// stop is closed when listening ends.
 	stop     chan struct{}
+	changed  chan struct{} // wakes check
+	freed    chan struct{} // wakes a client that waits
 	stopOnce sync.Once
 	// serving counts the connections' goroutines.
-	serving sync.WaitGroup
-	watch   watch
+	serving  sync.WaitGroup
+	checking sync.WaitGroup // check
+	watch    watch
 
 	mu       sync.Mutex
-	m        *Map            // for new connections; guarded by mu
-	turn     int             // how many maps there were before m; guarded by mu
-	expired  int             // connections of turns below it are cut; guarded by mu
-	timers   []*time.Timer   // each raises expired; guarded by mu
-	draining bool            // no new connections; guarded by mu
-	relays   map[*relay]bool // open connections; guarded by mu
-	pending  int             // accepted connections whose target is being dialled; guarded by mu
-	past     Stats           // sums, without the open connections; guarded by mu
+	m        *Map                 // for new connections; guarded by mu
+	turn     int                  // how many maps there were before m; guarded by mu
+	health   map[Endpoint]*health // of targets; guarded by mu
+	next     int                  // place of the last connection among the targets, for roundRobin; guarded by mu
+	tokens   float64              // connections that maxRate lets in now; guarded by mu
+	filled   time.Time            // when tokens was last updated; guarded by mu
+	expired  int                  // connections of turns below it are cut; guarded by mu
+	timers   []*time.Timer        // each raises expired; guarded by mu
+	draining bool                 // no new connections; guarded by mu
+	relays   map[*relay]bool      // open connections; guarded by mu
+	pending  int                  // accepted connections whose target is being dialled; guarded by mu
+	past     Stats                // sums, without the open connections; guarded by mu
 }
 
 // open listens on the left side of m. Its errors are one line that says what to
@@ -80,7 +89,8 @@ func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
 }
 
 func newForwarder(m *Map, env env) *Forwarder {
-	f := &Forwarder{m: m, addr: m.Listen, env: env, stop: make(chan struct{}), relays: make(map[*relay]bool)}
+	f := &Forwarder{m: m, addr: m.Listen, env: env, stop: make(chan struct{}), changed: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		relays: make(map[*relay]bool), health: make(map[Endpoint]*health)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }
@@ -91,6 +101,7 @@ func (f *Forwarder) on(ln net.Listener) {
 	if f.m.Listen.Network != networkUnix {
 		f.addr.Address = ln.Addr().String()
 	}
+	f.checking.Go(f.check)
 }
 
 // serves returns the map for new connections.
@@ -108,8 +119,15 @@ func (f *Forwarder) allow(p sdp.Peer) error { return f.serves().Users.allow(p) }
 func (f *Forwarder) use(m *Map, most time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r := m.rights(); r != f.m.rights() {
+		if err := r.Set(m.Listen.Address); err != nil {
+			f.env.log.Error("cannot change the socket", "map", f.addr.String(), "reason", err)
+		}
+	}
 	f.m = m
 	f.turn++
+	wake(f.changed)
+	wake(f.freed)
 	if f.draining || len(f.relays)+f.pending == 0 {
 		return
 	}
@@ -147,7 +165,7 @@ func (f *Forwarder) Serve() error {
 		switch {
 		case err == nil:
 			wait = acceptBackoffMin
-			f.start(unixsock.Plain(c), userOf(c))
+			f.start(c)
 			continue
 		case f.stopped():
 			return nil
@@ -196,45 +214,123 @@ func (f *Forwarder) stopped() bool {
 	}
 }
 
-// start serves one connection in goroutines of its own, or resets it.
-func (f *Forwarder) start(client net.Conn, uid int) {
-	switch f.admit(client, uid) {
-	case admitted:
-	case full:
-		f.logEnd(&lastLine{client: client, uid: uid, begun: time.Now(), result: refused, by: byProxy, cause: "max-connections"})
-		reset(client)
-	case ending: // accepted when listening ended
-		reset(client)
+// start serves one connection in goroutines of its own, or resets it. It returns when there is room, where clients
+// are to wait.
+func (f *Forwarder) start(c net.Conn) {
+	e := &lastLine{client: unixsock.Plain(c), uid: userOf(c), begun: time.Now()}
+	if cause := f.serves().turnsAway(c); cause != "" {
+		f.mu.Lock()
+		f.past.Refused++
+		f.mu.Unlock()
+		f.refuse(e, cause)
+		return
+	}
+	for {
+		cause, wait := f.admit(e)
+		switch {
+		case cause == "":
+			return
+		case cause == ending: // accepted when listening ended
+			reset(e.client)
+			return
+		case wait == 0:
+			f.refuse(e, cause)
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-f.freed:
+		case <-f.stop:
+		}
+		timer.Stop()
 	}
 }
 
-// admission says what happens to a client.
-type admission int
+func (f *Forwarder) refuse(e *lastLine, cause string) {
+	e.result, e.by, e.cause = refused, byProxy, cause
+	f.logEnd(e)
+	reset(e.client)
+}
 
-const (
-	admitted admission = iota // it is served
-	full                      // it is counted as refused
-	ending                    // it came too late to be counted
-)
+// turnsAway returns the option by which a client may not connect, or "".
+func (m *Map) turnsAway(c net.Conn) string {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok && len(m.Sources) > 0 {
+		from := a.AddrPort().Addr().Unmap().WithZone("")
+		if !slices.ContainsFunc(m.Sources, func(p netip.Prefix) bool { return p.Contains(from) }) {
+			return "allow-from"
+		}
+	}
+	if u, ok := c.(*unixsock.Conn); ok && !m.Users.All() {
+		p, err := hostdir.PeerOf(u)
+		if err != nil || m.Users.allow(sdp.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Groups: p.Groups}) != nil {
+			return "allow-user"
+		}
+	}
+	return ""
+}
 
-func (f *Forwarder) admit(client net.Conn, uid int) admission {
+// ending is the cause for a client that came when listening ended. It is not counted.
+const ending = "ending"
+
+// admit serves a client, or returns the option that limits the map, and how long to wait before the next call; 0 for a
+// client that is refused and counted.
+func (f *Forwarder) admit(e *lastLine) (cause string, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.draining {
-		return ending
-	}
-	if most := f.m.MaxConnections; most > 0 && len(f.relays)+f.pending >= most {
-		f.past.Refused++
-		return full
-	}
-	f.past.Total++
-	f.pending++
-	// This is called under mu and before draining is set. So it is never concurrent
-	// with the Wait of Drain.
 	m, turn := f.m, f.turn
-	e := &lastLine{client: client, uid: uid, m: m, begun: time.Now()}
-	f.serving.Go(func() { f.serve(e, turn) })
-	return admitted
+	switch {
+	case f.draining:
+		return ending, 0
+	case m.MaxConnections > 0 && len(f.relays)+f.pending >= m.MaxConnections:
+		cause, wait = "max-connections", time.Hour // or until one ends
+	case !f.takeToken(m.MaxRate):
+		cause, wait = "max-rate", time.Second/time.Duration(m.MaxRate)
+	default:
+		f.past.Total++
+		f.pending++
+		e.m = m
+		// This is called under mu and before draining is set. So it is never concurrent
+		// with the Wait of Drain.
+		f.serving.Go(func() { f.serve(e, turn) })
+		return "", 0
+	}
+	if m.WhenFull != letWait {
+		f.past.Refused++
+		wait = 0
+	}
+	return cause, wait
+}
+
+// takeToken reports whether a map may take a connection now, of so many a second, which may come all at once. The
+// caller holds mu.
+func (f *Forwarder) takeToken(rate int) bool {
+	if rate == 0 {
+		return true
+	}
+	now := time.Now()
+	f.tokens = min(float64(rate), f.tokens+now.Sub(f.filled).Seconds()*float64(rate))
+	f.filled = now
+	if f.tokens < 1 {
+		return false
+	}
+	f.tokens--
+	return true
+}
+
+// wake wakes who waits for c, which has room for one.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// keepAlive has the kernel find out whether the peer of a TCP connection is there.
+func keepAlive(c net.Conn, after time.Duration) {
+	if t, ok := c.(*net.TCPConn); ok {
+		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: after > 0, Idle: after, Interval: after, Count: 9})
+	}
 }
 
 func (f *Forwarder) serve(e *lastLine, turn int) {
@@ -246,6 +342,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		f.pending--
 		f.past.Failed++
 		f.mu.Unlock()
+		wake(f.freed)
 		if f.ctx.Err() != nil {
 			e.by, e.cause = byProxy, errDrainEnded.Error()
 		}
@@ -253,10 +350,14 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		reset(e.client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
+	keepAlive(e.client, e.m.KeepAlive)
+	keepAlive(target, e.m.KeepAlive)
 	r := &relay{client: e.client, target: target, turn: turn, about: e}
+	r.quiet = silence{relay: r, idle: e.m.IdleTimeout, half: e.m.HalfClosed}
 	e.relay = r
 	f.mu.Lock()
 	f.pending--
+	f.of(e.target).open++
 	f.relays[r] = true
 	ended, expired := f.ctx.Err() != nil, turn < f.expired
 	f.mu.Unlock()
@@ -268,6 +369,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	}
 
 	forget := f.watch.add(r)
+	r.quiet.begin()
 	cut := r.run()
 	forget()
 
@@ -279,19 +381,10 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		e.result = aborted
 	}
 	f.past.add(r)
+	f.of(e.target).open--
 	f.mu.Unlock()
+	wake(f.freed)
 	f.logEnd(e)
-}
-
-// dial connects to the first target that answers, and notes the last one that it tried.
-func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
-	for _, t := range e.m.Targets {
-		e.target = t
-		if c, err = f.dialOne(t, e.m.DialTimeout); err == nil || f.ctx.Err() != nil {
-			return c, err
-		}
-	}
-	return nil, err
 }
 
 func (f *Forwarder) dialOne(t Endpoint, timeout time.Duration) (net.Conn, error) {
@@ -302,8 +395,8 @@ func (f *Forwarder) dialOne(t Endpoint, timeout time.Duration) (net.Conn, error)
 	case networkUnix:
 		return f.dialUnix(t.Address, timeout)
 	}
-	d := net.Dialer{Timeout: timeout}
-	d.SetMultipathTCP(false) // see listen
+	d := net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
+	d.SetMultipathTCP(false)                         // see listen
 	return d.DialContext(f.ctx, t.Network, t.Address)
 }
 
@@ -358,6 +451,7 @@ func (f *Forwarder) end() {
 		t.Stop()
 	}
 	f.mu.Unlock()
+	f.checking.Wait()
 	f.watch.close()
 }
 

@@ -27,13 +27,13 @@ func listen(ctx context.Context, m *Map, allow func(sdp.Peer) error, fabric *sdp
 		ln, err = lc.Listen(ctx, e.Network, e.Address)
 	case networkUnix:
 		var l *unixsock.Listener
-		if l, err = unixsock.Listen(ctx, e.Address); err == nil {
+		if l, err = unixsock.ListenAs(ctx, e.Address, m.rights()); err == nil {
 			ln = l
 		}
 	default:
 		// It uses plain TCP. With Multipath TCP a single path may end, and a reset
 		// would not mean what relay takes it to mean.
-		var lc net.ListenConfig
+		lc := net.ListenConfig{KeepAlive: -1} // see keepAlive
 		lc.SetMultipathTCP(false)
 		ln, err = lc.Listen(ctx, e.Network, e.Address)
 	}

@@ -3,27 +3,62 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/unixsock"
 )
 
 // Map says where to listen, where the connections go, and what holds for them. It is not changed once it is used.
 type Map struct {
 	Listen  Endpoint
-	Targets []Endpoint // one or more: the first one that answers is taken
+	Targets []Endpoint // one or more, which a connection tries until one answers
+	Balance string     // in which order: first, roundRobin or leastConn
 
-	DialTimeout    time.Duration // of each target; 0 for the network's own limit
+	DialTimeout time.Duration // of each target; 0 for the network's own limit
+	Retries     int           // how often all targets are tried again
+	Check       time.Duration // between checks of the targets; 0 for none
+
 	MaxConnections int           // open ones, including those whose target is being dialled; 0 for no limit
-	Users          Users         // those who may connect, by sdp alone
+	MaxRate        int           // new ones a second; 0 for no limit
+	WhenFull       string        // what is done with clients beyond both: refuseThem or letWait
+	IdleTimeout    time.Duration // cuts connections that pass on nothing; 0 for none
+	HalfClosed     time.Duration // likewise, for those of which one direction has ended
+	KeepAlive      time.Duration // of silence on TCP, before the kernel asks whether the peer is there; 0 for never
+
+	Users   Users            // those who may connect, by sdp and unix alone
+	Sources []netip.Prefix   // whence they may connect, by tcp alone; none for everywhere
+	Socket  *unixsock.Rights // of the file of a Unix socket; nil for those that the umask leaves
 }
+
+// Values of Map.Balance and Map.WhenFull.
+const (
+	first      = "first"
+	roundRobin = "roundrobin"
+	leastConn  = "leastconn"
+	refuseThem = "refuse"
+	letWait    = "wait"
+)
 
 // MapOptions are those of a [Map].
 var MapOptions = []Option[Map]{
+	wordOption("balance", "which of several targets is dialled `FIRST`: first, roundrobin or leastconn", []string{first, roundRobin, leastConn}, func(m *Map) *string { return &m.Balance }),
+	countOption("retries", "0", "try all targets `N` times more, with pauses of 100 ms and more", func(m *Map) *int { return &m.Retries }),
+	durationOption("check", "", "dial each target every `TIME`, so that those that are down are known; 0 for never", func(m *Map) *time.Duration { return &m.Check }),
 	durationOption("dial-timeout", "10s", "give up on a target after `TIME`; 0 for no limit", func(m *Map) *time.Duration { return &m.DialTimeout }),
 	countOption("max-connections", "4096", "`N` connections of a map may be open, further clients are reset; 0 for no limit", func(m *Map) *int { return &m.MaxConnections }),
-	listOption("allow-user", "`USERS`, by names or numbers with commas between, may connect by sdp://, and nobody else of this machine, nor of other nodes", func(m *Map, values []string) (err error) {
+	countOption("max-rate", "0", "`N` connections a second are taken; 0 for no limit", func(m *Map) *int { return &m.MaxRate }),
+	wordOption("when-full", "clients beyond max-connections and max-rate: `WHAT` is done: refuse or wait", []string{refuseThem, letWait}, func(m *Map) *string { return &m.WhenFull }),
+	durationOption("idle-timeout", "", "cut connections that pass on nothing for `TIME`; 0 for never", func(m *Map) *time.Duration { return &m.IdleTimeout }),
+	durationOption("half-closed-timeout", "1h", "likewise, where one side has sent its end of file", func(m *Map) *time.Duration { return &m.HalfClosed }),
+	durationOption("keepalive", "15s", "have the kernel ask a silent peer of TCP after `TIME` whether it is there; 0 for never", func(m *Map) *time.Duration { return &m.KeepAlive }),
+	listOption("allow-from", "`NETWORKS`, as in 10.0.0.0/8, from which clients may connect by tcp://", setSources),
+	listOption("allow-user", "`USERS`, by names or numbers with commas between, may connect by sdp:// or unix://, and nobody else of this machine, nor of other nodes", func(m *Map, values []string) (err error) {
 		m.Users.uids, err = userNumbers(values)
 		return err
 	}),
@@ -31,6 +66,54 @@ var MapOptions = []Option[Map]{
 		m.Users.gids, err = groupNumbers(values)
 		return err
 	}),
+	{Name: "mode", Usage: "permissions of Unix sockets, `OCTAL`, as in 660", set: func(m *Map, values []string) error {
+		n, err := strconv.ParseUint(values[0], 8, 9)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%q: want permissions in octal, as in 660", values[0])
+		}
+		r := m.rights()
+		r.Mode = os.FileMode(n)
+		m.Socket = &r
+		return nil
+	}},
+	numberOption("owner", "`USER` who owns Unix sockets, by name or number", userNumbers, func(r *unixsock.Rights) *int { return &r.UID }),
+	numberOption("group", "`GROUP` of Unix sockets, by name or number", groupNumbers, func(r *unixsock.Rights) *int { return &r.GID }),
+}
+
+// rights returns the rights of the map's socket.
+func (m *Map) rights() unixsock.Rights {
+	if m.Socket == nil {
+		return unixsock.Rights{UID: -1, GID: -1}
+	}
+	return *m.Socket
+}
+
+func numberOption(name, usage string, numbers func([]string) ([]int, error), field func(*unixsock.Rights) *int) Option[Map] {
+	return Option[Map]{Name: name, Usage: usage, set: func(m *Map, values []string) error {
+		all, err := numbers(values)
+		if err == nil {
+			r := m.rights()
+			*field(&r) = all[0]
+			m.Socket = &r
+		}
+		return err
+	}}
+}
+
+// setSources sets the networks of clients.
+func setSources(m *Map, values []string) error {
+	m.Sources = nil
+	for _, v := range values {
+		p, err := netip.ParsePrefix(v)
+		if a, bad := netip.ParseAddr(v); bad == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return fmt.Errorf("%q: want a network without bits beyond its length, as in 10.0.0.0/8", v)
+		}
+		m.Sources = append(m.Sources, p)
+	}
+	return nil
 }
 
 // String returns the listener and the targets, "LISTEN=TARGET" or "LISTEN=TARGET,TARGET". [ParseMap] parses the
@@ -52,8 +135,12 @@ func (m *Map) check() error {
 		return errors.New("target is missing: where connections go, as in sdp://localhost:7000")
 	case slices.Contains(m.Targets, m.Listen):
 		return errors.New("the two sides are the same, so it would forward to itself")
-	case m.Listen.Network != networkSDP && !m.Users.All():
-		return fmt.Errorf("cannot listen on %v for some users alone: only an sdp:// listener knows whose process connects; use sdp://, or another map without allow-user and allow-group", m.Listen)
+	case m.Listen.Network == networkTCP && !m.Users.All():
+		return fmt.Errorf("cannot listen on %v for some users alone: TCP does not know whose process connects; use sdp:// or unix://, or another map without allow-user and allow-group", m.Listen)
+	case m.Listen.Network != networkTCP && len(m.Sources) > 0:
+		return fmt.Errorf("allow-from is for tcp://, and %v has no addresses of clients", m.Listen)
+	case m.Socket != nil && (m.Listen.Network != networkUnix || unixsock.IsAbstract(m.Listen.Address)):
+		return fmt.Errorf("mode, owner and group are for the file of a Unix socket, and %v has none", m.Listen)
 	}
 	return nil
 }

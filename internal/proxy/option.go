@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,17 @@ func countOption[T any](name, def, usage string, field func(*T) *int) Option[T] 
 			return fmt.Errorf("%d: cannot be negative", n)
 		}
 		*field(to) = int(n)
+		return nil
+	}}
+}
+
+// wordOption is an option that is one of several words. The first one is the default.
+func wordOption[T any](name, usage string, words []string, field func(*T) *string) Option[T] {
+	return Option[T]{Name: name, Usage: usage, Default: words[0], set: func(to *T, values []string) error {
+		if !slices.Contains(words, values[0]) {
+			return fmt.Errorf("%q: want %s", values[0], strings.Join(words, " or "))
+		}
+		*field(to) = values[0]
 		return nil
 	}}
 }

@@ -23,6 +23,7 @@ type relay struct {
 	about                *lastLine // what is known of it before its end; immutable then
 
 	first atomic.Int32 // the side that ended its direction first, or cut the connection
+	quiet silence      // cuts it when it passes on nothing for too long
 	once  sync.Once    // for abort
 	cause error        // argument of abort; read after run
 }
@@ -61,6 +62,7 @@ func (r *relay) run() error {
 	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget, byTarget) })
 	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget, byClient)
 	wg.Wait()
+	r.quiet.end()
 	r.client.Close()
 	r.target.Close()
 	r.once.Do(func() {}) // waits for an abort from elsewhere; a later one has no effect
@@ -85,6 +87,8 @@ func (r *relay) pump(d *direction, dst, src net.Conn, back *direction, of side) 
 		d.clean.Store(true)
 		if err = closeWrite(dst); err != nil {
 			of = byClient + byTarget - of
+		} else if !back.clean.Load() {
+			r.quiet.halfClosed()
 		}
 	}
 	if err != nil {

@@ -156,13 +156,20 @@ func (w *watch) look(number int32, r *watched) {
 
 // moved returns a number that changes while bytes are passed on. What the kernel moves between sockets is
 // counted at the end only, so that is what the TCP connections' peers have taken.
-func (r *relay) moved() int64 {
+func (r *relay) moved() int64 { return r.sum(func(i *unix.TCPInfo) uint64 { return i.Bytes_acked }) }
+
+// activity is moved with what the TCP connections' peers have sent.
+func (r *relay) activity() int64 {
+	return r.sum(func(i *unix.TCPInfo) uint64 { return i.Bytes_acked + i.Bytes_received })
+}
+
+func (r *relay) sum(of func(*unix.TCPInfo) uint64) int64 {
 	sum := r.toTarget.bytes.Load() + r.fromTarget.bytes.Load()
 	for _, c := range []net.Conn{r.client, r.target} {
 		if raw := rawSocket(c); raw != nil {
 			_ = raw.Control(func(fd uintptr) {
 				if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-					sum += int64(info.Bytes_acked)
+					sum += int64(of(info))
 				}
 			})
 		}

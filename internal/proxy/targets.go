@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+)
+
+// A target is down after so many dials in a row that failed. Without active checks it is up again after downTime; with
+// them, after so many that succeeded.
+const (
+	checksToFall = 3
+	checksToRise = 2
+	downTime     = 10 * time.Second
+)
+
+// Between rounds through all targets a connection waits this long, and twice as long each time.
+const (
+	retryMin = 100 * time.Millisecond
+	retryMax = 2 * time.Second
+)
+
+// health is what a forwarder knows of a target. The forwarder's mu guards it.
+type health struct {
+	open   int // connections
+	failed int // dials in a row
+	worked int // dials in a row, while it is down
+	down   bool
+	until  time.Time // it is down, unless there are active checks
+}
+
+// of returns the health of a target. The caller holds mu.
+func (f *Forwarder) of(t Endpoint) *health {
+	h := f.health[t]
+	if h == nil {
+		h = new(health)
+		f.health[t] = h
+	}
+	return h
+}
+
+// isDown reports whether a target is to be tried last. The caller holds mu.
+func (f *Forwarder) isDown(m *Map, t Endpoint) bool {
+	h := f.of(t)
+	return h.down && (m.Check > 0 || time.Now().Before(h.until))
+}
+
+// order returns the targets in the order in which a connection tries them: those that are down last.
+func (f *Forwarder) order(m *Map) []Endpoint {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := slices.Clone(m.Targets)
+	switch m.Balance {
+	case roundRobin:
+		f.next++
+		at := f.next % len(all)
+		all = append(all[at:], all[:at]...)
+	case leastConn:
+		slices.SortStableFunc(all, func(a, b Endpoint) int { return f.of(a).open - f.of(b).open })
+	}
+	slices.SortStableFunc(all, func(a, b Endpoint) int { return place(f.isDown(m, a)) - place(f.isDown(m, b)) })
+	return all
+}
+
+func place(down bool) int {
+	if down {
+		return 1
+	}
+	return 0
+}
+
+// dialled notes how a dial of a target ended.
+func (f *Forwarder) dialled(t Endpoint, err error) {
+	f.mu.Lock()
+	h := f.of(t)
+	before := h.down
+	if err == nil {
+		h.failed = 0
+		h.worked++
+		h.down = h.down && f.m.Check > 0 && h.worked < checksToRise
+	} else {
+		h.worked = 0
+		h.failed++
+		h.down = h.failed >= checksToFall
+		h.until = time.Now().Add(downTime)
+	}
+	after := h.down
+	f.mu.Unlock()
+	if before == after {
+		return
+	}
+	if after {
+		f.env.log.Warn("a target is down", "map", f.addr.String(), "target", t.String(), "reason", causeOf(err))
+	} else {
+		f.env.log.Info("a target is up", "map", f.addr.String(), "target", t.String())
+	}
+}
+
+// dial connects to the first target that answers, and notes the last one that it tried.
+func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
+	wait := retryMin
+	for round := 0; ; round++ {
+		for _, t := range f.order(e.m) {
+			e.target = t
+			c, err = f.dialOne(t, e.m.DialTimeout)
+			if f.ctx.Err() == nil {
+				f.dialled(t, err)
+			}
+			if err == nil || f.ctx.Err() != nil {
+				return c, err
+			}
+		}
+		if round == e.m.Retries || !pause(f.ctx, wait/2+rand.N(wait/2)) {
+			return nil, err
+		}
+		wait = min(2*wait, retryMax)
+	}
+}
+
+// pause returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// check dials the targets now and then, as long as the map says so, until listening ends.
+func (f *Forwarder) check() {
+	for {
+		m := f.serves()
+		var next <-chan time.Time
+		var timer *time.Timer
+		if m.Check > 0 {
+			timer = time.NewTimer(m.Check)
+			next = timer.C
+		}
+		select {
+		case <-next:
+			for _, t := range m.Targets {
+				c, err := f.dialOne(t, m.DialTimeout)
+				if f.ctx.Err() != nil || f.stopped() {
+					break
+				}
+				f.dialled(t, err)
+				if err == nil {
+					c.Close()
+				}
+			}
+		case <-f.changed:
+		case <-f.stop:
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if f.stopped() {
+			return
+		}
+	}
+}
