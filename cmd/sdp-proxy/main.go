@@ -54,7 +54,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
 		return statusOK
 	}
-	d := &daemon{options: o, level: new(slog.LevelVar), signals: signals}
+	d := &daemon{options: o, manager: findManager(), level: new(slog.LevelVar), signals: signals}
 	d.level.Set(o.config.Level())
 	d.log, d.asked = proxy.NewLogger(stderr, o.config, d.level), proxy.NewLogger(stderr, o.config, slog.LevelInfo)
 	slog.SetDefault(d.log) // package sdp logs too

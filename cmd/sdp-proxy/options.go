@@ -46,7 +46,8 @@ Flags:
 const usageTail = `
 Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
 one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again: new and changed
-maps take effect, and a file with an error changes nothing.
+maps take effect, and a file with an error changes nothing. A service manager that started
+it by sd_notify's protocol, as systemd does, is told all that.
 
 Each connection is logged at its end, and counted: "refused" are clients that were turned
 away, as beyond --max-connections, "failed" those of which no target could be reached,

@@ -18,6 +18,7 @@ type daemon struct {
 	asked   *slog.Logger   // for what is asked for, also by quiet proxies
 	signals <-chan os.Signal
 	server  *proxy.Server
+	manager *manager
 }
 
 // start serves all maps or none.
@@ -54,11 +55,13 @@ func (d *daemon) logMaps() {
 // status.
 func (d *daemon) serve() int {
 	defer d.server.Close()
+	d.manager.ready(len(d.config.Maps))
 	status := d.waitForEnd()
 	open := 0
 	for _, f := range d.server.Maps() {
 		open += f.Stats().Open
 	}
+	d.manager.stopping(open)
 	d.log.Info("stopping", "open", open, "drain_timeout", d.config.DrainTimeout.String())
 	cut := d.drain()
 	if d.config.Stats {
@@ -85,6 +88,8 @@ func (d *daemon) waitForEnd() (status int) {
 		case err := <-d.server.Failed():
 			d.log.Error("a listener failed", "reason", err)
 			return statusFailed
+		case <-d.manager.pings:
+			d.manager.ping()
 		}
 	}
 }
@@ -94,6 +99,8 @@ func (d *daemon) reload() {
 	if d.file == "" {
 		return
 	}
+	d.manager.reloading()
+	defer func() { d.manager.ready(len(d.config.Maps)) }()
 	next := &options{file: d.file}
 	err := next.load()
 	if err == nil {
@@ -127,6 +134,8 @@ func (d *daemon) drain() (cut int) {
 			case sig != syscall.SIGHUP:
 				cancel()
 			}
+		case <-d.manager.pings:
+			d.manager.ping()
 		}
 	}
 }

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+// manager is none: systemd is Linux's.
+type manager struct{ pings <-chan time.Time }
+
+func findManager() *manager   { return new(manager) }
+func (*manager) ready(int)    {}
+func (*manager) reloading()   {}
+func (*manager) stopping(int) {}
+func (*manager) ping()        {}
