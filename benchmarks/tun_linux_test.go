@@ -18,7 +18,7 @@ import (
 
 // BenchmarkTun measures sdp-tun by programs that know only the kernel's sockets, between two network
 // namespaces. An operation is a round, in which each path has its turn. Figures are medians of the rounds,
-// those with a / are their ratios. Paths are
+// those with a / are their ratios. Congestion control is Reno, which each kernel has. Paths are
 //
 //	loopback   within a namespace
 //	veth       a pair of devices of the kernel, MTU 1500
@@ -180,7 +180,7 @@ func newTunWorld(b *testing.B) *tunWorld {
 	w := &tunWorld{paths: map[string]string{"loopback": "127.0.0.1", "veth": "10.76.0.2", "pair": "127.0.0.1"}}
 	var pids [2]string
 	for i := range w.names {
-		p, err := startCommand(exec.Command("unshare", "-n", "sh", "-c", "ip link set lo up && echo up && exec cat"))
+		p, err := startCommand(exec.Command("unshare", "-n", "sh", "-c", "ip link set lo up && echo reno >/proc/sys/net/ipv4/tcp_congestion_control && echo up && exec cat"))
 		if err != nil {
 			b.Fatal(err)
 		}

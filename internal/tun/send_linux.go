@@ -25,7 +25,7 @@ const (
 // accepted answers each heartbeat of the other one, so that of two idle nodes only one has a timer that fires. A peer that is
 // stopped is noticed within 950 ms.
 var (
-	dialerWaits   = [...]time.Duration{400 * time.Millisecond, 150 * time.Millisecond}
+	dialerWaits   = [...]time.Duration{450 * time.Millisecond, 50 * time.Millisecond}
 	accepterWaits = [...]time.Duration{900 * time.Millisecond, 50 * time.Millisecond}
 )
 
