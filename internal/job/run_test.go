@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
@@ -25,7 +26,7 @@ func run(t testing.TB, n int, fabric string, o Options, body func(w *World)) {
 // openEach runs body on n PEs within this process. body closes them.
 func openEach(t testing.TB, n int, fabric string, o Options, body func(w *World)) {
 	t.Helper()
-	o.Given, o.N, o.Job, o.Fabric = true, n, t.Name(), fabric
+	o.Given, o.N, o.Job, o.Fabric, o.Timeout = true, n, t.Name(), fabric, 2*time.Minute
 	if o.Heap == 0 {
 		o.Heap = 16 << 20
 	}
