@@ -111,6 +111,7 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"testify and x/net in code", checkThirdParty,
 			map[string]string{"a/a.go": `package a; import ("github.com/stretchr/testify/require"; "golang.org/x/net/nettest")`},
 			[]string{"testify/require may be imported in tests only", "nettest may be imported in tests only"}},
+		{"cgo in the library for C", checkThirdParty, map[string]string{"cmd/libsma/a_unsafe.go": `package main; import "C"`}, nil},
 		{"cgo", checkThirdParty, map[string]string{"a/a_test.go": `package a; import "C"`}, []string{"without cgo"}},
 
 		{"unsafe where it may be", checkUnsafe, map[string]string{

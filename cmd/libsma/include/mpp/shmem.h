@@ -1,0 +1,2 @@
+/* The name of shmem.h in old programs. */
+#include <shmem.h>

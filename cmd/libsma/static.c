@@ -1,0 +1,89 @@
+//go:build libsma && cgo && linux
+
+/* Static data. The writable segment of the program becomes a symmetric object: its pages are
+   copied to the heap, whose memory is mapped in their place. So a variable has an offset in
+   the heap as everything else has. */
+#define _GNU_SOURCE
+#include "sma.h"
+#include "_cgo_export.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct segment {
+  uintptr_t from, to;
+  uint64_t layout; /* differs between programs */
+};
+
+static uint64_t mix(uint64_t h, const void *bytes, size_t n) {
+  for (const unsigned char *b = bytes; n > 0; b++, n--)
+    h = (h ^ *b) * 0x100000001b3;
+  return h;
+}
+
+/* find fills the segment from the first object of the process, which is the program. What
+   the loader has made read-only, and what ends within a page of it, is left out. */
+static int find(struct dl_phdr_info *info, size_t size, void *arg) {
+  (void)size;
+  struct segment *s = arg;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), sealed = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_GNU_RELRO)
+      sealed = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
+  s->layout = 0xcbf29ce484222325;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+    s->layout = mix(s->layout, h, sizeof *h);
+    if (h->p_type == PT_NOTE) /* has the identity of the build */
+      s->layout = mix(s->layout, (void *)(info->dlpi_addr + h->p_vaddr), h->p_memsz);
+    if (h->p_type != PT_LOAD || !(h->p_flags & PF_W))
+      continue;
+    uintptr_t from = info->dlpi_addr + h->p_vaddr, to = from + h->p_memsz;
+    from &= -page;
+    if (sealed > from && sealed <= to)
+      from = sealed & -page;
+    s->from = from;
+    s->to = (to + page - 1) & -page;
+  }
+  return 1;
+}
+
+/* After fork the child's pages are its own again, as they would be without the library. */
+static void own_pages(void) {
+  if (sma.data_size == 0)
+    return;
+  char *copy = mmap(NULL, sma.data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (copy == MAP_FAILED)
+    _exit(127);
+  memcpy(copy, sma.data, sma.data_size);
+  if (mremap(copy, sma.data_size, sma.data_size, MREMAP_MAYMOVE | MREMAP_FIXED, sma.data) == MAP_FAILED)
+    _exit(127);
+}
+
+void sma_static(const char *name) {
+  struct segment s = {0, 0, 0};
+  dl_iterate_phdr(find, &s);
+  size_t size = s.to - s.from, page = (size_t)sysconf(_SC_PAGESIZE);
+  int fd = -1;
+  size_t off = smaStatic(name, size, s.layout, &fd);
+  if (size == 0)
+    return;
+  /* Nothing of the program runs between the copy and the mapping. Pages of zeros are left
+     alone, so that they take no memory. */
+  char *heap = sma.heap + (off - sma.at);
+  static const char zeros[65536];
+  for (size_t at = 0; at < size; at += page)
+    if (memcmp((char *)s.from + at, zeros, page) != 0)
+      memcpy(heap + at, (char *)s.from + at, page);
+  if (mmap((void *)s.from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)off) == MAP_FAILED)
+    sma_die(name, "map %zu bytes of static data: %s", size, strerror(errno));
+  sma.data = (char *)s.from;
+  sma.data_at = off;
+  sma.data_size = size;
+  pthread_atfork(NULL, NULL, own_pages);
+  smaSync(name);
+}

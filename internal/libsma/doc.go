@@ -1,0 +1,11 @@
+// Command libsma, which cmd/libsma/install runs, builds the OpenSHMEM library for C, and installs it below a directory:
+//
+//	cmd/libsma/install DIR
+//
+//	DIR/bin        the compilers oshcc and oshc++
+//	DIR/include    shmem.h, pshmem.h, mpp/shmem.h
+//	DIR/lib        libsma.so, pkgconfig/libsma.pc
+//
+// DIR should be of its own: others, such as Debian's Open MPI, have an oshcc as well. Programs
+// find the library where it was when they were linked. It needs Go, gcc, and Linux.
+package main

@@ -1,0 +1,228 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, err := built(); dir != "" && err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+// built installs the library and shmemrun once.
+var built = sync.OnceValues(func() (string, error) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "libsma")
+	if err != nil {
+		return "", err
+	}
+	if err := install(dir); err != nil {
+		return dir, err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "shmemrun"), "github.com/ntbnet/ntbnet/cmd/shmemrun").CombinedOutput()
+	if err != nil {
+		return dir, fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// installed returns where the library is installed. Without gcc the test is skipped, but not
+// in CI.
+func installed(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil && dir == "" && os.Getenv("CI") != "true" {
+		t.Skipf("%v: the library for C needs gcc", err)
+	}
+	require.NoError(t, err)
+	return dir
+}
+
+// result is what a command has done.
+type result struct {
+	status      int
+	out, errors string
+}
+
+// run runs a command to its end.
+func run(t *testing.T, env []string, name string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var out, errors bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &out, &errors
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	require.NoError(t, ctx.Err(), "%s\n%s", out.String(), errors.String())
+	if cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errors.String()}
+}
+
+// compile builds a program, and returns its path.
+func compile(t *testing.T, compiler string, args ...string) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "prog")
+	r := run(t, nil, filepath.Join(installed(t), "bin", compiler), append([]string{"-Wall", "-Wextra", "-Werror", "-o", exe}, args...)...)
+	require.Zero(t, r.status, r.errors)
+	return exe
+}
+
+// start runs a program with some PEs.
+func start(t *testing.T, pes int, env []string, args ...string) result {
+	t.Helper()
+	return run(t, env, filepath.Join(installed(t), "bin", "shmemrun"), append([]string{"-n", fmt.Sprint(pes)}, args...)...)
+}
+
+// ways are how PEs reach each other.
+var ways = map[string][]string{"mapped": nil, "by requests": {"SHMEM_STRICT=1"}}
+
+func TestChaptersOfTheSpecification(t *testing.T) {
+	sources, err := filepath.Glob("../../cmd/libsma/testdata/chapters/*.c")
+	require.NoError(t, err)
+	exe := compile(t, "oshcc", append(sources, "-O1")...)
+	for way, env := range ways {
+		for pes := 1; pes <= 4; pes++ {
+			r := start(t, pes, env, exe)
+			require.Equal(t, result{0, "passed\n", ""}, r, "%d PEs, %s", pes, way)
+		}
+	}
+}
+
+func TestTypeGenericFunctions(t *testing.T) {
+	source := "../../cmd/libsma/testdata/programs/generic.c"
+	for _, args := range [][]string{{"oshcc", "-std=c11"}, {"oshcc", "-std=gnu17", "-no-pie", "-O2"}, {"oshc++", "-x", "c++"}} {
+		exe := compile(t, args[0], append(args[1:], source)...)
+		assert.Equal(t, result{0, "passed\n", ""}, start(t, 2, nil, exe), args)
+	}
+}
+
+// One file takes the address of each name with its declared type, in C and in C++.
+func TestEachNameHasItsType(t *testing.T) {
+	text := "#include <shmem.h>\n#include <pshmem.h>\n"
+	for i, p := range names(t) {
+		name, params, _ := strings.Cut(p, "(")
+		at := strings.LastIndexAny(name, " *") + 1
+		ret, name := name[:at], name[at:]
+		text += fmt.Sprintf("%s(*volatile p%d)(%s = %s;\n", ret, i, params, name)
+		if strings.HasPrefix(name, "shmem_") {
+			text += fmt.Sprintf("%s(*volatile q%d)(%s = p%s;\n", ret, i, params, name)
+		}
+	}
+	text += "int main(void) { return 0; }\n"
+	source := filepath.Join(t.TempDir(), "names.c")
+	require.NoError(t, os.WriteFile(source, []byte(text), 0o644))
+	for _, args := range [][]string{{"oshcc", "-std=c99"}, {"oshcc", "-std=c11"}, {"oshc++", "-x", "c++"}} {
+		exe := compile(t, args[0], append(args[1:], source)...)
+		assert.Equal(t, result{}, start(t, 1, nil, exe), args)
+	}
+}
+
+// names returns the prototypes of the headers' functions, as the specification has them. That
+// these are all, package generate tests.
+func names(t *testing.T) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../cmd/libsma/testdata/openshmem-1.5.txt")
+	require.NoError(t, err)
+	header, err := os.ReadFile("../../cmd/libsma/include/shmem.h")
+	require.NoError(t, err)
+	types := map[string][][2]string{"-": {{"", ""}}}
+	for _, bits := range []string{"8", "16", "32", "64", "128"} {
+		types["size"] = append(types["size"], [2]string{bits, ""})
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		switch {
+		case len(f) < 3 || f[0] == "#":
+		case f[0] == "type":
+			name, c, _ := strings.Cut(f[2], " ")
+			types[f[1]] = append(types[f[1]], [2]string{name, c})
+		default:
+			for _, v := range types[f[1]] {
+				p := strings.NewReplacer("TYPENAME", v[0], "SIZE", v[0], "TYPE", v[1]).Replace(f[2])
+				name, _, _ := strings.Cut(p, "(")
+				if bytes.Contains(header, []byte(name+"(")) {
+					all = append(all, p)
+				}
+			}
+		}
+	}
+	require.Greater(t, len(all), 1500)
+	return all
+}
+
+func TestMistakesAreOneLineAndEndTheJob(t *testing.T) {
+	exe := compile(t, "oshcc", "../../cmd/libsma/testdata/programs/mistakes.c")
+	for what, want := range map[string]struct {
+		status int
+		line   string // "": none of the library
+	}{
+		"early":      {1, "libsma: shmem_barrier_all: call shmem_init first"},
+		"late":       {1, "shmem_barrier_all: the library is closed by shmem_finalize"},
+		"pe":         {1, "libsma: PE 0: shmem_long_p: there is no PE 2, of 2"},
+		"address":    {1, "is not symmetric"},
+		"size":       {1, "libsma: PE 0: shmem_putmem: 1125899906842624 bytes at"},
+		"context":    {1, "libsma: PE 0: shmem_ctx_long_p: the context is not open"},
+		"free":       {1, "libsma: PE 0: shmem_free: no object begins at this address"},
+		"comparison": {1, "libsma: PE 0: shmem_long_wait_until: comparison 77"},
+		"stride":     {1, "libsma: PE 0: shmem_long_iput: a stride of 0 elements"},
+		"lock":       {1, "libsma: PE 0: shmem_clear_lock: PE 0 clears a lock that it does not have"},
+		"team":       {1, "shmem_long_sum_reduce: there is no team with handle 77"},
+		"exit":       {7, "libsma: PE 0: exit: status 7 before shmem_finalize"},
+		"global":     {9, ""},
+		"abort":      {134, "libsma: PE 1: "},
+		"kill":       {137, "libsma: PE 1: "},
+		"threads":    {0, ""},
+	} {
+		if what == "threads" && runtime.GOARCH != "amd64" {
+			continue
+		}
+		r := start(t, 2, nil, exe, what)
+		assert.Equal(t, want.status, r.status, "%s: %s", what, r.errors)
+		assert.Contains(t, r.errors, want.line, what)
+		if what != "early" && what != "abort" && what != "kill" {
+			assert.Contains(t, r.out, "printed before", what)
+		}
+		if want.line == "" {
+			assert.NotContains(t, r.errors, "libsma: ", what)
+		}
+	}
+	assert.Zero(t, start(t, 2, nil, exe).status, "main ends without shmem_finalize")
+}
+
+func TestTheCompilers(t *testing.T) {
+	dir := installed(t)
+	for _, name := range []string{"oshcc", "oshc++"} {
+		path := filepath.Join(dir, "bin", name)
+		r := run(t, nil, path, "--version")
+		assert.Zero(t, r.status)
+		assert.Contains(t, r.out, name)
+		r = run(t, nil, path, "-show", "x.c")
+		assert.Contains(t, r.out, " -I"+dir+"/include x.c -L"+dir+"/lib -Wl,-rpath,"+dir+"/lib -lsma")
+		r = run(t, nil, path, "-static", "x.c")
+		assert.Equal(t, result{1, "", name + ": -static: the library is shared only: link without -static\n"}, r)
+	}
+	assert.FileExists(t, filepath.Join(dir, "lib/pkgconfig/libsma.pc"))
+}
