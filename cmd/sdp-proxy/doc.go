@@ -11,6 +11,11 @@
 //
 //	SDP_FABRIC='ring:lab?node=2&nodes=5' sdp-proxy --own
 //
-// It only parses flags and handles signals. Package internal/proxy does the work.
+// As a service, with its maps in a file that it reads again on SIGHUP:
+//
+//	sdp-proxy check /etc/ntbnet/proxy.yaml
+//	sdp-proxy --config /etc/ntbnet/proxy.yaml
+//
+// It only parses flags, handles signals, and tells systemd what it does. Package internal/proxy does the work.
 // "sdp-proxy --help" describes all flags.
 package main

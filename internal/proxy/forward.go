@@ -353,7 +353,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	keepAlive(e.client, e.m.KeepAlive)
 	keepAlive(target, e.m.KeepAlive)
 	r := &relay{client: e.client, target: target, turn: turn, about: e}
-	r.quiet = silence{relay: r, idle: e.m.IdleTimeout, half: e.m.HalfClosed}
+	r.quiet = silence{idle: e.m.IdleTimeout, half: e.m.HalfClosed}
 	e.relay = r
 	f.mu.Lock()
 	f.pending--
@@ -369,7 +369,6 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	}
 
 	forget := f.watch.add(r)
-	r.quiet.begin()
 	cut := r.run()
 	forget()
 

@@ -58,6 +58,7 @@ type direction struct {
 // run copies both ways until both directions have ended, and closes both
 // connections. It returns what cut the connection, or nil for a clean end.
 func (r *relay) run() error {
+	r.quiet.begin(r)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget, byTarget) })
 	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget, byClient)

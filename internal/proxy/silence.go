@@ -20,7 +20,7 @@ var (
 // silence cuts a relay that passes on nothing for too long. It looks at it by a timer, which runs if there is a limit: always
 // for idle connections, and from the first end of file on for those that are half-closed.
 type silence struct {
-	relay      *relay
+	relay      *relay        // set by begin
 	idle, half time.Duration // 0 for no limit; immutable
 
 	mu      sync.Mutex
@@ -32,7 +32,8 @@ type silence struct {
 }
 
 // begin starts the timer if idle connections are cut.
-func (s *silence) begin() {
+func (s *silence) begin(r *relay) {
+	s.relay = r
 	if s.idle > 0 {
 		s.start()
 	}
