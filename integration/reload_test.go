@@ -89,6 +89,8 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	closeBothWays(t, old)
 	closeBothWays(t, other)
 	p.signal(syscall.SIGTERM)
+	p.waitFor(regexp.MustCompile(` msg=stopping `), 1)
+	p.signal(syscall.SIGTERM) // the others are open
 	require.Zero(t, p.status())
 }
 
