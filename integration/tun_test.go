@@ -97,6 +97,16 @@ func (n *tunNode) run(name string, args ...string) string {
 	return p.out.String()
 }
 
+// pings has ping send echo requests, with further arguments, each of which is answered. Only with a deadline does ping wait
+// for answers to the last ones for longer than two round trips.
+func (n *tunNode) pings(count int, args ...string) {
+	n.t.Helper()
+	out := n.run("ping", append([]string{"-c", strconv.Itoa(count), "-i", "0.02", "-w", "50"}, args...)...)
+	for seq := range count {
+		require.Regexp(n.t, fmt.Sprintf(`(?m)^\d+ bytes from .*: icmp_seq=%d `, seq+1), out)
+	}
+}
+
 // do calls f with sockets of the namespace. The thread comes back, since with it would end the processes that it has started.
 func (n *tunNode) do(f func()) {
 	n.t.Helper()
@@ -384,8 +394,8 @@ func TestTunRoutes(t *testing.T) {
 	require.Regexp(t, `(?m)^sdp_tun_up\{node="2"\} 1$`, metrics)
 }
 
-// dialTun dials the daemon of node 1 as another node's does, and says hello.
-func dialTun(t *testing.T, f *sdp.Fabric) net.Conn {
+// dialTun dials the daemon of node 1 as another node's does, says hello, and that it lives, until the connection ends.
+func dialTun(t *testing.T, f *sdp.Fabric) (c net.Conn, ended chan struct{}) {
 	t.Helper()
 	c, err := f.Dial("sdp", "node1:5077")
 	require.NoError(t, err)
@@ -396,11 +406,6 @@ func dialTun(t *testing.T, f *sdp.Fabric) net.Conn {
 	}
 	_, err = c.Write(hello)
 	require.NoError(t, err)
-	return c
-}
-
-// beat says that a daemon lives, until its connection ends.
-func beat(c net.Conn) (ended chan struct{}) {
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -408,7 +413,7 @@ func beat(c net.Conn) (ended chan struct{}) {
 			_, err = c.Write(make([]byte, 4))
 		}
 	}()
-	return ended
+	return c, ended
 }
 
 // counts returns whether a line is among the counters, which the node serves at tunCounters.
@@ -434,7 +439,7 @@ func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 	_, err := open(1).Dial("sdp", "localhost:5077")
 	require.ErrorIs(t, err, syscall.EACCES)
 
-	c := dialTun(t, open(2))
+	c, ended := dialTun(t, open(2))
 	nodes[0].daemon.waitFor(regexp.MustCompile(`node2 is up`), 1)
 	datagram := func(from byte) []byte { // of UDP, to node 1
 		b := append(binary.LittleEndian.AppendUint32(nil, 10+28), make([]byte, 10+28)...)
@@ -450,8 +455,6 @@ func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 	}
 	eventually(t, "sources of others are dropped", nodes[0].counts(`dropped_packets_total\{node="2",reason="source_not_allowed"\} 3`))
 	require.True(t, nodes[0].counts(`received_packets_total\{node="2"\} 1`)())
-
-	ended := beat(c)
 	nodes[1].start()
 	eventually(t, "the daemon is refused", nodes[0].counts(`refused_total\{node="2"\} [1-9]\d*`))
 	c.Close()

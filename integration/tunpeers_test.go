@@ -39,12 +39,6 @@ func (n *tunNode) flood(to int) (stop func()) {
 	return func() { close(end); <-ended; c.Close() }
 }
 
-// pings has a node send echo requests to another one, of which none is lost.
-func (n *tunNode) pings(to int, count string) {
-	n.t.Helper()
-	require.Contains(n.t, n.run("ping", "-c", count, "-i", "0.01", "-W", "30", fmt.Sprintf("10.77.0.%d", to)), " 0% packet loss")
-}
-
 // A peer whose daemon lives and reads nothing has what is meant for it dropped, and holds up nobody else. It
 // gets what comes once it reads.
 func TestTunOfAPeerThatReadsNothing(t *testing.T) {
@@ -57,8 +51,7 @@ func TestTunOfAPeerThatReadsNothing(t *testing.T) {
 	f, err := sdp.Open("ring:" + r.name + "?node=3")
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	slow := dialTun(t, f)
-	beats := beat(slow)
+	slow, ended := dialTun(t, f)
 	nodes[0].daemon.waitFor(regexp.MustCompile(`node3 is up`), 1)
 
 	e := tunEcho(nodes[0], nodes[1])
@@ -67,7 +60,7 @@ func TestTunOfAPeerThatReadsNothing(t *testing.T) {
 	for range 20 {
 		e.alive()
 	}
-	nodes[0].pings(2, "50")
+	nodes[0].pings(50, "10.77.0.2")
 	require.True(t, nodes[0].counts(`up\{node="3"\} 1`)())
 	require.True(t, nodes[0].counts(`queued_bytes\{node="3"\} [1-9]\d*`)())
 	stop()
@@ -77,7 +70,7 @@ func TestTunOfAPeerThatReadsNothing(t *testing.T) {
 	eventually(t, "nothing waits", nodes[0].counts(`queued_bytes\{node="3"\} 0`))
 	e.alive()
 	slow.Close()
-	<-beats
+	<-ended
 	<-reads
 	for _, node := range nodes {
 		node.daemon.signal(syscall.SIGTERM)
@@ -96,7 +89,7 @@ func TestTunOfAPeerThatIsStopped(t *testing.T) {
 	for n := 0; n < 10 || nodes[0].carrier(3); n++ {
 		two.alive()
 	}
-	nodes[0].pings(2, "50")
+	nodes[0].pings(50, "10.77.0.2")
 	nodes[2].daemon.signal(syscall.SIGCONT)
 	three.alive()
 }
@@ -133,7 +126,7 @@ func TestTunForwardsOverAnEthernet(t *testing.T) {
 	from, to := left[0], right[1]
 
 	// A datagram that may be cut is, by the first kernel whose device it does not fit. There is another one for the answer.
-	require.Contains(t, from.run("ping", "-c", "3", "-i", "0.1", "-W", "30", "-M", "dont", "-s", "8000", "192.168.7.2"), " 0% packet loss")
+	from.pings(3, "-M", "dont", "-s", "8000", "192.168.7.2")
 	for _, address := range []string{"10.78.0.2", "fd78::2"} {
 		e := tunEchoAt(from, to, address)
 		e.carries(8 << 20)
