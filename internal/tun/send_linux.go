@@ -127,6 +127,7 @@ func (s *sender) relieve() error {
 		}
 		s.rest = s.sending.b
 		s.sent(len(s.rest) - lengthSize)
+		s.count.queued.Store(int64(s.queue.Bytes()))
 	}
 	for len(s.rest) > 0 {
 		b, err := s.reserve(len(s.rest))
