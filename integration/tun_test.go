@@ -36,6 +36,9 @@ type tunNode struct {
 // newTunNodes makes the namespaces of nodes. fabric has %d for the number of a node.
 func newTunNodes(t *testing.T, n int, fabric string, args ...string) (nodes []*tunNode) {
 	t.Helper()
+	if raceEnabled {
+		t.Skip("the programs are built without the race detector")
+	}
 	if f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0); err != nil {
 		fmt.Printf("WARNING: %s is skipped: %v\n", t.Name(), err)
 		t.Skip(err)
