@@ -165,7 +165,7 @@ func TestTheMemoryServersOptions(t *testing.T) {
 	for want, args := range map[string][]string{
 		"give the path of a socket":  nil,
 		"want a power of two":        {"--size", "3M", "x"},
-		"from 1M to 1T, as in 64M":   {"--size", "64 MB", "x"},
+		"want bytes, as in 65536":    {"--size", "64 MB", "x"},
 		"\"16777217T\"":              {"--size", "16777217T", "x"},
 		"power of two from 1M to 1T": {"--size", "2T", "x"},
 		"want 2 to 16":               {"--peers", "17", "x"},

@@ -85,6 +85,9 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	if len(o.paths) == 0 {
 		return nil, errors.New("nothing to do: give the path of a socket, as in ntb-ivshmem-server /run/lab.sock")
 	}
+	if !ivshmem.IsSize(o.serve.Size) {
+		return nil, fmt.Errorf("--size %v: want a power of two from 1M to 1T, as in 64M", &size)
+	}
 	if err := o.serve.Check(); err != nil {
 		return nil, err
 	}

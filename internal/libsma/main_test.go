@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,41 @@ func TestTypeGenericFunctions(t *testing.T) {
 	}
 }
 
+// hello is a program of some lines.
+const hello = "../../cmd/libsma/testdata/programs/hello.c"
+
+func TestTheBuildsOfAProgram(t *testing.T) {
+	compilers := []string{"gcc"}
+	if _, err := exec.LookPath("clang"); err == nil {
+		compilers = append(compilers, "clang")
+	}
+	for _, compiler := range compilers {
+		for _, flags := range []string{"-fPIE -pie", "-no-pie", "-fPIE -pie -Wl,-z,relro,-z,now", "-no-pie -Wl,-z,norelro"} {
+			t.Setenv("SHMEM_CC", compiler)
+			t.Setenv("SHMEM_CXX", strings.NewReplacer("gcc", "g++", "clang", "clang++").Replace(compiler))
+			for _, as := range [][]string{{"oshcc"}, {"oshc++", "-x", "c++"}} {
+				exe := compile(t, as[0], slices.Concat(strings.Fields(flags), as[1:], []string{hello})...)
+				assert.Equal(t, result{0, "2 PEs, sum 3\n", ""}, start(t, 2, nil, exe), "%s %s %s", compiler, flags, as)
+			}
+		}
+	}
+}
+
+// Launchers of other projects start programs as shmemrun does.
+func TestLaunchers(t *testing.T) {
+	exe := compile(t, "oshcc", hello)
+	for _, launcher := range []string{"mpiexec.hydra", "oshrun --oversubscribe"} {
+		words := append(strings.Fields(launcher), "-n", "3", exe)
+		if _, err := exec.LookPath(words[0]); err != nil && os.Getenv("CI") != "true" {
+			t.Skip(err)
+		}
+		r := run(t, []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, words[0], words[1:]...)
+		assert.Zero(t, r.status, r.errors)
+		assert.Equal(t, "3 PEs, sum 6\n", r.out, launcher)
+	}
+	assert.Equal(t, result{0, "7 PEs, sum 28\n", ""}, start(t, 7, nil, exe))
+}
+
 // One file takes the address of each name with its declared type, in C and in C++.
 func TestEachNameHasItsType(t *testing.T) {
 	text := "#include <shmem.h>\n#include <pshmem.h>\n"
@@ -192,8 +228,8 @@ func TestMistakesAreOneLineAndEndTheJob(t *testing.T) {
 		"team":       {1, "shmem_long_sum_reduce: there is no team with handle 77"},
 		"exit":       {7, "libsma: PE 0: exit: status 7 before shmem_finalize"},
 		"global":     {9, ""},
-		"abort":      {134, "libsma: PE 1: "},
-		"kill":       {137, "libsma: PE 1: "},
+		"abort":      {134, "shmemrun: PE 0 of 2 was killed by signal 6"},
+		"kill":       {137, "shmemrun: PE 0 of 2 was killed by signal 9"},
 		"threads":    {0, ""},
 	} {
 		if what == "threads" && runtime.GOARCH != "amd64" {

@@ -337,7 +337,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	target, err := f.dial(e)
 	e.connect = time.Since(e.begun)
 	if err != nil {
-		e.result, e.by, e.cause = failed, byTarget, causeOf(err)
+		e.result, e.by, e.cause = failed, byTarget, dialCause(err)
 		f.mu.Lock()
 		f.pending--
 		f.past.Failed++

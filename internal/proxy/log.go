@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -122,6 +123,18 @@ func userOf(c net.Conn) int {
 		return u.UID()
 	}
 	return -1
+}
+
+// dialCause returns what the log says of a target that could not be reached: the error without the layers that only
+// repeat the address and the name of the call.
+func dialCause(err error) string {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
+	}
+	if call, ok := err.(*os.SyscallError); ok { // not one that an explanation wraps
+		err = call.Err
+	}
+	return err.Error()
 }
 
 // causeOf returns what the log says of an error that cut a connection.

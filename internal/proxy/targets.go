@@ -92,7 +92,7 @@ func (f *Forwarder) dialled(t Endpoint, err error) {
 		return
 	}
 	if after {
-		f.env.log.Warn("a target is down", "map", f.addr.String(), "target", t.String(), "reason", causeOf(err))
+		f.env.log.Warn("a target is down", "map", f.addr.String(), "target", t.String(), "reason", dialCause(err))
 	} else {
 		f.env.log.Info("a target is up", "map", f.addr.String(), "target", t.String())
 	}
