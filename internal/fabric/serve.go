@@ -40,7 +40,8 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 			}
 			who, err := c.peer() // later the device owns the cable
 			if err != nil {
-				c.Close()
+				h.refused.half(err)
+				h.turnAway(c, err)
 				continue
 			}
 			g := h.guests.enter(who)
@@ -63,8 +64,8 @@ func (h *hosts) turnAway(c cable, why error) {
 	if noDescriptors(why) {
 		answer := h.greeting("")
 		answer.Refused, answer.Full = why.Error(), true
-		_ = c.SetDeadline(time.Now().Add(acceptPause))
-		_ = writeGreeting(c, answer) // or the other side finds that this one hangs up
+		_ = c.SetDeadline(time.Now().Add(refuseTimeout)) // it is the first on this cable, so it does not wait
+		_ = writeGreeting(c, answer)                     // or the other side finds that this one hangs up
 	}
 	c.Close()
 }
