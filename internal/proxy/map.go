@@ -33,7 +33,7 @@ type Map struct {
 
 	Users   Users            // those who may connect, by sdp and unix alone
 	Sources []netip.Prefix   // whence they may connect, by tcp alone; none for everywhere
-	Socket  *unixsock.Rights // of the file of a Unix socket; nil for those that the umask leaves
+	Socket  *unixsock.Rights // of the file of a Unix socket; nil for what the umask leaves
 }
 
 // Values of Map.Balance and Map.WhenFull.

@@ -47,7 +47,7 @@ func (f *Forwarder) isDown(m *Map, t Endpoint) bool {
 	return h.down && (m.Check > 0 || time.Now().Before(h.until))
 }
 
-// order returns the targets in the order in which a connection tries them: those that are down last.
+// order returns the targets in the order in which a connection tries them. Targets that are down come last.
 func (f *Forwarder) order(m *Map) []Endpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
