@@ -39,7 +39,7 @@ func TestTunMPI(t *testing.T) {
 		"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1",
 		"--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "10.77.0.0/24",
 		"--mca", "mpi_yield_when_idle", "1", program)
-	require.Equal(t, "3 processes, sum 6\n", said)
+	require.Contains(t, said, "3 processes, sum 6\n") // PMIx may complain of its own store of data before
 	for _, n := range nodes {
 		require.True(t, n.counts(fmt.Sprintf(`received_bytes_total\{node="%d"\} \d{7,}`, n.number%3+1))(), "MPI has used the devices")
 	}
