@@ -36,7 +36,7 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	file := dir + "/proxy.yaml"
 	require.NoError(t, os.WriteFile(file, []byte("maps:\n- listen: unix://"+dir+"/s\n  target: tcp://127.0.0.1:1\n"), 0o600))
 	p := start(t, programs+"/sdp-proxy", []string{"--config", file}, withEnv(fabric(t), "NOTIFY_SOCKET="+dir+"/notify", "WATCHDOG_USEC=20000"))
-	// next returns the next message, leaving out those that only say that it lives. At least one of these comes before the end.
+	// next returns the next message but for WATCHDOG=1, of which at least one comes before the end.
 	pings := 0
 	next := func() string {
 		t.Helper()

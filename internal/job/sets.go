@@ -24,9 +24,8 @@ type set struct{ start, logStride, size int }
 // ActiveSet returns the team of size PEs: start, start+1<<logStride, and so on. The other PEs
 // need not call it. It panics if there are no such PEs, or this one is not among them.
 //
-// Calls of active sets are one at a time at each PE, and any two PEs make those that have
-// both in the same order. The same arguments return the same Team. It cannot be
-// destroyed.
+// A PE makes one call of an active set at a time. Two PEs call the sets in which both are
+// in the same order. The same arguments return the same Team, which cannot be destroyed.
 func (w *World) ActiveSet(start, logStride, size int) *Team {
 	w.Check()
 	s := set{start, logStride, size}

@@ -17,8 +17,8 @@ var (
 	errHalfClosed = errors.New("half-closed-timeout")
 )
 
-// silence cuts a relay that passes on nothing for too long. It looks at it by a timer, which runs if there is a limit: always
-// for idle connections, and from the first end of file on for those that are half-closed.
+// silence cuts a relay that passes on nothing for too long. Its timer runs from the start if idle connections have a
+// limit, and from the first end of file on if half-closed ones have one.
 type silence struct {
 	relay      *relay        // set by begin
 	idle, half time.Duration // 0 for no limit; immutable
