@@ -95,8 +95,8 @@ var connCalls = []connCall{
 		if err := c.CloseRead(); err != nil {
 			return verdict(err, e.over)
 		}
-		c.SetDeadline(soon())
-		if _, err := io.Copy(io.Discard, c); err != nil { // to io.EOF
+		c.SetWriteDeadline(soon())
+		if _, err := io.Copy(io.Discard, c); err != nil { // to io.EOF, at once
 			return verdict(err, []error{syscall.ECONNRESET})
 		}
 		return verdict(second(c.Write([]byte{1})), e.write)
