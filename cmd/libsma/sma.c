@@ -15,7 +15,8 @@
 struct sma_table sma;
 struct sma_ctx sma_world = {.id = 1};
 struct sma_ctx sma_no_ctx;
-struct sma_ctx *sma_ctxs[SMA_CTXS] = {NULL, &sma_world};
+static struct sma_ctx invalid; /* SHMEM_CTX_INVALID */
+struct sma_ctx *sma_ctxs[SMA_CTXS] = {&invalid, &sma_world};
 
 static int thread_level;
 static enum { NOT_YET, OPEN, CLOSED } state;
@@ -283,6 +284,8 @@ void sma_amo_nbi(const struct sma_ctx *c, const char *name, void *fetch, int op,
 }
 
 void sma_quiet(const struct sma_ctx *c, const char *name) {
+  if (c == &invalid)
+    return;
   if (c->n == 0)
     sma_bad_pe(c, name, 0);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -56,7 +56,7 @@ struct sma_table {
 
 extern struct sma_table sma;
 extern struct sma_ctx sma_world;             /* the default context */
-extern struct sma_ctx *sma_ctxs[SMA_CTXS];   /* by handle; entry 0 is not used */
+extern struct sma_ctx *sma_ctxs[SMA_CTXS];   /* by handle */
 extern struct sma_ctx sma_no_ctx;            /* has no PEs */
 
 enum { SMA_FETCH = 1, SMA_SET, SMA_SWAP, SMA_CSWAP, SMA_ADD, SMA_AND, SMA_OR, SMA_XOR, /* as in symheap */

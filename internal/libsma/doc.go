@@ -3,7 +3,7 @@
 //	cmd/libsma/install DIR
 //
 //	DIR/bin        the compilers oshcc and oshc++
-//	DIR/include    shmem.h, pshmem.h, mpp/shmem.h
+//	DIR/include    shmem.h, pshmem.h, shmemx.h, mpp/shmem.h
 //	DIR/lib        libsma.so, pkgconfig/libsma.pc
 //
 // DIR should be of its own: others, such as Debian's Open MPI, have an oshcc as well. Programs

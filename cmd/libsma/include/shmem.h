@@ -1736,8 +1736,8 @@ int shmem_test_lock(long *lock);
 #define SHMEM_OLDEXTAMO_(M) M(float, float) M(double, double) M(int, int) M(long, long) M(long long, longlong)
 #define SHMEM_AMO_(M) M(int, int) M(long, long) M(long long, longlong) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
 #define SHMEM_OLDAMO_(M) M(int, int) M(long, long) M(long long, longlong)
-#define SHMEM_BITAMO_(M) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
-#define SHMEM_REDUCEBITS_(M) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
+#define SHMEM_BITAMO_(M) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(int32_t, int32) M(int64_t, int64)
+#define SHMEM_REDUCEBITS_(M) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(int8_t, int8) M(int16_t, int16) M(int32_t, int32) M(int64_t, int64)
 #define SHMEM_REDUCESUM_(M) M(float, float) M(double, double) M(long double, longdouble) M(char, char) M(signed char, schar) M(short, short) M(int, int) M(long, long) M(long long, longlong) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(double _Complex, complexd) M(float _Complex, complexf)
 #define SHMEM_WAIT_(M) M(int, int) M(long, long) M(long long, longlong) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(short, short) M(unsigned short, ushort)
 
@@ -1966,10 +1966,10 @@ SHMEM_CXX_COMPLEX_(double, complexd, sum) SHMEM_CXX_COMPLEX_(double, complexd, p
 #define SHMEM_AMO_CONST_(A, B) const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
 #define SHMEM_OLDAMO_CASES_(A, B) int *: A##int##B, long *: A##long##B, long long *: A##longlong##B
 #define SHMEM_OLDAMO_CONST_(A, B) const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B
-#define SHMEM_BITAMO_CASES_(A, B) unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B
-#define SHMEM_BITAMO_CONST_(A, B) const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
-#define SHMEM_REDUCEBITS_CASES_(A, B) unsigned char *: A##uchar##B, unsigned short *: A##ushort##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B
-#define SHMEM_REDUCEBITS_CONST_(A, B) const unsigned char *: A##uchar##B, const unsigned short *: A##ushort##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
+#define SHMEM_BITAMO_CASES_(A, B) unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, int32_t *: A##int32##B, int64_t *: A##int64##B
+#define SHMEM_BITAMO_CONST_(A, B) const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B, const int32_t *: A##int32##B, const int64_t *: A##int64##B
+#define SHMEM_REDUCEBITS_CASES_(A, B) unsigned char *: A##uchar##B, unsigned short *: A##ushort##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, int8_t *: A##int8##B, int16_t *: A##int16##B, int32_t *: A##int32##B, int64_t *: A##int64##B
+#define SHMEM_REDUCEBITS_CONST_(A, B) const unsigned char *: A##uchar##B, const unsigned short *: A##ushort##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B, const int8_t *: A##int8##B, const int16_t *: A##int16##B, const int32_t *: A##int32##B, const int64_t *: A##int64##B
 #define SHMEM_REDUCESUM_CASES_(A, B) float *: A##float##B, double *: A##double##B, long double *: A##longdouble##B, char *: A##char##B, signed char *: A##schar##B, short *: A##short##B, int *: A##int##B, long *: A##long##B, long long *: A##longlong##B, unsigned char *: A##uchar##B, unsigned short *: A##ushort##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, double _Complex *: A##complexd##B, float _Complex *: A##complexf##B
 #define SHMEM_REDUCESUM_CONST_(A, B) const float *: A##float##B, const double *: A##double##B, const long double *: A##longdouble##B, const char *: A##char##B, const signed char *: A##schar##B, const short *: A##short##B, const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B, const unsigned char *: A##uchar##B, const unsigned short *: A##ushort##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B, const double _Complex *: A##complexd##B, const float _Complex *: A##complexf##B
 #define SHMEM_WAIT_CASES_(A, B) int *: A##int##B, long *: A##long##B, long long *: A##longlong##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, short *: A##short##B, unsigned short *: A##ushort##B

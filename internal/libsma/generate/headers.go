@@ -91,17 +91,10 @@ func genericFamilies() (all []family) {
 	return all
 }
 
-// lists returns a macro for each set of types, which calls a macro with each type that is no
-// other name of one before it.
+// lists returns a macro for each set of types, which calls a macro with each distinct type.
 func lists() (text string) {
 	for _, s := range sets() {
-		var items []string
-		for _, t := range s.types {
-			if !t.alias {
-				items = append(items, fmt.Sprintf("M(%s, %s)", t.c, t.name))
-			}
-		}
-		text += fmt.Sprintf("#define SHMEM_%s_(M) %s\n", s.name, strings.Join(items, " "))
+		text += fmt.Sprintf("#define SHMEM_%s_(M) %s\n", s.name, expand(s, "M"))
 	}
 	return text
 }
@@ -110,11 +103,9 @@ func lists() (text string) {
 func generics() (text string) {
 	for _, s := range sets() {
 		var cases, consts []string
-		for _, t := range s.types {
-			if !t.alias {
-				cases = append(cases, fmt.Sprintf("%s *: A##%s##B", t.c, t.name))
-				consts = append(consts, fmt.Sprintf("const %s *: A##%s##B", t.c, t.name))
-			}
+		for _, t := range s.distinct() {
+			cases = append(cases, fmt.Sprintf("%s *: A##%s##B", t.c, t.name))
+			consts = append(consts, fmt.Sprintf("const %s *: A##%s##B", t.c, t.name))
 		}
 		text += fmt.Sprintf("#define SHMEM_%s_CASES_(A, B) %s\n", s.name, strings.Join(cases, ", "))
 		text += fmt.Sprintf("#define SHMEM_%s_CONST_(A, B) %s\n", s.name, strings.Join(consts, ", "))
@@ -162,13 +153,11 @@ func overloads() (text string) {
 	return text
 }
 
-// expand returns the calls of a macro with each type of a set.
+// expand returns the calls of a macro with each distinct type of a set.
 func expand(s set, macro string) string {
 	var items []string
-	for _, t := range s.types {
-		if !t.alias {
-			items = append(items, fmt.Sprintf("%s(%s, %s)", macro, t.c, t.name))
-		}
+	for _, t := range s.distinct() {
+		items = append(items, fmt.Sprintf("%s(%s, %s)", macro, t.c, t.name))
 	}
 	return strings.Join(items, " ")
 }

@@ -1,12 +1,14 @@
 package main
 
+import "slices"
+
 // ctype is a type of the specification.
 type ctype struct {
 	name, c string
 	// fold is the suffix of the type that reductions use for it, see sma.h.
 	fold string
-	// alias says that it is another name of a type before it, on every system with 64-bit long.
-	alias bool
+	// alias is the type of which it is another name, on every system with 64-bit long.
+	alias string
 }
 
 var (
@@ -24,16 +26,16 @@ var (
 	tUint       = ctype{name: "uint", c: "unsigned int", fold: "U32"}
 	tUlong      = ctype{name: "ulong", c: "unsigned long", fold: "U64"}
 	tUlonglong  = ctype{name: "ulonglong", c: "unsigned long long", fold: "U64"}
-	tInt8       = ctype{"int8", "int8_t", "I8", true}
-	tInt16      = ctype{"int16", "int16_t", "I16", true}
-	tInt32      = ctype{"int32", "int32_t", "I32", true}
-	tInt64      = ctype{"int64", "int64_t", "I64", true}
-	tUint8      = ctype{"uint8", "uint8_t", "U8", true}
-	tUint16     = ctype{"uint16", "uint16_t", "U16", true}
-	tUint32     = ctype{"uint32", "uint32_t", "U32", true}
-	tUint64     = ctype{"uint64", "uint64_t", "U64", true}
-	tSize       = ctype{"size", "size_t", "U64", true}
-	tPtrdiff    = ctype{"ptrdiff", "ptrdiff_t", "I64", true}
+	tInt8       = ctype{"int8", "int8_t", "I8", "signed char"}
+	tInt16      = ctype{"int16", "int16_t", "I16", "short"}
+	tInt32      = ctype{"int32", "int32_t", "I32", "int"}
+	tInt64      = ctype{"int64", "int64_t", "I64", "long"}
+	tUint8      = ctype{"uint8", "uint8_t", "U8", "unsigned char"}
+	tUint16     = ctype{"uint16", "uint16_t", "U16", "unsigned short"}
+	tUint32     = ctype{"uint32", "uint32_t", "U32", "unsigned int"}
+	tUint64     = ctype{"uint64", "uint64_t", "U64", "unsigned long"}
+	tSize       = ctype{"size", "size_t", "U64", "unsigned long"}
+	tPtrdiff    = ctype{"ptrdiff", "ptrdiff_t", "I64", "long"}
 	tComplexd   = ctype{name: "complexd", c: "double _Complex", fold: "C64"}
 	tComplexf   = ctype{name: "complexf", c: "float _Complex", fold: "C32"}
 )
@@ -42,6 +44,16 @@ var (
 type set struct {
 	name  string
 	types []ctype
+}
+
+// distinct returns the types of which none is another name of another one in the set.
+func (s set) distinct() (all []ctype) {
+	for _, t := range s.types {
+		if t.alias == "" || !slices.ContainsFunc(s.types, func(o ctype) bool { return o.c == t.alias }) {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 func join(sets ...[]ctype) (all []ctype) {

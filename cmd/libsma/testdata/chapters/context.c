@@ -33,6 +33,8 @@ void context(void) {
   CHECK(shmem_ctx_create(0, &ctx) == 0 && shmem_ctx_get_team(ctx, &team) == 0 && team == SHMEM_TEAM_WORLD);
   shmem_ctx_destroy(ctx);
   shmem_ctx_destroy(SHMEM_CTX_INVALID);
+  shmem_ctx_quiet(SHMEM_CTX_INVALID); /* does nothing, nor does the other one */
+  shmem_ctx_fence(SHMEM_CTX_INVALID);
   shmem_barrier_all();
   pthread_t threads[THREADS];
   for (intptr_t i = 0; i < THREADS; i++)

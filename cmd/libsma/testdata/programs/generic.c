@@ -30,6 +30,17 @@ int main(void) {
   bad += shmem_g(there, next) != 2.5 || shmem_g(ctx, &real, next) != 2.5 || shmem_atomic_fetch(&size, next) != 3;
   bad += array[0] != 1 || array[3] != 4 || flags != 4 || !shmem_test(&array[1], SHMEM_CMP_EQ, 2L);
   bad += shmem_sum_reduce(team, &sum, array, 1) != 0 || sum != n;
+  /* Types of a fixed size that are no other name of one for which there is the function. */
+  static int32_t bits;
+  static int64_t more;
+  static int8_t one = 6, few;
+  bits = 6, more = 3;
+  shmem_barrier_all();
+  shmem_atomic_or(&bits, (int32_t)1, next);
+  shmem_atomic_xor(ctx, &more, (int64_t)1, next);
+  bad += shmem_and_reduce(team, &few, &one, 1) != 0 || few != 6;
+  shmem_barrier_all();
+  bad += bits != 7 || shmem_atomic_fetch_and(&more, (int64_t)2, me) != 2;
   bad += shmem_sync(team) != 0 || shmem_atomic_fetch_add(ctx, &sum, 1L, me) != n;
 #ifdef __cplusplus
   static std::complex<double> a, b;
