@@ -1,5 +1,6 @@
-// Package bounce is the data path of a connection: a bounce buffer in each direction,
-// the record queue inside it, and how the two endpoints wait for each other.
+// Package bounce is a part of package sdp, which programs import: the data path of a connection.
+// There is a bounce buffer in each direction, and in it a queue of records. The package also
+// has how the two endpoints wait for each other.
 //
 // It is not a net.Conn. It knows no addresses and no ports, and its errors are plain.
 // Package sdp wraps it.

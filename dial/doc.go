@@ -1,4 +1,5 @@
-// Package dial is the active half of opening a connection. A [Table] sends a Hello to
+// Package dial is a part of package sdp, which programs import: the active half of opening a
+// connection. A [Table] sends a Hello to
 // a peer and waits for the answer. A [Retry] decides what a dial does after a step that
 // failed.
 //

@@ -1,5 +1,6 @@
-// Package flowctl is the arithmetic of flow control: positions that wrap, how much
-// a sender may still send, and when a receiver should return credit.
+// Package flowctl is a part of package sdp, which programs import: the arithmetic of flow control.
+// It has positions that wrap, how much a sender may still send, and when a receiver should
+// return credit.
 //
 // It is arithmetic only. It has no clock, no goroutine, no lock, and no memory that
 // a peer writes. The caller reads and writes the words.

@@ -1,5 +1,5 @@
-// Package listen is the passive half of opening a connection. It answers Hellos and
-// keeps the accept queues.
+// Package listen is a part of package sdp, which programs import: the passive half of opening a
+// connection. It answers Hellos and keeps the accept queues.
 //
 // It is not the public Listen. Package sdp claims ports and makes addresses.
 //

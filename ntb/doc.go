@@ -1,5 +1,6 @@
-// Package ntb defines the contract of one PCIe non-transparent bridge: two hosts, each of which can
-// write into a window of the other's memory.
+// Package ntb is for those who make devices; programs import packages sdp and shmem. It defines the
+// contract of one PCIe non-transparent bridge: two hosts, each of which can write into a window of
+// the other's memory.
 //
 // It is not a transport. It knows nothing of nodes, connections or messages. It defines the device
 // interface and the store instructions on which everything above relies. The backends, and what

@@ -1,5 +1,5 @@
-// Package ring carries ordered remote writes, set-up messages and notifications
-// over several hops.
+// Package ring is a part of packages sdp and shmem, which programs import: it carries ordered
+// remote writes, set-up messages and notifications over several hops.
 //
 // It is not a descriptor ring: the name is the topology. A queue in memory is
 // called a queue here.

@@ -1,6 +1,6 @@
 // Package sdp provides net.Conn and net.Listener over shared memory between the processes of one
-// machine, without any set-up. It is made for PCIe non-transparent bridges, of which none is
-// supported yet.
+// machine, without any set-up, and over PCIe non-transparent bridges between machines: see
+// docs/bridges.md.
 //
 // It implements a Sockets Direct Protocol of its own, not the wire format of InfiniBand's SDP. It
 // is not a message protocol: a connection is a stream of bytes, as with TCP.

@@ -44,8 +44,10 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 	w := new(World)
 	w.ctx = &Ctx{w: w}
 	o := job.Options{Ctx: &w.ctx.core}
-	for _, set := range opts {
-		set(&o)
+	for _, opt := range opts {
+		if opt.set != nil {
+			opt.set(&o)
+		}
 	}
 	var err error
 	if w.core, err = job.Open(ctx, o); err != nil {
