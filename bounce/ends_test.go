@@ -36,7 +36,7 @@ var endFaults = []endFault{
 	resetsTwice, resetsAsEOF, forgetsFIN, ignoresUnread, keepsReading, writesOn, losesNothing, losesTwice,
 }
 
-// side is an endpoint of a connection, and what sdp/PROTOCOL.md, section 13, says of it.
+// side is an endpoint of a connection, and what "Ending" of docs/protocol/stream.md says of it.
 type side struct {
 	c          *Pair
 	peer       *side
@@ -534,7 +534,7 @@ func visitEnds(fl endFault, pa, pb *Pool, depth int) (wrong string, runs int) {
 	})
 }
 
-// After each sequence of a few events, calls return what section 13 of sdp/PROTOCOL.md says,
+// After each sequence of a few events, calls return what "Ending" of docs/protocol/stream.md says,
 // and what has ended is published and given back.
 func TestSmallCasesEnd(t *testing.T) {
 	pa, pb := plainPools(t, Options{})

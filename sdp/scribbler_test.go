@@ -30,7 +30,7 @@ type victim struct {
 }
 
 // Offsets in the window of a direct link, for windows of up to 1 MiB, from
-// sdp/PROTOCOL.md.
+// docs/protocol.
 const (
 	scribbleSetup  = 0x1000
 	scribbleNotes  = 0x5000

@@ -2,5 +2,5 @@
 // Hello, HelloAck and Refuse.
 //
 // It is not a transport. Package internal/link carries the messages, and dial and listen
-// give them meaning. The layouts are in sdp/PROTOCOL.md.
+// give them meaning. The layouts are in docs/protocol/stream.md.
 package hello

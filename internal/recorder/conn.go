@@ -7,7 +7,7 @@ import (
 )
 
 // endpoint is one endpoint of a connection: a control block and queues in the memory of one side,
-// which the other side stores to. See "The region and the control blocks" of sdp/PROTOCOL.md.
+// which the other side stores to. See "The region and the control blocks" of docs/protocol/stream.md.
 type endpoint struct {
 	mem  *memory
 	slot int

@@ -2,7 +2,7 @@
 // protocol before it passes it on.
 //
 // A [Recorder] watches all bridges of a test, both ends of each. So it knows what one side
-// has granted when the other side stores. It interprets the stores as sdp/PROTOCOL.md
+// has granted when the other side stores. It interprets the stores as docs/protocol
 // defines them, and knows nothing of the packages that make them: bring-up, set-up frames
 // with Hello, HelloAck and Refuse, control blocks, records, credit and grants; lanes and frames.
 // From the frames that a node sends it derives the stores of each tunnel, which it checks

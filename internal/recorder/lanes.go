@@ -2,7 +2,7 @@ package recorder
 
 import "encoding/binary"
 
-// lanes are those of a link: "Links with lanes" of sdp/PROTOCOL.md.
+// lanes are those of a link: "Links with lanes" of docs/protocol/hops.md.
 type lanes struct {
 	cable *cable
 	slots int

@@ -2,7 +2,7 @@ package recorder
 
 import "fmt"
 
-// queue is a queue of records: "Records" of sdp/PROTOCOL.md. Positions count bytes from
+// queue is a queue of records: "Records" of docs/protocol/stream.md. Positions count bytes from
 // the beginning, and do not wrap.
 type queue struct {
 	endpoint *endpoint

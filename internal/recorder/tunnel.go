@@ -5,7 +5,7 @@ import "encoding/binary"
 // tunnelKey identifies a tunnel: its ends, the lower id first, and its epoch.
 type tunnelKey struct{ low, high, epoch uint32 }
 
-// tunnel is a bridge of frames: sections 19 and 20.
+// tunnel is a bridge of frames: "Frames" and "Tunnels" of docs/protocol/hops.md.
 type tunnel struct {
 	rec    *Recorder
 	sizes  [2]int    // of the inbound windows; 0 while not known

@@ -1,6 +1,8 @@
 package wiredoc
 
 import (
+	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,26 +39,97 @@ func (r Row) Bits(t testing.TB, column string) (first, last int) {
 	return first, last
 }
 
-// Table returns the rows of the first table with the column below a heading. The heading
-// is given without its number. A line of text that ends with a colon and begins with the
-// name of a layout is a heading too: "HelloAck" finds "HelloAck, 32 bytes:".
-func Table(t testing.TB, heading, column string) []Row {
+// pages returns the texts of the protocol's pages, by their paths.
+func pages(t testing.TB) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "sdp", "PROTOCOL.md"))
-	if err != nil {
-		t.Fatal(err)
+	dir := root(t)
+	paths, err := filepath.Glob(filepath.Join(dir, "docs", "protocol", "*.md"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("docs/protocol has no pages: %v", err)
 	}
-	rows := find(string(text), heading, column)
-	if len(rows) == 0 {
-		t.Fatalf("sdp/PROTOCOL.md has no table with a column %q below %q", column, heading)
+	texts := map[string]string{}
+	for _, path := range append(paths, filepath.Join(dir, "sdp", "PROTOCOL.md")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[path] = string(text)
+	}
+	return texts
+}
+
+// Table returns the rows of the first table with the column below a heading, which one page alone
+// has. A line of text that ends with a colon and begins with the name of a layout is a heading too:
+// "HelloAck" finds "HelloAck, 32 bytes:".
+func Table(t testing.TB, heading, column string) (rows []Row) {
+	t.Helper()
+	for path, text := range pages(t) {
+		found := find(text, heading, column)
+		if found != nil && rows != nil {
+			t.Fatalf("%s is not the only page with a table with a column %q below %q", path, column, heading)
+		}
+		rows = append(rows, found...)
+	}
+	if rows == nil {
+		t.Fatalf("the protocol has no table with a column %q below %q", column, heading)
 	}
 	return rows
+}
+
+// Vector returns an example from the protocol's pages: its values as they are written there, and its bytes.
+func Vector(t testing.TB, name string) (values string, wire []byte) {
+	t.Helper()
+	for path, text := range pages(t) {
+		v, b, err := vector(text, name)
+		if err != nil {
+			t.Fatalf("%s: vector %s: %v", path, name, err)
+		}
+		if b != nil && wire != nil {
+			t.Fatalf("%s is not the only page with a vector %s", path, name)
+		}
+		if b != nil {
+			values, wire = v, b
+		}
+	}
+	if wire == nil {
+		t.Fatalf("the protocol has no vector %s", name)
+	}
+	return values, wire
+}
+
+// vector is Vector for a text. Values are the lines with an equals sign; the other lines are bytes.
+func vector(text, name string) (values string, wire []byte, err error) {
+	_, block, found := strings.Cut(text, "\n```vector "+name+"\n")
+	block, again, closed := strings.Cut(block, "\n```")
+	switch {
+	case !found:
+		return "", nil, nil
+	case !closed || strings.Contains(again, "\n```vector "+name+"\n"):
+		return "", nil, errors.New("it has no end, or is there twice")
+	}
+	var lines []string
+	for line := range strings.Lines(block + "\n") {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "=") {
+			lines = append(lines, line)
+			continue
+		}
+		b, err := hex.DecodeString(strings.ReplaceAll(line, " ", ""))
+		if err != nil {
+			return "", nil, err
+		}
+		wire = append(wire, b...)
+	}
+	if len(lines) == 0 || len(wire) == 0 {
+		return "", nil, errors.New("it has no values or no bytes")
+	}
+	return strings.Join(lines, " "), wire, nil
 }
 
 // find is Table for a text.
 func find(text, heading, column string) (rows []Row) {
 	name := regexp.QuoteMeta(heading)
-	begins := regexp.MustCompile(`^(#+ ([0-9]+\. )?` + name + `|(A |An )?` + name + `\b.*:)$`)
+	begins := regexp.MustCompile(`^(#+ ` + name + `|(A |An )?` + name + `\b.*:)$`)
 	below, inside := false, false // inside any table
 	var titles []string
 	for line := range strings.Lines(text) {

@@ -7,9 +7,9 @@ import (
 )
 
 const text = `
-- [1. Frames](#1-frames)
+- [Frames](#frames)
 
-## 1. Frames
+## Frames
 
 | kind | meaning |
 |---|---|
@@ -28,7 +28,7 @@ A line:
 | 0–31 | low |
 | 32 | high |
 
-## 2. Rest
+## Rest
 
 | constant |
 |---|
@@ -60,4 +60,20 @@ func TestCellsAreNumbers(t *testing.T) {
 	require.Equal(t, [2]int{0, 31}, [2]int{first, last})
 	first, last = bits[1].Bits(t, "bits")
 	require.Equal(t, [2]int{32, 32}, [2]int{first, last})
+}
+
+func TestAVectorHasValuesAndBytes(t *testing.T) {
+	const text = "A word:\n\n```vector word\na=1 b=2\nc=3\n0102 03\n04\n```\n\n```vector bad\na=1\n012\n```\n" +
+		"```vector empty\na=1\n```\n```vector twice\na=1\n01\n```\n```vector twice\na=1\n01\n```\n"
+	values, wire, err := vector(text, "word")
+	require.NoError(t, err)
+	require.Equal(t, "a=1 b=2 c=3", values)
+	require.Equal(t, []byte{1, 2, 3, 4}, wire)
+	for _, name := range []string{"bad", "empty", "twice"} {
+		_, _, err := vector(text, name)
+		require.Error(t, err, name)
+	}
+	_, wire, err = vector(text, "none")
+	require.NoError(t, err)
+	require.Nil(t, wire)
 }
