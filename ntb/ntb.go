@@ -50,8 +50,6 @@ type Caps struct {
 	DMAChannels int
 	// Reclaims is set if [Device.Reclaim] works.
 	Reclaims bool
-	// ExtraWindows is the number of windows besides that of Inbound and Outbound.
-	ExtraWindows int
 
 	// User is the user of the process at the other end, as the kernel of this machine reports
 	// it. It is nil if the kernel does not know.
@@ -116,12 +114,6 @@ type Device interface {
 	// Outbound returns the peer's inbound window, for writing only. Stores made
 	// while the link is down may vanish.
 	Outbound() Window
-
-	// ExtraWindow returns window i besides that of Inbound and Outbound, 0 <= i <
-	// Caps().ExtraWindows, in both directions. What is promised of those two holds for it as
-	// well. Stores through all outbound windows of a device are ordered with each other.
-	// DMA channels and Reclaim do not reach it.
-	ExtraWindow(i int) (inbound []byte, outbound Window)
 
 	// Spad reads this side's scratchpad i. A scratchpad that was never written
 	// is 0; every bit is 1 if the link is gone.

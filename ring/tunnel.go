@@ -206,9 +206,6 @@ func (t *tunnel) linkError() error {
 
 func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
 
-// ExtraWindow implements ntb.Device.
-func (t *tunnel) ExtraWindow(int) ([]byte, ntb.Window) { panic("ring: a tunnel has no extra windows") }
-
 // Reclaim implements ntb.Device. The window is on the heap.
 func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
 

@@ -158,19 +158,6 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 		{"links that do not", checkLinks, map[string]string{"a.md": "[x](b.md) [x](c.md#x) [x](#x)", "c.md": ""},
 			[]string{"(b.md)", "(c.md#x)", "(#x)"}},
 
-		{"plain words", checkWords, map[string]string{
-			"a/a.go": "// Package a is.\npackage a\n\n// F reports whether x is in " + "vainglory.\nfunc F() bool { return \"whoe" + "ver\" == \"\" }",
-			"a.md":   "It is so.\n```\nwhoe" + "ver\n```\n"}, nil},
-		{"words of a comment", checkWords, map[string]string{
-			"a/a.go":          "package a\n\n// Whoe" + "ver waits,\n// waits in\n// vai" + "n.\nvar x = 1 // it tells i" + "f",
-			"a/testdata/a.go": "package a\n\n/* tells whe" + "ther */"},
-			[]string{`a/a.go:3: not in a comment: "Whoe`, `a/a.go:4: not in a comment: "in vai`, `a/a.go:6: not`, `a/testdata/a.go:3: not`}},
-		{"words of a document", checkWords, map[string]string{"a.md": "x\n```\nx\n```\nIt waits in\nvai" + "n."}, []string{"a.md:5: not in a document"}},
-		{"functions that tell", checkWords, map[string]string{
-			"a/a.go": "package a\n\n// f tells that.\nfunc f() {}\n\ntype i interface {\n\t// g tells the name.\n\tg()\n}\n\n// tells sends it.\nfunc tells() {}"},
-			[]string{"a/a.go:3: f reports", "a/a.go:7: g reports"}},
-		{"source that does not parse", checkWords, map[string]string{"a/testdata/a.go": "pakcage a"}, []string{"a/testdata/a.go:1:1: "}},
-
 		{"unfinished", checkText, map[string]string{"a/a.go": "package a\n// " + undone + ": more", "a.md": undone}, []string{"a/a.go:2: do it now"}},
 		{"unfinished in testdata", checkText, map[string]string{"a/testdata/a.go": "FIX" + "ME"}, []string{"a/testdata/a.go:1: do it now"}},
 		{"paths of any machine", checkText, map[string]string{

@@ -4,9 +4,9 @@
 //
 // A new package needs a place in the picture and a row in the table of
 // ARCHITECTURE.md, which house_test.go reads. The other rules are in
-// rules_test.go, imports_test.go, links_test.go,
-// versions_test.go and words_test.go. checks_test.go sees each of them broken, and
-// the test of the repository itself is in arch_test.go.
+// rules_test.go, imports_test.go, links_test.go, versions_test.go and api_test.go.
+// checks_test.go sees most of them broken, and the test of the repository itself is in
+// arch_test.go.
 //
 // The sources are read with go/parser, whatever their build tags, rather than by
 // the go command. The test cache records what a test itself reads, but not what a

@@ -31,10 +31,7 @@ type way struct {
 
 // Caps implements ntb.Device. What passes by a way that is not checked is left out.
 func (d *Device) Caps() ntb.Caps {
-	c := d.Device.Caps()
-	c.ExtraWindows = 0
-	c = c.WithoutFrames()
-	return c
+	return d.Device.Caps().WithoutFrames()
 }
 
 // Outbound implements ntb.Device.

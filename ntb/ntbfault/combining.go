@@ -33,7 +33,7 @@ type combining struct {
 // way would overtake the stores in the buffers.
 func (d *combining) Caps() ntb.Caps {
 	c := d.Device.Caps()
-	c.Coherent, c.DMAChannels, c.ExtraWindows = false, 0, 0
+	c.Coherent, c.DMAChannels = false, 0
 	c = c.WithoutFrames()
 	return c
 }

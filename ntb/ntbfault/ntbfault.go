@@ -111,7 +111,6 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 		caps.DMAChannels = 0
 		caps.Coherent = false
 		caps.Reclaims = false
-		caps.ExtraWindows = 0
 		caps = caps.WithoutFrames()
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
@@ -182,14 +181,6 @@ func (d *Device) Order() {
 	d.out.drain()
 	d.in.drain()
 	d.inner.Order()
-}
-
-// ExtraWindow implements ntb.Device.
-func (d *Device) ExtraWindow(i int) ([]byte, ntb.Window) {
-	if i < 0 || i >= d.caps.ExtraWindows {
-		panic(fmt.Sprintf("ntbfault: extra window %d of %d", i, d.caps.ExtraWindows))
-	}
-	return d.inner.ExtraWindow(i)
 }
 
 // DMA implements ntb.Device.

@@ -290,8 +290,6 @@ func (s *session) DMA(int) ntb.DMAChannel { panic("ntbfixed: no DMA channels") }
 func (s *session) Disable()               { s.takeDown() }
 func (s *session) Reclaim(int, int) error { return ntb.ErrNotSupported }
 
-func (s *session) ExtraWindow(int) ([]byte, ntb.Window) { panic("ntbfixed: no extra windows") }
-
 func (s *session) Spad(i int) uint32 {
 	check("scratchpad", i, scratchpads)
 	if !s.LinkUp() || !s.gate.Enter() {

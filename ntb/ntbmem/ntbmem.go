@@ -16,17 +16,12 @@ const (
 
 // Pair returns the two ends of a bridge with windows of size bytes each. The
 // link is up until either end is closed.
-func Pair(size int) (a, b ntb.Device) { return PairWith(size) }
-
-// PairWith is Pair of a bridge that has extra windows too, of these sizes.
-func PairWith(size int, extra ...int) (a, b ntb.Device) {
-	for _, n := range append(extra, size) {
-		if n < 64 || n%64 != 0 {
-			panic(fmt.Sprintf("ntbmem: window of %d bytes, want a multiple of 64", n))
-		}
+func Pair(size int) (a, b ntb.Device) {
+	if size < 64 || size%64 != 0 {
+		panic(fmt.Sprintf("ntbmem: window of %d bytes, want a multiple of 64", size))
 	}
 	c := &cable{down: make(chan struct{})}
-	x, y := newEnd(c, size, extra), newEnd(c, size, extra)
+	x, y := newEnd(c, size), newEnd(c, size)
 	x.peer, y.peer = y, x
 	return x, y
 }
@@ -38,10 +33,9 @@ type cable struct {
 }
 
 type end struct {
-	cable *cable   // immutable
-	peer  *end     // immutable
-	mem   []byte   // the peer stores, and this end reads; immutable
-	extra [][]byte // likewise, of the other windows; immutable
+	cable *cable // immutable
+	peer  *end   // immutable
+	mem   []byte // the peer stores, and this end reads; immutable
 
 	spads  [scratchpads]atomic.Uint32 // stored by the peer
 	rung   [doorbells]chan struct{}   // capacity 1; the peer sends
@@ -49,11 +43,8 @@ type end struct {
 	closed chan struct{}
 }
 
-func newEnd(c *cable, size int, extra []int) *end {
+func newEnd(c *cable, size int) *end {
 	e := &end{cable: c, mem: ntb.AlignedBytes(size), closed: make(chan struct{})}
-	for _, n := range extra {
-		e.extra = append(e.extra, ntb.AlignedBytes(n))
-	}
 	for i := range e.rung {
 		e.rung[i] = make(chan struct{}, 1)
 	}
@@ -63,16 +54,12 @@ func newEnd(c *cable, size int, extra []int) *end {
 func (e *end) Caps() ntb.Caps {
 	return ntb.Caps{
 		Backend: "mem", Doorbells: doorbells, Scratchpads: scratchpads,
-		Within: true, Coherent: true, FenceToLook: true, ExtraWindows: len(e.extra),
+		Within: true, Coherent: true, FenceToLook: true,
 	}
 }
 
 func (e *end) Inbound() []byte      { return e.mem }
 func (e *end) Outbound() ntb.Window { return ntb.MappedWindow(e.peer.mem, ntb.Cacheable) }
-
-func (e *end) ExtraWindow(i int) ([]byte, ntb.Window) {
-	return e.extra[i], ntb.MappedWindow(e.peer.extra[i], ntb.Cacheable)
-}
 
 func (e *end) Spad(i int) uint32 {
 	if !e.LinkUp() {

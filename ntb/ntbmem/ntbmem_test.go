@@ -18,16 +18,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestExtraWindows(t *testing.T) {
-	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
-		a, b = ntbmem.PairWith(4<<10, 8<<10, 1<<10)
-		if n := a.Caps().ExtraWindows; n != 2 {
-			t.Fatalf("%d extra windows, want 2", n)
-		}
-		return struct{ ntb.Device }{a}, b // a device around it has them too
-	})
-}
-
 func TestSessions(t *testing.T) {
 	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
 		return ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(4 << 10) })

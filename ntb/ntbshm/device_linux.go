@@ -188,8 +188,6 @@ func (d *device) LinkUp() bool         { return d.state.Load() == linkUp }
 
 func (d *device) DMA(int) ntb.DMAChannel { panic("ntbshm: no DMA channels") }
 
-func (d *device) ExtraWindow(int) ([]byte, ntb.Window) { panic("ntbshm: no extra windows") }
-
 func (d *device) Spad(i int) uint32 {
 	checkSpad(i)
 	if !d.LinkUp() || !d.gate.Enter() {

@@ -115,17 +115,6 @@ var moreFlaws = []flaw{
 		}
 	}},
 
-	{"extra window cut short", "extra windows", extras(func(in []byte, out ntb.Window) ([]byte, ntb.Window) {
-		return in[:len(in)-64], out
-	})},
-	{"extra window overtaken", "stores through several windows", extras(func(in []byte, out ntb.Window) ([]byte, ntb.Window) {
-		late := func() {}
-		return in, ntb.SinkWindow(ntb.Basic(&sink{w: out, store: func(w *ntb.Window, off int, p []byte) {
-			late()
-			p = append([]byte(nil), p...)
-			late = func() { w.Write(off, p) }
-		}}), out.Len())
-	})},
 	{"memory given back without the ability", "reclaimed pages", func(d *device) {
 		d.reclaim = func(off, n int) error { clear(d.Device.Inbound()[off : off+n]); return nil }
 	}},
@@ -204,12 +193,5 @@ func reclaims(pages func(mem []byte, off, n int) (first, end int)) func(d *devic
 			}
 			return nil
 		}
-	}
-}
-
-// extras changes the extra windows of a device, whose inner one has them.
-func extras(f func(in []byte, out ntb.Window) ([]byte, ntb.Window)) func(d *device) {
-	return func(d *device) {
-		d.extra = func(in []byte, out ntb.Window) ([]byte, ntb.Window) { return f(in, out) }
 	}
 }

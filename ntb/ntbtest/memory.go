@@ -54,54 +54,6 @@ func linkUpAtFirst(e *env) {
 	}
 }
 
-// extraWindows checks each extra window as a window.
-func extraWindows(e *env) {
-	n := e.a.Caps().ExtraWindows
-	if other := e.b.Caps().ExtraWindows; n < 0 || n != other {
-		e.Fatalf("%d extra windows here, %d at the peer", n, other)
-	}
-	for i := range n {
-		in, _ := e.b.ExtraWindow(i)
-		_, out := e.a.ExtraWindow(i)
-		if out.Len() != len(in) || misalignment(in) != 0 {
-			e.Errorf("extra window %d of %d bytes, %d behind a 64-byte boundary, the peer's outbound of %d",
-				i, len(in), misalignment(in), out.Len())
-		}
-		if i := slices.IndexFunc(in, func(c byte) bool { return c != 0 }); i >= 0 {
-			e.Errorf("byte %d of a new window is %#x", i, in[i])
-		}
-		m := &model{env: e, out: out, in: in, want: make([]byte, len(in)), rng: rand.New(rand.NewPCG(1, 2))}
-		for range 100 {
-			size := 1 + m.rng.IntN(min(300, m.room()-1))
-			at := m.rng.IntN(m.room() - size)
-			m.write(&m.out, at, at, size)
-		}
-		m.check()
-	}
-	if in := e.b.Inbound(); n > 0 && !bytes.Equal(in, make([]byte, len(in))) {
-		e.Error("a store to an extra window changed the window")
-	}
-}
-
-// extraOrder publishes in one window what was stored in another, both ways round.
-func extraOrder(e *env) {
-	for i := range e.a.Caps().ExtraWindows {
-		extraIn, _ := e.b.ExtraWindow(i)
-		_, extraOut := e.a.ExtraWindow(i)
-		ins, outs := [2][]byte{e.b.Inbound(), extraIn}, [2]ntb.Window{e.a.Outbound(), extraOut}
-		for r := uint64(1); r <= 500; r++ {
-			data, word := r%2, 1-r%2
-			line := bytes.Repeat([]byte{byte(r)}, 200)
-			outs[data].Write(256, line)
-			outs[word].Publish64(firstWord, r)
-			e.must("word published", func() bool { return ntb.Load64(ins[word], firstWord) == r })
-			if got := ins[data][256 : 256+len(line)]; !bytes.Equal(got, line) {
-				e.Fatalf("round %d: published in one window, but in the other one lies % x", r, got)
-			}
-		}
-	}
-}
-
 // model is what the inbound window of e.b must hold after the stores of e.a. The
 // last 8 bytes are the word that tells the reader when to check.
 type model struct {

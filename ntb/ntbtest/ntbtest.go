@@ -39,9 +39,6 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 	s.run("order on both sides at once returns", orderBothSides)
 	s.run("store, arm, order and look lose no wake-up", handshake)
 
-	s.both("extra windows are windows", extraWindows)
-	s.both("stores through several windows arrive in the order of publishing", extraOrder)
-
 	s.both("scratchpads are zero, then what the peer wrote", scratchpads)
 	s.both("scratchpads are ordered after stores", scratchpadOrder)
 

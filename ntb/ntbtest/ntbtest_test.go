@@ -40,7 +40,6 @@ type device struct {
 	disable  func()
 	close    func() error
 	reclaim  func(off, n int) error
-	extra    func(in []byte, out ntb.Window) ([]byte, ntb.Window)
 }
 
 // gains adds to the device's properties.
@@ -74,13 +73,6 @@ func (d *device) Outbound() ntb.Window {
 		return d.Device.Outbound()
 	}
 	return d.outbound(d.Device.Outbound())
-}
-
-func (d *device) ExtraWindow(i int) ([]byte, ntb.Window) {
-	if d.extra == nil {
-		return d.Device.ExtraWindow(i)
-	}
-	return d.extra(d.Device.ExtraWindow(i))
 }
 
 func (d *device) Spad(i int) uint32 {
@@ -458,7 +450,7 @@ func TestBroken(t *testing.T) {
 			continue
 		}
 		ntbtest.Run(t, func(*testing.T) (a, b ntb.Device) {
-			x, y := ntbmem.PairWith(16<<10, 4<<10)
+			x, y := ntbmem.Pair(16 << 10)
 			if strings.HasPrefix(f.name, "order ") {
 				x, y = ntbfault.Pair(x, y, ntbfault.Options{StoreDelayMax: 100 * time.Microsecond})
 			}
