@@ -89,6 +89,25 @@ func TestPE0ReadsFromTheTerminal(t *testing.T) {
 	assert.NoError(t, cmd.Wait())
 }
 
+func TestPEsAreBoundToCores(t *testing.T) {
+	n := len(cores())
+	status, out, errs := result(t, command(t, "-n", fmt.Sprint(n+1), "--bind-to", "core", "sh", "-c", "echo $SHMEM_PE $(grep Cpus_allowed: /proc/self/status)"))
+	require.Equal(t, 0, status, errs)
+	sets := map[string]string{}
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		require.Len(t, f, 3)
+		sets[f[0]] = f[2]
+	}
+	assert.Equal(t, sets["0"], sets[fmt.Sprint(n)], "the last PE has the first core again")
+	delete(sets, "0")
+	seen := map[string]bool{}
+	for _, s := range sets {
+		assert.False(t, seen[s], sets)
+		seen[s] = true
+	}
+}
+
 func TestNothingIsLeftOfTheJobsFabric(t *testing.T) {
 	for _, flags := range []string{"-n 2", "--hosts 2"} {
 		status, out, errs := result(t, start(t, flags, "attach"))

@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -26,18 +29,23 @@ type job struct {
 	output sync.Mutex // held by a PE while it writes one line
 	copies sync.WaitGroup
 	pes    []*pe
-	live   int // PEs that have not ended
-	ends   chan end
+	live   int                    // PEs that have not ended
+	tell   *os.File               // a pipe for the PEs' reports, see launch.EnvReport, and the ends of the PEs
+	cores  []cpus                 // to bind the PEs to; none to bind none
 	passed map[syscall.Signal]int // how often each signal was passed on
 	status int                    // exit status of the job, so far
 	ending bool                   // the job is being ended because of status
+	notice bool                   // the PEs that have joined notice that by themselves
 	killed bool                   // the grace time is over
 }
 
-// end reports the end of a PE.
-type end struct {
-	pe    *pe
-	state *os.ProcessState // nil if waiting for it failed
+// ended is the state of a PE whose process has ended, beside those of package launch.
+const ended launch.State = 'e'
+
+// report says that a PE is in a state now. Reports come in the order in which they were made.
+type report struct {
+	pe    int
+	state launch.State
 }
 
 // passedOn are the signals that shmemrun passes on to all PEs.
@@ -49,10 +57,16 @@ var passedOn = []os.Signal{
 // runJob starts the PEs, waits for all of them, and returns the exit status. Its
 // goroutine must keep its thread.
 func runJob(o options, logger *log.Logger) int {
-	path, err := exec.LookPath(o.command[0])
+	for i := range o.programs {
+		if err := o.programs[i].find(); err != nil {
+			logger.Print(err)
+			return cannot(err)
+		}
+	}
+	reader, writer, err := os.Pipe()
 	if err != nil {
 		logger.Print(err)
-		return cannot(err)
+		return statusCannot
 	}
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, passedOn...)
@@ -60,10 +74,13 @@ func runJob(o options, logger *log.Logger) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	j := &job{
 		options: o, log: logger, name: launch.NewName(),
-		ends: make(chan end, o.n), passed: map[syscall.Signal]int{},
+		tell: writer, passed: map[syscall.Signal]int{},
+	}
+	if o.bind == bindCore {
+		j.cores = cores()
 	}
 	for number := range o.n {
-		p, err := j.start(path, number)
+		p, err := j.start(o.program(number), number)
 		if err != nil {
 			logger.Printf("start PE %d: %v", number, err)
 			j.fail(cannot(err))
@@ -72,12 +89,14 @@ func runJob(o options, logger *log.Logger) int {
 		j.pes = append(j.pes, p)
 		j.live++
 		go func() {
-			state, _ := p.process.Wait()
+			p.end, _ = p.process.Wait()
 			close(p.ended)
-			j.ends <- end{p, state}
+			writer.Write([]byte{byte(number >> 8), byte(number), byte(ended)})
 		}()
 	}
-	j.wait(signals)
+	reports := make(chan report)
+	go read(reader, reports)
+	j.wait(signals, reports)
 	j.copies.Wait()
 	if o.ownFabric() {
 		// No other job knows the name. A failure does not matter: a process that a
@@ -85,6 +104,17 @@ func runJob(o options, logger *log.Logger) int {
 		_ = fabric.Remove(fabricName(j.name))
 	}
 	return j.status
+}
+
+// read passes reports on.
+func read(r io.Reader, reports chan<- report) {
+	for in := bufio.NewReader(r); ; {
+		var b [launch.ReportBytes]byte
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return
+		}
+		reports <- report{int(b[0])<<8 | int(b[1]), launch.State(b[2])}
+	}
 }
 
 // cannot returns the exit status for a program that did not start.
@@ -97,13 +127,16 @@ func cannot(err error) int {
 
 // wait returns when all PEs have ended. If the job was ended, it also waits for all
 // that they had started.
-func (j *job) wait(signals <-chan os.Signal) {
-	var timeout, kill, look <-chan time.Time
+func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
+	var timeout, patience, kill, look <-chan time.Time
 	if j.timeout > 0 {
 		timeout = time.After(j.timeout)
 	}
 	for {
-		if j.ending && kill == nil {
+		if j.ending && patience == nil {
+			patience = time.After(j.grace)
+		}
+		if j.ending && kill == nil && !(j.notice && j.anyJoined()) {
 			j.signal(syscall.SIGTERM)
 			j.signal(syscall.SIGCONT) // a stopped process does not notice the signal
 			kill = time.After(j.grace)
@@ -114,18 +147,52 @@ func (j *job) wait(signals <-chan os.Signal) {
 			return
 		}
 		select {
-		case e := <-j.ends:
-			j.live--
-			j.look(e)
+		case r := <-reports:
+			j.took(r)
 		case s := <-signals:
 			j.pass(s.(syscall.Signal))
 		case <-timeout:
 			j.log.Printf("the job has not ended after %v", j.timeout)
 			j.fail(statusTimeout)
+		case <-patience:
+			j.notice = false
 		case <-kill:
 			j.killed = true
 			j.signal(syscall.SIGKILL)
 		case <-look: // for groups whose PE has ended
+		}
+	}
+}
+
+// anyJoined reports whether a PE is there that notices the end of another one. It ends by itself, or
+// reports that it has noticed.
+func (j *job) anyJoined() bool {
+	return slices.ContainsFunc(j.pes, func(p *pe) bool { return !p.over && p.state == launch.Joined })
+}
+
+// took handles a report.
+func (j *job) took(r report) {
+	if r.pe >= len(j.pes) {
+		return
+	}
+	p := j.pes[r.pe]
+	if r.state == ended {
+		if !p.over {
+			p.over = true
+			j.live--
+			j.look(p)
+		}
+	} else {
+		p.state = r.state
+	}
+	if j.ending || !slices.ContainsFunc(j.pes, func(p *pe) bool { return !p.over && p.state == launch.Joining }) {
+		return
+	}
+	for _, p := range j.pes {
+		if p.over && p.state != launch.Joined && p.state != launch.Left {
+			j.log.Printf("PE %d of %d exited with status 0 before it joined the job", p.number, j.n)
+			j.fail(1)
+			return
 		}
 	}
 }
@@ -138,10 +205,10 @@ func (j *job) fail(status int) {
 }
 
 // look decides what the end of a PE means.
-func (j *job) look(e end) {
+func (j *job) look(p *pe) {
 	status, how := 1, "ended in an unknown way"
-	if e.state != nil {
-		ws := e.state.Sys().(syscall.WaitStatus)
+	if p.end != nil {
+		ws := p.end.Sys().(syscall.WaitStatus)
 		switch {
 		case ws.Exited():
 			status, how = ws.ExitStatus(), fmt.Sprintf("exited with status %d", ws.ExitStatus())
@@ -153,15 +220,16 @@ func (j *job) look(e end) {
 		}
 	}
 	if status == 0 && !j.ending {
-		e.pe.gone = true // what it has left behind, it has left on purpose
+		p.gone = true // what it has left behind, it has left on purpose
 	}
 	if status == 0 || j.ending {
 		return
 	}
 	if how != "" {
-		j.log.Printf("PE %d of %d %s", e.pe.number, j.n, how)
+		j.log.Printf("PE %d of %d %s", p.number, j.n, how)
 	}
 	j.fail(status)
+	j.notice = true
 }
 
 // pass passes a signal on.

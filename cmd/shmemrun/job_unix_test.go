@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/shmem"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -56,6 +57,21 @@ func bePE(pe, what string, args []string) int {
 			return 1
 		}
 		fmt.Println(dir.Path())
+	case "join": // PE 0 joins the job or not, and ends. The others wait until they are told to end.
+		signal.Notify(signals, syscall.SIGTERM)
+		if pe == "0" && args[0] == "not" {
+			return 0
+		}
+		w, err := shmem.Open(context.Background())
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		if pe == "0" {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		<-signals
+		fmt.Println(w.Err() != nil)
 	case "cat":
 		b, err := io.ReadAll(os.Stdin)
 		fmt.Printf("%s %s %v\n", pe, b, err)
@@ -232,6 +248,45 @@ func TestOneFailureEndsTheOthers(t *testing.T) {
 		assert.Equal(t, "shmemrun: "+c.says+"\n", errs)
 		for line := range strings.Lines(out) {
 			assert.Regexp(t, "^[02] terminated\n$", line)
+		}
+	}
+}
+
+func TestAnEndBeforeJoiningEndsTheJob(t *testing.T) {
+	status, out, errs := result(t, start(t, "-n 3", "join", "not"))
+	assert.Equal(t, 1, status)
+	assert.Equal(t, "shmemrun: PE 0 of 3 exited with status 0 before it joined the job\n", errs)
+	assert.Empty(t, out)
+}
+
+func TestPEsNoticeAFailureBeforeTheyAreEnded(t *testing.T) {
+	status, out, errs := result(t, start(t, "-n 3 --grace 1m", "join", "all"))
+	assert.Equal(t, 128+9, status)
+	assert.Equal(t, "shmemrun: PE 0 of 3 was killed by signal 9 (killed)\n", errs)
+	assert.Equal(t, "true\ntrue\n", out)
+}
+
+func TestEachProgramHasItsPEs(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho $SHMEM_PE of $SHMEM_NPES: $COLOUR $1 $(pwd -P)\n"), 0o755))
+	real, err := filepath.EvalSymlinks(dir)
+	require.NoError(t, err)
+	status, out, errs := result(t, command(t, "-np", "1", "-x", "COLOUR=red", "-wdir", dir, "./script", "a", ":", "-n", "2", "-x", "COLOUR", "-wdir", "/", script, "b"))
+	assert.Equal(t, 0, status, errs)
+	assert.Equal(t, []string{"0 of 3: red a " + real, "1 of 3: b /", "2 of 3: b /"}, sortedLines(out))
+}
+
+func TestOutputToFiles(t *testing.T) {
+	dir := t.TempDir()
+	status, out, errs := result(t, command(t, "-n", "11", "--output-filename", dir, "sh", "-c", "echo out $SHMEM_PE; echo err $SHMEM_PE >&2"))
+	assert.Equal(t, 0, status)
+	assert.Empty(t, out+errs)
+	for pe := range 11 {
+		for name, want := range map[string]string{"stdout": "out", "stderr": "err"} {
+			b, err := os.ReadFile(filepath.Join(dir, "1", fmt.Sprintf("rank.%02d", pe), name))
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprintf("%s %d\n", want, pe), string(b))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,15 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--hosts 3 --topology star prog", "--topology star: want ring, line or mesh"},
 		{"--timeout -1s prog", "--timeout -1s: cannot be negative"},
 		{"--grace soon prog", ": want a "},
+		{"-np four prog", ": want a "},
+		{"--bind-to socket prog", "--bind-to socket: want core or none"},
+		{"-l --output-filename out prog", "leave one of them out"},
+		{"-n 1 prog :", "no program to start"},
+		{"-n 1 prog : prog", "-n is missing"},
+		{"prog : -n 1 prog", "-n is missing"},
+		{"-n 1 prog : -n 1 --timeout 3 prog", "--timeout belongs before the first program"},
+		{"-n 1000 prog : -n 100 prog", "-n 1100 in all"},
+		{"--hosts 3 -n 1 prog : -n 1 prog", "-n 2 with --hosts 3"},
 		{"--fabric-options lanes=2 prog", "option lanes=2"},
 		{"--hosts 2 --fabric-options lanes=9 prog", "option lanes=9"},
 	} {
@@ -53,7 +63,7 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, statusOK, run([]string{"--help"}, &out, &errs))
 	assert.Empty(t, errs.String())
-	for _, want := range []string{"-n, --n N", "-l, --prefix", "--timeout", "--grace", "--hosts", "--topology", "--fabric-options", "Exit status", "SHMEM_JOB"} {
+	for _, want := range []string{"-n, --n N", "-l, --prefix", "--timeout", "--grace", "-x, --x NAME=VALUE", "--wdir", "--output-filename", "--bind-to", "--hosts", "--topology", "--fabric-options", "Exit status", "SHMEM_JOB"} {
 		assert.Contains(t, out.String(), want)
 	}
 }
@@ -70,7 +80,25 @@ func TestWhatFollowsTheProgramIsTheProgrammes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, o.n)
 	assert.True(t, o.prefix)
-	assert.Equal(t, []string{"prog", "-n", "5", "--help"}, o.command)
+	assert.Equal(t, []string{"prog", "-n", "5", "--help"}, o.programs[0].command)
+}
+
+func TestFlagsAsForMpirun(t *testing.T) {
+	words := strings.Fields("-np 3 --oversubscribe -bind-to core -x A=1 -x B --timeout 30 -tag-output --wd /tmp ./prog -np 5 -x C")
+	o, err := parseOptions(words, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []program{{n: 3, env: []string{"A=1", "B"}, dir: "/tmp", command: []string{"./prog", "-np", "5", "-x", "C"}}}, o.programs)
+	assert.Equal(t, bindCore, o.bind)
+	assert.True(t, o.prefix)
+	assert.Equal(t, 30*time.Second, o.timeout)
+	o, err = parseOptions(strings.Fields("--timeout 1m --output-filename=out -n=1 a b : -wdir d -np 2 c"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []program{{n: 1, command: []string{"a", "b"}}, {n: 2, dir: "d", command: []string{"c"}}}, o.programs)
+	assert.Equal(t, 3, o.n)
+	assert.Equal(t, time.Minute, o.timeout)
+	for pe, want := range []string{"a", "c", "c"} {
+		assert.Equal(t, want, o.program(pe).command[0])
+	}
 }
 
 func TestTheExamplesOfTheHelpParse(t *testing.T) {
@@ -83,5 +111,5 @@ func TestTheExamplesOfTheHelpParse(t *testing.T) {
 			assert.NoError(t, err, line)
 		}
 	}
-	assert.Equal(t, 3, examples)
+	assert.Equal(t, 4, examples)
 }

@@ -3,20 +3,29 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"syscall"
+
+	"github.com/ntbnet/ntbnet/internal/launch"
 )
 
 // pe is a process and the group that it leads.
 type pe struct {
 	number  int
 	process *os.Process
-	ended   chan struct{} // closed when the process has ended
-	gone    bool          // the group gets no more signals, since its number may be reused; owned by the main goroutine
+	end     *os.ProcessState // nil if waiting for it failed; set before ended is closed
+	ended   chan struct{}    // closed when the process has ended
+	// The main goroutine owns the following.
+	gone  bool         // the group gets no more signals, since its number may be reused
+	over  bool         // the process has ended
+	state launch.State // what the PE has reported last; 0: nothing
 }
 
 // start starts the PE with this number.
-func (j *job) start(path string, number int) (*pe, error) {
+func (j *job) start(prog *program, number int) (*pe, error) {
 	p := &pe{number: number, ended: make(chan struct{})}
 	var mine []*os.File // ends of pipes for the PE, and its input: closed here once the PE has them
 	defer func() {
@@ -31,7 +40,13 @@ func (j *job) start(path string, number int) (*pe, error) {
 	if in != os.Stdin {
 		mine = append(mine, in)
 	}
-	files := []*os.File{in, os.Stdout, os.Stderr}
+	files := []*os.File{in, os.Stdout, os.Stderr, j.tell}
+	if j.files != "" {
+		if files[1], files[2], err = j.outputFiles(number); err != nil {
+			return nil, err
+		}
+		mine = append(mine, files[1], files[2])
+	}
 	var outs [3]*os.File // the ends to read from
 	if j.prefix {
 		for i := 1; i <= 2; i++ {
@@ -44,8 +59,11 @@ func (j *job) start(path string, number int) (*pe, error) {
 			mine = append(mine, w)
 		}
 	}
-	p.process, err = os.StartProcess(path, j.command, &os.ProcAttr{
-		Env: j.environment(os.Environ(), j.name, number), Files: files, Sys: processAttributes(),
+	if len(j.cores) > 0 {
+		defer j.cores[number%len(j.cores)].bind()()
+	}
+	p.process, err = os.StartProcess(prog.path, prog.command, &os.ProcAttr{
+		Dir: prog.dir, Env: j.environment(append(os.Environ(), prog.env...), j.name, number), Files: files, Sys: processAttributes(),
 	})
 	if err != nil {
 		closeAll(outs[:])
@@ -58,6 +76,21 @@ func (j *job) start(path string, number int) (*pe, error) {
 		}
 	}
 	return p, nil
+}
+
+// outputFiles creates the files of a PE's output, by the names that mpirun gives them.
+func (j *job) outputFiles(number int) (out, errs *os.File, err error) {
+	dir := filepath.Join(j.files, "1", fmt.Sprintf("rank.%0*d", len(strconv.Itoa(j.n-1)), number))
+	if err = os.MkdirAll(dir, 0o777); err != nil {
+		return nil, nil, err
+	}
+	if out, err = os.Create(filepath.Join(dir, "stdout")); err != nil {
+		return nil, nil, err
+	}
+	if errs, err = os.Create(filepath.Join(dir, "stderr")); err != nil {
+		out.Close()
+	}
+	return out, errs, err
 }
 
 func closeAll(files []*os.File) {

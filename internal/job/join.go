@@ -36,12 +36,14 @@ func Open(ctx context.Context, given Options) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shmem: %w", err)
 	}
+	o.launcher.Report(launch.Joining)
 	w, err := open(ctx, o)
 	if err != nil {
 		// This does not call the launcher's Close. A launcher takes an end without
 		// it for a failure, as it should.
 		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.PE, o.N, err)
 	}
+	o.launcher.Report(launch.Joined)
 	return w, nil
 }
 

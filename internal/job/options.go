@@ -29,7 +29,8 @@ type Options struct {
 	Timeout time.Duration // how long Open waits for all PEs; 0: 30 s
 
 	// Exit is called in place of os.Exit, once, where GlobalExit of this PE or another one
-	// ends the process. It does not return.
+	// ends the process. It does not return. A front that sets it ends the process also when
+	// the job has failed.
 	Exit func(status int)
 	// Lost is called when a PE has ended, before any operation or wait fails because of it. What
 	// is mapped of its heap stays mapped until Close, but must not be used any more. Lost

@@ -13,6 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/membarrier"
 	"github.com/ntbnet/ntbnet/internal/onesided"
@@ -250,6 +251,9 @@ func (w *World) fail(pe int, err error) {
 		return
 	}
 	w.space.Fail(&DeadError{pe, err}, func() { w.lost(pe) })
+	if w.opts.Exit == nil { // else this process says why and ends, as Failed tells it to
+		w.opts.launcher.Report(launch.Left)
+	}
 	if w.giveUp != nil {
 		w.giveUp()
 	}
@@ -319,6 +323,7 @@ func (w *World) Close(ctx context.Context) error {
 		w.hangUp() // for the others this is no orderly end; they must not wait
 	}
 	w.release()
+	w.opts.launcher.Report(launch.Left)
 	if err == nil {
 		err = w.opts.launcher.Close()
 	}

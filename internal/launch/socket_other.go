@@ -10,3 +10,5 @@ import (
 func takeSocket(int) (*os.File, error) {
 	return nil, errors.New("PMI is not supported on this system")
 }
+
+func writePipe(int, []byte) {}

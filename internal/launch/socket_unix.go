@@ -10,6 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// writePipe writes to fd if that is a pipe. It is another file if what started this process has
+// not handed the pipe on.
+func writePipe(fd int, b []byte) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		_, _ = unix.Write(fd, b) // nobody reads after the end of shmemrun
+	}
+}
+
 // takeSocket makes a file of fd, which the launcher has left open for this process.
 // Children do not inherit it. A program that a PE has started sees PMI_FD too, but
 // there the number is another file, or none.

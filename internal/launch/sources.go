@@ -15,7 +15,7 @@ func fromSHMEM(getenv env) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{PE: pe, N: n, Name: shmemName(getenv), From: "SHMEM_PE"}, nil
+	return &Job{PE: pe, N: n, Name: shmemName(getenv), From: "SHMEM_PE", report: reportFD(getenv)}, nil
 }
 
 // shmemName returns SHMEM_JOB. Without it, jobs are distinguished by their fabrics

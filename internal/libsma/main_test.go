@@ -235,9 +235,12 @@ func TestMistakesAreOneLineAndEndTheJob(t *testing.T) {
 		if what == "threads" && runtime.GOARCH != "amd64" {
 			continue
 		}
-		r := start(t, 2, nil, exe, what)
+		r := start(t, 2, nil, "--grace", "1m", exe, what)
 		assert.Equal(t, want.status, r.status, "%s: %s", what, r.errors)
 		assert.Contains(t, r.errors, want.line, what)
+		if what == "abort" || what == "kill" {
+			assert.Regexp(t, "(?m)^libsma: PE 1: (job|shmem_long_wait_until): PE 0 has ended: ", r.errors, what)
+		}
 		if what != "early" && what != "abort" && what != "kill" {
 			assert.Contains(t, r.out, "printed before", what)
 		}
