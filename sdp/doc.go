@@ -153,7 +153,7 @@
 // # Connections
 //
 // A [Conn] behaves as a *net.TCPConn on Linux does, to the order of its errors. The few
-// differences, with their reasons, are in the section "Differences from net" of ARCHITECTURE.md.
+// differences, with their reasons, are in the section "Differences from net" of docs/replacing-net.md.
 // The garbage collector closes what a program has dropped without Close, except in a bubble of
 // testing/synctest.
 //

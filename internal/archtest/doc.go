@@ -3,7 +3,7 @@
 // and what no file may mention. It has only tests. No package imports it.
 //
 // A new package needs a place in the picture and a row in the table of
-// ARCHITECTURE.md, which house_test.go reads. The other rules are in
+// docs/packages.md, which house_test.go reads. The other rules are in
 // rules_test.go, imports_test.go, links_test.go, versions_test.go and api_test.go.
 // checks_test.go sees most of them broken, and the test of the repository itself is in
 // arch_test.go.

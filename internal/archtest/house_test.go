@@ -9,7 +9,7 @@ import (
 )
 
 // architecture is the document that has the picture and the table.
-const architecture = "ARCHITECTURE.md"
+const architecture = "docs/packages.md"
 
 // house is what the document says of the packages of this module, named by folder.
 type house struct {
