@@ -1,9 +1,12 @@
 package bounce
 
 import (
+	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,4 +54,41 @@ func TestAControlBlockIsLaidOutAsDocumented(t *testing.T) {
 	for _, row := range rows {
 		require.Equal(t, bits[row["name"]], row.Number(t, "bit"), row["name"])
 	}
+}
+
+// The writer's side stores the examples, and the reader's side takes them.
+func TestRecordsAreThoseOfTheExamples(t *testing.T) {
+	values, wire := wiredoc.Vector(t, "record")
+	payload := wire[headerSize:]
+	h := header(binary.LittleEndian.Uint64(wire))
+	require.Equal(t, values, fmt.Sprintf("number=%d kind=%d more=%d payload=%q", h.seq(), h.kind(), h>>63, payload))
+	require.Equal(t, len(payload), h.len())
+
+	q := newTestQueue(minQueue)
+	require.Equal(t, len(payload), q.tx.put(payload, len(payload)))
+	require.Equal(t, wire, q.rx.mem[:len(wire)])
+	q = newTestQueue(minQueue)
+	copy(q.rx.mem, wire)
+	got := make([]byte, minQueue)
+	n, err := q.rx.get(got)
+	require.NoError(t, err)
+	require.Equal(t, payload, got[:n])
+
+	values, wire = wiredoc.Vector(t, "move")
+	h = header(binary.LittleEndian.Uint64(wire))
+	require.Equal(t, values, fmt.Sprintf("number=%d kind=%d more=%d length=%d", h.seq(), h.kind(), h>>63, h.len()))
+	q = newTestQueue(minQueue)
+	q.tx.seq, q.rx.seq = h.seq()-1, h.seq()-1
+	old := q.rx.mem
+	q.tx.move(ntb.MappedWindow(q.grant(minQueue), ntb.Cacheable))
+	require.Equal(t, wire, old[:headerSize])
+	_, err = q.rx.get(got)
+	require.NoError(t, err)
+	require.Len(t, q.freed, 1, "the reader has moved")
+
+	values, wire = wiredoc.Vector(t, "grant")
+	word := binary.LittleEndian.Uint64(wire)
+	off, size := queueOf(word)
+	require.Equal(t, values, fmt.Sprintf("generation=%d offset=%d size=%d", word>>40, off, size))
+	require.Equal(t, word, grantWord(uint32(word>>40), int(off), int(size)))
 }

@@ -2,12 +2,15 @@ package ring
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -108,4 +111,58 @@ func TestScratchpadsOfLanesAreThoseDocumented(t *testing.T) {
 		require.True(t, ok, row["name"])
 		require.Equal(t, number, row.Number(t, "scratchpad"), row["name"])
 	}
+}
+
+// Each example is decoded to its values, and what it is decoded to is encoded to the example.
+func TestFramesAreThoseOfTheExamples(t *testing.T) {
+	decode := func(wire []byte) (f frame, hop uint32) {
+		slot := ntb.AlignedBytes(round8(len(wire)))
+		copy(slot, wire)
+		require.True(t, readFrame(slot, ntb.Load64(slot, 0), &f))
+		require.Equal(t, len(wire), f.size())
+		return f, ntb.Load32(slot, 0)
+	}
+	encode := func(f frame, hop uint32, body []byte) []byte {
+		var slot [frameHeader]byte
+		f.encode(&slot)
+		binary.LittleEndian.PutUint64(slot[:], f.first(hop))
+		return append(slot[:], body...)
+	}
+
+	values, wire := wiredoc.Vector(t, "frame")
+	f, hop := decode(wire)
+	w := little(wire[frameHeader : frameHeader+entryHeader])
+	kind, off, n := entryKind(w>>56), int(uint32(w)), int(w>>32&0xffffff)
+	word := little(wire[frameHeader+entryHeader : frameHeader+entryHeader+n])
+	require.Equal(t, values, fmt.Sprintf("hop=%d kind=%d hops=%d source=%#x destination=%#x to=%d from=%d epoch=%#x number=%d acknowledgement=%d "+
+		"length=%d doorbells=%#x argument=%d ask=%d answer=%d entry: kind=%d offset=%d length=%d word=%d",
+		hop, f.kind, f.hops, uint32(f.src), uint32(f.dst), f.to, f.from, f.epoch, f.seq, f.ack, f.length, f.bells, f.arg, f.ask, f.answer,
+		kind, off, n, word))
+	body := binary.LittleEndian.AppendUint64(nil, entryWord(kind, off, n))
+	body = binary.LittleEndian.AppendUint64(body, word)
+	require.Equal(t, wire, encode(f, hop, body))
+	in := ntb.AlignedBytes(256)
+	memory := sinkMemory{in: in, win: ntb.MappedWindow(in, ntb.Cacheable), published: func(int) {}}
+	aligned := ntb.AlignedBytes(len(body))
+	copy(aligned, wire[frameHeader:])
+	require.True(t, memory.apply(aligned))
+	require.EqualValues(t, word, ntb.Load32(in, off))
+
+	values, wire = wiredoc.Vector(t, "link-state")
+	f, hop = decode(wire)
+	copy(aligned, wire[frameHeader:])
+	state := &linkState{
+		id: f.src, number: f.linkStateNumber(), sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		links: [2]uint32{f.arg, f.ask}, members: readMembers(f.src.Host(), aligned[:f.length]),
+	}
+	var members []string
+	for _, id := range state.members {
+		members = append(members, strconv.Itoa(id.Process()))
+	}
+	require.Equal(t, values, fmt.Sprintf("hop=%d source=%#x number=%#x left=%d right=%d left-epoch=%#x right-epoch=%#x members=%s",
+		hop, uint32(state.id), state.number, state.sides[Left], state.sides[Right], state.links[Left], state.links[Right], strings.Join(members, ",")))
+	l := &Link{direction: Right, router: &router{linkStates: map[int]*linkState{f.src.Host(): state}, opts: Options{Topology: Ring}}}
+	sent, sentBody, ok := l.advertFrame(f.src.Host())
+	require.True(t, ok)
+	require.Equal(t, wire, encode(sent, hop, sentBody))
 }

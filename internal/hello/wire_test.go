@@ -1,6 +1,8 @@
 package hello
 
 import (
+	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/wiredoc"
@@ -64,5 +66,35 @@ func TestReasonsAreThoseDocumented(t *testing.T) {
 	require.Len(t, rows, int(lastReason))
 	for i, row := range rows {
 		require.Equal(t, i+1, row.Number(t, "reason"))
+	}
+}
+
+// Each example is decoded to its values, and what it is decoded to is encoded to the example.
+func TestMessagesAreThoseOfTheExamples(t *testing.T) {
+	values := func(m any) string {
+		endpoint := func(e Endpoint) string {
+			return fmt.Sprintf("slot=%d generation=%d offset=%d size=%d", e.Slot, e.Gen, e.Offset, e.Size)
+		}
+		switch m := m.(type) {
+		case *Hello:
+			s := fmt.Sprintf("from=%d to=%d network=%d %s", m.From, m.To, m.Network, endpoint(m.Endpoint))
+			if m.Network == OverTCP {
+				s += fmt.Sprintf(" cookie=%d namespace=%d source=%v destination=%v zones=%d,%d", m.TCP.Cookie, m.TCP.Namespace,
+					netip.AddrFrom16(m.TCP.Source), netip.AddrFrom16(m.TCP.Destination), m.TCP.SourceZone, m.TCP.DestinationZone)
+			}
+			return s
+		case *HelloAck:
+			return fmt.Sprintf("slot=%d generation=%d endpoint: %s", m.Slot, m.Gen, endpoint(m.Endpoint))
+		case *Refuse:
+			return fmt.Sprintf("version=%d slot=%d generation=%d reason=%d process=%d", m.Version, m.Slot, m.Gen, m.Reason, m.Process)
+		}
+		return ""
+	}
+	for _, name := range []string{"Hello", "Hello-tcp", "HelloAck", "Refuse"} {
+		want, wire := wiredoc.Vector(t, name)
+		m, err := Parse(wire)
+		require.NoError(t, err, name)
+		require.Equal(t, want, values(m), name)
+		require.Equal(t, wire, m.(interface{ Marshal() []byte }).Marshal(), name)
 	}
 }

@@ -1,6 +1,7 @@
 package ntbfixed
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -228,4 +229,34 @@ func TestPace(t *testing.T) {
 		}
 		require.Equal(t, idleLook, last)
 	}
+}
+
+// One side publishes the page of the example, and another one takes it from there.
+func TestThePageIsThatOfTheExample(t *testing.T) {
+	values, wire := wiredoc.Vector(t, "page")
+	m := newPages()
+	p := m.begin(0, 11)
+	p.SetID(3, true)
+	p.SetSizes(16*PageSize, 32*PageSize)
+	p.found = 22
+	p.Answer()
+	require.Equal(t, wire, m[1][:len(wire)])
+
+	m = newPages()
+	owner := m.begin(1, 22)
+	owner.SetSizes(100*PageSize, 100*PageSize)
+	copy(m[1], wire)
+	step, err := owner.Look()
+	require.NoError(t, err)
+	require.Equal(t, NewPeer, step)
+	owner.Answer()
+	step, err = owner.Look()
+	require.NoError(t, err)
+	require.Equal(t, Ready, step)
+	id, interrupts, ok := owner.PeerID()
+	require.True(t, ok)
+	on := map[bool]int{true: 1}[interrupts]
+	in, out := owner.Sizes()
+	require.Equal(t, values, fmt.Sprintf("seen=%d by=%d epoch=%d id=%d interrupts=%d takes=%d stores=%d",
+		owner.epoch, owner.answered, owner.found, id, on, out/PageSize, in/PageSize))
 }

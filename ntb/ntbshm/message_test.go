@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/wiredoc"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -99,5 +100,23 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	o, err := Options{}.withDefaults()
 	if err != nil || o != (Options{Window: 1 << 30, Doorbells: 1}) {
 		t.Errorf("defaults are %+v, %v", o, err)
+	}
+}
+
+func TestTheMessageIsThatOfTheExample(t *testing.T) {
+	want, wire := wiredoc.Vector(t, "cable")
+	m, err := parseMessage(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	membarrier := 0
+	if m.membarrier {
+		membarrier = 1
+	}
+	if values := fmt.Sprintf("membarrier=%d window=%d doorbells=%d", membarrier, m.window, m.doorbells); values != want {
+		t.Errorf("got %s, want %s", values, want)
+	}
+	if got := m.encode(); !bytes.Equal(got, wire) {
+		t.Errorf("got %x, want %x", got, wire)
 	}
 }
