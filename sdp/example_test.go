@@ -23,8 +23,8 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// The functions between here and the first Example are in README.md or docs/ too, word
-// for word: see TestDocumentsShowTheseExamples.
+// README.md and docs/ show functions from between here and the first Example, word for word:
+// see TestDocumentsShowTheseExamples.
 
 // serveEcho sends back what it reads.
 func serveEcho(ln net.Listener) {
