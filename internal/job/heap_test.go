@@ -39,8 +39,15 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 		require.True(t, w.opts.Debug)
 		require.NoError(t, w.Close(context.Background()))
 	}
+	t.Setenv("SMA_SYMMETRIC_SIZE", "lots")
+	w, err := Open(context.Background(), one)
+	require.NoError(t, err, "the name without SMA_ counts")
+	require.NoError(t, w.Close(context.Background()))
+	t.Setenv(envHeap, "")
+	_, err = Open(context.Background(), one)
+	require.EqualError(t, err, "shmem: SMA_SYMMETRIC_SIZE=lots: want bytes up to 1t, such as 65536, 512m or 1.5g")
 	t.Setenv(envHeap, "lots")
-	_, err := Open(context.Background(), one)
+	_, err = Open(context.Background(), one)
 	require.EqualError(t, err, "shmem: SHMEM_SYMMETRIC_SIZE=lots: want bytes up to 1t, such as 65536, 512m or 1.5g")
 }
 

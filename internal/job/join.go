@@ -36,6 +36,9 @@ func Open(ctx context.Context, given Options) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shmem: %w", err)
 	}
+	if o.PE == 0 {
+		inform(os.Stderr)
+	}
 	o.launcher.Report(launch.Joining)
 	w, err := open(ctx, o)
 	if err != nil {

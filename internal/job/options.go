@@ -2,7 +2,10 @@ package job
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/launch"
@@ -65,11 +68,24 @@ const (
 	defaultTimeout = 30 * time.Second
 )
 
-// Environment variables of the specification.
+// Environment variables of the specification. Each may have the deprecated prefix SMA_ in place
+// of SHMEM_.
 const (
-	envHeap  = "SHMEM_SYMMETRIC_SIZE"
-	envDebug = "SHMEM_DEBUG"
+	envHeap    = "SHMEM_SYMMETRIC_SIZE"
+	envDebug   = "SHMEM_DEBUG"
+	envVersion = "SHMEM_VERSION"
+	envInfo    = "SHMEM_INFO"
 )
+
+// variable returns the value of an environment variable, and under which name it is set. One that is
+// empty counts as not set.
+func variable(name string) (value, as string) {
+	as = name
+	if os.Getenv(name) == "" {
+		as = "SMA_" + strings.TrimPrefix(name, "SHMEM_")
+	}
+	return os.Getenv(as), as
+}
 
 func (o *options) check() error {
 	switch {
@@ -87,14 +103,43 @@ func (o *options) check() error {
 
 // environment sets from the environment what no option has set.
 func (o *options) environment() (err error) {
-	if v := os.Getenv(envHeap); v != "" && o.Heap == 0 {
+	if v, as := variable(envHeap); v != "" && o.Heap == 0 {
 		if o.Heap, err = parseSize(v); err != nil {
-			return fmt.Errorf("%s=%s: %w", envHeap, v, err)
+			return fmt.Errorf("%s=%s: %w", as, v, err)
 		}
 		o.Heap = max(1, o.Heap)
 	}
-	if os.Getenv(envDebug) != "" {
+	if v, _ := variable(envDebug); v != "" {
 		o.Debug = true
 	}
 	return nil
 }
+
+// inform prints what environment variables ask for. PE 0 calls it.
+func inform(to io.Writer) {
+	if v, _ := variable(envVersion); v != "" {
+		fmt.Fprintln(to, "OpenSHMEM 1.5, ntbnet "+moduleVersion())
+	}
+	if v, _ := variable(envInfo); v != "" {
+		io.WriteString(to, info)
+	}
+}
+
+// moduleVersion returns the version of this module that the program was built with.
+func moduleVersion() string {
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(build.Deps, &build.Main) {
+			if m.Path == "github.com/ntbnet/ntbnet" {
+				return m.Version
+			}
+		}
+	}
+	return "of an unknown version"
+}
+
+const info = `OpenSHMEM reads these environment variables, also with SMA_ in place of SHMEM_:
+  SHMEM_SYMMETRIC_SIZE  size of the symmetric heap in bytes, as in 65536, 512m or 1.5g; 8g unless set
+  SHMEM_DEBUG           anything: compare what PEs pass to collective calls
+  SHMEM_VERSION         anything: PE 0 prints the version at the start
+  SHMEM_INFO            anything: PE 0 prints this at the start
+`

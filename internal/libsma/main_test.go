@@ -155,6 +155,16 @@ func TestLaunchers(t *testing.T) {
 	assert.Equal(t, result{0, "7 PEs, sum 28\n", ""}, start(t, 7, nil, exe))
 }
 
+func TestTheVariablesOfTheSpecification(t *testing.T) {
+	exe := compile(t, "oshcc", hello)
+	r := start(t, 2, []string{"SHMEM_VERSION=1", "SMA_INFO=1", "SMA_DEBUG=1", "SMA_SYMMETRIC_SIZE=2m"}, exe)
+	assert.Equal(t, result{0, "2 PEs, sum 3\n", r.errors}, r)
+	assert.Regexp(t, `^OpenSHMEM 1\.5, ntbnet .+\nOpenSHMEM reads these environment variables, .+\n(  SHMEM_.+\n){4}$`, r.errors, "PE 0 alone prints them")
+	r = start(t, 2, []string{"SHMEM_SYMMETRIC_SIZE=lots"}, exe)
+	assert.Equal(t, 1, r.status)
+	assert.Contains(t, r.errors, "SHMEM_SYMMETRIC_SIZE=lots: want bytes up to 1t")
+}
+
 // One file takes the address of each name with its declared type, in C and in C++.
 func TestEachNameHasItsType(t *testing.T) {
 	text := "#include <shmem.h>\n#include <pshmem.h>\n"
