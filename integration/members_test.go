@@ -143,7 +143,7 @@ func TestAStoppedMemberStopsNobodyElse(t *testing.T) {
 	}
 	require.Equal(t, "ok", r.ask(1, "keep node3:7"))
 	require.Equal(t, "ok", r.ask(4, "keep node2:7"))
-	_, err := fmt.Fprintln(r.nodes[4].in, "use 500000000")
+	_, err := fmt.Fprintln(r.nodes[4].in, "use 100000000")
 	require.NoError(t, err)
 	require.NoError(t, member.cmd.Process.Signal(syscall.SIGSTOP))
 	until(t, "the member is stopped", member.stopped)
