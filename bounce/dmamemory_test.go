@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )

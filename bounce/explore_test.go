@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
+	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"

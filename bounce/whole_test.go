@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )

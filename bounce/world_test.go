@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/ntbnet/ntbnet/flowctl"
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

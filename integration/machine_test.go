@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
 	"github.com/ntbnet/ntbnet/internal/testing/qemupci"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"github.com/stretchr/testify/require"
 )
 

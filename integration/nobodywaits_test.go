@@ -15,17 +15,17 @@ import (
 	"time"
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
-	"github.com/ntbnet/ntbnet/internal/hostile"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/hostile"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // oldKernel has programs go without what Linux has since 6.16 against files that nobody wants.
-const oldKernel = "-X github.com/ntbnet/ntbnet/internal/unixsock.oldKernel=yes"
+const oldKernel = "-X github.com/ntbnet/ntbnet/internal/shm/unixsock.oldKernel=yes"
 
 // A peer sends files that take an hour to close, in each phase of each program, and no program
 // waits for them.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
 	"github.com/stretchr/testify/require"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/hello"
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 

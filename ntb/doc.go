@@ -10,10 +10,10 @@
 //   - ntb/ntbmem: two ends in one process, on the Go heap, for tests;
 //   - ntb/ntbfixed: what backends share whose memory is the same for ever;
 //   - ntb/ntbkernel: the bridges that Linux drives, by a kernel module;
-//   - ntb/ntbdma: a device around a device, with a DMA engine of software;
-//   - ntb/ntbfault: a device around a device, which delays stores and delays,
+//   - internal/testing/ntbdma: a device around a device, with a DMA engine of software;
+//   - internal/testing/ntbfault: a device around a device, which delays stores and delays,
 //     drops or repeats doorbells;
-//   - ntb/ntbtest: the conformance suite that every backend passes.
+//   - internal/testing/ntbtest: the conformance suite that every backend passes.
 //
 // # The picture
 //

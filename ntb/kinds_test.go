@@ -3,7 +3,7 @@ package ntb_test
 import (
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 

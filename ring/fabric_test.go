@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
+	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
 )
 

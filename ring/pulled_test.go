@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/stretchr/testify/require"
 )
 

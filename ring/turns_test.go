@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"golang.org/x/net/nettest"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )

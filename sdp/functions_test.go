@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )

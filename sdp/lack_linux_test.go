@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 // Variables that make the test binary a process with a lack of something.

@@ -4,7 +4,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"golang.org/x/net/nettest"
 )
 

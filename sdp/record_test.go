@@ -7,7 +7,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/recorder"
+	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/stretchr/testify/require"
 )
 

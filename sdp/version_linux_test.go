@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hello"
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 func benchmark(b *testing.B, opts []Option) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 // benchmarkCollectives times each collective on PEs of this process that map each

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 

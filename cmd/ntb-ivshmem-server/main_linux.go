@@ -15,7 +15,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/spf13/pflag"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/status"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -22,11 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
-	"github.com/ntbnet/ntbnet/ntb/ntbdma"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 

@@ -128,7 +128,7 @@ func TestEachRuleIsSeenBroken(t *testing.T) {
 			[]string{"a/a.go: no sync.Mutex here", "a/a.go: no sync.RWMutex here"}},
 
 		{"Unix sockets in their package, in tests, and other sockets", checkSockets, map[string]string{
-			"internal/unixsock/a.go": "package unixsock; var c *net.UnixConn", "a/a_test.go": "package a; var c *net.UnixConn",
+			"internal/shm/unixsock/a.go": "package unixsock; var c *net.UnixConn", "a/a_test.go": "package a; var c *net.UnixConn",
 			"a/a.go": "package a; func f() { net.Dial(\"tcp\", \"x\") }"}, nil},
 		{"plain Unix sockets", checkSockets, map[string]string{
 			"a/a.go": "package a; func f(c *net.UnixConn) { d.DialContext(ctx, \"unix\", \"x\"); unix.Recvmsg(1, nil, nil, 0) }"},

@@ -59,7 +59,7 @@ var plainSockets = map[string][]string{
 // socketRoom is the package that may use them, and typeOnly is the file that has one among the types of
 // connections that users give.
 const (
-	socketRoom = "internal/unixsock"
+	socketRoom = "internal/shm/unixsock"
 	typeOnly   = "sdp/zerocopy.go"
 )
 

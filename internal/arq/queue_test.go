@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 )
 
 // Random bodies that are gathered, gone on with and forgotten are compared with slices.

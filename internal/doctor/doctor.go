@@ -17,7 +17,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
-	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"

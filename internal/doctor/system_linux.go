@@ -14,7 +14,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 )
 
 // smallCases are explored exhaustively: each order in which the processes' calls of the

@@ -6,7 +6,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

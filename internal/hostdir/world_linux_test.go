@@ -9,7 +9,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/explore"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 )
 
 // fault is a mistake that a call of the simulated kernel makes in a world of tests.

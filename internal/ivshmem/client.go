@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"golang.org/x/sys/unix"
 )
 

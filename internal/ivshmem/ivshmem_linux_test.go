@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

@@ -8,8 +8,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 )
 
 const (

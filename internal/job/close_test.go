@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )

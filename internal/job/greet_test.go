@@ -10,9 +10,9 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/symheap"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )

@@ -5,8 +5,8 @@ package job
 import (
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/symheap"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/require"
 )
 

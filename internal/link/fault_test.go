@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )

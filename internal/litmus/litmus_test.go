@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
 )
 
 // longVariable is the variable for the length of each half of each test.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 )
 
 // CheckAddress returns an error unless an address is a port of loopback, or "unix:" and an absolute path. So others than

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 

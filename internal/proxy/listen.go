@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 )
 
 // Map says where to listen, where the connections go, and what holds for them. It is not changed once it is used.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 )
 
 // readSize is the most that a read returns. A record of SDP holds as much.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"golang.org/x/sys/unix"
 )
 

@@ -3,7 +3,7 @@ package symheap
 import (
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

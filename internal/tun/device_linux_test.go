@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
 	"github.com/ntbnet/ntbnet/internal/metrics"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

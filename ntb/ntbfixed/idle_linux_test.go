@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/ntbnet/ntbnet/internal/sigbus"
+	"github.com/ntbnet/ntbnet/internal/shm/sigbus"
 	"golang.org/x/sys/unix"
 )
 

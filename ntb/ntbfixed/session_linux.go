@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/gate"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/shm/gate"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

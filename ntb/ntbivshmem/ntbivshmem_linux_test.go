@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
-	"github.com/ntbnet/ntbnet/internal/leak"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
 )
 

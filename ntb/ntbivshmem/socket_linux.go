@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 )

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
 )
 

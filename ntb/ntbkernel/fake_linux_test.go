@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
 // attachments returns the ends of a bridge: one dials a socket, the other one accepts.

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/gate"
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/membarrier"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/gate"
+	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ntbnet/ntbnet/internal/memfd"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/memfd"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )

@@ -3,7 +3,7 @@
 package ntbshm
 
 import (
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/membarrier"
+	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
 	"github.com/ntbnet/ntbnet/ntb"
 	"golang.org/x/sys/unix"
 )

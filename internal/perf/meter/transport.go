@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/unixsock"
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 

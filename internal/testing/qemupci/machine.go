@@ -11,8 +11,8 @@ import (
 	"os"
 	"sync"
 
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
-	"github.com/ntbnet/ntbnet/internal/unixsock"
 	"golang.org/x/sys/unix"
 )
 

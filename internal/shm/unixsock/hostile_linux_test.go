@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/hostile"
+	"github.com/ntbnet/ntbnet/internal/testing/hostile"
 	"golang.org/x/sys/unix"
 )
 

@@ -14,10 +14,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
 // broken names the device on which to run the suite. That run is a process of its

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
-	"github.com/ntbnet/ntbnet/ntb/ntbtest"
 )
 
 const us, ms = time.Microsecond, time.Millisecond

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
 

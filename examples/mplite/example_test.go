@@ -6,8 +6,8 @@ import (
 	"log"
 	"sync"
 
+	"github.com/ntbnet/ntbnet/examples/mplite"
 	"github.com/ntbnet/ntbnet/shmem"
-	"github.com/ntbnet/ntbnet/shmem/mplite"
 )
 
 // Each PE but the first sends its number to PE 0, which takes it in any order. In a
