@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,6 +110,47 @@ func TestTheLineSaysWhichSideReset(t *testing.T) {
 		c.Close()
 		target.Close()
 	}
+}
+
+// A reader of the log that reads nothing holds up neither connections nor the end of the proxy.
+func TestALogThatNobodyReads(t *testing.T) {
+	target, dir := echo(t), shortDir(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	fd := int(w.Fd())
+	require.NoError(t, syscall.SetNonblock(fd, true))
+	for err == nil {
+		_, err = syscall.Write(fd, make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	require.NoError(t, syscall.SetNonblock(fd, false))
+	p := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--metrics", "unix:" + dir + "/m", "--map", "unix://" + dir + "/s=" + target},
+		withEnv(fabric(t)), func(c *exec.Cmd) { c.Stderr = w })
+	require.NoError(t, w.Close())
+	eventually(t, "the proxy listens", func() bool {
+		c, err := net.Dial("unix", dir+"/s")
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	for range 1200 {
+		c := dialTo(t, "unix://"+dir+"/s")
+		mustEcho(t, c, "hello")
+		closeBothWays(t, c)
+	}
+	eventually(t, "all connections have ended, and lines were dropped", func() bool {
+		r, err := metrics.Client("unix:" + dir + "/m").Get("http://proxy/metrics")
+		require.NoError(t, err)
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return strings.Contains(string(text), `sdp_proxy_connections_open{map="unix://`+dir+`/s"} 0`) &&
+			regexp.MustCompile(`\nsdp_proxy_log_dropped_total [1-9]`).Match(text)
+	})
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.status())
 }
 
 // What is served to operators says what the proxy does, until its end.

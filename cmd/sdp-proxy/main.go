@@ -54,13 +54,16 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
 		return statusOK
 	}
-	d := &daemon{options: o, manager: findManager(), level: new(slog.LevelVar), signals: signals}
+	d := &daemon{options: o, manager: findManager(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals}
 	d.level.Set(o.config.Level())
-	d.log, d.asked = proxy.NewLogger(stderr, o.config, d.level), proxy.NewLogger(stderr, o.config, slog.LevelInfo)
+	d.log, d.asked = proxy.NewLogger(d.lines, o.config, d.level), proxy.NewLogger(d.lines, o.config, slog.LevelInfo)
 	slog.SetDefault(d.log) // package sdp logs too
-	if err := d.start(); err != nil {
-		refuse.Print(err)
-		return statusUsage
+	err = d.start()
+	if err == nil {
+		defer d.lines.Close()
+		return d.serve()
 	}
-	return d.serve()
+	d.lines.Close()
+	refuse.Print(err)
+	return statusUsage
 }

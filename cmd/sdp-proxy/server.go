@@ -13,9 +13,10 @@ import (
 // daemon serves maps, from listening to the end.
 type daemon struct {
 	*options
-	log     *slog.Logger
+	lines   *proxy.LogQueue
+	log     *slog.Logger   // to lines
 	level   *slog.LevelVar // of log
-	asked   *slog.Logger   // for what is asked for, also by quiet proxies
+	asked   *slog.Logger   // to lines, for what is asked for, also by quiet proxies
 	signals <-chan os.Signal
 	server  *proxy.Server
 	manager *manager
@@ -23,7 +24,7 @@ type daemon struct {
 
 // start serves all maps or none.
 func (d *daemon) start() error {
-	d.server = proxy.NewServer(d.log)
+	d.server = proxy.NewServer(d.log, d.lines)
 	if err := d.server.Apply(context.Background(), d.config); err != nil {
 		d.server.Close()
 		return err

@@ -128,4 +128,6 @@ func (s *Server) writeMetrics(w *metrics.Writer) {
 	w.Family("sdp_proxy_reloads_total", "counter", "Files that were read again, by result.")
 	w.Sample(float64(reloads), "result", "taken")
 	w.Sample(float64(bad), "result", "refused")
+	w.Family("sdp_proxy_log_dropped_total", "counter", "Lines of the log that were dropped, since their reader was too slow.")
+	w.Sample(float64(s.lines.Dropped()))
 }

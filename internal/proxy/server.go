@@ -25,6 +25,7 @@ type Server struct {
 	fabric     Fabric        // this process's, if it is open
 	registered *registration // nil if the maps are not known to others
 	web        *http.Server  // nil if nothing is served to operators
+	lines      *LogQueue     // behind the log of env
 
 	failed chan error     // from the goroutines that serve
 	old    sync.WaitGroup // removed forwarders that drain
@@ -38,9 +39,9 @@ type Server struct {
 	reloads, badReloads int
 }
 
-// NewServer returns a Server without maps, which logs its connections.
-func NewServer(log *slog.Logger) *Server {
-	s := &Server{env: env{log: log}, failed: make(chan error, 1)}
+// NewServer returns a Server without maps, which logs its connections. The lines of the log go to a queue.
+func NewServer(log *slog.Logger, lines *LogQueue) *Server {
+	s := &Server{env: env{log: log}, lines: lines, failed: make(chan error, 1)}
 	s.oldCtx, s.cutOld = context.WithCancel(context.Background())
 	return s
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -15,7 +16,9 @@ func startServer(t *testing.T) (*testEnv, *Server) {
 	t.Helper()
 	e := newEnv(t)
 	t.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(t))
-	s := NewServer(e.log.logger())
+	lines := NewLogQueue(io.Discard)
+	t.Cleanup(lines.Close)
+	s := NewServer(e.log.logger(), lines)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
