@@ -29,20 +29,20 @@ func TestTargetsAreTriedInTheOrderOfTheMap(t *testing.T) {
 	// One that is down comes last, until it answers or its time is over.
 	for range checksToFall {
 		require.Equal(t, c, f.order(m)[0])
-		f.dialled(c, errors.New("no"))
+		f.dialled(c, 0, errors.New("no"))
 	}
 	require.Equal(t, []Endpoint{b, a, c}, f.order(m))
-	f.dialled(c, nil)
+	f.dialled(c, 0, nil)
 	require.Equal(t, c, f.order(m)[0])
 	for range checksToFall {
-		f.dialled(c, errors.New("no"))
+		f.dialled(c, 0, errors.New("no"))
 	}
 	f.of(c).until = time.Now()
 	require.Equal(t, c, f.order(m)[0])
 	m.Check = time.Hour
 	for range checksToRise {
 		require.Equal(t, b, f.order(m)[0])
-		f.dialled(c, nil)
+		f.dialled(c, 0, nil)
 	}
 	require.Equal(t, c, f.order(m)[0])
 }

@@ -125,9 +125,40 @@ func (s *Server) writeMetrics(w *metrics.Writer) {
 		w.Sample(float64(s.ToTarget), "map", at, "to", "target")
 		w.Sample(float64(s.FromTarget), "map", at, "to", "client")
 	})
+	s.writeTargets(w, maps)
 	w.Family("sdp_proxy_reloads_total", "counter", "Files that were read again, by result.")
 	w.Sample(float64(reloads), "result", "taken")
 	w.Sample(float64(bad), "result", "refused")
 	w.Family("sdp_proxy_log_dropped_total", "counter", "Lines of the log that were dropped, since their reader was too slow.")
 	w.Sample(float64(s.lines.Dropped()))
+}
+
+// writeTargets writes what is known of the targets of maps. It locks none of them while it writes.
+func (s *Server) writeTargets(w *metrics.Writer, maps []*Forwarder) {
+	type row struct {
+		health
+		up     bool
+		labels []string
+	}
+	var rows []row
+	for _, f := range maps {
+		f.mu.Lock()
+		for _, t := range f.m.Targets {
+			rows = append(rows, row{*f.of(t), !f.isDown(f.m, t), []string{"map", f.addr.String(), "target", t.String()}})
+		}
+		f.mu.Unlock()
+	}
+	w.Family("sdp_proxy_target_up", "gauge", "Whether a target is tried first: 1, or 0 after dials in a row that failed.")
+	for _, r := range rows {
+		w.Sample(map[bool]float64{true: 1}[r.up], r.labels...)
+	}
+	w.Family("sdp_proxy_target_dials_total", "counter", "Dials of a target, checks too, by result.")
+	for _, r := range rows {
+		w.Sample(float64(r.connected), slices.Concat(r.labels, []string{"result", "connected"})...)
+		w.Sample(float64(r.refused), slices.Concat(r.labels, []string{"result", "failed"})...)
+	}
+	w.Family("sdp_proxy_target_dial_seconds_total", "counter", "Time that the dials took which connected.")
+	for _, r := range rows {
+		w.Sample(r.took.Seconds(), r.labels...)
+	}
 }

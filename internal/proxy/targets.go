@@ -29,6 +29,10 @@ type health struct {
 	worked int // dials in a row, while it is down
 	down   bool
 	until  time.Time // it is down, unless there are active checks
+
+	// Of all dials, for operators.
+	connected, refused int64
+	took               time.Duration // by those that connected
 }
 
 // of returns the health of a target. The caller holds mu.
@@ -71,16 +75,19 @@ func place(down bool) int {
 	return 0
 }
 
-// dialled notes how a dial of a target ended.
-func (f *Forwarder) dialled(t Endpoint, err error) {
+// dialled notes how a dial of a target ended, and how long it took.
+func (f *Forwarder) dialled(t Endpoint, took time.Duration, err error) {
 	f.mu.Lock()
 	h := f.of(t)
 	before := h.down
 	if err == nil {
+		h.connected++
+		h.took += took
 		h.failed = 0
 		h.worked++
 		h.down = h.down && f.m.Check > 0 && h.worked < checksToRise
 	} else {
+		h.refused++
 		h.worked = 0
 		h.failed++
 		h.down = h.failed >= checksToFall
@@ -104,9 +111,10 @@ func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
 	for round := 0; ; round++ {
 		for _, t := range f.order(e.m) {
 			e.target = t
+			begun := time.Now()
 			c, err = f.dialOne(t, e.m.DialTimeout)
 			if f.ctx.Err() == nil {
-				f.dialled(t, err)
+				f.dialled(t, time.Since(begun), err)
 			}
 			if err == nil || f.ctx.Err() != nil {
 				return c, err
@@ -144,11 +152,12 @@ func (f *Forwarder) check() {
 		select {
 		case <-next:
 			for _, t := range m.Targets {
+				begun := time.Now()
 				c, err := f.dialOne(t, m.DialTimeout)
 				if f.ctx.Err() != nil || f.stopped() {
 					break
 				}
-				f.dialled(t, err)
+				f.dialled(t, time.Since(begun), err)
 				if err == nil {
 					c.Close()
 				}
