@@ -95,7 +95,7 @@ func runJob(o options, logger *log.Logger) int {
 		}()
 	}
 	reports := make(chan report)
-	go read(reader, reports)
+	go read(reader, o.n, reports)
 	j.wait(signals, reports)
 	j.copies.Wait()
 	if o.ownFabric() {
@@ -106,14 +106,20 @@ func runJob(o options, logger *log.Logger) int {
 	return j.status
 }
 
-// read passes reports on.
-func read(r io.Reader, reports chan<- report) {
+// read passes reports of n PEs on. It skips what a program has written to the pipe by mistake.
+func read(r io.Reader, n int, reports chan<- report) {
 	for in := bufio.NewReader(r); ; {
-		var b [launch.ReportBytes]byte
-		if _, err := io.ReadFull(in, b[:]); err != nil {
+		b, err := in.Peek(launch.ReportBytes)
+		if err != nil {
 			return
 		}
-		reports <- report{int(b[0])<<8 | int(b[1]), launch.State(b[2])}
+		got := report{int(b[0])<<8 | int(b[1]), launch.State(b[2])}
+		if got.pe >= n || !slices.Contains([]launch.State{launch.Joining, launch.Joined, launch.Left, ended}, got.state) {
+			in.Discard(1)
+			continue
+		}
+		in.Discard(launch.ReportBytes)
+		reports <- got
 	}
 }
 
@@ -177,6 +183,11 @@ func (j *job) took(r report) {
 	}
 	p := j.pes[r.pe]
 	if r.state == ended {
+		select {
+		case <-p.ended:
+		default:
+			return // a program has written that
+		}
 		if !p.over {
 			p.over = true
 			j.live--

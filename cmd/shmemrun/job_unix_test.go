@@ -259,6 +259,13 @@ func TestAnEndBeforeJoiningEndsTheJob(t *testing.T) {
 	assert.Empty(t, out)
 }
 
+// What a program writes to the pipe for reports, which it did not open, neither ends nor holds up the job.
+func TestAProgramWritesToTheReports(t *testing.T) {
+	status, out, errs := result(t, command(t, "-n", "2", "--timeout", "1m", "sh", "-c", `printf 'hello\000\000e\000\001e' >&3; echo $SHMEM_PE`))
+	assert.Equal(t, 0, status, errs)
+	assert.Equal(t, []string{"0", "1"}, sortedLines(out))
+}
+
 func TestPEsNoticeAFailureBeforeTheyAreEnded(t *testing.T) {
 	status, out, errs := result(t, start(t, "-n 3 --grace 1m", "join", "all"))
 	assert.Equal(t, 128+9, status)

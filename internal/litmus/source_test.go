@@ -190,7 +190,7 @@ func TestEachFenceIsOfAPair(t *testing.T) {
 }
 
 // stores are functions whose fence only orders stores: OpenSHMEM's fence.
-var stores = map[string]bool{"shmem.PutSignal": true, "mplite.tell": true}
+var stores = map[string]bool{"shmem.PutSignal": true}
 
 // called returns the name of the called function, without its package or receiver.
 func called(c *ast.CallExpr) string {

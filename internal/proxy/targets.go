@@ -32,7 +32,7 @@ type health struct {
 
 	// Of all dials, for operators.
 	connected, refused int64
-	took               time.Duration // by those that connected
+	took               time.Duration // sum of those that connected
 }
 
 // of returns the health of a target. The caller holds mu.
