@@ -48,8 +48,11 @@ func told(c net.Conn, err error) string {
 		return "nil"
 	}
 	var b strings.Builder
-	text := strings.NewReplacer(c.LocalAddr().String(), "local", c.RemoteAddr().String(), "remote").Replace(err.Error())
-	b.WriteString(text)
+	addresses := []string{c.LocalAddr().String(), "local", c.RemoteAddr().String(), "remote"}
+	if len(addresses[0]) < len(addresses[2]) { // port 4096 begins port 40961
+		addresses = append(addresses[2:], addresses[:2]...)
+	}
+	b.WriteString(strings.NewReplacer(addresses...).Replace(err.Error()))
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		b.WriteString(" | op " + op.Op + ", net " + op.Net)
 		if op.Timeout() {
