@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -176,4 +177,25 @@ func missing(b *testing.B, what string) {
 		b.Fatalf("CI needs %s", what)
 	}
 	b.Skipf("needs %s", what)
+}
+
+// measure calls f for each path, in each of b.N rounds, and returns the medians.
+func measure(b *testing.B, paths []string, f func(path string) float64) map[string]float64 {
+	all, m := map[string][]float64{}, map[string]float64{}
+	for round := range b.N {
+		for i := range paths {
+			path := paths[(i+round)%len(paths)]
+			all[path] = append(all[path], f(path))
+		}
+	}
+	for path, values := range all {
+		m[path] = median(values)
+	}
+	b.ReportMetric(0, "ns/op")
+	return m
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -131,27 +130,6 @@ func number(b *testing.B, re *regexp.Regexp, text string) float64 {
 		b.Fatal(err)
 	}
 	return v
-}
-
-// measure calls f for each path, in each of b.N rounds, and returns the medians.
-func measure(b *testing.B, paths []string, f func(path string) float64) map[string]float64 {
-	all, m := map[string][]float64{}, map[string]float64{}
-	for round := range b.N {
-		for i := range paths {
-			path := paths[(i+round)%len(paths)]
-			all[path] = append(all[path], f(path))
-		}
-	}
-	for path, values := range all {
-		m[path] = median(values)
-	}
-	b.ReportMetric(0, "ns/op")
-	return m
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }
 
 // tunWorld is two namespaces, with servers in the second one and paths to it.

@@ -24,6 +24,8 @@ enum {
 	PIECE = 512 << 10,
 	TRIALS = 10, /* of the checks of barriers */
 	PEER = 1,
+	/* As large as any collective wants it. */
+	SYNC = SHMEM_BCAST_SYNC_SIZE + SHMEM_REDUCE_SYNC_SIZE + SHMEM_ALLTOALL_SYNC_SIZE + SHMEM_COLLECT_SYNC_SIZE,
 };
 
 static const long WORD = 0x0102030405060708;
@@ -38,7 +40,10 @@ static long *src;  /* this PE's own: LARGE bytes */
 static long total; /* operations of the item until now, here */
 static int me, pes;
 
-static long *psync[2]; /* of broadcasts, by root */
+static long at_rest; /* symmetric by its place */
+
+static long *psync[2]; /* of collectives, in turns */
+static long *work;     /* of reductions */
 
 static void die(const char *item, const char *what) {
 	fprintf(stderr, "perf: PE %d: %s: %s\n", me, item, what);
@@ -60,6 +65,14 @@ static void put(long n) {
 	for (long i = 0; i < n; i++) {
 		src[0] = total + i + 1;
 		shmem_long_put(word, src, 1, PEER);
+	}
+	total += n;
+}
+
+static void put_static(long n) {
+	for (long i = 0; i < n; i++) {
+		src[0] = total + i + 1;
+		shmem_long_put(&at_rest, src, 1, PEER);
 	}
 	total += n;
 }
@@ -131,6 +144,43 @@ static void broadcast(long n) {
 	total += n;
 }
 
+/* All PEs of these know that the others have begun, so work areas are free again after two. */
+
+static void reduce(long n) {
+	for (long i = 0; i < n; i++) {
+		from[0] = total + i + me;
+		shmem_long_sum_to_all(to, from, 1, 0, 0, pes, work, psync[i & 1]);
+		if (to[0] != pes * (total + i) + pes * (pes - 1) / 2)
+			die("reduce", "wrong sum");
+	}
+	total += n;
+}
+
+static void alltoall(long n) {
+	for (long i = 0; i < n; i++) {
+		for (int pe = 0; pe < pes; pe++)
+			from[pe] = total + i + pe * PIECE + me;
+		shmem_alltoall64(to, from, 1, 0, 0, pes, psync[i & 1]);
+		for (int pe = 0; pe < pes; pe++)
+			if (to[pe] != total + i + me * PIECE + pe)
+				die("alltoall", "wrong value");
+		shmem_barrier_all();
+	}
+	total += n;
+}
+
+static void fcollect(long n) {
+	for (long i = 0; i < n; i++) {
+		from[0] = total + i + me;
+		shmem_fcollect64(to, from, 1, 0, 0, pes, psync[i & 1]);
+		for (int pe = 0; pe < pes; pe++)
+			if (to[pe] != total + i + pe)
+				die("fcollect", "wrong value");
+		shmem_barrier_all();
+	}
+	total += n;
+}
+
 static void put_large(long n) {
 	for (long i = 0; i < n; i++) {
 		shmem_long_put(large, src, LONGS, PEER);
@@ -164,6 +214,11 @@ static void copy_pieces(long n) {
 
 static void check_word(const char *item) {
 	if (me == PEER && word[0] != expect[0])
+		die(item, "wrong value at the end");
+}
+
+static void check_static(const char *item) {
+	if (me == PEER && at_rest != expect[0])
 		die(item, "wrong value at the end");
 }
 
@@ -214,6 +269,7 @@ static const struct item {
 	int prepare;
 } items[] = {
 	{"put", put, check_word, false, 0},
+	{"static", put_static, check_static, false, 0},
 	{"putquiet", put_quiet, check_word, false, 0},
 	{"get", get, NULL, false, WORD_THERE},
 	{"fetchadd", fetch_add, check_sum, false, 0},
@@ -222,6 +278,9 @@ static const struct item {
 	{"barrier", barrier, check_barrier, true, 0},
 	{"barrier4", barrier, check_barrier, true, 0},
 	{"broadcast", broadcast, NULL, true, 0},
+	{"reduce", reduce, NULL, true, 0},
+	{"alltoall", alltoall, NULL, true, 0}, /* with a barrier */
+	{"fcollect", fcollect, NULL, true, 0}, /* with a barrier */
 	{"put1m", put_large, check_put_large, false, PATTERN_HERE},
 	{"get1m", get_large, check_get_large, false, PATTERN_THERE},
 	{"copy", copy_large, check_put_large, false, PATTERN_HERE},
@@ -293,11 +352,12 @@ int main(void) {
 	large = shmem_align(4096, LARGE);
 	src = aligned_alloc(4096, LARGE);
 	for (int i = 0; i < 2; i++) {
-		psync[i] = shmem_align(LINE, _SHMEM_BCAST_SYNC_SIZE * sizeof(long));
-		for (int k = 0; psync[i] && k < _SHMEM_BCAST_SYNC_SIZE; k++)
-			psync[i][k] = _SHMEM_SYNC_VALUE;
+		psync[i] = shmem_align(LINE, SYNC * sizeof(long));
+		for (int k = 0; psync[i] && k < SYNC; k++)
+			psync[i][k] = SHMEM_SYNC_VALUE;
 	}
-	if (!large || !src || !psync[0] || !psync[1])
+	work = shmem_align(LINE, SHMEM_REDUCE_MIN_WRKDATA_SIZE * sizeof(long));
+	if (!large || !src || !psync[0] || !psync[1] || !work)
 		die("start", "no memory");
 	shmem_barrier_all();
 	for (;;) {

@@ -331,7 +331,7 @@ SMA_INLINE int sma_holds(const char *name, int cmp, int is_signed, uint64_t a, u
   sma_die(name, "comparison %d", cmp);
 }
 
-#define SMA_POLLS 8 /* before a wait is Go's */
+#define SMA_POLLS 64 /* before a wait is Go's; most answers take less */
 
 /* sma_wait waits until a word here is as wanted, and returns it. */
 SMA_INLINE uint64_t sma_wait(const char *name, const void *ivar, size_t size, int is_signed, int cmp, uint64_t v) {

@@ -42,12 +42,13 @@ func TestAWaitCountsInTheLimitOfSpins(t *testing.T) {
 		return true
 	}
 	spinner := wait.NewSpinner(time.Hour, nil)
+	const third = 150 // poll
 	polls, worker, connection := 0, true, wait.None
 	require.True(t, o.Space.spin(func() bool {
-		if polls++; polls == firstPolls+40 { // after the second offer
+		if polls++; polls == third { // after the second offer
 			worker, connection = besides(), spinner.Spin(countedSource{})
 		}
-		return polls == firstPolls+40
+		return polls == third
 	}, time.Hour))
 	require.False(t, worker)
 	require.Equal(t, wait.Hit, connection)
