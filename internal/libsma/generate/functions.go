@@ -248,6 +248,8 @@ func chapters() []chapter {
 				"return sma_team_split_strided(NAME, parent_team, start, stride, size, config, config_mask, new_team)"),
 			plain("int", "team_split_2d", "shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask, shmem_team_t *yaxis_team",
 				"return sma_team_split_2d(NAME, parent_team, xrange, xaxis_config, xaxis_mask, xaxis_team, yaxis_config, yaxis_mask, yaxis_team)"),
+			plain("void *", "team_ptr", "shmem_team_t team, const void *dest, int pe", // of 1.6
+				"pe = smaTeamTranslatePE(NAME, SMA_ID(team), pe, SMA_ID(SHMEM_TEAM_WORLD)); return pe < 0 ? NULL : sma_ptr(NAME, dest, pe)"),
 			plain("void", "team_destroy", "shmem_team_t team", "smaTeamDestroy(NAME, SMA_ID(team))"),
 		}},
 		{"Contexts", []family{

@@ -16,6 +16,9 @@ void team(void) {
     CHECK(shmem_team_my_pe(even) == me / 2 && shmem_team_n_pes(even) == evens);
     CHECK(shmem_team_translate_pe(even, evens - 1, SHMEM_TEAM_WORLD) == 2 * (evens - 1));
     CHECK(shmem_team_get_config(even, SHMEM_TEAM_NUM_CONTEXTS, &got) == 0 && got.num_contexts == 3);
+    for (int i = 0; i < evens; i++)
+      CHECK(shmem_team_ptr(even, data, i) == shmem_ptr(data, 2 * i));
+    CHECK(shmem_team_ptr(even, data, me / 2) == data && shmem_team_ptr(even, &got, me / 2) == NULL);
     data[1][0] = me + 1;
     CHECK(shmem_sum_reduce(even, data[0], data[1], 1) == 0 && data[0][0] == evens * evens);
     CHECK(shmem_team_sync(even) == 0 && shmem_sync(even) == 0);
@@ -35,6 +38,7 @@ void team(void) {
     CHECK(shmem_ctx_get_team(own, &of) != 0 && of == SHMEM_TEAM_INVALID);
   }
   CHECK(shmem_team_translate_pe(SHMEM_TEAM_INVALID, 0, SHMEM_TEAM_WORLD) == -1);
+  CHECK(shmem_team_ptr(SHMEM_TEAM_INVALID, data, 0) == NULL && shmem_team_ptr(SHMEM_TEAM_WORLD, data, n) == NULL);
   shmem_team_t none = SHMEM_TEAM_WORLD;
   CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, n + 1, NULL, 0, &none) != 0 && none == SHMEM_TEAM_INVALID);
   CHECK(shmem_team_split_strided(SHMEM_TEAM_INVALID, 0, 1, 1, NULL, 0, &none) != 0);
