@@ -14,6 +14,7 @@ import (
 const usageHead = `sdp-proxy forwards connections between TCP, Unix sockets and SDP.
 
 Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...] | --config FILE
+       sdp-proxy --transparent --map LISTEN
 
 It listens on the left side and forwards each connection to the right side. A
 side is one of
@@ -21,6 +22,8 @@ side is one of
   sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC, /etc/ntbnet/fabric or this user's own
   unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
 Port 0 on the left picks a free one, which the first line on stderr tells.
+With --transparent a map is LISTEN alone, at tcp://. What rules of nftables redirect
+there goes on to where its client wanted to go, if that is an address of the fabric's hosts.
 
 A map that leads back to itself is refused, also through other maps and through
 other sdp-proxys of the fabric on this machine: the one that starts last is. A loop

@@ -46,8 +46,8 @@ func (d *daemon) start() error {
 
 func (d *daemon) logMaps() {
 	for i, f := range d.server.Maps() {
-		for _, t := range d.config.Maps[i].Targets {
-			d.log.Info("listening", "map", f.Addr().String(), "target", t.String())
+		for _, t := range d.config.Maps[i].TargetNames() {
+			d.log.Info("listening", "map", f.Addr().String(), "target", t)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (d *daemon) drain() (cut int) {
 func (d *daemon) printStats() {
 	for i, f := range d.server.Maps() {
 		s := f.Stats()
-		d.asked.Info("counters", "map", f.Addr().String(), "target", d.config.Maps[i].Targets[0].String(), "open", s.Open, "total", s.Total, "refused", s.Refused,
+		d.asked.Info("counters", "map", f.Addr().String(), "target", d.config.Maps[i].TargetNames()[0], "open", s.Open, "total", s.Total, "refused", s.Refused,
 			"failed", s.Failed, "aborted", s.Aborted, "to_target", s.ToTarget, "from_target", s.FromTarget)
 	}
 }

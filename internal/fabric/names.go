@@ -82,11 +82,14 @@ func isAddress(name string) bool {
 }
 
 // NodeOf returns the node that has an address, as the spec says.
-func (f *Fabric) NodeOf(a netip.Addr) (node int, ok bool) {
-	if len(f.net.spec.Names) == 0 {
+func (f *Fabric) NodeOf(a netip.Addr) (node int, ok bool) { return f.net.spec.NodeOf(a) }
+
+// NodeOf returns the node that has an address.
+func (s *Spec) NodeOf(a netip.Addr) (node int, ok bool) {
+	if len(s.Names) == 0 {
 		return 0, false
 	}
-	node, ok = f.net.spec.Names[a.Unmap().String()]
+	node, ok = s.Names[a.Unmap().String()]
 	return node, ok
 }
 

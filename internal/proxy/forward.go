@@ -35,6 +35,8 @@ var errMapGone = errors.New("the map was changed or removed")
 type env struct {
 	fabric *sdp.Fabric // nil for the default one of package sdp
 	log    *slog.Logger
+	// hasAddress reports whether the fabric gives an address to a host. It is called for transparent maps alone.
+	hasAddress func(netip.Addr) bool
 }
 
 // Forwarder serves one [Map] after the other, on one listener. It joins each connection to a new one to the target of
@@ -59,6 +61,7 @@ type Forwarder struct {
 	serving  sync.WaitGroup
 	checking sync.WaitGroup // check
 	watch    watch
+	own      ownWays // of transparent maps
 
 	mu       sync.Mutex
 	m        *Map                 // for new connections; guarded by mu
@@ -218,7 +221,12 @@ func (f *Forwarder) stopped() bool {
 // are to wait.
 func (f *Forwarder) start(c net.Conn) {
 	e := &lastLine{client: unixsock.Plain(c), uid: userOf(c), begun: time.Now()}
-	if cause := f.serves().turnsAway(c); cause != "" {
+	m := f.serves()
+	cause := m.turnsAway(c)
+	if cause == "" && m.Transparent {
+		cause = f.findTarget(e)
+	}
+	if cause != "" {
 		f.mu.Lock()
 		f.past.Refused++
 		f.mu.Unlock()
@@ -334,6 +342,9 @@ func keepAlive(c net.Conn, after time.Duration) {
 }
 
 func (f *Forwarder) serve(e *lastLine, turn int) {
+	if e.m.Transparent {
+		defer f.own.forget(e)
+	}
 	target, err := f.dial(e)
 	e.connect = time.Since(e.begun)
 	if err != nil {
@@ -344,7 +355,10 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		f.mu.Unlock()
 		wake(f.freed)
 		if f.ctx.Err() != nil {
-			e.by, e.cause = byProxy, errDrainEnded.Error()
+			err = errDrainEnded
+		}
+		if err == errDrainEnded || err == errRedirectedAgain {
+			e.by, e.cause = byProxy, err.Error()
 		}
 		f.logEnd(e)
 		reset(e.client) // last, so that the client is counted and logged before it sees the reset
@@ -357,7 +371,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	e.relay = r
 	f.mu.Lock()
 	f.pending--
-	f.of(e.target).open++
+	f.opened(e, 1)
 	f.relays[r] = true
 	ended, expired := f.ctx.Err() != nil, turn < f.expired
 	f.mu.Unlock()
@@ -380,7 +394,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		e.result = aborted
 	}
 	f.past.add(r)
-	f.of(e.target).open--
+	f.opened(e, -1)
 	f.mu.Unlock()
 	wake(f.freed)
 	f.logEnd(e)
@@ -394,9 +408,13 @@ func (f *Forwarder) dialOne(t Endpoint, timeout time.Duration) (net.Conn, error)
 	case networkUnix:
 		return f.dialUnix(t.Address, timeout)
 	}
-	d := net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
-	d.SetMultipathTCP(false)                         // see listen
-	return d.DialContext(f.ctx, t.Network, t.Address)
+	return tcpDialer(timeout).DialContext(f.ctx, t.Network, t.Address)
+}
+
+func tcpDialer(timeout time.Duration) *net.Dialer {
+	d := &net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
+	d.SetMultipathTCP(false)                          // see listen
+	return d
 }
 
 // dialUnix connects to a path, whose process may be of another user.

@@ -90,7 +90,7 @@ func (e *testEnv) serverOn(network string) (net.Listener, Endpoint) {
 func (e *testEnv) forward(network string, target Endpoint, m Map) *Forwarder {
 	e.t.Helper()
 	m.Listen, m.Targets = e.free(network), []Endpoint{target}
-	f, err := open(context.Background(), &m, env{e.fabric, e.log.logger()})
+	f, err := open(context.Background(), &m, env{fabric: e.fabric, log: e.log.logger()})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestRetriesReachATargetThatComesLate(t *testing.T) {
 // serve serves a map until the end of the test.
 func (e *testEnv) serve(m *Map) *Forwarder {
 	e.t.Helper()
-	f, err := open(e.t.Context(), m, env{e.fabric, e.log.logger()})
+	f, err := open(e.t.Context(), m, env{fabric: e.fabric, log: e.log.logger()})
 	require.NoError(e.t, err)
 	go f.Serve()
 	e.t.Cleanup(f.Close)

@@ -51,6 +51,8 @@ type lastLine struct {
 	uid     int // of a client of a Unix socket, or -1
 	m       *Map
 	target  Endpoint // zero if there was none
+	way     way      // of the client of a transparent map, as it wanted to go
+	onward  way      // of the dialled connection of a transparent map, if it is TCP
 	begun   time.Time
 	connect time.Duration // until the target answered
 	relay   *relay        // nil before the target answered
@@ -81,7 +83,7 @@ func (f *Forwarder) logEnd(e *lastLine) {
 	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", f.addr.String()), slog.String("client", clientName(e.client, e.uid)),
 		slog.String("client_by", networkOf(e.client)))
 	if e.target != (Endpoint{}) {
-		attrs = append(attrs, slog.String("target", e.target.String()), slog.String("target_by", e.target.Network))
+		attrs = append(attrs, slog.String("target", e.target.String()), slog.String("target_by", e.targetBy()))
 	}
 	if e.relay != nil {
 		attrs = append(attrs, slog.Int64("to_target", e.relay.toTarget.bytes.Load()), slog.Int64("from_target", e.relay.fromTarget.bytes.Load()),
@@ -92,6 +94,14 @@ func (f *Forwarder) logEnd(e *lastLine) {
 		attrs = append(attrs, slog.Int("left_out", left))
 	}
 	f.env.log.LogAttrs(context.Background(), level, "connection", attrs...)
+}
+
+// targetBy returns by what the target was reached, or by what it was to be.
+func (e *lastLine) targetBy() string {
+	if e.relay != nil {
+		return networkOf(e.relay.target)
+	}
+	return e.target.Network
 }
 
 func milliseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }

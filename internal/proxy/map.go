@@ -20,6 +20,10 @@ type Map struct {
 	Targets []Endpoint // one or more, which a connection tries until one answers
 	Balance string     // in which order: first, roundRobin or leastConn
 
+	// Transparent maps have no targets. Connections that the kernel redirects go where their clients wanted to go, if
+	// that is an address of the fabric's hosts.
+	Transparent bool
+
 	DialTimeout time.Duration // of each target; 0 for the network's own limit
 	Retries     int           // how often all targets are tried again
 	Check       time.Duration // between checks of the targets; 0 for none
@@ -47,6 +51,7 @@ const (
 
 // MapOptions are those of a [Map].
 var MapOptions = []Option[Map]{
+	boolOption("transparent", "maps have no TARGET: what nftables redirects to them goes where it was going, if that is an address of the fabric's hosts", func(m *Map) *bool { return &m.Transparent }),
 	wordOption("balance", "which of several targets is dialled `FIRST`: first, roundrobin or leastconn", []string{first, roundRobin, leastConn}, func(m *Map) *string { return &m.Balance }),
 	countOption("retries", "0", "try all targets `N` times more, with pauses of 100 ms and more", func(m *Map) *int { return &m.Retries }),
 	durationOption("check", "", "dial each target every `TIME`, so that those that are down are known; 0 for never", func(m *Map) *time.Duration { return &m.Check }),
@@ -116,14 +121,24 @@ func setSources(m *Map, values []string) error {
 	return nil
 }
 
-// String returns the listener and the targets, "LISTEN=TARGET" or "LISTEN=TARGET,TARGET". [ParseMap] parses the
-// former.
+// String returns the listener and the targets, "LISTEN=TARGET" or "LISTEN=TARGET,TARGET", and "LISTEN" of a
+// transparent map. [ParseMap] parses the first and the last.
 func (m Map) String() string {
-	var targets []string
-	for _, t := range m.Targets {
-		targets = append(targets, t.String())
+	if m.Transparent {
+		return m.Listen.String()
 	}
-	return m.Listen.String() + "=" + strings.Join(targets, ",")
+	return m.Listen.String() + "=" + strings.Join(m.TargetNames(), ",")
+}
+
+// TargetNames returns what stands for the targets in what people read.
+func (m *Map) TargetNames() (names []string) {
+	if m.Transparent {
+		return []string{transparentTarget}
+	}
+	for _, t := range m.Targets {
+		names = append(names, t.String())
+	}
+	return names
 }
 
 // check returns an error about a map that cannot be.
@@ -131,7 +146,11 @@ func (m *Map) check() error {
 	switch {
 	case m.Listen == Endpoint{}:
 		return errors.New("listen is missing: where clients connect, as in tcp://127.0.0.1:6380")
-	case len(m.Targets) == 0:
+	case m.Transparent && len(m.Targets) > 0:
+		return errors.New("a transparent map has no target: its connections go where their clients wanted to go")
+	case m.Transparent && m.Listen.Network != networkTCP:
+		return fmt.Errorf("transparent is for tcp://, and nothing is redirected to %v", m.Listen)
+	case len(m.Targets) == 0 && !m.Transparent:
 		return errors.New("target is missing: where connections go, as in sdp://localhost:7000")
 	case slices.Contains(m.Targets, m.Listen):
 		return errors.New("the two sides are the same, so it would forward to itself")
@@ -150,7 +169,7 @@ var targetStart = regexp.MustCompile(`=[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // ParseMap parses "LISTEN=TARGET". Each side is tcp://host:port, sdp://host:port,
 // unix:///path or unix://relative/path. Port 0 is allowed on the left, where it
-// picks a free one. Host names are not looked up. The rest is that of m. The error is one line that says
+// picks a free one. Of a transparent map it is "LISTEN". Host names are not looked up. The rest is that of m. The error is one line that says
 // what to do. [Map.String] returns accepted text unchanged.
 func (m Map) ParseMap(s string) (Map, error) {
 	if err := m.parse(s); err != nil {
@@ -161,6 +180,14 @@ func (m Map) ParseMap(s string) (Map, error) {
 
 func (m *Map) parse(s string) error {
 	at := targetStart.FindAllStringIndex(s, 2)
+	if m.Transparent && len(at) == 0 {
+		listen, err := parseEndpoint(s, 0)
+		if err != nil {
+			return err
+		}
+		m.Listen = listen
+		return m.check()
+	}
 	switch {
 	case len(at) > 1:
 		return errors.New(`more than one "=SCHEME://"; give one --map for each pair`)

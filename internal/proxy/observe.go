@@ -45,11 +45,8 @@ type Connection struct {
 // status returns what a forwarder is doing.
 func (f *Forwarder) status() MapStatus {
 	s, m := f.Stats(), f.serves()
-	all := MapStatus{Map: f.addr.String(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
+	all := MapStatus{Map: f.addr.String(), Targets: m.TargetNames(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
 		Aborted: s.Aborted, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}}
-	for _, t := range m.Targets {
-		all.Targets = append(all.Targets, t.String())
-	}
 	f.mu.Lock()
 	var open []*relay
 	for r := range f.relays {
@@ -59,7 +56,7 @@ func (f *Forwarder) status() MapStatus {
 	slices.SortFunc(open, func(a, b *relay) int { return a.about.begun.Compare(b.about.begun) })
 	for _, r := range open {
 		e := r.about
-		all.Connections = append(all.Connections, Connection{clientName(e.client, e.uid), networkOf(e.client), e.target.String(), e.target.Network,
+		all.Connections = append(all.Connections, Connection{clientName(e.client, e.uid), networkOf(e.client), e.target.String(), e.targetBy(),
 			r.toTarget.bytes.Load(), r.fromTarget.bytes.Load(), time.Since(e.begun).Seconds()})
 	}
 	return all

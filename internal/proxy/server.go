@@ -102,6 +102,9 @@ func (s *Server) apply(ctx context.Context, c *Config) (err error) {
 			if m.Listen.Network == networkSDP && rest[at].serves().Users.All() != m.Users.All() {
 				return fmt.Errorf("%v is for some users alone, or was: that takes a restart, or another port", m.Listen)
 			}
+			if rest[at].serves().Transparent != m.Transparent {
+				return fmt.Errorf("%v is transparent, or was: that takes a restart, or another port", m.Listen)
+			}
 			all = append(all, served{rest[at], m})
 			rest = slices.Delete(rest, at, at+1)
 			continue
@@ -157,7 +160,7 @@ func (s *Server) join(c *Config) error {
 		return errors.New("own and log cannot be changed while the proxy runs; restart it")
 	}
 	needed := c.Own || slices.ContainsFunc(c.Maps, func(m Map) bool {
-		return m.Listen.Network == networkSDP || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
+		return m.Transparent || m.Listen.Network == networkSDP || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
 	})
 	if !needed || s.env.fabric != nil {
 		return nil
@@ -175,15 +178,20 @@ func (s *Server) join(c *Config) error {
 		fabric.Close()
 		return fmt.Errorf("--own: the fabric is %q, want one with node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=2&nodes=5'", is.Text)
 	}
-	s.env.fabric, s.fabric = fabric, is
+	s.env.fabric, s.fabric, s.env.hasAddress = fabric, is, is.hasAddress
 	return nil
 }
 
-// checkTargets refuses targets of SDP that the fabric has not.
+// checkTargets refuses targets that the fabric has not.
 func (s *Server) checkTargets(ctx context.Context, c *Config) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	for _, m := range c.Maps {
+		if m.Transparent {
+			if err := s.fabric.checkTransparent(&m); err != nil {
+				return err
+			}
+		}
 		for _, t := range m.Targets {
 			if t.Network != networkSDP {
 				continue

@@ -45,6 +45,13 @@ func (f *Forwarder) of(t Endpoint) *health {
 	return h
 }
 
+// opened counts an open connection, or one less, of its target. The caller holds mu.
+func (f *Forwarder) opened(e *lastLine, n int) {
+	if !e.m.Transparent { // which may have any number of targets
+		f.of(e.target).open += n
+	}
+}
+
 // isDown reports whether a target is to be tried last. The caller holds mu.
 func (f *Forwarder) isDown(m *Map, t Endpoint) bool {
 	h := f.of(t)
@@ -56,12 +63,13 @@ func (f *Forwarder) order(m *Map) []Endpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := slices.Clone(m.Targets)
-	switch m.Balance {
-	case roundRobin:
+	switch {
+	case len(all) < 2:
+	case m.Balance == roundRobin:
 		f.next++
 		at := f.next % len(all)
 		all = append(all[at:], all[:at]...)
-	case leastConn:
+	case m.Balance == leastConn:
 		slices.SortStableFunc(all, func(a, b Endpoint) int { return f.of(a).open - f.of(b).open })
 	}
 	slices.SortStableFunc(all, func(a, b Endpoint) int { return place(f.isDown(m, a)) - place(f.isDown(m, b)) })
@@ -109,6 +117,11 @@ func (f *Forwarder) dialled(t Endpoint, took time.Duration, err error) {
 func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
 	wait := retryMin
 	for round := 0; ; round++ {
+		if e.m.Transparent {
+			if c, err = f.dialTarget(e); err == nil || err == errRedirectedAgain {
+				return c, err
+			}
+		}
 		for _, t := range f.order(e.m) {
 			e.target = t
 			begun := time.Now()

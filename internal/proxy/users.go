@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"net/netip"
 	"os/user"
 	"slices"
 	"strconv"
@@ -70,6 +71,24 @@ type Fabric struct {
 	Text   string // that names it
 	Whose  string // its name, and for which processes it is
 	Shares bool   // the first process of the node owns the links, and one of the others when it has ended
+
+	spec *fabric.Spec
+}
+
+// hasAddress reports whether the fabric gives an address to a host.
+func (f Fabric) hasAddress(a netip.Addr) bool {
+	_, ok := f.spec.NodeOf(a)
+	return ok
+}
+
+// hasAddresses reports whether there is such an address.
+func (f Fabric) hasAddresses() bool {
+	for name := range f.spec.Names {
+		if _, err := netip.ParseAddr(name); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // findFabric returns the fabric of this process.
@@ -82,5 +101,5 @@ func findFabric() (Fabric, error) {
 	if err != nil {
 		return Fabric{}, err
 	}
-	return Fabric{text, spec.Whose(), spec.Shares()}, nil
+	return Fabric{text, spec.Whose(), spec.Shares(), spec}, nil
 }
