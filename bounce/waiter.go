@@ -249,7 +249,7 @@ func (w *waiter) order() (unsure bool) {
 
 // soonLook is the time after which a wait checks once more if its order was only a
 // membarrier. Linux leaves out a processor on which a thread of the publisher's process
-// has ended, until another process runs there (internal/litmus has the details). What
+// has ended, until another process runs there (internal/testing/litmus has the details). What
 // that thread has stored is visible long before this time.
 const soonLook = 10 * time.Millisecond
 

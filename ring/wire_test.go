@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/internal/testing/wiredoc"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/internal/testing/wiredoc"
 	"github.com/stretchr/testify/require"
 )
 

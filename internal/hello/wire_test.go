@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/internal/testing/wiredoc"
 	"github.com/stretchr/testify/require"
 )
 

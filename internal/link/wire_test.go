@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/internal/testing/wiredoc"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/wiredoc"
+	"github.com/ntbnet/ntbnet/internal/testing/wiredoc"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 

@@ -76,9 +76,9 @@
 // The race detector does not see such a fence, and its atomic stores order more than the code's. So
 // the tests are left out under -race.
 //
-//	go test ./internal/litmus            # some seconds
-//	go test -short ./internal/litmus     # one or two
-//	NTBNET_LITMUS=1m go test -v -timeout 1h ./internal/litmus
+//	go test ./internal/testing/litmus            # some seconds
+//	go test -short ./internal/testing/litmus     # one or two
+//	NTBNET_LITMUS=1m go test -v -timeout 1h ./internal/testing/litmus
 //
 // NTBNET_LITMUS is the length of each half of each test. With -v the tests print the rounds and how
 // many were blind.
@@ -91,5 +91,5 @@
 // about once in some hundred thousand rounds. So do S5, S6 and S7 by Order, which is
 // tested here and not used on such memory. A waiter that relied on Order alone looks once more later:
 //
-//	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/litmus
+//	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/testing/litmus
 package litmus

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // row matches a row of the table in doc.go: the pair's number, or none in its
 // second row, the package and the function.
