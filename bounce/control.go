@@ -8,7 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Words of a control block. See the package comment.
+// Words of a control block: docs/protocol/stream.md has their layout.
 const (
 	controlSize = 64
 

@@ -22,20 +22,16 @@
 // a store is a CPU store and nothing more. To any other node it is an entry of a frame, which
 // the nodes between pass on.
 //
-// # Links and lanes
+// docs/protocol/hops.md has what lies in the windows and in frames, how members, routes and
+// acknowledgements work, and the states of a tunnel. Here is what this package adds.
 //
-// A [Link] splits a device. The beginning of the windows belongs to lanes, which carry frames. The
-// rest is a device of its own, with its own doorbell bits and scratchpads, for the neighbour's
-// direct Peer.
+// # Lanes
 //
-// A lane is a queue of fixed slots in the receiver's window, one in each direction, with credit as
-// a word in the sender's window. It has a doorbell bit and a worker, a goroutine that polls for a
-// short time after it had work, and then sleeps. Between polls it offers its processor to other
-// processes, such as the next one on the route. A goroutine that waits for what frames bring, in a
+// A lane has a worker, a goroutine that polls for a short time after it had work, and then sleeps.
+// Between polls it yields its processor. A goroutine that waits for what frames bring, in a
 // Read perhaps, polls the lane itself ([ntb.Frames]), and the worker rests. It takes frames for
-// this node alone. A frame that came over the left link goes on over the right one and vice versa,
-// and stays on its lane. It is copied from slot to slot, once per hop, without an allocation, and
-// without a system call but offers of the processor while the workers are awake. A worker calls no
+// this node alone. A frame is copied from slot to slot, once per hop, without an allocation, and
+// without a system call but yields while the workers are awake. A worker calls no
 // upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the
 // head stays in its slot, and the goroutine that learns of credit there goes on with it.
 //
@@ -45,32 +41,15 @@
 // frame or room runs the pull. The locks are taken in one order: that of the lane a frame comes
 // from, that of the lane it goes to, that of a tunnel.
 //
-// A node forwards a frame when it is complete. A large write is many frames, and each hop sends the
-// first long before it has the last. BenchmarkForward measures the work of a hop.
-//
 // # Members
 //
-// Several processes of a host share its links. One process owns them. Each of the others is a
-// member ([Options.Member]). It has one link, Up to the owner, whose end there is Down. The owner
-// forwards:
+// A member ([Options.Member]) has one link, Up to the owner, whose end there is Down. The owner
+// forwards for it. Within the host, the direct peer of a link serves for what its two ends
+// exchange. Members have no links among themselves.
 //
-//	from        for              to
-//	Left,Right  this host        Down to that process
-//	Left,Right  another host     the other side
-//	Down        another host     the side that the owner's own frames would take
-//	Up          this process     here: a member forwards nothing
-//
-// So a frame goes over at most two links more than there are hosts on its route. A frame that came
-// from Down must name that member as its source. Link states, frames for the same host, and
-// anything else that a member may not send are dropped and counted. Within the host, the direct
-// peer of a link serves for what its two ends exchange. Members have no links among themselves.
-//
-// Members believe the owner. It passes all link states on, and they make none. The owner's link
-// state names its members. A member that is not named does not exist: tunnels to it end after the
-// same second as those to an unreachable host. When the owner ends, a new one may take its place
-// within that second. Then the tunnels of members go on. Whenever a link state of a host comes,
-// tunnels to it ask whether their other end still knows them, since another process may have its id
-// by now.
+// Members believe the owner. A member that its link state does not name does not exist: tunnels to
+// it end after the same second as those to an unreachable host. When the owner ends, a new one may
+// take its place within that second. Then the tunnels of members go on.
 //
 // # The bubble rule
 //
@@ -87,8 +66,7 @@
 //   - the last node always takes its frames, since a worker does not wait.
 //
 // A frame has at most as many hops as there are nodes, so each arrives. The rule counts slots as
-// the sender knows them, which are never more than are free. Without the rule a ring stops
-// (TestAllToAllStopsWithoutTheBubbleRule).
+// the sender knows them, which are never more than are free.
 //
 // Links within a host are no part of the ring, so they need no such rule:
 //
@@ -96,8 +74,7 @@
 //     in turns with them. Until then it waits in a slot of the member's link, where only that
 //     member's frames wait behind it;
 //   - a frame for a member leaves the ring, into a link whose other end forwards nothing and always
-//     takes frames, unless its process is stopped. When that has given no credit for 100 ms, its
-//     frames are dropped and counted until it gives some again. Tunnels send them again.
+//     takes frames. Frames for a member that is stopped are dropped.
 //
 // So no frame in the ring waits for ever for one outside of it.
 //
@@ -125,18 +102,16 @@
 // other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is the
 // link that its frames take. The device, which those above have, puts these together.
 //
-// A routed peer is a tunnel: an [ntb.Device] of frames, over which all the above works as over a
-// bridge, bring-up included, and which passes the conformance suite of bridges. Its inbound window
-// is memory of this node, given to that one source. A frame may claim any source, so only a process
-// that a link state names gets such memory, and those of one host at most 512. Link states, too,
-// may be forged: over the link to one neighbour at most 1024 tunnels come, in whatever names. With
-// an Options.Window of 16 MiB and an Options.Retention of 2 MiB that is 18 GiB of address space for
-// each neighbour, of which the other ends can have all touched.
+// A routed peer is a tunnel: an [ntb.Device] of frames, which passes the conformance suite of
+// bridges. Its inbound window is memory of this node, given to that one source. A frame may claim
+// any source, so only a process that a link state names gets such memory, and those of one host at
+// most 512. Link states, too, may be forged: over the link to one neighbour at most 1024 tunnels
+// come, in whatever names. With an Options.Window of 16 MiB and an Options.Retention of 2 MiB that
+// is 18 GiB of address space for each neighbour, of which the other ends can have all touched.
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
-// the next Publish, so a small message is one frame. Order is a frame that the other end's worker
-// answers, which takes a round trip. All frames of a tunnel are in sequence. So a node that has the
-// answer has everything that was published before it.
+// the next Publish, so a small message is one frame. Order takes a round trip. All frames of a
+// tunnel are in sequence. So a node that has the answer has everything that was published before it.
 //
 // The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
 // room there, since the caller may hold locks that others need. Data asks for room first
@@ -147,55 +122,29 @@
 // that value is kept. Data comes behind them. If more is kept aside than any honest peer could
 // cause, the tunnel ends.
 //
-// The destination accepts only the next number, so everything arrives once and in order. It
-// acknowledges in frames of the other direction. It sends an acknowledgement alone after a quarter
-// of the retention or 5 ms, and again for frames that came again.
-//
 // Everything that the other end stores passes through this process. So its arrival wakes the waiter
-// ([link.Peer.Watch]), which need not publish an arm first. That would cost a frame, and a round
-// trip until the other end knew. Notifications always ring.
+// ([link.Peer.Watch]), which need not publish an arm first. Notifications always ring.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or on the way. A
 // caller that must know calls [link.Peer.Order]. Node.Close waits up to 2 s until it has arrived.
 //
 // # Failover
 //
-// The owner of each host advertises its link state to all others: which of its links are up,
-// and their epochs. The epochs matter because a link may be cut and made again before the other
-// nodes learn of it. Routes are the ring's two directions, the shorter first, without those
-// that are known to be cut. In a ring of an even number of hosts, two that are opposite each
-// other have two routes of the same length. A tunnel's epoch chooses one, so both ends use the
-// same links, and several tunnels use both routes. When a tunnel's direction changes, everything
-// that is kept is sent again in the new direction. Late frames of the old one are duplicates.
-// The queues of a cut link are never used again: a mended link is a new device. Frames may be
-// lost in a cut that no link state shows. They are sent again after 200 ms without an
-// acknowledgement, or after four round trips if these take longer.
+// When a tunnel's direction changes, everything that is kept is sent again in the new direction.
+// Late frames of the old one are duplicates. The queues of a cut link are never used again: a
+// mended link is a new device. Frames may be lost in a cut that no link state shows. They are sent
+// again when no acknowledgement comes.
 //
 // A node that is started again answers frames for its former tunnels with resets. Resets take turns
-// like all own frames, so they get through however busy the lanes are. When a link state of a host
-// comes, tunnels to it that have had no answer for long try at once.
+// like all own frames, so they get through however busy the lanes are.
 //
-// The states of a tunnel, and what leads from one to another, are those of [arq.State]. Here is
-// what the device does in each:
-//
-//	state      the device   when                                   what happens
-//	opening    is opening   no route for 1 s, or the dial ends     ended
-//	up         is up        a new route, or a new link on it       all kept is sent again by the new one
-//	up         is up        no acknowledgement for 0.2 to 3.2 s    all kept is sent again
-//	up         is up        no route in any direction for 1 s      ended, ErrUnreachable
-//	up         is up        close or reset comes, or a bad frame   ended
-//	up         is up        262144 stores found no room            ended, ErrProtocol
-//	draining   is down      disabled here                          kept and close are sent, and again
-//	lingering  is closed    closed here                            the same, for 30 s
-//	ended      is down      the other end is gone                  it waits for Close
-//	closed     is closed    nothing is left to be sent             forgotten
+// The states of a tunnel are those of [arq.State]. The device is down in draining, when it was
+// disabled here, and in ended, until Close. It is closed in lingering, for 30 s at most, and in closed.
 //
 // Connections to a neighbour use its direct peer and end with that link. With [Options.Failover]
 // they use a tunnel as well, and survive the link.
 //
 // A stopped process keeps its tunnels. An owner, or the only process of a host, stops
-// all that goes through its node; a member stops nobody else. Frames that wait for a
-// neighbour would hold up others behind them in their lanes, for nodes before it. So when
-// it has given no credit for 1 s while some wait, those that others sent are dropped and
-// counted until it gives some again. Tunnels send them again.
+// all that goes through its node; a member stops nobody else. Frames of others that wait for it
+// are dropped after a second, or they would hold up those behind them in their lanes.
 package ring

@@ -1,6 +1,6 @@
 package link
 
-// Offsets in a window. See the package comment.
+// Offsets in a window: docs/protocol/link.md has its layout.
 const (
 	offMaster       = 0x0000
 	offSetupCredit  = 0x0040
