@@ -16,6 +16,7 @@ var thirdParty = []struct {
 	{"github.com/HdrHistogram/hdrhistogram-go", "in internal/perf/meter only", func(f file) bool {
 		return within(f.dir, "internal/perf/meter")
 	}},
+	{"github.com/pires/go-proxyproto", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
 	{"go.yaml.in/yaml/v3", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
 	{"golang.org/x/net", "in tests only", file.isTest},
 	{"github.com/stretchr/testify", "in tests only", file.isTest},

@@ -28,6 +28,8 @@ maps:
     half-closed-timeout: 2h
     keepalive: 0s
     allow-from: [10.0.0.0/8, "::1"]
+    accept-proxy: 10.1.0.0/16
+    send-proxy-v2: true
   - {listen: "unix:///s", target: "tcp://:2", allow-user: 7, mode: 0660, group: 5}
   - {listen: "sdp://:7001", targets: [tcp://127.0.0.1:1, "unix:///run/a=b"], max-connections: 0, allow-user: [1001, root], allow-group: 7}
 defaults:
@@ -42,7 +44,8 @@ quiet: true
 	require.Equal(t, []Map{
 		{Listen: Endpoint{"tcp", "127.0.0.1:6380"}, Targets: []Endpoint{{"sdp", "localhost:7000"}}, DialTimeout: 2 * time.Second, MaxConnections: 10,
 			Balance: roundRobin, Retries: 2, Check: time.Second, MaxRate: 5, WhenFull: letWait, IdleTimeout: time.Minute, HalfClosed: 2 * time.Hour,
-			Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
+			Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+			Proxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, SendProxyV2: true},
 		{Listen: Endpoint{"unix", "/s"}, Targets: []Endpoint{{"tcp", ":2"}}, DialTimeout: 10 * time.Second, MaxConnections: 10, Balance: first,
 			WhenFull: refuseThem, HalfClosed: time.Hour, KeepAlive: 15 * time.Second, Users: Users{uids: []int{7}}, Socket: &unixsock.Rights{Mode: 0o660, UID: -1, GID: 5}},
 		{Listen: Endpoint{"sdp", ":7001"}, Targets: []Endpoint{{"tcp", "127.0.0.1:1"}, {"unix", "/run/a=b"}}, DialTimeout: 10 * time.Second, Balance: first,
@@ -76,8 +79,12 @@ func TestErrorsOfFilesHaveLineAndColumn(t *testing.T) {
 		good + "  allow-user: no one":       `f:4:15: allow-user user "no one": `,
 		good + "  balance: source":          `f:4:12: balance "source": want first or roundrobin or leastconn`,
 		good + "  allow-from: 10.0.0.1/8":   `f:4:15: allow-from "10.0.0.1/8": want a network`,
-		good + "  mode: 888":                `f:4:9: mode "888": want permissions in octal`,
-		good + "  mode: 660":                "f:2:3: mode, owner and group are for the file of a Unix socket, and tcp://:1 has none",
+		"maps:\n- listen: tcp://:1\n  transparent: true\n  send-proxy: true":        "f:2:3: send-proxy, send-proxy-v2 and accept-proxy are not for transparent",
+		good + "  accept-proxy: all":                                                `f:4:17: accept-proxy "all": want a network`,
+		good + "  send-proxy: true\n  send-proxy-v2: true":                          "f:2:3: send-proxy and send-proxy-v2 are two forms of one header",
+		good + "- listen: sdp://:1\n  target: tcp://:3\n  accept-proxy: 10.0.0.0/8": "f:4:3: accept-proxy is for tcp://",
+		good + "  mode: 888": `f:4:9: mode "888": want permissions in octal`,
+		good + "  mode: 660": "f:2:3: mode, owner and group are for the file of a Unix socket, and tcp://:1 has none",
 		good + "- listen: sdp://:1\n  target: tcp://:3\n  allow-from: 10.0.0.0/8": "f:4:3: allow-from is for tcp://",
 		good + "  allow-user: 1":                          "f:2:3: cannot listen on tcp://:1 for some users alone",
 		good + "- listen: tcp://:1\n  target: tcp://:3":   "two maps listen on tcp://:1",

@@ -33,6 +33,8 @@
 //   - While one side takes nothing, the other one is not read. A reset of that is noticed
 //     nevertheless, on TCP by Linux alone, and passed on a second later, so that what was sent
 //     before has time to arrive.
+//   - A header of the PROXY protocol is read from the bare connection, and nothing behind it. So the kernel moves the
+//     bytes that follow, as without a header.
 //   - A target that cannot be dialled is a reset for the client. So is a client beyond
 //     Map.MaxConnections, at once and without a dial. In a loop through programs
 //     that are not known here, that ends all its connections one by one.

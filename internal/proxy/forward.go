@@ -263,11 +263,13 @@ func (f *Forwarder) refuse(e *lastLine, cause string) {
 
 // turnsAway returns the option by which a client may not connect, or "".
 func (m *Map) turnsAway(c net.Conn) string {
-	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok && len(m.Sources) > 0 {
-		from := a.AddrPort().Addr().Unmap().WithZone("")
-		if !slices.ContainsFunc(m.Sources, func(p netip.Prefix) bool { return p.Contains(from) }) {
-			return "allow-from"
+	switch {
+	case m.wantsHeader(c):
+		if !from(m.Proxies, c.RemoteAddr()) {
+			return acceptProxy
 		}
+	case networkOf(c) == networkTCP && len(m.Sources) > 0 && !from(m.Sources, c.RemoteAddr()):
+		return allowFrom
 	}
 	if u, ok := c.(*unixsock.Conn); ok && !m.Users.All() {
 		p, err := hostdir.PeerOf(u)
@@ -281,59 +283,6 @@ func (m *Map) turnsAway(c net.Conn) string {
 // ending is the cause for a client that came when listening ended. It is not counted.
 const ending = "ending"
 
-// admit serves a client, or returns the option that limits the map, and how long to wait before the next call; 0 for a
-// client that is refused and counted.
-func (f *Forwarder) admit(e *lastLine) (cause string, wait time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m, turn := f.m, f.turn
-	switch {
-	case f.draining:
-		return ending, 0
-	case m.MaxConnections > 0 && len(f.relays)+f.pending >= m.MaxConnections:
-		cause, wait = "max-connections", time.Hour // or until one ends
-	case !f.takeToken(m.MaxRate):
-		cause, wait = "max-rate", time.Second/time.Duration(m.MaxRate)
-	default:
-		f.past.Total++
-		f.pending++
-		e.m = m
-		// This is called under mu and before draining is set. So it is never concurrent
-		// with the Wait of Drain.
-		f.serving.Go(func() { f.serve(e, turn) })
-		return "", 0
-	}
-	if m.WhenFull != letWait {
-		f.past.Refused++
-		wait = 0
-	}
-	return cause, wait
-}
-
-// takeToken reports whether a map may take a connection now, of so many a second, which may come all at once. The
-// caller holds mu.
-func (f *Forwarder) takeToken(rate int) bool {
-	if rate == 0 {
-		return true
-	}
-	now := time.Now()
-	f.tokens = min(float64(rate), f.tokens+now.Sub(f.filled).Seconds()*float64(rate))
-	f.filled = now
-	if f.tokens < 1 {
-		return false
-	}
-	f.tokens--
-	return true
-}
-
-// wake wakes who waits for c, which has room for one.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // keepAlive has the kernel find out whether the peer of a TCP connection is there.
 func keepAlive(c net.Conn, after time.Duration) {
 	if t, ok := c.(*net.TCPConn); ok {
@@ -344,6 +293,16 @@ func keepAlive(c net.Conn, after time.Duration) {
 func (f *Forwarder) serve(e *lastLine, turn int) {
 	if e.m.Transparent {
 		defer f.own.forget(e)
+	}
+	if cause := f.takeHeader(e); cause != "" {
+		f.mu.Lock()
+		f.pending--
+		f.past.Total--
+		f.past.Refused++
+		f.mu.Unlock()
+		wake(f.freed)
+		f.refuse(e, cause)
+		return
 	}
 	target, err := f.dial(e)
 	e.connect = time.Since(e.begun)
@@ -398,38 +357,6 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	f.mu.Unlock()
 	wake(f.freed)
 	f.logEnd(e)
-}
-
-func (f *Forwarder) dialOne(t Endpoint, timeout time.Duration) (net.Conn, error) {
-	switch t.Network {
-	case networkSDP:
-		d := sdp.Dialer{Timeout: timeout, Fabric: f.env.fabric}
-		return d.DialContext(f.ctx, t.Network, t.Address)
-	case networkUnix:
-		return f.dialUnix(t.Address, timeout)
-	}
-	return tcpDialer(timeout).DialContext(f.ctx, t.Network, t.Address)
-}
-
-func tcpDialer(timeout time.Duration) *net.Dialer {
-	d := &net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
-	d.SetMultipathTCP(false)                          // see listen
-	return d
-}
-
-// dialUnix connects to a path, whose process may be of another user.
-func (f *Forwarder) dialUnix(path string, timeout time.Duration) (net.Conn, error) {
-	ctx := f.ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	c, err := unixsock.Dial(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return unixsock.Plain(c), nil
 }
 
 // Drain stops listening and waits until all connections have ended. If ctx ends

@@ -38,3 +38,56 @@ func (l *limiter) allow(burst int) (left int, ok bool) {
 	left, l.left = l.left, 0
 	return left, true
 }
+
+// admit serves a client, or returns the option that limits the map, and how long to wait before the next call; 0 for a
+// client that is refused and counted.
+func (f *Forwarder) admit(e *lastLine) (cause string, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, turn := f.m, f.turn
+	switch {
+	case f.draining:
+		return ending, 0
+	case m.MaxConnections > 0 && len(f.relays)+f.pending >= m.MaxConnections:
+		cause, wait = "max-connections", time.Hour // or until one ends
+	case !f.takeToken(m.MaxRate):
+		cause, wait = "max-rate", time.Second/time.Duration(m.MaxRate)
+	default:
+		f.past.Total++
+		f.pending++
+		e.m = m
+		// This is called under mu and before draining is set. So it is never concurrent
+		// with the Wait of Drain.
+		f.serving.Go(func() { f.serve(e, turn) })
+		return "", 0
+	}
+	if m.WhenFull != letWait {
+		f.past.Refused++
+		wait = 0
+	}
+	return cause, wait
+}
+
+// takeToken reports whether a map may take a connection now, of so many a second, which may come all at once. The
+// caller holds mu.
+func (f *Forwarder) takeToken(rate int) bool {
+	if rate == 0 {
+		return true
+	}
+	now := time.Now()
+	f.tokens = min(float64(rate), f.tokens+now.Sub(f.filled).Seconds()*float64(rate))
+	f.filled = now
+	if f.tokens < 1 {
+		return false
+	}
+	f.tokens--
+	return true
+}
+
+// wake wakes who waits for c, which has room for one.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

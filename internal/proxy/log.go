@@ -48,7 +48,9 @@ func (r result) String() string { return [...]string{"closed", "refused", "faile
 // lastLine is what the log says of a connection at its end.
 type lastLine struct {
 	client  net.Conn
-	uid     int // of a client of a Unix socket, or -1
+	uid     int      // of a client of a Unix socket, or -1
+	named   net.Addr // the client that a header of the PROXY protocol names; nil for client's address
+	to      net.Addr // where that client connected, if it is named
 	m       *Map
 	target  Endpoint // zero if there was none
 	way     way      // of the client of a transparent map, as it wanted to go
@@ -80,8 +82,10 @@ func (f *Forwarder) logEnd(e *lastLine) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 16)
-	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", f.addr.String()), slog.String("client", clientName(e.client, e.uid)),
-		slog.String("client_by", networkOf(e.client)))
+	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", f.addr.String()), slog.String("client", e.name()), slog.String("client_by", networkOf(e.client)))
+	if e.named != nil {
+		attrs = append(attrs, slog.String("via", e.client.RemoteAddr().String()))
+	}
 	if e.target != (Endpoint{}) {
 		attrs = append(attrs, slog.String("target", e.target.String()), slog.String("target_by", e.targetBy()))
 	}
@@ -114,17 +118,25 @@ func networkOf(c net.Conn) string {
 	return c.LocalAddr().Network()
 }
 
-// clientName returns the address of a client, and, where the kernel knows it, its user.
-func clientName(c net.Conn, uid int) string {
-	if s, ok := c.(*sdp.Conn); ok {
+// address returns the address of the client.
+func (e *lastLine) address() net.Addr {
+	if e.named != nil {
+		return e.named
+	}
+	return e.client.RemoteAddr()
+}
+
+// name returns the address of the client, and, where the kernel knows it, its user.
+func (e *lastLine) name() string {
+	if s, ok := e.client.(*sdp.Conn); ok {
 		if p, ok := s.Peer(); ok {
-			return fmt.Sprintf("%v,pid=%d,uid=%d", c.RemoteAddr(), p.PID, p.UID)
+			return fmt.Sprintf("%v,pid=%d,uid=%d", e.client.RemoteAddr(), p.PID, p.UID)
 		}
 	}
-	if networkOf(c) == networkUnix {
-		return fmt.Sprintf("uid=%d", uid)
+	if networkOf(e.client) == networkUnix {
+		return fmt.Sprintf("uid=%d", e.uid)
 	}
-	return c.RemoteAddr().String()
+	return e.address().String()
 }
 
 // userOf returns the user of a client of a Unix socket, or -1.

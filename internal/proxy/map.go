@@ -26,6 +26,8 @@ type Map struct {
 
 	DialTimeout time.Duration // of each target; 0 for the network's own limit
 	Retries     int           // how often all targets are tried again
+	SendProxy   bool          // targets get a header of the PROXY protocol, version 1
+	SendProxyV2 bool          // likewise, version 2
 	Check       time.Duration // between checks of the targets; 0 for none
 
 	MaxConnections int           // open ones, including those whose target is being dialled; 0 for no limit
@@ -37,6 +39,7 @@ type Map struct {
 
 	Users   Users            // those who may connect, by sdp and unix alone
 	Sources []netip.Prefix   // whence they may connect, by tcp alone; none for everywhere
+	Proxies []netip.Prefix   // whence alone connections come, by tcp, each with a header of the PROXY protocol; none for no headers
 	Socket  *unixsock.Rights // of the file of a Unix socket; nil for what the umask leaves
 }
 
@@ -49,6 +52,12 @@ const (
 	letWait    = "wait"
 )
 
+// Options by which clients are refused.
+const (
+	allowFrom   = "allow-from"
+	acceptProxy = "accept-proxy"
+)
+
 // MapOptions are those of a [Map].
 var MapOptions = []Option[Map]{
 	boolOption("transparent", "maps have no TARGET: what nftables redirects to them goes where it was going, if that is an address of the fabric's hosts", func(m *Map) *bool { return &m.Transparent }),
@@ -56,13 +65,16 @@ var MapOptions = []Option[Map]{
 	countOption("retries", "0", "try all targets `N` times more, with pauses of 100 ms and more", func(m *Map) *int { return &m.Retries }),
 	durationOption("check", "", "dial each target every `TIME`, so that those that are down are known; 0 for never", func(m *Map) *time.Duration { return &m.Check }),
 	durationOption("dial-timeout", "10s", "give up on a target after `TIME`; 0 for no limit", func(m *Map) *time.Duration { return &m.DialTimeout }),
+	boolOption("send-proxy", "begin each connection to a target with a header of the PROXY protocol, version 1, which names the client", func(m *Map) *bool { return &m.SendProxy }),
+	boolOption("send-proxy-v2", "likewise, version 2", func(m *Map) *bool { return &m.SendProxyV2 }),
 	countOption("max-connections", "4096", "`N` connections of a map may be open, further clients are reset; 0 for no limit", func(m *Map) *int { return &m.MaxConnections }),
 	countOption("max-rate", "0", "`N` connections a second are taken; 0 for no limit", func(m *Map) *int { return &m.MaxRate }),
 	wordOption("when-full", "clients beyond max-connections and max-rate: `WHAT` is done: refuse or wait", []string{refuseThem, letWait}, func(m *Map) *string { return &m.WhenFull }),
 	durationOption("idle-timeout", "", "cut connections that pass on nothing for `TIME`; 0 for never", func(m *Map) *time.Duration { return &m.IdleTimeout }),
 	durationOption("half-closed-timeout", "1h", "likewise, where one side has sent its end of file", func(m *Map) *time.Duration { return &m.HalfClosed }),
 	durationOption("keepalive", "15s", "have the kernel ask a silent peer of TCP after `TIME` whether it is there; 0 for never", func(m *Map) *time.Duration { return &m.KeepAlive }),
-	listOption("allow-from", "`NETWORKS`, as in 10.0.0.0/8, from which clients may connect by tcp://", setSources),
+	listOption(allowFrom, "`NETWORKS`, as in 10.0.0.0/8, from which clients may connect by tcp://", networksOf(func(m *Map) *[]netip.Prefix { return &m.Sources })),
+	listOption(acceptProxy, "`NETWORKS` of proxies: from these alone tcp:// takes connections, and each begins with a header of the PROXY protocol, which names the client", networksOf(func(m *Map) *[]netip.Prefix { return &m.Proxies })),
 	listOption("allow-user", "`USERS`, by names or numbers with commas between, may connect by sdp:// or unix://, and nobody else of this machine, nor of other nodes", func(m *Map, values []string) (err error) {
 		m.Users.uids, err = userNumbers(values)
 		return err
@@ -105,20 +117,23 @@ func numberOption(name, usage string, numbers func([]string) ([]int, error), fie
 	}}
 }
 
-// setSources sets the networks of clients.
-func setSources(m *Map, values []string) error {
-	m.Sources = nil
-	for _, v := range values {
-		p, err := netip.ParsePrefix(v)
-		if a, bad := netip.ParseAddr(v); bad == nil {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+// networksOf returns what sets a list of networks.
+func networksOf(field func(*Map) *[]netip.Prefix) func(*Map, []string) error {
+	return func(m *Map, values []string) error {
+		var all []netip.Prefix
+		for _, v := range values {
+			p, err := netip.ParsePrefix(v)
+			if a, bad := netip.ParseAddr(v); bad == nil {
+				p, err = netip.PrefixFrom(a, a.BitLen()), nil
+			}
+			if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+				return fmt.Errorf("%q: want a network without bits beyond its length, as in 10.0.0.0/8", v)
+			}
+			all = append(all, p)
 		}
-		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
-			return fmt.Errorf("%q: want a network without bits beyond its length, as in 10.0.0.0/8", v)
-		}
-		m.Sources = append(m.Sources, p)
+		*field(m) = all
+		return nil
 	}
-	return nil
 }
 
 // String returns the listener and the targets, "LISTEN=TARGET" or "LISTEN=TARGET,TARGET", and "LISTEN" of a
@@ -158,6 +173,12 @@ func (m *Map) check() error {
 		return fmt.Errorf("cannot listen on %v for some users alone: TCP does not know whose process connects; use sdp:// or unix://, or another map without allow-user and allow-group", m.Listen)
 	case m.Listen.Network != networkTCP && len(m.Sources) > 0:
 		return fmt.Errorf("allow-from is for tcp://, and %v has no addresses of clients", m.Listen)
+	case m.Listen.Network != networkTCP && len(m.Proxies) > 0:
+		return fmt.Errorf("accept-proxy is for tcp://, and %v has no addresses of proxies", m.Listen)
+	case m.Transparent && (m.SendProxy || m.SendProxyV2 || len(m.Proxies) > 0):
+		return errors.New("send-proxy, send-proxy-v2 and accept-proxy are not for transparent maps")
+	case m.SendProxy && m.SendProxyV2:
+		return errors.New("send-proxy and send-proxy-v2 are two forms of one header; choose one")
 	case m.Socket != nil && (m.Listen.Network != networkUnix || unixsock.IsAbstract(m.Listen.Address)):
 		return fmt.Errorf("mode, owner and group are for the file of a Unix socket, and %v has none", m.Listen)
 	}

@@ -56,7 +56,7 @@ func (f *Forwarder) status() MapStatus {
 	slices.SortFunc(open, func(a, b *relay) int { return a.about.begun.Compare(b.about.begun) })
 	for _, r := range open {
 		e := r.about
-		all.Connections = append(all.Connections, Connection{clientName(e.client, e.uid), networkOf(e.client), e.target.String(), e.targetBy(),
+		all.Connections = append(all.Connections, Connection{e.name(), networkOf(e.client), e.target.String(), e.targetBy(),
 			r.toTarget.bytes.Load(), r.fromTarget.bytes.Load(), time.Since(e.begun).Seconds()})
 	}
 	return all

@@ -6,6 +6,9 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // A target is down after so many dials in a row that failed. Without active checks it is up again after downTime; with
@@ -125,7 +128,7 @@ func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
 		for _, t := range f.order(e.m) {
 			e.target = t
 			begun := time.Now()
-			c, err = f.dialOne(t, e.m.DialTimeout)
+			c, err = f.dialOne(t, e.m, e)
 			if f.ctx.Err() == nil {
 				f.dialled(t, time.Since(begun), err)
 			}
@@ -138,6 +141,51 @@ func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
 		}
 		wait = min(2*wait, retryMax)
 	}
+}
+
+// dialOne connects to a target for a client, or for a check if e is nil.
+func (f *Forwarder) dialOne(t Endpoint, m *Map, e *lastLine) (net.Conn, error) {
+	c, err := f.connect(t, m.DialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.sendHeader(c, m, e); err != nil {
+		reset(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (f *Forwarder) connect(t Endpoint, timeout time.Duration) (net.Conn, error) {
+	switch t.Network {
+	case networkSDP:
+		d := sdp.Dialer{Timeout: timeout, Fabric: f.env.fabric}
+		return d.DialContext(f.ctx, t.Network, t.Address)
+	case networkUnix:
+		return f.dialUnix(t.Address, timeout)
+	}
+	return tcpDialer(timeout).DialContext(f.ctx, t.Network, t.Address)
+}
+
+func tcpDialer(timeout time.Duration) *net.Dialer {
+	d := &net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
+	d.SetMultipathTCP(false)                          // see listen
+	return d
+}
+
+// dialUnix connects to a path, whose process may be of another user.
+func (f *Forwarder) dialUnix(path string, timeout time.Duration) (net.Conn, error) {
+	ctx := f.ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	c, err := unixsock.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return unixsock.Plain(c), nil
 }
 
 // pause returns false if ctx ends first.
@@ -166,7 +214,7 @@ func (f *Forwarder) check() {
 		case <-next:
 			for _, t := range m.Targets {
 				begun := time.Now()
-				c, err := f.dialOne(t, m.DialTimeout)
+				c, err := f.dialOne(t, m, nil)
 				if f.ctx.Err() != nil || f.stopped() {
 					break
 				}
