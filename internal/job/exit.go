@@ -50,8 +50,10 @@ func (w *World) exit(pe, status int) {
 	if again {
 		return
 	}
-	w.tellExit(others, status)
-	_ = w.opts.launcher.Abort(status, "") // launchers of other PEs see how this process ends
+	// If all PEs have been told, each exits with status, and none need be killed.
+	if told := w.tellExit(others, status); !w.opts.launcher.AbortKills() || pe == w.pe && !told {
+		_ = w.opts.launcher.Abort(status, "") // launchers of other PEs see how this process ends
+	}
 	time.Sleep(exitGrace)
 	if w.opts.Exit != nil {
 		w.opts.Exit(status)
@@ -60,22 +62,25 @@ func (w *World) exit(pe, status int) {
 	os.Exit(status)
 }
 
-// tellExit informs all PEs at once, since some may not read.
-func (w *World) tellExit(others []*peer, status int) {
-	told := make(chan struct{}, len(others))
+// tellExit informs all PEs at once, since some may not read. It reports whether all have been told.
+func (w *World) tellExit(others []*peer, status int) bool {
+	told := make(chan error, len(others))
 	for _, p := range others {
 		go func() {
-			_ = p.Channel().Exit(status)
+			err := p.Channel().Exit(status)
 			p.Channel().Close() // Close waits until the request is there
-			told <- struct{}{}
+			told <- err
 		}()
 	}
 	limit := time.After(exitLimit)
+	all := true
 	for range others {
 		select {
-		case <-told:
+		case err := <-told:
+			all = all && err == nil
 		case <-limit:
-			return
+			return false
 		}
 	}
+	return all
 }

@@ -15,6 +15,7 @@ type Job struct {
 	Name  string // the same for all PEs of the job and no other running job: 1 to MaxName of a-z 0-9 -; immutable
 	From  string // the launcher, for messages: "SHMEM_PE", "PMI", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID" or "alone"; immutable
 
+	slurm  bool // the launcher is Slurm's pmi2; immutable
 	report int  // descriptor for Report, 0 if there is none; immutable
 	pmi    *pmi // the connection to the launcher, nil if there is none; immutable
 }

@@ -88,6 +88,10 @@ func (j *Job) Abort(code int, why string) error {
 	return j.failed(j.pmi.tell(message{{"cmd", "abort"}, {"exitcode", strconv.Itoa(code)}}))
 }
 
+// AbortKills reports whether Abort makes the launcher kill the PEs, and end with another status
+// than Abort's. Slurm's srun with pmi2 does. mpiexec.hydra within a job of Slurm does not.
+func (j *Job) AbortKills() bool { return j.slurm }
+
 // Close informs the launcher that this PE ends well, and closes the connection. Some
 // launchers take an exit without it for a failure. A second Close does nothing.
 func (j *Job) Close() error {

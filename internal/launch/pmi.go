@@ -62,6 +62,7 @@ func fromPMI(getenv env) (*Job, error) {
 		return nil, fmt.Errorf("PMI_FD=%d: %w", fd, err)
 	}
 	j := Job{PE: pe, N: n, Name: hashed("pmi", p.kvs), From: "PMI", pmi: p}
+	j.slurm = p.kvs == getenv("SLURM_JOB_ID")+"."+getenv("SLURM_STEP_ID")
 	spent.jobs[fd] = j
 	return &j, nil
 }

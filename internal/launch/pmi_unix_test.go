@@ -232,6 +232,27 @@ func TestBarrierEndsWithItsContext(t *testing.T) {
 	assert.Eventually(t, func() bool { return strings.HasSuffix(s.requests(), "cmd=abort exitcode=3") }, eventually, tick)
 }
 
+// srun names the key-value space for the step. Other launchers run within a job of Slurm as well.
+func TestSlurmIsKnownByItsKeyValueSpace(t *testing.T) {
+	leak.Check(t)
+	for kvs, want := range map[string]bool{"7.1": true, "kvs_1_0": false} {
+		t.Run(kvs, func(t *testing.T) {
+			s := newServer(1)
+			pmi := connect(t, 0, 1, func(line string) string {
+				if line == "cmd=get_my_kvsname" {
+					return "cmd=my_kvsname kvsname=" + kvs
+				}
+				return s.answer(line)
+			})
+			slurm := variables("SLURM_JOB_ID=7 SLURM_STEP_ID=1")
+			j, err := Find(func(name string) string { return pmi(name) + slurm(name) })
+			require.NoError(t, err)
+			assert.Equal(t, want, j.AbortKills())
+			assert.NoError(t, j.Close())
+		})
+	}
+}
+
 // A program may open, close and open again.
 func TestTheConnectionIsOpenedOnce(t *testing.T) {
 	leak.Check(t)
