@@ -28,6 +28,9 @@
 //	                                  of all, combines it,  combine them, and these the
 //	                                  puts it to all        result to all
 //
+// In a barrier each PE steps to each other, in teams of 9 or more in rounds. Where not all are mapped
+// to each other, the first PE of each host does that for the PEs of its host.
+//
 // Whichever way is taken, a reduction combines PE 0's elements with PE 1's, then with PE 2's, and
 // so on. So results do not depend on it.
 //

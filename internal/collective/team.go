@@ -48,12 +48,12 @@ func New(space *onesided.Space, peers []*onesided.Peer, me int, area uintptr, wh
 func newTeam(space *onesided.Space, peers []*onesided.Peer, me int, where Layout, c *calls) *Team {
 	t := &Team{space: space, peers: peers, me: me, calls: c}
 	t.ctx.Init(space, peers)
-	t.topology = where.topology(me)
+	t.topology = where.topology(me, len(peers))
 	return t
 }
 
 // SetLayout sets where the team's PEs are, before its first collective but Sync and Agree.
-func (t *Team) SetLayout(where Layout) { t.topology = where.topology(t.me) }
+func (t *Team) SetLayout(where Layout) { t.topology = where.topology(t.me, len(t.peers)) }
 
 // OneHost reports whether all PEs of the team are mapped to each other.
 func (t *Team) OneHost() bool { return t.oneHost }
@@ -113,17 +113,46 @@ func (t *Team) Quiet() error { return t.ctx.Quiet() }
 // run once only.
 const flat = 8
 
-// Sync is a barrier. In a small team, each PE steps to each other. In a larger one,
-// each PE steps in round r to the one 2^r further, and waits for the one 2^r before.
+// Sync is a barrier. PEs whose steps are requests, and which share a host, step to the first one of
+// it, which steps back when all are there. A request costs its host more than the wait for one more
+// round.
 func (t *Team) Sync(ctx context.Context) error {
-	n := len(t.peers)
+	if t.head != t.me {
+		t.step(t.head)
+		return t.await(ctx, t.head)
+	}
+	for _, pe := range t.crew {
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+	}
+	if err := t.meet(ctx); err != nil {
+		return err
+	}
+	for _, pe := range t.crew {
+		t.step(pe)
+	}
+	return nil
+}
+
+// meet is the barrier of the PEs that synchronize with each other. If they are few, each steps to each
+// other. Otherwise each steps in round r to the one 2^r further, and waits for the one 2^r before.
+func (t *Team) meet(ctx context.Context) error {
+	n := len(t.others) + 1
 	if n <= flat {
-		t.stepAll()
-		return t.awaitAll(ctx)
+		for _, pe := range t.others {
+			t.step(pe)
+		}
+		for _, pe := range t.others {
+			if err := t.await(ctx, pe); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	for d := 1; d < n; d *= 2 {
-		t.step(t.next(d))
-		if err := t.await(ctx, t.next(n-d)); err != nil {
+		t.step(t.others[d-1])
+		if err := t.await(ctx, t.others[n-d-1]); err != nil {
 			return err
 		}
 	}

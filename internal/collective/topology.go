@@ -19,10 +19,42 @@ type topology struct {
 	chained bool  // hosts form a ring or a line, and the team's are more than two
 	ring    []int // if chained: the PEs in the order of their hosts
 	place   int   // if chained: index of this PE in ring
+	meeting
 }
 
-func (l Layout) topology(me int) topology {
-	t := topology{Layout: l, oneHost: l.OneHost}
+// meeting says with which PEs this one synchronizes. If PEs of one host reach each other by requests,
+// the first one of each host does so for all of its host.
+type meeting struct {
+	head   int   // the first PE of this PE's host
+	crew   []int // the others, if this PE is that one
+	others []int // the first PEs of the other hosts, beginning with the next one
+}
+
+// meeting returns the meeting of PE me of a team of n.
+func (l Layout) meeting(me, n int) (m meeting) {
+	node := func(pe int) int { return pe }
+	if !l.OneHost && len(l.Nodes) > 2 {
+		node = func(pe int) int { return l.Nodes[pe] }
+	}
+	firsts := map[int]int{} // by host
+	var heads []int
+	for pe := range n {
+		if _, ok := firsts[node(pe)]; !ok {
+			firsts[node(pe)] = pe
+			heads = append(heads, pe)
+		} else if firsts[node(pe)] == me {
+			m.crew = append(m.crew, pe)
+		}
+	}
+	m.head = firsts[node(me)]
+	i := slices.Index(heads, m.head)
+	m.others = slices.Concat(heads[i+1:], heads[:i])
+	return m
+}
+
+// topology returns the Layout of a team of n PEs as its PE me needs it.
+func (l Layout) topology(me, n int) topology {
+	t := topology{Layout: l, oneHost: l.OneHost, meeting: l.meeting(me, n)}
 	hosts := map[int]bool{}
 	for _, node := range l.Nodes {
 		hosts[node] = true

@@ -89,3 +89,51 @@ func TestBinomialTreesReachAll(t *testing.T) {
 		}
 	}
 }
+
+// How many steps a barrier takes, and that each PE is told of each other one.
+func TestHostsMeetByTheirFirstPEs(t *testing.T) {
+	for _, c := range []struct {
+		nodes  []int
+		mapped bool
+		steps  int
+	}{
+		{[]int{0, 0, 0, 0}, true, 12},
+		{[]int{0, 0, 0, 0}, false, 6},
+		{[]int{0, 0}, false, 2},
+		{[]int{1, 2, 3, 4}, false, 12},
+		{[]int{1, 1, 2, 2}, false, 6},
+		{[]int{2, 1, 2, 1, 3, 1}, false, 12},
+		{nil, false, 12},
+	} {
+		n := len(c.nodes)
+		if n == 0 {
+			n = 4 // Open is under way
+		}
+		heads, crews := map[int]bool{}, map[int]bool{}
+		var all []meeting
+		steps := 0
+		for me := range n {
+			m := Layout{OneHost: c.mapped, Nodes: c.nodes}.meeting(me, n)
+			all = append(all, m)
+			if m.head != me {
+				require.Empty(t, m.crew)
+				steps++
+				continue
+			}
+			heads[me] = true
+			steps += len(m.crew) + len(m.others)
+			for _, pe := range m.crew {
+				require.False(t, crews[pe], "%v: PE %d has two first PEs", c.nodes, pe)
+				crews[pe] = true
+			}
+		}
+		for pe, m := range all {
+			require.NotEqual(t, heads[pe], crews[pe])
+			require.Len(t, m.others, len(heads)-1)
+			for _, head := range append(m.others, m.head) {
+				require.True(t, heads[head])
+			}
+		}
+		require.Equal(t, c.steps, steps, "%v", c.nodes)
+	}
+}
