@@ -171,6 +171,10 @@ type user interface{ Close() error }
 //	failover=1    connections to a neighbour go on by the other way when the link is
 //	              cut, at the cost of frames where there would be stores: 0 or 1; 0
 //	              unless given
+//	heap=BYTES    how much of the memory of the ends each node has for heaps of SHMEM,
+//	              the same on all nodes, see docs/shmem.md; the ends are file:/PATH or
+//	              ivshmem:/PATH, all of one memory: a multiple of 4096 from 1048576 to
+//	              68719476736; none unless given
 //	left=END      what the wire to the node with the next lower number is made of, in a
 //	              ring or line: a bridge, see docs/hardware.md, or shared memory of
 //	              virtual machines or containers, see docs/ivshmem.md: ntb or

@@ -28,7 +28,7 @@ func Fabric(spec string) Option { return Option{func(o *job.Options) { o.Fabric 
 // be the same for all PEs. It is rounded up to whole pages, and what the package needs
 // itself comes on top. Memory is taken as it is used. HeapLimit overrides
 // SHMEM_SYMMETRIC_SIZE. Without either the limit is 8 GiB, or 64 MiB for PEs that
-// share a process by a fabric of kind mem.
+// share a process by a fabric of kind mem, or what fits where the fabric has option heap.
 func HeapLimit(bytes int) Option { return Option{func(o *job.Options) { o.Heap = bytes }} }
 
 // Strict makes this PE use requests even where the other PE's memory could be

@@ -123,10 +123,10 @@ func smaClose(name C.sma_name) {
 }
 
 // smaStatic allocates the object of the static data, and returns its offset and the
-// descriptor of the heap. It compares what PE 0 has.
+// descriptor of the heap with where that begins in it. It compares what PE 0 has.
 //
 //export smaStatic
-func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int) C.size_t {
+func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int, at *C.int64_t) C.size_t {
 	defer rescue(name)
 	mine := [2]uint64{uint64(size), uint64(layout)}
 	first := mine
@@ -144,7 +144,8 @@ func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int) C.s
 	if err != nil {
 		failf(name, "global and static variables of %d bytes: %v; SHMEM_SYMMETRIC_SIZE sets its size", size, err)
 	}
-	*fd = C.int(lib.w.Heap().FD())
+	file, from := lib.w.Heap().File()
+	*fd, *at = C.int(file), C.int64_t(from)
 	return C.size_t(off)
 }
 

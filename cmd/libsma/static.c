@@ -69,17 +69,18 @@ void sma_static(const char *name) {
   dl_iterate_phdr(find, &s);
   size_t size = s.to - s.from, page = (size_t)sysconf(_SC_PAGESIZE);
   int fd = -1;
-  size_t off = smaStatic(name, size, s.layout, &fd);
+  int64_t at = 0;
+  size_t off = smaStatic(name, size, s.layout, &fd, &at);
   if (size == 0)
     return;
   /* Nothing of the program runs between the copy and the mapping. Pages of zeros are left
      alone, so that they take no memory. */
   char *heap = sma.heap + (off - sma.at);
   static const char zeros[65536];
-  for (size_t at = 0; at < size; at += page)
-    if (memcmp((char *)s.from + at, zeros, page) != 0)
-      memcpy(heap + at, (char *)s.from + at, page);
-  if (mmap((void *)s.from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)off) == MAP_FAILED)
+  for (size_t i = 0; i < size; i += page)
+    if (memcmp((char *)s.from + i, zeros, page) != 0)
+      memcpy(heap + i, (char *)s.from + i, page);
+  if (mmap((void *)s.from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)at + (off_t)off) == MAP_FAILED)
     sma_die(name, "map %zu bytes of static data: %s", size, strerror(errno));
   sma.data = (char *)s.from;
   sma.data_at = off;

@@ -20,6 +20,7 @@ type end struct {
 	target string // the path of a server's socket or of a file, or the address of a PCI function; "" for the only bridge
 	polls  bool   // without interrupts, by the function's files
 	places int    // of the memory; 2 unless its server says more
+	heap   int    // bytes of the memory that each place has for heaps
 }
 
 // endWant says what ends there are. With poll a function is used without VFIO. peers is that of the
@@ -55,12 +56,12 @@ func parseEnd(value string) (end, bool) {
 // more, each node has the place of its number.
 func (e *end) place(w Wire) ntbivshmem.Place {
 	if e.places > 2 {
-		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1}
+		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1, Heap: e.heap}
 	}
 	if w.Side == Right || w.Side == Direct && w.Node < w.Neighbour {
-		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1}
+		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1, Heap: e.heap}
 	}
-	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0}
+	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap}
 }
 
 // attach attaches the end, one of a bridge by kernel. Of that at most window bytes are used, if that is not 0.
@@ -103,7 +104,7 @@ func endName(w Wire) string {
 
 // checkEnds checks that each end that was named is one of this node's.
 func (s *Spec) checkEnds() error {
-	if len(s.ends) == 0 {
+	if len(s.ends) == 0 && s.Heap == 0 {
 		return nil
 	}
 	if s.Nodes == 0 {
@@ -122,6 +123,9 @@ func (s *Spec) checkEnds() error {
 		if e := s.ends[name]; e.places > 2 && e.places < s.Nodes {
 			return fmt.Errorf("option %s: the memory has %d places, want one for each of %d nodes", name, e.places, s.Nodes)
 		}
+	}
+	if s.Heap != 0 {
+		return s.checkHeaps(len(names))
 	}
 	return nil
 }

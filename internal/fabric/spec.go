@@ -47,6 +47,7 @@ type Spec struct {
 	Buffer     int            // 0 for the default
 	Spin       time.Duration  // -1 for the default
 	DMAFrom    int            // 0 to measure it
+	Heap       int            // bytes of the ends' memory that each node has for heaps, see OpenHeaps; 0 for none
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.
@@ -167,8 +168,8 @@ func (s *Spec) checkHosts() error {
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
 		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
-	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share):
-		return fmt.Errorf("share, lanes, slots, frame and failover are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
+	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0):
+		return fmt.Errorf("share, lanes, slots, frame, failover and heap are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
 	case s.Nodes == 0:
 		return s.checkEnds()
 	case s.Node > s.Nodes:

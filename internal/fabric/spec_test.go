@@ -52,13 +52,13 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"ivshmem", "0000:00:03.0", true, 2}, "left": {"ivshmem", "/run/a.sock", false, 3}}, got.ends)
+	require.Equal(t, map[string]end{"right": {"ivshmem", "0000:00:03.0", true, 2, 0}, "left": {"ivshmem", "/run/a.sock", false, 3, 0}}, got.ends)
 	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"node3": {"ivshmem", "/a", false, 2}, "node1": {"file", "/b", false, 2}}, got.ends)
+	require.Equal(t, map[string]end{"node3": {"ivshmem", "/a", false, 2, 0}, "node1": {"file", "/b", false, 2, 0}}, got.ends)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ntb:0000:b1:00.0&left=ntb")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"ntb", "0000:b1:00.0", false, 2}, "left": {"ntb", "", false, 2}}, got.ends)
+	require.Equal(t, map[string]end{"right": {"ntb", "0000:b1:00.0", false, 2, 0}, "left": {"ntb", "", false, 2, 0}}, got.ends)
 	got, err = ParseSpec("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
 	got.attachBridge = nil
@@ -98,7 +98,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&slots=1":                  "want a number from 2 to 4096",
 		"ring:x?node=1&nodes=3&frame=1000":               "want a multiple of 64 from 256 to 1048576",
 		"ring:x?node=1&nodes=3&failover=x":               "want 0 or 1",
-		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, left, right or nodeI",
+		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, heap, left, right or nodeI",
 		"ring:?node=1&nodes=3":                           "want 1 to 32 letters",
 		"ring:x?node=1&left=ivshmem:/a":                  "for the owner of the links",
 		"line:x?node=1&nodes=2&left=ivshmem:/a":          "option left: node 1 has wires right",
@@ -145,6 +145,34 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 		require.ErrorContains(t, err, want, bad)
 	}
+}
+
+// Heaps have room in one memory, which all nodes have in common.
+func TestHeapsAreInOneMemory(t *testing.T) {
+	for text, good := range map[string]bool{
+		"line:x?node=1&nodes=2&right=file:/a&heap=1048576":                              true,
+		"mesh:x?node=2&nodes=2&node1=ivshmem:/a&heap=1048576":                           true,
+		"line:x?node=2&nodes=3&left=file:/a,peers=3&right=file:/a,peers=3&heap=1048576": true,
+		"line:x?node=1&nodes=2&heap=1048576":                                            false,
+		"line:x?node=1&nodes=2&right=ntb&heap=1048576":                                  false,
+		"line:x?node=1&nodes=2&right=ivshmem:0000:00:03.0&heap=1048576":                 false,
+		"line:x?node=1&nodes=3&right=file:/a&heap=1048576":                              false,
+		"ring:x?node=1&nodes=2&right=file:/a&left=file:/a&heap=1048576":                 false,
+		"line:x?node=2&nodes=3&left=file:/a,peers=3&right=file:/b,peers=3&heap=1048576": false,
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&heap=1048576":                      false,
+		"ntb:0000:b1:00.0?heap=1048576":                                                 false,
+	} {
+		_, err := ParseSpec(text)
+		if good {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorContains(t, err, "want all ends of one memory", text)
+	}
+	_, err := ParseSpec("ring:x?node=1&heap=1048576")
+	require.ErrorContains(t, err, "for the owner of the links")
+	_, err = ParseSpec("line:x?node=1&nodes=2&right=file:/a&heap=1048577")
+	require.ErrorContains(t, err, "want a multiple of 4096 from 1048576")
 }
 
 // The documents have the table of options, word for word.

@@ -136,7 +136,7 @@ func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	}
 	// PE 2 comes, joins PE 0 and 1, and ends.
 	o.PE = 2
-	w, err := newWorld(o, true)
+	w, err := newWorld(t.Context(), o, true)
 	require.NoError(t, err)
 	w.spec, err = fabric.ParseSpec(o.Fabric)
 	require.NoError(t, err)

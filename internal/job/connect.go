@@ -73,6 +73,8 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	switch {
 	case w.opts.Strict:
 		return errStrict
+	case w.opts.common != nil:
+		return w.mapCommon(p, h)
 	case w.spec.Hops(h.Node) > 1:
 		return errFar
 	case w.opts.inProcess:

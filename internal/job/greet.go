@@ -18,8 +18,10 @@ type hello struct {
 	Job     string `json:"job"`
 	PE      int    `json:"pe"`
 	PEs     int    `json:"pes"`
-	Heap    int    `json:"heap"` // the sender's HeapLimit
-	Node    int    `json:"node"` // the sender's node in the fabric
+	Heap    int    `json:"heap"`             // the sender's HeapLimit
+	Common  int    `json:"common,omitempty"` // option heap of its fabric
+	At      int64  `json:"at,omitempty"`     // where its heap begins in that memory
+	Node    int    `json:"node"`             // the sender's node in the fabric
 	Strict  bool   `json:"strict,omitempty"`
 	Fence   bool   `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
 	Token   uint64 `json:"token"`           // by which the sender lends its heap
@@ -34,7 +36,8 @@ const maxHello = 4096
 var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
-	return &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
+	_, at := w.heap.File()
+	return &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
 }
 
 // fits returns nil if another PE's hello agrees with ours.
@@ -49,6 +52,8 @@ func (w *World) fits(h *hello) error {
 		return fmt.Errorf("%w: PE %d of %d here, PE %d of %d there", errRefused, mine.PE, mine.PEs, h.PE, h.PEs)
 	case h.PE < 0 || h.PE >= mine.PEs || h.PE == mine.PE:
 		return fmt.Errorf("%w: PE %d here, PE %d there", errRefused, mine.PE, h.PE)
+	case h.Common != mine.Common:
+		return fmt.Errorf("%w: option heap=%d of the fabric here, heap=%d at PE %d", errRefused, mine.Common, h.Common, h.PE)
 	case h.Heap != mine.Heap:
 		return fmt.Errorf("%w: symmetric heap of %d bytes here, %d at PE %d", errRefused, mine.Heap, h.Heap, h.PE)
 	}

@@ -80,7 +80,8 @@ func open(ctx context.Context, o options) (*World, error) {
 		return nil, err
 	}
 	o.inProcess = err == nil && spec.InProcess()
-	if o.Heap == 0 {
+	anyHeap := o.Heap == 0
+	if anyHeap {
 		o.Heap = defaultHeap
 		if o.inProcess {
 			o.Heap = defaultGoHeap
@@ -91,9 +92,17 @@ func open(ctx context.Context, o options) (*World, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	w, err := newWorld(o, o.inProcess)
+	if o.N > 1 {
+		if o.common, err = spec.OpenHeaps(ctx); err == nil && o.common != nil {
+			err = o.fit(spec.Nodes, anyHeap)
+		}
+		if err != nil {
+			return nil, o.closeCommon(err)
+		}
+	}
+	w, err := newWorld(ctx, o, o.inProcess)
 	if err != nil {
-		return nil, err
+		return nil, o.closeCommon(err)
 	}
 	if o.N > 1 {
 		w.spec = spec
@@ -156,7 +165,7 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.peers[w.pe].node = w.spec.Node
-	if fd := w.heap.FD(); fd >= 0 {
+	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil {
 		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 )
@@ -25,7 +26,7 @@ type Options struct {
 	Fabric string
 	// Heap is how large the symmetric heap may grow, in bytes, up to MaxHeap. 0 stands
 	// for SHMEM_SYMMETRIC_SIZE, and without that for 8 GiB, or 64 MiB for PEs that share a
-	// process by a fabric of kind mem.
+	// process by a fabric of kind mem, or what fits where the fabric has option heap.
 	Heap    int
 	Strict  bool          // use requests even where another PE's heap could be mapped
 	Debug   bool          // compare what PEs pass to collective calls, as with SHMEM_DEBUG
@@ -55,6 +56,7 @@ type options struct {
 	inProcess bool // several PEs share this process
 	ownFabric bool // no fabric was named
 	launcher  *launch.Job
+	common    *fabric.Heaps // the memory in which all PEs have their heaps; nil if each heap is a file of its own
 }
 
 // Limits of Options.

@@ -178,24 +178,31 @@ func (w *World) Check() { w.space.Check() }
 // without Close. It returns nil as long as all PEs run.
 func (w *World) Err() error { return w.space.Err() }
 
+// objectsAt returns where objects begin in the heap of a job of n PEs.
+func objectsAt(n int) int { return int(symheap.Shared + areas*collective.AreaBytes(n)) }
+
 // newWorld makes a World without connections.
-func newWorld(o options, goHeap bool) (*World, error) {
+func newWorld(ctx context.Context, o options, goHeap bool) (*World, error) {
 	w := &World{
 		opts: o, pe: o.PE, token: rand.Uint64() | 1, exiting: make(chan struct{}), closeLimit: closeLimit,
 		joining: joining{arrived: make(chan struct{}, 1), joined: map[int]bool{}}, conns: map[net.Conn]bool{},
 	}
-	objects := symheap.Shared + areas*collective.AreaBytes(o.N)
-	size := int(objects) + (o.Heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
+	objects := objectsAt(o.N)
+	size := objects + (o.Heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
 	var m *symheap.Memory
 	var err error
 	if goHeap || !symheap.CanMap {
 		m = symheap.NewGo(size, w.token)
-	} else if m, err = symheap.NewMapped(size); err != nil {
-		return nil, err
-	} else {
+	} else if o.common != nil {
+		off, n := o.common.Part(o.common.Node)
+		m, err = symheap.NewIn(ctx, o.common.File, off, n, size, w.token)
+	} else if m, err = symheap.NewMapped(size); err == nil {
 		m.Mark(w.token)
 	}
-	w.heap = symheap.New(m, objects)
+	if err != nil {
+		return nil, err
+	}
+	w.heap = symheap.New(m, uintptr(objects))
 	w.fence = !membarrier.Register()
 	w.space = onesided.New(o.PE, o.N, w.heap, w.fence, membarrier.Global, w.opError)
 	for _, p := range w.space.Peers() {
@@ -417,4 +424,5 @@ func (w *World) release() {
 	}
 	symheap.ForgetGo(w.token)
 	w.heap.Close()
+	_ = w.opts.closeCommon(nil) // others may have its part of the memory from now on
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -110,6 +111,14 @@ func TestChaptersOfTheSpecification(t *testing.T) {
 			require.Equal(t, result{0, "passed\n", ""}, r, "%d PEs, %s", pes, way)
 		}
 	}
+	memory := filepath.Join(t.TempDir(), "memory") // that two nodes have in common, also for static data
+	require.NoError(t, os.WriteFile(memory, nil, 0o600))
+	require.NoError(t, os.Truncate(memory, 128<<20))
+	node := func(number int, side string) []string {
+		return []string{"-n", "1", "-x", fmt.Sprintf("SDP_FABRIC=line:%s?node=%d&nodes=2&heap=%d&%s=file:%s", fabrictest.Name(t), number, 48<<20, side, memory), exe}
+	}
+	r := run(t, nil, filepath.Join(installed(t), "bin", "shmemrun"), slices.Concat(node(1, "right"), []string{":"}, node(2, "left"))...)
+	require.Equal(t, result{0, "passed\n", ""}, r, "2 nodes")
 }
 
 func TestTypeGenericFunctions(t *testing.T) {

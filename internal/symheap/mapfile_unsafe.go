@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps a file at an address that is a multiple of alignment(size). It first
+// mapFile maps size bytes of a file, from an offset on, at an address that is a multiple of alignment(size). It first
 // reserves more address space than it needs, and gives the rest back.
-func mapFile(fd, size int) ([]byte, error) {
+func mapFile(fd int, off int64, size int) ([]byte, error) {
 	align := alignment(size)
 	space, err := unix.MmapPtr(-1, 0, nil, uintptr(size+align), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
@@ -20,7 +20,7 @@ func mapFile(fd, size int) ([]byte, error) {
 	}
 	before := -uintptr(space) & uintptr(align-1)
 	at := unsafe.Add(space, before)
-	_, err = unix.MmapPtr(fd, 0, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	_, err = unix.MmapPtr(fd, off, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
 	if err != nil {
 		_ = unix.MunmapPtr(space, uintptr(size+align))
 		return nil, fmt.Errorf("map symmetric heap of %d bytes: %w", size, err)

@@ -15,8 +15,11 @@ const CanMap = true
 // Memory is a heap, or a mapping of one.
 type Memory struct {
 	Bytes []byte
-	fd    int // of the memory file; -1 for a mapping of another PE's heap, and for memory that is not mapped
+	fd    int   // of the memory file; -1 for a mapping of another PE's heap, and for memory that is not mapped
+	at    int64 // where it begins in its file
 	maps  bool
+
+	borrowed bool // fd is the caller's
 }
 
 // NewMapped makes a heap that other processes can map. It takes address space at
@@ -26,7 +29,7 @@ func NewMapped(size int) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("symmetric heap: %w", err)
 	}
-	b, err := mapFile(fd, size)
+	b, err := mapFile(fd, 0, size)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -34,8 +37,8 @@ func NewMapped(size int) (*Memory, error) {
 	return &Memory{Bytes: b, fd: fd, maps: true}, nil
 }
 
-// FD returns the descriptor of a heap that others can map.
-func (m *Memory) FD() int { return m.fd }
+// File returns the descriptor of a heap that others can map, -1 if there is none, and where the heap begins in it.
+func (m *Memory) File() (fd int, at int64) { return m.fd, m.at }
 
 // Map maps the heap of another PE, whose token it must have. The descriptor may be of anything. It
 // stays the caller's.
@@ -43,7 +46,7 @@ func Map(fd, size int, token uint64) (*Memory, error) {
 	if err := checkHeap(fd, size, token); err != nil {
 		return nil, err
 	}
-	b, err := mapFile(fd, size)
+	b, err := mapFile(fd, 0, size)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +58,13 @@ func checkHeap(fd, size int, token uint64) error {
 	if err := memfd.Check(fd, int64(size)); err != nil {
 		return err
 	}
+	return checkToken(fd, 0, token)
+}
+
+// checkToken refuses a heap of another token.
+func checkToken(fd int, at int64, token uint64) error {
 	var b [8]byte
-	n, err := unix.Pread(fd, b[:], TokenAt)
+	n, err := unix.Pread(fd, b[:], at+TokenAt)
 	if err != nil || n != len(b) || token == 0 || binary.NativeEndian.Uint64(b[:]) != token {
 		return errors.New("another heap than the one that is meant")
 	}
@@ -64,7 +72,7 @@ func checkHeap(fd, size int, token uint64) error {
 }
 
 func (m *Memory) Close() {
-	if m.fd >= 0 {
+	if m.fd >= 0 && !m.borrowed {
 		unix.Close(m.fd)
 	}
 	if m.maps {

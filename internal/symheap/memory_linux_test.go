@@ -15,12 +15,13 @@ func TestAHeapIsFoundByItsToken(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	m.Mark(7)
-	there, err := Map(m.FD(), size, 7)
+	fd, _ := m.File()
+	there, err := Map(fd, size, 7)
 	require.NoError(t, err)
 	there.Bytes[5000] = 3
 	require.Equal(t, byte(3), m.Bytes[5000])
 	there.Close()
-	_, err = Map(m.FD(), size, 8)
+	_, err = Map(fd, size, 8)
 	require.ErrorContains(t, err, "another heap")
 }
 

@@ -2,7 +2,11 @@
 
 package symheap
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"os"
+)
 
 // CanMap says that nothing here maps the memory of other processes.
 const CanMap = false
@@ -14,10 +18,16 @@ type Memory struct {
 
 func NewMapped(int) (*Memory, error) { return nil, errors.ErrUnsupported }
 
-// FD returns -1.
-func (m *Memory) FD() int { return -1 }
+// File returns -1.
+func (m *Memory) File() (fd int, at int64) { return -1, 0 }
 
 func Map(fd, size int, token uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
+
+func NewIn(context.Context, *os.File, int64, int, int, uint64) (*Memory, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func MapIn(*os.File, int64, int, uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 
 func (m *Memory) Close() { m.Bytes = nil }
 

@@ -56,7 +56,7 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	if err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
-	if own.Len%page != 0 {
+	if own.Len%page != 0 || place.Heap%page != 0 {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s has pages of %d bytes, and %d for each direction between places, want whole pages: %w",
 			path, page, own.Len, syscall.EINVAL)
 	}

@@ -37,9 +37,9 @@ func serve(t *testing.T, path string, size int64, peers int) (stop func()) {
 
 // ends returns the two ends of a bridge between places.
 func ends(t *testing.T, path string, places, i, j int) (a, b ntb.Attachment) {
-	a, err := AttachSocket(path, Place{places, i, j})
+	a, err := AttachSocket(path, Place{Places: places, Own: i, Peer: j})
 	require.NoError(t, err)
-	b, err = AttachSocket(path, Place{places, j, i})
+	b, err = AttachSocket(path, Place{Places: places, Own: j, Peer: i})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())
@@ -146,7 +146,7 @@ func TestTheServerTellsWhoHasGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, path, 1<<20, 3) // one more than ends: an end may be back before the server has seen it go
 	a, b := ends(t, path, 2, 0, 1)
-	client, err := connect(t.Context(), path, Place{2, 0, 1})
+	client, err := connect(t.Context(), path, Place{Places: 2, Own: 0, Peer: 1})
 	require.NoError(t, err)
 	x, y := open(t, client, b)
 	require.NoError(t, client.Close())
@@ -191,25 +191,36 @@ func TestPlaces(t *testing.T) {
 func TestAreas(t *testing.T) {
 	for places := 2; places <= MaxPlaces; places++ {
 		const size = 64 << 20
-		end := int64(0)
+		end, heaps := int64(0), 0
 		for owner := range places {
 			for writer := range places {
 				if owner == writer {
-					require.Error(t, Place{places, owner, writer}.check())
+					require.Error(t, Place{Places: places, Own: owner, Peer: writer}.check())
 					continue
 				}
-				p := Place{places, owner, writer}
+				p := Place{Places: places, Own: owner, Peer: writer}
 				require.NoError(t, p.check())
 				off, n := p.area(size, owner, writer)
 				require.Equal(t, end, off)
 				require.Zero(t, n%ntbfixed.PageSize)
-				end += int64(n)
+				all := n
+				p.Heap = 4 * ntbfixed.PageSize
+				at, n := p.area(size, owner, writer)
+				require.Equal(t, off, at, "the header page stays where it is")
+				if heap, room := p.HeapAt(size, owner); n != all { // the owner's last
+					require.Equal(t, off+int64(n), heap)
+					require.Equal(t, all, n+p.Heap)
+					require.Equal(t, all-ntbfixed.PageSize, room)
+					heaps++
+				}
+				end += int64(all)
 			}
 		}
+		require.Equal(t, places, heaps)
 		require.LessOrEqual(t, end, int64(size))
 		require.Greater(t, end, int64(size-places*places*ntbfixed.PageSize))
 	}
-	for _, p := range []Place{{}, {2, 0, 2}, {2, -1, 0}, {17, 0, 1}, {1, 0, 0}} {
+	for _, p := range []Place{{}, {2, 0, 2, 0}, {2, -1, 0, 0}, {17, 0, 1, 0}, {1, 0, 0, 0}} {
 		_, err := AttachSocket("/none", p)
 		require.Error(t, err)
 	}
@@ -231,7 +242,7 @@ func functionEnds(t *testing.T) (a, b ntb.Attachment) {
 			attach = AttachResources
 		}
 		var err error
-		ends[i], err = attach(address, Place{2, i, 1 - i})
+		ends[i], err = attach(address, Place{Places: 2, Own: i, Peer: 1 - i})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, ends[i].Close()) })
 	}
@@ -254,7 +265,7 @@ func TestFunctionsThatAreNone(t *testing.T) {
 		"fffe:ff:1f.7": "lspci -D lists what there is",
 	} {
 		for _, attach := range []func(string, Place) (ntb.Attachment, error){AttachFunction, AttachResources} {
-			_, err := attach(address, Place{2, 0, 1})
+			_, err := attach(address, Place{Places: 2, Own: 0, Peer: 1})
 			require.ErrorContains(t, err, want)
 		}
 	}
@@ -271,9 +282,9 @@ func newMemory(t *testing.T, size int64) string {
 
 // fileEnds returns the two ends of a bridge at a file.
 func fileEnds(t *testing.T, path string, places, i, j int) (a, b ntb.Attachment) {
-	a, err := AttachFile(path, Place{places, i, j})
+	a, err := AttachFile(path, Place{Places: places, Own: i, Peer: j})
 	require.NoError(t, err)
-	b, err = AttachFile(path, Place{places, j, i})
+	b, err = AttachFile(path, Place{Places: places, Own: j, Peer: i})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())
@@ -345,12 +356,12 @@ func TestFilesThatAreNoMemory(t *testing.T) {
 		"/dev/null":         "not a regular file",
 		newMemory(t, 16383): "has 16383 bytes",
 	} {
-		a, err := AttachFile(path, Place{2, 0, 1})
+		a, err := AttachFile(path, Place{Places: 2, Own: 0, Peer: 1})
 		require.NoError(t, err)
 		_, err = a.Open(context.Background())
 		require.ErrorContains(t, err, want)
 		require.NoError(t, a.Close())
 	}
-	_, err := AttachFile(none, Place{2, 0, 2})
+	_, err := AttachFile(none, Place{Places: 2, Own: 0, Peer: 2})
 	require.ErrorContains(t, err, "from place 0 to 2 of 2")
 }

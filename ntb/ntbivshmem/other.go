@@ -4,6 +4,7 @@ package ntbivshmem
 
 import (
 	"context"
+	"os"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -28,3 +29,8 @@ func CheckSocket(context.Context, string, Place) (int, error) { return 0, ntb.Er
 
 // CheckFunction needs Linux on amd64 or arm64.
 func CheckFunction(string) error { return ntb.ErrNotSupported }
+
+// OpenMemory needs Linux on amd64 or arm64.
+func OpenMemory(context.Context, string, bool) (*os.File, int64, error) {
+	return nil, 0, ntb.ErrNotSupported
+}

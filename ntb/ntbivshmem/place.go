@@ -15,6 +15,9 @@ type Place struct {
 	Places int // how many the memory has, 2 to MaxPlaces, the same at all ends
 	Own    int // this end's, from 0 on
 	Peer   int // the other end's
+	// Heap is how many bytes at the end of each place's areas are left to heaps, see [Place.HeapAt]. It is a
+	// multiple of the page, and 0 where there are none.
+	Heap int
 }
 
 func (p Place) check() error {
@@ -32,7 +35,22 @@ func (p Place) area(size int64, owner, writer int) (off int64, n int) {
 	if writer > owner {
 		writer--
 	}
-	return each * int64(owner*(p.Places-1)+writer), int(each)
+	off, n = each*int64(owner*(p.Places-1)+writer), int(each)
+	if writer == p.Places-2 {
+		n -= p.Heap
+	}
+	return off, n
+}
+
+// HeapAt returns where in a memory of size bytes a place has its Heap bytes: at the end of the last of the areas that
+// it reads. room is what they share with the window of that area.
+func (p Place) HeapAt(size int64, place int) (off int64, room int) {
+	last := p.Places - 1
+	if place == last {
+		last--
+	}
+	off, n := p.area(size, place, last)
+	return off + int64(n), n + p.Heap - ntbfixed.PageSize
 }
 
 // memories returns both ends' areas in a file that has the memory at its beginning.
