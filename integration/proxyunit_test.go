@@ -23,7 +23,8 @@ func TestProxyUnit(t *testing.T) {
 	}
 	succeeds(t, "systemd-sysusers", "--root="+root)
 	require.NotEmpty(t, inFile(t, root+"/etc/passwd", "sdp-proxy"))
-	require.Empty(t, succeeds(t, "systemd-analyze", "verify", root+"/etc/systemd/system/sdp-proxy.service"))
+	units := root + "/etc/systemd/system/sdp-proxy"
+	require.Empty(t, succeeds(t, "systemd-analyze", "verify", units+".service", units+".socket"))
 }
 
 // The proxy speaks systemd's protocol: when it is ready, reads its file again, drains, and that it lives.

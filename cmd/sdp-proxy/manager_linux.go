@@ -11,15 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manager is the service manager, by systemd's protocol sd_notify. Its methods do nothing if there is none.
+// manager is the service manager, by systemd's protocols sd_notify and sd_listen_fds. Its methods do nothing if there
+// is none.
 type manager struct {
-	socket string
-	pings  <-chan time.Time // when to say that this process lives; nil if the manager does not want that
+	socket  string
+	pings   <-chan time.Time // when to say that this process lives; nil if the manager does not want that
+	sockets []*os.File       // that it has passed
 }
 
 // findManager returns the manager that started this process. Its children get nothing of it.
 func findManager() *manager {
-	m := &manager{socket: os.Getenv("NOTIFY_SOCKET")}
+	m := &manager{socket: os.Getenv("NOTIFY_SOCKET"), sockets: passedSockets()}
 	every, err := strconv.ParseUint(os.Getenv("WATCHDOG_USEC"), 10, 40)
 	pid := os.Getenv("WATCHDOG_PID")
 	if m.socket != "" && err == nil && every > 1 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
@@ -29,6 +31,30 @@ func findManager() *manager {
 		os.Unsetenv(name)
 	}
 	return m
+}
+
+// firstPassed is the first descriptor that the manager passes.
+const firstPassed = 3
+
+// passedSockets returns what the manager has passed to this process, each with its name.
+func passedSockets() (all []*os.File) {
+	pid, names := os.Getenv("LISTEN_PID"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+	n, err := strconv.ParseUint(os.Getenv("LISTEN_FDS"), 10, 10)
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		os.Unsetenv(name)
+	}
+	if err != nil || pid != strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	for i := range int(n) {
+		name := "unknown" // as of sd_listen_fds_with_names
+		if i < len(names) && names[i] != "" {
+			name = names[i]
+		}
+		unix.CloseOnExec(firstPassed + i)
+		all = append(all, os.NewFile(uintptr(firstPassed+i), name))
+	}
+	return all
 }
 
 // tell sends what has changed. A manager that is not there is none.

@@ -2,10 +2,16 @@
 
 package main
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // manager is none: systemd is Linux's.
-type manager struct{ pings <-chan time.Time }
+type manager struct {
+	pings   <-chan time.Time
+	sockets []*os.File
+}
 
 func findManager() *manager   { return new(manager) }
 func (*manager) ready(int)    {}

@@ -25,7 +25,11 @@ type daemon struct {
 // start serves all maps or none.
 func (d *daemon) start() error {
 	d.server = proxy.NewServer(d.log, d.lines)
-	if err := d.server.Apply(context.Background(), d.config); err != nil {
+	err := d.server.Pass(d.manager.sockets)
+	if err == nil {
+		err = d.server.Apply(context.Background(), d.config)
+	}
+	if err != nil {
 		d.server.Close()
 		return err
 	}

@@ -35,6 +35,7 @@ var errMapGone = errors.New("the map was changed or removed")
 type env struct {
 	fabric *sdp.Fabric // nil for the default one of package sdp
 	log    *slog.Logger
+	passed []passed // sockets that the process was started with
 	// hasAddress reports whether the fabric gives an address to a host. It is called for transparent maps alone.
 	hasAddress func(netip.Addr) bool
 }
@@ -82,7 +83,10 @@ type Forwarder struct {
 // do. The caller then calls Serve, and finally Close.
 func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
 	f := newForwarder(m, env)
-	ln, err := listen(ctx, m, f.allow, env.fabric)
+	ln, err := env.passedTo(m)
+	if ln == nil && err == nil {
+		ln, err = listen(ctx, m, f.allow, env.fabric)
+	}
 	if err != nil {
 		f.cancel()
 		return nil, err
@@ -162,6 +166,14 @@ func (f *Forwarder) Addr() Endpoint { return f.addr }
 // errors, such as a lack of descriptors, are logged, and Serve waits and tries
 // again. Other errors end it.
 func (f *Forwarder) Serve() error {
+	f.mu.Lock()
+	if f.draining {
+		f.mu.Unlock()
+		return nil
+	}
+	f.serving.Add(1) // so that one that is accepted while listening ends is served
+	f.mu.Unlock()
+	defer f.serving.Done()
 	wait := acceptBackoffMin
 	for {
 		c, err := f.ln.Accept()
@@ -238,7 +250,7 @@ func (f *Forwarder) start(c net.Conn) {
 		switch {
 		case cause == "":
 			return
-		case cause == ending: // accepted when listening ended
+		case cause == ending:
 			reset(e.client)
 			return
 		case wait == 0:
@@ -249,7 +261,7 @@ func (f *Forwarder) start(c net.Conn) {
 		select {
 		case <-timer.C:
 		case <-f.freed:
-		case <-f.stop:
+		case <-f.ctx.Done():
 		}
 		timer.Stop()
 	}
@@ -280,7 +292,7 @@ func (m *Map) turnsAway(c net.Conn) string {
 	return ""
 }
 
-// ending is the cause for a client that came when listening ended. It is not counted.
+// ending is the cause for a client that came when connections were cut. It is not counted.
 const ending = "ending"
 
 // keepAlive has the kernel find out whether the peer of a TCP connection is there.

@@ -259,14 +259,57 @@ func TestListenerThatBreaksEndsServe(t *testing.T) {
 	}
 }
 
-func TestConnectionAcceptedAsListeningEndsIsReset(t *testing.T) {
+// lateListener accepts a connection when it is closed, as may happen.
+type lateListener struct {
+	net.Listener
+	accepting, closed chan struct{}
+	late              net.Conn
+}
+
+func (l *lateListener) Accept() (net.Conn, error) {
+	c := l.late
+	if c == nil {
+		return nil, net.ErrClosed
+	}
+	close(l.accepting)
+	<-l.closed
+	l.late = nil
+	return c, nil
+}
+
+func (l *lateListener) Close() error {
+	close(l.closed)
+	return l.Listener.Close()
+}
+
+func TestConnectionAcceptedAsListeningEndsIsServed(t *testing.T) {
+	e := newEnv(t)
+	ln, at := e.serverOn(networkTCP)
+	f := newForwarder(&Map{Targets: []Endpoint{e.names("a")}}, env{log: e.log.logger()})
+	client := e.dial(at)
+	late := &lateListener{ln, make(chan struct{}), make(chan struct{}), accept(t, ln)}
+	f.on(late)
+	go f.Serve()
+	<-late.accepting
+	drained := make(chan int)
+	go func() { drained <- f.Drain(context.Background()) }()
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Errorf("the client reads %v, want what the target sends", err)
+	}
+	client.Close()
+	if cut := <-drained; cut != 0 {
+		t.Errorf("%d are cut", cut)
+	}
+}
+
+func TestConnectionAcceptedAsConnectionsAreCutIsReset(t *testing.T) {
 	e := newEnv(t)
 	ln, at := e.serverOn(networkTCP)
 	f := newForwarder(&Map{Targets: []Endpoint{at}}, env{log: e.log.logger()})
 	f.on(ln)
 	client := e.dial(at)
 	accepted := accept(t, ln)
-	f.stopListening()
+	f.Close()
 	f.start(accepted)
 	if err := readToError(client); !isReset(err) {
 		t.Errorf("the client reads %v, want a reset", err)
@@ -274,7 +317,6 @@ func TestConnectionAcceptedAsListeningEndsIsReset(t *testing.T) {
 	if got := f.Stats(); got != (Stats{}) {
 		t.Errorf("counters %v, want none", got)
 	}
-	f.Close()
 }
 
 func TestLimiterLetsABurstThroughAndThenOnePerSecond(t *testing.T) {

@@ -46,7 +46,7 @@ func (f *Forwarder) admit(e *lastLine) (cause string, wait time.Duration) {
 	defer f.mu.Unlock()
 	m, turn := f.m, f.turn
 	switch {
-	case f.draining:
+	case f.ctx.Err() != nil:
 		return ending, 0
 	case m.MaxConnections > 0 && len(f.relays)+f.pending >= m.MaxConnections:
 		cause, wait = "max-connections", time.Hour // or until one ends
@@ -56,8 +56,7 @@ func (f *Forwarder) admit(e *lastLine) (cause string, wait time.Duration) {
 		f.past.Total++
 		f.pending++
 		e.m = m
-		// This is called under mu and before draining is set. So it is never concurrent
-		// with the Wait of Drain.
+		// Serve is counted too. So this is never the first one beside the Wait of Drain.
 		f.serving.Go(func() { f.serve(e, turn) })
 		return "", 0
 	}

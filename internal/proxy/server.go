@@ -82,6 +82,9 @@ func (s *Server) apply(ctx context.Context, c *Config) (err error) {
 	if err := s.checkTargets(ctx, c); err != nil {
 		return err
 	}
+	if err := s.env.checkPassed(c); err != nil {
+		return err
+	}
 	var all, opened []served
 	var operators net.Listener
 	defer func() {
@@ -301,6 +304,9 @@ func (s *Server) Drain(ctx context.Context) (cut int) {
 func (s *Server) Close() {
 	s.cutOld()
 	s.serveOperators(nil)
+	for _, p := range s.env.passed {
+		p.file.Close()
+	}
 	if s.env.fabric != nil {
 		s.env.fabric.Close()
 	}

@@ -24,3 +24,6 @@ func fileID(os.FileInfo) string { return "" }
 
 // networkNamespace returns "", since there is only one.
 func networkNamespace() string { return "" }
+
+// isListener returns false: no sockets are passed here.
+func isListener(*os.File) bool { return false }

@@ -109,3 +109,18 @@ func networkNamespace() string {
 	}
 	return fileID(info)
 }
+
+// isListener reports whether a file is a socket that listens for streams.
+func isListener(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = raw.Control(func(fd uintptr) {
+		kind, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_TYPE)
+		listens, bad := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
+		is = err == nil && bad == nil && kind == syscall.SOCK_STREAM && listens != 0
+	})
+	return is && err == nil
+}

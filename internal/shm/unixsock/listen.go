@@ -49,6 +49,26 @@ func bind(ctx context.Context, lc net.ListenConfig, path string) (*Listener, err
 	return l, nil
 }
 
+// Share owns a listener whose socket another process has made, and listens on too. It returns a *Listener if it is a Unix
+// socket, and ln otherwise. Close leaves the file and the socket as they are.
+func Share(ln net.Listener) (net.Listener, error) {
+	sock, ok := ln.(*net.UnixListener)
+	if !ok {
+		return ln, nil
+	}
+	sock.SetUnlinkOnClose(false)
+	l := &Listener{sock: sock, open: sendsFiles, held: true}
+	err := l.raw(func(fd int) error { refuseFiles(fd); return nil })
+	if err != nil {
+		sock.Close()
+		return nil, err
+	}
+	if name := sock.Addr().String(); !IsAbstract(name) {
+		l.file, _ = os.Lstat(name) // nil if somebody has removed it
+	}
+	return l, nil
+}
+
 // replaceStale calls listen, which makes a socket at path. If an old one is there without a
 // listener, that is removed first.
 func replaceStale(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
@@ -109,8 +129,9 @@ type Listener struct {
 	calls
 	sock *net.UnixListener
 	open bool        // peers may have sent files; immutable
+	held bool        // another process listens on it too; immutable
 	path string      // absolute, "" if the file stays; immutable
-	file os.FileInfo // likewise
+	file os.FileInfo // nil if that is not known; immutable
 }
 
 // ownFile has Close remove the file, unless another process has put its own there.
@@ -174,7 +195,9 @@ func (l *Listener) Close() error {
 	if !l.open {
 		return l.sock.Close()
 	}
-	_ = l.raw(stopListening)
+	if !l.held {
+		_ = l.raw(stopListening)
+	}
 	_ = l.sock.SetDeadline(time.Unix(1, 0))
 	closed := make(chan struct{})
 	files.add(-1, func() { l.wait(); l.sock.Close(); close(closed) })
@@ -188,7 +211,7 @@ func (l *Listener) Close() error {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.sock.Addr() }
 
-// File returns the file of a listener that Listen has made, or nil if it has none.
+// File returns the file of a listener that Listen or Share has made, or nil if it has none.
 func File(ln net.Listener) os.FileInfo {
 	if l, ok := ln.(*Listener); ok {
 		return l.file
