@@ -1,6 +1,7 @@
 package bounce
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 
@@ -55,38 +56,10 @@ func (s Stats) BytesWritten() uint64 { return s.InlineBytes + s.MMIOBytes + s.DM
 
 // Add adds o to s.
 func (s *Stats) Add(o Stats) {
-	s.BytesRead += o.BytesRead
-	s.RecordsRead += o.RecordsRead
-	s.InlineBytes += o.InlineBytes
-	s.InlineRecords += o.InlineRecords
-	s.MMIOBytes += o.MMIOBytes
-	s.MMIORecords += o.MMIORecords
-	s.MMIOStreamed += o.MMIOStreamed
-	s.DMABytes += o.DMABytes
-	s.DMARecords += o.DMARecords
-	s.DMACopies += o.DMACopies
-	s.DMAErrors += o.DMAErrors
-	s.DMAFull += o.DMAFull
-	s.DMAStartFull += o.DMAStartFull
-	s.DMAStartRead += o.DMAStartRead
-	s.DMAStartClose += o.DMAStartClose
-	s.DMAStartSmall += o.DMAStartSmall
-	s.DMAStartIdle += o.DMAStartIdle
-	s.Doorbells += o.Doorbells
-	s.DoorbellsSaved += o.DoorbellsSaved
-	s.ReadSpins += o.ReadSpins
-	s.ReadSpinHits += o.ReadSpinHits
-	s.ReadParks += o.ReadParks
-	s.WriteSpins += o.WriteSpins
-	s.WriteSpinHits += o.WriteSpinHits
-	s.WriteParks += o.WriteParks
-	s.ReadSpinsSpared += o.ReadSpinsSpared
-	s.WriteSpinsSpared += o.WriteSpinsSpared
-	s.StallsFull += o.StallsFull
-	s.StallsLimit += o.StallsLimit
-	s.StallsSmall += o.StallsSmall
-	s.MovesRead += o.MovesRead
-	s.MovesWritten += o.MovesWritten
+	sum, more := reflect.ValueOf(s).Elem(), reflect.ValueOf(o)
+	for i := range sum.NumField() {
+		sum.Field(i).SetUint(sum.Field(i).Uint() + more.Field(i).Uint())
+	}
 }
 
 // snapshot is a copy of a half's counters, for those that want them while a call has the

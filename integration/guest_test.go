@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/vfio"
 	"golang.org/x/sys/unix"
 )
 
@@ -163,9 +162,32 @@ func bindFunctions() error {
 			}
 			loaded = true
 		}
-		if err := vfio.Bind(function); err != nil {
+		if err := bindFunction(function); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// bindFunction gives a function to vfio-pci, away from the driver that it has. It is for root.
+func bindFunction(address string) error {
+	dir := filepath.Join("/sys/bus/pci/devices", address)
+	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
+		if filepath.Base(driver) == "vfio-pci" {
+			return nil
+		}
+		if err := os.WriteFile(filepath.Join(dir, "driver", "unbind"), []byte(address), 0); err != nil {
+			return fmt.Errorf("unbind PCI function %s: %w", address, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "driver_override"), []byte("vfio-pci"), 0); err != nil {
+		return err
+	}
+	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte(address), 0); err != nil {
+		return fmt.Errorf("bind PCI function %s: %w", address, err)
+	}
+	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err != nil || !strings.HasSuffix(driver, "/vfio-pci") {
+		return fmt.Errorf("vfio-pci did not take PCI function %s: %w", address, syscall.ENODEV)
 	}
 	return nil
 }

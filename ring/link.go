@@ -135,9 +135,6 @@ func (l *Link) Peer() *link.Peer { return l.peer }
 // ID returns the neighbour's id.
 func (l *Link) ID() link.ID { return l.id }
 
-// Direction returns the direction in which the link leads.
-func (l *Link) Direction() Direction { return l.direction }
-
 // Done returns a channel that is closed when the link is down and nothing uses its
 // lanes any more.
 func (l *Link) Done() <-chan struct{} { return l.done }

@@ -73,7 +73,7 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 		require.Len(t, p.Connections, 1)
 		o := p.Connections[0]
 		assert.Equal(t, []int{1, want.other, 1}, []int{o.Node, o.Process, o.Count})
-		assert.Equal(t, []uint64{5, 5}, []uint64{o.Read, o.Written()})
+		assert.Equal(t, []uint64{5, 5}, []uint64{o.Read, o.Inline + o.MMIO + o.DMA})
 	}
 	assert.Equal(t, "localhost:7007", h.Processes[1].Connections[0].Local)
 	assert.Equal(t, "localhost:7007", h.Processes[0].Connections[0].Remote)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/shmem"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,7 +52,7 @@ func bePE(pe, what string, args []string) int {
 			fmt.Println(err)
 			return 1
 		}
-		dir, err := fabric.OpenDir(spec.Name)
+		dir, err := hostdir.Open(hostdir.In(hostdir.Find(spec.Name), spec.Name), true)
 		if err != nil {
 			fmt.Println(err)
 			return 1

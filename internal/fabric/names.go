@@ -197,18 +197,6 @@ func (s *Spec) choose() (chosen *Spec, decided func(), err error) {
 	return &own, decided, nil
 }
 
-// OpenDir opens the directory of this user's fabric of one host of that name, and creates
-// it if it does not exist. The empty name means DefaultName.
-func OpenDir(name string) (*hostdir.Dir, error) {
-	if name == "" {
-		name = DefaultName
-	}
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	return hostdir.Open(hostdir.In(hostdir.Find(name), name), true)
-}
-
 // Whose returns the fabric's name, and for which processes it is, for messages.
 func (s *Spec) Whose() string {
 	name := "fabric " + s.Kind + ":" + s.Name

@@ -51,7 +51,7 @@ func (k *Kernel) lookUp(from uint16, to netip.AddrPort, through int) (Listener, 
 	if a.Is4() {
 		through = loopbackIndex // connections of IPv4 to any address of the machine come through it
 	}
-	message := diagRequest(family(a))
+	message := diagRequest(Family(a))
 	binary.BigEndian.PutUint16(message[24:], to.Port())
 	binary.BigEndian.PutUint16(message[26:], from)
 	copy(message[28:], a.AsSlice())
@@ -79,7 +79,7 @@ const loopbackIndex = 1 // LOOPBACK_IFINDEX, in each namespace
 //	28  32  address here, address there
 //	60  12  interface, cookie (all ones: any)
 func diagRequest(family byte) []byte {
-	b := request(sockDiagByFamily, 0, requestSize)
+	b := NewRequest(sockDiagByFamily, 0, requestSize)
 	b[16], b[17] = family, unix.IPPROTO_TCP
 	order.PutUint32(b[20:], 1<<stateListen)
 	order.PutUint32(b[64:], noCookie)

@@ -13,6 +13,8 @@
 // Anything that changes a packet or a call on its way is not seen: address translation
 // by netfilter, and eBPF programs at connect.
 //
+// The netlink socket itself, [Netlink], also serves package tun.
+//
 // It works on Linux only. Elsewhere all functions return errors.ErrUnsupported.
 package inetdiag
 

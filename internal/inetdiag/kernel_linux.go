@@ -63,13 +63,13 @@ func (k *Kernel) Close() {
 // asker has the sockets for questions in one network namespace. Each -1 is a descriptor
 // that is not open. One goroutine has it at a time.
 type asker struct {
-	keep      bool            // for other questions; constant
-	sockets   [2]conversation // indexed by diag and route
-	cookie    uint64          // SO_NETNS_COOKIE of sockets[diag], or what stands for it
-	namespace string          // of the sockets, as a link in /proc says it; "" if it does not
-	tasks     int             // /proc/self/task, for the thread's namespace; constant
-	thread    int             // whose link path is
-	path      string          // relative to tasks
+	keep      bool       // for other questions; constant
+	sockets   [2]Netlink // indexed by diag and route
+	cookie    uint64     // SO_NETNS_COOKIE of sockets[diag], or what stands for it
+	namespace string     // of the sockets, as a link in /proc says it; "" if it does not
+	tasks     int        // /proc/self/task, for the thread's namespace; constant
+	thread    int        // whose link path is
+	path      string     // relative to tasks
 	room      [answerRoom]byte
 }
 
@@ -81,7 +81,7 @@ const (
 
 var protocols = [...]int{diag: unix.NETLINK_SOCK_DIAG, route: unix.NETLINK_ROUTE}
 
-func newAsker() *asker { return &asker{sockets: [2]conversation{-1, -1}, tasks: -1} }
+func newAsker() *asker { return &asker{sockets: [2]Netlink{-1, -1}, tasks: -1} }
 
 // enter makes sure that the sockets are of the thread's namespace. They keep it alive, so
 // its name is not that of a later one.
@@ -104,14 +104,14 @@ func (a *asker) enter() {
 }
 
 // socket is one of the thread's namespace.
-func (a *asker) socket(i int) (conversation, error) {
+func (a *asker) socket(i int) (Netlink, error) {
 	if a.sockets[i] >= 0 {
 		return a.sockets[i], nil
 	}
-	c, err := converse(protocols[i])
+	c, err := OpenNetlink(protocols[i])
 	if err == nil && i == diag {
 		if a.cookie, err = namespaceOf(int(c)); err != nil {
-			c.close()
+			c.Close()
 		}
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *asker) socket(i int) (conversation, error) {
 	return c, nil
 }
 
-// ask is conversation.ask by the socket of that index. It is not kept where it cannot be
+// ask is Netlink.Ask by the socket of that index. It is not kept where it cannot be
 // known whether the next thread is in the same namespace, or where the kernel has not
 // answered.
 func (a *asker) ask(i int, message []byte, answer func(payload []byte) error) error {
@@ -129,7 +129,7 @@ func (a *asker) ask(i int, message []byte, answer func(payload []byte) error) er
 	if err != nil {
 		return err
 	}
-	answered, err := c.ask(message, a.room[:], answer)
+	answered, err := c.Ask(message, a.room[:], answer)
 	if !answered || a.namespace == "" {
 		a.hangUp()
 	}
@@ -140,7 +140,7 @@ func (a *asker) ask(i int, message []byte, answer func(payload []byte) error) er
 func (a *asker) hangUp() {
 	for i, c := range a.sockets {
 		if c >= 0 {
-			c.close()
+			c.Close()
 			a.sockets[i] = -1
 		}
 	}

@@ -188,7 +188,7 @@ func TestWithoutNamespacesNamesNothingIsKept(t *testing.T) {
 	_, _, err := k.Listening(netip.MustParseAddrPort("127.0.0.1:1"), loopbackIndex)
 	require.NoError(t, err)
 	require.Same(t, a, k.kept.Load())
-	require.Equal(t, [2]conversation{-1, -1}, a.sockets)
+	require.Equal(t, [2]Netlink{-1, -1}, a.sockets)
 }
 
 func TestNumbersOfThreads(t *testing.T) {

@@ -17,33 +17,35 @@ const (
 	dumpRoom   = 32 << 10 // for one datagram of a dump
 )
 
-// request begins a message. It returns the header, whose length is set when the
+// NewRequest begins a message. It returns the header, whose length is set when the
 // message is sent, and size zero bytes.
-func request(kind, flags uint16, size int) []byte {
+func NewRequest(kind, flags uint16, size int) []byte {
 	b := make([]byte, headerSize+size)
 	order.PutUint16(b[4:], kind)
 	order.PutUint16(b[6:], unix.NLM_F_REQUEST|flags)
 	return b
 }
 
-// conversation is a netlink socket. It belongs to the network namespace of the thread
+// Netlink is a netlink socket. It belongs to the network namespace of the thread
 // that opened it.
-type conversation int
+type Netlink int
 
-func converse(protocol int) (conversation, error) {
+// OpenNetlink opens a socket of a protocol, such as NETLINK_ROUTE.
+func OpenNetlink(protocol int) (Netlink, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return -1, fmt.Errorf("inetdiag: socket: %w", err)
 	}
-	return conversation(fd), nil
+	return Netlink(fd), nil
 }
 
-func (c conversation) close() { unix.Close(int(c)) }
+// Close closes the socket.
+func (c Netlink) Close() error { return unix.Close(int(c)) }
 
-// ask sends a message and calls answer with the payload of each message that comes
-// back. If the kernel answers with an error, ask returns that, with answered set. The
+// Ask sends a message and calls answer with the payload of each message that comes
+// back. If the kernel answers with an error, Ask returns that, with answered set. The
 // kernel answers within send, so the receive does not wait. room is for one datagram.
-func (c conversation) ask(message, room []byte, answer func(payload []byte) error) (answered bool, err error) {
+func (c Netlink) Ask(message, room []byte, answer func(payload []byte) error) (answered bool, err error) {
 	order.PutUint32(message, uint32(len(message)))
 	if err := ignoringInterrupts(func() error { _, err := unix.Write(int(c), message); return err }); err != nil {
 		return false, fmt.Errorf("inetdiag: send: %w", err)

@@ -81,8 +81,8 @@ func zoneIndex(a netip.Addr) (int, error) {
 //	28   4  attribute: length, RTA_DST
 //	32      the address
 func routeRequest(a netip.Addr, through int) []byte {
-	b := request(unix.RTM_GETROUTE, 0, unix.SizeofRtMsg)
-	b[headerSize] = family(a)
+	b := NewRequest(unix.RTM_GETROUTE, 0, unix.SizeofRtMsg)
+	b[headerSize] = Family(a)
 	b[headerSize+1] = byte(a.BitLen())
 	if a.Is6() {
 		// This asks for the entry itself rather than the result of using it. A connection
@@ -90,17 +90,19 @@ func routeRequest(a netip.Addr, through int) []byte {
 		// address.
 		order.PutUint32(b[headerSize+8:], unix.RTM_F_FIB_MATCH)
 	}
-	b = appendAttribute(b, unix.RTA_DST, a.AsSlice())
+	b = AppendAttribute(b, unix.RTA_DST, a.AsSlice())
 	if through != 0 {
-		b = appendAttribute(b, unix.RTA_OIF, order.AppendUint32(nil, uint32(through)))
+		b = AppendAttribute(b, unix.RTA_OIF, order.AppendUint32(nil, uint32(through)))
 	}
 	return b
 }
 
-func appendAttribute(b []byte, kind uint16, value []byte) []byte {
+// AppendAttribute appends an attribute to a message.
+func AppendAttribute(b []byte, kind uint16, value []byte) []byte {
 	b = order.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = order.AppendUint16(b, kind)
-	return append(b, value...) // value has 4 or 16 bytes, so there is no padding
+	b = append(b, value...)
+	return append(b, make([]byte, -len(value)&3)...)
 }
 
 func parseRoute(b []byte) (Route, error) {
@@ -127,7 +129,8 @@ func parseRoute(b []byte) (Route, error) {
 	return r, nil
 }
 
-func family(a netip.Addr) byte {
+// Family returns the family of an address.
+func Family(a netip.Addr) byte {
 	if a.Is4() {
 		return unix.AF_INET
 	}

@@ -70,16 +70,16 @@ func subflowCookie(fd int) (uint64, error) {
 	case *unix.SockaddrInet6:
 		kind, port = unix.AF_INET6, a.Port
 	}
-	c, err := converse(unix.NETLINK_SOCK_DIAG)
+	c, err := OpenNetlink(unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return 0, err
 	}
-	defer c.close()
+	defer c.Close()
 	message := diagRequest(kind)
 	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	message[24], message[25] = byte(port>>8), byte(port)
 	var cookie uint64
-	_, err = c.ask(message, make([]byte, dumpRoom), func(payload []byte) error {
+	_, err = c.Ask(message, make([]byte, dumpRoom), func(payload []byte) error {
 		a, err := parseAnswer(payload)
 		if err == nil && a.state == stateListen && a.inode == uint32(st.Ino) {
 			cookie = a.cookie

@@ -153,9 +153,6 @@ func Counted(all []Connection) (sums []Connection) {
 	return sums
 }
 
-// Written returns the bytes written by all paths.
-func (c *Connection) Written() uint64 { return c.Inline + c.MMIO + c.DMA }
-
 // Link returns the end of a wire at this process, or nil.
 func (p *Process) Link(wire int) *Link {
 	for i := range p.Links {

@@ -7,6 +7,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ntbnet/ntbnet/internal/inetdiag"
 )
 
 // Setup makes the devices of a node so that they stay, for a user, and configures them.
@@ -44,11 +48,12 @@ func Remove(c *Config) error {
 
 // eachPeer calls f for each peer.
 func (c *Config) eachPeer(f func(n *netlink, peer int) error) error {
-	n, err := openNetlink()
+	socket, err := inetdiag.OpenNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer n.Close()
+	defer socket.Close()
+	n := &netlink{socket}
 	for peer := 1; peer <= c.Nodes; peer++ {
 		if peer == c.Self {
 			continue

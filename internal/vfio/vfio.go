@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -227,27 +226,4 @@ func (d *Device) Close() error {
 		}
 	}
 	return err
-}
-
-// Bind gives a function to vfio-pci, away from the driver that it has. It is for root.
-func Bind(address string) error {
-	dir := filepath.Join(sysfsDevices, address)
-	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
-		if filepath.Base(driver) == "vfio-pci" {
-			return nil
-		}
-		if err := os.WriteFile(filepath.Join(dir, "driver", "unbind"), []byte(address), 0); err != nil {
-			return fmt.Errorf("vfio: unbind PCI function %s: %w", address, err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "driver_override"), []byte("vfio-pci"), 0); err != nil {
-		return fmt.Errorf("vfio: %w", err)
-	}
-	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte(address), 0); err != nil {
-		return fmt.Errorf("vfio: bind PCI function %s: %w", address, err)
-	}
-	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err != nil || !strings.HasSuffix(driver, "/vfio-pci") {
-		return fmt.Errorf("vfio: vfio-pci did not take PCI function %s: %w", address, syscall.ENODEV)
-	}
-	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -17,7 +17,7 @@ func TestAFabricIsTheTestsOwnAndGoneAfterIt(t *testing.T) {
 	t.Run("inner", func(t *testing.T) {
 		name := Name(t)
 		require.Equal(t, name, Name(t))
-		d, err := fabric.OpenDir(name)
+		d, err := hostdir.Open(hostdir.In(hostdir.Find(name), name), true)
 		if errors.Is(err, ntb.ErrNotSupported) {
 			t.Skip(err)
 		}
