@@ -9,27 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// A frame in its slot. All numbers are little endian.
-//
-//	 0  4  hop number: 1 for the first frame of a lane, then one more each
-//	 4  1  kind
-//	 5  1  version: linkVersion
-//	 6  2  links that it may still go over, this one included
-//	 8  4  source node
-//	12  4  destination node; 0: the node that gets it
-//	16  4  tunnel: its number at the destination
-//	20  4  its number at the source
-//	24  4  epoch of the tunnel
-//	28  4  sequence number in the tunnel
-//	32  4  acknowledgement: the sequence number expected next
-//	36  4  length of the body, a multiple of 8
-//	40  4  doorbell bits
-//	44  4  KiB of window (open, accept); the left link's epoch (link state)
-//	48  4  order: number of a request, 0: none; retention in KiB (open, accept);
-//	       the right link's epoch (link state)
-//	52  4  order: number of an answer, 0: none
-//	56  8  zero
-//	64     body
+// A frame in its slot; docs/protocol/hops.md has the layout. All numbers are little endian.
 //
 // The first 8 bytes are published last. No payload is ever stored there, so the hop
 // number shows whether a frame is from an earlier lap. They are never zero nor all
@@ -63,8 +43,8 @@ type frame struct {
 	seq, ack uint32
 	length   uint32
 	bells    uint32
-	arg      uint32
-	ask      uint32 // of Order
+	arg      uint32 // KiB of window (open, accept); the left link's epoch (link state)
+	ask      uint32 // of Order; KiB of retention (open, accept); the right link's epoch (link state)
 	answer   uint32
 }
 

@@ -21,15 +21,12 @@ const (
 	Mesh
 )
 
+var topologyNames = [...]string{Ring: "ring", Line: "line", Mesh: "mesh"}
+
 // String returns the name in options: "ring", "line", "mesh".
 func (t Topology) String() string {
-	switch t {
-	case Ring:
-		return "ring"
-	case Line:
-		return "line"
-	case Mesh:
-		return "mesh"
+	if t >= Ring && t <= Mesh {
+		return topologyNames[t]
 	}
 	return fmt.Sprintf("topology %d", uint8(t))
 }
@@ -50,19 +47,12 @@ const (
 	Down
 )
 
+var directionNames = [...]string{Left: "left", Right: "right", Direct: "direct", Up: "up", Down: "down"}
+
 // String returns "left", "right", "direct", "up" or "down".
 func (d Direction) String() string {
-	switch d {
-	case Left:
-		return "left"
-	case Right:
-		return "right"
-	case Direct:
-		return "direct"
-	case Up:
-		return "up"
-	case Down:
-		return "down"
+	if d <= Down {
+		return directionNames[d]
 	}
 	return fmt.Sprintf("direction %d", uint8(d))
 }

@@ -6,11 +6,9 @@
 //
 // # Several hosts
 //
-// In a ring, a line or a mesh each host has a directory of its own, NAME@NODE, and in
-// it processes and ports as above. No other fabric's name has an @. Where a fabric is a
-// directory that is given by its path, all hosts share it, each with names of its own. One process, whose
-// spec gives the number of nodes, owns the host's links. The other processes are
-// members. Their links lead to the owner, which forwards for them. To each other they
+// In a ring, a line or a mesh each host has a directory of its own, or names of its own in one that
+// all share. One process, whose spec gives the number of nodes, owns the host's links. The other
+// processes are members. Their links lead to the owner, which forwards for them. To each other they
 // connect as in a fabric of one host.
 //
 // A member asks for the owner when it begins, and an owner for the members that run. So
@@ -22,11 +20,8 @@
 // This host does not know the holder of a port of another host. A process that dials
 // asks the owner there. If the holder is another process, the answer names it.
 //
-// A cable begins with a greeting and an answer, by which both sides learn whether they
-// have the same version and plan. A fabric of one host is one of one node, whose plan
-// has no links. A node with another number of nodes, topology, number of lanes or
-// version is refused on both sides, before anything is mapped. That happens in Open,
-// which asks all nodes that run, or when a link is made. Over the same
+// A cable begins with a greeting and an answer, by which both sides learn whether they have the
+// same version and plan, before anything is mapped; docs/protocol/meeting.md has them. Over the same
 // socket any process that may enter the directory can ask what the node knows: [ReadTopology].
 //
 // A wire need not be a Unix socket. Where Spec.Attach returns an [ntb.Attachment], the link's

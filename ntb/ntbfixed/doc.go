@@ -8,11 +8,12 @@
 //
 // # Memory
 //
-// Each side's memory begins with a header page, and the rest is its inbound window. [Page] has
-// the layout. All of it is written by the peer and read by its owner. So scratchpads and
-// doorbells need no registers: one interrupt is enough, and which doorbell it stands for is
-// found in the page. Where there are more, each has a goroutine, and any of them means all doorbells. The page also has epochs, by which sessions are distinguished, and a
-// heartbeat, because a bridge's link stays up when a process dies.
+// Each side's memory begins with a header page, and the rest is its inbound window. Both are
+// written by the peer and read by their owner. So scratchpads and doorbells need no registers: one
+// interrupt is enough, and which doorbell it stands for is found in the page. Where there are more
+// interrupts, each has a goroutine, and any of them means all doorbells. The page also has epochs,
+// by which sessions are distinguished, and a heartbeat, because a bridge's link stays up when a
+// process dies.
 //
 // # Sessions
 //

@@ -8,19 +8,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// The header page, in bytes. The peer writes all of it but the mark:
-//
-//	  0  magic and version    8   stored last of what a side writes
-//	  8  seen                 8   our epoch that the peer answers, and above it the peer's
-//	 16  epoch                8   of the peer's session
-//	 24  state                8   epoch of a session of the peer, and above it 1 if it has ended
-//	 32  heartbeat            8   changes with each tick of the peer
-//	 40  id                   8   of the peer, and above it 1 if that takes interrupts, 2 if not; 0 for no id
-//	 48  sizes                8   pages of window that the peer takes, and above it pages that it can store to
-//	 64  scratchpads         64   16 of 4 bytes
-//	128  doorbell words      64   16 of 4 bytes: how often each was rung
-//	192  mark                 8   epoch of this side's session, by this side
-//	200  unused
+// The header page; docs/protocol/link.md has the layout. The peer writes all of it but the mark. The
+// magic is stored last of what a side writes.
 const (
 	// PageSize is the size of the header page, and the offset of the window behind it.
 	PageSize = 4096
