@@ -13,7 +13,7 @@ const (
 )
 
 // LogQueue is a writer for a log that waits for nobody. Lines wait in a queue while their reader is slow, and are
-// dropped while it is full.
+// dropped while it is full, or where they cannot be written.
 type LogQueue struct {
 	lines   chan []byte
 	closing chan struct{} // closed by Close
@@ -55,16 +55,23 @@ func (q *LogQueue) run(w io.Writer) {
 	for {
 		select {
 		case line := <-q.lines:
-			w.Write(line) // a reader that has gone is nobody's error
+			q.write(w, line)
 		case <-q.closing:
 			for {
 				select {
 				case line := <-q.lines:
-					w.Write(line)
+					q.write(w, line)
 				default:
 					return
 				}
 			}
 		}
+	}
+}
+
+// write writes a line, or drops it: its reader has gone, or a disk is full.
+func (q *LogQueue) write(w io.Writer, line []byte) {
+	if _, err := w.Write(line); err != nil {
+		q.dropped.Add(1)
 	}
 }

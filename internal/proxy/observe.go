@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"runtime"
 	"slices"
 	"time"
 
@@ -126,8 +127,10 @@ func (s *Server) writeMetrics(w *metrics.Writer) {
 	w.Family("sdp_proxy_reloads_total", "counter", "Files that were read again, by result.")
 	w.Sample(float64(reloads), "result", "taken")
 	w.Sample(float64(bad), "result", "refused")
-	w.Family("sdp_proxy_log_dropped_total", "counter", "Lines of the log that were dropped, since their reader was too slow.")
+	w.Family("sdp_proxy_log_dropped_total", "counter", "Lines of the log that were dropped, since their reader was too slow, or could not be written.")
 	w.Sample(float64(s.lines.Dropped()))
+	w.Family("sdp_proxy_goroutines", "gauge", "Goroutines of the proxy.")
+	w.Sample(float64(runtime.NumGoroutine()))
 }
 
 // writeTargets writes what is known of the targets of maps. It locks none of them while it writes.
