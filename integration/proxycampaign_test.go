@@ -70,7 +70,7 @@ func newProxyCampaign(t *testing.T, load proxyLoad) *proxyCampaign {
 	t.Setenv("SDP_FABRIC", "shm:"+fabrictest.Name(t))
 	g := &proxyCampaign{t: t, load: load, ports: map[string]string{}, ended: make(chan struct{})}
 	var config strings.Builder
-	fmt.Fprintf(&config, "metrics: unix:%s/m\nmaps:\n", shortDir(t))
+	fmt.Fprintf(&config, "metrics: unix:%s/m\ndefaults: {dial-timeout: 1m}\nmaps:\n", shortDir(t))
 	var names []string
 	for name, target := range campaignTargets {
 		ln, err := sdp.Listen("sdp", "localhost:0")
@@ -213,28 +213,26 @@ func (g *proxyCampaign) comeAndGo() error {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	visits := 0
-	for time.Since(begin) < g.load.time && len(errs) == 0 {
-		time.Sleep(time.Millisecond)
-		for ; visits < int(time.Since(begin).Seconds()*float64(g.load.rate)); visits++ {
-			i, target := visits, "echo"
-			if i%25 < len(targets) {
-				target = targets[i%25]
-			}
-			free <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-free }()
-				if target == "full" {
-					g.turnedAway()
-					return
-				}
-				if err := g.visit(target, i/25); err != nil {
-					select {
-					case errs <- err:
-					default:
-					}
-				}
-			})
+	for ; time.Since(begin) < g.load.time && len(errs) == 0; visits++ {
+		time.Sleep(time.Until(begin.Add(time.Duration(visits) * time.Second / time.Duration(g.load.rate))))
+		i, target := visits, "echo"
+		if i%25 < len(targets) {
+			target = targets[i%25]
 		}
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			if target == "full" {
+				g.turnedAway()
+				return
+			}
+			if err := g.visit(target, i/25); err != nil {
+				select {
+				case errs <- err:
+				default:
+				}
+			}
+		})
 	}
 	wg.Wait()
 	g.t.Logf("%d connections came and went in %v, of %d a second that were wanted; the slowest echo took %v",
@@ -272,7 +270,7 @@ func (g *proxyCampaign) slow() error {
 		select {
 		case <-g.ended:
 			return nil
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(200 * time.Millisecond):
 		}
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			return err
