@@ -30,7 +30,6 @@ type Channel struct {
 	blocks  []byte                        // gathered blocks of a strided put
 	number  uint32                        // number of the last request with a reply
 	waiting []reply                       // replies not read yet, in their order
-	bytes   int                           // data of the replies not read yet
 	sent    uint64                        // bytes that all requests took of the queue
 	unacked bool                          // a request without a reply was sent since the last acknowledgement
 	err     error                         // the first error
@@ -58,7 +57,6 @@ func (r *reply) short() bool { return r.stride == 0 && r.n <= smallPut }
 const (
 	smallPut   = 208 // data that goes with its request in one record of four lines
 	maxWaiting = 16
-	maxBytes   = 2 * maxGet
 	// maxBehind is the most that requests behind an unread reply may take of the queue.
 	// The smallest queue has 2 KiB. A quarter may be read and not credited yet, as much
 	// again may be skipped at its end, and 256 bytes are for other things.
@@ -182,7 +180,7 @@ func (c *Channel) tell(op operation, status int) error {
 // ask sends a request whose reply goes to to. It first reads older replies if there
 // are too many. The caller holds mu.
 func (c *Channel) ask(r *request, to reply) error {
-	for len(c.waiting) >= maxWaiting || len(c.waiting) > 0 && c.bytes+to.n > maxBytes {
+	for len(c.waiting) >= maxWaiting {
 		if err := c.drain(len(c.waiting) - 1); err != nil {
 			return err
 		}
@@ -197,7 +195,6 @@ func (c *Channel) ask(r *request, to reply) error {
 	}
 	to.sent = c.sent
 	c.waiting = append(c.waiting, to)
-	c.bytes += to.n
 	return nil
 }
 
@@ -235,7 +232,6 @@ func (c *Channel) drain(keep int) error {
 			return err
 		}
 		c.waiting = c.waiting[:copy(c.waiting, c.waiting[1:])]
-		c.bytes -= r.n
 	}
 	return nil
 }

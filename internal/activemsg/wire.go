@@ -118,6 +118,5 @@ func (r *request) check(size int) error {
 	return nil
 }
 
-// maxGet is the most that one request asks for, in bytes. Replies that wait to be
-// read must fit into the connection, see channel.
+// maxGet is the most that one request asks for, in bytes.
 const maxGet = 64 << 10
