@@ -163,9 +163,9 @@ type user interface{ Close() error }
 //	              owns the links: 0 or 1; 0, and 1 in /etc/ntbnet/fabric unless given
 //	lanes=L       lanes of each link, the same on all nodes: a number from 1 to 8; 1
 //	              unless given
-//	slots=N       frames that a lane holds, the same on all nodes; fewer, but at least
-//	              8, or 4 of two nodes, where that is more than a quarter of a bridge's
-//	              window: a number from 2 to 4096; 32 unless given
+//	slots=N       frames that a lane holds, the same on all nodes; fewer where that is
+//	              more than a quarter of a bridge's window: a number from 2 to 4096; 32
+//	              unless given
 //	frame=BYTES   the most that a frame carries, the same on all nodes: a multiple of 64
 //	              from 256 to 1048576; 67584 unless given
 //	failover=1    connections to a neighbour go on by the other way when the link is
@@ -176,8 +176,7 @@ type user interface{ Close() error }
 //	              ivshmem:/PATH, all of one memory: a multiple of 4096 from 1048576 to
 //	              68719476736; none unless given
 //	left=END      what the wire to the node with the next lower number is made of, in a
-//	              ring or line: a bridge, see docs/hardware.md, or shared memory of
-//	              virtual machines or containers, see docs/ivshmem.md: ntb or
+//	              ring or line: see docs/hardware.md and docs/ivshmem.md: ntb or
 //	              ntb:ADDRESS of a bridge, ivshmem:ADDRESS of a PCI function,
 //	              ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or
 //	              ,peers=N; memory between processes unless given
