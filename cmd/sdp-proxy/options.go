@@ -20,6 +20,7 @@ It listens on the left side and forwards each connection to the right side. A
 side is one of
   tcp://HOST:PORT     TCP; an empty HOST listens on all addresses
   sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC, /etc/ntbnet/fabric or this user's own
+  tcp+sdp://HOST:PORT both, left only: TCP at HOST, SDP at the same port
   unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
 Port 0 on the left picks a free one, which the first line on stderr tells.
 With --transparent a map is LISTEN alone, at tcp://. What rules of nftables redirect

@@ -70,10 +70,13 @@ func (c *Config) Check() error {
 	}
 	listens := map[Endpoint]bool{}
 	for _, m := range c.Maps {
-		if listens[m.Listen] && !m.Listen.picks() {
-			return fmt.Errorf("two maps listen on %v; give one of them another address", m.Listen)
+		for _, network := range m.Listen.networks() {
+			at := m.Listen.half(network)
+			if listens[at] && !at.picks() {
+				return fmt.Errorf("two maps listen on %v; give one of them another address", at)
+			}
+			listens[at] = true
 		}
-		listens[m.Listen] = true
 	}
 	return nil
 }

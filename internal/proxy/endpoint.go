@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,19 +16,39 @@ const (
 	networkTCP  = "tcp"
 	networkUnix = "unix"
 	networkSDP  = "sdp"
+	networkBoth = "tcp+sdp" // of listeners alone
 )
 
 // Endpoint is one side of a [Map].
 type Endpoint struct {
-	// Network is "tcp", "sdp" or "unix".
+	// Network is "tcp", "sdp" or "unix", and "tcp+sdp" of a listener for both.
 	Network string
-	// Address is "host:port" for tcp and sdp, and a path for unix: absolute,
+	// Address is "host:port" for tcp and sdp, of TCP alone for both, and a path for unix: absolute,
 	// relative, or "@name" for an abstract name on Linux.
 	Address string
 }
 
 // String returns the form that [ParseMap] parses, such as "tcp://host:port".
 func (e Endpoint) String() string { return e.Network + "://" + e.Address }
+
+// networks returns what it listens on.
+func (e Endpoint) networks() []string {
+	if e.Network == networkBoth {
+		return []string{networkTCP, networkSDP}
+	}
+	return []string{e.Network}
+}
+
+// has reports whether it listens on a network, perhaps among others.
+func (e Endpoint) has(network string) bool { return slices.Contains(e.networks(), network) }
+
+// half returns where it listens on one of its networks. TCP has the address; SDP has the port at its one address.
+func (e Endpoint) half(network string) Endpoint {
+	if e.Network != networkBoth || network == networkTCP {
+		return Endpoint{network, e.Address}
+	}
+	return Endpoint{network, e.Address[strings.LastIndex(e.Address, ":"):]}
+}
 
 // picks reports whether the system picks the port of a listener.
 func (e Endpoint) picks() bool { return e.Network != networkUnix && strings.HasSuffix(e.Address, ":0") }
@@ -40,12 +61,12 @@ func parseEndpoint(s string, minPort int) (Endpoint, error) {
 	}
 	var err error
 	switch network {
-	case networkTCP, networkSDP:
+	case networkTCP, networkSDP, networkBoth:
 		err = checkHostPort(address, minPort)
 	case networkUnix:
 		err = checkPath(address)
 	default:
-		err = fmt.Errorf("unknown scheme %q; use tcp://, sdp:// or unix://", network+"://")
+		err = fmt.Errorf("unknown scheme %q; use tcp://, sdp://, tcp+sdp:// or unix://", network+"://")
 	}
 	if err != nil {
 		return Endpoint{}, err

@@ -40,12 +40,12 @@ type env struct {
 	hasAddress func(netip.Addr) bool
 }
 
-// Forwarder serves one [Map] after the other, on one listener. It joins each connection to a new one to the target of
+// Forwarder serves one [Map] after the other, on one listener, or on one of TCP and one of SDP. It joins each connection to a new one to the target of
 // the map that it serves then.
 type Forwarder struct {
-	addr Endpoint     // immutable
-	ln   net.Listener // immutable
-	env  env          // immutable
+	addr Endpoint       // immutable
+	lns  []net.Listener // one for each of addr's networks; immutable
+	env  env            // immutable
 
 	limited limiter // for lines about targets and Accept
 	crowded limiter // for lines about refused clients
@@ -83,15 +83,27 @@ type Forwarder struct {
 // do. The caller then calls Serve, and finally Close.
 func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
 	f := newForwarder(m, env)
-	ln, err := env.passedTo(m)
-	if ln == nil && err == nil {
-		ln, err = listen(ctx, m, f.allow, env.fabric)
+	var lns []net.Listener
+	half, at := *m, m.Listen
+	for _, network := range at.networks() {
+		half.Listen = at.half(network)
+		ln, err := env.passedTo(half.Listen)
+		if ln == nil && err == nil {
+			ln, err = listen(ctx, &half, f.allow, env.fabric)
+		}
+		if err != nil {
+			for _, ln := range lns {
+				ln.Close()
+			}
+			f.cancel()
+			return nil, err
+		}
+		lns = append(lns, ln)
+		if network != networkUnix {
+			at.Address = ln.Addr().String() // which has the port that was picked
+		}
 	}
-	if err != nil {
-		f.cancel()
-		return nil, err
-	}
-	f.on(ln)
+	f.on(lns...)
 	return f, nil
 }
 
@@ -102,11 +114,11 @@ func newForwarder(m *Map, env env) *Forwarder {
 	return f
 }
 
-// on sets the listener.
-func (f *Forwarder) on(ln net.Listener) {
-	f.ln = ln
+// on sets the listeners.
+func (f *Forwarder) on(lns ...net.Listener) {
+	f.lns = lns
 	if f.m.Listen.Network != networkUnix {
-		f.addr.Address = ln.Addr().String()
+		f.addr.Address = lns[0].Addr().String()
 	}
 	f.checking.Go(f.check)
 }
@@ -164,7 +176,7 @@ func (f *Forwarder) Addr() Endpoint { return f.addr }
 
 // Serve accepts connections until Drain or Close, and then returns nil. Temporary
 // errors, such as a lack of descriptors, are logged, and Serve waits and tries
-// again. Other errors end it.
+// again. Other errors end it, and it returns the first.
 func (f *Forwarder) Serve() error {
 	f.mu.Lock()
 	if f.draining {
@@ -174,9 +186,23 @@ func (f *Forwarder) Serve() error {
 	f.serving.Add(1) // so that one that is accepted while listening ends is served
 	f.mu.Unlock()
 	defer f.serving.Done()
+	ended := make(chan error, len(f.lns))
+	for _, ln := range f.lns {
+		f.serving.Go(func() { ended <- f.accept(ln) })
+	}
+	for range f.lns {
+		if err := <-ended; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accept is Serve for one listener.
+func (f *Forwarder) accept(ln net.Listener) error {
 	wait := acceptBackoffMin
 	for {
-		c, err := f.ln.Accept()
+		c, err := ln.Accept()
 		switch {
 		case err == nil:
 			wait = acceptBackoffMin
@@ -417,7 +443,9 @@ func (f *Forwarder) stopListening() {
 		f.draining = true
 		f.mu.Unlock()
 		close(f.stop)
-		f.ln.Close()
+		for _, ln := range f.lns {
+			ln.Close()
+		}
 	})
 }
 

@@ -151,20 +151,28 @@ func routes(ctx context.Context, maps []served) []route {
 	var all []route
 	for _, s := range maps {
 		for _, t := range s.m.Targets {
-			all = append(all, s.route(ctx, t))
+			for i := range s.f.lns {
+				all = append(all, s.route(ctx, i, t))
+			}
 		}
 	}
 	return all
 }
 
-func (s served) route(ctx context.Context, to Endpoint) route {
+// route is the way from a listener to a target.
+func (s served) route(ctx context.Context, listener int, to Endpoint) route {
+	ln := s.f.lns[listener]
+	from := s.f.addr
+	if from.Network == networkBoth {
+		from = Endpoint{from.networks()[listener], ln.Addr().String()}
+	}
 	r := route{
 		Map:    s.m.Listen.String() + "=" + to.String(),
 		PID:    os.Getpid(),
-		Listen: newSite(s.f.addr),
+		Listen: newSite(from),
 		Target: newSite(to),
 	}
-	if file := unixsock.File(s.f.ln); file != nil {
+	if file := unixsock.File(ln); file != nil {
 		r.Listen.Space = fileID(file)
 	}
 	if to.Network == networkSDP {

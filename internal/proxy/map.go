@@ -167,13 +167,15 @@ func (m *Map) check() error {
 		return fmt.Errorf("transparent is for tcp://, and nothing is redirected to %v", m.Listen)
 	case len(m.Targets) == 0 && !m.Transparent:
 		return errors.New("target is missing: where connections go, as in sdp://localhost:7000")
-	case slices.Contains(m.Targets, m.Listen):
+	case slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkBoth }):
+		return errors.New("tcp+sdp:// is where clients connect; a target is tcp:// or sdp://")
+	case slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return m.Listen.has(t.Network) && m.Listen.half(t.Network) == t }):
 		return errors.New("the two sides are the same, so it would forward to itself")
-	case m.Listen.Network == networkTCP && !m.Users.All():
+	case m.Listen.has(networkTCP) && !m.Users.All():
 		return fmt.Errorf("cannot listen on %v for some users alone: TCP does not know whose process connects; use sdp:// or unix://, or another map without allow-user and allow-group", m.Listen)
-	case m.Listen.Network != networkTCP && len(m.Sources) > 0:
+	case !m.Listen.has(networkTCP) && len(m.Sources) > 0:
 		return fmt.Errorf("allow-from is for tcp://, and %v has no addresses of clients", m.Listen)
-	case m.Listen.Network != networkTCP && len(m.Proxies) > 0:
+	case !m.Listen.has(networkTCP) && len(m.Proxies) > 0:
 		return fmt.Errorf("accept-proxy is for tcp://, and %v has no addresses of proxies", m.Listen)
 	case m.Transparent && (m.SendProxy || m.SendProxyV2 || len(m.Proxies) > 0):
 		return errors.New("send-proxy, send-proxy-v2 and accept-proxy are not for transparent maps")

@@ -49,10 +49,10 @@ func (p passed) listen() (net.Listener, error) {
 
 // isFor reports whether a map listens at the address of the socket.
 func (p passed) isFor(e Endpoint) bool {
-	if e.Network != p.at.Network {
+	if !e.has(p.at.Network) {
 		return false
 	}
-	if e.Network == networkUnix {
+	if p.at.Network == networkUnix {
 		return absolute(e.Address) == absolute(p.at.Address)
 	}
 	want, err := net.ResolveTCPAddr(networkTCP, e.Address)
@@ -74,10 +74,10 @@ func absolute(path string) string {
 	return path
 }
 
-// passedTo returns the listener of a socket that was passed for a map, or nil if none was.
-func (e env) passedTo(m *Map) (net.Listener, error) {
+// passedTo returns the listener of a socket that was passed for an address, or nil if none was.
+func (e env) passedTo(at Endpoint) (net.Listener, error) {
 	for _, p := range e.passed {
-		if p.isFor(m.Listen) {
+		if p.isFor(at) {
 			return p.listen()
 		}
 	}

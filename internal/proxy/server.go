@@ -163,7 +163,7 @@ func (s *Server) join(c *Config) error {
 		return errors.New("own and log cannot be changed while the proxy runs; restart it")
 	}
 	needed := c.Own || slices.ContainsFunc(c.Maps, func(m Map) bool {
-		return m.Transparent || m.Listen.Network == networkSDP || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
+		return m.Transparent || m.Listen.has(networkSDP) || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
 	})
 	if !needed || s.env.fabric != nil {
 		return nil
