@@ -36,7 +36,7 @@ func newReader(c net.Conn) *reader {
 // next waits until data has arrived and returns it. The data is valid until the
 // next call of a method. At the end of file the error is io.EOF.
 func (r *reader) next() ([]byte, error) {
-	if r.n > 0 && r.err != nil {
+	if r.err != nil {
 		return nil, r.err
 	}
 	for {

@@ -5,13 +5,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -108,32 +106,52 @@ func (r *relay) abort(cause error, by side) {
 	})
 }
 
-// copy copies src to dst until end of file. While nothing arrives, it holds no
-// buffer. Data of an SDP connection is written straight from its bounce buffer, and
-// counted as it is written. Between two kernel sockets the kernel moves the bytes
-// where it can, and they are counted at the end.
+// copy copies src to dst until end of file, and counts. While nothing arrives, it holds neither a buffer nor a
+// pipe. Data of an SDP connection is written straight from its bounce buffer.
 func (d *direction) copy(dst, src net.Conn) error {
 	if c, ok := src.(*sdp.Conn); ok {
 		return d.copyInPlace(dst, c)
 	}
-	if kernelMoves(dst, src) {
-		n, err := io.Copy(dst, src)
-		d.bytes.Add(n)
-		return err
+	r := newReader(src)
+	defer r.release()
+	for {
+		n, err := d.copyRead(dst, r)
+		for err == nil && n >= readSize {
+			n, err = d.copyMore(dst, r)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return d.copyThrough(dst, newReader(src))
 }
 
-// kernelMoves reports whether io.Copy lets the kernel move the bytes from src to dst,
-// by splice.
-func kernelMoves(dst, src net.Conn) bool {
-	if runtime.GOOS != "linux" {
-		return false
+// copyRead copies what one read returns, and returns how much that was.
+func (d *direction) copyRead(dst net.Conn, src *reader) (int, error) {
+	b, err := src.next()
+	if err != nil {
+		return 0, err
 	}
-	_, fromTCP := src.(*net.TCPConn)
-	_, toTCP := dst.(*net.TCPConn)
-	fromUnix, toUnix := unixsock.IsPlain(src), unixsock.IsPlain(dst)
-	return fromTCP && (toTCP || toUnix) || fromUnix && toTCP
+	n, err := dst.Write(b)
+	d.bytes.Add(int64(n))
+	d.wrote = err != nil
+	return n, err
+}
+
+// copyMore has the kernel move from socket to socket what has arrived behind a read that filled its buffer, if that
+// is as much again.
+func (d *direction) copyMore(dst net.Conn, src *reader) (n int, err error) {
+	if _, ok := dst.(*net.TCPConn); !ok || src.raw == nil {
+		return 0, nil
+	}
+	if n = src.arrived(); n < readSize {
+		return 0, nil
+	}
+	moved, err := io.CopyN(dst, src.conn, int64(n))
+	d.bytes.Add(moved)
+	return n, err
 }
 
 // copyInPlace does what io.Copy would do by WriteTo, and also counts. A Write that came in several
@@ -199,26 +217,6 @@ func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err err
 
 // resetGrace is how long the other side may take nothing of what a connection had sent before its reset.
 const resetGrace = time.Second
-
-// copyThrough copies through a buffer, and counts.
-func (d *direction) copyThrough(dst net.Conn, src *reader) error {
-	defer src.release()
-	for {
-		b, err := src.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		n, err := dst.Write(b)
-		d.bytes.Add(int64(n))
-		if err != nil {
-			d.wrote = true
-			return err
-		}
-	}
-}
 
 func closeWrite(c net.Conn) error {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {

@@ -154,8 +154,21 @@ func (w *watch) look(number int32, r *watched) {
 	}
 }
 
-// moved returns a number that changes while bytes are passed on. What the kernel moves between sockets is
-// counted at the end only, so that is what the TCP connections' peers have taken.
+// arrived returns how many bytes have arrived that were not read. raw must not be nil.
+func (r *reader) arrived() (n int) {
+	if r.err != nil {
+		return 0
+	}
+	_ = r.raw.Control(func(fd uintptr) {
+		if n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ); n < 0 {
+			n = 0
+		}
+	})
+	return n
+}
+
+// moved returns a number that changes while bytes are passed on. What the kernel moves from socket to socket is
+// counted when all of it was, so that is what the TCP connections' peers have taken.
 func (r *relay) moved() int64 { return r.sum(func(i *unix.TCPInfo) uint64 { return i.Bytes_acked }) }
 
 // activity is moved with what the TCP connections' peers have sent.

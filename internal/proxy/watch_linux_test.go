@@ -4,9 +4,46 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
+
+// Connections between two kernel sockets hold no pipes while they are idle, though the kernel has moved their bytes.
+func TestIdleConnectionsHoldNoPipes(t *testing.T) {
+	const conns, size = 30, 1 << 20
+	e := newEnv(t)
+	ln, at := e.serverOn(networkTCP)
+	f := e.forward(networkTCP, at, Map{})
+	before := pipes(t) // package net keeps some of other tests, for a while
+	for range conns {
+		client := e.dial(f.Addr())
+		server := accept(t, ln)
+		go client.Write(make([]byte, size))
+		_, err := io.CopyN(io.Discard, server, size)
+		require.NoError(t, err)
+		_, err = server.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(client, make([]byte, 1))
+		require.NoError(t, err)
+	}
+	require.Less(t, pipes(t)-before, conns, "package net keeps a few for the next use")
+}
+
+// pipes returns how many descriptors of pipes this process has.
+func pipes(t *testing.T) (n int) {
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		if to, _ := os.Readlink(fd); strings.HasPrefix(to, "pipe:") {
+			n++
+		}
+	}
+	return n
+}
 
 // A client that resets while the target takes nothing is noticed: nothing is read from the client then.
 func TestAResetIsNoticedWhileTheTargetTakesNothing(t *testing.T) {
