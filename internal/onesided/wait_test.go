@@ -3,6 +3,7 @@ package onesided
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,10 @@ func (countedSource) Yielded()      {}
 // A wait for a word of the heap is one of the spins that the limit of the process is for. It gives way to
 // those of connections, one of which may bring what the word waits for.
 func TestAWaitCountsInTheLimitOfSpins(t *testing.T) {
+	synctest.Test(t, testAWaitCountsInTheLimitOfSpins) // no offer takes long there
+}
+
+func testAWaitCountsInTheLimitOfSpins(t *testing.T) {
 	if runtime.NumCPU() == 1 {
 		t.Skip("nobody spins on one processor")
 	}
@@ -77,6 +82,10 @@ func TestSleepersAreWoken(t *testing.T) {
 
 // Where processes take turns at a processor, a wait offers its own after few polls.
 func TestACrowdedWaitOffersSoon(t *testing.T) {
+	synctest.Test(t, testACrowdedWaitOffersSoon) // no offer takes long there
+}
+
+func testACrowdedWaitOffersSoon(t *testing.T) {
 	_, o := alone(t, true, nil)
 	yields, polls := 0, 0
 	o.Space.offers = wait.NewOffers(func() { yields++ }, nil)
