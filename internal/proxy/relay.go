@@ -5,11 +5,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -106,11 +108,17 @@ func (r *relay) abort(cause error, by side) {
 	})
 }
 
-// copy copies src to dst until end of file, and counts. While nothing arrives, it holds neither a buffer nor a
-// pipe. Data of an SDP connection is written straight from its bounce buffer.
+// copy copies src to dst until end of file. While nothing arrives, it holds no buffer, and between TCP
+// connections no pipe. Data of an SDP connection is written straight from its bounce buffer. All is counted as it
+// is written, but between TCP and a Unix socket at the end.
 func (d *direction) copy(dst, src net.Conn) error {
 	if c, ok := src.(*sdp.Conn); ok {
 		return d.copyInPlace(dst, c)
+	}
+	if runtime.GOOS == "linux" && betweenTCPAndUnix(dst, src) {
+		n, err := io.Copy(dst, src) // by splice
+		d.bytes.Add(n)
+		return err
 	}
 	r := newReader(src)
 	defer r.release()
@@ -128,6 +136,12 @@ func (d *direction) copy(dst, src net.Conn) error {
 	}
 }
 
+func betweenTCPAndUnix(a, b net.Conn) bool {
+	_, aTCP := a.(*net.TCPConn)
+	_, bTCP := b.(*net.TCPConn)
+	return aTCP && unixsock.IsPlain(b) || unixsock.IsPlain(a) && bTCP
+}
+
 // copyRead copies what one read returns, and returns how much that was.
 func (d *direction) copyRead(dst net.Conn, src *reader) (int, error) {
 	b, err := src.next()
@@ -140,10 +154,11 @@ func (d *direction) copyRead(dst net.Conn, src *reader) (int, error) {
 	return n, err
 }
 
-// copyMore has the kernel move from socket to socket what has arrived behind a read that filled its buffer, if that
-// is as much again.
+// copyMore has the kernel move from one TCP connection to another what has arrived behind a read that filled its
+// buffer, if that is as much again.
 func (d *direction) copyMore(dst net.Conn, src *reader) (n int, err error) {
-	if _, ok := dst.(*net.TCPConn); !ok || src.raw == nil {
+	_, fromTCP := src.conn.(*net.TCPConn)
+	if _, toTCP := dst.(*net.TCPConn); !fromTCP || !toTCP || src.raw == nil {
 		return 0, nil
 	}
 	if n = src.arrived(); n < readSize {
