@@ -134,7 +134,7 @@ func number(b *testing.B, re *regexp.Regexp, text string) float64 {
 
 // tunWorld is two namespaces, with servers in the second one and paths to it.
 type tunWorld struct {
-	names  [2]string         // arguments of nsenter
+	names  [2]string         // arguments of nsenter, or "" for this process's own namespace
 	paths  map[string]string // the address of the servers, for programs in the first namespace
 	daemon int               // the process of sdp-tun of path tun, there
 }
@@ -217,6 +217,9 @@ func (w *tunWorld) fabric(b *testing.B) string {
 
 // in returns a program in a namespace.
 func (w *tunWorld) in(node int, args ...string) *exec.Cmd {
+	if w.names[node] == "" {
+		return exec.Command(args[0], args[1:]...)
+	}
 	return exec.Command("nsenter", append([]string{w.names[node], "--"}, args...)...)
 }
 
@@ -274,7 +277,8 @@ func (w *tunWorld) until(b *testing.B, path string, args ...string) {
 type iperfReport struct {
 	End struct {
 		Received struct {
-			Rate float64 `json:"bits_per_second"`
+			Rate  float64 `json:"bits_per_second"`
+			Bytes float64
 		} `json:"sum_received"`
 		Sum struct {
 			Lost float64 `json:"lost_percent"`
