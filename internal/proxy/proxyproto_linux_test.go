@@ -142,7 +142,7 @@ func TestAHeaderNamesTheClient(t *testing.T) {
 	wantAll(t, client, []byte("back"))
 	e.logged("closed", "client", `"end of file"`)
 	require.Contains(t, strings.Join(e.log.all(), ""), " client=192.0.2.7:4711 client_by=tcp via="+client.LocalAddr().String()+" ")
-	// Of those that the header does not name, the balancer's own address counts.
+	// A header without a client leaves the balancer's own address. Neither that nor 192.0.3.7 may connect.
 	for _, text := range []string{localV2, "PROXY TCP4 192.0.3.7 198.51.100.1 4711 80\r\n"} {
 		c := e.dial(f.Addr())
 		_, err := c.Write([]byte(text))

@@ -35,7 +35,7 @@ type health struct {
 
 	// Of all dials, for operators.
 	connected, refused int64
-	took               time.Duration // sum of those that connected
+	took               time.Duration // all dials that connected, in sum
 }
 
 // of returns the health of a target. The caller holds mu.
