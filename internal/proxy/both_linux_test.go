@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +49,12 @@ func TestAMapListensOnTCPAndSDP(t *testing.T) {
 
 func TestAMapThatCannotListenOnBothListensOnNeither(t *testing.T) {
 	e := newEnv(t)
-	used, at := e.serverOn(networkSDP)
+	port := fmt.Sprintf(":%d", 20000+rand.IntN(10000)) // none that a connection of TCP has for its own end
+	used, err := e.fabric.Listen(networkSDP, "localhost"+port)
+	require.NoError(t, err)
 	defer used.Close()
-	port := at.Address[strings.LastIndex(at.Address, ":"):]
 	m := Map{Listen: Endpoint{networkBoth, "127.0.0.1" + port}, Targets: []Endpoint{e.names("a")}}
-	_, err := open(t.Context(), &m, env{fabric: e.fabric, log: e.log.logger()})
+	_, err = open(t.Context(), &m, env{fabric: e.fabric, log: e.log.logger()})
 	require.ErrorContains(t, err, "cannot listen on sdp://"+port+": address already in use")
 	_, err = e.tryDial(m.Listen.half(networkTCP))
 	require.Error(t, err)
