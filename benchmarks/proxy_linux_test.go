@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -150,13 +151,15 @@ func (w *proxyWorld) proxy(b *testing.B, path, dir, fabric string, beside bool, 
 	return []int{w.start(b, 0, fabric, filepath.Join(dir, "sdp-proxy"), "--map", listen+from[0]+"="+dial+to[0], "--map", listen+from[1]+"="+dial+to[1])}
 }
 
-// freePort returns a port of loopback that nobody uses at present.
+// freePort returns a port of loopback that nobody uses at present, and that no connection takes for its own end.
 func freePort(b *testing.B) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(20000 + rand.IntN(10000))
+		if ln, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			ln.Close()
+			return port
+		}
 	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
+	b.Fatal("no port is free")
+	return ""
 }
