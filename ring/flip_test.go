@@ -66,20 +66,23 @@ func (d lateLaneSpad) SetPeerSpad(i int, v uint32) {
 	}
 }
 
-// What is written while the bridge is being set up vanishes, up to some word.
-func TestABringUpOfLanesWaitsForTheFirstWord(t *testing.T) {
+// What is written while the bridge is being set up vanishes, up to some word. When the words are written
+// again, any of them may be the first that is not there yet.
+func TestABringUpOfLanesWaitsForEachWord(t *testing.T) {
 	o := Options{Hosts: 3}
-	a, b := ntbmem.Pair(o.LinkWindow(0))
-	var wg sync.WaitGroup
-	for i, dev := range []ntb.Device{a, lateLaneSpad{b, linkIDSpad, time.Now().Add(50 * time.Millisecond)}} {
-		n := joined(t, link.MakeID(i+1, 1), o)
-		defer n.Close()
-		wg.Go(func() {
-			_, err := n.Link(within(t), dev, [...]Direction{Right, Left}[i])
-			require.NoError(t, err)
-		})
+	for late := linkIDSpad; late <= linkSizeSpad; late++ {
+		a, b := ntbmem.Pair(o.LinkWindow(0))
+		var wg sync.WaitGroup
+		for i, dev := range []ntb.Device{a, lateLaneSpad{b, late, time.Now().Add(50 * time.Millisecond)}} {
+			n := joined(t, link.MakeID(i+1, 1), o)
+			defer n.Close()
+			wg.Go(func() {
+				_, err := n.Link(within(t), dev, [...]Direction{Right, Left}[i])
+				require.NoError(t, err, "word %d", late)
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 }
 
 // One that is refused, too, ends when it has been for long.
@@ -90,6 +93,9 @@ func TestARefusedNeighbourThatChangesItsEpochKeepsNobody(t *testing.T) {
 	defer n.Close()
 	y.SetPeerSpad(linkIDSpad, uint32(link.MakeID(2, 1)))
 	y.SetPeerSpad(linkShapeSpad, 4<<16) // another number of nodes
+	for i := linkLanesSpad; i <= linkSizeSpad; i++ {
+		y.SetPeerSpad(i, 1)
+	}
 	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 	ends(t, "Link", func() {
 		_, err := n.Link(context.Background(), &flips{Device: x, epoch: linkEpochSpad}, Right)

@@ -232,7 +232,7 @@ func (l *Link) refuse(ctx context.Context, why error) error {
 // check checks the neighbour's scratchpads.
 func (l *Link) check() error {
 	word := l.dev.Spad(linkMagicSpad)
-	if word == 0 || word == link.Gone {
+	if link.Absent(word) {
 		return link.ErrNotYet
 	}
 	if word>>16 == link.Magic {
@@ -253,7 +253,7 @@ func (l *Link) check() error {
 		return fmt.Errorf("%w: %s: %v here, %v at %v", ErrMismatch, what, ours, theirs, l.id)
 	}
 	switch {
-	case id == 0 || id == link.Gone:
+	case link.Absent(id, shape, lanes, frame, size):
 		return link.ErrNotYet
 	case l.id == l.router.node.id:
 		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)

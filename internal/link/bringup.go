@@ -69,7 +69,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 // checkPeer checks the peer's scratchpads.
 func (p *Peer) checkPeer() error {
 	word := p.dev.Spad(spadMagic)
-	if word == 0 || word == Gone {
+	if Absent(word) {
 		return ErrNotYet
 	}
 	if word>>16 != Magic {
@@ -79,8 +79,8 @@ func (p *Peer) checkPeer() error {
 		return fmt.Errorf("%w: this side speaks %d, the peer %d", ErrVersion, Version, v)
 	}
 	id, window := p.dev.Spad(spadID), p.dev.Spad(spadWindow)
-	if id == 0 || id == Gone {
-		return ErrNotYet // the first word written; or the link is down
+	if Absent(id, window) {
+		return ErrNotYet
 	}
 	if int(window) != p.out.Len()>>10 {
 		return fmt.Errorf("%w: peer says its window has %d KiB, the bridge says %d", ErrProtocol, window, p.out.Len()>>10)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -41,6 +42,10 @@ type Exchange struct {
 // ErrNotYet reports that the other side has not written all its scratchpads. What it
 // writes while the bridge is being set up vanishes, up to some word.
 var ErrNotYet = errors.New("link: not all is there yet")
+
+// Absent reports whether one of these words, none of which is ever 0, has not been written, or the link is down. When
+// the other side writes its words again, word 0 may be there before the others.
+func Absent(words ...uint32) bool { return slices.Contains(words, 0) || slices.Contains(words, Gone) }
 
 // refuseWait is how long the other side may take to find why it is refused.
 const refuseWait = time.Second
