@@ -27,7 +27,7 @@
 // ends.
 //
 // A place is lost when its directory, or the claim file, is no longer where the path leads. Processes
-// that come later do not find those that are in it. [Dir.Watch] reports that, by inotify. What is
+// that come later do not find the ones that have it open. [Dir.Watch] reports that, by inotify. What is
 // watched is the claim file, since it goes before its directory, and renames of the directory and of
 // those above.
 //
