@@ -5,8 +5,8 @@
 // called a queue here.
 //
 // The package joins the links to neighbours, of package internal/link, to a fabric of several
-// hosts: lanes that carry frames over a link, the forwarding of frames, tunnels to nodes that are
-// not neighbours, and the routes there. Two processes with one link between them need none of that.
+// hosts. It has lanes that carry frames over a link, forwarding, and tunnels and routes to hosts
+// that are no neighbours. Two processes with one link between them need none of that.
 //
 // A [Node] is a [link.Node] that takes part in such a fabric. [Join] makes it one, then
 // [Node.Link] is called for each cable, and [Node.Peer] finds any node:
@@ -36,8 +36,8 @@
 // head stays in its slot, and the goroutine that learns of credit there goes on with it.
 //
 // A lane pulls: whose frame is next is decided when there is a slot for it, and the frame is made
-// then. Tunnels, advertisements and resets are sources, which keep what they have to send until
-// their turn; a lane of another link waits with its head in its slot. The goroutine that finds a
+// then. Tunnels, link states and resets are sources, which keep what they have to send until
+// their turn. A lane of another link waits with its head in its slot. The goroutine that finds a
 // frame or room runs the pull. The locks are taken in one order: that of the lane a frame comes
 // from, that of the lane it goes to, that of a tunnel.
 //
@@ -57,7 +57,7 @@
 // of its own into a lane only if two slots are free, and forwards if one is free. Both are decided,
 // and done, under the lane's lock. Then, in each direction and lane,
 //
-//   - one slot of all the ring's queues is always free: forwarding takes one and gives one back,
+//   - one slot of all the ring's queues is always free. Forwarding takes one and gives one back,
 //     delivering gives one back, and a frame that is put in leaves one;
 //   - the node before a queue with a free slot can forward into it. If it has nothing to forward,
 //     its own incoming queue is empty, or has a head that is delivered. So that queue has a free
@@ -86,14 +86,14 @@
 // is passed over and keeps what it is owed, up to 32 of the largest frames.
 //
 // Forwarded traffic counts as waiting from when a frame lies in this node's window, even if no
-// goroutine has read it. When own traffic is ahead by more than four of the largest frames,
-// forwarded traffic also counts as waiting while the neighbour, which waited for room, has been
-// notified of it and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames
-// and take no turns.
+// goroutine has read it. Own traffic may be ahead by more than four of the largest frames. Then
+// forwarded traffic also counts as waiting while a neighbour that waited for room has been
+// notified and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames and
+// take no turns.
 //
 // In the turn of own traffic, a forwarded frame leaves the only free slot alone for up to 20 µs, so
-// that another one becomes free. It may not do so for longer, since all nodes of a ring may be
-// doing that at once: then no slot becomes free, and the argument above holds again as soon as one
+// that another one becomes free. It may not do so for longer, since all hosts of a ring may be
+// doing that at once. Then no slot becomes free, and the argument above holds again as soon as one
 // of them goes on. Where none became free, the next frames do not wait, up to 15 of them.
 //
 // # Tunnels
@@ -107,7 +107,7 @@
 // any source, so only a process that a link state names gets such memory, and those of one host at
 // most 512. Link states, too, may be forged: over the link to one neighbour at most 1024 tunnels
 // come, in whatever names. With an Options.Window of 16 MiB and an Options.Retention of 2 MiB that
-// is 18 GiB of address space for each neighbour, of which the other ends can have all touched.
+// is 18 GiB of address space for each neighbour. The peers can have all of it touched.
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
 // the next Publish, so a small message is one frame. Order takes a round trip. All frames of a

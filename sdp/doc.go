@@ -23,22 +23,21 @@
 //   - The names of nodes, below, are the fabric's.
 //   - Where no TCP socket listens, a listener of network "sdp" on that port of this host is
 //     reached.
-//   - An address that option hostI gives to another node is reached by SDP where that node's kernel
-//     says that the TCP socket there is a listener's of this package and fabric. Otherwise, also if the node does not
-//     answer within a second, it is reached by TCP: see docs/fabrics.md.
+//   - An address that option hostI gives to another node is reached by SDP if the TCP socket there, by that
+//     node's kernel, is a listener's of this package and fabric. Otherwise, also if the node does not answer
+//     within a second, it is reached by TCP: see docs/fabrics.md.
 //   - A listener of network "tcp" is reached by network "sdp" too, unless another listener had the
 //     port there before.
 //
 // The kernel reports which socket a connection would reach. This is Linux' NETLINK_SOCK_DIAG. Where
 // it is missing or forbidden, network "tcp" is TCP, which is logged once. So it is where the system
-// has no fabrics, and while the process lacks what it takes to join one: room for files,
-// descriptors or memory. That is tried again, once a second at most. A fabric that is refused is an
-// error, on every network. The kernel does not
-// report what translates an address on its way. So for addresses of this machine, rules of
-// netfilter (DNAT, REDIRECT, REJECT) and eBPF programs at connect, as in service meshes, are not
-// seen. sk_lookup programs are. Use package net where those matter. In a group of SO_REUSEPORT that
-// has plain sockets as well, each socket is reached, but not evenly, and programs that choose
-// within a group do not count.
+// has no fabrics, and while the process lacks room for files, descriptors or memory to join one.
+// That is tried again, once a second at most. A fabric that is refused is an error, on every
+// network. The kernel does not report what translates an address on its way. So for addresses of
+// this machine, rules of netfilter (DNAT, REDIRECT, REJECT) and eBPF programs at connect, as in
+// service meshes, are not seen. sk_lookup programs are. Use package net where those matter. In a
+// group of SO_REUSEPORT with plain sockets each socket is reached, but not evenly. Programs that
+// choose within a group do not count.
 //
 // A connection by SDP is a *[Conn], one by TCP a *[net.TCPConn]:
 //
@@ -175,9 +174,9 @@
 //
 // # Errors
 //
-// As with net, every error but io.EOF is a *net.OpError, with net's names of operations and
-// net's texts. A *os.SyscallError in it has the name of the system call that would have failed over TCP,
-// such as "read" or "connect". errors.Is finds the cause: net.ErrClosed, os.ErrDeadlineExceeded,
-// context.Canceled, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH, EACCES
-// when a user is refused, or ENOBUFS when a window has no memory for another connection.
+// As with net, every error but io.EOF is a *net.OpError, with net's names of operations and net's texts.
+// A *os.SyscallError in it has the name of the system call of TCP that would have failed, such as "read"
+// or "connect". With errors.Is programs find the cause: net.ErrClosed, os.ErrDeadlineExceeded,
+// context.Canceled, syscall.ECONNREFUSED, ECONNRESET, EPIPE, EADDRINUSE, EHOSTUNREACH. EACCES is a user
+// that is refused, and ENOBUFS a window without memory for another connection.
 package sdp

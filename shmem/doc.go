@@ -104,10 +104,9 @@
 //	none: on any memory                 Bcast, AllReduce
 //	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
 //
-// Left out are: what version 1.5 calls deprecated (active sets, start_pes, shmalloc and so on);
-// query_thread, since there is one level; pcontrol, since Go programs are profiled by other means;
-// long double, for which Go has no type; and the environment variables SHMEM_VERSION and
-// SHMEM_INFO, which print what is written here.
+// Left out is what version 1.5 calls deprecated: active sets, start_pes, shmalloc and so on. So
+// are query_thread, since there is one level, pcontrol, since Go programs are profiled by other
+// means, and long double, for which Go has no type.
 package shmem
 
 // The version of the specification, and the vendor's name.

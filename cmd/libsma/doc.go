@@ -9,10 +9,10 @@
 //	shmemrun -n 4 ./prog
 //
 // It is the front of internal/job for C, as package shmem is for Go. In C is what costs less
-// than a call into Go: puts, gets and atomic operations on memory that is mapped, fences, the
-// first polls of a wait, and from which address which offset of the heap follows. Go fills a
-// table for that, see sma.h. All else is Go: joining, allocation, collective calls, teams, locks,
-// PEs that are reached by requests, and all waits that are not over at once.
+// than a call into Go: puts, gets and atomic operations on mapped memory, fences, and the first
+// polls of a wait. Go fills a table for that, by which C also finds an address in the heap, see
+// sma.h. All else is Go: joining, allocation, collective calls, teams, locks, requests, and
+// waits that are not over at once.
 //
 // The headers and functions.c are made by internal/libsma/generate.
 //

@@ -1,5 +1,5 @@
-// Command sdp-tun carries IP packets between the nodes of a fabric, so that programs which know only
-// the kernel's sockets run between them unchanged: ssh, NFS, ping, databases.
+// Command sdp-tun carries IP packets between the nodes of a fabric. Programs that know only the
+// kernel's sockets run between nodes unchanged: ssh, NFS, ping, databases.
 //
 // On each node, as root:
 //

@@ -84,10 +84,10 @@
 // gets the data as if it had not been posted. The reply says by a negative size that the receive is
 // withdrawn.
 //
-// The sender may use a posted receive only under a condition: none of its messages that went
-// without a posted receive, and that this receive takes as well, is still in the send queue. A
-// message that was taken from there is harmless. Either it met a receive, which is withdrawn by
-// now, because the reply is written before the count of taken messages. Or it is not for any
-// receive that is posted. If the rule forbids a receive, the message goes as if there were none.
-// Stats counts both cases: Gap, and Ignored.
+// The sender may use a posted receive only under a condition. No message that went without a
+// posted receive, and that this receive takes as well, may still be in its send queue. A message
+// that was taken from there is harmless. Either it met a receive, which is withdrawn by now,
+// because the reply is written before the count of taken messages. Or it is not for any receive
+// that is posted. If the rule forbids a receive, the message goes as if there were none. Stats
+// counts both cases: Gap, and Ignored.
 package mplite

@@ -11,12 +11,12 @@
 // go-redis and go-sql-driver/mysql find out which connections of a pool the server has
 // closed. They run redis-server, or MariaDB's mariadbd and mariadb-install-db.
 //
-// It prints a table of the tests whose results differ, or of all of them with -all, and a
-// line of totals with the number of connections that used SDP. Its exit status is 1 if a test
-// that passes over TCP does not pass over SDP, unless known.go has a reason, and if no
-// connection used SDP. An interrupt, or SIGTERM, ends the suite and all that it has
-// started, and removes what this command has made; then the exit status is 130. It is 2 for
-// arguments that are neither suites nor packages.
+// It prints a table of the tests whose results differ, or with -all of all tests. A line of
+// totals has the number of connections that used SDP. The exit status is 1 if no connection
+// used SDP, or if a test passes over TCP alone and known.go has no reason. An interrupt, or
+// SIGTERM, ends the suite and all that it has started, and removes what this command has
+// made. Then the exit status is 130. It is 2 for arguments that are neither suites nor
+// packages.
 //
 // # How calls are patched
 //

@@ -1,6 +1,6 @@
 // Package archtest checks rules of this repository that a compiler does not check:
-// which package may import which, where unsafe may be used, how long a file may be,
-// and what no file may mention. It has only tests. No package imports it.
+// imports, the use of unsafe, the length of a file, forbidden words, and more. It has
+// only tests. No package imports it.
 //
 // A new package needs a place in the picture and a row in the table of
 // docs/packages.md, which house_test.go reads. The other rules are in

@@ -1,7 +1,6 @@
 // Package arq makes one ordered stream of frames out of a way on which frames are lost,
-// repeated, and overtake each other. It is step functions: what to send, what an arriving
-// frame means, and when to act next follow from the state, the frame and the time that the
-// caller passes in.
+// repeated, and overtake each other. It is step functions. What to send, what a frame
+// means, and when to act next follow from the state, the frame and the caller's time.
 //
 // It has no clock, no goroutine and no lock. Its only memory is that of the frames that it
 // keeps. It knows nothing of lanes, links and ways: where a frame goes is the caller's.
@@ -24,8 +23,8 @@
 // 2^32. The receiver takes the next number only. The sender keeps what is not acknowledged
 // in its retransmit queue. All of it is sent again when nothing was acknowledged for a
 // timeout, and when the way changes. Every frame but open and accept acknowledges what was
-// taken. A frame of its own does so when much is owed, when 5 ms have passed, and when a
-// frame came again, since the acknowledgement was lost then.
+// taken. A frame of its own does so when much is owed, after 5 ms, and when a frame came
+// again: then the acknowledgement was lost.
 //
 // # The states
 //
@@ -37,8 +36,8 @@
 //	Ended      acknowledgements that are due    Close: Closed
 //	Closed     acknowledgements that are due
 //
-// The end that was asked is Up from the beginning. It sends accept before all else, and once
-// more before frames that it sends again, until something arrives from the other end: what
+// The end that was asked is Up from the beginning. It sends accept before all else, and again
+// before frames that it sends again, until something arrives from the other end. What
 // overtakes accept is lost there. In Opening nothing has been sent that must be taken back, so
 // Disable and Close end it at once. A close of the other end, a reset, and whatever else the
 // caller finds wrong end every state.

@@ -38,9 +38,9 @@
 //
 // A call returns when dst here is complete and src may be used again. Other PEs may still be in it.
 // Others do not touch a PE's dst or src before it has called, or after it has returned. dst is
-// written by its own PE, or by a PE to which that one has taken a step, which means "my dst may be
-// written". It is complete when all writers have taken a step that says "it is written". A src that
-// others read is free when all have taken a step that says "it was read". So calls may follow each
-// other at once, with any roots, and with teams that have PEs in common, as long as they do not use
-// the same objects at the same time.
+// written by its own PE. Another one may write it when a step of that PE has said so. It is
+// complete when all writers have taken a step that says "it is written". A src that others read is
+// free when all have taken a step that says "it was read". So calls may follow each other at once,
+// with any roots, and with teams that have PEs in common. They must not use the same objects at the
+// same time.
 package collective

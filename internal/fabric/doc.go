@@ -26,9 +26,9 @@
 //
 // A wire need not be a Unix socket. Where Spec.Attach returns an [ntb.Attachment], the link's
 // devices are its sessions. They are opened without a greeting, since nothing but the bridge
-// may join two machines: what a greeting compares, and the directions of the two ends, are
-// compared when the link comes up, and a mismatch is refused on both sides. There is no limit
-// to how long the neighbour may take to come.
+// may join two machines. The link compares what a greeting does, and the directions of its
+// two sides, when it comes up. Both sides refuse a mismatch. There is no limit to how long
+// the neighbour may take to come.
 //
 // A goroutine for each link makes it, and makes it again after its end. It sleeps while
 // the link is up or the neighbour does not run. A node that starts makes cables to the

@@ -1,5 +1,5 @@
-// Package hostdir is the directory of a host, by which its processes find each other: the
-// numbers of the processes, the ports that they hold, and the cables between them.
+// Package hostdir is the directory of a host, by which its processes find each other. It
+// has their numbers, the ports that they hold, and the cables between them.
 //
 // It is not a transport. What is sent over a cable is up to ntb/ntbshm and the packages
 // above.
@@ -23,8 +23,7 @@
 //
 // As long as a process uses a directory, it holds a shared flock on it. Programs that remove what
 // is old, such as systemd-tmpfiles, take an exclusive one, or leave the directory alone. A process
-// that an exclusive one keeps away for half a second enters without, and takes its own when that
-// ends.
+// that meets an exclusive one for half a second enters without, and takes its own later.
 //
 // A place is lost when its directory, or the claim file, is no longer where the path leads. Processes
 // that come later do not find the ones that have it open. [Dir.Watch] reports that, by inotify. What is

@@ -17,6 +17,6 @@
 //	ID                  that client has gone
 //
 // A server trusts its clients with the memory and with each other's interrupts, and with nothing
-// else: one that does not read, or that sends something, is dropped. A client trusts the server
-// to hand out memory that does not shrink.
+// else. A client that does not read, or that sends something, is dropped. A client trusts the
+// server to hand out memory that does not shrink.
 package ivshmem

@@ -1,6 +1,6 @@
-// Package job is a PE's part in a job of OpenSHMEM, without types: how PEs find each other, which
-// of them map each other's heaps, symmetric objects, teams and their collective calls, locks, and
-// how a job ends. Objects are an offset, a number of elements and their size in bytes.
+// Package job is a PE's part in a job of OpenSHMEM, without types. It has how PEs join, map each
+// other's heaps and end, and symmetric objects, teams with their collective calls, and locks.
+// Objects are an offset, a number of elements and their size in bytes.
 //
 // It does not have types of elements, nor C's names. Package shmem is its front for Go. Puts, gets,
 // atomics and waits are methods of internal/onesided, on what World.Space and World.Ctx return.

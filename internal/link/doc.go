@@ -14,9 +14,9 @@
 //
 // The device may be a bridge to a neighbour, or a tunnel of package ring, whose stores are
 // frames. Neither this package nor those above ask which of the two it is. They ask what it
-// can do, by its [ntb.Caps]: whether a waiter sees arrive what the peer stores ([Peer.Watch]),
-// whether data asks for room ([Peer.TryWrite]), whether what was stored is still on its way
-// ([Peer.Deliver]), and whether stores, scratchpads and doorbells arrive in one sequence. Two
+// can do, by its [ntb.Caps]. Some let a waiter see the peer's stores arrive ([Peer.Watch]),
+// have data ask for room ([Peer.TryWrite]), or have stores still on their way
+// ([Peer.Deliver]). In some, stores, scratchpads and doorbells arrive in one sequence. Two
 // processes of one machine use this package alone:
 //
 //	n := link.NewNode(link.MakeID(1, 1))

@@ -1,6 +1,6 @@
-// Package lock provides the mutex of this module. A [Mutex] is a sync.Mutex that knows its
-// class: what it protects, which other classes may be locked while it is held, and whether
-// several peers share it.
+// Package lock provides the mutex of this module. A [Mutex] is a sync.Mutex with a class.
+// That says what it protects, what may be locked while it is held, and whether several
+// peers share it.
 //
 // In a normal build that costs nothing, since the class is a type parameter that is not
 // used. With the build tag lockcheck, on amd64 and arm64, every Lock is checked. It panics

@@ -7,21 +7,20 @@
 //	client ──► Forwarder: listens ──► relay ──► dials ──► target
 //	           tcp:// unix:// sdp://            tcp:// unix:// sdp://
 //
-// A [Server] serves the maps of a [Config], which comes from a file or from flags, and may change to those of another
-// one. One [Forwarder] serves one [Map]. Each connection is a relay with one copying
-// goroutine per direction and nothing else. An idle connection uses no CPU and holds no
-// buffer. Data of an SDP connection is written from where it lies, unless it is a part of a
-// Write: that is read, and passed on, whole. A socket is read
-// into a buffer that is borrowed while there is something to read. Between two TCP
-// connections the kernel moves the bytes.
+// A [Server] serves the maps of a [Config], which comes from a file or from flags, and may change to those of
+// another one. One [Forwarder] serves one [Map]. Each connection is a relay with one copying goroutine per
+// direction and nothing else. An idle connection uses no CPU and holds no buffer. Data of an SDP connection
+// is written from where it lies. A Write of several parts is read, and passed on, whole. A socket is read
+// into a buffer that is borrowed while there is something to read. Between two TCP connections the kernel
+// moves the bytes.
 //
 // # Loops
 //
 // A [Server] refuses a map whose connections come back to it. It follows each target to
-// the Forwarder that listens there, in this process or in another one of the fabric.
-// All Forwarders leave their maps on the fabric's board. Addresses are compared as the
-// system would find them: a name by all its addresses, a wildcard, addresses of this
-// machine and of this network namespace, the file behind a path.
+// the Forwarder that listens there, in this process or in another one of the fabric. All
+// Forwarders leave their maps on the fabric's board. Addresses are compared as the system
+// would find them: names by all their addresses, wildcards, addresses of this machine and
+// network namespace, the file of a path.
 //
 // # How a stream ends
 //
@@ -31,8 +30,8 @@
 //     data never appears as a clean end. A Unix socket has no reset: its peer sees an
 //     end of file, or ECONNRESET if it had sent bytes that were not read.
 //   - While one side takes nothing, the other one is not read. A reset of that is noticed
-//     nevertheless, on TCP by Linux alone, and passed on a second later, so that what was sent
-//     before has time to arrive.
+//     nevertheless, on TCP by Linux alone. It is passed on a second later, so that earlier
+//     data has time to arrive.
 //   - A header of the PROXY protocol is read from the bare connection, and nothing behind it. So the kernel moves the
 //     bytes that follow, as without a header.
 //   - A target that cannot be dialled is a reset for the client. So is a client beyond

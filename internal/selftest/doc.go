@@ -1,6 +1,6 @@
-// Package selftest tests a wire between two hosts, with a program at both ends: whether stores
-// arrive in the order that the transport relies on, whether they leave at once, how fast they are,
-// whether doorbells arrive, and how a link ends. It is the work of "ntbnet selftest".
+// Package selftest tests a wire between two hosts, with a program at both ends. It tests the order
+// of stores on which the transport relies, whether stores leave at once, their speed, doorbells,
+// and the end of a link. It is the work of "ntbnet selftest".
 //
 // It uses an [ntb.Attachment] alone, and none of the transport above it. It does not look for ends
 // of wires, and measures no connections.

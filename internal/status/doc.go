@@ -1,5 +1,5 @@
 // Package status is what a process of a fabric serves about itself, as one JSON value, and what
-// those who ask put together from several. Everything that shows a fabric reads it: ntbnet ls,
+// clients put together from several. Everything that shows a fabric reads it: ntbnet ls,
 // doctor, topology and top, and programs that read their --json.
 //
 // It has types alone. Packages ring, internal/fabric and sdp fill them in, and internal/fabric

@@ -1,5 +1,5 @@
-// Package symheap is the symmetric heap of a PE: its memory, which other PEs of the host may map,
-// the allocation of objects, and access to it by offset, bytes and element size.
+// Package symheap is the symmetric heap of a PE, which other PEs of the host may map. It
+// allocates objects, and gives access by offset, bytes and element size.
 //
 // It does not know of PEs or of requests. Those are internal/onesided and internal/activemsg.
 //

@@ -22,8 +22,8 @@
 //     machine with one processor, unless another machine ends the wait;
 //   - a [Thrift], which notices that other processes need the processors.
 //
-// Where many waits find the limit reached, they take turns in a [Crowd]: one that has spun for a while,
-// or for long without a hit, gives its place to another one whose source is ready.
+// Where many waits find the limit reached, they take turns in a [Crowd]. A wait that has spun for a
+// while, or for long without a hit, gives its turn to one whose source is ready.
 //
 // Where other processes end a wait by a plain store, perhaps within nanoseconds, an [Offers]
 // polls instead. It has the same limit, where it gives way to Spinners, and its own way to notice

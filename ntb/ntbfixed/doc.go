@@ -40,10 +40,10 @@
 //
 // # Interrupts
 //
-// A side that takes interrupts writes its id into the peer's page, and the peer passes it to
-// its own way to interrupt. A side that takes none looks at the doorbell words instead: 50 µs after
-// it found one rung or rang one, then after twice as long each time, up to a millisecond, and after
-// a second without any every 10 ms.
+// A side that takes interrupts writes its id into the peer's page, and the peer passes it to its
+// own way to interrupt. A side that takes none looks at the doorbell words instead. It looks 50 µs
+// after it found one rung or rang one, then after twice as long each time, up to a millisecond.
+// After a second without any it looks every 10 ms.
 //
 // There is no Reclaim, because memory that an IOMMU has pinned cannot be given back.
 package ntbfixed

@@ -1,6 +1,6 @@
-// Package ntbivshmem drives QEMU's inter-VM shared memory as a bridge. Both ends map one memory:
-// a virtual machine as the BAR of an ivshmem function, a process of the host by way of
-// the server that QEMU is connected to, or as a file.
+// Package ntbivshmem drives QEMU's inter-VM shared memory as a bridge. Both ends map one memory.
+// A virtual machine has it as the BAR of an ivshmem function, a process of the host from the
+// server that QEMU uses, or as a file.
 //
 // There are four kinds of attachments, and one driver, that of package ntbfixed, behind them:
 //

@@ -7,10 +7,10 @@
 //
 // # Generations
 //
-// The two modules agree before a process may store anything, and the link is ready then. The peer's memory
-// is mapped for a generation of the link, from the moment when it is ready to the moment when it is not: a cable
-// was cut, the other side's process has ended, its machine began anew, or the bridge was removed. What is stored
-// later reaches nobody. What has arrived stays, unless the bridge was removed.
+// The two modules agree before a process may store anything, and the link is ready then. The peer's memory is
+// mapped for a generation of the link, which lasts while the link is ready. It ends when a cable is cut, the
+// other side's process ends, its machine begins anew, or the bridge is removed. What is stored later reaches
+// nobody. What has arrived stays, unless the bridge was removed.
 //
 // An [Attachment] waits in Open until the link is ready, and attaches to the memory of that generation. It
 // is told of the end by an event, and ends the session. A bridge that was removed and comes back is opened again.

@@ -1,3 +1,3 @@
 // Package report prints what package meter measures: as text like iperf3's, as JSON with its keys,
-// as the table that compares transports, and as pictures. It measures nothing.
+// as a table of transports, and as pictures. It measures nothing.
 package report

@@ -9,9 +9,9 @@
 //	stores ------> BAR2  doorbells, window 0 -----------------> outbound space of the peer's controller ---> peer
 //	stores ------> BAR3  window 1, and so on -----------------> the same
 //
-// A doorbell is a store that the peer's controller makes a message of MSI-X, at the address that the peer's driver had
-// in the table when it configured its doorbells. The function itself knows of no cable: when one is cut, or a
-// machine is reset, the link stays up, and so do translations.
+// A doorbell is a store that the peer's controller makes a message of MSI-X, at the address that the peer's
+// driver had in the table when it configured its doorbells. The function itself knows of no cable. When one
+// is cut, or a machine is reset, link and translations stay.
 //
 // The registers are those of drivers/pci/endpoint/functions/pci-epf-ntb.c, and what the controllers do is in
 // drivers/pci/controller/cadence/pcie-cadence-ep.c and pcie-cadence.c beside it, in the tree of Linux 6.12. What
@@ -30,8 +30,8 @@
 //   - ntb_epf_mw_get_align allows window 0 the size of its BAR, of which doorbells have half; the firmware refuses that.
 //   - ntb_epf_peer_mw_get_addr returns the size of the BAR behind the doorbells, whatever the peer has translated.
 //   - ntb_epf_peer_db_set rings the lowest of several bits alone, and for no bit the vector that is not used.
-//     Where the doorbell is it reads from the function: by a cut cable that is ones, and the store goes to some other
-//     address of the kernel's.
+//     It reads from the function where the doorbell is. By a cut cable that reads ones, and the store goes to
+//     some other address of the kernel's.
 //   - ntb_epf_db_set_mask and ntb_epf_db_clear_mask do nothing.
 //   - ntb_epf_mw_to_bar takes one window more than there are.
 //   - ntb_epf_link_is_up sets no speed and width, and takes the ones of a cut cable for a link.

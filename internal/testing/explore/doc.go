@@ -1,8 +1,8 @@
 // Package explore is for tests of step functions: code with neither clock nor goroutine, in
 // which all that happens is a call. Only tests import it.
 //
-// A test makes a world: what the code has, what is under way, and what the test knows that
-// the code does not. The world is explored in two ways.
+// A test makes a world. It has the code's state, what is under way, and what only the test
+// knows. The world is explored in two ways.
 //
 //	Small, Choices   all that can happen, in each order, in a small case
 //	Seeds            longer runs, of which one number fixes every choice

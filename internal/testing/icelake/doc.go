@@ -1,9 +1,9 @@
 // Package icelake is a model of a pair of Intel's NTBs of the fourth generation, Ice Lake, back to back, for tests.
 //
 // What it knows is what the kernel's driver reveals: the facts beside the constants name their file in the
-// kernel's tree. What no driver says was chosen, and is said to be: the place of the MSI-X table, registers' values
-// after a reset, and what a limit beyond the end of a window means. The model proves nothing about the order of
-// stores, errors or speed of the hardware.
+// kernel's tree. What no driver says was chosen, and comments say so. That is the offset of the MSI-X
+// table, registers' values after a reset, and the meaning of a limit beyond the end of a window. The model
+// proves nothing about the order of stores, errors or speed of the hardware.
 //
 //	side 0 (USD)                                side 1 (DSD)
 //	BAR 0: registers  -- doorbells, scratchpads -->

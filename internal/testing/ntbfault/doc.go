@@ -1,8 +1,8 @@
 // Package ntbfault wraps both ends of a bridge in devices that misbehave as a real bridge may.
 // Stores arrive late, though in order. Doorbells are late, lost or repeated. Windows are set up
 // only after the link is up. All choices come from a seed. The package finds code that works only
-// because stores in one machine are visible at once, such as a check that should have come after
-// Order, or a wait that relies on a doorbell.
+// because stores in one machine are visible at once. Examples are a check that should have come
+// after Order, and a wait that relies on a doorbell.
 //
 //	a, b := ntbfault.Pair(x, y, ntbfault.Options{Seed: 7, StoreDelayMax: 200 * time.Microsecond})
 //

@@ -1,5 +1,5 @@
-// Package pcimodel has what models of PCI functions share, for tests: what a function and a machine are to each
-// other, config space, the MSI-X table, and counters.
+// Package pcimodel has what models of PCI functions share, for tests: the interfaces of function and machine,
+// config space, the MSI-X table, and counters.
 //
 // A model implements [Function] for each side of a bridge. A [Slot] holds a function in a machine: it answers
 // accesses to config space and to the MSI-X table itself, and hands the others to the function. Who emulates

@@ -1,5 +1,5 @@
-// Package qemupci puts models of PCI functions into machines of QEMU 7.2, for tests: it speaks the protocol of
-// QEMU's device x-pci-proxy-dev, which hands accesses to config space and BARs to another process over a socket.
+// Package qemupci puts models of PCI functions into machines of QEMU 7.2, for tests. It speaks the protocol
+// of QEMU's device x-pci-proxy-dev, which hands accesses to config space and BARs to another process.
 //
 // A [Machine] has the sockets of some functions, and the arguments with which QEMU has them. There is one more
 // socket, of QEMU's qtest protocol: the proxy device has no MSI-X, so the message of an interrupt is written

@@ -1,12 +1,11 @@
 // Package recorder is for tests. It wraps devices, and checks each store against the wire
 // protocol before it passes it on.
 //
-// A [Recorder] watches all bridges of a test, both ends of each. So it knows what one side
-// has granted when the other side stores. It interprets the stores as docs/protocol
-// defines them, and knows nothing of the packages that make them: bring-up, set-up frames
-// with Hello, HelloAck and Refuse, control blocks, records, credit and grants; lanes and frames.
-// From the frames that a node sends it derives the stores of each tunnel, which it checks
-// like those of a bridge.
+// A [Recorder] watches all bridges of a test, both ends of each. So it knows what one side has
+// granted when the other side stores. It interprets the stores as docs/protocol defines them,
+// and knows nothing of the packages that make them. It knows bring-up, Hello, HelloAck and
+// Refuse, control blocks, records, credit, grants, lanes and frames. From the frames that a node
+// sends it derives the stores of each tunnel, which it checks like those of a bridge.
 //
 // It reports these violations, with the last stores of that connection:
 //

@@ -11,10 +11,10 @@
 //	0      64 KiB windows  table entry: valid, partition, address   shared page of the driver
 //	4 MiB  direct window   size, partition, address                 buffer of a client
 //
-// So the side that owns a buffer writes its address into the peer's control block: it locks the block, writes, and has
-// the switch take over what was written. The two sides use one word of state for that, which knows no owner. Where
-// both lock a block at once, the drivers fail with EIO, or print "Error setting up the requester ID table:
-// 00000000" and go on.
+// So the side that owns a buffer writes its address into the peer's control block. It locks the block,
+// writes, and has the switch take that over. The two sides use one word of state for that, which knows no
+// owner. Where both lock a block at once, the drivers fail with EIO, or print "Error setting up the requester
+// ID table: 00000000" and go on.
 //
 // What the drivers do not reveal, and the model decides:
 //

@@ -1,5 +1,5 @@
 // Package relay puts a process between a server on a Unix socket and the driver that is
-// tested: it takes connections of network tcp, and passes what comes on. A client of it
+// tested. It takes connections of network tcp, and passes their data on. A client of it
 // meets what it would meet of the server, had that called net.Listen.
 package relay
 
