@@ -16,7 +16,7 @@ import (
 // and by the one record that each connection may have begun: data asks for room first, see
 // [link.Peer.TryWrite].
 //
-// This holds with an honest peer. Another peer can make this node store again and again,
+// This holds with an honest peer. Another peer can make this process store again and again,
 // for example a move for each queue that it grants, and acknowledge nothing: see maxLate.
 //
 // It only manages memory. The tunnel's mu guards it.

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// deliver takes a frame whose destination is this node, over a link. The caller takes
+// deliver takes a frame whose destination is this process, over a link. The caller takes
 // frames of an inLane, and has that lane's lock. It may be any goroutine that found room for
 // a head, and does not wait.
 func (r *router) deliver(from *inLane, f *frame, body []byte) {
@@ -111,14 +111,14 @@ const (
 	maxLinkTunnels = 1024 // that may be asked for over the link to one neighbour
 )
 
-// open handles a frame by which another node asks for a tunnel, over a link.
+// open handles a frame by which another process asks for a tunnel, over a link.
 func (r *router) open(over linkKey, f *frame) {
 	if t := r.admit(over, f); t != nil {
 		go r.answer(t)
 	}
 }
 
-// admit makes this end of a tunnel that another node asks for, over a link. If that is there,
+// admit makes this end of a tunnel that another process asks for, over a link. If that is there,
 // it is answered again. admit returns nil then, and if there may be none. Otherwise the
 // caller calls answer.
 func (r *router) admit(over linkKey, f *frame) *tunnel {

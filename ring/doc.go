@@ -9,7 +9,7 @@
 // that are no neighbours. Two processes with one link between them need none of that.
 //
 // A [Node] is a [link.Node] that takes part in such a fabric. [Join] makes it one, then
-// [Node.Link] is called for each cable, and [Node.Peer] finds any node:
+// [Node.Link] is called for each cable, and [Node.Peer] finds any process:
 //
 //	n := link.NewNode(link.MakeID(2, 1)) // host 2
 //	n.Register(link.ServiceSDP, service)
@@ -19,8 +19,8 @@
 //	p, err := node.Peer(ctx, node.Owner(4))               // two hops
 //
 // A [link.Peer] may be a neighbour over a mapped window, or several hops away. To a neighbour
-// a store is a CPU store and nothing more. To any other node it is an entry of a frame, which
-// the nodes between pass on.
+// a store is a CPU store and nothing more. To any other process it is an entry of a frame, which
+// the processes between pass on.
 //
 // docs/protocol/hops.md has what lies in the windows and in frames, how members, routes and
 // acknowledgements work, and the states of a tunnel. Here is what this package adds.
@@ -30,7 +30,7 @@
 // A lane has a worker, a goroutine that polls for a short time after it had work, and then sleeps.
 // Between polls it yields its processor. A goroutine that waits for what frames bring, in a
 // Read perhaps, polls the lane itself ([ntb.Frames]), and the worker rests. It takes frames for
-// this node alone. A frame is copied from slot to slot, once per hop, without an allocation, and
+// this process alone. A frame is copied from slot to slot, once per hop, without an allocation, and
 // without a system call but yields while the workers are awake. A worker calls no
 // upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the
 // head stays in its slot, and the goroutine that learns of credit there goes on with it.
@@ -53,19 +53,19 @@
 //
 // # The bubble rule
 //
-// In a ring of full queues every head would wait for the next one, for ever. So a node puts a frame
+// In a ring of full queues every head would wait for the next one, for ever. So a process puts a frame
 // of its own into a lane only if two slots are free, and forwards if one is free. Both are decided,
 // and done, under the lane's lock. Then, in each direction and lane,
 //
 //   - one slot of all the ring's queues is always free. Forwarding takes one and gives one back,
 //     delivering gives one back, and a frame that is put in leaves one;
-//   - the node before a queue with a free slot can forward into it. If it has nothing to forward,
+//   - the process before a queue with a free slot can forward into it. If it has nothing to forward,
 //     its own incoming queue is empty, or has a head that is delivered. So that queue has a free
-//     slot too, and the same holds for the node before. All around the ring, a frame moves or all
+//     slot too, and the same holds for the process before. All around the ring, a frame moves or all
 //     queues are empty;
-//   - the last node always takes its frames, since a worker does not wait.
+//   - the last process always takes its frames, since a worker does not wait.
 //
-// A frame has at most as many hops as there are nodes, so each arrives. The rule counts slots as
+// A frame has at most as many hops as there are hosts, so each arrives. The rule counts slots as
 // the sender knows them, which are never more than are free.
 //
 // Links within a host are no part of the ring, so they need no such rule:
@@ -80,12 +80,12 @@
 //
 // Own frames need two slots. Under steady forwarding only one is ever free, so forwarding could
 // starve them. On the other hand, own traffic goes as soon as its writer runs, where forwarded
-// traffic needs the neighbour's and this node's worker to run too. So own traffic could starve
+// traffic needs the neighbour's and this process' worker to run too. So own traffic could starve
 // forwarding. Therefore both get their share of the bytes, by deficit round robin in two stages:
 // first between own and forwarded traffic, then among the sources of each. A kind that may not go
 // is passed over and keeps what it is owed, up to 32 of the largest frames.
 //
-// Forwarded traffic counts as waiting from when a frame lies in this node's window, even if no
+// Forwarded traffic counts as waiting from when a frame lies in this process' window, even if no
 // goroutine has read it. Own traffic may be ahead by more than four of the largest frames. Then
 // forwarded traffic also counts as waiting while a neighbour that waited for room has been
 // notified and has not sent yet, for 10 ms at most. Stores of a direct peer are not frames and
@@ -103,7 +103,7 @@
 // link that its frames take. The device, which those above have, puts these together.
 //
 // A routed peer is a tunnel: an [ntb.Device] of frames, which passes the conformance suite of
-// bridges. Its inbound window is memory of this node, given to that one source. A frame may claim
+// bridges. Its inbound window is memory of this process, given to that one source. A frame may claim
 // any source, so only a process that a link state names gets such memory, and those of one host at
 // most 512. Link states, too, may be forged: over the link to one neighbour at most 1024 tunnels
 // come, in whatever names. With an Options.Window of 16 MiB and an Options.Retention of 2 MiB that
@@ -111,7 +111,7 @@
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
 // the next Publish, so a small message is one frame. Order takes a round trip. All frames of a
-// tunnel are in sequence. So a node that has the answer has everything that was published before it.
+// tunnel are in sequence. So a process that has the answer has everything that was published before it.
 //
 // The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
 // room there, since the caller may hold locks that others need. Data asks for room first
@@ -135,7 +135,7 @@
 // mended link is a new device. Frames may be lost in a cut that no link state shows. They are sent
 // again when no acknowledgement comes.
 //
-// A node that is started again answers frames for its former tunnels with resets. Resets take turns
+// A process that is started again answers frames for its former tunnels with resets. Resets take turns
 // like all own frames, so they get through however busy the lanes are.
 //
 // The states of a tunnel are those of [arq.State]. The device is down in draining, when it was
@@ -145,6 +145,6 @@
 // they use a tunnel as well, and survive the link.
 //
 // A stopped process keeps its tunnels. An owner, or the only process of a host, stops
-// all that goes through its node; a member stops nobody else. Frames of others that wait for it
+// all that goes through its host; a member stops nobody else. Frames of others that wait for it
 // are dropped after a second, or they would hold up those behind them in their lanes.
 package ring

@@ -30,7 +30,7 @@ const (
 	frameClose  = frameKind(arq.Close)  // the last frame of a tunnel, in sequence
 
 	frameReset     frameKind = 6 // the destination has no such tunnel of the source
-	frameLinkState frameKind = 7 // from neighbour to neighbour: an advertisement of a node's links
+	frameLinkState frameKind = 7 // from neighbour to neighbour: an advertisement of a process' links
 )
 
 // frame is the header of a frame, in a copy of our own.
@@ -78,7 +78,7 @@ func (f *frame) encode(b *[frameHeader]byte) {
 }
 
 // readFrame reads the header of a slot whose first word is first. It reads each
-// word once, since the neighbour may change them. It returns false if no node may
+// word once, since the neighbour may change them. It returns false if no process may
 // send such a frame.
 func readFrame(slot []byte, first uint64, f *frame) bool {
 	var w [headerWords]uint64

@@ -17,7 +17,7 @@ import (
 type inLane struct {
 	link  *Link
 	index int
-	slots []byte     // the queue, in this node's window; immutable
+	slots []byte     // the queue, in this process' window; immutable
 	words ntb.Window // the lane's words at the neighbour; immutable
 	mine  []byte     // the lane's words here; immutable
 
@@ -111,7 +111,7 @@ func (l *inLane) goesOn() expectation {
 	return expectNone
 }
 
-// expectFor is how long this node's own traffic leaves room for a neighbour that
+// expectFor is how long this process' own traffic leaves room for a neighbour that
 // waited for room. The neighbour comes at once unless it is stopped or has changed
 // its mind, and asks again each time. So this may be long.
 const expectFor = 10 * time.Millisecond
@@ -144,7 +144,7 @@ func (l *inLane) lapsed() {
 	l.pollOnward()
 }
 
-// pollOnward lets this node's own frames go on that yielded to frames of this lane. It
+// pollOnward lets this process' own frames go on that yielded to frames of this lane. It
 // is called after drain (pair S14, with outLane.run). The caller holds no locks of lanes
 // or tunnels.
 func (l *inLane) pollOnward() {

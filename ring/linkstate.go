@@ -11,10 +11,10 @@ import (
 
 // The owner of each host advertises its link state to all others. The frame goes to the
 // neighbours, which send on what is newer than what they know. In a mesh they do not send
-// it on, since all nodes are neighbours. An owner passes everything on to its members,
+// it on, since all hosts are neighbours. An owner passes everything on to its members,
 // which believe it.
 
-// sideState is the state of one of a node's links, as the node reports it.
+// sideState is the state of one of a process' links, as the process reports it.
 type sideState uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 
 func (s sideState) String() string { return [...]string{"unknown", "up", "down", "none"}[s&3] }
 
-// linkState is what a node reports about its links and members: a link-state advertisement.
+// linkState is what a process reports about its links and members: a link-state advertisement.
 type linkState struct {
 	id     link.ID
 	number uint64 // see newer; at first the time in nanoseconds, so that a new process continues upwards
@@ -49,11 +49,11 @@ func newer(n, m uint64) bool {
 	return int64(d) > 0 || d == 1<<63 && n > m
 }
 
-// outdoEvery limits how often a node outdoes a link state of itself. Two processes with the same
+// outdoEvery limits how often a process outdoes a link state of itself. Two processes with the same
 // id would do so for ever.
 const outdoEvery = 100 * time.Millisecond
 
-// outdoing is what a node has to do about a link state of itself that it did not make.
+// outdoing is what a process has to do about a link state of itself that it did not make.
 type outdoing struct {
 	number uint64    // the newest foreign number
 	last   time.Time // when it last outdid one
@@ -69,7 +69,7 @@ func (n *linkState) names(id link.ID) bool {
 	return n.id == id || member
 }
 
-// named reports whether a link state names a node. Any process may have written other
+// named reports whether a link state names a process. Any process may have written other
 // mentions of it, such as the source in a frame.
 func (r *router) named(id link.ID) bool {
 	r.mu.Lock()
@@ -84,7 +84,7 @@ func (n *linkState) side(d Direction) sideState {
 	return n.sides[d]
 }
 
-// originateLocked makes a new link state of this node. The caller holds mu, or has the only
+// originateLocked makes a new link state of this process. The caller holds mu, or has the only
 // reference. A member makes none, since its owner's link state covers the host.
 func (r *router) originateLocked() {
 	if r.opts.Member {
@@ -137,10 +137,10 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	case l.direction == Up:
 		take = true // the owner is right
 	case l.direction == Direct:
-		take = r.links[l.key()] == l // no other node advertises it
+		take = r.links[l.key()] == l // no other process advertises it
 	case take && host == r.host:
 		// It may be of a process that was here before, with a clock ahead of
-		// ours, or forged. No node takes our link state until ours is newer.
+		// ours, or forged. No process takes our link state until ours is newer.
 		take = r.outdoLocked(n.number)
 		r.mu.Unlock()
 		if take {
@@ -160,7 +160,7 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	}
 }
 
-// outdoLocked makes a link state of this node that is newer than number, now or later. It
+// outdoLocked makes a link state of this process that is newer than number, now or later. It
 // reports whether it made one now. The caller holds mu.
 func (r *router) outdoLocked(number uint64) bool {
 	o := &r.outdo
@@ -226,7 +226,7 @@ func (l *Link) advertises(host int) bool {
 }
 
 // linkStateFor returns the link state of a host that a link's neighbour is sent, or nil if
-// none is known. For members of a mesh, both sides in it are up if this node's link to the
+// none is known. For members of a mesh, both sides in it are up if this process' link to the
 // host is up, and else down.
 func (l *Link) linkStateFor(host int) *linkState {
 	r := l.router

@@ -3,7 +3,7 @@ package ring
 // A process that has no links to other hosts is a member of its host. Its link
 // leads to the process that has them, the owner, which passes its frames on.
 
-// leads reports whether a node may have links in direction d.
+// leads reports whether a process may have links in direction d.
 func (o *Options) leads(d Direction) bool {
 	switch {
 	case d == Up || o.Member:
@@ -15,7 +15,7 @@ func (o *Options) leads(d Direction) bool {
 }
 
 // enter puts a frame of a member into the link that leads to its destination, as it
-// does a frame of this node's own, see "The bubble rule" in the package comment. It returns
+// does a frame of this process' own, see "The bubble rule" in the package comment. It returns
 // what became of it. The caller holds mu.
 func (l *inLane) enter(f *frame, body []byte) result {
 	r := l.link.router

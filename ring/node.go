@@ -7,8 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
-// Node is a node of a fabric of several hosts. Its peers are the neighbours at its links, and
-// the nodes that tunnels lead to.
+// Node is a process of a fabric of several hosts. Its peers are the neighbours at its links, and
+// the processes that tunnels lead to.
 type Node struct {
 	*link.Node
 	// Immutable.
@@ -19,7 +19,7 @@ type Node struct {
 }
 
 // Join makes n part of a fabric of several hosts. It must be called once, after
-// Register. The host of the node's id must be 1 to o.Hosts. The Close of the result takes
+// Register. The host of the process' id must be 1 to o.Hosts. The Close of the result takes
 // the place of that of n.
 func Join(n *link.Node, o Options) (*Node, error) {
 	o, err := o.withDefaults()

@@ -12,7 +12,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// source is where a lane gets frames of this node from: a tunnel, or a sendQueue, which has the
+// source is where a lane gets frames of this process from: a tunnel, or a sendQueue, which has the
 // advertisements or the resets of a link.
 type source interface {
 	// send puts the next frame into o, by o.put, if there is one that goes there. It
@@ -212,7 +212,7 @@ func (o *outLane) pull(w waiter) {
 }
 
 // forward puts in the head of a lane, which is f, if it is its turn. Otherwise the lane waits.
-// own means that the head is a member's, which counts as this node's own traffic. The caller
+// own means that the head is a member's, which counts as this process' own traffic. The caller
 // holds from.mu.
 func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result {
 	o.mu.Lock()

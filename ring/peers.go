@@ -14,17 +14,17 @@ import (
 // bringUpLimit limits the bring-up of a peer over a tunnel.
 const bringUpLimit = 10 * time.Second
 
-// lingerLimit is how long Close waits until other nodes have what was sent to them.
+// lingerLimit is how long Close waits until other processes have what was sent to them.
 const lingerLimit = 2 * time.Second
 
-// Peer returns another node, by its id. For a neighbour whose link is up it is the
-// direct peer, unless [Options.Failover] is set. For other nodes, or with Failover,
+// Peer returns another process, by its id. For a neighbour whose link is up it is the
+// direct peer, unless [Options.Failover] is set. For other processes, or with Failover,
 // it is a routed peer. That is made at both ends when it is first asked for, so the
-// other node's services are opened too. Peer waits for the other node's answer
+// other process' services are opened too. Peer waits for the other process' answer
 // until ctx ends. The peer is made even so, and a later call returns it. If no route
 // leads there Peer returns ErrUnreachable, at once when that is known.
 //
-// The peer's Done is closed when the node has been unreachable for a second, in all
+// The peer's Done is closed when the process has been unreachable for a second, in all
 // directions.
 func (n *Node) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 	r := n.router
@@ -145,7 +145,7 @@ func (r *router) keep(p *link.Peer, t *tunnel) {
 	if !p.Up() {
 		return // forget, which comes after that, may have been called
 	}
-	// This replaces even a peer that is up. A node that asks for a tunnel knows of none.
+	// This replaces even a peer that is up. A process that asks for a tunnel knows of none.
 	// So the other end of the one here most likely belongs to a process that has ended.
 	r.routed[t.remote] = routed{p, t}
 }
@@ -159,7 +159,7 @@ func (r *router) forget(t *tunnel) {
 	}
 }
 
-// close takes the links down after other nodes have what was sent to them. All
+// close takes the links down after other processes have what was sent to them. All
 // peers are down.
 func (r *router) close() {
 	for end := time.Now().Add(lingerLimit); r.lingers() && time.Now().Before(end); {

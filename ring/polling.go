@@ -274,7 +274,7 @@ func (l *inLane) rouse() {
 }
 
 // poll takes frames on a goroutine that waits for what they bring, unless another one is doing
-// that. It takes those alone that are for this node and whose answers go back over the link. So
+// that. It takes those alone that are for this process and whose answers go back over the link. So
 // the caller stores nothing for other neighbours, which might keep it. It reports whether it has
 // taken any.
 func (l *inLane) poll() (worked bool) {
@@ -307,7 +307,7 @@ func (l *inLane) poll() (worked bool) {
 	return worked
 }
 
-// takeOwn is take for a frame of this node that comes over the link by which it is answered.
+// takeOwn is take for a frame of this process that comes over the link by which it is answered.
 // left reports whether there is another one, which the worker has to take. The caller holds mu.
 func (l *inLane) takeOwn() (took, left bool) {
 	next := l.next.Load()

@@ -96,8 +96,8 @@ func (t *tunnel) leave(was *outLane) {
 	}
 }
 
-// probe finds out whether the other end still has the tunnel. Its node may have ended,
-// and another one may have begun with the same id. A node that has nothing to send
+// probe finds out whether the other end still has the tunnel. Its process may have ended,
+// and another one may have begun with the same id. A process that has nothing to send
 // would not learn of it. The answer is an acknowledgement or a reset.
 func (t *tunnel) probe() {
 	t.mu.Lock()

@@ -16,7 +16,7 @@ func (r *router) reset(f *frame) {
 	})
 }
 
-// maxResets is how many resets wait for a link at most. More tunnels of a node that was
+// maxResets is how many resets wait for a link at most. More tunnels of a process that was
 // started again are rare. The frames that asked for dropped resets come again.
 const maxResets = 256
 

@@ -30,7 +30,7 @@ func (r *router) onward(from *Link, dst link.ID) *Link {
 	return r.sides[from.direction.opposite()].Load()
 }
 
-// nextHopTo returns the next hop on the route to a node for a tunnel with an epoch. l is the
+// nextHopTo returns the next hop on the route to a process for a tunnel with an epoch. l is the
 // link to it. d is where frames go from there; for an uplink it is the side that its other end
 // takes. made identifies the links behind it.
 func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, d Direction, made uint64) {
@@ -44,7 +44,7 @@ func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, d Direction, made
 }
 
 // madeLocked returns a number that changes when a link on the route to a host is made
-// again, as far as is known. This node's own links do not count. A link is
+// again, as far as is known. This process' own links do not count. A link is
 // identified by what its nearer end reports, whose link state comes first, so that none
 // counts as new twice.
 func (r *router) madeLocked(host int, d Direction) (made uint64) {
@@ -60,8 +60,8 @@ func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	return made
 }
 
-// nextHopLocked returns the link to the next hop on the route to a node, and its direction.
-// The link is nil if there is no route, or the node is known not to exist.
+// nextHopLocked returns the link to the next hop on the route to a process, and its direction.
+// The link is nil if there is no route, or the process is known not to exist.
 func (r *router) nextHopLocked(id link.ID, epoch uint32) (*Link, Direction) {
 	if n := r.linkStates[id.Host()]; n != nil && !n.names(id) {
 		return nil, 0
@@ -130,7 +130,7 @@ func (r *router) openLocked(host int, d Direction) bool {
 	return true
 }
 
-// Owner returns the node of a host that has its links to other hosts, or 0 if it is
+// Owner returns the process of a host that has its links to other hosts, or 0 if it is
 // not known.
 func (n *Node) Owner(host int) link.ID {
 	r := n.router

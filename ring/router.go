@@ -12,13 +12,13 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// router is a node's part in a fabric of several hosts.
+// router is a process' part in a fabric of several hosts.
 type router struct {
 	// Immutable.
 	node    *Node
 	opts    Options
 	host    int
-	asks    context.Context // of makePeer; ends with endAsks, when the node is closed
+	asks    context.Context // of makePeer; ends with endAsks, when the process is closed
 	endAsks context.CancelFunc
 
 	// sides are the links that are up, by direction, for frames to be forwarded;
@@ -65,13 +65,13 @@ const (
 	dropHops                            // went over too many links
 	dropNoLink                          // the next link is down
 	dropUnknownTunnel                   // for a tunnel that does not exist, or of another epoch
-	dropForged                          // for a tunnel that belongs to another node
+	dropForged                          // for a tunnel that belongs to another process
 	dropDuplicate                       // came before
 	dropGap                             // one before it is missing
 	dropBadBody                         // entries outside of the window or of the body
 	dropClosed                          // for a tunnel that is closed here
-	dropTooMany                         // one node asks for too many tunnels
-	dropLinkState                       // a link state that no node may send
+	dropTooMany                         // one process asks for too many tunnels
+	dropLinkState                       // a link state that no process may send
 	dropSource                          // a member sent it in the name of another
 	dropStopped                         // for a process that does not take frames, or through one
 	dropStranger                        // asks for a tunnel in the name of a process that no link state names
@@ -264,6 +264,6 @@ func (r *router) changed(from *Link, hosts ...int) {
 	}
 }
 
-// grace is how long a node may be unreachable before its tunnels go down. That
+// grace is how long a process may be unreachable before its tunnels go down. That
 // one link is mended and another is cut may become known in either order.
 const grace = time.Second

@@ -7,8 +7,8 @@ import (
 )
 
 // sendQueue is what waits to be sent over a link besides the frames of tunnels: a frame of
-// this node's own for each T that was added. These wait for their turn as all frames of this
-// node's own do. It is a source.
+// this process' own for each T that was added. These wait for their turn as all frames of this
+// process' own do. It is a source.
 type sendQueue[T comparable] struct {
 	// Immutable.
 	link  *Link

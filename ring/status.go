@@ -24,7 +24,7 @@ type TunnelInfo struct {
 	Unconfirmed int    // bytes
 }
 
-// Status returns what this node knows of the fabric: hosts, links and drops.
+// Status returns what this process knows of the fabric: hosts, links and drops.
 func (n *Node) Status() *status.Process {
 	r := n.router
 	s := &status.Process{
@@ -54,7 +54,7 @@ func (n *Node) Tunnels() (all []TunnelInfo) {
 	return all
 }
 
-// Hosts returns what this node knows of all hosts, 1 to Options.Hosts, and the routes to the others. It changes
+// Hosts returns what this process knows of all hosts, 1 to Options.Hosts, and the routes to the others. It changes
 // when [Node.Changed] says so, and takes no lock that is held while frames are stored.
 func (n *Node) Hosts() (hosts []status.Host) {
 	r := n.router

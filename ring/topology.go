@@ -97,24 +97,24 @@ const (
 
 // Errors of routed peers and of links.
 var (
-	// ErrUnreachable reports that no route leads to the node. It does not exist, or
+	// ErrUnreachable reports that no route leads to the process. It does not exist, or
 	// the links to it are cut in every direction. sdp turns it into EHOSTUNREACH.
 	ErrUnreachable = errors.New("ring: no route to node")
 	// ErrMismatch reports that the two ends of a link are set up differently:
-	// number of nodes, topology, lanes, slots, or the place in the ring.
+	// number of hosts, topology, lanes, slots, or the place in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")
 	// ErrUnfit reports that a bridge's windows are too small, or that it has too few
 	// doorbells or scratchpads, for the lanes.
 	ErrUnfit = errors.New("ring: the bridge does not do for a link")
 	// ErrTooMany reports that a process has as many members as it can have.
 	ErrTooMany = errors.New("ring: too many members")
-	// ErrSameID reports that two nodes have the same id.
+	// ErrSameID reports that two processes have the same id.
 	ErrSameID = errors.New("ring: two nodes have the same id")
 )
 
-// Options configure how a node takes part in a fabric of several hosts. All nodes
+// Options configure how a process takes part in a fabric of several hosts. All processes
 // of a fabric must have the same Topology, Hosts, Lanes, Slots and FrameBytes.
-// Links between nodes that differ are refused on both sides.
+// Links between processes that differ are refused on both sides.
 type Options struct {
 	// Topology is how the hosts are cabled; 0 means Ring.
 	Topology Topology
@@ -135,7 +135,7 @@ type Options struct {
 	FrameBytes int
 	// Window is the size in bytes of the memory here that each routed peer gets
 	// to write to, a multiple of 4096, at least MinWindow; 0 is 16 MiB. There may be
-	// 1024 for each neighbour, of nodes to which the route leads through it.
+	// 1024 for each neighbour, of processes to which the route leads through it.
 	Window int
 	// Retention is how many bytes of frames, per routed peer, may be under way and
 	// not acknowledged, at least four frames; 0 means 2 MiB or four frames. They
@@ -145,7 +145,7 @@ type Options struct {
 	// goes on in the other direction when a link is cut. Without it, connections to
 	// a neighbour are stores through its window, and end with the link.
 	Failover bool
-	// Member makes the node a member of its host. It has no links to other hosts.
+	// Member makes the process a member of its host. It has no links to other hosts.
 	// It reaches them over a link Up, through the one process there that has such
 	// links. Topology, Hosts, Lanes, Slots and FrameBytes are those of that
 	// process.

@@ -15,7 +15,7 @@ const (
 	tunnelSpads = 16
 )
 
-// tunnel is a bridge of frames to a node that is not at the other end of a cable.
+// tunnel is a bridge of frames to a process that is not at the other end of a cable.
 // It implements ntb.Device. Stores are gathered in an open frame, which is sent at
 // the next Publish. What is sent when, and again, is up to arq.
 type tunnel struct {
@@ -23,7 +23,7 @@ type tunnel struct {
 	router *router
 	remote link.ID
 	epoch  uint32        // the same at both ends
-	over   *linkKey      // of the link that another node asked for it over; nil: this node asked
+	over   *linkKey      // of the link that another process asked for it over; nil: this process asked
 	index  uint32        // its number here, given by the table
 	down   chan struct{} // closed when the device goes down
 	opened chan struct{} // closed when far is known
@@ -68,14 +68,14 @@ const maxUnsent = 16
 // maxFrames limits the frames without acknowledgement, whatever their size.
 const maxFrames = 1 << 12
 
-// newAsker returns the end of a tunnel that this node asks another one for.
+// newAsker returns the end of a tunnel that this process asks another one for.
 func newAsker(r *router, remote link.ID) *tunnel {
 	t := newTunnel(r, remote, newEpoch())
 	t.arq = arq.Asker(r.opts.arq(), time.Now())
 	return t
 }
 
-// newAnswerer returns the end of a tunnel that another node has asked for over a link. asked
+// newAnswerer returns the end of a tunnel that another process has asked for over a link. asked
 // is the frame by which it did.
 func newAnswerer(r *router, over linkKey, asked *frame) *tunnel {
 	t := newTunnel(r, asked.src, asked.epoch)
@@ -108,7 +108,7 @@ func (o *Options) arq() arq.Config {
 func (o *Options) ackAt(f *frame) int { return min(o.Retention, int(f.ask)<<10) / 4 }
 
 // window returns the size of the other end's window, from an open or an accept. It returns
-// false if no node has such a window.
+// false if no process has such a window.
 func (f *frame) window() (n int, ok bool) {
 	n = int(f.arg) << 10
 	return n, n >= link.MinWindow && n <= 1<<30
@@ -150,7 +150,7 @@ func (t *tunnel) changed() {
 	}
 }
 
-// abort drops what was to be sent, since no node would get it. The caller holds mu.
+// abort drops what was to be sent, since no process would get it. The caller holds mu.
 func (t *tunnel) abort() {
 	t.arq.Abort()
 	t.changed()
@@ -163,7 +163,7 @@ func (t *tunnel) Caps() ntb.Caps {
 	return ntb.Caps{
 		Within:  via != nil && via.caps.Within,
 		Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
-		Stranger:  true, // only nodes on the way could say whose process it is
+		Stranger:  true, // only hosts on the way could say whose process it is
 		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
 	}
 }

@@ -64,7 +64,7 @@ func (tt *tunnelTable) all() []*tunnel {
 	return all
 }
 
-// askedBy is how many tunnels another node made, how many its whole host, and how many
+// askedBy is how many tunnels another process made, how many its whole host, and how many
 // were asked for over a link.
 func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, link int) {
 	for _, t := range *tt.slots.Load() {
@@ -84,7 +84,7 @@ func (tt *tunnelTable) askedBy(remote link.ID, over linkKey) (process, host, lin
 	return process, host, link
 }
 
-// byEpoch returns the tunnel that another node made, or nil if there is none.
+// byEpoch returns the tunnel that another process made, or nil if there is none.
 func (tt *tunnelTable) byEpoch(remote link.ID, epoch uint32) *tunnel {
 	for _, t := range tt.all() {
 		if t.remote == remote && t.epoch == epoch && t.over != nil {

@@ -7,7 +7,7 @@ import (
 
 const (
 	// holdFor is how long a lane's only free slot is left alone when it is the turn of
-	// this node's own traffic, which needs two.
+	// this process' own traffic, which needs two.
 	holdFor = 20 * time.Microsecond
 	// leadFrames is how many of the largest frames either kind of traffic may be ahead
 	// of the other.
@@ -28,12 +28,12 @@ const (
 // It is a step function. It has no lock, no clock and no frames.
 type turns[S comparable] struct {
 	// Immutable.
-	needs   int  // slots that must be free for a frame of this node's own, see the bubble rule
+	needs   int  // slots that must be free for a frame of this process' own, see the bubble rule
 	quantum int  // bytes of the largest frame
 	noHold  bool // the last free slot is never left alone
 
 	forwarded []account[S] // sources of frames to be forwarded, in turn
-	own       []account[S] // sources of this node's own traffic, in turn
+	own       []account[S] // sources of this process' own traffic, in turn
 	gone      [2]gone[S]   // of forwarded and of own traffic
 	// lead is by how many bytes own traffic is ahead of forwarded traffic, at most
 	// leadFrames frames either way.
@@ -67,7 +67,7 @@ const (
 	turnRoom                // the next one waits for a free slot
 	turnLater               // own traffic gives way to forwarded frames that have yet to come
 	turnHold                // the free slot is left alone for now: ask again
-	turnOwn                 // a frame of this node's own goes
+	turnOwn                 // a frame of this process' own goes
 	turnForward             // a frame to be forwarded goes
 )
 
@@ -113,7 +113,7 @@ func (t *turns[S]) yields(expected expectation) bool {
 
 // holds reports whether a forwarded frame leaves the only free slot alone for now, because it
 // is the turn of own traffic, which needs another slot. It must not do so for long: if all
-// nodes of a ring do, none gets another slot.
+// hosts of a ring do, none gets another slot.
 func (t *turns[S]) holds(now func() time.Time) bool {
 	if t.noHold {
 		return false

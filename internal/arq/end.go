@@ -63,12 +63,12 @@ func newEnd(c Config, h handshake) End {
 	return End{Sender: newSender(c.Buf, c.Frames), hand: h, acks: acks{next: 1, most: max(1, c.AckAt)}}
 }
 
-// Asker returns the end of a node that asks another one for the other end.
+// Asker returns the end of a process that asks another one for the other end.
 func Asker(c Config, now time.Time) End {
 	return newEnd(c, handshake{state: Opening, next: Open, unheard: Open, at: now.Add(OpenEvery)})
 }
 
-// Answerer returns the end of a node that was asked.
+// Answerer returns the end of a process that was asked.
 func Answerer(c Config) End { return newEnd(c, handshake{state: Up, next: Accept, unheard: Accept}) }
 
 // State returns the state.
@@ -183,7 +183,7 @@ func (e *End) Close(now time.Time) {
 	}
 }
 
-// Abort drops what was to be sent, since no node would get it.
+// Abort drops what was to be sent, since no process would get it.
 func (e *End) Abort() {
 	switch {
 	case e.hand.state == Lingering:

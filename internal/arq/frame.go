@@ -7,7 +7,7 @@ const (
 	None   Kind = iota // no frame
 	Data               // in sequence
 	Ack                // only an acknowledgement, not in sequence
-	Open               // asks the other node for the other end
+	Open               // asks the other process for the other end
 	Accept             // answers open
 	Close              // the last frame, in sequence
 )

@@ -23,7 +23,7 @@ const (
 // the other side was down is lost.
 const retryEvery = 5 * time.Millisecond
 
-// bringUp sends the peer this node's id, window and epoch until both sides have
+// bringUp sends the peer this process' id, window and epoch until both sides have
 // seen each other's. run must be running already. Then the services learn of the peer.
 func (p *Peer) bringUp(ctx context.Context) error {
 	x := Exchange{

@@ -6,11 +6,11 @@ import "fmt"
 // queue. Nodes with different versions refuse each other.
 const Version = 3
 
-// ID identifies a node of a fabric: a host and a process of that host, both 0 to
-// 65535. The zero ID is no node.
+// ID identifies a process of a fabric: a host and a process of that host, both 0 to
+// 65535. The zero ID is no process.
 type ID uint32
 
-// MakeID returns the node of a host's process.
+// MakeID returns the id of a host's process.
 func MakeID(host, process int) ID { return ID(uint32(host)<<16 | uint32(process)&0xffff) }
 
 // Host returns the host's number.
