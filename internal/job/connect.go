@@ -99,33 +99,6 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	return nil
 }
 
-// tellNode publishes on which node of the fabric this PE is, if the launcher keeps
-// keys and values. Otherwise the other PEs search for it.
-func (w *World) tellNode(ctx context.Context) error {
-	job := w.opts.launcher
-	if w.spec.Nodes == 0 || !job.HasKVS() {
-		return nil
-	}
-	if err := job.Put(nodeKey(w.pe), strconv.Itoa(w.spec.Node)); err != nil {
-		return err
-	}
-	return job.Barrier(ctx)
-}
-
-func nodeKey(pe int) string { return "shmem-node-" + strconv.Itoa(pe) }
-
-// node returns the node of a PE, or the node on which to search for it first.
-func (w *World) node(pe int) int {
-	if w.opts.launcher.HasKVS() {
-		if v, err := w.opts.launcher.Get(nodeKey(pe)); err == nil {
-			if n, err := strconv.Atoi(v); err == nil && n >= 1 && n <= w.spec.Nodes {
-				return n
-			}
-		}
-	}
-	return pe%w.spec.Nodes + 1
-}
-
 // Pauses between dials of a PE that is not there yet.
 const (
 	firstPause = time.Millisecond
@@ -137,16 +110,12 @@ const (
 func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	port := strconv.Itoa(w.port(pe))
 	d := &sdp.Dialer{Fabric: w.fabric}
-	first := 0
-	if w.spec.Nodes > 0 {
-		first = w.node(pe)
-	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		var err error
 		for i := range max(1, w.spec.Nodes) {
 			host := "localhost"
 			if w.spec.Nodes > 0 {
-				host = fabric.NodeName((first-1+i)%w.spec.Nodes + 1)
+				host = fabric.NodeName((pe+i)%w.spec.Nodes + 1)
 			}
 			var c net.Conn
 			c, err = w.dialHost(ctx, d, host+":"+port)

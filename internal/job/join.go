@@ -178,9 +178,6 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.ln, w.giveUp = ln, cancel
-	if err := w.tellNode(ctx); err != nil {
-		return err
-	}
 	w.wg.Add(1)
 	go w.accept(ln)
 

@@ -5,8 +5,7 @@
 //
 //	shmemrun, by hand     SHMEM_PE SHMEM_NPES SHMEM_JOB
 //	mpiexec.hydra,        PMI_RANK PMI_SIZE, and PMI_FD: a socket on which the
-//	srun --mpi=pmi2       launcher answers (PMI-1: a job's name, keys and values,
-//	                      a barrier)
+//	srun --mpi=pmi2       launcher answers (PMI-1), which has the job's name
 //	mpirun, oshrun        OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_NAMESPACE
 //	srun                  SLURM_PROCID SLURM_NTASKS SLURM_JOB_ID SLURM_STEP_ID
 //	none                  PE 0 of 1

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,18 +11,15 @@ import (
 	"time"
 )
 
-// answerTimeout is how long the launcher may take for an answer that needs no waiting.
+// answerTimeout is how long the launcher may take for an answer.
 const answerTimeout = 30 * time.Second
 
 // pmi is the connection to a launcher that implements PMI-1.
 type pmi struct {
-	kvs              string // name of the job's key-value space; immutable after open
-	maxKey, maxValue int    // bytes, at least 1; immutable after open
-
-	mu   sync.Mutex
-	conn *os.File      // immutable after open; read and written with mu held, except by tell
-	in   *bufio.Reader // of conn; guarded by mu
-	err  error         // why there are no more answers; sticky, since a late answer would be taken for the next one; guarded by mu
+	kvs   string        // name of the job's key-value space; immutable after open
+	conn  *os.File      // immutable
+	in    *bufio.Reader // of conn; for openPMI, and then for close
+	close func() error  // says goodbye, once, and closes conn; immutable
 }
 
 // spent has the jobs whose connection was opened, by PMI_FD. After Close that
@@ -75,6 +71,10 @@ func openPMI(fd int) (*pmi, error) {
 		return nil, err
 	}
 	p := &pmi{conn: conn, in: bufio.NewReaderSize(conn, maxLine)}
+	p.close = sync.OnceValue(func() error {
+		_, err := p.ask("finalize", "finalize_ack")
+		return errors.Join(err, conn.Close())
+	})
 	if err := p.greet(); err != nil {
 		conn.Close()
 		return nil, err
@@ -83,85 +83,82 @@ func openPMI(fd int) (*pmi, error) {
 }
 
 func (p *pmi) greet() error {
-	if _, err := p.ask("response_to_init", message{{"cmd", "init"}, {"pmi_version", "1"}, {"pmi_subversion", "1"}}); err != nil {
+	if _, err := p.ask("init pmi_version=1 pmi_subversion=1", "response_to_init"); err != nil {
 		return err
 	}
-	limits, err := p.ask("maxes", message{{"cmd", "get_maxes"}})
+	name, err := p.ask("get_my_kvsname", "my_kvsname")
 	if err != nil {
 		return err
 	}
-	var sizes [3]int
-	for i, name := range []string{"kvsname_max", "keylen_max", "vallen_max"} {
-		if sizes[i], err = strconv.Atoi(limits.get(name)); err != nil || sizes[i] < 1 {
-			return fmt.Errorf("the launcher says %s=%q, want a number", name, limits.get(name))
-		}
-	}
-	// A line has to hold a key-value space's name, a key and a value.
-	p.maxKey, p.maxValue = min(sizes[1], maxLine/4), min(sizes[2], maxLine/4)
-	name, err := p.ask("my_kvsname", message{{"cmd", "get_my_kvsname"}})
-	if err != nil {
-		return err
-	}
-	p.kvs = name.get("kvsname")
-	if err := checkWord("kvsname", p.kvs, min(sizes[0], maxLine/4)); err != nil {
-		return fmt.Errorf("from the launcher: %w", err)
+	if p.kvs = name["kvsname"]; p.kvs == "" {
+		return errors.New("the launcher says no kvsname, and nothing else is the same for all PEs of the job")
 	}
 	return nil
 }
 
-// errRefused reports that a launcher refused a request.
-var errRefused = errors.New("the launcher says")
+// Abort writes why to standard error, unless it is empty, and asks the launcher to
+// end all PEs with the exit status code. Some launchers then lose the most recent
+// output. Abort does not wait for that. The caller then exits with code itself,
+// because other launchers end the job for that.
+func (j *Job) Abort(code int, why string) error {
+	if why != "" {
+		fmt.Fprintf(os.Stderr, "PE %d of %d: %s\n", j.PE, j.N, why)
+	}
+	if j.pmi == nil {
+		return nil
+	}
+	return j.failed(j.pmi.tell("abort exitcode=" + strconv.Itoa(code)))
+}
+
+// AbortKills reports whether Abort makes the launcher kill the PEs, and end with another status
+// than Abort's. Slurm's srun with pmi2 does. mpiexec.hydra within a job of Slurm does not.
+func (j *Job) AbortKills() bool { return j.slurm }
+
+// Close informs the launcher that this PE ends well, and closes the connection. Some
+// launchers take an exit without it for a failure. A second Close does nothing.
+func (j *Job) Close() error {
+	if j.pmi == nil {
+		return nil
+	}
+	return j.failed(j.pmi.close())
+}
+
+func (j *Job) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("launch: PMI of PE %d: %w", j.PE, err)
+}
+
+// tell sends a line. Any goroutine may call it, since a short line is written in one piece.
+func (p *pmi) tell(command string) error {
+	if err := p.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.conn, "cmd="+command+"\n")
+	return err
+}
 
 // ask sends a line and returns the answer. The answer must be the command want and
 // not report a failure.
-func (p *pmi) ask(want string, m message) (message, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.askLocked(context.Background(), answerTimeout, want, m)
-}
-
-// askLocked is ask for a caller that holds p.mu. It ends with ctx. If wait is 0, it
-// has no other time limit.
-func (p *pmi) askLocked(ctx context.Context, wait time.Duration, want string, m message) (message, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
-	answer, err := p.exchange(ctx, wait, m)
-	if err == nil && answer.get("cmd") != want {
-		err = fmt.Errorf("the answer is cmd=%.40q, not cmd=%s", answer.get("cmd"), want)
+func (p *pmi) ask(command, want string) (map[string]string, error) {
+	answer, err := p.exchange(command)
+	switch rc := answer["rc"]; {
+	case err == nil && answer["cmd"] != want:
+		err = fmt.Errorf("the answer is cmd=%.40q, not cmd=%s", answer["cmd"], want)
+	case err == nil && rc != "" && rc != "0":
+		err = fmt.Errorf("the launcher says rc=%.40s %.80s", rc, answer["msg"])
 	}
 	if err != nil {
-		p.err = fmt.Errorf("%s: %w", m.get("cmd"), err)
-		return nil, p.err
-	}
-	if rc := answer.get("rc"); rc != "" && rc != "0" {
-		return nil, fmt.Errorf("%s: %w rc=%.40s %.80s", m.get("cmd"), errRefused, rc, answer.get("msg"))
+		return nil, fmt.Errorf("cmd=%s: %w", command, err)
 	}
 	return answer, nil
 }
 
-// exchange sends one line and reads one. The caller holds p.mu.
-func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (message, error) {
-	var deadline time.Time
-	if wait > 0 {
-		deadline = time.Now().Add(wait)
-	}
-	if err := p.conn.SetDeadline(deadline); err != nil {
+// exchange sends one line and reads one.
+func (p *pmi) exchange(command string) (map[string]string, error) {
+	if err := p.tell(command); err != nil {
 		return nil, err
-	}
-	// This comes after the deadline was set, which would undo what ctx does.
-	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		p.conn.SetDeadline(time.Unix(1, 0))
-		close(fired)
-	})
-	defer func() {
-		if !stop() {
-			<-fired // otherwise it would end the next exchange
-		}
-	}()
-	if _, err := io.WriteString(p.conn, m.String()+"\n"); err != nil {
-		return nil, cause(ctx, err)
 	}
 	line, err := p.in.ReadSlice('\n')
 	switch {
@@ -170,19 +167,11 @@ func (p *pmi) exchange(ctx context.Context, wait time.Duration, m message) (mess
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("the launcher has closed the connection: %w", io.ErrUnexpectedEOF)
 	case err != nil:
-		return nil, cause(ctx, err)
+		return nil, err
 	}
 	answer, err := parse(string(line[:len(line)-1]))
 	if err != nil {
 		return nil, fmt.Errorf("the answer: %w", err)
 	}
 	return answer, nil
-}
-
-// cause returns ctx's error if ctx has ended, else err.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
