@@ -67,9 +67,7 @@ type options struct {
 
 func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	o := &options{group: -1}
-	fs := pflag.NewFlagSet("ntb-ivshmem-server", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.SortFlags = false
+	fs := flags.New("ntb-ivshmem-server", stdout, usageHead, usageTail)
 	size := flags.Size(64 << 20)
 	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G; SDP needs 2M for 2 ends")
 	fs.IntVar(&o.serve.Peers, "peers", 2, "`N` ends share each memory, 2 to 16; with more than 2 each can read and change all of it")
@@ -77,7 +75,6 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	mode := fs.String("mode", "0600", "`MODE` of the sockets, in octal")
 	group := fs.String("group", "", "`GROUP` of the sockets, by name or number (default that of this process)")
 	fs.BoolVar(&o.quiet, "quiet", false, "do not log who comes and goes")
-	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}

@@ -66,9 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			}
 		}
 	}
-	fs := pflag.NewFlagSet("ntbnet", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() { usage(stdout, fs.FlagUsages()) }
+	fs := flags.New("ntbnet", stdout, usageHead(), usageTail)
 	err := flags.Parse(fs, args, stdout)
 	if err == nil {
 		err = errors.New("want a command: " + strings.Join(names(), ", "))
@@ -123,30 +121,24 @@ func (p plain) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func usage(stdout io.Writer, flagUsages string) {
-	fmt.Fprint(stdout, "ntbnet shows what runs over bridges and between processes, and tests a wire.\n\nUsage: ntbnet COMMAND [flags]\n\n")
+func usageHead() string {
+	head := "ntbnet shows what runs over bridges and between processes, and tests a wire.\n\nUsage: ntbnet COMMAND [flags]\n\n"
 	for _, c := range commands() {
-		fmt.Fprintf(stdout, "  ntbnet %-10s %s\n", c.name, c.summary)
+		head += fmt.Sprintf("  ntbnet %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(stdout, `
-Flags:
-%s
+	return head + "\nFlags:\n"
+}
+
+const usageTail = `
 "ntbnet COMMAND --help" has the flags of a command.
 
 Exit status: 0; 1 when something failed, or does not work; 2 for bad input.
-`, flagUsages)
-}
+`
 
 // flagSet returns the flag set of the command, whose help has more at its end.
 func (c *command) flagSet(stdout io.Writer, more string) *pflag.FlagSet {
-	fs := pflag.NewFlagSet("ntbnet", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.SortFlags = false
-	fs.Usage = func() {
-		fmt.Fprintf(stdout, "ntbnet %s: %s\n\nUsage: %s\n\nFlags:\n%s%s", c.name, c.summary,
-			strings.TrimSpace("ntbnet "+c.name+" [flags] "+c.args), fs.FlagUsages(), more)
-	}
-	return fs
+	usage := strings.TrimSpace("ntbnet " + c.name + " [flags] " + c.args)
+	return flags.New("ntbnet", stdout, fmt.Sprintf("ntbnet %s: %s\n\nUsage: %s\n\nFlags:\n", c.name, c.summary, usage), more)
 }
 
 // parse parses flags. There are no other arguments.

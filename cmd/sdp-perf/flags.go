@@ -17,9 +17,7 @@ import (
 
 // parse parses the command line, with one test in it at most. It returns no flags after a help or a version.
 func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err error) {
-	fs = pflag.NewFlagSet("sdp-perf", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.SortFlags = false
+	fs = flags.New("sdp-perf", out, "", "")
 	help := fs.BoolP("help", "h", false, "print this")
 	o.register(fs)
 	err = flags.Parse(fs, args, out)

@@ -93,14 +93,11 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	}
 	c := proxy.NewConfig()
 	o := &options{config: c}
-	fs := newFlagSet("sdp-proxy")
+	fs := flags.New("sdp-proxy", stdout, usageHead, usageTail)
 	specs := fs.StringArray("map", nil, "`LISTEN=TARGET` listens on the left, forwards to the right; may be repeated")
 	fs.StringVar(&o.file, "config", "", "read maps and options from `FILE`, in place of all other flags")
 	addFlags(fs, proxy.MapOptions, &c.Defaults)
 	addFlags(fs, proxy.Options, c)
-	fs.Usage = func() {
-		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
-	}
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}
@@ -133,8 +130,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 }
 
 func parseCheck(args []string, stdout io.Writer) (*options, error) {
-	fs := newFlagSet("sdp-proxy check")
-	fs.Usage = func() { fmt.Fprint(stdout, checkHead, fs.FlagUsages()) }
+	fs := flags.New("sdp-proxy check", stdout, checkHead, "")
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}
@@ -143,13 +139,6 @@ func parseCheck(args []string, stdout io.Writer) (*options, error) {
 	}
 	o := &options{file: fs.Arg(0), check: true}
 	return o, o.load()
-}
-
-func newFlagSet(name string) *pflag.FlagSet {
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.SetOutput(io.Discard) // run writes the one line
-	fs.SortFlags = false
-	return fs
 }
 
 // addFlags adds a flag for each option of to.

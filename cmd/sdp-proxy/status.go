@@ -25,8 +25,7 @@ Flags:
 
 // showStatus runs "sdp-proxy status".
 func showStatus(args []string, stdout io.Writer) error {
-	fs := newFlagSet("sdp-proxy status")
-	fs.Usage = func() { fmt.Fprint(stdout, statusHead, fs.FlagUsages()) }
+	fs := flags.New("sdp-proxy status", stdout, statusHead, "")
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return err
 	}

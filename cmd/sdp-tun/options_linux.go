@@ -11,7 +11,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/internal/tun"
-	"github.com/spf13/pflag"
 )
 
 const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that cannot be changed.
@@ -64,9 +63,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		o.command, args = args[0], args[1:]
 	}
 	c := &o.config
-	fs := pflag.NewFlagSet("sdp-tun", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.SortFlags = false
+	fs := flags.New("sdp-tun", stdout, usageHead, usageTail)
 	net4 := fs.String("net4", "10.77.0.0/24", "IPv4 `NETWORK` of the nodes; empty for none")
 	net6 := fs.String("net6", "fd77::/64", "IPv6 `NETWORK` of the nodes; empty for none")
 	fs.StringVar(&c.Device, "device", "sdp", "the devices are called `NAME` and the number of a node")
@@ -85,7 +82,6 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	if o.command == "" {
 		fs.StringVar(&o.http, "http", "", "serve counters for Prometheus at `ADDR`, a port of loopback or unix:/PATH, as in 127.0.0.1:9477")
 	}
-	fs.Usage = func() { fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail) }
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}

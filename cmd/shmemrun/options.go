@@ -157,9 +157,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 
 // flagSet returns the flags, and how a program's PEs are started.
 func (o *options) flagSet(p *program, stdout io.Writer) *pflag.FlagSet {
-	fs := pflag.NewFlagSet("shmemrun", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard) // run writes the one line
-	fs.SortFlags = false
+	fs := flags.New("shmemrun", stdout, usageHead, usageTail)
 	fs.SetInterspersed(false) // the flags behind PROGRAM belong to it
 	fs.IntVarP(&p.n, "n", "n", 0, fmt.Sprintf("start `N` PEs, 1 to %d; as many as there are CPUs, or hosts, unless given", launch.MaxPEs))
 	fs.StringArrayVarP(&p.env, "x", "x", nil, "add `NAME=VALUE` to the PEs' environment; a NAME alone is there anyway")
@@ -173,9 +171,6 @@ func (o *options) flagSet(p *program, stdout io.Writer) *pflag.FlagSet {
 	fs.StringVar(&o.topology, "topology", o.topology, "how the hosts are cabled: `ring`, line or mesh")
 	fs.StringVar(&o.extra, "fabric-options", o.extra, "more `OPTIONS` of the job's own fabric, as in SDP_FABRIC: 'spin=0&buffer=1048576'")
 	fs.Bool("oversubscribe", false, "nothing: there may be more PEs than CPUs anyway")
-	fs.Usage = func() {
-		fmt.Fprint(stdout, usageHead, fs.FlagUsages(), usageTail)
-	}
 	return fs
 }
 

@@ -18,6 +18,15 @@ var wants = map[string]string{
 	"SIZE":     "bytes, as in 65536, 64K or 1M",
 }
 
+// New returns the flag set of a command. Its help, which stdout gets, is head, the flags in their order, and tail.
+func New(name string, stdout io.Writer, head, tail string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SetOutput(io.Discard) // the command prints its errors
+	fs.SortFlags = false
+	fs.Usage = func() { fmt.Fprint(stdout, head, fs.FlagUsages(), tail) }
+	return fs
+}
+
 // Parse parses args. A value that is not of the flag's type gives an error that says what
 // is wanted. Other errors are those of pflag. Parse adds a flag, --version. Where args have it,
 // Parse prints the program's version to stdout, and returns pflag.ErrHelp as it does after the help.
