@@ -9,11 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
-// Memory management: chapter 9.3 of the specification. All calls are collective over
-// all PEs, which make them in the same order with the same arguments. So all PEs find
-// the same offset without exchanging it. As in debug mode, the PEs exchange their
-// arguments and compare them. If ctx ends a call early, the team of all PEs is of no use
-// any more, as after other collective calls.
+// Memory management. What its calls have in common is described in package shmem.
 
 // Alloc makes a symmetric object of size bytes at a multiple of align, a power of two up
 // to 1 GiB, and returns its offset. What is in it is not defined. It returns ErrMismatch

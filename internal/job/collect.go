@@ -74,16 +74,14 @@ func (t *Team) FCollect(ctx context.Context, dst, src onesided.Object, size uint
 	return t.engine.Leave(t.engine.Gather(ctx, dst.Off, src.Off, collective.Blocks{Bytes: bytes, Longest: bytes}))
 }
 
-// AlltoAll copies block j of PE i's src to block i of PE j's dst, for all i and j. src has
-// one block for each PE, all of the same length: it panics if src cannot be divided so.
-// dst and src do not overlap.
+// AlltoAll copies block j of PE i's src to block i of PE j's dst, for all i and j. It panics if src
+// has not a block for each PE, all of the same length.
 func (t *Team) AlltoAll(ctx context.Context, dst, src onesided.Object, size uintptr) error {
 	return t.alltoall(ctx, callAlltoAll, dst, src, size, 1, 1)
 }
 
-// AlltoAllS is AlltoAll of elements that lie dstStride apart in dst and srcStride in
-// src. Strides are at least 1. The elements of src are 0, srcStride, and so on. With n of
-// them in a block, block k begins at element k*n*stride.
+// AlltoAllS is AlltoAll of elements that lie dstStride apart in dst and srcStride in src. With n
+// of them in a block, block k begins at element k*n*stride.
 func (t *Team) AlltoAllS(ctx context.Context, dst, src onesided.Object, size uintptr, dstStride, srcStride int) error {
 	return t.alltoall(ctx, callAlltoAllS, dst, src, size, dstStride, srcStride)
 }

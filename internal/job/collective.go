@@ -8,25 +8,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/onesided"
 )
 
-// Collective operations: chapter 9.9 of the specification, by teams. What they have in
-// common:
-//
-// All PEs of the team make the same calls in the same order, with the same root and
-// strides, and the same objects. How many elements take part is how many src has; dst may
-// have more. An element has size bytes. Strides count elements. PEs are numbered as in
-// the team.
-//
-// A call returns when dst here is complete and src may be used again. Other PEs may
-// still be in it. Calls may follow each other at once, with any roots, and with teams
-// that have PEs in common, as long as they do not use the same objects at the same time.
-//
-// They panic if a number is out of its range, an object is too short, or src and dst
-// overlap. Where it says so, src and dst may be the same object. Errors are those of
-// waits and of puts, and ErrMismatch in debug mode. If ctx ends one early, the team
-// is of no use any more.
-//
-// The results do not depend on how a call is done, see internal/collective: a reduction
-// combines PE 0's elements with PE 1's, then with PE 2's, and so on.
+// Collective operations by teams. They check arguments, of which package shmem says what is
+// right, and leave the rest to internal/collective. An element has size bytes.
 
 const nilTeam = "shmem: collective call of a nil Team"
 
@@ -131,8 +114,7 @@ func (t *Team) Reduce(ctx context.Context, what Call, dst, src onesided.Object, 
 	return t.engine.Leave(t.engine.Reduce(ctx, dst.Off, src.Off, n, int(size), fold))
 }
 
-// Bcast copies buf of PE root to buf of all PEs of the team. buf is any memory, of
-// elements of size bytes, and has the same length on all PEs.
+// Bcast copies buf of PE root, which is any memory, to buf of all PEs of the team.
 func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) error {
 	if t == nil {
 		panic(nilTeam)
@@ -150,10 +132,8 @@ func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) er
 	return t.engine.Leave(t.engine.Bcast(ctx, buf, root))
 }
 
-// AllReduce combines buf of all PEs of the team, element by element, in the order of the
-// PEs, and leaves the result in buf of all PEs. buf is any memory, of elements of size
-// bytes, and has the same length on all PEs. sign returns what tells fold from others, in
-// debug mode.
+// AllReduce is Reduce of buf of all PEs, which is any memory. sign returns what tells fold from
+// others, in debug mode.
 func (t *Team) AllReduce(ctx context.Context, buf []byte, size uintptr, fold collective.Fold, sign func() [2]uint64) error {
 	if t == nil {
 		panic(nilTeam)

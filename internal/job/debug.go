@@ -16,9 +16,8 @@ import (
 // each other, perhaps for ever. Calls that manage memory and teams compare without
 // debug mode too.
 
-// ErrMismatch reports that the PEs of a collective call do not agree on its
-// arguments, or called different ones. Nothing has been done then, and the team
-// remains usable.
+// ErrMismatch reports that the PEs of a collective call do not agree on its arguments, or called
+// different ones.
 var ErrMismatch = errors.New("shmem: PEs differ")
 
 // Call is a kind of collective call. PEs exchange its value.

@@ -12,10 +12,8 @@ const (
 	exitGrace = 100 * time.Millisecond // until all have read it
 )
 
-// GlobalExit ends the job, like shmem_global_exit: the process of every PE, this one
-// too, exits with status, 0 to 255. A PE that does not read its requests is left to the
-// launcher. GlobalExit does not return, nor does an operation that fails because other PEs have ended
-// before this one. If PEs share this process, the process goes on, and their calls fail.
+// GlobalExit ends the job: the process of every PE, this one too, exits with status, 0 to 255. It
+// does not return. If PEs share this process, the process goes on, and their calls fail.
 func (w *World) GlobalExit(status int) {
 	if w.opts.inProcess {
 		w.mu.Lock()

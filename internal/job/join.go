@@ -18,15 +18,9 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-// Open joins the job that the launcher has started, and waits until all PEs have
-// joined. It learns which PE this is from the first of these that is set: the option
-// Given; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
-// Slurm's pmi2); OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS.
-// Without any of them it is PE 0 of 1. If the variables of a launcher are
-// incomplete, Open returns an error.
-//
-// If not all PEs have joined when ctx or the option Timeout ends, it fails with an
-// error that says which are missing.
+// Open joins the job that the launcher has started, see internal/launch, and waits until all PEs
+// have joined. If they have not when ctx or the option Timeout ends, the error says which are
+// missing.
 func Open(ctx context.Context, given Options) (*World, error) {
 	o := options{Options: given}
 	err := o.environment()

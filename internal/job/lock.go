@@ -9,10 +9,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
-// Locks: chapter 9.12 of the specification. A lock is one symmetric word, zero at
-// first. It is a queue of PEs, which get the lock in the order in which they asked.
-// Each waits for a word of its own heap, which the PE before it stores to. So waiting
-// makes no traffic.
+// Locks: a lock is one symmetric word, zero at first. It is a queue of PEs. Each waits for a
+// word of its own heap, which the PE before it stores to. So waiting makes no traffic.
 //
 // The word has two halves of 4 bytes. The first, at PE 0, is the queue's tail: the
 // number of its last PE, from 1, or 0 if nobody has the lock. The second, at each PE,
@@ -55,10 +53,8 @@ func (w *World) Lock(off uintptr) Lock {
 // errNoLock reports that the words of a lock hold no numbers of PEs.
 var errNoLock = errors.New("shmem: the words of a lock were overwritten")
 
-// Set waits until this PE has the lock and no other goroutine of it has, like
-// shmem_set_lock. It fails if a PE ends. If ctx ends first, the PE may stay in the queue.
-// Then some goroutine of it must call Set again, or Test until it has the lock, and then
-// Clear.
+// Set waits until this PE has the lock and no other goroutine of it has. If ctx ends first, the PE
+// may stay in the queue.
 func (l Lock) Set(ctx context.Context) error {
 	w, off := l.w, l.halves.Off
 	turn, err := w.take(ctx, off)
@@ -94,7 +90,7 @@ func (l Lock) queue(ctx context.Context) error {
 	return w.space.Wait(ctx, func() bool { return l.mine()&lockWait == 0 })
 }
 
-// Test takes the lock if nobody has it, and reports whether it did, like shmem_test_lock.
+// Test takes the lock if nobody has it, and reports whether it did.
 func (l Lock) Test() (bool, error) {
 	w, off := l.w, l.halves.Off
 	turn := w.turns.tryTake(off)
@@ -124,9 +120,8 @@ func (l Lock) test() (bool, error) {
 	return false, c.Err()
 }
 
-// Clear completes this PE's operations on the default context, and gives the lock to the
-// next PE, like shmem_clear_lock. It panics if this PE does not have it. After an error
-// this PE still has it.
+// Clear completes this PE's operations on the default context, and gives the lock to the next PE.
+// After an error this PE still has it.
 func (l Lock) Clear(ctx context.Context) error {
 	w, off := l.w, l.halves.Off
 	turn := w.turns.disown(off)

@@ -13,7 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/onesided"
 )
 
-// Options are how Open joins a job. The zero Options are the defaults.
+// Options are how Open joins a job.
 type Options struct {
 	// Given says that this is PE number PE of N of the job named Job. Else the launcher
 	// says that, and these three do not count.
@@ -21,16 +21,12 @@ type Options struct {
 	PE, N int
 	Job   string
 
-	// Fabric names the fabric, in the form that sdp.Open takes. If it is empty,
-	// SDP_FABRIC names it. Without that the job has a fabric of its own on this machine.
-	Fabric string
-	// Heap is how large the symmetric heap may grow, in bytes, up to MaxHeap. 0 stands
-	// for SHMEM_SYMMETRIC_SIZE, and without that for 8 GiB, or 64 MiB for PEs that share a
-	// process by a fabric of kind mem, or what fits where the fabric has option heap.
+	// The following are options of package shmem. What is zero has their defaults.
+	Fabric  string
 	Heap    int
-	Strict  bool          // use requests even where another PE's heap could be mapped
-	Debug   bool          // compare what PEs pass to collective calls, as with SHMEM_DEBUG
-	Timeout time.Duration // how long Open waits for all PEs; 0: 30 s
+	Strict  bool
+	Debug   bool
+	Timeout time.Duration
 
 	// Exit is called in place of os.Exit, once, where GlobalExit of this PE or another one
 	// ends the process. It does not return. A front that sets it ends the process also when

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/collective"
 )
 
-// How teams are made of others: chapter 9.4 of the specification. All PEs of the parent
+// How teams are made of others. All PEs of the parent
 // exchange what they pass and which work areas they have free. The members of a new
 // team take the first area that is free to all of them. A PE may be in several splits
 // of different parents at once, so an area may be taken meanwhile. The members exchange
@@ -27,10 +27,8 @@ const (
 	areas = firstSlot + maxTeams
 )
 
-// SplitStrided makes a team of size PEs of this one: start, start+stride, and so on,
-// like shmem_team_split_strided. It is collective over this team; PEs that are not
-// in the new one get nil. A stride may be negative, or 0 for a team of one. If there
-// are no such PEs, or the new team cannot be made, all get an error.
+// SplitStrided makes a team of size PEs of this one: start, start+stride, and so on. It is
+// collective over this team; PEs that are not in the new one get nil.
 func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team, error) {
 	if t == nil {
 		return nil, errNoTeam
@@ -59,10 +57,8 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team
 	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, member)
 }
 
-// Split2D makes two teams of this one, whose PEs are laid out in rows of xrange, like
-// shmem_team_split_2d: x has the PEs of this PE's row, y those of its column. xrange
-// is at least 1. An xrange above the number of PEs counts as that number. If a team
-// cannot be made, all get an error and none is made.
+// Split2D makes two teams of this one, whose PEs are laid out in rows of xrange: x has the PEs of
+// this PE's row, y those of its column. If a team cannot be made, none is.
 func (t *Team) Split2D(ctx context.Context, xrange int) (x, y *Team, err error) {
 	if t == nil {
 		return nil, nil, errNoTeam
@@ -209,9 +205,7 @@ func (t *Team) release() {
 	}
 }
 
-// Destroy ends the team, like shmem_team_destroy. It is collective over the team. The
-// team of all PEs and the shared team must not be destroyed. Contexts made of the team
-// remain usable.
+// Destroy ends the team. It is collective over the team. Contexts made of it remain usable.
 func (t *Team) Destroy(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -9,13 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
-// Team is an ordered set of PEs of the job, numbered from 0, like shmem_team_t. All
-// its PEs make the team's collective calls, in the same order, one at a time. Calls
-// of different teams may be under way at once. If one fails, because a PE ended or
-// its ctx did, the PEs may be at different places. So all later calls of the team
-// return the same error.
-//
-// A nil Team has no PEs, like SHMEM_TEAM_INVALID.
+// Team is an ordered set of PEs of the job, numbered from 0. A nil Team has no PEs.
 type Team struct {
 	// Immutable.
 	w      *World
@@ -60,8 +55,7 @@ func (t *Team) peers() (all []*onesided.Peer) {
 	return all
 }
 
-// MyPE returns this PE's number in the team, like shmem_team_my_pe. In a nil team
-// it is -1.
+// MyPE returns this PE's number in the team, -1 in a nil team.
 func (t *Team) MyPE() int {
 	if t == nil {
 		return -1
@@ -69,8 +63,7 @@ func (t *Team) MyPE() int {
 	return t.me
 }
 
-// NPEs returns the number of PEs in the team, like shmem_team_n_pes. For a nil team
-// it is -1.
+// NPEs returns the number of PEs in the team, -1 for a nil team.
 func (t *Team) NPEs() int {
 	if t == nil {
 		return -1
@@ -78,27 +71,19 @@ func (t *Team) NPEs() int {
 	return len(t.pes)
 }
 
-// TranslatePE returns the number in team other of the team's PE pe, like
-// shmem_team_translate_pe. It returns -1 if the PE is not in both, or a team is
-// nil.
+// TranslatePE returns the number in team other of the team's PE pe, -1 if the PE is not in both.
 func (t *Team) TranslatePE(pe int, other *Team) int {
 	if t == nil || other == nil || uint(pe) >= uint(len(t.pes)) {
 		return -1
 	}
-	for i, world := range other.pes {
-		if world == t.pes[pe] {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(other.pes, t.pes[pe])
 }
 
 // PEs returns the team's PEs: by number in the team, the number in the World. They are
 // not to be changed.
 func (t *Team) PEs() []int { return t.pes }
 
-// InitCtx makes c a context that numbers PEs as the team does, like
-// shmem_team_create_ctx.
+// InitCtx makes c a context that numbers PEs as the team does.
 func (t *Team) InitCtx(c *onesided.Ctx) {
 	if t == nil {
 		panic("shmem: context of a nil Team")
@@ -107,8 +92,7 @@ func (t *Team) InitCtx(c *onesided.Ctx) {
 	c.Init(t.w.space, t.peers())
 }
 
-// Sync waits until all PEs of the team have called it, like shmem_team_sync. What
-// this PE stored to others may arrive later; see Barrier.
+// Sync waits until all PEs of the team have called it. What this PE stored to others may arrive later.
 func (t *Team) Sync(ctx context.Context) error {
 	if err := t.enter(ctx, callSync); err != nil {
 		return err
@@ -116,9 +100,7 @@ func (t *Team) Sync(ctx context.Context) error {
 	return t.engine.Leave(t.engine.Sync(ctx))
 }
 
-// Barrier completes this PE's operations on the default context, and then waits
-// until all PEs of the team have called it. With the team of all PEs it is like
-// shmem_barrier_all.
+// Barrier completes this PE's operations on the default context, and then is Sync.
 func (t *Team) Barrier(ctx context.Context) error {
 	if t == nil {
 		panic(nilTeam)

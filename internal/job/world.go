@@ -122,9 +122,7 @@ func (w *World) Ctx() *onesided.Ctx { return w.ctx }
 // Team returns the team of all PEs.
 func (w *World) Team() *Team { return w.team }
 
-// SharedTeam returns the team of the PEs of this host whose memory is mapped to each
-// other, like SHMEM_TEAM_SHARED. This PE is one of them. All of them have the same PEs
-// in it.
+// SharedTeam returns the team of the PEs of this host whose memory is mapped to each other.
 func (w *World) SharedTeam() *Team { return w.near }
 
 // Space returns the heaps of all PEs.
@@ -133,8 +131,8 @@ func (w *World) Space() *onesided.Space { return w.space }
 // Heap returns this PE's own heap.
 func (w *World) Heap() *symheap.Heap { return w.heap }
 
-// Fabric returns this PE's membership in the fabric, by which it may listen and dial
-// as well. It is nil for the only PE of a job. Close of the World closes it.
+// Fabric returns this PE's membership in the fabric, nil for the only PE of a job. Close of the
+// World closes it.
 func (w *World) Fabric() *sdp.Fabric { return w.fabric }
 
 // Mapped reports whether the heap of a PE is mapped here, so that operations on it
@@ -152,13 +150,10 @@ func (w *World) Mapped(pe int) (bool, error) {
 
 var errEnded = errors.New("it has ended")
 
-// Accessible reports whether operations on a PE can work, like shmem_pe_accessible.
-// They can until it has ended. Every symmetric object can be reached on each such
-// PE.
+// Accessible reports whether operations on a PE can work. They can until it has ended.
 func (w *World) Accessible(pe int) bool { return !w.peer(pe).Dead() }
 
-// HeapLimit returns how large the symmetric heap may grow, in bytes. All objects together
-// may take as much.
+// HeapLimit returns how many bytes all objects together may take.
 func (w *World) HeapLimit() int { return w.heap.Size - w.heap.Objects }
 
 // Peer returns a PE. It panics if there is none of that number.
@@ -309,12 +304,9 @@ func (w *World) lost(pe int) {
 // closeLimit is the default of World.closeLimit.
 const closeLimit = 5 * time.Second
 
-// Close ends this PE's part in the job. It is collective: like shmem_finalize, it
-// waits until all PEs have called it and all operations are done. Then it releases
-// all memory. No memory of a heap may be used any more, and no operation may be under
-// way. If a PE has ended without Close, or ctx ends first, it does not wait any longer: it
-// releases the memory and returns an error, and for the other PEs this one has ended
-// without Close.
+// Close ends this PE's part in the job, and releases all memory. It is collective. If a PE has ended
+// without Close, or ctx ends first, it does not wait any longer: it returns an error, and for the
+// other PEs this one has ended without Close.
 func (w *World) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if w.closing {
