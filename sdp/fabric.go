@@ -128,69 +128,17 @@ type user interface{ Close() error }
 // several bridges, "ntb:ADDRESS" names one.
 // The error wraps ENODEV if there is no bridge, or its module is not loaded.
 //
-// Options may follow the name, as in "shm:NAME?spin=0&buffer=65536":
+// Options may follow the name, as in "shm:NAME?spin=0&buffer=65536". docs/fabrics.md has a table of them, with their
+// ranges and what counts without them:
 //
-//	window=BYTES  the size of this side's window on each link, or the most that is used
-//	              of a bridge's (ntb); memory is taken only as it is used: a multiple of
-//	              4096 from 131072 to 68719476736; 1 GiB (16 MiB of mem:, 64 MiB of a
-//	              bridge) unless given
-//	buffer=BYTES  how large a connection's queue may grow, per direction: a power of two
-//	              from 4096 to 16777216; 8 MiB unless given
-//	spin=TIME     how long a wait polls before it sleeps, a dial and Accept 4 times as
-//	              long, less where processors are scarce: a time from 0 to 1ms, with its
-//	              unit, as in 20us; 50us unless given
-//	dmafrom=BYTES the size from which on payload goes through a DMA engine, where a link
-//	              has one; 0 to measure it when the link comes up: a number from 0 to
-//	              1073741824; 0 unless given
-//	group=NAME    the group, by name or number, that the directory must have; it is
-//	              made, with mode 3770, if it is not there: a group; any group that this
-//	              user is in, and no directory is made unless given
-//	owner=NAMES   users, by name or number, with commas between, who may own the
-//	              directory besides root and this user; who owns it is trusted: users;
-//	              none unless given
-//	node=I        which node this process is of: a number from 1 to 16
-//	hostI=NAMES   names by which network sdp dials node I, and addresses by which
-//	              networks sdp and tcp do, with commas between; node I keeps its own:
-//	              names or IP addresses of machines, each of one node; none unless given
-//	fallback=0    a dial of network tcp to an address of hostI fails where it cannot go
-//	              by SDP; with 1 it goes by TCP then: 0 or 1; 1 unless given
-//	backend=NAME  what the links are made of: memory between processes or, for tests,
-//	              within one: shm or mem; shm unless given
-//	nodes=N       how many nodes there are, the same on all; the process that says so
-//	              owns the links of its node: a number from 2 to 16
-//	share=1       others of the node may say nodes too: the first process owns the
-//	              links, later ones are members, and when the owner ends, one of them
-//	              owns the links: 0 or 1; 0, and 1 in /etc/ntbnet/fabric unless given
-//	lanes=L       lanes of each link, the same on all nodes: a number from 1 to 8; 1
-//	              unless given
-//	slots=N       frames that a lane holds, the same on all nodes; fewer where that is
-//	              more than a quarter of a bridge's window: a number from 2 to 4096; 32
-//	              unless given
-//	frame=BYTES   the most that a frame carries, the same on all nodes: a multiple of 64
-//	              from 256 to 1048576; 67584 unless given
-//	failover=1    connections to a neighbour go on by the other way when the link is
-//	              cut, at the cost of frames where there would be stores: 0 or 1; 0
-//	              unless given
-//	heap=BYTES    how much of the memory of the ends each node has for heaps of SHMEM,
-//	              the same on all nodes, see docs/shmem.md; the ends are file:/PATH or
-//	              ivshmem:/PATH, all of one memory: a multiple of 4096 from 1048576 to
-//	              68719476736; none unless given
-//	left=END      what the wire to the node with the next lower number is made of, in a
-//	              ring or line: see docs/hardware.md and docs/ivshmem.md: ntb or
-//	              ntb:ADDRESS of a bridge, ivshmem:ADDRESS of a PCI function,
-//	              ivshmem:/PATH of a socket or file:/PATH, perhaps with ,poll or
-//	              ,peers=N; memory between processes unless given
-//	right=END     the same, to the node with the next higher number: ntb or ntb:ADDRESS
-//	              of a bridge, ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a
-//	              socket or file:/PATH, perhaps with ,poll or ,peers=N; memory between
-//	              processes unless given
-//	nodeI=END     the same, in a mesh, to node I: ntb or ntb:ADDRESS of a bridge,
-//	              ivshmem:ADDRESS of a PCI function, ivshmem:/PATH of a socket or
-//	              file:/PATH, perhaps with ,poll or ,peers=N; memory between processes
-//	              unless given
+//	window buffer spin dmafrom             of all fabrics
+//	group owner                            of fabrics that are a directory
+//	node hostI fallback backend            of ring:, line: and mesh:
+//	nodes share lanes slots frame          of the owner of a node's links there
+//	failover heap left right nodeI
 //
-// Group and owner are of fabrics that are a directory. Those from node on are of ring:, line: and mesh: alone; those from nodes on, of the
-// owner of a node's links. An ntb fabric takes node, hostI, fallback, lanes, slots, frame and failover of them. Where processors are scarce, see FabricStats.ProcessorTaken.
+// An ntb fabric takes node, hostI, fallback, lanes, slots, frame and failover of the last three lines. Where
+// processors are scarce, waits spin less than spin says: see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are
 // errors.ErrUnsupported.
