@@ -25,11 +25,6 @@ func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err er
 	case errors.Is(err, pflag.ErrHelp): // the version
 		return nil, nil
 	case err != nil:
-		for old, now := range movedFlags {
-			if strings.Contains(err.Error(), "unknown flag: --"+old) {
-				return nil, badInputf("--%s is now %s (see sdp-perf --help)", old, now)
-			}
-		}
 		return nil, badInputf("%w (see sdp-perf --help)", err)
 	case *help:
 		text := helpHead
@@ -64,32 +59,6 @@ Times are seconds, or have a unit: 300ms. Numbers may end in K, M, G or T: power
 Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot be
 listened on or dialled among it; 130 when interrupted.
 `
-
-// movedFlags says where flags of earlier versions went, movedCommands where commands did.
-var (
-	movedFlags = map[string]string{
-		"only":        "the name of a test: bw or lat",
-		"size":        "-l",
-		"connections": "-P",
-		"duration":    "-t",
-		"transports":  "--transport, for one of them",
-		"rounds":      "gone: a run without a test has as many as its time (-t) allows",
-		"max-time":    "-t",
-		"listen":      "-s, with -B ADDRESS and -p PORT",
-		"connect":     "-c HOST, with -p PORT",
-	}
-	movedCommands = map[string]string{
-		"server":    "a flag: sdp-perf -s (see sdp-perf --help)",
-		"client":    "a flag: sdp-perf -c HOST TEST (see sdp-perf --help)",
-		"topology":  "a command of ntbnet: ntbnet topology (go build -o bin/ ./cmd/ntbnet builds it)",
-		"doctor":    "a command of ntbnet: ntbnet doctor (go build -o bin/ ./cmd/ntbnet builds it)",
-		"ls":        "a command of ntbnet: ntbnet ls (go build -o bin/ ./cmd/ntbnet builds it)",
-		"bench":     "a benchmark: cd benchmarks && go test -run '^$' -bench 'Latency|Throughput|Many|Connect|Get|Busy'",
-		"crossover": "a benchmark: cd benchmarks && go test -run '^$' -bench Crossover",
-		"limits":    "a benchmark: cd benchmarks && go test -run '^$' -bench 'Word|Copies|Hops/hops=/chain=bare'",
-		"ring":      "a benchmark: cd benchmarks && go test -run '^$' -bench 'Hops|Ring|Share'",
-	}
-)
 
 // seconds returns what parses seconds, or a time with a unit.
 func seconds(to *time.Duration) func(text string) error {

@@ -49,12 +49,10 @@ func main() {
 
 func dispatch(ctx context.Context, args []string) error {
 	if len(args) > 0 {
-		switch now := movedCommands[args[0]]; {
-		case now != "":
-			return badInputf("%s is %s", args[0], now)
-		case args[0] == servantCommand:
+		switch args[0] {
+		case servantCommand:
 			return runServant(args[1:])
-		case args[0] == elementCommand:
+		case elementCommand:
 			return runElement(args[1:])
 		}
 	}
