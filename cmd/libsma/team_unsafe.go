@@ -9,6 +9,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/ntbnet/ntbnet/internal/job"
@@ -196,17 +197,8 @@ func destroy(name C.sma_name, ctx int) {
 	defer lib.mu.Unlock()
 	lib.ctxs[ctx].Store(nil)
 	if t := lib.teams[c.team]; t != nil {
-		t.ctxs = without(t.ctxs, ctx)
+		t.ctxs = slices.DeleteFunc(t.ctxs, func(id int) bool { return id == ctx })
 	}
-}
-
-func without(all []int, one int) (left []int) {
-	for _, v := range all {
-		if v != one {
-			left = append(left, v)
-		}
-	}
-	return left
 }
 
 //export smaCtxTeam

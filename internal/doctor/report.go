@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -51,12 +52,7 @@ func (r *Report) fail(name, remedy, format string, args ...any) {
 
 // failed reports whether a check has failed.
 func (r *Report) failed() bool {
-	for _, c := range r.Checks {
-		if c.Status == Error {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status == Error })
 }
 
 // remedy returns what to do against an error that has a cause of its own, and otherwise what to do

@@ -19,13 +19,8 @@ func thisPlace() place {
 		p.CPUs = allCPUs()
 		return p
 	}
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			for len(p.CPUs) <= cpu/64 {
-				p.CPUs = append(p.CPUs, 0)
-			}
-			p.CPUs[cpu/64] |= 1 << (cpu % 64)
-		}
+	for _, word := range set {
+		p.CPUs = append(p.CPUs, uint64(word))
 	}
 	return p
 }

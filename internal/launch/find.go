@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -96,12 +97,7 @@ func same(getenv env, name string, want int, because string) error {
 }
 
 func anySet(getenv env, names ...string) bool {
-	for _, name := range names {
-		if getenv(name) != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return getenv(name) != "" })
 }
 
 var errNoJob = errors.New("nothing tells this job from another one")

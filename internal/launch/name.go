@@ -15,11 +15,7 @@ const hashDigits = 16 // 64 bits, so that no two jobs of a machine have the same
 
 // given returns a name unchanged if it is valid, or else a hash of it.
 func given(name string) string {
-	ok := name != "" && len(name) <= MaxName
-	for _, c := range []byte(name) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-')
-	}
-	if ok {
+	if name != "" && len(name) <= MaxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" {
 		return name
 	}
 	return hashed("job", name)
@@ -33,11 +29,7 @@ func hashed(prefix string, parts ...string) string {
 }
 
 // random returns the random part of a name that no other job has.
-func random() string {
-	var b [hashDigits / 2]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
+func random() string { return strings.ToLower(rand.Text())[:hashDigits] }
 
 // NewName returns a name for a new job. No other job has it.
 func NewName() string { return "run-" + random() }

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -101,17 +102,8 @@ func parseHelp(words []string, text string) *page {
 			}
 		}
 	}
-	if seen && !p.has("help") {
+	if seen && !slices.ContainsFunc(p.flags, func(f flag) bool { return f.long == "help" }) {
 		p.flags = append(p.flags, flag{"h", "help", "", "print the help"})
 	}
 	return p
-}
-
-func (p *page) has(long string) bool {
-	for _, f := range p.flags {
-		if f.long == long {
-			return true
-		}
-	}
-	return false
 }

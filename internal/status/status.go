@@ -155,20 +155,16 @@ func Counted(all []Connection) (sums []Connection) {
 
 // Link returns the end of a wire at this process, or nil.
 func (p *Process) Link(wire int) *Link {
-	for i := range p.Links {
-		if p.Links[i].Wire == wire {
-			return &p.Links[i]
-		}
+	if i := slices.IndexFunc(p.Links, func(l Link) bool { return l.Wire == wire }); i >= 0 {
+		return &p.Links[i]
 	}
 	return nil
 }
 
 // View returns what the owner of a node's links says, or nil if it has not answered.
 func (f *Fabric) View(node int) *Process {
-	for _, v := range f.Views {
-		if v.Node == node {
-			return v
-		}
+	if i := slices.IndexFunc(f.Views, func(v *Process) bool { return v.Node == node }); i >= 0 {
+		return f.Views[i]
 	}
 	return nil
 }
