@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -23,8 +24,8 @@ type Queue struct {
 	limit, bytes int
 	seed         maphash.Seed
 	flows        [buckets]flow
-	fresh        list // flows that have sent less than a quantum since they were empty
-	old          list // the other flows with packets
+	fresh        []*flow // that have sent less than a quantum since they were empty
+	old          []*flow // the other ones with packets
 
 	free      [17][]*entry // entries by size, a power of two
 	freeBytes int
@@ -45,7 +46,6 @@ type flow struct {
 	first, last *entry
 	bytes       int
 	deficit     int
-	next        *flow
 	listed      bool
 
 	// Of CoDel.
@@ -54,27 +54,6 @@ type flow struct {
 	drops    int // since dropping began
 	lastRun  int // drops when dropping last ended
 	dropping bool
-}
-
-// list is a list of flows.
-type list struct{ first, last *flow }
-
-func (l *list) push(f *flow) {
-	f.next = nil
-	if l.last == nil {
-		l.first = f
-	} else {
-		l.last.next = f
-	}
-	l.last = f
-}
-
-func (l *list) pop() {
-	f := l.first
-	if l.first = f.next; l.first == nil {
-		l.last = nil
-	}
-	f.next = nil
 }
 
 // NewQueue returns a queue for a number of bytes.
@@ -134,7 +113,7 @@ func (q *Queue) push(e *entry, now time.Duration) {
 	q.bytes += len(e.b)
 	if !f.listed {
 		f.listed, f.deficit = true, quantum
-		q.fresh.push(f)
+		q.fresh = append(q.fresh, f)
 	}
 	for q.bytes > q.limit {
 		q.release(q.longest().take(q))
@@ -144,8 +123,8 @@ func (q *Queue) push(e *entry, now time.Duration) {
 
 // longest returns the flow with most bytes.
 func (q *Queue) longest() (most *flow) {
-	for _, l := range [...]list{q.fresh, q.old} {
-		for f := l.first; f != nil; f = f.next {
+	for _, flows := range [...][]*flow{q.fresh, q.old} {
+		for _, f := range flows {
 			if most == nil || f.bytes > most.bytes {
 				most = f
 			}
@@ -172,26 +151,24 @@ func (f *flow) take(q *Queue) *entry {
 func (q *Queue) pop(now time.Duration) *entry {
 	for {
 		l := &q.fresh
-		if l.first == nil {
+		if len(*l) == 0 {
 			l = &q.old
 		}
-		f := l.first
-		if f == nil {
+		if len(*l) == 0 {
 			return nil
 		}
+		f := (*l)[0]
 		if f.deficit <= 0 {
 			f.deficit += quantum
-			l.pop()
-			q.old.push(f)
+			*l = slices.Delete(*l, 0, 1)
+			q.old = append(q.old, f)
 			continue
 		}
 		e := q.codel(f, now)
 		if e == nil {
-			l.pop()
-			if l == &q.fresh && q.old.first != nil { // or it would be a fresh one again, and starve others
-				q.old.push(f)
-			} else {
-				f.listed = false
+			*l = slices.Delete(*l, 0, 1)
+			if f.listed = l == &q.fresh && len(q.old) > 0; f.listed { // or it would be a fresh one again, and starve others
+				q.old = append(q.old, f)
 			}
 			continue
 		}
