@@ -89,8 +89,8 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		return nil, err
 	}
 	m, err := strconv.ParseUint(*mode, 8, 32)
-	if err != nil || m > 0o777 {
-		return nil, fmt.Errorf("--mode %q: want an octal number up to 777, as in 0660", *mode)
+	if err != nil || m == 0 || m > 0o777 {
+		return nil, fmt.Errorf("--mode %q: want an octal number from 1 to 777, as in 0660", *mode)
 	}
 	o.mode = os.FileMode(m)
 	if *group != "" {
@@ -184,7 +184,7 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := listen(ctx, path, o)
+	ln, err := unixsock.ListenAs(ctx, path, unixsock.Rights{Mode: o.mode, UID: -1, GID: o.group})
 	if err != nil {
 		server.Close()
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
@@ -194,26 +194,6 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 		logger.Printf("%s: %v for %d ends", path, &size, options.Peers)
 	}
 	return &memory{path, server, ln}, nil
-}
-
-// listen makes the socket with its group and mode. Before that nobody but this user can connect.
-func listen(ctx context.Context, path string, o *options) (*unixsock.Listener, error) {
-	old := syscall.Umask(0o177)
-	ln, err := unixsock.Listen(ctx, path)
-	syscall.Umask(old)
-	if err != nil {
-		return nil, err
-	}
-	if o.group >= 0 {
-		err = os.Chown(path, -1, o.group)
-	}
-	if err == nil {
-		err = os.Chmod(path, o.mode)
-	}
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
 }
 
 func (m *memory) close() { m.server.Close() }

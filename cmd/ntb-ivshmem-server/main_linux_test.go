@@ -35,6 +35,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{nil, "nothing to do"},
 		{[]string{"--size", "3M", "s"}, "want a power of two"},
 		{[]string{"--mode", "999", "s"}, "want an octal number"},
+		{[]string{"--mode", "0", "s"}, "want an octal number from 1"},
 		{[]string{"--nonsense", "s"}, "unknown flag: --nonsense"},
 		{[]string{long}, "a Unix socket takes at most 107"},
 	} {

@@ -3,7 +3,7 @@
 // as eventfds.
 //
 //	d, err := vfio.Open("0000:00:03.0")
-//	r, err := d.Region(vfio.BAR(2))
+//	r, err := d.Region(2)
 //	mem, err := unix.Mmap(d.FD(), r.Offset, int(r.Size), …)
 //	line, err := d.Interrupt()
 //	err = line.Wait()

@@ -29,10 +29,7 @@ const (
 	commandMaster = 1 << 2
 )
 
-// BAR returns the index of a base address register's region.
-func BAR(n int) int { return n }
-
-// Region is a part of a function: a BAR, or another of vfio.h.
+// Region is a part of a function: a BAR, whose index is its number, or another of vfio.h.
 type Region struct {
 	Offset int64 // in the descriptor of the device
 	Size   int64 // bytes; 0 if the function has no such region

@@ -55,7 +55,7 @@ func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
 		kind = ntb.Uncached
 		slog.Warn("ntbivshmem: the kernel is locked down, so VFIO maps the memory, uncached and thus slower", "function", address)
 	}
-	bar, err := d.Region(vfio.BAR(registersBAR))
+	bar, err := d.Region(registersBAR)
 	if err != nil {
 		return nil, fmt.Errorf("ntbivshmem: %w", err)
 	}
@@ -79,7 +79,7 @@ func AttachFunction(address string, place Place) (_ ntb.Attachment, err error) {
 
 // memoryOf returns where VFIO has the memory of a function, in a descriptor of the caller's own.
 func memoryOf(d *vfio.Device) (file *os.File, from, size int64, err error) {
-	bar, err := d.Region(vfio.BAR(memoryBAR))
+	bar, err := d.Region(memoryBAR)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("ntbivshmem: %w", err)
 	}
