@@ -5,12 +5,11 @@
 //	d, err := vfio.Open("0000:00:03.0")
 //	r, err := d.Region(2)
 //	mem, err := unix.Mmap(d.FD(), r.Offset, int(r.Size), …)
-//	line, err := d.Interrupt()
-//	err = line.Wait()
+//	lines, err := d.Interrupts()
+//	err = lines[0].Wait()
 //
-// The function must be bound to the driver vfio-pci, which [Bind] does for root, and an IOMMU
-// must translate what it reads and writes. [Open] says what is missing, with the commands that
-// mend it.
+// The function must be bound to the driver vfio-pci, and an IOMMU must translate what it reads and
+// writes. [Open] says what is missing, with the commands that mend it.
 //
 // A BAR that is to be mapped write-combining is mapped by its file resourceN_wc in sysfs, before
 // it is mapped here: the kernel refuses the other order.

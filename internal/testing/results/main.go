@@ -1,9 +1,3 @@
-// Command results reads what go test -json has printed:
-//
-//	go run .ci/results.go failed FILE         prints the output of what has failed
-//	go run .ci/results.go skipped FILE TESTS  prints all lines that begin with "WARNING:", and one for each
-//	                                          test that was skipped without such a line and whose name
-//	                                          matches the regular expression, with its reason
 package main
 
 import (
