@@ -89,39 +89,25 @@ func (x *Exchange) object(t *Team, off uintptr, stride int) onesided.Object {
 }
 
 func (x *Exchange) get(ctx context.Context, t *Team) error {
-	t.stepAll()
-	for i := 1; i < len(t.peers); i++ {
-		pe := t.next(i)
-		if err := t.await(ctx, pe); err != nil {
-			return err
-		}
+	return t.trade(ctx, func(pe int) {
 		dst := t.local(x.to(pe), x.span(x.DstStride))
 		if x.straight() {
 			t.get(dst, x.from(t.me), pe)
-		} else {
-			o := x.object(t, x.from(t.me), x.SrcStride)
-			t.ctx.GetStrided(unsafe.Pointer(&dst[0]), len(dst)/int(x.Size), o, x.strided(x.SrcStride, x.DstStride), pe)
+			return
 		}
-		t.step(pe)
-	}
-	return t.awaitAll(ctx)
+		o := x.object(t, x.from(t.me), x.SrcStride)
+		t.ctx.GetStrided(unsafe.Pointer(&dst[0]), len(dst)/int(x.Size), o, x.strided(x.SrcStride, x.DstStride), pe)
+	})
 }
 
 func (x *Exchange) put(ctx context.Context, t *Team) error {
-	t.stepAll()
-	for i := 1; i < len(t.peers); i++ {
-		pe := t.next(i)
-		if err := t.await(ctx, pe); err != nil {
-			return err
-		}
+	return t.trade(ctx, func(pe int) {
 		src := t.local(x.from(pe), x.span(x.SrcStride))
 		if x.straight() {
 			t.put(x.to(t.me), src, pe)
-		} else {
-			o := x.object(t, x.to(t.me), x.DstStride)
-			t.ctx.PutStrided(o, unsafe.Pointer(&src[0]), len(src)/int(x.Size), x.strided(x.DstStride, x.SrcStride), pe)
+			return
 		}
-		t.step(pe)
-	}
-	return t.awaitAll(ctx)
+		o := x.object(t, x.to(t.me), x.DstStride)
+		t.ctx.PutStrided(o, unsafe.Pointer(&src[0]), len(src)/int(x.Size), x.strided(x.DstStride, x.SrcStride), pe)
+	})
 }

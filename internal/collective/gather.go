@@ -73,34 +73,19 @@ func (t *Team) gatherSmall(ctx context.Context, dst uintptr, mine []byte, b *Blo
 }
 
 func (t *Team) gatherGet(ctx context.Context, dst, src uintptr, b *Blocks) error {
-	t.stepAll()
-	for i := 1; i < len(t.peers); i++ {
-		pe := t.next(i)
-		if err := t.await(ctx, pe); err != nil {
-			return err
-		}
+	return t.trade(ctx, func(pe int) {
 		from, to := b.of(pe)
+		at := src
 		if b.Src != nil {
-			src = b.Src[pe]
+			at = b.Src[pe]
 		}
-		t.get(t.local(dst+uintptr(from), to-from), src, pe)
-		t.step(pe)
-	}
-	return t.awaitAll(ctx)
+		t.get(t.local(dst+uintptr(from), to-from), at, pe)
+	})
 }
 
 func (t *Team) gatherPut(ctx context.Context, dst uintptr, mine []byte, b *Blocks) error {
-	t.stepAll()
 	from, _ := b.of(t.me)
-	for i := 1; i < len(t.peers); i++ {
-		pe := t.next(i)
-		if err := t.await(ctx, pe); err != nil {
-			return err
-		}
-		t.put(dst+uintptr(from), mine, pe)
-		t.step(pe)
-	}
-	return t.awaitAll(ctx)
+	return t.trade(ctx, func(pe int) { t.put(dst+uintptr(from), mine, pe) })
 }
 
 // gatherRing passes blocks on around the ring. Only the PE before this one writes

@@ -118,6 +118,21 @@ func (t *Team) awaitAll(ctx context.Context) error {
 	return nil
 }
 
+// trade steps to each other PE, calls f for each that has stepped here, and steps to it again. It waits
+// until all have done so.
+func (t *Team) trade(ctx context.Context, f func(pe int)) error {
+	t.stepAll()
+	for i := 1; i < len(t.peers); i++ {
+		pe := t.next(i)
+		if err := t.await(ctx, pe); err != nil {
+			return err
+		}
+		f(pe)
+		t.step(pe)
+	}
+	return t.awaitAll(ctx)
+}
+
 // next returns the PE that is i further around the team.
 func (t *Team) next(i int) int {
 	if i += t.me; i >= len(t.peers) {
