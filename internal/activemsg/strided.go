@@ -4,14 +4,12 @@ package activemsg
 // beginning to the next's in the other PE's heap, and Local bytes in this PE's memory.
 type Blocks struct{ N, Bytes, Remote, Local int }
 
-// together returns how many of n blocks go with one request.
-func (b *Blocks) together(n int) int { return min(n, max(1, maxGet/b.Bytes)) }
-
-// PutStrided stores blocks of src from an offset on. They are gathered and sent together.
-func (c *Channel) PutStrided(off uintptr, src []byte, b Blocks) error {
-	if b.Bytes > maxGet { // each long block is a put of its own
+// inParts calls some for the requests that it takes, with the first block of each and how many it has. The
+// caller of some holds mu. Each long block is an operation of its own, by one.
+func (c *Channel) inParts(op operation, off uintptr, b Blocks, one func(i int, off uintptr) error, some func(r request, i, k int) error) error {
+	if b.Bytes > maxGet {
 		for i := range b.N {
-			if err := c.Put(off+uintptr(i*b.Remote), src[i*b.Local:][:b.Bytes]); err != nil {
+			if err := one(i, off+uintptr(i*b.Remote)); err != nil {
 				return err
 			}
 		}
@@ -19,47 +17,39 @@ func (c *Channel) PutStrided(off uintptr, src []byte, b Blocks) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := 0; i < b.N; {
-		k := b.together(b.N - i)
-		buf := c.blocks[:0]
-		for j := i; j < i+k; j++ {
-			buf = append(buf, src[j*b.Local:][:b.Bytes]...)
-		}
-		c.blocks = buf
-		r := request{op: opPutStrided, off: uint64(off) + uint64(i*b.Remote), a: uint64(b.Bytes), b: uint64(b.Remote), c: uint64(k)}
-		if err := c.long(&r, buf); err != nil {
+	for i, k := 0, 0; i < b.N; i += k {
+		k = min(b.N-i, max(1, maxGet/b.Bytes))
+		r := request{op: op, off: uint64(off) + uint64(i*b.Remote), a: uint64(b.Bytes), b: uint64(b.Remote), c: uint64(k)}
+		if err := some(r, i, k); err != nil {
 			return err
 		}
-		i += k
 	}
 	return nil
+}
+
+// PutStrided stores blocks of src from an offset on. They are gathered and sent together.
+func (c *Channel) PutStrided(off uintptr, src []byte, b Blocks) error {
+	return c.inParts(opPutStrided, off, b,
+		func(i int, off uintptr) error { return c.Put(off, src[i*b.Local:][:b.Bytes]) },
+		func(r request, i, k int) error {
+			c.blocks = c.blocks[:0]
+			for j := i; j < i+k; j++ {
+				c.blocks = append(c.blocks, src[j*b.Local:][:b.Bytes]...)
+			}
+			return c.long(&r, c.blocks)
+		})
 }
 
 // GetStrided copies blocks from an offset on to dst. Several are asked for at once, and
 // scattered as they arrive.
 func (c *Channel) GetStrided(off uintptr, dst []byte, b Blocks) error {
-	if b.Bytes > maxGet {
-		for i := range b.N {
-			if err := c.Get(off+uintptr(i*b.Remote), dst[i*b.Local:][:b.Bytes], true); err != nil {
+	return c.inParts(opGetStrided, off, b,
+		func(i int, off uintptr) error { return c.Get(off, dst[i*b.Local:][:b.Bytes], true) },
+		func(r request, i, k int) error {
+			to := dst[i*b.Local : (i+k-1)*b.Local+b.Bytes]
+			if err := c.ask(&r, reply{dst: to, n: k * b.Bytes, block: b.Bytes, stride: b.Local}); err != nil {
 				return err
 			}
-		}
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := 0; i < b.N; {
-		k := b.together(b.N - i)
-		r := request{op: opGetStrided, off: uint64(off) + uint64(i*b.Remote), a: uint64(b.Bytes), b: uint64(b.Remote), c: uint64(k)}
-		to := dst[i*b.Local : (i+k-1)*b.Local+b.Bytes]
-		err := c.ask(&r, reply{dst: to, n: k * b.Bytes, block: b.Bytes, stride: b.Local})
-		if err == nil {
-			err = c.drain(0)
-		}
-		if err != nil {
-			return err
-		}
-		i += k
-	}
-	return nil
+			return c.drain(0)
+		})
 }
