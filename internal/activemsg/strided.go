@@ -4,8 +4,8 @@ package activemsg
 // beginning to the next's in the other PE's heap, and Local bytes in this PE's memory.
 type Blocks struct{ N, Bytes, Remote, Local int }
 
-// inParts calls some for the requests that it takes, with the first block of each and how many it has. The
-// caller of some holds mu. Each long block is an operation of its own, by one.
+// inParts divides blocks among requests. It calls some, with mu held, with each request, its first block and
+// how many it has. A long block is an operation of its own, for which it calls one.
 func (c *Channel) inParts(op operation, off uintptr, b Blocks, one func(i int, off uintptr) error, some func(r request, i, k int) error) error {
 	if b.Bytes > maxGet {
 		for i := range b.N {

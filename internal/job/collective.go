@@ -23,27 +23,25 @@ func (t *Team) begin(dst, src onesided.Object) {
 	}
 }
 
-// enter begins a call without data. In debug mode it compares what all PEs call.
-func (t *Team) enter(ctx context.Context, what Call) error {
+// enter begins a call. In debug mode it compares what all PEs call.
+func (t *Team) enter(ctx context.Context, mine words) error {
 	if t == nil {
 		panic(nilTeam)
 	}
 	if t.w.opts.Debug {
-		if err := t.compare(ctx, words{uint64(what)}); err != nil {
+		if err := t.compare(ctx, mine); err != nil {
 			return err
 		}
 	}
 	return t.engine.Begin()
 }
 
-// enterWith begins a call with data.
+// enterWith begins a call with objects.
 func (t *Team) enterWith(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, n, a, b int) error {
-	if t.w.opts.Debug {
-		if err := t.same(ctx, what, dst, src, size, n, a, b); err != nil {
-			return err
-		}
+	if what == callCollect { // n may differ
+		n = 0
 	}
-	return t.engine.Begin()
+	return t.enter(ctx, words{uint64(what) | uint64(size)<<8, uint64(n), uint64(dst.Off), uint64(src.Off), uint64(a), uint64(b)})
 }
 
 // room panics unless n elements fit.
@@ -71,6 +69,9 @@ func (t *Team) each(n, dst int) {
 
 // checkRoot panics if there is no PE root.
 func (t *Team) checkRoot(root int) {
+	if t == nil {
+		panic(nilTeam)
+	}
 	if uint(root) >= uint(len(t.pes)) {
 		onesided.BadPE(root, len(t.pes))
 	}
@@ -116,17 +117,9 @@ func (t *Team) Reduce(ctx context.Context, what Call, dst, src onesided.Object, 
 
 // Bcast copies buf of PE root, which is any memory, to buf of all PEs of the team.
 func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) error {
-	if t == nil {
-		panic(nilTeam)
-	}
 	t.checkRoot(root)
-	if t.w.opts.Debug {
-		mine := words{uint64(callBcast) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: uint64(root)}
-		if err := t.compare(ctx, mine); err != nil {
-			return err
-		}
-	}
-	if err := t.engine.Begin(); err != nil {
+	err := t.enter(ctx, words{uint64(callBcast) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: uint64(root)})
+	if err != nil {
 		return err
 	}
 	return t.engine.Leave(t.engine.Bcast(ctx, buf, root))
@@ -135,17 +128,12 @@ func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) er
 // AllReduce is Reduce of buf of all PEs, which is any memory. sign returns what tells fold from
 // others, in debug mode.
 func (t *Team) AllReduce(ctx context.Context, buf []byte, size uintptr, fold collective.Fold, sign func() [2]uint64) error {
-	if t == nil {
-		panic(nilTeam)
+	var s [2]uint64
+	if t != nil && t.w.opts.Debug {
+		s = sign()
 	}
-	if t.w.opts.Debug {
-		s := sign()
-		mine := words{uint64(callAllReduce) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: s[0], 5: s[1]}
-		if err := t.compare(ctx, mine); err != nil {
-			return err
-		}
-	}
-	if err := t.engine.Begin(); err != nil {
+	err := t.enter(ctx, words{uint64(callAllReduce) | uint64(size)<<8, uint64(len(buf)) / uint64(size), 4: s[0], 5: s[1]})
+	if err != nil {
 		return err
 	}
 	return t.engine.Leave(t.engine.AllReduce(ctx, buf, int(size), fold))

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/collective"
-	"github.com/ntbnet/ntbnet/internal/onesided"
 )
 
 // Debug mode: before each collective call, all PEs of the team exchange what they call
@@ -87,15 +86,6 @@ func (w words) text(names *[numCalls]string) string {
 		}
 	}
 	return names[c] + "(" + args + ")"
-}
-
-// same compares, in debug mode, what all PEs of the team call.
-func (t *Team) same(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, n, a, b int) error {
-	if what == callCollect { // n may differ
-		n = 0
-	}
-	return t.compare(ctx, words{uint64(what) | uint64(size)<<8,
-		uint64(n), uint64(dst.Off), uint64(src.Off), uint64(a), uint64(b)})
 }
 
 // compare waits until all PEs of the team have called it, and compares what they pass.

@@ -213,7 +213,7 @@ func (t *Team) Destroy(ctx context.Context) error {
 	if t.slot < firstSlot {
 		panic("shmem: the team of all PEs and the shared team cannot be destroyed")
 	}
-	if err := t.enter(ctx, callDestroy); err != nil {
+	if err := t.enter(ctx, words{uint64(callDestroy)}); err != nil {
 		return err
 	}
 	// What this PE wrote to the others' work areas arrives before they use them again.

@@ -94,7 +94,7 @@ func (t *Team) InitCtx(c *onesided.Ctx) {
 
 // Sync waits until all PEs of the team have called it. What this PE stored to others may arrive later.
 func (t *Team) Sync(ctx context.Context) error {
-	if err := t.enter(ctx, callSync); err != nil {
+	if err := t.enter(ctx, words{uint64(callSync)}); err != nil {
 		return err
 	}
 	return t.engine.Leave(t.engine.Sync(ctx))
@@ -108,7 +108,7 @@ func (t *Team) Barrier(ctx context.Context) error {
 	if err := t.w.ctx.Quiet(); err != nil {
 		return err
 	}
-	if err := t.enter(ctx, callBarrier); err != nil {
+	if err := t.enter(ctx, words{uint64(callBarrier)}); err != nil {
 		return err
 	}
 	return t.engine.Leave(t.engine.Sync(ctx))
