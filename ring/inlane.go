@@ -227,7 +227,7 @@ func (l *inLane) body(slot []byte) (body []byte, there bool) {
 }
 
 // waitAt sets where the head is from now on: it waits for lane o, or nowhere. The lane for
-// which it waited until now does not count on it any more. A head may go elsewhere, since links
+// which it waited until now does not count on it any more. A head may go over another link, since links
 // and link states change, and so may what the neighbour stores in it. The caller holds mu.
 func (l *inLane) waitAt(o *outLane) {
 	if l.waits != nil && l.waits != o {

@@ -66,8 +66,8 @@ func serveHTTP(address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// httpClient takes SDP where the server is on this machine and listens by SDP, and
-// TCP elsewhere. Everything else is as with http.DefaultClient: HTTP/2, proxies of the
+// httpClient takes SDP where the server is on this machine and listens by SDP, else
+// TCP. Everything else is as with http.DefaultClient: HTTP/2, proxies of the
 // environment, time-outs.
 func httpClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()

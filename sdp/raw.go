@@ -15,7 +15,7 @@ var (
 
 // SyscallConn returns access to a descriptor that stands for the connection. It is a
 // socket, but not one that the data passes through. It is made when a method first needs
-// it, and costs two descriptors until Close. This works on Linux only. Elsewhere the error
+// it, and costs two descriptors until Close. This works on Linux only. On others the error
 // is errors.ErrUnsupported.
 //
 // Programs use it to find out whether an idle connection is still good, as go-redis and the

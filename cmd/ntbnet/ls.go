@@ -133,7 +133,7 @@ func writeDirectory(w io.Writer, d *status.Directory) {
 		if p.User != "" {
 			pid, user = fmt.Sprint(p.PID), fmt.Sprintf("%s (uid %d)", p.User, p.UID)
 			if p.PID == 0 {
-				pid = "elsewhere" // in another pid namespace
+				pid = "other-ns" // in another pid namespace
 			}
 		}
 		ports := strings.ReplaceAll(strings.Join(p.Ports, ", "), ":", " :")

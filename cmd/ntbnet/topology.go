@@ -67,7 +67,7 @@ func printTopology(out io.Writer, t *status.Fabric) error {
 		fmt.Fprintf(w, "node%d\t%d\t%s\t%d\t%s\n", v.Node, v.PID, duration(v.Uptime), v.Refused, routes(v))
 	}
 	for _, o := range t.Others {
-		fmt.Fprintf(w, "node%d\t%s\n", o.Host, elsewhere(o))
+		fmt.Fprintf(w, "node%d\t%s\n", o.Host, remote(o))
 	}
 	for _, node := range t.Absent {
 		fmt.Fprintf(w, "node%d\t%s\n", node, absence(t, node))
@@ -90,8 +90,8 @@ func printTopology(out io.Writer, t *status.Fabric) error {
 	return w.Flush()
 }
 
-// elsewhere returns what is known of a node that nobody on this machine can ask.
-func elsewhere(o status.Host) string {
+// remote returns what is known of a node that nobody on this machine can ask.
+func remote(o status.Host) string {
 	if n := len(o.Members); n > 0 {
 		return fmt.Sprintf("on another machine, %d more", n)
 	}
@@ -260,7 +260,7 @@ func drawTopology(t *status.Fabric) circle {
 		c.Nodes[v.Node-1].Note, c.Nodes[v.Node-1].mark = note, good
 	}
 	for _, o := range t.Others {
-		c.Nodes[o.Host-1].Note, c.Nodes[o.Host-1].mark = elsewhere(o), good
+		c.Nodes[o.Host-1].Note, c.Nodes[o.Host-1].mark = remote(o), good
 	}
 	for node := range t.Silent {
 		if node <= len(c.Nodes) {

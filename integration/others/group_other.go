@@ -4,7 +4,7 @@ package main
 
 import "os/exec"
 
-// Elsewhere a command is killed when its context is done, and what it has started is not.
+// On other systems a command is killed when its context is done, and what it has started is not.
 
 func setGroup(*exec.Cmd)  {}
 func killGroup(*exec.Cmd) {}

@@ -141,7 +141,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 	r.ok("processes", "%d in the fabric", n)
 	r.links(ctx, spec, owner)
 	r.addresses(ctx, spec)
-	r.elsewhere(hosts)
+	r.foreign(hosts)
 }
 
 // links checks who owns the links of this node, and whether the nodes that run are of the same

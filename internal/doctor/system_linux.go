@@ -53,8 +53,8 @@ func (r *Report) namespaces(dir string) {
 	r.ok(name, "%s", strings.Join(found, ", "))
 }
 
-// elsewhere reports processes of other namespaces.
-func (r *Report) elsewhere(hosts []*status.Directory) {
+// foreign reports processes of other namespaces.
+func (r *Report) foreign(hosts []*status.Directory) {
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return // which namespaces reports

@@ -11,4 +11,4 @@ func (r *Report) system(*fabric.Spec) {
 	r.fail("system", "use Linux on amd64 or arm64", "SDP does not work here")
 }
 
-func (r *Report) elsewhere([]*status.Directory) {}
+func (r *Report) foreign([]*status.Directory) {}

@@ -15,7 +15,7 @@
 //
 // The netlink socket itself, [Netlink], also serves package tun.
 //
-// It works on Linux only. Elsewhere all functions return errors.ErrUnsupported.
+// It works on Linux only. On others all functions return errors.ErrUnsupported.
 package inetdiag
 
 import "net/netip"

@@ -5,7 +5,7 @@ import "github.com/ntbnet/ntbnet/ntb"
 // In a store–look pair, two sides each store a word and then look for the other's. At
 // least one side must see the other's word. Here the side that works calls AfterStore
 // between the two steps, and the side that is about to sleep calls BeforeLook. Where
-// memory is shared both fence, which costs less than an Order for each sleep. Elsewhere
+// memory is shared both fence, which costs less than an Order for each sleep. Otherwise
 // Order is enough, unless Caps.FenceToLook is set.
 
 // AfterStore is called by the side that works, between a publish and the look whether the

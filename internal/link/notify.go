@@ -160,7 +160,7 @@ const drainRounds = 16
 
 // drainSome is drain limited to some rounds. It reports whether something is still
 // pending. Where all is in sequence the peer rings each time, as its bell comes with the
-// word. Elsewhere it arms once: what is found later was announced before the peer saw the arm, which then stays, or
+// word. Otherwise it arms once: what is found later was announced before the peer saw the arm, which then stays, or
 // the peer has answered it, and its doorbell comes.
 func (p *Peer) drainSome() (more bool) {
 	p.looks.mu.Lock()

@@ -32,7 +32,7 @@ type registration struct {
 	board *hostdir.Board // nil where the system has none
 }
 
-// Close withdraws the maps. From then on the listeners may lead elsewhere.
+// Close withdraws the maps. From then on the listeners may lead to other targets.
 func (r *registration) Close() {
 	if r.board != nil {
 		r.board.Close() // fails only for lack of kernel memory, and the lock ends with this process

@@ -14,7 +14,7 @@
 // can only ring without cause, or not ring. Close and New do not wait for files of
 // the peer to be closed, since the peer may make that take long.
 //
-// It supports Linux on amd64 and arm64. Elsewhere New returns ntb.ErrNotSupported.
+// It supports Linux on amd64 and arm64. On others New returns ntb.ErrNotSupported.
 //
 //	a, err := ntbshm.New(cable, ntbshm.Options{Window: 1 << 20})
 //	if err != nil {

@@ -260,7 +260,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	defer files.hasStowed(c.uid)
-	return c.sock.Close() // it is open elsewhere
+	return c.sock.Close() // another descriptor has it open
 }
 
 // LocalAddr implements net.Conn.
