@@ -81,8 +81,8 @@ const (
 	MaxHosts = 65535
 
 	// DefaultSlots and DefaultFrame are used if Options.Slots and FrameBytes are 0. A
-	// record of 64 KiB with its words is one frame. Where processes take turns at processors, so many
-	// frames keep each of them busy for its turn.
+	// record of 64 KiB with its words is one frame. Where processes share a processor, so many
+	// frames keep each of them busy while it runs.
 	DefaultSlots = 32
 	DefaultFrame = 66 << 10
 

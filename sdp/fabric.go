@@ -29,7 +29,7 @@ type FabricStats struct {
 	// are not lost.
 	Rescues uint64
 	// ProcessorTaken is how often the system took the processor from a wait that spun, for
-	// a millisecond or more, because a quota was used up, or other processes had a turn.
+	// a millisecond or more, because a quota was used up, or other processes ran.
 	// For ten seconds after each time, waits spin only as far as that saves processor time.
 	// Those that therefore sleep at once are counted by ReadSpinsSpared and
 	// WriteSpinsSpared.
