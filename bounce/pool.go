@@ -393,7 +393,7 @@ func (p *Pool) Spinner() wait.Spinner {
 	return newSpinner(p.peer, handshakeSpins*p.opts.Spin, &p.opts)
 }
 
-// Spin is SpinUntil for the waits at one place. s remembers how they ended, and decides
+// Spin is SpinUntil for the waits of one kind. s remembers how they ended, and decides
 // whether to poll at all.
 func (p *Pool) Spin(s *wait.Spinner, done func() bool) {
 	s.Spin(&announced{p.peer, done})

@@ -239,7 +239,7 @@ func (w *writer) room(n int) ([]byte, error) {
 	}
 }
 
-// nowhere is the place of what is lent when the peer reads no more.
+// nowhere is the address of what is lent when the peer reads no more.
 const nowhere = -1
 
 // stage lends n bytes of memory that is not the peer's.
@@ -342,7 +342,7 @@ func (t *turning) Stopped() bool { return (*writer)(t).Stopped() }
 
 func (*turning) Yielded() {}
 
-// leaveTurn gives up the place in line that an earlier call may have left. The caller
+// leaveTurn gives up the turn that an earlier call may have left. The caller
 // holds mu.
 func (w *writer) leaveTurn() {
 	if w.turn != nil {

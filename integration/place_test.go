@@ -236,7 +236,7 @@ func checkLost(t *testing.T, network string, without bool, lose func(string) err
 	p.wait()
 	require.Equal(t, 0, p.cmd.ProcessState.ExitCode(), p.stderr.String())
 	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
-	require.Contains(t, p.stderr.String(), "listeners have lost their place")
+	require.Contains(t, p.stderr.String(), "listeners end, since other processes no longer find them")
 }
 
 // A process that finds a session's directory, which was not there when another one started, joins
@@ -294,6 +294,6 @@ func TestAFabricOutlivesTheBeginOfASession(t *testing.T) {
 	for _, p := range []*peer{a, b} {
 		p.in.Close()
 		p.wait()
-		require.Contains(t, p.stderr.String(), "listeners have lost their place")
+		require.Contains(t, p.stderr.String(), "listeners end, since other processes no longer find them")
 	}
 }

@@ -8,9 +8,9 @@ import "time"
 // A device around a device passes them on with its Caps. One that moves its window, holds
 // stores back or has to see all of them takes them out: see [Caps.WithoutFrames].
 type Frames interface {
-	// Announce publishes v at several places of the peer's window, in this order, and rings
+	// Announce publishes v at several offsets of the peer's window, in this order, and rings
 	// doorbell bit behind them. It works if Caps.Sequenced is set.
-	Announce(bit int, v uint32, places ...int)
+	Announce(bit int, v uint32, offsets ...int)
 
 	// Watch begins to watch for w, which must not be watched for yet. Its lines are counted
 	// from line first of the inbound window. A goroutine that checks the lines after it
@@ -58,7 +58,7 @@ type Watch struct {
 	Lines [2]int
 }
 
-// Turn is a place in the line of writers that have data for a device which takes none at
+// Turn is an entry in the queue of writers that have data for a device which takes none at
 // the moment. It is used for one wait at a time.
 type Turn struct {
 	// Wake is called when it is this one's turn, or may be. It must not block, and may

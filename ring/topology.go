@@ -101,7 +101,7 @@ var (
 	// the links to it are cut in every direction. sdp turns it into EHOSTUNREACH.
 	ErrUnreachable = errors.New("ring: no route to node")
 	// ErrMismatch reports that the two ends of a link are set up differently:
-	// number of hosts, topology, lanes, slots, or the place in the ring.
+	// number of hosts, topology, lanes, slots, or position in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")
 	// ErrUnfit reports that a bridge's windows are too small, or that it has too few
 	// doorbells or scratchpads, for the lanes.

@@ -224,7 +224,7 @@ func (t *turns[S]) went(own bool, n int, more bool) {
 	*list = slices.Delete(*list, 0, 1)
 }
 
-// index returns the place of s in list, or -1.
+// index returns the index of s in list, or -1.
 func index[S comparable](list []account[S], s S) int {
 	return slices.IndexFunc(list, func(a account[S]) bool { return a.source == s })
 }

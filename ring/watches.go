@@ -46,13 +46,13 @@ func (m watches) remove(line int, w *ntb.Watch) {
 }
 
 // Announce implements ntb.Frames. All is one frame.
-func (t *tunnel) Announce(bit int, v uint32, places ...int) {
+func (t *tunnel) Announce(bit int, v uint32, offsets ...int) {
 	t.mu.Lock()
 	defer t.unlock()
 	if t.current() != arq.Up {
 		return
 	}
-	for _, off := range places {
+	for _, off := range offsets {
 		t.update(off, uint64(v), 4)
 	}
 	t.ring(bit)

@@ -374,7 +374,7 @@ func takeDefault() (*Fabric, *opening, error) {
 	return f, nil, nil
 }
 
-// dropDefault ends a call of the default Fabric, which has lost its place, and makes the next one
+// dropDefault ends a call of the default Fabric, which others no longer find, and makes the next one
 // open another. This one is closed when it is idle.
 func (f *Fabric) dropDefault() {
 	defaultFabric.mu.Lock()

@@ -43,7 +43,7 @@ func logTCP(what string, err error) {
 
 // tcpAlone reports whether network "tcp" is TCP because the default Fabric could not be opened:
 // this system has none, or there is a lack of something. Where a fabric is refused, or another user
-// has its place, it is not.
+// has its path, it is not.
 func tcpAlone(f *Fabric, err error) bool {
 	return f == nil && (fabric.Impossible(err) || fabric.Lacking(err))
 }

@@ -163,7 +163,7 @@ func (s *stack) inherit(spec *fabric.Spec) (leave func(), err error) {
 // lost is called when other processes no longer find this one.
 func (s *stack) lost(why error) {
 	if n := s.listeners.Fail(why); n > 0 {
-		slog.Error("sdp: listeners have lost their place, and end", "fabric", s.name, "listeners", n, "reason", why)
+		slog.Error("sdp: listeners end, since other processes no longer find them", "fabric", s.name, "listeners", n, "reason", why)
 	}
 }
 

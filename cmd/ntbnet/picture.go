@@ -52,7 +52,7 @@ func (m mark) stroke() string {
 	return `stroke="#999" stroke-width="1.5" stroke-dasharray="2 5"`
 }
 
-// Places in the picture of a circle, in pixels.
+// Coordinates in the picture of a circle, in pixels.
 const (
 	circleSize = 640
 	circleTop  = 40

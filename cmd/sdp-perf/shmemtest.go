@@ -71,7 +71,7 @@ type part struct {
 	time time.Duration // of an operation
 }
 
-// Places in word: of atomics, of how many operations there were, as PE 0 says, and of the processor time
+// Offsets in word: of atomics, of how many operations there were, as PE 0 says, and of the processor time
 // of the other PEs, which they add up at PE 0.
 const (
 	countAt = 8

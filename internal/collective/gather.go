@@ -6,7 +6,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
-// Blocks are the places of the PEs' blocks in dst, in bytes from its beginning.
+// Blocks are the offsets of the PEs' blocks in dst, in bytes from its beginning.
 type Blocks struct {
 	Bytes   int       // of each block, if they are alike and Ends is nil
 	Ends    []int     // end of each block, if lengths differ
@@ -14,7 +14,7 @@ type Blocks struct {
 	Longest int       // bytes of the longest block
 }
 
-// of returns the place of a PE's block.
+// of returns the offset of a PE's block.
 func (b *Blocks) of(pe int) (from, to int) {
 	switch {
 	case b.Ends == nil:
@@ -93,13 +93,13 @@ func (t *Team) gatherPut(ctx context.Context, dst uintptr, mine []byte, b *Block
 // meanwhile.
 func (t *Team) gatherRing(ctx context.Context, dst uintptr, b *Blocks) error {
 	n := len(t.peers)
-	before, after := t.ring[(t.place+n-1)%n], t.ring[(t.place+1)%n]
+	before, after := t.ring[(t.index+n-1)%n], t.ring[(t.index+1)%n]
 	t.step(before)
 	if err := t.await(ctx, after); err != nil {
 		return err
 	}
 	for i := range n - 1 {
-		from, to := b.of(t.ring[(t.place+n-i)%n])
+		from, to := b.of(t.ring[(t.index+n-i)%n])
 		at := dst + uintptr(from)
 		t.put(at, t.local(at, to-from), after)
 		t.step(after)

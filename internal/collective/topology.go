@@ -18,7 +18,7 @@ type topology struct {
 	oneHost bool
 	chained bool  // hosts form a ring or a line, and the team's are more than two
 	ring    []int // if chained: the PEs in the order of their hosts
-	place   int   // if chained: index of this PE in ring
+	index   int   // if chained: index of this PE in ring
 	meeting
 }
 
@@ -66,7 +66,7 @@ func (l Layout) topology(me, n int) topology {
 		t.ring = append(t.ring, i)
 	}
 	slices.SortStableFunc(t.ring, func(i, j int) int { return l.Nodes[i] - l.Nodes[j] })
-	t.place = slices.Index(t.ring, me)
+	t.index = slices.Index(t.ring, me)
 	return t
 }
 

@@ -14,7 +14,7 @@ import (
 // memory is fresh.
 func Attach(pair func() (a, b ntb.Device)) (a, b ntb.Attachment) {
 	m := &meeting{pair: pair}
-	x, y := newPlace(m, 0), newPlace(m, 1)
+	x, y := newAttachment(m, 0), newAttachment(m, 1)
 	return x, y
 }
 
@@ -26,8 +26,8 @@ type meeting struct {
 	waits [2]chan ntb.Device // of the side that came first, else nil; capacity 1; guarded by mu
 }
 
-// place is one end of a meeting.
-type place struct {
+// attachment is one end of a meeting.
+type attachment struct {
 	meeting *meeting
 	side    int           // 0 or 1
 	opening chan struct{} // capacity 1: Open is under way
@@ -36,12 +36,12 @@ type place struct {
 	current ntb.Device    // of the session; guarded by opening
 }
 
-func newPlace(m *meeting, side int) *place {
-	return &place{meeting: m, side: side, opening: make(chan struct{}, 1), closed: make(chan struct{})}
+func newAttachment(m *meeting, side int) *attachment {
+	return &attachment{meeting: m, side: side, opening: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // Open implements ntb.Attachment.
-func (p *place) Open(ctx context.Context) (ntb.Device, error) {
+func (p *attachment) Open(ctx context.Context) (ntb.Device, error) {
 	select {
 	case p.opening <- struct{}{}:
 		defer func() { <-p.opening }()
@@ -73,7 +73,7 @@ func (p *place) Open(ctx context.Context) (ntb.Device, error) {
 }
 
 // meet makes a session with the other side if that waits, or begins to wait.
-func (p *place) meet() (ntb.Device, chan ntb.Device) {
+func (p *attachment) meet() (ntb.Device, chan ntb.Device) {
 	m := p.meeting
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *place) meet() (ntb.Device, chan ntb.Device) {
 }
 
 // leave ends a wait. If the other side has come meanwhile, the session ends at once.
-func (p *place) leave(met chan ntb.Device) {
+func (p *attachment) leave(met chan ntb.Device) {
 	m := p.meeting
 	m.mu.Lock()
 	if m.waits[p.side] == met {
@@ -104,7 +104,7 @@ func (p *place) leave(met chan ntb.Device) {
 }
 
 // end ends the session. The caller holds opening.
-func (p *place) end() {
+func (p *attachment) end() {
 	if p.current != nil {
 		p.current.Disable()
 		p.current = nil
@@ -112,7 +112,7 @@ func (p *place) end() {
 }
 
 // Close implements ntb.Attachment.
-func (p *place) Close() error {
+func (p *attachment) Close() error {
 	p.once.Do(func() {
 		close(p.closed)
 		p.opening <- struct{}{}

@@ -17,7 +17,7 @@ type ledger struct {
 	log     history // stores that belong to no connection
 }
 
-// Places in a window: "The window" of docs/protocol/link.md.
+// Offsets in a window: "The window" of docs/protocol/link.md.
 const (
 	offMaster  = 0x0000
 	offCredit  = 0x0040
