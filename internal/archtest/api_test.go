@@ -18,6 +18,9 @@ import (
 // promised are the packages whose exported names are promised to users.
 var promised = []string{"sdp", "shmem", "ntb"}
 
+// backends are public too, without a promise.
+var backends = []string{"ntb/ntbfixed", "ntb/ntbivshmem", "ntb/ntbkernel", "ntb/ntbmem", "ntb/ntbshm"}
+
 // apiFile lists the exported declarations of the promised packages.
 const apiFile = "internal/archtest/testdata/api.txt"
 
@@ -121,6 +124,15 @@ func TestAPI(t *testing.T) {
 			t.Errorf("users of package %s cannot name a type: %s", dir, b)
 		}
 		fmt.Fprintf(&text, "package %s\n\n%s\n\n", dir, strings.Join(decls, "\n"))
+	}
+	for _, dir := range backends {
+		decls, bad, err := api(files, dir)
+		if err != nil || len(decls) == 0 {
+			t.Errorf("package %s has %d declarations: %v", dir, len(decls), err)
+		}
+		for _, b := range bad {
+			t.Errorf("users of package %s cannot name a type: %s", dir, b)
+		}
 	}
 	name := path.Join(root(t), apiFile)
 	if os.Getenv(updateVariable) != "" {
