@@ -29,15 +29,10 @@
 //   - A listener of network "tcp" is reached by network "sdp" too, unless another listener had the
 //     port there before.
 //
-// The kernel reports which socket a connection would reach. This is Linux' NETLINK_SOCK_DIAG. Where
-// it is missing or forbidden, network "tcp" is TCP, which is logged once. So it is where the system
-// has no fabrics, and while the process lacks room for files, descriptors or memory to join one.
-// That is tried again, once a second at most. A fabric that is refused is an error, on every
-// network. The kernel does not report what translates an address on its way. So for addresses of
-// this machine, rules of netfilter (DNAT, REDIRECT, REJECT) and eBPF programs at connect, as in
-// service meshes, are not seen. sk_lookup programs are. Use package net where those matter. In a
-// group of SO_REUSEPORT with plain sockets each socket is reached, but not evenly. Programs that
-// choose within a group do not count.
+// The kernel reports which socket a connection would reach. Where it does not, where the system has no
+// fabrics, and while the process lacks what it takes to join one, network "tcp" is TCP, which is logged
+// once. A fabric that is refused is an error, on every network. What translates an address on its way, as
+// rules of netfilter do, is not seen: see docs/replacing-net.md.
 //
 // A connection by SDP is a *[Conn], one by TCP a *[net.TCPConn]:
 //
@@ -95,14 +90,9 @@
 // EHOSTUNREACH in addition to the timeout. A name beyond the last node is EHOSTUNREACH at once. A
 // member that has met no owner yet waits until it knows the number of nodes.
 //
-// Several processes of a node share its links. One owns them, by nodes=N. The others leave that
-// out. They share the node's ports, too.
-//
-//	SDP_FABRIC='ring:lab?node=1&nodes=5' sdp-proxy --own
-//	SDP_FABRIC='ring:lab?node=1' server
-//
-// With share=1 all of them give nodes=N, and the first one owns the links. [Fabric.Nodes] returns the nodes, and
-// [Fabric.Watch] yields each node that comes, goes, or changes its route.
+// Several processes of a node share its links and its ports. One owns the links: see [Open].
+// [Fabric.Nodes] returns the nodes, and [Fabric.Watch] yields each node that comes, goes, or changes its
+// route.
 //
 // # Users
 //
@@ -168,9 +158,7 @@
 // that was opened outside. Network "tcp" of the default Fabric is TCP there, and its names are looked
 // up by package net, whose resolver belongs to the bubble that asks it first. So use IP addresses.
 //
-// A bubble is recognized until its clock, which begins at 2000, reaches 2020. A connection that was
-// made outside is not refused: a Read of it that has to wait keeps the clock from going on, as one
-// of TCP does.
+// A bubble is recognized until its clock, which begins at 2000, reaches 2020.
 //
 // # Errors
 //
