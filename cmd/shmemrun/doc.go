@@ -1,9 +1,7 @@
 // Command shmemrun starts the PEs of an OpenSHMEM job on this machine, without an
 // MPI installed:
 //
-//	shmemrun -n 4 ./prog              # four PEs
-//	shmemrun -n 4 -l ./prog           # each line of output with its PE before it
-//	shmemrun --hosts 4 ./prog         # each PE a node of a ring of its own
+//	shmemrun -n 4 ./prog
 //
 // Each PE finds in its environment which PE it is (see internal/launch) and over
 // which fabric it reaches the others. "shmemrun --help" describes all flags.
