@@ -49,14 +49,14 @@ func newer(n, m uint64) bool {
 	return int64(d) > 0 || d == 1<<63 && n > m
 }
 
-// outdoEvery limits how often a process outdoes a link state of itself. Two processes with the same
+// supersedeEvery limits how often a process supersedes a link state of itself. Two processes with the same
 // id would do so for ever.
-const outdoEvery = 100 * time.Millisecond
+const supersedeEvery = 100 * time.Millisecond
 
-// outdoing is what a process has to do about a link state of itself that it did not make.
-type outdoing struct {
+// superseding is what a process has to do about a link state of itself that it did not make.
+type superseding struct {
 	number uint64    // the newest foreign number
-	last   time.Time // when it last outdid one
+	last   time.Time // when it last superseded one
 	timer  bool      // a timer is set, to do so again
 }
 
@@ -141,7 +141,7 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	case take && host == r.host:
 		// It may be of a process that was here before, with a clock ahead of
 		// ours, or forged. No process takes our link state until ours is newer.
-		take = r.outdoLocked(n.number)
+		take = r.supersedeLocked(n.number)
 		r.mu.Unlock()
 		if take {
 			r.changed(nil, host) // the link over which it came must get ours too
@@ -160,19 +160,19 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	}
 }
 
-// outdoLocked makes a link state of this process that is newer than number, now or later. It
+// supersedeLocked makes a link state of this process that is newer than number, now or later. It
 // reports whether it made one now. The caller holds mu.
-func (r *router) outdoLocked(number uint64) bool {
-	o := &r.outdo
+func (r *router) supersedeLocked(number uint64) bool {
+	o := &r.supersede
 	if o.timer {
 		if newer(number, o.number) {
 			o.number = number
 		}
 		return false
 	}
-	if wait := outdoEvery - time.Since(o.last); wait > 0 {
+	if wait := supersedeEvery - time.Since(o.last); wait > 0 {
 		o.number, o.timer = number, true
-		time.AfterFunc(wait, r.outdoLate)
+		time.AfterFunc(wait, r.supersedeLate)
 		return false
 	}
 	o.last = time.Now()
@@ -181,11 +181,11 @@ func (r *router) outdoLocked(number uint64) bool {
 	return true
 }
 
-// outdoLate does what outdoLocked has put off.
-func (r *router) outdoLate() {
+// supersedeLate does what supersedeLocked has put off.
+func (r *router) supersedeLate() {
 	r.mu.Lock()
-	r.outdo.timer = false
-	made := !r.closed && newer(r.outdo.number, r.linkStates[r.host].number) && r.outdoLocked(r.outdo.number)
+	r.supersede.timer = false
+	made := !r.closed && newer(r.supersede.number, r.linkStates[r.host].number) && r.supersedeLocked(r.supersede.number)
 	r.mu.Unlock()
 	if made {
 		r.changed(nil, r.host)

@@ -102,7 +102,7 @@ func TestForgedLinkStatesThatOutdoEachOtherAreOutdone(t *testing.T) {
 	}
 }
 
-// Two processes with the same id outdo each other, but only from time to time.
+// Two processes with the same id supersede each other, but only from time to time.
 func TestALinkStateOfANodesOwnIsOutdoneNowAndThen(t *testing.T) {
 	leak.Check(t)
 	f := newFabric(t, small(3))
@@ -120,9 +120,9 @@ func TestALinkStateOfANodesOwnIsOutdoneNowAndThen(t *testing.T) {
 		f.advertise(t, 2, linkState{id: link.MakeID(3, 1), number: number() + 1})
 	}
 	f.agrees(t, 3, "at the end")
-	// Each took the next number but one. Those that were not outdone are not counted.
+	// Each took the next number but one. Those that were not superseded are not counted.
 	made := (number() - first) / 2
-	require.LessOrEqual(t, made, 2+uint64(time.Since(begin)/outdoEvery))
+	require.LessOrEqual(t, made, 2+uint64(time.Since(begin)/supersedeEvery))
 	require.Positive(t, made)
 }
 

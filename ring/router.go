@@ -36,7 +36,7 @@ type router struct {
 	mu         lock.Mutex[lock.Router]
 	links      map[linkKey]*Link   // guarded by mu
 	linkStates map[int]*linkState  // by host; guarded by mu
-	outdo      outdoing            // guarded by mu
+	supersede  superseding         // guarded by mu
 	nextChange chan struct{}       // closed and replaced at the next change of links or link states; guarded by mu
 	closed     bool                // guarded by mu
 	asking     map[link.ID]*asking // peers being made here; guarded by mu
