@@ -62,6 +62,9 @@ type Table struct {
 	// Elsewhere, if set, returns another process of this host that holds a port, or
 	// 0. It is set before the first Hello, and must not block.
 	Elsewhere func(port int) (process int)
+	// HandedOver, if set, reports whether a process of this host has just handed a port over to one
+	// that will listen. It is set before the first Hello, and must not block.
+	HandedOver func(port int) bool
 	// Refused, if set, is called for each Hello of another version, with an error that wraps
 	// a *hello.VersionError. It is set before the first Hello, and must not block.
 	Refused func(error)
@@ -166,6 +169,8 @@ func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
 	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
 		if process = t.Elsewhere(int(h.To)); process != 0 {
 			reason = hello.Elsewhere
+		} else if t.HandedOver != nil && t.HandedOver(int(h.To)) {
+			reason = hello.BacklogFull // so that the peer tries again
 		}
 	}
 	t.Refuse(p, h, reason, process)

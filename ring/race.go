@@ -11,16 +11,16 @@ import "sync/atomic"
 // out of one later. Where the lanes are on the heap too, the detector sees
 // everything.
 
-var handOver atomic.Uint32
+var handover atomic.Uint32
 
 func (l *Link) raceRelease() {
 	if l.caps.Backend != "mem" {
-		handOver.Add(1)
+		handover.Add(1)
 	}
 }
 
 func (l *Link) raceAcquire() {
 	if l.caps.Backend != "mem" {
-		handOver.Load()
+		handover.Load()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // Dialer dials with options. Dial uses the zero Dialer.
@@ -154,6 +155,7 @@ type destination struct {
 	zone       int        // of both addresses, as the number of an interface
 	asks       bool       // the other host finds the listener's TCP socket by both addresses
 	from       uint16     // port that a dial which asks keeps when it is redirected; else 0
+	patient    time.Time  // until when the dial waits for who takes the port over; zero before it does
 }
 
 // dial connects to the listener at d. It reaches the process that has the port and opens
@@ -295,8 +297,32 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.
 	return peer, err
 }
 
-// reachHere is reach on this host.
+// handoverPause is how long a dial waits before it looks again for the holder of a port that was
+// handed over.
+const handoverPause = 5 * time.Millisecond
+
+// reachHere is reach on this host. For a port that was handed over it waits.
 func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, error) {
+	for {
+		peer, err := f.tryHere(ctx, d)
+		if err == nil || d.tcp || !errors.Is(err, syscall.ECONNREFUSED) {
+			return peer, err
+		}
+		now := time.Now()
+		if d.patient.IsZero() {
+			d.patient = now.Add(fabric.HandoverTime)
+		}
+		if now.After(d.patient) || !f.stack.fabric.HandedOver(d.port, f.stack.holderOf(d.port)) {
+			return nil, err
+		}
+		if err := sleep(ctx, handoverPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryHere is reachHere without the wait.
+func (f *Fabric) tryHere(ctx context.Context, d *destination) (*link.Peer, error) {
 	id, ok, err := f.holder(d)
 	if err != nil {
 		return nil, err
@@ -321,7 +347,29 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 		}
 		return nil, err
 	}
+	if !d.tcp {
+		f.stack.heldBy(d.port, peer.Caps().User)
+	}
 	return peer, nil
+}
+
+// heldBy notes the user at whom a dial has reached a port of this host. Marks of this process's own
+// user count for all ports.
+func (s *stack) heldBy(port int, who *ntb.User) {
+	if who == nil || who.UID == os.Geteuid() {
+		return
+	}
+	if uid, ok := s.holders.Load(port); !ok || uid != who.UID {
+		s.holders.Store(port, who.UID)
+	}
+}
+
+// holderOf returns the user whom heldBy has noted, or -1.
+func (s *stack) holderOf(port int) int {
+	if uid, ok := s.holders.Load(port); ok {
+		return uid.(int)
+	}
+	return -1
 }
 
 // open opens a connection to a listener of a process.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -121,6 +122,7 @@ type listening struct {
 	fabric *Fabric // immutable
 	addr   *Addr   // immutable
 	queue  *listen.Listener
+	gone   sync.Once // the port is released, or handed over
 }
 
 // Close stops listening. Its errors are those of listen.Listener.
@@ -128,7 +130,7 @@ func (at *listening) Close() error {
 	if err := at.queue.Close(); err != nil {
 		return err
 	}
-	at.fabric.stack.fabric.ReleasePort(at.addr.Port)
+	at.gone.Do(func() { at.fabric.stack.fabric.ReleasePort(at.addr.Port) })
 	at.fabric.remove(at)
 	return nil
 }
@@ -165,6 +167,20 @@ func (l *Listener) Close() error {
 		return l.opError(opClose, err)
 	}
 	return nil
+}
+
+// Handover stops listening, for another process of this host that is about to listen on the port, as
+// when a server is replaced by a new version. Accept returns the connections that wait, and then
+// net.ErrClosed. Close must still be called.
+//
+// Dials of the port wait for that process, for a second at most, rather than being refused. Where
+// several users share a directory, a dial by another user than this process's waits if its process
+// has reached this user at the port before, or this user is root or owns the directory.
+func (l *Listener) Handover() {
+	at := l.at
+	at.gone.Do(func() { at.fabric.stack.fabric.Handover(at.addr.Port) }) // first, so that dials which are refused find the mark
+	at.queue.Stop()
+	runtime.KeepAlive(l)
 }
 
 // Addr returns the *Addr on which it listens.

@@ -15,16 +15,16 @@ import (
 
 const raceEnabled = true
 
-var handOver atomic.Uint32
+var handover atomic.Uint32
 
 func raceRelease(p *bounce.Pair) {
 	if p.Peer().Caps().Backend != "mem" {
-		handOver.Add(1)
+		handover.Add(1)
 	}
 }
 
 func raceAcquire(p *bounce.Pair) {
 	if p.Peer().Caps().Backend != "mem" {
-		handOver.Load()
+		handover.Load()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -36,6 +37,7 @@ type stack struct {
 	kernel    inetdiag.Kernel  // closed with the fabric
 	localhost atomic.Pointer[resolved]
 	silences  [fabric.MaxNodes + 1]silence // of other nodes, by number
+	holders   sync.Map                     // by port of this host, the user at which a dial has reached it last
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -140,6 +142,7 @@ func newStack(o bounce.Options) *stack {
 
 func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
+	s.listeners.HandedOver = func(port int) bool { return f.HandedOver(port, -1) }
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
 	f.Describe(s.connections)
 	f.Node().Register(link.ServiceSDP, s)

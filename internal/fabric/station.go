@@ -16,6 +16,10 @@ type station interface {
 	process() int
 	claimPort(port int) (int, error)
 	releasePort(port int)
+	// handover releases a port for another process, and handedOver reports that one has done so
+	// just now, for which a dial waits. holder is a user who has held the port, or -1.
+	handover(port int)
+	handedOver(port, holder int) bool
 	// holder returns the process of this host that holds a port.
 	holder(port int) (process int, ok bool, err error)
 	sockets

@@ -131,6 +131,11 @@ func (s *memStation) releasePort(port int) {
 	}
 }
 
+// handover releases the port. No other process can have it.
+func (s *memStation) handover(port int) { s.releasePort(port) }
+
+func (s *memStation) handedOver(int, int) bool { return false }
+
 func (s *memStation) holder(port int) (process int, ok bool, err error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -65,6 +65,8 @@ func tryShmStation(spec *Spec) (station, error) {
 func (s *shmStation) process() int                       { return s.number }
 func (s *shmStation) claimPort(port int) (int, error)    { return s.dir.ClaimPort(port) }
 func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(port) }
+func (s *shmStation) handover(port int)                  { s.dir.Handover(port) }
+func (s *shmStation) handedOver(port, holder int) bool   { return s.dir.HandedOver(port, holder) }
 func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
 func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
 func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.spec, node) }

@@ -115,7 +115,8 @@ func socketPath(proc string, fd int, path, name string) (string, error) {
 
 // removeDead removes the sockets of processes that have ended, as far as this process may:
 // those of its own user, or all if it is root or owns the directory. Nobody claims the
-// number of a process while its sockets are removed. It returns the names of those.
+// number of a process while its sockets are removed. It returns the names of those. Old marks of this
+// user go too.
 func (d *Dir) removeDead() (removed []string) {
 	names, err := d.place.names()
 	if err != nil {
@@ -127,6 +128,7 @@ func (d *Dir) removeDead() (removed []string) {
 		}
 	}
 	for _, name := range names {
+		d.place.removeMark(name)
 		n := d.place.cableOf(name)
 		if n == 0 || name == d.cable {
 			continue

@@ -16,9 +16,10 @@ import (
 // Names in the directory. In a directory that several hosts share, all but the old ones
 // begin with the host's.
 const (
-	claimName       = "claims-v" // and the version
-	cablePrefix     = "cable-"   // and the process, "-", and 32 hexadecimal digits
-	temporaryPrefix = "new-"     // as cables, or 32 hexadecimal digits; it is about to be renamed
+	claimName       = "claims-v"  // and the version
+	cablePrefix     = "cable-"    // and the process, "-", and 32 hexadecimal digits
+	temporaryPrefix = "new-"      // as cables, or 32 hexadecimal digits; it is about to be renamed
+	markPrefix      = "handover-" // and the port, "-", and the uid
 
 	// Version 1 had a claim file of this name and 32 hexadecimal digits.
 	oldClaimPrefix = "claims-"

@@ -147,6 +147,22 @@ var roles = map[string]func(arg string) error{
 			c.Close()
 		}
 	},
+	// mark hands port 7 of a directory that a group shares over.
+	"mark": func(path string) error {
+		d, err := Open(At(path, 0, ""), true)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		if _, err = d.ClaimProcess(); err == nil {
+			_, err = d.ClaimPort(7)
+		}
+		if err == nil {
+			d.Handover(7)
+			fmt.Println("marked")
+		}
+		return err
+	},
 	// dial connects to a socket and prints what it receives.
 	"dial": func(name string) error {
 		c, err := net.Dial("unix", name)

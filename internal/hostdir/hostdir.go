@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -25,6 +26,9 @@ const (
 	ownerPort    = MaxPort + 1 // stands for the ownership of a host's bridges; no listener has it
 	portShift    = 17          // bits of the bytes for a port in the claim file: 1 + processBytes fit
 )
+
+// HandoverTime is how long a mark counts, by which a process hands a port over.
+const HandoverTime = time.Second
 
 // Socket is a TCP socket for which a process of the host accepts connections.
 type Socket struct {

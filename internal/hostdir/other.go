@@ -78,6 +78,8 @@ func (d *Dir) ClaimOwner() (int, error)        { return 0, ntb.ErrNotSupported }
 func (d *Dir) Owner() (int, bool, error)       { return 0, false, ntb.ErrNotSupported }
 func (d *Dir) ClaimPort(int) (int, error)      { return 0, ntb.ErrNotSupported }
 func (d *Dir) ReleasePort(int)                 {}
+func (d *Dir) Handover(int)                    {}
+func (d *Dir) HandedOver(int, int) bool        { return false }
 func (d *Dir) Holder(int) (int, bool, error)   { return 0, false, ntb.ErrNotSupported }
 func (d *Dir) PublishSocket(int, uint64) error { return ntb.ErrNotSupported }
 func (d *Dir) WithdrawSocket(int, uint64)      {}

@@ -10,7 +10,7 @@ import (
 )
 
 // Remove removes what fabrics have left in places of In: the claim file, the sockets of
-// processes that were killed, a board, and the directory. It is no error if there is none.
+// processes that were killed, marks of ports, a board, and the directory. It is no error if there is none.
 // While a process is attached to one, nothing of that one is removed, and the error wraps
 // EBUSY; while one has a text on a board, nothing is.
 //
@@ -64,7 +64,7 @@ func (p Place) remove() error {
 		}
 	}
 	for _, name := range names {
-		if p.cableOf(name) == 0 && p.claimVersion(name) == 0 && !strings.HasPrefix(name, temporaryPrefix) {
+		if p.cableOf(name) == 0 && p.claimVersion(name) == 0 && !strings.HasPrefix(name, temporaryPrefix) && !strings.HasPrefix(name, markPrefix) {
 			continue
 		}
 		if err := unix.Unlinkat(place.fd(), name, 0); err != nil && err != unix.ENOENT {

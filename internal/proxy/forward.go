@@ -400,7 +400,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 // Drain stops listening and waits until all connections have ended. If ctx ends
 // first, it resets the remaining connections and returns their number.
 func (f *Forwarder) Drain(ctx context.Context) (cut int) {
-	f.stopListening()
+	f.stopListening(handover)
 	done := make(chan struct{})
 	go func() {
 		f.serving.Wait()
@@ -419,7 +419,7 @@ func (f *Forwarder) Drain(ctx context.Context) (cut int) {
 // Close stops listening and resets all connections. When it returns, nothing of the
 // forwarder is left.
 func (f *Forwarder) Close() {
-	f.stopListening()
+	f.stopListening(net.Listener.Close)
 	f.abortAll()
 	f.serving.Wait()
 	f.end()
@@ -428,6 +428,11 @@ func (f *Forwarder) Close() {
 // end ends what is left when no connection is.
 func (f *Forwarder) end() {
 	f.cancel()
+	for _, ln := range f.lns {
+		if l, ok := ln.(*sdp.Listener); ok {
+			l.Close() // if it was handed over
+		}
+	}
 	f.mu.Lock()
 	for _, t := range f.timers {
 		t.Stop()
@@ -437,16 +442,26 @@ func (f *Forwarder) end() {
 	f.watch.close()
 }
 
-func (f *Forwarder) stopListening() {
+// stopListening has stop end each listener.
+func (f *Forwarder) stopListening(stop func(net.Listener) error) {
 	f.stopOnce.Do(func() {
 		f.mu.Lock()
 		f.draining = true
 		f.mu.Unlock()
 		close(f.stop)
 		for _, ln := range f.lns {
-			ln.Close()
+			stop(ln)
 		}
 	})
+}
+
+// handover leaves the port of SDP to a proxy that takes the place of this one. end closes its listener.
+func handover(ln net.Listener) error {
+	if l, ok := ln.(*sdp.Listener); ok {
+		l.Handover()
+		return nil
+	}
+	return ln.Close()
 }
 
 // abortAll ends all connections at once, and returns how many.

@@ -119,7 +119,7 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			e := newEnv(t)
 			client, server, f := e.pair(network, networkSDP)
-			f.stopListening() // the first step of Drain
+			f.stopListening(net.Listener.Close) // the first step of Drain
 			if c, err := e.tryDial(f.Addr()); err == nil {
 				c.Close()
 				t.Error("it still listens")
