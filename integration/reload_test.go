@@ -123,3 +123,38 @@ func TestCheckSaysWhetherAFileIsRight(t *testing.T) {
 	refused(t, "sdp-proxy: "+file+`:3:3: unknown key "taget" of a map`, []string{"check", file})
 	refused(t, "sdp-proxy: "+file+`:3:3: unknown key "taget" of a map`, []string{"--config", file})
 }
+
+// What cannot be in the fabric is refused by check, which joins none, also while a proxy owns the links of the same node.
+func TestCheckRefusesWhatTheFabricHasNot(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "f")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	fabric := "SDP_FABRIC=line:" + dir + "?node=1&nodes=2&host2=storage.example"
+	file := filepath.Join(t.TempDir(), "proxy.yaml")
+	check := func(listen, target string) (status int, out string) {
+		text := "maps: [{listen: '" + listen + "', target: '" + target + "'}]\n"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		p := start(t, filepath.Join(programs, "sdp-proxy"), []string{"check", file}, withEnv(fabric))
+		return p.status(), p.out.String()
+	}
+	for _, running := range []bool{false, true} {
+		if running {
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left, "check has left something")
+			owner := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--own"}, withEnv(fabric))
+			owner.waitFor(regexp.MustCompile(`"owning the links"`), 1)
+		}
+		for _, target := range []string{"node1:7", "node2:7", "2:7", "localhost:7", "storage.example:7", "127.0.0.1:7"} {
+			status, out := check("sdp://node1:7000", "sdp://"+target)
+			require.Zero(t, status, out)
+		}
+		for _, target := range []string{"node3:7", "192.0.2.1:7", "other.invalid:7"} {
+			status, out := check("tcp://:7000", "sdp://"+target)
+			require.Equal(t, 2, status)
+			require.Regexp(t, `^sdp-proxy: `+file+`: map tcp://:7000=sdp://`+target+`: the target cannot be: no node ".*" in this fabric, which has node1 to node2: no route to host\n$`, out)
+		}
+		status, out := check("sdp://node2:7000", "tcp://127.0.0.1:7")
+		require.Equal(t, 2, status)
+		require.Equal(t, "sdp-proxy: "+file+": cannot listen on sdp://node2:7000: cannot assign requested address; this machine has no such address\n", out)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -99,12 +98,11 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, remote, err)
 	}
 	defer done()
-	host, ok := f.findHost(ctx, name)
+	host, err := f.stack.fabric.LookupHost(ctx, name)
 	if end := ctx.Err(); end != nil {
-		return nil, opError(opDial, nil, remote, end)
+		err = end
 	}
-	if !ok {
-		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, f.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
+	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
 	c, err := f.dial(ctx, &destination{host: host, port: port})
@@ -112,28 +110,6 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 		return nil, opError(opDial, nil, remote, err)
 	}
 	return c, nil
-}
-
-// findHost finds a host of the fabric by name. It asks the name server if
-// necessary.
-func (f *Fabric) findHost(ctx context.Context, name string) (host int, ok bool) {
-	joined := f.stack.fabric
-	if host, ok := joined.FindHost(name); ok {
-		return host, true
-	}
-	if net.ParseIP(name) != nil || strings.HasPrefix(name, "node") && !strings.Contains(name, ".") {
-		return 0, false
-	}
-	ips, err := net.DefaultResolver.LookupHost(ctx, name)
-	if err != nil {
-		return 0, false
-	}
-	for _, ip := range ips {
-		if joined.IsLocal(ip) {
-			return joined.Host(), true
-		}
-	}
-	return 0, false
 }
 
 const (

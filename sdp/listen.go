@@ -80,7 +80,7 @@ func (lc *ListenConfig) listenSDP(ctx context.Context, address string) (*Listene
 		return nil, opError(opListen, nil, local, err)
 	}
 	defer done()
-	if host, ok := f.findHost(ctx, name); !ok || host != f.stack.fabric.Host() {
+	if host, err := f.stack.fabric.LookupHost(ctx, name); err != nil || host != f.stack.fabric.Host() {
 		err := fmt.Errorf("%q is not this host: %w", name, syscall.EADDRNOTAVAIL)
 		return nil, opError(opListen, nil, local, err)
 	}

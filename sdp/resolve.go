@@ -2,8 +2,6 @@ package sdp
 
 import (
 	"context"
-	"fmt"
-	"syscall"
 )
 
 // ResolveAddr returns what "host:port" means on this Fabric: the address that Addr of a
@@ -19,9 +17,8 @@ func (f *Fabric) ResolveAddr(ctx context.Context, address string) (*Addr, error)
 		return nil, opError(opResolve, nil, &Addr{name, port}, err)
 	}
 	defer done()
-	host, ok := f.findHost(ctx, name)
-	if !ok {
-		err := fmt.Errorf("no node %q in this fabric, which has %s: %w", name, f.stack.fabric.HostNames(), syscall.EHOSTUNREACH)
+	host, err := f.stack.fabric.LookupHost(ctx, name)
+	if err != nil {
 		return nil, opError(opResolve, nil, &Addr{name, port}, err)
 	}
 	return &Addr{f.hostName(host), port}, nil

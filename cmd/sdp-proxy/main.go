@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,10 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		refuse.Printf("%v (sdp-proxy --help tells more)", err)
 		return statusUsage
 	case o.check:
+		if err := o.config.CheckFabric(context.Background()); err != nil {
+			refuse.Printf("%s: %v", o.file, err)
+			return statusUsage
+		}
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
 		return statusOK
 	}

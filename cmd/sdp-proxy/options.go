@@ -65,7 +65,8 @@ const checkHead = `sdp-proxy check reads a file as sdp-proxy --config does, and 
 
 Usage: sdp-proxy check FILE
 
-It prints how many maps there are, or the first error with its line and column.
+It prints how many maps there are, or the first error, with its line and column or with the map that cannot be in
+this fabric. It joins no fabric.
 
 Flags:
 `

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -194,37 +191,6 @@ func (f *Fabric) HolderOf(s PublishedSocket, port int, cookie uint64) (id link.I
 	return f.SocketHolder(port, cookie)
 }
 
-// IsLocal reports, without asking a name server, whether host means this host: an
-// empty name, localhost, this host's name or number, a loopback address or another
-// address of this machine.
-func (f *Fabric) IsLocal(host string) bool {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || host == "localhost" || host == nodeName(f.net.spec.Node) {
-		return true
-	}
-	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && isLocalIP(ip)
-}
-
-func isLocalIP(ip net.IP) bool {
-	if ip.IsLoopback() || ip.IsUnspecified() {
-		return true
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
-			return true
-		}
-	}
-	return false
-}
-
 // Refuse counts another process that was refused.
 func (f *Fabric) Refuse(why error) { f.net.refused.add(why) }
 
@@ -260,45 +226,6 @@ func (f *Fabric) Whose() string { return f.net.spec.Whose() }
 // OwnsLinks reports whether this process owns its host's links to other hosts.
 func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member() }
 
-// FindHost finds a host of the fabric by a name that IsLocal accepts. In a fabric
-// of several hosts it also accepts the name or number of a node, such as "node3" or
-// "3", and the names and addresses that the spec gives to nodes.
-func (f *Fabric) FindHost(name string) (host int, ok bool) {
-	if f.IsLocal(name) {
-		return f.net.spec.Node, true
-	}
-	if host, ok = f.FindNode(name); ok {
-		return host, true
-	}
-	host, ok = f.net.spec.Names[plainAddress(strings.TrimSuffix(strings.ToLower(name), "."))]
-	return host, ok
-}
-
-// FindNode finds a host of the fabric by what only a fabric knows: the name of a node, or,
-// in a fabric of several hosts, its number, or an address whose zone is its name, as
-// NodeAddr returns. It does not find a name that is also a name of this machine.
-func (f *Fabric) FindNode(name string) (host int, ok bool) {
-	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	node := name
-	if !f.net.several() {
-		host = f.net.spec.Node
-		ok = name == nodeName(host)
-	} else {
-		if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
-			node = zone
-		}
-		host, ok = parseNode(node)
-		ok = ok && host <= f.net.nodes()
-	}
-	if !ok {
-		return 0, false
-	}
-	if own, err := os.Hostname(); err == nil && strings.EqualFold(own, name) {
-		return 0, false
-	}
-	return host, true
-}
-
 // NodeAddr returns the address that stands for a host where addresses are those of TCP.
 // In a fabric of one host it is loopback. Otherwise it is a link-local address whose
 // zone is the host's name.
@@ -308,23 +235,6 @@ func (f *Fabric) NodeAddr(host int) netip.Addr {
 	}
 	a := [16]byte{0: 0xfe, 1: 0x80, 14: byte(host >> 8), 15: byte(host)}
 	return netip.AddrFrom16(a).WithZone(nodeName(host))
-}
-
-// HostName returns the name of a host in addresses. In a fabric of one host it is
-// localhost.
-func (f *Fabric) HostName(host int) string {
-	if !f.net.several() {
-		return "localhost"
-	}
-	return nodeName(host)
-}
-
-// HostNames returns a list of the hosts, for messages.
-func (f *Fabric) HostNames() string {
-	if !f.net.several() {
-		return "this host alone"
-	}
-	return nodeName(1) + " to " + nodeName(f.net.nodes())
 }
 
 // Holder returns the node of this host that holds a port.

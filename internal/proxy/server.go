@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -79,7 +78,11 @@ func (s *Server) apply(ctx context.Context, c *Config) (err error) {
 	if err := s.join(c); err != nil {
 		return err
 	}
-	if err := s.checkTargets(ctx, c); err != nil {
+	err = s.fabric.checkTargets(ctx, c, func(ctx context.Context, address string) error {
+		_, err := s.env.fabric.ResolveAddr(ctx, address)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if err := s.env.checkPassed(c); err != nil {
@@ -162,10 +165,7 @@ func (s *Server) join(c *Config) error {
 	if before := s.cfg; before != nil && (c.Own != before.Own || c.Log != before.Log) {
 		return errors.New("own and log cannot be changed while the proxy runs; restart it")
 	}
-	needed := c.Own || slices.ContainsFunc(c.Maps, func(m Map) bool {
-		return m.Transparent || m.Listen.has(networkSDP) || slices.ContainsFunc(m.Targets, func(t Endpoint) bool { return t.Network == networkSDP })
-	})
-	if !needed || s.env.fabric != nil {
+	if !c.needsFabric() || s.env.fabric != nil {
 		return nil
 	}
 	fabric, err := sdp.Open("")
@@ -182,28 +182,6 @@ func (s *Server) join(c *Config) error {
 		return fmt.Errorf("--own: the fabric is %q, want one with node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=2&nodes=5'", is.Text)
 	}
 	s.env.fabric, s.fabric, s.env.hasAddress = fabric, is, is.hasAddress
-	return nil
-}
-
-// checkTargets refuses targets that the fabric has not.
-func (s *Server) checkTargets(ctx context.Context, c *Config) error {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	for _, m := range c.Maps {
-		if m.Transparent {
-			if err := s.fabric.checkTransparent(&m); err != nil {
-				return err
-			}
-		}
-		for _, t := range m.Targets {
-			if t.Network != networkSDP {
-				continue
-			}
-			if _, err := s.env.fabric.ResolveAddr(ctx, t.Address); errors.Is(err, syscall.EHOSTUNREACH) {
-				return fmt.Errorf("map %v: the target cannot be: %w", &m, err)
-			}
-		}
-	}
 	return nil
 }
 
