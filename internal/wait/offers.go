@@ -18,11 +18,11 @@ const (
 	// these run after each poll.
 	offerEach   = 64
 	crowdedFrom = 8
-	// giveWay is the time after which a wait that is counted lets other goroutines run. A wait for frames
-	// does so after chainGiveWay if there seems to be an idle processor. That is longer than most such
-	// waits, since yielding wakes an idle thread, which then takes turns with the processes of the chain.
-	giveWay      = 20 * time.Microsecond
-	chainGiveWay = 500 * time.Microsecond
+	// giveWay is the time after which a wait that is counted lets other goroutines run. Where processes
+	// have to take turns, it does so after crowdedGiveWay if there seems to be an idle processor. That is
+	// longer than most such waits, since yielding wakes an idle thread, which then takes turns with them.
+	giveWay        = 20 * time.Microsecond
+	crowdedGiveWay = 500 * time.Microsecond
 	// While offers are slow, a wait ends after slowPolls polls.
 	slowPolls = 64
 	// mostOffer is what an offer of a wait for frames counts for at most in the time of the wait.
@@ -110,7 +110,7 @@ func Frames(within bool) *Offers {
 
 func newChain() *Offers {
 	o := NewOffers(Yield, nil)
-	o.patience, o.idleFor = impatient, chainGiveWay
+	o.patience = impatient
 	o.SetCrowded()
 	return o
 }
@@ -123,7 +123,7 @@ func newLocal() *Offers {
 
 // SetCrowded says that processes take turns at this one's processors. It is called before
 // the first wait.
-func (o *Offers) SetCrowded() { o.pace = pace{crowdedFrom, 1} }
+func (o *Offers) SetCrowded() { o.pace, o.idleFor = pace{crowdedFrom, 1}, crowdedGiveWay }
 
 // slow reports whether an offer would take long at the time now.
 func (o *Offers) slow(now time.Time) bool {

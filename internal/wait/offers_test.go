@@ -394,7 +394,7 @@ func waitLeavesItsPlace(t *testing.T) {
 	require.Zero(t, giving.Load())
 }
 
-// A wait that is counted lets other goroutines run after giveWay. A wait for frames leaves that to an
+// A wait that is counted lets other goroutines run after giveWay. Where processes take turns, it leaves that to an
 // idle processor for longer, also where it is one of many short waits.
 func TestAWaitGivesWay(t *testing.T) {
 	skipOneProcessor(t)
@@ -405,18 +405,15 @@ func waitGivesWay(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // one may spin
 	const each = 10 * time.Microsecond
 	for _, c := range []struct {
-		frames, busy bool // busy: the other processor has a spin
-		want         time.Duration
+		crowded, busy bool // busy: the other processor has a spin
+		want          time.Duration
 	}{
 		{false, false, giveWay},
 		{false, true, giveWay},
-		{true, false, chainGiveWay},
+		{true, false, crowdedGiveWay},
 		{true, true, giveWay},
 	} {
-		o, _ := offering(true)
-		if c.frames {
-			o.idleFor = chain.idleFor
-		}
+		o, _ := offering(c.crowded)
 		o.yield = func() { time.Sleep(each) }
 		var p Polls
 		offer := func() {
