@@ -28,7 +28,10 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "exit")) return 7;
     if (!strcmp(what, "global")) shmem_global_exit(9);
     if (!strcmp(what, "abort")) abort();
-    if (!strcmp(what, "kill")) raise(SIGKILL);
+    if (!strcmp(what, "kill")) {
+      fflush(stdout);
+      raise(SIGKILL);
+    }
     if (!strcmp(what, "threads")) { /* Go's threads have blocked what programs handle */
       fflush(stdout);
       exit(system("cd /proc/$PPID/task; for t in *; do [ $t = $PPID ] || grep -q 'SigBlk:.*[13579bdf]$' $t/status || exit 4; done"));

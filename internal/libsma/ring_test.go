@@ -1,0 +1,24 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Each PE is a node of a ring of four, in which one is two hops away. However a PE ends, the others do so too.
+func TestARingOfFour(t *testing.T) {
+	exe, mistakes := compile(t, "oshcc", hello), compile(t, "oshcc", "../../cmd/libsma/testdata/programs/mistakes.c")
+	assert.Equal(t, result{0, "4 PEs, sum 10\n", ""}, start(t, 4, nil, "--hosts", "4", exe))
+	for what, status := range map[string]int{"kill": 137, "exit": 7, "global": 9} {
+		r := start(t, 4, nil, "--hosts", "4", "--grace", "1m", mistakes, what)
+		assert.Equal(t, status, r.status, what)
+		assert.Contains(t, r.out, "printed before", what)
+		for pe := 1; what == "kill" && pe < 4; pe++ {
+			assert.Regexp(t, fmt.Sprintf("(?m)^libsma: PE %d: (job|shmem_long_wait_until): PE 0 has ended: ", pe), r.errors)
+		}
+	}
+}
