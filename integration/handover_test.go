@@ -5,6 +5,8 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,14 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While a proxy is stopped and started again, dials of its sdp:// port wait, and none is refused. A port whose proxy
-// was killed refuses at once.
-func TestNoDialOfSDPIsRefusedAcrossRestarts(t *testing.T) {
+// servedAcrossRestarts makes 200 requests in turn, while a proxy is stopped and started again four times. at[0] leads to
+// its port of SDP, of which a dial waits for a second at most.
+func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
+	t.Helper()
 	const requests, restarts = 200, 4
-	fabric, target := fabric(t), echo(t)
-	p := startProxy(t, fabric, nil, "sdp://localhost:0="+target)
-	at := p.listening[0]
-	front := startProxy(t, fabric, nil, "unix://"+shortDir(t)+"/s="+at)
 	var stopped atomic.Pointer[time.Time] // when the proxy was stopped; nil while it listens
 	var done atomic.Int32                 // restarts
 	served := make(chan error, 1)
@@ -30,14 +29,14 @@ func TestNoDialOfSDPIsRefusedAcrossRestarts(t *testing.T) {
 	go func() {
 		for i := 0; i < requests || done.Load() < restarts; i++ {
 			begin := stopped.Load()
-			err := request(front.listening[0])
+			err := request(at[i%len(at)])
 			if err == nil {
 				continue
 			}
 			if begin == nil {
 				begin = stopped.Load()
 			}
-			if begin == nil || time.Since(*begin) < hostdir.HandoverTime*9/10 { // files' times are of a coarse clock
+			if i%len(at) != 0 || begin == nil || time.Since(*begin) < hostdir.HandoverTime*9/10 { // files' times are of a coarse clock
 				served <- fmt.Errorf("request %d: %w", i, err)
 				return
 			}
@@ -48,14 +47,26 @@ func TestNoDialOfSDPIsRefusedAcrossRestarts(t *testing.T) {
 	for range restarts {
 		now := time.Now()
 		stopped.Store(&now)
-		p.signal(syscall.SIGTERM)
-		require.Zero(t, p.status())
-		p = startProxy(t, fabric, nil, at+"="+target)
+		stop()
+		start()
 		stopped.Store(nil)
 		done.Add(1)
 	}
-	require.NoError(t, <-served, "%s", front.out.String())
+	require.NoError(t, <-served)
 	t.Logf("%d requests came later than a second after a stop", late)
+}
+
+// While a proxy is stopped and started again, dials of its sdp:// port wait, and none is refused. A port whose proxy
+// was killed refuses at once.
+func TestNoDialOfSDPIsRefusedAcrossRestarts(t *testing.T) {
+	fabric, target := fabric(t), echo(t)
+	p := startProxy(t, fabric, nil, "sdp://localhost:0="+target)
+	at := p.listening[0]
+	front := startProxy(t, fabric, nil, "unix://"+shortDir(t)+"/s="+at)
+	servedAcrossRestarts(t, front.listening, func() {
+		p.signal(syscall.SIGTERM)
+		require.Zero(t, p.status())
+	}, func() { p = startProxy(t, fabric, nil, at+"="+target) })
 
 	p.signal(syscall.SIGKILL)
 	p.status()
@@ -68,4 +79,22 @@ func TestNoDialOfSDPIsRefusedAcrossRestarts(t *testing.T) {
 		soonest = min(soonest, time.Since(begin))
 	}
 	require.Less(t, soonest, hostdir.HandoverTime/2, "each dial has waited")
+}
+
+// A map of both networks, whose socket of TCP was passed, serves both across restarts.
+func TestNoClientOfBothNetworksIsRefusedAcrossRestarts(t *testing.T) {
+	s, fabric, target := listenForOthers(t), fabric(t), echo(t)
+	maps := []string{strings.Replace(s.tcp, "tcp://", "tcp+sdp://", 1) + "=" + target, s.unix + "=" + target}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.tcp, "tcp://"))
+	require.NoError(t, err)
+	front := startProxy(t, fabric, nil, "unix://"+shortDir(t)+"/f=sdp://localhost:"+port)
+	p := s.start(t, fabric, maps...)
+	p.waitFor(readyLine, len(maps))
+	servedAcrossRestarts(t, []string{front.listening[0], s.tcp, s.unix}, func() {
+		p.signal(syscall.SIGTERM)
+		require.Zero(t, p.status())
+	}, func() {
+		p = s.start(t, fabric, maps...)
+		p.waitFor(readyLine, len(maps))
+	})
 }
