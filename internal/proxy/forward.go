@@ -61,8 +61,7 @@ type Forwarder struct {
 	// serving counts the connections' goroutines.
 	serving  sync.WaitGroup
 	checking sync.WaitGroup // check
-	watch    watch
-	own      ownWays // of transparent maps
+	own      ownWays        // of transparent maps
 
 	mu       sync.Mutex
 	m        *Map                 // for new connections; guarded by mu
@@ -321,13 +320,6 @@ func (m *Map) turnsAway(c net.Conn) string {
 // ending is the cause for a client that came when connections were cut. It is not counted.
 const ending = "ending"
 
-// keepAlive has the kernel find out whether the peer of a TCP connection is there.
-func keepAlive(c net.Conn, after time.Duration) {
-	if t, ok := c.(*net.TCPConn); ok {
-		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: after > 0, Idle: after, Interval: after, Count: 9})
-	}
-}
-
 func (f *Forwarder) serve(e *lastLine, turn int) {
 	if e.m.Transparent {
 		defer f.own.forget(e)
@@ -361,10 +353,8 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		reset(e.client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
-	keepAlive(e.client, e.m.KeepAlive)
-	keepAlive(target, e.m.KeepAlive)
 	r := &relay{client: e.client, target: target, turn: turn, about: e}
-	r.quiet = silence{idle: e.m.IdleTimeout, half: e.m.HalfClosed}
+	r.watch.idle, r.watch.half, r.watch.keepAlive = e.m.IdleTimeout, e.m.HalfClosed, e.m.KeepAlive
 	e.relay = r
 	f.mu.Lock()
 	f.pending--
@@ -379,9 +369,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 		r.abort(errMapGone, byProxy)
 	}
 
-	forget := f.watch.add(r)
 	cut := r.run()
-	forget()
 
 	e.by, e.cause = side(r.first.Load()), causeOf(cut)
 	f.mu.Lock()
@@ -439,7 +427,6 @@ func (f *Forwarder) end() {
 	}
 	f.mu.Unlock()
 	f.checking.Wait()
-	f.watch.close()
 }
 
 // stopListening has stop end each listener.

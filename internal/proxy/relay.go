@@ -4,12 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -23,7 +21,7 @@ type relay struct {
 	about                *lastLine // what is known of it before its end; immutable then
 
 	first atomic.Int32 // the side that ended its direction first, or cut the connection
-	quiet silence      // cuts it when it passes on nothing for too long
+	watch watch        // cuts it when nothing else does
 	once  sync.Once    // for abort
 	cause error        // argument of abort; read after run
 }
@@ -50,46 +48,75 @@ type direction struct {
 	// clean is set when all bytes up to the end of file were passed on, before
 	// CloseWrite. It pairs with the load in pump, see there.
 	clean atomic.Bool
+	// writing is set before a Write, and stays set behind one that failed. It pairs with watch.runs, and with pump.
+	writing atomic.Bool
 
-	until time.Time // write deadline of the side that this direction writes to
-	wrote bool      // its error is that of a write
+	watch  *watch  // of the relay; immutable
+	out    *writer // set by copy
+	failed bool    // the error of copy is that of a write
+}
+
+// wrote notes how a Write ended.
+func (d *direction) wrote(err error) {
+	d.failed = err != nil
+	d.writing.Store(d.failed)
+}
+
+// splice has the kernel move bytes by io.Copy or io.CopyN. All are counted at the end.
+func (d *direction) splice(move func() (int64, error)) error {
+	d.writing.Store(true)
+	d.watch.run()
+	n, err := move()
+	d.bytes.Add(n)
+	d.wrote(err)
+	d.failed = false // it may be the error of a read
+	return err
 }
 
 // run copies both ways until both directions have ended, and closes both
 // connections. It returns what cut the connection, or nil for a clean end.
 func (r *relay) run() error {
-	r.quiet.begin(r)
+	r.begin()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.pump(&r.fromTarget, r.client, r.target, &r.toTarget, byTarget) })
 	r.pump(&r.toTarget, r.target, r.client, &r.fromTarget, byClient)
 	wg.Wait()
-	r.quiet.end()
+	r.watch.end()
 	r.client.Close()
 	r.target.Close()
 	r.once.Do(func() {}) // waits for an abort from elsewhere; a later one has no effect
 	return r.cause
 }
 
+// begin begins the watch, which the directions use.
+func (r *relay) begin() {
+	r.toTarget.watch, r.fromTarget.watch = &r.watch, &r.watch
+	r.watch.begin(r)
+}
+
 // pump copies src, which is that side, to dst, and passes on how src ended.
 func (r *relay) pump(d *direction, dst, src net.Conn, back *direction, of side) {
 	err := d.copy(dst, src)
-	if err != nil && (d.wrote || errors.Is(err, syscall.EPIPE)) {
+	if err != nil && (d.failed || errors.Is(err, syscall.EPIPE)) {
 		of = byClient + byTarget - of // dst is to blame
 	}
 	// A kernel reports a reset once, to a reader or to a writer. If the other
 	// direction's write got it, the read here sees a false end of file. A
 	// connection may also be down because both sides closed it in order. Then the
 	// other direction has set clean before it closed.
-	if err == nil && isDown(src) && !back.clean.Load() {
+	if err == nil && back.writing.Load() && isDown(src) && !back.clean.Load() {
 		err = syscall.ECONNRESET
 	}
 	if err == nil {
 		r.end(of)
 		d.clean.Store(true)
+		if back.clean.Load() {
+			return // Close is dst's end of file
+		}
 		if err = closeWrite(dst); err != nil {
 			of = byClient + byTarget - of
-		} else if !back.clean.Load() {
-			r.quiet.halfClosed()
+		} else {
+			r.watch.halfClosed()
 		}
 	}
 	if err != nil {
@@ -112,13 +139,12 @@ func (r *relay) abort(cause error, by side) {
 // connections no pipe. Data of an SDP connection is written straight from its bounce buffer. All is counted as it
 // is written, but between TCP and a Unix socket at the end.
 func (d *direction) copy(dst, src net.Conn) error {
+	d.out = newWriter(dst, d)
 	if c, ok := src.(*sdp.Conn); ok {
 		return d.copyInPlace(dst, c)
 	}
 	if runtime.GOOS == "linux" && betweenTCPAndUnix(dst, src) {
-		n, err := io.Copy(dst, src) // by splice
-		d.bytes.Add(n)
-		return err
+		return d.splice(func() (int64, error) { return io.Copy(dst, src) })
 	}
 	r := newReader(src)
 	defer r.release()
@@ -148,10 +174,7 @@ func (d *direction) copyRead(dst net.Conn, src *reader) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := dst.Write(b)
-	d.bytes.Add(int64(n))
-	d.wrote = err != nil
-	return n, err
+	return d.out.write(b)
 }
 
 // copyMore has the kernel move from one TCP connection to another what has arrived behind a read that filled its
@@ -164,9 +187,7 @@ func (d *direction) copyMore(dst net.Conn, src *reader) (n int, err error) {
 	if n = src.arrived(); n < readSize {
 		return 0, nil
 	}
-	moved, err := io.CopyN(dst, src.conn, int64(n))
-	d.bytes.Add(moved)
-	return n, err
+	return n, d.splice(func() (int64, error) { return io.CopyN(dst, src.conn, int64(n)) })
 }
 
 // copyInPlace does what io.Copy would do by WriteTo, and also counts. A Write that came in several
@@ -187,7 +208,7 @@ func (d *direction) copyInPlace(dst net.Conn, src *sdp.Conn) error {
 			}
 			continue
 		}
-		n, err := d.write(dst, src, b)
+		n, err := d.out.write(b)
 		src.Discard(n)
 		if err != nil {
 			return err
@@ -203,35 +224,9 @@ func (d *direction) copyWhole(dst net.Conn, src *sdp.Conn) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.write(dst, src, buf[:n])
+	_, err = d.out.write(buf[:n])
 	return err
 }
-
-// write writes to dst what is of src, and counts. If dst takes nothing for resetGrace at most, and src was reset,
-// which Peek and Read return behind what src has sent, that is the error.
-func (d *direction) write(dst net.Conn, src *sdp.Conn, b []byte) (n int, err error) {
-	for {
-		if now := time.Now(); d.until.Sub(now) < resetGrace/2 {
-			d.until = now.Add(resetGrace)
-			if err := dst.SetWriteDeadline(d.until); err != nil {
-				return n, err
-			}
-		}
-		k, err := dst.Write(b[n:])
-		n += k
-		d.bytes.Add(int64(k))
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			d.wrote = err != nil
-			return n, err
-		}
-		if k == 0 && src.WasReset() {
-			return n, syscall.ECONNRESET
-		}
-	}
-}
-
-// resetGrace is how long the other side may take nothing of what a connection had sent before its reset.
-const resetGrace = time.Second
 
 func closeWrite(c net.Conn) error {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {

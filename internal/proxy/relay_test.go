@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -233,8 +232,6 @@ type sizes struct {
 	of []int
 }
 
-func (*sizes) SetWriteDeadline(time.Time) error { return nil }
-
 func (s *sizes) Write(p []byte) (int, error) { s.of = append(s.of, len(p)); return len(p), nil }
 
 // What a client has written by one Write, the target gets by one Write, however small the
@@ -251,10 +248,11 @@ func TestAWriteIsPassedOnWhole(t *testing.T) {
 			require.NoError(t, err)
 			c, err := ln.Accept()
 			require.NoError(t, err)
-			var d direction
 			target := &sizes{}
+			r := &relay{client: c, target: target}
+			r.begin()
 			done := make(chan error)
-			go func() { done <- d.copy(target, c) }()
+			go func() { done <- r.toTarget.copy(target, c) }()
 			for range 3 {
 				synctest.Wait()
 				_, err := client.Write(make([]byte, size))
@@ -263,7 +261,8 @@ func TestAWriteIsPassedOnWhole(t *testing.T) {
 			require.NoError(t, client.Close())
 			require.NoError(t, <-done)
 			require.Equal(t, []int{size, size, size}, target.of)
-			require.EqualValues(t, 3*size, d.bytes.Load())
+			require.EqualValues(t, 3*size, r.toTarget.bytes.Load())
+			r.watch.end()
 			require.NoError(t, c.Close())
 		}
 		require.NoError(t, ln.Close())

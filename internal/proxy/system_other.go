@@ -19,6 +19,9 @@ func rawSocket(net.Conn) syscall.RawConn { return nil }
 // tryOnce is never called here.
 func (r *reader) tryOnce(uintptr) (done bool) { return true }
 
+// tryOnce is never called here.
+func (w *writer) tryOnce(uintptr) (done bool) { return true }
+
 // fileID returns "", since files have no known numbers here.
 func fileID(os.FileInfo) string { return "" }
 

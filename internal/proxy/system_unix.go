@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // isDown reports whether a TCP connection is closed in the kernel: by a reset, or
@@ -33,7 +35,7 @@ func isDown(c net.Conn) bool {
 // rawSocket returns c's descriptor, or nil if c is not a socket of the kernel.
 func rawSocket(c net.Conn) syscall.RawConn {
 	s, ok := c.(syscall.Conn)
-	if !ok {
+	if _, is := c.(*sdp.Conn); is || !ok { // which would make a socket
 		return nil
 	}
 	raw, err := s.SyscallConn()
@@ -53,7 +55,7 @@ const wakesWithin = 16 << 10
 func (r *reader) tryOnce(fd uintptr) (done bool) {
 	r.borrow()
 	for {
-		r.n, r.err = syscall.Read(int(fd), r.buf[:])
+		r.n, r.err = readNow(int(fd), r.buf[:])
 		switch r.err {
 		case nil:
 			if r.n == 0 {
@@ -77,7 +79,7 @@ func (r *reader) tryOnce(fd uintptr) (done bool) {
 // readOn reads what else has arrived. An error is that of the next call, since the kernel reports it once.
 func (r *reader) readOn(fd int) {
 	for r.n < readSize {
-		n, err := syscall.Read(fd, r.buf[r.n:])
+		n, err := readNow(fd, r.buf[r.n:])
 		switch {
 		case n > 0:
 			r.n += n
@@ -89,6 +91,26 @@ func (r *reader) readOn(fd int) {
 		}
 		return
 	}
+}
+
+// tryOnce writes what the socket takes. If that is not all, it returns false, and there are looks at the relay.
+func (w *writer) tryOnce(fd uintptr) (done bool) {
+	for len(w.rest) > 0 {
+		n, err := writeNow(int(fd), w.rest)
+		switch err {
+		case nil:
+			w.rest = w.rest[n:]
+			w.of.bytes.Add(int64(n))
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			w.of.watch.run()
+			return false
+		default:
+			w.err = os.NewSyscallError("write", err)
+			return true
+		}
+	}
+	return true
 }
 
 // fileID identifies a file for as long as it exists.

@@ -164,7 +164,9 @@ func (f *Forwarder) connect(t Endpoint, timeout time.Duration) (net.Conn, error)
 	case networkUnix:
 		return f.dialUnix(t.Address, timeout)
 	}
-	return tcpDialer(timeout).DialContext(f.ctx, t.Network, t.Address)
+	d := tcpDialer(timeout)
+	d.Control = connectAhead
+	return d.DialContext(f.ctx, t.Network, t.Address)
 }
 
 func tcpDialer(timeout time.Duration) *net.Dialer {
