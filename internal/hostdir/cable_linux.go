@@ -59,7 +59,7 @@ func (d *Dir) listen(process int) (*unixsock.Listener, error) {
 	case d.cable != "":
 		return nil, syscall.EADDRINUSE
 	}
-	if err := checkUser(); err != nil {
+	if err := CheckUser(); err != nil {
 		return nil, err
 	}
 	p := d.place
@@ -179,7 +179,7 @@ func (d *Dir) Connect(ctx context.Context, process int) (*unixsock.Conn, error) 
 // ConnectTo is Connect to a process that must be of one of the users, if these are not nil. If it
 // is not, the error wraps ErrOtherUser, without waiting for anything that the process does.
 func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*unixsock.Conn, error) {
-	if err := checkUser(); err != nil {
+	if err := CheckUser(); err != nil {
 		return nil, err
 	}
 	if err := d.checkProcess(process); err != nil {
@@ -318,9 +318,6 @@ func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, user
 func (d *Dir) cables(process int) (dir *os.File, names []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil, nil, errDirClosed
-	}
 	if names, err = d.place.names(); err != nil {
 		return nil, nil, err
 	}

@@ -60,7 +60,7 @@ func (h home) find(names []string) string {
 // choose wait until decided is called, which is when this one has claimed its number. So all
 // choose the same. If another process does not decide, the error wraps ErrLocked.
 func Choose(names ...string) (base string, decided func(), err error) {
-	if err := checkUser(); err != nil {
+	if err := CheckUser(); err != nil {
 		return "", nil, err
 	}
 	return ownHome().choose(names)

@@ -160,29 +160,13 @@ func (c *claims) holder(port int) (process int, ok bool, err error) {
 }
 
 // processes returns all claimed process numbers, in order.
-func (c *claims) processes() ([]int, error) {
-	var found []int
-	// find finds any one lock of a range. So look then searches on both sides of it.
-	var look func(first, last int64) error
-	look = func(first, last int64) error {
-		if first > last {
-			return nil
-		}
-		at, ok, err := c.locks.find(first, last-first+1)
-		if err != nil || !ok {
-			return err
-		}
-		found = append(found, int(at))
-		if err := look(first, at-1); err != nil {
-			return err
-		}
-		return look(at+1, last)
+func (c *claims) processes() (all []int, err error) {
+	found, err := c.scan(1, maxProcess)
+	for _, at := range found {
+		all = append(all, int(at))
 	}
-	if err := look(1, maxProcess); err != nil {
-		return nil, err
-	}
-	slices.Sort(found)
-	return found, nil
+	slices.Sort(all)
+	return all, err
 }
 
 // ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir. A
@@ -190,9 +174,6 @@ func (c *claims) processes() ([]int, error) {
 func (d *Dir) ClaimProcess() (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return 0, errDirClosed
-	}
 	return d.begun(d.claimProcess())
 }
 
@@ -240,9 +221,6 @@ func (d *Dir) ClaimPort(port int) (int, error) {
 func (d *Dir) ClaimOwner() (process int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return 0, errDirClosed
-	}
 	return d.begun(d.claimOwner())
 }
 
@@ -270,9 +248,6 @@ func (d *Dir) Holder(port int) (process int, ok bool, err error) {
 func (d *Dir) holderOf(port int) (process int, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return 0, false, errDirClosed
-	}
 	return d.holder(port)
 }
 
@@ -281,9 +256,6 @@ func (d *Dir) holderOf(port int) (process int, ok bool, err error) {
 func (d *Dir) Processes() ([]int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errDirClosed
-	}
 	return d.processes()
 }
 
@@ -291,9 +263,6 @@ func (d *Dir) Processes() ([]int, error) {
 func (d *Dir) claimed(process int) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return false, errDirClosed
-	}
 	_, ok, err := d.locks.find(int64(process), 1)
 	return ok, err
 }
@@ -302,7 +271,13 @@ func (d *Dir) claimed(process int) (bool, error) {
 // through another, since the kernel reports to an open file the locks of others only.
 type claimFD struct{ own, look int }
 
+// noClaims is in the place of a claim file that is closed.
+var noClaims = claimFD{-1, -1}
+
 func (f claimFD) lock(at int64) (bool, error) {
+	if f == noClaims {
+		return false, errDirClosed
+	}
 	switch err := lockBytes(f.own, unix.F_WRLCK, at, 1); err {
 	case nil:
 		return true, nil
@@ -315,7 +290,12 @@ func (f claimFD) lock(at int64) (bool, error) {
 
 func (f claimFD) unlock(start, n int64) error { return lockBytes(f.own, unix.F_UNLCK, start, n) }
 
-func (f claimFD) find(start, n int64) (int64, bool, error) { return locked(f.look, start, n) }
+func (f claimFD) find(start, n int64) (int64, bool, error) {
+	if f == noClaims {
+		return 0, false, errDirClosed
+	}
+	return locked(f.look, start, n)
+}
 
 func (f claimFD) close() {
 	unix.Close(f.own)

@@ -34,7 +34,7 @@ func (p Place) claimFile() string { return p.prefix() + claimName + strconv.Itoa
 // claimVersion returns the version of a host's claim file by its name, or 0 if the name is
 // not that of a claim file.
 func (p Place) claimVersion(name string) int {
-	if id, ok := strings.CutPrefix(name, oldClaimPrefix); ok && p.named() && name != barrier && isID(id) {
+	if id, ok := strings.CutPrefix(name, oldClaimPrefix); ok && p.Named() && name != barrier && isID(id) {
 		return 1
 	}
 	digits, _ := strings.CutPrefix(name, p.prefix()+claimName)
@@ -54,7 +54,7 @@ func (p *openPlace) openClaims(create bool) (f claimFD, err error) {
 		return f, err
 	}
 	barred := false
-	if create && p.named() && !slices.Contains(names, p.claimFile()) {
+	if create && p.Named() && !slices.Contains(names, p.claimFile()) {
 		switch err := unix.Mkdirat(p.fd(), barrier, 0o700); err {
 		case nil:
 			barred = true

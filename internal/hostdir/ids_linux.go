@@ -43,16 +43,16 @@ func lookupUser(name string) (int, error) {
 	return strconv.Atoi(u.Uid)
 }
 
-// groupName returns a group's name, or its number if it has none here.
-func groupName(gid int) string {
+// GroupName returns a group's name, or its number if it has none here.
+func GroupName(gid int) string {
 	if g, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil {
 		return g.Name
 	}
 	return strconv.Itoa(gid)
 }
 
-// userName returns a user's name, or the number if the user has none here.
-func userName(uid int) string {
+// UserName returns a user's name, or the number if the user has none here.
+func UserName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return u.Username
 	}
@@ -62,7 +62,7 @@ func userName(uid int) string {
 // userAndUID returns "uid N", and the user's name if there is one here.
 func userAndUID(uid int) string {
 	number := strconv.Itoa(uid)
-	if name := userName(uid); name != number {
+	if name := UserName(uid); name != number {
 		return name + " (uid " + number + ")"
 	}
 	return "uid " + number

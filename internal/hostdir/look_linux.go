@@ -17,16 +17,6 @@ import (
 // group can lock as many as they like.
 const maxClaimed = 1 << 17
 
-// CheckUser returns an error that wraps EPERM if this process could take another user for its
-// own. Then Open fails with the same error.
-func CheckUser() error { return checkUser() }
-
-// UserName returns a user's name, or the number if the user has none here.
-func UserName(uid int) string { return userName(uid) }
-
-// GroupName returns a group's name, or its number if it has none here.
-func GroupName(gid int) string { return groupName(gid) }
-
 // Look returns what is at the path of the place, whether or not Open accepts it.
 func (p Place) Look() (f Found, err error) {
 	var st unix.Stat_t
@@ -149,9 +139,6 @@ func btoi(b bool) int {
 func (d *Dir) Holdings() ([]Holding, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errDirClosed
-	}
 	return d.holdings()
 }
 
@@ -159,9 +146,6 @@ func (d *Dir) Holdings() ([]Holding, error) {
 func (d *Dir) Dead() ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errDirClosed
-	}
 	names, err := d.place.names()
 	if err != nil {
 		return nil, err
@@ -189,9 +173,6 @@ func (d *Dir) Dead() ([]string, error) {
 func (d *Dir) RemoveDead() ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errDirClosed
-	}
 	removed := d.removeDead()
 	for i, name := range removed {
 		removed[i] = filepath.Join(d.place.path, name)

@@ -75,7 +75,7 @@ func (d *Dir) Close() error {
 	err := d.file.unlock(0, 0)
 	d.file.close()
 	d.place.close()
-	d.closed, d.claims = true, newClaims(d.file)
+	d.closed, d.file, d.claims = true, noClaims, newClaims(noClaims)
 	if err != nil {
 		return fmt.Errorf("fabric: drop claims: %w", err)
 	}

@@ -68,7 +68,7 @@ func isOf(p Peer, users []int) error {
 // checkPeer returns an error unless the process at the other end belongs to the place, this
 // process can tell its user from others, and it is one of users, if these are not nil.
 func (p *openPlace) checkPeer(c *unixsock.Conn, users []int) error {
-	if err := checkUser(); err != nil {
+	if err := CheckUser(); err != nil {
 		return err
 	}
 	peer, err := PeerOf(c)
@@ -90,7 +90,7 @@ func (p *openPlace) admit(peer Peer, euid int) error {
 	case p.gid < 0 && peer.UID != euid:
 		return forbidden("the peer is uid %d, and this process is uid %d", peer.UID, euid)
 	case p.gid >= 0 && peer.UID != euid && peer.UID != 0 && peer.UID != p.owner && !isIn(peer, p.gid):
-		return forbidden("the peer is uid %d, which is not in group %s (gid %d) of %s", peer.UID, groupName(p.gid), p.gid, p.path)
+		return forbidden("the peer is uid %d, which is not in group %s (gid %d) of %s", peer.UID, GroupName(p.gid), p.gid, p.path)
 	}
 	return nil
 }
@@ -105,5 +105,5 @@ func (p *openPlace) explain(err error) error {
 	if p.gid < 0 {
 		return forbidden("%s belongs to uid %d alone, and this process is uid %d", p.path, p.owner, uid)
 	}
-	return forbidden("%s is for group %s (gid %d), of which this process, uid %d, is not", p.path, groupName(p.gid), p.gid, uid)
+	return forbidden("%s is for group %s (gid %d), of which this process, uid %d, is not", p.path, GroupName(p.gid), p.gid, uid)
 }

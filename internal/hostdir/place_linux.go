@@ -18,9 +18,6 @@ import (
 // enter, new files belong to the group, and nobody removes those of others.
 const groupMode = unix.S_ISGID | unix.S_ISVTX | 0o770
 
-// named reports whether a fabric is named, rather than its directory.
-func (p Place) named() bool { return p.base != "" }
-
 // prefix is what the names of a host's files begin with.
 func (p Place) prefix() string {
 	if p.host == 0 {
@@ -41,10 +38,10 @@ type openPlace struct {
 // open opens the directory. If it does not exist and create is set, open makes it where
 // that is allowed. If it is not as the Place wants it, the error says what to do.
 func (p Place) open(create bool) (*openPlace, error) {
-	if err := checkUser(); err != nil {
+	if err := CheckUser(); err != nil {
 		return nil, err
 	}
-	if !p.named() {
+	if !p.Named() {
 		return p.openPath(create)
 	}
 	if err := checkName(p.name); err != nil {
@@ -120,7 +117,7 @@ func (p *openPlace) openFile(name string, create bool) (int, error) {
 		unix.Close(fd)
 		whose := "of this user"
 		if p.gid >= 0 {
-			whose = fmt.Sprintf("of %s with mode 0660", groupName(p.gid))
+			whose = fmt.Sprintf("of %s with mode 0660", GroupName(p.gid))
 		}
 		return -1, fmt.Errorf("fabric: %s of uid %d is not a file %s: remove it: %w", path, st.Uid, whose, err)
 	}
@@ -336,7 +333,7 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	refuse := func(format string, args ...any) (int, error) { return refuseBy(syscall.EPERM, format, args...) }
 	group := "GROUP"
 	if r.gid >= 0 {
-		group = groupName(r.gid)
+		group = GroupName(r.gid)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
@@ -348,15 +345,15 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case mode&0o777 == 0o700 && uid != r.user:
 		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: use another directory, for both users one of a group (install -d -m 3770 -o root -g %s DIRECTORY)", userAndUID(uid), userAndUID(r.user), group)
 	case r.gid >= 0 && gid != r.gid:
-		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", groupName(gid), group, path)
+		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", GroupName(gid), group, path)
 	case mode != groupMode:
-		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s", mode, userName(r.user), group, path)
+		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s", mode, UserName(r.user), group, path)
 	case uid == r.strangers.uid || !slices.Contains(r.owners, uid):
-		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%s", userAndUID(uid), path, userName(uid))
+		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%s", userAndUID(uid), path, UserName(uid))
 	case gid == r.strangers.gid:
 		return refuse("belongs to a group without a number in this user namespace: chgrp %s %s from outside", group, path)
 	case r.user != 0 && uid != r.user && !slices.Contains(r.groups, gid):
-		return refuseBy(syscall.EACCES, "belongs to group %s, of which %s is not a member: usermod -a -G %[1]s %[2]s, and begin a new session", groupName(gid), userName(r.user))
+		return refuseBy(syscall.EACCES, "belongs to group %s, of which %s is not a member: usermod -a -G %[1]s %[2]s, and begin a new session", GroupName(gid), UserName(r.user))
 	}
 	return gid, nil
 }
@@ -380,7 +377,7 @@ func checkACL(fd int, path string, st *unix.Stat_t) error {
 func makeShared(path string, gid int) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("fabric: make directory %s for group %s: %w", path, groupName(gid), err)
+			err = fmt.Errorf("fabric: make directory %s for group %s: %w", path, GroupName(gid), err)
 		}
 	}()
 	volume, name := filepath.Split(path)

@@ -69,9 +69,6 @@ func (c *claims) anySocket(port int) (s Socket, ok bool, err error) {
 func (d *Dir) PublishSocket(port int, cookie uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return errDirClosed
-	}
 	return d.publishSocket(port, cookie)
 }
 
@@ -87,9 +84,6 @@ func (d *Dir) WithdrawSocket(port int, cookie uint64) {
 func (d *Dir) SocketHolder(port int, cookie uint64) (process int, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return 0, false, errDirClosed
-	}
 	return d.socketHolder(port, cookie)
 }
 
@@ -98,8 +92,5 @@ func (d *Dir) SocketHolder(port int, cookie uint64) (process int, ok bool, err e
 func (d *Dir) AnySocket(port int) (s Socket, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return Socket{}, false, errDirClosed
-	}
 	return d.anySocket(port)
 }

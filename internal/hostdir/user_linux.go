@@ -16,11 +16,11 @@ import (
 // user as its own: the owner of a directory, and the peer of a socket. It cannot
 // distinguish them, and so attaches to no fabric.
 
-// checkUser returns an error that wraps EPERM, and is errors.ErrUnsupported, if this process
-// could take another user for its own.
-func checkUser() error { return checkUserAt("/proc", os.Geteuid()) }
+// CheckUser returns an error that wraps EPERM, and is errors.ErrUnsupported, if this process
+// could take another user for its own. Then Open fails with the same error.
+func CheckUser() error { return checkUserAt("/proc", os.Geteuid()) }
 
-// checkUserAt is checkUser for a process of user euid with /proc at proc. What
+// checkUserAt is CheckUser for a process of user euid with /proc at proc. What
 // cannot be read there counts against the process.
 func checkUserAt(proc string, euid int) error {
 	why, err := ambiguous(proc, euid)
