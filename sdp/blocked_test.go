@@ -43,7 +43,7 @@ func newStalled(t *testing.T, nodes int) *stalled {
 		return x, y
 	}
 	spec := &fabric.Spec{Kind: "line", Nodes: nodes, Lanes: 1, Window: 1 << 20, Backend: "mem"}
-	all, err := fabric.OpenMemHosts(spec, wrap, func(f *fabric.Fabric) {
+	all, err := fabrictest.OpenNodes(spec, wrap, func(f *fabric.Fabric) {
 		stacks[f] = newStack(bounce.Options{Spin: bounce.DefaultSpin})
 		stacks[f].start(f)
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func recordedNodes(t testing.TB, topology string, n int, options string) (hosts 
 	spec, err := fabric.ParseSpec(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))
 	require.NoError(t, err)
 	var stacks []*stack
-	all, err := fabric.OpenMemHosts(spec, recorder.For(t).Pair, func(f *fabric.Fabric) {
+	all, err := fabrictest.OpenNodes(spec, recorder.For(t).Pair, func(f *fabric.Fabric) {
 		s := newStack(bounce.Options{Spin: -1})
 		s.fabric, s.refs = f, 1
 		s.start(f)

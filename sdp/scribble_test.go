@@ -19,6 +19,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -180,7 +181,7 @@ func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
 	spec, err := fabric.ParseSpec("line:scribble?backend=mem&node=1&nodes=4&window=131072&slots=2&frame=512")
 	require.NoError(t, err)
 	var hosts []*Fabric
-	_, err = fabric.OpenMemHosts(spec, on.wrap, func(f *fabric.Fabric) {
+	_, err = fabrictest.OpenNodes(spec, on.wrap, func(f *fabric.Fabric) {
 		s := newStack(bounce.Options{Spin: -1})
 		s.fabric, s.refs = f, 1
 		s.start(f)

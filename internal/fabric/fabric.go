@@ -24,8 +24,9 @@ var ErrOtherUser = hostdir.ErrOtherUser
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
-	node *link.Node // immutable
-	net  *hosts     // immutable
+	Claims            // of net's station; immutable
+	node   *link.Node // immutable
+	net    *hosts     // immutable
 
 	mu     lock.Mutex[lock.Fabric]
 	peers  map[link.ID]*link.Peer // the links that dials use; guarded by mu
@@ -76,33 +77,9 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 	return f, nil
 }
 
-// OpenMemHosts opens all nodes of a fabric of several hosts within this process.
-// Element i of the result is node i+1. The spec's name and node are ignored. wrap,
-// if not nil, may wrap each bridge.
-func OpenMemHosts(spec *Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*Fabric)) ([]*Fabric, error) {
-	var of func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
-	if wrap != nil {
-		of = func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return wrap(a, b) }
-	}
-	m := NewMemHosts(of)
-	var all []*Fabric
-	for node := 1; node <= spec.Nodes; node++ {
-		own := *spec
-		own.Node = node
-		f, err := m.Open(&own, start)
-		if err != nil {
-			for _, f := range all {
-				f.Close()
-			}
-			return nil, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
 func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 	f := &Fabric{
+		Claims: n.station,
 		net:    n,
 		node:   link.NewNode(link.MakeID(n.spec.Node, n.number)),
 		peers:  map[link.ID]*link.Peer{},
@@ -145,41 +122,10 @@ func (f *Fabric) Close() {
 	}
 }
 
-// Watch has lost called once, when the directory of the fabric was removed or replaced, so that
-// processes that come later do not find this one. The error wraps ESTALE. Watch is called by
-// Open's start. lost must not close the Fabric.
-func (f *Fabric) Watch(lost func(error)) { f.net.station.watch(lost) }
-
-// Lost returns the error with which Watch's function was called, or is called now: where the system
-// gives no notice, Lost looks.
-func (f *Fabric) Lost() error { return f.net.station.lost() }
-
-// ClaimPort claims a port of this host. Port 0 claims a free one. The error wraps
-// EADDRINUSE if another process or listener has the port.
-func (f *Fabric) ClaimPort(port int) (int, error) { return f.net.station.claimPort(port) }
-
-// ReleasePort releases a port.
-func (f *Fabric) ReleasePort(port int) { f.net.station.releasePort(port) }
-
-// PublishSocket publishes that this process accepts connections for the TCP socket with
-// this cookie, which listens on port. It may be called several times for a socket, and
-// is undone as often.
-func (f *Fabric) PublishSocket(port int, cookie uint64) error {
-	return f.net.station.publishSocket(port, cookie)
-}
-
-// WithdrawSocket undoes one PublishSocket.
-func (f *Fabric) WithdrawSocket(port int, cookie uint64) { f.net.station.withdrawSocket(port, cookie) }
-
-// AnySocket finds one of the sockets that processes of this host have published on a port.
-func (f *Fabric) AnySocket(port int) (s PublishedSocket, ok bool, err error) {
-	return f.net.station.anySocket(port)
-}
-
 // SocketHolder returns a node of this host that accepts connections for a socket. The
 // node may accept for another socket of that port, and then refuses.
 func (f *Fabric) SocketHolder(port int, cookie uint64) (id link.ID, ok bool, err error) {
-	process, ok, err := f.net.station.socketHolder(port, cookie)
+	process, ok, err := f.net.station.SocketHolder(port, cookie)
 	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
@@ -239,14 +185,14 @@ func (f *Fabric) NodeAddr(host int) netip.Addr {
 
 // Holder returns the node of this host that holds a port.
 func (f *Fabric) Holder(port int) (id link.ID, ok bool, err error) {
-	process, ok, err := f.net.station.holder(port)
+	process, ok, err := f.net.station.Holder(port)
 	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // Elsewhere returns another process of this host that holds a port, or 0 if there
 // is none.
 func (f *Fabric) Elsewhere(port int) (process int) {
-	process, ok, err := f.net.station.holder(port)
+	process, ok, err := f.net.station.Holder(port)
 	if err != nil || !ok || process == f.net.number {
 		return 0
 	}
@@ -287,7 +233,7 @@ func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Pee
 	if p != nil || err != nil {
 		return p, err
 	}
-	cables, err := f.net.station.cables(id.Process(), users)
+	cables, err := f.net.station.Cables(id.Process(), users)
 	if err != nil {
 		return nil, err
 	}

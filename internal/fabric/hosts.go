@@ -69,7 +69,7 @@ func openHosts(spec *Spec) (*hosts, error) {
 		return nil, fmt.Errorf("fabric %s:%s: this process owns no links to neighbours, to which bridges could be attached: "+
 			"want ring:, line: or mesh: with node=I and nodes=N: %w", spec.Kind, spec.Name, syscall.EINVAL)
 	case spec.Kind == "mem": // of this process alone, whatever others are called
-		return openMemHosts(spec, newMemHub(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a, b) }))
+		return openMemHosts(spec, NewMemHosts(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a, b) }))
 	case spec.Backend == "mem":
 		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
 	}
@@ -99,7 +99,7 @@ func openShmHosts(spec *Spec) (*hosts, error) {
 	return newHosts(spec, s, err, connect)
 }
 
-func openMemHosts(spec *Spec, hub *memHub) (*hosts, error) {
+func openMemHosts(spec *Spec, hub *MemHosts) (*hosts, error) {
 	spec = spec.numbered()
 	s, err := hub.open(spec.Node, spec.owner())
 	connect := func(ctx context.Context) (cable, error) { return hub.connect(ctx, spec.Node, 0) }

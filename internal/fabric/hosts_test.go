@@ -303,21 +303,6 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 	})
 }
 
-func TestAllNodesInOneCall(t *testing.T) {
-	leak.Check(t)
-	spec, err := ParseSpec("ring:any?node=1&nodes=4&backend=mem&window=131072")
-	require.NoError(t, err)
-	started := 0
-	all, err := OpenMemHosts(spec, nil, func(*Fabric) { started++ })
-	require.NoError(t, err)
-	require.Equal(t, 4, started)
-	allUp(t, all...)
-	for i, f := range all {
-		require.Equal(t, link.MakeID(i+1, 1), f.Node().ID())
-		f.Close()
-	}
-}
-
 // planned returns an owner that does nothing.
 func planned(spec *Spec) *hosts {
 	h := &hosts{spec: spec}
@@ -368,12 +353,16 @@ func TestANeighbourIsReachedDirectly(t *testing.T) {
 	for range 20 {
 		spec, err := ParseSpec("ring:x?node=1&nodes=4&backend=mem")
 		require.NoError(t, err)
-		all, err := OpenMemHosts(spec, nil, func(f *Fabric) {})
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		for _, f := range all {
-			f.net.direct = testTimeout
+		m := NewMemHosts(nil)
+		all := make([]*Fabric, spec.Nodes)
+		for i := range all {
+			own := *spec
+			own.Node = i + 1
+			all[i], err = m.Open(&own, func(*Fabric) {})
+			require.NoError(t, err)
+			all[i].net.direct = testTimeout
 		}
+		var wg sync.WaitGroup
 		for i, f := range all {
 			for _, to := range []int{(i+1)%4 + 1, (i+3)%4 + 1} {
 				wg.Go(func() {

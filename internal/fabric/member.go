@@ -89,7 +89,7 @@ func (h *hosts) adopt(answer *greeting) error {
 // callMembers informs the processes that run already that the links have an owner.
 // Processes that start later ask for it.
 func (h *hosts) callMembers() {
-	all, err := h.station.processes()
+	all, err := h.station.Processes()
 	if err != nil {
 		return // the owner is found when they ask
 	}

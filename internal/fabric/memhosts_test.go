@@ -64,7 +64,7 @@ func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
 		m := NewMemHosts(nil)
 		f := memNode(t, m, 1)
 		f.Close()
-		other, err := m.hub.open(2, true) // runs, and accepts nothing
+		other, err := m.open(2, true) // runs, and accepts nothing
 		require.NoError(t, err)
 		defer other.close()
 		_, err = f.net.peer(context.Background(), 2, 0)

@@ -14,26 +14,22 @@ import (
 type station interface {
 	// process returns this process' number on its host.
 	process() int
-	claimPort(port int) (int, error)
-	releasePort(port int)
-	// handover releases a port for another process, and handedOver reports that one has done so
-	// just now, for which a dial waits. holder is a user who has held the port, or -1.
-	handover(port int)
-	handedOver(port, holder int) bool
-	// holder returns the process of this host that holds a port.
-	holder(port int) (process int, ok bool, err error)
-	sockets
-	// processes returns the numbers of this host's processes.
-	processes() ([]int, error)
+	Claims
+	// Holder returns the process of this host that holds a port.
+	Holder(port int) (process int, ok bool, err error)
+	// SocketHolder returns a process of this host that accepts connections for a socket.
+	SocketHolder(port int, cookie uint64) (process int, ok bool, err error)
+	// Processes returns the numbers of this host's processes.
+	Processes() ([]int, error)
 	// present reports whether a node runs: some process owns its links.
 	present(node int) (bool, error)
 	// connect makes a cable to a process of a node. Process 0 is the owner of its
 	// links. The error wraps EHOSTUNREACH if there is none.
 	connect(ctx context.Context, node, process int) (cable, error)
-	// cables identifies the process of this host that has a number: another one may get the
+	// Cables identifies the process of this host that has a number: another one may get the
 	// number later. If users are not nil, and others have the number, the error wraps
 	// hostdir.ErrOtherUser.
-	cables(process int, users []int) (string, error)
+	Cables(process int, users []int) (string, error)
 	// connectTo makes a cable to a process of this host, which must be of one of the users, if
 	// these are not nil. If it is not, the error wraps hostdir.ErrOtherUser.
 	connectTo(ctx context.Context, process int, users []int) (cable, error)
@@ -41,11 +37,6 @@ type station interface {
 	// *hostdir.ForbiddenError for one of a process that is not of the fabric. With another
 	// error there may be a cable to close.
 	accept() (cable, error)
-	// watch has lost called once, when other processes no longer find this one, since the
-	// directory was removed or replaced. lost must not close the station.
-	watch(lost func(error))
-	// lost returns why others no longer find this process, if that is known, or nil.
-	lost() error
 	// stop ends accept.
 	stop()
 	// close drops all claims.
@@ -68,11 +59,32 @@ type cable interface {
 	bridge(window, doorbells int) (ntb.Device, error)
 }
 
-// sockets is how the processes of a host publish for which TCP sockets they accept
-// connections.
-type sockets interface {
-	publishSocket(port int, cookie uint64) error
-	withdrawSocket(port int, cookie uint64)
-	socketHolder(port int, cookie uint64) (process int, ok bool, err error)
-	anySocket(port int) (s hostdir.Socket, ok bool, err error)
+// Claims are what a process has on its host, where others find it.
+type Claims interface {
+	// ClaimPort claims a port of this host. Port 0 claims a free one. The error wraps
+	// EADDRINUSE if another process or listener has the port.
+	ClaimPort(port int) (int, error)
+	// ReleasePort releases a port.
+	ReleasePort(port int)
+	// Handover releases a port for another process of this host, which is about to claim it.
+	Handover(port int)
+	// HandedOver reports whether a process of this host has handed a port over less than HandoverTime ago, so
+	// that a dial waits for the next one. holder is a user who is known to have held the port, or -1; see
+	// hostdir.Dir.HandedOver.
+	HandedOver(port, holder int) bool
+	// PublishSocket publishes that this process accepts connections for the TCP socket with
+	// this cookie, which listens on port. It may be called several times for a socket, and
+	// is undone as often.
+	PublishSocket(port int, cookie uint64) error
+	// WithdrawSocket undoes one PublishSocket.
+	WithdrawSocket(port int, cookie uint64)
+	// AnySocket finds one of the sockets that processes of this host have published on a port.
+	AnySocket(port int) (s hostdir.Socket, ok bool, err error)
+	// Watch has lost called once, when the directory of the fabric was removed or replaced, so that
+	// processes that come later do not find this one. The error wraps ESTALE. Watch is called by
+	// Open's start. lost must not close the Fabric.
+	Watch(lost func(error))
+	// Lost returns the error with which Watch's function was called, or is called now: where the system
+	// gives no notice, Lost looks.
+	Lost() error
 }

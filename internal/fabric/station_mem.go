@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -16,8 +16,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
 
-// memHub joins the nodes of one process, for tests.
-type memHub struct {
+// MemHosts joins the nodes of a fabric within this process. They may come and go one by one.
+type MemHosts struct {
 	wrap wrapper // for each bridge; immutable, may be nil
 
 	mu    lock.Mutex[lock.Hub]
@@ -30,38 +30,46 @@ type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 
 // memHost is what the stations of a node share.
 type memHost struct {
-	ports    map[int]int // by port, the process that holds it
-	sockets  memSockets
+	ports    map[int]int       // by port, the process that holds it
+	sockets  map[memSocket]int // how often each is published
 	stations map[int]*memStation
 	owner    *memStation // nil if there is none
+}
+
+// memSocket is a TCP socket for which a process accepts connections.
+type memSocket struct {
+	port    int
+	cookie  uint64
+	process int
 }
 
 // memHubs are the hubs that have names.
 var memHubs = struct {
 	mu  lock.Mutex[lock.Hub]
-	all map[string]*memHub // guarded by mu
-}{all: map[string]*memHub{}}
+	all map[string]*MemHosts // guarded by mu
+}{all: map[string]*MemHosts{}}
 
 // namedHub returns the hub of a name. It is kept for ever. It is small, and empty
 // when its nodes are gone.
-func namedHub(name string) *memHub {
+func namedHub(name string) *MemHosts {
 	memHubs.mu.Lock()
 	defer memHubs.mu.Unlock()
 	h := memHubs.all[name]
 	if h == nil {
-		h = newMemHub(nil)
+		h = NewMemHosts(nil)
 		memHubs.all[name] = h
 	}
 	return h
 }
 
-func newMemHub(wrap wrapper) *memHub {
-	return &memHub{wrap: wrap, hosts: map[int]*memHost{}}
+// NewMemHosts returns a MemHosts without nodes. wrap, if not nil, may wrap each bridge.
+func NewMemHosts(wrap wrapper) *MemHosts {
+	return &MemHosts{wrap: wrap, hosts: map[int]*memHost{}}
 }
 
 // memStation is a process of a node of a hub.
 type memStation struct {
-	hub     *memHub
+	hub     *MemHosts
 	host    *memHost
 	node    int
 	number  int
@@ -70,12 +78,35 @@ type memStation struct {
 	once    sync.Once
 }
 
-func (h *memHub) open(node int, owner bool) (*memStation, error) {
+// Open opens the node that spec names, for tests. The spec's name is ignored.
+func (h *MemHosts) Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
+	n, err := openMemHosts(spec, h)
+	if err != nil {
+		return nil, err
+	}
+	return joinHosts(n, start)
+}
+
+// Kill drops a node's claims, and its processes make and accept no cables any more, as
+// if they had died, for tests. Others may be opened in their place at once. Existing bridges stay.
+// The caller that opened the node still closes it.
+func (h *MemHosts) Kill(node int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if host := h.hosts[node]; host != nil {
+		delete(h.hosts, node) // the old stations keep their claims in the old host
+		for _, s := range host.stations {
+			s.stop()
+		}
+	}
+}
+
+func (h *MemHosts) open(node int, owner bool) (*memStation, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	host := h.hosts[node]
 	if host == nil {
-		host = &memHost{ports: map[int]int{}, sockets: memSockets{}, stations: map[int]*memStation{}}
+		host = &memHost{ports: map[int]int{}, sockets: map[memSocket]int{}, stations: map[int]*memStation{}}
 		h.hosts[node] = host
 	}
 	if owner && host.owner != nil {
@@ -94,7 +125,7 @@ func (h *memHub) open(node int, owner bool) (*memStation, error) {
 
 // at returns a process of a node, or nil if there is none. Process 0 is the owner
 // of its links.
-func (h *memHub) at(node, process int) *memStation {
+func (h *MemHosts) at(node, process int) *memStation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	host := h.hosts[node]
@@ -109,7 +140,7 @@ func (h *memHub) at(node, process int) *memStation {
 
 func (s *memStation) process() int { return s.number }
 
-func (s *memStation) claimPort(port int) (int, error) {
+func (s *memStation) ClaimPort(port int) (int, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if port == 0 {
@@ -123,7 +154,7 @@ func (s *memStation) claimPort(port int) (int, error) {
 	return port, nil
 }
 
-func (s *memStation) releasePort(port int) {
+func (s *memStation) ReleasePort(port int) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if s.host.ports[port] == s.number {
@@ -131,53 +162,66 @@ func (s *memStation) releasePort(port int) {
 	}
 }
 
-// handover releases the port. No other process can have it.
-func (s *memStation) handover(port int) { s.releasePort(port) }
+// Handover releases the port. No other process can have it.
+func (s *memStation) Handover(port int) { s.ReleasePort(port) }
 
-func (s *memStation) handedOver(int, int) bool { return false }
+func (s *memStation) HandedOver(int, int) bool { return false }
 
-func (s *memStation) holder(port int) (process int, ok bool, err error) {
+func (s *memStation) Holder(port int) (process int, ok bool, err error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	process, ok = s.host.ports[port]
 	return process, ok, nil
 }
 
-func (s *memStation) publishSocket(port int, cookie uint64) error {
+func (s *memStation) PublishSocket(port int, cookie uint64) error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.host.sockets.publish(memSocket{port, cookie, s.process()})
+	s.host.sockets[memSocket{port, cookie, s.number}]++
 	return nil
 }
 
-func (s *memStation) withdrawSocket(port int, cookie uint64) {
+func (s *memStation) WithdrawSocket(port int, cookie uint64) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.host.sockets.withdraw(memSocket{port, cookie, s.process()})
-}
-
-func (s *memStation) socketHolder(port int, cookie uint64) (int, bool, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	process, ok := s.host.sockets.holder(port, cookie)
-	return process, ok, nil
-}
-
-func (s *memStation) anySocket(port int) (hostdir.Socket, bool, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	p, ok := s.host.sockets.any(port)
-	return p, ok, nil
-}
-
-func (s *memStation) processes() (all []int, _ error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	for n := range s.host.stations {
-		all = append(all, n)
+	own := memSocket{port, cookie, s.number}
+	if s.host.sockets[own]--; s.host.sockets[own] <= 0 {
+		delete(s.host.sockets, own)
 	}
-	return all, nil
 }
+
+func (s *memStation) SocketHolder(port int, cookie uint64) (int, bool, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for k := range s.host.sockets {
+		if k.port == port && k.cookie == cookie {
+			return k.process, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+func (s *memStation) AnySocket(port int) (hostdir.Socket, bool, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for k := range s.host.sockets {
+		if k.port == port {
+			return hostdir.Socket{Cookie: k.cookie, Process: k.process}, true, nil
+		}
+	}
+	return hostdir.Socket{}, false, nil
+}
+
+func (s *memStation) Processes() ([]int, error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return slices.Collect(maps.Keys(s.host.stations)), nil
+}
+
+// Watch does nothing: the station of a process that runs is always found.
+func (s *memStation) Watch(func(error)) {}
+
+func (s *memStation) Lost() error { return nil }
 
 func (s *memStation) present(node int) (bool, error) { return s.hub.at(node, 0) != nil, nil }
 
@@ -188,19 +232,19 @@ func (s *memStation) connect(ctx context.Context, node, process int) (cable, err
 	return s.hub.connectFrom(ctx, s, node, process)
 }
 
-// cables returns nothing: all processes are of this user, and end with their cables.
-func (s *memStation) cables(int, []int) (string, error) { return "", nil }
+// Cables returns nothing: all processes are of this user, and end with their cables.
+func (s *memStation) Cables(int, []int) (string, error) { return "", nil }
 
 func (s *memStation) connectTo(ctx context.Context, process int, _ []int) (cable, error) {
 	return s.connect(ctx, s.node, process)
 }
 
 // connect is connectFrom for a caller that is no station.
-func (h *memHub) connect(ctx context.Context, node, process int) (cable, error) {
+func (h *MemHosts) connect(ctx context.Context, node, process int) (cable, error) {
 	return h.connectFrom(ctx, &memStation{node: node, stopped: make(chan struct{})}, node, process)
 }
 
-func (h *memHub) connectFrom(ctx context.Context, from *memStation, node, process int) (cable, error) {
+func (h *MemHosts) connectFrom(ctx context.Context, from *memStation, node, process int) (cable, error) {
 	to := h.at(node, process)
 	if to == nil {
 		return nil, fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
@@ -305,45 +349,3 @@ func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	}
 	return dev, nil
 }
-
-func (c *memCable) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(t) }
-
-// memSockets are the published sockets within a process, and how often each is
-// published.
-type memSockets map[memSocket]int
-
-type memSocket struct {
-	port    int
-	cookie  uint64
-	process int
-}
-
-func (m memSockets) publish(s memSocket) { m[s]++ }
-
-func (m memSockets) withdraw(s memSocket) {
-	if m[s]--; m[s] <= 0 {
-		delete(m, s)
-	}
-}
-
-func (m memSockets) holder(port int, cookie uint64) (process int, ok bool) {
-	for s := range m {
-		if s.port == port && s.cookie == cookie {
-			return s.process, true
-		}
-	}
-	return 0, false
-}
-
-func (m memSockets) any(port int) (hostdir.Socket, bool) {
-	for s := range m {
-		if s.port == port {
-			return hostdir.Socket{Cookie: s.cookie, Process: s.process}, true
-		}
-	}
-	return hostdir.Socket{}, false
-}
-
-// watch does nothing: the station of a process that runs is always found.
-func (s *memStation) watch(func(error)) {}
-func (s *memStation) lost() error       { return nil }

@@ -19,10 +19,10 @@ import (
 // host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
 type shmStation struct {
-	spec   *Spec        // immutable
-	dir    *hostdir.Dir // of this host; immutable
-	number int          // immutable
-	ln     *unixsock.Listener
+	*hostdir.Dir       // of this host; immutable
+	spec         *Spec // immutable
+	number       int   // immutable
+	ln           *unixsock.Listener
 }
 
 // openShmStation opens the station again if the directory is removed meanwhile, as an empty one
@@ -47,7 +47,7 @@ func tryShmStation(spec *Spec) (station, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shmStation{spec: spec, dir: dir}
+	s := &shmStation{Dir: dir, spec: spec}
 	claim := dir.ClaimProcess
 	if spec.owner() {
 		claim = dir.ClaimOwner
@@ -62,32 +62,13 @@ func tryShmStation(spec *Spec) (station, error) {
 	return s, nil
 }
 
-func (s *shmStation) process() int                       { return s.number }
-func (s *shmStation) claimPort(port int) (int, error)    { return s.dir.ClaimPort(port) }
-func (s *shmStation) releasePort(port int)               { s.dir.ReleasePort(port) }
-func (s *shmStation) handover(port int)                  { s.dir.Handover(port) }
-func (s *shmStation) handedOver(port, holder int) bool   { return s.dir.HandedOver(port, holder) }
-func (s *shmStation) holder(port int) (int, bool, error) { return s.dir.Holder(port) }
-func (s *shmStation) processes() ([]int, error)          { return s.dir.Processes() }
-func (s *shmStation) present(node int) (bool, error)     { return shmPresent(s.spec, node) }
-func (s *shmStation) watch(lost func(error))             { s.dir.Watch(lost) }
-func (s *shmStation) lost() error                        { return s.dir.Lost() }
-func (s *shmStation) stop()                              { s.ln.Close() }
-func (s *shmStation) close()                             { s.ln.Close(); s.dir.Close() }
-
-func (s *shmStation) publishSocket(port int, cookie uint64) error {
-	return s.dir.PublishSocket(port, cookie)
-}
-func (s *shmStation) withdrawSocket(port int, cookie uint64) { s.dir.WithdrawSocket(port, cookie) }
-func (s *shmStation) anySocket(port int) (hostdir.Socket, bool, error) {
-	return s.dir.AnySocket(port)
-}
-func (s *shmStation) socketHolder(port int, cookie uint64) (int, bool, error) {
-	return s.dir.SocketHolder(port, cookie)
-}
+func (s *shmStation) process() int                   { return s.number }
+func (s *shmStation) present(node int) (bool, error) { return shmPresent(s.spec, node) }
+func (s *shmStation) stop()                          { s.ln.Close() }
+func (s *shmStation) close()                         { s.ln.Close(); s.Close() }
 
 func (s *shmStation) accept() (cable, error) {
-	c, err := s.dir.Accept(s.ln)
+	c, err := s.Accept(s.ln)
 	if c == nil {
 		return nil, err
 	}
@@ -96,17 +77,13 @@ func (s *shmStation) accept() (cable, error) {
 
 func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {
 	if node == s.spec.Node {
-		return connectIn(ctx, s.dir, node, process)
+		return connectIn(ctx, s.Dir, node, process)
 	}
 	return shmConnect(ctx, s.spec, node, process)
 }
 
-func (s *shmStation) cables(process int, users []int) (string, error) {
-	return s.dir.Cables(process, users)
-}
-
 func (s *shmStation) connectTo(ctx context.Context, process int, users []int) (cable, error) {
-	c, err := s.dir.ConnectTo(ctx, process, users)
+	c, err := s.ConnectTo(ctx, process, users)
 	if err != nil {
 		return nil, err
 	}

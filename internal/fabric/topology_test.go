@@ -70,7 +70,7 @@ func TestNamesOfTopologies(t *testing.T) {
 }
 
 // pretend is a node that answers with a view of the test's own making.
-func pretend(t *testing.T, hub *memHub, node int, view *status.Process) {
+func pretend(t *testing.T, hub *MemHosts, node int, view *status.Process) {
 	t.Helper()
 	s, err := hub.open(node, true)
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestAViewThatCannotBeIsNotBelieved(t *testing.T) {
 		{Node: 2, Topology: "mesh", Nodes: 5, Lanes: 1},
 	} {
 		t.Run(fmt.Sprintf("%+v", bad), func(t *testing.T) {
-			hub := newMemHub(nil)
+			hub := NewMemHosts(nil)
 			pretend(t, hub, 1, good(1))
 			pretend(t, hub, 2, bad)
 			top, err := readTopology(t.Context(), "ring", "x", func(ctx context.Context, node int) (cable, error) { return hub.connect(ctx, node, 0) })
@@ -135,7 +135,7 @@ func TestTopologyOfOtherMachines(t *testing.T) {
 		return v
 	}
 	read := func(t *testing.T, kind string, views ...*status.Process) (*status.Fabric, string) {
-		hub := newMemHub(nil)
+		hub := NewMemHosts(nil)
 		for _, v := range views {
 			pretend(t, hub, v.Node, v)
 		}

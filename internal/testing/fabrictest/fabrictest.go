@@ -59,6 +59,30 @@ func remove(name string, failed bool) error {
 	}
 }
 
+// OpenNodes opens all nodes of a fabric of several hosts within this process. Element i of the
+// result is node i+1. The spec's name and node are ignored. wrap, if not nil, may wrap each bridge.
+func OpenNodes(spec *fabric.Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) (all []*fabric.Fabric, err error) {
+	hosts := fabric.NewMemHosts(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) {
+		if wrap == nil {
+			return a, b
+		}
+		return wrap(a, b)
+	})
+	for node := 1; node <= spec.Nodes; node++ {
+		own := *spec
+		own.Node = node
+		f, err := hosts.Open(&own, start)
+		if err != nil {
+			for _, f := range all {
+				f.Close()
+			}
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
 // Main runs the tests in a process whose default fabric is one of its own. TestMain
 // calls it.
 func Main(m *testing.M) int {
