@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
+	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -113,14 +115,30 @@ func onBridges(t *testing.T, f func(t *testing.T, w *bridgesOf)) {
 		}))
 	})
 	t.Run("fixed", func(t *testing.T) {
-		if a, b, err := ntbfixed.Pair(window); errors.Is(err, ntb.ErrNotSupported) {
+		dir := t.TempDir()
+		if a, b, err := fixedEnds(dir, window); errors.Is(err, ntb.ErrNotSupported) {
 			t.Skip(err)
 		} else {
 			require.NoError(t, errors.Join(err, a.Close(), b.Close()))
 		}
 		leak.Check(t)
-		f(t, newBridges(t, func() (a, b ntb.Attachment, err error) { return ntbfixed.Pair(window) }))
+		f(t, newBridges(t, func() (a, b ntb.Attachment, err error) { return fixedEnds(dir, window) }))
 	})
+}
+
+// fixedEnds returns the ends of a bridge whose memory is that of a file in a directory.
+func fixedEnds(dir string, window int) (a, b ntb.Attachment, err error) {
+	f, err := os.CreateTemp(dir, "memory")
+	if err == nil {
+		err = errors.Join(f.Truncate(int64(2*(window+ntbfixed.PageSize))), f.Close())
+	}
+	if err == nil {
+		a, err = ntbivshmem.AttachFile(f.Name(), ntbivshmem.Place{Places: 2, Own: 0, Peer: 1})
+	}
+	if err == nil {
+		b, err = ntbivshmem.AttachFile(f.Name(), ntbivshmem.Place{Places: 2, Own: 1, Peer: 0})
+	}
+	return a, b, err
 }
 
 // linksUp waits until every link of the nodes is up.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +28,7 @@ type kernel struct {
 func newKernel(t *testing.T) *kernel {
 	k := &kernel{}
 	var err error
-	k.ends[0], k.ends[1], err = ntbfixed.Pair(2 << 20)
+	k.ends[0], k.ends[1], err = fixedEnds(t.TempDir(), 2<<20)
 	require.NoError(t, err)
 	bus := rand.IntN(1 << 15)
 	for i := range k.addresses {

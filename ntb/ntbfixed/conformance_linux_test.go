@@ -15,7 +15,7 @@ import (
 )
 
 func pair(t *testing.T, size int) (a, b ntb.Attachment) {
-	a, b, err := Pair(size)
+	a, b, err := newPair(size)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())

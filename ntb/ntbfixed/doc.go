@@ -4,7 +4,7 @@
 // is given.
 //
 // [Attach] is given both sides' memory, and how to interrupt the peer and to wait for its
-// interrupts. [Pair] joins two attachments within one process, for tests.
+// interrupts.
 //
 // # Memory
 //

@@ -13,6 +13,3 @@ func Attach(Config) (ntb.Attachment, error) { return nil, ntb.ErrNotSupported }
 
 // Reattach needs Linux on amd64 or arm64.
 func Reattach(func(context.Context) (Attached, error)) ntb.Attachment { panic(ntb.ErrNotSupported) }
-
-// Pair needs Linux on amd64 or arm64.
-func Pair(int) (a, b ntb.Attachment, err error) { return nil, nil, ntb.ErrNotSupported }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pair returns the two ends of a bridge within this process, whose windows of size bytes
-// each are the same memory in every session. It is for tests.
-func Pair(size int) (a, b ntb.Attachment, err error) {
+// newPair returns the two ends of a bridge within this process, whose windows of size bytes
+// each are the same memory in every session.
+func newPair(size int) (a, b ntb.Attachment, err error) {
 	each := PageSize + (size+PageSize-1)/PageSize*PageSize
 	fd, err := memfd.Create("ntbnet-fixed", int64(2*each))
 	if err != nil {
