@@ -1,12 +1,9 @@
 package ntbshm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"sync"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -69,106 +66,6 @@ func New(cable net.Conn, o Options) (ntb.Device, error) {
 		return nil, err // not a nil *device in an interface
 	}
 	return d, nil
-}
-
-// Attach returns this side's end of a bridge whose sessions each have a cable and memory of
-// their own. connect makes a cable, or accepts one, and returns ctx's error when ctx ends. A
-// peer that hangs up before the exchange is over has given up: Open then asks for another
-// cable.
-func Attach(connect func(ctx context.Context) (net.Conn, error), o Options) ntb.Attachment {
-	return &attachment{connect: connect, options: o, opening: make(chan struct{}, 1), closed: make(chan struct{})}
-}
-
-type attachment struct {
-	connect func(ctx context.Context) (net.Conn, error) // immutable
-	options Options                                     // immutable
-	opening chan struct{}                               // capacity 1: Open is under way
-	closed  chan struct{}                               // closed by Close
-	once    sync.Once                                   // for Close
-	current ntb.Device                                  // of the session; guarded by opening
-}
-
-// Open implements ntb.Attachment.
-func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
-	select {
-	case a.opening <- struct{}{}:
-		defer func() { <-a.opening }()
-	case <-a.closed:
-		return nil, ntb.ErrClosed
-	case <-ctx.Done():
-		return nil, fmt.Errorf("ntbshm: another call opens a session: %w", ctx.Err())
-	}
-	select {
-	case <-a.closed:
-		return nil, ntb.ErrClosed
-	default:
-	}
-	a.end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer onClose(a.closed, func() { cancel(ntb.ErrClosed) })()
-	for {
-		dev, err := a.try(ctx)
-		switch {
-		case err == nil:
-			a.current = dev
-			return dev, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("ntbshm: the other side opens no session: %w", context.Cause(ctx))
-		case !errors.Is(err, ntb.ErrLinkDown):
-			return nil, err
-		}
-	}
-}
-
-// try makes a device of the next cable.
-func (a *attachment) try(ctx context.Context) (ntb.Device, error) {
-	cable, err := a.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// The cable itself is the device's.
-	release := context.AfterFunc(ctx, func() { _ = cable.SetDeadline(time.Unix(1, 0)) })
-	dev, err := New(cable, a.options)
-	if !release() && err == nil {
-		dev.Close()
-		err = ctx.Err()
-	}
-	return dev, err
-}
-
-// onClose calls f in a goroutine when closed is closed, until the result is called, which
-// waits for the goroutine.
-func onClose(closed <-chan struct{}, f func()) (stop func()) {
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-closed:
-			f()
-		case <-over:
-		}
-	}()
-	return func() { close(over); <-ended }
-}
-
-// end ends the session. The caller holds opening.
-func (a *attachment) end() {
-	if a.current != nil {
-		a.current.Disable()
-		a.current = nil
-	}
-}
-
-// Close implements ntb.Attachment.
-func (a *attachment) Close() error {
-	a.once.Do(func() {
-		close(a.closed)
-		a.opening <- struct{}{}
-		a.end()
-		<-a.opening
-	})
-	return nil
 }
 
 // withDefaults replaces zero fields by their defaults, and refuses values that are
