@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -59,7 +60,7 @@ func main() {
 		start := time.Now()
 		c, err := compare(ctx, s, o)
 		if ctx.Err() != nil {
-			if err != nil && err != ctx.Err() {
+			if err != nil && !errors.Is(err, ctx.Err()) {
 				fmt.Fprintf(os.Stderr, "others: %s: %v\n", s.name, err)
 			}
 			fmt.Fprintln(os.Stderr, "others: interrupted")
@@ -130,17 +131,11 @@ func compare(ctx context.Context, s suite, o options) (c *comparison, err error)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := removeAll(tmp); e != nil {
-			err = errors.Join(err, e)
-		}
-	}()
 	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
 	defer func() {
-		if e := remove(name); e != nil {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, clean(func() error { return fabric.Remove(name) }), clean(func() error { return os.RemoveAll(tmp) }))
 	}()
+	o.only = cmp.Or(o.only, s.only)
 	src, err := prepare(ctx, s, tmp)
 	if err != nil {
 		return nil, err
@@ -172,21 +167,10 @@ func compare(ctx context.Context, s suite, o options) (c *comparison, err error)
 // endTimeout is how long the last processes of a suite may take to end.
 const endTimeout = 60 * time.Second
 
-// remove removes what is left of a fabric in the file system.
-func remove(name string) error {
+// clean calls remove until it succeeds: the last processes of a suite may still be at work there.
+func clean(remove func() error) error {
 	for end := time.Now().Add(endTimeout); ; time.Sleep(10 * time.Millisecond) {
-		err := fabric.Remove(name)
-		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
-// removeAll removes a directory, in which the last processes of a suite may still write.
-func removeAll(dir string) error {
-	for end := time.Now().Add(endTimeout); ; time.Sleep(10 * time.Millisecond) {
-		err := os.RemoveAll(dir)
-		if err == nil || time.Now().After(end) {
+		if err := remove(); err == nil || time.Now().After(end) {
 			return err
 		}
 	}

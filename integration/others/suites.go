@@ -6,7 +6,8 @@ type suite struct {
 	target   string   // "std", a module with version, or a directory; below that of this command if own
 	packages []string // patterns
 	own      bool
-	interop  bool // gRPC's interop client and server rather than tests
+	only     string // as go test -run takes it; "" for all tests
+	interop  bool   // gRPC's interop client and server rather than tests
 }
 
 // suites are the suites that are known by name. Their versions are fixed, so that
@@ -18,8 +19,8 @@ var suites = []suite{
 	{name: "http", target: std, packages: []string{"net/http/..."}},
 	{name: "grpc", target: grpc, packages: []string{".", "./test", "./internal/transport"}},
 	{name: "interop", target: grpc, interop: true},
-	{name: "redis", target: drivers, own: true, packages: []string{"./redis"}},
-	{name: "mysql", target: drivers, own: true, packages: []string{"./mysql"}},
+	{name: "redis", target: drivers, own: true, packages: []string{"."}, only: "^TestRedis"},
+	{name: "mysql", target: drivers, own: true, packages: []string{"."}, only: "^TestMariaDB"},
 }
 
 const (

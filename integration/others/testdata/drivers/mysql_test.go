@@ -1,6 +1,4 @@
-// Package mysql tests that go-sql-driver/mysql finds the connections of the pool that the
-// server has closed.
-package mysql
+package drivers
 
 import (
 	"context"
@@ -12,37 +10,30 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
-
-	"example.org/drivers/relay"
 )
 
-func TestMain(m *testing.M) { relay.Main(m) }
-
-// size is how many connections are in the pool, and times how often they are closed.
-const size, times = 5, 10
-
-// server is a server, for all tests.
-type server struct {
-	*relay.Server
+// mariaDB is a server, for all tests.
+type mariaDB struct {
+	*server
 	direct *sql.DB // connections that no relay is between
 }
 
-func newServer(t *testing.T) *server {
+func newMariaDB(t *testing.T) *mariaDB {
 	t.Helper()
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := relay.Dir(t)
+	dir := shortDir(t)
 	socket := filepath.Join(dir, "s")
 	data, who := "--datadir="+filepath.Join(dir, "data"), "--user="+me.Username
-	path := relay.Tool(t, "mariadbd")
-	out, err := exec.Command(relay.Tool(t, "mariadb-install-db"), "--no-defaults", data, who,
+	path := tool(t, "mariadbd")
+	out, err := exec.Command(tool(t, "mariadb-install-db"), "--no-defaults", data, who,
 		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s := &server{Server: relay.NewServer(t, socket, path, "--no-defaults", data, who,
+	s := &mariaDB{server: newServer(t, socket, path, "--no-defaults", data, who,
 		"--socket="+socket, "--pid-file="+filepath.Join(dir, "pid"), "--skip-networking")}
 	s.direct = open(t, "unix", socket)
 	s.must(t, "CREATE DATABASE d")
@@ -51,7 +42,7 @@ func newServer(t *testing.T) *server {
 }
 
 // must has the server do something.
-func (s *server) must(t *testing.T, command string, args ...any) {
+func (s *mariaDB) must(t *testing.T, command string, args ...any) {
 	t.Helper()
 	if _, err := s.direct.ExecContext(t.Context(), command, args...); err != nil {
 		t.Fatal(err)
@@ -78,7 +69,7 @@ func open(t *testing.T, network, addr string) *sql.DB {
 
 // pool is a pool of connections to a relay.
 type pool struct {
-	relay *relay.Relay
+	relay *relay
 	db    *sql.DB
 	ids   map[int]bool // of the connections, as the server says them
 }
@@ -132,12 +123,13 @@ func (p *pool) staysGood(t *testing.T, times int, end func()) {
 	}
 }
 
+// go-sql-driver/mysql finds the connections of the pool that the server has closed.
 func TestMariaDB(t *testing.T) {
-	s := newServer(t)
+	s := newMariaDB(t)
 	run := func(name string, f func(t *testing.T, p *pool)) {
 		t.Run(name, func(t *testing.T) {
-			r := relay.Start(t, s.Socket)
-			f(t, &pool{relay: r, db: open(t, "tcp", r.Addr)})
+			r := startRelay(t, s.socket)
+			f(t, &pool{relay: r, db: open(t, "tcp", r.addr)})
 		})
 	}
 	run("ServerKillsConnections", func(t *testing.T, p *pool) {
@@ -145,22 +137,22 @@ func TestMariaDB(t *testing.T) {
 			for id := range p.ids {
 				s.must(t, "KILL ?", id)
 			}
-			p.relay.WaitClosed(size)
+			p.relay.waitClosed(size)
 		})
 	})
 	run("ServerRestarts", func(t *testing.T, p *pool) {
 		p.staysGood(t, times, func() {
-			s.Stop(t)
-			p.relay.WaitClosed(size)
-			s.Start(t)
+			s.stop(t)
+			p.relay.waitClosed(size)
+			s.start(t)
 		})
 	})
 	// The process that holds the other ends is killed.
-	run("RelayIsKilled", func(t *testing.T, p *pool) { p.staysGood(t, times, p.relay.Restart) })
+	run("RelayIsKilled", func(t *testing.T, p *pool) { p.staysGood(t, times, p.relay.restart) })
 	run("ServerClosesIdleConnections", func(t *testing.T, p *pool) {
 		s.must(t, "SET GLOBAL wait_timeout = 1")
 		defer s.must(t, "SET GLOBAL wait_timeout = DEFAULT")
-		p.staysGood(t, 1, func() { p.relay.WaitClosed(size) })
+		p.staysGood(t, 1, func() { p.relay.waitClosed(size) })
 	})
 	// A good connection is not taken for a stale one.
 	run("GoodConnectionsStay", func(t *testing.T, p *pool) {

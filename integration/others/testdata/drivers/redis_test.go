@@ -1,6 +1,4 @@
-// Package redis tests that go-redis finds the connections of its pool that the server has
-// closed. Its client is given as few excuses as there are: a command is not tried again.
-package redis
+package drivers
 
 import (
 	"context"
@@ -10,29 +8,23 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"example.org/drivers/relay"
 )
 
-func TestMain(m *testing.M) { relay.Main(m) }
-
-// size is how many connections are in the pool, and times how often they are closed.
-const size, times = 5, 10
-
-// world is a server behind a relay, a client of that, and one of the server itself.
+// world is a server behind a relay, a client of that, and one of the server itself. go-redis is to find the connections
+// of its pool that the server has closed. It is given as few excuses as there are: a command is not tried again.
 type world struct {
-	server         *relay.Server
-	relay          *relay.Relay
+	server         *server
+	relay          *relay
 	client, direct *redis.Client
 }
 
 func newWorld(t *testing.T, protocol int) *world {
-	dir := relay.Dir(t)
+	dir := shortDir(t)
 	socket := filepath.Join(dir, "s")
-	w := &world{server: relay.NewServer(t, socket, relay.Tool(t, "redis-server"), "--port", "0",
+	w := &world{server: newServer(t, socket, tool(t, "redis-server"), "--port", "0",
 		"--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")}
-	w.relay = relay.Start(t, socket)
-	w.client = redis.NewClient(options("tcp", w.relay.Addr, protocol))
+	w.relay = startRelay(t, socket)
+	w.client = redis.NewClient(options("tcp", w.relay.addr, protocol))
 	t.Cleanup(func() { w.client.Close() })
 	w.direct = redis.NewClient(options("unix", socket, protocol))
 	t.Cleanup(func() { w.direct.Close() })
@@ -47,10 +39,10 @@ func options(network, addr string, protocol int) *redis.Options {
 		},
 		MaxRetries:               -1,
 		PoolSize:                 size,
-		DialTimeout:              relay.Timeout,
-		ReadTimeout:              relay.Timeout,
-		WriteTimeout:             relay.Timeout,
-		PoolTimeout:              relay.Timeout,
+		DialTimeout:              timeout,
+		ReadTimeout:              timeout,
+		WriteTimeout:             timeout,
+		PoolTimeout:              timeout,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -96,44 +88,44 @@ func protocols(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Run("RESP3", func(t *testing.T) { f(t, newWorld(t, 3)) })
 }
 
-func TestServerKillsConnections(t *testing.T) {
+func TestRedisServerKillsConnections(t *testing.T) {
 	protocols(t, func(t *testing.T, w *world) {
 		w.staysGood(t, times, func() {
 			n, err := w.direct.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Result()
 			if err != nil || n != size {
 				t.Fatal(n, err)
 			}
-			w.relay.WaitClosed(size)
+			w.relay.waitClosed(size)
 		})
 	})
 }
 
-func TestServerRestarts(t *testing.T) {
+func TestRedisServerRestarts(t *testing.T) {
 	protocols(t, func(t *testing.T, w *world) {
 		w.staysGood(t, times, func() {
-			w.server.Stop(t)
-			w.relay.WaitClosed(size)
-			w.server.Start(t)
+			w.server.stop(t)
+			w.relay.waitClosed(size)
+			w.server.start(t)
 		})
 	})
 }
 
 // The process that holds the other ends is killed.
-func TestRelayIsKilled(t *testing.T) {
-	protocols(t, func(t *testing.T, w *world) { w.staysGood(t, times, w.relay.Restart) })
+func TestRedisRelayIsKilled(t *testing.T) {
+	protocols(t, func(t *testing.T, w *world) { w.staysGood(t, times, w.relay.restart) })
 }
 
-func TestServerClosesIdleConnections(t *testing.T) {
+func TestRedisServerClosesIdleConnections(t *testing.T) {
 	protocols(t, func(t *testing.T, w *world) {
 		if err := w.direct.ConfigSet(t.Context(), "timeout", "1").Err(); err != nil {
 			t.Fatal(err)
 		}
-		w.staysGood(t, 1, func() { w.relay.WaitClosed(size) })
+		w.staysGood(t, 1, func() { w.relay.waitClosed(size) })
 	})
 }
 
 // A message that nobody waits for has come on a connection of the pool.
-func TestPushedMessagesDoNotMakeAConnectionStale(t *testing.T) {
+func TestRedisPushedMessagesDoNotMakeAConnectionStale(t *testing.T) {
 	w := newWorld(t, 3)
 	c := w.client.Conn()
 	if err := c.Do(t.Context(), "CLIENT", "TRACKING", "ON", "BCAST").Err(); err != nil {
@@ -154,7 +146,7 @@ func TestPushedMessagesDoNotMakeAConnectionStale(t *testing.T) {
 }
 
 // A good connection is not taken for a stale one.
-func TestGoodConnectionsStay(t *testing.T) {
+func TestRedisGoodConnectionsStay(t *testing.T) {
 	protocols(t, func(t *testing.T, w *world) {
 		for range 200 {
 			if failed := w.use(t); failed > 0 {

@@ -1,7 +1,8 @@
-// Package relay puts a process between a server on a Unix socket and the driver that is
-// tested. It takes connections of network tcp, and passes their data on. A client of it
-// meets what it would meet of the server, had that called net.Listen.
-package relay
+// Package drivers tests that database drivers find out which connections of a pool the server has
+// closed. A relay, a process between a server on a Unix socket and the driver, takes connections of
+// network tcp, and passes their data on. A client of it meets what it would meet of the server, had
+// that called net.Listen.
+package drivers
 
 import (
 	"bufio"
@@ -17,16 +18,19 @@ import (
 	"time"
 )
 
-// Timeout is how long anything may take.
-const Timeout = 60 * time.Second
+// timeout is how long anything may take.
+const timeout = 60 * time.Second
 
 const (
 	targetVariable = "RELAY_TARGET" // the server's socket
 	listenVariable = "RELAY_LISTEN" // where the relay listens
 )
 
-// Main is for TestMain. It runs the tests, or the relay if Start has started this process.
-func Main(m *testing.M) {
+// size is how many connections are in the pool, and times how often they are closed.
+const size, times = 5, 10
+
+// TestMain runs the tests, or the relay if startRelay has started this process.
+func TestMain(m *testing.M) {
 	target := os.Getenv(targetVariable)
 	if target == "" {
 		os.Exit(m.Run())
@@ -71,9 +75,9 @@ func serve(address, target string) error {
 	}
 }
 
-// Relay is a relay's process.
-type Relay struct {
-	Addr string // where it listens
+// relay is a relay's process.
+type relay struct {
+	addr string // where it listens
 
 	t      *testing.T
 	target string
@@ -82,9 +86,9 @@ type Relay struct {
 	lines  chan string // of its standard output
 }
 
-// Start starts a relay to a server's socket. It ends with the test.
-func Start(t *testing.T, target string) *Relay {
-	r := &Relay{Addr: "127.0.0.1:0", t: t, target: target}
+// startRelay starts a relay to a server's socket. It ends with the test.
+func startRelay(t *testing.T, target string) *relay {
+	r := &relay{addr: "127.0.0.1:0", t: t, target: target}
 	r.start()
 	t.Cleanup(func() {
 		r.stdin.Close()
@@ -93,14 +97,14 @@ func Start(t *testing.T, target string) *Relay {
 	return r
 }
 
-func (r *Relay) start() {
+func (r *relay) start() {
 	r.t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.cmd = exec.Command(exe)
-	r.cmd.Env = append(os.Environ(), targetVariable+"="+r.target, listenVariable+"="+r.Addr)
+	r.cmd.Env = append(os.Environ(), targetVariable+"="+r.target, listenVariable+"="+r.addr)
 	r.cmd.Stderr = os.Stderr
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		r.t.Fatal(err)
@@ -124,11 +128,11 @@ func (r *Relay) start() {
 			lines <- s.Text()
 		}
 	}()
-	r.Addr = strings.TrimPrefix(r.line(), "listening ")
+	r.addr = strings.TrimPrefix(r.line(), "listening ")
 }
 
 // line is the next line that the relay says.
-func (r *Relay) line() string {
+func (r *relay) line() string {
 	r.t.Helper()
 	select {
 	case line, ok := <-r.lines:
@@ -136,15 +140,15 @@ func (r *Relay) line() string {
 			r.t.Fatal("the relay has ended")
 		}
 		return line
-	case <-time.After(Timeout):
+	case <-time.After(timeout):
 		r.t.Fatal("the relay says nothing")
 	}
 	return ""
 }
 
-// WaitClosed returns when the relay has closed n more connections to clients, because the
+// waitClosed returns when the relay has closed n more connections to clients, because the
 // server had closed them.
-func (r *Relay) WaitClosed(n int) {
+func (r *relay) waitClosed(n int) {
 	r.t.Helper()
 	for range n {
 		if line := r.line(); line != "closed" {
@@ -153,22 +157,22 @@ func (r *Relay) WaitClosed(n int) {
 	}
 }
 
-// Restart kills the relay, and starts another in its place.
-func (r *Relay) Restart() {
+// restart kills the relay, and starts another in its place.
+func (r *relay) restart() {
 	r.t.Helper()
 	r.cmd.Process.Signal(syscall.SIGKILL)
 	r.wait()
 	r.start()
 }
 
-func (r *Relay) wait() {
+func (r *relay) wait() {
 	r.cmd.Wait() // its error is how the process was made to end
 	r.stdin.Close()
 }
 
-// Server is a server's process, which makes a socket.
-type Server struct {
-	Socket string
+// server is a server's process, which makes a socket.
+type server struct {
+	socket string
 
 	path string
 	args []string
@@ -177,17 +181,17 @@ type Server struct {
 	done chan struct{}
 }
 
-// NewServer starts a server. It ends with the test.
-func NewServer(t *testing.T, socket, path string, args ...string) *Server {
+// newServer starts a server. It ends with the test.
+func newServer(t *testing.T, socket, path string, args ...string) *server {
 	t.Helper()
-	s := &Server{Socket: socket, path: path, args: args}
-	s.Start(t)
-	t.Cleanup(func() { s.Stop(t) })
+	s := &server{socket: socket, path: path, args: args}
+	s.start(t)
+	t.Cleanup(func() { s.stop(t) })
 	return s
 }
 
-// Start starts the server, and returns when a client connects to it.
-func (s *Server) Start(t *testing.T) {
+// start starts the server, and returns when a client connects to it.
+func (s *server) start(t *testing.T) {
 	t.Helper()
 	cmd, out, done := exec.Command(s.path, s.args...), &strings.Builder{}, make(chan struct{})
 	cmd.Stdout, cmd.Stderr = out, out
@@ -196,8 +200,8 @@ func (s *Server) Start(t *testing.T) {
 	}
 	s.cmd, s.out, s.done = cmd, out, done
 	go func() { cmd.Wait(); close(done) }()
-	for end := time.Now().Add(Timeout); ; time.Sleep(10 * time.Millisecond) {
-		c, err := net.Dial("unix", s.Socket)
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
+		c, err := net.Dial("unix", s.socket)
 		if err == nil {
 			c.Close()
 			return
@@ -213,21 +217,21 @@ func (s *Server) Start(t *testing.T) {
 	}
 }
 
-// Stop stops the server, as an administrator does.
-func (s *Server) Stop(t *testing.T) {
+// stop stops the server, as an administrator does.
+func (s *server) stop(t *testing.T) {
 	t.Helper()
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
-	case <-time.After(Timeout):
+	case <-time.After(timeout):
 		s.cmd.Process.Kill()
 		<-s.done
 		t.Errorf("%s did not end: %s", s.path, s.out)
 	}
 }
 
-// Tool is the path of a program, which the test needs.
-func Tool(t *testing.T, name string) string {
+// tool is the path of a program, which the test needs.
+func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -236,9 +240,9 @@ func Tool(t *testing.T, name string) string {
 	return path
 }
 
-// Dir is a directory beside the test, so that it is removed with the copy of the suite also
+// shortDir is a directory beside the test, so that it is removed with the copy of the suite also
 // if the test is interrupted. Its name is short enough for a Unix socket in it.
-func Dir(t *testing.T) string {
+func shortDir(t *testing.T) string {
 	t.Helper()
 	here, err := os.Getwd()
 	if err != nil {
