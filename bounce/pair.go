@@ -103,10 +103,7 @@ func (c *Pair) Connect(far Endpoint) error {
 // returns 0 at once.
 func (c *Pair) Read(p []byte) (int, error) {
 	n, err := c.r.read(p)
-	if err != nil {
-		err = c.failed(err)
-	}
-	return n, err
+	return n, c.failed(err)
 }
 
 // Look calls f with what lies next in the queue, as Peek returns it, or with nothing if nothing has
@@ -126,10 +123,7 @@ func (c *Pair) Look(f func(next []byte, ended bool) (taken int, done bool, err e
 // lost. The end is then the error of the next call.
 func (c *Pair) Write(p []byte) (int, error) {
 	n, err := c.w.write(p)
-	if err != nil {
-		err = c.failed(err)
-	}
-	return n, err
+	return n, c.failed(err)
 }
 
 // HoldWrites has other writes wait until ReleaseWrites, which must follow. WriteHeld may be
@@ -139,10 +133,7 @@ func (c *Pair) HoldWrites() error { return c.w.hold() }
 // WriteHeld is Write between HoldWrites and ReleaseWrites.
 func (c *Pair) WriteHeld(p []byte) (int, error) {
 	n, err := c.w.writeHeld(p)
-	if err != nil {
-		err = c.failed(err)
-	}
-	return n, err
+	return n, c.failed(err)
 }
 
 // ReleaseWrites ends what HoldWrites began.
@@ -158,10 +149,7 @@ func (c *Pair) WasReset() bool { return c.state.wasReset() }
 // those of Read.
 func (c *Pair) Peek() ([]byte, error) {
 	b, err := c.r.peek()
-	if err != nil {
-		err = c.failed(err)
-	}
-	return b, err
+	return b, c.failed(err)
 }
 
 // More reports whether the Write of what Peek returned goes on behind it. It is called while
@@ -181,18 +169,13 @@ func (c *Pair) Discard(n int) {
 // Errors are those of Write. Where a Write would be lost, memory is lent that goes nowhere.
 func (c *Pair) Reserve(n int) ([]byte, error) {
 	b, err := c.w.reserve(n)
-	if err != nil {
-		err = c.failed(err)
-	}
-	return b, err
+	return b, c.failed(err)
 }
 
 // Commit ends the lease of Reserve, and sends its first n bytes. 0 sends nothing.
 // It panics if n is more than Reserve returned.
 func (c *Pair) Commit(n int) {
-	if err := c.w.commit(n); err != nil {
-		_ = c.failed(err) // the next call returns an error
-	}
+	_ = c.failed(c.w.commit(n)) // the next call returns an error
 	// Close or CloseWrite may have left the FIN to the end of the lease. Once no lease is
 	// out, the peer may learn that we store nothing any more.
 	for !c.state.unlease(leaseWrite) {
@@ -206,8 +189,15 @@ func (c *Pair) Commit(n int) {
 	c.afterLease()
 }
 
-// failed does what an error of a half asks for, and returns the error of the call.
+// failed does what an error of a half asks for, if there is one, and returns the error of the call.
 func (c *Pair) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.fail(err)
+}
+
+func (c *Pair) fail(err error) error {
 	if v, ok := err.(violation); ok {
 		return c.blame(v.error)
 	}
@@ -243,8 +233,8 @@ func (c *Pair) Notified(e link.Event) {
 	if e == link.Data {
 		c.r.takeMoves()
 		c.r.granter.grow()
-	} else if err := c.w.move(); err != nil {
-		c.failed(err)
+	} else {
+		_ = c.failed(c.w.move())
 	}
 }
 

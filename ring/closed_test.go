@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
@@ -43,7 +44,7 @@ func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 		a.Publish(0, 1, 8)
 	}
 	x := newAnswerer(a.router, linkKey{}, &frame{
-		src: a.remote, epoch: newEpoch(), arg: uint32(a.router.opts.Window >> 10), ask: 16,
+		src: a.remote, epoch: link.NewEpoch(), arg: uint32(a.router.opts.Window >> 10), ask: 16,
 	})
 	a.router.tunnels.add(x)
 	x.reroute()

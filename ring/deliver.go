@@ -174,5 +174,3 @@ func (t *tunnel) accepted(f *frame) {
 	t.arq.Accepted(t.router.opts.ackAt(f))
 	t.changed()
 }
-
-func newEpoch() uint32 { return link.NewEpoch() }

@@ -187,7 +187,7 @@ func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
 // same length it takes the one to the right of the lower host.
 func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
 	t.Helper()
-	return pairUpBy(t, from, to, newEpoch()>>1)
+	return pairUpBy(t, from, to, link.NewEpoch()>>1)
 }
 
 // pairUpBy is pairUp with an epoch, which chooses the route.

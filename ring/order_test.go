@@ -53,7 +53,7 @@ func newSilent(t *testing.T) *tunnel {
 	f.agrees(t, 2, "at the beginning")
 	r := f.nodes[0].router
 	a := newAnswerer(r, linkKey{}, &frame{
-		src: link.MakeID(2, 9), epoch: newEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+		src: link.MakeID(2, 9), epoch: link.NewEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
 	})
 	r.mu.Lock()
 	named := *r.linkStates[2]

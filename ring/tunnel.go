@@ -70,7 +70,7 @@ const maxFrames = 1 << 12
 
 // newAsker returns the end of a tunnel that this process asks another one for.
 func newAsker(r *router, remote link.ID) *tunnel {
-	t := newTunnel(r, remote, newEpoch())
+	t := newTunnel(r, remote, link.NewEpoch())
 	t.arq = arq.Asker(r.opts.arq(), time.Now())
 	return t
 }

@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"slices"
+
 	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -29,19 +31,9 @@ func (t *tunnel) Unwatch(w *ntb.Watch, first int) {
 }
 
 func (m watches) remove(line int, w *ntb.Watch) {
-	list := m[line]
-	for i := range list {
-		if list[i] == w {
-			list[i] = list[len(list)-1]
-			list[len(list)-1] = nil
-			list = list[:len(list)-1]
-			break
-		}
-	}
-	if len(list) == 0 {
+	m[line] = slices.DeleteFunc(m[line], func(o *ntb.Watch) bool { return o == w })
+	if len(m[line]) == 0 {
 		delete(m, line)
-	} else {
-		m[line] = list
 	}
 }
 

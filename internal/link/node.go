@@ -96,7 +96,7 @@ func (n *Node) UpTo(ctx context.Context, dev ntb.Device, want ID) (*Peer, error)
 	defer p.Release()
 	go p.run()
 	if err := p.bringUp(ctx); err != nil {
-		p.fail(err)
+		p.Fail(err)
 		<-p.done
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (n *Node) UpTo(ctx context.Context, dev ntb.Device, want ID) (*Peer, error)
 
 // Peers returns the peers that are up.
 func (n *Node) Peers() []*Peer {
-	return slices.DeleteFunc(n.all(), func(p *Peer) bool { return !p.isUp() })
+	return slices.DeleteFunc(n.all(), func(p *Peer) bool { return !p.Up() })
 }
 
 // Shut makes Up return ErrClosed from now on, and returns the peers that are not down.
@@ -121,7 +121,7 @@ func (n *Node) Shut() []*Peer {
 func (n *Node) Close() {
 	// The lock is not held meanwhile, since other peers need it.
 	for _, p := range n.Shut() {
-		p.fail(ErrClosed)
+		p.Fail(ErrClosed)
 	}
 	n.wg.Wait()
 }

@@ -122,10 +122,8 @@ func (p *Peer) Release() {
 	}
 }
 
-func (p *Peer) isUp() bool { return p.up.Load() && p.dev.LinkUp() }
-
 // Up reports whether the link to the peer is up.
-func (p *Peer) Up() bool { return p.isUp() }
+func (p *Peer) Up() bool { return p.up.Load() && p.dev.LinkUp() }
 
 // Done returns a channel that is closed when the link is down and its handlers know
 // it.
@@ -134,11 +132,8 @@ func (p *Peer) Done() <-chan struct{} { return p.done }
 // Err returns why the link went down.
 func (p *Peer) Err() error { return p.cause.Get() }
 
-// Fail takes the link down.
-func (p *Peer) Fail(err error) { p.fail(err) }
-
-// fail takes the link down. The first reason given counts.
-func (p *Peer) fail(err error) {
+// Fail takes the link down. The first reason given counts.
+func (p *Peer) Fail(err error) {
 	p.cause.Set(err)
 	p.dev.Disable()
 }
@@ -180,7 +175,7 @@ func (p *Peer) run() {
 	case errors.Is(err, ntb.ErrLinkDown):
 		err = ErrDown
 	}
-	p.fail(err)
+	p.Fail(err)
 	p.stop()
 	p.node.remove(p)
 	close(p.done)

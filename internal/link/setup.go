@@ -48,7 +48,7 @@ func (p *Peer) Send(service int, m []byte) error {
 	if len(m) > maxSetupData {
 		panic(fmt.Sprintf("link: set-up message of %d bytes, want at most %d", len(m), maxSetupData))
 	}
-	if !p.isUp() {
+	if !p.Up() {
 		return ErrDown
 	}
 	buf := make([]byte, setupHeader+len(m))
@@ -63,7 +63,7 @@ func (p *Peer) Send(service int, m []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.pending) >= maxPending {
-		p.fail(fmt.Errorf("%w: %v does not read its set-up queue", ErrProtocol, p.id))
+		p.Fail(fmt.Errorf("%w: %v does not read its set-up queue", ErrProtocol, p.id))
 		return ErrDown
 	}
 	s.pending = append(s.pending, buf)
@@ -78,7 +78,7 @@ func (s *setupSend) flush(p *Peer) {
 	armed := false
 	for {
 		if !s.account.Credit(flowctl.Pos(ntb.Load32(p.in, offSetupCredit))) {
-			p.fail(fmt.Errorf("%w: impossible set-up credit from %v", ErrProtocol, p.id))
+			p.Fail(fmt.Errorf("%w: impossible set-up credit from %v", ErrProtocol, p.id))
 			return
 		}
 		sent := false
@@ -169,7 +169,7 @@ func (p *Peer) receiveSetup() (more bool) {
 		copy(m[:], p.in[off:off+setupSize])
 		r.received++
 		if err := p.handleSetup(header, m[:]); err != nil {
-			p.fail(err)
+			p.Fail(err)
 			return false
 		}
 	}
