@@ -31,5 +31,10 @@ func Version(command string) string {
 	if !ok {
 		return command
 	}
+	return VersionOf(command, info)
+}
+
+// VersionOf is Version for another program, built as info says.
+func VersionOf(command string, info *debug.BuildInfo) string {
 	return strings.TrimSpace(version(command, info))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/buildinfo"
 	_ "embed"
 	"fmt"
 	"io/fs"
@@ -49,15 +50,18 @@ func install(dir string) error {
 	if err := copyTree(filepath.Join(dir, "include"), os.DirFS(filepath.Join(source, "include"))); err != nil {
 		return err
 	}
-	version := flags.Version("oshcc")
+	info, err := buildinfo.ReadFile(filepath.Join(dir, "lib", "libsma.so"))
+	if err != nil {
+		return err
+	}
 	for name, compiler := range map[string]string{"oshcc": "gcc", "oshc++": "g++"} {
-		text := strings.NewReplacer("@NAME@", name, "@COMPILER@", compiler, "@DIR@", dir,
-			"@VERSION@", strings.Replace(version, "oshcc", name, 1), "@OVERRIDE@", override[name]).Replace(compilerText)
+		text := strings.NewReplacer("@NAME@", name, "@COMPILER@", compiler,
+			"@VERSION@", flags.VersionOf(name, info), "@OVERRIDE@", override[name]).Replace(compilerText)
 		if err := os.WriteFile(filepath.Join(dir, "bin", name), []byte(text), 0o755); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "lib/pkgconfig/libsma.pc"), []byte(strings.ReplaceAll(packageText, "@DIR@", dir)), 0o644)
+	return os.WriteFile(filepath.Join(dir, "lib/pkgconfig/libsma.pc"), []byte(packageText), 0o644)
 }
 
 // override has the variables that name another compiler.
@@ -66,7 +70,7 @@ var override = map[string]string{"oshcc": "SHMEM_CC", "oshc++": "SHMEM_CXX"}
 //go:embed oshcc.sh
 var compilerText string
 
-const packageText = `prefix=@DIR@
+const packageText = `prefix=${pcfiledir}/../..
 libdir=${prefix}/lib
 includedir=${prefix}/include
 

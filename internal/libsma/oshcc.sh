@@ -1,6 +1,7 @@
 #!/bin/sh
 # @NAME@ compiles and links OpenSHMEM programs. @OVERRIDE@ names another compiler.
-dir='@DIR@'
+dir=$(readlink -f "$0")
+dir=${dir%/*/*}
 compiler=${@OVERRIDE@:-@COMPILER@}
 link=yes show=
 for arg; do
