@@ -22,21 +22,24 @@ import (
 func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
 	t.Helper()
 	const requests, restarts = 200, 4
-	var stopped atomic.Pointer[time.Time] // when the proxy was stopped; nil while it listens
-	var done atomic.Int32                 // restarts
+	type outage struct{ begin, end time.Time } // end is zero until the proxy listens again
+	var last atomic.Pointer[outage]
+	var done atomic.Int32 // restarts
 	served := make(chan error, 1)
 	late := 0 // requests while the machine was too slow for a restart
 	go func() {
 		for i := 0; i < requests || done.Load() < restarts; i++ {
-			begin := stopped.Load()
+			begin := time.Now()
 			err := request(at[i%len(at)])
 			if err == nil {
 				continue
 			}
-			if begin == nil {
-				begin = stopped.Load()
+			o := last.Load()
+			if o != nil && o.end.IsZero() {
+				o = &outage{o.begin, time.Now()}
 			}
-			if i%len(at) != 0 || begin == nil || time.Since(*begin) < hostdir.HandoverTime*9/10 { // files' times are of a coarse clock
+			// Times of files are those of a coarse clock.
+			if i%len(at) != 0 || o == nil || o.end.Before(begin) || o.end.Sub(o.begin) < hostdir.HandoverTime*9/10 {
 				served <- fmt.Errorf("request %d: %w", i, err)
 				return
 			}
@@ -46,10 +49,10 @@ func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
 	}()
 	for range restarts {
 		now := time.Now()
-		stopped.Store(&now)
+		last.Store(&outage{begin: now})
 		stop()
 		start()
-		stopped.Store(nil)
+		last.Store(&outage{now, time.Now()})
 		done.Add(1)
 	}
 	require.NoError(t, <-served)
