@@ -33,6 +33,8 @@ type Caps struct {
 	// Vanishing reports whether the memory of Inbound has gone. It is nil if that cannot happen while
 	// the device is open. Where it is not nil, Stranger is set.
 	Vanishing Vanishing
+	// Mapper maps memory of Inbound at other addresses as well. It is nil if that memory cannot be mapped.
+	Mapper Mapper
 	// Within is set if goroutines of this process store what comes: those of the other end, or of a
 	// neighbour that passes frames on. A wait for it lets them run.
 	Within bool
@@ -85,6 +87,15 @@ type Vanishing interface {
 	// Gone reports whether some of the memory has gone. Then it reads as zeros, and the link soon goes
 	// down. What was copied before Gone reports true must not be used.
 	Gone() bool
+}
+
+// Mapper maps memory of the inbound window at addresses of its caller's.
+type Mapper interface {
+	// MapAt maps the bytes [off, off+len(at)) of the inbound window over at, which is mapped memory. off, at and
+	// its length are multiples of the system's page. From the end of the session on, at has memory of its own,
+	// which holds the same, as Inbound has. The caller calls release before it unmaps at. Where the session has
+	// ended, the error is ErrLinkDown.
+	MapAt(off int, at []byte) (release func(), err error)
 }
 
 // User is the user of a process. It is that of the moment when the process made its end of a

@@ -263,6 +263,20 @@ func (w *Window) Publish32(off int, v uint32) {
 	}
 }
 
+// Flush has stores leave that were made through any window of the same device. Only write-combining memory
+// keeps them. A publish does the same.
+func (w *Window) Flush() {
+	if w.kind != WriteCombining {
+		return
+	}
+	lock.Device()
+	if w.sink != nil {
+		w.sink.(CombiningSink).Flush() // CombiningWindow made the window
+		return
+	}
+	drain()
+}
+
 // combined publishes a word of width bytes in write-combining memory: what was stored
 // before leaves first, then the word.
 func (w *Window) combined(off int, v uint64, width int) {

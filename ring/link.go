@@ -88,7 +88,7 @@ func (o Options) LinkWindow(size int) int {
 const (
 	linkMagicSpad = 0 // magic<<16 | version, written last
 	linkIDSpad    = 1 // its id
-	linkShapeSpad = 2 // number of nodes<<16 | topology<<8 | direction
+	linkShapeSpad = 2 // shapePuts | number of nodes<<16 | topology<<8 | direction
 	linkLanesSpad = 3 // most slots<<8 | lanes
 	linkFrameSpad = 4 // bytes of a frame's body
 	linkSizeSpad  = 5 // size of its inbound window, KiB
@@ -97,6 +97,7 @@ const (
 	linkSpads     = 8
 
 	linkMagic = 0x4e7c
+	shapePuts = 1 << 31 // Options.Puts
 )
 
 // linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
@@ -200,7 +201,7 @@ func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 		Words: []uint32{
 			linkMagicSpad: linkMagic<<16 | linkVersion,
 			linkIDSpad:    uint32(l.router.node.id),
-			linkShapeSpad: uint32(o.Hosts)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
+			linkShapeSpad: l.puts() | uint32(o.Hosts)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
 			linkLanesSpad: uint32(o.Slots)<<8 | uint32(o.Lanes),
 			linkFrameSpad: uint32(o.FrameBytes),
 			linkSizeSpad:  uint32(len(l.dev.Inbound()) >> 10),
@@ -213,6 +214,18 @@ func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 	l.epoch, l.farEpoch, err = x.Run(ctx)
 	return err
 }
+
+// puts returns shapePuts if this side has Options.Puts for the link.
+func (l *Link) puts() uint32 {
+	if l.router.opts.Puts && !l.direction.within() {
+		return shapePuts
+	}
+	return 0
+}
+
+// Epochs returns the numbers that this side and the neighbour chose for the link. The neighbour has them the other way
+// round.
+func (l *Link) Epochs() (own, far uint32) { return l.epoch, l.farEpoch }
 
 // refuse informs the neighbour that the device does not do for this side, because of why, which
 // it returns. From the words of this side the neighbour finds what differs.
@@ -262,7 +275,10 @@ func (l *Link) check() error {
 			return fmt.Errorf("%w: %v and %v are not the same host", ErrMismatch, l.router.node.id, l.id)
 		}
 		return fmt.Errorf("%w: %v and %v are the same host", ErrSameID, l.router.node.id, l.id)
-	case int(shape>>16) != o.Hosts:
+	case shape&shapePuts != l.puts():
+		is := map[bool]string{true: "window", false: "requests"}
+		return differs("option puts", is[l.puts() != 0], is[shape&shapePuts != 0])
+	case int(shape&^shapePuts>>16) != o.Hosts:
 		return differs("number of nodes", o.Hosts, shape>>16)
 	case Topology(shape>>8) != o.Topology:
 		return differs("topology", o.Topology, Topology(shape>>8))

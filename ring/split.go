@@ -25,6 +25,7 @@ func newSplit(l *Link, off int) *split {
 	s.caps.Doorbells -= s.bit
 	s.caps.Scratchpads -= linkSpads
 	s.caps = s.caps.WithoutFrames() // their offsets are those of the whole window
+	s.caps.Mapper = nil             // likewise
 	return s
 }
 

@@ -145,6 +145,8 @@ type Options struct {
 	// goes on in the other direction when a link is cut. Without it, connections to
 	// a neighbour are stores through its window, and end with the link.
 	Failover bool
+	// Puts is compared with that of neighbours of other hosts: their devices leave out memory for heaps, or none does.
+	Puts bool
 	// Member makes the process a member of its host. It has no links to other hosts.
 	// It reaches them over a link Up, through the one process there that has such
 	// links. Topology, Hosts, Lanes, Slots and FrameBytes are those of that

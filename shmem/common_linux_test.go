@@ -53,7 +53,9 @@ func init() {
 		s, err := Alloc[int64](context.Background(), w, w.HeapLimit()/8)
 		require.NoError(t, err)
 		for i, v := range s.Local() {
-			require.Zero(t, v, "element %d", i)
+			if v != 0 {
+				require.Zero(t, v, "element %d", i)
+			}
 		}
 	}
 	bodies["open"] = func(require.TestingT, *World) {}

@@ -20,7 +20,8 @@
 // which the PE is not told. Any other PE, and with the option Strict every PE, is reached by
 // requests over a connection of package sdp. So requests pass any number of hops, have flow
 // control, DMA and failover, and arrive once and in order. A server goroutine of the target carries
-// them out, without the application's help. [World.Mapped] reports which way is used. The results
+// them out, without the application's help. Option puts of the fabric lets puts over a bridge be stores to a part of the
+// heap. [World.Mapped] reports which way is used. The results
 // are the same.
 //
 // # What may be read, and when

@@ -50,8 +50,8 @@ func (childT) FailNow() {
 
 func runBody(name string, args []string) int {
 	opts := []Option{HeapLimit(256 << 20)}
-	if len(args) > 0 && strings.Contains(args[3], "heap=") {
-		opts = nil // what fits
+	if len(args) > 0 && strings.Contains(args[3], "heap=") || os.Getenv("SHMEM_SYMMETRIC_SIZE") != "" {
+		opts = nil // what fits, or what that says
 	}
 	if len(args) > 0 { // without arguments the launcher says
 		pe, _ := strconv.Atoi(args[0])

@@ -58,7 +58,7 @@ const recheck = 10 * time.Millisecond
 func smaOpen(name C.sma_name) {
 	defer rescue(name)
 	c := &callCtx{team: worldTeam}
-	w, err := job.Open(forever, job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, Ctx: &c.core})
+	w, err := job.Open(forever, job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, OneFile: true, Ctx: &c.core})
 	if err != nil {
 		fail(name, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -21,6 +22,9 @@ import (
 // limited to what the smallest queue holds. And all replies are read before a long put.
 type Channel struct {
 	conn net.Conn // immutable
+
+	behind atomic.Bool // see Behind; set under mu
+	stored atomic.Bool // see Stored; cleared under mu
 
 	// mu guards the following.
 	mu      lock.Mutex[lock.Channel]
@@ -121,11 +125,31 @@ func atomicRequest(op symheap.Op, off, size uintptr, v, cond uint64) request {
 	return request{op: opAtomic, amo: op, width: uint8(size), off: uint64(off), a: v, b: cond}
 }
 
+// Behind reports whether requests that store may not be done, so that what is stored in another way would come before
+// them. Quiet has them done.
+func (c *Channel) Behind() bool { return c.behind.Load() }
+
+// Stored says that something was stored to the PE in another way, of which requests come behind: over the same bridge.
+// The next Ack asks for that as well.
+func (c *Channel) Stored() {
+	if !c.stored.Load() {
+		c.stored.Store(true)
+	}
+}
+
+// begin notes a request that stores and has not been answered. The caller holds mu.
+func (c *Channel) begin() {
+	if !c.behind.Load() {
+		c.behind.Store(true)
+	}
+}
+
 // do sends a request that has no reply, with data of up to smallPut bytes.
 func (c *Channel) do(r *request, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unacked = true
+	c.begin()
 	return c.send(r, data)
 }
 
@@ -139,6 +163,7 @@ func (c *Channel) Put(off uintptr, data []byte) error {
 // long sends a request that has no reply, with data of any length. The caller holds mu.
 func (c *Channel) long(r *request, data []byte) error {
 	c.unacked = true
+	c.begin()
 	if len(data) <= smallPut {
 		return c.send(r, data)
 	}
@@ -271,6 +296,7 @@ func (c *Channel) Fetch(op symheap.Op, off, size uintptr, v, cond uint64) (uint6
 func (c *Channel) FetchTo(old []byte, op symheap.Op, off uintptr, v, cond uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.begin()
 	r := atomicRequest(op, off, uintptr(len(old)), v, cond)
 	return c.ask(&r, reply{dst: old, n: len(old)})
 }
@@ -308,14 +334,15 @@ func (c *Channel) Get(off uintptr, dst []byte, wait bool) error {
 }
 
 // Ack asks for an acknowledgement of all requests before, if there is any that has no
-// reply. So several channels can be asked at once, before Quiet.
+// reply, and of what Stored speaks of. So several channels can be asked at once, before Quiet.
 func (c *Channel) Ack() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.unacked || c.err != nil {
+	if c.err != nil || !c.unacked && !c.stored.Load() {
 		return c.err
 	}
 	c.unacked = false
+	c.stored.Store(false) // before the request, which comes behind all that was stored until now
 	return c.ask(&request{op: opAck}, reply{})
 }
 
@@ -323,5 +350,9 @@ func (c *Channel) Ack() error {
 func (c *Channel) Quiet() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.drain(0)
+	err := c.drain(0)
+	if err == nil && !c.unacked {
+		c.behind.Store(false)
+	}
+	return err
 }

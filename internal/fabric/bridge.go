@@ -155,7 +155,7 @@ func (s *Spec) asMember() *Spec {
 	own, heir := *s, *s
 	heir.Share = false // it gets the links, or stays a member
 	own.heir, own.Share = &heir, false
-	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.Heap, own.ends = 0, 0, 0, 0, false, 0, nil
+	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.Heap, own.Puts, own.ends = 0, 0, 0, 0, false, 0, false, nil
 	return &own
 }
 

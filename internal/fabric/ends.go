@@ -158,6 +158,9 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 		w := w.from(s.Kind, s.Node)
 		if e, ok := s.ends[endName(w)]; ok {
 			window, err := e.check(ctx, w, s.Window)
+			if s.Puts {
+				window -= heapBytes(window, window)
+			}
 			if err == nil && window != 0 {
 				err = s.options().CheckWindow(window)
 			}

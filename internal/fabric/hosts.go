@@ -141,6 +141,9 @@ func newHosts(spec *Spec, s station, err error, connect func(context.Context) (c
 		s.close()
 		return nil, fmt.Errorf("fabric %s:%s: %w", spec.Kind, spec.Name, err)
 	}
+	if spec.Puts {
+		windowed.Store(spec.windowKey(), h)
+	}
 	return h, nil
 }
 
@@ -192,7 +195,7 @@ func (s *Spec) options() ring.Options {
 		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
 		Hosts:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
 		Window:    min(s.Window, maxTunnel), // 0 is the default of each
-		Retention: s.Retention, NoSpin: s.Spin == 0,
+		Retention: s.Retention, NoSpin: s.Spin == 0, Puts: s.Puts,
 	}
 }
 
@@ -380,6 +383,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 
 // close drops all claims and ends the goroutines. The links end with the node, in closeNode.
 func (h *hosts) close() {
+	windowed.CompareAndDelete(h.spec.windowKey(), h)
 	h.cancel()
 	h.station.stop()
 	h.wg.Wait()

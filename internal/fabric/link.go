@@ -27,6 +27,7 @@ type nodeLink struct {
 	by   opener // immutable
 
 	ring   *ring.Link // from the last time that the link came up
+	half   *halved    // its device, with option puts
 	asking bool       // we have connected and wait for the answer
 	making bool       // a cable is becoming a bridge that is then brought up
 	absent bool       // the neighbour did not run at the last check
@@ -77,7 +78,7 @@ const desertedAfter = 2 * lastPause
 // deserted reports whether nobody uses the other end of a bridge, as far as one can know. The
 // caller holds mu.
 func (l *nodeLink) deserted() bool {
-	return l.asking && !l.bySocket() && (!misfit(l.err) || time.Since(l.since) > desertedAfter)
+	return l.asking && !l.bySocket() && (!Misfit(l.err) || time.Since(l.since) > desertedAfter)
 }
 
 // state returns one of these states. The caller holds mu.
@@ -333,7 +334,7 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error)
 		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
 			return nil, err
 		}
-		if why := h.why(node); misfit(why) {
+		if why := h.why(node); Misfit(why) {
 			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
 		}
 		h.wait(ctx, lookAgain, changed, below)

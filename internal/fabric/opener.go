@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -62,6 +63,13 @@ func (w *attachedWire) open(l *nodeLink) bool {
 	h.mu.Unlock()
 	if err == nil {
 		dev, _ = h.spec.wrap(dev, nil)
+		if h.spec.Puts {
+			half := halve(dev)
+			h.mu.Lock()
+			l.half = half
+			h.mu.Unlock()
+			dev = half
+		}
 		dev = ofUnknown(dev)
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
@@ -115,6 +123,9 @@ func (h *hosts) attachWires() error {
 			continue
 		}
 		a, err := h.spec.attach(l.wire.from(h.spec.Kind, h.spec.Node))
+		if err == nil && a == nil && h.spec.Puts {
+			err = errors.New("option puts=window: want a bridge, as in right=ntb, right=ivshmem:/PATH or right=file:/PATH")
+		}
 		if err != nil {
 			h.detachWires()
 			return fmt.Errorf("attach the wire to %s: %w", nodeName(l.to), err)

@@ -72,7 +72,7 @@ func (r *refusals) add(why error) {
 
 // check counts a process whose link did not come up, if it does not fit.
 func (r *refusals) check(err error) {
-	if misfit(err) {
+	if Misfit(err) {
 		r.add(err)
 	}
 }
@@ -85,8 +85,8 @@ func (r *refusals) view() Refusals {
 	return v
 }
 
-// misfit reports whether a link was refused because the two sides differ.
-func misfit(err error) bool {
+// Misfit reports whether a link was refused because the two sides differ.
+func Misfit(err error) bool {
 	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrUnfit, link.ErrVersion, ntb.ErrVersion, ntb.ErrInUse} {
 		if errors.Is(err, e) {
 			return true

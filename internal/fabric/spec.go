@@ -48,6 +48,7 @@ type Spec struct {
 	Spin       time.Duration  // -1 for the default
 	DMAFrom    int            // 0 to measure it
 	Heap       int            // bytes of the ends' memory that each node has for heaps, see OpenHeaps; 0 for none
+	Puts       bool           // half of the wire's windows are for heaps, see OpenHeapWindow
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.
@@ -168,14 +169,19 @@ func (s *Spec) checkHosts() error {
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
 		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
-	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0):
-		return fmt.Errorf("share, lanes, slots, frame, failover and heap are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
+	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0 || s.Puts):
+		return fmt.Errorf("share, lanes, slots, frame, failover, heap and puts are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
 	case s.Nodes == 0:
 		return s.checkEnds()
 	case s.Node > s.Nodes:
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
 	case s.Share && s.Backend == "mem":
 		return errors.New("backend=mem is one process, which shares nothing: want share=0")
+	}
+	if s.Puts {
+		if err := s.checkPuts(); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Names)) {
 		if node := s.Names[name]; node > s.Nodes {

@@ -98,7 +98,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&slots=1":                  "want a number from 2 to 4096",
 		"ring:x?node=1&nodes=3&frame=1000":               "want a multiple of 64 from 256 to 1048576",
 		"ring:x?node=1&nodes=3&failover=x":               "want 0 or 1",
-		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, heap, left, right or nodeI",
+		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, heap, puts, left, right or nodeI",
 		"ring:?node=1&nodes=3":                           "want 1 to 32 letters",
 		"ring:x?node=1&left=ivshmem:/a":                  "for the owner of the links",
 		"line:x?node=1&nodes=2&left=ivshmem:/a":          "option left: node 1 has wires right",
@@ -140,6 +140,32 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"shm:x?hops=2":                                   "want window, buffer, spin or dmafrom",
 		"shm:x?dmafrom=x":                                "want a number from 0 to 1073741824",
 		"shm:x?window=1&buffer=1&spin=1":                 "option buffer=1", // the first by name
+	} {
+		_, err := ParseSpec(bad)
+		require.ErrorIs(t, err, syscall.EINVAL, bad)
+		require.ErrorContains(t, err, want, bad)
+	}
+}
+
+// Half of a bridge can be for heaps where there is one bridge, and one way.
+func TestPutsGoByTheOnlyBridge(t *testing.T) {
+	for _, good := range []string{
+		"line:x?node=1&nodes=2&puts=window", "mesh:x?node=2&nodes=2&node1=ntb&puts=window", "ntb:0000:b1:00.0?puts=window",
+		"ring:x?node=1&nodes=3&puts=requests",
+	} {
+		s, err := ParseSpec(good)
+		require.NoError(t, err, good)
+		require.Equal(t, s.Nodes == 2, s.Puts)
+		require.False(t, s.asMember().Puts)
+	}
+	for bad, want := range map[string]string{
+		"line:x?node=1&nodes=3&puts=window":                            "want two nodes with one wire",
+		"ring:x?node=1&nodes=2&puts=window":                            "want two nodes with one wire",
+		"line:x?node=1&nodes=2&failover=1&puts=window":                 "without heap and failover",
+		"line:x?node=1&nodes=2&right=file:/a&heap=1048576&puts=window": "without heap and failover",
+		"line:x?node=1&puts=window":                                    "for the owner of the links",
+		"line:x?node=1&nodes=2&puts=1":                                 "want window or requests",
+		"shm:x?puts=window":                                            "is one host",
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)

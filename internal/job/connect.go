@@ -63,6 +63,7 @@ func (w *World) introduce(c net.Conn) (*hello, error) {
 var (
 	errStrict = errors.New("option Strict")
 	errFar    = errors.New("its host is not a neighbour")
+	errWindow = errors.New("a part of its heap is a bridge's window, which can only be written")
 )
 
 // mapPeer maps the heap of a PE, or sets p.why.
@@ -75,6 +76,11 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 		return errStrict
 	case w.opts.common != nil:
 		return w.mapCommon(p, h)
+	case h.Window != 0:
+		if w.window != nil && h.Window == w.window.Far {
+			p.SetWindow(w.across())
+		}
+		return errWindow
 	case w.spec.Hops(h.Node) > 1:
 		return errFar
 	case w.opts.inProcess:
@@ -110,6 +116,7 @@ const (
 func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 	port := strconv.Itoa(w.port(pe))
 	d := &sdp.Dialer{Fabric: w.fabric}
+	var differs error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		var err error
 		for i := range max(1, w.spec.Nodes) {
@@ -122,10 +129,16 @@ func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 			if err == nil {
 				return c, nil
 			}
+			if fabric.Misfit(err) {
+				differs = err // the neighbour ends because of it, and is not there later
+			}
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
+			if differs != nil {
+				err = differs
+			}
 			return nil, fmt.Errorf("PE %d: %w", pe, err)
 		}
 	}

@@ -22,6 +22,7 @@ type hello struct {
 	Common  int    `json:"common,omitempty"` // option heap of its fabric
 	At      int64  `json:"at,omitempty"`     // where its heap begins in that memory
 	Node    int    `json:"node"`             // the sender's node in the fabric
+	Window  uint32 `json:"window,omitempty"` // its number of the session whose window has parts of its heap; 0 if there is none
 	Strict  bool   `json:"strict,omitempty"`
 	Fence   bool   `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
 	Token   uint64 `json:"token"`           // by which the sender lends its heap
@@ -37,7 +38,11 @@ var errRefused = errors.New("PEs do not fit together")
 
 func (w *World) hello() *hello {
 	_, at := w.heap.File()
-	return &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
+	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
+	if w.window != nil {
+		h.Window = w.window.Own
+	}
+	return h
 }
 
 // fits returns nil if another PE's hello agrees with ours.

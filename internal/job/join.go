@@ -159,7 +159,10 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.peers[w.pe].node = w.spec.Node
-	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil {
+	if err := w.openWindow(ctx); err != nil {
+		return err
+	}
+	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil && w.window == nil {
 		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
 			return err
 		}

@@ -58,8 +58,9 @@ type attachment struct {
 	spec   *fabric.Spec
 	fabric *sdp.Fabric
 	ln     net.Listener
-	recall func() // ends the loan of the heap; nil if that cannot be mapped
-	fence  bool   // a PE that stores to the heap makes a barrier, since this one has no membarrier
+	window *fabric.HeapWindow // of which parts of the heap are; nil if there is none
+	recall func()             // ends the loan of the heap; nil if that cannot be mapped
+	fence  bool               // a PE that stores to the heap makes a barrier, since this one has no membarrier
 }
 
 // joining is how far the PEs of a job have found each other.
@@ -407,6 +408,9 @@ func (w *World) release() {
 	}
 	if w.recall != nil {
 		w.recall()
+	}
+	if w.window != nil {
+		_ = w.window.Close()
 	}
 	if w.fabric != nil {
 		w.fabric.Close()

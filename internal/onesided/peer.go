@@ -12,9 +12,10 @@ type Peer struct {
 	// Immutable once all PEs have joined.
 	space *Space
 	pe    int
-	arm   *uint32 // its arm word, where its heap is mapped
+	arm   *uint32 // its arm word, where its heap is mapped; with win the copy that it keeps here
 	fence bool    // a full barrier is needed between a store there and the load of arm, since one of both PEs has no membarrier
 	ch    *activemsg.Channel
+	win   *Window // parts of its heap, where puts are stores to a window; else nil
 
 	// base is its heap as mapped here. If it is nil, operations are requests. It
 	// becomes nil when the PE ends, after which nothing more is stored there. The
@@ -123,8 +124,13 @@ func (c *Ctx) TellWaiter(p *Peer, off uintptr, v uint64) {
 	if p.tell(off, v) {
 		return
 	}
-	if ch := c.channel("p", p); ch != nil {
+	ch := c.channel("p", p)
+	switch {
+	case ch == nil:
+	case p.win == nil:
 		c.fail("p", p, ch.Tell(off, v))
+	case !p.tellWaiter(off, v):
+		c.pFar(p, off, 8, v, 0) // which is acknowledged, or a later word could overtake it
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // element, and a load of the arm word there. A get is a copy. To any other PE, a put is a
 // request followed by its bytes, and a get is a request that the PE answers. A long get is
 // cut into requests of up to 64 KiB, which are under way together. Requests to a PE are done
-// in their order.
+// in their order. Where a part of its heap is a window, a put there is stores, see window_unsafe.go.
 //
 // src and dst point to n elements of size bytes each, in this PE's memory. A put returns
 // when src may be used again. Fence and Quiet ensure that it has arrived.
@@ -35,12 +35,12 @@ func (c *Ctx) Put(o Object, src unsafe.Pointer, n int, size uintptr, pe int) {
 	c.putFar(p, o.Off, unsafe.Slice((*byte)(src), uintptr(n)*size))
 }
 
-// putFar does a put by requests.
+// putFar does a put to a PE that is not mapped.
 func (c *Ctx) putFar(p *Peer, off uintptr, b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	if ch := c.channel("put", p); ch != nil {
+	if ch := c.channel("put", p); ch != nil && !p.store(off, b) {
 		c.fail("put", p, ch.Put(off, b))
 	}
 }
@@ -116,7 +116,7 @@ func (c *Ctx) P(o Object, i int, size uintptr, lo, hi uint64, pe int) {
 }
 
 func (c *Ctx) pFar(p *Peer, off, size uintptr, lo, hi uint64) {
-	if ch := c.channel("p", p); ch != nil {
+	if ch := c.channel("p", p); ch != nil && !p.storeWord(off, size, lo, hi) {
 		b := [2]uint64{lo, hi}
 		c.fail("p", p, ch.PutShort(off, unsafe.Slice((*byte)(unsafe.Pointer(&b)), size)))
 	}
@@ -173,7 +173,7 @@ func (c *Ctx) PutStrided(o Object, src unsafe.Pointer, have int, s symheap.Strid
 		p.Stored()
 		return
 	}
-	if ch := c.channel("iput", p); ch != nil {
+	if ch := c.channel("iput", p); ch != nil && !p.storeStrided(o.Off, src, s) {
 		c.fail("iput", p, ch.PutStrided(o.Off, unsafe.Slice((*byte)(src), uintptr(have)*s.Size), blocksOf(s)))
 	}
 }

@@ -126,7 +126,10 @@ func (s *Space) poll(look func() bool, budget time.Duration) bool {
 func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.lieDown()
 	defer s.sleepers.getUp(bell)
-	atomic.AddUint32(s.self.arm, 1)
+	arm := atomic.AddUint32(s.self.arm, 1)
+	if s.across != nil {
+		s.across.publishArm(arm)
+	}
 	again, armed := s.recheck, true
 	if s.self.fence {
 		ntb.Fence() // as all others do after each store

@@ -12,6 +12,7 @@ import (
 //
 //	0x0000  4  arm: changes when this PE is about to sleep; written by this PE
 //	0x0008  8  token: says which heap this is; written by this PE before others know of it
+//	0x0040  4  far arm: the arm of the PE at the other end of a bridge, whose window begins with this heap; written by that PE
 //	0x1000     work areas of teams, written by all PEs
 //	...        objects
 //
@@ -20,6 +21,7 @@ import (
 const (
 	ArmAt     = 0
 	TokenAt   = 8
+	FarArmAt  = 0x40
 	Shared    = 0x1000 // what other PEs may write begins here
 	PageBytes = 4096
 	LineBytes = 64 // a cache line; objects do not share one

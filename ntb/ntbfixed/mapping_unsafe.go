@@ -32,6 +32,20 @@ func mapMemory(m Memory) (mapping, error) {
 	return mapped, nil
 }
 
+// mapOver maps a part of a file over memory that is mapped.
+func mapOver(m Memory, at []byte) (mapping, error) {
+	_, err := unix.MmapPtr(m.FD, m.Offset, unsafe.Pointer(unsafe.SliceData(at)), uintptr(len(at)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+	if err != nil {
+		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes over other memory: %w", len(at), err)
+	}
+	mapped := mapping{mem: at}
+	if mapped.guard, err = sigbus.Guard(at); err != nil {
+		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.scratch())
+	}
+	return mapped, nil
+}
+
 func (m *mapping) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.mem)) }
 
 // scratch gives the addresses scratch memory. Stores that are under way on other processors
@@ -46,13 +60,16 @@ func (m *mapping) scratch() error {
 }
 
 // keep gives the addresses a private copy of what they hold.
-func (m *mapping) keep() error {
+func (m *mapping) keep() error { return m.hold(m.mem) }
+
+// hold gives the addresses private memory with a copy of from, which is as long.
+func (m *mapping) hold(from []byte) error {
 	n := uintptr(len(m.mem))
 	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("ntbfixed: map a private copy: %w", err)
 	}
-	copy(unsafe.Slice((*byte)(p), len(m.mem)), m.mem)
+	copy(unsafe.Slice((*byte)(p), len(m.mem)), from)
 	if _, err := unix.MremapPtr(p, n, m.base(), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 		_ = unix.MunmapPtr(p, n)
 		return fmt.Errorf("ntbfixed: exchange memory: %w", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,8 +40,9 @@ type session struct {
 	rings [doorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
 	bells [doorbells]chan struct{} // capacity 1
 	kick  chan struct{}            // capacity 1: an interrupt
-	mu    lock.Mutex[lock.Attach]  // guards seen
+	mu    lock.Mutex[lock.Attach]  // guards the following
 	seen  [doorbells]uint32        // doorbell words
+	views []*view                  // what MapAt has mapped
 
 	state   atomic.Int32
 	begun   atomic.Bool   // set by begin; until then the page is bringUp's alone
@@ -68,6 +70,7 @@ func newSession(a *attachment) (*session, error) {
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
 		Stranger: a.config.Stranger, Elsewhere: a.config.Elsewhere,
 	}
+	s.caps.Mapper = s
 	if a.config.Vanishes {
 		s.caps.Vanishing, s.caps.Stranger = s, true
 	}
@@ -160,8 +163,48 @@ func (s *session) Gone() bool {
 	return s.gone()
 }
 
-// keep has the inbound memory hold what it holds for good, or zeros if that has gone meanwhile.
+// view is inbound memory that is mapped at other addresses as well.
+type view struct {
+	mapping
+	off int // in the memory of the session
+}
+
+// MapAt implements ntb.Mapper.
+func (s *session) MapAt(off int, at []byte) (release func(), err error) {
+	if off < 0 || len(at) == 0 || off > len(s.inbound)-len(at) {
+		panic(fmt.Sprintf("ntbfixed: map %d bytes at %d of a window of %d", len(at), off, len(s.inbound)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.LinkUp() { // keep finds what was mapped before
+		return nil, ntb.ErrLinkDown
+	}
+	v := &view{off: PageSize + off}
+	if v.mapping, err = mapOver(Memory{s.attachment.config.Own.FD, s.attachment.config.Own.Offset + int64(v.off), len(at)}, at); err != nil {
+		return nil, err
+	}
+	s.views = append(s.views, v)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		v.guard.Release()
+		s.views = slices.DeleteFunc(s.views, func(o *view) bool { return o == v })
+	}, nil
+}
+
+// keep has the inbound memory hold what it holds for good, wherever it is mapped, or zeros if that has gone
+// meanwhile.
 func (s *session) keep() error {
+	err := s.keepOwn()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.views {
+		err = errors.Join(err, v.hold(s.own.mem[v.off:v.off+len(v.mem)]))
+	}
+	return err
+}
+
+func (s *session) keepOwn() error {
 	switch {
 	case !s.attachment.config.Zeros:
 		return s.own.keep()

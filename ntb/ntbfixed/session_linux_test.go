@@ -37,6 +37,51 @@ func TestStoresAfterTheEndOfASessionReachNobody(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(raw.mem, PageSize))
 }
 
+// Memory at other addresses is the window's until the session ends, and then what it was.
+func TestInboundMemoryIsMappedOverOther(t *testing.T) {
+	leak.Check(t)
+	for name, end := range map[string]func(x, y ntb.Device){
+		"own":    func(x, _ ntb.Device) { x.Disable() },
+		"peer's": func(x, y ntb.Device) { y.Disable(); require.ErrorIs(t, x.WaitDoorbell(0), ntb.ErrLinkDown) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, 8*PageSize)
+			x, y := open(t, a, b)
+			heap, err := unix.Mmap(-1, 0, 4*PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+			require.NoError(t, err)
+			defer unix.Munmap(heap)
+			at := heap[PageSize : 3*PageSize]
+			m := x.Caps().Mapper
+			require.Panics(t, func() { m.MapAt(7*PageSize, at) })
+			_, err = m.MapAt(100, at)
+			require.ErrorIs(t, err, unix.EINVAL)
+			release, err := m.MapAt(5*PageSize, at)
+			require.NoError(t, err)
+			out := y.Outbound()
+			out.Publish64(5*PageSize+8, 7)
+			require.EqualValues(t, 7, ntb.Load64(at, 8))
+			at[100] = 9
+			require.EqualValues(t, 9, x.Inbound()[5*PageSize+100])
+
+			end(x, y)
+			next, nexty := open(t, a, b)
+			require.EqualValues(t, 7, ntb.Load64(at, 8))
+			at[101] = 9
+			require.Zero(t, bytes.Trim(next.Inbound(), "\x00"), "a session begins with zeros, and nobody else stores there")
+			out = nexty.Outbound()
+			out.Publish64(5*PageSize+8, 8)
+			require.EqualValues(t, 7, ntb.Load64(at, 8))
+			_, err = m.MapAt(5*PageSize, at)
+			require.ErrorIs(t, err, ntb.ErrLinkDown)
+			release()
+			for _, d := range []ntb.Device{x, y, next, nexty} {
+				require.NoError(t, d.Close())
+			}
+			require.Equal(t, []byte{9, 9}, at[100:102])
+		})
+	}
+}
+
 // A peer that has died stores nothing. Its heartbeat ends, and with it the link.
 func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
 	leak.Check(t)

@@ -50,6 +50,8 @@
 //	      link   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
 //	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
 //	      onesided Ctx.Quiet        the other element         the first               Fence
+//	S19   onesided Peer.stored      element, by a window      copy of the arm         Fence
+//	      onesided Window.publishArm copy of the arm          element of the heap     Device.Order
 //
 // "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S5 to S7 on FenceToLook or
 // Coherent. Where Device.Order is membarrier, it is a

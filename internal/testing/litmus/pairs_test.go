@@ -72,6 +72,7 @@ var litmuses = []litmus{
 	doorbell("S12"),
 	flag("S13"), flags("S14"), flag("S15"), flag("S16"), flag("S17"),
 	quiet("S18"),
+	fenced("S19", a64, b32),
 }
 
 // In armed, the side that works has no fence. The side that is about to sleep makes

@@ -1,0 +1,35 @@
+package job
+
+import (
+	"context"
+
+	"github.com/ntbnet/ntbnet/internal/collective"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/symheap"
+)
+
+// openWindow has parts of the heap be memory that the neighbour can store to, where the fabric has option puts: the
+// beginning, with the work area of the team of all PEs, and objects. The areas of other teams are many, and seldom used.
+// It is called before another PE knows of this one. Then nothing is in the heap but the token, which a neighbour may
+// change: nobody maps this heap.
+func (w *World) openWindow(ctx context.Context) (err error) {
+	if w.opts.Strict || w.opts.OneFile || w.opts.inProcess {
+		return nil
+	}
+	if w.window, err = fabric.OpenHeapWindow(ctx, w.spec); w.window != nil {
+		head := w.windowHead()
+		err = w.window.Map(w.heap.Bytes[:head], w.heap.Bytes[w.heap.Objects:])
+	}
+	return err
+}
+
+// windowHead returns how much of the beginning of a heap is in a window.
+func (w *World) windowHead() int { return int(symheap.Shared + collective.AreaBytes(len(w.peers))) }
+
+// across returns the neighbour's window. All heaps have one size.
+func (w *World) across() *onesided.Window {
+	out, head := w.window.Out(), w.windowHead()
+	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-w.heap.Objects)),
+		Head: uintptr(head), Objects: uintptr(w.heap.Objects), Order: w.window.Order}
+}
