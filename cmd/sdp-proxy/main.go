@@ -57,6 +57,15 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 			return statusUsage
 		}
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
+		if o.memory == 0 {
+			return statusOK
+		}
+		most, err := o.config.MostConnections(o.memory)
+		if err != nil {
+			refuse.Printf("%s: %v", o.file, err)
+			return statusUsage
+		}
+		fmt.Fprintf(stdout, "max-connections: %d\n", most)
 		return statusOK
 	}
 	d := &daemon{options: o, manager: findManager(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals}

@@ -63,10 +63,12 @@ Exit status: 0 after a signal, also if connections were cut, which the last line
 
 const checkHead = `sdp-proxy check reads a file as sdp-proxy --config does, and serves nothing.
 
-Usage: sdp-proxy check FILE
+Usage: sdp-proxy check [--memory SIZE] FILE
 
 It prints how many maps there are, or the first error, with its line and column or with the map that cannot be in
 this fabric. It joins no fabric.
+With --memory it also prints which max-connections keeps a proxy of these maps within so much memory, if all that is
+sent by SDP stays unread.
 
 Flags:
 `
@@ -76,6 +78,7 @@ type options struct {
 	config *proxy.Config
 	file   string // that config is from, or ""
 	check  bool   // it is to be checked alone
+	memory int    // for which that computes max-connections, or 0
 }
 
 // load reads the file, if there is one.
@@ -131,14 +134,16 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 }
 
 func parseCheck(args []string, stdout io.Writer) (*options, error) {
+	var memory flags.Size
 	fs := flags.New("sdp-proxy check", stdout, checkHead, "")
+	fs.Var(&memory, "memory", "print the max-connections for `SIZE` of memory, such as 48M")
 	if err := flags.Parse(fs, args, stdout); err != nil {
 		return nil, err
 	}
 	if fs.NArg() != 1 {
 		return nil, errors.New("check: want one file, as in sdp-proxy check /etc/ntbnet/proxy.yaml")
 	}
-	o := &options{file: fs.Arg(0), check: true}
+	o := &options{file: fs.Arg(0), check: true, memory: int(memory)}
 	return o, o.load()
 }
 

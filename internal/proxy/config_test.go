@@ -145,3 +145,18 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+// The max-connections for some memory is that of each map.
+func TestMostConnectionsOfMemory(t *testing.T) {
+	one, three := &Config{Maps: make([]Map, 1)}, &Config{Maps: make([]Map, 3)}
+	n, err := one.MostConnections(48 << 20)
+	require.NoError(t, err)
+	require.Equal(t, 25, n)
+	n, err = three.MostConnections(48 << 20)
+	require.NoError(t, err)
+	require.Equal(t, 8, n)
+	_, err = three.MostConnections(16 << 20)
+	require.EqualError(t, err, "16777216 bytes of memory are too little for 3 maps: want at least 20 MiB")
+	_, err = three.MostConnections(20 << 20)
+	require.NoError(t, err)
+}
