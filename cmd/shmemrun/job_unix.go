@@ -30,6 +30,7 @@ type job struct {
 	copies sync.WaitGroup
 	pes    []*pe
 	live   int                    // PEs that have not ended
+	failed []*pe                  // PEs that failed before the job was ended, in the order in which that was seen
 	tell   *os.File               // a pipe for the PEs' reports, see launch.EnvReport, and the ends of the PEs
 	cores  []cpus                 // to bind the PEs to; none to bind none
 	passed map[syscall.Signal]int // how often each signal was passed on
@@ -114,7 +115,7 @@ func read(r io.Reader, n int, reports chan<- report) {
 			return
 		}
 		got := report{int(b[0])<<8 | int(b[1]), launch.State(b[2])}
-		if got.pe >= n || !slices.Contains([]launch.State{launch.Joining, launch.Joined, launch.Left, ended}, got.state) {
+		if got.pe >= n || !slices.Contains([]launch.State{launch.Joining, launch.Joined, launch.Left, launch.Dead, ended}, got.state) {
 			in.Discard(1)
 			continue
 		}
@@ -134,11 +135,14 @@ func cannot(err error) int {
 // wait returns when all PEs have ended. If the job was ended, it also waits for all
 // that they had started.
 func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
-	var timeout, patience, kill, look <-chan time.Time
+	var timeout, judge, patience, kill, look <-chan time.Time
 	if j.timeout > 0 {
 		timeout = time.After(j.timeout)
 	}
 	for {
+		if !j.ending && len(j.failed) > 0 && judge == nil {
+			judge = time.After(j.grace)
+		}
 		if j.ending && patience == nil {
 			patience = time.After(j.grace)
 		}
@@ -160,6 +164,8 @@ func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
 		case <-timeout:
 			j.log.Printf("the job has not ended after %v", j.timeout)
 			j.fail(statusTimeout)
+		case <-judge:
+			j.judge(true)
 		case <-patience:
 			j.notice = false
 		case <-kill:
@@ -182,7 +188,10 @@ func (j *job) took(r report) {
 		return
 	}
 	p := j.pes[r.pe]
-	if r.state == ended {
+	switch r.state {
+	case launch.Dead:
+		p.dead = true
+	case ended:
 		select {
 		case <-p.ended:
 		default:
@@ -193,7 +202,7 @@ func (j *job) took(r report) {
 			j.live--
 			j.look(p)
 		}
-	} else {
+	default:
 		p.state = r.state
 	}
 	if j.ending || !slices.ContainsFunc(j.pes, func(p *pe) bool { return !p.over && p.state == launch.Joining }) {
@@ -217,29 +226,45 @@ func (j *job) fail(status int) {
 
 // look decides what the end of a PE means.
 func (j *job) look(p *pe) {
-	status, how := 1, "ended in an unknown way"
+	p.status, p.how = 1, "ended in an unknown way"
 	if p.end != nil {
 		ws := p.end.Sys().(syscall.WaitStatus)
 		switch {
 		case ws.Exited():
-			status, how = ws.ExitStatus(), fmt.Sprintf("exited with status %d", ws.ExitStatus())
+			p.status, p.how = ws.ExitStatus(), fmt.Sprintf("exited with status %d", ws.ExitStatus())
 		case ws.Signaled():
-			status, how = statusSignal+int(ws.Signal()), fmt.Sprintf("was killed by signal %d (%v)", int(ws.Signal()), ws.Signal())
+			p.status, p.how = statusSignal+int(ws.Signal()), fmt.Sprintf("was killed by signal %d (%v)", int(ws.Signal()), ws.Signal())
 			if j.passed[ws.Signal()] > 0 {
-				how = "" // no message: shmemrun passed this signal on
+				p.how = "" // no message: shmemrun passed this signal on
 			}
 		}
 	}
-	if status == 0 && !j.ending {
+	switch {
+	case j.ending:
+	case p.status == 0:
 		p.gone = true // what it has left behind, it has left on purpose
+	default:
+		j.failed = append(j.failed, p)
 	}
-	if status == 0 || j.ending {
+	j.judge(false)
+}
+
+// judge ends the job because of the PE that failed first. A PE that found another one dead may be seen to end before that
+// one. Then judge waits for it, unless it is late.
+func (j *job) judge(late bool) {
+	if j.ending || len(j.failed) == 0 {
 		return
 	}
-	if how != "" {
-		j.log.Printf("PE %d of %d %s", p.number, j.n, how)
+	first := j.failed[0]
+	if i := slices.IndexFunc(j.failed, func(p *pe) bool { return p.dead }); i >= 0 {
+		first = j.failed[i]
+	} else if !late && slices.ContainsFunc(j.pes, func(p *pe) bool { return p.dead && !p.over }) {
+		return
 	}
-	j.fail(status)
+	if first.how != "" {
+		j.log.Printf("PE %d of %d %s", first.number, j.n, first.how)
+	}
+	j.fail(first.status)
 	j.notice = true
 }
 

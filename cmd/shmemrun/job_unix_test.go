@@ -274,6 +274,28 @@ func TestPEsNoticeAFailureBeforeTheyAreEnded(t *testing.T) {
 	assert.Equal(t, "true\ntrue\n", out)
 }
 
+// A PE that fails because another one has ended may be seen to end first. The other one is named.
+func TestThePEThatFailedFirstIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		end    string
+		status int
+		says   string
+	}{
+		{"kill -9 $$", 128 + 9, "PE 0 of 2 was killed by signal 9 (killed)"},
+		{"exit 4", 4, "PE 0 of 2 exited with status 4"},
+		{"exit 0", 1, "PE 1 of 2 exited with status 1"},
+	} {
+		status, _, errs := result(t, command(t, "-n", "2", "--grace", "1m", "sh", "-c",
+			`if [ $SHMEM_PE = 1 ]; then printf '\000\000d' >&3; exit 1; fi; sleep 0.2; `+c.end))
+		assert.Equal(t, c.status, status, c.end)
+		assert.Equal(t, "shmemrun: "+c.says+"\n", errs)
+	}
+	status, _, errs := result(t, command(t, "-n", "2", "--grace", "10ms", "sh", "-c",
+		`if [ $SHMEM_PE = 1 ]; then printf '\000\000d' >&3; exit 1; fi; exec sleep 1000`))
+	assert.Equal(t, 1, status, "a PE that lives is not waited for")
+	assert.Equal(t, "shmemrun: PE 1 of 2 exited with status 1\n", errs)
+}
+
 func TestEachProgramHasItsPEs(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")

@@ -22,6 +22,10 @@ type pe struct {
 	gone  bool         // the group gets no more signals, since its number may be reused
 	over  bool         // the process has ended
 	state launch.State // what the PE has reported last; 0: nothing
+	dead  bool         // another PE has found that it has ended
+	// How it failed: for the job's status, and for people, "" if they know.
+	status int
+	how    string
 }
 
 // start starts the PE with this number.

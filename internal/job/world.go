@@ -253,6 +253,9 @@ func (w *World) fail(pe int, err error) {
 		w.lost(pe)
 		return
 	}
+	if !errors.Is(err, net.ErrClosed) && err != errEarly {
+		w.opts.launcher.ReportDead(pe)
+	}
 	w.space.Fail(&DeadError{pe, err}, func() { w.lost(pe) })
 	if w.opts.Exit == nil { // else this process says why and ends, as Failed tells it to
 		w.opts.launcher.Report(launch.Left)
