@@ -24,7 +24,7 @@ func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
 	const requests, restarts = 200, 4
 	type outage struct{ begin, end time.Time } // end is zero until the proxy listens again
 	var last atomic.Pointer[outage]
-	var done atomic.Int32 // restarts
+	var done, answered atomic.Int32 // restarts, requests
 	served := make(chan error, 1)
 	late := 0 // requests while the machine was too slow for a restart
 	go func() {
@@ -32,6 +32,7 @@ func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
 			begin := time.Now()
 			err := request(at[i%len(at)])
 			if err == nil {
+				answered.Add(1)
 				continue
 			}
 			o := last.Load()
@@ -53,6 +54,8 @@ func servedAcrossRestarts(t *testing.T, at []string, stop, start func()) {
 		stop()
 		start()
 		last.Store(&outage{now, time.Now()})
+		before := answered.Load() // a dial that waits tries again now and then
+		until(t, "a request is answered", func() bool { return len(served) > 0 || int(answered.Load()-before) > len(at) })
 		done.Add(1)
 	}
 	require.NoError(t, <-served)
