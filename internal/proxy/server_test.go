@@ -92,6 +92,7 @@ func TestConnectionsOfAChangedMapAreCutWhenTheirTimeIsOver(t *testing.T) {
 	require.NoError(t, s.Apply(t.Context(), config(0, at, e.names("b"))))
 	require.True(t, isReset(readToError(old)))
 	c := e.answers(s.Maps()[0].Addr(), "b")
+	eventually(t, "the old connection has ended", func() bool { return s.Maps()[0].Stats().Open == 1 })
 	// A map that is the same stays, with its connections.
 	require.NoError(t, s.Apply(t.Context(), config(0, at, s.Maps()[0].serves().Targets[0])))
 	time.Sleep(time.Millisecond)
