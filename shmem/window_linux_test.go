@@ -309,7 +309,7 @@ func putsOf(file string) func(job string, pe int) string {
 	}
 }
 
-// PEs that own the links of their nodes put by windows; those that are members of a node by requests.
+// On each node one process owns the links. Its PE puts by the window, and all other PEs by requests.
 func TestProcessesPutByWindow(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) { processes(t, "basics", n, "mapped", putsOf(memory(t))) })

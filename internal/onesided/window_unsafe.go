@@ -94,7 +94,7 @@ func (p *Peer) storeStrided(off uintptr, src unsafe.Pointer, s symheap.Strided) 
 	return true
 }
 
-// elements are for those that are not words, since what a window is given may escape.
+// elements holds buffers for elements of 1, 2 and 16 bytes. A local variable would be allocated at each put.
 var elements = sync.Pool{New: func() any { return new([2]uint64) }}
 
 // storeWord is store of an element, see symheap.Store. All that was put before is seen there first.

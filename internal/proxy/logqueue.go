@@ -9,9 +9,12 @@ import (
 )
 
 const (
-	queuedLines = 1000                  // that wait for their reader at most
-	gatherTime  = 10 * time.Millisecond // that lines wait for others, to be written at once
-	flushTime   = 1 * time.Second       // that Close waits for the reader
+	// queuedLines is how many lines may wait for their reader.
+	queuedLines = 1000
+	// gatherTime is how long a line waits for others, so that one write has them all.
+	gatherTime = 10 * time.Millisecond
+	// flushTime is how long Close waits for the reader.
+	flushTime = 1 * time.Second
 	// wholeWrite is how much a pipe takes whole (PIPE_BUF of Linux), so that no line of another process comes in between.
 	wholeWrite = 4096
 )
