@@ -20,8 +20,8 @@ var hooks = []struct{ receiver, method, call string }{
 	{"ListenConfig", "Listen", "NtbnetListen(lc, ctx, network, address)"},
 }
 
-// patchNet puts a patched copy of net/dial.go into the overlay, and the file with the
-// variables that it calls.
+// patchNet puts a patched copy of net/dial.go into the overlay, the file with the variables that it
+// calls, and package divert. Other modules could not import that from where it is.
 func (s *source) patchNet() error {
 	file := filepath.Join(s.goroot, "src", "net", "dial.go")
 	text, err := os.ReadFile(file)
@@ -33,7 +33,9 @@ func (s *source) patchNet() error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	s.overlay[filepath.Join(s.goroot, "src", "net", "ntbnet_divert.go")] =
-		filepath.Join(s.module, "integration", "others", "testdata", "net", "ntbnet_divert.go")
+		filepath.Join(s.module, here, "testdata", "net", "ntbnet_divert.go")
+	s.overlay[filepath.Join(s.module, "divert", "divert.go")] =
+		filepath.Join(s.module, here, "testdata", "divert", "divert.go")
 	return s.replace(file, text)
 }
 
@@ -74,7 +76,7 @@ func receiver(fn *ast.FuncDecl) string {
 
 // patchPackage makes a package use SDP: its tests, or the program if it is a command.
 func (s *source) patchPackage(p goPackage) error {
-	const imports = "import _ \"" + own + "/integration/others/testdata/divert\"\n"
+	const imports = "import _ \"" + own + "/divert\"\n"
 	if p.Name == "main" {
 		if err := s.replace(filepath.Join(p.Dir, "ntbnet_divert.go"), []byte("package main\n\n"+imports)); err != nil {
 			return err

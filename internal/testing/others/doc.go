@@ -1,11 +1,11 @@
 // Command others runs the test suites of other projects over TCP and over SDP, and
 // compares them test by test.
 //
-//	go run ./integration/others ssh                               # a suite that it knows
-//	go run ./integration/others all                               # all of those
-//	go run ./integration/others std net/http/httputil             # packages of Go's library
-//	go run ./integration/others golang.org/x/crypto@v0.58.0 ./ssh # a version of a module
-//	go run ./integration/others ../checkout ./...                 # a directory
+//	go run ./internal/testing/others ssh                               # a suite that it knows
+//	go run ./internal/testing/others all                               # all of those
+//	go run ./internal/testing/others std net/http/httputil             # packages of Go's library
+//	go run ./internal/testing/others golang.org/x/crypto@v0.58.0 ./ssh # a version of a module
+//	go run ./internal/testing/others ../checkout ./...                 # a directory
 //
 // The suites redis and mysql are this command's own, in testdata/drivers: they test that
 // go-redis and go-sql-driver/mysql find out which connections of a pool the server has
@@ -30,7 +30,8 @@
 //     standard library included. Calls of net by this module are left alone. The Control of
 //     gRPC's own dialer is left out. It turns keep-alive probes on, which would make network
 //     tcp TCP.
-//   - Each test package, and each command, has one more file, which imports testdata/divert.
+//   - Each test package, and each command, has one more file, which imports
+//     testdata/divert, by a path that only the overlay has.
 //   - In place of *net.TCPConn, tests name an interface with the methods that connections of
 //     both kinds have, as users have to. In place of *net.TCPListener they do so where a
 //     method is called on it.

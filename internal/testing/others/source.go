@@ -13,7 +13,10 @@ import (
 	"strings"
 )
 
-const own = "github.com/ntbnet/ntbnet"
+const (
+	own  = "github.com/ntbnet/ntbnet"
+	here = "internal/testing/others" // of this module
+)
 
 // source is a suite's source, ready to be run.
 type source struct {
@@ -62,7 +65,7 @@ func (s *source) copy(ctx context.Context, of suite) error {
 	}
 	from := target
 	if of.own {
-		from = filepath.Join(s.module, "integration", "others", target)
+		from = filepath.Join(s.module, here, target)
 	}
 	if strings.Contains(target, "@") {
 		out, err := output(ctx, "", "go", "mod", "download", "-json", target)
