@@ -38,12 +38,13 @@ func init() {
 		s, err := Alloc[int64](context.Background(), w, w.HeapLimit()/8)
 		require.NoError(t, err)
 		require.NoError(t, w.Team().Barrier(context.Background()))
-		src := slices.Repeat([]int64{-1}, 1<<17)
-		for round := 0; w.Err() == nil; round++ {
+		src := slices.Repeat([]int64{-1}, 1<<16)
+		for marked := false; w.Err() == nil; {
 			for at := 0; at+len(src) <= s.Len(); at += len(src) {
 				Put(w.Ctx(), s.From(at), src, 1-w.PE())
 			}
-			if round == 0 {
+			if !marked && AtomicFetch(w.Ctx(), s, 0, w.PE()) == -1 { // both put
+				marked = true
 				_ = os.WriteFile(os.Getenv(envMark)+strconv.Itoa(w.PE()), nil, 0o600)
 			}
 		}

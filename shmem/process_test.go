@@ -22,7 +22,7 @@ import (
 // The process of a PE runs this test binary with the name of a body in envBody.
 const (
 	envBody = "SHMEM_TEST_BODY"
-	envArgs = "SHMEM_TEST_ARGS" // PE, PEs, job, fabric, mode
+	envArgs = "SHMEM_TEST_ARGS" // PE, PEs, job, fabric, mode, and perhaps how long Open waits
 )
 
 // body is what each PE of a test runs. Another process finds it by its name.
@@ -58,6 +58,10 @@ func runBody(name string, args []string) int {
 		n, _ := strconv.Atoi(args[1])
 		opts = append(opts, PE(pe, n, args[2]), Fabric(args[3]))
 		opts = append(opts, modes[args[4]]...)
+		if len(args) > 5 {
+			limit, _ := time.ParseDuration(args[5])
+			opts = append(opts, Timeout(limit))
+		}
 	}
 	w, err := Open(context.Background(), opts...)
 	if err != nil {

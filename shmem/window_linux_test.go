@@ -86,7 +86,7 @@ func bridged(t *testing.T, size int, wrap func(a, b ntb.Device) (ntb.Device, ntb
 		require.NoError(t, err)
 		all.Go(func() {
 			defer f.Close()
-			w, err := Open(context.Background(), append(own[:len(own):len(own)], PE(pe, 2, name), Fabric(text), HeapLimit(8<<20))...)
+			w, err := Open(context.Background(), append([]Option{PE(pe, 2, name), Fabric(text), HeapLimit(8 << 20)}, own...)...)
 			if errs[pe] = err; err != nil {
 				return
 			}
@@ -295,34 +295,98 @@ func TestSmallWindows(t *testing.T) {
 
 // Ends that differ refuse each other.
 func TestOptionPutsMustBeTheSame(t *testing.T) {
-	errs := bridged(t, 2*halfWindow, nil, [2]string{"&puts=window", ""}, func(*World) {}, Timeout(3*time.Second))
-	require.ErrorContains(t, errs[0], "option puts: window here, requests at")
-	require.ErrorContains(t, errs[1], "option puts: requests here, window at")
-	for _, err := range errs {
-		require.NotContains(t, err.Error(), "\n")
+	for _, tt := range []struct {
+		a, b, wantA, wantB string
+		limit              time.Duration
+	}{
+		{"&puts=window", "", "option puts: window here, requests at", "option puts: requests here, window at", 10 * time.Second}, // PE 1 waits for so long
+		{"&puts=window&heap=2097152", "&puts=window&heap=1048576", "says its window has 3072 KiB, the bridge says 2048", "says its window has 2048 KiB, the bridge says 3072", time.Minute},
+		{"&puts=window&heap=4194304", "&puts=window&heap=4194304", "have room for at most heap=3850240 beside", "have room for at most heap=3850240 beside", time.Minute},
+	} {
+		errs := bridged(t, 2*halfWindow, nil, [2]string{tt.a, tt.b}, func(*World) {}, Timeout(tt.limit), HeapLimit(1<<16))
+		require.ErrorContains(t, errs[0], tt.wantA)
+		require.ErrorContains(t, errs[1], tt.wantB)
+		for _, err := range errs {
+			require.NotContains(t, err.Error(), "\n")
+		}
 	}
 }
 
-func putsOf(file string) func(job string, pe int) string {
-	return func(job string, pe int) string {
-		return fmt.Sprintf("line:%s?node=%d&nodes=2&share=1&puts=window&%s=file:%s", job, pe%2+1, []string{"right", "left"}[pe%2], file)
+func init() {
+	bodies["stored"] = func(t require.TestingT, w *World) {
+		stored(t, w)
+		basics(t, w)
 	}
 }
+
+// stored puts at the other PE, which waits awake, and sends no request for it.
+func stored(t require.TestingT, w *World) {
+	ctx, c, other := context.Background(), w.Ctx(), 1-w.PE()
+	s, err := AllocZeroed[int64](ctx, w, 100_000)
+	require.NoError(t, err)
+	step, err := AllocZeroed[uint64](ctx, w, 3)
+	require.NoError(t, err)
+	awake := func(i int) { // waits without sleep, in which a request would wake it
+		for AtomicFetch(c, step, i, w.PE()) == 0 {
+			runtime.Gosched()
+		}
+	}
+	P(c, step, 0, 1, other)
+	awake(0)
+	P(c, step, 1, 1, other) // answers its last sleep
+	before := requests(w, other)
+	src := make([]int64, s.Len())
+	for i := range src {
+		src[i] = int64(1_000_000 + i)
+	}
+	Put(c, s, src, other)
+	PutSignal(c, s, src[:1], step.From(2), 1, SignalSet, other)
+	require.Equal(t, before, requests(w, other))
+	awake(2)
+	require.Equal(t, src[1:], s.Local()[1:])
+	require.NoError(t, w.Team().Barrier(ctx))
+}
+
+// putsOf returns a fabric of two nodes with a file in common and further options.
+func putsOf(file, options string) func(job string, pe int) string {
+	return func(job string, pe int) string {
+		return fmt.Sprintf("line:%s?node=%d&nodes=2&share=1&puts=window%s&%s=file:%s", job, pe%2+1, options, []string{"right", "left"}[pe%2], file)
+	}
+}
+
+// windowHeap is as much for heaps as the windows of putsOf, of 32 MiB, leave beside a link.
+const windowHeap = "&heap=33206272"
 
 // On each node one process owns the links. Its PE puts by the window, and all other PEs by requests.
 func TestProcessesPutByWindow(t *testing.T) {
 	for _, n := range []int{2, 4} {
-		t.Run(strconv.Itoa(n), func(t *testing.T) { processes(t, "basics", n, "mapped", putsOf(memory(t))) })
+		t.Run(strconv.Itoa(n), func(t *testing.T) { processes(t, "basics", n, "mapped", putsOf(memory(t), "")) })
+	}
+}
+
+// Option heap says how much of the windows is for heaps. All of a heap is there.
+func TestHeapsInWindowsFit(t *testing.T) {
+	processes(t, "stored", 2, "mapped", putsOf(memory(t), windowHeap))
+	t.Setenv("SHMEM_SYMMETRIC_SIZE", "32m")
+	for _, cmd := range start(t, "open", 2, "mapped", putsOf(memory(t), windowHeap)) {
+		require.Error(t, cmd.Wait())
+		require.Contains(t, cmd.Stderr.(*bytes.Buffer).String(), "with heap=33206272 of the fabric there is room for ")
 	}
 }
 
 // A PE is killed while both put. The other ends, and the next job finds zeros in the same windows.
 func TestTheNextJobSeesZerosInItsWindows(t *testing.T) {
-	t.Setenv("SHMEM_SYMMETRIC_SIZE", "20m") // of which the window has 16
-	file := memory(t)
+	t.Run("half", func(t *testing.T) {
+		t.Setenv("SHMEM_SYMMETRIC_SIZE", "20m") // of which the window has 16
+		theNextJobSeesZeros(t, putsOf(memory(t), ""))
+	})
+	t.Run("heap", func(t *testing.T) { theNextJobSeesZeros(t, putsOf(memory(t), windowHeap)) })
+}
+
+func theNextJobSeesZeros(t *testing.T, fabric func(job string, pe int) string) {
 	mark := filepath.Join(t.TempDir(), "pe")
 	t.Setenv(envMark, mark)
-	all := start(t, "puts", 2, "mapped", putsOf(file))
+	all := start(t, "puts", 2, "mapped", fabric)
 	for pe := range all {
 		require.Eventually(t, func() bool { _, err := os.Stat(mark + strconv.Itoa(pe)); return err == nil }, time.Minute, time.Millisecond)
 	}
@@ -330,5 +394,5 @@ func TestTheNextJobSeesZerosInItsWindows(t *testing.T) {
 	require.Error(t, all[1].Wait())
 	_ = all[0].Wait()
 	require.Contains(t, all[0].Stderr.(*bytes.Buffer).String(), "PE 1 has ended")
-	processes(t, "zeros", 2, "mapped", putsOf(file))
+	processes(t, "zeros", 2, "mapped", fabric)
 }

@@ -124,7 +124,7 @@ func (s *Spec) checkEnds() error {
 			return fmt.Errorf("option %s: the memory has %d places, want one for each of %d nodes", name, e.places, s.Nodes)
 		}
 	}
-	if s.Heap != 0 {
+	if s.Heap != 0 && !s.Puts {
 		return s.checkHeaps(len(names))
 	}
 	return nil
@@ -158,8 +158,10 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 		w := w.from(s.Kind, s.Node)
 		if e, ok := s.ends[endName(w)]; ok {
 			window, err := e.check(ctx, w, s.Window)
-			if s.Puts {
-				window -= heapBytes(window, window)
+			if err == nil && s.Puts && window != 0 {
+				var heap int
+				heap, err = s.heapBytes(window, window)
+				window -= heap
 			}
 			if err == nil && window != 0 {
 				err = s.options().CheckWindow(window)

@@ -40,10 +40,10 @@ func (s *Spec) checkHeaps(wires int) error {
 	return nil
 }
 
-// OpenHeaps opens the memory of option heap, which has room for it. It returns nil without that option. The caller
-// closes it.
+// OpenHeaps opens the memory of option heap, which has room for it. It returns nil without that option, or if that says
+// how much of windows is for heaps. The caller closes it.
 func (s *Spec) OpenHeaps(ctx context.Context) (*Heaps, error) {
-	if s.Heap == 0 {
+	if s.Heap == 0 || s.Puts {
 		return nil, nil
 	}
 	var e end

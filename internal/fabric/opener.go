@@ -64,12 +64,10 @@ func (w *attachedWire) open(l *nodeLink) bool {
 	if err == nil {
 		dev, _ = h.spec.wrap(dev, nil)
 		if h.spec.Puts {
-			half := halve(dev)
-			h.mu.Lock()
-			l.half = half
-			h.mu.Unlock()
-			dev = half
+			dev, err = h.halve(l, dev)
 		}
+	}
+	if err == nil {
 		dev = ofUnknown(dev)
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,21 +12,37 @@ import (
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// Option puts=window leaves the second half of both windows of a bridge to symmetric heaps. The link has the first
-// half. Neither checks what the neighbour stores in the second: a heap is what PEs store to.
+// Option puts=window leaves the end of both windows of a bridge to symmetric heaps: the second half, or as much as option
+// heap says. The link has the rest. Neither checks what the neighbour stores there: a heap is what PEs store to.
 
-var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without heap and failover")
+var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without failover")
 
 // checkPuts checks that there is one wire, and one way to the neighbour.
 func (s *Spec) checkPuts() error {
-	if s.Nodes != 2 || s.Kind == topologyRing || s.Failover || s.Heap != 0 {
+	if s.Nodes != 2 || s.Kind == topologyRing || s.Failover {
 		return errPuts
 	}
 	return nil
 }
 
-// heapBytes returns how much of windows of these sizes is for heaps, the same number on both sides.
-func heapBytes(in, out int) int { return min(in, out) / 2 &^ 4095 }
+// leastSlots is how many slots a lane has in the smallest window of a link of two nodes.
+const leastSlots = 4
+
+// heapBytes returns how much of windows of these sizes is for heaps, the same number on both sides. It returns an error
+// if option heap leaves no room for the link.
+func (s *Spec) heapBytes(in, out int) (int, error) {
+	n := min(in, out)
+	if s.Heap == 0 {
+		return n / 2 &^ 4095, nil
+	}
+	o := s.options()
+	o.Slots = min(cmp.Or(o.Slots, leastSlots), leastSlots)
+	if most := (n - o.LinkWindow(0)) &^ 4095; s.Heap > most {
+		return 0, fmt.Errorf("%w: option heap=%d: windows of %d bytes have room for at most heap=%d beside the link",
+			ring.ErrUnfit, s.Heap, n, max(0, most))
+	}
+	return s.Heap, nil
+}
 
 // halved is a device without the parts of its windows that are for heaps.
 type halved struct {
@@ -38,11 +55,19 @@ type halved struct {
 	taken bool                    // there was a HeapWindow
 }
 
-func halve(dev ntb.Device) *halved {
+// halve returns what a device leaves to a link. It closes the device if that is too little.
+func (h *hosts) halve(l *nodeLink, dev ntb.Device) (ntb.Device, error) {
 	out := dev.Outbound()
-	d := &halved{Device: dev, caps: dev.Caps(), heap: heapBytes(len(dev.Inbound()), out.Len()), users: 1}
+	heap, err := h.spec.heapBytes(len(dev.Inbound()), out.Len())
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	d := &halved{Device: dev, caps: dev.Caps(), heap: heap, users: 1}
 	d.caps = d.caps.WithoutFrames()
-	return d
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.half = d
+	return d, nil
 }
 
 func (d *halved) Caps() ntb.Caps { return d.caps }
@@ -147,7 +172,7 @@ func OpenHeapWindow(ctx context.Context, spec *Spec) (*HeapWindow, error) {
 func (w *HeapWindow) Map(parts ...[]byte) error {
 	at := len(w.dev.Device.Inbound()) - w.dev.heap
 	if w.dev.heap < len(parts[0]) {
-		return fmt.Errorf("option puts=window: half of the window has %d bytes, want at least %d", w.dev.heap, len(parts[0]))
+		return fmt.Errorf("option puts=window: the heap's part of the window has %d bytes, want at least %d", w.dev.heap, len(parts[0]))
 	}
 	for _, part := range parts {
 		n := min(len(part), len(w.dev.Device.Inbound())-at)

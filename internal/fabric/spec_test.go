@@ -151,6 +151,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 func TestPutsGoByTheOnlyBridge(t *testing.T) {
 	for _, good := range []string{
 		"line:x?node=1&nodes=2&puts=window", "mesh:x?node=2&nodes=2&node1=ntb&puts=window", "ntb:0000:b1:00.0?puts=window",
+		"line:x?node=1&nodes=2&right=ivshmem:0000:00:03.0&heap=1048576&puts=window", "ntb:0000:b1:00.0?heap=1048576&puts=window",
 		"ring:x?node=1&nodes=3&puts=requests",
 	} {
 		s, err := ParseSpec(good)
@@ -159,13 +160,12 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 		require.False(t, s.asMember().Puts)
 	}
 	for bad, want := range map[string]string{
-		"line:x?node=1&nodes=3&puts=window":                            "want two nodes with one wire",
-		"ring:x?node=1&nodes=2&puts=window":                            "want two nodes with one wire",
-		"line:x?node=1&nodes=2&failover=1&puts=window":                 "without heap and failover",
-		"line:x?node=1&nodes=2&right=file:/a&heap=1048576&puts=window": "without heap and failover",
-		"line:x?node=1&puts=window":                                    "for the owner of the links",
-		"line:x?node=1&nodes=2&puts=1":                                 "want window or requests",
-		"shm:x?puts=window":                                            "is one host",
+		"line:x?node=1&nodes=3&puts=window":            "want two nodes with one wire",
+		"ring:x?node=1&nodes=2&puts=window":            "want two nodes with one wire",
+		"line:x?node=1&nodes=2&failover=1&puts=window": "without failover",
+		"line:x?node=1&puts=window":                    "for the owner of the links",
+		"line:x?node=1&nodes=2&puts=1":                 "want window or requests",
+		"shm:x?puts=window":                            "is one host",
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)

@@ -19,7 +19,7 @@ func commonOf(t *testing.T, file string, pe int) options {
 	o := options{Options: Options{PE: pe, N: 2}}
 	o.common, err = spec.OpenHeaps(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, o.fit(spec.Nodes, true))
+	require.NoError(t, o.fitCommon(spec.Nodes, true))
 	return o
 }
 

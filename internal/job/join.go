@@ -87,8 +87,13 @@ func open(ctx context.Context, o options) (*World, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if o.N > 1 {
-		if o.common, err = spec.OpenHeaps(ctx); err == nil && o.common != nil {
-			err = o.fit(spec.Nodes, anyHeap)
+		o.common, err = spec.OpenHeaps(ctx)
+		switch {
+		case err != nil:
+		case o.common != nil:
+			err = o.fitCommon(spec.Nodes, anyHeap)
+		case spec.Heap != 0:
+			err = o.fit(spec.Heap, windowHead(o.N), 1, anyHeap)
 		}
 		if err != nil {
 			return nil, o.closeCommon(err)

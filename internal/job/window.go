@@ -18,18 +18,18 @@ func (w *World) openWindow(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.window, err = fabric.OpenHeapWindow(ctx, w.spec); w.window != nil {
-		head := w.windowHead()
+		head := windowHead(len(w.peers))
 		err = w.window.Map(w.heap.Bytes[:head], w.heap.Bytes[w.heap.Objects:])
 	}
 	return err
 }
 
-// windowHead returns how much of the beginning of a heap is in a window.
-func (w *World) windowHead() int { return int(symheap.Shared + collective.AreaBytes(len(w.peers))) }
+// windowHead returns how much of the beginning of a heap is in a window, in a job of n PEs.
+func windowHead(n int) int { return int(symheap.Shared + collective.AreaBytes(n)) }
 
 // across returns the neighbour's window. All heaps have one size.
 func (w *World) across() *onesided.Window {
-	out, head := w.window.Out(), w.windowHead()
+	out, head := w.window.Out(), windowHead(len(w.peers))
 	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-w.heap.Objects)),
 		Head: uintptr(head), Objects: uintptr(w.heap.Objects), Order: w.window.Order}
 }
