@@ -131,19 +131,40 @@ func TestHeapsInCommonMemory(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		processes(t, "direct", 2, "mapped", lineOf("ivshmem:"+server(t), commonHeap))
 	})
-	for kind, ends := range map[string][]string{
-		"line": {"right=%[1]s", "left=%[1]s&right=%[1]s", "left=%[1]s"}, // node 3 is two hops from node 1
-		"mesh": {"node2=%[1]s&node3=%[1]s", "node1=%[1]s&node3=%[1]s", "node1=%[1]s&node2=%[1]s"},
-	} {
-		t.Run(kind+" of 3 nodes", func(t *testing.T) {
+	for _, tt := range []nodesOf{{"line", 3}, {"mesh", 3}, {"line", 16}} { // of a line, some are many hops apart
+		t.Run(fmt.Sprintf("%s of %d nodes", tt.kind, tt.n), func(t *testing.T) {
 			file := memory(t)
-			require.NoError(t, os.Truncate(file, 2*commonMemory)) // 6 areas
-			processes(t, "direct", 3, "mapped", func(job string, pe int) string {
-				end := fmt.Sprintf(ends[pe], "file:"+file+",peers=3")
-				return fmt.Sprintf("%s:%s?node=%d&nodes=3&heap=%d&%s", kind, job, pe+1, commonHeap, end)
+			require.NoError(t, os.Truncate(file, int64(tt.n*(tt.n-1)*commonMemory/3)))
+			processes(t, "direct", tt.n, "mapped", func(job string, pe int) string {
+				text := fmt.Sprintf("%s:%s?node=%d&nodes=%d&heap=%d", tt.kind, job, pe+1, tt.n, commonHeap)
+				for other := range tt.n {
+					if end := tt.end(pe, other); end != "" {
+						text += fmt.Sprintf("&%s=file:%s,peers=%d", end, file, tt.n)
+					}
+				}
+				return text
 			})
 		})
 	}
+}
+
+// nodesOf are nodes that are joined in a way.
+type nodesOf struct {
+	kind string
+	n    int
+}
+
+// end returns the option for the end of a node's wire to another one, both from 0 on. It is "" if there is none.
+func (f nodesOf) end(node, other int) string {
+	switch {
+	case f.kind == "mesh" && other != node:
+		return "node" + strconv.Itoa(other+1)
+	case f.kind == "line" && other == node+1:
+		return "right"
+	case f.kind == "line" && other == node-1:
+		return "left"
+	}
+	return ""
 }
 
 // server serves a memory at a socket.
