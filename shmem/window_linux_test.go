@@ -313,18 +313,22 @@ func TestOptionPutsMustBeTheSame(t *testing.T) {
 }
 
 func init() {
-	bodies["stored"] = func(t require.TestingT, w *World) {
-		stored(t, w)
-		basics(t, w)
+	for name, loads := range map[string]bool{"stored": false, "loaded": true} {
+		bodies[name] = func(t require.TestingT, w *World) {
+			stored(t, w, loads)
+			basics(t, w)
+		}
 	}
 }
 
-// stored puts at the other PE, which waits awake, and sends no request for it.
-func stored(t require.TestingT, w *World) {
+// stored puts at the other PE, which waits awake, and sends no request for it. Then it gets, by loads or by requests.
+func stored(t require.TestingT, w *World, loads bool) {
 	ctx, c, other := context.Background(), w.Ctx(), 1-w.PE()
 	s, err := AllocZeroed[int64](ctx, w, 100_000)
 	require.NoError(t, err)
 	step, err := AllocZeroed[uint64](ctx, w, 3)
+	require.NoError(t, err)
+	small, err := AllocZeroed[uint16](ctx, w, 3)
 	require.NoError(t, err)
 	awake := func(i int) { // waits without sleep, in which a request would wake it
 		for AtomicFetch(c, step, i, w.PE()) == 0 {
@@ -343,7 +347,18 @@ func stored(t require.TestingT, w *World) {
 	PutSignal(c, s, src[:1], step.From(2), 1, SignalSet, other)
 	require.Equal(t, before, requests(w, other))
 	awake(2)
-	require.Equal(t, src[1:], s.Local()[1:])
+	require.Equal(t, src, s.Local())
+	P(c, small, 1, 0xfff0, other)
+	require.NoError(t, w.Team().Barrier(ctx))
+	before = requests(w, other)
+	got := make([]int64, s.Len())
+	Get(c, got, s, other)
+	require.Equal(t, src, got)
+	require.Equal(t, src[7], G(c, s, 7, other))
+	require.Equal(t, uint16(0xfff0), G(c, small, 1, other))
+	require.Equal(t, loads, requests(w, other) == before)
+	AtomicAdd(c, s, 7, 1, other)
+	require.Equal(t, src[7]+1, G(c, s, 7, other)) // which comes behind the request
 	require.NoError(t, w.Team().Barrier(ctx))
 }
 
@@ -366,7 +381,7 @@ func TestProcessesPutByWindow(t *testing.T) {
 
 // Option heap says how much of the windows is for heaps. All of a heap is there.
 func TestHeapsInWindowsFit(t *testing.T) {
-	processes(t, "stored", 2, "mapped", putsOf(memory(t), windowHeap))
+	processes(t, "loaded", 2, "mapped", putsOf(memory(t), windowHeap))
 	t.Setenv("SHMEM_SYMMETRIC_SIZE", "32m")
 	for _, cmd := range start(t, "open", 2, "mapped", putsOf(memory(t), windowHeap)) {
 		require.Error(t, cmd.Wait())

@@ -191,6 +191,12 @@ func (w *HeapWindow) Out() ntb.Window {
 	return out.Slice(out.Len()-w.dev.heap, w.dev.heap)
 }
 
+// Load loads from the neighbour's part, see ntb.Mapper.
+func (w *HeapWindow) Load(to []byte, off int) bool {
+	out := w.dev.Device.Outbound()
+	return w.dev.caps.Mapper.Load(to, out.Len()-w.dev.heap+off)
+}
+
 // Order is that of the device.
 func (w *HeapWindow) Order() { w.dev.Device.Order() }
 

@@ -31,5 +31,5 @@ func windowHead(n int) int { return int(symheap.Shared + collective.AreaBytes(n)
 func (w *World) across() *onesided.Window {
 	out, head := w.window.Out(), windowHead(len(w.peers))
 	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-w.heap.Objects)),
-		Head: uintptr(head), Objects: uintptr(w.heap.Objects), Order: w.window.Order}
+		Head: uintptr(head), Objects: uintptr(w.heap.Objects), Order: w.window.Order, Load: w.window.Load}
 }
