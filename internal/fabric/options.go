@@ -85,7 +85,7 @@ var options = []option{
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
-	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, the same on all nodes, see docs/shmem.md; the ends are file:/PATH or ivshmem:/PATH, all of one memory, or it is how much of a bridge puts=window takes",
+	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, see docs/shmem.md. It is the same on all nodes. The ends are file:/PATH or ivshmem:/PATH, all of one memory, or it is how much of a bridge puts=window takes",
 		"a multiple of 4096 from 1048576 to 68719476736", "none", owners,
 		func(s *Spec, v string) bool { return number(&s.Heap, v, 1<<20, 64<<30) && s.Heap%4096 == 0 }},
 	{"puts", "window", "half of the bridge, or as much as heap says, is for heaps of SHMEM, on both nodes, see docs/shmem.md",
