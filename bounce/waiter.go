@@ -56,7 +56,7 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.source = h
 	if c.watches {
 		w.source = &taking{h, c.peer}
-		w.spinner.Offer(wait.Frames(c.peer.Caps().Within), hopSpins)
+		w.spinner.Offer(wait.Frames(c.peer.Caps().SameProcess), hopSpins)
 	}
 }
 

@@ -35,9 +35,9 @@ type Caps struct {
 	Vanishing Vanishing
 	// Mapper maps memory of Inbound at other addresses as well, and may load from that of Outbound. It is nil if that memory cannot be mapped.
 	Mapper Mapper
-	// Within is set if goroutines of this process store what comes: those of the other end, or of a
+	// SameProcess is set if goroutines of this process store what comes: those of the other end, or of a
 	// neighbour that passes frames on. A wait for it lets them run.
-	Within bool
+	SameProcess bool
 	// Elsewhere is set if the process at the other end runs on the processors of another machine. So
 	// it can answer while the only processor of this one polls.
 	Elsewhere bool

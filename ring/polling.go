@@ -50,7 +50,7 @@ type laneWorker struct {
 // worker returns the worker of lane i.
 func (l *Link) worker(i int) *laneWorker {
 	return &laneWorker{
-		in: l.in[i], out: l.out[i], spins: !l.opts.NoSpin, offers: wait.Frames(l.caps.Within), budget: pollFor,
+		in: l.in[i], out: l.out[i], spins: !l.opts.NoSpin, offers: wait.Frames(l.caps.SameProcess), budget: pollFor,
 	}
 }
 

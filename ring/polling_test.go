@@ -196,10 +196,10 @@ func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
 func TestWaitsAreForThoseThatStoreTheFrames(t *testing.T) {
 	w := newWaiting(t)
 	require.Same(t, wait.Frames(true), w.worker(0).offers)
-	require.True(t, w.x.Caps().Within)
-	w.left.caps.Within = false // as between processes
+	require.True(t, w.x.Caps().SameProcess)
+	w.left.caps.SameProcess = false // as between processes
 	require.Same(t, wait.Frames(false), w.worker(0).offers)
-	require.False(t, w.x.Caps().Within)
+	require.False(t, w.x.Caps().SameProcess)
 	require.NotSame(t, wait.Frames(true), wait.Frames(false))
 }
 

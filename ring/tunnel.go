@@ -161,8 +161,8 @@ func (t *tunnel) abort() {
 func (t *tunnel) Caps() ntb.Caps {
 	via := t.via.Load()
 	return ntb.Caps{
-		Within:  via != nil && via.caps.Within,
-		Backend: "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
+		SameProcess: via != nil && via.caps.SameProcess,
+		Backend:     "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
 		Stranger:  true, // only hosts on the way could say whose process it is
 		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
 	}

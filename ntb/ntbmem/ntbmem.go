@@ -54,7 +54,7 @@ func newEnd(c *cable, size int) *end {
 func (e *end) Caps() ntb.Caps {
 	return ntb.Caps{
 		Backend: "mem", Doorbells: doorbells, Scratchpads: scratchpads,
-		Within: true, Coherent: true, FenceToLook: true,
+		SameProcess: true, Coherent: true, FenceToLook: true,
 	}
 }
 
