@@ -144,7 +144,7 @@ func (c *Pair) WasReset() bool { return c.state.wasReset() }
 
 // Peek waits for data and returns some of it: at most one record, and never none without an
 // error. The bytes are valid until Discard, which must follow. They are in place, so the peer
-// could change them meanwhile, unless it may be of another user ([ntb.Caps].Stranger): then
+// could change them meanwhile, unless it may be of another user ([ntb.Caps].Untrusted): then
 // they are a copy, of at most 64 KiB, and what is not discarded stays the same. Errors are
 // those of Read.
 func (c *Pair) Peek() ([]byte, error) {

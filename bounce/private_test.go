@@ -97,7 +97,7 @@ type strange struct{ ntb.Device }
 
 func (s strange) Caps() ntb.Caps {
 	c := s.Device.Caps()
-	c.Stranger = true
+	c.Untrusted = true
 	return c
 }
 

@@ -33,7 +33,7 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.control, r.state = c, s
 	r.rx.free = p.release
 	caps := p.peer.Caps()
-	r.rx.private.wanted, r.vanishing = caps.Stranger, caps.Vanishing
+	r.rx.private.wanted, r.vanishing = caps.Untrusted, caps.Vanishing
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
 	r.waiter.takeTurns(r.beforeTurn)

@@ -31,7 +31,7 @@ type Caps struct {
 	// may depend on it.
 	Coherent bool
 	// Vanishing reports whether the memory of Inbound has gone. It is nil if that cannot happen while
-	// the device is open. Where it is not nil, Stranger is set.
+	// the device is open. Where it is not nil, Untrusted is set.
 	Vanishing Vanishing
 	// Mapper maps memory of Inbound at other addresses as well, and may load from that of Outbound. It is nil if that memory cannot be mapped.
 	Mapper Mapper
@@ -56,10 +56,10 @@ type Caps struct {
 	// User is the user of the process at the other end, as the kernel of this machine reports
 	// it. It is nil if the kernel does not know.
 	User *User
-	// Stranger is set unless the process at the other end is known to be of this process'
+	// Untrusted is set unless the process at the other end is known to be of this process'
 	// user. What it has published it may change while that is used, so that is copied
 	// first.
-	Stranger bool
+	Untrusted bool
 
 	// Sequenced is set if stores, scratchpads and doorbells travel in one sequence, of which
 	// nothing is lost while the link is up. A doorbell then goes with the word that it

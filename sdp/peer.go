@@ -61,7 +61,7 @@ const maxOfUser = 4096
 // this user, or of another node, and then its tunnels are limited.
 func (s *stack) quotaOf(p *link.Peer) *bounce.Quota {
 	caps := p.Caps()
-	if !caps.Stranger || caps.User == nil {
+	if !caps.Untrusted || caps.User == nil {
 		return nil
 	}
 	s.mu.Lock()

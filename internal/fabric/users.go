@@ -28,7 +28,7 @@ func (d *identified) Caps() ntb.Caps { return d.caps }
 // ofUser returns a device whose other end is a process of a user, as the kernel says.
 func ofUser(dev ntb.Device, who Peer) *identified {
 	d := &identified{dev, dev.Caps()}
-	d.caps.User, d.caps.Stranger = &who, who.UID != os.Geteuid()
+	d.caps.User, d.caps.Untrusted = &who, who.UID != os.Geteuid()
 	return d
 }
 
@@ -42,7 +42,7 @@ func (d *identified) ofHost() ntb.Device {
 // ofUnknown returns a device of which nobody here knows who is at the other end.
 func ofUnknown(dev ntb.Device) ntb.Device {
 	d := &identified{dev, dev.Caps()}
-	d.caps.User, d.caps.Stranger = nil, true
+	d.caps.User, d.caps.Untrusted = nil, true
 	return d
 }
 

@@ -69,11 +69,11 @@ func newSession(a *attachment) (*session, error) {
 	}
 	s.caps = ntb.Caps{
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
-		Stranger: a.config.Stranger, Elsewhere: a.config.Elsewhere,
+		Untrusted: a.config.Untrusted, Elsewhere: a.config.Elsewhere,
 	}
 	s.caps.Mapper = s
 	if a.config.Vanishes {
-		s.caps.Vanishing, s.caps.Stranger = s, true
+		s.caps.Vanishing, s.caps.Untrusted = s, true
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)

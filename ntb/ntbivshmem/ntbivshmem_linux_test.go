@@ -89,7 +89,7 @@ func TestTheServerGoesAndComes(t *testing.T) {
 	stop := serve(t, path, 1<<20, 2)
 	a, b := ends(t, path, 2, 0, 1)
 	x, y := open(t, a, b)
-	require.True(t, x.Caps().Stranger)
+	require.True(t, x.Caps().Untrusted)
 	require.Equal(t, "ivshmem", x.Caps().Backend)
 	stop()
 	out := x.Outbound()
@@ -312,7 +312,7 @@ func TestAFileShrinks(t *testing.T) {
 		path := newMemory(t, 1<<20)
 		a, b := fileEnds(t, path, 2, 0, 1)
 		x, y := open(t, a, b)
-		require.True(t, x.Caps().Stranger)
+		require.True(t, x.Caps().Untrusted)
 		require.Equal(t, "file", x.Caps().Backend)
 		require.False(t, y.Caps().Vanishing.Gone())
 		for _, size := range sizes {

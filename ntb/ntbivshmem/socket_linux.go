@@ -35,7 +35,7 @@ func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, 
 	own, peer := place.memories(int(file.Fd()), size)
 	vanishes := memfd.Check(int(file.Fd()), size) != nil
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
-		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Stranger: true,
+		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Untrusted: true,
 		Vanishes: vanishes, Zeros: vanishes,
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32, _ int) { client.Interrupt(int64(id)) },
