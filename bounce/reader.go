@@ -19,7 +19,7 @@ type reader struct {
 	mu lock.Mutex[lock.Read] // held by a call, also while it waits
 	// mu guards the following.
 	rx        rx
-	vanishing ntb.Vanishing // the memory that is read, or nil if it stays; constant
+	revocable ntb.Revocable // the memory that is read, or nil if it stays; constant
 	arms      uint32        // counts the arms
 	spaceSeen uint32        // the peer's space arm that was answered
 	dma       *dmaTx        // has what we wrote and the peer may have to read first; constant after Connect
@@ -33,7 +33,7 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.control, r.state = c, s
 	r.rx.free = p.release
 	caps := p.peer.Caps()
-	r.rx.private.wanted, r.vanishing = caps.Untrusted, caps.Vanishing
+	r.rx.private.wanted, r.revocable = caps.Untrusted, caps.Revocable
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
 	r.waiter.takeTurns(r.beforeTurn)
@@ -95,7 +95,7 @@ func (r *reader) gather(p []byte) (n int) {
 
 // gone reports whether the memory has gone, so that what was copied from it must not be used. The
 // link soon goes down, and with it the connection.
-func (r *reader) gone() bool { return r.vanishing != nil && r.vanishing.Gone() }
+func (r *reader) gone() bool { return r.revocable != nil && r.revocable.Gone() }
 
 // expect sets the kind of the waits of a call for n bytes. Calls for a single byte are a kind
 // of their own: net/http's servers keep one waiting while a handler runs, and it ends without

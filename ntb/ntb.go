@@ -30,9 +30,9 @@ type Caps struct {
 	// read, and processor atomics work on it. Only code that has another way too
 	// may depend on it.
 	Coherent bool
-	// Vanishing reports whether the memory of Inbound has gone. It is nil if that cannot happen while
+	// Revocable reports whether the memory of Inbound has gone. It is nil if that cannot happen while
 	// the device is open. Where it is not nil, Untrusted is set.
-	Vanishing Vanishing
+	Revocable Revocable
 	// Mapper maps memory of Inbound at other addresses as well, and may load from that of Outbound. It is nil if that memory cannot be mapped.
 	Mapper Mapper
 	// SameProcess is set if goroutines of this process store what comes: those of the other end, or of a
@@ -82,8 +82,8 @@ type Caps struct {
 	Frames Frames
 }
 
-// Vanishing is memory that can go while it is mapped.
-type Vanishing interface {
+// Revocable is memory that can go while it is mapped.
+type Revocable interface {
 	// Gone reports whether some of the memory has gone. Then it reads as zeros, and the link soon goes
 	// down. What was copied before Gone reports true must not be used.
 	Gone() bool

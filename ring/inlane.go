@@ -218,7 +218,7 @@ func (l *inLane) take() bool {
 // neither may be used, and the link soon goes down. The caller holds mu.
 func (l *inLane) body(slot []byte) (body []byte, there bool) {
 	body = slot[frameHeader : frameHeader+int(l.frame.length)]
-	v := l.link.caps.Vanishing
+	v := l.link.caps.Revocable
 	if v == nil {
 		return body, true
 	}

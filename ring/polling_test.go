@@ -132,12 +132,12 @@ func (vanished) Gone() bool { return true }
 // Neither a worker nor a waiter takes a frame from memory that has gone: it may be zeros.
 func TestNobodyTakesFramesFromMemoryThatHasGone(t *testing.T) {
 	w := newWaiting(t)
-	w.left.caps.Vanishing = vanished{}
+	w.left.caps.Revocable = vanished{}
 	w.data(8, 1)
 	require.False(t, w.x.Poll())
 	require.False(t, w.in.drain())
 	require.Zero(t, ntb.Load64(w.x.Inbound(), 8))
-	w.left.caps.Vanishing = nil
+	w.left.caps.Revocable = nil
 	require.True(t, w.x.Poll())
 	require.EqualValues(t, 1, ntb.Load64(w.x.Inbound(), 8))
 }

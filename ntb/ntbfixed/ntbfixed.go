@@ -26,11 +26,11 @@ type Config struct {
 	Backend string
 	// Untrusted and Elsewhere are those of ntb.Caps.
 	Untrusted, Elsewhere bool
-	// Vanishes is set if the memory may go away while it is mapped, as when a file is made smaller, or a
+	// Revocable is set if the memory may go away while it is mapped, as when a file is made smaller, or a
 	// function taken out. That
-	// ends a session. Then ntb.Caps has Vanishing.
-	Vanishes bool
-	// Zeros is set, besides Vanishes, if memory that has gone may read as zeros in place of raising a
+	// ends a session. Then ntb.Caps has Revocable.
+	Revocable bool
+	// Zeros is set, besides Revocable, if memory that has gone may read as zeros in place of raising a
 	// signal, as when a file is made longer again. A session then marks Own, and reads the mark often. So
 	// Zeros is not for memory of a function, which takes long to read.
 	Zeros bool

@@ -72,8 +72,8 @@ func newSession(a *attachment) (*session, error) {
 		Untrusted: a.config.Untrusted, Elsewhere: a.config.Elsewhere,
 	}
 	s.caps.Mapper = s
-	if a.config.Vanishes {
-		s.caps.Vanishing, s.caps.Untrusted = s, true
+	if a.config.Revocable {
+		s.caps.Revocable, s.caps.Untrusted = s, true
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
@@ -151,7 +151,7 @@ func (s *session) gone() bool {
 	return s.own.guard.Lost() || s.attachment.config.Zeros && !s.page.marked(s.own.mem)
 }
 
-// Gone implements ntb.Vanishing. takeDown exchanges the memory. What was read before may have been the zeros
+// Gone implements ntb.Revocable. takeDown exchanges the memory. What was read before may have been the zeros
 // of a file, and what is there behind it a copy from before them, so takeDown decides.
 func (s *session) Gone() bool {
 	if s.gone() {

@@ -166,7 +166,7 @@ func TestALinkEndsWithItsMemory(t *testing.T) {
 	a, b := pair(t, 4<<10)
 	down := make(chan struct{})
 	config := &a.(*attachment).config
-	config.Down, config.Vanishes, config.Zeros = down, true, true
+	config.Down, config.Revocable, config.Zeros = down, true, true
 	x, y := open(t, a, b)
 	defer x.Close()
 	defer y.Close()
@@ -219,7 +219,7 @@ func TestAFileIsCutWhileASessionEnds(t *testing.T) {
 	leak.Check(t)
 	a, b := pair(t, 256<<10)
 	config := &b.(*attachment).config
-	config.Vanishes, config.Zeros = true, true
+	config.Revocable, config.Zeros = true, true
 	size := 2 * int64(config.Own.Len)
 	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
 	require.NoError(t, err)

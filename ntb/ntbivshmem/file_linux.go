@@ -61,7 +61,7 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 			path, page, own.Len, syscall.EINVAL)
 	}
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
-		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Untrusted: true, Vanishes: true, Zeros: true,
+		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Untrusted: true, Revocable: true, Zeros: true,
 		Interrupt: func(uint32, int) {}, // nobody takes any
 		Stop:      func() { file.Close() },
 	})

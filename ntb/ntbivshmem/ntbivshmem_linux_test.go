@@ -314,14 +314,14 @@ func TestAFileShrinks(t *testing.T) {
 		x, y := open(t, a, b)
 		require.True(t, x.Caps().Untrusted)
 		require.Equal(t, "file", x.Caps().Backend)
-		require.False(t, y.Caps().Vanishing.Gone())
+		require.False(t, y.Caps().Revocable.Gone())
 		for _, size := range sizes {
 			require.NoError(t, os.Truncate(path, size))
 		}
 		gone := func() bool { return !x.LinkUp() && !y.LinkUp() }
 		require.Eventually(t, gone, testTimeout, time.Millisecond)
 		if sizes[0] == 0 {
-			require.True(t, y.Caps().Vanishing.Gone())
+			require.True(t, y.Caps().Revocable.Gone())
 		}
 		x.Close()
 		y.Close()

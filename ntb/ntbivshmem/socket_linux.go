@@ -33,10 +33,10 @@ func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, 
 	}
 	file, size := client.Memory()
 	own, peer := place.memories(int(file.Fd()), size)
-	vanishes := memfd.Check(int(file.Fd()), size) != nil
+	revocable := memfd.Check(int(file.Fd()), size) != nil
 	inner, err := ntbfixed.Attach(ntbfixed.Config{
 		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Untrusted: true,
-		Vanishes: vanishes, Zeros: vanishes,
+		Revocable: revocable, Zeros: revocable,
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32, _ int) { client.Interrupt(int64(id)) },
 		Wait:      []func() error{client.Wait},

@@ -143,7 +143,7 @@ func TestTheLinkIsCutAndMended(t *testing.T) {
 		f.cut()
 		goesDown(t, x)
 		goesDown(t, y)
-		require.True(t, x.Caps().Vanishing.Gone(), "its memory shows zeros")
+		require.True(t, x.Caps().Revocable.Gone(), "its memory shows zeros")
 		x.Order()
 		out := x.Outbound()
 		out.Publish64(8, 99)
@@ -224,7 +224,7 @@ func TestWhatHasArrivedStays(t *testing.T) {
 		out.Publish64(out.Len()-8, 7)
 		require.NoError(t, errors.Join(x.Close(), a.Close()))
 		goesDown(t, y)
-		require.False(t, y.Caps().Vanishing.Gone())
+		require.False(t, y.Caps().Revocable.Gone())
 		require.EqualValues(t, 7, ntb.Load64(y.Inbound(), len(y.Inbound())-8))
 		require.NoError(t, errors.Join(y.Close(), b.Close()))
 	}
