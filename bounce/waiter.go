@@ -62,7 +62,7 @@ func (w *waiter) init(h half, c *control, o *Options) {
 
 // takeTurns has the waits take turns in a crowd, after a call of turn. It follows init.
 func (w *waiter) takeTurns(turn func()) {
-	if caps := w.control.peer.Caps(); !caps.Watches && !caps.Elsewhere {
+	if caps := w.control.peer.Caps(); !caps.Watches && !caps.RemoteCPU {
 		w.turn = turn
 		w.spinner.Join(w.opts.Crowd, w.wake)
 	}
@@ -71,7 +71,7 @@ func (w *waiter) takeTurns(turn func()) {
 // newSpinner returns a Spinner for waits that a peer ends.
 func newSpinner(p *link.Peer, budget time.Duration, o *Options) wait.Spinner {
 	s := wait.NewSpinner(budget, o.Thrift)
-	if p.Caps().Elsewhere {
+	if p.Caps().RemoteCPU {
 		s.Elsewhere()
 	}
 	return s

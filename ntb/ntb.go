@@ -38,9 +38,9 @@ type Caps struct {
 	// SameProcess is set if goroutines of this process store what comes: those of the other end, or of a
 	// neighbour that passes frames on. A wait for it lets them run.
 	SameProcess bool
-	// Elsewhere is set if the process at the other end runs on the processors of another machine. So
+	// RemoteCPU is set if the process at the other end runs on the processors of another machine. So
 	// it can answer while the only processor of this one polls.
-	Elsewhere bool
+	RemoteCPU bool
 	// LossyDoorbells is set if doorbells can get lost. Then a waiter must also poll
 	// memory from time to time.
 	LossyDoorbells bool

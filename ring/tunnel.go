@@ -163,7 +163,7 @@ func (t *tunnel) Caps() ntb.Caps {
 	return ntb.Caps{
 		SameProcess: via != nil && via.caps.SameProcess,
 		Backend:     "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
-		Untrusted:  true, // only hosts on the way could say whose process it is
+		Untrusted: true, // only hosts on the way could say whose process it is
 		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
 	}
 }

@@ -24,8 +24,8 @@ type Config struct {
 	Kind ntb.MemoryKind
 	// Backend is the name of the backend in ntb.Caps; "fixed" if it is "".
 	Backend string
-	// Untrusted and Elsewhere are those of ntb.Caps.
-	Untrusted, Elsewhere bool
+	// Untrusted and RemoteCPU are those of ntb.Caps.
+	Untrusted, RemoteCPU bool
 	// Revocable is set if the memory may go away while it is mapped, as when a file is made smaller, or a
 	// function taken out. That
 	// ends a session. Then ntb.Caps has Revocable.

@@ -69,7 +69,7 @@ func newSession(a *attachment) (*session, error) {
 	}
 	s.caps = ntb.Caps{
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
-		Untrusted: a.config.Untrusted, Elsewhere: a.config.Elsewhere,
+		Untrusted: a.config.Untrusted, RemoteCPU: a.config.RemoteCPU,
 	}
 	s.caps.Mapper = s
 	if a.config.Revocable {

@@ -153,7 +153,7 @@ func (e *functionEnd) attach() (ntb.Attachment, error) {
 	own.Offset += e.from
 	peer.Offset += e.from
 	config := ntbfixed.Config{
-		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Untrusted: true, Elsewhere: true, Revocable: true,
+		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Untrusted: true, RemoteCPU: true, Revocable: true,
 		ID: e.regs.position(), Named: true, Interrupt: func(id uint32, _ int) { e.regs.ring(id) },
 		Stop: func() { e.close() },
 	}

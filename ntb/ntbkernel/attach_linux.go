@@ -230,7 +230,7 @@ func (b *bridge) attach(ctx context.Context) (ntbfixed.Attached, error) {
 	g := &generation{line: l, number: s.generation, down: make(chan struct{})}
 	config := ntbfixed.Config{
 		Own: b.memory(l, s.ownOffset, s.ownSize), Peer: b.memory(l, s.peerOffset, s.peerSize), Kind: ntb.Uncached, Backend: "kernel",
-		Untrusted: true, Elsewhere: true, Revocable: true, Zeros: true, Sole: true, Lingers: true,
+		Untrusted: true, RemoteCPU: true, Revocable: true, Zeros: true, Sole: true, Lingers: true,
 		Down: g.down, Interrupt: func(uint32, int) {}, Stop: l.events.halt,
 	}
 	if s.combining {
