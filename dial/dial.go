@@ -30,12 +30,12 @@ var ErrUnknownSource = errors.New(hello.UnknownSource.String())
 // process as it takes of another user.
 var ErrTooMany = fmt.Errorf("%v: %w", hello.TooMany, syscall.EAGAIN)
 
-// ElsewhereError reports that another process of the peer's host holds the port.
-type ElsewhereError struct {
+// RedirectError reports that another process of the peer's host holds the port.
+type RedirectError struct {
 	Process int // number of that process, 1 to 65535
 }
 
-func (e *ElsewhereError) Error() string {
+func (e *RedirectError) Error() string {
 	return fmt.Sprintf("process %d of the host holds the port", e.Process)
 }
 
@@ -64,7 +64,7 @@ func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*ca
 
 // Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
 // Hello. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
-// ENOBUFS if a window is full, an *ElsewhereError, a *hello.VersionError, ErrAddressTaken, ErrForbidden,
+// ENOBUFS if a window is full, a *RedirectError, a *hello.VersionError, ErrAddressTaken, ErrForbidden,
 // ErrTooMany, ErrUnknownSource, ErrLinkDown, and errBacklog if the listener's backlog is full.
 func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
@@ -203,8 +203,8 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 		err = ErrTooMany
 	case hello.UnknownSource:
 		err = ErrUnknownSource
-	case hello.Elsewhere:
-		err = &ElsewhereError{int(r.Process)}
+	case hello.OtherProcess:
+		err = &RedirectError{int(r.Process)}
 	default:
 		err = syscall.ECONNREFUSED
 	}

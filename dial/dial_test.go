@@ -196,10 +196,10 @@ func TestADialThatIsRefused(t *testing.T) {
 		d.unused(t)
 	}
 	done := d.dial(t.Context())
-	l.refuse(t, l.next(t), hello.Refuse{Version: hello.Version, Reason: hello.Elsewhere, Process: 9})
-	elsewhere := new(ElsewhereError)
-	require.ErrorAs(t, ended(t, done).err, &elsewhere)
-	require.Equal(t, 9, elsewhere.Process)
+	l.refuse(t, l.next(t), hello.Refuse{Version: hello.Version, Reason: hello.OtherProcess, Process: 9})
+	redirected := new(RedirectError)
+	require.ErrorAs(t, ended(t, done).err, &redirected)
+	require.Equal(t, 9, redirected.Process)
 	d.unused(t)
 }
 

@@ -61,7 +61,7 @@ type Retry struct {
 // After returns what to do after a failure, or the error of the whole dial.
 func (r *Retry) After(failure error) (Next, error) {
 	r.full = nil
-	elsewhere := new(ElsewhereError)
+	redirected := new(RedirectError)
 	switch {
 	case errors.Is(failure, errBacklog), errors.Is(failure, syscall.ENOBUFS) && r.Patient:
 		r.full = failure
@@ -74,12 +74,12 @@ func (r *Retry) After(failure error) (Next, error) {
 		return Next{Step: Open}, nil
 	case errors.Is(failure, ErrLinkDown):
 		return r.lost(failure)
-	case errors.As(failure, &elsewhere) && r.Far && r.redirects < maxRedirects:
+	case errors.As(failure, &redirected) && r.Far && r.redirects < maxRedirects:
 		r.redirects++
-		return Next{Step: Redirect, Process: elsewhere.Process}, nil
-	case errors.As(failure, &elsewhere) && r.Far:
+		return Next{Step: Redirect, Process: redirected.Process}, nil
+	case errors.As(failure, &redirected) && r.Far:
 		return r.lost(fmt.Errorf("the port changed hands %d times: %w", maxRedirects, failure))
-	case errors.As(failure, &elsewhere):
+	case errors.As(failure, &redirected):
 		return r.lost(failure) // it has just passed to another process
 	}
 	return Next{}, failure

@@ -23,7 +23,7 @@ type fails struct {
 }
 
 func TestWhatFollowsAFailure(t *testing.T) {
-	elsewhere := &ElsewhereError{Process: 7}
+	redirected := &RedirectError{Process: 7}
 	again, redirect, open := Next{Step: Reach}, Next{Step: Redirect, Process: 7}, Next{Step: Open}
 	pause := func(ms int) Next { return Next{Step: Open, Pause: time.Duration(ms) * time.Millisecond} }
 	for name, tc := range map[string]struct {
@@ -36,19 +36,19 @@ func TestWhatFollowsAFailure(t *testing.T) {
 		"another version":               {last: syscall.EPROTONOSUPPORT, want: syscall.EPROTONOSUPPORT},
 		"links go down here":            {steps: []fails{{errDown, again}, {errDown, again}}, last: errDown, want: syscall.ECONNREFUSED},
 		"links go down to another host": {retry: Retry{Far: true}, steps: []fails{{errDown, again}, {errDown, again}}, last: errDown, want: syscall.EHOSTUNREACH},
-		"the port passes on here":       {steps: []fails{{elsewhere, again}, {errDown, again}}, last: elsewhere, want: syscall.ECONNREFUSED},
+		"the port passes on here":       {steps: []fails{{redirected, again}, {errDown, again}}, last: redirected, want: syscall.ECONNREFUSED},
 		"redirects without end": {
 			retry: Retry{Far: true},
 			steps: []fails{
-				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, again},
-				{elsewhere, redirect}, {errDown, again},
-				{elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect}, {elsewhere, redirect},
+				{redirected, redirect}, {redirected, redirect}, {redirected, redirect}, {redirected, redirect}, {redirected, again},
+				{redirected, redirect}, {errDown, again},
+				{redirected, redirect}, {redirected, redirect}, {redirected, redirect}, {redirected, redirect},
 			},
-			last: elsewhere, want: syscall.EHOSTUNREACH,
+			last: redirected, want: syscall.EHOSTUNREACH,
 		},
 		"a redirect that cannot be reached": {
 			retry: Retry{Far: true},
-			steps: []fails{{elsewhere, redirect}, {fmt.Errorf("%w: %w", elsewhere, ErrLinkDown), again}},
+			steps: []fails{{redirected, redirect}, {fmt.Errorf("%w: %w", redirected, ErrLinkDown), again}},
 			last:  syscall.ECONNREFUSED, want: syscall.ECONNREFUSED,
 		},
 		"a full backlog": {

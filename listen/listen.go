@@ -59,9 +59,9 @@ type Config struct {
 
 // Table has the listeners of a node, by port.
 type Table struct {
-	// Elsewhere, if set, returns another process of this host that holds a port, or
+	// OtherHolder, if set, returns another process of this host that holds a port, or
 	// 0. It is set before the first Hello, and must not block.
-	Elsewhere func(port int) (process int)
+	OtherHolder func(port int) (process int)
 	// HandedOver, if set, reports whether a process of this host has just handed a port over to one
 	// that will listen. It is set before the first Hello, and must not block.
 	HandedOver func(port int) bool
@@ -166,9 +166,9 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 // refuse answers a Hello with the reason why there is no connection.
 func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
 	process := 0
-	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Elsewhere != nil {
-		if process = t.Elsewhere(int(h.To)); process != 0 {
-			reason = hello.Elsewhere
+	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.OtherHolder != nil {
+		if process = t.OtherHolder(int(h.To)); process != 0 {
+			reason = hello.OtherProcess
 		} else if t.HandedOver != nil && t.HandedOver(int(h.To)) {
 			reason = hello.BacklogFull // so that the peer tries again
 		}
@@ -176,7 +176,7 @@ func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
 	t.Refuse(p, h, reason, process)
 }
 
-// Refuse answers a Hello with a reason, which for hello.Elsewhere names a process. For others that is 0.
+// Refuse answers a Hello with a reason, which for hello.OtherProcess names a process. For others that is 0.
 func (*Table) Refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason, process int) {
 	r := hello.Refuse{Version: hello.Version, Slot: h.Endpoint.Slot, Gen: h.Endpoint.Gen, Reason: reason, Process: uint16(process)}
 	_ = p.Peer().Send(link.ServiceSDP, r.Marshal()) // if the link is down, the peer waits for no answer

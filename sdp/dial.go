@@ -268,7 +268,7 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.
 	defer cancel()
 	peer, err := joined.Peer(soon, link.MakeID(d.host, process))
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %v: %w", &dial.ElsewhereError{Process: process}, err, dial.ErrLinkDown)
+		err = fmt.Errorf("%w: %v: %w", &dial.RedirectError{Process: process}, err, dial.ErrLinkDown)
 	}
 	return peer, err
 }

@@ -130,7 +130,7 @@ func (s *stack) answer(p *bounce.Pool, m *hello.Hello) error {
 		s.listeners.Refuse(p, m, hello.NotListening, 0)
 		return nil
 	case holder != s.fabric.Node().ID():
-		s.listeners.Refuse(p, m, hello.Elsewhere, holder.Process())
+		s.listeners.Refuse(p, m, hello.OtherProcess, holder.Process())
 		return nil
 	}
 	m.TCP.Cookie, m.TCP.Namespace, m.TCP.SourceZone, m.TCP.DestinationZone = socket.Cookie, socket.Namespace, 0, 0
@@ -158,5 +158,5 @@ func (s *stack) serverOf(m *hello.Hello) (socket inetdiag.Listener, holder link.
 // keepsPort reports whether a dial is redirected, and then goes on from the same port: where sockets share
 // the listener's port, the kernel's choice depends on it.
 func (d *destination) keepsPort(err error) bool {
-	return d.asks && errors.As(err, new(*dial.ElsewhereError))
+	return d.asks && errors.As(err, new(*dial.RedirectError))
 }

@@ -186,7 +186,7 @@ func anOwnerThatMisleadsADial(t *testing.T) {
 	far, owner := node(t, "ring", "mem", 1, 2), node(t, "ring", "mem", 2, 2)
 	self := owner.stack.fabric.Node().ID().Process()
 	process := self
-	owner.stack.listeners.Elsewhere = func(int) int { return process }
+	owner.stack.listeners.OtherHolder = func(int) int { return process }
 	_, err := far.Dial("sdp", "node2:9")
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	require.ErrorContains(t, err, "changed hands")

@@ -141,7 +141,7 @@ func newStack(o bounce.Options) *stack {
 }
 
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.Elsewhere, s.listeners.Refused = f.Elsewhere, f.Refuse
+	s.listeners.OtherHolder, s.listeners.Refused = f.OtherHolder, f.Refuse
 	s.listeners.HandedOver = func(port int) bool { return f.HandedOver(port, -1) }
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
 	f.Describe(s.connections)

@@ -55,7 +55,7 @@ type makingPeer struct {
 type PublishedSocket = hostdir.Socket
 
 // Open joins the fabric that spec names. It calls start before any peer can come
-// up. From then on Node and Elsewhere may be called.
+// up. From then on Node and OtherHolder may be called.
 func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 	h, err := openHosts(spec)
 	if err != nil {
@@ -189,9 +189,9 @@ func (f *Fabric) Holder(port int) (id link.ID, ok bool, err error) {
 	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
-// Elsewhere returns another process of this host that holds a port, or 0 if there
+// OtherHolder returns another process of this host that holds a port, or 0 if there
 // is none.
-func (f *Fabric) Elsewhere(port int) (process int) {
+func (f *Fabric) OtherHolder(port int) (process int) {
 	process, ok, err := f.net.station.Holder(port)
 	if err != nil || !ok || process == f.net.number {
 		return 0

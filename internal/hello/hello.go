@@ -42,7 +42,7 @@ const (
 	BacklogFull                     // too many connections wait for Accept
 	WindowFull                      // no memory for another connection
 	BadVersion                      // the Hello is of another version
-	Elsewhere                       // another process of the host holds the port
+	OtherProcess                    // another process of the host holds the port
 	AddressTaken                    // a connection with these addresses exists
 	Forbidden                       // the listener does not admit the user of the process
 	TooMany                         // the user of the process has too many connections there
@@ -61,7 +61,7 @@ func (r Reason) String() string {
 		return "the listener's window is full"
 	case BadVersion:
 		return "the listener speaks another version"
-	case Elsewhere:
+	case OtherProcess:
 		return "another process of the host holds the port"
 	case AddressTaken:
 		return "there is a connection between these two addresses"
@@ -121,7 +121,7 @@ type Refuse struct {
 	Version   uint8 // of the listener; another one if the reason is BadVersion, and only then
 	Slot, Gen uint32
 	Reason    Reason
-	Process   uint16 // for Elsewhere the process, 1 to 65535; else 0
+	Process   uint16 // for OtherProcess the process, 1 to 65535; else 0
 }
 
 const (
@@ -224,7 +224,7 @@ func Parse(b []byte) (any, error) {
 		return &Refuse{Version: b[1], Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: BadVersion}, nil
 	case b[0] == typeRefuse && len(b) == refuseSize && b[1] == Version && b[2]|b[3] == 0:
 		r := &Refuse{Version: b[1], Slot: le.Uint32(b[4:]), Gen: le.Uint32(b[8:]), Reason: Reason(le.Uint16(b[12:])), Process: le.Uint16(b[14:])}
-		if r.Reason < NotListening || r.Reason > lastReason || r.Reason == BadVersion || (r.Reason == Elsewhere) != (r.Process != 0) {
+		if r.Reason < NotListening || r.Reason > lastReason || r.Reason == BadVersion || (r.Reason == OtherProcess) != (r.Process != 0) {
 			return nil, fmt.Errorf("%w: Refuse for %v, process %d", ErrMalformed, r.Reason, r.Process)
 		}
 		return r, nil

@@ -43,8 +43,8 @@ var wire = map[string]struct {
 		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: BacklogFull},
 		[]byte{3, 7, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
 	},
-	"refuse, elsewhere": {
-		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: Elsewhere, Process: 0x0102},
+	"refuse, other process": {
+		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: OtherProcess, Process: 0x0102},
 		[]byte{3, 7, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
 	},
 }
@@ -69,7 +69,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	noPort := (&Hello{Version: Version, From: 1, To: 0}).Marshal()
 	noReason := (&Refuse{Version: Version, Reason: 0}).Marshal()
 	badReason := (&Refuse{Version: Version, Reason: lastReason + 1}).Marshal()
-	noProcess := (&Refuse{Version: Version, Reason: Elsewhere}).Marshal()
+	noProcess := (&Refuse{Version: Version, Reason: OtherProcess}).Marshal()
 	short := (&Hello{Version: Version, Network: OverTCP, From: 1, To: 1}).Marshal()[:28]
 	long := append((&Hello{Version: Version, From: 1, To: 1}).Marshal(), make([]byte, 60)...)
 	notZero := (&Hello{Version: Version, Network: OverTCP, From: 1, To: 1}).Marshal()

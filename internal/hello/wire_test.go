@@ -41,9 +41,9 @@ func TestMessagesAreLaidOutAsDocumented(t *testing.T) {
 		"HelloAck": {(&HelloAck{Slot: endpoint.Slot, Gen: endpoint.Gen, Endpoint: other}).Marshal(), map[string]uint64{
 			"type": typeAck, "slot": uint64(endpoint.Slot), "generation": uint64(endpoint.Gen), "endpoint": second,
 		}},
-		"Refuse": {(&Refuse{Version: Version, Slot: endpoint.Slot, Gen: endpoint.Gen, Reason: Elsewhere, Process: 0x0102}).Marshal(), map[string]uint64{
+		"Refuse": {(&Refuse{Version: Version, Slot: endpoint.Slot, Gen: endpoint.Gen, Reason: OtherProcess, Process: 0x0102}).Marshal(), map[string]uint64{
 			"type": typeRefuse, "version": Version, "slot": uint64(endpoint.Slot), "generation": uint64(endpoint.Gen),
-			"reason": uint64(Elsewhere), "process": 0x0102,
+			"reason": uint64(OtherProcess), "process": 0x0102,
 		}},
 	} {
 		at := 0
