@@ -26,9 +26,9 @@ type sleepers struct {
 	spare  []chan struct{} // channels for reuse; guarded by mu
 }
 
-// lieDown returns a channel on which the next wake sends. The caller passes it to
-// getUp afterwards.
-func (s *sleepers) lieDown() chan struct{} {
+// add returns a channel on which the next wake sends. The caller passes it to
+// remove afterwards.
+func (s *sleepers) add() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.spare) == 0 {
@@ -41,8 +41,8 @@ func (s *sleepers) lieDown() chan struct{} {
 	return bell
 }
 
-// getUp ends what lieDown began, whether woken or not.
-func (s *sleepers) getUp(bell chan struct{}) {
+// remove ends what add began, whether woken or not.
+func (s *sleepers) remove(bell chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.asleep, bell); i >= 0 {
@@ -124,8 +124,8 @@ func (s *Space) poll(look func() bool, budget time.Duration) bool {
 // park sleeps until something is stored here. It reports whether look returned true. It
 // pairs with Peer.Stored (pair S8).
 func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
-	bell := s.sleepers.lieDown()
-	defer s.sleepers.getUp(bell)
+	bell := s.sleepers.add()
+	defer s.sleepers.remove(bell)
 	arm := atomic.AddUint32(s.self.arm, 1)
 	if s.across != nil {
 		s.across.publishArm(arm)

@@ -66,18 +66,18 @@ func TestSleepersAreWoken(t *testing.T) {
 		t.Skip("checked locks allocate")
 	}
 	var s sleepers
-	a, b := s.lieDown(), s.lieDown()
+	a, b := s.add(), s.add()
 	s.wake()
 	<-a
 	<-b
-	s.getUp(a)
-	s.getUp(b)
+	s.remove(a)
+	s.remove(b)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		bell := s.lieDown()
+		bell := s.add()
 		s.wake()
-		s.getUp(bell) // nothing was received from it
+		s.remove(bell) // nothing was received from it
 	}))
-	require.Empty(t, s.lieDown(), "a ring of the past")
+	require.Empty(t, s.add(), "a ring of the past")
 }
 
 // Where processes take turns at a processor, a wait offers its own after few polls.
