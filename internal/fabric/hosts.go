@@ -46,7 +46,7 @@ type hosts struct {
 	// once it has met the owner. After that it does not change.
 	plan    atomic.Pointer[Spec]
 	refused refusals
-	guests  guests
+	foreign foreignLinks
 	inherit func(*Spec) (leave func(), err error) // Inherit's; set before serve
 	leave   func()                                // what inherit returned; of succeed, and of close behind it
 	// connections are those of this process; nil if nobody knows; set before serve.

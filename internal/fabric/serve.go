@@ -44,7 +44,7 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 				h.turnAway(c, err)
 				continue
 			}
-			g := h.guests.enter(who)
+			g := h.foreign.enter(who)
 			tooMany, tell := g.check()
 			if tooMany != nil {
 				h.refused.report(tooMany)
@@ -74,9 +74,9 @@ func (h *hosts) turnAway(c cable, why error) {
 const acceptPause = 20 * time.Millisecond
 
 // answer reads a greeting of a process of a user, answers it, and does what it asks for. If
-// tooMany is not nil, it only answers with that. It ends the stay of the guest g, unless a
+// tooMany is not nil, it only answers with that. It leaves admission g, unless a
 // link does.
-func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
+func (h *hosts) answer(c cable, who Peer, g *admission, tooMany error) {
 	limit := linkTimeout
 	if tooMany != nil {
 		limit = refuseTimeout
@@ -101,7 +101,7 @@ func (h *hosts) answer(c cable, who Peer, g *guest, tooMany error) {
 		h.refused.half(err)
 	}
 	if err == nil {
-		dev = g.stays(dev)
+		dev = g.counted(dev)
 	} else {
 		g.leave()
 	}
