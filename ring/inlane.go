@@ -82,9 +82,9 @@ func (l *inLane) ready() bool {
 	return !l.blocked.Load() && uint32(ntb.Load64(l.slot(next), 0)) == uint32(next)
 }
 
-// goesOn returns what is known of frames that are to be forwarded over another link. It
+// transitPending returns what is known of frames that are to be forwarded over another link. It
 // never waits.
-func (l *inLane) goesOn() expectation {
+func (l *inLane) transitPending() expectation {
 	if l.blocked.Load() {
 		return expectNone
 	}

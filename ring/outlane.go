@@ -127,7 +127,7 @@ func (o *outLane) expected() expectation {
 	if from == nil {
 		return expectNone
 	}
-	return from.in[o.index].goesOn()
+	return from.in[o.index].transitPending()
 }
 
 // want has s send what it has, in its turn. The caller holds no lock of a tunnel or an
@@ -181,7 +181,7 @@ func (o *outLane) run() (next *inLane, what turn) {
 				o.watchStall()
 				return nil, what
 			}
-		case turnLater:
+		case turnYield:
 			if o.waits.Swap(true) {
 				return nil, what
 			}
@@ -253,7 +253,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 				o.watchStall()
 				return headWaits
 			}
-		case what == turnLater && !o.waits.Swap(true):
+		case what == turnYield && !o.waits.Swap(true):
 			// As in run: look again.
 		default:
 			o.waits.Store(true)

@@ -39,9 +39,9 @@ type turns[S comparable] struct {
 	// leadFrames frames either way.
 	lead int
 
-	held      time.Time // since when the last free slot is left alone; zero: it is not
-	fruitless int       // grows with holds that brought nothing
-	skip      int       // number of turns without a hold
+	held    time.Time // since when the last free slot is left alone; zero: it is not
+	backoff int       // grows with holds that brought nothing
+	skip    int       // number of turns without a hold
 }
 
 // account is a source that waits, and what it may still send in this round. It may send more
@@ -65,7 +65,7 @@ type turn uint8
 const (
 	turnNone    turn = iota // no source waits
 	turnRoom                // the next one waits for a free slot
-	turnLater               // own traffic gives way to forwarded frames that have yet to come
+	turnYield               // own traffic yields to forwarded frames that have yet to come
 	turnHold                // the free slot is left alone for now: ask again
 	turnOwn                 // a frame of this process' own goes
 	turnForward             // a frame to be forwarded goes
@@ -89,7 +89,7 @@ func (t *turns[S]) next(free int, expected expectation, now func() time.Time) (w
 		what = turnNone
 	case own && fits && (ownTurn || !forwarded && !t.yields(expected)):
 		if forwarded {
-			t.fruitless = 0
+			t.backoff = 0
 		}
 		what, s = turnOwn, t.first(t.own)
 	case forwarded && free > 0 && ownTurn && t.holds(now):
@@ -97,7 +97,7 @@ func (t *turns[S]) next(free int, expected expectation, now func() time.Time) (w
 	case forwarded && free > 0:
 		what, s = turnForward, t.first(t.forwarded)
 	case own && fits:
-		what = turnLater
+		what = turnYield
 	default:
 		what = turnRoom
 	}
@@ -105,7 +105,7 @@ func (t *turns[S]) next(free int, expected expectation, now func() time.Time) (w
 	return what, s
 }
 
-// yields reports whether own traffic gives way to frames that are expected. For those that
+// yields reports whether own traffic yields to frames that are expected. For those that
 // have yet to come it does so only when it is far ahead, so that the link is busy meanwhile.
 func (t *turns[S]) yields(expected expectation) bool {
 	return t.lead > 0 && (expected == expectNow || expected == expectSoon && t.lead > aheadFrames*t.quantum)
@@ -130,8 +130,8 @@ func (t *turns[S]) holds(now func() time.Time) bool {
 		return true
 	}
 	// The hold brought nothing: the ring is full. Forwarding comes first for a while.
-	t.fruitless = min(2*t.fruitless+1, mostSkipped)
-	t.skip = t.fruitless
+	t.backoff = min(2*t.backoff+1, mostSkipped)
+	t.skip = t.backoff
 	return false
 }
 

@@ -158,7 +158,7 @@ func (w *laneWorld) Settle() {
 		case turnOwn, turnForward:
 			idle = 0
 			continue
-		case turnNone, turnLater:
+		case turnNone, turnYield:
 			w.wrong = fmt.Sprintf("turn %d although sources wait", what)
 		case turnRoom:
 			w.free = w.slots
@@ -183,7 +183,7 @@ func (w *laneWorld) Key() string {
 	if !w.t.held.IsZero() {
 		held = min(w.now.Sub(w.t.held), holdFor)
 	}
-	return fmt.Sprint(w.t.forwarded, w.t.own, w.t.gone, w.t.lead, w.t.fruitless, w.t.skip, held, w.free, w.sources)
+	return fmt.Sprint(w.t.forwarded, w.t.own, w.t.gone, w.t.lead, w.t.backoff, w.t.skip, held, w.free, w.sources)
 }
 
 func (w *laneWorld) Steps() []explore.Step[*laneWorld] {
