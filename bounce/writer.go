@@ -317,7 +317,7 @@ func (w *writer) put(p []byte, together int) (n int, waits bool) {
 // waitTurn waits until frames take data, or there is a reason to stop. The caller holds
 // mu, and checks again.
 func (w *writer) waitTurn() {
-	if w.waiter.spinner.Spin((*turning)(w)) >= wait.Hit {
+	if w.waiter.spinner.Spin((*queued)(w)) >= wait.Hit {
 		return
 	}
 	w.waiter.parked.Store(true)
@@ -329,18 +329,18 @@ func (w *writer) waitTurn() {
 	w.waiter.spinner.Slept()
 }
 
-// turning is a writer that waits for its turn. It takes what has come for this process between
+// queued is a writer that waits for its turn. It takes what has come for this process between
 // its looks.
-type turning writer
+type queued writer
 
-func (t *turning) Ready() bool {
-	w := (*writer)(t)
+func (q *queued) Ready() bool {
+	w := (*writer)(q)
 	return (w.control.peer.TakeFrames() || len(w.waiter.wake) > 0) && w.control.peer.Room(w.turn)
 }
 
-func (t *turning) Stopped() bool { return (*writer)(t).Stopped() }
+func (q *queued) Stopped() bool { return (*writer)(q).Stopped() }
 
-func (*turning) Yielded() {}
+func (*queued) Yielded() {}
 
 // leaveTurn gives up the turn that an earlier call may have left. The caller
 // holds mu.
