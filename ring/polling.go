@@ -28,23 +28,23 @@ const (
 	// restAfter is after how many polls of others a worker rests. A goroutine that finds what
 	// it waits for sooner may do something else for long.
 	restAfter = 8
-	// ledGuard is how long a worker leaves its lane to the other side's worker before it looks again.
+	// polledGuard is how long a worker leaves its lane to the other side's worker before it looks again.
 	// It is woken when that worker stops polling the lane, so this is for links that change meanwhile.
-	ledGuard = 100 * time.Millisecond
+	polledGuard = 100 * time.Millisecond
 )
 
 // laneWorker is the worker of a lane, for both directions: incoming frames, and credit for
 // outgoing ones.
 type laneWorker struct {
-	in     *inLane
-	out    *outLane
-	spins  bool
-	offers *wait.Offers  // how it polls
-	leads  bool          // polls the lane of the other side as well
-	polls  uint32        // of others, when this worker last looked
-	budget time.Duration // of polls
-	gave   time.Time     // when other goroutines last had a chance to run; zero after a sleep
-	timer  *time.Timer
+	in        *inLane
+	out       *outLane
+	spins     bool
+	offers    *wait.Offers  // how it polls
+	pollsBoth bool          // polls the lane of the other side as well
+	polls     uint32        // of others, when this worker last looked
+	budget    time.Duration // of polls
+	gave      time.Time     // when other goroutines last had a chance to run; zero after a sleep
+	timer     *time.Timer
 }
 
 // worker returns the worker of lane i.
@@ -67,7 +67,7 @@ func (l *Link) work(i int) {
 		if l.dev.LinkUp() && (more || w.poll(worked)) {
 			continue
 		}
-		w.follow()
+		w.pollOwn()
 		if err := w.sleep(i); err != nil {
 			l.fail(err)
 			return
@@ -76,13 +76,13 @@ func (l *Link) work(i int) {
 }
 
 // round takes the frames that have come, and lets go on what waited. It reports whether it has taken
-// frames, and whether there may be more to go on. A worker that leads does the same for the other
+// frames, and whether there may be more to go on. A worker that polls both does the same for the other
 // side's lane, also while its own always has frames.
 func (w *laneWorker) round() (worked, more bool) {
 	worked = w.in.drain()
 	w.in.pollOnward()
 	more = w.out.pollSome()
-	w.relieveOther()
+	w.pollOther()
 	return worked, more
 }
 
@@ -104,11 +104,11 @@ func (w *laneWorker) poll(worked bool) bool {
 	if w.spins && (worked || w.in.polls.Load() != w.polls) && w.pollLane() {
 		return true
 	}
-	return !w.in.sleep() || w.out.roomCame() || w.roused()
+	return !w.in.sleep() || w.out.roomCame() || w.woken()
 }
 
-// roused reports whether a goroutine that polled has found work for this worker.
-func (w *laneWorker) roused() bool {
+// woken reports whether a goroutine that polled has found work for this worker.
+func (w *laneWorker) woken() bool {
 	select {
 	case <-w.in.wake:
 		return true
@@ -117,7 +117,7 @@ func (w *laneWorker) roused() bool {
 	}
 }
 
-// pollLane is poll without the end.
+// pollLane polls until a frame or credit comes, or the budget is spent.
 func (w *laneWorker) pollLane() bool {
 	polls := w.offers.Begin(w.budget, 0)
 	defer func() {
@@ -127,50 +127,50 @@ func (w *laneWorker) pollLane() bool {
 	polls.Leave()
 	polls.GaveAt(w.gave)
 	polls.CountIn(&w.in.offers)
-	w.lead()
+	w.pollBoth()
 	w.polls = w.in.polls.Load()
 	for w.in.link.dev.LinkUp() { // the other side's may have work for ever
 		if w.in.polls.Load()-w.polls >= restAfter {
 			polls.End()
 			polls = wait.Polls{}
-			w.follow()
+			w.pollOwn()
 			w.rest()
 			return true
 		}
 		if w.in.ready() || w.out.roomCame() {
 			return true
 		}
-		if w.relieveOther() {
+		if w.pollOther() {
 			polls.Again()
 		}
 		if !polls.Due() {
 			ntb.Pause()
 		} else if !polls.Offer() {
-			if polls.Refused() && w.led() {
+			if polls.Refused() && w.polledByOther() {
 				polls.End()
 				polls = wait.Polls{}
-				w.restLed()
+				w.restPolled()
 				return true
 			}
 			w.budget = max(w.budget/2, leastPoll)
 			break
 		}
 	}
-	w.follow()
+	w.pollOwn()
 	return false
 }
 
-// led reports whether the worker of the other side polls this lane as well. Then the neighbour need
+// polledByOther reports whether the worker of the other side polls this lane as well. Then the neighbour need
 // not ring for what is found anyway.
-func (w *laneWorker) led() bool {
+func (w *laneWorker) polledByOther() bool {
 	l := w.in.link
-	return !w.leads && l.direction <= Right && l.router.leads[w.in.index].Load() &&
+	return !w.pollsBoth && l.direction <= Right && l.router.pollsBoth[w.in.index].Load() &&
 		l.router.sides[l.direction].Load() == l && l.dev.LinkUp()
 }
 
-// restLed waits until the worker of the other side stops polling this lane, or the link is down.
-func (w *laneWorker) restLed() {
-	w.startTimer(ledGuard)
+// restPolled waits until the worker of the other side stops polling this lane, or the link is down.
+func (w *laneWorker) restPolled() {
+	w.startTimer(polledGuard)
 	w.in.rests.Add(1)
 	select {
 	case <-w.in.wake:
@@ -188,21 +188,21 @@ func (w *laneWorker) startTimer(d time.Duration) {
 	w.timer.Reset(d)
 }
 
-// lead makes w the worker that polls the lane of the other side as well, unless that one's does.
-func (w *laneWorker) lead() {
+// pollBoth makes w the worker that polls the lane of the other side as well, unless that one's does.
+func (w *laneWorker) pollBoth() {
 	l := w.in.link
-	w.leads = w.leads || l.direction <= Right && l.router.leads[w.in.index].CompareAndSwap(false, true)
+	w.pollsBoth = w.pollsBoth || l.direction <= Right && l.router.pollsBoth[w.in.index].CompareAndSwap(false, true)
 }
 
-// follow ends lead. The worker of the other lane goes on, if it rests.
-func (w *laneWorker) follow() {
-	if !w.leads {
+// pollOwn ends pollBoth. The worker of the other lane goes on, if it rests.
+func (w *laneWorker) pollOwn() {
+	if !w.pollsBoth {
 		return
 	}
-	w.leads = false
-	w.in.link.router.leads[w.in.index].Store(false)
+	w.pollsBoth = false
+	w.in.link.router.pollsBoth[w.in.index].Store(false)
 	if o := w.otherLane(); o != nil {
-		o.rouse()
+		o.wakeWorker()
 	}
 }
 
@@ -216,14 +216,14 @@ func (w *laneWorker) otherLane() *inLane {
 	return o.in[w.in.index]
 }
 
-// relieveOther does what the worker of the other side would do, if w leads. It reports whether there
+// pollOther does what the worker of the other side would do, if w polls both. It reports whether there
 // was something.
-func (w *laneWorker) relieveOther() bool {
-	if !w.leads {
+func (w *laneWorker) pollOther() bool {
+	if !w.pollsBoth {
 		return false
 	}
 	o := w.otherLane()
-	return o != nil && o.relieve()
+	return o != nil && o.pollForWorker()
 }
 
 // rest waits until no other goroutine polls the lane, one needs the worker, or the link is down.
@@ -241,12 +241,12 @@ func (w *laneWorker) rest() {
 	}
 }
 
-// relieve does what the lane's worker would do, on the worker of the other side, unless another
+// pollForWorker does what the lane's worker would do, on the worker of the other side, unless another
 // goroutine is doing that.
-func (l *inLane) relieve() (worked bool) {
+func (l *inLane) pollForWorker() (worked bool) {
 	l.polls.Add(1)
 	if !l.link.dev.LinkUp() {
-		l.rouse() // its worker ends
+		l.wakeWorker() // its worker ends
 		return false
 	}
 	if !l.mu.TryLock() {
@@ -265,8 +265,8 @@ func (l *inLane) relieve() (worked bool) {
 	return worked
 }
 
-// rouse ends a rest of the worker.
-func (l *inLane) rouse() {
+// wakeWorker ends a rest of the worker.
+func (l *inLane) wakeWorker() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -302,7 +302,7 @@ func (l *inLane) poll() (worked bool) {
 	}
 	to := l.link.router.onward(l.link, 0)
 	if left || l.link.out[l.index].roomCame() || worked && to != nil && to.out[l.index].waits.Load() {
-		l.rouse()
+		l.wakeWorker()
 	}
 	return worked
 }
@@ -348,6 +348,6 @@ func (t *tunnel) Poll() bool {
 // Rest implements ntb.Frames.
 func (t *tunnel) Rest() {
 	if l := t.heard.Load(); l != nil {
-		l.rouse()
+		l.wakeWorker()
 	}
 }

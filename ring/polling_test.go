@@ -68,8 +68,8 @@ func (w *waiting) data(off, v uint64) {
 	w.put()
 }
 
-// roused reports whether the worker was roused, and takes that back.
-func (w *waiting) roused() bool {
+// woken reports whether the worker was woken, and takes that back.
+func (w *waiting) woken() bool {
 	select {
 	case <-w.in.wake:
 		return true
@@ -79,23 +79,23 @@ func (w *waiting) roused() bool {
 }
 
 // A goroutine that waits takes the frames of its own link. Whatever would make it store for
-// another neighbour is left to the worker, which is roused.
+// another neighbour is left to the worker, which is woken.
 func TestAWaiterTakesTheFramesOfItsLink(t *testing.T) {
 	w := newWaiting(t)
 	r := w.n.router
 	require.False(t, w.x.Poll(), "there is none")
-	require.False(t, w.roused())
+	require.False(t, w.woken())
 	for v := range uint64(5) {
 		w.data(8, v+1)
 		require.True(t, w.x.Poll())
 		require.Equal(t, v+1, ntb.Load64(w.x.Inbound(), 8))
 	}
-	require.False(t, w.roused())
+	require.False(t, w.woken())
 
 	leave := func(what string) {
 		t.Helper()
 		require.False(t, w.x.Poll(), what)
-		require.True(t, w.roused(), what)
+		require.True(t, w.woken(), what)
 		require.True(t, w.in.ready(), what)
 		require.True(t, w.in.drain(), "%s: the worker takes it", what)
 		w.in.pollOnward()
@@ -121,7 +121,7 @@ func TestAWaiterTakesTheFramesOfItsLink(t *testing.T) {
 	w.in.close()
 	require.EqualValues(t, 7, ntb.Load64(w.x.Inbound(), 8), "the end of the link takes what came")
 	require.False(t, w.x.Poll(), "the memory may be gone")
-	require.False(t, w.in.relieve())
+	require.False(t, w.in.pollForWorker())
 }
 
 // vanished is memory that has gone.
@@ -142,7 +142,7 @@ func TestNobodyTakesFramesFromMemoryThatHasGone(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(w.x.Inbound(), 8))
 }
 
-// A worker is also roused for credit that others wait for, and for own traffic that gives way to
+// A worker is also woken for credit that others wait for, and for own traffic that gives way to
 // frames which the waiter has taken.
 func TestAWaiterRousesTheWorker(t *testing.T) {
 	w := newWaiting(t)
@@ -150,17 +150,17 @@ func TestAWaiterRousesTheWorker(t *testing.T) {
 	back.waits.Store(true)
 	w.from.Publish32(laneCredit, 1)
 	require.False(t, w.x.Poll())
-	require.True(t, w.roused(), "for credit")
+	require.True(t, w.woken(), "for credit")
 	back.seen.Store(1)
 	require.False(t, w.x.Poll())
-	require.False(t, w.roused())
+	require.False(t, w.woken())
 
 	w.out.waits.Store(true)
 	require.False(t, w.x.Poll())
-	require.False(t, w.roused(), "nothing has changed")
+	require.False(t, w.woken(), "nothing has changed")
 	w.data(8, 1)
 	require.True(t, w.x.Poll())
-	require.True(t, w.roused(), "for what waits in the lane that goes on")
+	require.True(t, w.woken(), "for what waits in the lane that goes on")
 }
 
 // rung is a device that has ring called in place of its doorbells.
@@ -185,10 +185,10 @@ func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
 	w.data(8, 1)
 	require.True(t, w.x.Poll())
 	require.Equal(t, 1, rings)
-	require.False(t, w.roused())
+	require.False(t, w.woken())
 	require.True(t, w.x.Poll())
 	require.EqualValues(t, 2, ntb.Load64(w.x.Inbound(), 8))
-	require.False(t, w.roused())
+	require.False(t, w.woken())
 }
 
 // A worker, and what waits for its frames, let the goroutines run that store these, where that is this
@@ -309,8 +309,8 @@ func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
 	worker, leader := w.worker(time.Minute), w.n.router.sides[Right].Load().worker(0)
 	require.False(t, worker.pollLane(), "no worker polls this lane")
 
-	leader.lead()
-	require.True(t, leader.leads)
+	leader.pollBoth()
+	require.True(t, leader.pollsBoth)
 	ended := make(chan bool)
 	for end := time.Now().Add(time.Minute); ; {
 		require.True(t, time.Now().Before(end), "it does not wait for the other one")
@@ -318,14 +318,14 @@ func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
 		go func() { ended <- worker.pollLane() }()
 		require.Eventually(t, func() bool { return w.in.rests.Load() > rests }, time.Minute, time.Millisecond)
 		select {
-		case worked := <-ended: // ledGuard was over
+		case worked := <-ended: // polledGuard was over
 			require.True(t, worked)
 			continue
-		case <-time.After(ledGuard / 10):
+		case <-time.After(polledGuard / 10):
 		}
 		break
 	}
-	leader.follow()
+	leader.pollOwn()
 	require.True(t, <-ended, "it goes on when that one stops")
 	require.False(t, worker.pollLane())
 }
@@ -335,16 +335,16 @@ func TestABusyWorkerPollsTheOtherLane(t *testing.T) {
 	w := newWaiting(t)
 	worker := w.worker(time.Minute)
 	other := w.n.router.sides[Right].Load().in[0]
-	require.False(t, worker.relieveOther(), "it does not lead")
+	require.False(t, worker.pollOther(), "it does not poll both")
 	require.Zero(t, other.polls.Load())
-	worker.lead()
+	worker.pollBoth()
 	for i := range uint64(100) {
 		polls := other.polls.Load()
 		w.data(8, i)
 		worker.round()
 		require.Greater(t, other.polls.Load(), polls)
 	}
-	worker.follow()
+	worker.pollOwn()
 	require.Len(t, other.wake, 1, "its worker goes on")
 }
 
@@ -352,7 +352,7 @@ func TestABusyWorkerPollsTheOtherLane(t *testing.T) {
 func TestTheEndOfALinkWakesItsWorker(t *testing.T) {
 	w := newWaiting(t)
 	w.left.dev.Disable()
-	require.False(t, w.in.relieve())
+	require.False(t, w.in.pollForWorker())
 	require.Len(t, w.in.wake, 1)
 }
 
@@ -369,8 +369,8 @@ func TestAWorkerStopsWithItsLink(t *testing.T) {
 	w.left.dev.Disable()
 	require.False(t, worker.pollLane())
 	require.Zero(t, w.n.router.drops[dropUnknownTunnel].Load())
-	require.False(t, worker.leads)
-	require.False(t, w.n.router.leads[0].Load())
+	require.False(t, worker.pollsBoth)
+	require.False(t, w.n.router.pollsBoth[0].Load())
 }
 
 // The less comes, the shorter a worker polls.
@@ -387,8 +387,8 @@ func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 	w.data(8, 1)
 	require.True(t, worker.pollLane())
 	require.Equal(t, leastPoll, worker.budget)
-	require.True(t, worker.leads, "it goes on after it has taken that")
-	worker.follow()
+	require.True(t, worker.pollsBoth, "it goes on after it has taken that")
+	worker.pollOwn()
 }
 
 // What a worker offers of its processor is counted, and so is when it sleeps and is woken.
@@ -407,7 +407,7 @@ func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
 	}
 	w.data(8, 1)
 	require.True(t, worker.pollLane())
-	worker.follow()
+	worker.pollOwn()
 	require.Equal(t, offers, w.left.info().Offers, "none precedes a frame that is there")
 
 	w.in.wakes.Add(3)
@@ -445,7 +445,7 @@ func (w *waiting) own() *oneFrame {
 func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 	w := newWaiting(t)
 	s := w.own()
-	w.in.mu.Lock() // as poll and relieve
+	w.in.mu.Lock() // as poll and pollForWorker
 	w.out.want(s)
 	w.in.mu.Unlock()
 	require.True(t, s.sent)
@@ -472,13 +472,13 @@ func TestARestEndsWithTheLink(t *testing.T) {
 	require.Zero(t, w.in.rests.Load())
 }
 
-// A worker does not sleep if it was roused when it did not rest, and a few polls of others do not
+// A worker does not sleep if it was woken when it did not rest, and a few polls of others do not
 // make it rest.
 func TestWhatAWorkerMakesOfOthersPolls(t *testing.T) {
 	w := newWaiting(t)
 	worker := w.worker(pollFor)
 	require.False(t, worker.poll(false))
-	w.in.rouse()
+	w.in.wakeWorker()
 	require.True(t, worker.poll(false))
 	require.False(t, worker.poll(false))
 

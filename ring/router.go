@@ -24,9 +24,9 @@ type router struct {
 	// sides are the links that are up, by direction, for frames to be forwarded;
 	// stored under mu. Empty in a mesh.
 	sides [2]atomic.Pointer[Link]
-	// leads are set while the worker of a side's lane polls that of the other side as well.
-	leads [MaxLanes]atomic.Bool
-	drops [numDrops]atomic.Uint64
+	// pollsBoth are set while the worker of a side's lane polls that of the other side as well.
+	pollsBoth [MaxLanes]atomic.Bool
+	drops     [numDrops]atomic.Uint64
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[link.ID]*Link]
 	// version changes after links and link states have changed. Callers that cache a next
