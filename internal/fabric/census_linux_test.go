@@ -153,7 +153,7 @@ func TestAFabricIsOpenedWhileItIsRemoved(t *testing.T) {
 			_, err := removeDead(spec.Place())
 			removed <- err
 		}()
-		s, err := openShmStation(spec)
+		s, err := openShmRegistry(spec)
 		require.NoError(t, err)
 		require.NoError(t, <-removed)
 		dir, err = hostdir.Open(spec.Place(), false)

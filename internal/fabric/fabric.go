@@ -24,7 +24,7 @@ var ErrOtherUser = hostdir.ErrOtherUser
 
 // Fabric is this process' membership in a fabric.
 type Fabric struct {
-	Claims            // of net's station; immutable
+	Claims            // of net's registry; immutable
 	node   *link.Node // immutable
 	net    *hosts     // immutable
 
@@ -79,7 +79,7 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 
 func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 	f := &Fabric{
-		Claims: n.station,
+		Claims: n.registry,
 		net:    n,
 		node:   link.NewNode(link.MakeID(n.spec.Node, n.number)),
 		peers:  map[link.ID]*link.Peer{},
@@ -125,7 +125,7 @@ func (f *Fabric) Close() {
 // SocketHolder returns a node of this host that accepts connections for a socket. The
 // node may accept for another socket of that port, and then refuses.
 func (f *Fabric) SocketHolder(port int, cookie uint64) (id link.ID, ok bool, err error) {
-	process, ok, err := f.net.station.SocketHolder(port, cookie)
+	process, ok, err := f.net.registry.SocketHolder(port, cookie)
 	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
@@ -185,14 +185,14 @@ func (f *Fabric) NodeAddr(host int) netip.Addr {
 
 // Holder returns the node of this host that holds a port.
 func (f *Fabric) Holder(port int) (id link.ID, ok bool, err error) {
-	process, ok, err := f.net.station.Holder(port)
+	process, ok, err := f.net.registry.Holder(port)
 	return link.MakeID(f.net.spec.Node, process), ok, err
 }
 
 // OtherHolder returns another process of this host that holds a port, or 0 if there
 // is none.
 func (f *Fabric) OtherHolder(port int) (process int) {
-	process, ok, err := f.net.station.Holder(port)
+	process, ok, err := f.net.registry.Holder(port)
 	if err != nil || !ok || process == f.net.number {
 		return 0
 	}
@@ -233,7 +233,7 @@ func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Pee
 	if p != nil || err != nil {
 		return p, err
 	}
-	cables, err := f.net.station.Cables(id.Process(), users)
+	cables, err := f.net.registry.Cables(id.Process(), users)
 	if err != nil {
 		return nil, err
 	}

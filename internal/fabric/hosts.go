@@ -30,7 +30,7 @@ const (
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
 	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
-	station  station                   // immutable
+	registry registry                  // immutable
 	number   int                       // number of this process on its host; immutable
 	node     *link.Node                // set before serve
 	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
@@ -93,7 +93,7 @@ func openShmHosts(spec *Spec) (*hosts, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openShmStation(spec)
+	s, err := openShmRegistry(spec)
 	decided()
 	connect := func(ctx context.Context) (cable, error) { return shmConnect(ctx, spec, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
@@ -106,11 +106,11 @@ func openMemHosts(spec *Spec, hub *MemHosts) (*hosts, error) {
 	return newHosts(spec, s, err, connect)
 }
 
-// newHosts makes the network of a station. If the station could not be made because
+// newHosts makes the network of a registry. If the registry could not be made because
 // of err, connect reaches the process that already has the number, and newHosts
 // returns the reason.
-func newHosts(spec *Spec, s station, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: spec, station: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
+func newHosts(spec *Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
+	h := &hosts{spec: spec, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
 	if !spec.member() {
 		h.plan.Store(spec)
 	}
@@ -287,11 +287,11 @@ func (h *hosts) join() error {
 		if node == h.spec.Node {
 			continue
 		}
-		if ok, err := h.station.present(node); err != nil || !ok {
+		if ok, err := h.registry.present(node); err != nil || !ok {
 			continue // a node that comes later asks us
 		}
 		wg.Go(func() {
-			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.station.connect(ctx, node, 0) })
+			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, node, 0) })
 			if err == nil {
 				errs[node] = h.greeting("").verdict(answer)
 			}
@@ -328,7 +328,7 @@ func (g *greeting) verdict(answer *greeting) error {
 // connect makes a bridge to another process of this host, which must be of one of the users, if
 // these are not nil.
 func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Device, error) {
-	c, err := h.station.connectTo(ctx, process, users)
+	c, err := h.registry.connectTo(ctx, process, users)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +385,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 func (h *hosts) close() {
 	windowed.CompareAndDelete(h.spec.windowKey(), h)
 	h.cancel()
-	h.station.stop()
+	h.registry.stop()
 	h.wg.Wait()
-	h.station.close()
+	h.registry.close()
 }

@@ -207,7 +207,7 @@ func greet(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c, err := f.net.station.connect(ctx, f.Host(), 0)
+	c, err := f.net.registry.connect(ctx, f.Host(), 0)
 	require.NoError(t, err)
 	g := f.net.greeting(wantLink)
 	g.Node = 2
@@ -291,7 +291,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 		plan := "ring:" + ownName(t) + "?nodes=2"
 		f := mustNode(t, backend, plan, 1)
 		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greetingMagic + "\xff\xff\xff\xff", greetingMagic + "\x02\x00\x00\x00[]", greetingMagic + "\x02\x00\x00\x00{"} {
-			c, err := f.net.station.connect(t.Context(), 1, 0)
+			c, err := f.net.registry.connect(t.Context(), 1, 0)
 			require.NoError(t, err)
 			if b != "" {
 				_, _ = c.Write([]byte(b))
@@ -433,7 +433,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, b.Node().ID(), p.ID())
 
-		c, err := a.net.station.connect(t.Context(), 1, b.Node().ID().Process())
+		c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
 		require.NoError(t, err)
 		g := a.net.greeting(wantProcess)
 		g.Version++
@@ -446,7 +446,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		require.Contains(t, b.Refused().Last, "version 2, the other in 3")
 
 		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck} {
-			c, err := a.net.station.connect(t.Context(), 1, b.Node().ID().Process())
+			c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
 			require.NoError(t, err)
 			g := a.net.greeting(want)
 			g.Member = want == wantUplink

@@ -187,7 +187,7 @@ func (h *hosts) begin(l *nodeLink) bool {
 	}
 	var answer *greeting
 	var release func() bool
-	c, err := h.station.connect(ctx, l.to, 0)
+	c, err := h.registry.connect(ctx, l.to, 0)
 	if err == nil {
 		answer, release, err = ask(ctx, c, mine)
 	}

@@ -51,8 +51,8 @@ func (h *hosts) stir() {
 // joinOwner compares a member with the owner, if that runs, and makes the link to
 // it. Like join, it is called after serve.
 func (h *hosts) joinOwner() error {
-	connect := func(ctx context.Context) (cable, error) { return h.station.connect(ctx, h.spec.Node, 0) }
-	if ok, err := h.station.present(h.spec.Node); err == nil && ok {
+	connect := func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, h.spec.Node, 0) }
+	if ok, err := h.registry.present(h.spec.Node); err == nil && ok {
 		if answer, err := h.check(connect); err == nil {
 			if err := h.greeting("").verdict(answer); err != nil {
 				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
@@ -89,7 +89,7 @@ func (h *hosts) adopt(answer *greeting) error {
 // callMembers informs the processes that run already that the links have an owner.
 // Processes that start later ask for it.
 func (h *hosts) callMembers() {
-	all, err := h.station.Processes()
+	all, err := h.registry.Processes()
 	if err != nil {
 		return // the owner is found when they ask
 	}
@@ -102,7 +102,7 @@ func (h *hosts) callMembers() {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(h.ctx, checkTimeout)
 			defer cancel()
-			c, err := h.station.connect(ctx, h.spec.Node, process)
+			c, err := h.registry.connect(ctx, h.spec.Node, process)
 			if err != nil {
 				return
 			}

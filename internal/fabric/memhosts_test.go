@@ -38,7 +38,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 
 		m.Kill(2)
 		// What is left of the killed node reaches no other.
-		_, err = old.net.station.connect(t.Context(), 1, 0)
+		_, err = old.net.registry.connect(t.Context(), 1, 0)
 		require.Error(t, err)
 		first.Cut(2)
 		second := memNode(t, m, 2)

@@ -28,7 +28,7 @@ type opener interface {
 // becomes the device, after a greeting and an answer.
 type socketWire struct{ hosts *hosts }
 
-func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.station.present(l.to) }
+func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.registry.present(l.to) }
 func (w socketWire) open(l *nodeLink) bool           { return w.hosts.begin(l) }
 func (w socketWire) ended(*nodeLink, error)          {}
 func (w socketWire) missing() error                  { return nil }

@@ -16,7 +16,7 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 	h.accepted = accepted
 	h.wg.Go(func() {
 		for {
-			c, err := h.station.accept()
+			c, err := h.registry.accept()
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-func openShmStation(*Spec) (station, error) { return nil, ntb.ErrNotSupported }
+func openShmRegistry(*Spec) (registry, error) { return nil, ntb.ErrNotSupported }
 
 func shmConnect(context.Context, *Spec, int, int) (cable, error) { return nil, ntb.ErrNotSupported }
 

@@ -73,7 +73,7 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 				defer both[i].Close()
 			}
 			f, other := both[0], both[1]
-			cable, err := other.net.station.connect(t.Context(), f.Host(), f.Node().ID().Process())
+			cable, err := other.net.registry.connect(t.Context(), f.Host(), f.Node().ID().Process())
 			require.NoError(t, err)
 			answer, release, err := ask(t.Context(), cable, other.net.greeting(wantProcess))
 			require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// station is a process' place in a fabric of several hosts: the claim of its
-// number, its host's ports, and the cables to others.
-type station interface {
+// registry is what a process has claimed in a fabric of several hosts: its
+// number, and ports of its host. It makes the cables to others.
+type registry interface {
 	// process returns this process' number on its host.
 	process() int
 	Claims

@@ -15,24 +15,24 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
 
-// shmStation is a process of a fabric whose hosts are all on this machine. Each
+// shmRegistry is a process of a fabric whose hosts are all on this machine. Each
 // host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
-type shmStation struct {
+type shmRegistry struct {
 	*hostdir.Dir       // of this host; immutable
 	spec         *Spec // immutable
 	number       int   // immutable
 	ln           *unixsock.Listener
 }
 
-// openShmStation opens the station again if the directory is removed meanwhile, as an empty one
+// openShmRegistry opens the registry again if the directory is removed meanwhile, as an empty one
 // may be.
-func openShmStation(spec *Spec) (s station, err error) {
+func openShmRegistry(spec *Spec) (s registry, err error) {
 	if err := ntbshm.Check(); err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}
 	for range openTries {
-		s, err = tryShmStation(spec)
+		s, err = tryShmRegistry(spec)
 		if !errors.Is(err, syscall.ESTALE) && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -42,12 +42,12 @@ func openShmStation(spec *Spec) (s station, err error) {
 
 const openTries = 10
 
-func tryShmStation(spec *Spec) (station, error) {
+func tryShmRegistry(spec *Spec) (registry, error) {
 	dir, err := hostdir.Open(spec.place(spec.Node), true)
 	if err != nil {
 		return nil, err
 	}
-	s := &shmStation{Dir: dir, spec: spec}
+	s := &shmRegistry{Dir: dir, spec: spec}
 	claim := dir.ClaimProcess
 	if spec.owner() {
 		claim = dir.ClaimOwner
@@ -62,12 +62,12 @@ func tryShmStation(spec *Spec) (station, error) {
 	return s, nil
 }
 
-func (s *shmStation) process() int                   { return s.number }
-func (s *shmStation) present(node int) (bool, error) { return shmPresent(s.spec, node) }
-func (s *shmStation) stop()                          { s.ln.Close() }
-func (s *shmStation) close()                         { s.ln.Close(); s.Close() }
+func (s *shmRegistry) process() int                   { return s.number }
+func (s *shmRegistry) present(node int) (bool, error) { return shmPresent(s.spec, node) }
+func (s *shmRegistry) stop()                          { s.ln.Close() }
+func (s *shmRegistry) close()                         { s.ln.Close(); s.Close() }
 
-func (s *shmStation) accept() (cable, error) {
+func (s *shmRegistry) accept() (cable, error) {
 	c, err := s.Accept(s.ln)
 	if c == nil {
 		return nil, err
@@ -75,14 +75,14 @@ func (s *shmStation) accept() (cable, error) {
 	return &shmCable{c}, err
 }
 
-func (s *shmStation) connect(ctx context.Context, node, process int) (cable, error) {
+func (s *shmRegistry) connect(ctx context.Context, node, process int) (cable, error) {
 	if node == s.spec.Node {
 		return connectIn(ctx, s.Dir, node, process)
 	}
 	return shmConnect(ctx, s.spec, node, process)
 }
 
-func (s *shmStation) connectTo(ctx context.Context, process int, users []int) (cable, error) {
+func (s *shmRegistry) connectTo(ctx context.Context, process int, users []int) (cable, error) {
 	c, err := s.ConnectTo(ctx, process, users)
 	if err != nil {
 		return nil, err

@@ -28,12 +28,12 @@ type MemHosts struct {
 // node to.
 type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 
-// memHost is what the stations of a node share.
+// memHost is what the registries of a node share.
 type memHost struct {
-	ports    map[int]int       // by port, the process that holds it
-	sockets  map[memSocket]int // how often each is published
-	stations map[int]*memStation
-	owner    *memStation // nil if there is none
+	ports      map[int]int       // by port, the process that holds it
+	sockets    map[memSocket]int // how often each is published
+	registries map[int]*memRegistry
+	owner      *memRegistry // nil if there is none
 }
 
 // memSocket is a TCP socket for which a process accepts connections.
@@ -67,8 +67,8 @@ func NewMemHosts(wrap wrapper) *MemHosts {
 	return &MemHosts{wrap: wrap, hosts: map[int]*memHost{}}
 }
 
-// memStation is a process of a node of a hub.
-type memStation struct {
+// memRegistry is a process of a node of a hub.
+type memRegistry struct {
 	hub     *MemHosts
 	host    *memHost
 	node    int
@@ -94,29 +94,29 @@ func (h *MemHosts) Kill(node int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if host := h.hosts[node]; host != nil {
-		delete(h.hosts, node) // the old stations keep their claims in the old host
-		for _, s := range host.stations {
+		delete(h.hosts, node) // the old registries keep their claims in the old host
+		for _, s := range host.registries {
 			s.stop()
 		}
 	}
 }
 
-func (h *MemHosts) open(node int, owner bool) (*memStation, error) {
+func (h *MemHosts) open(node int, owner bool) (*memRegistry, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	host := h.hosts[node]
 	if host == nil {
-		host = &memHost{ports: map[int]int{}, sockets: map[memSocket]int{}, stations: map[int]*memStation{}}
+		host = &memHost{ports: map[int]int{}, sockets: map[memSocket]int{}, registries: map[int]*memRegistry{}}
 		h.hosts[node] = host
 	}
 	if owner && host.owner != nil {
 		return nil, fmt.Errorf("fabric: claim the bridges of this host: %w", syscall.EADDRINUSE)
 	}
-	s := &memStation{hub: h, host: host, node: node, number: 1, queue: make(chan *memCable), stopped: make(chan struct{})}
-	for host.stations[s.number] != nil {
+	s := &memRegistry{hub: h, host: host, node: node, number: 1, queue: make(chan *memCable), stopped: make(chan struct{})}
+	for host.registries[s.number] != nil {
 		s.number++
 	}
-	host.stations[s.number] = s
+	host.registries[s.number] = s
 	if owner {
 		host.owner = s
 	}
@@ -125,7 +125,7 @@ func (h *MemHosts) open(node int, owner bool) (*memStation, error) {
 
 // at returns a process of a node, or nil if there is none. Process 0 is the owner
 // of its links.
-func (h *MemHosts) at(node, process int) *memStation {
+func (h *MemHosts) at(node, process int) *memRegistry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	host := h.hosts[node]
@@ -135,12 +135,12 @@ func (h *MemHosts) at(node, process int) *memStation {
 	case process == 0:
 		return host.owner
 	}
-	return host.stations[process]
+	return host.registries[process]
 }
 
-func (s *memStation) process() int { return s.number }
+func (s *memRegistry) process() int { return s.number }
 
-func (s *memStation) ClaimPort(port int) (int, error) {
+func (s *memRegistry) ClaimPort(port int) (int, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if port == 0 {
@@ -154,7 +154,7 @@ func (s *memStation) ClaimPort(port int) (int, error) {
 	return port, nil
 }
 
-func (s *memStation) ReleasePort(port int) {
+func (s *memRegistry) ReleasePort(port int) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if s.host.ports[port] == s.number {
@@ -163,25 +163,25 @@ func (s *memStation) ReleasePort(port int) {
 }
 
 // Handover releases the port. No other process can have it.
-func (s *memStation) Handover(port int) { s.ReleasePort(port) }
+func (s *memRegistry) Handover(port int) { s.ReleasePort(port) }
 
-func (s *memStation) HandedOver(int, int) bool { return false }
+func (s *memRegistry) HandedOver(int, int) bool { return false }
 
-func (s *memStation) Holder(port int) (process int, ok bool, err error) {
+func (s *memRegistry) Holder(port int) (process int, ok bool, err error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	process, ok = s.host.ports[port]
 	return process, ok, nil
 }
 
-func (s *memStation) PublishSocket(port int, cookie uint64) error {
+func (s *memRegistry) PublishSocket(port int, cookie uint64) error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.host.sockets[memSocket{port, cookie, s.number}]++
 	return nil
 }
 
-func (s *memStation) WithdrawSocket(port int, cookie uint64) {
+func (s *memRegistry) WithdrawSocket(port int, cookie uint64) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	own := memSocket{port, cookie, s.number}
@@ -190,7 +190,7 @@ func (s *memStation) WithdrawSocket(port int, cookie uint64) {
 	}
 }
 
-func (s *memStation) SocketHolder(port int, cookie uint64) (int, bool, error) {
+func (s *memRegistry) SocketHolder(port int, cookie uint64) (int, bool, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	for k := range s.host.sockets {
@@ -201,7 +201,7 @@ func (s *memStation) SocketHolder(port int, cookie uint64) (int, bool, error) {
 	return 0, false, nil
 }
 
-func (s *memStation) AnySocket(port int) (hostdir.Socket, bool, error) {
+func (s *memRegistry) AnySocket(port int) (hostdir.Socket, bool, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	for k := range s.host.sockets {
@@ -212,20 +212,20 @@ func (s *memStation) AnySocket(port int) (hostdir.Socket, bool, error) {
 	return hostdir.Socket{}, false, nil
 }
 
-func (s *memStation) Processes() ([]int, error) {
+func (s *memRegistry) Processes() ([]int, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	return slices.Collect(maps.Keys(s.host.stations)), nil
+	return slices.Collect(maps.Keys(s.host.registries)), nil
 }
 
-// Watch does nothing: the station of a process that runs is always found.
-func (s *memStation) Watch(func(error)) {}
+// Watch does nothing: the registry of a process that runs is always found.
+func (s *memRegistry) Watch(func(error)) {}
 
-func (s *memStation) Lost() error { return nil }
+func (s *memRegistry) Lost() error { return nil }
 
-func (s *memStation) present(node int) (bool, error) { return s.hub.at(node, 0) != nil, nil }
+func (s *memRegistry) present(node int) (bool, error) { return s.hub.at(node, 0) != nil, nil }
 
-func (s *memStation) connect(ctx context.Context, node, process int) (cable, error) {
+func (s *memRegistry) connect(ctx context.Context, node, process int) (cable, error) {
 	if s.isStopped() {
 		return nil, fmt.Errorf("fabric: node %d is ending: %w", s.node, net.ErrClosed)
 	}
@@ -233,18 +233,18 @@ func (s *memStation) connect(ctx context.Context, node, process int) (cable, err
 }
 
 // Cables returns nothing: all processes are of this user, and end with their cables.
-func (s *memStation) Cables(int, []int) (string, error) { return "", nil }
+func (s *memRegistry) Cables(int, []int) (string, error) { return "", nil }
 
-func (s *memStation) connectTo(ctx context.Context, process int, _ []int) (cable, error) {
+func (s *memRegistry) connectTo(ctx context.Context, process int, _ []int) (cable, error) {
 	return s.connect(ctx, s.node, process)
 }
 
-// connect is connectFrom for a caller that is no station.
+// connect is connectFrom for a caller that is no registry.
 func (h *MemHosts) connect(ctx context.Context, node, process int) (cable, error) {
-	return h.connectFrom(ctx, &memStation{node: node, stopped: make(chan struct{})}, node, process)
+	return h.connectFrom(ctx, &memRegistry{node: node, stopped: make(chan struct{})}, node, process)
 }
 
-func (h *MemHosts) connectFrom(ctx context.Context, from *memStation, node, process int) (cable, error) {
+func (h *MemHosts) connectFrom(ctx context.Context, from *memRegistry, node, process int) (cable, error) {
 	to := h.at(node, process)
 	if to == nil {
 		return nil, fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
@@ -264,7 +264,7 @@ func (h *MemHosts) connectFrom(ctx context.Context, from *memStation, node, proc
 	}
 }
 
-func (s *memStation) accept() (cable, error) {
+func (s *memRegistry) accept() (cable, error) {
 	select {
 	case c := <-s.queue:
 		return c, nil
@@ -273,9 +273,9 @@ func (s *memStation) accept() (cable, error) {
 	}
 }
 
-func (s *memStation) stop() { s.once.Do(func() { close(s.stopped) }) }
+func (s *memRegistry) stop() { s.once.Do(func() { close(s.stopped) }) }
 
-func (s *memStation) isStopped() bool {
+func (s *memRegistry) isStopped() bool {
 	select {
 	case <-s.stopped:
 		return true
@@ -284,11 +284,11 @@ func (s *memStation) isStopped() bool {
 	}
 }
 
-func (s *memStation) close() {
+func (s *memRegistry) close() {
 	s.stop()
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	delete(s.host.stations, s.number)
+	delete(s.host.registries, s.number)
 	if s.host.owner == s {
 		s.host.owner = nil
 	}
@@ -298,8 +298,8 @@ func (s *memStation) close() {
 
 // memBridge is the bridge that a cable becomes.
 type memBridge struct {
-	wrap     wrapper     // immutable, may be nil
-	from, to *memStation // of ends 0 and 1; immutable
+	wrap     wrapper      // immutable, may be nil
+	from, to *memRegistry // of ends 0 and 1; immutable
 	once     sync.Once
 	ends     [2]ntb.Device // constant after once
 }
