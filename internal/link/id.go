@@ -3,7 +3,7 @@ package link
 import "fmt"
 
 // Version is the version of the window layout, the scratchpads and the set-up
-// queue. Nodes with different versions refuse each other.
+// queue. Processes with different versions refuse each other.
 const Version = 3
 
 // ID identifies a process of a fabric: a host and a process of that host, both 0 to

@@ -11,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Services by number, the same on every node.
+// Services by number, the same in every process.
 const (
 	ServiceSDP   = 1
 	numServices  = 8
@@ -21,7 +21,7 @@ const (
 
 // Errors that end a link.
 var (
-	// ErrClosed reports that this node closed the link.
+	// ErrClosed reports that this process closed the link.
 	ErrClosed = errors.New("link: closed")
 	// ErrDown reports that the peer is gone.
 	ErrDown = errors.New("link: down")
@@ -58,10 +58,10 @@ type Node struct {
 	wg     sync.WaitGroup     // one for each peer whose device is open
 }
 
-// NewNode returns a node without peers.
+// NewNode returns a Node without peers.
 func NewNode(id ID) *Node { return &Node{id: id, peers: map[*Peer]struct{}{}} }
 
-// ID returns the node's own id.
+// ID returns the id of this process.
 func (n *Node) ID() ID { return n.id }
 
 // Register sets the service with that number. It must be called before the first
@@ -126,7 +126,7 @@ func (n *Node) Close() {
 	n.wg.Wait()
 }
 
-// all returns the peers that are not down. None is added once the node is closed.
+// all returns the peers that are not down. None is added once n is closed.
 func (n *Node) all() []*Peer {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Peer is another node, as seen from this one.
+// Peer is another process, as seen from this one.
 type Peer struct {
 	// Immutable.
 	node   *Node
@@ -93,7 +93,7 @@ func (p *Peer) Handler(service int) Handler { return p.handlers[service] }
 // holds the peer.
 func (p *Peer) Local() []byte { return p.local }
 
-// Remote returns the region at the peer that this node writes.
+// Remote returns the region at the peer that this process writes.
 func (p *Peer) Remote() ntb.Window { return p.remote }
 
 // Slots returns how many objects can be attached here.
@@ -233,7 +233,7 @@ func (p *Peer) handlersDown() {
 
 // Stats are the counters of one link, since it came up.
 type Stats struct {
-	// Doorbells is how many doorbells this node rang.
+	// Doorbells is how many doorbells this process rang.
 	Doorbells uint64
 	// Rescues is how often the slow guard found words that no doorbell had
 	// announced. It is 0 unless doorbells get lost.

@@ -16,8 +16,8 @@ import (
 //	4  2  length of the payload, 0 to 240
 //	6  1  service, 1 to 7
 //	7  1  kind: 1
-//	8  4  source node
-//	12 4  destination node
+//	8  4  id of the source
+//	12 4  id of the destination
 //	16    payload
 //
 // The first 8 bytes are published last. No payload is ever stored there, so a stale
