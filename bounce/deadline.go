@@ -50,7 +50,7 @@ func (d *deadline) expire() {
 	d.signal.interrupt(stopDeadline)
 }
 
-// stop is called at the end of the connection.
+// stop is called when the connection ends.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,7 +26,7 @@
 //	├ reader      waiter, rx, granter     what is read, and credit
 //	├ writer      waiter, sender, bell    what is written
 //	│             sender: tx, dmaTx       by stores or by a DMA engine
-//	├ state                               what both sides have said of the end
+//	├ state                               what both sides have said of closing
 //	└ control                             the words that the two sides store
 //
 // [Pool] and blocks divide the region, and granter asks them for queues. rx and tx are the

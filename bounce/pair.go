@@ -243,7 +243,7 @@ func (c *Pair) Notified(e link.Event) {
 func (c *Pair) shrink() bool { return c.linked.Load() && c.r.shrink() }
 
 // OnEnd sets a function that is called when the peer's direction ends: by its FIN, a
-// reset, or the end of the link. It may be called more than once. If the direction has
+// reset, or a link that is down. It may be called more than once. If the direction has
 // ended, it is called at once, otherwise as [link.Notified] is: f must not wait.
 func (c *Pair) OnEnd(f func()) {
 	c.atEnd.Store(&f)

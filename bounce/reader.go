@@ -77,7 +77,7 @@ const (
 )
 
 // gather reads into p what follows of the Write under way, and returns how much. It waits for
-// each part of it, but not for long, and for all of them neither. The end of the connection, and other reasons to stop, are
+// each part of it, but not for long, and for all of them neither. Reasons to stop, as that the connection has ended, are
 // errors of the next call. The caller holds mu.
 func (r *reader) gather(p []byte) (n int) {
 	end := time.Now().Add(allPatience)

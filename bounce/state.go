@@ -18,7 +18,7 @@ const (
 	stateFinished               // the peer's FIN is published
 )
 
-// phase is how far this side is with the end of the connection.
+// phase is how far this side is with closing the connection.
 type phase uint8
 
 const (
@@ -35,7 +35,7 @@ func (p phase) String() string {
 // becomes reports whether next may follow p.
 func (p phase) becomes(next phase) bool { return next == p+1 }
 
-// state is what the two sides have said of the connection's end.
+// state is what the two sides have said of closing the connection.
 type state struct {
 	control *control // immutable
 	// over has the reasons to stop that hold for both halves: stopClosed, stopDown, stopBroken
@@ -183,7 +183,7 @@ func (s *state) broken(err error) error {
 
 // resetErr returns the error of a Read or Write after a reset. Write passes EPIPE as end.
 //
-// If a bad word of the peer was the reason, or the end of the link, the error stays the
+// If a bad word of the peer was the reason, or that the link is down, the error stays the
 // same, since it is unknown what is missing. A reset by the peer is like that of a socket:
 // the first call returns ECONNRESET, and later ones what the end of a direction returns,
 // io.EOF or EPIPE. A Write gets only EPIPE if the peer's FIN came before its reset. The

@@ -294,7 +294,7 @@ func (w *writer) finish(wake bool) bool {
 
 // Where frames lead to the peer, they sometimes take no data, because as much is under way
 // as may be, or data of other connections waits too. write asks for room first, and waits
-// for its turn here, as it waits for credit. So its deadline, Close and the peer's end
+// for its turn here, as it waits for credit. So its deadline, Close and the peer's death
 // count. Everything that is not data never waits.
 
 // put is sender.put. If it returns 0, there is no room in the queue, or, if waits is true,

@@ -85,7 +85,7 @@ func (r *Retry) After(failure error) (Next, error) {
 	return Next{}, failure
 }
 
-// lost follows the end of the link, or of the process' hold on the port.
+// lost is After for a link that is down, or a process that no longer holds the port.
 func (r *Retry) lost(failure error) (Next, error) {
 	r.redirects = 0
 	if r.links++; r.links < maxLinks {

@@ -30,7 +30,7 @@
 //
 // # The laws
 //
-// An old session reaches nobody. From the end of its link on, what is stored through it
+// An old session reaches nobody. Once its link is down, what is stored through it
 // vanishes, and its inbound window stays as it was, although the memory may be used again.
 //
 // An outbound window can only be written: [Window] has no method that reads. A read across a bridge

@@ -92,7 +92,7 @@ type Revocable interface {
 // Mapper maps memory of the inbound window at addresses of its caller's, and loads from the peer's where that is cheap.
 type Mapper interface {
 	// MapAt maps the bytes [off, off+len(at)) of the inbound window over at, which is mapped memory. off, at and
-	// its length are multiples of the system's page. From the end of the session on, at has memory of its own,
+	// its length are multiples of the system's page. Once the session has ended, at has memory of its own,
 	// which holds the same, as Inbound has. The caller calls release before it unmaps at. Where the session has
 	// ended, the error is ErrLinkDown.
 	MapAt(off int, at []byte) (release func(), err error)

@@ -314,7 +314,7 @@ func (l *inLane) passOn(to *Link, f *frame, body []byte, own bool) result {
 	return headWent
 }
 
-// close is called at the end of the link. It takes the frames that came before, as far
+// close is called when the link is down. It takes the frames that came before, as far
 // as that is possible without waiting. These are a queueful at most, whatever the
 // neighbour stores meanwhile.
 func (l *inLane) close() {

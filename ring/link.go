@@ -343,7 +343,7 @@ func (l *Link) end() {
 			}
 		}
 	}
-	// What came before the end is handled first. Then others learn of the end.
+	// What came before is handled first. Then others learn that the link is down.
 	for _, in := range l.in {
 		in.close()
 		in.pollOnward()

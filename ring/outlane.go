@@ -381,7 +381,7 @@ func (o *outLane) pollSome() (more bool) {
 	return true
 }
 
-// close is called at the end of the link. No frame is put in any more, and every lane that
+// close is called when the link is down. No frame is put in any more, and every lane that
 // waits finds another next hop.
 func (o *outLane) close() {
 	o.mu.Lock()

@@ -26,7 +26,7 @@
 // # Ends
 //
 // A mistake, such as an address that is not symmetric, is one line that names PE and call,
-// and ends the job with status 1. So does the end of a PE before shmem_finalize. A program
+// and ends the job with status 1. So does a PE that ends before shmem_finalize. A program
 // that exits with another status than 0 before that ends the job with this status.
 package main
 

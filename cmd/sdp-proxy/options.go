@@ -53,7 +53,7 @@ one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again: new and
 maps take effect, and a file with an error changes nothing. A service manager that started
 it by sd_notify's protocol, as systemd does, is told all that.
 
-Each connection is logged at its end, and counted: "refused" are clients that were turned
+Each connection is logged when it is over, and counted: "refused" are clients that were turned
 away, as beyond --max-connections, "failed" those of which no target could be reached,
 "aborted" those cut by a reset, another error or the proxy.
 

@@ -31,7 +31,7 @@ type job struct {
 	pes    []*pe
 	live   int                    // PEs that have not ended
 	failed []*pe                  // PEs that failed before the job was ended, in the order in which that was seen
-	tell   *os.File               // a pipe for the PEs' reports, see launch.EnvReport, and the ends of the PEs
+	tell   *os.File               // a pipe for the PEs' reports, see launch.EnvReport, and how PEs end
 	cores  []cpus                 // to bind the PEs to; none to bind none
 	passed map[syscall.Signal]int // how often each signal was passed on
 	status int                    // exit status of the job, so far
@@ -176,7 +176,7 @@ func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
 	}
 }
 
-// anyJoined reports whether a PE is there that notices the end of another one. It ends by itself, or
+// anyJoined reports whether a PE is there that notices when another one ends. It ends by itself, or
 // reports that it has noticed.
 func (j *job) anyJoined() bool {
 	return slices.ContainsFunc(j.pes, func(p *pe) bool { return !p.over && p.state == launch.Joined })
@@ -224,7 +224,7 @@ func (j *job) fail(status int) {
 	}
 }
 
-// look decides what the end of a PE means.
+// look decides what it means that a PE has ended.
 func (j *job) look(p *pe) {
 	p.status, p.how = 1, "ended in an unknown way"
 	if p.end != nil {

@@ -89,7 +89,7 @@ func (c *Channel) send(r *request, data []byte) error {
 }
 
 // failed ends the channel at the first error, since half a request may have been
-// written. The other PE notices the end, and ends its own channel. The caller holds mu.
+// written. The other PE notices that, and ends its own channel. The caller holds mu.
 func (c *Channel) failed(err error) error {
 	if err != nil && c.err == nil {
 		c.err = err

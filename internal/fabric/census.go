@@ -228,7 +228,7 @@ func portsOf(all []hostdir.Holding, process int) []string {
 	return ports
 }
 
-// askStatus asks the process at the end of a cable, which it closes.
+// askStatus asks the process at the other end of a cable, which it closes.
 func askStatus(ctx context.Context, c cable) (*status.Process, error) {
 	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantStatus})
 	if err != nil {

@@ -30,7 +30,7 @@
 // two sides, when it comes up. Both sides refuse a mismatch. There is no limit to how long
 // the neighbour may take to come.
 //
-// A goroutine for each link makes it, and makes it again after its end. It sleeps while
+// A goroutine for each link makes it, and makes it again when it is down. It sleeps while
 // the link is up or the neighbour does not run. A node that starts makes cables to the
 // nodes that run, which only accept them. If a link goes down and the neighbour still
 // runs, both nodes try, with pauses of 10 ms to 1 s. If both begin at the same moment, the

@@ -252,7 +252,7 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 // link is made.
 const checkTimeout = time.Second
 
-// check asks the process at the end of a cable whether this one may be in its
+// check asks the process at the other end of a cable whether this one may be in its
 // fabric.
 func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)

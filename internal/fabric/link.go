@@ -242,7 +242,7 @@ func (h *hosts) take(l *nodeLink) bool {
 	if l.making || l.asking && h.spec.Node < l.to {
 		return false
 	}
-	// The link may be up still, if its end is not known yet. Or the
+	// The link may be up still, if it is not yet known to be down. Or the
 	// neighbour asked long ago. Then it hangs up now, and the link stays up.
 	l.making = true
 	h.change(l)

@@ -136,7 +136,7 @@ func (f *Fabric) MemberIs(process int, users ...int) bool {
 	return m != nil && slices.Contains(users, m.uid)
 }
 
-// replaceWait is how long the owner waits for the end of a link that its member has
+// replaceWait is how long the owner waits until a link is down that its member has
 // made again.
 const replaceWait = time.Second
 

@@ -32,7 +32,7 @@ func (w *World) GlobalExit(status int) {
 // exit ends this process because PE pe, perhaps this one, called GlobalExit. It first
 // tells all others, and waits a little. A PE that sees this one end must know by then
 // that the whole job ends, or else it takes the end for a failure. So each PE hears it
-// from every other PE before it sees the end of that one's connection.
+// from every other PE before it sees that one's connection end.
 func (w *World) exit(pe, status int) {
 	if w.opts.inProcess {
 		w.fail(pe, fmt.Errorf("it ended the job with status %d", status))

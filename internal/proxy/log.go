@@ -45,7 +45,7 @@ const (
 
 func (r result) String() string { return [...]string{"closed", "refused", "failed", "aborted"}[r] }
 
-// lastLine is what the log says of a connection at its end.
+// lastLine is what the log says of a connection that is over.
 type lastLine struct {
 	client  net.Conn
 	uid     int      // of a client of a Unix socket, or -1

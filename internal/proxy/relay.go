@@ -18,7 +18,7 @@ type relay struct {
 	client, target       net.Conn  // immutable
 	toTarget, fromTarget direction // each owned by one goroutine of run
 	turn                 int       // of its map; immutable
-	about                *lastLine // what is known of it before its end; immutable then
+	about                *lastLine // what is known of it before it is over; immutable then
 
 	first atomic.Int32 // the side that ended its direction first, or cut the connection
 	watch watch        // cuts it when nothing else does

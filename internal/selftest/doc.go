@@ -1,6 +1,6 @@
 // Package selftest tests a wire between two hosts, with a program at both ends. It tests the order
 // of stores on which the transport relies, whether stores leave at once, their speed, doorbells,
-// and the end of a link. It is the work of "ntbnet selftest".
+// and a link that goes down. It is the work of "ntbnet selftest".
 //
 // It uses an [ntb.Attachment] alone, and none of the transport above it. It does not look for ends
 // of wires, and measures no connections.

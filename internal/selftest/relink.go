@@ -7,7 +7,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// endWithin is how long the end of a session may take to show at the other side, besides Options.Late.
+// endWithin is how long it may take until a session that ends shows at the other side, besides Options.Late.
 const endWithin = 5 * time.Second
 
 // relink has each side end a session in turn. The other one must notice, and the next session must find nothing

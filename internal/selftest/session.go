@@ -126,7 +126,7 @@ func (t *test) await(limit time.Duration, cond func() bool) error {
 		case t.ctx.Err() != nil:
 			return context.Cause(t.ctx)
 		case !t.dev.LinkUp():
-			if cond() { // what was stored before the end has arrived
+			if cond() { // what was stored before has arrived
 				return nil
 			}
 			return errLost

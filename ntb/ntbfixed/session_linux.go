@@ -239,7 +239,7 @@ func (s *session) keepOwn() error {
 	}
 	still, err := mapMemory(s.attachment.config.Own) // the same memory, also behind the exchange
 	if err != nil {
-		slog.Warn("ntbfixed: what came before the end of the session is lost", "reason", err)
+		slog.Warn("ntbfixed: what came before the session ended is lost", "reason", err)
 		return s.own.scratch()
 	}
 	err = s.own.keep()
@@ -249,7 +249,7 @@ func (s *session) keepOwn() error {
 	return errors.Join(err, still.unmap())
 }
 
-// peerGone reports whether the peer has gone without an end of its session.
+// peerGone reports whether the peer has gone without ending its session.
 func (s *session) peerGone() bool {
 	gone := s.attachment.config.Gone
 	if gone == nil {

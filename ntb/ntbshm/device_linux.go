@@ -163,7 +163,7 @@ func (d *device) accept() (message, error) {
 	return theirs, nil
 }
 
-// waitEnd waits for the end of the cable. The peer sends nothing after its files. If
+// waitEnd waits until the cable is closed. The peer sends nothing after its files. If
 // it does, that ends the link too.
 func (d *device) waitEnd() {
 	defer close(d.ended)

@@ -4,7 +4,7 @@
 //
 // Each side owns one memory file, its inbound window, which the other side maps to write. Files and
 // the ringing ends of doorbells are exchanged over a cable, a connected Unix stream socket. After
-// that the cable serves only to notice the end. When a process dies, the kernel closes it, and the
+// that the cable serves only to notice that the peer has closed. When a process dies, the kernel closes it, and the
 // other side's link is down at once. A process that is only stopped keeps its link.
 // docs/protocol/link.md has the layouts, and how a doorbell rings.
 //
