@@ -391,24 +391,24 @@ func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
 	worker.pollOwn()
 }
 
-// What a worker offers of its processor is counted, and so is when it sleeps and is woken.
+// How often a worker yields is counted, and so is when it sleeps and is woken.
 func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
 	w := newWaiting(t)
 	worker := w.worker(mostPoll)
-	offers := w.left.info().Offers
-	require.Zero(t, offers)
+	yields := w.left.info().Yields
+	require.Zero(t, yields)
 	for range 2 {
 		// A wait makes no offer soon after one that took long.
-		for end := time.Now().Add(60 * time.Second); w.left.info().Offers == offers; {
+		for end := time.Now().Add(60 * time.Second); w.left.info().Yields == yields; {
 			require.True(t, time.Now().Before(end))
 			require.False(t, worker.pollLane())
 		}
-		offers = w.left.info().Offers
+		yields = w.left.info().Yields
 	}
 	w.data(8, 1)
 	require.True(t, worker.pollLane())
 	worker.pollOwn()
-	require.Equal(t, offers, w.left.info().Offers, "none precedes a frame that is there")
+	require.Equal(t, yields, w.left.info().Yields, "none precedes a frame that is there")
 
 	w.in.wakes.Add(3)
 	w.in.rests.Add(5)

@@ -114,7 +114,7 @@ func (l *Link) info() status.Link {
 		in.mu.Unlock()
 		i.Wakes += in.wakes.Load()
 		i.Rests += in.rests.Load()
-		i.Offers += in.offers.Load()
+		i.Yields += in.offers.Load()
 	}
 	return i
 }

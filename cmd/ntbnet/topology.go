@@ -111,14 +111,14 @@ func absence(t *status.Fabric, node int) string {
 func printForwarders(w io.Writer, t *status.Fabric) {
 	head := "\nnode\tforwarded\twake-ups\trests\tyields\tdropped\tCPU\n"
 	for _, v := range t.Views {
-		var forwarded, wakes, rests, offers uint64
+		var forwarded, wakes, rests, yields uint64
 		for _, l := range v.Links {
 			forwarded += l.ForwardedFrames
 			wakes += l.Wakes
 			rests += l.Rests
-			offers += l.Offers
+			yields += l.Yields
 		}
-		fmt.Fprintf(w, "%snode%d\t%s\t%d\t%d\t%d\t%s\t%s\n", head, v.Node, frames(forwarded), wakes, rests, offers, drops(v.Drops), cpuText(v.CPU))
+		fmt.Fprintf(w, "%snode%d\t%s\t%d\t%d\t%d\t%s\t%s\n", head, v.Node, frames(forwarded), wakes, rests, yields, drops(v.Drops), cpuText(v.CPU))
 		head = ""
 	}
 }

@@ -89,7 +89,7 @@ func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 		var forwarded, waits uint64
 		for _, l := range v.Links {
 			forwarded += l.ForwardedFrames
-			waits += l.Wakes + l.Offers
+			waits += l.Wakes + l.Yields
 		}
 		assert.Equal(t, v.Node == 2, forwarded > 0)
 		assert.Positive(t, waits)
@@ -100,7 +100,7 @@ func TestTopologyShowsWhatForwardersDo(t *testing.T) {
 	require.NoError(t, printTopology(&b, &status.Fabric{Views: []*status.Process{
 		{
 			Node: 2, CPU: 1.256, Drops: map[string]uint64{"unknown tunnel": 3, "no route": 4},
-			Links: []status.Link{{ForwardedFrames: 5, Wakes: 6, Rests: 7, Offers: 8}, {ForwardedFrames: 10, Wakes: 20, Rests: 30, Offers: 40}},
+			Links: []status.Link{{ForwardedFrames: 5, Wakes: 6, Rests: 7, Yields: 8}, {ForwardedFrames: 10, Wakes: 20, Rests: 30, Yields: 40}},
 		},
 		{Node: 3, Links: []status.Link{{ForwardedFrames: 1}}},
 	}}))

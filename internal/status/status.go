@@ -72,7 +72,7 @@ type Link struct {
 	Doorbells       uint64 `json:"doorbells,omitempty"` // rung for lanes
 	Wakes           uint64 `json:"wakes,omitempty"`     // of this side's goroutines for lanes, by the neighbour's doorbells
 	Rests           uint64 `json:"rests,omitempty"`     // of these while other goroutines polled
-	Offers          uint64 `json:"offers,omitempty"`    // yields of the processor by these
+	Yields          uint64 `json:"yields,omitempty"`    // times that these gave other processes the processor
 }
 
 // Connection is an end of a connection. Count above 1 stands for several with one process, and
