@@ -130,14 +130,14 @@ func (h *hosts) keep(l *nodeLink) {
 		}
 		// changed was taken before this check. A neighbour that starts after it
 		// finds us, and the result closes changed.
-		there, err := l.by.there(l)
+		reachable, err := l.by.reachable(l)
 		h.mu.Lock()
-		l.absent = err == nil && !there
+		l.absent = err == nil && !reachable
 		if err != nil {
 			l.err = err
 		}
 		h.mu.Unlock()
-		if err == nil && !there {
+		if err == nil && !reachable {
 			h.wait(h.ctx, 0, changed, nil)
 			pause = firstPause
 			continue
@@ -360,7 +360,7 @@ func (h *hosts) soon(node int) bool {
 		case l.absent && !l.making:
 			// The neighbour did not run at the last check. It may have started
 			// since.
-			if there, err := l.by.there(l); err != nil || !there {
+			if reachable, err := l.by.reachable(l); err != nil || !reachable {
 				continue
 			}
 			l.absent = false

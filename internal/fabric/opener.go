@@ -12,8 +12,8 @@ import (
 
 // opener is what a wire is made of: how this node opens the device of a link.
 type opener interface {
-	// there reports whether the neighbour runs, as far as one can know.
-	there(l *nodeLink) (bool, error)
+	// reachable reports whether the neighbour runs, as far as one can know.
+	reachable(l *nodeLink) (bool, error)
 	// open makes the link. It returns false if there is none and the next try should wait.
 	open(l *nodeLink) bool
 	// ended is told that a link that was up has ended, and why.
@@ -28,11 +28,11 @@ type opener interface {
 // becomes the device, after a greeting and an answer.
 type socketWire struct{ hosts *hosts }
 
-func (w socketWire) there(l *nodeLink) (bool, error) { return w.hosts.registry.present(l.to) }
-func (w socketWire) open(l *nodeLink) bool           { return w.hosts.begin(l) }
-func (w socketWire) ended(*nodeLink, error)          {}
-func (w socketWire) missing() error                  { return nil }
-func (w socketWire) close()                          {}
+func (w socketWire) reachable(l *nodeLink) (bool, error) { return w.hosts.registry.present(l.to) }
+func (w socketWire) open(l *nodeLink) bool               { return w.hosts.begin(l) }
+func (w socketWire) ended(*nodeLink, error)              {}
+func (w socketWire) missing() error                      { return nil }
+func (w socketWire) close()                              {}
 
 // attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
 // of its sessions is a device. What else a greeting compares is compared when the link comes
@@ -45,7 +45,7 @@ type attachedWire struct {
 }
 
 // there reports that the neighbour runs. Only open finds out.
-func (w *attachedWire) there(*nodeLink) (bool, error) { return true, nil }
+func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
 
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.
 func (w *attachedWire) open(l *nodeLink) bool {
