@@ -269,8 +269,7 @@ func (b *bridged) besideNetdev(t *testing.T) {
 	own, other := b.sides[0], b.sides[1]
 	other.must("unload ntb_cdev")
 	before := b.windowStores()
-	other.must("load ntb_transport")
-	other.must("load ntb_netdev")
+	loadTransport(b.bridge, other.vm)
 	other.must("up eth0 %s", machineAddress)
 	until(t, "the module knows ntb_transport", func() bool {
 		return strings.Contains(own.must("log"), "the other side runs ntb_transport")

@@ -34,6 +34,7 @@ type counted struct {
 func startCounted(t *testing.T, s vmSystem, kind bridgeKind, modules []string, arguments func(side int) []string) *counted {
 	t.Helper()
 	c := &counted{t: t, bridge: kind.make()}
+	c.bridge.Cut() // for the reason that loadTransport has
 	s.iommu = ""
 	for _, m := range slices.Concat(kind.modules, modules) {
 		s.modules = append(s.modules, m+".ko")
@@ -49,6 +50,7 @@ func startCounted(t *testing.T, s vmSystem, kind bridgeKind, modules []string, a
 	for _, v := range c.sides {
 		v.ready()
 	}
+	c.bridge.Mend()
 	return c
 }
 

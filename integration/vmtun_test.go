@@ -99,9 +99,8 @@ func TestVMTunOverBridges(t *testing.T) {
 				s.must("unload ntb_cdev")
 			}
 			addresses = [2]string{hostAddress, machineAddress}
+			loadTransport(b.bridge, b.sides[0].vm, b.sides[1].vm)
 			for i, s := range b.sides {
-				s.must("load ntb_transport")
-				s.must("load ntb_netdev")
 				s.must("up eth0 %s", addresses[i])
 			}
 			b.carries("TCP over ntb_netdev", addresses, [2]string{"eth0", "eth0"})
