@@ -29,7 +29,7 @@ func (t *Team) Broadcast(ctx context.Context, dst, src uintptr, n, root int, spa
 		return nil
 	case n <= messageBytes:
 		return t.broadcastSmall(ctx, dst, src, n, root, keep)
-	case t.oneHost:
+	case t.OneHost:
 		return t.broadcastGet(ctx, dst, src, n, root, keep)
 	}
 	return t.broadcastPut(ctx, dst, src, n, root, keep)

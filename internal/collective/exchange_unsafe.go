@@ -33,7 +33,7 @@ func (t *Team) AlltoAll(ctx context.Context, x Exchange) error {
 	switch {
 	case x.N*int(x.Size) <= messageBytes:
 		return x.small(ctx, t)
-	case t.oneHost:
+	case t.OneHost:
 		return x.get(ctx, t)
 	}
 	return x.put(ctx, t)

@@ -47,7 +47,7 @@ func (t *Team) Gather(ctx context.Context, dst, src uintptr, b Blocks) error {
 	switch {
 	case b.Longest <= messageBytes:
 		return t.gatherSmall(ctx, dst, mine, &b)
-	case t.oneHost:
+	case t.OneHost:
 		return t.gatherGet(ctx, dst, src, &b)
 	case t.chained:
 		return t.gatherRing(ctx, dst, &b)

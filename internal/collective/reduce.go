@@ -35,7 +35,7 @@ func (t *Team) Reduce(ctx context.Context, dst, src uintptr, n, size int, fold F
 		return nil
 	case n*size <= messageBytes:
 		return t.reduceSmall(ctx, dst, src, n*size, fold)
-	case t.oneHost:
+	case t.OneHost:
 		return t.reduceGet(ctx, dst, src, n*size, fold)
 	}
 	return t.reducePut(ctx, dst, src, n, size, fold)

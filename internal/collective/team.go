@@ -55,9 +55,6 @@ func newTeam(space *onesided.Space, peers []*onesided.Peer, me int, where Layout
 // SetLayout sets where the team's PEs are, before its first collective but Sync and Agree.
 func (t *Team) SetLayout(where Layout) { t.topology = where.topology(t.me, len(t.peers)) }
 
-// OneHost reports whether all PEs of the team are mapped to each other.
-func (t *Team) OneHost() bool { return t.oneHost }
-
 // Clear resets this PE's work area, which has the counts of an earlier team.
 func (t *Team) Clear() {
 	for _, q := range t.pairs {

@@ -15,7 +15,6 @@ type Layout struct {
 // topology is a Layout as one PE needs it. It is immutable.
 type topology struct {
 	Layout
-	oneHost bool
 	chained bool  // hosts form a ring or a line, and the team's are more than two
 	ring    []int // if chained: the PEs in the order of their hosts
 	index   int   // if chained: index of this PE in ring
@@ -54,7 +53,7 @@ func (l Layout) meeting(me, n int) (m meeting) {
 
 // topology returns the Layout of a team of n PEs as its PE me needs it.
 func (l Layout) topology(me, n int) topology {
-	t := topology{Layout: l, oneHost: l.OneHost, meeting: l.meeting(me, n)}
+	t := topology{Layout: l, meeting: l.meeting(me, n)}
 	hosts := map[int]bool{}
 	for _, node := range l.Nodes {
 		hosts[node] = true

@@ -28,7 +28,7 @@ func TestChainsGoFromNeighbourToNeighbour(t *testing.T) {
 			for root := range nodes {
 				team := on(kind, hosts, nodes, root)
 				require.True(t, team.chained)
-				require.False(t, team.OneHost())
+				require.False(t, team.OneHost)
 				parents := team.chains(root)
 				crossed := map[[2]int]int{}
 				for pe, parent := range parents {
@@ -64,7 +64,7 @@ func TestHostsThatHaveNoPEAreLeftOut(t *testing.T) {
 }
 
 func TestPEsOfOneHostAreNotChained(t *testing.T) {
-	require.True(t, on("ring", 5, []int{2, 2, 2}, 1).OneHost())
+	require.True(t, on("ring", 5, []int{2, 2, 2}, 1).OneHost)
 	require.False(t, on("ring", 5, []int{2, 2, 3}, 1).chained) // two hosts
 	require.False(t, on("mesh", 5, []int{1, 2, 3}, 1).chained)
 }

@@ -65,7 +65,7 @@ func TestPEsAreApart(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					assert.Equal(t, name == "mapped", w.team.engine.OneHost(), "%s, PE %d of %d", name, pe, pes)
+					assert.Equal(t, name == "mapped", w.team.engine.OneHost, "%s, PE %d of %d", name, pe, pes)
 					assert.Equal(t, name == "strict", w.apart(), "%s, PE %d of %d", name, pe, pes)
 					assert.Equal(t, name == "strict" && crowded(w.places, pe, 2), w.space.WaitsSleep(), "%s, PE %d of %d", name, pe, pes)
 					w.places = []place{{"other", []uint64{15}}, {"other", []uint64{15}}, {"other", []uint64{15}}}[:pes]
