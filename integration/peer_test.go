@@ -396,12 +396,12 @@ func fabricBase(uid int) string {
 // claimFile is the name of the claim file in a fabric's directory.
 const claimFile = "claims-v2"
 
-// onlyClaims checks that a fabric's directory has nothing but the claim file, what keeps
-// processes of version 1 out, and sockets. It identifies the claim file.
+// onlyClaims checks that a fabric's directory has nothing but the claim file and sockets. It
+// identifies the claim file.
 func onlyClaims(t testing.TB, dir string) string {
 	t.Helper()
 	for _, name := range dirNames(t, dir) {
-		if name != claimFile && name != "claims-"+strings.Repeat("0", 32) {
+		if name != claimFile {
 			require.Regexp(t, `^cable-[0-9]+-[0-9a-f]{32}$`, name)
 		}
 	}

@@ -91,7 +91,7 @@ func mounted(errno syscall.Errno, flags uintptr, options string, populated bool)
 				return err
 			}
 			if populated {
-				if err := os.Mkdir(hostdir.Own(), 0o700); err != nil {
+				if err := os.Mkdir(hostdir.Find(), 0o700); err != nil {
 					return err
 				}
 			}

@@ -20,7 +20,7 @@ import (
 // What a process says of itself is shown only if it can be true.
 func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 	name := "test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(uint64(rand.Uint32()), 16)
-	dir, err := hostdir.Open(hostdir.In(hostdir.Own(), name), true)
+	dir, err := hostdir.Open(hostdir.In(hostdir.Find(), name), true)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, dir.Close())

@@ -33,20 +33,9 @@ func (h home) hasSession() bool {
 	return unix.Lstat(h.session, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == h.uid
 }
 
-// Own returns the directory that has those of this user's new fabrics. It depends only on the
-// system and the uid, so that a shell and a cron job find each other.
-func Own() string { return ownHome().fresh() }
-
-func (h home) fresh() string {
-	if h.hasSession() {
-		return h.base
-	}
-	return h.tmp
-}
-
-// Find returns the directory that has those of this user's fabric, which are called names. It is
-// Own, unless processes use one of them that have started before the session's directory was made,
-// and none is in that: then it is the one where these are.
+// Find returns the directory that has those of this user's fabric, which are called names. It depends
+// on the system and the uid alone, so that a shell and a cron job find each other. The exception is
+// where processes are that started before the session's directory was made, if none is in that.
 func Find(names ...string) string { return ownHome().find(names) }
 
 func (h home) find(names []string) string {

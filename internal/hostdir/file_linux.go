@@ -3,7 +3,6 @@ package hostdir
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,19 +12,12 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Names in the directory. In a directory that several hosts share, all but the old ones
-// begin with the host's.
+// Names in the directory. In a directory that several hosts share, all begin with the host's.
 const (
 	claimName       = "claims-v"  // and the version
 	cablePrefix     = "cable-"    // and the process, "-", and 32 hexadecimal digits
 	temporaryPrefix = "new-"      // as cables, or 32 hexadecimal digits; it is about to be renamed
 	markPrefix      = "handover-" // and the port, "-", and the uid
-
-	// Version 1 had a claim file of this name and 32 hexadecimal digits.
-	oldClaimPrefix = "claims-"
-	// Version 1 takes the first such file by name. Where that is a directory, its processes
-	// do not start.
-	barrier = oldClaimPrefix + "00000000000000000000000000000000"
 )
 
 // claimFile is the name of a host's claim file.
@@ -34,9 +26,6 @@ func (p Place) claimFile() string { return p.prefix() + claimName + strconv.Itoa
 // claimVersion returns the version of a host's claim file by its name, or 0 if the name is
 // not that of a claim file.
 func (p Place) claimVersion(name string) int {
-	if id, ok := strings.CutPrefix(name, oldClaimPrefix); ok && p.Named() && name != barrier && isID(id) {
-		return 1
-	}
 	digits, _ := strings.CutPrefix(name, p.prefix()+claimName)
 	if v, err := strconv.Atoi(digits); err == nil && name == p.prefix()+claimName+strconv.Itoa(v) {
 		return v
@@ -53,23 +42,7 @@ func (p *openPlace) openClaims(create bool) (f claimFD, err error) {
 	if err != nil {
 		return f, err
 	}
-	barred := false
-	if create && p.Named() && !slices.Contains(names, p.claimFile()) {
-		switch err := unix.Mkdirat(p.fd(), barrier, 0o700); err {
-		case nil:
-			barred = true
-			if err := unix.Fchmodat(p.fd(), barrier, 0o700, 0); err != nil {
-				return f, fmt.Errorf("fabric: give %s/%s mode 0700: %w", p.path, barrier, err)
-			}
-		case unix.EEXIST:
-		default:
-			return f, fmt.Errorf("fabric: make %s/%s: %w", p.path, barrier, err)
-		}
-	}
 	if err := p.checkVersions(names); err != nil {
-		if barred { // processes of that version may still come to the others
-			_ = unix.Unlinkat(p.fd(), barrier, unix.AT_REMOVEDIR)
-		}
 		return f, err
 	}
 	if f.own, err = p.openFile(p.claimFile(), create); err != nil {

@@ -28,18 +28,17 @@ func TestProcessesThatBeginTogetherMakeOneFabric(t *testing.T) {
 	onlyClaimFile(t, base)
 }
 
-// onlyClaimFile checks that the directory of a fabric has only the claim file, and what keeps
-// processes of version 1 out.
+// onlyClaimFile checks that the directory of a fabric has only the claim file.
 func onlyClaimFile(t *testing.T, base string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(base, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 2 || entries[0].Name() != barrier || entries[1].Name() != "claims-v2" {
+	if len(entries) != 1 || entries[0].Name() != "claims-v2" {
 		t.Fatalf("the directory holds %v", entries)
 	}
-	info, err := entries[1].Info()
+	info, err := entries[0].Info()
 	if err != nil || info.Size() != 0 || info.Mode() != 0o600 {
 		t.Errorf("claim file: size %d, mode %v, %v", info.Size(), info.Mode(), err)
 	}
@@ -148,13 +147,13 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	run, uid := t.TempDir(), os.Geteuid()
 	own := filepath.Join(run, strconv.Itoa(uid))
 	inTmp := "/tmp/ntbnet-" + strconv.Itoa(uid)
-	if got := homeOf(run, "/tmp", uid).fresh(); got != inTmp {
+	if got := homeOf(run, "/tmp", uid).find(nil); got != inTmp {
 		t.Errorf("without a directory in /run/user: %s", got)
 	}
 	if err := os.Symlink(t.TempDir(), own); err != nil {
 		t.Fatal(err)
 	}
-	if got := homeOf(run, "/tmp", uid).fresh(); got != inTmp {
+	if got := homeOf(run, "/tmp", uid).find(nil); got != inTmp {
 		t.Errorf("with a link in /run/user: %s", got)
 	}
 	if err := os.Remove(own); err != nil {
@@ -163,7 +162,7 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	if err := os.Mkdir(own, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := homeOf(run, "/tmp", uid).fresh(); got != filepath.Join(own, "ntbnet") {
+	if got := homeOf(run, "/tmp", uid).find(nil); got != filepath.Join(own, "ntbnet") {
 		t.Errorf("with a directory in /run/user: %s", got)
 	}
 
@@ -171,16 +170,16 @@ func TestPlaceDependsOnTheUidAlone(t *testing.T) {
 	t.Setenv("TMPDIR", run)
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	name := "test-" + strconv.Itoa(os.Getpid())
-	d, err := Open(In(Own(), name), true)
+	d, err := Open(In(Find(), name), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(d.Path())
 	defer d.Close()
-	if want := filepath.Join(homeOf("/run/user", "/tmp", uid).fresh(), name); d.Path() != want {
+	if want := filepath.Join(homeOf("/run/user", "/tmp", uid).find(nil), name); d.Path() != want {
 		t.Errorf("the fabric is at %s, want %s", d.Path(), want)
 	}
-	if _, err := Open(In(Own(), "no/name"), true); !errors.Is(err, syscall.EINVAL) {
+	if _, err := Open(In(Find(), "no/name"), true); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("bad name: %v, want EINVAL", err)
 	}
 }

@@ -14,9 +14,6 @@ import (
 // ntb.ErrNotSupported, and no method can be called.
 type Dir struct{}
 
-// Own returns the empty string.
-func Own() string { return "" }
-
 // Find returns the empty string.
 func Find(...string) string { return "" }
 

@@ -71,10 +71,8 @@ func (p Place) remove() error {
 			return fmt.Errorf("fabric: remove %s/%s: %w", p.path, name, err)
 		}
 	}
-	for _, dir := range []string{p.path + "/" + barrier, p.path} {
-		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
-			return fmt.Errorf("fabric: remove directory %s: %w", dir, err)
-		}
+	if err := unix.Rmdir(p.path); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("fabric: remove directory %s: %w", p.path, err)
 	}
 	return nil
 }
