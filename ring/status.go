@@ -12,16 +12,12 @@ import (
 
 // TunnelInfo is a routed peer.
 type TunnelInfo struct {
-	Peer        link.ID
-	State       string // "opening", "up", "down", "closed"
-	Direction   string
-	Lane        int
-	Epoch       uint32
-	Path        uint32 // how often frames were sent again from the first that was not acknowledged
-	Sent        uint64 // frames, without repetitions
-	Resent      uint64
-	Received    uint64 // in order, once each
-	Unconfirmed int    // bytes
+	Peer      link.ID
+	State     arq.State
+	Direction string
+	Lane      int
+	Epoch     uint32
+	Sent      uint64 // frames, without repetitions
 }
 
 // Status returns what this process knows of the fabric: hosts, links and drops.
@@ -120,32 +116,11 @@ func (l *Link) info() status.Link {
 }
 
 func (t *tunnel) info() TunnelInfo {
-	t.inbound.mu.Lock()
-	taken := t.inbound.taken
-	t.inbound.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sent := t.arq.Stats()
-	i := TunnelInfo{
-		Peer: t.remote, State: deviceState(t.current()), Lane: t.laneIndex(), Epoch: t.epoch,
-		Path: sent.Restarts, Sent: sent.Sent, Resent: sent.Resent,
-		Received: taken, Unconfirmed: t.arq.KeptBytes(),
-	}
+	i := TunnelInfo{Peer: t.remote, State: t.current(), Lane: t.laneIndex(), Epoch: t.epoch, Sent: t.arq.Stats().Sent}
 	if t.nextHop.link != nil {
 		i.Direction = t.nextHop.link.direction.String()
 	}
 	return i
-}
-
-// deviceState returns the state of a tunnel as those see it who have its device.
-func deviceState(s arq.State) string {
-	switch {
-	case s == arq.Opening:
-		return "opening"
-	case s == arq.Up:
-		return "up"
-	case s == arq.Lingering || s == arq.Closed:
-		return "closed"
-	}
-	return "down"
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
+	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -415,7 +416,7 @@ func (n *bubbleNode) held() string {
 		}
 	}
 	for _, t := range s.fabric.Tunnels() {
-		if t.State != "up" {
+		if t.State != arq.Up {
 			fmt.Fprintf(&b, " node %d has a tunnel to %s: %+v;", n.number, t.Peer, t)
 		}
 	}

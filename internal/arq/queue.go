@@ -146,12 +146,3 @@ func (q *queue) drop(n int) {
 	q.head = (q.head + n) & (len(q.frames) - 1)
 	q.count -= n
 }
-
-// bytes returns how many bytes the frames' bodies take.
-func (q *queue) bytes() int {
-	n := 0
-	for i := range q.count {
-		n += q.at(i).n
-	}
-	return n
-}

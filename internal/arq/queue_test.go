@@ -81,3 +81,12 @@ func TestAFrameIsReopenedUntilItEnds(t *testing.T) {
 	s.clear()
 	require.False(t, s.Reopened())
 }
+
+// bytes returns how many bytes the frames' bodies take.
+func (q *queue) bytes() int {
+	n := 0
+	for i := range q.count {
+		n += q.at(i).n
+	}
+	return n
+}

@@ -42,9 +42,6 @@ func (s *Sender) Kept() int { return s.queue.count }
 // Unsent returns how many of the frames that are kept were never sent.
 func (s *Sender) Unsent() int { return s.queue.count - s.high }
 
-// KeptBytes returns how many bytes the bodies of the frames take.
-func (s *Sender) KeptBytes() int { return s.queue.bytes() }
-
 // Stats returns the counters.
 func (s *Sender) Stats() Stats { return s.stats }
 

@@ -14,10 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrServerGone reports that the connection to the server has ended. Clients that were there go on
-// with what they have; others are not seen any more.
-var ErrServerGone = errors.New("ivshmem: the server has gone")
-
 // Client is a process' end of a server's memory.
 type Client struct {
 	// Immutable.
@@ -32,7 +28,6 @@ type Client struct {
 	mu    sync.Mutex
 	peers map[int64]*os.File // the first vector of each other client
 	left  map[int64]struct{} // clients that have gone
-	err   error              // why the connection has ended
 }
 
 // dialError says what to do if there is no connection.
@@ -182,13 +177,8 @@ func (c *Client) vector(m message) error {
 
 // listen follows the other clients' comings and goings.
 func (c *Client) listen() {
-	var err error
-	for err == nil {
-		err = c.next()
+	for c.next() == nil {
 	}
-	c.mu.Lock()
-	c.err = fmt.Errorf("%w: %w", ErrServerGone, err)
-	c.mu.Unlock()
 	close(c.ended)
 }
 
@@ -198,7 +188,8 @@ func (c *Client) ID() int64 { return c.id }
 // Memory returns the memory and its size in bytes, a power of two. The file stays the client's.
 func (c *Client) Memory() (*os.File, int64) { return c.memory, c.size }
 
-// Gone returns a channel that is closed when the server has gone.
+// Gone returns a channel that is closed when the server has gone. Clients that were there go on with what
+// they have; others are not seen any more.
 func (c *Client) Gone() <-chan struct{} { return c.ended }
 
 // Interrupt interrupts another client, if it is there.
@@ -229,13 +220,6 @@ func (c *Client) Wait() error {
 	var count [8]byte
 	_, err := c.bell.Read(count[:])
 	return err
-}
-
-// Err returns why the connection to the server has ended, or nil.
-func (c *Client) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
 }
 
 // Close ends the connection. Wait returns.

@@ -25,9 +25,6 @@ func AttachSocket(path string, place Place) (ntb.Attachment, error) {
 // connect attaches the end of a place to the server that is there now.
 func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, error) {
 	client, err := ivshmem.Dial(ctx, path)
-	if errors.Is(err, ivshmem.ErrServerGone) {
-		err = errors.Join(ntbfixed.ErrReplaced, err)
-	}
 	if err != nil {
 		return ntbfixed.Attached{}, err
 	}
