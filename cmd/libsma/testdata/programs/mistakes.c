@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   if (!strcmp(what, "early"))
     shmem_barrier_all();
   shmem_init();
+  shmem_barrier_all(); /* all have joined: each notices what PE 0 does */
   if (shmem_my_pe() == 0) {
     printf("printed before\n"); /* is in a buffer */
     if (!strcmp(what, "pe")) shmem_long_p(&word, 1, shmem_n_pes());
