@@ -42,6 +42,7 @@ var operations = map[string]func(w []string) (string, error){
 	"ping":  ping,
 	"log":   kernelLog,
 	"kexec": startKernel,
+	"run":   runProgram,
 	"examine": func([]string) (string, error) {
 		var found []string
 		for _, c := range doctor.Run(context.Background(), "mem:doctor").Checks {
