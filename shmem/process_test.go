@@ -91,7 +91,7 @@ func processes(t *testing.T, name string, n int, mode string, fabric func(job st
 	wg.Wait()
 }
 
-// start starts the PEs. It kills those that do not end within a minute.
+// start starts the PEs. It kills those that do not end within three minutes.
 func start(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) []*exec.Cmd {
 	t.Helper()
 	if testing.Short() {
@@ -102,7 +102,7 @@ func start(t *testing.T, name string, n int, mode string, fabric func(job string
 	if fabric == nil {
 		fabric = func(job string, _ int) string { return "shm:" + job }
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	var all []*exec.Cmd
 	for pe := range n {
