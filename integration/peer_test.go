@@ -332,7 +332,7 @@ func newFabric(t testing.TB) string {
 		f, err := sdp.Open("shm:" + name)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
-		require.Len(t, dirNames(t, dir), 2, "in %s", dir)
+		require.Len(t, dirNames(t, dir), 1, "in %s", dir)
 		info, err := os.Stat(filepath.Join(dir, claimFile))
 		require.NoError(t, err)
 		require.Zero(t, info.Size(), "the claim file is not empty")
