@@ -51,7 +51,7 @@ func (n *Node) Close() {
 // errOwnNode is why processes of this node are refused.
 var errOwnNode = errors.New("it is for other nodes")
 
-// Listener listens for peers.
+// Listen listens for peers.
 func (n *Node) Listen(ctx context.Context, fabric *sdp.Fabric) (*sdp.Listener, error) {
 	lc := sdp.ListenConfig{Fabric: fabric, Allow: func(sdp.Peer) error { return errOwnNode }, AllowUnknown: true}
 	ln, err := lc.Listen(ctx, sdp.Network, fmt.Sprintf(":%d", Port))
