@@ -30,15 +30,16 @@ var forData = traffic{"data", 0, func(a, b *Pair) error {
 	)
 }}
 
-// Endpoint b waits for room while endpoint a reads what fills the queue of 4 KiB.
+// Endpoint b waits for room while endpoint a reads what fills the queue of 4 KiB. The first bytes have room, though a may owe
+// credit for a quarter of the queue.
 var forRoom = traffic{"room", 1, func(a, b *Pair) error {
-	if _, err := b.Write(make([]byte, 3000)); err != nil {
+	if _, err := b.Write(make([]byte, 2800)); err != nil {
 		return err
 	}
 	b.control.peer.Order() // by now a has it
 	return atOnce(
 		func() error { _, err := b.Write(make([]byte, 3000)); return err },
-		func() error { _, err := io.ReadFull(a, make([]byte, 6000)); return err },
+		func() error { _, err := io.ReadFull(a, make([]byte, 5800)); return err },
 	)
 }}
 
