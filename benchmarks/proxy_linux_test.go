@@ -101,7 +101,7 @@ func (w *proxyWorld) cpu(b *testing.B, path string) (us float64) {
 }
 
 func newProxyWorld(b *testing.B) *proxyWorld {
-	for _, tool := range []string{"iperf3", "redis-server", "redis-benchmark", "haproxy", "socat"} {
+	for _, tool := range []string{"iperf3", "redis-server", "redis-benchmark", "redis-cli", "haproxy", "socat"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			missing(b, tool)
 		}
@@ -126,7 +126,7 @@ func newProxyWorld(b *testing.B) *proxyWorld {
 			w.proxies[path] = append(w.proxies[path], w.proxy(b, path, dir, fabric, i == 0, hop[0], hop[1])...)
 		}
 		w.until(b, path, "iperf3", "-n", "1K", "-c", "127.0.0.1", "-p", first[0])
-		w.until(b, path, "redis-benchmark", "-n", "1", "-t", "get", "-p", first[1])
+		w.until(b, path, "redis-cli", "-e", "-p", first[1], "ping")
 	}
 	return w
 }

@@ -145,7 +145,7 @@ func newTunWorld(b *testing.B) *tunWorld {
 	} else {
 		f.Close()
 	}
-	for _, tool := range []string{"nsenter", "unshare", "ip", "ping", "iperf3", "redis-server", "redis-benchmark"} {
+	for _, tool := range []string{"nsenter", "unshare", "ip", "ping", "iperf3", "redis-server", "redis-benchmark", "redis-cli"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			missing(b, tool)
 		}
@@ -196,7 +196,7 @@ func newTunWorld(b *testing.B) *tunWorld {
 	}
 	for path := range w.paths { // all are up when each has carried something
 		w.until(b, path, "iperf3", "-n", "1K", "-c", w.paths[path])
-		w.until(b, path, "redis-benchmark", "-n", "1", "-t", "get", "-h", w.paths[path])
+		w.until(b, path, "redis-cli", "-e", "-h", w.paths[path], "ping")
 	}
 	for node, device := range []string{"tun-plain2", "tun-plain1"} {
 		succeed(b, w.in(node, "ip", "link", "set", device, "gso_max_segs", "1"))
