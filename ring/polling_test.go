@@ -142,8 +142,8 @@ func TestNobodyTakesFramesFromMemoryThatHasGone(t *testing.T) {
 	require.EqualValues(t, 1, ntb.Load64(w.x.Inbound(), 8))
 }
 
-// A worker is also woken for credit that others wait for, and for own traffic that gives way to
-// frames which the waiter has taken.
+// A waiter that takes frames wakes the worker in two cases. Somebody waits for the credit of these
+// frames, or own traffic waits until they have been sent on.
 func TestAWaiterRousesTheWorker(t *testing.T) {
 	w := newWaiting(t)
 	back := w.left.out[0]

@@ -105,8 +105,8 @@ func (t *turns[S]) next(free int, expected expectation, now func() time.Time) (w
 	return what, s
 }
 
-// yields reports whether own traffic yields to frames that are expected. For those that
-// have yet to come it does so only when it is far ahead, so that the link is busy meanwhile.
+// yields reports whether own traffic waits for frames in transit that are expected now or soon.
+// It waits for frames of soon only when it is far ahead. Otherwise the link would be idle meanwhile.
 func (t *turns[S]) yields(expected expectation) bool {
 	return t.lead > 0 && (expected == expectNow || expected == expectSoon && t.lead > aheadFrames*t.quantum)
 }
