@@ -72,18 +72,18 @@ func (r *reader) read(p []byte) (int, error) {
 }
 
 const (
-	patience    = time.Millisecond // how long a Read waits for the next part of a Write
-	allPatience = 16 * patience    // for all parts: a peer may send them one by one for ever
+	partTimeout  = time.Millisecond // how long a Read waits for the next part of a Write
+	wholeTimeout = 16 * partTimeout // for all parts: a peer may send them one by one for ever
 )
 
 // gather reads into p what follows of the Write under way, and returns how much. It waits for
 // each part of it, but not for long, and for all of them neither. Reasons to stop, as that the connection has ended, are
 // errors of the next call. The caller holds mu.
 func (r *reader) gather(p []byte) (n int) {
-	end := time.Now().Add(allPatience)
+	end := time.Now().Add(wholeTimeout)
 	for waits := true; waits && n < len(p) && r.rx.within; {
 		r.publishCredit()
-		waits = r.waiter.waitAtMost(patience) && time.Now().Before(end)
+		waits = r.waiter.waitAtMost(partTimeout) && time.Now().Before(end)
 		k, err := r.rx.get(p[n:]) // what came before a reason to stop, too
 		if err != nil || r.gone() {
 			break

@@ -67,7 +67,7 @@ func TestAReadReturnsAWriteWhole(t *testing.T) {
 	})
 }
 
-// A writer that is stopped between two records of a Write holds up a Read for patience, and
+// A writer that is stopped between two records of a Write holds up a Read for partTimeout, and
 // for no longer than the Read may wait. What has come is not lost.
 func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
 	const part = 300
@@ -77,7 +77,7 @@ func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
 		rest  bool          // the Write goes on later, and is read on then
 		err   error         // of the next Read
 	}{
-		"for its patience":     {func(_, _ *Pair) {}, patience / 2, true, nil},
+		"for partTimeout":      {func(_, _ *Pair) {}, partTimeout / 2, true, nil},
 		"until the deadline":   {func(_, b *Pair) { b.SetReadDeadline(time.Now()) }, 0, true, os.ErrDeadlineExceeded},
 		"until CloseRead":      {func(_, b *Pair) { b.CloseRead() }, 0, true, io.EOF},
 		"until Close":          {func(_, b *Pair) { b.Close() }, 0, false, ErrClosed},
@@ -108,7 +108,7 @@ func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
 				begin := time.Now()
 				put(content(0, part), 2*part)
 				synctest.Wait()
-				time.Sleep(patience / 2)
+				time.Sleep(partTimeout / 2)
 				select {
 				case n := <-done:
 					t.Fatalf("Read has returned %d bytes", n)
@@ -116,7 +116,7 @@ func TestAReadWaitsForTheRestOfAWrite(t *testing.T) {
 				}
 				stop.do(a, b)
 				n := <-done
-				require.Equal(t, patience/2+stop.takes, time.Since(begin))
+				require.Equal(t, partTimeout/2+stop.takes, time.Since(begin))
 				require.Equal(t, content(0, part), buf[:n])
 				if stop.err != nil {
 					n, err := b.Read(buf)
@@ -148,7 +148,7 @@ func TestAReadEndsWithinAWrite(t *testing.T) {
 			took <- time.Since(begin)
 		}()
 		synctest.Wait()
-		for range 4 * allPatience / patience {
+		for range 4 * wholeTimeout / partTimeout {
 			a.w.mu.Lock()
 			_, _ = a.w.takeCredit()
 			n, _ := a.w.put(content(0, 100), 200)
@@ -157,9 +157,9 @@ func TestAReadEndsWithinAWrite(t *testing.T) {
 			if n == 0 {
 				break // Read has returned, and gives no credit
 			}
-			time.Sleep(patience / 2)
+			time.Sleep(partTimeout / 2)
 		}
-		require.LessOrEqual(t, <-took, allPatience+patience)
+		require.LessOrEqual(t, <-took, wholeTimeout+partTimeout)
 		b.Abort()
 		a.Abort()
 	})

@@ -135,7 +135,7 @@ func cannot(err error) int {
 // wait returns when all PEs have ended. If the job was ended, it also waits for all
 // that they had started.
 func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
-	var timeout, judge, patience, kill, look <-chan time.Time
+	var timeout, judge, overdue, kill, look <-chan time.Time
 	if j.timeout > 0 {
 		timeout = time.After(j.timeout)
 	}
@@ -143,8 +143,8 @@ func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
 		if !j.ending && len(j.failed) > 0 && judge == nil {
 			judge = time.After(j.grace)
 		}
-		if j.ending && patience == nil {
-			patience = time.After(j.grace)
+		if j.ending && overdue == nil {
+			overdue = time.After(j.grace)
 		}
 		if j.ending && kill == nil && !(j.notice && j.anyJoined()) {
 			j.signal(syscall.SIGTERM)
@@ -166,7 +166,7 @@ func (j *job) wait(signals <-chan os.Signal, reports <-chan report) {
 			j.fail(statusTimeout)
 		case <-judge:
 			j.judge(true)
-		case <-patience:
+		case <-overdue:
 			j.notice = false
 		case <-kill:
 			j.killed = true

@@ -19,8 +19,8 @@ import (
 
 const address = "localhost:7700"
 
-// patience is how long one who does not read may hold up a line before it is put out of the room.
-const patience = time.Second
+// writeTimeout is how long one who does not read may hold up a line before it is put out of the room.
+const writeTimeout = time.Second
 
 func main() {
 	if len(os.Args) != 2 {
@@ -80,7 +80,7 @@ func (r *room) say(from net.Conn, line string) {
 		if c == from {
 			continue
 		}
-		c.SetWriteDeadline(time.Now().Add(patience))
+		c.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := fmt.Fprintln(c, line); err != nil {
 			c.Close() // its listen takes it out
 		}
