@@ -275,7 +275,7 @@ func TestABlockedDeviceBlocksOneLinkAlone(t *testing.T) {
 	}
 	free.end(t)
 	again := calls{}
-	require.Equal(t, 1, f.stack.fabric.Cut(1))
+	l.from(subject, 1).Disable()
 	again.begin("Dial over a link made anew", func() error { return dialTo(f, address[1], time.Minute) })
 	again.begin("Dial by another node over it", func() error { return dialTo(l.hosts[1], address[2], time.Minute) })
 	again.end(t)

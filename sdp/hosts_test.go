@@ -8,13 +8,16 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
@@ -272,13 +275,43 @@ func TestConnOverSeveralHops(t *testing.T) {
 	})
 }
 
+// cables are the ends of links that were made, as [Devices.Wrap] gets them.
+type cables struct {
+	mu  sync.Mutex
+	all []ntb.Device // guarded by mu
+}
+
+func (c *cables) add(a, b ntb.Device) (ntb.Device, ntb.Device) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, a)
+	return a, b
+}
+
+// cut takes one of the links down that are up, or none if there is none, and returns how many that were.
+func (c *cables) cut(which int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = slices.DeleteFunc(c.all, func(d ntb.Device) bool { return !d.LinkUp() })
+	if len(c.all) > 0 {
+		c.all[which%len(c.all)].Disable()
+	}
+	return min(len(c.all), 1)
+}
+
 // With failover, connections of neighbours and of other nodes go on when links are
 // cut and made again.
 func TestConnectionsOutliveLinks(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		var hosts []*Fabric
+		links := make([]cables, 2) // of nodes 1 and 3
 		for i := 1; i <= 4; i++ {
-			f, err := Open(nodeSpec(t, "ring", backend, i, 4) + "&failover=1")
+			f, err := OpenWith(nodeSpec(t, "ring", backend, i, 4)+"&failover=1", Devices{Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+				if i%2 == 0 {
+					return a, b
+				}
+				return links[i/2].add(a, b)
+			}})
 			require.NoError(t, err)
 			t.Cleanup(func() { f.Close() })
 			hosts = append(hosts, f)
@@ -310,16 +343,7 @@ func TestConnectionsOutliveLinks(t *testing.T) {
 				require.NoError(t, err, "after %d cuts", cuts)
 				want.Read(part)
 				require.True(t, bytes.Equal(part, got), "wrong bytes after %d cuts", cuts)
-				switch i % 4 {
-				case 0:
-					cuts += hosts[0].stack.fabric.Cut(2)
-				case 1:
-					cuts += hosts[0].stack.fabric.Cut(4)
-				case 2:
-					cuts += hosts[2].stack.fabric.Cut(2)
-				case 3:
-					cuts += hosts[2].stack.fabric.Cut(4)
-				}
+				cuts += links[i/2%2].cut(i)
 			}
 			require.NoError(t, <-sent)
 			rest, err := io.ReadAll(s)

@@ -188,7 +188,7 @@ func TestLinksWithoutSockets(t *testing.T) {
 			each(t, nodes)
 			for range 3 {
 				ups := nodes[0].net.status(false).Links[0].Ups
-				require.Positive(t, nodes[0].Cut(nodes[0].net.status(false).Links[0].To))
+				require.Positive(t, nodes[0].cut(nodes[0].net.status(false).Links[0].To))
 				require.Eventually(t, func() bool { return nodes[0].net.status(false).Links[0].Ups > ups }, testTimeout, time.Millisecond)
 				linksUp(t, nodes)
 			}

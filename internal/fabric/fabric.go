@@ -143,26 +143,6 @@ func (f *Fabric) Refuse(why error) { f.net.refused.add(why) }
 // Refused are the other processes that were refused since the fabric was opened.
 func (f *Fabric) Refused() Refusals { return f.net.refused.view() }
 
-// Cut takes the links to a neighbour down, as if their cables were cut, for tests.
-// They are made again. It returns how many were up.
-func (f *Fabric) Cut(host int) int {
-	if !f.net.several() {
-		return 0
-	}
-	var up []*ring.Link
-	f.net.mu.Lock()
-	for _, l := range f.net.links {
-		if l.to == host && l.up() {
-			up = append(up, l.ring)
-		}
-	}
-	f.net.mu.Unlock()
-	for _, l := range up {
-		l.Close() // which may be said to the neighbour
-	}
-	return len(up)
-}
-
 // Host returns this host's number.
 func (f *Fabric) Host() int { return f.net.spec.Node }
 

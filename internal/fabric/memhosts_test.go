@@ -8,6 +8,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,6 +20,22 @@ func memNode(t *testing.T, m *MemHosts, node int) *Fabric {
 	f, err := m.Open(spec, func(*Fabric) {})
 	require.NoError(t, err)
 	return f
+}
+
+// cut takes the links to a neighbour down, as if their cables were cut. They are made again. It returns how many were up.
+func (f *Fabric) cut(host int) int {
+	var up []*ring.Link
+	f.net.mu.Lock()
+	for _, l := range f.net.links {
+		if l.to == host && l.up() {
+			up = append(up, l.ring)
+		}
+	}
+	f.net.mu.Unlock()
+	for _, l := range up {
+		l.Close() // which may be said to the neighbour
+	}
+	return len(up)
 }
 
 func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
@@ -40,7 +57,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		// What is left of the killed node reaches no other.
 		_, err = old.net.registry.connect(t.Context(), 1, 0)
 		require.Error(t, err)
-		first.Cut(2)
+		first.cut(2)
 		second := memNode(t, m, 2)
 		defer second.Close()
 		_, err = second.ClaimPort(7)
