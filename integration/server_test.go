@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -202,25 +203,6 @@ func startLab(t *testing.T, begin []string, options ...peerOption) *peer {
 	return p
 }
 
-// ownPort returns a port that is free on all addresses, and a listener on an address that nobody
-// dials. The system gives the port to no other process that takes any.
-func ownPort(t *testing.T, r *rand.Rand) (net.Listener, string) {
-	t.Helper()
-	for range 1000 {
-		port := fmt.Sprint(10000 + r.IntN(20000))
-		free, err := net.Listen("tcp", ":"+port)
-		if err != nil {
-			continue
-		}
-		free.Close()
-		if keep, err := net.Listen("tcp", "127.0.0.9:"+port); err == nil {
-			return keep, port
-		}
-	}
-	t.Fatal("no port is free")
-	return nil, ""
-}
-
 // Several processes listen on a port, with ours and with plain listeners. Each dialler
 // reaches the servers that it would reach with net.
 func TestServersOfSeveralProcesses(t *testing.T) {
@@ -237,7 +219,7 @@ func TestServersOfSeveralProcesses(t *testing.T) {
 	hosts := []string{"127.0.0.1", "127.0.0.2", "::1", "", "0.0.0.0", "::"}
 	bySDP := 0
 	for set := range sets {
-		keep, port := ownPort(t, r)
+		keep, port := fabrictest.OwnPort(t, r)
 		open := map[string]*peer{}
 		for i := range 1 + r.IntN(4) {
 			kind := []string{"ours", "plain"}[r.IntN(2)]

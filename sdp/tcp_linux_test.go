@@ -244,9 +244,8 @@ func TestRandomSetsOfListeners(t *testing.T) {
 
 func checkSet(t *testing.T, f *Fabric, r *rand.Rand, networks, listened, dialled []string, counts map[bool]int) {
 	t.Helper()
-	first := keepPort(t, r)
+	first, port := fabrictest.OwnPort(t, r)
 	defer first.Close()
-	port := portOf(t, first.Addr())
 	var servers []*named
 	defer func() {
 		for _, s := range servers {
@@ -284,17 +283,6 @@ func checkSet(t *testing.T, f *Fabric, r *rand.Rand, networks, listened, dialled
 		require.Equal(t, want, got, "%s %s with %q", network, address, set)
 		require.Equal(t, strings.HasPrefix(want, "ours"), sdp, "%s %s with %q", network, address, set)
 		counts[sdp]++
-	}
-}
-
-// keepPort listens at a port that no other process gets for port 0, at whatever address: Linux gives ports from 32768 on.
-func keepPort(t *testing.T, r *rand.Rand) net.Listener {
-	for {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.9:%d", 20000+r.IntN(10000)))
-		if err == nil {
-			return ln
-		}
-		require.ErrorIs(t, err, syscall.EADDRINUSE)
 	}
 }
 
