@@ -115,6 +115,30 @@ func start(t *testing.T, pes int, env []string, args ...string) result {
 // ways are how PEs reach each other.
 var ways = map[string][]string{"mapped": nil, "by requests": {"SHMEM_STRICT=1"}}
 
+// nodesOf returns the variables of two PEs, each a node. Both have a file in common.
+func nodesOf(t *testing.T, options string) (env [2][]string) {
+	t.Helper()
+	memory := filepath.Join(t.TempDir(), "memory")
+	require.NoError(t, os.WriteFile(memory, nil, 0o600))
+	require.NoError(t, os.Truncate(memory, 128<<20))
+	for pe, side := range []string{"right", "left"} {
+		env[pe] = []string{"SHMEM_NPES=2", fmt.Sprint("SHMEM_PE=", pe), "SHMEM_JOB=" + fabrictest.Name(t),
+			fmt.Sprintf("SDP_FABRIC=line:%s?node=%d&nodes=2&%s&%s=file:%s", fabrictest.Name(t), pe+1, options, side, memory)}
+	}
+	return env
+}
+
+// onNodes runs a program with a PE on each of two nodes.
+func onNodes(t *testing.T, options, exe string, more ...string) (r [2]result) {
+	t.Helper()
+	var all sync.WaitGroup
+	for pe, env := range nodesOf(t, options) {
+		all.Go(func() { r[pe] = run(t, append(env, more...), exe) })
+	}
+	all.Wait()
+	return r
+}
+
 func TestChaptersOfTheSpecification(t *testing.T) {
 	sources, err := filepath.Glob("../../cmd/libsma/testdata/chapters/*.c")
 	require.NoError(t, err)
@@ -125,14 +149,9 @@ func TestChaptersOfTheSpecification(t *testing.T) {
 			require.Equal(t, result{0, "passed\n", ""}, r, "%d PEs, %s", pes, way)
 		}
 	}
-	memory := filepath.Join(t.TempDir(), "memory") // that two nodes have in common, also for static data
-	require.NoError(t, os.WriteFile(memory, nil, 0o600))
-	require.NoError(t, os.Truncate(memory, 128<<20))
-	node := func(number int, side string) []string {
-		return []string{"-n", "1", "-x", fmt.Sprintf("SDP_FABRIC=line:%s?node=%d&nodes=2&heap=%d&%s=file:%s", fabrictest.Name(t), number, 48<<20, side, memory), exe}
+	for _, options := range []string{"heap=50331648"} {
+		require.Equal(t, [2]result{{0, "passed\n", ""}, {}}, onNodes(t, options, exe), options)
 	}
-	r := run(t, nil, filepath.Join(installed(t), "bin", "shmemrun"), slices.Concat(node(1, "right"), []string{":"}, node(2, "left"))...)
-	require.Equal(t, result{0, "passed\n", ""}, r, "2 nodes")
 	require.Equal(t, result{0, "passed\n", ""}, start(t, 4, nil, "--hosts", "4", exe), "a ring of 4 nodes")
 }
 
