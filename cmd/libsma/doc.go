@@ -21,7 +21,8 @@
 // Global and static variables of the program are symmetric: shmem_init copies the program's
 // writable segment into one object of the heap, and maps the heap's memory in its place. So
 // a variable has an offset, as everything else in the heap. That of shared libraries stays
-// private.
+// private. The object is in no bridge's window (option puts of the fabric), so puts to a variable
+// are requests there.
 //
 // # Ends
 //

@@ -52,13 +52,13 @@ var forever = context.Background()
 // or thread stores by a plain store, which wakes nobody.
 const recheck = 10 * time.Millisecond
 
-// smaOpen joins the job and fills the table.
+// smaOpen joins the job and fills the table. fixed is the size of the object of the static data.
 //
 //export smaOpen
-func smaOpen(name C.sma_name) {
+func smaOpen(name C.sma_name, fixed C.size_t) {
 	defer rescue(name)
 	c := &callCtx{team: worldTeam}
-	w, err := job.Open(forever, job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, OneFile: true, Ctx: &c.core})
+	w, err := job.Open(forever, job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, Static: int(fixed), Ctx: &c.core})
 	if err != nil {
 		fail(name, err)
 	}

@@ -100,7 +100,7 @@ int sma_init(const char *name, int requested, int *provided) {
   if (state == CLOSED)
     sma_die(name, "the library is closed by shmem_finalize, and cannot be opened again");
   if (state == NOT_YET) {
-    smaOpen(name);
+    smaOpen(name, sma_static_size());
     state = OPEN;
     thread_level = requested;
     sma_static(name);
@@ -254,7 +254,10 @@ void sma_put_signal(const struct sma_ctx *c, const char *name, void *dst, const 
     sma_die(name, "signal operation %d", op);
   sma_put(c, name, dst, src, bytes, pe);
   sma_fence();
-  sma_do(c, name, op == SHMEM_SIGNAL_SET ? SMA_SET : SMA_ADD, sig, sizeof *sig, v, 0, pe);
+  if (op == SHMEM_SIGNAL_SET)
+    sma_put(c, name, sig, &v, sizeof v, pe); /* also by a window */
+  else
+    sma_do(c, name, SMA_ADD, sig, sizeof *sig, v, 0, pe);
 }
 
 uint64_t sma_signal_fetch(const char *name, const uint64_t *sig) {

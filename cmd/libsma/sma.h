@@ -101,6 +101,7 @@ void sma_bad_pe(const struct sma_ctx *c, const char *name, int pe) SHMEM_NORETUR
 void sma_bad_address(const char *name, const void *address, size_t bytes) SHMEM_NORETURN_;
 void sma_die(const char *name, const char *format, ...) SHMEM_NORETURN_ __attribute__((format(printf, 2, 3)));
 void sma_check(const char *name); /* the library is open */
+size_t sma_static_size(void);       /* whole pages */
 void sma_static(const char *name); /* makes static data symmetric */
 
 int sma_init(const char *name, int requested, int *provided);

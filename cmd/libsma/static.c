@@ -64,9 +64,19 @@ static void own_pages(void) {
     _exit(127);
 }
 
-void sma_static(const char *name) {
+static struct segment program(void) {
   struct segment s = {0, 0, 0};
   dl_iterate_phdr(find, &s);
+  return s;
+}
+
+size_t sma_static_size(void) {
+  struct segment s = program();
+  return s.to - s.from;
+}
+
+void sma_static(const char *name) {
+  struct segment s = program();
   size_t size = s.to - s.from, page = (size_t)sysconf(_SC_PAGESIZE);
   int fd = -1;
   int64_t at = 0;

@@ -176,6 +176,9 @@ func (w *HeapWindow) Map(parts ...[]byte) error {
 	}
 	for _, part := range parts {
 		n := min(len(part), len(w.dev.Device.Inbound())-at)
+		if n == 0 {
+			break
+		}
 		release, err := w.dev.caps.Mapper.MapAt(at, part[:n])
 		if err != nil {
 			return err

@@ -93,7 +93,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		case o.common != nil:
 			err = o.fitCommon(spec.Nodes, anyHeap)
 		case spec.Heap != 0:
-			err = o.fit(spec.Heap, windowHead(o.N), 1, anyHeap)
+			err = o.fit(spec.Heap, windowHead(o.N)-o.Static, 1, anyHeap)
 		}
 		if err != nil {
 			return nil, o.closeCommon(err)

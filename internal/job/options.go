@@ -42,8 +42,9 @@ type Options struct {
 	// CNames has errors name calls as C does: shmem_put, not put.
 	CNames bool
 
-	// OneFile keeps the heap in one file, for a front that maps parts of it: option puts of the fabric has no effect.
-	OneFile bool
+	// Static is how many bytes the first object of the heap takes, if a front maps its memory a second time: whole
+	// pages. They are in no bridge's window.
+	Static int
 
 	// Ctx is where Open makes the default context. If it is nil, Open allocates one.
 	Ctx *onesided.Ctx

@@ -11,15 +11,16 @@ import (
 
 // openWindow has parts of the heap be memory that the neighbour can store to, where the fabric has option puts: the
 // beginning, with the work area of the team of all PEs, and objects. The areas of other teams are many, and seldom used.
+// The first Options.Static bytes of objects are not: their front maps them a second time, from the heap's file.
 // It is called before another PE knows of this one. Then nothing is in the heap but the token, which a neighbour may
 // change: nobody maps this heap.
 func (w *World) openWindow(ctx context.Context) (err error) {
-	if w.opts.Strict || w.opts.OneFile || w.opts.inProcess {
+	if w.opts.Strict || w.opts.inProcess {
 		return nil
 	}
 	if w.window, err = fabric.OpenHeapWindow(ctx, w.spec); w.window != nil {
 		head := windowHead(len(w.peers))
-		err = w.window.Map(w.heap.Bytes[:head], w.heap.Bytes[w.heap.Objects:])
+		err = w.window.Map(w.heap.Bytes[:head], w.heap.Bytes[w.windowObjects():])
 	}
 	return err
 }
@@ -27,9 +28,12 @@ func (w *World) openWindow(ctx context.Context) (err error) {
 // windowHead returns how much of the beginning of a heap is in a window, in a job of n PEs.
 func windowHead(n int) int { return int(symheap.Shared + collective.AreaBytes(n)) }
 
+// windowObjects returns where the objects begin of which a window has as many as fit.
+func (w *World) windowObjects() int { return min(w.heap.Objects+w.opts.Static, w.heap.Size) }
+
 // across returns the neighbour's window. All heaps have one size.
 func (w *World) across() *onesided.Window {
-	out, head := w.window.Out(), windowHead(len(w.peers))
-	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-w.heap.Objects)),
-		Head: uintptr(head), Objects: uintptr(w.heap.Objects), Order: w.window.Order, Load: w.window.Load}
+	out, head, objects := w.window.Out(), windowHead(len(w.peers)), w.windowObjects()
+	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-objects)),
+		Head: uintptr(head), Objects: uintptr(objects), Order: w.window.Order, Load: w.window.Load}
 }

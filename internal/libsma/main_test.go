@@ -149,7 +149,7 @@ func TestChaptersOfTheSpecification(t *testing.T) {
 			require.Equal(t, result{0, "passed\n", ""}, r, "%d PEs, %s", pes, way)
 		}
 	}
-	for _, options := range []string{"heap=50331648"} {
+	for _, options := range []string{"heap=50331648", "puts=window", "puts=window&heap=50331648"} {
 		require.Equal(t, [2]result{{0, "passed\n", ""}, {}}, onNodes(t, options, exe), options)
 	}
 	require.Equal(t, result{0, "passed\n", ""}, start(t, 4, nil, "--hosts", "4", exe), "a ring of 4 nodes")
