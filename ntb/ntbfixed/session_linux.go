@@ -36,6 +36,7 @@ type session struct {
 
 	// Mapped until Close has shut the gate.
 	own, peer mapping
+	heap      mapping // of the peer's, besides its window
 	gate      gate.Gate
 
 	rings [doorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
@@ -64,8 +65,11 @@ func newSession(a *attachment) (*session, error) {
 	if s.own, err = mapMemory(a.config.Own); err == nil {
 		s.peer, err = mapMemory(a.config.Peer)
 	}
+	if err == nil {
+		s.heap, err = mapMemory(a.config.PeerHeap)
+	}
 	if err != nil {
-		return nil, errors.Join(err, s.own.unmap())
+		return nil, errors.Join(err, s.unmap())
 	}
 	s.caps = ntb.Caps{
 		Backend: cmp.Or(a.config.Backend, "fixed"), Doorbells: doorbells, Scratchpads: scratchpads, FenceToLook: true,
@@ -136,7 +140,7 @@ func (s *session) keepAlive() {
 			}
 			s.look() // the interrupt of a doorbell may have been lost
 		}
-		if s.page.Ended() || s.peerGone() {
+		if s.page.Ended() || s.peerGone() || s.lost() || s.lostView() {
 			s.takeDown()
 			return
 		}
@@ -144,7 +148,16 @@ func (s *session) keepAlive() {
 }
 
 // lost reports whether the memory has gone for this session, even if it is there again.
-func (s *session) lost() bool { return s.own.guard.Lost() || s.peer.guard.Lost() }
+func (s *session) lost() bool {
+	return s.own.guard.Lost() || s.peer.guard.Lost() || s.heap.guard.Lost()
+}
+
+// lostView reports whether memory that MapAt has mapped has gone.
+func (s *session) lostView() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.views, func(v *view) bool { return v.guard.Lost() })
+}
 
 // gone reports whether the inbound memory has gone. Where it reads as zeros, the mark of the session has gone.
 func (s *session) gone() bool {
@@ -167,21 +180,26 @@ func (s *session) Gone() bool {
 // view is inbound memory that is mapped at other addresses as well.
 type view struct {
 	mapping
-	off int // in the memory of the session
+	off int // in the memory of the session; 0 if it is besides its window
 }
 
 // MapAt implements ntb.Mapper.
 func (s *session) MapAt(off int, at []byte) (release func(), err error) {
-	if off < 0 || len(at) == 0 || off > len(s.inbound)-len(at) {
-		panic(fmt.Sprintf("ntbfixed: map %d bytes at %d of a window of %d", len(at), off, len(s.inbound)))
+	own, v := s.attachment.config.Own, &view{off: PageSize + off}
+	own.Offset, own.Len = own.Offset+PageSize, len(s.inbound)
+	if off >= own.Len {
+		off -= own.Len
+		own, v.off = s.attachment.config.OwnHeap, 0
+	}
+	if off < 0 || len(at) == 0 || off > own.Len-len(at) {
+		panic(fmt.Sprintf("ntbfixed: map %d bytes at %d of %d", len(at), off, own.Len))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.LinkUp() { // keep finds what was mapped before
 		return nil, ntb.ErrLinkDown
 	}
-	v := &view{off: PageSize + off}
-	if v.mapping, err = mapOver(Memory{s.attachment.config.Own.FD, s.attachment.config.Own.Offset + int64(v.off), len(at)}, at); err != nil {
+	if v.mapping, err = mapOver(Memory{own.FD, own.Offset + int64(off), len(at)}, at); err != nil {
 		return nil, err
 	}
 	s.views = append(s.views, v)
@@ -199,6 +217,9 @@ func (s *session) Load(to []byte, off int) bool {
 		return false
 	}
 	from := s.peer.mem[PageSize:][:s.outbound.Len()]
+	if off >= len(from) {
+		from, off = s.heap.mem, off-len(from)
+	}
 	switch n := len(to); {
 	case n == 8 && off%8 == 0:
 		binary.NativeEndian.PutUint64(to, ntb.Load64(from, off))
@@ -211,6 +232,9 @@ func (s *session) Load(to []byte, off int) bool {
 	return s.LinkUp() && !s.lost()
 }
 
+// Heap implements ntb.Mapper.
+func (s *session) Heap() ntb.Window { return ntb.MappedWindow(s.heap.mem, s.attachment.config.Kind) }
+
 // keep has the inbound memory hold what it holds for good, wherever it is mapped, or zeros if that has gone
 // meanwhile.
 func (s *session) keep() error {
@@ -218,7 +242,9 @@ func (s *session) keep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.views {
-		err = errors.Join(err, v.hold(s.own.mem[v.off:v.off+len(v.mem)]))
+		if v.off != 0 {
+			err = errors.Join(err, v.hold(s.own.mem[v.off:v.off+len(v.mem)]))
+		}
 	}
 	return err
 }
@@ -330,14 +356,17 @@ func (s *session) takeDown() {
 		if s.page.Ended() {
 			s.cutErr = s.keep() // before the peer hears that it may let the memory go
 			s.announceEnd()
-			s.cutErr = errors.Join(s.cutErr, s.peer.scratch())
+			s.cutErr = errors.Join(s.cutErr, s.cut())
 		} else {
 			s.announceEnd()
-			s.cutErr = errors.Join(s.peer.scratch(), s.keep())
+			s.cutErr = errors.Join(s.cut(), s.keep())
 		}
 		close(s.down)
 	})
 }
+
+// cut has nothing reach the peer that is stored from here on.
+func (s *session) cut() error { return errors.Join(s.peer.scratch(), s.heap.scratch()) }
 
 func (s *session) announceEnd() {
 	s.page.End()
@@ -442,7 +471,9 @@ func (s *session) Close() error {
 			<-s.ended
 		}
 		s.gate.ShutAndWait()
-		s.err = errors.Join(s.own.unmap(), s.peer.unmap())
+		s.err = s.unmap()
 	})
 	return s.err
 }
+
+func (s *session) unmap() error { return errors.Join(s.own.unmap(), s.peer.unmap(), s.heap.unmap()) }

@@ -51,24 +51,27 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	if !st.Mode().IsRegular() {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s is not a regular file: %w", path, syscall.EINVAL)
 	}
-	own, peer := place.memories(int(file.Fd()), st.Size())
+	config := ntbfixed.Config{
+		Kind: ntb.Cacheable, Backend: "file", Untrusted: true, Revocable: true, Zeros: true,
+		Interrupt: func(uint32, int) {}, // nobody takes any
+		Stop:      func() { file.Close() },
+	}
+	if err := place.memories(&config, int(file.Fd()), 0, st.Size()); err != nil {
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
+	}
 	page, err := pageOf(file)
 	if err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
-	if own.Len%page != 0 || place.Heap%page != 0 {
+	if config.Own.Len%page != 0 || place.Heap%page != 0 {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s has pages of %d bytes, and %d for each direction between places, want whole pages: %w",
-			path, page, own.Len, syscall.EINVAL)
+			path, page, config.Own.Len, syscall.EINVAL)
 	}
-	inner, err := ntbfixed.Attach(ntbfixed.Config{
-		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "file", Untrusted: true, Revocable: true, Zeros: true,
-		Interrupt: func(uint32, int) {}, // nobody takes any
-		Stop:      func() { file.Close() },
-	})
+	inner, err := ntbfixed.Attach(config)
 	if err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s has %d bytes for %d places: %w", path, st.Size(), place.Places, err)
 	}
-	return ntbfixed.Attached{Attachment: inner, Window: own.Len - ntbfixed.PageSize, Replaced: func() bool {
+	return ntbfixed.Attached{Attachment: inner, Window: config.Own.Len - ntbfixed.PageSize, Replaced: func() bool {
 		now, err := os.Stat(path)
 		return err != nil || !os.SameFile(st, now) || st.Size() != now.Size()
 	}}, nil

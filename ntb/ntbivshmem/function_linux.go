@@ -145,22 +145,22 @@ type functionEnd struct {
 }
 
 func (e *functionEnd) attach() (ntb.Attachment, error) {
-	err := e.place.check()
-	if err != nil {
-		return nil, errors.Join(err, e.close())
-	}
-	own, peer := e.place.memories(int(e.memory.Fd()), e.size)
-	own.Offset += e.from
-	peer.Offset += e.from
 	config := ntbfixed.Config{
-		Own: own, Peer: peer, Kind: e.kind, Backend: "ivshmem", Untrusted: true, RemoteCPU: true, Revocable: true,
+		Kind: e.kind, Backend: "ivshmem", Untrusted: true, RemoteCPU: true, Revocable: true,
 		ID: e.regs.position(), Named: true, Interrupt: func(id uint32, _ int) { e.regs.ring(id) },
 		Stop: func() { e.close() },
 	}
 	if e.wait != nil {
 		config.Wait = []func() error{e.wait}
 	}
-	a, err := ntbfixed.Attach(config)
+	var a ntb.Attachment
+	err := e.place.check()
+	if err == nil {
+		err = e.place.memories(&config, int(e.memory.Fd()), e.from, e.size)
+	}
+	if err == nil {
+		a, err = ntbfixed.Attach(config)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ntbivshmem: memory of %d bytes: %w", e.size, err), e.close())
 	}

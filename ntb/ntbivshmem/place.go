@@ -3,6 +3,7 @@ package ntbivshmem
 import (
 	"fmt"
 	"regexp"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 )
@@ -18,6 +19,8 @@ type Place struct {
 	// Heap is how many bytes at the end of each place's areas are left to heaps, see [Place.HeapAt]. It is a
 	// multiple of the page, and 0 where there are none.
 	Heap int
+	// Least is how much of each window is needed besides.
+	Least int
 }
 
 func (p Place) check() error {
@@ -53,12 +56,24 @@ func (p Place) HeapAt(size int64, place int) (off int64, room int) {
 	return off + int64(n), n + p.Heap - ntbfixed.PageSize
 }
 
-// memories returns both ends' areas in a file that has the memory at its beginning.
-func (p Place) memories(fd int, size int64) (own, peer ntbfixed.Memory) {
-	off, n := p.area(size, p.Own, p.Peer)
-	own = ntbfixed.Memory{FD: fd, Offset: off, Len: n}
-	off, n = p.area(size, p.Peer, p.Own)
-	return own, ntbfixed.Memory{FD: fd, Offset: off, Len: n}
+// CheckHeap returns an error if a memory of size bytes has no room for what the places have for heaps.
+func (p Place) CheckHeap(size int64) error {
+	_, room := p.HeapAt(size, 0)
+	if most := room - p.Least; p.Heap != 0 && p.Heap > most {
+		return fmt.Errorf("option heap=%d: a memory of %d bytes has room for at most heap=%d beside the links: %w", p.Heap, size, max(0, most), syscall.EINVAL)
+	}
+	return nil
+}
+
+// memories sets both ends' memories in a configuration: parts of the memory of size bytes that begins at an offset of a file.
+func (p Place) memories(c *ntbfixed.Config, fd int, from, size int64) error {
+	part := func(off int64, n int) ntbfixed.Memory { return ntbfixed.Memory{FD: fd, Offset: from + off, Len: n} }
+	c.Own, c.Peer = part(p.area(size, p.Own, p.Peer)), part(p.area(size, p.Peer, p.Own))
+	off, _ := p.HeapAt(size, p.Own)
+	c.OwnHeap = part(off, p.Heap)
+	off, _ = p.HeapAt(size, p.Peer)
+	c.PeerHeap = part(off, p.Heap)
+	return p.CheckHeap(size)
 }
 
 var addressForm = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)

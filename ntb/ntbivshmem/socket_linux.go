@@ -29,21 +29,24 @@ func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, 
 		return ntbfixed.Attached{}, err
 	}
 	file, size := client.Memory()
-	own, peer := place.memories(int(file.Fd()), size)
 	revocable := memfd.Check(int(file.Fd()), size) != nil
-	inner, err := ntbfixed.Attach(ntbfixed.Config{
-		Own: own, Peer: peer, Kind: ntb.Cacheable, Backend: "ivshmem", Untrusted: true,
+	config := ntbfixed.Config{
+		Kind: ntb.Cacheable, Backend: "ivshmem", Untrusted: true,
 		Revocable: revocable, Zeros: revocable,
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32, _ int) { client.Interrupt(int64(id)) },
 		Wait:      []func() error{client.Wait},
 		Gone:      func(id uint32) bool { return client.Left(int64(id)) },
 		Stop:      func() { client.Close() },
-	})
+	}
+	var inner ntb.Attachment
+	if err = place.memories(&config, int(file.Fd()), 0, size); err == nil {
+		inner, err = ntbfixed.Attach(config)
+	}
 	if err != nil {
 		return ntbfixed.Attached{}, errors.Join(err, client.Close())
 	}
-	return ntbfixed.Attached{Attachment: inner, Window: own.Len - ntbfixed.PageSize, Replaced: func() bool {
+	return ntbfixed.Attached{Attachment: inner, Window: config.Own.Len - ntbfixed.PageSize, Replaced: func() bool {
 		select {
 		case <-client.Gone():
 			return true
